@@ -1,0 +1,59 @@
+// What an executor did and why, as data. `sconce explain` prints it.
+#pragma once
+
+#include <sconce/options.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// Since the executor was made (or `clear_cache`). Read while others run, the numbers are each right but not of one moment.
+struct Counters {
+  uint64_t invocations = 0;
+  uint64_t cache_hits = 0;
+  uint64_t cache_misses = 0;
+  uint64_t compiles = 0;   // plans built
+  uint64_t refusals = 0;   // things that could not be done, each listed in Explanation::refusals
+  uint64_t fallbacks = 0;  // calls that ran the plan of required passes although a better one was asked for
+  uint64_t evictions = 0;
+  uint64_t captures = 0;   // CUDA graphs recorded
+  uint64_t replays = 0;    // CUDA graphs replayed
+};
+
+struct PlanExplanation {
+  Tier tier = Tier::kRequired;
+  std::vector<std::string> specs;  // the argument specs that this plan serves, in words
+  uint64_t runs = 0;
+  size_t steps = 0;
+  size_t registers = 0;
+  size_t frames = 0;           // frames made for concurrent runs
+  double compile_seconds = 0;
+  std::string text;            // the steps, one a line, with the nodes and source lines they came from
+};
+
+struct RefusalExplanation {
+  std::string what;    // what was refused: "tier 1", "method forward"
+  std::string reason;
+  std::string node;    // may be empty
+  std::string source;  // "model.py:12:8 in Block.forward" lines, may be empty
+};
+
+struct PassTiming {
+  std::string pass;
+  double seconds = 0;
+  bool changed = false;
+};
+
+struct Explanation {
+  std::string method;
+  size_t nodes = 0;  // of the graph with its calls inlined
+  std::vector<PassTiming> passes;
+  std::vector<PlanExplanation> plans;
+  std::vector<RefusalExplanation> refusals;
+  Counters counters;
+};
+
+}  // namespace sconce

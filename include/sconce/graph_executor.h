@@ -1,0 +1,62 @@
+// Runs one graph for any arguments.
+#pragma once
+
+#include <sconce/explanation.h>
+#include <sconce/options.h>
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace sconce {
+
+class Graph;
+
+// Thread-safe: any number of threads may call `run` at the same time.
+class GraphExecutor {
+ public:
+  // Takes over a graph without calls of script functions (they are inlined before). `self`, when given, is the value of
+  // the graph's first input in every run and not part of the caller's stack. Throws c10::Error with the refusal's text
+  // when the graph cannot be planned at all.
+  GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
+                std::optional<c10::IValue> self = std::nullopt);
+  ~GraphExecutor();
+  GraphExecutor(const GraphExecutor&) = delete;
+  GraphExecutor& operator=(const GraphExecutor&) = delete;
+
+  // Replaces the inputs on top of the stack by the outputs. Values below the inputs are left alone.
+  // Throws what an operator throws, with the node and the model's source line added; the executor stays usable.
+  // Throws c10::Error when the stack holds fewer values than the graph has inputs.
+  void run(torch::jit::Stack& stack);
+
+  const std::string& name() const;
+  // The graph that is run, calls inlined, nothing else done. Alive as long as the executor.
+  const Graph& graph() const;
+
+  Explanation explain() const;
+  // Forgets every plan but the one of required passes, and the counters.
+  void clear_cache();
+
+  // For debugging: everything the executor holds, in text.
+  struct DebugState {
+    std::string graph;
+    std::string fallback;  // the plan of required passes
+    std::vector<PlanExplanation> plans;
+  };
+  DebugState debug_state() const;
+
+ private:
+  friend class Module;
+  class Impl;
+  // As `run`, but the stack holds `self` too, below the arguments.
+  void run_with_self(torch::jit::Stack& stack);
+  std::unique_ptr<Impl> impl_;
+};
+
+// The graph that this thread ran last, after all passes; null when it ran none or its executor is gone.
+std::shared_ptr<const Graph> last_executed_graph();
+
+}  // namespace sconce

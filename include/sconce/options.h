@@ -1,0 +1,53 @@
+// Settings of one loaded module. There are no process-wide settings.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// How far a plan is specialised. A higher tier is only ever a faster way to the same values.
+//   kRequired  required passes only, one plan for all arguments: what serves a first call
+//   kRanks     specialised on dtypes, devices and ranks; sizes stay symbolic
+//   kShapes    specialised on sizes and strides
+enum class Tier { kRequired = 0, kRanks = 1, kShapes = 2 };
+
+// The tiers that this build of sconce can make, lowest first.
+std::vector<Tier> available_tiers();
+
+class Options {
+ public:
+  // Where the module's tensors are put when it is loaded: "cpu", "cuda", "cuda:1". As saved when not set.
+  // Throws c10::Error on a name that is no device.
+  Options& device(const std::string& name);
+  const std::optional<c10::Device>& device() const { return device_; }
+
+  // false: every call runs the plan of required passes, nothing is specialised or counted as a miss.
+  Options& optimize(bool on) { return set(optimize_, on); }
+  bool optimize() const { return optimize_; }
+
+  // The most plans that one method keeps; the least recently used go first. At least 1.
+  Options& plan_cache_capacity(size_t plans);
+  size_t plan_cache_capacity() const { return plan_cache_capacity_; }
+
+  // The highest tier that is built.
+  Options& max_tier(Tier tier) { return set(max_tier_, tier); }
+  Tier max_tier() const { return max_tier_; }
+
+ private:
+  template <typename T>
+  Options& set(T& field, T value) {
+    field = value;
+    return *this;
+  }
+  std::optional<c10::Device> device_;
+  bool optimize_ = true;
+  size_t plan_cache_capacity_ = 64;
+  Tier max_tier_ = Tier::kShapes;
+};
+
+}  // namespace sconce

@@ -1,0 +1,11 @@
+// sconce runs and trains TorchScript models.
+//
+//   #include <sconce/sconce.h>
+//   sconce::Module model = sconce::load("model.pt");
+//   c10::IValue y = model.forward({torch::ones({1, 3, 224, 224})});
+#pragma once
+
+#include <sconce/explanation.h>
+#include <sconce/graph_executor.h>
+#include <sconce/module.h>
+#include <sconce/options.h>

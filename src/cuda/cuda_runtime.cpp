@@ -1,0 +1,229 @@
+#include "cuda/cuda_runtime.h"
+
+#include "cuda/loaded_module.h"
+#include "cuda/real_driver.h"
+#include "cuda/recording_session.h"
+#include "ir/environment.h"
+#include "plan/libtorch_cuda.h"
+
+#include <c10/util/Exception.h>
+
+#include <deque>
+#include <mutex>
+#include <utility>
+
+namespace sconce::cuda {
+namespace {
+
+void check(const Status& status) { TORCH_CHECK(status.ok(), "the CUDA driver failed (", status.message, ")"); }
+
+class CudaEvent final : public DeviceEvent {
+ public:
+  CudaEvent(Driver& driver, TorchBridge& bridge, CUcontext context) : driver_(driver), bridge_(bridge), context_(context) {
+    const ContextScope current(driver_, context_);
+    check(current.status());
+    check(driver_.create_event(CU_EVENT_DEFAULT, &event_));
+  }
+  ~CudaEvent() override {
+    const ContextScope current(driver_, context_);
+    ignore(driver_.destroy_event(event_));
+  }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  void record(c10::Stream stream) override {
+    const ContextScope current(driver_, context_);
+    check(driver_.record_event(event_, bridge_.handle(stream)));
+  }
+  void block(c10::Stream stream) override {
+    const ContextScope current(driver_, context_);
+    check(driver_.stream_wait_event(bridge_.handle(stream), event_));
+  }
+  void wait() override { check(driver_.synchronize_event(event_)); }
+  bool done() override {
+    const Status status = driver_.query_event(event_);
+    if (status.code == CUDA_ERROR_NOT_READY) {
+      return false;
+    }
+    check(status);
+    return true;
+  }
+  double seconds_since(DeviceEvent& earlier) override {
+    float milliseconds = 0;
+    check(driver_.elapsed_milliseconds(dynamic_cast<CudaEvent&>(earlier).event_, event_, &milliseconds));
+    return milliseconds * 1e-3;
+  }
+
+ private:
+  Driver& driver_;
+  TorchBridge& bridge_;
+  const CUcontext context_;
+  CUevent event_ = nullptr;
+};
+
+class CudaRuntime final : public DeviceRuntime {
+ public:
+  CudaRuntime(std::shared_ptr<Driver> driver, std::shared_ptr<TorchBridge> bridge, NvrtcPlaces nvrtc, std::string why_not)
+      : driver_(std::move(driver)), bridge_(std::move(bridge)), nvrtc_places_(std::move(nvrtc)), why_not_(std::move(why_not)) {
+    if (driver_ != nullptr && bridge_ != nullptr) {
+      const Status status = find_devices();
+      if (!status.ok()) {
+        devices_.clear();
+        why_not_ = "no NVIDIA GPU can be used (" + status.message + ")";
+      } else if (devices_.empty()) {
+        why_not_ = "the NVIDIA driver reports no GPU";
+      }
+    }
+  }
+  ~CudaRuntime() override {
+    for (const Device& device : devices_) {
+      if (device.context != nullptr) {
+        ignore(driver_->release_primary_context(device.handle));
+      }
+    }
+  }
+  CudaRuntime(const CudaRuntime&) = delete;
+  CudaRuntime& operator=(const CudaRuntime&) = delete;
+
+  c10::DeviceType type() const override { return c10::DeviceType::CUDA; }
+  int device_count() const override { return int(devices_.size()); }
+  const std::string& why_unavailable() const override { return why_not_; }
+  std::string name(c10::DeviceIndex device) const override { return at(device).name; }
+  std::string architecture(c10::DeviceIndex device) const override { return at(device).architecture; }
+
+  void synchronize(c10::DeviceIndex device) override {
+    const ContextScope current(*driver_, context(device));
+    check(current.status());
+    check(driver_->synchronize_context());
+  }
+  c10::Stream current_stream(c10::DeviceIndex device) override { return at(device), bridge_->current_stream(device); }
+  c10::Stream side_stream(c10::DeviceIndex device) override { return at(device), bridge_->side_stream(device); }
+  c10::Stream exchange_current_stream(c10::Stream stream) override {
+    return at(stream.device_index()), bridge_->exchange_stream(stream);
+  }
+  std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex device) override {
+    return std::make_unique<CudaEvent>(*driver_, *bridge_, context(device));
+  }
+
+  OrRefusal<std::string> compile(const std::string& text, const std::string& architecture) override {
+    std::call_once(nvrtc_once_, [&] { nvrtc_ = open_nvrtc(nvrtc_places_, &why_no_nvrtc_); });
+    if (nvrtc_ == nullptr) {
+      return Refusal::because(why_no_nvrtc_);
+    }
+    Cubin cubin = nvrtc_->compile(text, architecture);
+    if (!cubin.ok()) {
+      return Refusal::because(std::move(cubin.why_not));
+    }
+    return std::move(cubin.bytes);
+  }
+
+  OrRefusal<std::shared_ptr<DeviceModule>> load_module(c10::DeviceIndex device, const std::string& machine_code) override {
+    return load_cubin(*driver_, context(device), machine_code);
+  }
+
+  void launch(const DeviceKernel& kernel, const LaunchShape& shape, c10::Stream stream,
+              std::span<void* const> arguments) override {
+    const ContextScope current(*driver_, context(stream.device_index()));
+    check(current.status());
+    const Status status = cuda::launch(*driver_, kernel, shape, bridge_->handle(stream), arguments);
+    TORCH_CHECK(status.ok(), "the kernel ", kernel.name(), " cannot be launched (", status.message, ")");
+  }
+
+  std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) override {
+    return std::make_shared<CudaPool>(*bridge_, (at(device), device));
+  }
+  OrRefusal<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
+                                                               std::shared_ptr<RecordingPool> pool) override {
+    return begin_session(*driver_, *bridge_, context(stream.device_index()), stream, std::move(pool));
+  }
+
+ private:
+  struct Device {
+    CUdevice handle = 0;
+    std::string name;
+    std::string architecture;
+    std::once_flag retained;
+    CUcontext context = nullptr;  // LibTorch's, retained when first used: it costs hundreds of megabytes on the GPU
+  };
+
+  Status find_devices() {
+    int count = 0;
+    Status status = driver_->device_count(&count);
+    for (int ordinal = 0; status.ok() && ordinal < count; ++ordinal) {
+      Device& device = devices_.emplace_back();
+      int major = 0;
+      int minor = 0;
+      status = driver_->device(ordinal, &device.handle);
+      if (status.ok()) {
+        status = driver_->device_name(device.handle, &device.name);
+      }
+      if (status.ok()) {
+        status = driver_->device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device.handle, &major);
+      }
+      if (status.ok()) {
+        status = driver_->device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device.handle, &minor);
+      }
+      device.architecture = "sm_" + std::to_string(major) + std::to_string(minor);
+    }
+    return status;
+  }
+
+  const Device& at(c10::DeviceIndex device) const {
+    TORCH_CHECK(device >= 0 && size_t(device) < devices_.size(), "there is no device cuda:", int(device), ": ",
+                devices_.empty() ? why_not_ : "this machine has " + std::to_string(devices_.size()));
+    return devices_[size_t(device)];
+  }
+
+  CUcontext context(c10::DeviceIndex index) {
+    auto& device = const_cast<Device&>(at(index));
+    std::call_once(device.retained, [&] { check(driver_->retain_primary_context(device.handle, &device.context)); });
+    return device.context;
+  }
+
+  const std::shared_ptr<Driver> driver_;
+  const std::shared_ptr<TorchBridge> bridge_;
+  const NvrtcPlaces nvrtc_places_;
+  std::deque<Device> devices_;  // a once_flag cannot be moved
+  std::string why_not_;
+  std::once_flag nvrtc_once_;
+  std::unique_ptr<Nvrtc> nvrtc_;
+  std::string why_no_nvrtc_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceRuntime> make_cuda_runtime(std::shared_ptr<Driver> driver, std::shared_ptr<TorchBridge> bridge,
+                                                 NvrtcPlaces nvrtc, std::string why_not) {
+  return std::make_unique<CudaRuntime>(std::move(driver), std::move(bridge), std::move(nvrtc), std::move(why_not));
+}
+
+std::unique_ptr<DeviceRuntime> make_cuda_runtime() {
+  std::string why_not;
+  std::shared_ptr<Driver> driver = open_driver(&why_not);
+  std::shared_ptr<TorchBridge> bridge;
+  if (driver != nullptr) {
+    if (const Status started = driver->init(); !started.ok()) {
+      why_not = "the NVIDIA driver does not start (" + started.message + ")";
+      driver = nullptr;
+    } else if (load_cuda_early(&why_not)) {
+      bridge = make_torch_bridge(&why_not);
+    }
+  }
+  const NvrtcPlaces nvrtc{environment().nvrtc, nvrtc_directories_of_libtorch(libtorch_directory())};
+  return make_cuda_runtime(std::move(driver), std::move(bridge), nvrtc, std::move(why_not));
+}
+
+}  // namespace sconce::cuda
+
+// The only symbol that libsconce looks up in this library (plan/device.cpp).
+extern "C" __attribute__((visibility("default"))) sconce::DeviceRuntime* sconce_cuda_runtime(int interface_version,
+                                                                                            std::string* why_not) {
+  if (interface_version != sconce::kDeviceInterfaceVersion) {
+    *why_not = "it is of another build of sconce: device interface " + std::to_string(sconce::kDeviceInterfaceVersion) +
+               ", wanted " + std::to_string(interface_version);
+    return nullptr;
+  }
+  // Never destroyed: plans that are destroyed at exit still unload their kernels through it.
+  static sconce::DeviceRuntime* const runtime = sconce::cuda::make_cuda_runtime().release();
+  return runtime;
+}

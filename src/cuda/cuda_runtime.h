@@ -1,0 +1,22 @@
+// The device interface (plan/device.h) for NVIDIA GPUs: over a Driver, LibTorch's CUDA half, and NVRTC.
+#pragma once
+
+#include "cuda/driver.h"
+#include "cuda/nvrtc.h"
+#include "cuda/torch_bridge.h"
+#include "plan/device.h"
+
+#include <memory>
+#include <string>
+
+namespace sconce::cuda {
+
+// A null `driver` or `bridge` makes a runtime without devices, which can compile only; `why_not` tells why then.
+// The runtime must outlive every module, event and recording that it made.
+std::unique_ptr<DeviceRuntime> make_cuda_runtime(std::shared_ptr<Driver> driver, std::shared_ptr<TorchBridge> bridge,
+                                                 NvrtcPlaces nvrtc, std::string why_not = {});
+
+// For this machine.
+std::unique_ptr<DeviceRuntime> make_cuda_runtime();
+
+}  // namespace sconce::cuda

@@ -1,0 +1,107 @@
+#include "cuda/loaded_module.h"
+
+#include "ir/assert.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace sconce::cuda {
+namespace {
+
+class CudaKernel final : public DeviceKernel {
+ public:
+  CudaKernel(std::string name, CUfunction function) : name_(std::move(name)), function_(function) {}
+
+  const std::string& name() const override { return name_; }
+  CUfunction function() const { return function_; }
+
+  // A function that was not asked gets no more dynamic shared memory than this.
+  Status allow_shared(Driver& driver, uint32_t bytes) const {
+    if (bytes <= allowed_shared_.load(std::memory_order_relaxed)) [[likely]] {
+      return {};
+    }
+    Status status =
+        driver.set_function_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(bytes));
+    if (status.ok()) {
+      allowed_shared_.store(bytes, std::memory_order_relaxed);
+    }
+    return status;
+  }
+
+ private:
+  const std::string name_;
+  const CUfunction function_;
+  mutable std::atomic<uint32_t> allowed_shared_{48 * 1024};
+};
+
+class CudaModule final : public DeviceModule {
+ public:
+  CudaModule(Driver& driver, CUcontext context, CUmodule module) : driver_(driver), context_(context), module_(module) {}
+  ~CudaModule() override {
+    const ContextScope current(driver_, context_);
+    ignore(driver_.unload_module(module_));
+  }
+  CudaModule(const CudaModule&) = delete;
+  CudaModule& operator=(const CudaModule&) = delete;
+
+  OrRefusal<const DeviceKernel*> kernel(const std::string& name) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto known = kernels_.find(name); known != kernels_.end()) {
+      return static_cast<const DeviceKernel*>(known->second.get());
+    }
+    const ContextScope current(driver_, context_);
+    CUfunction function = nullptr;
+    const Status status =
+        current.status().ok() ? driver_.module_function(module_, name.c_str(), &function) : current.status();
+    if (!status.ok()) {
+      return Refusal::because("the compiled module has no kernel '" + name + "' that can be used (" + status.message + ")");
+    }
+    const auto added = kernels_.emplace(name, std::make_unique<CudaKernel>(name, function));
+    return static_cast<const DeviceKernel*>(added.first->second.get());
+  }
+
+ private:
+  Driver& driver_;
+  const CUcontext context_;
+  const CUmodule module_;
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<CudaKernel>> kernels_;
+};
+
+}  // namespace
+
+OrRefusal<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext context, const std::string& cubin) {
+  // The driver reads the image's size from its header: an image that is none would be read past its end.
+  constexpr std::string_view kElf = "\x7f" "ELF";
+  if (cubin.size() < 64 || cubin.compare(0, kElf.size(), kElf) != 0) {
+    return Refusal::because("this is no machine code for a GPU: it does not begin as an ELF file does");
+  }
+  const ContextScope current(driver, context);
+  CUmodule module = nullptr;
+  const Status status = current.status().ok() ? driver.load_module(cubin.data(), &module) : current.status();
+  if (!status.ok()) {
+    return Refusal::because("the GPU cannot load the compiled kernels (" + status.message + ")");
+  }
+  return std::shared_ptr<DeviceModule>(std::make_shared<CudaModule>(driver, context, module));
+}
+
+Status launch(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape, CUstream stream,
+              std::span<void* const> arguments) {
+  const auto* cuda_kernel = dynamic_cast<const CudaKernel*>(&kernel);
+  SCONCE_ASSERT(cuda_kernel != nullptr, kernel.name(), " is a kernel of another back end");
+  Status status = cuda_kernel->allow_shared(driver, shape.shared_bytes);
+  if (!status.ok()) {
+    return status;
+  }
+  LaunchDimensions dimensions;
+  std::copy(shape.grid.begin(), shape.grid.end(), dimensions.grid);
+  std::copy(shape.block.begin(), shape.block.end(), dimensions.block);
+  dimensions.shared_bytes = shape.shared_bytes;
+  // The driver's type is not const, but it only reads.
+  return driver.launch_kernel(cuda_kernel->function(), dimensions, stream, const_cast<void**>(arguments.data()));
+}
+
+}  // namespace sconce::cuda

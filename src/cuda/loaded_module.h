@@ -1,0 +1,19 @@
+// Kernels of a cubin on one device.
+#pragma once
+
+#include "cuda/driver.h"
+#include "plan/device.h"
+
+#include <memory>
+#include <string>
+
+namespace sconce::cuda {
+
+// Driver and context must outlive the module.
+OrRefusal<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext context, const std::string& cubin);
+
+// A kernel of such a module. Shared memory beyond 48 KiB is asked for when a launch first wants it.
+Status launch(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape, CUstream stream,
+              std::span<void* const> arguments);
+
+}  // namespace sconce::cuda

@@ -1,0 +1,165 @@
+#include "cuda/nvrtc.h"
+
+#include "ir/shared_library.h"
+
+#include <cuda.h>
+#include <nvrtc.h>
+
+#include <filesystem>
+
+namespace sconce::cuda {
+namespace {
+
+// The library's name carries CUDA's major version; code for one major version does not load in another's driver.
+const std::string kFileName = "libnvrtc.so." + std::to_string(CUDA_VERSION / 1000);
+
+#define SCONCE_NVRTC_FUNCTIONS(X)                                                                                  \
+  X(nvrtcVersion) X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram)       \
+  X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
+
+struct Functions {
+#define SCONCE_FIELD(name) decltype(&::name) name = nullptr;
+  SCONCE_NVRTC_FUNCTIONS(SCONCE_FIELD)
+#undef SCONCE_FIELD
+};
+
+// The headers (cuda_fp16.h, …) of a wheel or toolkit lie in `include` beside the library's folder.
+std::string include_directory_beside(const std::string& library_path) {
+  const std::filesystem::path include = std::filesystem::path(library_path).parent_path().parent_path() / "include";
+  std::error_code ignored;
+  return std::filesystem::exists(include / "cuda_fp16.h", ignored) ? include.string() : std::string();
+}
+
+class LoadedNvrtc final : public Nvrtc {
+ public:
+  LoadedNvrtc(const Functions& functions, std::string path)
+      : f_(functions), path_(std::move(path)), include_(include_directory_beside(path_)) {
+    int major = 0;
+    int minor = 0;
+    f_.nvrtcVersion(&major, &minor);
+    version_ = std::to_string(major) + "." + std::to_string(minor);
+  }
+
+  const std::string& version() const override { return version_; }
+  const std::string& path() const override { return path_; }
+
+  Cubin compile(const std::string& text, const std::string& architecture,
+                const std::vector<std::string>& options) const override {
+    const Program program(f_, text);
+    if (program.created != NVRTC_SUCCESS) {
+      return {{}, error("nvrtcCreateProgram", program.created), {}};
+    }
+    std::vector<std::string> arguments = {"--gpu-architecture=" + architecture, "--std=c++17", "--default-device"};
+    if (!include_.empty()) {
+      arguments.push_back("--include-path=" + include_);
+    }
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    std::vector<const char*> pointers;
+    for (const std::string& argument : arguments) {
+      pointers.push_back(argument.c_str());
+    }
+    const nvrtcResult compiled = f_.nvrtcCompileProgram(program.handle, int(pointers.size()), pointers.data());
+    std::string log = text_of(program.handle, f_.nvrtcGetProgramLogSize, f_.nvrtcGetProgramLog);
+    while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) {
+      log.pop_back();
+    }
+    if (compiled != NVRTC_SUCCESS) {
+      return {{}, error("compiling for " + architecture, compiled) + (log.empty() ? "" : "\n" + log), log};
+    }
+    std::string bytes = text_of(program.handle, f_.nvrtcGetCUBINSize, f_.nvrtcGetCUBIN);
+    if (bytes.empty()) {
+      return {{}, "NVRTC " + version_ + " gave no machine code for " + architecture + "; is it a chip (sm_90) and not a "
+              "virtual architecture (compute_90)?", log};
+    }
+    return {std::move(bytes), {}, log};
+  }
+
+ private:
+  struct Program {
+    Program(const Functions& functions, const std::string& text) : f(functions) {
+      created = f.nvrtcCreateProgram(&handle, text.c_str(), "kernel.cu", 0, nullptr, nullptr);
+    }
+    ~Program() {
+      if (handle != nullptr) {
+        f.nvrtcDestroyProgram(&handle);
+      }
+    }
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
+
+    const Functions& f;
+    nvrtcProgram handle = nullptr;
+    nvrtcResult created;
+  };
+
+  // Both "size, then bytes" pairs of the interface; empty when there is nothing.
+  template <typename GetSize, typename Get>
+  static std::string text_of(nvrtcProgram program, GetSize get_size, Get get) {
+    size_t size = 0;
+    if (get_size(program, &size) != NVRTC_SUCCESS || size == 0) {
+      return {};
+    }
+    std::string bytes(size, '\0');
+    return get(program, bytes.data()) == NVRTC_SUCCESS ? bytes : std::string();
+  }
+
+  std::string error(const std::string& what, nvrtcResult code) const {
+    return "NVRTC " + version_ + ", " + what + ": " + f_.nvrtcGetErrorString(code);
+  }
+
+  const Functions f_;
+  std::string path_;
+  std::string include_;
+  std::string version_;
+};
+
+}  // namespace
+
+std::vector<std::string> nvrtc_directories_of_libtorch(const std::string& libtorch_directory) {
+  if (libtorch_directory.empty()) {
+    return {};
+  }
+  const std::string wheel = "nvidia/cu" + std::to_string(CUDA_VERSION / 1000) + "/lib";
+  return {libtorch_directory + "/../../" + wheel, libtorch_directory};
+}
+
+std::unique_ptr<Nvrtc> open_nvrtc(const NvrtcPlaces& places, std::string* why_not) {
+  std::vector<std::string> names;
+  if (!places.file.empty()) {
+    names = {places.file};
+  } else {
+    for (const std::string& directory : places.directories) {
+      names.push_back(directory + "/" + kFileName);
+    }
+    names.push_back(kFileName);
+  }
+  SharedLibrary library;
+  std::string tried;
+  for (const std::string& name : names) {
+    library = open_library(name);
+    if (library) {
+      break;
+    }
+    tried += "\n  " + library.why_not();
+  }
+  if (!library) {
+    *why_not = "no " + kFileName + ", which compiles CUDA kernels, was found (install the package nvidia-cuda-nvrtc, or "
+               "name the file in SCONCE_NVRTC):" + tried;
+    return nullptr;
+  }
+  Functions functions;
+  const char* missing = nullptr;
+#define SCONCE_LOAD(name)                                                                   \
+  functions.name = reinterpret_cast<decltype(functions.name)>(library.symbol(#name));       \
+  if (functions.name == nullptr) missing = #name;
+  SCONCE_NVRTC_FUNCTIONS(SCONCE_LOAD)
+#undef SCONCE_LOAD
+  if (missing != nullptr) {
+    *why_not = std::string("the NVRTC library that was found is not one of CUDA ") + std::to_string(CUDA_VERSION / 1000) +
+               ": it lacks " + missing;
+    return nullptr;
+  }
+  return std::make_unique<LoadedNvrtc>(functions, library.path_of("nvrtcVersion"));
+}
+
+}  // namespace sconce::cuda

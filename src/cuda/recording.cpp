@@ -1,0 +1,102 @@
+#include "cuda/recording.h"
+
+#include <utility>
+
+namespace sconce::cuda {
+namespace {
+
+// Destroying a graph may free memory, which a thread that is recording (another stream) may only do in relaxed mode.
+class RelaxedMode {
+ public:
+  explicit RelaxedMode(Driver& driver) : driver_(driver) { changed_ = driver_.exchange_capture_mode(&mode_).ok(); }
+  ~RelaxedMode() {
+    if (changed_) {
+      ignore(driver_.exchange_capture_mode(&mode_));
+    }
+  }
+  RelaxedMode(const RelaxedMode&) = delete;
+  RelaxedMode& operator=(const RelaxedMode&) = delete;
+
+ private:
+  Driver& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool changed_ = false;
+};
+
+// The graph is only a template for the executable one.
+class OwnedGraph {
+ public:
+  explicit OwnedGraph(Driver& driver) : driver_(driver) {}
+  ~OwnedGraph() {
+    if (handle != nullptr) {
+      const RelaxedMode relaxed(driver_);
+      ignore(driver_.destroy_graph(handle));
+    }
+  }
+  OwnedGraph(const OwnedGraph&) = delete;
+  OwnedGraph& operator=(const OwnedGraph&) = delete;
+
+  CUgraph handle = nullptr;
+
+ private:
+  Driver& driver_;
+};
+
+}  // namespace
+
+ExecutableGraph::~ExecutableGraph() {
+  const RelaxedMode relaxed(driver_);
+  ignore(driver_.destroy_executable_graph(executable_));
+}
+
+Status ExecutableGraph::launch(CUstream stream) { return driver_.launch_graph(executable_, stream); }
+
+Status StreamRecording::begin(Driver& driver, CUstream stream, std::unique_ptr<StreamRecording>* recording) {
+  // Thread-local mode: calls of this thread that cannot be recorded invalidate the recording, other threads (a loader
+  // that allocates) do not.
+  Status status = driver.begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  if (!status.ok()) {
+    return status;
+  }
+  std::unique_ptr<StreamRecording> begun(new StreamRecording(driver, stream));
+  CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+  status = driver.capture_info(stream, &state, &begun->id_);
+  if (!status.ok()) {
+    return status;
+  }
+  *recording = std::move(begun);
+  return {};
+}
+
+StreamRecording::~StreamRecording() {
+  if (open_) {
+    OwnedGraph graph(driver_);
+    ignore(driver_.end_capture(stream_, &graph.handle));
+  }
+}
+
+Status StreamRecording::finish(std::unique_ptr<ExecutableGraph>* executable) {
+  OwnedGraph graph(driver_);
+  open_ = false;
+  Status status = driver_.end_capture(stream_, &graph.handle);
+  if (!status.ok()) {
+    return status;
+  }
+  size_t nodes = 0;
+  status = driver_.graph_node_count(graph.handle, &nodes);
+  if (!status.ok()) {
+    return status;
+  }
+  // As LibTorch instantiates its own: memory that is still allocated at a second launch is freed by it (the
+  // cudaMallocAsync allocator needs that), and nodes keep the priority of the stream that they were recorded on.
+  CUgraphExec handle = nullptr;
+  status = driver_.instantiate_graph(
+      graph.handle, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY,
+      &handle);
+  if (status.ok()) {
+    executable->reset(new ExecutableGraph(driver_, handle, nodes));
+  }
+  return status;
+}
+
+}  // namespace sconce::cuda

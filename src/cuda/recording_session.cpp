@@ -1,0 +1,173 @@
+#include "cuda/recording_session.h"
+
+#include "cuda/recording.h"
+#include "ir/assert.h"
+
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <optional>
+
+namespace sconce::cuda {
+namespace {
+
+Refusal refusal_of(const std::string& what, const Status& status) {
+  return Refusal::because(what + " (" + status.message + ")");
+}
+
+class StreamScope {
+ public:
+  StreamScope(TorchBridge& bridge, c10::Stream stream) : bridge_(bridge), before_(bridge.exchange_stream(stream)) {}
+  ~StreamScope() { bridge_.exchange_stream(before_); }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  TorchBridge& bridge_;
+  const c10::Stream before_;
+};
+
+// A share in a pool: while there is one, the pool's memory is not handed to others.
+class PoolShare {
+ public:
+  PoolShare(TorchBridge& bridge, std::shared_ptr<CudaPool> pool) : bridge_(bridge), pool_(std::move(pool)) {}
+  ~PoolShare() { bridge_.release(pool_->device(), pool_->id()); }
+  PoolShare(const PoolShare&) = delete;
+  PoolShare& operator=(const PoolShare&) = delete;
+
+ private:
+  TorchBridge& bridge_;
+  const std::shared_ptr<CudaPool> pool_;
+};
+
+// The pool serves the streams that take part in the recording, also those that an operator forks off.
+class AllocatingScope {
+ public:
+  AllocatingScope(Driver& driver, TorchBridge& bridge, const CudaPool& pool)
+      : bridge_(bridge), device_(pool.device()), pool_(pool.id()) {
+    bridge_.begin_allocating(device_, pool_, [&driver, recording = recording_](CUstream stream) {
+      CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+      uint64_t id = 0;
+      return driver.capture_info(stream, &status, &id).ok() && status == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
+             id == recording->load();
+    });
+  }
+  ~AllocatingScope() { bridge_.end_allocating(device_, pool_); }
+  AllocatingScope(const AllocatingScope&) = delete;
+  AllocatingScope& operator=(const AllocatingScope&) = delete;
+
+  void serve(const StreamRecording& recording) { recording_->store(recording.id()); }
+
+ private:
+  TorchBridge& bridge_;
+  const c10::DeviceIndex device_;
+  const PoolId pool_;
+  // Asked from other threads that allocate, and known only once the capture has begun; no capture has the id 0.
+  const std::shared_ptr<std::atomic<uint64_t>> recording_ = std::make_shared<std::atomic<uint64_t>>(0);
+};
+
+class CudaRecording final : public Recording {
+ public:
+  CudaRecording(Driver& driver, TorchBridge& bridge, CUcontext context, std::unique_ptr<PoolShare> share,
+                std::unique_ptr<ExecutableGraph> graph)
+      : driver_(driver), bridge_(bridge), context_(context), share_(std::move(share)), graph_(std::move(graph)) {}
+  ~CudaRecording() override {
+    const ContextScope current(driver_, context_);
+    graph_.reset();
+  }
+  CudaRecording(const CudaRecording&) = delete;
+  CudaRecording& operator=(const CudaRecording&) = delete;
+
+  void replay(c10::Stream stream) override {
+    const ContextScope current(driver_, context_);
+    TORCH_CHECK(current.status().ok(), "a recorded CUDA graph cannot be replayed (", current.status().message, ")");
+    const Status status = graph_->launch(bridge_.handle(stream));
+    TORCH_CHECK(status.ok(), "a recorded CUDA graph cannot be replayed (", status.message, ")");
+  }
+  size_t nodes() const override { return graph_->nodes(); }
+
+ private:
+  Driver& driver_;
+  TorchBridge& bridge_;
+  const CUcontext context_;
+  const std::unique_ptr<PoolShare> share_;  // outlives the graph, which uses the pool's memory
+  std::unique_ptr<ExecutableGraph> graph_;
+};
+
+class CudaSession final : public RecordingSession {
+ public:
+  CudaSession(Driver& driver, TorchBridge& bridge, CUcontext context) : driver_(driver), bridge_(bridge), context_(context) {}
+  ~CudaSession() override { undo(); }
+  CudaSession(const CudaSession&) = delete;
+  CudaSession& operator=(const CudaSession&) = delete;
+
+  Status begin(c10::Stream stream, std::shared_ptr<CudaPool> pool) {
+    const ContextScope current(driver_, context_);
+    if (!current.status().ok()) {
+      return current.status();
+    }
+    stream_.emplace(bridge_, stream);
+    allocating_.emplace(driver_, bridge_, *pool);
+    share_ = std::make_unique<PoolShare>(bridge_, std::move(pool));
+    Status status = StreamRecording::begin(driver_, bridge_.handle(stream), &recording_);
+    if (status.ok()) {
+      allocating_->serve(*recording_);
+    }
+    return status;
+  }
+
+  OrRefusal<std::unique_ptr<Recording>> finish() override {
+    SCONCE_ASSERT(recording_ != nullptr, "a recording is finished once");
+    std::unique_ptr<ExecutableGraph> graph;
+    Status status;
+    {
+      const ContextScope current(driver_, context_);
+      status = recording_->finish(&graph);
+      recording_.reset();
+    }
+    std::unique_ptr<PoolShare> share = std::move(share_);
+    undo();
+    if (!status.ok()) {
+      return refusal_of("the work cannot be recorded as a CUDA graph", status);
+    }
+    return std::unique_ptr<Recording>(
+        std::make_unique<CudaRecording>(driver_, bridge_, context_, std::move(share), std::move(graph)));
+  }
+
+ private:
+  void undo() {
+    const ContextScope current(driver_, context_);
+    recording_.reset();
+    allocating_.reset();
+    share_.reset();
+    stream_.reset();
+  }
+
+  Driver& driver_;
+  TorchBridge& bridge_;
+  const CUcontext context_;
+  std::optional<StreamScope> stream_;
+  std::optional<AllocatingScope> allocating_;
+  std::unique_ptr<PoolShare> share_;
+  std::unique_ptr<StreamRecording> recording_;
+};
+
+}  // namespace
+
+OrRefusal<std::unique_ptr<RecordingSession>> begin_session(Driver& driver, TorchBridge& bridge, CUcontext context,
+                                                           c10::Stream stream, std::shared_ptr<RecordingPool> pool) {
+  auto cuda_pool = std::dynamic_pointer_cast<CudaPool>(std::move(pool));
+  SCONCE_ASSERT(cuda_pool != nullptr && cuda_pool->device() == stream.device_index(),
+                "a recording's pool is of the device of its stream");
+  if (bridge.handle(stream) == nullptr) {
+    return Refusal::because("the default stream cannot be recorded; use a side stream");
+  }
+  auto session = std::make_unique<CudaSession>(driver, bridge, context);
+  const Status status = session->begin(stream, std::move(cuda_pool));
+  if (!status.ok()) {
+    return refusal_of("the recording of a CUDA graph cannot begin", status);
+  }
+  return std::unique_ptr<RecordingSession>(std::move(session));
+}
+
+}  // namespace sconce::cuda

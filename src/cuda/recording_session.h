@@ -1,0 +1,33 @@
+// Recordings as plans see them (plan/device.h): the driver's stream capture, LibTorch's current stream, and a private
+// pool of LibTorch's allocator, begun and ended together.
+//
+//   begin            current stream ► allocations go to the pool ► stream capture
+//   finish / abandon stream capture ends ► allocations as before ► current stream as before
+//
+// Each is one object that undoes itself, so a failure at any point undoes exactly what was done before it.
+#pragma once
+
+#include "cuda/driver.h"
+#include "cuda/torch_bridge.h"
+#include "plan/device.h"
+
+#include <memory>
+
+namespace sconce::cuda {
+
+class CudaPool final : public RecordingPool {
+ public:
+  CudaPool(TorchBridge& bridge, c10::DeviceIndex device) : device_(device), id_(bridge.new_pool()) {}
+  c10::DeviceIndex device() const { return device_; }
+  PoolId id() const { return id_; }
+
+ private:
+  c10::DeviceIndex device_;
+  PoolId id_;
+};
+
+// Driver, bridge and context must outlive the session and the recording that comes of it.
+OrRefusal<std::unique_ptr<RecordingSession>> begin_session(Driver& driver, TorchBridge& bridge, CUcontext context,
+                                                           c10::Stream stream, std::shared_ptr<RecordingPool> pool);
+
+}  // namespace sconce::cuda

@@ -1,0 +1,67 @@
+#include "cuda/torch_bridge.h"
+
+#include "ir/shared_library.h"
+
+#include <ATen/Context.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <atomic>
+
+namespace sconce::cuda {
+namespace {
+
+using Allocator = c10::cuda::CUDACachingAllocator::CUDAAllocator;
+static_assert(std::is_same_v<PoolId, c10::MempoolId_t>);
+
+// `c10::cuda::CUDACachingAllocator::allocator`. Looked up, because linking libc10_cuda would load CUDA's libraries in
+// every process; the allocator's virtual functions need no linking.
+constexpr const char* kAllocatorSymbol = "_ZN3c104cuda20CUDACachingAllocator9allocatorE";
+
+class RealBridge final : public TorchBridge {
+ public:
+  explicit RealBridge(const std::atomic<Allocator*>& allocator) : allocator_(allocator), guard_(c10::DeviceType::CUDA) {}
+
+  c10::Stream current_stream(c10::DeviceIndex device) override {
+    return guard_.getStream(c10::Device(c10::DeviceType::CUDA, device));
+  }
+  c10::Stream side_stream(c10::DeviceIndex device) override {
+    return guard_.getStreamFromGlobalPool(c10::Device(c10::DeviceType::CUDA, device));
+  }
+  c10::Stream exchange_stream(c10::Stream stream) override { return guard_.exchangeStream(stream); }
+  CUstream handle(c10::Stream stream) override { return static_cast<CUstream>(stream.native_handle()); }
+
+  PoolId new_pool() override {
+    // LibTorch numbers pools from 1 in either half; the top bit keeps ours apart.
+    static std::atomic<unsigned long long> next{1ULL << 63};
+    return {0, next++};
+  }
+  void begin_allocating(c10::DeviceIndex device, PoolId pool, std::function<bool(CUstream)> serves) override {
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // the allocator knows no device before
+    allocator().beginAllocateToPool(device, pool, std::move(serves));
+  }
+  void end_allocating(c10::DeviceIndex device, PoolId pool) override { allocator().endAllocateToPool(device, pool); }
+  void release(c10::DeviceIndex device, PoolId pool) override { allocator().releasePool(device, pool); }
+
+ private:
+  // Read each time: LibTorch lets programs change the allocator until CUDA is first used.
+  Allocator& allocator() const { return *allocator_.load(); }
+
+  const std::atomic<Allocator*>& allocator_;
+  const c10::impl::VirtualGuardImpl guard_;
+};
+
+}  // namespace
+
+std::unique_ptr<TorchBridge> make_torch_bridge(std::string* why_not) {
+  const SharedLibrary library = loaded_library("libc10_cuda.so");
+  const auto* allocator = static_cast<const std::atomic<Allocator*>*>(library.symbol(kAllocatorSymbol));
+  if (allocator == nullptr || !c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) {
+    *why_not = "LibTorch's CUDA half is not loaded" + (library ? std::string() : " (" + library.why_not() + ")");
+    return nullptr;
+  }
+  return std::make_unique<RealBridge>(*allocator);
+}
+
+}  // namespace sconce::cuda

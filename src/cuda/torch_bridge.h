@@ -1,0 +1,39 @@
+// What the CUDA back end needs of LibTorch's CUDA half: which stream is current, and from where memory comes while a
+// recording is made. An interface, so that tests run without a GPU.
+#pragma once
+
+#include <c10/core/Stream.h>
+
+#include <cuda.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace sconce::cuda {
+
+// Names a private pool of LibTorch's caching allocator.
+using PoolId = std::pair<unsigned long long, unsigned long long>;
+
+// Functions throw c10::Error when LibTorch does. Thread-safe; the current stream is the calling thread's.
+class TorchBridge {
+ public:
+  virtual ~TorchBridge() = default;
+  virtual c10::Stream current_stream(c10::DeviceIndex device) = 0;
+  virtual c10::Stream side_stream(c10::DeviceIndex device) = 0;
+  virtual c10::Stream exchange_stream(c10::Stream stream) = 0;  // returns the one before
+  virtual CUstream handle(c10::Stream stream) = 0;
+
+  // From `begin` to `end`, allocations for streams that `serves` says yes to come from the pool. Each `begin` also
+  // takes a share in the pool, which `release` gives back; without shares the pool's memory returns to the allocator.
+  virtual PoolId new_pool() = 0;
+  virtual void begin_allocating(c10::DeviceIndex device, PoolId pool, std::function<bool(CUstream)> serves) = 0;
+  virtual void end_allocating(c10::DeviceIndex device, PoolId pool) = 0;
+  virtual void release(c10::DeviceIndex device, PoolId pool) = 0;
+};
+
+// Null with the reason when LibTorch's CUDA half is not in the process (libtorch_cuda.h loads it).
+std::unique_ptr<TorchBridge> make_torch_bridge(std::string* why_not);
+
+}  // namespace sconce::cuda

@@ -1,0 +1,45 @@
+#include "executor/compile.h"
+
+#include "ir/dump.h"
+#include "passes/canonicalize_ops.h"
+#include "passes/eliminate_dead_nodes.h"
+#include "passes/lower_autocast.h"
+#include "passes/lower_grad_of.h"
+#include "passes/pass_runner.h"
+#include "passes/remove_expands.h"
+#include "passes/specialize_autograd_zero.h"
+#include "plan/lower.h"
+
+#include <chrono>
+
+namespace sconce {
+
+std::vector<PassTiming> run_required_passes(Graph& graph) {
+  PassRunner runner;
+  // Definedness first: what is known about gradients decides which GradOf blocks are worth lowering.
+  runner.run("specialize_autograd_zero", specialize_autograd_zero, graph);
+  runner.run("lower_grad_of", lower_grad_of, graph);
+  runner.run("remove_expands", remove_expands, graph);
+  // Before autocast: its lists know operators by their one name.
+  runner.run("canonicalize_ops", canonicalize_ops, graph);
+  runner.run("lower_autocast", lower_autocast, graph);
+  // Last: the passes above leave constants and branches that nobody uses.
+  runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
+  return runner.timings();
+}
+
+OrRefusal<Compiled> compile_required(const Graph& graph) {
+  const auto start = std::chrono::steady_clock::now();
+  Compiled compiled;
+  std::shared_ptr<Graph> copy = graph.clone();
+  compiled.passes = run_required_passes(*copy);
+  auto plan = lower(std::move(copy));
+  if (!plan) {
+    return plan.refusal();
+  }
+  compiled.plan = std::move(*plan);
+  compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return compiled;
+}
+
+}  // namespace sconce

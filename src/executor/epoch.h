@@ -1,0 +1,113 @@
+// Reading shared structures without locks, and freeing them once nobody reads them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace sconce {
+
+// Readers enter a domain, load a pointer that a writer publishes, and leave when they are done with it. A writer that has
+// unpublished an object retires it; it is destroyed after every reader that might have seen it has left.
+//
+// How: readers count themselves in under the parity of the current epoch. The epoch advances only when nobody is left
+// under the other parity, so that two advances after its retirement nobody can hold an object: first those who entered
+// before the last advance are gone, then those who entered before the retirement. Readers never wait; a long reader
+// delays destruction, nothing else.
+//
+// Free of LibTorch, so that its tests run under ThreadSanitizer without suppressions.
+class EpochDomain {
+ public:
+  EpochDomain() = default;
+  EpochDomain(const EpochDomain&) = delete;
+  EpochDomain& operator=(const EpochDomain&) = delete;
+  // Requires: no readers.
+  ~EpochDomain() {
+    for (Retired& retired : retired_) {
+      retired.destroy();
+    }
+  }
+
+  class Guard {
+   public:
+    explicit Guard(EpochDomain& domain) : count_(&domain.stripe().readers[domain.epoch_.load() & 1]) { count_->fetch_add(1); }
+    ~Guard() { count_->fetch_sub(1, std::memory_order_release); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    std::atomic<uint32_t>* count_;
+  };
+
+  // `destroy` runs in a later call of `retire` or `collect`, by any thread, or in the destructor. The object must be
+  // unpublished by a sequentially consistent store before.
+  void retire(std::function<void()> destroy) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      retired_.push_back({epoch_.load(), std::move(destroy)});
+    }
+    collect();
+  }
+
+  // Destroys what nobody can hold any more. Returns how many retired objects are left.
+  size_t collect() {
+    std::vector<Retired> free;
+    size_t left = 0;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      for (int advances = 0; advances < 2 && !retired_.empty() && nobody_under(epoch_.load() + 1); ++advances) {
+        epoch_.fetch_add(1);
+      }
+      const uint64_t epoch = epoch_.load();
+      std::vector<Retired> kept;
+      for (Retired& retired : retired_) {
+        (retired.epoch + 2 <= epoch ? free : kept).push_back(std::move(retired));
+      }
+      retired_ = std::move(kept);
+      left = retired_.size();
+    }
+    for (Retired& retired : free) {
+      retired.destroy();
+    }
+    return left;
+  }
+
+ private:
+  struct Retired {
+    uint64_t epoch;
+    std::function<void()> destroy;
+  };
+  // Readers of different threads count on different cache lines.
+  struct alignas(64) Stripe {
+    std::array<std::atomic<uint32_t>, 2> readers{};
+  };
+  static constexpr size_t kStripes = 16;
+
+  Stripe& stripe() {
+    static std::atomic<size_t> next{0};
+    static thread_local const size_t index = next.fetch_add(1) % kStripes;
+    return stripes_[index];
+  }
+
+  bool nobody_under(uint64_t parity) const {
+    for (const Stripe& stripe : stripes_) {
+      if (stripe.readers[parity & 1].load() != 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  std::array<Stripe, kStripes> stripes_;
+  std::atomic<uint64_t> epoch_{0};
+  std::mutex mutex_;
+  std::vector<Retired> retired_;
+};
+
+}  // namespace sconce

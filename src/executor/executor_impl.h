@@ -1,0 +1,63 @@
+// What is behind sconce::GraphExecutor.
+#pragma once
+
+#include "executor/argument_spec.h"
+#include "executor/compile.h"
+#include "executor/plan_cache.h"
+#include "executor/striped_counter.h"
+
+#include <sconce/graph_executor.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+class GraphExecutor::Impl {
+ public:
+  Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options, std::optional<c10::IValue> self);
+
+  void run(torch::jit::Stack& stack);
+  void run_with_self(torch::jit::Stack& stack);
+
+  const std::string& name() const { return name_; }
+  const Graph& graph() const { return *graph_; }
+  Explanation explain() const;
+  void clear_cache();
+  DebugState debug_state() const;
+
+ private:
+  // A plan with what is counted about it.
+  struct CountedPlan {
+    Tier tier;
+    std::unique_ptr<Plan> plan;
+    double compile_seconds;
+    mutable StripedCounter runs;
+  };
+  // What the cache holds for a spec.
+  struct SpecEntry {
+    const CountedPlan* plan;
+  };
+
+  const CountedPlan& plan_for(const ArgumentSpec& spec, const PlanCache<SpecEntry>::Guard& guard);
+  PlanExplanation explain_plan(const CountedPlan& plan, std::vector<std::string> specs) const;
+
+  std::unique_ptr<Graph> graph_;
+  std::string name_;
+  Options options_;
+  std::optional<c10::IValue> self_;
+  ArgumentSpecCreator specs_;
+  std::vector<PassTiming> passes_;
+  std::unique_ptr<CountedPlan> required_;
+  mutable PlanCache<SpecEntry> cache_;
+
+  StripedCounter invocations_;
+  StripedCounter hits_;
+  StripedCounter misses_;
+  StripedCounter evictions_;
+};
+
+}  // namespace sconce

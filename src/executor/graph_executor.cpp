@@ -1,0 +1,160 @@
+#include <sconce/graph_executor.h>
+
+#include "executor/executor_impl.h"
+#include "ir/dump.h"
+#include "ir/print.h"
+#include "plan/run_plan.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/jit/frontend/tracer.h>
+
+namespace sconce {
+namespace {
+
+// The last graph this thread ran. Plans come and go, so it is held weakly, and only touched when it changes: a shared
+// reference count would be contended by all threads that run one plan.
+struct LastExecuted {
+  const void* plan = nullptr;
+  std::weak_ptr<const Graph> graph;
+};
+thread_local LastExecuted last_executed;
+
+void remember_last_executed(const Plan& plan) {
+  if (last_executed.plan != &plan || last_executed.graph.expired()) {
+    last_executed = {&plan, plan.graph()};
+  }
+}
+
+// Whether only the dispatcher's usual keys are included for this thread: a transform (functorch, tracing, a recorder)
+// that works through further keys must see every operator as eager execution would show it.
+bool no_transform_is_active() {
+  constexpr c10::DispatchKeySet kUsual({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView});
+  return (c10::impl::tls_local_dispatch_key_set().included_ - kUsual).empty();
+}
+
+}  // namespace
+
+// ---- GraphExecutor --------------------------------------------------------------------------------------------------
+
+GraphExecutor::GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
+                             std::optional<c10::IValue> self)
+    : impl_(std::make_unique<Impl>(std::move(graph), std::move(name), options, std::move(self))) {}
+GraphExecutor::~GraphExecutor() = default;
+
+void GraphExecutor::run(torch::jit::Stack& stack) { impl_->run(stack); }
+void GraphExecutor::run_with_self(torch::jit::Stack& stack) { impl_->run_with_self(stack); }
+const std::string& GraphExecutor::name() const { return impl_->name(); }
+const Graph& GraphExecutor::graph() const { return impl_->graph(); }
+Explanation GraphExecutor::explain() const { return impl_->explain(); }
+void GraphExecutor::clear_cache() { impl_->clear_cache(); }
+GraphExecutor::DebugState GraphExecutor::debug_state() const { return impl_->debug_state(); }
+
+std::shared_ptr<const Graph> last_executed_graph() { return last_executed.graph.lock(); }
+
+// ---- Impl -----------------------------------------------------------------------------------------------------------
+
+GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options,
+                          std::optional<c10::IValue> self)
+    : graph_(std::move(graph)),
+      name_(std::move(name)),
+      options_(options),
+      self_(std::move(self)),
+      specs_(*graph_),
+      cache_(options.plan_cache_capacity()) {
+  auto compiled = compile_required(*graph_);
+  TORCH_CHECK(compiled, "sconce cannot run ", name_, ": ", compiled ? "" : to_string(compiled.refusal()));
+  passes_ = std::move(compiled->passes);
+  required_.reset(new CountedPlan{Tier::kRequired, std::move(compiled->plan), compiled->seconds, {}});
+  dump_text(DumpPoint::kPlan, name_, required_->plan->text());
+}
+
+void GraphExecutor::Impl::run(torch::jit::Stack& stack) {
+  const size_t expected = graph_->inputs().size();
+  const size_t bound = self_ ? 1 : 0;
+  TORCH_CHECK(stack.size() + bound >= expected, name_, " expects ", expected - bound, " argument(s) and was given ", stack.size());
+  if (self_) {
+    stack.insert(stack.end() - static_cast<std::ptrdiff_t>(expected - 1), *self_);
+  }
+  run_with_self(stack);
+}
+
+void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
+  const size_t expected = graph_->inputs().size();
+  invocations_.add();
+  const PlanCache<SpecEntry>::Guard guard(cache_);
+  const CountedPlan* chosen = required_.get();
+  bool may_skip_autograd = false;
+  // While LibTorch's tracer records, the plan of required passes runs: what it records must be the model's own operators.
+  if (options_.optimize() && !torch::jit::tracer::isTracing()) {
+    static thread_local ArgumentSpec spec;
+    specs_.create({stack.data() + (stack.size() - expected), expected}, ArgumentSpecCreator::Detail::kRanks, spec);
+    chosen = &plan_for(spec, guard);
+    may_skip_autograd = !spec.exotic && no_transform_is_active() &&
+                        (!c10::GradMode::is_enabled() || (!spec.requires_grad && !chosen->plan->may_introduce_grad()));
+  }
+  chosen->runs.add();
+  remember_last_executed(*chosen->plan);
+  run_plan(*chosen->plan, stack, may_skip_autograd);
+}
+
+const GraphExecutor::Impl::CountedPlan& GraphExecutor::Impl::plan_for(const ArgumentSpec& spec,
+                                                                      const PlanCache<SpecEntry>::Guard& guard) {
+  if (const SpecEntry* entry = cache_.find(guard, spec.words, spec.hash)) {
+    hits_.add();
+    return *entry->plan;
+  }
+  misses_.add();
+  // The plan of required passes serves a spec that was not met before.
+  const auto inserted = cache_.find_or_insert(guard, spec.words, spec.hash, [this] { return SpecEntry{required_.get()}; });
+  evictions_.add(inserted.evicted);
+  return *inserted.value->plan;
+}
+
+PlanExplanation GraphExecutor::Impl::explain_plan(const CountedPlan& counted, std::vector<std::string> specs) const {
+  PlanExplanation explanation;
+  explanation.tier = counted.tier;
+  explanation.specs = std::move(specs);
+  explanation.runs = counted.runs.value();
+  explanation.steps = counted.plan->steps().size();
+  explanation.registers = counted.plan->register_count();
+  explanation.frames = counted.plan->frames_made();
+  explanation.compile_seconds = counted.compile_seconds;
+  explanation.text = counted.plan->text();
+  return explanation;
+}
+
+Explanation GraphExecutor::Impl::explain() const {
+  Explanation explanation;
+  explanation.method = name_;
+  explanation.nodes = graph_->node_count();
+  explanation.passes = passes_;
+  std::vector<std::string> specs;
+  {
+    const PlanCache<SpecEntry>::Guard guard(cache_);
+    cache_.for_each(guard, [&](SpecWords words, const SpecEntry&) { specs.push_back(describe_spec(words)); });
+  }
+  explanation.plans.push_back(explain_plan(*required_, std::move(specs)));
+  explanation.counters.invocations = invocations_.value();
+  explanation.counters.cache_hits = hits_.value();
+  explanation.counters.cache_misses = misses_.value();
+  explanation.counters.evictions = evictions_.value();
+  explanation.counters.compiles = 1;
+  return explanation;
+}
+
+void GraphExecutor::Impl::clear_cache() {
+  cache_.clear();
+  for (StripedCounter* counter : {&invocations_, &hits_, &misses_, &evictions_, &required_->runs}) {
+    counter->reset();
+  }
+}
+
+GraphExecutor::DebugState GraphExecutor::Impl::debug_state() const {
+  DebugState state;
+  state.graph = print(*graph_);
+  state.fallback = required_->plan->text();
+  state.plans = explain().plans;
+  return state;
+}
+
+}  // namespace sconce

@@ -1,0 +1,130 @@
+#include <sconce/module.h>
+
+#include "ir/assert.h"
+#include "ir/dump.h"
+#include "ir/verify.h"
+#include "load/function_table.h"
+#include "load/load_module.h"
+#include "passes/inline_calls.h"
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <atomic>
+#include <mutex>
+
+namespace sconce {
+
+class Module::Impl {
+ public:
+  Impl(torch::jit::Module script_module, const Options& options)
+      : script_module_(std::move(script_module)), options_(options) {}
+
+  struct Method {
+    std::string name;
+    const c10::FunctionSchema& schema;  // the function's, which the module keeps alive
+    std::unique_ptr<GraphExecutor> executor;
+    const Method* next;
+  };
+
+  // Methods are found without a lock: they live as long as the module, in a list that only grows.
+  const Method& method(const std::string& name) {
+    if (const Method* made = find(name)) {
+      return *made;
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const Method* made = find(name)) {
+      return *made;
+    }
+    methods_.push_back(make_method(name));
+    first_.store(methods_.back().get(), std::memory_order_release);
+    return *methods_.back();
+  }
+
+  torch::jit::Module script_module_;
+  const Options options_;
+
+ private:
+  const Method* find(const std::string& name) const {
+    const Method* method = first_.load(std::memory_order_acquire);
+    while (method != nullptr && method->name != name) {
+      method = method->next;
+    }
+    return method;
+  }
+
+  std::unique_ptr<Method> make_method(const std::string& name) {
+    const auto method = script_module_.find_method(name);
+    if (!method) {
+      std::string known;
+      for (const auto& each : script_module_.get_methods()) {
+        known += (known.empty() ? "" : ", ") + each.name();
+      }
+      TORCH_CHECK(false, "the module has no method '", name, "'; it has: ", known);
+    }
+    const InternalErrorContext context("loading of " + name);
+    const auto source = functions_.graph_of(method->function());
+    TORCH_CHECK(source, "sconce cannot run ", name, ": ", source ? "" : to_string(source.refusal()));
+    std::unique_ptr<Graph> graph = (*source)->clone();
+    dump(DumpPoint::kLoad, name, *graph);
+    const auto inlined = inline_calls(*graph, functions_);
+    TORCH_CHECK(inlined, "sconce cannot run ", name, ": ", inlined ? "" : to_string(inlined.refusal()));
+#ifdef SCONCE_DEBUG
+    verify(*graph, "inline_calls");
+#endif
+    auto executor = std::make_unique<GraphExecutor>(std::move(graph), name, options_, script_module_._ivalue());
+    return std::unique_ptr<Method>(new Method{name, method->function().getSchema(), std::move(executor), first_.load()});
+  }
+
+  std::mutex mutex_;  // for making methods
+  FunctionTable functions_;
+  std::vector<std::unique_ptr<Method>> methods_;
+  std::atomic<const Method*> first_{nullptr};
+};
+
+c10::IValue Module::run_method(const std::string& name, std::vector<c10::IValue> arguments, const Kwargs& keyword_arguments) const {
+  const Impl::Method& method = impl_->method(name);
+  arguments.insert(arguments.begin(), impl_->script_module_._ivalue());
+  // Checks types, fills in defaults, and says what is wrong in LibTorch's words.
+  method.schema.checkAndNormalizeInputs(arguments, keyword_arguments);
+  method.executor->run_with_self(arguments);
+  return std::move(arguments.front());
+}
+
+c10::IValue Module::forward(std::vector<c10::IValue> arguments, const Kwargs& keyword_arguments) const {
+  return run_method("forward", std::move(arguments), keyword_arguments);
+}
+
+GraphExecutor& Module::method(const std::string& name) const { return *impl_->method(name).executor; }
+
+bool Module::has_method(const std::string& name) const { return impl_->script_module_.find_method(name).has_value(); }
+
+std::vector<std::string> Module::method_names() const {
+  std::vector<std::string> names;
+  for (const auto& method : impl_->script_module_.get_methods()) {
+    names.push_back(method.name());
+  }
+  return names;
+}
+
+std::vector<at::Tensor> Module::parameters() const {
+  std::vector<at::Tensor> tensors;
+  for (const at::Tensor& parameter : impl_->script_module_.parameters()) {
+    tensors.push_back(parameter);
+  }
+  return tensors;
+}
+
+void Module::train(bool on) { impl_->script_module_.train(on); }
+void Module::to(c10::Device device) { impl_->script_module_.to(device); }
+const torch::jit::Module& Module::script_module() const { return impl_->script_module_; }
+const Options& Module::options() const { return impl_->options_; }
+
+Module accelerate(torch::jit::Module script_module, const Options& options) {
+  return Module(std::make_shared<Module::Impl>(std::move(script_module), options));
+}
+
+Module load(const std::string& path, const Options& options) {
+  return accelerate(load_script_module(path, options.device()), options);
+}
+
+}  // namespace sconce

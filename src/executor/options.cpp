@@ -1,0 +1,19 @@
+#include <sconce/options.h>
+
+#include <c10/util/Exception.h>
+
+namespace sconce {
+
+std::vector<Tier> available_tiers() { return {Tier::kRequired}; }
+
+Options& Options::device(const std::string& name) {
+  device_ = c10::Device(name);
+  return *this;
+}
+
+Options& Options::plan_cache_capacity(size_t plans) {
+  TORCH_CHECK(plans > 0, "plan_cache_capacity must be at least 1");
+  return set(plan_cache_capacity_, plans);
+}
+
+}  // namespace sconce

@@ -1,0 +1,344 @@
+#include "ir/alias_sets.h"
+
+#include "ir/effects.h"
+#include "ir/schema_corrections.h"
+#include "ir/schema_match.h"
+
+#include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+
+namespace sconce {
+
+bool holds_memory(const c10::TypePtr& type) {
+  switch (type->kind()) {
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::FloatType:
+    case c10::TypeKind::BoolType:
+    case c10::TypeKind::ComplexType:
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::StringType:
+    case c10::TypeKind::NoneType:
+    case c10::TypeKind::DeviceObjType:
+    case c10::TypeKind::ScalarTypeType:
+    case c10::TypeKind::LayoutType:
+    case c10::TypeKind::MemoryFormatType:
+    case c10::TypeKind::EnumType:
+    case c10::TypeKind::FunctionType:
+    case c10::TypeKind::StreamObjType:
+      return false;
+    case c10::TypeKind::OptionalType:
+      return holds_memory(type->expectRef<c10::OptionalType>().getElementType());
+    case c10::TypeKind::TupleType: {
+      const auto elements = type->expectRef<c10::TupleType>().elements();
+      return std::any_of(elements.begin(), elements.end(), holds_memory);
+    }
+    default:
+      return true;
+  }
+}
+
+namespace {
+
+bool is_container(const c10::TypePtr& type) {
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType:
+    case c10::TypeKind::StorageType:
+      return false;
+    case c10::TypeKind::OptionalType:
+      return is_container(type->expectRef<c10::OptionalType>().getElementType());
+    default:
+      return holds_memory(type);
+  }
+}
+
+bool shares_a_symbol(const c10::AliasInfo& a, const c10::AliasInfo& b) {
+  return std::any_of(a.afterSets().begin(), a.afterSets().end(), [&](c10::Symbol symbol) { return b.beforeSets().contains(symbol); });
+}
+
+}  // namespace
+
+// ---- union-find -----------------------------------------------------------------------------------------------------
+
+AliasSets::Set AliasSets::new_set() {
+  const Set set = static_cast<Set>(parent_.size());
+  parent_.push_back(set);
+  contents_.push_back(kNone);
+  written_.push_back(false);
+  return set;
+}
+
+AliasSets::Set AliasSets::find(Set set) const {
+  while (parent_[set] != set) {
+    set = parent_[set] = parent_[parent_[set]];
+  }
+  return set;
+}
+
+AliasSets::Set AliasSets::unite(Set a, Set b) {
+  if (a == kNone || b == kNone) {
+    return kNone;
+  }
+  a = find(a);
+  b = find(b);
+  if (a == b) {
+    return a;
+  }
+  parent_[b] = a;
+  written_[a] = written_[a] || written_[b];
+  const Set contents_a = contents_[a];
+  const Set contents_b = contents_[b];
+  contents_[a] = contents_a == kNone ? contents_b : contents_a;
+  if (contents_a != kNone && contents_b != kNone) {
+    unite(contents_a, contents_b);
+  }
+  return find(a);
+}
+
+AliasSets::Set AliasSets::set_for(const Value* value) {
+  if (!holds_memory(value->type())) {
+    return kNone;
+  }
+  const auto [entry, added] = sets_.try_emplace(value, kNone);
+  if (added) {
+    entry->second = new_set();
+  }
+  return find(entry->second);
+}
+
+AliasSets::Set AliasSets::contents_for(Set set) {
+  if (set == kNone) {
+    return kNone;
+  }
+  set = find(set);
+  if (contents_[set] == kNone) {
+    const Set contents = new_set();
+    contents_[set] = contents;
+  }
+  return find(contents_[set]);
+}
+
+void AliasSets::unite_values(const Value* a, const Value* b) { unite(set_for(a), set_for(b)); }
+
+void AliasSets::mark_written(const Value* value) {
+  const Set set = set_for(value);
+  if (set != kNone) {
+    written_[find(set)] = true;
+  }
+}
+
+// ---- queries --------------------------------------------------------------------------------------------------------
+
+AliasSets::Set AliasSets::set_of(const Value& value) const {
+  const auto found = sets_.find(&value);
+  return found == sets_.end() || found->second == kNone ? kNone : find(found->second);
+}
+
+AliasSets::Set AliasSets::contents_of(Set set) const {
+  const Set contents = contents_[find(set)];
+  return contents == kNone ? kNone : find(contents);
+}
+
+bool AliasSets::may_alias(const Value& a, const Value& b) const {
+  const Set set = set_of(a);
+  return set != kNone && set == set_of(b);
+}
+
+bool AliasSets::is_wildcard(const Value& value) const { return set_of(value) == wildcard(); }
+
+bool AliasSets::may_be_written(const Value& value) const {
+  const Set set = set_of(value);
+  return set != kNone && written_[set];
+}
+
+// ---- the analysis ---------------------------------------------------------------------------------------------------
+
+AliasSets::AliasSets(const Graph& graph) {
+  new_set();
+  contents_[kWildcard] = kWildcard;
+  for (const Value* input : graph.inputs()) {
+    escape(input);
+  }
+  visit_block(graph.body());
+}
+
+void AliasSets::visit_block(const Block& block) {
+  for (const Node* node : block.nodes()) {
+    visit_node(*node);
+    for (const Value* output : node->outputs()) {
+      set_for(output);
+    }
+  }
+}
+
+void AliasSets::visit_node(const Node& node) {
+  if (is_language_kind(node.kind())) {
+    if (!visit_language_node(node)) {
+      visit_unknown(node);
+    }
+  } else if (node.schema() == nullptr || effects_of(node).unknown) {
+    visit_unknown(node);
+  } else {
+    visit_operator(node, *node.schema());
+  }
+}
+
+// The one switch for the language's node kinds; false for those that are not known here.
+bool AliasSets::visit_language_node(const Node& node) {
+  switch (static_cast<c10::unique_t>(node.kind())) {
+    case prim::Constant:
+      // Constants outlive the run and are seen by every run.
+      escape(node.output());
+      return true;
+    case prim::Uninitialized:
+      return true;
+    case prim::If:
+      for (const Block* block : node.blocks()) {
+        visit_block(*block);
+        for (size_t i = 0; i < node.outputs().size(); ++i) {
+          unite_values(node.output(i), block->returns()[i]);
+        }
+      }
+      return true;
+    case prim::Loop: {
+      const Block& body = *node.block(0);
+      for (size_t i = 0; i < node.outputs().size(); ++i) {
+        unite_values(body.params()[i + 1], node.input(i + 2));
+        unite_values(node.output(i), node.input(i + 2));
+      }
+      visit_block(body);
+      for (size_t i = 0; i < node.outputs().size(); ++i) {
+        unite_values(node.output(i), body.returns()[i + 1]);
+      }
+      return true;
+    }
+    case prim::ListConstruct:
+    case prim::TupleConstruct:
+    case prim::DictConstruct:
+      for (const Value* element : node.inputs()) {
+        if (holds_memory(element->type())) {
+          unite(contents_for(set_for(node.output())), set_for(element));
+        }
+      }
+      return true;
+    case prim::ListUnpack:
+    case prim::TupleUnpack:
+    case prim::TupleIndex:
+      for (const Value* element : node.outputs()) {
+        if (holds_memory(element->type())) {
+          unite(contents_for(set_for(node.input(0))), set_for(element));
+        }
+      }
+      return true;
+    case prim::TupleSlice:
+      unite(contents_for(set_for(node.input(0))), contents_for(set_for(node.output())));
+      return true;
+    case prim::ConstantChunk:
+      for (const Value* chunk : node.outputs()) {
+        unite_values(chunk, node.input(0));
+      }
+      return true;
+    case prim::unchecked_cast:
+      unite_values(node.output(), node.input(0));
+      return true;
+    case prim::isinstance:
+      return true;
+    case prim::CreateObject:
+      return true;
+    case prim::GetAttr:
+      unite(contents_for(set_for(node.input(0))), set_for(node.output()));
+      return true;
+    case prim::SetAttr:
+      unite(contents_for(set_for(node.input(0))), set_for(node.input(1)));
+      mark_written(node.input(0));
+      return true;
+    default:
+      return false;
+  }
+}
+
+void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& schema) {
+  const auto& formals = schema.arguments();
+  const size_t formal_inputs = std::min(formals.size(), node.inputs().size());
+  bool writes_container = false;
+  for (size_t i = 0; i < formal_inputs; ++i) {
+    const c10::AliasInfo* info = formals[i].alias_info();
+    if (writes_argument(schema, i)) {
+      mark_written(node.input(i));
+      if (is_container(node.input(i)->type())) {
+        writes_container = true;
+        // `foreach_add_(Tensor(a!)[] self)` writes the elements, `append(t[](a!) self)` the list: take both.
+        const Set contents = contents_for(set_for(node.input(i)));
+        if (contents != kNone) {
+          written_[find(contents)] = true;
+        }
+      }
+    }
+    if (info != nullptr && info->isWildcardAfter()) {
+      escape(node.input(i));
+    }
+  }
+  if (writes_container) {
+    // What was stored came from the other arguments: it lies in the container from now on.
+    for (size_t i = 0; i < formal_inputs; ++i) {
+      if (writes_argument(schema, i) && is_container(node.input(i)->type())) {
+        for (const Value* other : node.inputs()) {
+          if (other != node.input(i) && holds_memory(other->type())) {
+            unite(contents_for(set_for(node.input(i))), set_for(other));
+          }
+        }
+      }
+    }
+  }
+  const bool unmarked_may_share = results_may_share_memory(schema);
+  for (size_t r = 0; r < node.outputs().size(); ++r) {
+    const Value* output = node.output(r);
+    if (!holds_memory(output->type())) {
+      continue;
+    }
+    const c10::AliasInfo* info = r < schema.returns().size() ? schema.returns()[r].alias_info() : nullptr;
+    const bool marked = info != nullptr && !(info->beforeSets().empty() && info->containedTypes().empty());
+    if (marked && !info->isWildcardAfter() && !info->isWildcardBefore() && info->containedTypes().empty()) {
+      for (size_t i = 0; i < formal_inputs; ++i) {
+        if (formals[i].alias_info() != nullptr && shares_a_symbol(*formals[i].alias_info(), *info)) {
+          unite_values(output, node.input(i));
+        }
+      }
+    } else if (marked || unmarked_may_share || is_container(output->type())) {
+      // An element taken out of a container, a list of views, or a composite's result: it may share with any argument
+      // and what that holds.
+      for (const Value* input : node.inputs()) {
+        if (!holds_memory(input->type())) {
+          continue;
+        }
+        const Set source = is_container(input->type()) ? contents_for(set_for(input)) : set_for(input);
+        unite(is_container(output->type()) ? contents_for(set_for(output)) : set_for(output), source);
+        if (is_container(output->type()) && is_container(input->type())) {
+          unite_values(output, input);
+        }
+      }
+    }
+  }
+}
+
+void AliasSets::visit_unknown(const Node& node) {
+  for (const Value* input : node.inputs()) {
+    escape(input);
+    mark_written(input);
+  }
+  for (const Value* output : node.outputs()) {
+    escape(output);
+  }
+  for (const Block* block : node.blocks()) {
+    for (const Value* param : block->params()) {
+      escape(param);
+    }
+    visit_block(*block);
+    for (const Value* result : block->returns()) {
+      escape(result);
+    }
+  }
+}
+
+}  // namespace sconce

@@ -1,0 +1,14 @@
+// A graph as Graphviz sees it.
+#pragma once
+
+#include "ir/graph.h"
+
+#include <string>
+
+namespace sconce {
+
+// Directed graph in the DOT language: nodes with kind and attributes, edges with the value's name and type, blocks as
+// clusters. Constants are drawn inside the nodes that use them.
+std::string to_dot(const Graph& graph, const std::string& title);
+
+}  // namespace sconce

@@ -1,0 +1,89 @@
+#include "ir/effects.h"
+
+#include "ir/schema_corrections.h"
+#include "ir/schema_match.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <array>
+
+namespace sconce {
+namespace {
+
+// The language's node kinds, and the operators whose schema is silent about what they do.
+Effects effects_of_language_node(c10::Symbol kind) {
+  static const std::array external = {prim::Enter, prim::Exit, prim::fork};
+  static const std::array opaque = {prim::CallFunction, prim::CallMethod};
+  if (kind == prim::SetAttr) {
+    return {.writes = true};
+  }
+  if (std::find(external.begin(), external.end(), kind) != external.end()) {
+    return {.external = true};
+  }
+  if (std::find(opaque.begin(), opaque.end(), kind) != opaque.end()) {
+    return {.unknown = true};
+  }
+  return {};
+}
+
+bool acts_outside(c10::Symbol kind) {
+  static const std::array kinds = {prim::Print, prim::RaiseException, aten::warn, aten::save, aten::manual_seed, aten::wait,
+                                   prim::AddStatValue, prim::TimePoint};
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+bool draws_random_numbers(const c10::FunctionSchema& schema) {
+  const auto op = c10::Dispatcher::singleton().findSchema(schema.operator_name());
+  if (!op) {
+    return false;
+  }
+  if (op->hasTag(at::Tag::nondeterministic_seeded)) {
+    return true;
+  }
+  // A composite that takes a generator draws from it through the ops it calls.
+  return std::any_of(schema.arguments().begin(), schema.arguments().end(),
+                     [](const c10::Argument& argument) { return argument.name() == "generator"; });
+}
+
+bool is_trusted(const c10::FunctionSchema& schema) {
+  const auto op = torch::jit::findOperatorFor(schema.operator_name());
+  return op != nullptr && op->aliasAnalysisKind() != c10::AliasAnalysisKind::CONSERVATIVE;
+}
+
+}  // namespace
+
+Effects effects_of(const Node& node) {
+  if (is_language_kind(node.kind())) {
+    return effects_of_language_node(node.kind());
+  }
+  const c10::FunctionSchema* schema = node.schema();
+  if (schema == nullptr || !is_trusted(*schema)) {
+    return {.unknown = true};
+  }
+  Effects effects;
+  for (size_t i = 0; i < schema->arguments().size(); ++i) {
+    effects.writes |= writes_argument(*schema, i);
+  }
+  effects.random = draws_random_numbers(*schema);
+  // An operator without results is called for what it does.
+  effects.external = acts_outside(node.kind()) || (schema->returns().empty() && !effects.writes);
+  return effects;
+}
+
+bool has_effects(const Node& node) {
+  if (effects_of(node).any()) {
+    return true;
+  }
+  for (const Block* block : node.blocks()) {
+    for (const Node* nested : block->nodes()) {
+      if (has_effects(*nested)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace sconce

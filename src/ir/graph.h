@@ -1,0 +1,271 @@
+// The program: TorchScript's SSA form with nested blocks, in sconce's own data structures.
+//
+//   Graph ── owns every Node, Value and Block ever created in it (raw pointers inside, never freed one by one)
+//     └─ body(): Block
+//          ├─ params ──► Value Value …         (outputs of the block's hidden param node)
+//          ├─ Node ⇄ Node ⇄ Node …             (program order; effects happen in this order)
+//          │    ├─ inputs:  Value* …           (each registered in Value::uses)
+//          │    ├─ outputs: Value …
+//          │    └─ blocks:  Block …            (prim::If has two, prim::Loop one)
+//          └─ returns ◄── Value*…              (inputs of the block's hidden return node)
+//
+// A value may be used in the block that defines it and in blocks nested below, after its definition.
+// What an operator means, is never asked by its name outside ir/: op_table.h, effects.h and alias_sets.h answer.
+#pragma once
+
+#include "ir/attributes.h"
+#include "ir/facts.h"
+#include "ir/source.h"
+
+#include <ATen/core/function_schema.h>
+#include <ATen/core/interned_strings.h>
+#include <c10/util/ArrayRef.h>
+#include <c10/util/SmallVector.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace sconce {
+
+namespace aten = c10::aten;
+namespace prim = c10::prim;
+
+class Block;
+class Node;
+class Value;
+
+struct Use {
+  Node* user;
+  size_t index;  // user->inputs()[index] is the value
+};
+
+class Value {
+ public:
+  // The node that produces the value; for a block's parameter, the block's hidden param node.
+  Node* node() const { return node_; }
+  size_t offset() const { return offset_; }  // position among node()->outputs()
+  size_t id() const { return id_; }          // unique in the graph, in order of creation
+  Graph& graph() const;
+
+  // The frontend's name ("x.1"), or empty; the printer makes names unique and numbers the nameless.
+  const std::string& name() const { return name_; }
+  Value* set_name(std::string name);
+
+  // Tensors are always plain `Tensor` here: what else is known about them is in the facts.
+  const c10::TypePtr& type() const { return type_; }
+  // A TensorType with details is split into `Tensor` and facts.
+  Value* set_type(c10::TypePtr type);
+
+  // Null when nothing is known.
+  const TensorFacts* facts() const { return facts_.get(); }
+  void set_facts(TensorFacts facts);
+
+  c10::ArrayRef<Use> uses() const { return uses_; }
+  bool has_uses() const { return !uses_.empty(); }
+  void replace_all_uses_with(Value* replacement);
+
+  // The value of the prim::Constant that produces this, if one does.
+  std::optional<c10::IValue> constant() const;
+
+ private:
+  friend class Graph;
+  friend class Node;
+  friend class Block;
+  Node* node_ = nullptr;
+  size_t offset_ = 0;
+  size_t id_ = 0;
+  c10::TypePtr type_;
+  std::string name_;
+  std::unique_ptr<TensorFacts> facts_;
+  c10::SmallVector<Use, 2> uses_;
+};
+
+class Node {
+ public:
+  c10::Symbol kind() const { return kind_; }
+  // The operator's schema; null for the node kinds of the language itself (prim::If, prim::GetAttr, …) and for
+  // nodes not resolved yet (see schema_match.h). Points into LibTorch's registry.
+  const c10::FunctionSchema* schema() const { return schema_; }
+  void set_schema(const c10::FunctionSchema* schema) { schema_ = schema; }
+
+  c10::ArrayRef<Value*> inputs() const { return inputs_; }
+  Value* input(size_t index) const { return inputs_[index]; }
+  // The input for the schema's argument `name`; null when the schema has none of that name.
+  Value* named_input(std::string_view name) const;
+  void add_input(Value* value);
+  void set_input(size_t index, Value* value);
+  void remove_input(size_t index);
+
+  c10::ArrayRef<Value*> outputs() const { return outputs_; }
+  Value* output(size_t index = 0) const { return outputs_[index]; }
+  Value* add_output(c10::TypePtr type);
+  void remove_output(size_t index);  // requires: unused
+
+  c10::ArrayRef<Block*> blocks() const { return blocks_; }
+  Block* block(size_t index) const { return blocks_[index]; }
+  Block* add_block();
+
+  c10::ArrayRef<Attribute> attributes() const { return attributes_; }
+  const AttributeValue* attribute(c10::Symbol name) const;  // null when absent
+  Node* set_attribute(c10::Symbol name, AttributeValue value);
+  template <typename T>
+  const T& attribute_as(c10::Symbol name) const;  // asserts that it is there and of that form
+
+  const SourceLocationPtr& location() const { return location_; }
+  Node* set_location(SourceLocationPtr location);
+
+  // The block the node stands in; null while it is not inserted.
+  Block* owning_block() const { return owning_block_; }
+  Graph& graph() const { return *graph_; }
+  Node* next() const;      // null at the end of the block
+  Node* previous() const;  // null at the beginning
+
+  Node* insert_before(Node* position);
+  Node* insert_after(Node* position);
+  Node* append_to(Block& block);
+  // Takes the node out of its block; it can be inserted again.
+  void detach();
+  // Takes the node out for good, with its blocks. Requires that no output is used. The storage stays the graph's.
+  void erase();
+  bool is_erased() const { return erased_; }
+
+ private:
+  friend class Graph;
+  friend class Block;
+  friend class Value;
+  Node(Graph* graph, c10::Symbol kind) : kind_(kind), graph_(graph) {}
+  void link_between(Node* before, Node* after, Block* block);
+  void drop_use(size_t index);
+
+  c10::Symbol kind_;
+  const c10::FunctionSchema* schema_ = nullptr;
+  Graph* graph_;
+  Block* owning_block_ = nullptr;
+  Node* previous_ = nullptr;
+  Node* next_ = nullptr;
+  bool erased_ = false;
+  c10::SmallVector<Value*, 4> inputs_;
+  c10::SmallVector<Value*, 2> outputs_;
+  c10::SmallVector<Block*, 2> blocks_;
+  std::vector<Attribute> attributes_;
+  SourceLocationPtr location_;
+};
+
+// The nodes of a block in program order. The node under the iterator may be erased or moved while iterating.
+class NodeRange {
+ public:
+  class Iterator {
+   public:
+    explicit Iterator(Node* node) : node_(node), next_(node != nullptr ? node->next() : nullptr) {}
+    Node* operator*() const { return node_; }
+    Iterator& operator++() { return *this = Iterator(next_); }
+    bool operator!=(const Iterator& other) const { return node_ != other.node_; }
+
+   private:
+    Node* node_;
+    Node* next_;
+  };
+  explicit NodeRange(Node* first) : first_(first) {}
+  Iterator begin() const { return Iterator(first_); }
+  Iterator end() const { return Iterator(nullptr); }
+
+ private:
+  Node* first_;
+};
+
+class Block {
+ public:
+  c10::ArrayRef<Value*> params() const { return param_node_->outputs(); }
+  Value* add_param(c10::TypePtr type) { return param_node_->add_output(std::move(type)); }
+  void remove_param(size_t index) { param_node_->remove_output(index); }  // requires: unused
+
+  c10::ArrayRef<Value*> returns() const { return return_node_->inputs(); }
+  void add_return(Value* value) { return_node_->add_input(value); }
+  void set_return(size_t index, Value* value) { return_node_->set_input(index, value); }
+  void remove_return(size_t index) { return_node_->remove_input(index); }
+
+  NodeRange nodes() const { return NodeRange(first()); }
+  Node* first() const;  // null when the block is empty
+  Node* last() const;
+  bool empty() const { return first() == nullptr; }
+
+  // The node the block belongs to; null for a graph's body.
+  Node* owner() const { return owner_; }
+  Graph& graph() const { return *graph_; }
+  // Hidden end nodes (kinds prim::Param and prim::Return): positions for insertion and users of the returns.
+  Node* param_node() const { return param_node_; }
+  Node* return_node() const { return return_node_; }
+
+ private:
+  friend class Graph;
+  friend class Node;
+  Graph* graph_ = nullptr;
+  Node* owner_ = nullptr;
+  Node* param_node_ = nullptr;
+  Node* return_node_ = nullptr;
+};
+
+using ValueMap = std::unordered_map<const Value*, Value*>;
+
+class Graph {
+ public:
+  Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  Block& body() { return *body_; }
+  const Block& body() const { return *body_; }
+  c10::ArrayRef<Value*> inputs() const { return body_->params(); }
+  c10::ArrayRef<Value*> outputs() const { return body_->returns(); }
+  Value* add_input(std::string name, c10::TypePtr type);
+  void add_output(Value* value) { body_->add_return(value); }
+
+  // A node that stands nowhere yet, with `outputs` outputs of type Tensor.
+  Node* create(c10::Symbol kind, c10::ArrayRef<Value*> inputs, size_t outputs = 1);
+  // A prim::Constant of the value's type, inserted before `position`.
+  Value* insert_constant(c10::IValue value, Node* position, c10::TypePtr type = nullptr);
+
+  // Copies the nodes of `source` to before `position`, renaming through `values` (which must map what `source` uses
+  // from outside, its params included, and is extended by what is copied). Returns the copies of source's returns.
+  std::vector<Value*> copy_nodes(const Block& source, Node* position, ValueMap& values);
+  // Finds the copy of a value the map does not hold (a use of an enclosing block) in `copy_node`.
+  Node* copy_node(const Node& source, Node* position, ValueMap& values);
+  std::unique_ptr<Graph> clone() const;
+
+  // Values have ids below this.
+  size_t id_bound() const { return next_id_; }
+  // Number of nodes that stand in the graph, nested blocks included.
+  size_t node_count() const;
+
+ private:
+  friend class Node;
+  Block* new_block(Node* owner);
+  Value* new_value(Node* node, c10::TypePtr type);
+  Node* new_node(c10::Symbol kind);
+  void copy_block_contents(const Block& source, Block& target, ValueMap& values);
+
+  std::deque<Value> values_;
+  std::deque<Block> blocks_;
+  std::deque<std::unique_ptr<Node>> nodes_;
+  size_t next_id_ = 0;
+  Block* body_;
+};
+
+// Calls `visit` on every node of the block and of the blocks nested in it, in program order, a node before its blocks.
+// The visited node may be erased by `visit`.
+void for_each_node(const Block& block, const std::function<void(Node*)>& visit);
+
+template <typename T>
+const T& Node::attribute_as(c10::Symbol name) const {
+  const AttributeValue* value = attribute(name);
+  TORCH_INTERNAL_ASSERT(value != nullptr && std::holds_alternative<T>(*value), kind_.toQualString(), " has no attribute ",
+                        name.toUnqualString(), " of the expected form");
+  return std::get<T>(*value);
+}
+
+}  // namespace sconce

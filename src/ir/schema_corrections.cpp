@@ -1,0 +1,104 @@
+#include "ir/schema_corrections.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace sconce {
+namespace {
+
+const std::vector<SchemaCorrection>& corrections() {
+  static const std::vector<SchemaCorrection> list = {
+      // Running statistics are updated when training.
+      {.op = "aten::batch_norm", .written = {"running_mean", "running_var"}, .fresh_results = true},
+      {.op = "aten::instance_norm", .written = {"running_mean", "running_var"}, .fresh_results = true},
+      {.op = "aten::native_batch_norm", .written = {"running_mean", "running_var"}},
+      {.op = "aten::cudnn_batch_norm", .written = {"running_mean", "running_var"}},
+      {.op = "aten::miopen_batch_norm", .written = {"running_mean", "running_var"}},
+      {.op = "aten::_batch_norm_impl_index", .written = {"running_mean", "running_var"}},
+      {.op = "aten::batch_norm_gather_stats", .written = {"running_mean", "running_var"}},
+      {.op = "aten::batch_norm_gather_stats_with_counts", .written = {"running_mean", "running_var"}},
+      {.op = "aten::batch_norm_update_stats", .written = {"running_mean", "running_var"}},
+      // Composites that compute their result anew whatever their arguments are.
+      {.op = "aten::linear", .fresh_results = true},
+      {.op = "aten::matmul", .fresh_results = true},
+      {.op = "aten::bilinear", .fresh_results = true},
+      {.op = "aten::conv1d", .fresh_results = true},
+      {.op = "aten::conv2d", .fresh_results = true},
+      {.op = "aten::conv3d", .fresh_results = true},
+      {.op = "aten::conv_transpose1d", .fresh_results = true},
+      {.op = "aten::conv_transpose2d", .fresh_results = true},
+      {.op = "aten::conv_transpose3d", .fresh_results = true},
+      {.op = "aten::_convolution", .fresh_results = true},
+      {.op = "aten::layer_norm", .fresh_results = true},
+      {.op = "aten::group_norm", .fresh_results = true},
+      {.op = "aten::rms_norm", .fresh_results = true},
+      {.op = "aten::max_pool1d", .fresh_results = true},
+      {.op = "aten::max_pool2d", .fresh_results = true},
+      {.op = "aten::max_pool3d", .fresh_results = true},
+      {.op = "aten::avg_pool1d", .fresh_results = true},
+      {.op = "aten::adaptive_avg_pool1d", .fresh_results = true},
+      {.op = "aten::adaptive_avg_pool2d", .fresh_results = true},
+      {.op = "aten::adaptive_avg_pool3d", .fresh_results = true},
+      {.op = "aten::softmax", .fresh_results = true},
+      {.op = "aten::log_softmax", .fresh_results = true},
+      {.op = "aten::cross_entropy_loss", .fresh_results = true},
+      {.op = "aten::nll_loss", .fresh_results = true},
+      {.op = "aten::embedding_bag", .fresh_results = true},
+      {.op = "aten::one_hot", .fresh_results = true},
+      {.op = "aten::lstm_cell", .fresh_results = true},
+      {.op = "aten::gru_cell", .fresh_results = true},
+      {.op = "aten::relu6", .fresh_results = true},
+      {.op = "aten::selu", .fresh_results = true},
+      {.op = "aten::prelu", .fresh_results = true},
+      {.op = "aten::square", .fresh_results = true},
+      {.op = "aten::std", .fresh_results = true},
+      {.op = "aten::var", .fresh_results = true},
+      {.op = "aten::stack", .fresh_results = true},
+      {.op = "aten::greater", .fresh_results = true},
+      {.op = "aten::less", .fresh_results = true},
+      {.op = "aten::subtract", .fresh_results = true},
+      {.op = "aten::multiply", .fresh_results = true},
+      {.op = "aten::divide", .fresh_results = true},
+      {.op = "aten::true_divide", .fresh_results = true},
+  };
+  return list;
+}
+
+bool composed_of_other_ops(const c10::FunctionSchema& schema) {
+  const auto op = c10::Dispatcher::singleton().findSchema(schema.operator_name());
+  return op && (op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
+                op->hasTag(at::Tag::maybe_aliasing_or_mutating));
+}
+
+}  // namespace
+
+const SchemaCorrection* find_correction(const c10::FunctionSchema& schema) {
+  static const auto by_name = [] {
+    std::unordered_map<std::string_view, const SchemaCorrection*> map;
+    for (const SchemaCorrection& correction : corrections()) {
+      map.emplace(correction.op, &correction);
+    }
+    return map;
+  }();
+  const auto found = by_name.find(schema.name());
+  return found == by_name.end() ? nullptr : found->second;
+}
+
+bool writes_argument(const c10::FunctionSchema& schema, size_t index) {
+  const c10::Argument& argument = schema.arguments()[index];
+  if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) {
+    return true;
+  }
+  const SchemaCorrection* correction = find_correction(schema);
+  return correction != nullptr &&
+         std::find(correction->written.begin(), correction->written.end(), argument.name()) != correction->written.end();
+}
+
+bool results_may_share_memory(const c10::FunctionSchema& schema) {
+  const SchemaCorrection* correction = find_correction(schema);
+  return !(correction != nullptr && correction->fresh_results) && composed_of_other_ops(schema);
+}
+
+}  // namespace sconce

@@ -1,0 +1,30 @@
+// Where LibTorch's schemas do not tell the whole truth about memory (rule R1). The one list that every analysis reads.
+#pragma once
+
+#include <ATen/core/function_schema.h>
+
+#include <string_view>
+#include <vector>
+
+namespace sconce {
+
+// What holds for an operator although its schema has no mark for it.
+struct SchemaCorrection {
+  std::string_view op;                        // qualified name, all overloads
+  std::vector<std::string_view> written = {};  // arguments whose memory the op may write
+  bool fresh_results = false;                 // results share no memory with arguments, see results_may_share_memory
+};
+
+// Null when the op is not on the list.
+const SchemaCorrection* find_correction(const c10::FunctionSchema& schema);
+
+// Whether the op may write the memory of its argument `index`: marked in the schema, or corrected.
+bool writes_argument(const c10::FunctionSchema& schema, size_t index);
+
+// Whether results without an alias mark may nevertheless share memory with arguments. True for operators that LibTorch
+// composes of others (CompositeImplicitAutograd), where nothing checks the marks (`dropout(train=False)`, `einsum`,
+// `broadcast_tensors` and `atleast_1d` return their argument or a view of it), and for ops tagged
+// `maybe_aliasing_or_mutating`; false for those that the list vouches for.
+bool results_may_share_memory(const c10::FunctionSchema& schema);
+
+}  // namespace sconce

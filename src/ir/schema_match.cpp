@@ -1,0 +1,81 @@
+#include "ir/schema_match.h"
+
+#include "ir/print.h"
+
+#include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+namespace sconce {
+namespace {
+
+bool takes(const c10::FunctionSchema& schema, c10::ArrayRef<Value*> inputs) {
+  const auto& formals = schema.arguments();
+  if (inputs.size() < formals.size() || (inputs.size() > formals.size() && !schema.is_vararg())) {
+    return false;
+  }
+  c10::TypeEnv type_variables;
+  for (size_t i = 0; i < formals.size(); ++i) {
+    c10::TypePtr formal = formals[i].type();
+    if (formal->hasFreeVariables()) {
+      if (!c10::matchTypeVariables(formal, inputs[i]->type(), type_variables).success()) {
+        return false;
+      }
+      if (const c10::TypePtr resolved = c10::tryEvalTypeVariables(formal, type_variables)) {
+        formal = resolved;
+      }
+    }
+    if (!inputs[i]->type()->isSubtypeOf(*formal)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_language_kind(c10::Symbol kind) {
+  static const std::array kinds = {
+      prim::Constant,      prim::If,          prim::Loop,         prim::ListConstruct, prim::ListUnpack,
+      prim::TupleConstruct, prim::TupleUnpack, prim::TupleIndex,  prim::TupleSlice,    prim::DictConstruct,
+      prim::GetAttr,       prim::SetAttr,     prim::CreateObject, prim::CallMethod,    prim::CallFunction,
+      prim::isinstance,    prim::unchecked_cast, prim::Uninitialized, prim::Enter,     prim::Exit,
+      prim::fork,          prim::GradOf,      prim::ConstantChunk, prim::Param,        prim::Return,
+  };
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+const c10::FunctionSchema* match_schema(const Node& node) {
+  if (is_language_kind(node.kind())) {
+    return nullptr;
+  }
+  for (const auto& candidate : torch::jit::getAllOperatorsFor(node.kind())) {
+    if (takes(candidate->schema(), node.inputs())) {
+      return &candidate->schema();
+    }
+  }
+  return nullptr;
+}
+
+std::string explain_no_match(const Node& node) {
+  std::ostringstream out;
+  const auto& candidates = torch::jit::getAllOperatorsFor(node.kind());
+  if (candidates.empty()) {
+    out << "there is no operator " << node.kind().toQualString() << "; load the library that registers it (--ops-library)";
+    return out.str();
+  }
+  out << "no overload of " << node.kind().toQualString() << " takes (";
+  for (size_t i = 0; i < node.inputs().size(); ++i) {
+    out << (i == 0 ? "" : ", ") << print_type(*node.input(i));
+  }
+  out << "); there are:";
+  for (const auto& candidate : candidates) {
+    out << "\n  " << candidate->schema();
+  }
+  return out.str();
+}
+
+}  // namespace sconce

@@ -1,0 +1,74 @@
+#include "ir/source.h"
+
+#include <sstream>
+#include <utility>
+
+namespace sconce {
+
+SourceLocation::SourceLocation(torch::jit::SourceRange range, std::shared_ptr<const SourceLocation> caller,
+                               std::string function)
+    : range_(std::move(range)), caller_(std::move(caller)), function_(std::move(function)) {}
+
+SourceLocation::SourceLocation(std::string file, size_t line, size_t column)
+    : parsed_(std::move(file) + ":" + std::to_string(line) + ":" + std::to_string(column)) {}
+
+torch::jit::SourceRange SourceLocation::original_range() const {
+  if (range_->source()) {
+    if (auto original = range_->findSourceRangeThatGenerated()) {
+      return *original;
+    }
+  }
+  return *range_;
+}
+
+std::string SourceLocation::file_line_column() const {
+  if (!range_) {
+    return parsed_;
+  }
+  if (auto place = original_range().file_line_col()) {
+    const auto& [file, line, column] = *place;
+    return file + ":" + std::to_string(line) + ":" + std::to_string(column);
+  }
+  return {};
+}
+
+std::string SourceLocation::excerpt() const {
+  if (!range_ || !range_->source()) {
+    return {};
+  }
+  std::ostringstream out;
+  original_range().highlight(out);
+  return out.str();
+}
+
+SourceLocationPtr with_caller(const SourceLocationPtr& location, const SourceLocationPtr& caller,
+                              const std::string& function) {
+  if (!location) {
+    return caller;
+  }
+  if (location->range() == nullptr) {
+    return location;
+  }
+  if (!location->caller()) {
+    return std::make_shared<SourceLocation>(*location->range(), caller, function);
+  }
+  return std::make_shared<SourceLocation>(*location->range(), with_caller(location->caller(), caller, function),
+                                          location->function());
+}
+
+std::string describe_call_chain(const SourceLocationPtr& location) {
+  std::string text;
+  for (const SourceLocation* place = location.get(); place != nullptr; place = place->caller().get()) {
+    const std::string where = place->file_line_column();
+    if (where.empty()) {
+      continue;
+    }
+    text += (text.empty() ? "" : "\n") + where;
+    if (!place->function().empty()) {
+      text += " in " + place->function();
+    }
+  }
+  return text;
+}
+
+}  // namespace sconce

@@ -1,0 +1,42 @@
+#include "load/archive.h"
+
+#include <c10/util/Exception.h>
+#include <caffe2/serialize/inline_container.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace sconce {
+
+std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
+
+void check_archive(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  TORCH_CHECK(std::filesystem::exists(status), path, ": no such file");
+  TORCH_CHECK(!std::filesystem::is_directory(status), path, ": is a directory, not a model file");
+  std::ifstream file(path, std::ios::binary);
+  TORCH_CHECK(file.good(), path, ": cannot be opened: ", std::strerror(errno));
+  std::array<char, 4> magic{};
+  file.read(magic.data(), magic.size());
+  TORCH_CHECK(file.gcount() > 0, path, ": the file is empty");
+  const bool is_zip = file.gcount() == 4 && std::memcmp(magic.data(), "PK\x03\x04", 4) == 0;
+  TORCH_CHECK(is_zip, path, ": not a TorchScript archive (it is not a zip file); write it with torch.jit.script(model).save(path)");
+
+  std::unique_ptr<caffe2::serialize::PyTorchStreamReader> reader;
+  try {
+    reader = std::make_unique<caffe2::serialize::PyTorchStreamReader>(path);
+  } catch (const c10::Error& failure) {
+    TORCH_CHECK(false, path, ": truncated or damaged: ", first_line(failure.what_without_backtrace()));
+  }
+  TORCH_CHECK(reader->hasRecord("constants.pkl"), path, ": ",
+              reader->hasRecord("data.pkl")
+                  ? "written by torch.save, not a TorchScript model; write the model with torch.jit.script(model).save(path)"
+                  : "a zip file, but not a TorchScript archive (it has no constants.pkl)");
+  TORCH_CHECK(reader->hasRecord("data.pkl"), path, ": damaged TorchScript archive: it has no data.pkl");
+}
+
+}  // namespace sconce

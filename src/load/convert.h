@@ -1,0 +1,19 @@
+// LibTorch's graph, as its loader and frontend give it → ours.
+#pragma once
+
+#include "ir/graph.h"
+#include "ir/refusal.h"
+
+#include <memory>
+
+namespace torch::jit {
+struct Graph;
+}
+
+namespace sconce {
+
+// One node for one node, nothing is resolved or simplified: names, types, attributes, source ranges and the operators'
+// schemas are carried over. Refuses graphs that hold what only Python can run.
+OrRefusal<std::unique_ptr<Graph>> convert(const torch::jit::Graph& source);
+
+}  // namespace sconce

@@ -1,0 +1,45 @@
+#include "load/function_table.h"
+
+#include "load/convert.h"
+
+#include <ATen/core/class_type.h>
+#include <ATen/core/function.h>
+#include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/api/function_impl.h>
+
+namespace sconce {
+
+OrRefusal<const Graph*> FunctionTable::graph_of(torch::jit::Function& function) {
+  if (const auto found = graphs_.find(&function); found != graphs_.end()) {
+    return found->second.get();
+  }
+  function.ensure_defined();
+  if (!function.isGraphFunction()) {
+    return Refusal::because(function.qualname().qualifiedName() + " is built in: it has no graph");
+  }
+  auto graph = convert(*torch::jit::toGraphFunction(function).graph());
+  if (!graph) {
+    return graph.refusal();
+  }
+  return graphs_.emplace(&function, std::move(*graph)).first->second.get();
+}
+
+OrRefusal<torch::jit::Function*> FunctionTable::callee_of(const Node& call) {
+  const c10::TypePtr& callee = call.input(0)->type();
+  if (call.kind() == prim::CallFunction) {
+    return callee->expectRef<c10::FunctionType>().function();
+  }
+  const std::string& name = call.attribute_as<std::string>(attr::kName);
+  const auto class_type = callee->cast<c10::ClassType>();
+  if (!class_type) {
+    return Refusal::of(call, "the method '" + name + "' belongs to the interface " + callee->str() +
+                                 ", so that which one is called is known only at run time; not supported yet");
+  }
+  torch::jit::Function* method = class_type->findMethod(name);
+  if (method == nullptr) {
+    return Refusal::of(call, callee->str() + " has no method '" + name + "'");
+  }
+  return method;
+}
+
+}  // namespace sconce

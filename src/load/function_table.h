@@ -1,0 +1,30 @@
+// The functions and methods of a loaded program, as our graphs.
+#pragma once
+
+#include "ir/graph.h"
+#include "ir/refusal.h"
+
+#include <memory>
+#include <unordered_map>
+
+namespace torch::jit {
+struct Function;
+}
+
+namespace sconce {
+
+// Converts each function once, when it is first asked for. Not thread-safe: owned by whoever compiles.
+class FunctionTable {
+ public:
+  // The graph of the function as it was written: calls not inlined. The table keeps it.
+  OrRefusal<const Graph*> graph_of(torch::jit::Function& function);
+
+  // The function that a prim::CallFunction or prim::CallMethod calls. A method of an interface is known only when it
+  // runs: refused.
+  static OrRefusal<torch::jit::Function*> callee_of(const Node& call);
+
+ private:
+  std::unordered_map<torch::jit::Function*, std::unique_ptr<Graph>> graphs_;
+};
+
+}  // namespace sconce

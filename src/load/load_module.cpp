@@ -1,0 +1,46 @@
+#include "load/load_module.h"
+
+#include "load/archive.h"
+
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+
+#include <fstream>
+#include <iterator>
+
+namespace sconce {
+namespace {
+
+// LibTorch reports a malformed file by many types of exception, all of them std::exception.
+template <typename Read>
+auto read_or_explain(const std::string& path, const Read& read) {
+  try {
+    return read();
+  } catch (const c10::Error& failure) {
+    TORCH_CHECK(false, path, ": damaged or not readable by this LibTorch: ", first_line(failure.what_without_backtrace()));
+  } catch (const std::exception& failure) {
+    TORCH_CHECK(false, path, ": damaged or not readable by this LibTorch: ", first_line(failure.what()));
+  }
+}
+
+}  // namespace
+
+torch::jit::Module load_script_module(const std::string& path, std::optional<c10::Device> device) {
+  check_archive(path);
+  return read_or_explain(path, [&] { return torch::jit::load(path, device); });
+}
+
+std::vector<c10::IValue> load_arguments(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  TORCH_CHECK(file.good(), path, ": no such file, or not readable");
+  const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  TORCH_CHECK(!bytes.empty(), path, ": the file is empty");
+  const c10::IValue value = read_or_explain(path, [&] { return torch::jit::pickle_load(bytes); });
+  if (value.isTuple()) {
+    return value.toTupleRef().elements().vec();
+  }
+  return {value};
+}
+
+}  // namespace sconce

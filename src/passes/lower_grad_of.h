@@ -1,0 +1,21 @@
+#pragma once
+
+#include "ir/graph.h"
+
+namespace sconce {
+
+// Replaces prim::GradOf, "compute this gradient if any incoming gradient is defined", by the branch it stands for:
+//
+//   %g = prim::GradOf[name="aten::mul"](%in)      %any : bool = prim::AutogradAnyNonZero(%in)
+//     block0():                                   %g = prim::If(%any)
+//       %r = …                               →      block0():
+//       -> (%r)                                       %r = …
+//                                                     -> (%r)
+//                                                   block1():
+//                                                     %zero = prim::AutogradZero()
+//                                                     -> (%zero)
+//
+// Requires: a verified graph. After it no prim::GradOf is left. Returns whether the graph changed.
+bool lower_grad_of(Graph& graph);
+
+}  // namespace sconce

@@ -1,0 +1,63 @@
+#include "passes/pass_list.h"
+
+#include "passes/canonicalize_ops.h"
+#include "passes/eliminate_dead_nodes.h"
+#include "passes/lower_autocast.h"
+#include "passes/lower_grad_of.h"
+#include "passes/remove_expands.h"
+#include "passes/specialize_autograd_zero.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string>
+
+namespace sconce {
+namespace {
+
+constexpr std::array kPasses = {
+    PassInfo{"canonicalize_ops", canonicalize_ops, "required", "calls synonyms of an operator by its one name"},
+    PassInfo{"eliminate_dead_nodes", eliminate_dead_nodes, "required", "removes nodes without effects whose outputs nobody uses"},
+    PassInfo{"lower_autocast", lower_autocast, "required", "turns `with torch.autocast(…)` blocks into casts of the operands"},
+    PassInfo{"lower_grad_of", lower_grad_of, "required", "turns prim::GradOf into a branch on which gradients are defined"},
+    PassInfo{"remove_expands", remove_expands, "required", "removes expands that only spell out broadcasting"},
+    PassInfo{"specialize_autograd_zero", specialize_autograd_zero, "required", "removes the work on gradients known to be undefined"},
+};
+static_assert(std::is_sorted(kPasses.begin(), kPasses.end(), [](const PassInfo& a, const PassInfo& b) { return a.name < b.name; }));
+
+// Levenshtein's distance, one row at a time.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({substitute, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::span<const PassInfo> all_passes() { return kPasses; }
+
+const PassInfo* find_pass(std::string_view name) {
+  const auto found = std::find_if(kPasses.begin(), kPasses.end(), [&](const PassInfo& pass) { return pass.name == name; });
+  return found == kPasses.end() ? nullptr : &*found;
+}
+
+std::vector<std::string_view> nearest_pass_names(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const PassInfo& pass : kPasses) {
+    names.push_back(pass.name);
+  }
+  std::stable_sort(names.begin(), names.end(), [&](auto a, auto b) { return edit_distance(name, a) < edit_distance(name, b); });
+  names.resize(std::min<size_t>(names.size(), 3));
+  return names;
+}
+
+}  // namespace sconce

@@ -1,0 +1,63 @@
+// All state of one run of a plan.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace sconce {
+
+class Plan;
+
+// Index of a value's place in a frame.
+using Register = uint32_t;
+
+// A frame serves one run at a time and may be used for many, one after the other: between runs it holds the plan's
+// constants and no value of a caller.
+class Frame {
+ public:
+  explicit Frame(const Plan& plan);
+
+  c10::IValue& operator[](Register index) { return registers_[index]; }
+
+  // Operands and results of the step that runs; empty between steps.
+  torch::jit::Stack stack;
+  // The next step; a step that jumps sets it.
+  size_t next_step = 0;
+  // Whether this run may leave out autograd where a step allows it (nothing requires a gradient).
+  bool may_skip_autograd = false;
+
+  // Drops every value but the constants.
+  void clear();
+
+ private:
+  size_t constants_;
+  std::vector<c10::IValue> registers_;
+};
+
+// Switches the dispatcher's autograd layers off and on while a plan runs; the destructor restores what was.
+// Only the autograd keys are touched: what steps do to other keys stays.
+class AutogradSwitch {
+ public:
+  AutogradSwitch();
+  ~AutogradSwitch() { skip(false); }
+  AutogradSwitch(const AutogradSwitch&) = delete;
+  AutogradSwitch& operator=(const AutogradSwitch&) = delete;
+
+  void skip(bool on) {
+    if (on != skipping_) {
+      apply(on);
+    }
+  }
+
+ private:
+  void apply(bool on);
+  c10::DispatchKeySet excluded_before_;
+  bool skipping_ = false;
+};
+
+}  // namespace sconce

@@ -1,0 +1,218 @@
+#include "plan/lower.h"
+
+#include "ir/alias_sets.h"
+#include "ir/assert.h"
+#include "ir/effects.h"
+#include "ir/schema_match.h"
+#include "plan/liveness.h"
+#include "plan/steps.h"
+
+#include <limits>
+#include <unordered_map>
+
+namespace sconce {
+namespace {
+
+// Constants first, so that a frame can keep them in place; then inputs and values in program order.
+class Lowering {
+ public:
+  explicit Lowering(const Graph& graph) : graph_(graph), liveness_(graph) {}
+
+  std::optional<Refusal> run() {
+    place_constants();
+    for (const Value* input : graph_.inputs()) {
+      inputs_.push_back(place(input));
+    }
+    if (auto refusal = lower_block(graph_.body())) {
+      return refusal;
+    }
+    emit(make_return_step(operands_of(*graph_.body().return_node(), 0)), nullptr);
+    return std::nullopt;
+  }
+
+  std::unique_ptr<Plan> finish(std::shared_ptr<const Graph> graph) {
+    return std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_), next_register_,
+                                  may_introduce_grad_);
+  }
+
+ private:
+  void place_constants() {
+    zero_ = new_register();
+    constants_.emplace_back(0);
+    for_each_node(graph_.body(), [&](Node* node) {
+      if (node->kind() == prim::Constant) {
+        place(node->output());
+        constants_.push_back(*node->output()->constant());
+      }
+    });
+  }
+
+  Register place(const Value* value) {
+    const Register index = new_register();
+    registers_[value] = index;
+    return index;
+  }
+
+  Register new_register() {
+    SCONCE_ASSERT(next_register_ < std::numeric_limits<Register>::max());
+    return next_register_++;
+  }
+
+  Operand operand_of(const Node& node, size_t input) const {
+    const Value* value = node.input(input);
+    const bool is_constant = value->node()->kind() == prim::Constant;
+    return {registers_.at(value), !is_constant && liveness_.is_last_use(node, input)};
+  }
+
+  Operands operands_of(const Node& node, size_t first) const {
+    Operands operands;
+    for (size_t i = first; i < node.inputs().size(); ++i) {
+      operands.push_back(operand_of(node, i));
+    }
+    return operands;
+  }
+
+  template <typename AnyStep>
+  AnyStep* emit(std::unique_ptr<AnyStep> step, const Node* node) {
+    AnyStep* raw = step.get();
+    steps_.push_back({std::move(step), node});
+    return raw;
+  }
+
+  // Numbers need no dropping: they hold no memory.
+  void emit_drops(const std::vector<const Value*>& values) {
+    Registers registers;
+    for (const Value* value : values) {
+      const bool holds_something = holds_memory(value->type()) || value->type()->kind() == c10::TypeKind::StringType;
+      if (holds_something && value->node()->kind() != prim::Constant) {
+        registers.push_back(registers_.at(value));
+      }
+    }
+    if (!registers.empty()) {
+      emit(make_drop_step(std::move(registers)), nullptr);
+    }
+  }
+
+  std::optional<Refusal> lower_block(const Block& block) {
+    emit_drops(liveness_.dead_on_entry(block));
+    for (const Node* node : block.nodes()) {
+      if (node->kind() == prim::Constant) {
+        continue;
+      }
+      auto refusal = node->kind() == prim::If     ? lower_if(*node)
+                     : node->kind() == prim::Loop ? lower_loop(*node)
+                                                  : lower_node(*node);
+      if (refusal) {
+        return refusal;
+      }
+      emit_drops(liveness_.dying_behind(*node));
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Refusal> lower_node(const Node& node) {
+    Operands operands = operands_of(node, 0);
+    Registers results;
+    for (const Value* output : node.outputs()) {
+      results.push_back(place(output));
+    }
+    auto step = is_language_kind(node.kind()) ? make_language_step(node, std::move(operands), std::move(results))
+                                              : make_operator_step(node, std::move(operands), std::move(results));
+    if (!step) {
+      return step.refusal();
+    }
+    emit(std::move(*step), &node);
+    may_introduce_grad_ = may_introduce_grad_ || introduces_grad(node);
+    return std::nullopt;
+  }
+
+  // A graph without tensors that require a gradient may still come to one.
+  static bool introduces_grad(const Node& node) {
+    return node.kind() == aten::requires_grad_ || effects_of(node).unknown ||
+           (node.schema() != nullptr && effects_of(node).external && node.kind() != prim::RaiseException && node.kind() != prim::Print);
+  }
+
+  std::optional<Refusal> lower_if(const Node& node) {
+    Registers results;
+    for (const Value* output : node.outputs()) {
+      results.push_back(place(output));
+    }
+    JumpingStep* to_else = emit(make_jump_unless_step({registers_.at(node.input(0)), false}), &node);
+    if (auto refusal = lower_branch(*node.block(0), results)) {
+      return refusal;
+    }
+    JumpingStep* to_end = emit(make_jump_step(), nullptr);
+    to_else->set_target(steps_.size());
+    if (auto refusal = lower_branch(*node.block(1), results)) {
+      return refusal;
+    }
+    to_end->set_target(steps_.size());
+    return std::nullopt;
+  }
+
+  std::optional<Refusal> lower_branch(const Block& block, const Registers& results) {
+    if (auto refusal = lower_block(block)) {
+      return refusal;
+    }
+    if (!results.empty()) {
+      emit(make_move_step(operands_of(*block.return_node(), 0), results), nullptr);
+    }
+    return std::nullopt;
+  }
+
+  //   move 0, limit, condition, carried… -> counter, limit', condition', params…
+  //   head: loop counter < limit' while condition' -> iteration, else end
+  //     body
+  //     move condition, carried… -> condition', params…
+  //     jump head
+  //   end: the params' registers are the outputs'
+  std::optional<Refusal> lower_loop(const Node& node) {
+    const Block& body = *node.block(0);
+    const Register counter = new_register();
+    const Register limit = new_register();
+    const Register condition = new_register();
+    Operands initial = operands_of(node, 0);
+    initial.insert(initial.begin(), {zero_, false});
+    Registers targets = {counter, limit, condition};
+    Registers carried = {condition};
+    const Register iteration = place(body.params()[0]);
+    for (size_t i = 1; i < body.params().size(); ++i) {
+      const Register param = place(body.params()[i]);
+      targets.push_back(param);
+      carried.push_back(param);
+      registers_[node.output(i - 1)] = param;
+    }
+    emit(make_move_step(std::move(initial), std::move(targets)), &node);
+    const size_t head = steps_.size();
+    JumpingStep* loop_head = emit(make_loop_head_step(counter, limit, condition, iteration), &node);
+    if (auto refusal = lower_block(body)) {
+      return refusal;
+    }
+    emit(make_move_step(operands_of(*body.return_node(), 0), std::move(carried)), nullptr);
+    emit(make_jump_step(), nullptr)->set_target(head);
+    loop_head->set_target(steps_.size());
+    return std::nullopt;
+  }
+
+  const Graph& graph_;
+  Liveness liveness_;
+  std::unordered_map<const Value*, Register> registers_;
+  std::vector<Plan::PlannedStep> steps_;
+  std::vector<c10::IValue> constants_;
+  Registers inputs_;
+  Register next_register_ = 0;
+  Register zero_ = 0;  // holds 0, where loop counters begin
+  bool may_introduce_grad_ = false;
+};
+
+}  // namespace
+
+OrRefusal<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph) {
+  Lowering lowering(*graph);
+  if (auto refusal = lowering.run()) {
+    return *refusal;
+  }
+  return lowering.finish(std::move(graph));
+}
+
+}  // namespace sconce

@@ -1,0 +1,73 @@
+// A lock-free pool of reusable objects.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+
+namespace sconce {
+
+// Any number of threads may take and give back at the same time; no operation waits for another thread. The pool keeps at
+// most kSlots objects: what is given back beyond that is destroyed. Objects must be given back, or destroyed by their
+// holder, before the pool goes. Free of LibTorch, so that its tests run under ThreadSanitizer without suppressions.
+template <typename T>
+class ObjectPool {
+ public:
+  static constexpr size_t kSlots = 64;
+
+  ObjectPool() = default;
+  ObjectPool(const ObjectPool&) = delete;
+  ObjectPool& operator=(const ObjectPool&) = delete;
+  ~ObjectPool() {
+    for (Slot& slot : slots_) {
+      delete slot.object.load(std::memory_order_relaxed);
+    }
+  }
+
+  // An object that was given back, else null. Threads begin at slots of their own, so that a thread mostly gets the
+  // object it had, warm in its cache.
+  std::unique_ptr<T> take() {
+    const size_t first = first_slot();
+    for (size_t i = 0; i < kSlots; ++i) {
+      std::atomic<T*>& slot = slots_[(first + i) % kSlots].object;
+      // The plain load spares empty slots the exchange.
+      if (slot.load(std::memory_order_relaxed) != nullptr) {
+        if (T* object = slot.exchange(nullptr, std::memory_order_acquire)) {
+          return std::unique_ptr<T>(object);
+        }
+      }
+    }
+    return nullptr;
+  }
+
+  void give_back(std::unique_ptr<T> object) {
+    const size_t first = first_slot();
+    for (size_t i = 0; i < kSlots; ++i) {
+      std::atomic<T*>& slot = slots_[(first + i) % kSlots].object;
+      T* empty = nullptr;
+      if (slot.load(std::memory_order_relaxed) == nullptr &&
+          slot.compare_exchange_strong(empty, object.get(), std::memory_order_release, std::memory_order_relaxed)) {
+        static_cast<void>(object.release());
+        return;
+      }
+    }
+  }
+
+ private:
+  static size_t first_slot() {
+    static thread_local const size_t slot = std::hash<std::thread::id>{}(std::this_thread::get_id()) % kSlots;
+    return slot;
+  }
+
+  // One cache line each: threads with different slots do not disturb each other.
+  struct alignas(64) Slot {
+    std::atomic<T*> object{nullptr};
+  };
+  std::array<Slot, kSlots> slots_;
+};
+
+}  // namespace sconce

@@ -1,0 +1,54 @@
+#include "plan/plan.h"
+
+#include "ir/print.h"
+
+#include <iomanip>
+#include <sstream>
+
+namespace sconce {
+
+std::string describe(Operand operand) { return "%" + std::to_string(operand.index) + (operand.last_use ? "!" : ""); }
+
+Frame::Frame(const Plan& plan) : constants_(plan.constants().size()), registers_(plan.register_count()) {
+  std::copy(plan.constants().begin(), plan.constants().end(), registers_.begin());
+}
+
+void Frame::clear() {
+  stack.clear();
+  for (size_t i = constants_; i < registers_.size(); ++i) {
+    registers_[i] = c10::IValue();
+  }
+}
+
+std::unique_ptr<Frame> Plan::take_frame() const {
+  if (auto frame = frames_.take()) {
+    return frame;
+  }
+  auto frame = std::make_unique<Frame>(*this);
+  frames_made_.fetch_add(1, std::memory_order_relaxed);
+  for (const PlannedStep& planned : steps_) {
+    planned.step->prepare(*frame);
+  }
+  return frame;
+}
+
+void Plan::give_back(std::unique_ptr<Frame> frame) const {
+  frame->clear();
+  frames_.give_back(std::move(frame));
+}
+
+std::string Plan::text() const {
+  std::ostringstream out;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Node* node = steps_[i].node;
+    out << std::setw(5) << i << "  " << steps_[i].step->describe();
+    if (node != nullptr && node->location()) {
+      const std::string place = node->location()->file_line_column();
+      out << (place.empty() ? "" : "  # " + place);
+    }
+    out << "\n";
+  }
+  return out.str();
+}
+
+}  // namespace sconce

@@ -1,0 +1,94 @@
+#include "plan/run_plan.h"
+
+#include "ir/print.h"
+
+#include <c10/core/DispatchKeySet.h>
+#include <torch/csrc/jit/runtime/jit_exception.h>
+
+namespace sconce {
+namespace {
+
+// Gives the frame back however the run ends.
+class FrameLease {
+ public:
+  explicit FrameLease(const Plan& plan) : plan_(plan), frame_(plan.take_frame()) {}
+  ~FrameLease() { plan_.give_back(std::move(frame_)); }
+  FrameLease(const FrameLease&) = delete;
+  FrameLease& operator=(const FrameLease&) = delete;
+  Frame& operator*() { return *frame_; }
+
+ private:
+  const Plan& plan_;
+  std::unique_ptr<Frame> frame_;
+};
+
+void run_steps(const Plan& plan, Frame& frame) {
+  AutogradSwitch autograd;
+  const auto steps = plan.steps();
+  frame.next_step = 0;
+  while (frame.next_step < steps.size()) {
+    const Step& step = *steps[frame.next_step++].step;
+    autograd.skip(frame.may_skip_autograd && step.may_skip_autograd());
+    step.run(frame);
+  }
+}
+
+// The step that threw, in the model's terms.
+std::string describe_failed_step(const Plan& plan, const Frame& frame) {
+  const Node* node = plan.steps()[frame.next_step - 1].node;
+  if (node == nullptr) {
+    return "in a step without a node";
+  }
+  std::string text = "in " + print_node_line(*node);
+  const std::string chain = describe_call_chain(node->location());
+  if (!chain.empty()) {
+    text += "\n  at " + chain;
+  }
+  const std::string excerpt = node->location() ? node->location()->excerpt() : std::string();
+  return excerpt.empty() ? text : text + "\n" + excerpt;
+}
+
+}  // namespace
+
+AutogradSwitch::AutogradSwitch() : excluded_before_(c10::impl::tls_local_dispatch_key_set().excluded_) {}
+
+void AutogradSwitch::apply(bool on) {
+  constexpr c10::DispatchKeySet kAutograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+  c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  if (on) {
+    excluded_before_ = keys.excluded_;
+    keys.excluded_ = keys.excluded_ | kAutograd;
+  } else {
+    keys.excluded_ = (keys.excluded_ - kAutograd) | (excluded_before_ & kAutograd);
+  }
+  c10::impl::_force_tls_local_dispatch_key_set(keys);
+  skipping_ = on;
+}
+
+void run_plan(const Plan& plan, torch::jit::Stack& stack, bool may_skip_autograd) {
+  FrameLease lease(plan);
+  Frame& frame = *lease;
+  frame.may_skip_autograd = may_skip_autograd;
+  const size_t first = stack.size() - plan.inputs().size();
+  for (size_t i = 0; i < plan.inputs().size(); ++i) {
+    frame[plan.inputs()[i]] = std::move(stack[first + i]);
+  }
+  stack.resize(first);
+  try {
+    run_steps(plan, frame);
+  } catch (const torch::jit::JITException&) {
+    // Raised by the script itself: the message is the author's.
+    throw;
+  } catch (c10::Error& error) {
+    error.add_context(describe_failed_step(plan, frame));
+    throw;
+  } catch (const std::exception& error) {
+    TORCH_CHECK(false, error.what(), "\n", describe_failed_step(plan, frame));
+  }
+  // The last step has left the outputs on the frame's stack.
+  for (c10::IValue& output : frame.stack) {
+    stack.push_back(std::move(output));
+  }
+}
+
+}  // namespace sconce

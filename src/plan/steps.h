@@ -1,0 +1,50 @@
+// The kinds of steps. Each `make_…` gives the step for one node kind; lower.cpp decides which.
+#pragma once
+
+#include "ir/graph.h"
+#include "ir/refusal.h"
+#include "plan/step.h"
+
+#include <memory>
+#include <vector>
+
+namespace sconce {
+
+using StepPtr = std::unique_ptr<Step>;
+using Operands = std::vector<Operand>;
+using Registers = std::vector<Register>;
+
+// ---- operators (steps_operator.cpp): a call through the dispatcher, or of a function of LibTorch's operator registry.
+OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results);
+
+// ---- the language's constructs (steps_language.cpp)
+// Refuses the node kinds that are not supported yet.
+OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results);
+
+// ---- control flow (steps_control.cpp): positions are indices of steps.
+// Moves the operands to the registers, all at once: a register may be source and target.
+StepPtr make_move_step(Operands operands, Registers targets);
+// Leaves the operands on the frame's stack: the end of the plan.
+StepPtr make_return_step(Operands operands);
+// Empties registers.
+StepPtr make_drop_step(Registers registers);
+
+// Steps that jump; their target is set once it is known.
+class JumpingStep : public Step {
+ public:
+  void set_target(size_t target) { target_ = target; }
+
+ protected:
+  JumpingStep() : Step(true) {}
+  size_t target_ = 0;
+};
+using JumpingStepPtr = std::unique_ptr<JumpingStep>;
+
+JumpingStepPtr make_jump_step();
+JumpingStepPtr make_jump_unless_step(Operand condition);
+
+// A loop's head: `counter`, `limit` and `condition` are registers of its own. Jumps to the target when the limit is
+// reached or the condition is false; else puts the iteration's number into `iteration` and counts on.
+JumpingStepPtr make_loop_head_step(Register counter, Register limit, Register condition, Register iteration);
+
+}  // namespace sconce

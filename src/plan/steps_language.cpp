@@ -1,0 +1,197 @@
+#include "plan/steps.h"
+
+#include <ATen/core/class_type.h>
+#include <ATen/core/dynamic_type.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+
+#include <utility>
+
+namespace sconce {
+namespace {
+
+// A step that computes results from operands by a function of the frame; the function is the construct's meaning.
+template <typename Run>
+class LanguageStep final : public Step {
+ public:
+  LanguageStep(const Node& node, Run run) : Step(true), name_(node.kind().toQualString()), run_(std::move(run)) {}
+  void run(Frame& frame) const override { run_(frame); }
+  std::string describe() const override { return name_; }
+
+ private:
+  std::string name_;
+  Run run_;
+};
+
+template <typename Run>
+StepPtr language_step(const Node& node, Run run) {
+  return std::make_unique<LanguageStep<Run>>(node, std::move(run));
+}
+
+StepPtr construct_list(const Node& node, Operands operands, Register result) {
+  const c10::TypePtr element = node.output()->type()->expectRef<c10::ListType>().getElementType();
+  return language_step(node, [=](Frame& frame) {
+    c10::impl::GenericList list(element);
+    list.reserve(operands.size());
+    for (const Operand operand : operands) {
+      list.push_back(take(frame, operand));
+    }
+    frame[result] = std::move(list);
+  });
+}
+
+StepPtr construct_tuple(const Node& node, Operands operands, Register result) {
+  const auto type = node.output()->type()->expect<c10::TupleType>();
+  const bool is_named = type->name().has_value();
+  return language_step(node, [=](Frame& frame) {
+    std::vector<c10::IValue> elements;
+    elements.reserve(operands.size());
+    for (const Operand operand : operands) {
+      elements.push_back(take(frame, operand));
+    }
+    frame[result] = is_named ? c10::ivalue::Tuple::createNamed(std::move(elements), type) : c10::ivalue::Tuple::create(std::move(elements));
+  });
+}
+
+StepPtr construct_dict(const Node& node, Operands operands, Register result) {
+  const auto& type = node.output()->type()->expectRef<c10::DictType>();
+  return language_step(node, [=, key_type = type.getKeyType(), value_type = type.getValueType()](Frame& frame) {
+    c10::impl::GenericDict dict(key_type, value_type);
+    dict.reserve(operands.size() / 2);
+    for (size_t i = 0; i + 1 < operands.size(); i += 2) {
+      c10::IValue key = take(frame, operands[i]);
+      dict.insert_or_assign(std::move(key), take(frame, operands[i + 1]));
+    }
+    frame[result] = std::move(dict);
+  });
+}
+
+StepPtr unpack_list(const Node& node, Operand list, Registers results) {
+  return language_step(node, [=](Frame& frame) {
+    const c10::IValue value = take(frame, list);
+    const auto elements = value.toListRef();
+    TORCH_CHECK(elements.size() == results.size(), "Expected ", results.size(), " elements in a list but found ", elements.size());
+    for (size_t i = 0; i < results.size(); ++i) {
+      frame[results[i]] = elements[i];
+    }
+  });
+}
+
+StepPtr unpack_tuple(const Node& node, Operand tuple, Registers results) {
+  return language_step(node, [=](Frame& frame) {
+    const c10::IValue value = take(frame, tuple);
+    const auto& elements = value.toTupleRef().elements();
+    TORCH_CHECK(elements.size() == results.size(), "Expected ", results.size(), " elements in a tuple but found ", elements.size());
+    for (size_t i = 0; i < results.size(); ++i) {
+      frame[results[i]] = elements[i];
+    }
+  });
+}
+
+StepPtr index_tuple(const Node& node, Operand tuple, Operand index, Register result) {
+  return language_step(node, [=](Frame& frame) {
+    const c10::IValue value = take(frame, tuple);
+    const auto& elements = value.toTupleRef().elements();
+    const int64_t position = frame[index.index].toInt();
+    const int64_t size = static_cast<int64_t>(elements.size());
+    const int64_t from_front = position < 0 ? position + size : position;
+    TORCH_CHECK_INDEX(from_front >= 0 && from_front < size, "tuple index ", position, " out of range for ", size, " elements");
+    frame[result] = elements[static_cast<size_t>(from_front)];
+  });
+}
+
+StepPtr slice_tuple(const Node& node, Operand tuple, Register result) {
+  const int64_t begin = node.attribute_as<int64_t>(c10::attr::beg);
+  const int64_t end = node.attribute_as<int64_t>(c10::attr::end);
+  return language_step(node, [=](Frame& frame) {
+    const c10::IValue value = take(frame, tuple);
+    const auto& elements = value.toTupleRef().elements();
+    std::vector<c10::IValue> slice;
+    for (int64_t i = begin; i < end; ++i) {
+      slice.push_back(elements[static_cast<size_t>(i)]);
+    }
+    frame[result] = c10::ivalue::Tuple::create(std::move(slice));
+  });
+}
+
+OrRefusal<StepPtr> get_attribute(const Node& node, Operand object, Register result) {
+  const auto type = node.input(0)->type()->cast<c10::ClassType>();
+  const std::string& name = node.attribute_as<std::string>(attr::kName);
+  const auto slot = type ? type->findAttributeSlot(name) : std::nullopt;
+  if (!slot) {
+    return Refusal::of(node, "the object's class has no attribute '" + name + "' that sconce can see");
+  }
+  return language_step(node, [=, slot = *slot](Frame& frame) {
+    const c10::IValue value = take(frame, object);
+    frame[result] = value.toObjectRef().getSlot(slot);
+  });
+}
+
+OrRefusal<StepPtr> set_attribute(const Node& node, Operand object, Operand value) {
+  const auto type = node.input(0)->type()->cast<c10::ClassType>();
+  const std::string& name = node.attribute_as<std::string>(attr::kName);
+  const auto slot = type ? type->findAttributeSlot(name) : std::nullopt;
+  if (!slot) {
+    return Refusal::of(node, "the object's class has no attribute '" + name + "' that sconce can see");
+  }
+  return language_step(node, [=, slot = *slot](Frame& frame) {
+    c10::IValue stored = take(frame, value);
+    take(frame, object).toObject()->setSlot(slot, std::move(stored));
+  });
+}
+
+StepPtr create_object(const Node& node, Register result) {
+  const auto type = node.output()->type()->expect<c10::ClassType>();
+  return language_step(node, [=](Frame& frame) {
+    frame[result] = c10::ivalue::Object::create(c10::StrongTypePtr(type->compilation_unit(), type), type->numAttributes());
+  });
+}
+
+StepPtr is_instance(const Node& node, Operand operand, Register result) {
+  const auto types = node.attribute_as<std::vector<c10::TypePtr>>(attr::kTypes);
+  return language_step(node, [=](Frame& frame) {
+    const c10::TypePtr type = take(frame, operand).type<c10::Type>();
+    bool matches = false;
+    for (const c10::TypePtr& candidate : types) {
+      matches = matches || type->isSubtypeOf(*candidate);
+    }
+    frame[result] = matches;
+  });
+}
+
+}  // namespace
+
+OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results) {
+  switch (static_cast<c10::unique_t>(node.kind())) {
+    case prim::ListConstruct:
+      return construct_list(node, std::move(operands), results[0]);
+    case prim::TupleConstruct:
+      return construct_tuple(node, std::move(operands), results[0]);
+    case prim::DictConstruct:
+      return construct_dict(node, std::move(operands), results[0]);
+    case prim::ListUnpack:
+      return unpack_list(node, operands[0], std::move(results));
+    case prim::TupleUnpack:
+      return unpack_tuple(node, operands[0], std::move(results));
+    case prim::TupleIndex:
+      return index_tuple(node, operands[0], operands[1], results[0]);
+    case prim::TupleSlice:
+      return slice_tuple(node, operands[0], results[0]);
+    case prim::GetAttr:
+      return get_attribute(node, operands[0], results[0]);
+    case prim::SetAttr:
+      return set_attribute(node, operands[0], operands[1]);
+    case prim::CreateObject:
+      return create_object(node, results[0]);
+    case prim::isinstance:
+      return is_instance(node, operands[0], results[0]);
+    case prim::unchecked_cast:
+      return make_move_step(std::move(operands), std::move(results));
+    case prim::Uninitialized:
+      return language_step(node, [result = results[0]](Frame& frame) { frame[result] = c10::IValue::uninitialized(); });
+    default:
+      return Refusal::of(node, std::string(node.kind().toQualString()) + " is not supported yet");
+  }
+}
+
+}  // namespace sconce

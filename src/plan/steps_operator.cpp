@@ -1,0 +1,121 @@
+#include "ir/effects.h"
+#include "ir/schema_corrections.h"
+#include "ir/schema_match.h"
+#include "plan/steps.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+// Calls `call(stack)` with the operands on the stack and stores what it leaves there.
+class CallStep : public Step {
+ public:
+  CallStep(const Node& node, Operands operands, Registers results, bool may_skip_autograd)
+      : Step(may_skip_autograd),
+        name_(node.kind().toQualString()),
+        operands_(std::move(operands)),
+        results_(std::move(results)) {}
+
+  void prepare(Frame& frame) const override { frame.stack.reserve(std::max(operands_.size() + 1, results_.size())); }
+
+  std::string describe() const override {
+    std::string text = name_;
+    for (const Operand operand : operands_) {
+      text += " " + sconce::describe(operand);
+    }
+    text += results_.empty() ? "" : " ->";
+    for (const Register result : results_) {
+      text += " %" + std::to_string(result);
+    }
+    return text;
+  }
+
+ protected:
+  void push_operands(Frame& frame) const {
+    for (const Operand operand : operands_) {
+      frame.stack.push_back(take(frame, operand));
+    }
+  }
+  void pop_results(Frame& frame) const {
+    for (size_t i = 0; i < results_.size(); ++i) {
+      frame[results_[i]] = std::move(frame.stack[i]);
+    }
+    frame.stack.clear();
+  }
+  size_t operand_count() const { return operands_.size(); }
+
+ private:
+  std::string name_;
+  Operands operands_;
+  Registers results_;
+};
+
+class DispatcherStep final : public CallStep {
+ public:
+  DispatcherStep(const Node& node, Operands operands, Registers results, bool may_skip_autograd, c10::OperatorHandle op)
+      : CallStep(node, std::move(operands), std::move(results), may_skip_autograd), op_(std::move(op)) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    op_.callBoxed(frame.stack);
+    pop_results(frame);
+  }
+
+ private:
+  c10::OperatorHandle op_;
+};
+
+class RegistryStep final : public CallStep {
+ public:
+  RegistryStep(const Node& node, Operands operands, Registers results, torch::jit::Operation operation)
+      : CallStep(node, std::move(operands), std::move(results), false),
+        operation_(std::move(operation)),
+        takes_count_(node.schema()->is_vararg()) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    if (takes_count_) {
+      frame.stack.emplace_back(static_cast<int64_t>(operand_count()));
+    }
+    operation_(frame.stack);
+    pop_results(frame);
+  }
+
+ private:
+  // Stateless; LibTorch only forgot to make the call const.
+  mutable torch::jit::Operation operation_;
+  bool takes_count_;
+};
+
+// Rule R4: only what makes its results anew may run below autograd. Views must be known as views to their base, writes
+// must be checked and counted by it.
+bool runs_equally_below_autograd(const Node& node) {
+  const c10::FunctionSchema& schema = *node.schema();
+  const auto is_marked = [](const c10::Argument& argument) { return argument.alias_info() != nullptr; };
+  const Effects effects = effects_of(node);
+  return !effects.writes && !effects.unknown && !effects.external &&
+         std::none_of(schema.returns().begin(), schema.returns().end(), is_marked) && !results_may_share_memory(schema);
+}
+
+}  // namespace
+
+OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results) {
+  if (node.schema() == nullptr) {
+    return Refusal::of(node, explain_no_match(node));
+  }
+  if (const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name())) {
+    return StepPtr(std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results),
+                                                    runs_equally_below_autograd(node), *op));
+  }
+  const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
+  if (op == nullptr || !op->hasOperation()) {
+    return Refusal::of(node, std::string("the operator ") + node.kind().toQualString() + " cannot be called on its own");
+  }
+  return StepPtr(std::make_unique<RegistryStep>(node, std::move(operands), std::move(results), op->getOperation()));
+}
+
+}  // namespace sconce
