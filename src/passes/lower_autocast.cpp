@@ -4,6 +4,7 @@
 #include "ir/print.h"
 #include "ir/schema_match.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/class_type.h>
 #include <ATen/core/jit_type.h>
 
@@ -37,11 +38,39 @@ std::string at_place_of(const Node& node) {
   return chain.empty() ? std::string() : "\n  at: " + chain;
 }
 
-// Constants only: the casts are placed when the graph is compiled.
+// The value as far as it is the same in every run: constants, seen through the casts and branches on None by which
+// torch.autocast's constructor chooses its defaults.
+std::optional<c10::IValue> constant_behind(const Value& value) {
+  const Node& node = *value.node();
+  if (node.kind() == prim::unchecked_cast) {
+    return constant_behind(*node.input(0));
+  }
+  if (node.kind() == aten::__is__ || node.kind() == aten::__isnot__) {
+    const auto left = constant_behind(*node.input(0));
+    const auto right = constant_behind(*node.input(1));
+    if (left && right && (left->isNone() || right->isNone())) {
+      return (left->isNone() && right->isNone()) == (node.kind() == aten::__is__);
+    }
+    return std::nullopt;
+  }
+  if (node.kind() == prim::If) {
+    const auto condition = constant_behind(*node.input(0));
+    return condition ? constant_behind(*node.block(condition->toBool() ? 0 : 1)->returns()[value.offset()]) : std::nullopt;
+  }
+  static const c10::Symbol kDefaultDtype = c10::Symbol::aten("get_autocast_dtype");
+  if (node.kind() == kDefaultDtype) {
+    const auto device = constant_behind(*node.input(0));
+    return device ? std::optional<c10::IValue>(static_cast<int64_t>(at::autocast::get_autocast_dtype(c10::Device(device->toStringRef()).type())))
+                  : std::nullopt;
+  }
+  return value.constant();
+}
+
+// The casts are placed when the graph is compiled, so what they depend on must be known then.
 c10::IValue attribute_constant(const Value& object, const char* attribute) {
   for (const Use& use : object.uses()) {
     if (use.user->kind() == prim::SetAttr && use.index == 0 && use.user->attribute_as<std::string>(attr::kName) == attribute) {
-      const auto constant = use.user->input(1)->constant();
+      const auto constant = constant_behind(*use.user->input(1));
       TORCH_CHECK(constant && !constant->isNone(), "torch.autocast in a script needs constant arguments; '", attribute,
                   "' is computed", at_place_of(*use.user));
       return *constant;

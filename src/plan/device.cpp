@@ -44,14 +44,15 @@ std::string message_of(const std::exception& failure) {
 
 OrRefusal<DeviceRuntime*> find_device_runtime(c10::DeviceType type) {
   if (type != c10::DeviceType::CUDA) {
-    return Refusal::because("sconce has no back end for the device '" + c10::DeviceTypeName(type, /*lower_case=*/true) + "'");
+    return Refusal::because("sconce has no back end for the device '" + c10::DeviceTypeName(type, /*lower_case=*/true) +
+                            "'");
   }
   static const OrRefusal<DeviceRuntime*> cuda = load_cuda_runtime();
   return cuda;
 }
 
-OrRefusal<std::unique_ptr<Recording>> record(DeviceRuntime& runtime, c10::Stream stream,
-                                             std::shared_ptr<RecordingPool> pool, const std::function<void()>& work) {
+OrRefusal<std::unique_ptr<Recording>> record(DeviceRuntime& runtime, c10::Stream stream, std::shared_ptr<RecordingPool> pool,
+                                             const std::function<void()>& work) {
   auto session = runtime.begin_recording(stream, std::move(pool));
   if (!session) {
     return session.refusal();

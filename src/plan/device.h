@@ -94,7 +94,7 @@ class DeviceRuntime {
 
   virtual void synchronize(c10::DeviceIndex device) = 0;
   virtual c10::Stream current_stream(c10::DeviceIndex device) = 0;
-  virtual c10::Stream side_stream(c10::DeviceIndex device) = 0;     // from LibTorch's pool; never the default stream
+  virtual c10::Stream side_stream(c10::DeviceIndex device) = 0;         // from LibTorch's pool; never the default stream
   virtual c10::Stream exchange_current_stream(c10::Stream stream) = 0;  // of this thread; returns the one before
   virtual std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex device) = 0;
 
@@ -133,7 +133,7 @@ class CurrentStream {
 // result. Run the work once on `stream` before, so that libraries have set themselves up (handles, workspaces).
 // What `work` throws becomes the refusal's reason, for whatever cannot be recorded throws (random operators, reading a
 // value back): streams and allocator are as before, and the caller runs the work as usual.
-OrRefusal<std::unique_ptr<Recording>> record(DeviceRuntime& runtime, c10::Stream stream,
-                                             std::shared_ptr<RecordingPool> pool, const std::function<void()>& work);
+OrRefusal<std::unique_ptr<Recording>> record(DeviceRuntime& runtime, c10::Stream stream, std::shared_ptr<RecordingPool> pool,
+                                             const std::function<void()>& work);
 
 }  // namespace sconce

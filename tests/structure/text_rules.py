@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Rules that a look at the text can check: no swallowed exceptions, no absolute paths, no endless files, no test that
+is switched off without a reason.
+
+    text_rules.py [--self-test]      as includes.py
+"""
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_LINES = 400
+FOLDERS = ("src", "include", "tools", "tests", "bench", "examples", "docs", "cmake")
+CODE = (".h", ".cpp")
+
+RULES = [
+    ("hides an error: catch (...)", CODE, re.compile(r"catch\s*\(\s*\.\.\.\s*\)")),
+    ("an absolute path", (".h", ".cpp", ".py", ".cmake", ".txt", ".md", ".sh"),
+     re.compile(r"""["' =(]/(?:home|root|work|tmp|usr/local)/""")),
+    ("a test that does not run, without a reason", CODE, re.compile(r"\bDISABLED_|GTEST_SKIP\(\)\s*;")),
+]
+
+
+def violations(root: Path) -> list:
+    found = []
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            if not path.is_file() or path == root / "tests/structure/text_rules.py":
+                continue
+            where = path.relative_to(root)
+            try:
+                text = path.read_text()
+            except UnicodeDecodeError:
+                continue
+            for message, suffixes, pattern in RULES:
+                if path.suffix in suffixes:
+                    for match in pattern.finditer(text):
+                        found.append(f"{where}:{text.count(chr(10), 0, match.start()) + 1}: {message}")
+            lines = text.count("\n")
+            if path.suffix in CODE and folder in ("src", "include", "tools") and lines > MAX_LINES:
+                found.append(f"{where}: {lines} lines; two ideas in one file?")
+    return found
+
+
+def self_test() -> int:
+    plants = {
+        "a swallowed exception": ("src/ir/planted.cpp", "void f() { try { g(); } catch (...) {} }\n"),
+        "an absolute path": ("tools/planted.cpp", 'const char* path = "/home/me/model.pt";\n'),
+        "a disabled test": ("tests/ir/planted.cpp", "TEST(A, DISABLED_B) {}\n"),
+        "a skip without reason": ("tests/ir/planted.cpp", "TEST(A, B) { GTEST_SKIP() ; }\n"),
+        "an endless file": ("src/ir/planted.cpp", "// a\n" * (MAX_LINES + 1)),
+    }
+    missed = []
+    for name, (path, text) in plants.items():
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder) / path
+            target.parent.mkdir(parents=True)
+            target.write_text(text)
+            if not any(path in line for line in violations(Path(folder))):
+                missed.append(name)
+    print(f"{len(plants) - len(missed)} of {len(plants)} planted violations found")
+    for name in missed:
+        print(f"not found: {name}")
+    return 1 if missed else 0
+
+
+def main() -> int:
+    if "--self-test" in sys.argv:
+        return self_test()
+    found = violations(ROOT)
+    print("\n".join(found) if found else "every rule holds")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# What `make run` shows: a real model, loaded and run by sconce, compared with LibTorch and set beside its executors.
+#   tools/demo.sh SCONCE MODELS_DIR
+set -euo pipefail
+sconce=$1
+models=$2
+
+show() {
+  printf '\n\033[1m$ sconce'; printf ' %s' "$@"; printf '\033[0m\n'
+  "$sconce" "$@"
+}
+
+show run "$models/resnet18.pt" --inputs "$models/resnet18.cases.pt"
+show check "$models/resnet18.pt" "$models/resnet18.cases.pt" --calls 2
+show bench "$models/resnet18.pt" --inputs "$models/resnet18.cases.pt"

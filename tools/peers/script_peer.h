@@ -1,0 +1,44 @@
+// The peers that run a module through torch::jit's graph executors.
+#pragma once
+
+#include "tools/peers/executor_settings.h"
+#include "tools/peers/peer.h"
+
+#include <torch/csrc/jit/api/module.h>
+
+namespace sconce::peers {
+
+// Runs the module itself. A `forward` with hooks on the module runs as Module::operator() runs it.
+class ScriptPeer : public Peer {
+ public:
+  explicit ScriptPeer(const ExecutorSettings& settings) : settings_(settings) {}
+  std::optional<std::string> prepare(const torch::jit::Module& module, const std::string& method) override;
+  std::unique_ptr<Session> session() override;
+
+ private:
+  const ExecutorSettings settings_;
+  torch::jit::Module module_;
+  std::string method_;
+};
+
+// `eager`.
+class EagerPeer : public ScriptPeer {
+ public:
+  EagerPeer() : ScriptPeer({.optimize = false}) {}
+  std::optional<std::string> prepare(const torch::jit::Module& module, const std::string& method) override;
+};
+
+// `jit-frozen`.
+class FrozenPeer : public ScriptPeer {
+ public:
+  FrozenPeer() : ScriptPeer({}) {}
+  std::optional<std::string> prepare(const torch::jit::Module& module, const std::string& method) override;
+};
+
+// Whether the module has a `training` attribute that is true.
+bool is_in_training_mode(const torch::jit::Module& module);
+
+// The first line of what LibTorch says, without its backtrace.
+std::string reason_of(const std::exception& failure);
+
+}  // namespace sconce::peers

@@ -1,0 +1,137 @@
+// sconce check: recorded answers, and LibTorch call by call, against sconce.
+#include "tools/sconce/check_cases.h"
+#include "tools/sconce/commands.h"
+#include "tools/sconce/errors.h"
+#include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/ui/progress_bar.h"
+
+#include <algorithm>
+#include <iostream>
+
+namespace sconce::cli {
+namespace {
+
+struct CheckOptions {
+  CommonOptions common;
+  std::string model;
+  std::string cases;
+  std::string method;
+  size_t calls = 3;
+  bool grad = false;
+  bool progress = false;
+  std::optional<double> rtol;
+  std::optional<double> atol;
+  std::string plan;
+};
+
+// The highest tier of each run. Without --plan there is one run, with the options as they are.
+std::vector<Tier> tiers_of(const std::string& plan, const Options& options) {
+  if (plan.empty()) {
+    return {std::min(options.max_tier(), available_tiers().back())};
+  }
+  if (plan == "all") {
+    return available_tiers();
+  }
+  const auto tier = tier_of(plan);
+  if (!tier) {
+    throw UserError("--plan: no plan '" + plan + "'" + ui::did_you_mean(plan, {"tier0", "tier1", "tier2", "all"}));
+  }
+  expect_available(*tier);
+  return {*tier};
+}
+
+Findings check_all(const CheckOptions& options, const Cases& cases, const Options& settings, const std::vector<Tier>& tiers) {
+  const auto* model_cases = std::get_if<ModelCases>(&cases);
+  const size_t count = model_cases != nullptr ? model_cases->inputs.size() : std::get<OperatorCases>(cases).size();
+  const auto mode = options.common.json ? ui::ProgressMode::kNever : options.progress ? ui::ProgressMode::kAlways : ui::ProgressMode::kAuto;
+  ui::ProgressBar bar("checking", count * tiers.size(), mode);
+  Findings findings;
+  for (const Tier tier : tiers) {
+    CheckSettings check;
+    check.model = options.model;
+    check.cases = options.cases;
+    check.method = options.method;
+    check.plan = name_of(tier);
+    check.options = settings;
+    check.options.max_tier(tier);
+    check.device = options.common.device;
+    check.calls = options.calls;
+    check.grad = options.grad;
+    check.rtol = options.rtol;
+    check.atol = options.atol;
+    const CaseProgress progress = [&](const std::string& name) { bar.advance(name); };
+    if (model_cases != nullptr) {
+      check_model_cases(*model_cases, check, progress, findings);
+    } else {
+      check_operator_cases(std::get<OperatorCases>(cases), check, progress, findings);
+    }
+  }
+  return findings;
+}
+
+void print_json(const CheckOptions& options, const Findings& findings, const std::vector<std::string>& plans) {
+  Json failures = Json::array();
+  for (const Finding& finding : findings.all()) {
+    failures.push_back(to_json(finding));
+  }
+  const Json json{{"model", options.model},
+                  {"cases_file", options.cases},
+                  {"good", findings.all().empty()},
+                  {"cases", findings.cases()},
+                  {"calls", options.calls},
+                  {"grad", options.grad},
+                  {"plans", plans},
+                  {"failing_cases", findings.failing_cases()},
+                  {"failures", std::move(failures)}};
+  std::cout << json.dump(2) << "\n";
+}
+
+int check(const CheckOptions& options) {
+  const Options settings = prepare(options.common);
+  const std::vector<Tier> tiers = tiers_of(options.plan, settings);
+  const Cases cases = read_cases(options.cases);
+  const Findings findings = check_all(options, cases, settings, tiers);
+
+  std::vector<std::string> plans;
+  std::transform(tiers.begin(), tiers.end(), std::back_inserter(plans), name_of);
+  if (options.common.json) {
+    print_json(options, findings, plans);
+  } else {
+    const size_t failing = findings.failing_cases().size();
+    std::cout << to_text(findings) << findings.cases() - failing << " of " << findings.cases() << " cases agree (" << options.calls
+              << " calls each, " << (options.grad ? "with gradients, " : "") << "plans: " << ui::join(plans) << ")\n";
+  }
+  return findings.all().empty() ? kGood : kMismatchOrRefusal;
+}
+
+}  // namespace
+
+void add_check_command(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<CheckOptions>();
+  CLI::App& command =
+      add_command(app, chosen, "check", "Compare a model's results with recorded answers and with LibTorch", options, check);
+  command.add_option("MODEL", options->model, "the model; the CASES file itself when it holds its methods")->required();
+  command.add_option("CASES", options->cases, "recorded calls and answers (tests/models writes such files)")->required();
+  command.add_option("--method", options->method, "the method to call, instead of the one that the cases name")->type_name("M");
+  command.add_option("--calls", options->calls, "calls per case (3)")->type_name("N")->check(CLI::PositiveNumber);
+  command.add_flag("--grad", options->grad, "compare gradients too");
+  command.add_option("--rtol", options->rtol, "relative tolerance, instead of the cases'")->type_name("X")->check(CLI::NonNegativeNumber);
+  command.add_option("--atol", options->atol, "absolute tolerance, instead of the cases'")->type_name("X")->check(CLI::NonNegativeNumber);
+  command.add_option("--plan", options->plan, "highest tier of the plans: tier0, tier1, tier2, or all, one after the other")->type_name("TIER");
+  command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
+  add_common_options(command, options->common);
+  command.footer(
+      "Each case loads the model afresh and calls it N times, with copies of its inputs and a seeded generator.\n"
+      "Call 1 is compared with the recorded answer; every call with a twin of the model in LibTorch, run op after\n"
+      "op: outputs, what the call wrote into its inputs, buffers and other attributes, who shares memory with whom,\n"
+      "and the state of the random generator.\n"
+      "\n"
+      "Examples:\n"
+      "  sconce check model.pt model.cases.pt\n"
+      "  sconce check model.pt model.cases.pt --calls 5 --grad --plan all\n"
+      "  sconce check operators.cases.pt operators.cases.pt --json\n"
+      "\n"
+      "Exit codes: 0 all cases agree, 1 a case differs or sconce refuses, 2 usage or a bad file.\n");
+}
+
+}  // namespace sconce::cli

@@ -1,0 +1,48 @@
+// What a check found.
+#pragma once
+
+#include "tools/sconce/compare.h"
+#include "tools/sconce/json.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace sconce::cli {
+
+struct Finding {
+  std::string case_name;
+  std::string plan;     // "tier0"
+  size_t call = 1;      // from 1
+  std::string against;  // "recorded answer", "LibTorch"
+  Mismatch mismatch;
+};
+
+// Collects findings, at most a few per call: the first ones tell most.
+class Findings {
+ public:
+  void begin_case(std::string name, std::string plan);
+  void begin_call(size_t call) { call_ = call; }
+
+  void add(const std::string& against, Mismatch mismatch);
+  void add(const std::string& against, const std::string& path, const std::string& what);
+  void add_all(const std::string& against, std::vector<Mismatch> mismatches);
+
+  const std::vector<Finding>& all() const { return findings_; }
+  // The names of the cases with findings, in their order.
+  std::vector<std::string> failing_cases() const;
+  size_t cases() const { return cases_.size(); }
+
+ private:
+  std::vector<Finding> findings_;
+  std::set<std::string> cases_;
+  std::string case_name_;
+  std::string plan_;
+  size_t call_ = 1;
+};
+
+// "case 2" and below it one line for each finding.
+std::string to_text(const Findings& findings);
+Json to_json(const Finding& finding);
+
+}  // namespace sconce::cli

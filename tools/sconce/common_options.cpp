@@ -1,0 +1,124 @@
+#include "tools/sconce/common_options.h"
+
+#include "tools/sconce/device.h"
+#include "tools/sconce/errors.h"
+#include "tools/sconce/json.h"
+#include "tools/sconce/ops_library.h"
+#include "tools/sconce/ui/nearest_name.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+namespace sconce::cli {
+namespace {
+
+constexpr std::array kTiers = {Tier::kRequired, Tier::kRanks, Tier::kShapes};
+
+void read_option(Options& options, const std::string& key, const nlohmann::json& value, const std::string& path) {
+  const auto expect = [&](bool fits, const char* what) {
+    if (!fits) {
+      throw UserError(path + ": '" + key + "' must be " + what + ", not " + value.dump());
+    }
+  };
+  if (key == "device") {
+    expect(value.is_string(), "a text such as \"cpu\"");
+    options.device(parse_device(value.get<std::string>()).str());
+  } else if (key == "optimize") {
+    expect(value.is_boolean(), "true or false");
+    options.optimize(value.get<bool>());
+  } else if (key == "plan_cache_capacity") {
+    expect(value.is_number_unsigned() && value.get<size_t>() > 0, "a whole number above 0");
+    options.plan_cache_capacity(value.get<size_t>());
+  } else if (key == "max_tier") {
+    const auto tier = value.is_string() ? tier_of(value.get<std::string>()) : std::nullopt;
+    expect(tier.has_value(), "\"tier0\", \"tier1\" or \"tier2\"");
+    options.max_tier(*tier);
+  } else {
+    throw UserError(path + ": no option '" + key + "'" +
+                    ui::did_you_mean(key, {"device", "optimize", "plan_cache_capacity", "max_tier"}));
+  }
+}
+
+}  // namespace
+
+void add_json_option(CLI::App& command, CommonOptions& options) {
+  command.add_flag("--json", options.json, "print JSON to stdout, for programs");
+}
+
+void add_common_options(CLI::App& command, CommonOptions& options) {
+  add_json_option(command, options);
+  command.add_option("--device", options.device, "where the model runs: cpu, cuda or cuda:N; as saved when left out")
+      ->type_name("DEVICE");
+  command.add_option("--ops-library", options.ops_libraries, "shared library of custom operators, opened before the model is loaded")
+      ->type_name("LIB.so")
+      ->expected(1)
+      ->take_all();
+  command.add_option("--pass-plugin", options.pass_plugin, "shared library with passes of your own (not yet)")->type_name("LIB.so");
+  command.add_option("--options", options.options_file, "JSON file with fields of sconce::Options")->type_name("FILE");
+  command.add_option("--trace-out", options.trace_out, "write a Chrome/Perfetto trace (not yet)")->type_name("FILE");
+}
+
+Options prepare(const CommonOptions& options) {
+  if (!options.pass_plugin.empty()) {
+    throw RefusedError("--pass-plugin: this build of sconce cannot load passes from a library yet; leave it out");
+  }
+  if (!options.trace_out.empty()) {
+    throw RefusedError("--trace-out: this build of sconce cannot write traces yet; leave it out");
+  }
+  Options prepared = options.options_file.empty() ? Options() : read_options_file(options.options_file);
+  const std::string device = !options.device.empty() ? options.device : prepared.device() ? prepared.device()->str() : "";
+  if (!device.empty()) {
+    make_available(parse_device(device));
+    prepared.device(device);
+  }
+  for (const std::string& library : options.ops_libraries) {
+    open_ops_library(library);
+  }
+  return prepared;
+}
+
+std::optional<Tier> tier_of(const std::string& name) {
+  for (const Tier tier : kTiers) {
+    if (name == name_of(tier)) {
+      return tier;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string name_of(Tier tier) { return "tier" + std::to_string(static_cast<int>(tier)); }
+
+void expect_available(Tier tier) {
+  const std::vector<Tier> available = available_tiers();
+  if (std::find(available.begin(), available.end(), tier) == available.end()) {
+    std::vector<std::string> names;
+    std::transform(available.begin(), available.end(), std::back_inserter(names), name_of);
+    throw RefusedError("this build of sconce makes no plans of " + name_of(tier) + "; it has: " + ui::join(names));
+  }
+}
+
+Options read_options_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    throw UserError(path + ": no such file, or not readable");
+  }
+  nlohmann::json fields;
+  try {
+    fields = nlohmann::json::parse(file);
+  } catch (const nlohmann::json::parse_error& failure) {
+    throw UserError(path + ": not valid JSON: " + failure.what());
+  }
+  if (!fields.is_object()) {
+    throw UserError(path + ": must be a JSON object such as {\"max_tier\": \"tier0\"}");
+  }
+  Options options;
+  for (const auto& [key, value] : fields.items()) {
+    read_option(options, key, value, path);
+  }
+  return options;
+}
+
+}  // namespace sconce::cli

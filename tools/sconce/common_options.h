@@ -1,0 +1,43 @@
+// The options that every command has.
+#pragma once
+
+#include <sconce/options.h>
+
+#include <CLI/App.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace sconce::cli {
+
+// What a command does once the line is understood; gives the exit code.
+using Action = std::function<int()>;
+
+struct CommonOptions {
+  bool json = false;
+  std::string device;
+  std::vector<std::string> ops_libraries;
+  std::string pass_plugin;
+  std::string options_file;
+  std::string trace_out;
+};
+
+// Those that make sense for a command without a model: --json.
+void add_json_option(CLI::App& command, CommonOptions& options);
+void add_common_options(CLI::App& command, CommonOptions& options);
+
+// Opens the libraries, checks the device, reads the options file. Must run before any tensor is made: CUDA can only join
+// at the start. Throws UserError, or RefusedError for what this build does not do yet.
+Options prepare(const CommonOptions& options);
+
+// "tier0" → Tier::kRequired; nothing for another text.
+std::optional<Tier> tier_of(const std::string& name);
+std::string name_of(Tier tier);
+// Throws RefusedError when this build of sconce has no such tier.
+void expect_available(Tier tier);
+
+// The fields of Options as JSON. Throws UserError for an unknown key (naming the nearest) or a wrong value.
+Options read_options_file(const std::string& path);
+
+}  // namespace sconce::cli

@@ -1,0 +1,177 @@
+// sconce dump: a model's graph at the stages of its way to a plan.
+#include "tools/sconce/commands.h"
+#include "tools/sconce/errors.h"
+#include "tools/sconce/graphviz.h"
+#include "tools/sconce/json.h"
+#include "tools/sconce/model_options.h"
+#include "tools/sconce/spec.h"
+#include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/write_file.h"
+
+#include "executor/compile.h"
+#include "ir/dot.h"
+#include "ir/print.h"
+#include "load/function_table.h"
+#include "passes/inline_calls.h"
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+
+namespace sconce::cli {
+namespace {
+
+struct DumpOptions {
+  CommonOptions common;
+  InputOptions inputs;
+  std::string model;
+  std::string method;
+  std::string stage = "required";
+  std::string format = "ir";
+  std::string output;
+};
+
+struct StageInfo {
+  const char* name;
+  const char* help;
+};
+constexpr std::array kStages = {
+    StageInfo{"load", "as it was converted from the file"},
+    StageInfo{"inline", "calls of methods and functions inlined"},
+    StageInfo{"required", "after the required passes: what the first plan runs"},
+};
+
+struct StageGraph {
+  std::string stage;
+  std::unique_ptr<Graph> graph;
+};
+
+template <typename T>
+T& expect(OrRefusal<T>& result) {
+  if (!result) {
+    throw RefusedError(to_string(result.refusal()));
+  }
+  return *result;
+}
+
+// The graphs of the stages up to the last one that is wanted.
+std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::string& method, const std::string& stage) {
+  FunctionTable functions;
+  auto source = functions.graph_of(module.get_method(method).function());
+  std::vector<StageGraph> graphs;
+  graphs.push_back({"load", expect(source)->clone()});
+  if (stage != "load") {
+    graphs.push_back({"inline", graphs.back().graph->clone()});
+    auto inlined = inline_calls(*graphs.back().graph, functions);
+    expect(inlined);
+  }
+  if (stage != "load" && stage != "inline") {
+    graphs.push_back({"required", graphs.back().graph->clone()});
+    run_required_passes(*graphs.back().graph);
+  }
+  std::erase_if(graphs, [&](const StageGraph& each) { return stage != "all" && each.stage != stage; });
+  return graphs;
+}
+
+void expect_known(const std::string& option, const std::string& value, const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), value) == known.end()) {
+    throw UserError(option + ": no '" + value + "'" + ui::did_you_mean(value, known));
+  }
+}
+
+std::string text_of(const StageGraph& stage, const std::string& format, const std::string& method) {
+  const std::string title = method + ", " + stage.stage;
+  if (format == "ir") {
+    return "# " + title + "\n" + print(*stage.graph);
+  }
+  const std::string dot = to_dot(*stage.graph, title);
+  return format == "dot" ? dot : draw_svg(dot);
+}
+
+// With arguments, the plans that a call with them builds; without, the plan that every call can use.
+std::string plans_of(const DumpOptions& options, const Module& module, const std::string& method, const Call& call) {
+  GraphExecutor& executor = executor_of(module, method);
+  if (options.inputs.file.empty() && options.inputs.specs.empty()) {
+    return executor.debug_state().fallback;
+  }
+  module.run_method(method, fit_call(module.script_module(), call, options.common));
+  std::string text;
+  for (const PlanExplanation& plan : executor.explain().plans) {
+    text += "# " + name_of(plan.tier) + (plan.specs.empty() ? "" : ": " + ui::join(plan.specs, "; ")) + "\n" + plan.text + "\n";
+  }
+  return text;
+}
+
+int dump_model(const DumpOptions& options) {
+  if (options.format == "html" || options.format == "kernel") {
+    throw RefusedError("--format " + options.format + ": this build of sconce cannot print that yet; there are ir, dot, svg and plan");
+  }
+  expect_known("--format", options.format, {"ir", "dot", "svg", "plan", "html", "kernel"});
+  std::vector<std::string> stages = {"all"};
+  std::transform(kStages.begin(), kStages.end(), std::back_inserter(stages), [](const StageInfo& stage) { return stage.name; });
+  expect_known("--stage", options.stage, stages);
+  if (options.format == "svg" && options.stage == "all") {
+    throw UserError("--format svg draws one stage; choose it with --stage (" + ui::join({stages.begin() + 1, stages.end()}) + ")");
+  }
+  const Options settings = prepare(options.common);
+  if (!options.output.empty()) {
+    expect_writable(options.output);
+  }
+  const Module module = load_model(options.model, settings);
+  const Call call = read_call(options.inputs, options.method);
+  expect_method(module.script_module(), call.method);
+
+  std::string text;
+  Json json = Json::array();
+  if (options.format == "plan") {
+    text = plans_of(options, module, call.method, call);
+    json.push_back(Json{{"text", text}});
+  } else {
+    for (const StageGraph& stage : graphs_of(module.script_module(), call.method, options.stage)) {
+      const std::string part = text_of(stage, options.format, call.method);
+      text += (text.empty() ? "" : "\n") + part;
+      json.push_back(Json{{"stage", stage.stage}, {"nodes", stage.graph->node_count()}, {"text", part}});
+    }
+  }
+  if (options.common.json) {
+    text = Json{{"model", options.model}, {"method", call.method}, {"format", options.format}, {"dumps", std::move(json)}}.dump(2) + "\n";
+  }
+  if (options.output.empty()) {
+    std::cout << text;
+  } else {
+    write_file(options.output, text);
+  }
+  return kGood;
+}
+
+}  // namespace
+
+void add_dump_command(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<DumpOptions>();
+  CLI::App& command = add_command(app, chosen, "dump", "Show a model's graph at the stages of its way to a plan", options, dump_model);
+  command.add_option("MODEL", options->model, "what torch.jit.script(model).save(path) wrote")->required();
+  command.add_option("--method", options->method, "the method to show (forward, or what the CASES file names)")->type_name("M");
+  add_input_options(command, options->inputs);
+  std::string stage_help = "all, or one of these (required):";
+  for (const StageInfo& stage : kStages) {
+    stage_help += std::string("\n  ") + stage.name + ": " + stage.help;
+  }
+  command.add_option("--stage", options->stage, stage_help)->type_name("NAME");
+  command.add_option("--format", options->format, "ir: text (ir); dot; svg: drawn by Graphviz; plan: the steps that run; html, kernel: not yet")
+      ->type_name("FORMAT");
+  command.add_option("--output", options->output, "write to this file instead of stdout")->type_name("FILE");
+  add_common_options(command, options->common);
+  command.footer(
+      "Arguments are needed for plans of other tiers than tier0 only.\n"
+      "\n"
+      "Examples:\n"
+      "  sconce dump model.pt\n"
+      "  sconce dump model.pt --stage all > stages.ir\n"
+      "  sconce dump model.pt --stage inline --format svg --output graph.svg\n"
+      "  sconce dump model.pt --format plan --input 'float32[1,3,224,224]'\n"
+      "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage or a bad file.\n");
+}
+
+}  // namespace sconce::cli

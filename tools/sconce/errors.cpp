@@ -1,0 +1,68 @@
+#include "tools/sconce/errors.h"
+
+#include "tools/sconce/json.h"
+
+#include <c10/util/Exception.h>
+
+#include <iostream>
+#include <new>
+
+namespace sconce::cli {
+namespace {
+
+std::string without_trailing_blanks(std::string text) {
+  text.erase(text.find_last_not_of(" \n\r\t") + 1);
+  return text;
+}
+
+// LibTorch's interpreter wraps what an operator throws:
+//
+//   The following operation failed in the TorchScript interpreter.
+//   Traceback of TorchScript (most recent call last):
+//     ...
+//   RuntimeError: mat1 and mat2 shapes cannot be multiplied     <- what matters
+std::string without_interpreter_frame(const std::string& text) {
+  constexpr const char* kFrame = "The following operation failed in the TorchScript interpreter.";
+  constexpr const char* kError = "\nRuntimeError: ";
+  const size_t error = text.rfind(kError);
+  if (text.rfind(kFrame, 0) != 0 || error == std::string::npos) {
+    return text;
+  }
+  return text.substr(error + std::string(kError).size());
+}
+
+}  // namespace
+
+std::string plain_message(const std::exception& failure) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
+  const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
+  return without_trailing_blanks(without_interpreter_frame(text));
+}
+
+std::string one_line_message(const std::exception& failure) {
+  const std::string message = plain_message(failure);
+  return without_trailing_blanks(message.substr(0, message.find('\n')));
+}
+
+int report_failure(const std::exception& failure, bool json) {
+  const bool refused = dynamic_cast<const RefusedError*>(&failure) != nullptr;
+  // LibTorch's errors are runtime errors or c10::Error; what else is a logic error, sconce's assertions among them, is
+  // no fault of the user's.
+  const bool internal = dynamic_cast<const std::logic_error*>(&failure) != nullptr;
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&failure) != nullptr;
+  const char* kind = refused ? "refused" : internal ? "internal error" : "error";
+  const std::string message = no_memory ? "not enough memory" : plain_message(failure);
+  const int code = refused || internal || no_memory ? kMismatchOrRefusal : kUsageOrBadInput;
+
+  std::string text = std::string("sconce: ") + kind + ": ";
+  for (const char c : message) {
+    text += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  }
+  std::cerr << text << std::endl;
+  if (json) {
+    std::cout << Json{{"error", message}, {"kind", kind}, {"exit_code", code}}.dump(2) << std::endl;
+  }
+  return code;
+}
+
+}  // namespace sconce::cli

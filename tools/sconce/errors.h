@@ -1,0 +1,39 @@
+// How the command line fails: three forms, two exit codes.
+#pragma once
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+namespace sconce::cli {
+
+// The exit codes of every command, a stable contract.
+enum ExitCode : int {
+  kGood = 0,
+  kMismatchOrRefusal = 1,
+  kUsageOrBadInput = 2,
+};
+
+// The user's mistake: exit code 2. The message is one line that names the remedy; more lines may follow with details.
+class UserError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Something that sconce cannot do, and why: exit code 1.
+class RefusedError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What an exception says, without the C++ backtrace and the frame of LibTorch's interpreter around it.
+std::string plain_message(const std::exception& failure);
+
+// As `plain_message`, the first line only.
+std::string one_line_message(const std::exception& failure);
+
+// Prints the exception to stderr, the first line behind "sconce: error: ", "sconce: refused: " or, when it is sconce's own
+// mistake, "sconce: internal error: "; with `json`, an object with the same text to stdout too. Returns the exit code.
+int report_failure(const std::exception& failure, bool json);
+
+}  // namespace sconce::cli

@@ -1,0 +1,126 @@
+// sconce: runs, checks, measures and shows TorchScript models. The contract of this command line is DESIGN.md §12.
+#include "ir/dump.h"
+#include "tools/sconce/commands.h"
+#include "tools/sconce/errors.h"
+#include "tools/sconce/ui/nearest_name.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <iostream>
+#include <string_view>
+
+namespace {
+
+using sconce::cli::UserError;
+
+std::string footer() {
+  std::string text =
+      "Examples:\n"
+      "  sconce run model.pt --input 'float32[1,3,224,224]'\n"
+      "  sconce check model.pt model.cases.pt --grad\n"
+      "  sconce bench model.pt --input 'float32[8,16]' --against jit,eager\n"
+      "  sconce COMMAND --help     options and examples of one command\n"
+      "\n"
+      "Exit codes: 0 good, 1 mismatch or refusal, 2 usage or bad input.\n"
+      "\n"
+      "Environment:\n"
+      "  SCONCE_DUMP=CHOICE,...    prints to stderr while compiling; the choices:\n";
+  for (const sconce::DumpChoice& choice : sconce::dump_choices()) {
+    text += "    " + std::string(choice.name) + std::string(10 - std::min<size_t>(10, choice.name.size()), ' ') + std::string(choice.help) + "\n";
+  }
+  text += "    all       everything\n";
+  text += "  SCONCE_VERIFY=1           checks every graph after every pass\n";
+  return text;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+// The command of the line, or the application itself.
+const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (!arguments.empty() && arguments.front() == command->get_name()) {
+      return *command;
+    }
+  }
+  return app;
+}
+
+// Options that the command does not have, with the nearest that it has.
+std::string explain_extras(const CLI::App& command, const CLI::ExtrasError& failure, const std::vector<std::string>& arguments) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      known.push_back("--" + name);
+    }
+  }
+  for (const std::string& argument : arguments) {
+    const std::string name = argument.substr(0, argument.find('='));
+    if (name.rfind("--", 0) == 0 && std::find(known.begin(), known.end(), name) == known.end()) {
+      return "no option " + name + sconce::ui::did_you_mean(name, known);
+    }
+  }
+  return failure.what();
+}
+
+// What the parser says, as one line with a remedy.
+[[noreturn]] void throw_usage_error(const CLI::App& app, const CLI::ParseError& failure, const std::vector<std::string>& arguments) {
+  const CLI::App& command = command_of(app, arguments);
+  const bool has_command = &command != &app;
+  const auto* extras = dynamic_cast<const CLI::ExtrasError*>(&failure);
+  std::string message = extras != nullptr ? explain_extras(command, *extras, arguments) : failure.what();
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  throw UserError(message + " (see 'sconce " + (has_command ? command.get_name() + " " : "") + "--help')");
+}
+
+int run(const std::vector<std::string>& arguments) {
+  CLI::App app("sconce runs and trains TorchScript models, and compares itself with LibTorch.", "sconce");
+  sconce::cli::Action chosen;
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  sconce::cli::add_run_command(app, chosen);
+  sconce::cli::add_check_command(app, chosen);
+  sconce::cli::add_bench_command(app, chosen);
+  sconce::cli::add_dump_command(app, chosen);
+  sconce::cli::add_explain_command(app, chosen);
+  sconce::cli::add_opt_command(app, chosen);
+  sconce::cli::add_passes_command(app, chosen);
+  sconce::cli::add_replay_command(app, chosen);
+  app.footer(footer);
+
+  if (arguments.empty()) {
+    throw UserError("a command is missing; there are: " + sconce::ui::join(command_names(app)) + " (see 'sconce --help')");
+  }
+  const std::vector<std::string> names = command_names(app);
+  const std::string& first = arguments.front();
+  if (first.rfind('-', 0) != 0 && std::find(names.begin(), names.end(), first) == names.end()) {
+    throw UserError("no command '" + first + "'" + sconce::ui::did_you_mean(first, names) + " (see 'sconce --help')");
+  }
+  try {
+    // The parser takes them from the back.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::Success& asked) {  // --help
+    return app.exit(asked, std::cout, std::cerr);
+  } catch (const CLI::ParseError& failure) {
+    throw_usage_error(app, failure, arguments);
+  }
+  return chosen();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  try {
+    return run(arguments);
+  } catch (const std::exception& failure) {
+    const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+    return sconce::cli::report_failure(failure, json);
+  }
+}

@@ -1,0 +1,114 @@
+// sconce opt: passes on a graph in text form.
+#include "tools/sconce/commands.h"
+#include "tools/sconce/errors.h"
+#include "tools/sconce/json.h"
+#include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/ui/number_format.h"
+#include "tools/sconce/ui/table.h"
+
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "passes/pass_runner.h"
+
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+namespace sconce::cli {
+namespace {
+
+struct OptOptions {
+  CommonOptions common;
+  std::string file;
+  std::vector<std::string> passes;
+  bool verify_each = false;
+};
+
+std::unique_ptr<Graph> read_graph(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw UserError(path + ": no such file, or not readable");
+  }
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (file.bad() || text.empty()) {
+    throw UserError(path + (text.empty() ? ": is empty, or not a file" : ": cannot be read"));
+  }
+  std::unique_ptr<Graph> graph;
+  try {
+    graph = parse(text);
+  } catch (const ParseError& failure) {
+    throw UserError(path + ":" + failure.what());
+  }
+  const std::vector<Violation> violations = find_violations(*graph);
+  if (!violations.empty()) {
+    std::string message = path + ": not a well-formed graph";
+    for (const Violation& violation : violations) {
+      message += "\n" + std::string(violation.check) + ": " + violation.message;
+    }
+    throw UserError(message);
+  }
+  return graph;
+}
+
+std::vector<const PassInfo*> find_passes(const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const PassInfo& pass : all_passes()) {
+    known.emplace_back(pass.name);
+  }
+  std::vector<const PassInfo*> passes;
+  for (const std::string& name : names) {
+    passes.push_back(find_pass(name));
+    if (passes.back() == nullptr) {
+      throw UserError("no pass '" + name + "'" + ui::did_you_mean(name, known) + " ('sconce passes' lists them)");
+    }
+  }
+  return passes;
+}
+
+int opt(const OptOptions& options) {
+  const std::vector<const PassInfo*> passes = find_passes(options.passes);
+  const std::unique_ptr<Graph> graph = read_graph(options.file);
+  PassRunner runner = options.verify_each ? PassRunner(PassRunner::Verify::kAfterChange) : PassRunner();
+  for (const PassInfo* pass : passes) {
+    runner.run(*pass, *graph);
+  }
+  if (options.common.json) {
+    Json timings = Json::array();
+    for (const PassTiming& timing : runner.timings()) {
+      timings.push_back(Json{{"pass", timing.pass}, {"seconds", timing.seconds}, {"changed", timing.changed}});
+    }
+    std::cout << Json{{"file", options.file}, {"passes", std::move(timings)}, {"graph", print(*graph)}}.dump(2) << "\n";
+    return kGood;
+  }
+  std::cout << print(*graph) << std::flush;
+  ui::Table table({{"pass", ui::Align::kLeft}, {"time"}, {"changed", ui::Align::kLeft}});
+  for (const PassTiming& timing : runner.timings()) {
+    table.add_row({timing.pass, ui::format_duration(timing.seconds), timing.changed ? "yes" : "no"});
+  }
+  std::cerr << table.render();
+  return kGood;
+}
+
+}  // namespace
+
+void add_opt_command(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<OptOptions>();
+  CLI::App& command = add_command(app, chosen, "opt", "Run passes on a graph in text form", options, opt);
+  command.add_option("FILE", options->file, "a graph, as 'sconce dump' prints it")->required();
+  command.add_option("--passes", options->passes, "names of passes, with commas between, in the order in which they run")
+      ->type_name("A,B,C")
+      ->delimiter(',')
+      ->required();
+  command.add_flag("--verify-each", options->verify_each, "check the graph after every pass that changed it");
+  add_json_option(command, options->common);
+  command.footer(
+      "The resulting graph goes to stdout, the times of the passes to stderr.\n"
+      "\n"
+      "Examples:\n"
+      "  sconce dump model.pt --stage inline > model.ir\n"
+      "  sconce opt model.ir --passes canonicalize_ops,eliminate_dead_nodes --verify-each\n"
+      "\nExit codes: 0 good, 1 a pass broke the graph, 2 usage or a malformed file.\n");
+}
+
+}  // namespace sconce::cli

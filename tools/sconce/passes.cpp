@@ -1,0 +1,40 @@
+// sconce passes: the passes that have a name.
+#include "tools/sconce/commands.h"
+#include "tools/sconce/errors.h"
+#include "tools/sconce/json.h"
+#include "tools/sconce/ui/table.h"
+
+#include "passes/pass_list.h"
+
+#include <iostream>
+
+namespace sconce::cli {
+namespace {
+
+int list_passes(const CommonOptions& options) {
+  if (options.json) {
+    Json passes = Json::array();
+    for (const PassInfo& pass : all_passes()) {
+      passes.push_back(Json{{"name", pass.name}, {"where", pass.where}, {"help", pass.help}});
+    }
+    std::cout << passes.dump(2) << "\n";
+    return kGood;
+  }
+  ui::Table table({{"pass", ui::Align::kLeft}, {"where it runs", ui::Align::kLeft}, {"what it does", ui::Align::kLeft}});
+  for (const PassInfo& pass : all_passes()) {
+    table.add_row({std::string(pass.name), std::string(pass.where), std::string(pass.help)});
+  }
+  std::cout << table.render();
+  return kGood;
+}
+
+}  // namespace
+
+void add_passes_command(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<CommonOptions>();
+  CLI::App& command = add_command(app, chosen, "passes", "List the passes, with a line of help and where each runs", options, list_passes);
+  add_json_option(command, *options);
+  command.footer("Example:\n  sconce passes\n\nExit codes: 0 good, 2 usage.\n");
+}
+
+}  // namespace sconce::cli

@@ -1,0 +1,22 @@
+// sconce behind the interface of the executors that it is measured against.
+#pragma once
+
+#include "tools/peers/peer.h"
+
+#include <sconce/module.h>
+
+namespace sconce::cli {
+
+class SconcePeer : public peers::Peer {
+ public:
+  explicit SconcePeer(const Options& options) : options_(options) {}
+  std::optional<std::string> prepare(const torch::jit::Module& module, const std::string& method) override;
+  std::unique_ptr<Session> session() override;
+
+ private:
+  const Options options_;
+  std::optional<Module> module_;
+  std::string method_;
+};
+
+}  // namespace sconce::cli

@@ -1,0 +1,59 @@
+// The same call on sconce and on LibTorch, and everything about it that must agree.
+#pragma once
+
+#include "tools/peers/peer.h"
+#include "tools/sconce/check_findings.h"
+
+#include <sconce/module.h>
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <optional>
+
+namespace sconce::cli {
+
+// How one call went.
+struct CallOutcome {
+  std::optional<std::string> error;    // what it threw
+  c10::IValue output;
+  std::vector<c10::IValue> arguments;  // after the call: it may have written into them
+  at::Tensor generator_state;          // of LibTorch's CPU generator, after the call
+};
+
+// A model in sconce and its twin in LibTorch, op after op. Both live on between calls, each with a state of its own.
+class TwinModels {
+ public:
+  enum class State {
+    kCompare,
+    kNone,  // the methods have no state: the modules' attributes are left out of all comparisons
+  };
+  // `original` and `twin` are the same model loaded twice. Throws UserError when there is no such method.
+  TwinModels(Module original, const torch::jit::Module& twin, const std::string& method, State state);
+
+  // Calls both with copies of the arguments, the generator seeded before each.
+  struct Outcomes {
+    CallOutcome got;
+    CallOutcome expected;
+  };
+  Outcomes call(const std::vector<c10::IValue>& arguments, uint64_t seed);
+
+  // Compares outputs, arguments after the call, all attributes of the modules, who shares memory with whom, and the state of
+  // the generator. Parameters and buffers are attributes.
+  void compare_outcomes(const Outcomes& outcomes, const CompareOptions& options, Findings& findings) const;
+
+  const torch::jit::Module& original() const { return module_.script_module(); }
+  const torch::jit::Module& twin() const { return twin_; }
+
+ private:
+  Module module_;
+  torch::jit::Module twin_;
+  std::string method_;
+  State state_;
+  std::unique_ptr<peers::Peer> peer_;
+};
+
+// What findings name the twin.
+inline constexpr const char* kAgainstTwin = "LibTorch";
+inline constexpr const char* kAgainstRecorded = "recorded answer";
+
+}  // namespace sconce::cli

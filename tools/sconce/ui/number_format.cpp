@@ -1,0 +1,58 @@
+#include "tools/sconce/ui/number_format.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+namespace sconce::ui {
+namespace {
+
+// Three significant digits without an exponent, for values from 1 up to some thousands.
+std::string three_digits(double value) {
+  const double size = std::abs(value);
+  return fmt::format("{:.{}f}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+}
+
+struct Unit {
+  double size;
+  const char* name;
+};
+
+}  // namespace
+
+std::string format_duration(double seconds) {
+  constexpr std::array units = {Unit{1, "s"}, Unit{1e-3, "ms"}, Unit{1e-6, "us"}, Unit{1e-9, "ns"}};
+  for (const Unit& unit : units) {
+    // Half a last digit below the unit already rounds up to it.
+    if (std::abs(seconds) >= unit.size * 0.9995) {
+      return three_digits(seconds / unit.size) + " " + unit.name;
+    }
+  }
+  return seconds == 0 ? "0 s" : fmt::format("{:.2g} s", seconds);
+}
+
+std::string format_ratio(double ratio) { return std::isfinite(ratio) ? three_digits(ratio) + "x" : "-"; }
+
+std::string format_bytes(double bytes) {
+  constexpr std::array units = {Unit{1024.0 * 1024 * 1024, "GiB"}, Unit{1024.0 * 1024, "MiB"}, Unit{1024, "KiB"}};
+  for (const Unit& unit : units) {
+    if (std::abs(bytes) >= unit.size) {
+      return three_digits(bytes / unit.size) + " " + unit.name;
+    }
+  }
+  return fmt::format("{:.0f} B", bytes);
+}
+
+std::string format_number(double value, int significant_digits) { return fmt::format("{:.{}g}", value, significant_digits); }
+
+std::string format_count(uint64_t count) {
+  std::string digits = std::to_string(count);
+  for (size_t position = digits.size(); position > 3;) {
+    position -= 3;
+    digits.insert(position, " ");
+  }
+  return digits;
+}
+
+}  // namespace sconce::ui

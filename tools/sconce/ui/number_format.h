@@ -1,0 +1,20 @@
+// Numbers as people read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace sconce::ui {
+
+// Three significant digits and the unit that fits: "812 ns", "12.3 us", "4.56 ms", "1.20 s".
+std::string format_duration(double seconds);
+// "1.83x"; "-" when it is not a number.
+std::string format_ratio(double ratio);
+// "12.4 MiB", with a sign when negative.
+std::string format_bytes(double bytes);
+// As short as possible without loss of what matters: "0.25", "1e-07", "nan".
+std::string format_number(double value, int significant_digits = 5);
+// "1 234 567".
+std::string format_count(uint64_t count);
+
+}  // namespace sconce::ui
