@@ -1,13 +1,15 @@
-# The two commands of the README, and shortcuts. Everything is built by CMake (see CMakePresets.json).
+# The two commands of the README, `make run` and `make test`, and shortcuts. CMake does the building (CMakePresets.json);
+# tools/setup.sh puts on the machine what is missing.
 .DEFAULT_GOAL := help
 JOBS ?= $(shell nproc)
 PYTHON := build/venv/bin/python
 RELEASE := build/release
+SANITIZERS := asan ubsan tsan
 
-.PHONY: help run test setup build models bench asan ubsan tsan format tidy clean
+.PHONY: help run test setup build models bench $(SANITIZERS) fuzz format tidy clean
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z ]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 run: build ## set up, build, run a real model and compare it with LibTorch
 	$(PYTHON) tests/models/write_models.py build/models --only resnet18
@@ -16,29 +18,42 @@ run: build ## set up, build, run a real model and compare it with LibTorch
 test: build models ## set up, build, run every test
 	ctest --test-dir $(RELEASE) --output-on-failure --parallel 2
 
-setup: ## install what is missing (system packages, LibTorch into build/venv)
+setup: ## install what is missing: system packages, LibTorch in build/venv
 	tools/setup.sh
 
 build: setup ## the release build
-	cmake --preset release -Wno-dev
-	cmake --build $(RELEASE) --parallel $(JOBS)
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS)
 
-models: setup ## script the models that the tests use into build/models
+models: setup ## script the models of the tests into build/models
 	$(PYTHON) tests/models/write_models.py build/models
 
 bench: build models ## every benchmark, in earnest
-	@for program in $(RELEASE)/bench/*; do test -x $$program -a -f $$program && SCONCE_MODELS_DIR=build/models $$program || exit 1; done
+	@for program in $(RELEASE)/bench/*; do \
+	  [ ! -f $$program ] || [ ! -x $$program ] || SCONCE_MODELS_DIR=build/models $$program || exit 1; \
+	done
 
 asan ubsan tsan: setup models ## the tests under a sanitizer
-	cmake --preset $@ -Wno-dev
-	cmake --build build/$@ --parallel $(JOBS)
-	ctest --test-dir build/$@ --output-on-failure -L 'unit|differential|stress'
+	cmake --preset $@
+	cmake --build --preset $@ --parallel $(JOBS)
+	ctest --test-dir build/$@ --output-on-failure --parallel 2 -L 'unit|differential|stress|fuzz'
+
+fuzz: ## a minute of libFuzzer on each target of tests/fuzz/libfuzzer
+	tools/setup.sh clang-19 libclang-rt-19-dev
+	cmake --preset fuzz
+	cmake --build --preset fuzz --parallel $(JOBS)
+	ctest --test-dir build/fuzz --output-on-failure
 
 format: ## clang-format on every C++ file
-	git ls-files '*.cpp' '*.h' | xargs clang-format-19 -i
+	tools/setup.sh clang-format-19
+	git ls-files --cached --others --exclude-standard '*.cpp' '*.h' | xargs clang-format-19 -i
 
-tidy: ## clang-tidy on the files that differ from main
-	git diff --name-only origin/main... -- 'src/*.cpp' 'tools/*.cpp' | xargs -r clang-tidy-19 -p $(RELEASE)
+# BASE: what the files are compared with.
+BASE ?= $(shell git rev-parse --verify --quiet origin/main || echo HEAD)
+tidy: build ## clang-tidy on the C++ files that differ from BASE (default origin/main)
+	tools/setup.sh clang-tidy-19
+	git diff --name-only --diff-filter=d $(BASE) -- 'src/*.cpp' 'tools/*.cpp' 'tests/*.cpp' 'bench/*.cpp' | \
+	  xargs -r clang-tidy-19 -p $(RELEASE) --quiet
 
 clean: ## remove the builds, keep LibTorch and the models
-	rm -rf build/release build/dev build/asan build/ubsan build/tsan build/gpu-carry
+	rm -rf build/release build/dev $(SANITIZERS:%=build/%) build/fuzz build/gpu-carry build/gpu-carry-objects

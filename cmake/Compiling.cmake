@@ -3,6 +3,7 @@
 set(SCONCE_SANITIZE "" CACHE STRING "address, undefined or thread; empty for none")
 set_property(CACHE SCONCE_SANITIZE PROPERTY STRINGS "" address undefined thread)
 option(SCONCE_DEBUG "Compile SCONCE_DEBUG_ASSERT in, and check libstdc++'s preconditions" OFF)
+option(SCONCE_FUZZ "Build the libFuzzer targets of tests/fuzz/libfuzzer, and no other test (Clang)" OFF)
 option(SCONCE_PCH "Precompile LibTorch's headers" ON)
 option(SCONCE_CCACHE "Use ccache where it is installed" ON)
 
@@ -14,7 +15,7 @@ target_include_directories(SconceFlags INTERFACE
 target_compile_options(SconceFlags INTERFACE
   # For executables too, where CMake would say -fPIE: one precompiled header serves every target.
   -fPIC
-  -Wall -Wextra -Wpedantic -Werror
+  -Wall -Wextra -Wpedantic $<$<CXX_COMPILER_ID:GNU>:-Werror>
   -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wsuggest-override -Wimplicit-fallthrough
   # Rows of tables name the fields that they have (designated initialisers); the rest is the default.
   -Wno-missing-field-initializers)
@@ -53,6 +54,9 @@ elseif(SCONCE_SANITIZE STREQUAL "thread")
     "OMP_NUM_THREADS=1")
 elseif(SCONCE_SANITIZE)
   message(FATAL_ERROR "SCONCE_SANITIZE is '${SCONCE_SANITIZE}'; known: address, undefined, thread")
+endif()
+if(SCONCE_FUZZ)  # lets libFuzzer see which branches an input took
+  target_compile_options(SconceFlags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 if(SCONCE_SANITIZE)
   target_compile_options(SconceFlags INTERFACE ${_sanitizer})
@@ -97,8 +101,8 @@ target_link_libraries(SconceTorchCode INTERFACE SconceFlags LibTorch::torch_cpu 
 # a file that includes ATen and torch/csrc/jit/ir/ir.h takes 11-20 without it and 4-5 with it, one
 # with torch/script.h 23 and 9. Adding torch/script.h here would raise the least cost of *every* file
 # from 3.7 to 6.7: GCC instantiates the templates of a precompiled header anew in each file.
+file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/precompiled.cpp" CONTENT "")
 if(SCONCE_PCH)
-  file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/precompiled.cpp" CONTENT "")
   add_library(SconcePch OBJECT "${CMAKE_BINARY_DIR}/precompiled.cpp")
   target_link_libraries(SconcePch PRIVATE SconceTorchCode)
   target_precompile_headers(SconcePch PRIVATE

@@ -1,17 +1,15 @@
 # `cmake --install DIR --prefix PREFIX`: the libraries, the public headers, the command line, and
 # the CMake package that find_package(sconce) reads.
 include(CMakePackageConfigHelpers)
-include(GNUInstallDirs)
-set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/sconce")
+set(_package_dir lib/cmake/sconce)
 
-install(TARGETS sconce EXPORT sconceTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(TARGETS sconce EXPORT sconceTargets LIBRARY DESTINATION lib)
 foreach(_target sconce_llvm sconce_cuda sconce_tool)  # opened by libsconce; nobody links them
   if(TARGET ${_target})
-    install(TARGETS ${_target}
-      LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    install(TARGETS ${_target} LIBRARY DESTINATION lib RUNTIME DESTINATION bin)
   endif()
 endforeach()
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/sconce" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/sconce" DESTINATION include)
 install(EXPORT sconceTargets NAMESPACE sconce:: DESTINATION "${_package_dir}")
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/sconceConfig.cmake.in"

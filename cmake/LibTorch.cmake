@@ -65,14 +65,15 @@ foreach(_library c10 torch_cpu c10_cuda torch_cuda)
 endforeach()
 
 # at::parallel_for is an inline template: compiled without -fopenmp it silently runs serially.
-# The OpenMP runtime must be the one that LibTorch uses, so link the one beside it.
+# The OpenMP runtime must be the one that LibTorch uses, so link the one beside it; Clang would bring
+# its own as a second one (it serves the fuzzers only, serial is fine there).
 file(GLOB _found "${SCONCE_LIBTORCH}/lib/libgomp*.so*")
 list(POP_FRONT _found _gomp)
 if(NOT _gomp)
   set(_gomp gomp)
 endif()
 target_compile_definitions(LibTorch::c10 INTERFACE _GLIBCXX_USE_CXX11_ABI=1)
-target_compile_options(LibTorch::c10 INTERFACE -fopenmp)
+target_compile_options(LibTorch::c10 INTERFACE $<$<CXX_COMPILER_ID:GNU>:-fopenmp>)
 target_link_libraries(LibTorch::c10 INTERFACE "${_gomp}")
 # Operators register themselves when the library is loaded: the linker must not drop it as unused.
 target_link_options(LibTorch::torch_cpu INTERFACE LINKER:--no-as-needed)

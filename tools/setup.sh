@@ -1,37 +1,40 @@
 #!/usr/bin/env bash
-# Installs what building and testing sconce needs and this machine lacks: Debian packages, and LibTorch (the PyPI
-# wheels of torch and torchvision) in a virtual environment under build/. Does nothing, quickly, when all is there.
+# Puts on this machine what building and testing sconce needs: Debian packages, and LibTorch (the PyPI wheels of torch
+# and torchvision) in a virtual environment under build/. Does nothing, quickly, where all is there.
 #
-# SCONCE_LIBTORCH_DIR=DIR takes a LibTorch of yours for the build; the wheels are still installed, because the tests
-# script their models with them.
+#   tools/setup.sh [PACKAGE...]     PACKAGE: further Debian packages, for tasks that need more than a build
+#
+# SCONCE_LIBTORCH_DIR=DIR makes the build take a LibTorch of yours; the wheels are installed all the same, because the
+# tests script their models with them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly torch_version=2.11.0 torchvision_version=0.26.0
+readonly wheels=(torch==2.11.0 torchvision==0.26.0)
 readonly packages=(
   g++ make cmake ninja-build ccache mold git pkg-config ca-certificates python3 python3-venv
   llvm-19-dev libtbb-dev libcli11-dev nlohmann-json3-dev libspdlog-dev libfmt-dev graphviz
-  libgtest-dev libgmock-dev libbenchmark-dev)
+  libgtest-dev libgmock-dev libbenchmark-dev "$@")
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
 
 missing_packages() {
-  dpkg-query --show --showformat '${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null |
-    awk '$2 == "installed" { print $1 }' | sort -u >"$installed"
-  printf '%s\n' "${packages[@]}" | sort -u | comm -23 - "$installed"
+  local installed
+  installed=$(dpkg-query --show --showformat '${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null |
+    awk '$2 == "installed" { print $1 }' | sort -u) || true  # it fails when it doesn't know a package
+  comm -13 <(printf '%s\n' "$installed") <(printf '%s\n' "${packages[@]}" | sort -u)
 }
 
 install_packages() {
-  command -v apt-get >/dev/null || die "this script knows Debian's packages only; install by hand: $*"
   local as_root=()
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || die "needs root (or sudo) to install: $*"
+    command -v sudo >/dev/null || die "run as root, or with sudo installed, to get: $*"
     as_root=(sudo)
   fi
-  say "installing $*"
+  say "installing with apt-get: $*"
   "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install --yes -qq --no-install-recommends "$@" >/dev/null
 }
 
 # The system's Python, else any other that can make virtual environments.
@@ -46,25 +49,30 @@ find_python() {
   die "no Python 3.10 or newer with venv found"
 }
 
+# pip writes INSTALLER when a package is complete, so an interrupted installation is seen.
 wheels_are_installed() {
   [ -x build/venv/bin/python ] || return 1
-  local found
-  found=$(ls -d build/venv/lib/python3*/site-packages/torch-"$torch_version"*.dist-info \
-                build/venv/lib/python3*/site-packages/torchvision-"$torchvision_version"*.dist-info 2>/dev/null | wc -l)
-  [ "$found" -eq 2 ]
+  local wheel
+  for wheel in "${wheels[@]}"; do
+    compgen -G "build/venv/lib/python3*/site-packages/${wheel/==/-}*.dist-info/INSTALLER" >/dev/null || return 1
+  done
 }
 
-installed=$(mktemp)
-trap 'rm -f "$installed"' EXIT
-mapfile -t missing < <(missing_packages)
-[ "${#missing[@]}" -eq 0 ] || install_packages "${missing[@]}"
+if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
+  mapfile -t missing < <(missing_packages)
+  [ "${#missing[@]}" -eq 0 ] || install_packages "${missing[@]}"
+else
+  say "no Debian system; taken as installed: ${packages[*]}"
+fi
 
 if ! wheels_are_installed; then
-  say "making build/venv with torch $torch_version and torchvision $torchvision_version (about 5 GB)"
+  say "installing into build/venv (about 5 GB): ${wheels[*]}"
   mkdir -p build
-  [ -x build/venv/bin/python ] || "$(find_python)" -m venv build/venv
-  build/venv/bin/python -m pip install --quiet --disable-pip-version-check \
-    "torch==$torch_version" "torchvision==$torchvision_version"
-  wheels_are_installed || die "pip installed other versions than asked for"
+  if [ ! -x build/venv/bin/python ]; then
+    python=$(find_python)
+    "$python" -m venv --clear build/venv
+  fi
+  build/venv/bin/python -m pip install --quiet --disable-pip-version-check "${wheels[@]}"
+  wheels_are_installed || die "pip left no complete ${wheels[*]} in build/venv"
 fi
 say "ready"

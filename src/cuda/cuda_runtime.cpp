@@ -64,7 +64,10 @@ class CudaEvent final : public DeviceEvent {
 class CudaRuntime final : public DeviceRuntime {
  public:
   CudaRuntime(std::shared_ptr<Driver> driver, std::shared_ptr<TorchBridge> bridge, NvrtcPlaces nvrtc, std::string why_not)
-      : driver_(std::move(driver)), bridge_(std::move(bridge)), nvrtc_places_(std::move(nvrtc)), why_not_(std::move(why_not)) {
+      : driver_(std::move(driver)),
+        bridge_(std::move(bridge)),
+        nvrtc_places_(std::move(nvrtc)),
+        why_not_(std::move(why_not)) {
     if (driver_ != nullptr && bridge_ != nullptr) {
       const Status status = find_devices();
       if (!status.ok()) {
@@ -96,10 +99,10 @@ class CudaRuntime final : public DeviceRuntime {
     check(current.status());
     check(driver_->synchronize_context());
   }
-  c10::Stream current_stream(c10::DeviceIndex device) override { return at(device), bridge_->current_stream(device); }
-  c10::Stream side_stream(c10::DeviceIndex device) override { return at(device), bridge_->side_stream(device); }
+  c10::Stream current_stream(c10::DeviceIndex device) override { return bridge_of(device).current_stream(device); }
+  c10::Stream side_stream(c10::DeviceIndex device) override { return bridge_of(device).side_stream(device); }
   c10::Stream exchange_current_stream(c10::Stream stream) override {
-    return at(stream.device_index()), bridge_->exchange_stream(stream);
+    return bridge_of(stream.device_index()).exchange_stream(stream);
   }
   std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex device) override {
     return std::make_unique<CudaEvent>(*driver_, *bridge_, context(device));
@@ -130,7 +133,7 @@ class CudaRuntime final : public DeviceRuntime {
   }
 
   std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) override {
-    return std::make_shared<CudaPool>(*bridge_, (at(device), device));
+    return std::make_shared<CudaPool>(bridge_of(device), device);
   }
   OrRefusal<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
                                                                std::shared_ptr<RecordingPool> pool) override {
@@ -142,8 +145,8 @@ class CudaRuntime final : public DeviceRuntime {
     CUdevice handle = 0;
     std::string name;
     std::string architecture;
-    std::once_flag retained;
-    CUcontext context = nullptr;  // LibTorch's, retained when first used: it costs hundreds of megabytes on the GPU
+    mutable std::once_flag retained;
+    mutable CUcontext context = nullptr;  // LibTorch's, retained when first used: it costs hundreds of megabytes on the GPU
   };
 
   Status find_devices() {
@@ -174,8 +177,13 @@ class CudaRuntime final : public DeviceRuntime {
     return devices_[size_t(device)];
   }
 
-  CUcontext context(c10::DeviceIndex index) {
-    auto& device = const_cast<Device&>(at(index));
+  TorchBridge& bridge_of(c10::DeviceIndex device) const {
+    at(device);
+    return *bridge_;
+  }
+
+  CUcontext context(c10::DeviceIndex index) const {
+    const Device& device = at(index);
     std::call_once(device.retained, [&] { check(driver_->retain_primary_context(device.handle, &device.context)); });
     return device.context;
   }
@@ -217,7 +225,7 @@ std::unique_ptr<DeviceRuntime> make_cuda_runtime() {
 
 // The only symbol that libsconce looks up in this library (plan/device.cpp).
 extern "C" __attribute__((visibility("default"))) sconce::DeviceRuntime* sconce_cuda_runtime(int interface_version,
-                                                                                            std::string* why_not) {
+                                                                                             std::string* why_not) {
   if (interface_version != sconce::kDeviceInterfaceVersion) {
     *why_not = "it is of another build of sconce: device interface " + std::to_string(sconce::kDeviceInterfaceVersion) +
                ", wanted " + std::to_string(interface_version);

@@ -23,8 +23,7 @@ class CudaKernel final : public DeviceKernel {
     if (bytes <= allowed_shared_.load(std::memory_order_relaxed)) [[likely]] {
       return {};
     }
-    Status status =
-        driver.set_function_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(bytes));
+    Status status = driver.set_function_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(bytes));
     if (status.ok()) {
       allowed_shared_.store(bytes, std::memory_order_relaxed);
     }
@@ -75,7 +74,9 @@ class CudaModule final : public DeviceModule {
 
 OrRefusal<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext context, const std::string& cubin) {
   // The driver reads the image's size from its header: an image that is none would be read past its end.
-  constexpr std::string_view kElf = "\x7f" "ELF";
+  constexpr std::string_view kElf =
+      "\x7f"
+      "ELF";
   if (cubin.size() < 64 || cubin.compare(0, kElf.size(), kElf) != 0) {
     return Refusal::because("this is no machine code for a GPU: it does not begin as an ELF file does");
   }

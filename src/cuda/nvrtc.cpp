@@ -13,9 +13,11 @@ namespace {
 // The library's name carries CUDA's major version; code for one major version does not load in another's driver.
 const std::string kFileName = "libnvrtc.so." + std::to_string(CUDA_VERSION / 1000);
 
-#define SCONCE_NVRTC_FUNCTIONS(X)                                                                                  \
-  X(nvrtcVersion) X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram)       \
+// clang-format off
+#define SCONCE_NVRTC_FUNCTIONS(X)                                                                            \
+  X(nvrtcVersion) X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) \
   X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
+// clang-format on
 
 struct Functions {
 #define SCONCE_FIELD(name) decltype(&::name) name = nullptr;
@@ -49,7 +51,8 @@ class LoadedNvrtc final : public Nvrtc {
     if (program.created != NVRTC_SUCCESS) {
       return {{}, error("nvrtcCreateProgram", program.created), {}};
     }
-    std::vector<std::string> arguments = {"--gpu-architecture=" + architecture, "--std=c++17", "--default-device"};
+    std::vector<std::string> arguments = {"--gpu-architecture=" + architecture, "--std=c++17",
+                                          "--device-as-default-execution-space"};
     if (!include_.empty()) {
       arguments.push_back("--include-path=" + include_);
     }
@@ -68,8 +71,11 @@ class LoadedNvrtc final : public Nvrtc {
     }
     std::string bytes = text_of(program.handle, f_.nvrtcGetCUBINSize, f_.nvrtcGetCUBIN);
     if (bytes.empty()) {
-      return {{}, "NVRTC " + version_ + " gave no machine code for " + architecture + "; is it a chip (sm_90) and not a "
-              "virtual architecture (compute_90)?", log};
+      return {{},
+              "NVRTC " + version_ + " gave no machine code for " + architecture +
+                  "; is it a chip (sm_90) and not a "
+                  "virtual architecture (compute_90)?",
+              log};
     }
     return {std::move(bytes), {}, log};
   }
@@ -143,14 +149,16 @@ std::unique_ptr<Nvrtc> open_nvrtc(const NvrtcPlaces& places, std::string* why_no
     tried += "\n  " + library.why_not();
   }
   if (!library) {
-    *why_not = "no " + kFileName + ", which compiles CUDA kernels, was found (install the package nvidia-cuda-nvrtc, or "
-               "name the file in SCONCE_NVRTC):" + tried;
+    *why_not = "no " + kFileName +
+               ", which compiles CUDA kernels, was found (install the package nvidia-cuda-nvrtc, or "
+               "name the file in SCONCE_NVRTC):" +
+               tried;
     return nullptr;
   }
   Functions functions;
   const char* missing = nullptr;
-#define SCONCE_LOAD(name)                                                                   \
-  functions.name = reinterpret_cast<decltype(functions.name)>(library.symbol(#name));       \
+#define SCONCE_LOAD(name)                                                             \
+  functions.name = reinterpret_cast<decltype(functions.name)>(library.symbol(#name)); \
   if (functions.name == nullptr) missing = #name;
   SCONCE_NVRTC_FUNCTIONS(SCONCE_LOAD)
 #undef SCONCE_LOAD

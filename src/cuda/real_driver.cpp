@@ -9,16 +9,18 @@ namespace {
 
 // cuda.h maps many names to versioned ones (cuMemAlloc to cuMemAlloc_v2) by macros. The list is expanded through those
 // macros, so that type, field and symbol are always of the version that this header declares.
-#define SCONCE_DRIVER_FUNCTIONS(X)                                                                                    \
-  X(cuGetErrorName) X(cuGetErrorString) X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) \
-  X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxGetCurrent)                  \
-  X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxSynchronize) X(cuModuleLoadData) X(cuModuleUnload)                     \
-  X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernel) X(cuStreamCreate) X(cuStreamDestroy)                  \
-  X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)      \
-  X(cuEventSynchronize) X(cuEventElapsedTime) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamGetCaptureInfo)  \
-  X(cuThreadExchangeStreamCaptureMode) X(cuGraphGetNodes) X(cuGraphInstantiate) X(cuGraphLaunch) X(cuGraphDestroy)     \
-  X(cuGraphExecDestroy) X(cuMemAlloc) X(cuMemFree) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync)      \
-  X(cuMemGetInfo)
+// clang-format off
+#define SCONCE_DRIVER_FUNCTIONS(X)                                                                                   \
+  X(cuGetErrorName) X(cuGetErrorString) X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet)           \
+  X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                \
+  X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxSynchronize) X(cuModuleLoadData)                  \
+  X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernel) X(cuStreamCreate)                 \
+  X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) \
+  X(cuEventQuery) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuStreamBeginCapture) X(cuStreamEndCapture)          \
+  X(cuStreamGetCaptureInfo) X(cuThreadExchangeStreamCaptureMode) X(cuGraphGetNodes) X(cuGraphInstantiate)            \
+  X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy) X(cuMemAlloc) X(cuMemFree) X(cuMemcpyHtoDAsync)           \
+  X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemGetInfo)
+// clang-format on
 
 struct Functions {
 #define SCONCE_FIELD(name) decltype(&::name) name = nullptr;
@@ -57,9 +59,7 @@ class RealDriver final : public Driver {
   }
   Status synchronize_context() override { return SCONCE_CALL(cuCtxSynchronize); }
 
-  Status load_module(const void* image, CUmodule* module) override {
-    return SCONCE_CALL(cuModuleLoadData, module, image);
-  }
+  Status load_module(const void* image, CUmodule* module) override { return SCONCE_CALL(cuModuleLoadData, module, image); }
   Status unload_module(CUmodule module) override { return SCONCE_CALL(cuModuleUnload, module); }
   Status module_function(CUmodule module, const char* name, CUfunction* function) override {
     return SCONCE_CALL(cuModuleGetFunction, function, module, name);
@@ -67,8 +67,7 @@ class RealDriver final : public Driver {
   Status set_function_attribute(CUfunction function, CUfunction_attribute attribute, int value) override {
     return SCONCE_CALL(cuFuncSetAttribute, function, attribute, value);
   }
-  Status launch_kernel(CUfunction function, const LaunchDimensions& dimensions, CUstream stream,
-                       void** arguments) override {
+  Status launch_kernel(CUfunction function, const LaunchDimensions& dimensions, CUstream stream, void** arguments) override {
     const auto& [grid, block, shared_bytes] = dimensions;
     return SCONCE_CALL(cuLaunchKernel, function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared_bytes,
                        stream, arguments, nullptr);
@@ -115,9 +114,7 @@ class RealDriver final : public Driver {
     return SCONCE_CALL(cuGraphLaunch, executable, stream);
   }
   Status destroy_graph(CUgraph graph) override { return SCONCE_CALL(cuGraphDestroy, graph); }
-  Status destroy_executable_graph(CUgraphExec executable) override {
-    return SCONCE_CALL(cuGraphExecDestroy, executable);
-  }
+  Status destroy_executable_graph(CUgraphExec executable) override { return SCONCE_CALL(cuGraphExecDestroy, executable); }
 
   Status allocate(size_t bytes, CUdeviceptr* pointer) override { return SCONCE_CALL(cuMemAlloc, pointer, bytes); }
   Status free(CUdeviceptr pointer) override { return SCONCE_CALL(cuMemFree, pointer); }
@@ -163,7 +160,7 @@ std::unique_ptr<Driver> open_driver(std::string* why_not) {
   Functions functions;
   std::string missing;
 #define SCONCE_TEXT(name) #name
-#define SCONCE_LOAD(name)                                                                   \
+#define SCONCE_LOAD(name)                                                                         \
   functions.name = reinterpret_cast<decltype(functions.name)>(library.symbol(SCONCE_TEXT(name))); \
   if (functions.name == nullptr) missing += std::string(missing.empty() ? "" : ", ") + SCONCE_TEXT(name);
   SCONCE_DRIVER_FUNCTIONS(SCONCE_LOAD)

@@ -96,7 +96,8 @@ class CudaRecording final : public Recording {
 
 class CudaSession final : public RecordingSession {
  public:
-  CudaSession(Driver& driver, TorchBridge& bridge, CUcontext context) : driver_(driver), bridge_(bridge), context_(context) {}
+  CudaSession(Driver& driver, TorchBridge& bridge, CUcontext context)
+      : driver_(driver), bridge_(bridge), context_(context) {}
   ~CudaSession() override { undo(); }
   CudaSession(const CudaSession&) = delete;
   CudaSession& operator=(const CudaSession&) = delete;

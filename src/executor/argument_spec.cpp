@@ -41,18 +41,22 @@ c10::DispatchKeySet plain_keys(c10::DispatchKey backend_key) {
          c10::getAutocastRelatedKeySetFromBackend(component);
 }
 
+const c10::DispatchKeySet kPlainCpu = plain_keys(c10::DispatchKey::CPU);
+const c10::DispatchKeySet kPlainCuda = plain_keys(c10::DispatchKey::CUDA);
+
 bool is_plain(c10::DispatchKeySet keys) {
-  static const c10::DispatchKeySet cpu = plain_keys(c10::DispatchKey::CPU);
-  static const c10::DispatchKeySet cuda = plain_keys(c10::DispatchKey::CUDA);
   // Inference tensors lack the keys of autograd.
   constexpr c10::DispatchKeySet kAutograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
-  return keys == cpu || keys == cuda || keys == (cpu - kAutograd) || keys == (cuda - kAutograd);
+  return keys == kPlainCpu || keys == kPlainCuda || keys == (kPlainCpu - kAutograd) || keys == (kPlainCuda - kAutograd);
 }
 
+uint64_t device_bits(c10::Device device) {
+  return static_cast<uint64_t>(device.type()) << kDeviceTypeShift |
+         static_cast<uint64_t>(static_cast<uint8_t>(device.index() + 1)) << kDeviceIndexShift;
+}
+
+// Of a tensor that is not contiguous.
 StrideClass stride_class_of(const c10::TensorImpl& tensor) {
-  if (tensor.is_contiguous()) {
-    return StrideClass::kContiguous;
-  }
   if (tensor.is_strides_like_channels_last()) {
     return StrideClass::kChannelsLast;
   }
@@ -86,7 +90,7 @@ class SpecWriter {
   }
 
   void write_value(const c10::IValue& value) {
-    if (value.isTensor()) {
+    if (value.isTensor()) [[likely]] {
       write_tensor(*value.unsafeToTensorImpl());
     } else if (value.isNone()) {
       words_.push_back(kNone);
@@ -153,38 +157,48 @@ class SpecWriter {
   }
 
  private:
+  // A model's attributes are hundreds of tensors on each call: the ordinary tensor is the fast path, every instruction of
+  // it counts.
   void write_tensor(const c10::TensorImpl& tensor) {
-    if (&tensor == c10::UndefinedTensorImpl::singleton()) {
-      words_.push_back(kUndefined);
-      return;
-    }
     const c10::DispatchKeySet keys = tensor.key_set();
     // Read directly: the virtual calls that TensorImpl offers cost more than the rest of the word.
     const auto* autograd = static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
     const bool requires_grad = autograd != nullptr && (autograd->requires_grad_ || autograd->grad_fn_ != nullptr);
     const bool is_dual = autograd != nullptr && autograd->fw_grad_ != nullptr;
-    const bool plain = is_plain(keys) && !is_dual && tensor.dim() <= static_cast<int64_t>(kMaxRank);
-    const c10::Device device = tensor.device();
-    uint64_t word = plain ? kPlain : kExotic;
-    word |= static_cast<uint64_t>(c10::typeMetaToScalarType(tensor.dtype())) << kDtypeShift;
-    word |= static_cast<uint64_t>(device.type()) << kDeviceTypeShift;
-    word |= static_cast<uint64_t>(static_cast<uint8_t>(device.index() + 1)) << kDeviceIndexShift;
-    word |= static_cast<uint64_t>(requires_grad) << kRequiresGradShift;
-    spec_.requires_grad = spec_.requires_grad || requires_grad || is_dual;
-    if (!plain) {
-      spec_.exotic = true;
-      words_.push_back(word);
-      words_.push_back(keys.raw_repr());
+    const c10::IntArrayRef sizes = tensor.sizes();
+    if (keys != kPlainCpu || is_dual || sizes.size() > kMaxRank) [[unlikely]] {
+      return write_unusual_tensor(tensor, requires_grad, is_dual);
+    }
+    write_plain_tensor(tensor, sizes, requires_grad, static_cast<uint64_t>(c10::DeviceType::CPU) << kDeviceTypeShift);
+  }
+
+  [[gnu::noinline]] void write_unusual_tensor(const c10::TensorImpl& tensor, bool requires_grad, bool is_dual) {
+    if (&tensor == c10::UndefinedTensorImpl::singleton()) {
+      words_.push_back(kUndefined);
       return;
     }
-    const c10::IntArrayRef sizes = tensor.sizes();
-    word |= static_cast<uint64_t>(sizes.size()) << kRankShift;
-    word |= static_cast<uint64_t>(stride_class_of(tensor)) << kStrideClassShift;
+    const c10::DispatchKeySet keys = tensor.key_set();
+    if (is_plain(keys) && !is_dual && tensor.dim() <= static_cast<int64_t>(kMaxRank)) {
+      return write_plain_tensor(tensor, tensor.sizes(), requires_grad, device_bits(tensor.device()));
+    }
+    spec_.requires_grad = spec_.requires_grad || requires_grad || is_dual;
+    spec_.exotic = true;
+    words_.push_back(kExotic | static_cast<uint64_t>(c10::typeMetaToScalarType(tensor.dtype())) << kDtypeShift |
+                     device_bits(tensor.device()) | static_cast<uint64_t>(requires_grad) << kRequiresGradShift);
+    words_.push_back(keys.raw_repr());
+  }
+
+  void write_plain_tensor(const c10::TensorImpl& tensor, c10::IntArrayRef sizes, bool requires_grad, uint64_t device) {
+    const StrideClass strides = tensor.is_contiguous() ? StrideClass::kContiguous : stride_class_of(tensor);
     uint64_t ones = 0;
     for (size_t i = 0; i < sizes.size(); ++i) {
       ones |= static_cast<uint64_t>(sizes[i] == 1) << i;
     }
-    words_.push_back(word | ones << kOnesShift);
+    spec_.requires_grad = spec_.requires_grad || requires_grad;
+    words_.push_back(kPlain | static_cast<uint64_t>(c10::typeMetaToScalarType(tensor.dtype())) << kDtypeShift | device |
+                     static_cast<uint64_t>(sizes.size()) << kRankShift |
+                     static_cast<uint64_t>(requires_grad) << kRequiresGradShift |
+                     static_cast<uint64_t>(strides) << kStrideClassShift | ones << kOnesShift);
     if (with_shapes_) {
       words_.insert(words_.end(), sizes.begin(), sizes.end());
       words_.insert(words_.end(), tensor.strides().begin(), tensor.strides().end());

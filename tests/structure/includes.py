@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Holds the sources to the order of their folders.
 
-A folder of src/ includes itself and the folders named in its `sconce_folder(… DEPENDS …)` of src/CMakeLists.txt, the
-public headers include only public headers, and nobody but tools/peers and the tests includes LibTorch's executors,
-passes, autodiff and fusers.
+A folder of src/ includes itself and the folders named in its `sconce_folder(… DEPENDS …)` of src/CMakeLists.txt (which
+themselves stand above it there: CMake checks that), the public headers include only public headers, nobody but
+tools/peers and the tests includes LibTorch's executors, passes, autodiff and fusers, and the code generator and the
+terminal's output, which are compiled without LibTorch, include none of it.
 
     includes.py               checks the tree around this file
     includes.py --self-test   plants one violation of each kind in a copy and fails unless every one is reported
@@ -14,13 +15,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from replaced_headers import REPLACED
+
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
 
-# What sconce replaces. The peers and the tests, to which it is the other side, may use it.
-PEER_HEADERS = re.compile(
-    r"torch/csrc/jit/(passes/|tensorexpr/|codegen/|runtime/(graph_executor|interpreter|autodiff|profiling_|"
-    r"simple_graph_executor|symbolic_script|static/|argument_spec|graph_iterator))")
+LIBTORCH_HEADERS = re.compile(r"(torch|ATen|c10|caffe2)/")
 
 
 def declared_folders(root: Path) -> dict:
@@ -44,26 +44,35 @@ def sources(root: Path, *folders: str):
 def violations(root: Path) -> list:
     allowed = declared_folders(root)
     found = []
-    for path in sources(root, "src", "include", "tools"):
+    for path in sources(root, "src", "include", "tools", "bench", "examples"):
         where = path.relative_to(root)
-        text = path.read_text()
-        for bracket, target in INCLUDE.findall(text):
-            if PEER_HEADERS.match(target) and where.parts[:2] != ("tools", "peers"):
-                found.append(f"{where}: includes {target}, which only tools/peers and tests may")
-            if bracket == "<":
-                continue
+        top, own = where.parts[0], where.parts[1]
+        torch_free = where.parts[:3] in (("src", "fusion", "llvm"), ("tools", "sconce", "ui"))
+        if top == "src" and len(where.parts) > 2 and own not in allowed:
+            found.append(f"{where}: src/{own} is not declared in src/CMakeLists.txt")
+            continue
+        for bracket, target in INCLUDE.findall(path.read_text()):
             folder = target.split("/")[0]
-            if where.parts[0] == "include":
+            if REPLACED.match(target) and (top, own) != ("tools", "peers"):
+                found.append(f"{where}: includes {target}, which only tools/peers and the tests may")
+            elif LIBTORCH_HEADERS.match(target) and torch_free:
+                found.append(f"{where}: includes {target}, but is compiled without LibTorch")
+            elif folder == "llvm" and where.parts[:3] != ("src", "fusion", "llvm"):
+                found.append(f"{where}: includes {target}, which only src/fusion/llvm may")
+            elif ".." in target.split("/"):
+                found.append(f"{where}: includes {target}; name headers from the root")
+            elif bracket == "<" or top not in ("src", "include"):
+                continue
+            elif top == "include":
                 found.append(f'{where}: a public header includes "{target}"; public headers include <sconce/…> only')
-            elif where.parts[0] == "src" and len(where.parts) > 2:
-                own = where.parts[1]
-                if own not in allowed:
-                    found.append(f"{where}: src/{own} is not declared in src/CMakeLists.txt")
-                elif folder in allowed:
-                    if folder != own and folder not in allowed[own]:
-                        found.append(f'{where}: includes "{target}"; src/{own} may not see src/{folder}')
-                elif not (path.parent / target).exists() and not (root / "src" / target).exists():
-                    found.append(f'{where}: includes "{target}", which is not there')
+            elif folder in allowed and len(where.parts) > 2:
+                if folder != own and folder not in allowed[own]:
+                    found.append(f'{where}: includes "{target}"; src/{own} may not see src/{folder}')
+            elif folder in allowed:  # a file in src/ itself is part of libsconce, which opens libsconce_cuda at run time
+                if folder == "cuda":
+                    found.append(f'{where}: includes "{target}"; libsconce may not see src/cuda')
+            elif "/" in target or not (path.parent / target).exists():
+                found.append(f'{where}: includes "{target}", which is in no folder of src/')
     return found
 
 
@@ -75,6 +84,12 @@ def self_test() -> int:
         "an undeclared folder": ("src/misc/planted.h", '#include "ir/graph.h"\n', "not declared"),
         "a public header": ("include/sconce/planted.h", '#include "ir/graph.h"\n', "public header"),
         "a pass of LibTorch": ("src/passes/planted.cpp", "#include <torch/csrc/jit/passes/inliner.h>\n", "only tools/peers"),
+        "a folder of nobody": ("src/ir/planted.cpp", '#include "misc/x.h"\n', "in no folder"),
+        "a detour": ("src/plan/planted.cpp", '#include "../executor/compile.h"\n', "from the root"),
+        "tools from src": ("src/executor/planted.cpp", '#include "tools/peers/peer.h"\n', "in no folder"),
+        "LLVM outside its folder": ("src/fusion/planted.cpp", "#include <llvm/IR/Module.h>\n", "only src/fusion/llvm"),
+        "LibTorch in the code generator": ("src/fusion/llvm/planted.cpp", "#include <ATen/ATen.h>\n", "without LibTorch"),
+        "LibTorch in the terminal's output": ("tools/sconce/ui/planted.h", "#include <c10/util/Exception.h>\n", "without LibTorch"),
         "LibTorch's executor": ("tools/sconce/planted.cpp", "#include <torch/csrc/jit/runtime/graph_executor.h>\n", "only tools/peers"),
     }
     missed = []

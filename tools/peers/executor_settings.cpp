@@ -29,8 +29,9 @@ ExecutorScope::ExecutorScope(const ExecutorSettings& settings) : optimize_before
     process.executor_mode_before = torch::jit::getExecutorMode().exchange(settings.executor_mode);
     process.profiling_mode_before = torch::jit::getProfilingMode().exchange(settings.profiling_mode);
   }
-  TORCH_CHECK(torch::jit::getExecutorMode() == settings.executor_mode && torch::jit::getProfilingMode() == settings.profiling_mode,
-              "two executors of LibTorch with different settings of the process run at the same time");
+  TORCH_CHECK(
+      torch::jit::getExecutorMode() == settings.executor_mode && torch::jit::getProfilingMode() == settings.profiling_mode,
+      "two executors of LibTorch with different settings of the process run at the same time");
   process.scopes += 1;
   torch::jit::setGraphExecutorOptimize(settings.optimize);
 }

@@ -12,7 +12,10 @@ namespace {
 class ScriptSession : public Peer::Session {
  public:
   ScriptSession(const ExecutorSettings& settings, torch::jit::Module module, const std::string& method)
-      : scope_(settings), module_(std::move(module)), method_(module_.get_method(method)), has_hooks_(has_hooks(module_, method)) {}
+      : scope_(settings),
+        module_(std::move(module)),
+        method_(module_.get_method(method)),
+        has_hooks_(has_hooks(module_, method)) {}
 
   c10::IValue run(std::vector<c10::IValue> arguments) override {
     return has_hooks_ ? module_(std::move(arguments)) : method_(std::move(arguments));
@@ -20,7 +23,8 @@ class ScriptSession : public Peer::Session {
 
  private:
   static bool has_hooks(const torch::jit::Module& module, const std::string& method) {
-    return method == "forward" && (!module.type()->getForwardPreHooks().empty() || !module.type()->getForwardHooks().empty());
+    return method == "forward" &&
+           (!module.type()->getForwardPreHooks().empty() || !module.type()->getForwardHooks().empty());
   }
 
   const ExecutorScope scope_;
@@ -80,7 +84,8 @@ std::optional<std::string> FrozenPeer::prepare(const torch::jit::Module& module,
   }
   try {
     const bool is_forward = method == "forward";
-    torch::jit::Module frozen = torch::jit::freeze(module.copy(), is_forward ? std::vector<std::string>{} : std::vector{method});
+    torch::jit::Module frozen =
+        torch::jit::freeze(module.copy(), is_forward ? std::vector<std::string>{} : std::vector{method});
     frozen = torch::jit::optimize_for_inference(frozen, is_forward ? std::vector<std::string>{} : std::vector{method});
     return ScriptPeer::prepare(frozen, method);
   } catch (const std::exception& failure) {

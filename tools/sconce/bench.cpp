@@ -109,10 +109,12 @@ std::string title_of(const BenchOptions& options, size_t index, const MeasureSet
     arguments += argument.isTensor() ? describe_tensor_type(argument.toTensor()) : kind_of_value(argument);
   }
   return options.models[index] + ": " + settings.method + "(" + arguments + "), " + std::to_string(settings.threads) +
-         (settings.threads == 1 ? " calling thread, " : " calling threads, ") + std::to_string(at::get_num_threads()) + " intra-op";
+         (settings.threads == 1 ? " calling thread, " : " calling threads, ") + std::to_string(at::get_num_threads()) +
+         " intra-op";
 }
 
-std::vector<Measurement> measure_model(const BenchOptions& options, size_t index, const Options& settings, MeasureSettings& measured) {
+std::vector<Measurement> measure_model(const BenchOptions& options, size_t index, const Options& settings,
+                                       MeasureSettings& measured) {
   const Call call = read_call(inputs_of(options, index), options.method);
   const std::string& path = options.models[index];
   measured.load = [path, device = settings.device()] { return load_script_module(path, device); };
@@ -125,14 +127,26 @@ std::vector<Measurement> measure_model(const BenchOptions& options, size_t index
   measured.tolerance = {options.rtol, options.atol, /*requires_grad=*/false};
 
   const std::vector<Contestant> contestants = contestants_of(options.against, settings);
-  const auto mode = options.common.json ? ui::ProgressMode::kNever : options.progress ? ui::ProgressMode::kAlways : ui::ProgressMode::kAuto;
+  const auto mode = options.common.json ? ui::ProgressMode::kNever
+                    : options.progress  ? ui::ProgressMode::kAlways
+                                        : ui::ProgressMode::kAuto;
   ui::ProgressBar bar(std::filesystem::path(path).filename().string(), pieces_of_work(contestants.size(), measured), mode);
   return measure(contestants, measured, [&](const std::string& executor) { bar.advance(executor); });
 }
 
 std::string table_of(const std::vector<Measurement>& rows) {
-  ui::Table table({{"executor", ui::Align::kLeft}, {"steady"}, {"first call"}, {"first calls"}, {"|"}, {"median"}, {"p90"}, {"p99"},
-                   {"first call"}, {"first calls"}, {"calls/s"}, {"memory"}});
+  ui::Table table({{"executor", ui::Align::kLeft},
+                   {"steady"},
+                   {"first call"},
+                   {"first calls"},
+                   {"|"},
+                   {"median"},
+                   {"p90"},
+                   {"p99"},
+                   {"first call"},
+                   {"first calls"},
+                   {"calls/s"},
+                   {"memory"}});
   std::vector<std::string> notes;
   for (const Measurement& row : rows) {
     if (row.not_available) {
@@ -141,10 +155,12 @@ std::string table_of(const std::vector<Measurement>& rows) {
       continue;
     }
     const Ratios ratios = ratios_of(row, rows.front());
-    table.add_row({row.name, ui::format_ratio(ratios.steady), ui::format_ratio(ratios.first_call), ui::format_ratio(ratios.first_calls), "|",
-                   ui::format_duration(ui::median(row.steady)), ui::format_duration(ui::percentile(row.steady, 0.9)),
+    table.add_row({row.name, ui::format_ratio(ratios.steady), ui::format_ratio(ratios.first_call),
+                   ui::format_ratio(ratios.first_calls), "|", ui::format_duration(ui::median(row.steady)),
+                   ui::format_duration(ui::percentile(row.steady, 0.9)),
                    ui::format_duration(ui::percentile(row.steady, 0.99)), ui::format_duration(row.first_calls[0]),
-                   ui::format_duration(total(row.first_calls)), ui::format_number(row.calls_per_second, 4), ui::format_bytes(row.memory_bytes)});
+                   ui::format_duration(total(row.first_calls)), ui::format_number(row.calls_per_second, 4),
+                   ui::format_bytes(row.memory_bytes)});
     if (row.wrong) {
       notes.push_back(row.name + ": WRONG RESULT: " + *row.wrong);
     }
@@ -182,12 +198,14 @@ Json json_of(const Measurement& row, const Measurement& sconce) {
 
 // Geometric means over the models, of executors that ran them all.
 std::string summary_of(const std::vector<std::vector<Measurement>>& all) {
-  ui::Table table({{"all " + std::to_string(all.size()) + " models", ui::Align::kLeft}, {"steady"}, {"first call"}, {"first calls"}});
+  ui::Table table(
+      {{"all " + std::to_string(all.size()) + " models", ui::Align::kLeft}, {"steady"}, {"first call"}, {"first calls"}});
   for (size_t i = 1; i < all.front().size(); ++i) {
     Ratios logs = {0, 0, 0};
     for (const auto& rows : all) {
       const Ratios ratios = ratios_of(rows[i], rows.front());
-      logs = {logs.steady + std::log(ratios.steady), logs.first_call + std::log(ratios.first_call), logs.first_calls + std::log(ratios.first_calls)};
+      logs = {logs.steady + std::log(ratios.steady), logs.first_call + std::log(ratios.first_call),
+              logs.first_calls + std::log(ratios.first_calls)};
     }
     const auto mean = [&](double sum) { return ui::format_ratio(std::exp(sum / static_cast<double>(all.size()))); };
     table.add_row({all.front()[i].name, mean(logs.steady), mean(logs.first_call), mean(logs.first_calls)});
@@ -200,8 +218,8 @@ int bench(const BenchOptions& options) {
     throw RefusedError("--train: this build of sconce cannot measure training yet; leave it out");
   }
   if (options.input_files.size() > 1 && options.input_files.size() != options.models.size()) {
-    throw UserError("--inputs: " + std::to_string(options.input_files.size()) + " files for " + std::to_string(options.models.size()) +
-                    " models; give one for all or one for each");
+    throw UserError("--inputs: " + std::to_string(options.input_files.size()) + " files for " +
+                    std::to_string(options.models.size()) + " models; give one for all or one for each");
   }
   const Options settings = prepare(options.common);
   contestants_of(options.against, settings);  // a wrong name shows before anything is measured
@@ -221,8 +239,11 @@ int bench(const BenchOptions& options) {
       for (const Measurement& row : rows) {
         executors.push_back(json_of(row, rows.front()));
       }
-      json.push_back(Json{{"model", options.models[index]}, {"method", measured.method}, {"threads", measured.threads},
-                          {"intra_op_threads", at::get_num_threads()}, {"executors", std::move(executors)}});
+      json.push_back(Json{{"model", options.models[index]},
+                          {"method", measured.method},
+                          {"threads", measured.threads},
+                          {"intra_op_threads", at::get_num_threads()},
+                          {"executors", std::move(executors)}});
     } else {
       std::cout << title_of(options, index, measured) << "\n" << table_of(rows) << std::endl;
     }
@@ -241,9 +262,11 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App& command = add_command(app, chosen, "bench", "Time sconce and LibTorch's executors side by side", options, bench);
   command.add_option("MODEL", options->models, "models; each gets a table")->required();
-  command.add_option("--method", options->method, "the method to call (forward, or what the CASES file names)")->type_name("M");
-  CLI::Option* files = command.add_option("--inputs", options->input_files, "arguments: one file for all models, or one for each; "
-                                                                            "without any, NAME.cases.pt beside NAME.pt");
+  command.add_option("--method", options->method, "the method to call (forward, or what the CASES file names)")
+      ->type_name("M");
+  CLI::Option* files = command.add_option("--inputs", options->input_files,
+                                          "arguments: one file for all models, or one for each; "
+                                          "without any, NAME.cases.pt beside NAME.pt");
   files->type_name("FILE");
   command.add_option("--input", options->specs, "arguments, one SPEC each (see below)")->type_name("SPEC")->excludes(files);
   command.add_option("--seed", options->seed, "seed of random SPECs and of the model's random numbers (0)")->type_name("N");
@@ -252,13 +275,24 @@ void add_bench_command(CLI::App& app, Action& chosen) {
     peers_help += std::string("\n  ") + peer.name + ": " + peer.help;
   }
   command.add_option("--against", options->against, peers_help)->type_name("NAMES");
-  command.add_option("--train", options->train, "measure a training step with this optimizer (not yet)")->type_name("OPTIMIZER");
-  command.add_option("--threads", options->threads, "threads that call the one model at the same time (1)")->type_name("N")->check(CLI::Range(1, 1024));
-  command.add_option("--intra-op", options->intra_op, "LibTorch's threads inside one operator (as LibTorch chooses)")->type_name("N")->check(CLI::PositiveNumber);
-  command.add_option("--seconds", options->seconds, "time in steady state, per model and executor (1)")->type_name("S")->check(CLI::Range(0.01, 3600.0));
+  command.add_option("--train", options->train, "measure a training step with this optimizer (not yet)")
+      ->type_name("OPTIMIZER");
+  command.add_option("--threads", options->threads, "threads that call the one model at the same time (1)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  command.add_option("--intra-op", options->intra_op, "LibTorch's threads inside one operator (as LibTorch chooses)")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--seconds", options->seconds, "time in steady state, per model and executor (1)")
+      ->type_name("S")
+      ->check(CLI::Range(0.01, 3600.0));
   command.add_flag("--with-grad", options->with_grad, "let autograd record, as in training; otherwise off");
-  command.add_option("--rtol", options->rtol, "relative tolerance of the check of results (1e-3)")->type_name("X")->check(CLI::NonNegativeNumber);
-  command.add_option("--atol", options->atol, "absolute tolerance of the check of results (1e-4)")->type_name("X")->check(CLI::NonNegativeNumber);
+  command.add_option("--rtol", options->rtol, "relative tolerance of the check of results (1e-3)")
+      ->type_name("X")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--atol", options->atol, "absolute tolerance of the check of results (1e-4)")
+      ->type_name("X")
+      ->check(CLI::NonNegativeNumber);
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_common_options(command, options->common);
   command.footer(
@@ -271,7 +305,7 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       "  sconce bench resnet18.pt --input 'float32[1,3,224,224]'\n"
       "  sconce bench a.pt b.pt --against jit,eager --seconds 5 --json\n"
       "  sconce bench model.pt --inputs args.pt --threads 4 --intra-op 1\n"
-      "\nExit codes: 0 good, 1 sconce's result is wrong or sconce refuses, 2 usage or a bad file.\n");
+      "\nExit codes: 0 good, 1 sconce's result is wrong or sconce refuses, 2 usage or a bad file.");
 }
 
 }  // namespace sconce::cli

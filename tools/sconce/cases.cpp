@@ -36,26 +36,30 @@ class Reader {
     return get(name, "a list", [](const auto& v) { return v.isList(); }, [](const auto& v) { return v.toListRef().vec(); });
   }
   std::vector<std::string> strings(const std::string& name) const {
-    return converted<std::string>(name, "texts", [](const auto& v) { return v.isString(); },
-                                  [](const auto& v) { return v.toStringRef(); });
+    return converted<std::string>(
+        name, "texts", [](const auto& v) { return v.isString(); }, [](const auto& v) { return v.toStringRef(); });
   }
   std::vector<at::Tensor> tensors(const std::string& name) const {
-    return converted<at::Tensor>(name, "tensors", [](const auto& v) { return v.isTensor(); },
-                                 [](const auto& v) { return v.toTensor(); });
+    return converted<at::Tensor>(
+        name, "tensors", [](const auto& v) { return v.isTensor(); }, [](const auto& v) { return v.toTensor(); });
   }
   std::vector<double> doubles(const std::string& name) const {
-    return converted<double>(name, "floats", [](const auto& v) { return v.isDouble() || v.isInt(); },
-                             [](const auto& v) { return v.toScalar().toDouble(); });
+    return converted<double>(
+        name, "floats", [](const auto& v) { return v.isDouble() || v.isInt(); },
+        [](const auto& v) { return v.toScalar().toDouble(); });
   }
   std::vector<std::vector<at::Tensor>> tensor_lists(const std::string& name) const {
-    return converted<std::vector<at::Tensor>>(name, "lists of tensors", [](const auto& v) { return v.isTensorList(); },
-                                              [](const auto& v) { return v.toTensorVector(); });
+    return converted<std::vector<at::Tensor>>(
+        name, "lists of tensors", [](const auto& v) { return v.isTensorList(); },
+        [](const auto& v) { return v.toTensorVector(); });
   }
   std::vector<std::vector<bool>> bool_lists(const std::string& name) const {
-    return converted<std::vector<bool>>(name, "lists of bools", [](const auto& v) { return v.isBoolList(); }, [](const auto& v) {
-      const auto list = v.toBoolList();
-      return std::vector<bool>(list.begin(), list.end());
-    });
+    return converted<std::vector<bool>>(
+        name, "lists of bools", [](const auto& v) { return v.isBoolList(); },
+        [](const auto& v) {
+          const auto list = v.toBoolList();
+          return std::vector<bool>(list.begin(), list.end());
+        });
   }
 
   // Two columns that go together.
@@ -135,7 +139,9 @@ OperatorCases read_operator_cases(const Reader& reader) {
   const auto grads = reader.tensor_lists("grads");
   const auto rtol = reader.doubles("rtol");
   const auto atol = reader.doubles("atol");
-  const auto check = [&](const char* name, size_t length) { reader.expect_equal_lengths("names", names.size(), name, length); };
+  const auto check = [&](const char* name, size_t length) {
+    reader.expect_equal_lengths("names", names.size(), name, length);
+  };
   check("methods", methods.size());
   check("inputs", inputs.size());
   check("needs_grad", needs_grad.size());

@@ -40,10 +40,13 @@ std::vector<Tier> tiers_of(const std::string& plan, const Options& options) {
   return {*tier};
 }
 
-Findings check_all(const CheckOptions& options, const Cases& cases, const Options& settings, const std::vector<Tier>& tiers) {
+Findings check_all(const CheckOptions& options, const Cases& cases, const Options& settings,
+                   const std::vector<Tier>& tiers) {
   const auto* model_cases = std::get_if<ModelCases>(&cases);
   const size_t count = model_cases != nullptr ? model_cases->inputs.size() : std::get<OperatorCases>(cases).size();
-  const auto mode = options.common.json ? ui::ProgressMode::kNever : options.progress ? ui::ProgressMode::kAlways : ui::ProgressMode::kAuto;
+  const auto mode = options.common.json ? ui::ProgressMode::kNever
+                    : options.progress  ? ui::ProgressMode::kAlways
+                                        : ui::ProgressMode::kAuto;
   ui::ProgressBar bar("checking", count * tiers.size(), mode);
   Findings findings;
   for (const Tier tier : tiers) {
@@ -98,8 +101,9 @@ int check(const CheckOptions& options) {
     print_json(options, findings, plans);
   } else {
     const size_t failing = findings.failing_cases().size();
-    std::cout << to_text(findings) << findings.cases() - failing << " of " << findings.cases() << " cases agree (" << options.calls
-              << " calls each, " << (options.grad ? "with gradients, " : "") << "plans: " << ui::join(plans) << ")\n";
+    std::cout << to_text(findings) << findings.cases() - failing << " of " << findings.cases() << " cases agree ("
+              << options.calls << " calls each, " << (options.grad ? "with gradients, " : "") << "plans: " << ui::join(plans)
+              << ")\n";
   }
   return findings.all().empty() ? kGood : kMismatchOrRefusal;
 }
@@ -112,12 +116,18 @@ void add_check_command(CLI::App& app, Action& chosen) {
       add_command(app, chosen, "check", "Compare a model's results with recorded answers and with LibTorch", options, check);
   command.add_option("MODEL", options->model, "the model; the CASES file itself when it holds its methods")->required();
   command.add_option("CASES", options->cases, "recorded calls and answers (tests/models writes such files)")->required();
-  command.add_option("--method", options->method, "the method to call, instead of the one that the cases name")->type_name("M");
+  command.add_option("--method", options->method, "the method to call, instead of the one that the cases name")
+      ->type_name("M");
   command.add_option("--calls", options->calls, "calls per case (3)")->type_name("N")->check(CLI::PositiveNumber);
   command.add_flag("--grad", options->grad, "compare gradients too");
-  command.add_option("--rtol", options->rtol, "relative tolerance, instead of the cases'")->type_name("X")->check(CLI::NonNegativeNumber);
-  command.add_option("--atol", options->atol, "absolute tolerance, instead of the cases'")->type_name("X")->check(CLI::NonNegativeNumber);
-  command.add_option("--plan", options->plan, "highest tier of the plans: tier0, tier1, tier2, or all, one after the other")->type_name("TIER");
+  command.add_option("--rtol", options->rtol, "relative tolerance, instead of the cases'")
+      ->type_name("X")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--atol", options->atol, "absolute tolerance, instead of the cases'")
+      ->type_name("X")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--plan", options->plan, "highest tier of the plans: tier0, tier1, tier2, or all, one after the other")
+      ->type_name("TIER");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_common_options(command, options->common);
   command.footer(
@@ -131,7 +141,7 @@ void add_check_command(CLI::App& app, Action& chosen) {
       "  sconce check model.pt model.cases.pt --calls 5 --grad --plan all\n"
       "  sconce check operators.cases.pt operators.cases.pt --json\n"
       "\n"
-      "Exit codes: 0 all cases agree, 1 a case differs or sconce refuses, 2 usage or a bad file.\n");
+      "Exit codes: 0 all cases agree, 1 a case differs or sconce refuses, 2 usage or a bad file.");
 }
 
 }  // namespace sconce::cli

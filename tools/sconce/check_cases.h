@@ -13,12 +13,12 @@
 namespace sconce::cli {
 
 struct CheckSettings {
-  std::string model;    // path
-  std::string cases;    // path, for messages
-  std::string method;   // empty: what the cases say
-  std::string plan;     // how findings name the settings below: "tier0"
+  std::string model;   // path
+  std::string cases;   // path, for messages
+  std::string method;  // empty: what the cases say
+  std::string plan;    // how findings name the settings below: "tier0"
   Options options;
-  std::string device;   // where arguments go; empty: as saved
+  std::string device;  // where arguments go; empty: as saved
   size_t calls = 3;
   bool grad = false;
   std::optional<double> rtol;  // instead of those of the cases
@@ -32,9 +32,11 @@ using CaseProgress = std::function<void(const std::string& case_name)>;
 // with the recorded answer, every call with the twin (see TwinModels). With `grad`, gradients after call 1: the recorded
 // ones of case 0, and those of all parameters with the twin's. Throws UserError when cases and model do not belong
 // together.
-void check_model_cases(const ModelCases& cases, const CheckSettings& settings, const CaseProgress& progress, Findings& findings);
+void check_model_cases(const ModelCases& cases, const CheckSettings& settings, const CaseProgress& progress,
+                       Findings& findings);
 
 // The second form. A suite whose methods have no state is loaded once for all its cases, which is the same and faster.
-void check_operator_cases(const OperatorCases& cases, const CheckSettings& settings, const CaseProgress& progress, Findings& findings);
+void check_operator_cases(const OperatorCases& cases, const CheckSettings& settings, const CaseProgress& progress,
+                          Findings& findings);
 
 }  // namespace sconce::cli

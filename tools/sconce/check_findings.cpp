@@ -50,12 +50,8 @@ std::string to_text(const Findings& findings) {
 }
 
 Json to_json(const Finding& finding) {
-  Json json{{"case", finding.case_name},
-            {"plan", finding.plan},
-            {"call", finding.call},
-            {"against", finding.against},
-            {"path", finding.mismatch.path},
-            {"what", finding.mismatch.what}};
+  Json json{{"case", finding.case_name},  {"plan", finding.plan},          {"call", finding.call},
+            {"against", finding.against}, {"path", finding.mismatch.path}, {"what", finding.mismatch.what}};
   if (finding.mismatch.max_absolute_error) {
     json["max_absolute_error"] = json_number(*finding.mismatch.max_absolute_error);
   }

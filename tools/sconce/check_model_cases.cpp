@@ -50,8 +50,8 @@ class ModelCheck {
         tolerance_{settings.rtol.value_or(cases.rtol), settings.atol.value_or(cases.atol), /*requires_grad=*/true} {}
 
   void check_case(size_t index) {
-    TwinModels twins(load_model(settings_.model, settings_.options), load_script_module(settings_.model, settings_.options.device()),
-                     method_, TwinModels::State::kCompare);
+    TwinModels twins(load_model(settings_.model, settings_.options),
+                     load_script_module(settings_.model, settings_.options.device()), method_, TwinModels::State::kCompare);
     const std::vector<c10::IValue> arguments = arguments_of(index, twins.twin());
     for (size_t call = 1; call <= settings_.calls; ++call) {
       findings_.begin_call(call);
@@ -137,8 +137,9 @@ class ModelCheck {
     }
     const auto expected = gradients_of(outcomes.expected, twins.twin());
     if (got.size() != expected.size()) {
-      findings_.add(kAgainstTwin, "grad", got.empty() ? "no output requires grad, with LibTorch one does"
-                                                      : "an output requires grad, with LibTorch none does");
+      findings_.add(kAgainstTwin, "grad",
+                    got.empty() ? "no output requires grad, with LibTorch one does"
+                                : "an output requires grad, with LibTorch none does");
       return;
     }
     for (size_t i = 0; i < got.size(); ++i) {
@@ -155,7 +156,8 @@ class ModelCheck {
 
 }  // namespace
 
-void check_model_cases(const ModelCases& cases, const CheckSettings& settings, const CaseProgress& progress, Findings& findings) {
+void check_model_cases(const ModelCases& cases, const CheckSettings& settings, const CaseProgress& progress,
+                       Findings& findings) {
   ModelCheck check(cases, settings, findings);
   for (size_t i = 0; i < cases.inputs.size(); ++i) {
     const std::string name = "case " + std::to_string(i);

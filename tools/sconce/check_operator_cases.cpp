@@ -48,7 +48,8 @@ std::vector<c10::IValue> as_values(const std::vector<at::Tensor>& tensors) { ret
 std::vector<Mismatch> compare_lists(const std::vector<c10::IValue>& got, const std::vector<c10::IValue>& expected,
                                     const CompareOptions& options, const std::string& path) {
   if (got.size() != expected.size()) {
-    return {{path, "has " + std::to_string(got.size()) + " tensors instead of " + std::to_string(expected.size()), {}, {}, {}}};
+    return {
+        {path, "has " + std::to_string(got.size()) + " tensors instead of " + std::to_string(expected.size()), {}, {}, {}}};
   }
   std::vector<Mismatch> mismatches;
   for (size_t i = 0; i < got.size(); ++i) {
@@ -71,8 +72,8 @@ std::vector<c10::IValue> gradients_of(const CallOutcome& outcome) {
 }
 
 bool has_state(const torch::jit::Module& module) {
-  static const std::set<std::string> kNoState = {"names", "methods", "inputs", "needs_grad", "outputs", "grads",
-                                                 "rtol",  "atol",    "training", "_is_full_backward_hook"};
+  static const std::set<std::string> kNoState = {"names", "methods", "inputs", "needs_grad", "outputs",
+                                                 "grads", "rtol",    "atol",   "training",   "_is_full_backward_hook"};
   for (const auto& attribute : module.named_attributes(/*recurse=*/false)) {
     if (kNoState.count(attribute.name) == 0) {
       return true;
@@ -93,7 +94,8 @@ class OperatorCheck {
     }
     const std::string& method = settings_.method.empty() ? operator_case.method : settings_.method;
     TwinModels twins(*module_, *twin_, method, has_state_ ? TwinModels::State::kCompare : TwinModels::State::kNone);
-    const CompareOptions options = {settings_.rtol.value_or(operator_case.rtol), settings_.atol.value_or(operator_case.atol), true};
+    const CompareOptions options = {settings_.rtol.value_or(operator_case.rtol), settings_.atol.value_or(operator_case.atol),
+                                    true};
     const std::vector<c10::IValue> arguments = arguments_of(operator_case, method);
     for (size_t call = 1; call <= settings_.calls; ++call) {
       findings_.begin_call(call);
@@ -124,8 +126,8 @@ class OperatorCheck {
     }
   }
 
-  void compare_with_recorded(const OperatorCase& operator_case, const TwinModels::Outcomes& outcomes, const CompareOptions& options,
-                             bool is_first) {
+  void compare_with_recorded(const OperatorCase& operator_case, const TwinModels::Outcomes& outcomes,
+                             const CompareOptions& options, bool is_first) {
     const CompareOptions recorded = {options.rtol, options.atol, /*requires_grad=*/false};
     if (is_first) {
       findings_.add_all(kAgainstRecorded,
@@ -156,7 +158,8 @@ class OperatorCheck {
 
 }  // namespace
 
-void check_operator_cases(const OperatorCases& cases, const CheckSettings& settings, const CaseProgress& progress, Findings& findings) {
+void check_operator_cases(const OperatorCases& cases, const CheckSettings& settings, const CaseProgress& progress,
+                          Findings& findings) {
   OperatorCheck check(settings, findings);
   for (const OperatorCase& operator_case : cases) {
     progress(operator_case.name);

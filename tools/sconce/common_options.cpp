@@ -6,7 +6,9 @@
 #include "tools/sconce/ops_library.h"
 #include "tools/sconce/ui/nearest_name.h"
 
+// All of CLI11, once in this library: App.hpp alone declares classes that it uses (Formatter, ConfigBase).
 #include <c10/util/Exception.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <array>
@@ -52,11 +54,14 @@ void add_common_options(CLI::App& command, CommonOptions& options) {
   add_json_option(command, options);
   command.add_option("--device", options.device, "where the model runs: cpu, cuda or cuda:N; as saved when left out")
       ->type_name("DEVICE");
-  command.add_option("--ops-library", options.ops_libraries, "shared library of custom operators, opened before the model is loaded")
+  command
+      .add_option("--ops-library", options.ops_libraries,
+                  "shared library of custom operators, opened before the model is loaded")
       ->type_name("LIB.so")
       ->expected(1)
       ->take_all();
-  command.add_option("--pass-plugin", options.pass_plugin, "shared library with passes of your own (not yet)")->type_name("LIB.so");
+  command.add_option("--pass-plugin", options.pass_plugin, "shared library with passes of your own (not yet)")
+      ->type_name("LIB.so");
   command.add_option("--options", options.options_file, "JSON file with fields of sconce::Options")->type_name("FILE");
   command.add_option("--trace-out", options.trace_out, "write a Chrome/Perfetto trace (not yet)")->type_name("FILE");
 }

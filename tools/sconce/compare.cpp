@@ -14,9 +14,7 @@
 namespace sconce::cli {
 namespace {
 
-std::string text_of_key(const c10::IValue& key) {
-  return key.isString() ? '"' + key.toStringRef() + '"' : c10::str(key);
-}
+std::string text_of_key(const c10::IValue& key) { return key.isString() ? '"' + key.toStringRef() + '"' : c10::str(key); }
 
 class Comparison {
  public:

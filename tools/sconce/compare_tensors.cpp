@@ -36,7 +36,9 @@ std::vector<int64_t> index_of(int64_t linear, at::IntArrayRef sizes) {
 std::optional<Mismatch> compare_elements(const at::Tensor& got, const at::Tensor& expected, const CompareOptions& options,
                                          const std::string& path) {
   const bool inexact = got.is_floating_point() || got.is_complex();
-  const auto wide = [&](const at::Tensor& tensor) { return tensor.to(got.is_complex() ? c10::kComplexDouble : c10::kDouble); };
+  const auto wide = [&](const at::Tensor& tensor) {
+    return tensor.to(got.is_complex() ? c10::kComplexDouble : c10::kDouble);
+  };
   at::Tensor differs = got.ne(expected);
   const at::Tensor a = wide(got);
   const at::Tensor b = wide(expected);
@@ -89,7 +91,8 @@ std::optional<Mismatch> compare_tensors(const at::Tensor& got, const at::Tensor&
     return std::nullopt;
   }
   if (got.scalar_type() != expected.scalar_type()) {
-    return difference(path, "dtype is " + dtype_name(got.scalar_type()) + " instead of " + dtype_name(expected.scalar_type()));
+    return difference(path,
+                      "dtype is " + dtype_name(got.scalar_type()) + " instead of " + dtype_name(expected.scalar_type()));
   }
   if (got.sizes() != expected.sizes()) {
     return difference(path, "shape is " + c10::str(got.sizes()) + " instead of " + c10::str(expected.sizes()));

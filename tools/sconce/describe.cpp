@@ -49,7 +49,8 @@ std::optional<Statistics> statistics_of(const at::Tensor& tensor) {
 std::string element_text(const at::Tensor& element) {
   if (element.is_complex()) {
     const auto value = element.item<c10::complex<double>>();
-    return ui::format_number(value.real()) + (value.imag() < 0 ? "-" : "+") + ui::format_number(std::abs(value.imag())) + "j";
+    return ui::format_number(value.real()) + (value.imag() < 0 ? "-" : "+") + ui::format_number(std::abs(value.imag())) +
+           "j";
   }
   if (element.scalar_type() == c10::kBool) {
     return element.item<bool>() ? "true" : "false";
@@ -88,8 +89,8 @@ void describe_tensor(std::string& out, const at::Tensor& tensor, const std::stri
   const at::Tensor flat = plain(tensor).flatten();
   if (flat.numel() > kElementsShown) {
     if (const auto statistics = statistics_of(flat)) {
-      out += "  min " + ui::format_number(statistics->least) + "  max " + ui::format_number(statistics->largest) + "  mean " +
-             ui::format_number(statistics->mean);
+      out += "  min " + ui::format_number(statistics->least) + "  max " + ui::format_number(statistics->largest) +
+             "  mean " + ui::format_number(statistics->mean);
       out += statistics->nans > 0 ? "  NaN " + std::to_string(statistics->nans) : "";
     }
     out += "\n" + indent + "  ";
@@ -102,7 +103,8 @@ void describe_tensor(std::string& out, const at::Tensor& tensor, const std::stri
   out += flat.numel() > kElementsShown ? ", ...\n" : "\n";
 }
 
-void describe_value(std::string& out, const c10::IValue& value, const std::string& name, const std::string& indent, int depth) {
+void describe_value(std::string& out, const c10::IValue& value, const std::string& name, const std::string& indent,
+                    int depth) {
   out += indent + name + ": ";
   if (depth > kDeepestNesting) {
     out += "...\n";

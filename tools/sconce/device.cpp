@@ -28,7 +28,8 @@ void make_available(const c10::Device& device) {
   std::string why_not;
   const int count = load_cuda_early(&why_not) ? static_cast<int>(at::detail::getCUDAHooks().deviceCount()) : 0;
   if (count == 0) {
-    throw UserError("no CUDA device: " + (why_not.empty() ? "LibTorch finds no GPU on this machine" : why_not) + "; use --device cpu");
+    throw UserError("no CUDA device: " + (why_not.empty() ? "LibTorch finds no GPU on this machine" : why_not) +
+                    "; use --device cpu");
   }
   if (device.has_index() && device.index() >= count) {
     throw UserError("no device " + device.str() + ": the last one is cuda:" + std::to_string(count - 1));

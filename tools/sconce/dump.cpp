@@ -99,21 +99,25 @@ std::string plans_of(const DumpOptions& options, const Module& module, const std
   module.run_method(method, fit_call(module.script_module(), call, options.common));
   std::string text;
   for (const PlanExplanation& plan : executor.explain().plans) {
-    text += "# " + name_of(plan.tier) + (plan.specs.empty() ? "" : ": " + ui::join(plan.specs, "; ")) + "\n" + plan.text + "\n";
+    text +=
+        "# " + name_of(plan.tier) + (plan.specs.empty() ? "" : ": " + ui::join(plan.specs, "; ")) + "\n" + plan.text + "\n";
   }
   return text;
 }
 
 int dump_model(const DumpOptions& options) {
   if (options.format == "html" || options.format == "kernel") {
-    throw RefusedError("--format " + options.format + ": this build of sconce cannot print that yet; there are ir, dot, svg and plan");
+    throw RefusedError("--format " + options.format +
+                       ": this build of sconce cannot print that yet; there are ir, dot, svg and plan");
   }
   expect_known("--format", options.format, {"ir", "dot", "svg", "plan", "html", "kernel"});
   std::vector<std::string> stages = {"all"};
-  std::transform(kStages.begin(), kStages.end(), std::back_inserter(stages), [](const StageInfo& stage) { return stage.name; });
+  std::transform(kStages.begin(), kStages.end(), std::back_inserter(stages),
+                 [](const StageInfo& stage) { return stage.name; });
   expect_known("--stage", options.stage, stages);
   if (options.format == "svg" && options.stage == "all") {
-    throw UserError("--format svg draws one stage; choose it with --stage (" + ui::join({stages.begin() + 1, stages.end()}) + ")");
+    throw UserError("--format svg draws one stage; choose it with --stage (" + ui::join({stages.begin() + 1, stages.end()}) +
+                    ")");
   }
   const Options settings = prepare(options.common);
   if (!options.output.empty()) {
@@ -136,7 +140,10 @@ int dump_model(const DumpOptions& options) {
     }
   }
   if (options.common.json) {
-    text = Json{{"model", options.model}, {"method", call.method}, {"format", options.format}, {"dumps", std::move(json)}}.dump(2) + "\n";
+    text =
+        Json{{"model", options.model}, {"method", call.method}, {"format", options.format}, {"dumps", std::move(json)}}.dump(
+            2) +
+        "\n";
   }
   if (options.output.empty()) {
     std::cout << text;
@@ -150,16 +157,20 @@ int dump_model(const DumpOptions& options) {
 
 void add_dump_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<DumpOptions>();
-  CLI::App& command = add_command(app, chosen, "dump", "Show a model's graph at the stages of its way to a plan", options, dump_model);
+  CLI::App& command =
+      add_command(app, chosen, "dump", "Show a model's graph at the stages of its way to a plan", options, dump_model);
   command.add_option("MODEL", options->model, "what torch.jit.script(model).save(path) wrote")->required();
-  command.add_option("--method", options->method, "the method to show (forward, or what the CASES file names)")->type_name("M");
+  command.add_option("--method", options->method, "the method to show (forward, or what the CASES file names)")
+      ->type_name("M");
   add_input_options(command, options->inputs);
   std::string stage_help = "all, or one of these (required):";
   for (const StageInfo& stage : kStages) {
     stage_help += std::string("\n  ") + stage.name + ": " + stage.help;
   }
   command.add_option("--stage", options->stage, stage_help)->type_name("NAME");
-  command.add_option("--format", options->format, "ir: text (ir); dot; svg: drawn by Graphviz; plan: the steps that run; html, kernel: not yet")
+  command
+      .add_option("--format", options->format,
+                  "ir: text (ir); dot; svg: drawn by Graphviz; plan: the steps that run; html, kernel: not yet")
       ->type_name("FORMAT");
   command.add_option("--output", options->output, "write to this file instead of stdout")->type_name("FILE");
   add_common_options(command, options->common);
@@ -171,7 +182,7 @@ void add_dump_command(CLI::App& app, Action& chosen) {
       "  sconce dump model.pt --stage all > stages.ir\n"
       "  sconce dump model.pt --stage inline --format svg --output graph.svg\n"
       "  sconce dump model.pt --format plan --input 'float32[1,3,224,224]'\n"
-      "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage or a bad file.\n");
+      "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage or a bad file.");
 }
 
 }  // namespace sconce::cli

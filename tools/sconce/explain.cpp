@@ -47,9 +47,12 @@ void add_explain_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<ExplainOptions>();
   CLI::App& command = add_command(app, chosen, "explain", "Tell what sconce does with a model, and why", options, explain);
   command.add_option("MODEL", options->model, "what torch.jit.script(model).save(path) wrote")->required();
-  command.add_option("--method", options->method, "the method to call (forward, or what the CASES file names)")->type_name("M");
+  command.add_option("--method", options->method, "the method to call (forward, or what the CASES file names)")
+      ->type_name("M");
   add_input_options(command, options->inputs);
-  command.add_option("--calls", options->calls, "calls before the question is asked (3)")->type_name("N")->check(CLI::NonNegativeNumber);
+  command.add_option("--calls", options->calls, "calls before the question is asked (3)")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
   command.add_flag("--steps", options->steps, "show the steps of every plan");
   add_common_options(command, options->common);
   command.footer(
@@ -59,7 +62,7 @@ void add_explain_command(CLI::App& app, Action& chosen) {
       "\nExamples:\n"
       "  sconce explain model.pt --inputs args.pt\n"
       "  sconce explain model.pt --input 'float32[8,16]' --steps\n"
-      "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage, a bad file, or the model raised an error.\n");
+      "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage, a bad file, or the model raised an error.");
 }
 
 }  // namespace sconce::cli

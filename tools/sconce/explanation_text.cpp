@@ -33,9 +33,9 @@ std::string indented(const std::string& text, const std::string& indent) {
 }
 
 std::string plan_text(const PlanExplanation& plan, bool with_steps) {
-  std::string text = "  " + name_of(plan.tier) + ": " + ui::format_count(plan.steps) + " steps, " + ui::format_count(plan.registers) +
-                     " registers, " + ui::format_count(plan.runs) + " runs, " + ui::format_count(plan.frames) + " frames, built in " +
-                     ui::format_duration(plan.compile_seconds) + "\n";
+  std::string text = "  " + name_of(plan.tier) + ": " + ui::format_count(plan.steps) + " steps, " +
+                     ui::format_count(plan.registers) + " registers, " + ui::format_count(plan.runs) + " runs, " +
+                     ui::format_count(plan.frames) + " frames, built in " + ui::format_duration(plan.compile_seconds) + "\n";
   if (plan.specs.empty()) {
     text += "    serves all arguments\n";
   }
@@ -48,7 +48,8 @@ std::string plan_text(const PlanExplanation& plan, bool with_steps) {
 }  // namespace
 
 std::string to_text(const Explanation& explanation, bool with_steps) {
-  std::string text = explanation.method + ": " + ui::format_count(explanation.nodes) + " nodes with all calls inlined\n\nplans:\n";
+  std::string text =
+      explanation.method + ": " + ui::format_count(explanation.nodes) + " nodes with all calls inlined\n\nplans:\n";
   for (const PlanExplanation& plan : explanation.plans) {
     text += plan_text(plan, with_steps);
   }
@@ -78,20 +79,26 @@ Json to_json(const Explanation& explanation) {
   }
   Json plans = Json::array();
   for (const PlanExplanation& plan : explanation.plans) {
-    plans.push_back(Json{{"tier", name_of(plan.tier)}, {"specs", plan.specs}, {"runs", plan.runs}, {"steps", plan.steps},
-                         {"registers", plan.registers}, {"frames", plan.frames}, {"compile_seconds", plan.compile_seconds},
+    plans.push_back(Json{{"tier", name_of(plan.tier)},
+                         {"specs", plan.specs},
+                         {"runs", plan.runs},
+                         {"steps", plan.steps},
+                         {"registers", plan.registers},
+                         {"frames", plan.frames},
+                         {"compile_seconds", plan.compile_seconds},
                          {"text", plan.text}});
   }
   Json refusals = Json::array();
   for (const RefusalExplanation& refusal : explanation.refusals) {
-    refusals.push_back(Json{{"what", refusal.what}, {"reason", refusal.reason}, {"node", refusal.node}, {"source", refusal.source}});
+    refusals.push_back(
+        Json{{"what", refusal.what}, {"reason", refusal.reason}, {"node", refusal.node}, {"source", refusal.source}});
   }
   Json counters = Json::object();
   for (const auto& [name, count] : counters_of(explanation.counters)) {
     counters[name] = count;
   }
-  return Json{{"method", explanation.method}, {"nodes", explanation.nodes}, {"plans", std::move(plans)}, {"passes", std::move(passes)},
-              {"refusals", std::move(refusals)}, {"counters", std::move(counters)}};
+  return Json{{"method", explanation.method}, {"nodes", explanation.nodes},      {"plans", std::move(plans)},
+              {"passes", std::move(passes)},  {"refusals", std::move(refusals)}, {"counters", std::move(counters)}};
 }
 
 }  // namespace sconce::cli

@@ -56,7 +56,8 @@ std::optional<c10::IValue> fit_tuple(const c10::IValue& value, const c10::TupleT
     }
     fitted.push_back(std::move(*fit));
   }
-  return type->schema() ? c10::ivalue::Tuple::createNamed(std::move(fitted), type) : c10::ivalue::Tuple::create(std::move(fitted));
+  return type->schema() ? c10::ivalue::Tuple::createNamed(std::move(fitted), type)
+                        : c10::ivalue::Tuple::create(std::move(fitted));
 }
 
 std::string type_text(const c10::TypePtr& type) { return unmangled(type->repr_str()); }
@@ -75,21 +76,17 @@ std::optional<c10::IValue> fit_value(const c10::IValue& value, const c10::TypePt
   }
   switch (type->kind()) {
     case c10::TypeKind::OptionalType:
-      return value.isNone() ? std::make_optional(value) : fit_value(value, type->expectRef<c10::OptionalType>().getElementType());
+      return value.isNone() ? std::make_optional(value)
+                            : fit_value(value, type->expectRef<c10::OptionalType>().getElementType());
     case c10::TypeKind::FloatType:
       return value.isInt() ? std::make_optional<c10::IValue>(static_cast<double>(value.toInt())) : std::nullopt;
-    case c10::TypeKind::ListType:
-      return fit_list(value, type->expectRef<c10::ListType>());
-    case c10::TypeKind::DictType:
-      return fit_dict(value, type->expectRef<c10::DictType>());
-    case c10::TypeKind::TupleType:
-      return fit_tuple(value, type->expect<c10::TupleType>());
+    case c10::TypeKind::ListType: return fit_list(value, type->expectRef<c10::ListType>());
+    case c10::TypeKind::DictType: return fit_dict(value, type->expectRef<c10::DictType>());
+    case c10::TypeKind::TupleType: return fit_tuple(value, type->expect<c10::TupleType>());
     case c10::TypeKind::DeviceObjType:
       return value.isString() ? std::make_optional<c10::IValue>(c10::Device(value.toStringRef())) : std::nullopt;
-    case c10::TypeKind::AnyType:
-      return value;
-    default:
-      return value.isTensor() && value.type()->isSubtypeOf(*type) ? std::make_optional(value) : std::nullopt;
+    case c10::TypeKind::AnyType: return value;
+    default: return value.isTensor() && value.type()->isSubtypeOf(*type) ? std::make_optional(value) : std::nullopt;
   }
 }
 
@@ -126,15 +123,16 @@ std::vector<c10::IValue> fit_arguments(const c10::FunctionSchema& schema, const 
     const c10::Argument& argument = *expected[i];
     if (i >= arguments.size()) {
       if (!argument.default_value()) {
-        throw UserError(std::to_string(arguments.size()) + " arguments given, but '" + argument.name() + "' of " + schema.name() +
-                        " is missing" + signature);
+        throw UserError(std::to_string(arguments.size()) + " arguments given, but '" + argument.name() + "' of " +
+                        schema.name() + " is missing" + signature);
       }
       continue;
     }
     auto fit = fit_value(arguments[i], argument.type());
     if (!fit) {
-      throw UserError("the " + position_text(i) + " argument, '" + argument.name() + "', must be " + type_text(argument.type()) +
-                      ", not " + (arguments[i].isNone() ? "None" : type_text(arguments[i].type())) + signature);
+      throw UserError("the " + position_text(i) + " argument, '" + argument.name() + "', must be " +
+                      type_text(argument.type()) + ", not " +
+                      (arguments[i].isNone() ? "None" : type_text(arguments[i].type())) + signature);
     }
     fitted.push_back(std::move(*fit));
   }

@@ -34,8 +34,8 @@ std::optional<at::Tensor> sum_loss(const std::vector<at::Tensor>& outputs) {
 }
 
 std::vector<at::Tensor> gradients(const at::Tensor& loss, const std::vector<at::Tensor>& wanted) {
-  std::vector<at::Tensor> found =
-      torch::autograd::grad({loss}, wanted, {}, /*retain_graph=*/std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+  std::vector<at::Tensor> found = torch::autograd::grad({loss}, wanted, {}, /*retain_graph=*/std::nullopt,
+                                                        /*create_graph=*/false, /*allow_unused=*/true);
   for (size_t i = 0; i < found.size(); ++i) {
     if (!found[i].defined()) {
       found[i] = at::zeros_like(wanted[i]);

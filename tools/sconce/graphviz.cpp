@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 extern char** environ;
 
@@ -20,8 +20,7 @@ namespace {
 class ScratchFile {
  public:
   ScratchFile() {
-    const char* folder = std::getenv("TMPDIR");
-    std::string path = std::string(folder != nullptr ? folder : "/tmp") + "/sconce-XXXXXX";
+    std::string path = std::filesystem::temp_directory_path() / "sconce-XXXXXX";
     file_ = ::mkostemp(path.data(), O_CLOEXEC);
     if (file_ < 0) {
       throw UserError(path + ": cannot be written: " + std::strerror(errno));
@@ -83,7 +82,8 @@ std::string draw_svg(const std::string& dot_text) {
     ::waitpid(child, &status, 0);
   }
   if (error == ENOENT || (WIFEXITED(status) && WEXITSTATUS(status) == 127)) {
-    throw UserError("--format svg needs Graphviz' program 'dot', which is not installed; install graphviz, or use --format dot");
+    throw UserError(
+        "--format svg needs Graphviz' program 'dot', which is not installed; install graphviz, or use --format dot");
   }
   if (error != 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     throw UserError("Graphviz' program 'dot' failed: " + (error != 0 ? std::string(std::strerror(error)) : errors.read()));

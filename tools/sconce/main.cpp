@@ -27,10 +27,11 @@ std::string footer() {
       "Environment:\n"
       "  SCONCE_DUMP=CHOICE,...    prints to stderr while compiling; the choices:\n";
   for (const sconce::DumpChoice& choice : sconce::dump_choices()) {
-    text += "    " + std::string(choice.name) + std::string(10 - std::min<size_t>(10, choice.name.size()), ' ') + std::string(choice.help) + "\n";
+    text += "    " + std::string(choice.name) + std::string(10 - std::min<size_t>(10, choice.name.size()), ' ') +
+            std::string(choice.help) + "\n";
   }
   text += "    all       everything\n";
-  text += "  SCONCE_VERIFY=1           checks every graph after every pass\n";
+  text += "  SCONCE_VERIFY=1           checks every graph after every pass";
   return text;
 }
 
@@ -53,7 +54,8 @@ const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& 
 }
 
 // Options that the command does not have, with the nearest that it has.
-std::string explain_extras(const CLI::App& command, const CLI::ExtrasError& failure, const std::vector<std::string>& arguments) {
+std::string explain_extras(const CLI::App& command, const CLI::ExtrasError& failure,
+                           const std::vector<std::string>& arguments) {
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) {
@@ -70,7 +72,8 @@ std::string explain_extras(const CLI::App& command, const CLI::ExtrasError& fail
 }
 
 // What the parser says, as one line with a remedy.
-[[noreturn]] void throw_usage_error(const CLI::App& app, const CLI::ParseError& failure, const std::vector<std::string>& arguments) {
+[[noreturn]] void throw_usage_error(const CLI::App& app, const CLI::ParseError& failure,
+                                    const std::vector<std::string>& arguments) {
   const CLI::App& command = command_of(app, arguments);
   const bool has_command = &command != &app;
   const auto* extras = dynamic_cast<const CLI::ExtrasError*>(&failure);

@@ -59,7 +59,11 @@ struct FirstCalls {
 class Bench {
  public:
   Bench(const std::vector<Contestant>& contestants, const MeasureSettings& settings, const MeasureProgress& progress)
-      : contestants_(contestants), settings_(settings), progress_(progress), peers_(contestants.size()), rows_(contestants.size()) {}
+      : contestants_(contestants),
+        settings_(settings),
+        progress_(progress),
+        peers_(contestants.size()),
+        rows_(contestants.size()) {}
 
   std::vector<Measurement> run() {
     const torch::autograd::AutoGradMode grad_mode(settings_.with_grad);
@@ -186,7 +190,8 @@ class Bench {
           wall[i] += seconds_since(start);
           calls[i] += slice.size();
           const size_t room = kMostSamples - std::min(kMostSamples, rows_[i].steady.size());
-          rows_[i].steady.insert(rows_[i].steady.end(), slice.begin(), slice.begin() + static_cast<std::ptrdiff_t>(std::min(room, slice.size())));
+          rows_[i].steady.insert(rows_[i].steady.end(), slice.begin(),
+                                 slice.begin() + static_cast<std::ptrdiff_t>(std::min(room, slice.size())));
         } catch (const std::exception& failure) {
           rows_[i].not_available = "raises: " + one_line_message(failure);
         }
@@ -240,7 +245,8 @@ class Bench {
     return all;
   }
 
-  void call_for(peers::Peer::Session& session, const std::vector<c10::IValue>& own, double seconds, std::vector<double>& times) const {
+  void call_for(peers::Peer::Session& session, const std::vector<c10::IValue>& own, double seconds,
+                std::vector<double>& times) const {
     const auto begin = Clock::now();
     do {
       std::vector<c10::IValue> arguments = mutates_ ? deep_copy(own) : own;

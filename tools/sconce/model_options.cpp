@@ -14,9 +14,10 @@
 namespace sconce::cli {
 
 void add_input_options(CLI::App& command, InputOptions& options) {
-  CLI::Option* file =
-      command.add_option("--inputs", options.file, "arguments, written by torch.save((arg, ...), FILE), or a CASES file (its case 0)")
-          ->type_name("FILE");
+  CLI::Option* file = command
+                          .add_option("--inputs", options.file,
+                                      "arguments, written by torch.save((arg, ...), FILE), or a CASES file (its case 0)")
+                          ->type_name("FILE");
   command.add_option("--input", options.specs, "arguments, one SPEC each (see below)")->type_name("SPEC")->excludes(file);
   command.add_option("--seed", options.seed, "seed of random SPECs and of the model's random numbers (0)")->type_name("N");
 }
@@ -75,7 +76,8 @@ Module load_model(const std::string& path, const Options& options) {
   } catch (const c10::Error& failure) {
     const std::string message = one_line_message(failure);
     const bool lacks_operator = message.find("Unknown builtin op") != std::string::npos;
-    throw UserError(message + (lacks_operator ? "; if it is a custom operator, open its library with --ops-library LIB.so" : ""));
+    throw UserError(message +
+                    (lacks_operator ? "; if it is a custom operator, open its library with --ops-library LIB.so" : ""));
   }
 }
 

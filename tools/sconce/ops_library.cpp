@@ -32,8 +32,9 @@ void open_ops_library(const std::string& path) {
     return;
   }
   if (needs_python(library.why_not())) {
-    throw UserError(path + ": this library is a Python extension: it needs Python's libraries, which are not in this process (" +
-                    library.why_not() + "); build the operators with TORCH_LIBRARY alone, linked with torch_cpu and c10 only");
+    throw UserError(
+        path + ": this library is a Python extension: it needs Python's libraries, which are not in this process (" +
+        library.why_not() + "); build the operators with TORCH_LIBRARY alone, linked with torch_cpu and c10 only");
   }
   throw UserError(path + ": cannot be opened: " + library.why_not());
 }

@@ -108,7 +108,7 @@ void add_opt_command(CLI::App& app, Action& chosen) {
       "Examples:\n"
       "  sconce dump model.pt --stage inline > model.ir\n"
       "  sconce opt model.ir --passes canonicalize_ops,eliminate_dead_nodes --verify-each\n"
-      "\nExit codes: 0 good, 1 a pass broke the graph, 2 usage or a malformed file.\n");
+      "\nExit codes: 0 good, 1 a pass broke the graph, 2 usage or a malformed file.");
 }
 
 }  // namespace sconce::cli

@@ -32,9 +32,10 @@ int list_passes(const CommonOptions& options) {
 
 void add_passes_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<CommonOptions>();
-  CLI::App& command = add_command(app, chosen, "passes", "List the passes, with a line of help and where each runs", options, list_passes);
+  CLI::App& command =
+      add_command(app, chosen, "passes", "List the passes, with a line of help and where each runs", options, list_passes);
   add_json_option(command, *options);
-  command.footer("Example:\n  sconce passes\n\nExit codes: 0 good, 2 usage.\n");
+  command.footer("Example:\n  sconce passes\n\nExit codes: 0 good, 2 usage.");
 }
 
 }  // namespace sconce::cli

@@ -43,13 +43,14 @@ struct ThreadResult {
 };
 
 // Calls the model `repeat` times on the calling thread, each time with arguments of its own.
-void call_repeatedly(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments, const RunOptions& options,
-                     ThreadResult& result) {
+void call_repeatedly(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments,
+                     const RunOptions& options, ThreadResult& result) {
   const torch::autograd::AutoGradMode grad_mode(!options.no_grad);
   for (size_t i = 0; i < options.repeat; ++i) {
     std::vector<c10::IValue> copies = deep_copy(arguments);
     const auto start = std::chrono::steady_clock::now();
-    c10::IValue output = call.method == "forward" ? module.forward(std::move(copies)) : module.run_method(call.method, std::move(copies));
+    c10::IValue output =
+        call.method == "forward" ? module.forward(std::move(copies)) : module.run_method(call.method, std::move(copies));
     result.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     if (i == 0) {
       result.first_output = std::move(output);
@@ -173,11 +174,16 @@ void add_run_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<RunOptions>();
   CLI::App& command = add_command(app, chosen, "run", "Run a model and show what it returns", options, run);
   command.add_option("MODEL", options->model, "what torch.jit.script(model).save(path) wrote")->required();
-  command.add_option("--method", options->method, "the method to call (forward, or what the CASES file names)")->type_name("M");
+  command.add_option("--method", options->method, "the method to call (forward, or what the CASES file names)")
+      ->type_name("M");
   add_input_options(command, options->inputs);
   command.add_option("--output", options->output, "write the result; torch.load and --inputs read it")->type_name("FILE");
-  command.add_option("--repeat", options->repeat, "calls, each with fresh copies of the arguments (1)")->type_name("N")->check(CLI::PositiveNumber);
-  command.add_option("--threads", options->threads, "threads that call the one module at the same time (1)")->type_name("N")->check(CLI::Range(1, 1024));
+  command.add_option("--repeat", options->repeat, "calls, each with fresh copies of the arguments (1)")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--threads", options->threads, "threads that call the one module at the same time (1)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
   command.add_flag("--no-grad", options->no_grad, "record nothing for gradients, as servers do");
   command.add_flag("--frozen", options->frozen, "treat parameters as constants (not yet)");
   add_common_options(command, options->common);
@@ -187,7 +193,7 @@ void add_run_command(CLI::App& app, Action& chosen) {
                  "  sconce run model.pt --method encode --input 'int64[1,128]=0..30000' --json\n"
                  "  sconce run model.pt --inputs args.pt --output result.pt\n"
                  "  sconce run model.pt --inputs args.pt --repeat 100 --threads 4\n"
-                 "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage, a bad file, or the model raised an error.\n");
+                 "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage, a bad file, or the model raised an error.");
 }
 
 }  // namespace sconce::cli

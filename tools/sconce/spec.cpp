@@ -23,14 +23,21 @@ struct NamedDtype {
   c10::ScalarType dtype;
 };
 constexpr std::array kDtypes = {
-    NamedDtype{"float32", c10::kFloat},   NamedDtype{"float", c10::kFloat},
-    NamedDtype{"float64", c10::kDouble},  NamedDtype{"double", c10::kDouble},
-    NamedDtype{"float16", c10::kHalf},    NamedDtype{"half", c10::kHalf},
+    NamedDtype{"float32", c10::kFloat},
+    NamedDtype{"float", c10::kFloat},
+    NamedDtype{"float64", c10::kDouble},
+    NamedDtype{"double", c10::kDouble},
+    NamedDtype{"float16", c10::kHalf},
+    NamedDtype{"half", c10::kHalf},
     NamedDtype{"bfloat16", c10::kBFloat16},
-    NamedDtype{"int64", c10::kLong},      NamedDtype{"long", c10::kLong},
-    NamedDtype{"int32", c10::kInt},       NamedDtype{"int", c10::kInt},
-    NamedDtype{"int16", c10::kShort},     NamedDtype{"int8", c10::kChar},
-    NamedDtype{"uint8", c10::kByte},      NamedDtype{"bool", c10::kBool},
+    NamedDtype{"int64", c10::kLong},
+    NamedDtype{"long", c10::kLong},
+    NamedDtype{"int32", c10::kInt},
+    NamedDtype{"int", c10::kInt},
+    NamedDtype{"int16", c10::kShort},
+    NamedDtype{"int8", c10::kChar},
+    NamedDtype{"uint8", c10::kByte},
+    NamedDtype{"bool", c10::kBool},
     NamedDtype{"complex64", c10::kComplexFloat},
     NamedDtype{"complex128", c10::kComplexDouble},
 };
@@ -272,7 +279,8 @@ class SpecParser {
     int64_t whole = 0;
     double real = 0;
     const char* end = digits_text.data() + digits_text.size();
-    const auto result = is_float ? std::from_chars(digits_text.data(), end, real) : std::from_chars(digits_text.data(), end, whole);
+    const auto result =
+        is_float ? std::from_chars(digits_text.data(), end, real) : std::from_chars(digits_text.data(), end, whole);
     if (result.ec != std::errc() || result.ptr != end) {
       fail("'" + std::string(digits_text) + "' is no number" + (is_float ? "" : " of 64 bits"));
     }
@@ -283,7 +291,8 @@ class SpecParser {
   std::string_view accept_word() {
     skip_blanks();
     const size_t start = position_;
-    while (position_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[position_])) != 0 || text_[position_] == '_')) {
+    while (position_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[position_])) != 0 || text_[position_] == '_')) {
       ++position_;
     }
     return text_.substr(start, position_ - start);

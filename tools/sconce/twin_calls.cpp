@@ -8,6 +8,7 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <functional>
 
 namespace sconce::cli {
@@ -42,6 +43,12 @@ std::vector<NamedTensor> tensors_of(const std::vector<c10::IValue>& arguments, c
 TwinModels::TwinModels(Module original, const torch::jit::Module& twin, const std::string& method, State state)
     : module_(std::move(original)), twin_(twin), method_(method), state_(state), peer_(peers::make_peer("eager")) {
   expect_method(twin_, method);
+  try {
+    module_.method(method);
+  } catch (const c10::Error& failure) {
+    refusal_ = plain_message(failure);
+    std::replace(refusal_->begin(), refusal_->end(), '\n', ';');
+  }
   if (const auto reason = peer_->prepare(twin_, method)) {
     throw RefusedError("LibTorch cannot run " + method + ": " + *reason);
   }
@@ -49,11 +56,16 @@ TwinModels::TwinModels(Module original, const torch::jit::Module& twin, const st
 
 TwinModels::Outcomes TwinModels::call(const std::vector<c10::IValue>& arguments, uint64_t seed) {
   Outcomes outcomes;
+  if (refusal_) {
+    outcomes.got.error = outcomes.expected.error = refusal_;
+    return outcomes;
+  }
   outcomes.got = make_call(arguments, seed, [&](std::vector<c10::IValue> values) {
     return method_ == "forward" ? module_.forward(std::move(values)) : module_.run_method(method_, std::move(values));
   });
   const auto session = peer_->session();
-  outcomes.expected = make_call(arguments, seed, [&](std::vector<c10::IValue> values) { return session->run(std::move(values)); });
+  outcomes.expected =
+      make_call(arguments, seed, [&](std::vector<c10::IValue> values) { return session->run(std::move(values)); });
   return outcomes;
 }
 
@@ -61,18 +73,21 @@ void TwinModels::compare_outcomes(const Outcomes& outcomes, const CompareOptions
   const CallOutcome& got = outcomes.got;
   const CallOutcome& expected = outcomes.expected;
   if (got.error || expected.error) {
-    if (got.error && expected.error) {
+    if (refusal_) {
+      findings.add(kAgainstTwin, "call", "refused: " + *refusal_);
+    } else if (got.error && expected.error) {
       findings.add(kAgainstTwin, "call", "both raise; sconce: " + *got.error + "; LibTorch: " + *expected.error);
     } else {
-      findings.add(kAgainstTwin, "call", got.error ? "sconce raises, LibTorch does not: " + *got.error
-                                                   : "LibTorch raises, sconce does not: " + *expected.error);
+      findings.add(kAgainstTwin, "call",
+                   got.error ? "sconce raises, LibTorch does not: " + *got.error
+                             : "LibTorch raises, sconce does not: " + *expected.error);
     }
     return;
   }
   findings.add_all(kAgainstTwin, compare(got.output, expected.output, options));
   for (size_t i = 0; i < got.arguments.size(); ++i) {
-    findings.add_all(kAgainstTwin,
-                     compare(got.arguments[i], expected.arguments[i], options, "inputs[" + std::to_string(i) + "] after the call"));
+    findings.add_all(kAgainstTwin, compare(got.arguments[i], expected.arguments[i], options,
+                                           "inputs[" + std::to_string(i) + "] after the call"));
   }
   const auto state_of = [&](const torch::jit::Module& module) {
     return state_ == State::kCompare ? c10::IValue(module._ivalue()) : c10::IValue();
@@ -85,11 +100,14 @@ void TwinModels::compare_outcomes(const Outcomes& outcomes, const CompareOptions
   const auto got_sharing = sharing(got, original());
   const auto expected_sharing = sharing(expected, twin_);
   if (got_sharing != expected_sharing) {
-    const auto text = [](const auto& list) { return list.empty() ? std::string("no output shares memory") : ui::join(list); };
+    const auto text = [](const auto& list) {
+      return list.empty() ? std::string("no output shares memory") : ui::join(list);
+    };
     findings.add(kAgainstTwin, "out", text(got_sharing) + "; with LibTorch: " + text(expected_sharing));
   }
   if (!got.generator_state.equal(expected.generator_state)) {
-    findings.add(kAgainstTwin, "generator", "LibTorch's CPU generator is left in another state: more, fewer or other random numbers were drawn");
+    findings.add(kAgainstTwin, "generator",
+                 "LibTorch's CPU generator is left in another state: more, fewer or other random numbers were drawn");
   }
 }
 

@@ -14,7 +14,7 @@ namespace sconce::cli {
 
 // How one call went.
 struct CallOutcome {
-  std::optional<std::string> error;    // what it threw
+  std::optional<std::string> error;  // what it threw, or why it was refused
   c10::IValue output;
   std::vector<c10::IValue> arguments;  // after the call: it may have written into them
   at::Tensor generator_state;          // of LibTorch's CPU generator, after the call
@@ -49,6 +49,7 @@ class TwinModels {
   torch::jit::Module twin_;
   std::string method_;
   State state_;
+  std::optional<std::string> refusal_;  // why sconce cannot run the method at all
   std::unique_ptr<peers::Peer> peer_;
 };
 

@@ -32,7 +32,8 @@ bool is_near(std::string_view name, const std::string& candidate) {
 
 std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& names, size_t limit) {
   std::vector<std::string> near;
-  std::copy_if(names.begin(), names.end(), std::back_inserter(near), [&](const auto& candidate) { return is_near(name, candidate); });
+  std::copy_if(names.begin(), names.end(), std::back_inserter(near),
+               [&](const auto& candidate) { return is_near(name, candidate); });
   std::stable_sort(near.begin(), near.end(),
                    [&](const auto& a, const auto& b) { return edit_distance(name, a) < edit_distance(name, b); });
   near.resize(std::min(near.size(), limit));

@@ -1,0 +1,33 @@
+# The preset gpu-carry: lays out what tools/gpu_check/run.sh needs, stripped, in build/gpu-carry, so that the folder can be
+# carried to a machine with a GPU. LibTorch is not part of it: the launcher finds it there.
+set(SCONCE_CARRY_DIR "${PROJECT_SOURCE_DIR}/build/gpu-carry")
+
+# At the end of the configuration, when all targets are known.
+function(sconce_lay_out_carry)
+  set(commands "")
+  set(depends "")
+  macro(carry target folder)
+    if(TARGET ${target})
+      list(APPEND depends ${target})
+      list(APPEND commands
+        COMMAND "${CMAKE_COMMAND}" -E make_directory "${SCONCE_CARRY_DIR}/${folder}"
+        COMMAND "${CMAKE_STRIP}" -o "${SCONCE_CARRY_DIR}/${folder}/$<TARGET_FILE_NAME:${target}>" "$<TARGET_FILE:${target}>")
+    endif()
+  endmacro()
+  carry(sconce lib)
+  carry(sconce_llvm lib)
+  carry(sconce_cuda lib)
+  carry(sconce_tool bin)
+  carry(gpu_check_tool bin)
+  carry(gpu_test tests)
+  get_property(benchmarks DIRECTORY "${PROJECT_SOURCE_DIR}/bench" PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(benchmark IN LISTS benchmarks)
+    carry(${benchmark} bench)
+  endforeach()
+  add_custom_target(carry ALL
+    COMMAND "${CMAKE_COMMAND}" -E rm -rf "${SCONCE_CARRY_DIR}"
+    ${commands}
+    DEPENDS ${depends} VERBATIM
+    COMMENT "Laying out build/gpu-carry")
+endfunction()
+cmake_language(DEFER DIRECTORY "${PROJECT_SOURCE_DIR}" CALL sconce_lay_out_carry)

@@ -1,0 +1,171 @@
+// A CUDA driver simulated on the CPU, for tests without a GPU: streams, events, captures and graphs with the driver's
+// rules, kernels that are C++ functions, failures on demand.
+//
+// Work is queued and runs only when somebody synchronises: a missing synchronisation shows as a missing result. Device
+// memory is host memory. Thread-safe; kernels must not call the driver.
+#pragma once
+
+#include "cuda/driver.h"
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace sconce::cuda {
+
+class FakeDriver final : public Driver {
+ public:
+  explicit FakeDriver(int devices = 1) : device_count_(devices) {}
+
+  // ---- for tests ------------------------------------------------------------------------------------------------
+  // A kernel that every loaded module has. `arguments` points to copies of the launch's values.
+  using Kernel = std::function<void(const LaunchDimensions& dimensions, void* const* arguments)>;
+  void define_kernel(const std::string& name, std::vector<size_t> argument_bytes, Kernel kernel);
+  static std::string image();  // passes for machine code
+
+  // The n-th call from now on (1 is the next), or the n-th call of one function, fails with this code. It does nothing
+  // then, unless it gives something up (destroy, free, pop, end of a capture): that is gone all the same. Exchanging the
+  // capture mode never fails: it only sets a thread's variable.
+  void fail_call(size_t n, CUresult code);
+  void fail_call_of(const std::string& function, size_t n, CUresult code);
+  void fail_nothing();
+
+  std::vector<std::string> calls() const;   // names of all calls so far
+  std::vector<std::string> misuse() const;  // what a real driver would allow or crash on, and is surely a mistake
+  std::string leaks() const;                // everything that is still alive, or empty
+
+  // ---- Driver ---------------------------------------------------------------------------------------------------
+  Status init() override;
+  Status driver_version(int* version) override;
+  Status device_count(int* count) override;
+  Status device(int ordinal, CUdevice* device) override;
+  Status device_name(CUdevice device, std::string* name) override;
+  Status device_attribute(CUdevice_attribute attribute, CUdevice device, int* value) override;
+  Status retain_primary_context(CUdevice device, CUcontext* context) override;
+  Status release_primary_context(CUdevice device) override;
+  Status current_context(CUcontext* context) override;
+  Status push_context(CUcontext context) override;
+  Status pop_context() override;
+  Status synchronize_context() override;
+  Status load_module(const void* image, CUmodule* module) override;
+  Status unload_module(CUmodule module) override;
+  Status module_function(CUmodule module, const char* name, CUfunction* function) override;
+  Status set_function_attribute(CUfunction function, CUfunction_attribute attribute, int value) override;
+  Status launch_kernel(CUfunction function, const LaunchDimensions& dimensions, CUstream stream, void** arguments) override;
+  Status create_stream(unsigned flags, CUstream* stream) override;
+  Status destroy_stream(CUstream stream) override;
+  Status synchronize_stream(CUstream stream) override;
+  Status stream_wait_event(CUstream stream, CUevent event) override;
+  Status create_event(unsigned flags, CUevent* event) override;
+  Status destroy_event(CUevent event) override;
+  Status record_event(CUevent event, CUstream stream) override;
+  Status query_event(CUevent event) override;
+  Status synchronize_event(CUevent event) override;
+  Status elapsed_milliseconds(CUevent start, CUevent end, float* milliseconds) override;
+  Status begin_capture(CUstream stream, CUstreamCaptureMode mode) override;
+  Status end_capture(CUstream stream, CUgraph* graph) override;
+  Status capture_info(CUstream stream, CUstreamCaptureStatus* status, uint64_t* id) override;
+  Status exchange_capture_mode(CUstreamCaptureMode* mode) override;
+  Status graph_node_count(CUgraph graph, size_t* count) override;
+  Status instantiate_graph(CUgraph graph, unsigned long long flags, CUgraphExec* executable) override;
+  Status launch_graph(CUgraphExec executable, CUstream stream) override;
+  Status destroy_graph(CUgraph graph) override;
+  Status destroy_executable_graph(CUgraphExec executable) override;
+  Status allocate(size_t bytes, CUdeviceptr* pointer) override;
+  Status free(CUdeviceptr pointer) override;
+  Status copy_to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) override;
+  Status copy_to_host(void* to, CUdeviceptr from, size_t bytes, CUstream stream) override;
+  Status copy_on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) override;
+  Status memory_info(size_t* free_bytes, size_t* total_bytes) override;
+
+ private:
+  using Work = std::function<void()>;
+  struct Operation {  // of a stream's queue
+    Work work;
+    CUevent record = nullptr;
+    CUevent wait = nullptr;
+    uint64_t version = 0;
+  };
+  struct Capture {
+    CUstream origin = nullptr;
+    CUstreamCaptureMode mode{};
+    std::thread::id thread;
+    bool invalidated = false;
+    std::vector<Work> nodes;
+    std::map<CUstream, size_t> position;  // of each stream that takes part: how much it was given
+    std::map<CUstream, size_t> joined;    // how much of that others have waited for
+  };
+  struct Stream {
+    std::deque<Operation> queue;
+    uint64_t capture = 0;
+  };
+  struct Event {
+    uint64_t recorded = 0;  // version
+    uint64_t completed = 0;
+    CUstream stream = nullptr;  // of the last record
+    uint64_t tick = 0;
+    uint64_t capture = 0;  // recorded inside this capture, at `position` of `stream`
+    size_t position = 0;
+  };
+  struct KernelDefinition {
+    std::vector<size_t> argument_bytes;
+    Kernel kernel;
+  };
+  struct Function {
+    std::string name;
+    CUmodule module;
+    int shared_limit = 48 * 1024;
+  };
+  struct InjectedFailure {
+    std::string function;  // empty: any
+    size_t countdown;
+    CUresult code;
+  };
+
+  // Every call begins here, under the lock: notes the call and returns the failure to give, if any.
+  CUresult enter(const char* function);
+  CUresult needs_context() const;
+  static Status outcome(const char* function, CUresult code);
+  template <typename Handle>
+  Handle new_handle() {
+    return reinterpret_cast<Handle>(next_handle_ += 16);
+  }
+
+  CUresult enqueue(CUstream stream, Work work);
+  CUresult forbidden_while_capturing();  // for calls that wait or allocate
+  void invalidate(Capture& capture) { capture.invalidated = true; }
+  void drain(CUstream stream);
+  void drain_all();
+  Stream* find_stream(CUstream stream);
+  bool captures_on_this_thread() const;
+
+  mutable std::mutex mutex_;
+  const int device_count_;
+  bool initialized_ = false;
+  uintptr_t next_handle_ = 0x1000;
+  uint64_t next_capture_ = 1;
+  uint64_t clock_ = 0;  // one tick for each operation that ran
+  std::vector<std::string> calls_;
+  std::vector<std::string> misuse_;
+  std::vector<InjectedFailure> failures_;
+  std::map<std::string, KernelDefinition> definitions_;
+  std::map<CUdevice, size_t> retained_;
+  std::map<std::thread::id, std::vector<CUcontext>> contexts_;
+  std::map<std::thread::id, CUstreamCaptureMode> modes_;
+  std::map<CUmodule, std::set<CUfunction>> modules_;
+  std::map<CUfunction, Function> functions_;
+  std::map<CUstream, Stream> streams_{{nullptr, {}}};
+  std::map<CUevent, Event> events_;
+  std::map<uint64_t, Capture> captures_;
+  std::map<CUgraph, std::vector<Work>> graphs_;
+  std::map<CUgraphExec, std::vector<Work>> executables_;
+  std::map<CUdeviceptr, std::unique_ptr<std::byte[]>> allocations_;
+};
+
+}  // namespace sconce::cuda

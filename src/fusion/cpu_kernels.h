@@ -1,0 +1,19 @@
+// Compiled kernels for the CPU. The code generator (libsconce_llvm, with LLVM behind it) is loaded when the first kernel
+// is compiled: programs that never compile one don't pay for it.
+#pragma once
+
+#include "fusion/kernel_code.h"
+#include "ir/refusal.h"
+
+#include <memory>
+
+namespace sconce {
+
+// Refuses text that does not compile, with LLVM's words, and everything where the code generator cannot be loaded.
+// Thread-safe.
+OrRefusal<std::shared_ptr<const KernelCode>> compile_cpu_kernel(const KernelText& kernel);
+
+// The code generator itself; loads it.
+OrRefusal<KernelCompiler*> cpu_kernel_compiler();
+
+}  // namespace sconce

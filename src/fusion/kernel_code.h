@@ -1,0 +1,47 @@
+// What crosses the boundary between libsconce and its CPU code generator (libsconce_llvm): LLVM IR goes in as text,
+// callable machine code comes out. Without headers of LibTorch or LLVM: each side sees only one of them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sconce {
+
+// Both sides of the library boundary must agree on this file: count up when it changes.
+constexpr int kKernelInterfaceVersion = 1;
+
+struct KernelText {
+  // An LLVM IR module. Target and data layout are filled in; external functions are found in the process (MKL, Sleef,
+  // libm). Floating-point operations are done as written: a product and a sum are fused only where `llvm.fma` says so.
+  std::string text;
+  // The functions to call, by their names in the text. Other definitions are private to the kernel, so that kernels
+  // may use the same names.
+  std::vector<std::string> functions;
+  // Run LLVM's O2 pipeline over the IR first. Not needed for text that is written in vectors; doubles the time.
+  bool optimize = false;
+};
+
+// Machine code in memory, freed with its last owner: who calls it, owns it.
+class KernelCode {
+ public:
+  virtual ~KernelCode() = default;
+  // The address of one of KernelText::functions; null for another name. To be cast to the function's type.
+  virtual void* address(std::string_view function) const = 0;
+  virtual size_t bytes() const = 0;  // of the object file, about what the code takes
+};
+
+// Thread-safe, and threads that compile don't wait for each other.
+class KernelCompiler {
+ public:
+  virtual ~KernelCompiler() = default;
+  // Null with the reason when the text is not valid IR, lacks a function, or calls something that is not there.
+  virtual std::shared_ptr<const KernelCode> compile(const KernelText& kernel, std::string* why_not) = 0;
+  // Name and features of the processor that code is made for: a part of the key where code is kept.
+  virtual std::string processor() const = 0;
+  virtual size_t live_kernels() const = 0;
+};
+
+}  // namespace sconce

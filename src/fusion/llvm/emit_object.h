@@ -1,0 +1,22 @@
+// LLVM IR text to an object file: everything that happens before linking, on the calling thread's own LLVM state.
+#pragma once
+
+#include "fusion/kernel_code.h"
+
+#include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
+#include <llvm/Support/MemoryBuffer.h>
+
+#include <memory>
+#include <string>
+
+namespace sconce {
+
+// A builder for the host's processor with the settings that sconce's kernels need (strict floating point).
+llvm::Expected<llvm::orc::JITTargetMachineBuilder> host_target();
+
+// The listed functions get `suffix` behind their names, which makes them unique in the process; all else is private.
+// Null with the reason on invalid text. Uses an LLVMContext of its own and one TargetMachine per thread.
+std::unique_ptr<llvm::MemoryBuffer> emit_object(const KernelText& kernel, const std::string& suffix,
+                                                const llvm::orc::JITTargetMachineBuilder& target, std::string* why_not);
+
+}  // namespace sconce

@@ -1,0 +1,157 @@
+#include "fusion/llvm/jit.h"
+
+#include "fusion/llvm/emit_object.h"
+
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/Support/TargetSelect.h>
+
+#include <atomic>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+namespace orc = llvm::orc;
+
+// What ORC reports beside the errors that it returns, for instance why a symbol could not be linked. It links on the
+// calling thread.
+thread_local std::string* reported_errors = nullptr;
+
+class Jit;
+
+class JitCode final : public KernelCode {
+ public:
+  JitCode(Jit& jit, orc::ResourceTrackerSP tracker, size_t bytes) : jit_(jit), tracker_(std::move(tracker)), bytes_(bytes) {}
+  ~JitCode() override;
+  JitCode(const JitCode&) = delete;
+  JitCode& operator=(const JitCode&) = delete;
+
+  const orc::ResourceTrackerSP& tracker() const { return tracker_; }
+  void add(const std::string& function, void* address) { addresses_.emplace_back(function, address); }
+  void* address(std::string_view function) const override {
+    for (const auto& [name, address] : addresses_) {
+      if (name == function) {
+        return address;
+      }
+    }
+    return nullptr;
+  }
+  size_t bytes() const override { return bytes_; }
+
+ private:
+  Jit& jit_;
+  const orc::ResourceTrackerSP tracker_;
+  const size_t bytes_;
+  std::vector<std::pair<std::string, void*>> addresses_;
+};
+
+class Jit final : public KernelCompiler {
+ public:
+  Jit(orc::JITTargetMachineBuilder target, std::unique_ptr<orc::LLJIT> lljit)
+      : target_(std::move(target)), lljit_(std::move(lljit)) {
+    lljit_->getExecutionSession().setErrorReporter([](llvm::Error error) {
+      const std::string text = llvm::toString(std::move(error));
+      if (reported_errors != nullptr) {
+        *reported_errors += (reported_errors->empty() ? "" : "; ") + text;
+      }
+    });
+  }
+
+  std::shared_ptr<const KernelCode> compile(const KernelText& kernel, std::string* why_not) override {
+    const std::string suffix = ".k" + std::to_string(next_++);
+    std::unique_ptr<llvm::MemoryBuffer> object = emit_object(kernel, suffix, target_, why_not);
+    if (object == nullptr) {
+      return nullptr;
+    }
+    ++live_;
+    auto code = std::make_shared<JitCode>(*this, lljit_->getMainJITDylib().createResourceTracker(), object->getBufferSize());
+    std::string reported;
+    reported_errors = &reported;
+    llvm::Error failure = link(*code, std::move(object), kernel, suffix);
+    reported_errors = nullptr;
+    if (failure) {
+      *why_not = "the kernel cannot be linked: " + llvm::toString(std::move(failure)) +
+                 (reported.empty() ? "" : " (" + reported + ")");
+      return nullptr;
+    }
+    return code;
+  }
+
+  std::string processor() const override { return target_.getCPU() + " " + target_.getFeatures().getString(); }
+  size_t live_kernels() const override { return live_; }
+
+  void free(orc::ResourceTracker& tracker) {
+    // Fails only where the session has ended; then there is nothing left to free.
+    llvm::consumeError(tracker.remove());
+    lljit_->getExecutionSession().getSymbolStringPool()->clearDeadEntries();
+    --live_;
+  }
+
+ private:
+  llvm::Error link(JitCode& code, std::unique_ptr<llvm::MemoryBuffer> object, const KernelText& kernel,
+                   const std::string& suffix);
+
+  const orc::JITTargetMachineBuilder target_;
+  const std::unique_ptr<orc::LLJIT> lljit_;
+  std::atomic<size_t> next_{0};
+  std::atomic<size_t> live_{0};
+};
+
+JitCode::~JitCode() { jit_.free(*tracker_); }
+
+llvm::Error Jit::link(JitCode& code, std::unique_ptr<llvm::MemoryBuffer> object, const KernelText& kernel,
+                      const std::string& suffix) {
+  if (llvm::Error failure = lljit_->addObjectFile(code.tracker(), std::move(object))) {
+    return failure;
+  }
+  for (const std::string& function : kernel.functions) {
+    auto address = lljit_->lookup(function + suffix);
+    if (!address) {
+      return address.takeError();
+    }
+    code.add(function, address->toPtr<void*>());
+  }
+  return llvm::Error::success();
+}
+
+KernelCompiler* make_jit(std::string* why_not) {
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  llvm::InitializeNativeTargetAsmParser();  // inline assembly
+  auto target = host_target();
+  if (!target) {
+    *why_not = "LLVM does not know this machine: " + llvm::toString(target.takeError());
+    return nullptr;
+  }
+  // Kernels have no static constructors, so that the platform support that would run them is left out.
+  auto lljit = orc::LLJITBuilder().setJITTargetMachineBuilder(*target).setPlatformSetUp(orc::setUpInactivePlatform).create();
+  if (!lljit) {
+    *why_not = "LLVM's linker does not start: " + llvm::toString(lljit.takeError());
+    return nullptr;
+  }
+  return new Jit(std::move(*target), std::move(*lljit));
+}
+
+}  // namespace
+
+KernelCompiler* jit(std::string* why_not) {
+  static std::string reason;
+  static KernelCompiler* const compiler = make_jit(&reason);
+  if (compiler == nullptr) {
+    *why_not = reason;
+  }
+  return compiler;
+}
+
+}  // namespace sconce
+
+// The only symbol that libsconce looks up in this library (fusion/cpu_kernels.cpp).
+extern "C" __attribute__((visibility("default"))) sconce::KernelCompiler* sconce_kernel_compiler(int interface_version,
+                                                                                                 std::string* why_not) {
+  if (interface_version != sconce::kKernelInterfaceVersion) {
+    *why_not = "it is of another build of sconce: kernel interface " + std::to_string(sconce::kKernelInterfaceVersion) +
+               ", wanted " + std::to_string(interface_version);
+    return nullptr;
+  }
+  return sconce::jit(why_not);
+}

@@ -1,0 +1,14 @@
+// The CPU code generator: LLVM's code generation at O2 for the processor it runs on, linked into the process by ORC.
+#pragma once
+
+#include "fusion/kernel_code.h"
+
+#include <string>
+
+namespace sconce {
+
+// The generator of this process, made at the first call and never destroyed: kernels may be freed at exit. Null with
+// the reason when LLVM has no support for this machine.
+KernelCompiler* jit(std::string* why_not);
+
+}  // namespace sconce

@@ -1,0 +1,241 @@
+// Every model of SCONCE_MODELS_DIR (tests/models/write_models.py makes them) on sconce and on LibTorch, op after op.
+#include "tests/differential/observed_call.h"
+
+#include "tools/peers/executor_settings.h"
+#include "tools/sconce/cases.h"
+#include "tools/sconce/gradients.h"
+#include "tools/sconce/twin_calls.h"
+#include "tools/sconce/value_walk.h"
+
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "load/function_table.h"
+#include "load/load_module.h"
+#include "passes/inline_calls.h"
+
+#include <sconce/sconce.h>
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+namespace sconce::testing {
+namespace {
+
+// What sconce cannot run yet, and what its refusal says. A model that runs again must leave the list.
+struct RefusedModel {
+  const char* name;
+  const char* reason;
+};
+constexpr RefusedModel kRefused[] = {
+    {"fork_join", "prim::fork"},
+    {"interface_dispatch", "belongs to the interface"},
+};
+
+constexpr size_t kCalls = 5;
+constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
+
+std::filesystem::path models_dir() {
+  const char* dir = std::getenv("SCONCE_MODELS_DIR");
+  return dir != nullptr ? dir : "build/models";
+}
+
+// The names of the files NAME.pt that have a NAME.cases.pt.
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  std::error_code missing;  // reported by ModelFiles.AreThere
+  for (const auto& entry : std::filesystem::directory_iterator(models_dir(), missing)) {
+    const std::string name = entry.path().stem().string();
+    if (entry.path().extension() == ".pt" && std::filesystem::exists(models_dir() / (name + ".cases.pt"))) {
+      names.push_back(name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string model_file(const std::string& name) { return (models_dir() / (name + ".pt")).string(); }
+std::string cases_file(const std::string& name) { return (models_dir() / (name + ".cases.pt")).string(); }
+
+const RefusedModel* find_refused(const std::string& name) {
+  const auto* found = std::find_if(std::begin(kRefused), std::end(kRefused), [&](const RefusedModel& model) { return name == model.name; });
+  return found == std::end(kRefused) ? nullptr : found;
+}
+
+// ---- calls ------------------------------------------------------------------------------------------------------------------
+
+// The gradients that one backward pass adds to the parameters, by name. Empty when no output requires a gradient.
+std::vector<cli::NamedTensor> accumulated_gradients(const c10::IValue& output, const torch::jit::Module& module) {
+  const auto loss = cli::mean_square_loss(cli::differentiable_tensors(output));
+  std::vector<cli::NamedTensor> gradients;
+  if (loss) {
+    loss->backward();
+    for (const auto& parameter : module.named_parameters()) {
+      gradients.push_back({parameter.name, parameter.value.grad()});
+    }
+  }
+  return gradients;
+}
+
+void add_difference(cli::Findings& findings, const std::string& path, const std::string& got, const std::string& expected) {
+  if (got != expected) {
+    findings.add(cli::kAgainstTwin, path, got + " instead of " + expected);
+  }
+}
+
+void compare_layouts(const c10::IValue& got, const c10::IValue& expected, const std::string& path, cli::Findings& findings) {
+  const auto got_tensors = cli::tensors_in(got, path, cli::Objects::kEnter);
+  const auto expected_tensors = cli::tensors_in(expected, path, cli::Objects::kEnter);
+  for (size_t i = 0; i < got_tensors.size() && i < expected_tensors.size(); ++i) {
+    add_difference(findings, got_tensors[i].path, describe_layout(got_tensors[i].tensor), describe_layout(expected_tensors[i].tensor));
+  }
+}
+
+void compare_gradients(const cli::TwinModels& twins, const cli::TwinModels::Outcomes& outcomes, cli::Findings& findings) {
+  const auto got = accumulated_gradients(outcomes.got.output, twins.original());
+  const auto expected = accumulated_gradients(outcomes.expected.output, twins.twin());
+  add_difference(findings, "gradients", std::to_string(got.size()), std::to_string(expected.size()));
+  for (size_t i = 0; i < got.size() && i < expected.size(); ++i) {
+    findings.add_all(cli::kAgainstTwin, cli::compare(got[i].tensor, expected[i].tensor, kExact, "gradient of " + got[i].path));
+  }
+}
+
+// Calls 1 … 5, with a backward pass behind each: it must not change what the next call gives.
+void check_case(const std::string& name, const cli::ModelCases& cases, size_t index, const Options& options, cli::Findings& findings) {
+  cli::TwinModels twins(load(model_file(name), options), load_script_module(model_file(name), std::nullopt), cases.method,
+                        cli::TwinModels::State::kCompare);
+  for (size_t call = 1; call <= kCalls; ++call) {
+    findings.begin_call(call);
+    cli::TwinModels::Outcomes outcomes = twins.call(cases.inputs[index], cases.seed + call - 1);
+    twins.compare_outcomes(outcomes, kExact, findings);
+    if (outcomes.got.error || outcomes.expected.error) {
+      return;
+    }
+    compare_layouts(outcomes.got.output, outcomes.expected.output, "out", findings);
+    for (size_t i = 0; i < outcomes.got.arguments.size(); ++i) {
+      compare_layouts(outcomes.got.arguments[i], outcomes.expected.arguments[i], "inputs[" + std::to_string(i) + "]", findings);
+    }
+    if (call == 1) {
+      const cli::CompareOptions recorded{.rtol = cases.rtol, .atol = cases.atol, .requires_grad = false};
+      findings.add_all(cli::kAgainstRecorded, cli::compare(outcomes.got.output, cases.outputs[index], recorded));
+    }
+    compare_gradients(twins, outcomes, findings);
+  }
+}
+
+class ModelTest : public ::testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelTest);
+
+TEST_P(ModelTest, AgreesWithLibTorchFromCall1ToCall5) {
+  const std::string& name = GetParam();
+  const auto cases = std::get<cli::ModelCases>(cli::read_cases(cases_file(name)));
+  if (const RefusedModel* refused = find_refused(name)) {
+    const Module module = load(model_file(name));
+    EXPECT_THAT([&] { module.method(cases.method); }, ::testing::ThrowsMessage<c10::Error>(::testing::HasSubstr(refused->reason)));
+    return;
+  }
+  for (const bool optimize : {true, false}) {
+    cli::Findings findings;
+    for (size_t i = 0; i < cases.inputs.size(); ++i) {
+      findings.begin_case("case " + std::to_string(i), optimize ? "optimised" : "not optimised");
+      check_case(name, cases, i, Options().optimize(optimize), findings);
+    }
+    EXPECT_TRUE(findings.all().empty()) << cli::to_text(findings);
+  }
+}
+
+// ---- text -------------------------------------------------------------------------------------------------------------------
+
+// Prints, parses and prints again. `unit` knows the classes.
+void expect_text_is_a_fixed_point(const Graph& graph, const torch::jit::CompilationUnit& unit) {
+  for (const bool locations : {true, false}) {
+    std::vector<c10::IValue> constants;
+    const std::string text = print(graph, {.locations = locations, .constants = &constants});
+    ParseOptions options;
+    options.constants = &constants;
+    options.resolve_type = [&](const std::string& name) -> c10::TypePtr { return unit.get_type(c10::QualifiedName(name)); };
+    const auto parsed = parse(text, options);
+    std::vector<c10::IValue> constants_again;
+    EXPECT_EQ(print(*parsed, {.locations = locations, .constants = &constants_again}), text);
+    EXPECT_EQ(constants_again.size(), constants.size());
+    const auto violations = find_violations(*parsed);
+    EXPECT_TRUE(violations.empty()) << violations.front().check << ": " << violations.front().message;
+    EXPECT_EQ(print(*graph.clone(), {.locations = locations, .constants = &constants_again}), print(graph, {.locations = locations, .constants = &constants_again}));
+  }
+}
+
+// Every function of the program as written, and the inlined graph of every method of the module that can be inlined.
+void check_texts(const torch::jit::Module& module) {
+  const auto unit = module._ivalue()->compilation_unit();
+  FunctionTable functions;
+  size_t inlined_graphs = 0;
+  for (torch::jit::Function* function : unit->get_functions()) {
+    SCOPED_TRACE(function->qualname().qualifiedName());
+    const auto graph = functions.graph_of(*function);
+    ASSERT_TRUE(graph) << to_string(graph.refusal());
+    expect_text_is_a_fixed_point(**graph, *unit);
+  }
+  for (const auto& method : module.get_methods()) {
+    SCOPED_TRACE("inlined " + method.name());
+    const auto graph = functions.graph_of(method.function());
+    ASSERT_TRUE(graph) << to_string(graph.refusal());
+    const auto inlined = (*graph)->clone();
+    if (inline_calls(*inlined, functions)) {
+      ++inlined_graphs;
+      expect_text_is_a_fixed_point(*inlined, *unit);
+    }
+  }
+  std::cout << unit->get_functions().size() << " functions, " << inlined_graphs << " inlined graphs\n";
+}
+
+TEST_P(ModelTest, HasGraphsWhoseTextIsAFixedPoint) { check_texts(load_script_module(model_file(GetParam()), std::nullopt)); }
+
+INSTANTIATE_TEST_SUITE_P(Models, ModelTest, ::testing::ValuesIn(model_names()), [](const auto& model) { return model.param; });
+
+// ---- the operator suite -------------------------------------------------------------------------------------------------------
+
+// One method per operator, in a file that is model and cases at once. The sconce check command compares with the recorded
+// answers; here everything else about the calls is compared too.
+TEST(OperatorSuite, AgreesWithLibTorchFromCall1ToCall3) {
+  const std::string file = cases_file("operators");
+  const auto cases = std::get<cli::OperatorCases>(cli::read_cases(file));
+  const Module module = load(file);
+  const torch::jit::Module twin = load_script_module(file, std::nullopt);
+  const peers::ExecutorScope eager({.optimize = false});
+  for (const cli::OperatorCase& each : cases) {
+    SCOPED_TRACE(each.name);
+    std::vector<c10::IValue> arguments;
+    for (size_t i = 0; i < each.inputs.size(); ++i) {
+      arguments.emplace_back(each.inputs[i].detach().set_requires_grad(each.needs_grad[i]));
+    }
+    const auto method = twin.get_method(each.method);
+    for (uint64_t call = 1; call <= 3; ++call) {
+      const ObservedCall expected = observe_call(arguments, call, [&](torch::jit::Stack& stack) { stack = {method(std::move(stack))}; });
+      const ObservedCall got = observe_call(arguments, call, [&](torch::jit::Stack& stack) { module.method(each.method).run(stack); });
+      EXPECT_FALSE(expected.error) << *expected.error;
+      EXPECT_THAT(differences(got, expected, Strictness::kEverything, kExact), ::testing::IsEmpty());
+    }
+  }
+  std::cout << cases.size() << " operators\n";
+}
+
+TEST(ModelFiles, AreThere) {
+  EXPECT_GE(model_names().size(), 30U) << "no models in " << models_dir() << ": run tests/models/write_models.py, or set SCONCE_MODELS_DIR";
+}
+
+// Else the list is stale.
+TEST(ModelFiles, IncludeEveryRefusedModel) {
+  for (const RefusedModel& refused : kRefused) {
+    EXPECT_TRUE(std::filesystem::exists(model_file(refused.name))) << refused.name;
+  }
+}
+
+}  // namespace
+}  // namespace sconce::testing

@@ -1,0 +1,245 @@
+// Generated graphs on sconce and on LibTorch's interpreter: everything about a call must agree.
+//
+//   SCONCE_GRAPHS=20000 build/release/tests/differential_test --gtest_filter='RandomGraphs.*'    more of them
+//   SCONCE_SEED=17 …                                                                             this one alone
+#include "tests/differential/observed_call.h"
+#include "tests/support/environment_number.h"
+#include "tests/support/graph_generator.h"
+#include "tests/support/graph_shrinker.h"
+#include "tests/support/torch_graph.h"
+
+#include "executor/compile.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "passes/pass_list.h"
+#include "passes/pass_runner.h"
+#include "plan/lower.h"
+#include "plan/run_plan.h"
+
+#include <sconce/graph_executor.h>
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+namespace sconce::testing {
+namespace {
+
+constexpr int kCalls = 3;
+// Op after op on the same bytes: the same bits.
+constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
+// LibTorch's own optimisations move results by a few ulp, and its symbolic gradients more.
+constexpr cli::CompareOptions kOptimised{.rtol = 1e-4, .atol = 1e-5};
+
+std::string text_of(const Graph& graph) { return print(graph, {.locations = false}); }
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) {
+    text += "  " + line + "\n";
+  }
+  return text;
+}
+
+// One graph against the oracle.
+class GraphCheck {
+ public:
+  GraphCheck(const Graph& graph, const GeneratedGraph& generated) : graph_(graph), generated_(generated) {
+    TorchGraph oracle(text_of(graph));
+    for (const bool requires_grad : {false, true}) {
+      for (int call = 1; call <= kCalls; ++call) {
+        const std::vector<c10::IValue> arguments = make_arguments(generated, call, requires_grad);
+        ObservedCall expected = observe_call(arguments, seed_of(call), [&](auto& stack) { oracle.interpret(stack); });
+        calls_.push_back({call, requires_grad, arguments, std::move(expected)});
+      }
+    }
+  }
+
+  // The generator promises that there are none.
+  std::optional<std::string> error_of_oracle() const {
+    for (const Call& call : calls_) {
+      if (call.expected.error) {
+        return call.expected.error;
+      }
+    }
+    return std::nullopt;
+  }
+  size_t calls_whose_backward_raises() const {
+    return static_cast<size_t>(std::count_if(calls_.begin(), calls_.end(), [](const Call& c) { return c.expected.gradient_error.has_value(); }));
+  }
+  size_t calls_with_gradients() const {
+    return static_cast<size_t>(std::count_if(calls_.begin(), calls_.end(), [](const Call& c) { return !c.expected.gradients.empty(); }));
+  }
+
+  std::vector<std::string> run() {
+    check_text();
+    check_executor("optimised executor", Options());
+    check_executor("executor without optimisation", Options().optimize(false));
+    for (const PassInfo& pass : all_passes()) {
+      check_transformed("after " + std::string(pass.name), [&](Graph& graph) { PassRunner(PassRunner::Verify::kAfterChange).run(pass, graph); });
+    }
+    check_transformed("without passes", [](Graph&) {});
+    check_transformed("after all required passes", [](Graph& graph) { run_required_passes(graph); });
+    return std::move(found_);
+  }
+
+  // LibTorch's optimising executor against ours.
+  std::vector<std::string> run_against_optimising_peer() {
+    TorchGraph peer(text_of(graph_));
+    GraphExecutor executor(graph_.clone(), "generated", Options());
+    for (const Call& call : calls_) {
+      const ObservedCall expected = observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { peer.execute(stack); });
+      const ObservedCall got = observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { executor.run(stack); });
+      note("against LibTorch's default executor", call, differences(got, expected, Strictness::kValues, kOptimised));
+    }
+    return std::move(found_);
+  }
+
+ private:
+  struct Call {
+    int number;
+    bool requires_grad;
+    std::vector<c10::IValue> arguments;
+    ObservedCall expected;
+  };
+
+  uint64_t seed_of(int call) const { return generated_.seed + static_cast<uint64_t>(call); }
+
+  void note(const std::string& who, const Call& call, const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) {
+      found_.push_back(who + ", call " + std::to_string(call.number) + (call.requires_grad ? " with gradients: " : ": ") + line);
+    }
+  }
+
+  void compare_calls(const std::string& who, const RunGraph& run) {
+    for (const Call& call : calls_) {
+      const ObservedCall got = observe_call(call.arguments, seed_of(call.number), run);
+      note(who, call, differences(got, call.expected, Strictness::kEverything, kExact));
+    }
+  }
+
+  void check_text() {
+    const std::string text = text_of(graph_);
+    const auto parsed = parse(text);
+    if (text_of(*parsed) != text) {
+      found_.push_back("print, parse, print is no fixed point");
+    }
+    for (const Violation& violation : find_violations(*parsed)) {
+      found_.push_back("verifier, " + std::string(violation.check) + ": " + violation.message);
+    }
+  }
+
+  void check_executor(const std::string& who, const Options& options) {
+    GraphExecutor executor(graph_.clone(), "generated", options);
+    compare_calls(who, [&](auto& stack) { executor.run(stack); });
+  }
+
+  void check_transformed(const std::string& who, const std::function<void(Graph&)>& transform) {
+    std::shared_ptr<Graph> graph = graph_.clone();
+    transform(*graph);
+    for (const Violation& violation : find_violations(*graph)) {
+      found_.push_back(who + ": " + std::string(violation.check) + ": " + violation.message);
+    }
+    const auto plan = lower(std::move(graph));
+    if (!plan) {
+      found_.push_back(who + ": refused: " + to_string(plan.refusal()));
+      return;
+    }
+    compare_calls(who, [&](auto& stack) { run_plan(**plan, stack, /*may_skip_autograd=*/false); });
+  }
+
+  const Graph& graph_;
+  const GeneratedGraph& generated_;
+  std::vector<Call> calls_;
+  std::vector<std::string> found_;
+};
+
+using CheckGraph = std::vector<std::string> (GraphCheck::*)();
+
+// What is wrong, sconce's own exceptions included. `size_t` counts and oracle errors are the caller's.
+std::vector<std::string> findings_of(GraphCheck& check, CheckGraph check_graph) {
+  try {
+    return (check.*check_graph)();
+  } catch (const std::exception& failure) {
+    return {std::string("raises outside a call: ") + failure.what()};
+  }
+}
+
+std::unique_ptr<Graph> minimal_graph(const Graph& graph, const GeneratedGraph& generated, CheckGraph check_graph) {
+  return shrink(graph, [&](const Graph& candidate) {
+    GraphCheck check(candidate, generated);
+    return !check.error_of_oracle() && !findings_of(check, check_graph).empty();
+  });
+}
+
+std::string report(uint64_t seed, const std::string& test, const std::vector<std::string>& findings, const Graph& graph) {
+  return "seed " + std::to_string(seed) + "\n" + joined(findings) + "The graph:\n" + text_of(graph) +
+         "Again: SCONCE_SEED=" + std::to_string(seed) + " build/release/tests/differential_test --gtest_filter=RandomGraphs." + test + "\n";
+}
+
+struct Seeds {
+  uint64_t first;
+  uint64_t count;
+};
+Seeds seeds(uint64_t share) {
+  if (std::getenv("SCONCE_SEED") != nullptr) {
+    return {environment_number("SCONCE_SEED", 0), 1};
+  }
+  return {1, environment_number("SCONCE_GRAPHS", 1000) / share};
+}
+
+constexpr size_t kMostFailures = 5;  // reports are long
+
+TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
+  const Seeds range = seeds(1);
+  size_t failures = 0;
+  size_t nodes = 0;
+  size_t with_gradients = 0;
+  size_t backward_raises = 0;
+  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMostFailures; ++seed) {
+    const GeneratedGraph generated = generate_graph(seed);
+    const std::unique_ptr<Graph> graph = parse(generated.text);
+    const auto violations = find_violations(*graph);
+    ASSERT_TRUE(violations.empty()) << "seed " << seed << ": " << violations.front().message << "\n" << generated.text;
+    GraphCheck check(*graph, generated);
+    ASSERT_FALSE(check.error_of_oracle()) << "the generator made a graph that raises, seed " << seed << ": "
+                                          << *check.error_of_oracle() << "\n"
+                                          << generated.text;
+    nodes += graph->node_count();
+    with_gradients += check.calls_with_gradients();
+    backward_raises += check.calls_whose_backward_raises();
+    const auto findings = findings_of(check, &GraphCheck::run);
+    if (!findings.empty()) {
+      ++failures;
+      ADD_FAILURE() << report(seed, "AgreeWithTheInterpreterAsTheyAreAndAfterEachPass", findings, *graph) << "A minimal one:\n"
+                    << text_of(*minimal_graph(*graph, generated, &GraphCheck::run));
+    }
+  }
+  std::cout << range.count << " graphs from seed " << range.first << " on, " << nodes << " nodes, " << with_gradients
+            << " calls with gradients, in " << backward_raises << " calls backward raises (on both sides)\n";
+}
+
+TEST(RandomGraphs, AgreeWithTheOptimisingExecutor) {
+  const Seeds range = seeds(10);
+  size_t failures = 0;
+  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMostFailures; ++seed) {
+    const GeneratedGraph generated = generate_graph(seed);
+    const std::unique_ptr<Graph> graph = parse(generated.text);
+    GraphCheck check(*graph, generated);
+    const auto findings = findings_of(check, &GraphCheck::run_against_optimising_peer);
+    if (!findings.empty()) {
+      ++failures;
+      ADD_FAILURE() << report(seed, "AgreeWithTheOptimisingExecutor", findings, *graph) << "A minimal one:\n"
+                    << text_of(*minimal_graph(*graph, generated, &GraphCheck::run_against_optimising_peer));
+    }
+  }
+}
+
+TEST(RandomGraphs, AreTheSameForTheSameSeed) {
+  EXPECT_EQ(generate_graph(5).text, generate_graph(5).text);
+  EXPECT_NE(generate_graph(5).text, generate_graph(6).text);
+}
+
+}  // namespace
+}  // namespace sconce::testing

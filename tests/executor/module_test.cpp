@@ -1,0 +1,184 @@
+#include <sconce/module.h>
+
+#include "tests/support/graphs.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include <thread>
+
+namespace sconce {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::agree;
+using testing::message_of;
+using testing::module_of;
+
+const char* const kMethods = R"(
+def forward(self, x, factor: float = 2.0, note: str = "none"):
+    return self.scaled(x, factor) + self.w
+
+def scaled(self, x, factor: float):
+    return x * factor
+
+def describe(self, x, note: str = "none") -> Tuple[Tensor, str]:
+    return x, note
+
+def mode(self) -> bool:
+    return self.training
+
+def count(self):
+    self.calls += 1
+    return self.calls
+
+def fail(self, x, flag: bool):
+    if flag:
+        raise ValueError("the author's words")
+    return x
+)";
+
+Module make(const Options& options = {}) {
+  return accelerate(module_of(kMethods, {{"w", at::ones({2})}, {"calls", 0}}), options);
+}
+
+TEST(Module, FillsInDefaultsAndTakesKeywordArguments) {
+  const Module module = make();
+  const at::Tensor x = at::full({2}, 3.0);
+  EXPECT_TRUE(agree(module.forward({x}), x * 2 + 1));
+  EXPECT_TRUE(agree(module.forward({x, 4.0}), x * 4 + 1));
+  EXPECT_TRUE(agree(module.forward({x}, {{"factor", 5.0}}), x * 5 + 1));
+  EXPECT_TRUE(agree(module.forward({}, {{"factor", 5.0}, {"x", x}}), x * 5 + 1));
+  EXPECT_EQ(module.run_method("describe", {x}, {{"note", "hello"}}).toTupleRef().elements()[1].toStringRef(), "hello");
+}
+
+TEST(Module, SaysWhatIsWrongWithArguments) {
+  const Module module = make();
+  EXPECT_THAT(message_of([&] { module.forward({}); }), HasSubstr("missing value for argument 'x'"));
+  EXPECT_THAT(message_of([&] { module.forward({"text"}); }), HasSubstr("Expected a value of type 'Tensor"));
+  EXPECT_THAT(message_of([&] { module.forward({at::ones({2})}, {{"nonsense", 1}}); }), HasSubstr("nonsense"));
+  EXPECT_THAT(message_of([&] { module.forward({at::ones({2}), 1.0, "n", 4}); }), HasSubstr("at most"));
+  EXPECT_TRUE(agree(module.forward({at::ones({2})}), at::ones({2}) * 3)) << "and works on";
+}
+
+TEST(Module, AnUnknownMethodIsAnErrorThatListsTheMethods) {
+  const Module module = make();
+  const std::string message = message_of([&] { module.run_method("backward", {}); });
+  EXPECT_THAT(message, HasSubstr("no method 'backward'"));
+  EXPECT_THAT(message, HasSubstr("forward"));
+  EXPECT_THAT(message, HasSubstr("scaled"));
+  EXPECT_FALSE(module.has_method("backward"));
+  EXPECT_TRUE(module.has_method("scaled"));
+  EXPECT_THAT(module.method_names(), ElementsAre("forward", "scaled", "describe", "mode", "count", "fail"));
+}
+
+TEST(Module, TrainAndEvalReachTheGraph) {
+  Module module = make();
+  module.train();
+  EXPECT_TRUE(module.run_method("mode", {}).toBool());
+  module.eval();
+  EXPECT_FALSE(module.run_method("mode", {}).toBool());
+  module.train();
+  EXPECT_TRUE(module.run_method("mode", {}).toBool());
+}
+
+TEST(Module, KeepsWhatAMethodWritesIntoItsAttributes) {
+  const Module module = make();
+  EXPECT_EQ(module.run_method("count", {}).toInt(), 1);
+  EXPECT_EQ(module.run_method("count", {}).toInt(), 2);
+  EXPECT_EQ(module.script_module().attr("calls").toInt(), 2);
+}
+
+TEST(Module, CopiesAreTheSameModule) {
+  const Module module = make();
+  const Module copy = module;
+  copy.run_method("count", {});
+  EXPECT_EQ(module.run_method("count", {}).toInt(), 2);
+  EXPECT_EQ(&module.method("count"), &copy.method("count"));
+}
+
+TEST(Module, AMethodsExecutorBindsSelf) {
+  const Module module = make();
+  GraphExecutor& executor = module.method("scaled");
+  std::vector<c10::IValue> stack = {at::ones({2}), 4.0};
+  executor.run(stack);
+  EXPECT_TRUE(agree(stack.at(0), at::ones({2}) * 4));
+  std::vector<c10::IValue> few = {at::ones({2})};
+  EXPECT_THAT(message_of([&] { executor.run(few); }), HasSubstr("scaled expects 2 argument(s) and was given 1"));
+  std::vector<c10::IValue> below = {"below", at::ones({2}), 4.0};
+  executor.run(below);
+  EXPECT_EQ(below.size(), 2);
+  EXPECT_EQ(below[0].toStringRef(), "below");
+}
+
+TEST(Module, AnAuthorsExceptionKeepsItsWordsAndTheModuleWorksOn) {
+  const Module module = make();
+  EXPECT_THAT(message_of([&] { module.run_method("fail", {at::ones({1}), true}); }), HasSubstr("the author's words"));
+  EXPECT_TRUE(agree(module.run_method("fail", {at::ones({1}), false}), at::ones({1})));
+}
+
+TEST(Module, ParametersAreTheScriptModulesOwn) {
+  const at::Tensor weight = at::ones({2}).requires_grad_(true);
+  const Module module = accelerate(module_of("def forward(self, x):\n    return (x * self.w).sum()\n", {{"w", weight}}));
+  ASSERT_EQ(module.parameters().size(), 1);
+  EXPECT_TRUE(module.parameters()[0].is_same(weight));
+  module.forward({at::full({2}, 3.0)}).toTensor().backward();
+  EXPECT_TRUE(agree(weight.grad(), at::full({2}, 3.0)));
+}
+
+TEST(Module, TwoThreadsThatFirstAskForOneMethodMakeItOnce) {
+  for (int round = 0; round < 10; ++round) {
+    const Module module = make();
+    std::atomic<int> ready{0};
+    std::vector<GraphExecutor*> seen(4);
+    std::vector<std::thread> threads;
+    for (size_t t = 0; t < seen.size(); ++t) {
+      threads.emplace_back([&, t] {
+        ++ready;
+        while (ready.load() < 4) {
+          std::this_thread::yield();
+        }
+        seen[t] = &module.method(t % 2 == 0 ? "forward" : "describe");
+        EXPECT_TRUE(agree(module.forward({at::ones({2})}), at::ones({2}) * 3));
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    EXPECT_EQ(seen[0], seen[2]);
+    EXPECT_EQ(seen[1], seen[3]);
+    EXPECT_NE(seen[0], seen[1]);
+  }
+}
+
+TEST(Module, ARefusedMethodDoesNotSpoilTheOthers) {
+  const Module module = accelerate(module_of(R"(
+def forward(self, x):
+    return x + 1
+
+def forks(self, x):
+    return torch.jit._wait(torch.jit._fork(self.forward, x))
+)"));
+  try {
+    module.run_method("forks", {at::ones({1})});
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(error.what_without_backtrace(), HasSubstr("sconce cannot run forks"));
+  }
+  EXPECT_TRUE(agree(module.forward({at::ones({1})}), at::ones({1}) * 2));
+}
+
+TEST(Module, RunsTheModelsOfTheSuiteAsTheyWereSaved) {
+  const Module module = load(testing::models_dir() + "/several_methods.pt");
+  const at::Tensor x = at::rand({3, 10});
+  const c10::AutoGradMode mode(false);
+  torch::jit::Module twin = module.script_module();
+  for (const char* method : {"forward", "encode", "summary"}) {
+    EXPECT_TRUE(agree(module.run_method(method, {x}), twin.get_method(method)({x}), 1e-6)) << method;
+  }
+  EXPECT_EQ(module.run_method("width", {}).toInt(), 10);
+}
+
+}  // namespace
+}  // namespace sconce

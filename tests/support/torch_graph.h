@@ -1,0 +1,32 @@
+// The oracle: a graph as LibTorch runs it.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include <memory>
+#include <string>
+
+namespace torch::jit {
+struct Graph;
+}
+
+namespace sconce::testing {
+
+class TorchGraph {
+ public:
+  // IR without objects, as sconce::print gives it without locations. Throws what LibTorch's parser throws.
+  explicit TorchGraph(const std::string& text);
+  ~TorchGraph();
+  TorchGraph(TorchGraph&&) noexcept;
+
+  // Node after node, no pass before. Replaces the inputs on the stack by the outputs.
+  void interpret(torch::jit::Stack& stack);
+  // LibTorch's default executor, which specialises and optimises from the second call on.
+  void execute(torch::jit::Stack& stack);
+
+ private:
+  struct Runners;
+  std::unique_ptr<Runners> runners_;
+};
+
+}  // namespace sconce::testing

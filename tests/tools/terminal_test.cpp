@@ -1,0 +1,67 @@
+#include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/ui/number_format.h"
+#include "tools/sconce/ui/percentile.h"
+#include "tools/sconce/ui/progress_bar.h"
+#include "tools/sconce/ui/table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace sconce::ui {
+namespace {
+
+TEST(Table, AlignsColumnsByCharactersAndKeepsNotesOutOfTheWidths) {
+  Table table({{"name", Align::kLeft}, {"time"}});
+  table.add_row({"a", "1 ms"});
+  table.add_row({"größer", "10 ms"});
+  table.add_row({"a note that is longer than all columns together"});
+  EXPECT_EQ(table.render(),
+            "name     time\n"
+            "------  -----\n"
+            "a        1 ms\n"
+            "größer  10 ms\n"
+            "a note that is longer than all columns together\n");
+}
+
+TEST(NumberFormat, ShowsThreeDigitsAndTheUnit) {
+  EXPECT_EQ(format_duration(1.2345), "1.23 s");
+  EXPECT_EQ(format_duration(0.0123), "12.3 ms");
+  EXPECT_EQ(format_duration(0.00099996), "1.00 ms");
+  EXPECT_EQ(format_duration(812e-9), "812 ns");
+  EXPECT_EQ(format_duration(0), "0 s");
+  EXPECT_EQ(format_ratio(1.5), "1.50x");
+  EXPECT_EQ(format_ratio(NAN), "-");
+  EXPECT_EQ(format_bytes(1536), "1.50 KiB");
+  EXPECT_EQ(format_bytes(-3.0 * 1024 * 1024), "-3.00 MiB");
+  EXPECT_EQ(format_count(1234567), "1 234 567");
+  EXPECT_EQ(format_count(999), "999");
+}
+
+TEST(Percentile, IsASampleThatTheShareDoesNotExceed) {
+  const std::vector<double> samples = {5, 1, 4, 2, 3, 6, 7, 8, 9, 10};
+  EXPECT_EQ(median(samples), 5);
+  EXPECT_EQ(percentile(samples, 0.9), 9);
+  EXPECT_EQ(percentile(samples, 0.99), 10);
+  EXPECT_EQ(percentile(samples, 0), 1);
+  EXPECT_EQ(median({3}), 3);
+  EXPECT_TRUE(std::isnan(median({})));
+}
+
+TEST(NearestName, FindsTyposAndParts) {
+  const std::vector<std::string> names = {"run", "check", "bench", "dump"};
+  EXPECT_THAT(nearest_names("chek", names), testing::ElementsAre("check"));
+  EXPECT_EQ(did_you_mean("benhc", names), "; did you mean 'bench'?");
+  EXPECT_EQ(did_you_mean("something", names), "; there are: run, check, bench, dump");
+  EXPECT_EQ(did_you_mean("x", {}), "");
+}
+
+TEST(ProgressBar, LineShowsShareAndIsCutToTheWidth) {
+  EXPECT_EQ(progress_line("checking", 1, 2, "case 0", 80), "checking [############............]  50%  1/2  case 0");
+  EXPECT_EQ(progress_line("x", 0, 0, "", 80), "x [########################] 100%  0/0");
+  EXPECT_EQ(display_width(progress_line("checking", 1, 2, "größer und größer", 60)), 60);
+}
+
+}  // namespace
+}  // namespace sconce::ui

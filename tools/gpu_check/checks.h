@@ -1,0 +1,24 @@
+// What is checked and measured on a GPU without LibTorch: sconce's driver layer, NVRTC, recordings.
+#pragma once
+
+#include "cuda/fake_driver.h"
+#include "tools/gpu_check/gpu.h"
+
+#include <nlohmann/json.hpp>
+
+#include <span>
+
+namespace sconce::gpu_check {
+
+// Throws where something is wrong, else gives what it found and measured.
+struct Check {
+  const char* name;
+  nlohmann::json (*run)(Gpu& gpu);
+  const char* help;
+};
+std::span<const Check> checks();
+
+// Teaches the simulated driver the kernels of these checks, so that the checks run on it (--simulate).
+void define_check_kernels(cuda::FakeDriver& driver);
+
+}  // namespace sconce::gpu_check

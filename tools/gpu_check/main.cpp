@@ -1,0 +1,199 @@
+// gpu_check: everything about sconce that needs a GPU, with one command, on a machine where nothing is built and
+// LibTorch may be missing. run.sh beside this file finds LibTorch and starts it.
+#include "cuda/real_driver.h"
+#include "tools/gpu_check/checks.h"
+#include "tools/gpu_check/programs.h"
+#include "tools/gpu_check/results.h"
+
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+namespace sconce::gpu_check {
+namespace {
+
+using nlohmann::json;
+
+struct Settings {
+  std::string root = ".";
+  std::string out = ".";
+  std::string resume;
+  std::string only;
+  std::string nvrtc;
+  std::vector<std::string> nvrtc_directories;
+  std::string no_libtorch;
+  double budget = 540;
+  bool simulate = false;
+};
+
+class Session {
+ public:
+  explicit Session(const Settings& settings)
+      : settings_(settings), results_(settings.out + "/gpu_check.json"), log_path_(settings.out + "/gpu_check.log") {
+    if (!settings_.resume.empty()) {
+      results_.resume(settings_.resume);
+    }
+  }
+
+  int run() {
+    run_checks();
+    for (const Program& program : find_programs(settings_.root)) {
+      const std::string build = fingerprint(program.path);
+      if (!wanted(program.part, build)) {
+        continue;
+      }
+      if (!settings_.no_libtorch.empty()) {
+        finish(program.part, build, {{"status", "skipped"}, {"reason", settings_.no_libtorch}});
+      } else if (const double left = seconds_left(); left > kLeastSeconds) {
+        finish(program.part, build, run_program(program, left, log_path_));
+      } else {
+        finish(program.part, build, out_of_time());
+      }
+    }
+    std::printf("passed %zu, failed %zu, skipped %zu, unfinished %zu: %s/gpu_check.json\n", results_.count("passed"),
+                results_.count("failed"), results_.count("skipped"), results_.count("unfinished"), settings_.out.c_str());
+    if (results_.count("unfinished") != 0) {
+      std::printf("run again with --resume FILE, that file, for the unfinished parts\n");
+    }
+    return results_.count("failed") == 0 && results_.count("unfinished") == 0 ? 0 : 1;
+  }
+
+ private:
+  static constexpr double kLeastSeconds = 2;  // to start a part with
+
+  double seconds_left() const {
+    return settings_.budget - std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  static json out_of_time() { return {{"status", "unfinished"}, {"reason", "the time was used up before it began"}}; }
+
+  bool wanted(const std::string& part, const std::string& build) const {
+    if (part.find(settings_.only) == std::string::npos) {
+      return false;
+    }
+    if (results_.finished(part, build)) {
+      std::printf("%-10s %s (earlier)\n", results_.parts()[part].value("status", "").c_str(), part.c_str());
+      return false;
+    }
+    return true;
+  }
+
+  void finish(const std::string& part, const std::string& build, json result) {
+    std::string details = result.value("reason", "");
+    if (details.empty() && result.contains("data")) {
+      const std::string data = result["data"].dump(-1, ' ', false, json::error_handler_t::replace);
+      details = data.size() < 200 ? data : std::string();
+    }
+    std::printf("%-10s %s %s\n", result.value("status", "").c_str(), part.c_str(), details.c_str());
+    if (result.contains("output_tail")) {
+      std::printf("%s\n", result["output_tail"].get<std::string>().c_str());
+    }
+    std::fflush(stdout);
+    results_.set(part, build, std::move(result));
+  }
+
+  void run_checks() {
+    const std::string build = fingerprint("/proc/self/exe");
+    std::string why_not;
+    const cuda::NvrtcPlaces places{settings_.nvrtc, settings_.nvrtc_directories};
+    const std::unique_ptr<cuda::Nvrtc> nvrtc = cuda::open_nvrtc(places, &why_not);
+    std::unique_ptr<cuda::Driver> driver = nvrtc == nullptr ? nullptr : make_driver(&why_not);
+    std::optional<Gpu> gpu;
+    if (driver != nullptr) {
+      try {
+        need(driver->init());
+        gpu.emplace(*driver, *nvrtc);
+        describe_machine(*gpu);
+      } catch (const std::exception& failure) {
+        why_not = failure.what();
+      }
+    }
+    for (const Check& check : checks()) {
+      if (!wanted(check.name, build)) {
+        continue;
+      }
+      if (!gpu) {
+        finish(check.name, build, {{"status", "skipped"}, {"reason", why_not}});
+      } else if (seconds_left() < kLeastSeconds) {
+        finish(check.name, build, out_of_time());
+      } else {
+        finish(check.name, build, run_check(check, *gpu));
+      }
+    }
+  }
+
+  static json run_check(const Check& check, Gpu& gpu) {
+    const auto start = std::chrono::steady_clock::now();
+    json result;
+    try {
+      result = {{"status", "passed"}, {"data", check.run(gpu)}};
+    } catch (const std::exception& failure) {
+      result = {{"status", "failed"}, {"reason", failure.what()}};
+    }
+    result["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return result;
+  }
+
+  std::unique_ptr<cuda::Driver> make_driver(std::string* why_not) const {
+    if (!settings_.simulate) {
+      return cuda::open_driver(why_not);
+    }
+    auto fake = std::make_unique<cuda::FakeDriver>();
+    define_check_kernels(*fake);
+    return fake;
+  }
+
+  void describe_machine(Gpu& gpu) {
+    int version = 0;
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    need(gpu.driver().driver_version(&version));
+    need(gpu.driver().memory_info(&free_bytes, &total_bytes));
+    const std::string driver = std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+    results_.set_machine({{"gpu", gpu.name()},
+                          {"architecture", gpu.architecture()},
+                          {"driver_cuda", driver},
+                          {"nvrtc", gpu.nvrtc().version()},
+                          {"nvrtc_path", gpu.nvrtc().path()},
+                          {"memory_gb", double(total_bytes) / 1e9}});
+    std::printf("%s, %s, driver for CUDA %s, NVRTC %s\n", gpu.name().c_str(), gpu.architecture().c_str(), driver.c_str(),
+                gpu.nvrtc().version().c_str());
+  }
+
+  const Settings& settings_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Results results_;
+  std::string log_path_;
+};
+
+}  // namespace
+}  // namespace sconce::gpu_check
+
+int main(int argc, char** argv) {
+  sconce::gpu_check::Settings settings;
+  CLI::App app("Checks and measures sconce on a GPU; writes gpu_check.json and gpu_check.log.");
+  app.add_option("--root", settings.root, "the folder with tests/ and bench/, whose programs are run");
+  app.add_option("--out", settings.out, "where the results go")->check(CLI::ExistingDirectory);
+  app.add_option("--resume", settings.resume, "an earlier gpu_check.json: what it has finished is not run again")
+      ->check(CLI::ExistingFile);
+  app.add_option("--only", settings.only, "only parts whose name contains this");
+  app.add_option("--budget", settings.budget, "seconds, after which nothing is begun and what runs is ended");
+  app.add_option("--nvrtc", settings.nvrtc, "the libnvrtc to use")->envname("SCONCE_NVRTC");
+  app.add_option("--nvrtc-dir", settings.nvrtc_directories, "folders to look for libnvrtc in");
+  app.add_option("--no-libtorch", settings.no_libtorch, "why there is no LibTorch: its programs are skipped");
+  app.add_flag("--simulate", settings.simulate, "a simulated GPU instead of a real one: checks this program itself");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    return sconce::gpu_check::Session(settings).run();
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "gpu_check: %s\n", failure.what());
+    return 2;
+  }
+}

@@ -1,0 +1,157 @@
+#include "tools/gpu_check/programs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace sconce::gpu_check {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+void add_programs(const fs::path& folder, const std::string& prefix, Program::Kind kind, std::vector<Program>& programs) {
+  std::error_code ignored;
+  std::vector<fs::path> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.is_regular_file(ignored) && access(entry.path().c_str(), X_OK) == 0) {
+      paths.push_back(entry.path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const fs::path& path : paths) {
+    programs.push_back({prefix + path.filename().string(), path.string(), kind});
+  }
+}
+
+struct Outcome {
+  bool timed_out = false;
+  int exit_code = 0;  // 128 + n when signal n ended it
+};
+
+// The program leads a process group of its own, so that a time limit ends what it started, too; and it ends when we do.
+Outcome run_with_limit(std::vector<std::string> arguments, double seconds, const std::string& log_path) {
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) {
+    pointers.push_back(argument.data());
+  }
+  pointers.push_back(nullptr);
+  const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const pid_t child = fork();
+  if (child == 0) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(log, STDOUT_FILENO);
+    dup2(log, STDERR_FILENO);
+    execv(pointers[0], pointers.data());
+    _exit(127);
+  }
+  close(log);
+  if (child < 0) {
+    return {false, 126};
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  Outcome outcome;
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (!outcome.timed_out && std::chrono::steady_clock::now() > deadline) {
+      outcome.timed_out = true;
+      kill(-child, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+json read_json(const std::string& path) {
+  std::ifstream file(path);
+  return json::parse(file, nullptr, /*allow_exceptions=*/false);
+}
+
+// {"tests": 12, "failures": [{"test": "Suite.Name", "message": …}], "skipped": […]} from GoogleTest's report.
+json summarize_tests(const json& report) {
+  json summary = {{"tests", 0}, {"failures", json::array()}, {"skipped", json::array()}};
+  if (!report.is_object()) {
+    return summary;
+  }
+  summary["tests"] = report.value("tests", 0);
+  for (const json& suite : report.value("testsuites", json::array())) {
+    for (const json& test : suite.value("testsuite", json::array())) {
+      const std::string name = suite.value("name", "") + "." + test.value("name", "");
+      if (test.value("result", "") == "SKIPPED") {
+        summary["skipped"].push_back(name);
+      }
+      for (const json& failure : test.value("failures", json::array())) {
+        summary["failures"].push_back({{"test", name}, {"message", failure.value("failure", "")}});
+      }
+    }
+  }
+  return summary;
+}
+
+std::string tail(const std::string& path, uintmax_t from) {
+  constexpr uintmax_t kMost = 4000;
+  std::ifstream file(path, std::ios::binary);
+  std::error_code ignored;
+  const uintmax_t size = fs::file_size(path, ignored);
+  if (ignored) {
+    return {};
+  }
+  file.seekg(std::streamoff(std::max(from, size > kMost ? size - kMost : 0)));
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+std::vector<Program> find_programs(const std::string& root) {
+  std::vector<Program> programs;
+  add_programs(fs::path(root) / "tests", "test:", Program::Kind::kTest, programs);
+  add_programs(fs::path(root) / "bench", "bench:", Program::Kind::kBenchmark, programs);
+  return programs;
+}
+
+json run_program(const Program& program, double seconds, const std::string& log_path) {
+  const std::string report_path = log_path + ".report.json";
+  const bool test = program.kind == Program::Kind::kTest;
+  std::vector<std::string> arguments = {program.path};
+  if (test) {
+    arguments.push_back("--gtest_output=json:" + report_path);
+  } else {
+    arguments.insert(arguments.end(), {"--benchmark_out=" + report_path, "--benchmark_out_format=json"});
+  }
+  std::error_code ignored;
+  const uintmax_t log_size = fs::exists(log_path, ignored) ? fs::file_size(log_path, ignored) : 0;
+  const auto start = std::chrono::steady_clock::now();
+  const Outcome outcome = run_with_limit(arguments, seconds, log_path);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  const json report = read_json(report_path);
+  fs::remove(report_path, ignored);
+
+  json result = {{"seconds", elapsed.count()}, {"exit_code", outcome.exit_code}};
+  result["data"] = test ? summarize_tests(report) : report;
+  if (outcome.timed_out) {
+    result["status"] = "unfinished";
+    result["reason"] = "ran past its limit of " + std::to_string(int(seconds)) + " s";
+  } else {
+    result["status"] = outcome.exit_code == 0 && report.is_object() ? "passed" : "failed";
+  }
+  if (result["status"] != "passed") {
+    result["output_tail"] = tail(log_path, log_size);
+  } else if (test && result["data"]["skipped"].size() == result["data"]["tests"]) {
+    result["status"] = "skipped";
+    result["reason"] = "the program skipped all of its tests; the log says why";
+  }
+  return result;
+}
+
+}  // namespace sconce::gpu_check

@@ -1,0 +1,24 @@
+// Running the test and benchmark programs that need LibTorch, each in a process of its own with a time limit.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
+
+namespace sconce::gpu_check {
+
+struct Program {
+  enum class Kind { kTest, kBenchmark };
+  std::string part;  // "test:gpu_test"
+  std::string path;
+  Kind kind;
+};
+
+// The executables in `root`/tests (GoogleTest) and `root`/bench (Google Benchmark), by name.
+std::vector<Program> find_programs(const std::string& root);
+
+// A result for Results::set. What the program prints goes to the end of `log_path`.
+nlohmann::json run_program(const Program& program, double seconds, const std::string& log_path);
+
+}  // namespace sconce::gpu_check

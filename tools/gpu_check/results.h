@@ -1,0 +1,37 @@
+// The results of all parts, in one JSON file that is whole at any moment.
+//
+//   {"machine": {…}, "parts": {"kernel": {"status": "passed", "build": "9f…", "seconds": 0.2, "data": {…}}, …}}
+//
+// status: passed, failed, skipped (with a reason), unfinished (out of time: to be run again).
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace sconce::gpu_check {
+
+class Results {
+ public:
+  explicit Results(std::string path) : path_(std::move(path)) {}
+
+  // Takes over what an earlier run finished. Throws std::runtime_error when the file is not such a one.
+  void resume(const std::string& earlier_path);
+  // Whether the part has a result that was got with this very build of it.
+  bool finished(const std::string& part, const std::string& build) const;
+
+  void set_machine(nlohmann::json facts);
+  void set(const std::string& part, const std::string& build, nlohmann::json result);  // and writes the file
+  size_t count(const std::string& status) const;
+  const nlohmann::json& parts() const { return content_.at("parts"); }
+
+ private:
+  void write() const;
+  std::string path_;
+  nlohmann::json content_ = {{"machine", nlohmann::json::object()}, {"parts", nlohmann::json::object()}};
+};
+
+// Names the contents of a file; empty when it cannot be read.
+std::string fingerprint(const std::string& path);
+
+}  // namespace sconce::gpu_check

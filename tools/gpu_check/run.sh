@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Checks and measures sconce on a GPU with one command, building nothing:
+#
+#   tools/gpu_check/run.sh [--root FOLDER] [--out FOLDER] [options of gpu_check]
+#
+# FOLDER is what the preset gpu-carry makes (default: build/gpu-carry): bin/gpu_check, lib/, tests/, bench/.
+# Results go to --out, else $OUT, else the current folder. LibTorch is the one in SCONCE_LIBTORCH_DIR, else that of
+# python3. Without one, what needs none is run all the same. Exit: 0 good, 1 something failed or is unfinished, 2 usage.
+set -euo pipefail
+
+libtorch_version=2.11.0
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$repository/build/gpu-carry
+out=${OUT:-.}
+options=()
+while (($#)); do
+  case $1 in
+    --root) root=${2:?"--root wants a folder"}; shift 2 ;;
+    --out) out=${2:?"--out wants a folder"}; shift 2 ;;
+    *) options+=("$1"); shift ;;
+  esac
+done
+program=$root/bin/gpu_check
+if [[ ! -x $program ]]; then
+  echo "gpu_check: $program is missing; make the folder with: cmake --workflow --preset gpu-carry" >&2
+  exit 2
+fi
+mkdir -p "$out"
+
+# Where Python would import torch from, without importing it.
+find_libtorch() {
+  if [[ -n ${SCONCE_LIBTORCH_DIR:-} ]]; then
+    echo "$SCONCE_LIBTORCH_DIR"
+    return
+  fi
+  local script='
+import importlib.util, os
+spec = importlib.util.find_spec("torch")
+print(os.path.dirname(spec.origin) if spec and spec.origin else "")'
+  python3 -c "$script" 2>/dev/null || true
+}
+
+# Empty when this LibTorch will do, else why not.
+why_not_libtorch() {
+  local folder=$1
+  if [[ -z $folder ]]; then
+    echo "no LibTorch: python3 has no torch $libtorch_version, and SCONCE_LIBTORCH_DIR is not set"
+  elif [[ ! -e $folder/lib/libtorch_cpu.so ]]; then
+    echo "no LibTorch in $folder: lib/libtorch_cpu.so is missing"
+  elif [[ ! -e $folder/lib/libtorch_cuda.so ]]; then
+    echo "the LibTorch in $folder is built without CUDA: lib/libtorch_cuda.so is missing"
+  elif ! grep -qsF "\"$libtorch_version\"" "$folder/include/torch/headeronly/version.h" &&
+    ! grep -qsF "'$libtorch_version" "$folder/version.py"; then
+    echo "the LibTorch in $folder is not of version $libtorch_version, for which sconce was built"
+  fi
+}
+
+libtorch=$(find_libtorch)
+why_not=$(why_not_libtorch "$libtorch")
+libraries=$root/lib
+if [[ -n $why_not ]]; then
+  echo "gpu_check: $why_not; only what needs no LibTorch is run" >&2
+  options+=(--no-libtorch "$why_not")
+else
+  libraries+=:$libtorch/lib
+  echo "LibTorch: $libtorch"
+fi
+# CUDA's libraries lie in packages beside a torch from PyPI.
+if [[ -n $libtorch ]]; then
+  for folder in "$libtorch"/../nvidia/*/lib; do
+    if [[ -d $folder ]]; then
+      libraries+=:$folder
+      options+=(--nvrtc-dir "$folder")
+    fi
+  done
+fi
+
+export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
+export SCONCE_BIN_DIR=$root/bin SCONCE_TESTS_DIR=$repository/tests
+exec "$program" --root "$root" --out "$out" "${options[@]}"
