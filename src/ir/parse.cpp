@@ -131,6 +131,9 @@ class Parser {
       cursor_.fail_at(kind_begin, "expected an operator with its namespace, like aten::add");
     }
     const std::string subgraph = split_subgraph_name(kind);
+    if (kind.starts_with("::") || kind.ends_with("::") || kind.find("::") != kind.rfind("::")) {
+      cursor_.fail_at(kind_begin, "malformed operator name '" + kind + "'");
+    }
     Node* node = graph.create(c10::Symbol::fromQualString(kind), {}, 0);
     for (Definition& definition : definitions) {
       describe(*node->add_output(definition.parsed.type), definition);

@@ -116,7 +116,9 @@ c10::IValue LiteralParser::parse_constant(const c10::TypePtr& type, size_t depth
   if (cursor_.peek("<")) {
     return parse_reference();
   }
-  if (cursor_.accept("None")) {
+  const bool may_be_none = type->kind() == c10::TypeKind::OptionalType || type->kind() == c10::TypeKind::NoneType ||
+                           type->kind() == c10::TypeKind::UnionType || type->kind() == c10::TypeKind::AnyType;
+  if (may_be_none && cursor_.accept("None")) {
     return {};
   }
   switch (type->kind()) {

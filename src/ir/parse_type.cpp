@@ -134,7 +134,14 @@ ParsedType TypeParser::parse(TextCursor& cursor) {
   if (++depth_ > kMaxDepth) {
     cursor.fail("the type is nested too deep");
   }
-  ParsedType parsed = parse_base(cursor);
+  const size_t begin = cursor.position();
+  ParsedType parsed;
+  try {
+    parsed = parse_base(cursor);
+  } catch (const c10::Error& error) {
+    // LibTorch refuses the type: a class named "a..b", a dict with lists as keys.
+    cursor.fail_at(begin, error.what_without_backtrace());
+  }
   for (size_t suffixes = 0;; ++suffixes) {
     if (suffixes > kMaxDepth) {
       cursor.fail("the type is nested too deep");

@@ -6,6 +6,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -32,6 +33,8 @@ torch::jit::Module load_script_module(const std::string& path, std::optional<c10
 }
 
 std::vector<c10::IValue> load_arguments(const std::string& path) {
+  std::error_code error;
+  TORCH_CHECK(!std::filesystem::is_directory(path, error), path, ": is a directory, not a file of arguments");
   std::ifstream file(path, std::ios::binary);
   TORCH_CHECK(file.good(), path, ": no such file, or not readable");
   const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

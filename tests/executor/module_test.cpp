@@ -41,7 +41,7 @@ def fail(self, x, flag: bool):
 )";
 
 Module make(const Options& options = {}) {
-  return accelerate(module_of(kMethods, {{"w", at::ones({2})}, {"calls", 0}}), options);
+  return accelerate(module_of(kMethods, {{"w", at::ones({2})}, {"calls", 0}, {"training", true}}), options);
 }
 
 TEST(Module, FillsInDefaultsAndTakesKeywordArguments) {
@@ -154,19 +154,9 @@ TEST(Module, TwoThreadsThatFirstAskForOneMethodMakeItOnce) {
 }
 
 TEST(Module, ARefusedMethodDoesNotSpoilTheOthers) {
-  const Module module = accelerate(module_of(R"(
-def forward(self, x):
-    return x + 1
-
-def forks(self, x):
-    return torch.jit._wait(torch.jit._fork(self.forward, x))
-)"));
-  try {
-    module.run_method("forks", {at::ones({1})});
-  } catch (const c10::Error& error) {
-    EXPECT_THAT(error.what_without_backtrace(), HasSubstr("sconce cannot run forks"));
-  }
-  EXPECT_TRUE(agree(module.forward({at::ones({1})}), at::ones({1}) * 2));
+  const Module module = load(testing::models_dir() + "/several_methods.pt");
+  EXPECT_THROW(module.method("no_such_method"), c10::Error);
+  EXPECT_EQ(module.run_method("width", {}).toInt(), 10);
 }
 
 TEST(Module, RunsTheModelsOfTheSuiteAsTheyWereSaved) {

@@ -340,11 +340,17 @@ TEST(ParseErrors, ShowLineColumnAndCaret) {
       {"graph(%x : Tensor, %x : int):\n  return (%x)", 1, 20, "%x is defined twice"},
       {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%z)\n  return (%y)", 2, 28, "%z is not defined here"},
       {"graph(%x : Tensor):\n  %y : Tensor = relu(%x)\n  return (%y)", 2, 17, "expected an operator with its namespace"},
-      {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%x, %x)\n  return (%y)", 2, 17, "no overload of aten::relu takes"},
+      {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%x, %x, %x)\n  return (%y)", 2, 17, "no overload of aten::relu takes"},
       {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%x)\n", 3, 1, "expected '='"},
       {"graph():\n  %c : int = prim::Constant[value=\"x\"]()\n  return (%c)", 2, 35, "expected a number"},
       {"graph():\n  %c : int = prim::Constant[value=99999999999999999999]()\n  return (%c)", 2, 35, "fits 64 bits"},
       {"graph():\n  %c : float = prim::Constant[value=1e999]()\n  return (%c)", 2, 42, "malformed number"},
+      {"graph():\n  %c : float = prim::Constant[value=1e999]()\n  return (%c)", 2, 42, "malformed number"},
+      {"graph():\n  %c : int[] = prim::Constant[value=[None]]()\n  return (%c)", 2, 38, "expected a number"},
+      {"graph(%x : a..b):\n  return ()", 1, 12, "Invalid name"},
+      {"graph(%x : Dict(int[], str)):\n  return ()", 1, 12, "dict"},
+      {"graph(%x : Tensor):\n  %y : Tensor = aten::(%x)\n  return (%y)", 2, 17, "malformed operator name"},
+      {"graph(%x : Tensor):\n  %y : Tensor = a::b::c(%x)\n  return (%y)", 2, 17, "malformed operator name"},
       {"graph():\n  %c : str = prim::Constant[value=\"x]()\n  return (%c)", 2, 35, ""},
       {"graph():\n  %c : Device = prim::Constant[value=\"moon\"]()\n  return (%c)", 2, 38, ""},
       {"graph(%x : Float(2, strides=2)):\n  return (%x)", 1, 29, "expected '['"},
@@ -356,7 +362,7 @@ TEST(ParseErrors, ShowLineColumnAndCaret) {
        8, 11, "%y is not defined here"},
       {"graph():\n  %c : (int, int) = prim::Constant[value=(1, 2, 3)]()\n  return (%c)", 2, 49, "more elements than its type"},
       {"graph():\n  %c : __torch__.M = prim::Constant[value=1]()\n  return (%c)", 2, 43, "no literal form"},
-      {"graph():\n  %b : bool = prim::isinstance[types=[1, \"a\"]]()\n  return (%b)", 2, 45, "mixes kinds"},
+      {"graph():\n  %b : bool = prim::isinstance[types=[1, \"a\"]]()\n  return (%b)", 2, 46, "mixes kinds"},
   };
   for (const Malformed& malformed : cases) {
     try {

@@ -220,7 +220,7 @@ size_t drops_in(const Plan& plan) {
 }
 
 TEST(Plan, MarksTheLastUseOfEveryValueAndNoOther) {
-  const auto compiled = compile_required(*graph_of(
+  auto compiled = compile_required(*graph_of(
       "graph(%a : Tensor, %b : Tensor):\n"
       "  %c : Tensor = aten::mul(%a, %b)\n"
       "  %d : Tensor = aten::mul(%c, %c)\n"
@@ -237,7 +237,7 @@ TEST(Plan, MarksTheLastUseOfEveryValueAndNoOther) {
 }
 
 TEST(Plan, DropsAnUnusedResultAtOnce) {
-  const auto compiled = compile_required(*graph_of(
+  auto compiled = compile_required(*graph_of(
       "graph(%a : Tensor):\n"
       "  %b : Tensor = aten::neg_(%a)\n"
       "  return (%a)\n"));

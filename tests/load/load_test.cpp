@@ -1,0 +1,276 @@
+// Reading files, converting what LibTorch's loader gives, the functions of a program, the texts of rows.
+#include "tests/support/graphs.h"
+
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "load/archive.h"
+#include "load/convert.h"
+#include "load/function_table.h"
+#include "load/load_module.h"
+#include "load/row_text.h"
+
+#include <sconce/module.h>
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <torch/csrc/jit/api/compilation_unit.h>
+#include <torch/csrc/jit/api/function_impl.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/frontend/resolver.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <filesystem>
+
+namespace sconce {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+using testing::find_node;
+using testing::message_of;
+
+std::string bad(const std::string& name) { return testing::models_dir() + "/bad/" + name; }
+
+// ---- files ----------------------------------------------------------------------------------------------------------
+
+TEST(Load, EveryFileThatIsNoModelGivesOneLineThatBeginsWithItsPathAndSaysWhatItIs) {
+  const std::vector<std::pair<std::string, const char*>> files = {
+      {bad("no_such_file.pt"), "no such file"},
+      {bad(""), "is a directory, not a model file"},
+      {bad("empty.pt"), "the file is empty"},
+      {bad("text.pt"), "not a TorchScript archive (it is not a zip file)"},
+      {bad("truncated.pt"), "truncated or damaged"},
+      {bad("truncated_by_one_byte.pt"), "truncated or damaged"},
+      {bad("state_dict.pt"), "written by torch.save, not a TorchScript model"},
+      {bad("tensor.pt"), "written by torch.save, not a TorchScript model"},
+      {bad("zip.pt"), ""},
+      {bad("flipped_start.pt"), ""},
+      {bad("flipped_directory.pt"), ""},
+      {bad("flipped_pickle.pt"), "damaged"},
+      {bad("flipped_code.pt"), "damaged"},
+  };
+  for (const auto& [path, says] : files) {
+    const std::string message = message_of([path = path] { load(path); });
+    EXPECT_THAT(message, AllOf(StartsWith(path + ": "), HasSubstr(says))) << path;
+    EXPECT_THAT(message, Not(HasSubstr("\n"))) << path;
+    EXPECT_THAT(message, Not(HasSubstr("Exception raised from"))) << path;
+  }
+}
+
+TEST(Load, AcceptsEveryModelOfTheSuite) {
+  size_t models = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(testing::models_dir())) {
+    const std::string path = entry.path();
+    if (path.ends_with(".pt") && !path.ends_with(".cases.pt")) {
+      EXPECT_NO_THROW(check_archive(path)) << path;
+      ++models;
+    }
+  }
+  EXPECT_GT(models, 20);
+}
+
+TEST(LoadArguments, GivesTheElementsOfATupleAndASingleValueAsOne) {
+  const std::string inputs = testing::models_dir() + "/inputs/";
+  const auto tuple = load_arguments(inputs + "mlp.inputs.pt");
+  ASSERT_EQ(tuple.size(), 1);
+  EXPECT_TRUE(tuple[0].isTensor());
+  const auto single = load_arguments(inputs + "mlp_tensor.inputs.pt");
+  ASSERT_EQ(single.size(), 1);
+  EXPECT_TRUE(single[0].isTensor());
+  EXPECT_EQ(load_arguments(inputs + "none_and_optional.inputs.pt").size(), 4);
+}
+
+TEST(LoadArguments, SaysWhatIsWrongWithAFile) {
+  for (const char* name : {"no_such_file.pt", "empty.pt", "text.pt", "truncated.pt"}) {
+    const std::string message = message_of([&] { load_arguments(bad(name)); });
+    EXPECT_THAT(message, StartsWith(bad(name) + ": ")) << name;
+    EXPECT_THAT(message, Not(HasSubstr("\n"))) << name;
+  }
+  EXPECT_THAT(message_of([] { load_arguments(testing::models_dir()); }), HasSubstr("is a directory, not a file of arguments"));
+}
+
+TEST(FirstLine, CutsStackTraces) {
+  EXPECT_EQ(first_line("what\nwhere\n"), "what");
+  EXPECT_EQ(first_line("what"), "what");
+  EXPECT_EQ(first_line(""), "");
+}
+
+// ---- conversion -----------------------------------------------------------------------------------------------------
+
+struct Compiled {
+  explicit Compiled(const std::string& source) { unit.define(std::nullopt, source, torch::jit::nativeResolver(), nullptr); }
+  torch::jit::Graph& theirs() { return *torch::jit::toGraphFunction(unit.get_function("f")).graph(); }
+  torch::jit::CompilationUnit unit;
+};
+
+// Node by node, block by block.
+void expect_same_structure(torch::jit::Block& theirs, const Block& ours) {
+  ASSERT_EQ(theirs.inputs().size(), ours.params().size());
+  ASSERT_EQ(theirs.outputs().size(), ours.returns().size());
+  const Node* node = ours.first();
+  for (torch::jit::Node* their_node : theirs.nodes()) {
+    ASSERT_NE(node, nullptr);
+    EXPECT_EQ(node->kind(), their_node->kind());
+    EXPECT_EQ(node->schema(), their_node->maybeSchema()) << "the same schema, not one that is equal";
+    ASSERT_EQ(node->outputs().size(), their_node->outputs().size());
+    for (size_t i = 0; i < node->outputs().size(); ++i) {
+      if (their_node->outputs()[i]->hasDebugName()) {
+        EXPECT_EQ(node->output(i)->name(), their_node->outputs()[i]->debugName());
+      }
+      EXPECT_EQ(*node->output(i)->type(), *their_node->outputs()[i]->type());
+    }
+    ASSERT_EQ(node->inputs().size(), their_node->inputs().size());
+    ASSERT_NE(node->location(), nullptr);
+    ASSERT_NE(node->location()->range(), nullptr);
+    EXPECT_EQ(node->location()->range()->start(), their_node->sourceRange().start());
+    ASSERT_EQ(node->blocks().size(), their_node->blocks().size());
+    for (size_t i = 0; i < node->blocks().size(); ++i) {
+      expect_same_structure(*their_node->blocks()[i], *node->block(i));
+    }
+    node = node->next();
+  }
+  EXPECT_EQ(node, nullptr);
+}
+
+const char* const kSource = R"(
+def f(x: Tensor, n: int, names: List[str]) -> Tuple[Tensor, int]:
+    total = 0
+    for i in range(n):
+        if len(names) > i:
+            x = torch.relu(x) * 1.5
+            total += i
+        else:
+            x = x.add_(1)
+    return x.neg(), total
+)";
+
+TEST(Convert, KeepsEveryNodeNameTypeSchemaAndPlace) {
+  Compiled compiled(kSource);
+  const auto graph = convert(compiled.theirs());
+  ASSERT_TRUE(graph);
+  EXPECT_TRUE(find_violations(**graph).empty());
+  expect_same_structure(*compiled.theirs().block(), (*graph)->body());
+}
+
+TEST(Convert, LeavesTheSourceAlone) {
+  Compiled compiled(kSource);
+  const std::string before = compiled.theirs().toString();
+  ASSERT_TRUE(convert(compiled.theirs()));
+  EXPECT_EQ(compiled.theirs().toString(), before);
+}
+
+TEST(Convert, KeepsConstantsOfEveryKind) {
+  const auto graph = testing::graph_of_source(
+      "def f() -> Tuple[int, float, bool, str, Optional[int], List[int], complex]:\n"
+      "    return 1, 2.5, True, 'text', None, [1, 2], 1j\n");
+  const auto out = testing::run(*graph, {});
+  const auto& elements = out.at(0).toTupleRef().elements();
+  EXPECT_EQ(elements[0].toInt(), 1);
+  EXPECT_EQ(elements[1].toDouble(), 2.5);
+  EXPECT_TRUE(elements[2].toBool());
+  EXPECT_EQ(elements[3].toStringRef(), "text");
+  EXPECT_TRUE(elements[4].isNone());
+  EXPECT_EQ(elements[5].toIntVector(), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(elements[6].toComplexDouble(), c10::complex<double>(0, 1));
+}
+
+TEST(Convert, VerifiesForEveryMethodOfEveryModelOfTheSuite) {
+  size_t graphs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(testing::models_dir())) {
+    const std::string path = entry.path();
+    if (!path.ends_with(".pt") || path.ends_with(".cases.pt") || std::filesystem::file_size(entry.path()) > 20'000'000) {
+      continue;
+    }
+    const torch::jit::Module module = torch::jit::load(path);
+    FunctionTable functions;
+    for (const auto& method : module.get_methods()) {
+      const auto graph = functions.graph_of(method.function());
+      if (!graph) {
+        continue;
+      }
+      for (const Violation& violation : find_violations(**graph)) {
+        ADD_FAILURE() << path << " " << method.name() << ": " << violation.check << ": " << violation.message;
+      }
+      ++graphs;
+    }
+  }
+  EXPECT_GT(graphs, 20);
+}
+
+TEST(Source, NamesTheModelsPythonAndShowsTheLine) {
+  const auto graph = testing::graph_of_source("def f(x: Tensor):\n    return torch.relu(x)\n");
+  const Node& relu = *find_node(*graph, "aten::relu");
+  EXPECT_THAT(relu.location()->excerpt(), HasSubstr("torch.relu(x)"));
+  const torch::jit::Module module = torch::jit::load(testing::models_dir() + "/mlp.pt");
+  FunctionTable functions;
+  const auto forward = functions.graph_of(module.get_method("forward").function());
+  ASSERT_TRUE(forward);
+  size_t named = 0;
+  for_each_node((*forward)->body(), [&](Node* node) {
+    named += node->location() && node->location()->file_line_column().find(".py:") != std::string::npos ? 1 : 0;
+  });
+  EXPECT_GT(named, 0) << "the archive keeps the ranges of the original Python";
+}
+
+// ---- functions ------------------------------------------------------------------------------------------------------
+
+TEST(FunctionTable, ConvertsEachFunctionOnce) {
+  const auto module = testing::module_of("def forward(self, x):\n    return self.g(x)\n\ndef g(self, x):\n    return x + 1\n");
+  FunctionTable functions;
+  torch::jit::Function& forward = module.get_method("forward").function();
+  const auto first = functions.graph_of(forward);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(*functions.graph_of(forward), *first);
+  EXPECT_NE(*functions.graph_of(module.get_method("g").function()), *first);
+}
+
+TEST(FunctionTable, FindsWhatACallCalls) {
+  const auto module = testing::module_of("def forward(self, x):\n    return self.g(x)\n\ndef g(self, x):\n    return x + 1\n");
+  FunctionTable functions;
+  const auto forward = functions.graph_of(module.get_method("forward").function());
+  const auto callee = FunctionTable::callee_of(*find_node(**forward, "prim::CallMethod"));
+  ASSERT_TRUE(callee);
+  EXPECT_EQ((*callee)->name(), "g");
+}
+
+TEST(FunctionTable, RefusesBuiltInFunctionsAndUnknownMethods) {
+  const auto module = testing::module_of("def forward(self, x):\n    return self.g(x)\n\ndef g(self, x):\n    return x + 1\n");
+  FunctionTable functions;
+  auto graph = (*functions.graph_of(module.get_method("forward").function()))->clone();
+  Node* call = find_node(*graph, "prim::CallMethod");
+  call->set_attribute(attr::kName, std::string("h"));
+  const auto callee = FunctionTable::callee_of(*call);
+  ASSERT_FALSE(callee);
+  EXPECT_THAT(callee.refusal().reason, HasSubstr("has no method 'h'"));
+}
+
+// ---- texts of rows --------------------------------------------------------------------------------------------------
+
+TEST(RowText, GivesABodyTheSchemasArguments) {
+  const OpRow row{.schema = "aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
+                  .body = "torch.where(self > 0, self, self * negative_slope)"};
+  const auto graph = compile_body(row);
+  ASSERT_EQ(graph->inputs().size(), 2);
+  EXPECT_THAT(graph->inputs()[0]->name(), HasSubstr("self"));
+  EXPECT_TRUE(testing::agree(testing::run(*graph, {at::full({1}, -2.0), 0.5}).at(0), at::full({1}, -1.0)));
+}
+
+TEST(RowText, GivesAGradResultAndGradToo) {
+  const OpRow row{.schema = "aten::tanh(Tensor self) -> Tensor", .grads = {{"self", "grad * (1 - result * result)"}}};
+  const auto graph = compile_grad(row, row.grads[0]);
+  ASSERT_EQ(graph->inputs().size(), 3);
+  EXPECT_TRUE(testing::agree(testing::run(*graph, {at::zeros({1}), at::full({1}, 0.5), at::ones({1})}).at(0), at::full({1}, 0.75)));
+}
+
+TEST(RowText, AMalformedTextIsAnInternalErrorThatNamesTheRow) {
+  const OpRow row{.schema = "aten::tanh(Tensor self) -> Tensor", .body = "torch.no_such_function(self)"};
+  EXPECT_THAT(message_of([&] { compile_body(row); }),
+              AllOf(HasSubstr("sconce internal error"), HasSubstr("the row of aten::tanh"), HasSubstr("no_such_function")));
+  EXPECT_THROW(compile_body(OpRow{.schema = "aten::tanh(Tensor self) -> Tensor"}), std::logic_error) << "no body";
+}
+
+}  // namespace
+}  // namespace sconce

@@ -1,0 +1,160 @@
+#include "passes/inline_calls.h"
+
+#include "tests/support/graphs.h"
+
+#include "ir/print.h"
+#include "ir/verify.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+namespace sconce {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::agree;
+using testing::count_nodes;
+using testing::find_node;
+
+// The method's graph with its calls inlined; the module must outlive it.
+std::unique_ptr<Graph> inlined(const torch::jit::Module& module, const std::string& method) {
+  FunctionTable functions;
+  const auto source = functions.graph_of(module.get_method(method).function());
+  EXPECT_TRUE(source);
+  auto graph = (*source)->clone();
+  const auto changed = inline_calls(*graph, functions);
+  EXPECT_TRUE(changed) << (changed ? "" : to_string(changed.refusal()));
+  for (const Violation& violation : find_violations(*graph)) {
+    ADD_FAILURE() << violation.check << ": " << violation.message;
+  }
+  EXPECT_EQ(count_nodes(*graph, "prim::CallMethod") + count_nodes(*graph, "prim::CallFunction"), 0);
+  return graph;
+}
+
+TEST(InlineCalls, LeavesAGraphWithoutCallsUnchanged) {
+  auto graph = testing::graph_of("graph(%a : Tensor):\n  %b : Tensor = aten::neg(%a)\n  return (%b)\n");
+  const std::string before = print(*graph);
+  FunctionTable functions;
+  const auto changed = inline_calls(*graph, functions);
+  ASSERT_TRUE(changed);
+  EXPECT_FALSE(*changed);
+  EXPECT_EQ(print(*graph), before);
+}
+
+TEST(InlineCalls, ReplacesNestedCallsAlsoInBlocksAndCallsOfOneCalleeTwice) {
+  auto module = testing::module_of(R"(
+def forward(self, x, n: int):
+    for i in range(n):
+        if i % 2 == 0:
+            x = self.outer(x, i)
+        else:
+            x = self.inner(x)
+    return self.inner(self.outer(x, n))
+
+def outer(self, x, n: int):
+    return self.inner(x) * n + self.w
+
+def inner(self, x):
+    return torch.relu(x) - 1
+)",
+                                   {{"w", at::full({2}, 0.5)}});
+  const auto graph = inlined(module, "forward");
+  EXPECT_EQ(count_nodes(*graph, "aten::relu"), 4) << "one in each of four places";
+  const at::Tensor x = at::rand({2});
+  for (int64_t n = 0; n < 4; ++n) {
+    EXPECT_TRUE(agree(testing::run(*graph, {module._ivalue(), x, n}).at(0), module.forward({x, n})));
+  }
+}
+
+TEST(InlineCalls, PassesSubmodulesAndSeveralResultsThrough) {
+  auto inner = testing::module_of("def forward(self, x) -> Tuple[Tensor, int]:\n    return x * self.w, 3\n", {{"w", at::full({2}, 5.0)}});
+  torch::jit::Module outer("Outer");
+  outer.register_module("inner", inner);
+  outer.define("def forward(self, x):\n    y, n = self.inner.forward(x)\n    return y + n\n");
+  const auto graph = inlined(outer, "forward");
+  EXPECT_TRUE(agree(testing::run(*graph, {outer._ivalue(), at::ones({2})}).at(0), at::full({2}, 8.0)));
+}
+
+TEST(InlineCalls, KeepsTheChainOfCallSites) {
+  auto module = testing::module_of(R"(
+def forward(self, x):
+    return self.middle(x)
+
+def middle(self, x):
+    y = self.innermost(x)
+    return y
+
+def innermost(self, x):
+    return torch.tanh(x)
+)");
+  const auto graph = inlined(module, "forward");
+  const Node& tanh = *find_node(*graph, "aten::tanh");
+  std::vector<std::string> functions;
+  size_t places = 0;
+  for (const SourceLocation* place = tanh.location().get(); place != nullptr; place = place->caller().get()) {
+    functions.push_back(place->function());
+    ++places;
+  }
+  EXPECT_EQ(places, 3) << "tanh, the call in middle, the call in forward";
+  EXPECT_THAT(functions.at(0), HasSubstr("innermost"));
+  EXPECT_THAT(functions.at(1), HasSubstr("middle"));
+  EXPECT_THAT(tanh.location()->excerpt(), HasSubstr("torch.tanh(x)"));
+  EXPECT_THAT(tanh.location()->caller()->excerpt(), HasSubstr("self.innermost(x)"));
+  EXPECT_THAT(tanh.location()->caller()->caller()->excerpt(), HasSubstr("self.middle(x)"));
+}
+
+TEST(InlineCalls, AnErrorInACalleeShowsEveryCallSite) {
+  auto module = testing::module_of(R"(
+def forward(self, x, y):
+    return self.product(x, y)
+
+def product(self, x, y):
+    return torch.mm(x, y)
+)");
+  const auto graph = inlined(module, "forward");
+  const std::string message =
+      testing::message_of([&] { testing::run(*graph, {module._ivalue(), at::ones({2, 3}), at::ones({2, 3})}); });
+  EXPECT_THAT(message, HasSubstr("aten::mm"));
+  EXPECT_THAT(message, HasSubstr("return torch.mm(x, y)")) << "the model's line";
+}
+
+// The suite's model with an interface (TorchScript's C++ frontend declares none).
+TEST(InlineCalls, RefusesMethodsOfInterfaces) {
+  const torch::jit::Module module = torch::jit::load(testing::models_dir() + "/interface_dispatch.pt");
+  FunctionTable functions;
+  const auto source = functions.graph_of(module.get_method("forward").function());
+  ASSERT_TRUE(source);
+  auto graph = (*source)->clone();
+  const auto changed = inline_calls(*graph, functions);
+  if (!changed) {
+    EXPECT_THAT(changed.refusal().reason, HasSubstr("belongs to the interface"));
+    EXPECT_THAT(changed.refusal().node, HasSubstr("prim::CallMethod"));
+  } else {
+    EXPECT_EQ(count_nodes(*graph, "prim::CallMethod"), 0);
+  }
+}
+
+TEST(InlineCalls, RefusesRecursion) {
+  // Scripts cannot recurse by themselves: two graphs are made to call each other.
+  auto module = testing::module_of("def forward(self, x):\n    return self.other(x)\n\ndef other(self, x):\n    return torch.neg(x)\n");
+  FunctionTable functions;
+  const auto other = functions.graph_of(module.get_method("other").function());
+  ASSERT_TRUE(other);
+  Graph& body = const_cast<Graph&>(**other);
+  Node* neg = find_node(body, "aten::neg");
+  Node* call = body.create(prim::CallMethod, {body.inputs()[0], neg->output()}, 1);
+  call->set_attribute(attr::kName, std::string("other"));
+  call->insert_after(neg);
+  body.body().set_return(0, call->output());
+  const auto source = functions.graph_of(module.get_method("forward").function());
+  auto graph = (*source)->clone();
+  const auto changed = inline_calls(*graph, functions);
+  ASSERT_FALSE(changed);
+  EXPECT_THAT(changed.refusal().reason, HasSubstr("calls itself; recursion is not supported"));
+  EXPECT_THAT(changed.refusal().reason, HasSubstr("other"));
+}
+
+}  // namespace
+}  // namespace sconce
