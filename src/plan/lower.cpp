@@ -128,6 +128,11 @@ class Lowering {
 
   // A graph without tensors that require a gradient may still come to one.
   static bool introduces_grad(const Node& node) {
+    // `torch.tensor(…, requires_grad=True)`
+    if (const Value* asked = node.named_input("requires_grad"); asked != nullptr && node.kind() != aten::requires_grad_) {
+      const auto constant = asked->constant();
+      return !constant || !constant->isBool() || constant->toBool();
+    }
     return node.kind() == aten::requires_grad_ || effects_of(node).unknown ||
            (node.schema() != nullptr && effects_of(node).external && node.kind() != prim::RaiseException && node.kind() != prim::Print);
   }

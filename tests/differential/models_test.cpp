@@ -35,11 +35,14 @@ struct RefusedModel {
   const char* reason;
 };
 constexpr RefusedModel kRefused[] = {
+    {"attributes_state", "prim::Enter is not supported yet"},  // with torch.no_grad()
     {"fork_join", "prim::fork"},
+    {"inplace_autograd", "prim::Enter is not supported yet"},  // with torch.no_grad()
     {"interface_dispatch", "belongs to the interface"},
 };
 
 constexpr size_t kCalls = 5;
+constexpr uintmax_t kLargeFile = 10'000'000;  // such models are called in one case only
 constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
 
 std::filesystem::path models_dir() {
@@ -90,11 +93,12 @@ void add_difference(cli::Findings& findings, const std::string& path, const std:
   }
 }
 
-void compare_layouts(const c10::IValue& got, const c10::IValue& expected, const std::string& path, cli::Findings& findings) {
+void compare_layouts(const c10::IValue& got, const c10::IValue& expected, const std::string& path,
+                     std::string (*describe)(const at::Tensor&), cli::Findings& findings) {
   const auto got_tensors = cli::tensors_in(got, path, cli::Objects::kEnter);
   const auto expected_tensors = cli::tensors_in(expected, path, cli::Objects::kEnter);
   for (size_t i = 0; i < got_tensors.size() && i < expected_tensors.size(); ++i) {
-    add_difference(findings, got_tensors[i].path, describe_layout(got_tensors[i].tensor), describe_layout(expected_tensors[i].tensor));
+    add_difference(findings, got_tensors[i].path, describe(got_tensors[i].tensor), describe(expected_tensors[i].tensor));
   }
 }
 
@@ -108,7 +112,8 @@ void compare_gradients(const cli::TwinModels& twins, const cli::TwinModels::Outc
 }
 
 // Calls 1 … 5, with a backward pass behind each: it must not change what the next call gives.
-void check_case(const std::string& name, const cli::ModelCases& cases, size_t index, const Options& options, cli::Findings& findings) {
+void check_case(const std::string& name, const cli::ModelCases& cases, size_t index, const Options& options,
+                cli::Findings& findings) {
   cli::TwinModels twins(load(model_file(name), options), load_script_module(model_file(name), std::nullopt), cases.method,
                         cli::TwinModels::State::kCompare);
   for (size_t call = 1; call <= kCalls; ++call) {
@@ -118,9 +123,10 @@ void check_case(const std::string& name, const cli::ModelCases& cases, size_t in
     if (outcomes.got.error || outcomes.expected.error) {
       return;
     }
-    compare_layouts(outcomes.got.output, outcomes.expected.output, "out", findings);
+    compare_layouts(outcomes.got.output, outcomes.expected.output, "out", describe_layout, findings);
     for (size_t i = 0; i < outcomes.got.arguments.size(); ++i) {
-      compare_layouts(outcomes.got.arguments[i], outcomes.expected.arguments[i], "inputs[" + std::to_string(i) + "]", findings);
+      compare_layouts(outcomes.got.arguments[i], outcomes.expected.arguments[i], "inputs[" + std::to_string(i) + "]",
+                      describe_argument, findings);
     }
     if (call == 1) {
       const cli::CompareOptions recorded{.rtol = cases.rtol, .atol = cases.atol, .requires_grad = false};
@@ -141,9 +147,12 @@ TEST_P(ModelTest, AgreesWithLibTorchFromCall1ToCall5) {
     EXPECT_THAT([&] { module.method(cases.method); }, ::testing::ThrowsMessage<c10::Error>(::testing::HasSubstr(refused->reason)));
     return;
   }
+  const bool is_large = std::filesystem::file_size(model_file(name)) > kLargeFile;
   for (const bool optimize : {true, false}) {
     cli::Findings findings;
-    for (size_t i = 0; i < cases.inputs.size(); ++i) {
+    // Without optimisation every call runs the same plan: one case is enough to see that it can.
+    const size_t count = optimize && !is_large ? cases.inputs.size() : 1;
+    for (size_t i = 0; i < count; ++i) {
       findings.begin_case("case " + std::to_string(i), optimize ? "optimised" : "not optimised");
       check_case(name, cases, i, Options().optimize(optimize), findings);
     }

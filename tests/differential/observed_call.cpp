@@ -67,12 +67,13 @@ class Differences {
     }
   }
 
-  void compare_layouts(const std::vector<c10::IValue>& got, const std::vector<c10::IValue>& expected, const std::string& name) {
+  void compare_layouts(const std::vector<c10::IValue>& got, const std::vector<c10::IValue>& expected, const std::string& name,
+                       std::string (*describe)(const at::Tensor&)) {
     const auto got_tensors = tensors_in_all(got, name);
     const auto expected_tensors = tensors_in_all(expected, name);
     for (size_t i = 0; i < got_tensors.size() && i < expected_tensors.size(); ++i) {
-      const std::string a = describe_layout(got_tensors[i].tensor);
-      const std::string b = describe_layout(expected_tensors[i].tensor);
+      const std::string a = describe(got_tensors[i].tensor);
+      const std::string b = describe(expected_tensors[i].tensor);
       if (a != b) {
         add(got_tensors[i].path + " has " + a + " instead of " + b);
       }
@@ -117,8 +118,8 @@ std::vector<std::string> differences(const ObservedCall& got, const ObservedCall
   found.compare_values(got.outputs, expected.outputs, "out", options);
   found.compare_values(got.arguments, expected.arguments, "inputs", options);
   if (strictness == Strictness::kEverything) {
-    found.compare_layouts(got.outputs, expected.outputs, "out");
-    found.compare_layouts(got.arguments, expected.arguments, "inputs");
+    found.compare_layouts(got.outputs, expected.outputs, "out", describe_layout);
+    found.compare_layouts(got.arguments, expected.arguments, "inputs", describe_argument);
     if (sharing(got) != sharing(expected)) {
       found.add("other tensors share memory: " + c10::str(sharing(got)) + " instead of " + c10::str(sharing(expected)));
     }
@@ -141,8 +142,11 @@ std::string describe_layout(const at::Tensor& tensor) {
   }
   text += tensor.is_view() ? ", a view" : "";
   text += tensor.is_leaf() ? ", a leaf" : "";
-  text += tensor.is_inference() ? ", inference" : ", version " + std::to_string(tensor._version());
-  return text;
+  return text + (tensor.is_inference() ? ", inference" : "");
+}
+
+std::string describe_argument(const at::Tensor& tensor) {
+  return describe_layout(tensor) + (tensor.is_inference() ? "" : ", version " + std::to_string(tensor._version()));
 }
 
 }  // namespace sconce::testing

@@ -21,6 +21,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iostream>
 
 namespace sconce::testing {
@@ -77,10 +78,15 @@ class GraphCheck {
     check_executor("optimised executor", Options());
     check_executor("executor without optimisation", Options().optimize(false));
     for (const PassInfo& pass : all_passes()) {
-      check_transformed("after " + std::string(pass.name), [&](Graph& graph) { PassRunner(PassRunner::Verify::kAfterChange).run(pass, graph); });
+      check_transformed("after pass " + std::string(pass.name), [&](Graph& graph) { PassRunner(PassRunner::Verify::kAfterChange).run(pass, graph); });
     }
     check_transformed("without passes", [](Graph&) {});
     check_transformed("after all required passes", [](Graph& graph) { run_required_passes(graph); });
+    return std::move(found_);
+  }
+
+  std::vector<std::string> run_after(const std::string& pass, const std::function<void(Graph&)>& transform) {
+    check_transformed("after " + pass, transform);
     return std::move(found_);
   }
 
@@ -157,7 +163,7 @@ class GraphCheck {
 
 using CheckGraph = std::vector<std::string> (GraphCheck::*)();
 
-// What is wrong, sconce's own exceptions included. `size_t` counts and oracle errors are the caller's.
+// What is wrong, sconce's own exceptions included.
 std::vector<std::string> findings_of(GraphCheck& check, CheckGraph check_graph) {
   try {
     return (check.*check_graph)();
@@ -171,6 +177,23 @@ std::unique_ptr<Graph> minimal_graph(const Graph& graph, const GeneratedGraph& g
     GraphCheck check(candidate, generated);
     return !check.error_of_oracle() && !findings_of(check, check_graph).empty();
   });
+}
+
+// A pass that is wrong: it drops the first write.
+bool drop_a_write(Graph& graph) {
+  Node* write = nullptr;
+  for_each_node(graph.body(), [&](Node* node) {
+    if (write == nullptr && node->schema() != nullptr && node->schema()->is_mutable() && node->outputs().size() == 1 &&
+        *node->output()->type() == *node->input(0)->type()) {
+      write = node;
+    }
+  });
+  if (write == nullptr) {
+    return false;
+  }
+  write->output()->replace_all_uses_with(write->input(0));
+  write->erase();
+  return true;
 }
 
 std::string report(uint64_t seed, const std::string& test, const std::vector<std::string>& findings, const Graph& graph) {
@@ -234,6 +257,31 @@ TEST(RandomGraphs, AgreeWithTheOptimisingExecutor) {
                     << text_of(*minimal_graph(*graph, generated, &GraphCheck::run_against_optimising_peer));
     }
   }
+}
+
+// What the tests above are worth: most graphs with a write tell that it is missing (not those whose result nobody sees), and
+// the shrunk graph shows little else.
+TEST(RandomGraphs, TellWhenAPassDropsAWriteAndShrinkToIt) {
+  size_t with_writes = 0;
+  size_t noticed = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const GeneratedGraph generated = generate_graph(seed);
+    const std::unique_ptr<Graph> graph = parse(generated.text);
+    const auto is_noticed = [&](const Graph& candidate) {
+      GraphCheck check(candidate, generated);
+      return !check.error_of_oracle() && !check.run_after("drop_a_write", [](Graph& changed) { drop_a_write(changed); }).empty();
+    };
+    with_writes += drop_a_write(*graph->clone()) ? 1 : 0;
+    if (is_noticed(*graph)) {
+      const std::unique_ptr<Graph> small = shrink(*graph, is_noticed, 300);
+      EXPECT_LE(small->node_count(), 12U) << "seed " << seed << "\n" << text_of(*small);
+      if (++noticed == 1) {
+        std::cout << "the write that seed " << seed << " misses, of " << graph->node_count() << " nodes:\n" << text_of(*small);
+      }
+    }
+  }
+  EXPECT_GE(noticed * 2, with_writes);
+  std::cout << noticed << " of " << with_writes << " graphs with writes tell\n";
 }
 
 TEST(RandomGraphs, AreTheSameForTheSameSeed) {

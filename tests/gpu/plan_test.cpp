@@ -37,8 +37,8 @@ class GpuPlanTest : public GpuTest {};
 
 TEST_F(GpuPlanTest, GivesTheValuesOfTheCpu) {
   const torch::jit::Module network = make_network();
-  const sconce::Module on_cpu = accelerate(network.clone(), Options().max_tier(Tier::kRequired));
-  sconce::Module on_gpu = accelerate(network.clone(), Options().max_tier(Tier::kRequired));
+  const sconce::Module on_cpu = accelerate(network.deepcopy(), Options().max_tier(Tier::kRequired));
+  sconce::Module on_gpu = accelerate(network.deepcopy(), Options().max_tier(Tier::kRequired));
   on_gpu.to(c10::Device(at::kCUDA, 0));
   for (int64_t rounds : {0, 1, 5}) {
     const at::Tensor x = at::rand({16, 32});
@@ -55,12 +55,13 @@ TEST_F(GpuPlanTest, GivesTheValuesOfTheCpu) {
 
 TEST_F(GpuPlanTest, GivesTheGradientsOfTheCpu) {
   torch::jit::Module network("Network");
-  network.register_parameter("weight", at::randn({8, 8}).requires_grad_(), false);
+  network.register_parameter("weight", at::randn({8, 8}), false);
   network.define("def forward(self, x):\n    return torch.tanh(torch.matmul(x, self.weight)).pow(2).sum()\n");
   const at::Tensor x = at::rand({4, 8});
   const auto gradient_on = [&](c10::Device device) {
     sconce::Module module = accelerate(network.deepcopy(), Options().max_tier(Tier::kRequired));
     module.to(device);
+    module.parameters().at(0).requires_grad_();
     module.forward({x.to(device)}).toTensor().backward();
     return module.parameters().at(0).grad().cpu();
   };

@@ -167,8 +167,8 @@ TEST(Convert, KeepsConstantsOfEveryKind) {
       "def f() -> Tuple[int, float, bool, str, Optional[int], List[int], complex]:\n"
       "    return 1, 2.5, True, 'text', None, [1, 2], 1j\n");
   const auto out = testing::run(*graph, {});
-  const auto& elements = out.at(0).toTupleRef().elements();
-  EXPECT_EQ(elements[0].toInt(), 1);
+  const std::vector<c10::IValue> elements = out.at(0).toTupleRef().elements().vec();
+  EXPECT_EQ(elements.at(0).toInt(), 1);
   EXPECT_EQ(elements[1].toDouble(), 2.5);
   EXPECT_TRUE(elements[2].toBool());
   EXPECT_EQ(elements[3].toStringRef(), "text");

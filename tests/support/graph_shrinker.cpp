@@ -58,7 +58,10 @@ bool keep_branch(Node& node, size_t branch) {
   if (node.kind() != prim::If) {
     return false;
   }
-  ValueMap values;
+  ValueMap values;  // the branch uses what stands before it
+  for (Value* value : values_before(node)) {
+    values[value] = value;
+  }
   const std::vector<Value*> results = node.graph().copy_nodes(*node.block(branch), &node, values);
   for (size_t i = 0; i < results.size(); ++i) {
     node.output(i)->replace_all_uses_with(results[i]);

@@ -249,7 +249,7 @@ int bench(const BenchOptions& options) {
     }
   }
   if (options.common.json) {
-    std::cout << json.dump(2) << "\n";
+    std::cout << json_text(json);
   } else if (all.size() > 1) {
     std::cout << summary_of(all);
   }
@@ -279,20 +279,20 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       ->type_name("OPTIMIZER");
   command.add_option("--threads", options->threads, "threads that call the one model at the same time (1)")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+      ->check(between(1, 1024));
   command.add_option("--intra-op", options->intra_op, "LibTorch's threads inside one operator (as LibTorch chooses)")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(between(1, 1024));
   command.add_option("--seconds", options->seconds, "time in steady state, per model and executor (1)")
       ->type_name("S")
-      ->check(CLI::Range(0.01, 3600.0));
+      ->check(between(0.01, 3600));
   command.add_flag("--with-grad", options->with_grad, "let autograd record, as in training; otherwise off");
   command.add_option("--rtol", options->rtol, "relative tolerance of the check of results (1e-3)")
       ->type_name("X")
-      ->check(CLI::NonNegativeNumber);
+      ->check(between(0, 1e30));
   command.add_option("--atol", options->atol, "absolute tolerance of the check of results (1e-4)")
       ->type_name("X")
-      ->check(CLI::NonNegativeNumber);
+      ->check(between(0, 1e30));
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_common_options(command, options->common);
   command.footer(

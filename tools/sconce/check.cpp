@@ -86,7 +86,7 @@ void print_json(const CheckOptions& options, const Findings& findings, const std
                   {"plans", plans},
                   {"failing_cases", findings.failing_cases()},
                   {"failures", std::move(failures)}};
-  std::cout << json.dump(2) << "\n";
+  std::cout << json_text(json);
 }
 
 int check(const CheckOptions& options) {
@@ -118,14 +118,14 @@ void add_check_command(CLI::App& app, Action& chosen) {
   command.add_option("CASES", options->cases, "recorded calls and answers (tests/models writes such files)")->required();
   command.add_option("--method", options->method, "the method to call, instead of the one that the cases name")
       ->type_name("M");
-  command.add_option("--calls", options->calls, "calls per case (3)")->type_name("N")->check(CLI::PositiveNumber);
+  command.add_option("--calls", options->calls, "calls per case (3)")->type_name("N")->check(between(1, 1e9));
   command.add_flag("--grad", options->grad, "compare gradients too");
   command.add_option("--rtol", options->rtol, "relative tolerance, instead of the cases'")
       ->type_name("X")
-      ->check(CLI::NonNegativeNumber);
+      ->check(between(0, 1e30));
   command.add_option("--atol", options->atol, "absolute tolerance, instead of the cases'")
       ->type_name("X")
-      ->check(CLI::NonNegativeNumber);
+      ->check(between(0, 1e30));
   command.add_option("--plan", options->plan, "highest tier of the plans: tier0, tier1, tier2, or all, one after the other")
       ->type_name("TIER");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");

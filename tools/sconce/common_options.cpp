@@ -5,6 +5,7 @@
 #include "tools/sconce/json.h"
 #include "tools/sconce/ops_library.h"
 #include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/ui/number_format.h"
 
 // All of CLI11, once in this library: App.hpp alone declares classes that it uses (Formatter, ConfigBase).
 #include <c10/util/Exception.h>
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <fstream>
 
 namespace sconce::cli {
@@ -83,6 +85,18 @@ Options prepare(const CommonOptions& options) {
     open_ops_library(library);
   }
   return prepared;
+}
+
+CLI::Validator between(double least, double most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    char* end = nullptr;
+    const double number = std::strtod(text.c_str(), &end);
+    if (!text.empty() && *end == '\0' && number >= least && number <= most) {
+      return "";
+    }
+    return "must be from " + ui::format_number(least) + " to " + ui::format_number(most) + ", not " + text;
+  };
+  return CLI::Validator(check, "");
 }
 
 std::optional<Tier> tier_of(const std::string& name) {

@@ -31,6 +31,9 @@ void add_common_options(CLI::App& command, CommonOptions& options);
 // at the start. Throws UserError, or RefusedError for what this build does not do yet.
 Options prepare(const CommonOptions& options);
 
+// For numbers on the command line: "--threads: must be from 1 to 1024, not 0".
+CLI::Validator between(double least, double most);
+
 // "tier0" → Tier::kRequired; nothing for another text.
 std::optional<Tier> tier_of(const std::string& name);
 std::string name_of(Tier tier);

@@ -140,10 +140,8 @@ int dump_model(const DumpOptions& options) {
     }
   }
   if (options.common.json) {
-    text =
-        Json{{"model", options.model}, {"method", call.method}, {"format", options.format}, {"dumps", std::move(json)}}.dump(
-            2) +
-        "\n";
+    text = json_text(
+        {{"model", options.model}, {"method", call.method}, {"format", options.format}, {"dumps", std::move(json)}});
   }
   if (options.output.empty()) {
     std::cout << text;

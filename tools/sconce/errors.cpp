@@ -4,6 +4,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <iostream>
 #include <new>
 
@@ -31,12 +32,27 @@ std::string without_interpreter_frame(const std::string& text) {
   return text.substr(error + std::string(kError).size());
 }
 
+// Messages about damaged files quote them.
+std::string without_control_characters(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 && c != '\n' && c != '\t'; }, '?');
+  return text;
+}
+
+// The message, then what was added on its way up, each on lines of its own: c10::Error puts the latter in brackets.
+std::string text_of(const c10::Error& failure) {
+  std::string text = failure.msg();
+  for (const std::string& context : failure.context()) {
+    text += "\n" + context;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string plain_message(const std::exception& failure) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
-  const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
-  return without_trailing_blanks(without_interpreter_frame(text));
+  const std::string text = torch_error != nullptr ? text_of(*torch_error) : failure.what();
+  return without_trailing_blanks(without_control_characters(without_interpreter_frame(text)));
 }
 
 std::string one_line_message(const std::exception& failure) {
@@ -60,7 +76,7 @@ int report_failure(const std::exception& failure, bool json) {
   }
   std::cerr << text << std::endl;
   if (json) {
-    std::cout << Json{{"error", message}, {"kind", kind}, {"exit_code", code}}.dump(2) << std::endl;
+    std::cout << json_text({{"error", message}, {"kind", kind}, {"exit_code", code}}) << std::flush;
   }
   return code;
 }

@@ -34,7 +34,7 @@ int explain(const ExplainOptions& options) {
   }
   const Explanation explanation = executor.explain();
   if (options.common.json) {
-    std::cout << to_json(explanation).dump(2) << "\n";
+    std::cout << json_text(to_json(explanation));
   } else {
     std::cout << to_text(explanation, options.steps);
   }
@@ -52,7 +52,7 @@ void add_explain_command(CLI::App& app, Action& chosen) {
   add_input_options(command, options->inputs);
   command.add_option("--calls", options->calls, "calls before the question is asked (3)")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(between(0, 1e9));
   command.add_flag("--steps", options->steps, "show the steps of every plan");
   add_common_options(command, options->common);
   command.footer(

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <string>
 
 namespace sconce::cli {
 
@@ -15,6 +16,11 @@ inline Json json_number(double value) {
     return value;
   }
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+// Indented text. Bytes that are not UTF-8 (from a damaged file, in a message about it) become U+FFFD.
+inline std::string json_text(const Json& json) {
+  return json.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::detail::error_handler_t::replace) + "\n";
 }
 
 }  // namespace sconce::cli

@@ -66,6 +66,9 @@ void expect_method(const torch::jit::Module& module, const std::string& method) 
 std::vector<c10::IValue> fit_call(const torch::jit::Module& module, const Call& call, const CommonOptions& common) {
   expect_method(module, call.method);
   const auto& schema = module.get_method(call.method).function().getSchema();
+  if (call.arguments.empty() && schema.arguments().size() > 1 && !schema.arguments()[1].default_value()) {
+    throw UserError(describe_signature(schema) + " needs arguments; give them with --inputs FILE or --input SPEC");
+  }
   const std::vector<c10::IValue> arguments = fit_arguments(schema, call.arguments);
   return common.device.empty() ? arguments : deep_copy_to(arguments, c10::Device(common.device));
 }

@@ -78,7 +78,7 @@ int opt(const OptOptions& options) {
     for (const PassTiming& timing : runner.timings()) {
       timings.push_back(Json{{"pass", timing.pass}, {"seconds", timing.seconds}, {"changed", timing.changed}});
     }
-    std::cout << Json{{"file", options.file}, {"passes", std::move(timings)}, {"graph", print(*graph)}}.dump(2) << "\n";
+    std::cout << json_text({{"file", options.file}, {"passes", std::move(timings)}, {"graph", print(*graph)}});
     return kGood;
   }
   std::cout << print(*graph) << std::flush;

@@ -17,7 +17,7 @@ int list_passes(const CommonOptions& options) {
     for (const PassInfo& pass : all_passes()) {
       passes.push_back(Json{{"name", pass.name}, {"where", pass.where}, {"help", pass.help}});
     }
-    std::cout << passes.dump(2) << "\n";
+    std::cout << json_text(passes);
     return kGood;
   }
   ui::Table table({{"pass", ui::Align::kLeft}, {"where it runs", ui::Align::kLeft}, {"what it does", ui::Align::kLeft}});

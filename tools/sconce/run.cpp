@@ -155,7 +155,7 @@ int run(const RunOptions& options) {
   }
   const Json json = report(options, call, results, wall_seconds);
   if (options.common.json) {
-    std::cout << json.dump(2) << "\n";
+    std::cout << json_text(json);
     return kGood;
   }
   std::cout << describe(results[0].first_output);
@@ -180,10 +180,10 @@ void add_run_command(CLI::App& app, Action& chosen) {
   command.add_option("--output", options->output, "write the result; torch.load and --inputs read it")->type_name("FILE");
   command.add_option("--repeat", options->repeat, "calls, each with fresh copies of the arguments (1)")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(between(1, 1e9));
   command.add_option("--threads", options->threads, "threads that call the one module at the same time (1)")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+      ->check(between(1, 1024));
   command.add_flag("--no-grad", options->no_grad, "record nothing for gradients, as servers do");
   command.add_flag("--frozen", options->frozen, "treat parameters as constants (not yet)");
   add_common_options(command, options->common);

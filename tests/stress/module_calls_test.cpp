@@ -1,0 +1,244 @@
+// One module, many threads: right answers each time, whatever the others do.
+#include "tests/stress/threads.h"
+
+#include "tools/sconce/cases.h"
+#include "tools/sconce/compare.h"
+#include "tools/sconce/deep_copy.h"
+
+#include <sconce/sconce.h>
+
+#include <ATen/ATen.h>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <mutex>
+
+namespace sconce::testing {
+namespace {
+
+constexpr int kThreads = 8;
+constexpr int kCallsPerThread = 2000;
+
+std::string models_dir() {
+  const char* dir = std::getenv("SCONCE_MODELS_DIR");
+  return dir != nullptr ? dir : "build/models";
+}
+std::string model_file(const std::string& name) { return models_dir() + "/" + name + ".pt"; }
+
+// Threads report here; the main thread asserts.
+class Failures {
+ public:
+  void add(const std::string& what) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++count_;
+    first_ = first_.empty() ? what : first_;
+  }
+  void expect_none() const { EXPECT_EQ(count_, 0U) << "the first: " << first_; }
+
+ private:
+  std::mutex mutex_;
+  size_t count_ = 0;
+  std::string first_;
+};
+
+// Calls with their answers, which one thread got before.
+class KnownCalls {
+ public:
+  struct Call {
+    std::vector<c10::IValue> arguments;
+    c10::IValue answer;
+  };
+
+  // The cases of the model's CASES file.
+  static KnownCalls of_model(const std::string& name) {
+    const auto cases = std::get<cli::ModelCases>(cli::read_cases(models_dir() + "/" + name + ".cases.pt"));
+    return KnownCalls(load(model_file(name)), cases.inputs);
+  }
+  KnownCalls(const Module& module, const std::vector<std::vector<c10::IValue>>& inputs) {
+    for (const auto& arguments : inputs) {
+      calls_.push_back({arguments, module.forward(cli::deep_copy(arguments))});
+    }
+  }
+
+  // Makes call number `index`, counted round, and compares.
+  void check(const Module& module, size_t index, Failures& failures) const {
+    const Call& call = calls_[index % calls_.size()];
+    try {
+      const c10::IValue answer = module.forward(cli::deep_copy(call.arguments));
+      // Sums may be split among threads differently from call to call.
+      for (const auto& mismatch : cli::compare(answer, call.answer, {.rtol = 1e-5, .atol = 1e-6})) {
+        failures.add(cli::to_string(mismatch));
+      }
+    } catch (const std::exception& failure) {
+      failures.add(failure.what());
+    }
+  }
+  size_t size() const { return calls_.size(); }
+
+ private:
+  std::vector<Call> calls_;
+};
+
+class SharedModule : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SharedModule, AnswersRightToAllThreads) {
+  const KnownCalls calls = KnownCalls::of_model(GetParam());
+  const Module module = load(model_file(GetParam()));
+  Failures failures;
+  run_threads(kThreads, [&](int thread) {
+    for (int i = 0; i < kCallsPerThread; ++i) {
+      calls.check(module, static_cast<size_t>(i + thread), failures);
+    }
+  });
+  failures.expect_none();
+  const Counters counters = module.method("forward").explain().counters;
+  EXPECT_EQ(counters.invocations, static_cast<uint64_t>(kThreads * kCallsPerThread));
+  EXPECT_EQ(counters.cache_hits + counters.cache_misses, counters.invocations);
+}
+
+// All threads make the first call at once: one executor and one plan are made.
+TEST_P(SharedModule, AnswersRightWhenAllThreadsCallFirst) {
+  const KnownCalls calls = KnownCalls::of_model(GetParam());
+  for (int round = 0; round < 25; ++round) {
+    const Module module = load(model_file(GetParam()));
+    Failures failures;
+    run_threads(kThreads, [&](int thread) { calls.check(module, static_cast<size_t>(thread), failures); });
+    failures.expect_none();
+    EXPECT_EQ(module.method("forward").explain().counters.invocations, static_cast<uint64_t>(kThreads));
+  }
+}
+
+// Whoever explains and clears the cache disturbs nobody.
+TEST_P(SharedModule, AnswersRightWhileItsCacheIsClearedAndExplained) {
+  const KnownCalls calls = KnownCalls::of_model(GetParam());
+  const Module module = load(model_file(GetParam()));
+  Failures failures;
+  std::atomic<int> callers_left{kThreads - 2};
+  run_threads(kThreads, [&](int thread) {
+    if (thread == 0) {
+      while (callers_left.load() > 0) {
+        module.method("forward").clear_cache();
+      }
+    } else if (thread == 1) {
+      while (callers_left.load() > 0) {
+        const Explanation explanation = module.method("forward").explain();
+        if (explanation.plans.empty() || explanation.plans[0].text.empty()) {
+          failures.add("explain() without a plan");
+        }
+      }
+    } else {
+      for (int i = 0; i < kCallsPerThread / 4; ++i) {
+        calls.check(module, static_cast<size_t>(i + thread), failures);
+      }
+      callers_left.fetch_sub(1);
+    }
+  });
+  failures.expect_none();
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SharedModule, ::testing::Values("mlp", "lstm_loop"), [](const auto& model) { return std::string(model.param); });
+
+// Some threads get exceptions, of the script's own and of operators; the others' calls on the same module go on.
+TEST(RaisingMethods, LeaveOtherThreadsAlone) {
+  const KnownCalls calls = KnownCalls::of_model("control_flow");
+  const Module module = load(model_file("control_flow"));
+  const at::Tensor small = at::zeros({2, 8});
+  const at::Tensor large = at::full({2, 8}, 5.0);
+  const at::Tensor quiet = module.run_method("raises", {small, 1.0}).toTensor();
+  Failures failures;
+  const auto expect_raise = [&](const std::string& method, std::vector<c10::IValue> arguments, const std::string& message) {
+    try {
+      module.run_method(method, std::move(arguments));
+      failures.add(method + " did not raise");
+    } catch (const std::exception& failure) {
+      if (std::string(failure.what()).find(message) == std::string::npos) {
+        failures.add(method + " raised something else: " + failure.what());
+      }
+    }
+  };
+  run_threads(kThreads, [&](int thread) {
+    for (int i = 0; i < 300; ++i) {
+      if (thread % 2 == 0) {
+        calls.check(module, static_cast<size_t>(i), failures);
+        continue;
+      }
+      expect_raise("raises", {large, 1.0}, "found a value above");
+      expect_raise("multiplies", {at::zeros({2, 3}), at::zeros({2, 3})}, "mat1 and mat2");
+      expect_raise("picks", {c10::List<int64_t>({1, 2}), 7}, "out of range");
+      if (!module.run_method("raises", {small, 1.0}).toTensor().equal(quiet)) {
+        failures.add("the call after an exception is wrong");
+      }
+    }
+  });
+  failures.expect_none();
+}
+
+// Arguments of one method that differ in rank, dims of size 1, strides and requires_grad: a spec each.
+std::vector<std::vector<c10::IValue>> arguments_of_many_specs() {
+  std::vector<std::vector<c10::IValue>> inputs;
+  for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{{16}, {4, 16}, {1, 16}, {2, 3, 16}, {1, 3, 16}, {2, 1, 2, 16}}) {
+    inputs.push_back({at::rand(sizes)});
+    inputs.push_back({at::rand(sizes).requires_grad_()});
+  }
+  inputs.push_back({at::rand({16, 4}).t()});
+  return inputs;
+}
+
+class SmallCache : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(SmallCache, AnswersRightWhilePlansAreEvicted) {
+  at::manual_seed(0);
+  const Module module = load(model_file("mlp"), Options().plan_cache_capacity(GetParam()));
+  const KnownCalls calls(load(model_file("mlp")), arguments_of_many_specs());
+  Failures failures;
+  run_threads(kThreads, [&](int thread) {
+    for (int i = 0; i < kCallsPerThread / 4; ++i) {
+      calls.check(module, static_cast<size_t>(i * (thread + 1)), failures);
+    }
+  });
+  failures.expect_none();
+  const Explanation explanation = module.method("forward").explain();
+  EXPECT_GT(explanation.counters.evictions, 0U);
+  EXPECT_LE(explanation.plans[0].specs.size(), GetParam());
+  std::cout << calls.size() << " specs, " << explanation.counters.cache_hits << " hits, " << explanation.counters.evictions << " evictions\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(Capacities, SmallCache, ::testing::Values(1, 2));
+
+// ---- loading and unloading ------------------------------------------------------------------------------------------------
+
+double resident_megabytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t total = 0;
+  size_t resident = 0;
+  file >> total >> resident;
+  return static_cast<double>(resident) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e6;
+}
+
+TEST(LoadAndUnload, DoesNotGrow) {
+  const KnownCalls calls = KnownCalls::of_model("lstm_loop");
+  Failures failures;
+  const auto cycle = [&](int i) {
+    const Module module = load(model_file("lstm_loop"));
+    calls.check(module, static_cast<size_t>(i), failures);
+  };
+  for (int i = 0; i < 20; ++i) {
+    cycle(i);
+  }
+  const double before = resident_megabytes();
+  for (int i = 0; i < 200; ++i) {
+    cycle(i);
+  }
+  const double grown = resident_megabytes() - before;
+  failures.expect_none();
+  EXPECT_LT(grown, 30);
+  std::cout << "grown by " << grown << " MB in 200 cycles\n";
+}
+
+}  // namespace
+}  // namespace sconce::testing

@@ -1,0 +1,342 @@
+// The contract of the command line, as a user meets it: exit codes, and one clear line for every mistake.
+#include "tests/tools/run_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace sconce::tests {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+ProgramResult sconce(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& variables = {}) {
+  return run_program(sconce_binary(), arguments, variables);
+}
+
+// Exit code 2 and exactly one line on stderr, which says `expected`; no backtrace, nothing on stdout.
+void expect_usage_error(const std::vector<std::string>& arguments, const std::string& expected) {
+  const ProgramResult result = sconce(arguments);
+  SCOPED_TRACE(testing::PrintToString(arguments) + "\n" + result.err);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, StartsWith("sconce: error: "));
+  EXPECT_THAT(result.err, HasSubstr(expected));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1);
+  EXPECT_EQ(result.out, "");
+}
+
+void expect_refusal(const std::vector<std::string>& arguments, const std::string& expected) {
+  const ProgramResult result = sconce(arguments);
+  SCOPED_TRACE(testing::PrintToString(arguments) + "\n" + result.err);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, StartsWith("sconce: refused: "));
+  EXPECT_THAT(result.err, HasSubstr(expected));
+}
+
+nlohmann::json json_of(const ProgramResult& result) { return nlohmann::json::parse(result.out); }
+
+const std::vector<std::string> kMlpInput = {"--input", "float32[4,16]"};
+
+std::vector<std::string> run_mlp(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"run", model_file("mlp.pt")};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// ---- help and usage -------------------------------------------------------------------------------------------------
+
+TEST(CommandLine, HelpOfEveryCommandTeachesExamplesAndExitCodes) {
+  const ProgramResult help = sconce({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("SCONCE_DUMP"));
+  for (const char* command : {"run", "check", "bench", "dump", "explain", "opt", "passes", "replay"}) {
+    EXPECT_THAT(help.out, HasSubstr(command));
+    const ProgramResult result = sconce({command, "--help"});
+    EXPECT_EQ(result.exit_code, 0) << command;
+    EXPECT_THAT(result.out, HasSubstr("Example")) << command;
+    EXPECT_THAT(result.out, HasSubstr("Exit codes: 0 ")) << command;
+    EXPECT_EQ(result.err, "") << command;
+  }
+}
+
+TEST(CommandLine, WrongUsageIsOneLine) {
+  expect_usage_error({}, "a command is missing");
+  expect_usage_error({"chek"}, "no command 'chek'; did you mean 'check'?");
+  expect_usage_error({"run"}, "MODEL is required");
+  expect_usage_error(run_mlp({"--inptus", "x"}), "no option --inptus; did you mean '--inputs'");
+  expect_usage_error(run_mlp({"--threads", "0", "--input", "3"}), "--threads: must be from 1 to 1024, not 0");
+  expect_usage_error(run_mlp({"--input", "3", "--inputs", "x"}), "--inputs excludes --input");
+  expect_usage_error({"check", model_file("mlp.pt"), model_file("mlp.cases.pt"), "--plan", "teir0"}, "did you mean 'tier0'");
+}
+
+// ---- bad files ------------------------------------------------------------------------------------------------------
+
+TEST(CommandLine, BadModelFilesAreExplained) {
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"empty.pt", "the file is empty"},
+      {"truncated.pt", "truncated or damaged"},
+      {"truncated_by_one_byte.pt", "truncated or damaged"},
+      {"flipped_start.pt", "not a TorchScript archive"},
+      {"flipped_code.pt", "damaged"},
+      {"flipped_pickle.pt", "damaged"},
+      {"flipped_directory.pt", "damaged"},
+      {"text.pt", "not a TorchScript archive"},
+      {"zip.pt", "zip.pt: "},
+      {"state_dict.pt", "written by torch.save, not a TorchScript model"},
+      {"tensor.pt", "written by torch.save, not a TorchScript model"},
+  };
+  for (const auto& [name, expected] : files) {
+    const std::string path = model_file("bad/" + name);
+    expect_usage_error({"run", path, "--input", "float32[4,16]"}, path + ": ");
+    expect_usage_error({"run", path, "--input", "float32[4,16]"}, expected);
+  }
+  expect_usage_error({"run", "nowhere.pt"}, "nowhere.pt: no such file");
+  expect_usage_error({"run", model_file("bad"), "--input", "3"}, "is a directory");
+}
+
+TEST(CommandLine, BadFilesAreExplainedByEveryCommand) {
+  const std::string bad = model_file("bad/text.pt");
+  const std::string good = model_file("mlp.pt");
+  expect_usage_error({"check", bad, model_file("mlp.cases.pt")}, "not a TorchScript archive");
+  expect_usage_error({"check", good, bad}, "not a TorchScript archive");
+  expect_usage_error({"bench", bad, "--input", "3"}, "not a TorchScript archive");
+  expect_usage_error({"dump", bad}, "not a TorchScript archive");
+  expect_usage_error({"explain", bad, "--input", "3"}, "not a TorchScript archive");
+}
+
+TEST(CommandLine, BadArgumentsAreExplained) {
+  expect_usage_error(run_mlp({}), "needs arguments; give them with --inputs FILE or --input SPEC");
+  expect_usage_error(run_mlp({"--inputs", "nowhere.pt"}), "nowhere.pt: no such file");
+  expect_usage_error(run_mlp({"--inputs", model_file("bad/text.pt")}), "text.pt: ");
+  expect_usage_error(run_mlp({"--inputs", model_file("inputs/mlp_too_many.inputs.pt")}), "takes at most 1");
+  expect_usage_error(run_mlp({"--inputs", model_file("inputs/mlp_wrong_type.inputs.pt")}), "must be Tensor, not str");
+  expect_usage_error(run_mlp({"--inputs", model_file("inputs/mlp_list.inputs.pt")}), "must be Tensor, not List");
+  expect_usage_error(run_mlp({"--input", "float32[4,16"}), "bad SPEC 'float32[4,16' at character 13");
+  expect_usage_error(run_mlp({"--method", "forwrd", "--input", "3"}), "no method 'forwrd'; did you mean 'forward'?");
+  expect_usage_error(run_mlp({"--device", "gpu", "--input", "3"}), "no device 'gpu'; there are cpu, cuda and cuda:N");
+  expect_usage_error(run_mlp({"--device", "cuda:99", "--input", "3"}), "cuda");
+}
+
+TEST(CommandLine, ErrorsOfTheModelNameTheOperatorAndThePythonLine) {
+  for (const char* file : {"inputs/mlp_wrong_dtype.inputs.pt", "inputs/mlp_wrong_shape.inputs.pt"}) {
+    const ProgramResult result = sconce(run_mlp({"--inputs", model_file(file)}));
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, StartsWith("sconce: error: mat1 and mat2"));
+    EXPECT_THAT(result.err, HasSubstr("aten::linear"));
+    EXPECT_THAT(result.err, HasSubstr("linear.py"));
+    EXPECT_THAT(result.err, testing::Not(HasSubstr("frame #")));
+  }
+}
+
+TEST(CommandLine, BadOptionFilesAndLibrariesAreExplained) {
+  const ScratchFolder scratch;
+  const auto with_options = [&](const std::string& content) {
+    return run_mlp({"--options", scratch.write("o.json", content)});
+  };
+  expect_usage_error(with_options("{\"max_teir\": \"tier0\"}"), "no option 'max_teir'; did you mean 'max_tier'?");
+  expect_usage_error(with_options("{\"max_tier\": 7}"), "'max_tier' must be");
+  expect_usage_error(with_options("{\"max_tier\":"), "not valid JSON");
+  expect_usage_error(with_options("[]"), "must be a JSON object");
+  expect_usage_error(run_mlp({"--options", "nowhere.json"}), "nowhere.json: no such file");
+  expect_usage_error(run_mlp({"--ops-library", "nowhere.so"}), "nowhere.so: no such file");
+  expect_usage_error(run_mlp({"--ops-library", scratch.write("text.so", "no library")}), "text.so: cannot be opened");
+}
+
+TEST(CommandLine, CasesThatDoNotBelongToTheModelAreBadInput) {
+  const std::string mlp = model_file("mlp.pt");
+  expect_usage_error({"check", mlp, model_file("bad/mlp_too_few_outputs.cases.pt")}, "'inputs' but");
+  expect_usage_error({"check", mlp, model_file("bad/mlp_unknown_method.cases.pt")}, "no method 'backwards'");
+  expect_usage_error({"check", mlp, model_file("bad/mlp_without_inputs.cases.pt")}, "has no attribute 'inputs'");
+  expect_usage_error({"check", mlp, model_file("bad/mlp_unknown_parameter.cases.pt"), "--grad"}, "nowhere.weight");
+}
+
+// ---- run ------------------------------------------------------------------------------------------------------------
+
+TEST(CommandLineRun, PrintsResultsForPeopleAndPrograms) {
+  const ProgramResult text = sconce(run_mlp(kMlpInput));
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, StartsWith("out: float32[4, 4]"));
+  EXPECT_EQ(text.err, "");
+  const ProgramResult json = sconce(run_mlp({"--input", "float32[4,16]", "--json"}));
+  EXPECT_EQ(json_of(json)["output"]["shape"], (std::vector<int>{4, 4}));
+  EXPECT_EQ(sconce(run_mlp(kMlpInput)).out, text.out) << "the same seed gives the same numbers";
+}
+
+TEST(CommandLineRun, WrittenResultsCanBeReadAsArguments) {
+  const ScratchFolder scratch;
+  const std::string file = scratch.path() + "/result.pt";
+  ASSERT_EQ(sconce(run_mlp({"--input", "float32[16,16]=ones", "--output", file})).exit_code, 0);
+  ASSERT_TRUE(std::filesystem::exists(file));
+  // Four columns where the model wants sixteen: read well enough to be told so.
+  EXPECT_THAT(sconce(run_mlp({"--inputs", file})).err, HasSubstr("16x4"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.path()), {}), 1) << "nothing else is left behind";
+}
+
+TEST(CommandLineRun, UnwritableOutputIsExplained) {
+  expect_usage_error(run_mlp({"--input", "float32[4,16]", "--output", "no/such/folder/out.pt"}),
+                     "cannot be written: No such file");
+  expect_usage_error(run_mlp({"--input", "float32[4,16]", "--output", "/dev/full"}),
+                     "cannot be written: No space left on device");
+}
+
+TEST(CommandLineRun, TakesTheMethodAndArgumentsOfACasesFile) {
+  const ProgramResult result = sconce(
+      {"run", model_file("several_methods_encode.pt"), "--inputs", model_file("several_methods_encode.cases.pt"), "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(json_of(result)["method"], "encode");
+}
+
+TEST(CommandLineRun, RepeatsOnThreads) {
+  const auto json = json_of(sconce(run_mlp({"--input", "float32[4,16]", "--repeat", "5", "--threads", "3", "--json"})));
+  EXPECT_EQ(json["calls"], 15);
+  EXPECT_GT(json["median_seconds"], 0);
+}
+
+TEST(CommandLineRun, RefusesWhatIsNotBuiltYet) {
+  expect_refusal(run_mlp({"--frozen"}), "cannot freeze");
+  expect_refusal(run_mlp({"--trace-out", "x"}), "--trace-out");
+  expect_refusal(run_mlp({"--pass-plugin", "x.so"}), "--pass-plugin");
+}
+
+TEST(CommandLineRun, ErrorsAreJsonToo) {
+  const ProgramResult result = sconce({"run", "nowhere.pt", "--json"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(json_of(result)["error"], "nowhere.pt: no such file");
+  // The message quotes bytes of the damaged file, which are no UTF-8.
+  EXPECT_EQ(json_of(sconce({"run", model_file("bad/flipped_pickle.pt"), "--json"}))["exit_code"], 2);
+}
+
+// ---- check ----------------------------------------------------------------------------------------------------------
+
+TEST(CommandLineCheck, AgreesWithRecordedAnswersGradientsAndLibTorch) {
+  for (const char* name : {"mlp", "conv_bn_small_train", "rng", "aliased_inputs", "control_flow", "script_class_output"}) {
+    const ProgramResult result = sconce({"check", model_file(name + std::string(".pt")),
+                                         model_file(name + std::string(".cases.pt")), "--grad", "--plan", "all", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << name << "\n" << result.out << result.err;
+    EXPECT_TRUE(json_of(result)["good"]) << name;
+    EXPECT_THAT(json_of(result)["plans"].dump(), HasSubstr("tier0"));
+  }
+}
+
+TEST(CommandLineCheck, FindsWrongAnswersGradientsAndBuffers) {
+  const ProgramResult output = sconce({"check", model_file("mlp.pt"), model_file("bad/mlp_wrong_output.cases.pt")});
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_THAT(output.out, HasSubstr("against recorded answer: out: 1 of "));
+  EXPECT_THAT(output.out, HasSubstr("largest error 1 absolute"));
+
+  const std::vector<std::string> grads = {"check", model_file("mlp.pt"), model_file("bad/mlp_wrong_grad.cases.pt")};
+  EXPECT_EQ(sconce(grads).exit_code, 0) << "gradients are compared when asked for";
+  std::vector<std::string> with_grad = grads;
+  with_grad.push_back("--grad");
+  EXPECT_EQ(sconce(with_grad).exit_code, 1);
+
+  const ProgramResult buffer = sconce({"check", model_file("conv_bn_small_train.pt"),
+                                       model_file("bad/conv_bn_small_train_wrong_buffer.cases.pt"), "--json"});
+  EXPECT_EQ(buffer.exit_code, 1);
+  EXPECT_EQ(json_of(buffer)["failing_cases"], std::vector<std::string>{"case 0"});
+
+  EXPECT_EQ(sconce({"check", model_file("mlp.pt"), model_file("bad/mlp_wrong_dtype_inputs.cases.pt")}).exit_code, 1);
+}
+
+TEST(CommandLineCheck, ListsFailingOperatorsByName) {
+  const std::string good = model_file("operators.cases.pt");
+  EXPECT_EQ(sconce({"check", good, good, "--grad", "--calls", "1"}).exit_code, 0);
+  const std::string wrong = model_file("bad/operators_wrong_output.cases.pt");
+  const ProgramResult result = sconce({"check", wrong, wrong, "--calls", "1"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, StartsWith("FAILED add"));
+  EXPECT_THAT(result.out, HasSubstr("cases agree"));
+  const std::string wrong_grad = model_file("bad/operators_wrong_grad.cases.pt");
+  EXPECT_EQ(sconce({"check", wrong_grad, wrong_grad, "--grad", "--calls", "1"}).exit_code, 1);
+}
+
+TEST(CommandLineCheck, ToleranceOfTheCommandLineReplacesThatOfTheCases) {
+  EXPECT_EQ(sconce({"check", model_file("mlp.pt"), model_file("bad/mlp_wrong_output.cases.pt"), "--atol", "2"}).exit_code,
+            0);
+}
+
+// ---- the other commands ---------------------------------------------------------------------------------------------
+
+TEST(CommandLineBench, PutsRatiosFirstAndNamesWhatIsNotAvailable) {
+  const std::vector<std::string> bench = {"bench", model_file("conv_bn_small_train.pt"), "--seconds", "0.05"};
+  const ProgramResult text = sconce(bench);
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("executor"));
+  EXPECT_THAT(text.out, HasSubstr("1.00x"));
+  EXPECT_THAT(text.out, HasSubstr("jit-frozen: n/a: freezing needs eval mode"));
+  const auto json = json_of(sconce(
+      {"bench", model_file("mlp.pt"), "--input", "float32[2,16]", "--against", "jit,eager", "--seconds", "0.05", "--json"}));
+  ASSERT_EQ(json[0]["executors"].size(), 3);
+  for (const auto& row : json[0]["executors"]) {
+    EXPECT_TRUE(row["correct"]) << row;
+    EXPECT_EQ(row["first_calls_seconds"].size(), 10) << row;
+  }
+  expect_usage_error({"bench", model_file("mlp.pt"), "--against", "jti"}, "no executor 'jti'; did you mean 'jit'");
+  expect_refusal({"bench", model_file("mlp.pt"), "--train", "sgd"}, "--train");
+}
+
+TEST(CommandLineDump, PrintsStagesThatOptReadsBack) {
+  const ScratchFolder scratch;
+  const ProgramResult dumped = sconce({"dump", model_file("control_flow.pt"), "--stage", "inline"});
+  ASSERT_EQ(dumped.exit_code, 0) << dumped.err;
+  const ProgramResult optimised = sconce(
+      {"opt", scratch.write("m.ir", dumped.out), "--passes", "canonicalize_ops,eliminate_dead_nodes", "--verify-each"});
+  EXPECT_EQ(optimised.exit_code, 0) << optimised.err;
+  EXPECT_THAT(optimised.out, StartsWith("graph("));
+  EXPECT_THAT(optimised.err, HasSubstr("eliminate_dead_nodes"));
+  const ProgramResult all = sconce({"dump", model_file("mlp.pt"), "--stage", "all", "--json"});
+  EXPECT_EQ(json_of(all)["dumps"].size(), 3);
+}
+
+TEST(CommandLineDump, DrawsAndShowsPlans) {
+  EXPECT_THAT(sconce({"dump", model_file("mlp.pt"), "--format", "dot"}).out, HasSubstr("digraph"));
+  EXPECT_THAT(sconce({"dump", model_file("mlp.pt"), "--format", "svg"}).out, HasSubstr("<svg"));
+  EXPECT_THAT(sconce({"dump", model_file("mlp.pt"), "--format", "plan"}).out, HasSubstr("aten::linear"));
+  expect_refusal({"dump", model_file("mlp.pt"), "--format", "html"}, "html");
+  expect_usage_error({"dump", model_file("mlp.pt"), "--format", "pdf"}, "no 'pdf'");
+  expect_usage_error({"dump", model_file("mlp.pt"), "--stage", "laod"}, "did you mean 'load'");
+  const ProgramResult no_dot = sconce({"dump", model_file("mlp.pt"), "--format", "svg"}, {{"PATH", "/nowhere"}});
+  EXPECT_EQ(no_dot.exit_code, 2);
+  EXPECT_THAT(no_dot.err, HasSubstr("install graphviz, or use --format dot"));
+}
+
+TEST(CommandLineExplain, TellsPlansAndCounters) {
+  const ProgramResult text = sconce({"explain", model_file("mlp.pt"), "--input", "float32[4,16]"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("tier0"));
+  const auto json = json_of(sconce({"explain", model_file("mlp.pt"), "--input", "float32[4,16]", "--calls", "5", "--json"}));
+  EXPECT_EQ(json["counters"]["invocations"], 5);
+  EXPECT_GE(json["plans"].size(), 1);
+}
+
+TEST(CommandLineOpt, ShowsThePlaceInMalformedText) {
+  const ScratchFolder scratch;
+  const std::string file = scratch.write("bad.ir", "graph(%x : Tensor):\n  %y : Tensor = aten::relu(%z)\n  return (%y)\n");
+  const ProgramResult result = sconce({"opt", file, "--passes", "eliminate_dead_nodes"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, StartsWith("sconce: error: " + file + ":2:"));
+  EXPECT_THAT(result.err, HasSubstr("^"));
+  expect_usage_error({"opt", file, "--passes", "eliminate_dead_node"}, "did you mean 'eliminate_dead_nodes'");
+  expect_usage_error({"opt", "nowhere.ir", "--passes", "eliminate_dead_nodes"}, "nowhere.ir: no such file");
+  expect_usage_error({"opt", file}, "--passes is required");
+}
+
+TEST(CommandLinePasses, ListsNamesHelpAndWhere) {
+  EXPECT_THAT(sconce({"passes"}).out, HasSubstr("eliminate_dead_nodes"));
+  for (const auto& pass : json_of(sconce({"passes", "--json"}))) {
+    EXPECT_FALSE(pass["help"].get<std::string>().empty());
+  }
+}
+
+TEST(CommandLineReplay, RefusesUntilThereAreReproducers) {
+  const ScratchFolder scratch;
+  expect_refusal({"replay", scratch.write("r.ir", "graph():\n  return ()\n")}, "reproducers");
+  expect_usage_error({"replay", "nowhere.ir"}, "nowhere.ir: no such file");
+}
+
+}  // namespace
+}  // namespace sconce::tests
