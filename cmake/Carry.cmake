@@ -24,6 +24,15 @@ function(sconce_lay_out_carry)
   foreach(benchmark IN LISTS benchmarks)
     carry(${benchmark} bench)
   endforeach()
+  # Libraries of this system that the other machine may lack, under the names that the linker looks for. Not LLVM, which is
+  # larger than all that may be carried: sconce does without and says so.
+  find_package(benchmark QUIET)  # known in bench/ only
+  foreach(library TBB::tbb fmt::fmt spdlog::spdlog benchmark::benchmark)
+    if(TARGET ${library})
+      list(APPEND commands
+        COMMAND "${CMAKE_STRIP}" -o "${SCONCE_CARRY_DIR}/lib/$<TARGET_SONAME_FILE_NAME:${library}>" "$<TARGET_FILE:${library}>")
+    endif()
+  endforeach()
   add_custom_target(carry ALL
     COMMAND "${CMAKE_COMMAND}" -E rm -rf "${SCONCE_CARRY_DIR}"
     ${commands}

@@ -24,7 +24,8 @@ using Kwargs = std::unordered_map<std::string, c10::IValue>;
 // must not run beside them, as in LibTorch.
 class Module {
  public:
-  // As `method("forward")` with the arguments checked against the method's schema, defaults filled in.
+  // As `method("forward")` with the arguments checked against the method's schema, defaults filled in, and with the hooks that
+  // the module itself has (those of its submodules always run) before and behind it.
   // Throws c10::Error on arguments that do not fit, and what the model throws.
   c10::IValue forward(std::vector<c10::IValue> arguments, const Kwargs& keyword_arguments = {}) const;
   c10::IValue run_method(const std::string& name, std::vector<c10::IValue> arguments,

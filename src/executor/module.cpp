@@ -17,7 +17,9 @@ namespace sconce {
 class Module::Impl {
  public:
   Impl(torch::jit::Module script_module, const Options& options)
-      : script_module_(std::move(script_module)), options_(options) {}
+      : script_module_(std::move(script_module)),
+        options_(options),
+        has_hooks_(!script_module_.type()->getForwardPreHooks().empty() || !script_module_.type()->getForwardHooks().empty()) {}
 
   struct Method {
     std::string name;
@@ -42,6 +44,7 @@ class Module::Impl {
 
   torch::jit::Module script_module_;
   const Options options_;
+  const bool has_hooks_;
 
  private:
   const Method* find(const std::string& name) const {
@@ -53,8 +56,10 @@ class Module::Impl {
   }
 
   std::unique_ptr<Method> make_method(const std::string& name) {
-    const auto method = script_module_.find_method(name);
-    if (!method) {
+    const c10::ClassTypePtr type = script_module_.type();
+    torch::jit::Function* function = type->findMethod(name);
+    function = function != nullptr ? function : type->findHook(name);  // the two have no name in common
+    if (function == nullptr) {
       std::string known;
       for (const auto& each : script_module_.get_methods()) {
         known += (known.empty() ? "" : ", ") + each.name();
@@ -62,7 +67,7 @@ class Module::Impl {
       TORCH_CHECK(false, "the module has no method '", name, "'; it has: ", known);
     }
     const InternalErrorContext context("loading of " + name);
-    const auto source = functions_.graph_of(method->function());
+    const auto source = functions_.graph_of(*function);
     TORCH_CHECK(source, "sconce cannot run ", name, ": ", source ? "" : to_string(source.refusal()));
     std::unique_ptr<Graph> graph = (*source)->clone();
     dump(DumpPoint::kLoad, name, *graph);
@@ -72,7 +77,7 @@ class Module::Impl {
     verify(*graph, "inline_calls");
 #endif
     auto executor = std::make_unique<GraphExecutor>(std::move(graph), name, options_, script_module_._ivalue());
-    return std::unique_ptr<Method>(new Method{name, method->function().getSchema(), std::move(executor), first_.load()});
+    return std::unique_ptr<Method>(new Method{name, function->getSchema(), std::move(executor), first_.load()});
   }
 
   std::mutex mutex_;  // for making methods
@@ -90,8 +95,28 @@ c10::IValue Module::run_method(const std::string& name, std::vector<c10::IValue>
   return std::move(arguments.front());
 }
 
+// As torch::jit::Module::operator(): a hook before may replace the arguments, one behind the result.
 c10::IValue Module::forward(std::vector<c10::IValue> arguments, const Kwargs& keyword_arguments) const {
-  return run_method("forward", std::move(arguments), keyword_arguments);
+  if (!impl_->has_hooks_) {
+    return run_method("forward", std::move(arguments), keyword_arguments);
+  }
+  const c10::ClassTypePtr type = impl_->script_module_.type();
+  for (const torch::jit::Function* hook : type->getForwardPreHooks()) {
+    const c10::IValue replaced = run_method(hook->name(), {c10::ivalue::Tuple::create(arguments)});
+    if (replaced.isTuple()) {
+      arguments = replaced.toTupleRef().elements().vec();
+    } else if (!replaced.isNone()) {
+      arguments = {replaced};
+    }
+  }
+  c10::IValue result = run_method("forward", arguments, keyword_arguments);
+  for (const torch::jit::Function* hook : type->getForwardHooks()) {
+    c10::IValue replaced = run_method(hook->name(), {c10::ivalue::Tuple::create(arguments), result});
+    if (!replaced.isNone()) {
+      result = std::move(replaced);
+    }
+  }
+  return result;
 }
 
 GraphExecutor& Module::method(const std::string& name) const { return *impl_->method(name).executor; }

@@ -20,7 +20,9 @@ constexpr std::array<std::string_view, 41> kFullOps = {
     "smooth_l1_loss", "mse_loss", "margin_ranking_loss", "multilabel_margin_loss", "soft_margin_loss", "triplet_margin_loss",
     "multi_margin_loss", "binary_cross_entropy_with_logits", "dist", "pdist", "cdist", "renorm"};
 
-constexpr std::array<std::string_view, 6> kFullUnlessDtypeOps = {"prod", "softmax", "log_softmax", "cumprod", "cumsum", "sum"};
+constexpr std::array<std::string_view, 5> kFullUnlessDtypeOps = {"prod", "log_softmax", "cumprod", "cumsum", "sum"};
+
+constexpr std::array<std::string_view, 1> kFullOnCudaUnlessDtypeOps = {"softmax"};
 
 constexpr std::array<std::string_view, 16> kWidestOps = {"addcdiv", "addcmul", "atan2", "bilinear", "cat", "cross", "dot", "equal",
                                                          "index_put", "stack", "tensordot", "add", "sub", "mul", "div", "_cat"};
@@ -36,6 +38,7 @@ const std::unordered_map<std::string_view, AutocastPolicy>& policies() {
     add(kReducedOps, AutocastPolicy::kReduced);
     add(kFullOps, AutocastPolicy::kFull);
     add(kFullUnlessDtypeOps, AutocastPolicy::kFullUnlessDtype);
+    add(kFullOnCudaUnlessDtypeOps, AutocastPolicy::kFullOnCudaUnlessDtype);
     add(kWidestOps, AutocastPolicy::kWidest);
     return map;
   }();

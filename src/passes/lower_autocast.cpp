@@ -155,18 +155,29 @@ class AutocastLowering {
         return;
       case AutocastPolicy::kReduced:
         return cast_tensors(node, region, aten::_autocast_to_reduced_precision);
-      case AutocastPolicy::kFullUnlessDtype: {
-        const Value* dtype = node->named_input("dtype");
-        if (dtype != nullptr && dtype->type()->kind() != c10::TypeKind::NoneType) {
-          return;
+      case AutocastPolicy::kFullUnlessDtype:
+        if (!names_dtype(*node)) {
+          cast_tensors(node, region, aten::_autocast_to_full_precision);
         }
-        return cast_tensors(node, region, aten::_autocast_to_full_precision);
+        return;
+      case AutocastPolicy::kFullOnCudaUnlessDtype: {
+        Region cuda_only = region;
+        cuda_only.cpu = false;
+        if (cuda_only.active() && !names_dtype(*node)) {
+          cast_tensors(node, cuda_only, aten::_autocast_to_full_precision);
+        }
+        return;
       }
       case AutocastPolicy::kFull:
       case AutocastPolicy::kWidest:
         // Dtypes are not known here, and an unknown one counts as float32.
         return cast_tensors(node, region, aten::_autocast_to_full_precision);
     }
+  }
+
+  static bool names_dtype(const Node& node) {
+    const Value* dtype = node.named_input("dtype");
+    return dtype != nullptr && dtype->type()->kind() != c10::TypeKind::NoneType;
   }
 
   void cast_tensors(Node* node, const Region& region, c10::Symbol cast) {

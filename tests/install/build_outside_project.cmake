@@ -1,5 +1,5 @@
 # See CMakeLists.txt beside this file. A user's steps, each checked.
-set(work "${BUILD_DIR}/tests/install")
+set(work "${BUILD_DIR}/outside_project")
 file(REMOVE_RECURSE "${work}")
 
 function(step)

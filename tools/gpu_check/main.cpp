@@ -42,7 +42,7 @@ class Session {
   int run() {
     run_checks();
     for (const Program& program : find_programs(settings_.root)) {
-      const std::string build = fingerprint(program.path);
+      const std::string build = build_of(program.path);
       if (!wanted(program.part, build)) {
         continue;
       }
@@ -70,6 +70,9 @@ class Session {
   }
   static json out_of_time() { return {{"status", "unfinished"}, {"reason", "the time was used up before it began"}}; }
 
+  // A result counts for one build on one kind of GPU.
+  std::string build_of(const std::string& path) const { return fingerprint(path) + " on " + gpu_name_; }
+
   bool wanted(const std::string& part, const std::string& build) const {
     if (part.find(settings_.only) == std::string::npos) {
       return false;
@@ -82,7 +85,7 @@ class Session {
   }
 
   void finish(const std::string& part, const std::string& build, json result) {
-    std::string details = result.value("reason", "");
+    std::string details = result.value("reason", result.value("summary", ""));
     if (details.empty() && result.contains("data")) {
       const std::string data = result["data"].dump(-1, ' ', false, json::error_handler_t::replace);
       details = data.size() < 200 ? data : std::string();
@@ -96,7 +99,6 @@ class Session {
   }
 
   void run_checks() {
-    const std::string build = fingerprint("/proc/self/exe");
     std::string why_not;
     const cuda::NvrtcPlaces places{settings_.nvrtc, settings_.nvrtc_directories};
     const std::unique_ptr<cuda::Nvrtc> nvrtc = cuda::open_nvrtc(places, &why_not);
@@ -106,11 +108,13 @@ class Session {
       try {
         need(driver->init());
         gpu.emplace(*driver, *nvrtc);
+        gpu_name_ = gpu->name();
         describe_machine(*gpu);
       } catch (const std::exception& failure) {
         why_not = failure.what();
       }
     }
+    const std::string build = build_of("/proc/self/exe");
     for (const Check& check : checks()) {
       if (!wanted(check.name, build)) {
         continue;
@@ -165,6 +169,7 @@ class Session {
 
   const Settings& settings_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::string gpu_name_ = "no GPU";
   Results results_;
   std::string log_path_;
 };

@@ -139,6 +139,11 @@ json run_program(const Program& program, double seconds, const std::string& log_
 
   json result = {{"seconds", elapsed.count()}, {"exit_code", outcome.exit_code}};
   result["data"] = test ? summarize_tests(report) : report;
+  if (test) {
+    const json& data = result["data"];
+    result["summary"] = std::to_string(data["tests"].get<int>()) + " tests, " + std::to_string(data["failures"].size()) +
+                        " failures, " + std::to_string(data["skipped"].size()) + " skipped";
+  }
   if (outcome.timed_out) {
     result["status"] = "unfinished";
     result["reason"] = "ran past its limit of " + std::to_string(int(seconds)) + " s";

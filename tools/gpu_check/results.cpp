@@ -12,6 +12,16 @@ namespace sconce::gpu_check {
 
 using nlohmann::json;
 
+namespace {
+
+// What was skipped is tried again: it costs nothing, and the reason may be gone.
+bool is_final(const json& result) {
+  const std::string status = result.value("status", "");
+  return status == "passed" || status == "failed";
+}
+
+}  // namespace
+
 void Results::resume(const std::string& earlier_path) {
   std::ifstream file(earlier_path);
   const json earlier = json::parse(file, nullptr, /*allow_exceptions=*/false);
@@ -19,7 +29,7 @@ void Results::resume(const std::string& earlier_path) {
     throw std::runtime_error(earlier_path + ": not a file of results");
   }
   for (const auto& [part, result] : earlier["parts"].items()) {
-    if (result.is_object() && result.value("status", "unfinished") != "unfinished") {
+    if (result.is_object() && is_final(result)) {
       content_["parts"][part] = result;
     }
   }
@@ -27,7 +37,7 @@ void Results::resume(const std::string& earlier_path) {
 
 bool Results::finished(const std::string& part, const std::string& build) const {
   const auto found = parts().find(part);
-  return found != parts().end() && found->value("build", "") == build && found->value("status", "") != "unfinished";
+  return found != parts().end() && found->value("build", "") == build && is_final(*found);
 }
 
 void Results::set_machine(json facts) {

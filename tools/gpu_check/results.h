@@ -2,7 +2,7 @@
 //
 //   {"machine": {…}, "parts": {"kernel": {"status": "passed", "build": "9f…", "seconds": 0.2, "data": {…}}, …}}
 //
-// status: passed, failed, skipped (with a reason), unfinished (out of time: to be run again).
+// status: passed, failed; skipped (with a reason), unfinished (out of time): to be run again.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ class Results {
 
   // Takes over what an earlier run finished. Throws std::runtime_error when the file is not such a one.
   void resume(const std::string& earlier_path);
-  // Whether the part has a result that was got with this very build of it.
+  // Whether the part has passed or failed, with this very build of it (a program's fingerprint, and the GPU's name).
   bool finished(const std::string& part, const std::string& build) const;
 
   void set_machine(nlohmann::json facts);

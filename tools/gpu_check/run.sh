@@ -75,6 +75,13 @@ if [[ -n $libtorch ]]; then
   done
 fi
 
+# Where containers get the driver from the machine around them; not everywhere does the linker know the folder.
+for folder in /usr/local/nvidia/lib64 /usr/local/nvidia/lib; do
+  if [[ -e $folder/libcuda.so.1 ]]; then
+    libraries+=:$folder
+  fi
+done
+
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
 export SCONCE_BIN_DIR=$root/bin SCONCE_TESTS_DIR=$repository/tests
