@@ -4,9 +4,12 @@
 #include "plan/steps.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/runtime/jit_exception.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 
 namespace sconce {
 namespace {
@@ -91,6 +94,21 @@ class RegistryStep final : public CallStep {
   bool takes_count_;
 };
 
+// The registry's own implementation is for one argument: with two it takes the class's name for the message.
+class RaiseStep final : public CallStep {
+ public:
+  RaiseStep(const Node& node, Operands operands) : CallStep(node, std::move(operands), {}, false) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    std::optional<std::string> python_class;
+    if (operand_count() > 1) {
+      python_class = frame.stack[1].toOptional<std::string>();
+    }
+    throw torch::jit::JITException(frame.stack[0].toStringRef(), python_class);
+  }
+};
+
 // Rule R4: only what makes its results anew may run below autograd. Views must be known as views to their base, writes
 // must be checked and counted by it.
 bool runs_equally_below_autograd(const Node& node) {
@@ -110,6 +128,9 @@ OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Regis
   if (const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name())) {
     return StepPtr(std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results),
                                                     runs_equally_below_autograd(node), *op));
+  }
+  if (node.kind() == prim::RaiseException) {
+    return StepPtr(std::make_unique<RaiseStep>(node, std::move(operands)));
   }
   const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
   if (op == nullptr || !op->hasOperation()) {

@@ -94,7 +94,7 @@ TEST(Compare, ChecksKindsLengthsAndKeys) {
   EXPECT_EQ(first_difference(tuple({1}), c10::List<int64_t>({1})), "out: is a tuple instead of a list");
   EXPECT_EQ(first_difference(c10::List<int64_t>({1}), c10::List<int64_t>({1, 2})), "out: has 1 elements instead of 2");
   EXPECT_EQ(first_difference("a", "b"), "out: is \"a\" instead of \"b\"");
-  EXPECT_EQ(first_difference(true, false), "out: is true instead of false");
+  EXPECT_EQ(first_difference(true, false), "out: is True instead of False");
   c10::impl::GenericDict one(c10::StringType::get(), c10::IntType::get());
   one.insert("a", 1);
   one.insert("b", 1);

@@ -75,12 +75,15 @@ if [[ -n $libtorch ]]; then
   done
 fi
 
-# Where containers get the driver from the machine around them; not everywhere does the linker know the folder.
-for folder in /usr/local/nvidia/lib64 /usr/local/nvidia/lib; do
-  if [[ -e $folder/libcuda.so.1 ]]; then
-    libraries+=:$folder
-  fi
-done
+# Containers get the driver from the machine around them, into a folder that the linker may not know: beside nvidia-smi.
+if monitor=$(command -v nvidia-smi); then
+  prefix=$(dirname "$(dirname "$(readlink -f "$monitor")")")
+  for folder in "$prefix/lib64" "$prefix/lib"; do
+    if [[ -e $folder/libcuda.so.1 ]]; then
+      libraries+=:$folder
+    fi
+  done
+fi
 
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
