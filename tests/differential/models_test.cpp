@@ -176,7 +176,6 @@ void expect_text_is_a_fixed_point(const Graph& graph, const torch::jit::Compilat
     EXPECT_EQ(constants_again.size(), constants.size());
     const auto violations = find_violations(*parsed);
     EXPECT_TRUE(violations.empty()) << violations.front().check << ": " << violations.front().message;
-    EXPECT_EQ(print(*graph.clone(), {.locations = locations, .constants = &constants_again}), print(graph, {.locations = locations, .constants = &constants_again}));
   }
 }
 

@@ -247,7 +247,7 @@ TEST(RandomGraphs, AgreeWithTheOptimisingExecutor) {
   const Seeds range = seeds(10);
   size_t failures = 0;
   for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMostFailures; ++seed) {
-    const GeneratedGraph generated = generate_graph(seed);
+    const GeneratedGraph generated = generate_graph(seed, {.only_what_optimisers_keep = true});
     const std::unique_ptr<Graph> graph = parse(generated.text);
     GraphCheck check(*graph, generated);
     const auto findings = findings_of(check, &GraphCheck::run_against_optimising_peer);
@@ -273,7 +273,7 @@ TEST(RandomGraphs, TellWhenAPassDropsAWriteAndShrinkToIt) {
     };
     with_writes += drop_a_write(*graph->clone()) ? 1 : 0;
     if (is_noticed(*graph)) {
-      const std::unique_ptr<Graph> small = shrink(*graph, is_noticed, 300);
+      const std::unique_ptr<Graph> small = shrink(*graph, is_noticed, 400);
       EXPECT_LE(small->node_count(), 12U) << "seed " << seed << "\n" << text_of(*small);
       if (++noticed == 1) {
         std::cout << "the write that seed " << seed << " misses, of " << graph->node_count() << " nodes:\n" << text_of(*small);

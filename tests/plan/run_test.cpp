@@ -8,6 +8,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/jit/runtime/jit_exception.h>
 #include <gmock/gmock.h>
 
 namespace sconce {
@@ -242,6 +243,22 @@ TEST(Plan, DropsAnUnusedResultAtOnce) {
       "  %b : Tensor = aten::neg_(%a)\n"
       "  return (%a)\n"));
   EXPECT_EQ(drops_in(*compiled->plan), 1);
+}
+
+TEST(Plan, RaisesWithTheAuthorsMessageAndClass) {
+  const char* const text =
+      "graph(%message : str, %class : str?):\n"
+      "   = prim::RaiseException(%message, %class)\n"
+      "  return ()\n";
+  for (const c10::IValue& python_class : {c10::IValue("builtins.ValueError"), c10::IValue()}) {
+    try {
+      run(text, {"too large", python_class});
+      FAIL() << "nothing was raised";
+    } catch (const torch::jit::JITException& raised) {
+      EXPECT_STREQ(raised.what(), "too large");
+      EXPECT_EQ(raised.getPythonClassName(), python_class.toOptional<std::string>());
+    }
+  }
 }
 
 TEST(Plan, FreesInABranchWhatOnlyTheOtherBranchUses) {
