@@ -124,7 +124,9 @@ class Parser {
       definitions.push_back(parse_definition());
       cursor_.accept(",");
     }
-    cursor_.expect("=");
+    if (!cursor_.accept("=") && !definitions.empty()) {
+      cursor_.fail("expected '='");
+    }
     const size_t kind_begin = cursor_.position();
     std::string kind(cursor_.identifier("an operator"));
     if (kind.find("::") == std::string::npos) {
@@ -234,12 +236,26 @@ class Parser {
         }
         node.set_attribute(name, literals_.parse_constant(node.output()->type()));
       } else {
+        const size_t begin = cursor_.position();
         node.set_attribute(name, literals_.parse_attribute());
+        if (node.kind() == prim::Constant && name == attr::kName) {
+          resolve_function(node, begin);
+        }
       }
       if (!cursor_.peek("]")) {
         cursor_.expect(",");
       }
     }
+  }
+
+  // A function is named, not stored: the type of the constant holds it.
+  void resolve_function(Node& constant, size_t begin) {
+    const auto& name = constant.attribute_as<std::string>(attr::kName);
+    const c10::TypePtr type = options_.resolve_function ? options_.resolve_function(name) : nullptr;
+    if (!type || constant.outputs().size() != 1) {
+      cursor_.fail_at(begin, "the function '" + name + "' is not defined: calls can be read only beside their module, or inlined");
+    }
+    constant.output()->set_type(type);
   }
 
   const ParseOptions& options_;

@@ -15,6 +15,8 @@ struct ParseOptions {
   // The class, interface, enum or named tuple of a qualified name. Names it does not know (null), and all names when it
   // is empty, become classes whose attributes are declared by the GetAttr and SetAttr nodes of the text.
   std::function<c10::TypePtr(const std::string& qualified_name)> resolve_type;
+  // The type of the function that `%f : Function = prim::Constant[name="…"]()` names. Names it does not know are an error.
+  std::function<c10::TypePtr(const std::string& qualified_name)> resolve_function;
   // What `<Tensor:0>` stands for, see PrintOptions::constants.
   const std::vector<c10::IValue>* constants = nullptr;
   // An operator that the registry does not have is an error; when false its node is left without schema.

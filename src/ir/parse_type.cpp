@@ -38,6 +38,8 @@ const std::map<std::string_view, c10::TypePtr>& simple_types() {
       {"tuple", c10::AnyTupleType::get()},
       {"AnyClassType", c10::AnyClassType::get()},
       {"AnyEnumType", c10::AnyEnumType::get()},
+      // Until the constant's name tells which function (Parser::resolve_function).
+      {"Function", c10::AnyType::get()},
       {"SymInt", c10::SymIntType::get()},
       {"SymFloat", c10::SymFloatType::get()},
       {"SymBool", c10::SymBoolType::get()},

@@ -44,7 +44,7 @@ class Printer {
     for (size_t i = 0; i < node.outputs().size(); ++i) {
       out_ << (i == 0 ? "" : ", ") << name_of(node.output(i)) << " : " << print_type(*node.output(i));
     }
-    out_ << " = " << node.kind().toQualString();
+    out_ << (node.outputs().empty() ? "" : " = ") << node.kind().toQualString();
     if (const auto* subgraph = node.attribute(attr::kSubgraph)) {
       out_ << "_" << subgraphs_.size();
       subgraphs_.push_back({node.kind(), std::get<std::shared_ptr<Graph>>(*subgraph).get()});
@@ -185,7 +185,7 @@ std::string print_value_name(const Value& value) {
 }
 
 std::string print_type(const Value& value) {
-  return value.facts() != nullptr ? to_string(*value.facts()) : value.type()->str();
+  return value.facts() != nullptr ? to_string(*value.facts()) : type_text(*value.type());
 }
 
 }  // namespace sconce

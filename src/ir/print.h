@@ -1,6 +1,7 @@
 // The text form of a graph: TorchScript's own, as `torch::jit::parseIR` reads it, plus a few extensions for what that
 // form leaves out (constants it prints as `<Tensor>`). `parse.h` reads everything that is printed here:
-// print → parse → print is a fixed point.
+// print → parse → print is a fixed point. A node without results is printed without "=", which LibTorch prints in front
+// of it but cannot read.
 #pragma once
 
 #include "ir/graph.h"

@@ -42,6 +42,18 @@ bool is_literal_tensor(const at::Tensor& tensor) {
          (tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kDouble);
 }
 
+void replace_interfaces(std::string& text, const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::InterfaceType) {
+    const std::string printed = type.str();
+    for (size_t at = text.find(printed); at != std::string::npos; at = text.find(printed)) {
+      text.replace(at, printed.size(), type.castRaw<c10::NamedType>()->name()->qualifiedName());
+    }
+  }
+  for (const c10::TypePtr& contained : type.containedTypes()) {
+    replace_interfaces(text, *contained);
+  }
+}
+
 }  // namespace
 
 std::string quote(std::string_view text) {
@@ -111,6 +123,14 @@ void print_constant(std::ostream& out, const c10::IValue& value, std::vector<c10
   }
 }
 
+std::string type_text(const c10::Type& type) {
+  std::string text = type.str();
+  if (text.find("InterfaceType<") != std::string::npos) {
+    replace_interfaces(text, type);
+  }
+  return text;
+}
+
 void print_attribute_value(std::ostream& out, const AttributeValue& attribute, std::vector<c10::IValue>* constants) {
   const auto print_scalar = [&](const auto& value) {
     using T = std::decay_t<decltype(value)>;
@@ -119,7 +139,7 @@ void print_attribute_value(std::ostream& out, const AttributeValue& attribute, s
     } else if constexpr (std::is_same_v<T, std::string>) {
       out << quote(value);
     } else if constexpr (std::is_same_v<T, c10::TypePtr>) {
-      out << value->str();
+      out << type_text(*value);
     } else {
       out << value;
     }

@@ -16,6 +16,9 @@ std::string quote(std::string_view text);
 // Shortest text that reads back as the same double; always with a '.', an exponent, "inf" or "nan".
 std::string print_double(double value);
 
+// As LibTorch prints it, but interfaces by their qualified name, as classes, not as InterfaceType<LastPart>.
+std::string type_text(const c10::Type& type);
+
 // A prim::Constant's value. `constants` as in PrintOptions.
 void print_constant(std::ostream& out, const c10::IValue& value, std::vector<c10::IValue>* constants);
 

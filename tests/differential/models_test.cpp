@@ -1,4 +1,5 @@
 // Every model of SCONCE_MODELS_DIR (tests/models/write_models.py makes them) on sconce and on LibTorch, op after op.
+#include "tests/differential/model_files.h"
 #include "tests/differential/observed_call.h"
 
 #include "tools/peers/executor_settings.h"
@@ -7,12 +8,7 @@
 #include "tools/sconce/twin_calls.h"
 #include "tools/sconce/value_walk.h"
 
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/verify.h"
-#include "load/function_table.h"
 #include "load/load_module.h"
-#include "passes/inline_calls.h"
 
 #include <sconce/sconce.h>
 
@@ -22,7 +18,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
@@ -44,28 +39,6 @@ constexpr RefusedModel kRefused[] = {
 constexpr size_t kCalls = 5;
 constexpr uintmax_t kLargeFile = 10'000'000;  // such models are called in one case only
 constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
-
-std::filesystem::path models_dir() {
-  const char* dir = std::getenv("SCONCE_MODELS_DIR");
-  return dir != nullptr ? dir : "build/models";
-}
-
-// The names of the files NAME.pt that have a NAME.cases.pt.
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  std::error_code missing;  // reported by ModelFiles.AreThere
-  for (const auto& entry : std::filesystem::directory_iterator(models_dir(), missing)) {
-    const std::string name = entry.path().stem().string();
-    if (entry.path().extension() == ".pt" && std::filesystem::exists(models_dir() / (name + ".cases.pt"))) {
-      names.push_back(name);
-    }
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-std::string model_file(const std::string& name) { return (models_dir() / (name + ".pt")).string(); }
-std::string cases_file(const std::string& name) { return (models_dir() / (name + ".cases.pt")).string(); }
 
 const RefusedModel* find_refused(const std::string& name) {
   const auto* found = std::find_if(std::begin(kRefused), std::end(kRefused), [&](const RefusedModel& model) { return name == model.name; });
@@ -159,51 +132,6 @@ TEST_P(ModelTest, AgreesWithLibTorchFromCall1ToCall5) {
     EXPECT_TRUE(findings.all().empty()) << cli::to_text(findings);
   }
 }
-
-// ---- text -------------------------------------------------------------------------------------------------------------------
-
-// Prints, parses and prints again. `unit` knows the classes.
-void expect_text_is_a_fixed_point(const Graph& graph, const torch::jit::CompilationUnit& unit) {
-  for (const bool locations : {true, false}) {
-    std::vector<c10::IValue> constants;
-    const std::string text = print(graph, {.locations = locations, .constants = &constants});
-    ParseOptions options;
-    options.constants = &constants;
-    options.resolve_type = [&](const std::string& name) -> c10::TypePtr { return unit.get_type(c10::QualifiedName(name)); };
-    const auto parsed = parse(text, options);
-    std::vector<c10::IValue> constants_again;
-    EXPECT_EQ(print(*parsed, {.locations = locations, .constants = &constants_again}), text);
-    EXPECT_EQ(constants_again.size(), constants.size());
-    const auto violations = find_violations(*parsed);
-    EXPECT_TRUE(violations.empty()) << violations.front().check << ": " << violations.front().message;
-  }
-}
-
-// Every function of the program as written, and the inlined graph of every method of the module that can be inlined.
-void check_texts(const torch::jit::Module& module) {
-  const auto unit = module._ivalue()->compilation_unit();
-  FunctionTable functions;
-  size_t inlined_graphs = 0;
-  for (torch::jit::Function* function : unit->get_functions()) {
-    SCOPED_TRACE(function->qualname().qualifiedName());
-    const auto graph = functions.graph_of(*function);
-    ASSERT_TRUE(graph) << to_string(graph.refusal());
-    expect_text_is_a_fixed_point(**graph, *unit);
-  }
-  for (const auto& method : module.get_methods()) {
-    SCOPED_TRACE("inlined " + method.name());
-    const auto graph = functions.graph_of(method.function());
-    ASSERT_TRUE(graph) << to_string(graph.refusal());
-    const auto inlined = (*graph)->clone();
-    if (inline_calls(*inlined, functions)) {
-      ++inlined_graphs;
-      expect_text_is_a_fixed_point(*inlined, *unit);
-    }
-  }
-  std::cout << unit->get_functions().size() << " functions, " << inlined_graphs << " inlined graphs\n";
-}
-
-TEST_P(ModelTest, HasGraphsWhoseTextIsAFixedPoint) { check_texts(load_script_module(model_file(GetParam()), std::nullopt)); }
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelTest, ::testing::ValuesIn(model_names()), [](const auto& model) { return model.param; });
 

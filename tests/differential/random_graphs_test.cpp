@@ -90,17 +90,24 @@ class GraphCheck {
     return std::move(found_);
   }
 
-  // LibTorch's optimising executor against ours.
+  // LibTorch's optimising executor against ours, in the calls where it agrees with LibTorch's interpreter. It doesn't always:
+  // it makes writes to elements of a list functional although the list still holds the operand, and removes random operators
+  // that nobody uses, so that the others draw different numbers.
   std::vector<std::string> run_against_optimising_peer() {
     TorchGraph peer(text_of(graph_));
     GraphExecutor executor(graph_.clone(), "generated", Options());
     for (const Call& call : calls_) {
-      const ObservedCall expected = observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { peer.execute(stack); });
+      const ObservedCall peers = observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { peer.execute(stack); });
       const ObservedCall got = observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { executor.run(stack); });
-      note("against LibTorch's default executor", call, differences(got, expected, Strictness::kValues, kOptimised));
+      if (differences(peers, call.expected, Strictness::kValues, kOptimised).empty()) {
+        ++calls_where_the_peer_is_right_;
+        note("against LibTorch's default executor", call, differences(got, peers, Strictness::kValues, kOptimised));
+      }
     }
     return std::move(found_);
   }
+  size_t calls_where_the_peer_is_right() const { return calls_where_the_peer_is_right_; }
+  size_t calls() const { return calls_.size(); }
 
  private:
   struct Call {
@@ -158,6 +165,7 @@ class GraphCheck {
   const Graph& graph_;
   const GeneratedGraph& generated_;
   std::vector<Call> calls_;
+  size_t calls_where_the_peer_is_right_ = 0;
   std::vector<std::string> found_;
 };
 
@@ -246,16 +254,24 @@ TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
 TEST(RandomGraphs, AgreeWithTheOptimisingExecutor) {
   const Seeds range = seeds(10);
   size_t failures = 0;
+  size_t calls = 0;
+  size_t peer_is_right = 0;
   for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMostFailures; ++seed) {
-    const GeneratedGraph generated = generate_graph(seed, {.only_what_optimisers_keep = true});
+    const GeneratedGraph generated = generate_graph(seed);
     const std::unique_ptr<Graph> graph = parse(generated.text);
     GraphCheck check(*graph, generated);
     const auto findings = findings_of(check, &GraphCheck::run_against_optimising_peer);
+    calls += check.calls();
+    peer_is_right += check.calls_where_the_peer_is_right();
     if (!findings.empty()) {
       ++failures;
       ADD_FAILURE() << report(seed, "AgreeWithTheOptimisingExecutor", findings, *graph) << "A minimal one:\n"
                     << text_of(*minimal_graph(*graph, generated, &GraphCheck::run_against_optimising_peer));
     }
+  }
+  std::cout << "compared in " << peer_is_right << " of " << calls << " calls; in the others LibTorch disagrees with itself\n";
+  if (range.count > 1) {
+    EXPECT_GE(peer_is_right * 2, calls);
   }
 }
 

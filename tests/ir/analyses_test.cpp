@@ -80,9 +80,9 @@ TEST(Effects, OfEveryOperatorThatTakesAGeneratorOrIsTaggedSeededAreRandom) {
 }
 
 TEST(Effects, OfPrintRaiseAndAttributeWritesKeepTheNode) {
-  EXPECT_TRUE(effects_in("   = prim::Print(%s)\n", "prim::Print").external);
-  EXPECT_TRUE(effects_in("   = prim::RaiseException(%s, %none)\n", "prim::RaiseException").external);
-  EXPECT_TRUE(effects_in("   = aten::manual_seed(%n)\n", "aten::manual_seed").any());
+  EXPECT_TRUE(effects_in("  prim::Print(%s)\n", "prim::Print").external);
+  EXPECT_TRUE(effects_in("  prim::RaiseException(%s, %none)\n", "prim::RaiseException").external);
+  EXPECT_TRUE(effects_in("  aten::manual_seed(%n)\n", "aten::manual_seed").any());
   const auto graph = graph_of("graph(%self : __torch__.M, %a : Tensor):\n   = prim::SetAttr[name=\"x\"](%self, %a)\n  return ()\n");
   EXPECT_TRUE(effects_of(*find_node(*graph, "prim::SetAttr")).writes);
 }
@@ -95,9 +95,9 @@ TEST(Effects, OfWhatIsUnknownAreUnknown) {
 TEST(Effects, OfABlockCountForTheNodeAroundIt) {
   const auto graph = graph_of(
       "graph(%a : Tensor, %flag : bool):\n"
-      "   = prim::If(%flag)\n"
+      "  prim::If(%flag)\n"
       "    block0():\n"
-      "       = prim::If(%flag)\n"
+      "      prim::If(%flag)\n"
       "        block0():\n"
       "          %x : Tensor = aten::neg_(%a)\n"
       "          -> ()\n"
@@ -329,7 +329,7 @@ TEST(AliasSets, AttributesAreTheOutside) {
       "  %w : Tensor = prim::GetAttr[name=\"w\"](%self)\n"
       "  %kept : Tensor = aten::relu(%in)\n"
       "  %free : Tensor = aten::relu(%in)\n"
-      "   = prim::SetAttr[name=\"w\"](%self, %kept)\n"
+      "  prim::SetAttr[name=\"w\"](%self, %kept)\n"
       "  return ()\n");
   EXPECT_TRUE(aliases.wildcard("w"));
   EXPECT_TRUE(aliases.wildcard("kept"));

@@ -155,7 +155,7 @@ TEST(Escapes, AreWhatIsStoredOutside) {
       "  %a : Tensor = aten::relu(%in)\n"
       "  %b : Tensor = aten::relu(%in)\n"
       "  %c : Tensor = aten::relu(%in)\n"
-      "   = prim::SetAttr[name=\"state\"](%self, %a)\n"
+      "  prim::SetAttr[name=\"state\"](%self, %a)\n"
       "  %l : Tensor[] = aten::append(%list, %b)\n"
       "  return ()\n");
   EXPECT_TRUE(out.contains("a"));

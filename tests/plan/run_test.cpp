@@ -196,7 +196,7 @@ TEST(Plan, FreesAnArgumentAtItsLastUseAndNotAtTheEnd) {
       "graph(%a : Tensor, %s : str, %none : NoneType):\n"
       "  %b : Tensor = aten::neg(%a)\n"
       "  %c : Tensor = aten::tanh(%b)\n"
-      "   = prim::RaiseException(%s, %none)\n"
+      "  prim::RaiseException(%s, %none)\n"
       "  return (%c)\n";
   bool freed = false;
   bool freed_when_raised = false;
@@ -248,7 +248,7 @@ TEST(Plan, DropsAnUnusedResultAtOnce) {
 TEST(Plan, RaisesWithTheAuthorsMessageAndClass) {
   const char* const text =
       "graph(%message : str, %class : str?):\n"
-      "   = prim::RaiseException(%message, %class)\n"
+      "  prim::RaiseException(%message, %class)\n"
       "  return ()\n";
   for (const c10::IValue& python_class : {c10::IValue("builtins.ValueError"), c10::IValue()}) {
     try {
@@ -269,7 +269,7 @@ TEST(Plan, FreesInABranchWhatOnlyTheOtherBranchUses) {
       "      %x : Tensor = aten::neg(%a)\n"
       "      -> (%x)\n"
       "    block1():\n"
-      "       = prim::RaiseException(%s, %none)\n"
+      "      prim::RaiseException(%s, %none)\n"
       "      %y : Tensor = prim::Uninitialized()\n"
       "      -> (%y)\n"
       "  return (%r)\n";

@@ -1,0 +1,29 @@
+#include "tests/differential/model_files.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace sconce::testing {
+
+std::filesystem::path models_dir() {
+  const char* dir = std::getenv("SCONCE_MODELS_DIR");
+  return dir != nullptr ? dir : "build/models";
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  std::error_code missing;  // reported by ModelFiles.AreThere
+  for (const auto& entry : std::filesystem::directory_iterator(models_dir(), missing)) {
+    const std::string name = entry.path().stem().string();
+    if (entry.path().extension() == ".pt" && std::filesystem::exists(cases_file(name))) {
+      names.push_back(name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string model_file(const std::string& name) { return (models_dir() / (name + ".pt")).string(); }
+std::string cases_file(const std::string& name) { return (models_dir() / (name + ".cases.pt")).string(); }
+
+}  // namespace sconce::testing

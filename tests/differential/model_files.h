@@ -1,0 +1,18 @@
+// The models that the tests run: files of SCONCE_MODELS_DIR (tests/models/write_models.py makes them).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace sconce::testing {
+
+std::filesystem::path models_dir();
+
+// The names of the files NAME.pt that have a NAME.cases.pt, sorted.
+std::vector<std::string> model_names();
+
+std::string model_file(const std::string& name);
+std::string cases_file(const std::string& name);
+
+}  // namespace sconce::testing
