@@ -34,13 +34,13 @@ void measure(benchmark::State& state, const Subject& subject) {
   PlanCache<int> cache(8);
   const PlanCache<int>::Guard outer(cache);
   creator.create(subject.arguments, ArgumentSpecCreator::Detail::kRanks, spec);
-  cache.find_or_insert(outer, spec.words, spec.hash, [] { return 1; });
+  cache.find_or_insert(outer, spec.words(), spec.hash(), [] { return 1; });
   for (auto _ : state) {
     const PlanCache<int>::Guard guard(cache);
     creator.create(subject.arguments, ArgumentSpecCreator::Detail::kRanks, spec);
-    benchmark::DoNotOptimize(cache.find(guard, spec.words, spec.hash));
+    benchmark::DoNotOptimize(cache.find(guard, spec.words(), spec.hash()));
   }
-  state.counters["words"] = static_cast<double>(spec.words.size());
+  state.counters["words"] = static_cast<double>(spec.words().size());
 }
 
 // Bar: 100 ns.

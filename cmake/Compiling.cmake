@@ -15,6 +15,8 @@ target_include_directories(SconceFlags INTERFACE
 target_compile_options(SconceFlags INTERFACE
   # For executables too, where CMake would say -fPIE: one precompiled header serves every target.
   -fPIC
+  # Calls within a library are direct: nobody replaces one function of it by another of the same name.
+  -fno-semantic-interposition
   -Wall -Wextra -Wpedantic $<$<CXX_COMPILER_ID:GNU>:-Werror>
   -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wsuggest-override -Wimplicit-fallthrough
   # Rows of tables name the fields that they have (designated initialisers); the rest is the default.

@@ -10,11 +10,14 @@
 //     class   how the strides lie: see StrideClass
 //     rg      requires_grad
 //
-// An exotic tensor (sparse, quantised, conjugate or negative bit, functorch, subclass, forward-mode dual, rank above 16;
-// rule R10) is followed by a word with its key set. A list or dict is a word with its length, then its elements; an
-// optional that is None is a `none` word; numbers and strings leave no word. Before the tensors stand the words of the
+// An exotic tensor (sparse, quantised, conjugate or negative bit, functorch, subclass, forward-mode dual, wrapped number,
+// rank above 16; rule R10) is followed by a word with its key set. A list or dict is a word with its length, then its
+// elements; an optional that is None is a `none` word; a number or string leaves no word where it must be one, and a
+// `present` word where it could be None. Before the tensors stand the words of the
 // thread's and the process's state: grad mode, inference mode, determinism, precision, default dtype, dispatch keys
-// (which hold the autocast state). The shape tier adds sizes and strides behind each tensor.
+// (which hold the autocast state). The precision of matrix products is not
+// among it: operators ask for it when they run, and no plan is specialised on it. The shape tier adds sizes and strides behind each tensor. The attributes of type Tensor stand right behind the
+// state: they hardly change, so that their words are kept from call to call (attribute_memo.h).
 #pragma once
 
 #include "ir/graph.h"
@@ -22,6 +25,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,11 +35,23 @@ namespace sconce {
 enum class StrideClass : uint8_t { kOther = 0, kContiguous = 1, kChannelsLast = 2, kChannelsLast3d = 3, kDense = 4 };
 
 // Reused from call to call by one thread: making a spec allocates nothing once it has grown.
-struct ArgumentSpec {
-  std::vector<uint64_t> words;
-  uint64_t hash = 0;
-  bool requires_grad = false;  // some tensor requires a gradient, or what the graph reads could not all be seen
-  bool exotic = false;         // some tensor is exotic
+class ArgumentSpec {
+ public:
+  std::span<const uint64_t> words() const { return {words_.data(), size_}; }
+  uint64_t hash() const { return hash_; }
+  // Some tensor requires a gradient, or what the graph reads could not all be seen.
+  bool requires_grad() const { return requires_grad_; }
+  bool has_exotic() const { return exotic_; }
+
+ private:
+  friend class SpecWriter;
+  friend class ArgumentSpecCreator;
+  std::vector<uint64_t> words_;  // its size is what has been allocated
+  size_t size_ = 0;
+  uint64_t hash_ = 0;
+  uint64_t memo_ = 0;  // the AttributeMemo whose words stand behind the state's
+  bool requires_grad_ = false;
+  bool exotic_ = false;
 };
 
 // In words, for `explain`: "grad; Float(*, 3:1) contiguous, Long()". The inverse of making it, as far as words go.
@@ -48,30 +64,36 @@ class ArgumentSpecCreator {
 
   // `graph`: calls inlined.
   explicit ArgumentSpecCreator(const Graph& graph);
+  ~ArgumentSpecCreator();
 
   // `arguments`: one value per input of the graph. Takes tens of ns for a handful of tensors; no locks.
   void create(std::span<const c10::IValue> arguments, Detail detail, ArgumentSpec& spec) const;
 
   // How many attributes are read on each call, for tests and benchmarks.
-  size_t attribute_count() const { return attribute_count_; }
+  size_t attribute_count() const { return tensors_.size() + others_.size(); }
 
  private:
-  // The attributes that are read of one object, as a tree: attributes()[slot] is visited, and its own attributes.
-  struct ObjectReads {
-    std::vector<size_t> tensors;  // slots that are read as values
-    std::vector<std::pair<size_t, ObjectReads>> objects;
+  struct Memos;
+  // An object whose attributes are read: an argument of the graph, or an attribute of an object before it in the list.
+  struct ObjectRead {
+    bool is_argument;
+    uint32_t owner;  // index of the argument, or of the owner among the objects
+    uint32_t slot;   // of the owner
   };
-  struct Input {
-    bool is_object = false;
-    bool holds_tensors = false;
-    ObjectReads reads;
+  struct AttributeRead {
+    uint32_t object;  // index among the objects
+    uint32_t slot;
   };
-  bool collect_reads(const Value& object, ObjectReads& reads);
+  bool collect_reads(const std::vector<const Value*>& object, ObjectRead read);
+  void remember(std::span<const c10::IValue> arguments, std::span<const c10::IValue* const> slots, const ArgumentSpec& spec) const;
 
-  std::vector<Input> inputs_;
-  bool sees_everything_ = true;  // false: an object is used in a way that cannot be followed
-  bool writes_inputs_ = false;   // then it matters which arguments share storage
-  size_t attribute_count_ = 0;
+  std::vector<uint32_t> values_;        // indices of the arguments that are not objects and may hold tensors
+  std::vector<ObjectRead> objects_;
+  std::vector<AttributeRead> tensors_;  // attributes of type Tensor
+  std::vector<AttributeRead> others_;   // attributes of other types that may hold tensors
+  bool sees_everything_ = true;         // false: an object is used in a way that cannot be followed
+  bool writes_inputs_ = false;          // then it matters which arguments share storage
+  std::unique_ptr<Memos> memos_;
 };
 
 }  // namespace sconce

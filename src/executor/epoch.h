@@ -90,9 +90,13 @@ class EpochDomain {
   static constexpr size_t kStripes = 16;
 
   Stripe& stripe() {
-    static std::atomic<size_t> next{0};
-    static thread_local const size_t index = next.fetch_add(1) % kStripes;
-    return stripes_[index];
+    static std::atomic<size_t> threads{0};
+    // Where the loader put it when the program started: an access is one instruction.
+    [[gnu::tls_model("initial-exec")]] static constinit thread_local size_t number = 0;
+    if (number == 0) [[unlikely]] {
+      number = threads.fetch_add(1) + 1;
+    }
+    return stripes_[number % kStripes];
   }
 
   bool nobody_under(uint64_t parity) const {

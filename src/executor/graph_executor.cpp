@@ -89,8 +89,8 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
     static thread_local ArgumentSpec spec;
     specs_.create({stack.data() + (stack.size() - expected), expected}, ArgumentSpecCreator::Detail::kRanks, spec);
     chosen = &plan_for(spec, guard);
-    may_skip_autograd = !spec.exotic && no_transform_is_active() &&
-                        (!c10::GradMode::is_enabled() || (!spec.requires_grad && !chosen->plan->may_introduce_grad()));
+    may_skip_autograd = !spec.has_exotic() && no_transform_is_active() &&
+                        (!c10::GradMode::is_enabled() || (!spec.requires_grad() && !chosen->plan->may_introduce_grad()));
   }
   chosen->runs.add();
   remember_last_executed(*chosen->plan);
@@ -99,13 +99,13 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
 
 const GraphExecutor::Impl::CountedPlan& GraphExecutor::Impl::plan_for(const ArgumentSpec& spec,
                                                                       const PlanCache<SpecEntry>::Guard& guard) {
-  if (const SpecEntry* entry = cache_.find(guard, spec.words, spec.hash)) {
+  if (const SpecEntry* entry = cache_.find(guard, spec.words(), spec.hash())) {
     hits_.add();
     return *entry->plan;
   }
   misses_.add();
   // The plan of required passes serves a spec that was not met before.
-  const auto inserted = cache_.find_or_insert(guard, spec.words, spec.hash, [this] { return SpecEntry{required_.get()}; });
+  const auto inserted = cache_.find_or_insert(guard, spec.words(), spec.hash(), [this] { return SpecEntry{required_.get()}; });
   evictions_.add(inserted.evicted);
   return *inserted.value->plan;
 }
