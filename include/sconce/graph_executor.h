@@ -18,7 +18,7 @@ class Graph;
 // Thread-safe: any number of threads may call `run` at the same time.
 class GraphExecutor {
  public:
-  // Takes over a graph without calls of script functions (they are inlined before). `self`, when given, is the value of
+  // Takes over a graph. Its calls of script functions and methods run, but are not optimised: inline them before. `self`, when given, is the value of
   // the graph's first input in every run and not part of the caller's stack. Throws c10::Error with the refusal's text
   // when the graph cannot be planned at all.
   GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
@@ -51,6 +51,7 @@ class GraphExecutor {
  private:
   friend class Module;
   class Impl;
+  explicit GraphExecutor(std::unique_ptr<Impl> impl);
   // As `run`, but the stack holds `self` too, below the arguments.
   void run_with_self(torch::jit::Stack& stack);
   std::unique_ptr<Impl> impl_;

@@ -28,12 +28,12 @@ std::vector<PassTiming> run_required_passes(Graph& graph) {
   return runner.timings();
 }
 
-OrRefusal<Compiled> compile_required(const Graph& graph) {
+OrRefusal<Compiled> compile_required(const Graph& graph, Callees* callees) {
   const auto start = std::chrono::steady_clock::now();
   Compiled compiled;
   std::shared_ptr<Graph> copy = graph.clone();
   compiled.passes = run_required_passes(*copy);
-  auto plan = lower(std::move(copy));
+  auto plan = lower(std::move(copy), callees);
   if (!plan) {
     return plan.refusal();
   }

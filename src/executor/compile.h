@@ -3,6 +3,7 @@
 
 #include "ir/graph.h"
 #include "ir/refusal.h"
+#include "plan/callees.h"
 #include "plan/plan.h"
 
 #include <sconce/explanation.h>
@@ -19,8 +20,8 @@ struct Compiled {
 };
 
 // Tier 0: what must happen before a graph can run, and nothing else. Serves every argument spec.
-// `graph`: calls inlined; it is left alone.
-OrRefusal<Compiled> compile_required(const Graph& graph);
+// `graph`: calls inlined as far as they can be; it is left alone. `callees` answers the others, and outlives the plan.
+OrRefusal<Compiled> compile_required(const Graph& graph, Callees* callees = nullptr);
 
 // The required passes alone, for those who want to see the graph.
 std::vector<PassTiming> run_required_passes(Graph& graph);

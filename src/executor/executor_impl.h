@@ -2,6 +2,7 @@
 #pragma once
 
 #include "executor/argument_spec.h"
+#include "executor/callee_table.h"
 #include "executor/compile.h"
 #include "executor/plan_cache.h"
 #include "executor/striped_counter.h"
@@ -18,7 +19,8 @@ namespace sconce {
 
 class GraphExecutor::Impl {
  public:
-  Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options, std::optional<c10::IValue> self);
+  Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options, std::optional<c10::IValue> self,
+       std::shared_ptr<CalleeTable> callees);
 
   void run(torch::jit::Stack& stack);
   void run_with_self(torch::jit::Stack& stack);
@@ -45,6 +47,7 @@ class GraphExecutor::Impl {
   const CountedPlan& plan_for(const ArgumentSpec& spec, const PlanCache<SpecEntry>::Guard& guard);
   PlanExplanation explain_plan(const CountedPlan& plan, std::vector<std::string> specs) const;
 
+  const std::shared_ptr<CalleeTable> callees_;  // outlives the plans
   std::unique_ptr<Graph> graph_;
   std::string name_;
   Options options_;

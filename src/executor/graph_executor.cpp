@@ -38,7 +38,8 @@ bool no_transform_is_active() {
 
 GraphExecutor::GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
                              std::optional<c10::IValue> self)
-    : impl_(std::make_unique<Impl>(std::move(graph), std::move(name), options, std::move(self))) {}
+    : GraphExecutor(std::make_unique<Impl>(std::move(graph), std::move(name), options, std::move(self), std::make_shared<CalleeTable>())) {}
+GraphExecutor::GraphExecutor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GraphExecutor::~GraphExecutor() = default;
 
 void GraphExecutor::run(torch::jit::Stack& stack) { impl_->run(stack); }
@@ -54,14 +55,15 @@ std::shared_ptr<const Graph> last_executed_graph() { return last_executed.graph.
 // ---- Impl -----------------------------------------------------------------------------------------------------------
 
 GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                          std::optional<c10::IValue> self)
-    : graph_(std::move(graph)),
+                          std::optional<c10::IValue> self, std::shared_ptr<CalleeTable> callees)
+    : callees_(std::move(callees)),
+      graph_(std::move(graph)),
       name_(std::move(name)),
       options_(options),
       self_(std::move(self)),
       specs_(*graph_),
       cache_(options.plan_cache_capacity()) {
-  auto compiled = compile_required(*graph_);
+  auto compiled = compile_required(*graph_, callees_.get());
   TORCH_CHECK(compiled, "sconce cannot run ", name_, ": ", compiled ? "" : to_string(compiled.refusal()));
   passes_ = std::move(compiled->passes);
   required_.reset(new CountedPlan{Tier::kRequired, std::move(compiled->plan), compiled->seconds, {}});
@@ -90,7 +92,7 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
     specs_.create({stack.data() + (stack.size() - expected), expected}, ArgumentSpecCreator::Detail::kRanks, spec);
     chosen = &plan_for(spec, guard);
     may_skip_autograd = !spec.has_exotic() && no_transform_is_active() &&
-                        (!c10::GradMode::is_enabled() || (!spec.requires_grad() && !chosen->plan->may_introduce_grad()));
+                        (!c10::GradMode::is_enabled() || !spec.requires_grad()) && !chosen->plan->may_introduce_grad();
   }
   chosen->runs.add();
   remember_last_executed(*chosen->plan);

@@ -1,9 +1,9 @@
 #include <sconce/module.h>
 
+#include "executor/executor_impl.h"
 #include "ir/assert.h"
 #include "ir/dump.h"
 #include "ir/verify.h"
-#include "load/function_table.h"
 #include "load/load_module.h"
 #include "passes/inline_calls.h"
 
@@ -67,21 +67,22 @@ class Module::Impl {
       TORCH_CHECK(false, "the module has no method '", name, "'; it has: ", known);
     }
     const InternalErrorContext context("loading of " + name);
-    const auto source = functions_.graph_of(*function);
+    const auto source = callees_->functions().graph_of(*function);
     TORCH_CHECK(source, "sconce cannot run ", name, ": ", source ? "" : to_string(source.refusal()));
     std::unique_ptr<Graph> graph = (*source)->clone();
     dump(DumpPoint::kLoad, name, *graph);
-    const auto inlined = inline_calls(*graph, functions_);
+    const auto inlined = inline_calls(*graph, callees_->functions());
     TORCH_CHECK(inlined, "sconce cannot run ", name, ": ", inlined ? "" : to_string(inlined.refusal()));
 #ifdef SCONCE_DEBUG
     verify(*graph, "inline_calls");
 #endif
-    auto executor = std::make_unique<GraphExecutor>(std::move(graph), name, options_, script_module_._ivalue());
+    std::unique_ptr<GraphExecutor> executor(new GraphExecutor(
+        std::make_unique<GraphExecutor::Impl>(std::move(graph), name, options_, script_module_._ivalue(), callees_)));
     return std::unique_ptr<Method>(new Method{name, function->getSchema(), std::move(executor), first_.load()});
   }
 
   std::mutex mutex_;  // for making methods
-  FunctionTable functions_;
+  const std::shared_ptr<CalleeTable> callees_ = std::make_shared<CalleeTable>();
   std::vector<std::unique_ptr<Method>> methods_;
   std::atomic<const Method*> first_{nullptr};
 };

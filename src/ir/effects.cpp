@@ -14,13 +14,10 @@ namespace {
 
 // The language's node kinds, and the operators whose schema is silent about what they do.
 Effects effects_of_language_node(c10::Symbol kind) {
-  static const std::array external = {prim::Enter, prim::Exit, prim::fork};
-  static const std::array opaque = {prim::CallFunction, prim::CallMethod};
+  // They run code that is not looked at: a callee, `__enter__` and `__exit__`, a subgraph.
+  static const std::array opaque = {prim::CallFunction, prim::CallMethod, prim::Enter, prim::Exit, prim::fork};
   if (kind == prim::SetAttr) {
     return {.writes = true};
-  }
-  if (std::find(external.begin(), external.end(), kind) != external.end()) {
-    return {.external = true};
   }
   if (std::find(opaque.begin(), opaque.end(), kind) != opaque.end()) {
     return {.unknown = true};

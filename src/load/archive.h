@@ -9,6 +9,9 @@ namespace sconce {
 // begins with the path and says what the file is instead, where that can be told.
 void check_archive(const std::string& path);
 
+// The same for a file written by torch.save.
+void check_arguments_archive(const std::string& path);
+
 // The first line of a message: LibTorch's own carry stack traces.
 std::string first_line(const std::string& message);
 

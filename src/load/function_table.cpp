@@ -10,6 +10,7 @@
 namespace sconce {
 
 OrRefusal<const Graph*> FunctionTable::graph_of(torch::jit::Function& function) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (const auto found = graphs_.find(&function); found != graphs_.end()) {
     return found->second.get();
   }
@@ -32,8 +33,7 @@ OrRefusal<torch::jit::Function*> FunctionTable::callee_of(const Node& call) {
   const std::string& name = call.attribute_as<std::string>(attr::kName);
   const auto class_type = callee->cast<c10::ClassType>();
   if (!class_type) {
-    return Refusal::of(call, "the method '" + name + "' belongs to the interface " + callee->str() +
-                                 ", so that which one is called is known only at run time; not supported yet");
+    return static_cast<torch::jit::Function*>(nullptr);
   }
   torch::jit::Function* method = class_type->findMethod(name);
   if (method == nullptr) {

@@ -5,6 +5,7 @@
 #include "ir/refusal.h"
 
 #include <memory>
+#include <mutex>
 #include <unordered_map>
 
 namespace torch::jit {
@@ -13,17 +14,18 @@ struct Function;
 
 namespace sconce {
 
-// Converts each function once, when it is first asked for. Not thread-safe: owned by whoever compiles.
+// Converts each function once, when it is first asked for. Thread-safe.
 class FunctionTable {
  public:
   // The graph of the function as it was written: calls not inlined. The table keeps it.
   OrRefusal<const Graph*> graph_of(torch::jit::Function& function);
 
-  // The function that a prim::CallFunction or prim::CallMethod calls. A method of an interface is known only when it
-  // runs: refused.
+  // The function that a prim::CallFunction or prim::CallMethod calls; null for a method of an interface, which is known only
+  // when it runs. Refuses a method that the class does not have.
   static OrRefusal<torch::jit::Function*> callee_of(const Node& call);
 
  private:
+  std::mutex mutex_;
   std::unordered_map<torch::jit::Function*, std::unique_ptr<Graph>> graphs_;
 };
 

@@ -6,7 +6,6 @@
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -33,12 +32,9 @@ torch::jit::Module load_script_module(const std::string& path, std::optional<c10
 }
 
 std::vector<c10::IValue> load_arguments(const std::string& path) {
-  std::error_code error;
-  TORCH_CHECK(!std::filesystem::is_directory(path, error), path, ": is a directory, not a file of arguments");
+  check_arguments_archive(path);
   std::ifstream file(path, std::ios::binary);
-  TORCH_CHECK(file.good(), path, ": no such file, or not readable");
   const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  TORCH_CHECK(!bytes.empty(), path, ": the file is empty");
   const c10::IValue value = read_or_explain(path, [&] { return torch::jit::pickle_load(bytes); });
   if (value.isTuple()) {
     return value.toTupleRef().elements().vec();

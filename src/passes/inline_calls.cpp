@@ -22,8 +22,10 @@ class Inliner {
     if (!callee) {
       return callee.refusal();
     }
-    if (std::find(active_.begin(), active_.end(), *callee) != active_.end()) {
-      return Refusal::of(*call, (*callee)->qualname().qualifiedName() + " calls itself; recursion is not supported yet");
+    // Stays a call: which method it is, or how often it calls itself, is known only at run time; or it has no graph.
+    if (*callee == nullptr || !(*callee)->isGraphFunction() ||
+        std::find(active_.begin(), active_.end(), *callee) != active_.end()) {
+      return std::nullopt;
     }
     const auto body = functions_.graph_of(**callee);
     if (!body) {
@@ -71,6 +73,7 @@ class Inliner {
             return refusal;
           }
         }
+        // A fork's subgraph is a graph of its own, which is planned, and inlined, on its own.
       }
       node = next;
     }

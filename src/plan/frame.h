@@ -16,6 +16,18 @@ class Plan;
 // Index of a value's place in a frame.
 using Register = uint32_t;
 
+// The object of a `with` block and what leaves it.
+class ContextManager {
+ public:
+  virtual ~ContextManager() = default;
+  // Calls `__exit__` and gives its result.
+  virtual c10::IValue leave(c10::IValue object) const = 0;
+};
+struct EnteredContext {
+  c10::IValue object;
+  const ContextManager* manager;
+};
+
 // A frame serves one run at a time and may be used for many, one after the other: between runs it holds the plan's
 // constants and no value of a caller.
 class Frame {
@@ -30,6 +42,9 @@ class Frame {
   size_t next_step = 0;
   // Whether this run may leave out autograd where a step allows it (nothing requires a gradient).
   bool may_skip_autograd = false;
+
+  // `with` blocks that were entered and not left, the innermost last.
+  std::vector<EnteredContext> entered;
 
   // Drops every value but the constants.
   void clear();

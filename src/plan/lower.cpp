@@ -16,7 +16,7 @@ namespace {
 // Constants first, so that a frame can keep them in place; then inputs and values in program order.
 class Lowering {
  public:
-  explicit Lowering(const Graph& graph) : graph_(graph), liveness_(graph) {}
+  Lowering(const Graph& graph, Callees* callees) : graph_(graph), callees_(callees), liveness_(graph) {}
 
   std::optional<Refusal> run() {
     place_constants();
@@ -42,7 +42,8 @@ class Lowering {
     for_each_node(graph_.body(), [&](Node* node) {
       if (node->kind() == prim::Constant) {
         place(node->output());
-        constants_.push_back(*node->output()->constant());
+        // A function is not a value: the step that calls it knows it.
+        constants_.push_back(node->output()->constant().value_or(c10::IValue()));
       }
     });
   }
@@ -116,8 +117,9 @@ class Lowering {
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
     }
-    auto step = is_language_kind(node.kind()) ? make_language_step(node, std::move(operands), std::move(results))
-                                              : make_operator_step(node, std::move(operands), std::move(results));
+    auto step = is_call(node.kind())              ? make_call_step(node, std::move(operands), std::move(results), callees_)
+                : is_language_kind(node.kind()) ? make_language_step(node, std::move(operands), std::move(results))
+                                                : make_operator_step(node, std::move(operands), std::move(results));
     if (!step) {
       return step.refusal();
     }
@@ -200,6 +202,7 @@ class Lowering {
   }
 
   const Graph& graph_;
+  Callees* callees_;
   Liveness liveness_;
   std::unordered_map<const Value*, Register> registers_;
   std::vector<Plan::PlannedStep> steps_;
@@ -212,8 +215,8 @@ class Lowering {
 
 }  // namespace
 
-OrRefusal<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph) {
-  Lowering lowering(*graph);
+OrRefusal<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees) {
+  Lowering lowering(*graph, callees);
   if (auto refusal = lowering.run()) {
     return *refusal;
   }

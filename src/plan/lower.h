@@ -3,14 +3,15 @@
 
 #include "ir/graph.h"
 #include "ir/refusal.h"
+#include "plan/callees.h"
 #include "plan/plan.h"
 
 #include <memory>
 
 namespace sconce {
 
-// Requires: a verified graph without calls. The plan keeps the graph alive. Refuses node kinds and operators that cannot
-// be run, with the first such node.
-OrRefusal<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph);
+// Requires: a verified graph. The plan keeps the graph alive. Refuses node kinds and operators that cannot be run, with the
+// first such node. `callees`: what calls are answered by, outlives the plan; without it calls are refused.
+OrRefusal<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees = nullptr);
 
 }  // namespace sconce

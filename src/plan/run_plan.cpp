@@ -33,6 +33,29 @@ void run_steps(const Plan& plan, Frame& frame) {
   }
 }
 
+// After an exception: leaves the `with` blocks, the innermost first. The exception that ended the run is the one to report;
+// as in LibTorch, one that `__exit__` raises on top of it is dropped.
+void leave_contexts(Frame& frame) {
+  while (!frame.entered.empty()) {
+    EnteredContext context = std::move(frame.entered.back());
+    frame.entered.pop_back();
+    try {
+      context.manager->leave(std::move(context.object));
+    } catch (const std::exception& dropped) {
+      TORCH_WARN("while an exception left a `with` block its __exit__ raised another one: ", dropped.what());
+    }
+  }
+}
+
+void run_steps_and_leave(const Plan& plan, Frame& frame) {
+  try {
+    run_steps(plan, frame);
+  } catch (const std::exception&) {
+    leave_contexts(frame);
+    throw;
+  }
+}
+
 // The step that threw, in the model's terms.
 std::string describe_failed_step(const Plan& plan, const Frame& frame) {
   const Node* node = plan.steps()[frame.next_step - 1].node;
@@ -75,7 +98,7 @@ void run_plan(const Plan& plan, torch::jit::Stack& stack, bool may_skip_autograd
   }
   stack.resize(first);
   try {
-    run_steps(plan, frame);
+    run_steps_and_leave(plan, frame);
   } catch (const torch::jit::JITException&) {
     // Raised by the script itself: the message is the author's.
     throw;

@@ -10,6 +10,7 @@
 
 namespace sconce {
 
+class Callees;
 using StepPtr = std::unique_ptr<Step>;
 using Operands = std::vector<Operand>;
 using Registers = std::vector<Register>;
@@ -20,6 +21,11 @@ OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Regis
 // ---- the language's constructs (steps_language.cpp)
 // Refuses the node kinds that are not supported yet.
 OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results);
+
+// ---- calls (steps_call.cpp): functions and methods that were not inlined, `with` blocks, fork and wait.
+bool is_call(c10::Symbol kind);
+// Requires is_call(node.kind()). `callees`: null for a graph that has none.
+OrRefusal<StepPtr> make_call_step(const Node& node, Operands operands, Registers results, Callees* callees);
 
 // ---- control flow (steps_control.cpp): positions are indices of steps.
 // Moves the operands to the registers, all at once: a register may be source and target.

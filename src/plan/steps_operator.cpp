@@ -1,61 +1,17 @@
 #include "ir/effects.h"
 #include "ir/schema_corrections.h"
 #include "ir/schema_match.h"
-#include "plan/steps.h"
+#include "plan/call_step.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/runtime/jit_exception.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
 namespace sconce {
 namespace {
-
-// Calls `call(stack)` with the operands on the stack and stores what it leaves there.
-class CallStep : public Step {
- public:
-  CallStep(const Node& node, Operands operands, Registers results, bool may_skip_autograd)
-      : Step(may_skip_autograd),
-        name_(node.kind().toQualString()),
-        operands_(std::move(operands)),
-        results_(std::move(results)) {}
-
-  void prepare(Frame& frame) const override { frame.stack.reserve(std::max(operands_.size() + 1, results_.size())); }
-
-  std::string describe() const override {
-    std::string text = name_;
-    for (const Operand operand : operands_) {
-      text += " " + sconce::describe(operand);
-    }
-    text += results_.empty() ? "" : " ->";
-    for (const Register result : results_) {
-      text += " %" + std::to_string(result);
-    }
-    return text;
-  }
-
- protected:
-  void push_operands(Frame& frame) const {
-    for (const Operand operand : operands_) {
-      frame.stack.push_back(take(frame, operand));
-    }
-  }
-  void pop_results(Frame& frame) const {
-    for (size_t i = 0; i < results_.size(); ++i) {
-      frame[results_[i]] = std::move(frame.stack[i]);
-    }
-    frame.stack.clear();
-  }
-  size_t operand_count() const { return operands_.size(); }
-
- private:
-  std::string name_;
-  Operands operands_;
-  Registers results_;
-};
 
 class DispatcherStep final : public CallStep {
  public:

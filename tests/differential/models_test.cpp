@@ -24,26 +24,9 @@
 namespace sconce::testing {
 namespace {
 
-// What sconce cannot run yet, and what its refusal says. A model that runs again must leave the list.
-struct RefusedModel {
-  const char* name;
-  const char* reason;
-};
-constexpr RefusedModel kRefused[] = {
-    {"attributes_state", "prim::Enter is not supported yet"},  // with torch.no_grad()
-    {"fork_join", "prim::fork"},
-    {"inplace_autograd", "prim::Enter is not supported yet"},  // with torch.no_grad()
-    {"interface_dispatch", "belongs to the interface"},
-};
-
 constexpr size_t kCalls = 5;
 constexpr uintmax_t kLargeFile = 10'000'000;  // such models are called in one case only
 constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
-
-const RefusedModel* find_refused(const std::string& name) {
-  const auto* found = std::find_if(std::begin(kRefused), std::end(kRefused), [&](const RefusedModel& model) { return name == model.name; });
-  return found == std::end(kRefused) ? nullptr : found;
-}
 
 // ---- calls ------------------------------------------------------------------------------------------------------------------
 
@@ -115,11 +98,6 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelTest);
 TEST_P(ModelTest, AgreesWithLibTorchFromCall1ToCall5) {
   const std::string& name = GetParam();
   const auto cases = std::get<cli::ModelCases>(cli::read_cases(cases_file(name)));
-  if (const RefusedModel* refused = find_refused(name)) {
-    const Module module = load(model_file(name));
-    EXPECT_THAT([&] { module.method(cases.method); }, ::testing::ThrowsMessage<c10::Error>(::testing::HasSubstr(refused->reason)));
-    return;
-  }
   const bool is_large = std::filesystem::file_size(model_file(name)) > kLargeFile;
   for (const bool optimize : {true, false}) {
     cli::Findings findings;
@@ -164,13 +142,6 @@ TEST(OperatorSuite, AgreesWithLibTorchFromCall1ToCall3) {
 
 TEST(ModelFiles, AreThere) {
   EXPECT_GE(model_names().size(), 30U) << "no models in " << models_dir() << ": run tests/models/write_models.py, or set SCONCE_MODELS_DIR";
-}
-
-// Else the list is stale.
-TEST(ModelFiles, IncludeEveryRefusedModel) {
-  for (const RefusedModel& refused : kRefused) {
-    EXPECT_TRUE(std::filesystem::exists(model_file(refused.name))) << refused.name;
-  }
 }
 
 }  // namespace

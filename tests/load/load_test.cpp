@@ -39,9 +39,9 @@ std::string bad(const std::string& name) { return testing::models_dir() + "/bad/
 TEST(Load, EveryFileThatIsNoModelGivesOneLineThatBeginsWithItsPathAndSaysWhatItIs) {
   const std::vector<std::pair<std::string, const char*>> files = {
       {bad("no_such_file.pt"), "no such file"},
-      {bad(""), "is a directory, not a model file"},
+      {bad(""), "is a directory, not a TorchScript model"},
       {bad("empty.pt"), "the file is empty"},
-      {bad("text.pt"), "not a TorchScript archive (it is not a zip file)"},
+      {bad("text.pt"), "not a TorchScript model (it is not a zip file)"},
       {bad("truncated.pt"), "truncated or damaged"},
       {bad("truncated_by_one_byte.pt"), "truncated or damaged"},
       {bad("state_dict.pt"), "written by torch.save, not a TorchScript model"},
@@ -236,7 +236,7 @@ TEST(FunctionTable, FindsWhatACallCalls) {
   EXPECT_EQ((*callee)->name(), "g");
 }
 
-TEST(FunctionTable, RefusesBuiltInFunctionsAndUnknownMethods) {
+TEST(FunctionTable, RefusesMethodsThatTheClassDoesNotHave) {
   const auto module = testing::module_of("def forward(self, x):\n    return self.g(x)\n\ndef g(self, x):\n    return x + 1\n");
   FunctionTable functions;
   auto graph = (*functions.graph_of(module.get_method("forward").function()))->clone();

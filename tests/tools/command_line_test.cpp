@@ -80,11 +80,11 @@ TEST(CommandLine, BadModelFilesAreExplained) {
       {"empty.pt", "the file is empty"},
       {"truncated.pt", "truncated or damaged"},
       {"truncated_by_one_byte.pt", "truncated or damaged"},
-      {"flipped_start.pt", "not a TorchScript archive"},
+      {"flipped_start.pt", "not a TorchScript model"},
       {"flipped_code.pt", "damaged"},
       {"flipped_pickle.pt", "damaged"},
       {"flipped_directory.pt", "damaged"},
-      {"text.pt", "not a TorchScript archive"},
+      {"text.pt", "not a TorchScript model"},
       {"zip.pt", "zip.pt: "},
       {"state_dict.pt", "written by torch.save, not a TorchScript model"},
       {"tensor.pt", "written by torch.save, not a TorchScript model"},
@@ -101,11 +101,11 @@ TEST(CommandLine, BadModelFilesAreExplained) {
 TEST(CommandLine, BadFilesAreExplainedByEveryCommand) {
   const std::string bad = model_file("bad/text.pt");
   const std::string good = model_file("mlp.pt");
-  expect_usage_error({"check", bad, model_file("mlp.cases.pt")}, "not a TorchScript archive");
-  expect_usage_error({"check", good, bad}, "not a TorchScript archive");
-  expect_usage_error({"bench", bad, "--input", "3"}, "not a TorchScript archive");
-  expect_usage_error({"dump", bad}, "not a TorchScript archive");
-  expect_usage_error({"explain", bad, "--input", "3"}, "not a TorchScript archive");
+  expect_usage_error({"check", bad, model_file("mlp.cases.pt")}, "not a TorchScript model");
+  expect_usage_error({"check", good, bad}, "not a TorchScript model");
+  expect_usage_error({"bench", bad, "--input", "3"}, "not a TorchScript model");
+  expect_usage_error({"dump", bad}, "not a TorchScript model");
+  expect_usage_error({"explain", bad, "--input", "3"}, "not a TorchScript model");
 }
 
 TEST(CommandLine, BadArgumentsAreExplained) {

@@ -1,0 +1,52 @@
+#include "executor/callee_table.h"
+
+#include "executor/compile.h"
+#include "passes/inline_calls.h"
+
+#include <ATen/core/function.h>
+
+namespace sconce {
+
+struct CalleeTable::Entry {
+  std::unique_ptr<Plan> plan;
+  Callee callee;
+};
+
+CalleeTable::CalleeTable() = default;
+CalleeTable::~CalleeTable() { users.wait(); }
+
+const Callee& CalleeTable::find(torch::jit::Function& function) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto found = entries_.find(&function); found != entries_.end()) {
+      return found->second->callee;
+    }
+  }
+  // Planned outside the lock; two threads may plan one function at the same time, the first wins.
+  auto entry = std::make_unique<Entry>();
+  if (function.isGraphFunction()) {
+    const std::string name = function.qualname().qualifiedName();
+    const auto graph = functions_.graph_of(function);
+    TORCH_CHECK(graph, "sconce cannot run ", name, ": ", graph ? "" : to_string(graph.refusal()));
+    auto plan = plan_subgraph(**graph);
+    TORCH_CHECK(plan, "sconce cannot run ", name, ": ", plan ? "" : to_string(plan.refusal()));
+    entry->plan = std::move(*plan);
+  }
+  entry->callee = {&function, entry->plan.get()};
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return entries_.emplace(&function, std::move(entry)).first->second->callee;
+}
+
+OrRefusal<std::unique_ptr<Plan>> CalleeTable::plan_subgraph(const Graph& graph) {
+  const auto inlined = graph.clone();
+  if (const auto changed = inline_calls(*inlined, functions_); !changed) {
+    return changed.refusal();
+  }
+  auto compiled = compile_required(*inlined, this);
+  if (!compiled) {
+    return compiled.refusal();
+  }
+  return std::move(compiled->plan);
+}
+
+}  // namespace sconce

@@ -1,0 +1,132 @@
+#include "plan/fork_pool.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
+#include <c10/util/Exception.h>
+#include <omp.h>
+#include <tbb/concurrent_hash_map.h>
+#include <tbb/task_arena.h>
+
+#include <atomic>
+#include <utility>
+
+extern "C" [[gnu::weak]] int MKL_Set_Num_Threads_Local(int threads);  // in libtorch_cpu, when it was built with MKL
+
+namespace sconce {
+namespace {
+
+struct Task {
+  FuturePtr future;
+  std::function<c10::IValue()> work;
+  at::ThreadLocalState state;
+  std::atomic<bool> begun{false};
+
+  // By the first thread that asks; the others return at once.
+  void run_unless_begun();
+};
+
+// The tasks that no thread has begun yet, by their future.
+using Waiting = tbb::concurrent_hash_map<const c10::ivalue::Future*, std::shared_ptr<Task>>;
+Waiting& waiting() {
+  static Waiting tasks;
+  return tasks;
+}
+
+void Task::run_unless_begun() {
+  if (begun.exchange(true)) {
+    return;
+  }
+  waiting().erase(future.get());
+  {
+    const at::ThreadLocalStateGuard guard(state);
+    try {
+      future->markCompleted(std::exchange(work, nullptr)());
+    } catch (...) {
+      // It belongs to whoever waits.
+      future->setError(std::current_exception());
+    }
+  }
+}
+
+// Tasks run side by side: a team of threads inside each would only get in the way of the others.
+void use_one_intra_op_thread() {
+  static thread_local const bool done = [] {
+    at::get_num_threads();  // sets the thread up, with its own idea of the number
+    omp_set_num_threads(1);
+    if (MKL_Set_Num_Threads_Local != nullptr) {
+      MKL_Set_Num_Threads_Local(1);
+    }
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
+// An exception of a future is one object for all who wait: each gets a copy, to which context may be added. LibTorch's
+// classes differ in nothing but their name.
+template <typename... Errors>
+[[noreturn]] void rethrow_own_copy(const std::exception_ptr& shared) {
+  try {
+    std::rethrow_exception(shared);
+  } catch (const c10::Error& error) {
+    const auto copy_if = [&]<typename E>() {
+      if (const auto* same = dynamic_cast<const E*>(&error)) {
+        throw E(*same);
+      }
+    };
+    (copy_if.template operator()<Errors>(), ...);
+    throw c10::Error(error);
+  }
+}
+
+}  // namespace
+
+Users::Token Users::use() const {
+  {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    ++state_->users;
+  }
+  const auto end = [state = state_](void*) {
+    const std::lock_guard<std::mutex> lock(state->mutex);
+    if (--state->users == 0) {
+      state->none.notify_all();
+    }
+  };
+  return {nullptr, end};
+}
+
+void Users::wait() const {
+  std::unique_lock<std::mutex> lock(state_->mutex);
+  state_->none.wait(lock, [this] { return state_->users == 0; });
+}
+
+FuturePtr fork(c10::TypePtr type, std::function<c10::IValue()> work) {
+  auto task = std::make_shared<Task>();
+  task->future = c10::make_intrusive<c10::ivalue::Future>(std::move(type));
+  task->work = std::move(work);
+  FuturePtr future = task->future;
+  waiting().insert({future.get(), task});
+  static tbb::task_arena arena;
+  arena.enqueue([task = std::move(task)] {
+    use_one_intra_op_thread();
+    task->run_unless_begun();
+  });
+  return future;
+}
+
+c10::IValue wait(const FuturePtr& future) {
+  std::shared_ptr<Task> task;
+  if (Waiting::const_accessor found; waiting().find(found, future.get())) {
+    task = found->second;
+  }
+  if (task) {
+    task->run_unless_begun();
+  }
+  future->wait();
+  if (future->hasError()) {
+    rethrow_own_copy<c10::IndexError, c10::ValueError, c10::TypeError, c10::NotImplementedError, c10::OutOfMemoryError,
+                     c10::LinAlgError, c10::EnforceFiniteError>(future->exception_ptr());
+  }
+  return future->value();
+}
+
+}  // namespace sconce
