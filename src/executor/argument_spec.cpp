@@ -113,14 +113,12 @@ void ArgumentSpecCreator::create(std::span<const c10::IValue> arguments, Detail 
       found.push_back(object.toObjectRef().slots().data());
     }
     slots = {found.data(), found.size()};
-    for (const AttributeRead& read : tensors_) {
-      writer.write_value(slots[read.object][read.slot]);
+    writer.write_values(tensors_.size(), [&](size_t i) -> const c10::IValue& { return slots[tensors_[i].object][tensors_[i].slot]; });
+    if (!tensors_.empty()) {
+      writer.end_attributes();
     }
-    writer.end_attributes();
   }
-  for (const uint32_t argument : values_) {
-    writer.write_value(arguments[argument]);
-  }
+  writer.write_values(values_.size(), [&](size_t i) -> const c10::IValue& { return arguments[values_[i]]; });
   for (const AttributeRead& read : others_) {
     writer.write_value(slots[read.object][read.slot]);
   }

@@ -64,7 +64,7 @@ AttributeMemo::AttributeMemo(std::span<const FoundObject> objects, std::span<con
       }()),
       objects_(objects.begin(), objects.end()),
       words_(words.begin(), words.end()),
-      hash_(hash_words(words)) {
+      hash_(hash_words(words.data(), words.size())) {
   for (const FoundObject& found : objects) {
     slots_.push_back(found.object->slots().data());
   }

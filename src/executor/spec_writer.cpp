@@ -42,15 +42,17 @@ StrideClass stride_class_of(uint64_t flags) {
 }
 
 // The process's and the thread's state that plans rely on.
-std::array<uint64_t, kStateWords> state_words() {
+[[gnu::always_inline]] inline void write_state(uint64_t* out) {
   static const at::Context& context = at::globalContext();
   const c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
+  out[0] = static_cast<uint64_t>(autograd.get_grad_mode()) | static_cast<uint64_t>(autograd.get_inference_mode()) << 1 |
+           static_cast<uint64_t>(context.deterministicAlgorithms()) << 2 |
+           static_cast<uint64_t>(context.deterministicAlgorithmsWarnOnly()) << 3 |
+           static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) << 8;
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
-  return {static_cast<uint64_t>(autograd.get_grad_mode()) | static_cast<uint64_t>(autograd.get_inference_mode()) << 1 |
-              static_cast<uint64_t>(context.deterministicAlgorithms()) << 2 |
-              static_cast<uint64_t>(context.deterministicAlgorithmsWarnOnly()) << 3 |
-              static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) << 8,
-          keys.included_.raw_repr(), keys.excluded_.raw_repr()};
+  out[1] = keys.included_.raw_repr();
+  out[2] = keys.excluded_.raw_repr();
+  static_assert(kStateWords == 3);
 }
 
 bool is_scalar_type(const c10::Type& type) {
@@ -75,28 +77,6 @@ const std::array<uint64_t, 256> kStrideBits = [] {
   return bits;
 }();
 
-uint64_t hash_words(std::span<const uint64_t> words, std::array<uint64_t, 4> seeds) {
-  constexpr uint64_t kMultiplier = 0xc6a4a7935bd1e995;
-  std::array<uint64_t, 4> lanes = {words.size(), 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb};
-  for (size_t lane = 0; lane < lanes.size(); ++lane) {
-    lanes[lane] = (lanes[lane] ^ seeds[lane]) * kMultiplier;
-  }
-  size_t i = 0;
-  for (; i + lanes.size() <= words.size(); i += lanes.size()) {
-    for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      lanes[lane] = (lanes[lane] ^ words[i + lane]) * kMultiplier;
-    }
-  }
-  for (size_t lane = 0; i < words.size(); ++i, ++lane) {
-    lanes[lane] = (lanes[lane] ^ words[i]) * kMultiplier;
-  }
-  uint64_t hash = 0;
-  for (const uint64_t lane : lanes) {
-    hash = (hash ^ lane ^ (lane >> 32)) * kMultiplier;
-  }
-  return hash ^ (hash >> 31);
-}
-
 SpecWriter::SpecWriter(ArgumentSpec& spec, bool with_shapes)
     : spec_(spec), with_shapes_(with_shapes), memo_in_spec_(std::exchange(spec.memo_, 0)) {
   spec.requires_grad_ = spec.exotic_ = false;
@@ -105,9 +85,8 @@ SpecWriter::SpecWriter(ArgumentSpec& spec, bool with_shapes)
   }
   out_ = spec.words_.data();
   limit_ = out_ + spec.words_.size();
-  for (const uint64_t word : state_words()) {
-    push(word);
-  }
+  write_state(out_);
+  out_ += kStateWords;
 }
 
 void SpecWriter::grow(size_t words) {
@@ -119,14 +98,12 @@ void SpecWriter::grow(size_t words) {
 
 void SpecWriter::end_attributes() {
   attributes_end_ = static_cast<size_t>(out_ - spec_.words_.data());
-  attributes_hash_ = attributes_end_ == kStateWords ? 0 : hash_words({spec_.words_.data() + kStateWords, out_});
+  attributes_hash_ = hash_words(spec_.words_.data() + kStateWords, attributes_end_ - kStateWords);
 }
 
 void SpecWriter::write_attributes(const AttributeMemo& memo) {
   const std::span<const uint64_t> words = memo.words();
-  if (static_cast<size_t>(limit_ - out_) < words.size()) {
-    grow(words.size());
-  }
+  reserve(words.size());
   if (memo_in_spec_ != memo.id()) {
     std::copy(words.begin(), words.end(), out_);
   }
@@ -142,7 +119,15 @@ void SpecWriter::finish() {
   spec_.size_ = static_cast<size_t>(out_ - words);
   spec_.requires_grad_ = spec_.requires_grad_ || ((tensors_ >> kRequiresGradShift) & 1) != 0;
   static_assert(kStateWords == 3);
-  spec_.hash_ = hash_words({words + attributes_end_, out_}, {words[0], words[1], words[2], attributes_hash_});
+  spec_.hash_ = hash_words(words + attributes_end_, spec_.size_ - attributes_end_, words[0], words[1], words[2], attributes_hash_);
+}
+
+void SpecWriter::write_unusual(const c10::IValue& value) {
+  if (value.isTensor()) {
+    write_unusual_tensor(*value.unsafeToTensorImpl());
+  } else {
+    write_other_value(value);
+  }
 }
 
 void SpecWriter::write_unusual_tensor(const c10::TensorImpl& tensor) {
@@ -171,7 +156,8 @@ void SpecWriter::write_unusual_tensor(const c10::TensorImpl& tensor) {
   const uint64_t word = kPlain | dtype | device | static_cast<uint64_t>(sizes.size()) << kRankShift |
                         static_cast<uint64_t>(requires_grad) << kRequiresGradShift |
                         kStrideBits[tensor_traits::flags_of(TensorFields::traits_of(tensor))] | ones << kOnesShift;
-  push_tensor(word);
+  tensors_ |= word;
+  push(word);
   if (with_shapes_) {
     for (const c10::IntArrayRef numbers : {sizes, tensor.strides()}) {
       for (const int64_t number : numbers) {

@@ -15,7 +15,27 @@ namespace sconce {
 
 // How words become a hash: four chains of multiplications side by side, folded at the end. Multiplying by an odd number
 // loses nothing. The constants are those of MurmurHash64A and SplitMix64.
-uint64_t hash_words(std::span<const uint64_t> words, std::array<uint64_t, 4> seeds = {});
+[[gnu::always_inline]] inline uint64_t hash_words(const uint64_t* words, size_t count, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0,
+                                                  uint64_t d = 0) {
+  constexpr uint64_t kMultiplier = 0xc6a4a7935bd1e995;
+  a = (a ^ count) * kMultiplier;
+  b = (b ^ 0x9e3779b97f4a7c15) * kMultiplier;
+  c = (c ^ 0xbf58476d1ce4e5b9) * kMultiplier;
+  d = (d ^ 0x94d049bb133111eb) * kMultiplier;
+  const uint64_t* const end = words + count;
+  for (; end - words >= 4; words += 4) {
+    a = (a ^ words[0]) * kMultiplier;
+    b = (b ^ words[1]) * kMultiplier;
+    c = (c ^ words[2]) * kMultiplier;
+    d = (d ^ words[3]) * kMultiplier;
+  }
+  for (; words != end; ++words) {
+    a = ((a ^ words[0]) * kMultiplier) ^ (a >> 32);
+  }
+  const auto fold = [](uint64_t hash, uint64_t lane) { return (hash ^ lane ^ (lane >> 32)) * kMultiplier; };
+  const uint64_t hash = fold(fold(fold(fold(0, a), b), c), d);
+  return hash ^ (hash >> 31);
+}
 
 // The key set of an ordinary strided tensor of the CPU, as TensorImpl's constructor puts it together.
 extern const c10::DispatchKeySet kPlainCpuKeys;
@@ -30,12 +50,28 @@ class SpecWriter {
   // Writes the words of the state.
   SpecWriter(ArgumentSpec& spec, bool with_shapes);
 
-  [[gnu::always_inline]] void write_value(const c10::IValue& value) {
-    if (value.isTensor()) [[likely]] {
-      write_tensor(*value.unsafeToTensorImpl());
-    } else {
-      write_other_value(value);
+  void write_value(const c10::IValue& value) { write_values(1, [&value](size_t) -> const c10::IValue& { return value; }); }
+
+  // `value(0)`, `value(1)`, … Models have hundreds of attributes: the ordinary tensor is the fast path, every instruction of
+  // it counts.
+  template <typename ValueAt>
+  [[gnu::always_inline]] void write_values(size_t count, const ValueAt& value) {
+    uint64_t* out = reserve(count);
+    uint64_t tensors = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const c10::IValue& each = value(i);
+      const uint64_t word = each.isTensor() && !with_shapes_ ? word_of_ordinary(*each.unsafeToTensorImpl()) : 0;
+      if (word == 0) [[unlikely]] {
+        out_ = out;
+        write_unusual(each);
+        out = reserve(count - i - 1);
+        continue;
+      }
+      tensors |= word;
+      *out++ = word;
     }
+    out_ = out;
+    tensors_ |= tensors;
   }
 
   // The words of the attributes: either all the words that were written since the state's, or those of a memo.
@@ -48,29 +84,33 @@ class SpecWriter {
   void finish();
 
  private:
-  void push(uint64_t word) {
-    if (out_ == limit_) [[unlikely]] {
-      grow(1);
+  // Where the next words go, with room for `words` of them.
+  uint64_t* reserve(size_t words) {
+    if (static_cast<size_t>(limit_ - out_) < words) [[unlikely]] {
+      grow(words);
     }
-    *out_++ = word;
+    return out_;
   }
   void grow(size_t words);
+  void push(uint64_t word) {
+    reserve(1);
+    *out_++ = word;
+  }
 
-  // A model's attributes are hundreds of tensors: the ordinary tensor is the fast path, every instruction of it counts.
-  [[gnu::always_inline]] void write_tensor(const c10::TensorImpl& tensor) {
+  // 0 when it is not one: another device, undefined, exotic, of a high rank.
+  [[gnu::always_inline]] uint64_t word_of_ordinary(const c10::TensorImpl& tensor) const {
     const uint64_t traits = TensorFields::traits_of(tensor);
     const uint64_t flags = tensor_traits::flags_of(traits);
     const c10::impl::SizesAndStrides& shape = TensorFields::sizes_and_strides_of(tensor);
     const size_t rank = shape.size();
-    const torch::autograd::AutogradMeta* const autograd = TensorFields::autograd_meta_of(tensor);
     if (TensorFields::key_set_of(tensor) != plain_cpu_keys_ || rank > TensorFields::kInlineRank ||
-        (flags & tensor_traits::kWrappedNumber) != 0 || with_shapes_) [[unlikely]] {
-      return write_unusual_tensor(tensor);
+        (flags & tensor_traits::kWrappedNumber) != 0) [[unlikely]] {
+      return 0;
     }
     uint64_t requires_grad = 0;
-    if (autograd != nullptr) {
+    if (const torch::autograd::AutogradMeta* const autograd = TensorFields::autograd_meta_of(tensor)) {
       if (autograd->fw_grad_ != nullptr) [[unlikely]] {
-        return write_unusual_tensor(tensor);
+        return 0;
       }
       requires_grad = static_cast<uint64_t>(autograd->requires_grad_ | (autograd->grad_fn_ != nullptr));
     }
@@ -79,15 +119,12 @@ class SpecWriter {
     static_assert(TensorFields::kInlineRank == 5);
     const auto one = [sizes](size_t dim) { return static_cast<uint64_t>(sizes[dim] == 1) << dim; };
     const uint64_t ones = (one(0) | one(1) | one(2) | one(3) | one(4)) & ~(~uint64_t{0} << rank);
-    push_tensor(spec_words::kPlain | (traits & tensor_traits::kDtypeMask) << spec_words::kDtypeShift | kCpuBits |
-                rank << spec_words::kRankShift | requires_grad << spec_words::kRequiresGradShift | kStrideBits[flags] |
-                ones << spec_words::kOnesShift);
-  }
-  void push_tensor(uint64_t word) {
-    tensors_ |= word;
-    push(word);
+    return spec_words::kPlain | (traits & tensor_traits::kDtypeMask) << spec_words::kDtypeShift | kCpuBits |
+           rank << spec_words::kRankShift | requires_grad << spec_words::kRequiresGradShift | kStrideBits[flags] |
+           ones << spec_words::kOnesShift;
   }
 
+  void write_unusual(const c10::IValue& value);
   void write_unusual_tensor(const c10::TensorImpl& tensor);
   void write_other_value(const c10::IValue& value);
   void write_list(const c10::IValue& value);
