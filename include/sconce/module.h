@@ -20,8 +20,8 @@ namespace sconce {
 
 using Kwargs = std::unordered_map<std::string, c10::IValue>;
 
-// A handle: copies are the same module. Methods may be called from any number of threads; `train`, `eval` and `to`
-// must not run beside them, as in LibTorch.
+// A handle: copies are the same module. Methods may be called from any number of threads as long as they leave the
+// module's attributes alone; `train`, `eval` and `to` must not run beside them. Both as in LibTorch.
 class Module {
  public:
   // As `method("forward")` with the arguments checked against the method's schema, defaults filled in, and with the hooks that

@@ -2,10 +2,11 @@
 //
 //   #include <sconce/sconce.h>
 //   sconce::Module model = sconce::load("model.pt");
-//   c10::IValue y = model.forward({torch::ones({1, 3, 224, 224})});
+//   c10::IValue y = model.forward({at::ones({1, 3, 224, 224})});
 #pragma once
 
 #include <sconce/explanation.h>
 #include <sconce/graph_executor.h>
 #include <sconce/module.h>
 #include <sconce/options.h>
+#include <sconce/script_error.h>

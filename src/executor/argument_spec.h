@@ -12,7 +12,7 @@
 //
 // An exotic tensor (sparse, quantised, conjugate or negative bit, functorch, subclass, forward-mode dual, wrapped number,
 // rank above 16; rule R10) is followed by a word with its key set. A list or dict is a word with its length, then its
-// elements; an optional that is None is a `none` word; a number or string leaves no word where it must be one, and a
+// elements, or one word `long` when it has more than 64; an optional that is None is a `none` word; a number or string leaves no word where it must be one, and a
 // `present` word where it could be None.
 //
 // First stand the words of the thread's and the process's state: grad mode, inference mode, determinism, default dtype,

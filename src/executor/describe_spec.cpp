@@ -27,6 +27,8 @@ std::string describe_spec(std::span<const uint64_t> words) {
       item << "argument " << (word & 0xffff) << " shares storage with " << ((word >> 16) & 0xffff);
     } else if (word == kPresent) {
       item << "present";
+    } else if (word == kLong) {
+      item << "long container";
     } else if ((word & kLengthTag) != 0) {
       item << "length " << (word & ~kLengthTag);
     } else if ((word & 3) == kNone) {

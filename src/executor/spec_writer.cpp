@@ -178,9 +178,10 @@ void SpecWriter::write_other_value(const c10::IValue& value) {
     write_list(value);
   } else if (value.isGenericDict()) {
     const auto dict = value.toGenericDict();
-    push(kLengthTag | dict.size());
-    for (const auto& entry : dict) {
-      write_value(entry.value());
+    if (begin_container(dict.size())) {
+      for (const auto& entry : dict) {
+        write_value(entry.value());
+      }
     }
   } else {
     // Objects, futures, capsules: what they hold is not looked at.
@@ -189,19 +190,31 @@ void SpecWriter::write_other_value(const c10::IValue& value) {
   }
 }
 
+// Whether the elements are to be written. A long container is not looked into, nor its length: one that grows from call to
+// call (a cache, a history) would make each call slower, and a new spec each time.
+bool SpecWriter::begin_container(size_t size) {
+  if (size <= kMostElements) {
+    push(kLengthTag | size);
+    return true;
+  }
+  push(kLong);
+  spec_.requires_grad_ = spec_.exotic_ = true;  // for all that is known
+  return false;
+}
+
 void SpecWriter::write_list(const c10::IValue& value) {
   if (value.isTensorList()) {
     const auto tensors = value.toTensorList();
-    push(kLengthTag | tensors.size());
-    for (const auto& element : tensors) {
-      write_value(element.get());
+    if (begin_container(tensors.size())) {
+      for (const auto& element : tensors) {
+        write_value(element.get());
+      }
     }
     return;
   }
   const auto list = value.toList();
-  push(kLengthTag | list.size());
   // A list of numbers has only its length.
-  if (!is_scalar_type(*list.elementType())) {
+  if (begin_container(list.size()) && !is_scalar_type(*list.elementType())) {
     for (const auto& element : list) {
       write_value(element.get());
     }

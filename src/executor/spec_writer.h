@@ -127,6 +127,7 @@ class SpecWriter {
   void write_unusual(const c10::IValue& value);
   void write_unusual_tensor(const c10::TensorImpl& tensor);
   void write_other_value(const c10::IValue& value);
+  bool begin_container(size_t size);
   void write_list(const c10::IValue& value);
 
   static constexpr uint64_t kCpuBits = static_cast<uint64_t>(c10::DeviceType::CPU) << spec_words::kDeviceTypeShift;

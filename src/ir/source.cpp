@@ -56,6 +56,22 @@ SourceLocationPtr with_caller(const SourceLocationPtr& location, const SourceLoc
                                           location->function());
 }
 
+std::string stack_frames(const SourceLocationPtr& location) {
+  std::string frames;
+  for (const SourceLocation* place = location.get(); place != nullptr; place = place->caller().get()) {
+    std::string frame = place->excerpt();
+    if (frame.empty()) {
+      const std::string where = place->file_line_column();
+      frame = where.empty() ? "" : "  at " + where + "\n";
+    } else if (!place->function().empty()) {
+      // Behind `  File "model.py", line 15`, the method's name without its class.
+      frame.insert(frame.find('\n'), ", in " + place->function().substr(place->function().rfind('.') + 1));
+    }
+    frames.insert(0, frame);
+  }
+  return frames;
+}
+
 std::string describe_call_chain(const SourceLocationPtr& location) {
   std::string text;
   for (const SourceLocation* place = location.get(); place != nullptr; place = place->caller().get()) {

@@ -53,7 +53,11 @@ class Inliner {
     auto refusal = inline_between(first, call);
     active_.pop_back();
     if (!refusal) {
+      Node* const named = call->kind() == prim::CallFunction ? call->input(0)->node() : nullptr;
       call->erase();
+      if (named != nullptr && !named->output()->has_uses()) {
+        named->erase();  // nobody else calls it, and its text means nothing without the module
+      }
       changed_ = true;
     }
     return refusal;
@@ -62,7 +66,7 @@ class Inliner {
   // The nodes from `first` to before `end`, null meaning the end of the block.
   std::optional<Refusal> inline_between(Node* first, const Node* end) {
     for (Node* node = first; node != end;) {
-      Node* next = node->next();
+      Node* next = node->next();  // a call erases itself and its function's constant, which stands before it
       if (node->kind() == prim::CallFunction || node->kind() == prim::CallMethod) {
         if (auto refusal = inline_call(node)) {
           return refusal;

@@ -117,7 +117,7 @@ class Lowering {
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
     }
-    auto step = is_call(node.kind())              ? make_call_step(node, std::move(operands), std::move(results), callees_)
+    auto step = is_call(node)                   ? make_call_step(node, std::move(operands), std::move(results), callees_)
                 : is_language_kind(node.kind()) ? make_language_step(node, std::move(operands), std::move(results))
                                                 : make_operator_step(node, std::move(operands), std::move(results));
     if (!step) {

@@ -2,6 +2,8 @@
 
 #include "ir/print.h"
 
+#include <sconce/script_error.h>
+
 #include <c10/core/DispatchKeySet.h>
 #include <torch/csrc/jit/runtime/jit_exception.h>
 
@@ -56,19 +58,22 @@ void run_steps_and_leave(const Plan& plan, Frame& frame) {
   }
 }
 
-// The step that threw, in the model's terms.
-std::string describe_failed_step(const Plan& plan, const Frame& frame) {
-  const Node* node = plan.steps()[frame.next_step - 1].node;
+// The node whose step threw; null for steps between blocks, which only memory can fail.
+const Node* failed_node(const Plan& plan, const Frame& frame) { return plan.steps()[frame.next_step - 1].node; }
+
+std::string frames_of(const Node* node) { return node == nullptr ? std::string() : stack_frames(node->location()); }
+
+std::string describe_failure(const Node* node) {
   if (node == nullptr) {
     return "in a step without a node";
   }
   std::string text = "in " + print_node_line(*node);
-  const std::string chain = describe_call_chain(node->location());
-  if (!chain.empty()) {
-    text += "\n  at " + chain;
+  const std::string frames = frames_of(node);
+  text += frames.empty() ? "" : "\nTraceback of TorchScript (most recent call last):\n" + frames;
+  while (text.back() == '\n') {
+    text.pop_back();
   }
-  const std::string excerpt = node->location() ? node->location()->excerpt() : std::string();
-  return excerpt.empty() ? text : text + "\n" + excerpt;
+  return text;
 }
 
 }  // namespace
@@ -99,14 +104,17 @@ void run_plan(const Plan& plan, torch::jit::Stack& stack, bool may_skip_autograd
   stack.resize(first);
   try {
     run_steps_and_leave(plan, frame);
+  } catch (const ScriptError& raised) {
+    // Raised here or in a callee, whose places are further in.
+    throw ScriptError(raised.message(), raised.getPythonClassName(), frames_of(failed_node(plan, frame)) + raised.frames());
   } catch (const torch::jit::JITException&) {
-    // Raised by the script itself: the message is the author's.
+    // By an operator that runs scripts of its own.
     throw;
   } catch (c10::Error& error) {
-    error.add_context(describe_failed_step(plan, frame));
+    error.add_context(describe_failure(failed_node(plan, frame)));
     throw;
   } catch (const std::exception& error) {
-    TORCH_CHECK(false, error.what(), "\n", describe_failed_step(plan, frame));
+    TORCH_CHECK(false, error.what(), "\n", describe_failure(failed_node(plan, frame)));
   }
   // The last step has left the outputs on the frame's stack.
   for (c10::IValue& output : frame.stack) {

@@ -22,9 +22,9 @@ OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Regis
 // Refuses the node kinds that are not supported yet.
 OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results);
 
-// ---- calls (steps_call.cpp): functions and methods that were not inlined, `with` blocks, fork and wait.
-bool is_call(c10::Symbol kind);
-// Requires is_call(node.kind()). `callees`: null for a graph that has none.
+// ---- calls (steps_call.cpp): functions and methods that were not inlined, `with` blocks, fork and wait, sorting of objects.
+bool is_call(const Node& node);
+// Requires is_call(node). `callees`: null for a graph that has none.
 OrRefusal<StepPtr> make_call_step(const Node& node, Operands operands, Registers results, Callees* callees);
 
 // ---- control flow (steps_control.cpp): positions are indices of steps.

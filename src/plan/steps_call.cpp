@@ -3,6 +3,7 @@
 #include "plan/fork_pool.h"
 #include "plan/plan.h"
 #include "plan/run_plan.h"
+#include "plan/sort_objects.h"
 
 #include <ATen/core/class_type.h>
 #include <ATen/core/function.h>
@@ -195,6 +196,9 @@ OrRefusal<StepPtr> make_call_step(const Node& node, Operands operands, Registers
       return StepPtr(std::make_unique<MethodCallStep>(node, std::move(operands), std::move(results), *callees));
     case prim::Enter:
       return StepPtr(std::make_unique<EnterStep>(node, std::move(operands), std::move(results), *callees));
+    case aten::sort:
+    case aten::sorted:
+      return make_sort_step(node, std::move(operands), std::move(results), *callees);
     default: {  // prim::fork
       auto plan = callees->plan_subgraph(*node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
       if (!plan) {
@@ -205,9 +209,10 @@ OrRefusal<StepPtr> make_call_step(const Node& node, Operands operands, Registers
   }
 }
 
-bool is_call(c10::Symbol kind) {
+bool is_call(const Node& node) {
+  const c10::Symbol kind = node.kind();
   return kind == prim::CallFunction || kind == prim::CallMethod || kind == prim::Enter || kind == prim::Exit ||
-         kind == prim::fork || kind == aten::wait;
+         kind == prim::fork || kind == aten::wait || sorts_objects(node);
 }
 
 }  // namespace sconce

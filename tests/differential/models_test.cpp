@@ -27,6 +27,8 @@ namespace {
 constexpr size_t kCalls = 5;
 constexpr uintmax_t kLargeFile = 10'000'000;  // such models are called in one case only
 constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
+// Backward passes add up in the order in which oneDNN's threads finish: LibTorch differs from itself by as much.
+constexpr cli::CompareOptions kGradients{.rtol = 1e-3, .atol = 1e-5};
 
 // ---- calls ------------------------------------------------------------------------------------------------------------------
 
@@ -63,7 +65,7 @@ void compare_gradients(const cli::TwinModels& twins, const cli::TwinModels::Outc
   const auto expected = accumulated_gradients(outcomes.expected.output, twins.twin());
   add_difference(findings, "gradients", std::to_string(got.size()), std::to_string(expected.size()));
   for (size_t i = 0; i < got.size() && i < expected.size(); ++i) {
-    findings.add_all(cli::kAgainstTwin, cli::compare(got[i].tensor, expected[i].tensor, kExact, "gradient of " + got[i].path));
+    findings.add_all(cli::kAgainstTwin, cli::compare(got[i].tensor, expected[i].tensor, kGradients, "gradient of " + got[i].path));
   }
 }
 

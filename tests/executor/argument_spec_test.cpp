@@ -204,10 +204,20 @@ TEST(ArgumentSpec, TellsWhichOfSeveralOptionalsAreNone) {
 }
 
 TEST(ArgumentSpec, ManyTensorsMakeItGrow) {
-  const c10::List<at::Tensor> long_list(std::vector<at::Tensor>(1000, at::ones({2})));
-  ArgumentSpec spec = spec_of("%l : Tensor[]", {long_list});
-  EXPECT_EQ(spec.words().size(), 3 + 1 + 1000);
-  EXPECT_TRUE(same(spec, spec_of("%l : Tensor[]", {long_list})));
+  const c10::List<at::Tensor> list(std::vector<at::Tensor>(60, at::ones({2})));
+  const std::string inputs = "%a : Tensor[], %b : Tensor[], %c : Tensor[]";
+  const ArgumentSpec spec = spec_of(inputs, {list, list, list});
+  EXPECT_EQ(spec.words().size(), 3 + 3 * (1 + 60));
+  EXPECT_TRUE(same(spec, spec_of(inputs, {list, list, list})));
+}
+
+// A history or a cache that a model keeps: the spec must not grow with it, nor differ on each call.
+TEST(ArgumentSpec, LongContainersAreNotLookedInto) {
+  const auto list = [](size_t size) { return Values{c10::List<at::Tensor>(std::vector<at::Tensor>(size, at::ones({2})))}; };
+  EXPECT_FALSE(same(spec_of("%l : Tensor[]", list(64)), spec_of("%l : Tensor[]", list(65))));
+  EXPECT_TRUE(same(spec_of("%l : Tensor[]", list(65)), spec_of("%l : Tensor[]", list(1000))));
+  EXPECT_EQ(spec_of("%l : Tensor[]", list(1000)).words().size(), 4);
+  EXPECT_TRUE(spec_of("%l : Tensor[]", list(65)).requires_grad()) << "one of them might";
 }
 
 // ---- attributes of objects ------------------------------------------------------------------------------------------

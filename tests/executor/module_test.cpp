@@ -169,5 +169,25 @@ TEST(Module, RunsTheModelsOfTheSuiteAsTheyWereSaved) {
   EXPECT_EQ(module.run_method("width", {}).toInt(), 10);
 }
 
+// As in Python: each place of the script warns once.
+TEST(Module, WarnsOncePerPlace) {
+  class Warnings : public c10::WarningHandler {
+   public:
+    void process(const c10::Warning& warning) override { messages.push_back(warning.msg()); }
+    std::vector<std::string> messages;
+  };
+  torch::jit::Module script("M");
+  script.define("def forward(self, x):\n    torch.warn(\"look out\")\n    return x + 1\n");
+  const Module module = accelerate(script);
+  Warnings warnings;
+  {
+    const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(agree(module.forward({at::ones({2})}), at::full({2}, 2.0)));
+    }
+  }
+  EXPECT_THAT(warnings.messages, ::testing::ElementsAre("look out"));
+}
+
 }  // namespace
 }  // namespace sconce

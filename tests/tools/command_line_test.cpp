@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace sconce::tests {
@@ -337,6 +338,34 @@ TEST(CommandLineReplay, RefusesUntilThereAreReproducers) {
   expect_refusal({"replay", scratch.write("r.ir", "graph():\n  return ()\n")}, "reproducers");
   expect_usage_error({"replay", "nowhere.ir"}, "nowhere.ir: no such file");
 }
+
+// ---- what users met -------------------------------------------------------------------------------------------------
+
+// The parser of options would take "[1,2]" for two values.
+TEST(CommandLine, AListIsOneSpec) {
+  expect_usage_error(run_mlp({"--input", "[1,2]"}), "Tensor");
+  const ProgramResult lists = sconce({"run", model_file("several_methods.pt"), "--method", "width", "--input", "[float32[2],float32[2]]"});
+  EXPECT_EQ(lists.exit_code, 2) << "one argument too many, not two";
+  EXPECT_THAT(lists.err, HasSubstr("1"));
+}
+
+TEST(CommandLine, TheInlinedGraphOfAModelCanBeReadAgain) {
+  const ProgramResult dump = sconce({"dump", model_file("resnet18.pt"), "--stage", "inline"});
+  ASSERT_EQ(dump.exit_code, 0) << dump.err;
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "inlined.ir";
+  std::ofstream(file) << dump.out;
+  const ProgramResult opt = sconce({"opt", file.string(), "--passes", "canonicalize_ops,eliminate_dead_nodes", "--verify-each"});
+  EXPECT_EQ(opt.exit_code, 0) << opt.err;
+  EXPECT_THAT(opt.out, HasSubstr("aten::conv2d"));
+}
+
+TEST(CommandLine, AnOutputThatCannotBeWrittenIsAnError) {
+  const ProgramResult result = run_program("/bin/sh", {"-c", "'" + sconce_binary() + "' passes > /dev/full"}, {});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("the output could not be written"));
+}
+
+TEST(CommandLine, TellsItsVersion) { EXPECT_THAT(sconce({"--version"}).out, StartsWith("sconce 0.")); }
 
 }  // namespace
 }  // namespace sconce::tests

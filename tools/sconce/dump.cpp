@@ -69,7 +69,11 @@ std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::s
   }
   if (stage != "load" && stage != "inline") {
     graphs.push_back({"required", graphs.back().graph->clone()});
-    run_required_passes(*graphs.back().graph);
+    try {
+      run_required_passes(*graphs.back().graph);
+    } catch (const c10::Error& failure) {
+      throw RefusedError(plain_message(failure));
+    }
   }
   std::erase_if(graphs, [&](const StageGraph& each) { return stage != "all" && each.stage != stage; });
   return graphs;

@@ -2,6 +2,8 @@
 
 #include "tools/sconce/json.h"
 
+#include <sconce/script_error.h>
+
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -16,20 +18,32 @@ std::string without_trailing_blanks(std::string text) {
   return text;
 }
 
-// LibTorch's interpreter wraps what an operator throws:
+// LibTorch's interpreter puts the script's stack in front of what was thrown:
 //
 //   The following operation failed in the TorchScript interpreter.
 //   Traceback of TorchScript (most recent call last):
 //     ...
-//   RuntimeError: mat1 and mat2 shapes cannot be multiplied     <- what matters
+//                ~~~~~~ <--- HERE
+//   RuntimeError: mat1 and mat2 shapes cannot be multiplied     <- what matters; "builtins.ValueError: …" of a script
 std::string without_interpreter_frame(const std::string& text) {
-  constexpr const char* kFrame = "The following operation failed in the TorchScript interpreter.";
-  constexpr const char* kError = "\nRuntimeError: ";
-  const size_t error = text.rfind(kError);
-  if (text.rfind(kFrame, 0) != 0 || error == std::string::npos) {
+  const auto starts_with = [](const std::string& line, const std::string& begin) { return line.rfind(begin, 0) == 0; };
+  const size_t marker = text.rfind("<--- HERE");
+  if (!starts_with(text, "The following operation failed in the TorchScript interpreter.") || marker == std::string::npos) {
     return text;
   }
-  return text.substr(error + std::string(kError).size());
+  // Source lines that follow the marked one are indented.
+  for (size_t line = text.find('\n', marker); line != std::string::npos; line = text.find('\n', line + 1)) {
+    const std::string rest = text.substr(line + 1);
+    if (!rest.empty() && rest[0] != ' ' && rest[0] != '\n' && rest.substr(0, rest.find('\n')).find(": ") != std::string::npos) {
+      for (const std::string prefix : {"RuntimeError: ", "builtins."}) {
+        if (starts_with(rest, prefix)) {
+          return rest.substr(prefix.size());
+        }
+      }
+      return rest;
+    }
+  }
+  return text;
 }
 
 // Messages about damaged files quote them.
@@ -47,9 +61,20 @@ std::string text_of(const c10::Error& failure) {
   return text;
 }
 
+// "ValueError: too large", then the script's stack.
+std::string text_of(const ScriptError& raised) {
+  std::string python_class = raised.getPythonClassName().value_or("");
+  python_class.erase(0, python_class.starts_with("builtins.") ? std::string("builtins.").size() : 0);
+  return (python_class.empty() ? "" : python_class + ": ") + raised.message() +
+         (raised.frames().empty() ? "" : "\nTraceback of TorchScript (most recent call last):\n" + raised.frames());
+}
+
 }  // namespace
 
 std::string plain_message(const std::exception& failure) {
+  if (const auto* raised = dynamic_cast<const ScriptError*>(&failure)) {
+    return without_trailing_blanks(without_control_characters(text_of(*raised)));
+  }
   const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
   const std::string text = torch_error != nullptr ? text_of(*torch_error) : failure.what();
   return without_trailing_blanks(without_control_characters(without_interpreter_frame(text)));

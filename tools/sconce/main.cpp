@@ -5,8 +5,12 @@
 #include "tools/sconce/ui/nearest_name.h"
 
 #include <CLI/CLI.hpp>
+#include <torch/csrc/jit/runtime/print_handler.h>
+#include <torch/headeronly/version.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <string_view>
 
@@ -86,6 +90,7 @@ int run(const std::vector<std::string>& arguments) {
   CLI::App app("sconce runs and trains TorchScript models, and compares itself with LibTorch.", "sconce");
   sconce::cli::Action chosen;
   app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("sconce " SCONCE_VERSION ", LibTorch " TORCH_VERSION), "print the versions and exit");
   app.get_formatter()->column_width(34);
   sconce::cli::add_run_command(app, chosen);
   sconce::cli::add_check_command(app, chosen);
@@ -107,7 +112,12 @@ int run(const std::vector<std::string>& arguments) {
   }
   try {
     // The parser takes them from the back.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    for (std::string& argument : reversed) {
+      // It would take "[1,2]", one SPEC of a list, for two values.
+      argument.insert(0, argument.starts_with('[') ? " " : "");
+    }
+    app.parse(reversed);
   } catch (const CLI::Success& asked) {  // --help
     return app.exit(asked, std::cout, std::cerr);
   } catch (const CLI::ParseError& failure) {
@@ -120,10 +130,20 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  try {
-    return run(arguments);
-  } catch (const std::exception& failure) {
-    const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
-    return sconce::cli::report_failure(failure, json);
+  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  if (json) {
+    // What the model prints must not stand between braces.
+    torch::jit::setPrintHandler([](const std::string& text) { std::cerr << text; });
   }
+  int code = sconce::cli::kGood;
+  try {
+    code = run(arguments);
+  } catch (const std::exception& failure) {
+    code = sconce::cli::report_failure(failure, json);
+  }
+  if (!std::cout.flush()) {
+    std::cerr << "sconce: error: the output could not be written: " << std::strerror(errno) << std::endl;
+    return sconce::cli::kUsageOrBadInput;
+  }
+  return code;
 }

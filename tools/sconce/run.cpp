@@ -88,6 +88,13 @@ std::vector<ThreadResult> call_on_threads(const Module& module, const Call& call
 }
 
 void write_output(const c10::IValue& output, const std::string& path) {
+  output.visit([](const c10::IValue& value) {
+    if (value.isObject()) {
+      throw RefusedError("--output: the output holds an object of class " + value.toObjectRef().name() +
+                         ", which no reader of the file would know; return its fields instead");
+    }
+    return false;
+  });
   std::vector<char> bytes;
   try {
     bytes = torch::jit::pickle_save(deep_copy(output));  // the copy is free of the gradient graph, which no file can hold
