@@ -38,7 +38,8 @@ std::string model_file(const std::string& name) {
 
 // In the child: prints the milliseconds.
 int load_and_call(const std::string& side, const std::string& model) {
-  const auto* subject = std::find_if(kSubjects.begin(), kSubjects.end(), [&](const Subject& each) { return each.model == model; });
+  const auto* subject =
+      std::find_if(kSubjects.begin(), kSubjects.end(), [&](const Subject& each) { return each.model == model; });
   const at::Tensor input = at::ones(subject->input);
   const at::NoGradGuard no_grad;
   const sconce::peers::ExecutorScope unoptimised({.optimize = false});  // concerns LibTorch alone

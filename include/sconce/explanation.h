@@ -19,8 +19,8 @@ struct Counters {
   uint64_t refusals = 0;   // things that could not be done, each listed in Explanation::refusals
   uint64_t fallbacks = 0;  // calls that ran the plan of required passes although a better one was asked for
   uint64_t evictions = 0;
-  uint64_t captures = 0;   // CUDA graphs recorded
-  uint64_t replays = 0;    // CUDA graphs replayed
+  uint64_t captures = 0;  // CUDA graphs recorded
+  uint64_t replays = 0;   // CUDA graphs replayed
 };
 
 struct PlanExplanation {
@@ -29,13 +29,13 @@ struct PlanExplanation {
   uint64_t runs = 0;
   size_t steps = 0;
   size_t registers = 0;
-  size_t frames = 0;           // frames made for concurrent runs
+  size_t frames = 0;  // frames made for concurrent runs
   double compile_seconds = 0;
-  std::string text;            // the steps, one a line, with the nodes and source lines they came from
+  std::string text;  // the steps, one a line, with the nodes and source lines they came from
 };
 
 struct RefusalExplanation {
-  std::string what;    // what was refused: "tier 1", "method forward"
+  std::string what;  // what was refused: "tier 1", "method forward"
   std::string reason;
   std::string node;    // may be empty
   std::string source;  // "model.py:12:8 in Block.forward" lines, may be empty

@@ -18,9 +18,9 @@ class Graph;
 // Thread-safe: any number of threads may call `run` at the same time.
 class GraphExecutor {
  public:
-  // Takes over a graph. Its calls of script functions and methods run, but are not optimised: inline them before. `self`, when given, is the value of
-  // the graph's first input in every run and not part of the caller's stack. Throws c10::Error with the refusal's text
-  // when the graph cannot be planned at all.
+  // Takes over a graph. Its calls of script functions and methods run, but are not optimised: inline them before. `self`,
+  // when given, is the value of the graph's first input in every run and not part of the caller's stack. Throws c10::Error
+  // with the refusal's text when the graph cannot be planned at all.
   GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
                 std::optional<c10::IValue> self = std::nullopt);
   ~GraphExecutor();

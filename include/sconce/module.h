@@ -4,8 +4,8 @@
 #include <sconce/graph_executor.h>
 #include <sconce/options.h>
 
-#include <ATen/core/ivalue.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <memory>
 #include <string>
@@ -24,9 +24,9 @@ using Kwargs = std::unordered_map<std::string, c10::IValue>;
 // module's attributes alone; `train`, `eval` and `to` must not run beside them. Both as in LibTorch.
 class Module {
  public:
-  // As `method("forward")` with the arguments checked against the method's schema, defaults filled in, and with the hooks that
-  // the module itself has (those of its submodules always run) before and behind it.
-  // Throws c10::Error on arguments that do not fit, and what the model throws.
+  // As `method("forward")` with the arguments checked against the method's schema, defaults filled in, and with the hooks
+  // that the module itself has (those of its submodules always run) before and behind it. Throws c10::Error on arguments
+  // that do not fit, and what the model throws.
   c10::IValue forward(std::vector<c10::IValue> arguments, const Kwargs& keyword_arguments = {}) const;
   c10::IValue run_method(const std::string& name, std::vector<c10::IValue> arguments,
                          const Kwargs& keyword_arguments = {}) const;

@@ -22,10 +22,8 @@ bool may_hold_tensors(const c10::TypePtr& type) {
     case c10::TypeKind::OptionalType:
       // Whether it is None is part of the spec, whatever it holds.
       return true;
-    case c10::TypeKind::ListType:
-      return may_hold_tensors(type->expectRef<c10::ListType>().getElementType());
-    default:
-      return holds_memory(type);
+    case c10::TypeKind::ListType: return may_hold_tensors(type->expectRef<c10::ListType>().getElementType());
+    default: return holds_memory(type);
   }
 }
 
@@ -70,8 +68,9 @@ bool ArgumentSpecCreator::collect_reads(const std::vector<const Value*>& object,
       if (user.kind() == prim::SetAttr && use.index == 0) {
         continue;
       }
-      const auto slot = user.kind() == prim::GetAttr && type ? type->findAttributeSlot(user.attribute_as<std::string>(attr::kName))
-                                                              : std::nullopt;
+      const auto slot = user.kind() == prim::GetAttr && type
+                            ? type->findAttributeSlot(user.attribute_as<std::string>(attr::kName))
+                            : std::nullopt;
       if (!slot) {
         followed = false;
       } else if (user.output()->type()->kind() == c10::TypeKind::ClassType) {
@@ -113,7 +112,8 @@ void ArgumentSpecCreator::create(std::span<const c10::IValue> arguments, Detail 
       found.push_back(object.toObjectRef().slots().data());
     }
     slots = {found.data(), found.size()};
-    writer.write_values(tensors_.size(), [&](size_t i) -> const c10::IValue& { return slots[tensors_[i].object][tensors_[i].slot]; });
+    writer.write_values(tensors_.size(),
+                        [&](size_t i) -> const c10::IValue& { return slots[tensors_[i].object][tensors_[i].slot]; });
     if (!tensors_.empty()) {
       writer.end_attributes();
     }

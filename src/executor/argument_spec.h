@@ -12,8 +12,8 @@
 //
 // An exotic tensor (sparse, quantised, conjugate or negative bit, functorch, subclass, forward-mode dual, wrapped number,
 // rank above 16; rule R10) is followed by a word with its key set. A list or dict is a word with its length, then its
-// elements, or one word `long` when it has more than 64; an optional that is None is a `none` word; a number or string leaves no word where it must be one, and a
-// `present` word where it could be None.
+// elements, or one word `long` when it has more than 64; an optional that is None is a `none` word; a number or string
+// leaves no word where it must be one, and a `present` word where it could be None.
 //
 // First stand the words of the thread's and the process's state: grad mode, inference mode, determinism, default dtype,
 // dispatch keys (which hold the autocast state). The precision of matrix products is not among it: operators ask for it
@@ -87,9 +87,10 @@ class ArgumentSpecCreator {
     uint32_t slot;
   };
   bool collect_reads(const std::vector<const Value*>& object, ObjectRead read);
-  void remember(std::span<const c10::IValue> arguments, std::span<const c10::IValue* const> slots, const ArgumentSpec& spec) const;
+  void remember(std::span<const c10::IValue> arguments, std::span<const c10::IValue* const> slots,
+                const ArgumentSpec& spec) const;
 
-  std::vector<uint32_t> values_;        // indices of the arguments that are not objects and may hold tensors
+  std::vector<uint32_t> values_;  // indices of the arguments that are not objects and may hold tensors
   std::vector<ObjectRead> objects_;
   std::vector<AttributeRead> tensors_;  // attributes of type Tensor
   std::vector<AttributeRead> others_;   // attributes of other types that may hold tensors

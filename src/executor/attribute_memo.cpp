@@ -116,7 +116,8 @@ bool AttributeMemo::holds(std::span<const c10::IValue> arguments) const {
   uint64_t difference = 0;
   return compare<0>(record, count_of_rank_[0], difference) && compare<1>(record, count_of_rank_[1], difference) &&
          compare<2>(record, count_of_rank_[2], difference) && compare<3>(record, count_of_rank_[3], difference) &&
-         compare<4>(record, count_of_rank_[4], difference) && compare<5>(record, count_of_rank_[5], difference) && difference == 0;
+         compare<4>(record, count_of_rank_[4], difference) && compare<5>(record, count_of_rank_[5], difference) &&
+         difference == 0;
 }
 
 }  // namespace sconce

@@ -44,7 +44,8 @@ class AttributeMemo {
   const uint64_t id_;
   std::vector<FoundObject> objects_;
   std::vector<const c10::IValue*> slots_;
-  // One record per attribute, those of rank 0 first: its slot, its TensorImpl, the key set, traits, autograd metadata, sizes.
+  // One record per attribute, those of rank 0 first: its slot, its TensorImpl, the key set, traits, autograd metadata,
+  // sizes.
   std::vector<uint64_t> records_;
   std::array<size_t, 6> count_of_rank_{};
   std::vector<uint64_t> words_;

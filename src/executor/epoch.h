@@ -36,7 +36,9 @@ class EpochDomain {
 
   class Guard {
    public:
-    explicit Guard(EpochDomain& domain) : count_(&domain.stripe().readers[domain.epoch_.load() & 1]) { count_->fetch_add(1); }
+    explicit Guard(EpochDomain& domain) : count_(&domain.stripe().readers[domain.epoch_.load() & 1]) {
+      count_->fetch_add(1);
+    }
     ~Guard() { count_->fetch_sub(1, std::memory_order_release); }
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;

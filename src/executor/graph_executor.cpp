@@ -38,7 +38,8 @@ bool no_transform_is_active() {
 
 GraphExecutor::GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
                              std::optional<c10::IValue> self)
-    : GraphExecutor(std::make_unique<Impl>(std::move(graph), std::move(name), options, std::move(self), std::make_shared<CalleeTable>())) {}
+    : GraphExecutor(std::make_unique<Impl>(std::move(graph), std::move(name), options, std::move(self),
+                                           std::make_shared<CalleeTable>())) {}
 GraphExecutor::GraphExecutor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GraphExecutor::~GraphExecutor() = default;
 
@@ -73,7 +74,8 @@ GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const 
 void GraphExecutor::Impl::run(torch::jit::Stack& stack) {
   const size_t expected = graph_->inputs().size();
   const size_t bound = self_ ? 1 : 0;
-  TORCH_CHECK(stack.size() + bound >= expected, name_, " expects ", expected - bound, " argument(s) and was given ", stack.size());
+  TORCH_CHECK(stack.size() + bound >= expected, name_, " expects ", expected - bound, " argument(s) and was given ",
+              stack.size());
   if (self_) {
     stack.insert(stack.end() - static_cast<std::ptrdiff_t>(expected - 1), *self_);
   }
@@ -107,7 +109,8 @@ const GraphExecutor::Impl::CountedPlan& GraphExecutor::Impl::plan_for(const Argu
   }
   misses_.add();
   // The plan of required passes serves a spec that was not met before.
-  const auto inserted = cache_.find_or_insert(guard, spec.words(), spec.hash(), [this] { return SpecEntry{required_.get()}; });
+  const auto inserted =
+      cache_.find_or_insert(guard, spec.words(), spec.hash(), [this] { return SpecEntry{required_.get()}; });
   evictions_.add(inserted.evicted);
   return *inserted.value->plan;
 }

@@ -19,7 +19,8 @@ class Module::Impl {
   Impl(torch::jit::Module script_module, const Options& options)
       : script_module_(std::move(script_module)),
         options_(options),
-        has_hooks_(!script_module_.type()->getForwardPreHooks().empty() || !script_module_.type()->getForwardHooks().empty()) {}
+        has_hooks_(!script_module_.type()->getForwardPreHooks().empty() ||
+                   !script_module_.type()->getForwardHooks().empty()) {}
 
   struct Method {
     std::string name;
@@ -87,7 +88,8 @@ class Module::Impl {
   std::atomic<const Method*> first_{nullptr};
 };
 
-c10::IValue Module::run_method(const std::string& name, std::vector<c10::IValue> arguments, const Kwargs& keyword_arguments) const {
+c10::IValue Module::run_method(const std::string& name, std::vector<c10::IValue> arguments,
+                               const Kwargs& keyword_arguments) const {
   const Impl::Method& method = impl_->method(name);
   arguments.insert(arguments.begin(), impl_->script_module_._ivalue());
   // Checks types, fills in defaults, and says what is wrong in LibTorch's words.

@@ -56,8 +56,8 @@ class PlanCache {
 
   struct Inserted {
     V* value;
-    bool is_new;      // false: another thread was first
-    size_t evicted;   // entries that made room
+    bool is_new;     // false: another thread was first
+    size_t evicted;  // entries that made room
   };
   // `make` is called at most once per key, by one thread, while other writers wait (readers do not): it must be quick.
   Inserted find_or_insert(const Guard& guard, SpecWords key, uint64_t hash, const std::function<V()>& make) {
@@ -95,9 +95,7 @@ class PlanCache {
       visit(entry->key, entry->value);
     }
   }
-  size_t size() const {
-    return snapshot_.load()->entries().size();
-  }
+  size_t size() const { return snapshot_.load()->entries().size(); }
   // Retired entries and snapshots that a reader may still hold.
   size_t collect() { return domain_.collect(); }
 

@@ -56,7 +56,8 @@ StrideClass stride_class_of(uint64_t flags) {
 }
 
 bool is_scalar_type(const c10::Type& type) {
-  return type.isSubtypeOf(*c10::NumberType::get()) || type.kind() == c10::TypeKind::BoolType || type.kind() == c10::TypeKind::StringType;
+  return type.isSubtypeOf(*c10::NumberType::get()) || type.kind() == c10::TypeKind::BoolType ||
+         type.kind() == c10::TypeKind::StringType;
 }
 
 }  // namespace
@@ -66,7 +67,8 @@ const c10::DispatchKeySet kPlainCpuKeys = plain_keys(c10::DispatchKey::CPU);
 bool are_plain_keys(c10::DispatchKeySet keys) {
   // Inference tensors lack the keys of autograd.
   constexpr c10::DispatchKeySet kAutograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
-  return keys == kPlainCpuKeys || keys == kPlainCudaKeys || keys == (kPlainCpuKeys - kAutograd) || keys == (kPlainCudaKeys - kAutograd);
+  return keys == kPlainCpuKeys || keys == kPlainCudaKeys || keys == (kPlainCpuKeys - kAutograd) ||
+         keys == (kPlainCudaKeys - kAutograd);
 }
 
 const std::array<uint64_t, 256> kStrideBits = [] {
@@ -119,7 +121,8 @@ void SpecWriter::finish() {
   spec_.size_ = static_cast<size_t>(out_ - words);
   spec_.requires_grad_ = spec_.requires_grad_ || ((tensors_ >> kRequiresGradShift) & 1) != 0;
   static_assert(kStateWords == 3);
-  spec_.hash_ = hash_words(words + attributes_end_, spec_.size_ - attributes_end_, words[0], words[1], words[2], attributes_hash_);
+  spec_.hash_ =
+      hash_words(words + attributes_end_, spec_.size_ - attributes_end_, words[0], words[1], words[2], attributes_hash_);
 }
 
 void SpecWriter::write_unusual(const c10::IValue& value) {
@@ -185,7 +188,8 @@ void SpecWriter::write_other_value(const c10::IValue& value) {
     }
   } else {
     // Objects, futures, capsules: what they hold is not looked at.
-    spec_.requires_grad_ = spec_.requires_grad_ || value.isObject() || value.isFuture() || (value.isPtrType() && !value.isString());
+    spec_.requires_grad_ =
+        spec_.requires_grad_ || value.isObject() || value.isFuture() || (value.isPtrType() && !value.isString());
     push(kPresent);
   }
 }

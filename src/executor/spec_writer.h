@@ -15,8 +15,8 @@ namespace sconce {
 
 // How words become a hash: four chains of multiplications side by side, folded at the end. Multiplying by an odd number
 // loses nothing. The constants are those of MurmurHash64A and SplitMix64.
-[[gnu::always_inline]] inline uint64_t hash_words(const uint64_t* words, size_t count, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0,
-                                                  uint64_t d = 0) {
+[[gnu::always_inline]] inline uint64_t hash_words(const uint64_t* words, size_t count, uint64_t a = 0, uint64_t b = 0,
+                                                  uint64_t c = 0, uint64_t d = 0) {
   constexpr uint64_t kMultiplier = 0xc6a4a7935bd1e995;
   a = (a ^ count) * kMultiplier;
   b = (b ^ 0x9e3779b97f4a7c15) * kMultiplier;
@@ -50,7 +50,9 @@ class SpecWriter {
   // Writes the words of the state.
   SpecWriter(ArgumentSpec& spec, bool with_shapes);
 
-  void write_value(const c10::IValue& value) { write_values(1, [&value](size_t) -> const c10::IValue& { return value; }); }
+  void write_value(const c10::IValue& value) {
+    write_values(1, [&value](size_t) -> const c10::IValue& { return value; });
+  }
 
   // `value(0)`, `value(1)`, … Models have hundreds of attributes: the ordinary tensor is the fast path, every instruction of
   // it counts.

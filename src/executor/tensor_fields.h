@@ -15,7 +15,8 @@
 namespace sconce {
 
 static_assert(std::endian::native == std::endian::little, "tensor_fields.h reads bit-fields of a little-endian layout");
-static_assert(sizeof(c10::TensorImpl) == 192 || sizeof(c10::TensorImpl) == 184, "TensorImpl is not the one that tensor_fields.h knows");
+static_assert(sizeof(c10::TensorImpl) == 192 || sizeof(c10::TensorImpl) == 184,
+              "TensorImpl is not the one that tensor_fields.h knows");
 
 // Never constructed: a derived class may name its base's protected members.
 struct TensorFields : c10::TensorImpl {

@@ -26,16 +26,13 @@ bool holds_memory(const c10::TypePtr& type) {
     case c10::TypeKind::MemoryFormatType:
     case c10::TypeKind::EnumType:
     case c10::TypeKind::FunctionType:
-    case c10::TypeKind::StreamObjType:
-      return false;
-    case c10::TypeKind::OptionalType:
-      return holds_memory(type->expectRef<c10::OptionalType>().getElementType());
+    case c10::TypeKind::StreamObjType: return false;
+    case c10::TypeKind::OptionalType: return holds_memory(type->expectRef<c10::OptionalType>().getElementType());
     case c10::TypeKind::TupleType: {
       const auto elements = type->expectRef<c10::TupleType>().elements();
       return std::any_of(elements.begin(), elements.end(), holds_memory);
     }
-    default:
-      return true;
+    default: return true;
   }
 }
 
@@ -44,12 +41,9 @@ namespace {
 bool is_container(const c10::TypePtr& type) {
   switch (type->kind()) {
     case c10::TypeKind::TensorType:
-    case c10::TypeKind::StorageType:
-      return false;
-    case c10::TypeKind::OptionalType:
-      return is_container(type->expectRef<c10::OptionalType>().getElementType());
-    default:
-      return holds_memory(type);
+    case c10::TypeKind::StorageType: return false;
+    case c10::TypeKind::OptionalType: return is_container(type->expectRef<c10::OptionalType>().getElementType());
+    default: return holds_memory(type);
   }
 }
 
@@ -60,7 +54,8 @@ bool holds_containers(const c10::TypePtr& type) {
 }
 
 bool shares_a_symbol(const c10::AliasInfo& a, const c10::AliasInfo& b) {
-  return std::any_of(a.afterSets().begin(), a.afterSets().end(), [&](c10::Symbol symbol) { return b.beforeSets().contains(symbol); });
+  return std::any_of(a.afterSets().begin(), a.afterSets().end(),
+                     [&](c10::Symbol symbol) { return b.beforeSets().contains(symbol); });
 }
 
 }  // namespace
@@ -197,8 +192,7 @@ bool AliasSets::visit_language_node(const Node& node) {
       // Constants outlive the run and are seen by every run.
       escape(node.output());
       return true;
-    case prim::Uninitialized:
-      return true;
+    case prim::Uninitialized: return true;
     case prim::If:
       for (const Block* block : node.blocks()) {
         visit_block(*block);
@@ -237,30 +231,21 @@ bool AliasSets::visit_language_node(const Node& node) {
         }
       }
       return true;
-    case prim::TupleSlice:
-      unite(contents_for(set_for(node.input(0))), contents_for(set_for(node.output())));
-      return true;
+    case prim::TupleSlice: unite(contents_for(set_for(node.input(0))), contents_for(set_for(node.output()))); return true;
     case prim::ConstantChunk:
       for (const Value* chunk : node.outputs()) {
         unite_values(chunk, node.input(0));
       }
       return true;
-    case prim::unchecked_cast:
-      unite_values(node.output(), node.input(0));
-      return true;
-    case prim::isinstance:
-      return true;
-    case prim::CreateObject:
-      return true;
-    case prim::GetAttr:
-      unite(contents_for(set_for(node.input(0))), set_for(node.output()));
-      return true;
+    case prim::unchecked_cast: unite_values(node.output(), node.input(0)); return true;
+    case prim::isinstance: return true;
+    case prim::CreateObject: return true;
+    case prim::GetAttr: unite(contents_for(set_for(node.input(0))), set_for(node.output())); return true;
     case prim::SetAttr:
       unite(contents_for(set_for(node.input(0))), set_for(node.input(1)));
       mark_written(node.input(0));
       return true;
-    default:
-      return false;
+    default: return false;
   }
 }
 

@@ -30,8 +30,8 @@ class AliasSets {
 
   using Set = uint32_t;
   static constexpr Set kNone = UINT32_MAX;
-  Set set_of(const Value& value) const;       // kNone for values that hold no memory
-  Set contents_of(Set set) const;             // kNone when nothing in the set is a container with known contents
+  Set set_of(const Value& value) const;  // kNone for values that hold no memory
+  Set contents_of(Set set) const;        // kNone when nothing in the set is a container with known contents
   Set wildcard() const { return find(kWildcard); }
 
  private:

@@ -24,8 +24,8 @@ std::string describe_internal_error_context() {
 
 void internal_error(const char* expression, const char* file, int line, const std::string& message) {
   std::ostringstream out;
-  out << "sconce internal error: " << (message.empty() ? "an invariant does not hold" : message) << "\n  check: " << expression
-      << "\n  at:    " << file << ":" << line;
+  out << "sconce internal error: " << (message.empty() ? "an invariant does not hold" : message)
+      << "\n  check: " << expression << "\n  at:    " << file << ":" << line;
   const std::string context = describe_internal_error_context();
   if (!context.empty()) {
     out << "\n  while: " << context;

@@ -39,12 +39,12 @@ std::string concatenate(const Parts&... parts) {
 }  // namespace sconce
 
 // Always checked: the invariants are cheap, a wrong answer is not.
-#define SCONCE_ASSERT(condition, ...)                                                    \
-  do {                                                                                   \
-    if (!(condition)) [[unlikely]] {                                                     \
-      ::sconce::internal_error(#condition, __FILE__, __LINE__,                           \
+#define SCONCE_ASSERT(condition, ...)                                                         \
+  do {                                                                                        \
+    if (!(condition)) [[unlikely]] {                                                          \
+      ::sconce::internal_error(#condition, __FILE__, __LINE__,                                \
                                ::sconce::detail::concatenate("" __VA_OPT__(, ) __VA_ARGS__)); \
-    }                                                                                    \
+    }                                                                                         \
   } while (false)
 
 // Checked in builds with SCONCE_DEBUG only: for hot paths.

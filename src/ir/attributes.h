@@ -17,8 +17,9 @@ class Graph;
 
 // One alternative per form of the text; a `prim::Constant`'s value is an IValue, whose printed form its output's
 // type decides. Subgraphs are owned: copying an attribute shares them, `Graph::clone` deep-copies them.
-using AttributeValue = std::variant<int64_t, double, std::string, c10::TypePtr, std::vector<int64_t>, std::vector<double>,
-                                    std::vector<std::string>, std::vector<c10::TypePtr>, c10::IValue, std::shared_ptr<Graph>>;
+using AttributeValue =
+    std::variant<int64_t, double, std::string, c10::TypePtr, std::vector<int64_t>, std::vector<double>,
+                 std::vector<std::string>, std::vector<c10::TypePtr>, c10::IValue, std::shared_ptr<Graph>>;
 
 struct Attribute {
   c10::Symbol name;

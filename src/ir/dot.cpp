@@ -92,8 +92,8 @@ class DotWriter {
   void write_edges(c10::ArrayRef<Value*> inputs, const std::string& target, const std::string& indent) {
     for (const Value* input : inputs) {
       if (input->node()->kind() != prim::Constant) {
-        out_ << indent << value_id(*input) << " -> " << target << " [label=\"" << escaped(print_value_name(*input) + " : " + print_type(*input))
-             << "\"];\n";
+        out_ << indent << value_id(*input) << " -> " << target << " [label=\""
+             << escaped(print_value_name(*input) + " : " + print_type(*input)) << "\"];\n";
       }
     }
   }

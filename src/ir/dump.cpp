@@ -12,7 +12,8 @@ std::span<const DumpChoice> dump_choices() {
   static constexpr std::array choices = {
       DumpChoice{DumpPoint::kLoad, "load", "the graph as it was converted from the file"},
       DumpChoice{DumpPoint::kBefore, "before", "before:PASS, the graph that a pass gets"},
-      DumpChoice{DumpPoint::kAfter, "after", "after:PASS, the graph that a pass leaves; without a name, all passes that changed it"},
+      DumpChoice{DumpPoint::kAfter, "after",
+                 "after:PASS, the graph that a pass leaves; without a name, all passes that changed it"},
       DumpChoice{DumpPoint::kPlan, "plan", "the steps of every plan"},
   };
   return choices;

@@ -26,8 +26,8 @@ Effects effects_of_language_node(c10::Symbol kind) {
 }
 
 bool acts_outside(c10::Symbol kind) {
-  static const std::array kinds = {prim::Print, prim::RaiseException, aten::warn, aten::save, aten::manual_seed, aten::wait,
-                                   prim::AddStatValue, prim::TimePoint};
+  static const std::array kinds = {prim::Print,       prim::RaiseException, aten::warn,         aten::save,
+                                   aten::manual_seed, aten::wait,           prim::AddStatValue, prim::TimePoint};
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
 

@@ -6,10 +6,10 @@
 namespace sconce {
 
 struct Effects {
-  bool writes = false;   // memory or objects that others may see
-  bool random = false;   // takes from a random number generator (rule R5: an effect chain, never removed or reordered)
-  bool external = false; // prints, warns, raises, changes thread or process state, waits for others
-  bool unknown = false;  // nothing is known: as if all of these
+  bool writes = false;    // memory or objects that others may see
+  bool random = false;    // takes from a random number generator (rule R5: an effect chain, never removed or reordered)
+  bool external = false;  // prints, warns, raises, changes thread or process state, waits for others
+  bool unknown = false;   // nothing is known: as if all of these
 
   bool any() const { return writes || random || external || unknown; }
 };

@@ -73,7 +73,8 @@ void Node::add_input(Value* value) {
 
 void Node::drop_use(size_t index) {
   auto& uses = inputs_[index]->uses_;
-  auto found = std::find_if(uses.begin(), uses.end(), [&](const Use& use) { return use.user == this && use.index == index; });
+  auto found =
+      std::find_if(uses.begin(), uses.end(), [&](const Use& use) { return use.user == this && use.index == index; });
   SCONCE_ASSERT(found != uses.end());
   uses.erase(found);
 }

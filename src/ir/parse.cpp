@@ -14,7 +14,8 @@ constexpr size_t kMaxDepth = 200;
 
 class Parser {
  public:
-  Parser(std::string_view text, const ParseOptions& options) : options_(options), cursor_(text), types_(options), literals_(cursor_, types_, options) {}
+  Parser(std::string_view text, const ParseOptions& options)
+      : options_(options), cursor_(text), types_(options), literals_(cursor_, types_, options) {}
 
   std::unique_ptr<Graph> parse() {
     auto graph = parse_graph();
@@ -204,7 +205,8 @@ class Parser {
   void parse_location(Node& node) {
     const std::string_view comment = cursor_.trailing_comment();
     const size_t column = comment.find_last_of(':');
-    const size_t line = column == std::string_view::npos || column == 0 ? std::string_view::npos : comment.find_last_of(':', column - 1);
+    const size_t line =
+        column == std::string_view::npos || column == 0 ? std::string_view::npos : comment.find_last_of(':', column - 1);
     if (line == std::string_view::npos) {
       return;
     }
@@ -219,7 +221,8 @@ class Parser {
   }
 
   void declare_attributes(const Node& node) {
-    if (node.kind() == prim::GetAttr && node.inputs().size() == 1 && node.outputs().size() == 1 && node.attribute(attr::kName)) {
+    if (node.kind() == prim::GetAttr && node.inputs().size() == 1 && node.outputs().size() == 1 &&
+        node.attribute(attr::kName)) {
       types_.declare_attribute(node.input(0)->type(), node.attribute_as<std::string>(attr::kName), node.output()->type());
     } else if (node.kind() == prim::SetAttr && node.inputs().size() == 2 && node.attribute(attr::kName)) {
       types_.declare_attribute(node.input(0)->type(), node.attribute_as<std::string>(attr::kName), node.input(1)->type());
@@ -253,7 +256,8 @@ class Parser {
     const auto& name = constant.attribute_as<std::string>(attr::kName);
     const c10::TypePtr type = options_.resolve_function ? options_.resolve_function(name) : nullptr;
     if (!type || constant.outputs().size() != 1) {
-      cursor_.fail_at(begin, "the function '" + name + "' is not defined: calls can be read only beside their module, or inlined");
+      cursor_.fail_at(begin,
+                      "the function '" + name + "' is not defined: calls can be read only beside their module, or inlined");
     }
     constant.output()->set_type(type);
   }

@@ -93,7 +93,8 @@ AttributeValue LiteralParser::parse_attribute_list() {
 }
 
 template <typename TypeAt>
-std::vector<c10::IValue> LiteralParser::parse_sequence(std::string_view open, std::string_view close, const TypeAt& type_at, size_t depth) {
+std::vector<c10::IValue> LiteralParser::parse_sequence(std::string_view open, std::string_view close, const TypeAt& type_at,
+                                                       size_t depth) {
   std::vector<c10::IValue> items;
   cursor_.expect(open);
   while (!cursor_.accept(close)) {
@@ -127,18 +128,12 @@ c10::IValue LiteralParser::parse_constant(const c10::TypePtr& type, size_t depth
     case c10::TypeKind::IntType:
     case c10::TypeKind::ScalarTypeType:
     case c10::TypeKind::LayoutType:
-    case c10::TypeKind::MemoryFormatType:
-      return cursor_.integer();
-    case c10::TypeKind::BoolType:
-      return cursor_.integer() != 0;
-    case c10::TypeKind::FloatType:
-      return to_double(cursor_, cursor_.number());
-    case c10::TypeKind::ComplexType:
-      return parse_complex();
-    case c10::TypeKind::NumberType:
-      return parse_number();
-    case c10::TypeKind::StringType:
-      return cursor_.string_literal();
+    case c10::TypeKind::MemoryFormatType: return cursor_.integer();
+    case c10::TypeKind::BoolType: return cursor_.integer() != 0;
+    case c10::TypeKind::FloatType: return to_double(cursor_, cursor_.number());
+    case c10::TypeKind::ComplexType: return parse_complex();
+    case c10::TypeKind::NumberType: return parse_number();
+    case c10::TypeKind::StringType: return cursor_.string_literal();
     case c10::TypeKind::DeviceObjType: {
       const size_t begin = cursor_.position();
       try {
@@ -163,11 +158,11 @@ c10::IValue LiteralParser::parse_constant(const c10::TypePtr& type, size_t depth
     }
     case c10::TypeKind::TupleType: {
       const auto elements = type->expectRef<c10::TupleType>().elements();
-      auto items = parse_sequence("(", ")", [&](size_t i) { return i < elements.size() ? elements[i] : c10::TypePtr(); }, depth);
+      auto items =
+          parse_sequence("(", ")", [&](size_t i) { return i < elements.size() ? elements[i] : c10::TypePtr(); }, depth);
       return c10::ivalue::Tuple::create(std::move(items));
     }
-    default:
-      cursor_.fail("a constant of type " + type->str() + " has no literal form");
+    default: cursor_.fail("a constant of type " + type->str() + " has no literal form");
   }
 }
 

@@ -21,7 +21,8 @@ class LiteralParser {
  private:
   AttributeValue parse_attribute_list();
   template <typename TypeAt>
-  std::vector<c10::IValue> parse_sequence(std::string_view open, std::string_view close, const TypeAt& type_at, size_t depth);
+  std::vector<c10::IValue> parse_sequence(std::string_view open, std::string_view close, const TypeAt& type_at,
+                                          size_t depth);
   c10::IValue parse_number();
   c10::IValue parse_complex();
   c10::IValue parse_reference();

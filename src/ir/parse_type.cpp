@@ -58,8 +58,8 @@ std::optional<c10::ScalarType> dtype_of(std::string_view name) {
 }
 
 std::optional<c10::Layout> layout_of(std::string_view name) {
-  for (const c10::Layout layout : {c10::kStrided, c10::kSparse, c10::kMkldnn, c10::kSparseCsr, c10::kSparseCsc, c10::kSparseBsr,
-                                   c10::kSparseBsc, c10::kJagged}) {
+  for (const c10::Layout layout : {c10::kStrided, c10::kSparse, c10::kMkldnn, c10::kSparseCsr, c10::kSparseCsc,
+                                   c10::kSparseBsr, c10::kSparseBsc, c10::kJagged}) {
     std::ostringstream printed;
     printed << layout;
     if (printed.str() == name) {

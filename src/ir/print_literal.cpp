@@ -116,7 +116,8 @@ void print_constant(std::ostream& out, const c10::IValue& value, std::vector<c10
   } else if (value.isTensor() && is_literal_tensor(value.toTensor())) {
     const at::Tensor& tensor = value.toTensor();
     out << "{";
-    print_nested(tensor.scalar_type() == at::kLong ? c10::IValue(tensor.item<int64_t>()) : c10::IValue(tensor.item<double>()));
+    print_nested(tensor.scalar_type() == at::kLong ? c10::IValue(tensor.item<int64_t>())
+                                                   : c10::IValue(tensor.item<double>()));
     out << "}";
   } else {
     print_reference(out, value, constants);

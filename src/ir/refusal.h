@@ -13,9 +13,9 @@ namespace sconce {
 class Node;
 
 struct Refusal {
-  std::string reason;         // a full sentence that names the remedy where there is one
-  std::string node;           // the node in TorchScript's text, or empty
-  SourceLocationPtr location; // where the node comes from, may be null
+  std::string reason;          // a full sentence that names the remedy where there is one
+  std::string node;            // the node in TorchScript's text, or empty
+  SourceLocationPtr location;  // where the node comes from, may be null
 
   static Refusal of(const Node& node, std::string reason);
   static Refusal because(std::string reason) { return {std::move(reason), {}, nullptr}; }
@@ -28,8 +28,8 @@ std::string to_string(const Refusal& refusal);
 template <typename T>
 class OrRefusal {
  public:
-  OrRefusal(T value) : content_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
-  OrRefusal(Refusal refusal) : content_(std::move(refusal)) {} // NOLINT(google-explicit-constructor)
+  OrRefusal(T value) : content_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
+  OrRefusal(Refusal refusal) : content_(std::move(refusal)) {}  // NOLINT(google-explicit-constructor)
 
   explicit operator bool() const { return content_.index() == 0; }
   T& operator*() { return std::get<0>(content_); }

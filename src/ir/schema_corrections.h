@@ -10,9 +10,9 @@ namespace sconce {
 
 // What holds for an operator although its schema has no mark for it.
 struct SchemaCorrection {
-  std::string_view op;                        // qualified name, all overloads
+  std::string_view op;                         // qualified name, all overloads
   std::vector<std::string_view> written = {};  // arguments whose memory the op may write
-  bool fresh_results = false;                 // results share no memory with arguments, see results_may_share_memory
+  bool fresh_results = false;                  // results share no memory with arguments, see results_may_share_memory
 };
 
 // Null when the op is not on the list.

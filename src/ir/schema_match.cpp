@@ -39,11 +39,19 @@ bool takes(const c10::FunctionSchema& schema, c10::ArrayRef<Value*> inputs) {
 
 bool is_language_kind(c10::Symbol kind) {
   static const std::array kinds = {
-      prim::Constant,      prim::If,          prim::Loop,         prim::ListConstruct, prim::ListUnpack,
-      prim::TupleConstruct, prim::TupleUnpack, prim::TupleIndex,  prim::TupleSlice,    prim::DictConstruct,
-      prim::GetAttr,       prim::SetAttr,     prim::CreateObject, prim::CallMethod,    prim::CallFunction,
-      prim::isinstance,    prim::unchecked_cast, prim::Uninitialized, prim::Enter,     prim::Exit,
-      prim::fork,          prim::GradOf,      prim::ConstantChunk, prim::Param,        prim::Return,
+      prim::Constant,       prim::If,
+      prim::Loop,           prim::ListConstruct,
+      prim::ListUnpack,     prim::TupleConstruct,
+      prim::TupleUnpack,    prim::TupleIndex,
+      prim::TupleSlice,     prim::DictConstruct,
+      prim::GetAttr,        prim::SetAttr,
+      prim::CreateObject,   prim::CallMethod,
+      prim::CallFunction,   prim::isinstance,
+      prim::unchecked_cast, prim::Uninitialized,
+      prim::Enter,          prim::Exit,
+      prim::fork,           prim::GradOf,
+      prim::ConstantChunk,  prim::Param,
+      prim::Return,
   };
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }

@@ -45,7 +45,8 @@ class SourceLocation {
 using SourceLocationPtr = std::shared_ptr<const SourceLocation>;
 
 // `location` seen from one more call further out: the chain of callers ends in `caller`. Used by inlining.
-SourceLocationPtr with_caller(const SourceLocationPtr& location, const SourceLocationPtr& caller, const std::string& function);
+SourceLocationPtr with_caller(const SourceLocationPtr& location, const SourceLocationPtr& caller,
+                              const std::string& function);
 
 // The whole chain as LibTorch and Python print a stack: the innermost place last, each with its lines and the expression
 // underlined; ends in a newline. Empty when nothing is known.

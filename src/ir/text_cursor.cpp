@@ -113,7 +113,8 @@ std::string TextCursor::string_literal() {
         default:
           if (c >= '0' && c <= '7') {
             int code = c - '0';
-            for (int digits = 1; digits < 3 && position_ < text_.size() && text_[position_] >= '0' && text_[position_] <= '7'; ++digits) {
+            for (int digits = 1;
+                 digits < 3 && position_ < text_.size() && text_[position_] >= '0' && text_[position_] <= '7'; ++digits) {
               code = code * 8 + (text_[position_++] - '0');
             }
             c = static_cast<char>(code);
@@ -135,8 +136,9 @@ bool TextCursor::peek_number() {
     return false;
   }
   const char c = text_[position_];
-  const bool digit_follows = position_ + 1 < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[position_ + 1])) != 0 ||
-                                                              text_[position_ + 1] == '.' || text_[position_ + 1] == 'i');
+  const bool digit_follows =
+      position_ + 1 < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[position_ + 1])) != 0 ||
+                                       text_[position_ + 1] == '.' || text_[position_ + 1] == 'i');
   // "infj" is the imaginary part of a complex number.
   return std::isdigit(static_cast<unsigned char>(c)) != 0 || (c == '-' && digit_follows) || peek("inf") || peek("nan") ||
          peek("infj") || peek("nanj");

@@ -27,7 +27,8 @@ void nodes_are_linked_to_their_block(const Graph& graph, Violations& violations)
       }
       for (const Block* nested : node->blocks()) {
         if (nested->owner() != node) {
-          violations.push_back({"nodes_are_linked_to_their_block", "a block of " + print_node_line(*node) + " has another owner"});
+          violations.push_back(
+              {"nodes_are_linked_to_their_block", "a block of " + print_node_line(*node) + " has another owner"});
         }
       }
     }
@@ -128,8 +129,8 @@ void loop_carries_the_same_values(const Graph& graph, Violations& violations) {
       return;
     }
     const size_t carried = node->outputs().size();
-    if (node->inputs().size() != carried + 2 || node->blocks().size() != 1 || node->block(0)->params().size() != carried + 1 ||
-        node->block(0)->returns().size() != carried + 1) {
+    if (node->inputs().size() != carried + 2 || node->blocks().size() != 1 ||
+        node->block(0)->params().size() != carried + 1 || node->block(0)->returns().size() != carried + 1) {
       violations.push_back({"loop_carries_the_same_values", print_node_line(*node)});
     }
   });

@@ -72,7 +72,8 @@ void conditions_are_bool(const Graph& graph, Violations& violations) {
       sound = is_a(node->input(0), c10::BoolType::get());
     } else if (node->kind() == prim::Loop) {
       sound = is_a(node->input(0), c10::IntType::get()) && is_a(node->input(1), c10::BoolType::get()) &&
-              is_a(node->block(0)->params()[0], c10::IntType::get()) && is_a(node->block(0)->returns()[0], c10::BoolType::get());
+              is_a(node->block(0)->params()[0], c10::IntType::get()) &&
+              is_a(node->block(0)->returns()[0], c10::BoolType::get());
     }
     if (!sound) {
       violations.push_back({"conditions_are_bool", print_node_line(*node)});
@@ -104,8 +105,9 @@ void block_results_fit(const Graph& graph, Violations& violations) {
 void facts_are_about_tensors(const Graph& graph, Violations& violations) {
   const auto check = [&](const Value* value) {
     const TensorFacts* facts = value->facts();
-    const bool sound = facts == nullptr || (value->type()->kind() == c10::TypeKind::TensorType &&
-                                            (!facts->strides || (facts->sizes && facts->sizes->size() == facts->strides->size())));
+    const bool sound =
+        facts == nullptr || (value->type()->kind() == c10::TypeKind::TensorType &&
+                             (!facts->strides || (facts->sizes && facts->sizes->size() == facts->strides->size())));
     if (!sound) {
       violations.push_back({"facts_are_about_tensors", print_value_name(*value) + " : " + print_type(*value)});
     }

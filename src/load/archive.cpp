@@ -17,7 +17,8 @@ std::string first_line(const std::string& message) { return message.substr(0, me
 namespace {
 
 // Opens the file as a zip archive: LibTorch's other readers trust the offsets in its directory.
-std::unique_ptr<caffe2::serialize::PyTorchStreamReader> open_zip(const std::string& path, const std::string& what, const std::string& remedy) {
+std::unique_ptr<caffe2::serialize::PyTorchStreamReader> open_zip(const std::string& path, const std::string& what,
+                                                                 const std::string& remedy) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   TORCH_CHECK(std::filesystem::exists(status), path, ": no such file");
@@ -43,7 +44,7 @@ void check_archive(const std::string& path) {
   const auto reader = open_zip(path, "a TorchScript model", remedy);
   TORCH_CHECK(reader->hasRecord("constants.pkl"), path, ": ",
               reader->hasRecord("data.pkl") ? "written by torch.save, not a TorchScript model; " + remedy
-                                           : "a zip file, but not a TorchScript archive (it has no constants.pkl)");
+                                            : "a zip file, but not a TorchScript archive (it has no constants.pkl)");
   TORCH_CHECK(reader->hasRecord("data.pkl"), path, ": damaged TorchScript archive: it has no data.pkl");
 }
 

@@ -49,7 +49,8 @@ class Converter {
       describe(*node->add_output(output->type()), *output);
     }
     node->append_to(block);
-    if (auto refusal = source.kind() == prim::Constant ? convert_constant(source, *node) : convert_attributes(source, *node)) {
+    if (auto refusal =
+            source.kind() == prim::Constant ? convert_constant(source, *node) : convert_attributes(source, *node)) {
       return refusal;
     }
     for (const jit::Block* nested : source.blocks()) {
@@ -100,7 +101,8 @@ class Converter {
           break;
         }
         default:
-          return Refusal::of(node, std::string("its attribute '") + name.toUnqualString() + "' is of a form sconce does not hold");
+          return Refusal::of(node,
+                             std::string("its attribute '") + name.toUnqualString() + "' is of a form sconce does not hold");
       }
     }
     return std::nullopt;

@@ -13,7 +13,8 @@
 namespace sconce {
 namespace {
 
-std::unique_ptr<Graph> compile_expression(std::string_view schema_text, std::string_view expression, bool with_result_and_grad) {
+std::unique_ptr<Graph> compile_expression(std::string_view schema_text, std::string_view expression,
+                                          bool with_result_and_grad) {
   const c10::FunctionSchema schema = torch::jit::parseSchema(std::string(schema_text));
   std::ostringstream source;
   source << "def row(";

@@ -13,7 +13,8 @@ bool eliminate_in(const Block& block) {
   Node* previous = nullptr;
   for (Node* node = block.last(); node != nullptr; node = previous) {
     previous = node->previous();
-    const bool used = std::any_of(node->outputs().begin(), node->outputs().end(), [](const Value* v) { return v->has_uses(); });
+    const bool used =
+        std::any_of(node->outputs().begin(), node->outputs().end(), [](const Value* v) { return v->has_uses(); });
     if (!used && !has_effects(*node)) {
       node->erase();
       changed = true;

@@ -60,7 +60,8 @@ std::optional<c10::IValue> constant_behind(const Value& value) {
   static const c10::Symbol kDefaultDtype = c10::Symbol::aten("get_autocast_dtype");
   if (node.kind() == kDefaultDtype) {
     const auto device = constant_behind(*node.input(0));
-    return device ? std::optional<c10::IValue>(static_cast<int64_t>(at::autocast::get_autocast_dtype(c10::Device(device->toStringRef()).type())))
+    return device ? std::optional<c10::IValue>(
+                        static_cast<int64_t>(at::autocast::get_autocast_dtype(c10::Device(device->toStringRef()).type())))
                   : std::nullopt;
   }
   return value.constant();
@@ -69,7 +70,8 @@ std::optional<c10::IValue> constant_behind(const Value& value) {
 // The casts are placed when the graph is compiled, so what they depend on must be known then.
 c10::IValue attribute_constant(const Value& object, const char* attribute) {
   for (const Use& use : object.uses()) {
-    if (use.user->kind() == prim::SetAttr && use.index == 0 && use.user->attribute_as<std::string>(attr::kName) == attribute) {
+    if (use.user->kind() == prim::SetAttr && use.index == 0 &&
+        use.user->attribute_as<std::string>(attr::kName) == attribute) {
       const auto constant = constant_behind(*use.user->input(1));
       TORCH_CHECK(constant && !constant->isNone(), "torch.autocast in a script needs constant arguments; '", attribute,
                   "' is computed", at_place_of(*use.user));
@@ -92,7 +94,8 @@ Region enter(const Node& node, Region region) {
     region.cuda = enabled;
     region.cuda_dtype = dtype;
   } else {
-    TORCH_CHECK(device == "cpu", "torch.autocast in a script knows the devices cpu and cuda, not '", device, "'", at_place_of(node));
+    TORCH_CHECK(device == "cpu", "torch.autocast in a script knows the devices cpu and cuda, not '", device, "'",
+                at_place_of(node));
     region.cpu = enabled;
     region.cpu_dtype = dtype;
   }
@@ -151,10 +154,8 @@ class AutocastLowering {
     TORCH_CHECK(node->kind() != aten::binary_cross_entropy,
                 "binary_cross_entropy is unsafe under autocast; use binary_cross_entropy_with_logits", at_place_of(*node));
     switch (autocast_policy(*node->schema())) {
-      case AutocastPolicy::kNone:
-        return;
-      case AutocastPolicy::kReduced:
-        return cast_tensors(node, region, aten::_autocast_to_reduced_precision);
+      case AutocastPolicy::kNone: return;
+      case AutocastPolicy::kReduced: return cast_tensors(node, region, aten::_autocast_to_reduced_precision);
       case AutocastPolicy::kFullUnlessDtype:
         if (!names_dtype(*node)) {
           cast_tensors(node, region, aten::_autocast_to_full_precision);
@@ -186,7 +187,8 @@ class AutocastLowering {
       if (operand->type()->kind() != c10::TypeKind::TensorType || operand->node()->kind() == cast) {
         continue;
       }
-      std::vector<Value*> arguments = {operand, graph_.insert_constant(region.cuda, node), graph_.insert_constant(region.cpu, node)};
+      std::vector<Value*> arguments = {operand, graph_.insert_constant(region.cuda, node),
+                                       graph_.insert_constant(region.cpu, node)};
       if (cast == aten::_autocast_to_reduced_precision) {
         arguments.push_back(graph_.insert_constant(static_cast<int64_t>(region.cuda_dtype), node));
         arguments.push_back(graph_.insert_constant(static_cast<int64_t>(region.cpu_dtype), node));

@@ -17,13 +17,17 @@ namespace {
 
 constexpr std::array kPasses = {
     PassInfo{"canonicalize_ops", canonicalize_ops, "required", "calls synonyms of an operator by its one name"},
-    PassInfo{"eliminate_dead_nodes", eliminate_dead_nodes, "required", "removes nodes without effects whose outputs nobody uses"},
-    PassInfo{"lower_autocast", lower_autocast, "required", "turns `with torch.autocast(…)` blocks into casts of the operands"},
+    PassInfo{"eliminate_dead_nodes", eliminate_dead_nodes, "required",
+             "removes nodes without effects whose outputs nobody uses"},
+    PassInfo{"lower_autocast", lower_autocast, "required",
+             "turns `with torch.autocast(…)` blocks into casts of the operands"},
     PassInfo{"lower_grad_of", lower_grad_of, "required", "turns prim::GradOf into a branch on which gradients are defined"},
     PassInfo{"remove_expands", remove_expands, "required", "removes expands that only spell out broadcasting"},
-    PassInfo{"specialize_autograd_zero", specialize_autograd_zero, "required", "removes the work on gradients known to be undefined"},
+    PassInfo{"specialize_autograd_zero", specialize_autograd_zero, "required",
+             "removes the work on gradients known to be undefined"},
 };
-static_assert(std::is_sorted(kPasses.begin(), kPasses.end(), [](const PassInfo& a, const PassInfo& b) { return a.name < b.name; }));
+static_assert(std::is_sorted(kPasses.begin(), kPasses.end(),
+                             [](const PassInfo& a, const PassInfo& b) { return a.name < b.name; }));
 
 // Levenshtein's distance, one row at a time.
 size_t edit_distance(std::string_view a, std::string_view b) {
@@ -55,7 +59,8 @@ std::vector<std::string_view> nearest_pass_names(std::string_view name) {
   for (const PassInfo& pass : kPasses) {
     names.push_back(pass.name);
   }
-  std::stable_sort(names.begin(), names.end(), [&](auto a, auto b) { return edit_distance(name, a) < edit_distance(name, b); });
+  std::stable_sort(names.begin(), names.end(),
+                   [&](auto a, auto b) { return edit_distance(name, a) < edit_distance(name, b); });
   names.resize(std::min<size_t>(names.size(), 3));
   return names;
 }

@@ -35,7 +35,8 @@ const std::vector<const Value*>& Liveness::dead_on_entry(const Block& block) con
 }
 
 // `owned`: the values that may die in this block. `live`: those used by what comes later, grows backwards.
-void Liveness::mark_last_uses(const Node& node, size_t first_input, const Values& owned, Values& live, const Values& used_inside) {
+void Liveness::mark_last_uses(const Node& node, size_t first_input, const Values& owned, Values& live,
+                              const Values& used_inside) {
   for (size_t i = node.inputs().size(); i-- > first_input;) {
     const Value* value = node.input(i);
     if (owned.contains(value) && !used_inside.contains(value) && live.insert(value).second) {

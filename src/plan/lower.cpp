@@ -31,8 +31,8 @@ class Lowering {
   }
 
   std::unique_ptr<Plan> finish(std::shared_ptr<const Graph> graph) {
-    return std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_), next_register_,
-                                  may_introduce_grad_);
+    return std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_),
+                                  next_register_, may_introduce_grad_);
   }
 
  private:
@@ -136,7 +136,8 @@ class Lowering {
       return !constant || !constant->isBool() || constant->toBool();
     }
     return node.kind() == aten::requires_grad_ || effects_of(node).unknown ||
-           (node.schema() != nullptr && effects_of(node).external && node.kind() != prim::RaiseException && node.kind() != prim::Print);
+           (node.schema() != nullptr && effects_of(node).external && node.kind() != prim::RaiseException &&
+            node.kind() != prim::Print);
   }
 
   std::optional<Refusal> lower_if(const Node& node) {

@@ -12,6 +12,8 @@ std::string text_of(const std::string& message, const std::optional<std::string>
 }  // namespace
 
 ScriptError::ScriptError(const std::string& message, const std::optional<std::string>& python_class, std::string frames)
-    : JITException(text_of(message, python_class, frames), python_class, message), message_(message), frames_(std::move(frames)) {}
+    : JITException(text_of(message, python_class, frames), python_class, message),
+      message_(message),
+      frames_(std::move(frames)) {}
 
 }  // namespace sconce

@@ -66,7 +66,9 @@ class LessThan {
 class SortStep final : public CallStep {
  public:
   SortStep(const Node& node, Operands operands, Registers results, Callees& callees)
-      : CallStep(node, std::move(operands), std::move(results), false), gives_a_copy_(node.kind() == aten::sorted), callees_(callees) {}
+      : CallStep(node, std::move(operands), std::move(results), false),
+        gives_a_copy_(node.kind() == aten::sorted),
+        callees_(callees) {}
 
   void run(Frame& frame) const override {
     push_operands(frame);
@@ -76,7 +78,8 @@ class SortStep final : public CallStep {
       list = list.copy();
     }
     const LessThan less(callees_);
-    std::sort(list.begin(), list.end(), [&](const c10::IValue& a, const c10::IValue& b) { return reverse ? less(b, a) : less(a, b); });
+    std::sort(list.begin(), list.end(),
+              [&](const c10::IValue& a, const c10::IValue& b) { return reverse ? less(b, a) : less(a, b); });
     frame.stack.clear();
     if (gives_a_copy_) {
       frame.stack.emplace_back(std::move(list));

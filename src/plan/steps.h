@@ -22,7 +22,8 @@ OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Regis
 // Refuses the node kinds that are not supported yet.
 OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results);
 
-// ---- calls (steps_call.cpp): functions and methods that were not inlined, `with` blocks, fork and wait, sorting of objects.
+// ---- calls (steps_call.cpp): functions and methods that were not inlined, `with` blocks, fork and wait, sorting of
+// objects.
 bool is_call(const Node& node);
 // Requires is_call(node). `callees`: null for a graph that has none.
 OrRefusal<StepPtr> make_call_step(const Node& node, Operands operands, Registers results, Callees* callees);

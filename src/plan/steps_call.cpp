@@ -122,7 +122,7 @@ class ForkStep final : public CallStep {
   void run(Frame& frame) const override {
     push_operands(frame);
     frame.stack = {fork(type_, [plan = plan_.get(), arguments = std::move(frame.stack), of_plan = tasks_.use(),
-                               of_callees = callees_.users.use()]() mutable {
+                                of_callees = callees_.users.use()]() mutable {
       run_plan(*plan, arguments, /*may_skip_autograd=*/false);
       return std::move(arguments.front());
     })};
@@ -194,11 +194,9 @@ OrRefusal<StepPtr> make_call_step(const Node& node, Operands operands, Registers
     }
     case prim::CallMethod:
       return StepPtr(std::make_unique<MethodCallStep>(node, std::move(operands), std::move(results), *callees));
-    case prim::Enter:
-      return StepPtr(std::make_unique<EnterStep>(node, std::move(operands), std::move(results), *callees));
+    case prim::Enter: return StepPtr(std::make_unique<EnterStep>(node, std::move(operands), std::move(results), *callees));
     case aten::sort:
-    case aten::sorted:
-      return make_sort_step(node, std::move(operands), std::move(results), *callees);
+    case aten::sorted: return make_sort_step(node, std::move(operands), std::move(results), *callees);
     default: {  // prim::fork
       auto plan = callees->plan_subgraph(*node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
       if (!plan) {

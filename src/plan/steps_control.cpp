@@ -21,7 +21,8 @@ std::string list(const Registers& registers) {
 
 class MoveStep final : public Step {
  public:
-  MoveStep(Operands operands, Registers targets) : Step(true), operands_(std::move(operands)), targets_(std::move(targets)) {}
+  MoveStep(Operands operands, Registers targets)
+      : Step(true), operands_(std::move(operands)), targets_(std::move(targets)) {}
 
   void run(Frame& frame) const override {
     for (const Operand operand : operands_) {

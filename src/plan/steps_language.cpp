@@ -49,7 +49,8 @@ StepPtr construct_tuple(const Node& node, Operands operands, Register result) {
     for (const Operand operand : operands) {
       elements.push_back(take(frame, operand));
     }
-    frame[result] = is_named ? c10::ivalue::Tuple::createNamed(std::move(elements), type) : c10::ivalue::Tuple::create(std::move(elements));
+    frame[result] = is_named ? c10::ivalue::Tuple::createNamed(std::move(elements), type)
+                             : c10::ivalue::Tuple::create(std::move(elements));
   });
 }
 
@@ -70,7 +71,8 @@ StepPtr unpack_list(const Node& node, Operand list, Registers results) {
   return language_step(node, [=](Frame& frame) {
     const c10::IValue value = take(frame, list);
     const auto elements = value.toListRef();
-    TORCH_CHECK(elements.size() == results.size(), "Expected ", results.size(), " elements in a list but found ", elements.size());
+    TORCH_CHECK(elements.size() == results.size(), "Expected ", results.size(), " elements in a list but found ",
+                elements.size());
     for (size_t i = 0; i < results.size(); ++i) {
       frame[results[i]] = elements[i];
     }
@@ -81,7 +83,8 @@ StepPtr unpack_tuple(const Node& node, Operand tuple, Registers results) {
   return language_step(node, [=](Frame& frame) {
     const c10::IValue value = take(frame, tuple);
     const auto& elements = value.toTupleRef().elements();
-    TORCH_CHECK(elements.size() == results.size(), "Expected ", results.size(), " elements in a tuple but found ", elements.size());
+    TORCH_CHECK(elements.size() == results.size(), "Expected ", results.size(), " elements in a tuple but found ",
+                elements.size());
     for (size_t i = 0; i < results.size(); ++i) {
       frame[results[i]] = elements[i];
     }
@@ -95,7 +98,8 @@ StepPtr index_tuple(const Node& node, Operand tuple, Operand index, Register res
     const int64_t position = frame[index.index].toInt();
     const int64_t size = static_cast<int64_t>(elements.size());
     const int64_t from_front = position < 0 ? position + size : position;
-    TORCH_CHECK_INDEX(from_front >= 0 && from_front < size, "tuple index ", position, " out of range for ", size, " elements");
+    TORCH_CHECK_INDEX(from_front >= 0 && from_front < size, "tuple index ", position, " out of range for ", size,
+                      " elements");
     frame[result] = elements[static_cast<size_t>(from_front)];
   });
 }
@@ -163,34 +167,21 @@ StepPtr is_instance(const Node& node, Operand operand, Register result) {
 
 OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results) {
   switch (static_cast<c10::unique_t>(node.kind())) {
-    case prim::ListConstruct:
-      return construct_list(node, std::move(operands), results[0]);
-    case prim::TupleConstruct:
-      return construct_tuple(node, std::move(operands), results[0]);
-    case prim::DictConstruct:
-      return construct_dict(node, std::move(operands), results[0]);
-    case prim::ListUnpack:
-      return unpack_list(node, operands[0], std::move(results));
-    case prim::TupleUnpack:
-      return unpack_tuple(node, operands[0], std::move(results));
-    case prim::TupleIndex:
-      return index_tuple(node, operands[0], operands[1], results[0]);
-    case prim::TupleSlice:
-      return slice_tuple(node, operands[0], results[0]);
-    case prim::GetAttr:
-      return get_attribute(node, operands[0], results[0]);
-    case prim::SetAttr:
-      return set_attribute(node, operands[0], operands[1]);
-    case prim::CreateObject:
-      return create_object(node, results[0]);
-    case prim::isinstance:
-      return is_instance(node, operands[0], results[0]);
-    case prim::unchecked_cast:
-      return make_move_step(std::move(operands), std::move(results));
+    case prim::ListConstruct: return construct_list(node, std::move(operands), results[0]);
+    case prim::TupleConstruct: return construct_tuple(node, std::move(operands), results[0]);
+    case prim::DictConstruct: return construct_dict(node, std::move(operands), results[0]);
+    case prim::ListUnpack: return unpack_list(node, operands[0], std::move(results));
+    case prim::TupleUnpack: return unpack_tuple(node, operands[0], std::move(results));
+    case prim::TupleIndex: return index_tuple(node, operands[0], operands[1], results[0]);
+    case prim::TupleSlice: return slice_tuple(node, operands[0], results[0]);
+    case prim::GetAttr: return get_attribute(node, operands[0], results[0]);
+    case prim::SetAttr: return set_attribute(node, operands[0], operands[1]);
+    case prim::CreateObject: return create_object(node, results[0]);
+    case prim::isinstance: return is_instance(node, operands[0], results[0]);
+    case prim::unchecked_cast: return make_move_step(std::move(operands), std::move(results));
     case prim::Uninitialized:
       return language_step(node, [result = results[0]](Frame& frame) { frame[result] = c10::IValue::uninitialized(); });
-    default:
-      return Refusal::of(node, std::string(node.kind().toQualString()) + " is not supported yet");
+    default: return Refusal::of(node, std::string(node.kind().toQualString()) + " is not supported yet");
   }
 }
 

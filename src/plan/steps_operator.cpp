@@ -71,7 +71,8 @@ class RaiseStep final : public CallStep {
 // aten::warn: each place warns once, as in Python; LibTorch's interpreter has it built in.
 class WarnStep final : public CallStep {
  public:
-  WarnStep(const Node& node, Operands operands) : CallStep(node, std::move(operands), {}, false), location_(node.location()) {
+  WarnStep(const Node& node, Operands operands)
+      : CallStep(node, std::move(operands), {}, false), location_(node.location()) {
     if (const auto* id = node.attribute(c10::Symbol::attr("warn_id"))) {
       id_ = std::get<int64_t>(*id);
     }

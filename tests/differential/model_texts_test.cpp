@@ -48,7 +48,8 @@ void visit_graphs(const std::string& model, const GraphVisitor& visit) {
 
 class ModelTextTest : public ::testing::TestWithParam<std::string> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelTextTest);
-INSTANTIATE_TEST_SUITE_P(Models, ModelTextTest, ::testing::ValuesIn(model_names()), [](const auto& model) { return model.param; });
+INSTANTIATE_TEST_SUITE_P(Models, ModelTextTest, ::testing::ValuesIn(model_names()),
+                         [](const auto& model) { return model.param; });
 
 void expect_text_is_a_fixed_point(const Graph& graph, const torch::jit::CompilationUnit& unit) {
   for (const bool locations : {true, false}) {

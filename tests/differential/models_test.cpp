@@ -30,7 +30,8 @@ constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
 // Backward passes add up in the order in which oneDNN's threads finish: LibTorch differs from itself by as much.
 constexpr cli::CompareOptions kGradients{.rtol = 1e-3, .atol = 1e-5};
 
-// ---- calls ------------------------------------------------------------------------------------------------------------------
+// ---- calls
+// ------------------------------------------------------------------------------------------------------------------
 
 // The gradients that one backward pass adds to the parameters, by name. Empty when no output requires a gradient.
 std::vector<cli::NamedTensor> accumulated_gradients(const c10::IValue& output, const torch::jit::Module& module) {
@@ -65,7 +66,8 @@ void compare_gradients(const cli::TwinModels& twins, const cli::TwinModels::Outc
   const auto expected = accumulated_gradients(outcomes.expected.output, twins.twin());
   add_difference(findings, "gradients", std::to_string(got.size()), std::to_string(expected.size()));
   for (size_t i = 0; i < got.size() && i < expected.size(); ++i) {
-    findings.add_all(cli::kAgainstTwin, cli::compare(got[i].tensor, expected[i].tensor, kGradients, "gradient of " + got[i].path));
+    findings.add_all(cli::kAgainstTwin,
+                     cli::compare(got[i].tensor, expected[i].tensor, kGradients, "gradient of " + got[i].path));
   }
 }
 
@@ -113,9 +115,11 @@ TEST_P(ModelTest, AgreesWithLibTorchFromCall1ToCall5) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ModelTest, ::testing::ValuesIn(model_names()), [](const auto& model) { return model.param; });
+INSTANTIATE_TEST_SUITE_P(Models, ModelTest, ::testing::ValuesIn(model_names()),
+                         [](const auto& model) { return model.param; });
 
-// ---- the operator suite -------------------------------------------------------------------------------------------------------
+// ---- the operator suite
+// -------------------------------------------------------------------------------------------------------
 
 // One method per operator, in a file that is model and cases at once. The sconce check command compares with the recorded
 // answers; here everything else about the calls is compared too.
@@ -133,8 +137,10 @@ TEST(OperatorSuite, AgreesWithLibTorchFromCall1ToCall3) {
     }
     const auto method = twin.get_method(each.method);
     for (uint64_t call = 1; call <= 3; ++call) {
-      const ObservedCall expected = observe_call(arguments, call, [&](torch::jit::Stack& stack) { stack = {method(std::move(stack))}; });
-      const ObservedCall got = observe_call(arguments, call, [&](torch::jit::Stack& stack) { module.method(each.method).run(stack); });
+      const ObservedCall expected =
+          observe_call(arguments, call, [&](torch::jit::Stack& stack) { stack = {method(std::move(stack))}; });
+      const ObservedCall got =
+          observe_call(arguments, call, [&](torch::jit::Stack& stack) { module.method(each.method).run(stack); });
       EXPECT_FALSE(expected.error) << *expected.error;
       EXPECT_THAT(differences(got, expected, Strictness::kEverything, kExact), ::testing::IsEmpty());
     }
@@ -143,7 +149,8 @@ TEST(OperatorSuite, AgreesWithLibTorchFromCall1ToCall3) {
 }
 
 TEST(ModelFiles, AreThere) {
-  EXPECT_GE(model_names().size(), 30U) << "no models in " << models_dir() << ": run tests/models/write_models.py, or set SCONCE_MODELS_DIR";
+  EXPECT_GE(model_names().size(), 30U) << "no models in " << models_dir()
+                                       << ": run tests/models/write_models.py, or set SCONCE_MODELS_DIR";
 }
 
 }  // namespace

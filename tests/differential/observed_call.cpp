@@ -55,20 +55,22 @@ class Differences {
       return;
     }
     for (size_t i = 0; i < got.size(); ++i) {
-      for (const cli::Mismatch& mismatch : cli::compare(got[i], expected[i], options, name + "[" + std::to_string(i) + "]")) {
+      for (const cli::Mismatch& mismatch :
+           cli::compare(got[i], expected[i], options, name + "[" + std::to_string(i) + "]")) {
         add(cli::to_string(mismatch));
       }
     }
   }
 
-  void compare_texts(const std::string& what, const std::optional<std::string>& got, const std::optional<std::string>& expected) {
+  void compare_texts(const std::string& what, const std::optional<std::string>& got,
+                     const std::optional<std::string>& expected) {
     if (got.has_value() != expected.has_value()) {
       add(what + (got ? " raises: " + *got : " does not raise: " + *expected));
     }
   }
 
-  void compare_layouts(const std::vector<c10::IValue>& got, const std::vector<c10::IValue>& expected, const std::string& name,
-                       std::string (*describe)(const at::Tensor&)) {
+  void compare_layouts(const std::vector<c10::IValue>& got, const std::vector<c10::IValue>& expected,
+                       const std::string& name, std::string (*describe)(const at::Tensor&)) {
     const auto got_tensors = tensors_in_all(got, name);
     const auto expected_tensors = tensors_in_all(expected, name);
     for (size_t i = 0; i < got_tensors.size() && i < expected_tensors.size(); ++i) {
@@ -129,8 +131,8 @@ std::vector<std::string> differences(const ObservedCall& got, const ObservedCall
   }
   found.compare_texts("backward", got.gradient_error, expected.gradient_error);
   if (!got.gradient_error && !expected.gradient_error) {
-    found.compare_values({got.gradients.begin(), got.gradients.end()}, {expected.gradients.begin(), expected.gradients.end()},
-                         "gradient", options);
+    found.compare_values({got.gradients.begin(), got.gradients.end()},
+                         {expected.gradients.begin(), expected.gradients.end()}, "gradient", options);
   }
   return found.take();
 }

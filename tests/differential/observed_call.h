@@ -14,7 +14,7 @@
 namespace sconce::testing {
 
 struct ObservedCall {
-  std::optional<std::string> error;    // what the call threw, in one line
+  std::optional<std::string> error;  // what the call threw, in one line
   std::vector<c10::IValue> outputs;
   std::vector<c10::IValue> arguments;  // after the call: it may have written into them
   at::Tensor generator_state;
@@ -37,8 +37,9 @@ enum class Strictness {
 std::vector<std::string> differences(const ObservedCall& got, const ObservedCall& expected, Strictness strictness,
                                      const cli::CompareOptions& options);
 
-// "strides [4, 1], offset 2, a view, a leaf": what is the same whoever made the tensor. Versions of new tensors are not: where
-// nothing requires a gradient, sconce leaves out the layers that count the writes by which an operator fills its own result.
+// "strides [4, 1], offset 2, a view, a leaf": what is the same whoever made the tensor. Versions of new tensors are not:
+// where nothing requires a gradient, sconce leaves out the layers that count the writes by which an operator fills its own
+// result.
 std::string describe_layout(const at::Tensor& tensor);
 // The same and ", version 3": writes into what the caller has are counted always.
 std::string describe_argument(const at::Tensor& tensor);

@@ -67,10 +67,12 @@ class GraphCheck {
     return std::nullopt;
   }
   size_t calls_whose_backward_raises() const {
-    return static_cast<size_t>(std::count_if(calls_.begin(), calls_.end(), [](const Call& c) { return c.expected.gradient_error.has_value(); }));
+    return static_cast<size_t>(
+        std::count_if(calls_.begin(), calls_.end(), [](const Call& c) { return c.expected.gradient_error.has_value(); }));
   }
   size_t calls_with_gradients() const {
-    return static_cast<size_t>(std::count_if(calls_.begin(), calls_.end(), [](const Call& c) { return !c.expected.gradients.empty(); }));
+    return static_cast<size_t>(
+        std::count_if(calls_.begin(), calls_.end(), [](const Call& c) { return !c.expected.gradients.empty(); }));
   }
 
   std::vector<std::string> run() {
@@ -78,7 +80,8 @@ class GraphCheck {
     check_executor("optimised executor", Options());
     check_executor("executor without optimisation", Options().optimize(false));
     for (const PassInfo& pass : all_passes()) {
-      check_transformed("after pass " + std::string(pass.name), [&](Graph& graph) { PassRunner(PassRunner::Verify::kAfterChange).run(pass, graph); });
+      check_transformed("after pass " + std::string(pass.name),
+                        [&](Graph& graph) { PassRunner(PassRunner::Verify::kAfterChange).run(pass, graph); });
     }
     check_transformed("without passes", [](Graph&) {});
     check_transformed("after all required passes", [](Graph& graph) { run_required_passes(graph); });
@@ -90,14 +93,15 @@ class GraphCheck {
     return std::move(found_);
   }
 
-  // LibTorch's optimising executor against ours, in the calls where it agrees with LibTorch's interpreter. It doesn't always:
-  // it makes writes to elements of a list functional although the list still holds the operand, and removes random operators
-  // that nobody uses, so that the others draw different numbers.
+  // LibTorch's optimising executor against ours, in the calls where it agrees with LibTorch's interpreter. It doesn't
+  // always: it makes writes to elements of a list functional although the list still holds the operand, and removes random
+  // operators that nobody uses, so that the others draw different numbers.
   std::vector<std::string> run_against_optimising_peer() {
     TorchGraph peer(text_of(graph_));
     GraphExecutor executor(graph_.clone(), "generated", Options());
     for (const Call& call : calls_) {
-      const ObservedCall peers = observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { peer.execute(stack); });
+      const ObservedCall peers =
+          observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { peer.execute(stack); });
       const ObservedCall got = observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { executor.run(stack); });
       if (differences(peers, call.expected, Strictness::kValues, kOptimised).empty()) {
         ++calls_where_the_peer_is_right_;
@@ -121,7 +125,8 @@ class GraphCheck {
 
   void note(const std::string& who, const Call& call, const std::vector<std::string>& lines) {
     for (const std::string& line : lines) {
-      found_.push_back(who + ", call " + std::to_string(call.number) + (call.requires_grad ? " with gradients: " : ": ") + line);
+      found_.push_back(who + ", call " + std::to_string(call.number) + (call.requires_grad ? " with gradients: " : ": ") +
+                       line);
     }
   }
 
@@ -206,7 +211,8 @@ bool drop_a_write(Graph& graph) {
 
 std::string report(uint64_t seed, const std::string& test, const std::vector<std::string>& findings, const Graph& graph) {
   return "seed " + std::to_string(seed) + "\n" + joined(findings) + "The graph:\n" + text_of(graph) +
-         "Again: SCONCE_SEED=" + std::to_string(seed) + " build/release/tests/differential_test --gtest_filter=RandomGraphs." + test + "\n";
+         "Again: SCONCE_SEED=" + std::to_string(seed) +
+         " build/release/tests/differential_test --gtest_filter=RandomGraphs." + test + "\n";
 }
 
 struct Seeds {
@@ -243,7 +249,8 @@ TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
     const auto findings = findings_of(check, &GraphCheck::run);
     if (!findings.empty()) {
       ++failures;
-      ADD_FAILURE() << report(seed, "AgreeWithTheInterpreterAsTheyAreAndAfterEachPass", findings, *graph) << "A minimal one:\n"
+      ADD_FAILURE() << report(seed, "AgreeWithTheInterpreterAsTheyAreAndAfterEachPass", findings, *graph)
+                    << "A minimal one:\n"
                     << text_of(*minimal_graph(*graph, generated, &GraphCheck::run));
     }
   }
@@ -269,7 +276,8 @@ TEST(RandomGraphs, AgreeWithTheOptimisingExecutor) {
                     << text_of(*minimal_graph(*graph, generated, &GraphCheck::run_against_optimising_peer));
     }
   }
-  std::cout << "compared in " << peer_is_right << " of " << calls << " calls; in the others LibTorch disagrees with itself\n";
+  std::cout << "compared in " << peer_is_right << " of " << calls
+            << " calls; in the others LibTorch disagrees with itself\n";
   if (range.count > 1) {
     EXPECT_GE(peer_is_right * 2, calls);
   }
@@ -285,14 +293,16 @@ TEST(RandomGraphs, TellWhenAPassDropsAWriteAndShrinkToIt) {
     const std::unique_ptr<Graph> graph = parse(generated.text);
     const auto is_noticed = [&](const Graph& candidate) {
       GraphCheck check(candidate, generated);
-      return !check.error_of_oracle() && !check.run_after("drop_a_write", [](Graph& changed) { drop_a_write(changed); }).empty();
+      return !check.error_of_oracle() &&
+             !check.run_after("drop_a_write", [](Graph& changed) { drop_a_write(changed); }).empty();
     };
     with_writes += drop_a_write(*graph->clone()) ? 1 : 0;
     if (is_noticed(*graph)) {
       const std::unique_ptr<Graph> small = shrink(*graph, is_noticed, 400);
       EXPECT_LE(small->node_count(), 12U) << "seed " << seed << "\n" << text_of(*small);
       if (++noticed == 1) {
-        std::cout << "the write that seed " << seed << " misses, of " << graph->node_count() << " nodes:\n" << text_of(*small);
+        std::cout << "the write that seed " << seed << " misses, of " << graph->node_count() << " nodes:\n"
+                  << text_of(*small);
       }
     }
   }

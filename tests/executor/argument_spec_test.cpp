@@ -62,7 +62,8 @@ TEST(ArgumentSpec, EveryDtypeFitsItsBits) {
   for (int i = 0; i < static_cast<int>(c10::ScalarType::NumOptions); ++i) {
     EXPECT_LT(i, 64);
   }
-  for (const auto dtype : {at::kBool, at::kByte, at::kHalf, at::kBFloat16, at::kComplexDouble, at::kFloat8_e4m3fn, at::kUInt64}) {
+  for (const auto dtype :
+       {at::kBool, at::kByte, at::kHalf, at::kBFloat16, at::kComplexDouble, at::kFloat8_e4m3fn, at::kUInt64}) {
     EXPECT_EQ(bits(word_of(at::empty({2}, dtype)), 2, 6), static_cast<uint64_t>(dtype));
   }
 }
@@ -166,8 +167,11 @@ TEST(ArgumentSpec, WalksListsTuplesAndDicts) {
   EXPECT_FALSE(same(spec_of("%l : Tensor[]", list({f})), spec_of("%l : Tensor[]", list({f, f}))));
   EXPECT_FALSE(same(spec_of("%l : Tensor[]", list({})), spec_of("%l : Tensor[]", list({f}))));
 
-  const auto tuple = [](c10::IValue a, c10::IValue b) { return Values{c10::ivalue::Tuple::create(std::move(a), std::move(b))}; };
-  EXPECT_FALSE(same(spec_of("%t : (Tensor, Tensor?)", tuple(f, f)), spec_of("%t : (Tensor, Tensor?)", tuple(f, c10::IValue()))));
+  const auto tuple = [](c10::IValue a, c10::IValue b) {
+    return Values{c10::ivalue::Tuple::create(std::move(a), std::move(b))};
+  };
+  EXPECT_FALSE(
+      same(spec_of("%t : (Tensor, Tensor?)", tuple(f, f)), spec_of("%t : (Tensor, Tensor?)", tuple(f, c10::IValue()))));
 
   const auto dict = [](const at::Tensor& value) {
     c10::Dict<std::string, at::Tensor> map;
@@ -182,7 +186,8 @@ TEST(ArgumentSpec, ListBoundariesAreNotConfused) {
   const at::Tensor f = at::ones({2});
   const c10::List<at::Tensor> one({f});
   const c10::List<at::Tensor> two({f, f});
-  EXPECT_FALSE(same(spec_of("%a : Tensor[], %b : Tensor[]", {one, two}), spec_of("%a : Tensor[], %b : Tensor[]", {two, one})));
+  EXPECT_FALSE(
+      same(spec_of("%a : Tensor[], %b : Tensor[]", {one, two}), spec_of("%a : Tensor[], %b : Tensor[]", {two, one})));
 }
 
 TEST(ArgumentSpec, NumbersAndStringsLeaveNoWordButOptionalsDo) {
@@ -271,7 +276,8 @@ TEST(ArgumentSpec, FollowsSubmodules) {
 TEST(ArgumentSpec, AnObjectThatGoesWhereItCannotBeFollowedCountsAsRequiringGrad) {
   const auto module = testing::module_of("def forward(self, x):\n    return x\n", {{"w", at::ones({2})}});
   const ParseOptions options{.resolve_type = [&](const std::string&) { return module.type(); }};
-  const auto graph = parse("graph(%self : __torch__.M):\n  %l : __torch__.M[] = prim::ListConstruct(%self)\n  return (%l)\n", options);
+  const auto graph =
+      parse("graph(%self : __torch__.M):\n  %l : __torch__.M[] = prim::ListConstruct(%self)\n  return (%l)\n", options);
   EXPECT_TRUE(spec_of(*graph, {module._ivalue()}).requires_grad());
 }
 
@@ -307,14 +313,17 @@ TEST(ArgumentSpec, SharedStorageCountsOnlyWhereAnInputIsWritten) {
   const at::Tensor base = at::ones({4});
   const Values shared = {base, base.slice(0, 0, 4)};
   const Values apart = {base, at::ones({4})};
-  const auto reading = testing::graph_of("graph(%a : Tensor, %b : Tensor):\n  %c : Tensor = aten::mul(%a, %b)\n  return (%c)\n");
-  const auto writing = testing::graph_of("graph(%a : Tensor, %b : Tensor):\n  %c : Tensor = aten::mul_(%a, %b)\n  return (%c)\n");
+  const auto reading =
+      testing::graph_of("graph(%a : Tensor, %b : Tensor):\n  %c : Tensor = aten::mul(%a, %b)\n  return (%c)\n");
+  const auto writing =
+      testing::graph_of("graph(%a : Tensor, %b : Tensor):\n  %c : Tensor = aten::mul_(%a, %b)\n  return (%c)\n");
   EXPECT_TRUE(same(spec_of(*reading, shared), spec_of(*reading, apart)));
   EXPECT_FALSE(same(spec_of(*writing, shared), spec_of(*writing, apart)));
 }
 
 TEST(ArgumentSpec, TellsWhichArgumentsShare) {
-  const auto graph = testing::graph_of("graph(%a : Tensor, %b : Tensor, %c : Tensor):\n  %w : Tensor = aten::neg_(%a)\n  return (%w)\n");
+  const auto graph =
+      testing::graph_of("graph(%a : Tensor, %b : Tensor, %c : Tensor):\n  %w : Tensor = aten::neg_(%a)\n  return (%w)\n");
   const at::Tensor x = at::ones({4});
   const at::Tensor y = at::ones({4});
   EXPECT_FALSE(same(spec_of(*graph, {x, x, y}), spec_of(*graph, {x, y, x})));
@@ -322,7 +331,8 @@ TEST(ArgumentSpec, TellsWhichArgumentsShare) {
 }
 
 TEST(ArgumentSpec, SharedStorageInsideContainersCounts) {
-  const auto writing = testing::graph_of("graph(%a : Tensor, %l : Tensor[]):\n  %c : Tensor = aten::neg_(%a)\n  return (%c)\n");
+  const auto writing =
+      testing::graph_of("graph(%a : Tensor, %l : Tensor[]):\n  %c : Tensor = aten::neg_(%a)\n  return (%c)\n");
   const at::Tensor x = at::ones({4});
   const auto list = [](const at::Tensor& tensor) { return c10::List<at::Tensor>({tensor}); };
   EXPECT_FALSE(same(spec_of(*writing, {x, list(x)}), spec_of(*writing, {x, list(at::ones({4}))})));
@@ -339,7 +349,8 @@ TEST(ArgumentSpec, IsDescribedInWords) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   const c10::AutoGradMode mode(false);
-  EXPECT_THAT(describe_spec(spec_of("%a : Tensor", {at::Tensor()}).words()), ::testing::AllOf(HasSubstr("no grad"), HasSubstr("undefined")));
+  EXPECT_THAT(describe_spec(spec_of("%a : Tensor", {at::Tensor()}).words()),
+              ::testing::AllOf(HasSubstr("no grad"), HasSubstr("undefined")));
 }
 
 TEST(ArgumentSpec, OneSpecObjectMayBeUsedAgain) {

@@ -17,8 +17,9 @@ namespace {
 using Values = std::vector<c10::IValue>;
 
 struct Program {
-  torch::jit::Module inner = testing::module_of("def forward(self, x):\n    return x\n",
-                                                {{"w", at::ones({2, 3})}, {"b", at::ones({3})}, {"state", at::ones({2, 3}).t()}});
+  torch::jit::Module inner =
+      testing::module_of("def forward(self, x):\n    return x\n",
+                         {{"w", at::ones({2, 3})}, {"b", at::ones({3})}, {"state", at::ones({2, 3}).t()}});
   torch::jit::Module outer{"Outer"};
   std::unique_ptr<Graph> graph;
 
@@ -67,7 +68,8 @@ std::vector<Change> changes() {
       {"a sparse tensor", [](Program& p) { p.set("b", at::ones({3}).to_sparse()); }},
       {"a computed tensor", [](Program& p) { p.set("b", at::ones({3}).requires_grad_(true) * 2); }},
       {"another rank", [](Program& p) { p.set("b", at::ones({3, 3})); }},
-      {"another object", [](Program& p) {
+      {"another object",
+       [](Program& p) {
          const auto copy = p.inner.clone();
          copy._ivalue()->setAttr("w", at::ones({2, 3}, at::kDouble));
          p.outer._ivalue()->setAttr("inner", copy._ivalue());
@@ -96,7 +98,8 @@ TEST(AttributeMemo, EveryChangeOfAnAttributeIsSeen) {
     const auto after = words_now();
     EXPECT_EQ(after, fresh_words(program));
     EXPECT_EQ(after != before, change.changes_words);
-    EXPECT_EQ(spec.requires_grad(), std::ranges::any_of(Values{program.inner.attr("w"), program.inner.attr("b")}, [](const c10::IValue& value) {
+    EXPECT_EQ(spec.requires_grad(),
+              std::ranges::any_of(Values{program.inner.attr("w"), program.inner.attr("b")}, [](const c10::IValue& value) {
                 return value.toTensor().defined() && value.toTensor().requires_grad();
               }));
     EXPECT_EQ(words_now(), after) << "from memory";

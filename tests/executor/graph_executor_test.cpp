@@ -14,9 +14,9 @@
 namespace sconce {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::agree;
 using testing::graph_of;
+using ::testing::HasSubstr;
 using testing::message_of;
 using Values = std::vector<c10::IValue>;
 
@@ -141,7 +141,8 @@ TEST(GraphExecutor, AnErrorNamesTheNodeAndTheModelsLineAndLeavesTheExecutorUsabl
 }
 
 TEST(GraphExecutor, RefusesAGraphItCannotPlanWithTheNode) {
-  auto graph = parse("graph(%a : Tensor):\n  %x : Tensor = mine::thing(%a) # model.py:9:1\n  return (%x)\n", {.require_schemas = false});
+  auto graph = parse("graph(%a : Tensor):\n  %x : Tensor = mine::thing(%a) # model.py:9:1\n  return (%x)\n",
+                     {.require_schemas = false});
   const std::string message = message_of([&] { GraphExecutor(std::move(graph), "forward", Options{}); });
   EXPECT_THAT(message, HasSubstr("sconce cannot run forward"));
   EXPECT_THAT(message, HasSubstr("mine::thing"));

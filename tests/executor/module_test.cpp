@@ -11,9 +11,9 @@
 namespace sconce {
 namespace {
 
+using testing::agree;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::agree;
 using testing::message_of;
 using testing::module_of;
 

@@ -30,7 +30,8 @@ std::vector<at::Tensor> tensors() {
       at::scalar_tensor(1.5),
       at::ones({3}).to_sparse(),
   };
-  for (const auto dtype : {at::kBool, at::kByte, at::kLong, at::kHalf, at::kBFloat16, at::kDouble, at::kComplexFloat, at::kUInt64}) {
+  for (const auto dtype :
+       {at::kBool, at::kByte, at::kLong, at::kHalf, at::kBFloat16, at::kDouble, at::kComplexFloat, at::kUInt64}) {
     all.push_back(at::empty({2}, dtype));
   }
   at::Tensor number = at::ones({});

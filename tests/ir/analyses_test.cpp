@@ -18,11 +18,11 @@
 namespace sconce {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::find_node;
 using testing::find_value;
 using testing::graph_of;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const c10::FunctionSchema& schema_of(const char* name, const char* overload = "") {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).schema();
@@ -31,8 +31,9 @@ const c10::FunctionSchema& schema_of(const char* name, const char* overload = ""
 // ---- effects --------------------------------------------------------------------------------------------------------
 
 Effects effects_in(const std::string& body, const char* kind) {
-  const auto graph = graph_of("graph(%a : Tensor, %b : Tensor, %p : float, %flag : bool, %s : str, %none : NoneType, %n : int):\n" +
-                              body + "  return ()\n");
+  const auto graph =
+      graph_of("graph(%a : Tensor, %b : Tensor, %p : float, %flag : bool, %s : str, %none : NoneType, %n : int):\n" + body +
+               "  return ()\n");
   return effects_of(*find_node(*graph, kind));
 }
 
@@ -50,13 +51,16 @@ TEST(Effects, OfAnInPlaceOperatorAreWrites) {
 
 TEST(Effects, OfBatchNormAreWritesThoughItsSchemaDoesNotSaySo) {
   EXPECT_FALSE(schema_of("aten::batch_norm").is_mutable()) << "LibTorch's schema tells the truth now: drop the correction";
-  EXPECT_TRUE(effects_in("  %x : Tensor = aten::batch_norm(%a, %none, %none, %a, %b, %flag, %p, %p, %flag)\n", "aten::batch_norm").writes);
+  EXPECT_TRUE(
+      effects_in("  %x : Tensor = aten::batch_norm(%a, %none, %none, %a, %b, %flag, %p, %p, %flag)\n", "aten::batch_norm")
+          .writes);
 }
 
 TEST(Effects, OfRandomOperatorsAreRandomAlsoOfComposites) {
   EXPECT_TRUE(effects_in("  %x : Tensor = aten::bernoulli(%a, %none)\n", "aten::bernoulli").random);
   EXPECT_TRUE(effects_in("  %x : Tensor = aten::dropout(%a, %p, %flag)\n", "aten::dropout").random);
-  EXPECT_TRUE(effects_in("  %x : Tensor = aten::randn_like(%a, %none, %none, %none, %none, %none)\n", "aten::randn_like").random);
+  EXPECT_TRUE(
+      effects_in("  %x : Tensor = aten::randn_like(%a, %none, %none, %none, %none, %none)\n", "aten::randn_like").random);
   EXPECT_TRUE(effects_in("  %x : Tensor = aten::uniform_(%a, %p, %p, %none)\n", "aten::uniform_").random);
   EXPECT_TRUE(effects_in("  %x : Tensor = aten::rrelu(%a, %n, %n, %flag, %none)\n", "aten::rrelu").random);
 }
@@ -83,12 +87,14 @@ TEST(Effects, OfPrintRaiseAndAttributeWritesKeepTheNode) {
   EXPECT_TRUE(effects_in("  prim::Print(%s)\n", "prim::Print").external);
   EXPECT_TRUE(effects_in("  prim::RaiseException(%s, %none)\n", "prim::RaiseException").external);
   EXPECT_TRUE(effects_in("  aten::manual_seed(%n)\n", "aten::manual_seed").any());
-  const auto graph = graph_of("graph(%self : __torch__.M, %a : Tensor):\n   = prim::SetAttr[name=\"x\"](%self, %a)\n  return ()\n");
+  const auto graph =
+      graph_of("graph(%self : __torch__.M, %a : Tensor):\n   = prim::SetAttr[name=\"x\"](%self, %a)\n  return ()\n");
   EXPECT_TRUE(effects_of(*find_node(*graph, "prim::SetAttr")).writes);
 }
 
 TEST(Effects, OfWhatIsUnknownAreUnknown) {
-  const auto graph = parse("graph(%a : Tensor):\n  %x : Tensor = mine::thing(%a)\n  return ()\n", {.require_schemas = false});
+  const auto graph =
+      parse("graph(%a : Tensor):\n  %x : Tensor = mine::thing(%a)\n  return ()\n", {.require_schemas = false});
   EXPECT_TRUE(effects_of(*find_node(*graph, "mine::thing")).unknown);
 }
 
@@ -168,12 +174,11 @@ TEST(SchemaCorrections, OperatorsVouchedForGiveMemoryOfTheirOwn) {
   };
   for (const auto& [name, result, argument] : results) {
     EXPECT_FALSE(result.is_alias_of(argument)) << name;
-    EXPECT_FALSE(results_may_share_memory(schema_of((std::string("aten::") + name).c_str(),
-                                                    std::string(name) == "softmax"                              ? "int"
-                                                    : std::string(name) == "multiply" || std::string(name) == "divide" ||
-                                                              std::string(name) == "subtract"
-                                                        ? "Tensor"
-                                                        : "")))
+    EXPECT_FALSE(results_may_share_memory(schema_of(
+        (std::string("aten::") + name).c_str(),
+        std::string(name) == "softmax"                                                                        ? "int"
+        : std::string(name) == "multiply" || std::string(name) == "divide" || std::string(name) == "subtract" ? "Tensor"
+                                                                                                              : "")))
         << name;
   }
 }
@@ -182,7 +187,9 @@ TEST(SchemaCorrections, OperatorsVouchedForGiveMemoryOfTheirOwn) {
 
 struct Aliases {
   explicit Aliases(const std::string& text) : graph(graph_of(text)), sets(*graph) {}
-  bool may_alias(const char* a, const char* b) const { return sets.may_alias(*find_value(*graph, a), *find_value(*graph, b)); }
+  bool may_alias(const char* a, const char* b) const {
+    return sets.may_alias(*find_value(*graph, a), *find_value(*graph, b));
+  }
   bool written(const char* a) const { return sets.may_be_written(*find_value(*graph, a)); }
   bool wildcard(const char* a) const { return sets.is_wildcard(*find_value(*graph, a)); }
   std::unique_ptr<Graph> graph;
@@ -346,8 +353,9 @@ TEST(AliasSets, WhatIsStoredIntoAListFromOutsideIsOutside) {
 }
 
 TEST(AliasSets, UnknownOperatorsMayKeepAndWriteEverything) {
-  const auto graph = parse("graph(%in : Tensor):\n  %a : Tensor = aten::relu(%in)\n  %x : Tensor = mine::thing(%a)\n  return ()\n",
-                           {.require_schemas = false});
+  const auto graph =
+      parse("graph(%in : Tensor):\n  %a : Tensor = aten::relu(%in)\n  %x : Tensor = mine::thing(%a)\n  return ()\n",
+            {.require_schemas = false});
   const AliasSets sets(*graph);
   EXPECT_TRUE(sets.is_wildcard(*find_value(*graph, "a")));
   EXPECT_TRUE(sets.may_be_written(*find_value(*graph, "a")));
@@ -384,8 +392,8 @@ TEST(SchemaMatch, ChoosesTheOverloadByTheTypes) {
 }
 
 TEST(SchemaMatch, ExplainsWhatWasGivenAndWhatExists) {
-  const std::string message = testing::message_of(
-      [] { parse("graph(%s : str, %a : Float(2)):\n  %x : Tensor = aten::relu(%s)\n  return ()\n"); });
+  const std::string message =
+      testing::message_of([] { parse("graph(%s : str, %a : Float(2)):\n  %x : Tensor = aten::relu(%s)\n  return ()\n"); });
   EXPECT_THAT(message, HasSubstr("no overload of aten::relu takes (str)"));
   EXPECT_THAT(message, HasSubstr("aten::relu(Tensor self) -> Tensor"));
 }
@@ -395,9 +403,9 @@ TEST(Synonyms, AreNamesOfRegisteredOperators) {
     if (const auto canonical = canonical_name(c10::Symbol::fromQualString(name.name))) {
       EXPECT_FALSE(canonical_name(*canonical)) << name.name << " leads to another synonym";
       const auto& candidates = c10::Dispatcher::singleton().getAllOpNames();
-      EXPECT_TRUE(std::any_of(candidates.begin(), candidates.end(),
-                              [&](const c10::OperatorName& each) { return each.name == canonical->toQualString(); }))
-          << canonical->toQualString();
+      EXPECT_TRUE(std::any_of(candidates.begin(), candidates.end(), [&](const c10::OperatorName& each) {
+        return each.name == canonical->toQualString();
+      })) << canonical->toQualString();
     }
   }
   EXPECT_EQ(canonical_name(aten::multiply), aten::mul);
@@ -442,7 +450,8 @@ TEST(Dot, ShowsNodesEdgesBlocksAndConstantsInsideTheirUsers) {
       "  return (%r)\n");
   const std::string dot = to_dot(*graph, "a \"title\"");
   EXPECT_THAT(dot, ::testing::StartsWith("digraph \"a \\\"title\\\"\" {"));
-  for (const char* part : {"aten::add", "alpha=17", "aten::neg_", "prim::If", "cluster_", "%x : Float(2)", "return", "model.py:1:2"}) {
+  for (const char* part :
+       {"aten::add", "alpha=17", "aten::neg_", "prim::If", "cluster_", "%x : Float(2)", "return", "model.py:1:2"}) {
     EXPECT_THAT(dot, HasSubstr(part));
   }
   EXPECT_THAT(dot, Not(HasSubstr("prim::Constant"))) << "constants are drawn inside their users";

@@ -37,7 +37,8 @@ Values arguments_for(const c10::FunctionSchema& schema, double low, double high)
     } else if (argument.type()->kind() == c10::TypeKind::TensorType) {
       arguments.emplace_back(at::rand({3, 3}, at::kDouble) * (high - low) + low);
     } else if (argument.default_value()) {
-      arguments.push_back(argument.name() == "alpha" || argument.name() == "value" ? c10::IValue(1.75) : *argument.default_value());
+      arguments.push_back(argument.name() == "alpha" || argument.name() == "value" ? c10::IValue(1.75)
+                                                                                   : *argument.default_value());
     } else {
       arguments.emplace_back(0.625);
     }
@@ -155,7 +156,8 @@ TEST(OpTable, EveryGradAgreesWithLibTorchsAutograd) {
     const at::Tensor leaf = arguments[argument].toTensor().detach().requires_grad_(true);
     arguments[argument] = leaf;
     const at::Tensor theirs = torch::autograd::grad({call(op, arguments)}, {leaf}, {grad}).at(0);
-    EXPECT_TRUE(testing::agree(ours, theirs, tolerance_of(row))) << text.argument << " of " << row.schema << "\n" << text.text;
+    EXPECT_TRUE(testing::agree(ours, theirs, tolerance_of(row))) << text.argument << " of " << row.schema << "\n"
+                                                                 << text.text;
   });
 }
 

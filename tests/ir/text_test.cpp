@@ -19,9 +19,9 @@
 namespace sconce {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::find_node;
 using testing::find_value;
+using ::testing::HasSubstr;
 
 void expect_fixed_point(std::string_view text) {
   const std::string once = print(*parse(text));
@@ -93,8 +93,8 @@ TEST(Text, KeepsStringsOfAnyBytes) {
   for (int c = 0; c < 256; ++c) {
     all += static_cast<char>(c);
   }
-  for (const std::string& value : {std::string(), std::string("a \"quoted\" \\ word"), std::string("line\nline\ttab"), std::string("1\0001", 3),
-                                   std::string("# no comment"), std::string("naïve 日本"), all}) {
+  for (const std::string& value : {std::string(), std::string("a \"quoted\" \\ word"), std::string("line\nline\ttab"),
+                                   std::string("1\0001", 3), std::string("# no comment"), std::string("naïve 日本"), all}) {
     EXPECT_EQ(constant_of("str", quote(value)).toStringRef(), value) << quote(value);
   }
 }
@@ -137,7 +137,8 @@ TEST(Text, KeepsEveryFormOfAttribute) {
       "graph(%x : Tensor):\n"
       "  %y : Tensor = prim::ConstantChunk[chunks=1, dim=-1](%x)\n"
       "  %z : bool = prim::isinstance[types=[int, Tensor[], (float, str)]](%x)\n"
-      "  %f : bool = prim::isinstance[types=[NoneType], ints=[1, 2], floats=[1.5, -inf], strings=[\"a\\n\"], one=1e-05, name=\"n\", "
+      "  %f : bool = prim::isinstance[types=[NoneType], ints=[1, 2], floats=[1.5, -inf], strings=[\"a\\n\"], one=1e-05, "
+      "name=\"n\", "
       "ty=Dict(str, Tensor)](%x)\n"
       "  return (%y)\n");
 }
@@ -225,7 +226,8 @@ TEST(Text, KeepsAllFacts) {
 }
 
 TEST(Text, KeepsEveryLayout) {
-  for (const c10::Layout layout : {c10::kSparse, c10::kSparseCsr, c10::kMkldnn, c10::kSparseCsc, c10::kSparseBsr, c10::kSparseBsc, c10::kJagged}) {
+  for (const c10::Layout layout :
+       {c10::kSparse, c10::kSparseCsr, c10::kMkldnn, c10::kSparseCsc, c10::kSparseBsr, c10::kSparseBsc, c10::kJagged}) {
     Graph graph;
     Value* x = graph.add_input("x", c10::TensorType::get());
     TensorFacts facts;
@@ -238,9 +240,9 @@ TEST(Text, KeepsEveryLayout) {
 }
 
 TEST(Text, KeepsEveryKindOfType) {
-  for (const char* type :
-       {"int", "float", "bool", "complex", "str", "NoneType", "Device", "Generator", "Tensor[]", "Tensor?[]", "Dict(str, Tensor[])",
-        "Future(Tensor)", "(int, (Tensor, str?))", "()", "__torch__.my.Class", "__torch__.___torch_mangle_3.M[]", "Union[int, str]", "Any"}) {
+  for (const char* type : {"int", "float", "bool", "complex", "str", "NoneType", "Device", "Generator", "Tensor[]",
+                           "Tensor?[]", "Dict(str, Tensor[])", "Future(Tensor)", "(int, (Tensor, str?))", "()",
+                           "__torch__.my.Class", "__torch__.___torch_mangle_3.M[]", "Union[int, str]", "Any"}) {
     const std::string text = std::string("graph(%x : ") + type + "):\n  return (%x)\n";
     expect_fixed_point(text);
     EXPECT_EQ(*parse(text)->inputs()[0]->type(), *parse(text)->inputs()[0]->type());
@@ -263,9 +265,8 @@ TEST(Text, DeclaresAClassFromItsUses) {
 TEST(Text, AsksTheCallerForClassesFirst) {
   const auto known = c10::ClassType::create(c10::QualifiedName("__torch__.Known"), {}, true);
   known->addAttribute("w", c10::TensorType::get());
-  const ParseOptions options{.resolve_type = [&](const std::string& name) -> c10::TypePtr {
-    return name == "__torch__.Known" ? known : nullptr;
-  }};
+  const ParseOptions options{
+      .resolve_type = [&](const std::string& name) -> c10::TypePtr { return name == "__torch__.Known" ? known : nullptr; }};
   const auto graph = parse("graph(%a : __torch__.Known,\n      %b : __torch__.Other):\n  return (%a)\n", options);
   EXPECT_EQ(graph->inputs()[0]->type().get(), known.get());
   EXPECT_EQ(graph->inputs()[1]->type()->kind(), c10::TypeKind::ClassType);
@@ -300,7 +301,8 @@ def f(x: Tensor, n: int, names: List[str]) -> Tuple[Tensor, Dict[str, int]]:
 
 TEST(Text, IsReadByTorchScriptsOwnParser) {
   const std::string text =
-      "graph(%a : Tensor,\n      %b : Float(2, *, device=cpu),\n      %list : Tensor[],\n      %flag : bool,\n      %n : int):\n"
+      "graph(%a : Tensor,\n      %b : Float(2, *, device=cpu),\n      %list : Tensor[],\n      %flag : bool,\n      %n : "
+      "int):\n"
       "  %c : Tensor = aten::mul(%a, %b) # model.py:1:2\n"
       "  %r : Tensor = prim::If(%flag)\n"
       "    block0():\n"
@@ -340,7 +342,8 @@ TEST(ParseErrors, ShowLineColumnAndCaret) {
       {"graph(%x : Tensor, %x : int):\n  return (%x)", 1, 20, "%x is defined twice"},
       {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%z)\n  return (%y)", 2, 28, "%z is not defined here"},
       {"graph(%x : Tensor):\n  %y : Tensor = relu(%x)\n  return (%y)", 2, 17, "expected an operator with its namespace"},
-      {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%x, %x, %x)\n  return (%y)", 2, 17, "no overload of aten::relu takes"},
+      {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%x, %x, %x)\n  return (%y)", 2, 17,
+       "no overload of aten::relu takes"},
       {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%x)\n", 3, 1, "expected an operator"},
       {"graph():\n  %c : int = prim::Constant[value=\"x\"]()\n  return (%c)", 2, 35, "expected a number"},
       {"graph():\n  %c : int = prim::Constant[value=99999999999999999999]()\n  return (%c)", 2, 35, "fits 64 bits"},
@@ -360,7 +363,8 @@ TEST(ParseErrors, ShowLineColumnAndCaret) {
       {"graph(%f : bool, %x : Tensor):\n   = prim::If(%f)\n    block0():\n      %y : Tensor = aten::relu(%x)\n      -> ()\n"
        "    block1():\n      -> ()\n  return (%y)",
        8, 11, "%y is not defined here"},
-      {"graph():\n  %c : (int, int) = prim::Constant[value=(1, 2, 3)]()\n  return (%c)", 2, 49, "more elements than its type"},
+      {"graph():\n  %c : (int, int) = prim::Constant[value=(1, 2, 3)]()\n  return (%c)", 2, 49,
+       "more elements than its type"},
       {"graph():\n  %c : __torch__.M = prim::Constant[value=1]()\n  return (%c)", 2, 43, "no literal form"},
       {"graph():\n  %b : bool = prim::isinstance[types=[1, \"a\"]]()\n  return (%b)", 2, 46, "mixes kinds"},
   };
@@ -397,7 +401,8 @@ TEST(ParseErrors, RefuseDeepNestingInsteadOfExhaustingTheStack) {
       "graph(%x : Union" + repeated("[Union", kDepth) + "):\n  return ()",
       "graph(%f : bool):\n" + repeated(" prim::If(%f)\n block0():\n", kDepth) + "return ()",
       "graph():\n  %b : bool = prim::isinstance[types=" + repeated("[", kDepth) + "]()\n  return ()",
-      "graph():\n  %c : " + repeated("(", 150) + "int" + repeated(")", 150) + " = prim::Constant[value=" + repeated("(", kDepth),
+      "graph():\n  %c : " + repeated("(", 150) + "int" + repeated(")", 150) +
+          " = prim::Constant[value=" + repeated("(", kDepth),
   };
   for (const std::string& text : texts) {
     EXPECT_THROW(parse(text), ParseError) << text.substr(0, 80);

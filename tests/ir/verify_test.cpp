@@ -60,11 +60,15 @@ std::map<std::string, std::function<Broken()>> violations_by_check() {
          neg->detach();
          neg->insert_before(find_node(graph, "aten::relu"));
        })},
-      {"if_has_two_matching_branches", small([](Graph& graph) { find_node(graph, "prim::If")->block(1)->remove_return(0); })},
-      {"loop_carries_the_same_values", small([](Graph& graph) { find_node(graph, "prim::Loop")->block(0)->remove_return(1); })},
+      {"if_has_two_matching_branches",
+       small([](Graph& graph) { find_node(graph, "prim::If")->block(1)->remove_return(0); })},
+      {"loop_carries_the_same_values",
+       small([](Graph& graph) { find_node(graph, "prim::Loop")->block(0)->remove_return(1); })},
       {"operators_have_schemas", small([](Graph& graph) { find_node(graph, "aten::relu")->set_schema(nullptr); })},
-      {"inputs_match_schema", small([](Graph& graph) { find_node(graph, "aten::relu")->add_input(find_value(graph, "a")); })},
-      {"outputs_match_schema", small([](Graph& graph) { find_node(graph, "aten::relu")->add_output(c10::TensorType::get()); })},
+      {"inputs_match_schema",
+       small([](Graph& graph) { find_node(graph, "aten::relu")->add_input(find_value(graph, "a")); })},
+      {"outputs_match_schema",
+       small([](Graph& graph) { find_node(graph, "aten::relu")->add_output(c10::TensorType::get()); })},
       {"constants_have_their_type", small([](Graph& graph) {
          graph.insert_constant(1, graph.body().return_node())->node()->set_attribute(attr::kValue, c10::IValue("text"));
        })},
@@ -109,7 +113,8 @@ TEST(Verifier, EveryCheckHasAViolationInThisFile) {
   const auto violations = violations_by_check();
   const auto expect_covered = [&](std::span<const NamedCheck> checks) {
     for (const NamedCheck& check : checks) {
-      const bool kept = std::find(kKeptByTheInterface.begin(), kKeptByTheInterface.end(), check.name) != kKeptByTheInterface.end();
+      const bool kept =
+          std::find(kKeptByTheInterface.begin(), kKeptByTheInterface.end(), check.name) != kKeptByTheInterface.end();
       EXPECT_NE(violations.contains(std::string(check.name)), kept) << check.name;
     }
   };
@@ -152,7 +157,8 @@ TEST(Verifier, RefusesEachMisshapenIfAndLoop) {
       {"if_has_two_matching_branches", [](Graph& g) { find_node(g, "prim::If")->add_output(c10::IntType::get()); }},
       {"loop_carries_the_same_values", [](Graph& g) { find_node(g, "prim::Loop")->add_block(); }},
       {"loop_carries_the_same_values", [](Graph& g) { find_node(g, "prim::Loop")->remove_input(2); }},
-      {"loop_carries_the_same_values", [](Graph& g) { find_node(g, "prim::Loop")->block(0)->add_param(c10::IntType::get()); }},
+      {"loop_carries_the_same_values",
+       [](Graph& g) { find_node(g, "prim::Loop")->block(0)->add_param(c10::IntType::get()); }},
       {"conditions_are_bool", [](Graph& g) { find_node(g, "prim::Loop")->set_input(0, find_value(g, "flag")); }},
       {"conditions_are_bool", [](Graph& g) { find_node(g, "prim::Loop")->block(0)->set_return(0, find_value(g, "n")); }},
       {"block_results_fit", [](Graph& g) { find_node(g, "prim::Loop")->set_input(2, find_value(g, "n")); }},
@@ -210,7 +216,8 @@ TEST(Graph, EraseTakesBlocksAndUsesAlong) {
 }
 
 TEST(Graph, RemoveInputRenumbersTheUsesBehindIt) {
-  auto graph = parse("graph(%a : Tensor, %b : Tensor):\n  %l : Tensor[] = prim::ListConstruct(%a, %b, %a, %a)\n  return (%l)\n");
+  auto graph =
+      parse("graph(%a : Tensor, %b : Tensor):\n  %l : Tensor[] = prim::ListConstruct(%a, %b, %a, %a)\n  return (%l)\n");
   find_node(*graph, "prim::ListConstruct")->remove_input(0);
   EXPECT_EQ(find_node(*graph, "prim::ListConstruct")->inputs().size(), 3);
   EXPECT_TRUE(find_violations(*graph).empty());

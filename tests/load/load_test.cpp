@@ -26,11 +26,11 @@ namespace sconce {
 namespace {
 
 using ::testing::AllOf;
+using testing::find_node;
 using ::testing::HasSubstr;
+using testing::message_of;
 using ::testing::Not;
 using ::testing::StartsWith;
-using testing::find_node;
-using testing::message_of;
 
 std::string bad(const std::string& name) { return testing::models_dir() + "/bad/" + name; }
 
@@ -89,7 +89,8 @@ TEST(LoadArguments, SaysWhatIsWrongWithAFile) {
     EXPECT_THAT(message, StartsWith(bad(name) + ": ")) << name;
     EXPECT_THAT(message, Not(HasSubstr("\n"))) << name;
   }
-  EXPECT_THAT(message_of([] { load_arguments(testing::models_dir()); }), HasSubstr("is a directory, not a file of arguments"));
+  EXPECT_THAT(message_of([] { load_arguments(testing::models_dir()); }),
+              HasSubstr("is a directory, not a file of arguments"));
 }
 
 TEST(FirstLine, CutsStackTraces) {
@@ -218,7 +219,8 @@ TEST(Source, NamesTheModelsPythonAndShowsTheLine) {
 // ---- functions ------------------------------------------------------------------------------------------------------
 
 TEST(FunctionTable, ConvertsEachFunctionOnce) {
-  const auto module = testing::module_of("def forward(self, x):\n    return self.g(x)\n\ndef g(self, x):\n    return x + 1\n");
+  const auto module =
+      testing::module_of("def forward(self, x):\n    return self.g(x)\n\ndef g(self, x):\n    return x + 1\n");
   FunctionTable functions;
   torch::jit::Function& forward = module.get_method("forward").function();
   const auto first = functions.graph_of(forward);
@@ -228,7 +230,8 @@ TEST(FunctionTable, ConvertsEachFunctionOnce) {
 }
 
 TEST(FunctionTable, FindsWhatACallCalls) {
-  const auto module = testing::module_of("def forward(self, x):\n    return self.g(x)\n\ndef g(self, x):\n    return x + 1\n");
+  const auto module =
+      testing::module_of("def forward(self, x):\n    return self.g(x)\n\ndef g(self, x):\n    return x + 1\n");
   FunctionTable functions;
   const auto forward = functions.graph_of(module.get_method("forward").function());
   const auto callee = FunctionTable::callee_of(*find_node(**forward, "prim::CallMethod"));
@@ -237,7 +240,8 @@ TEST(FunctionTable, FindsWhatACallCalls) {
 }
 
 TEST(FunctionTable, RefusesMethodsThatTheClassDoesNotHave) {
-  const auto module = testing::module_of("def forward(self, x):\n    return self.g(x)\n\ndef g(self, x):\n    return x + 1\n");
+  const auto module =
+      testing::module_of("def forward(self, x):\n    return self.g(x)\n\ndef g(self, x):\n    return x + 1\n");
   FunctionTable functions;
   auto graph = (*functions.graph_of(module.get_method("forward").function()))->clone();
   Node* call = find_node(*graph, "prim::CallMethod");
@@ -262,7 +266,8 @@ TEST(RowText, GivesAGradResultAndGradToo) {
   const OpRow row{.schema = "aten::tanh(Tensor self) -> Tensor", .grads = {{"self", "grad * (1 - result * result)"}}};
   const auto graph = compile_grad(row, row.grads[0]);
   ASSERT_EQ(graph->inputs().size(), 3);
-  EXPECT_TRUE(testing::agree(testing::run(*graph, {at::zeros({1}), at::full({1}, 0.5), at::ones({1})}).at(0), at::full({1}, 0.75)));
+  EXPECT_TRUE(
+      testing::agree(testing::run(*graph, {at::zeros({1}), at::full({1}, 0.5), at::ones({1})}).at(0), at::full({1}, 0.75)));
 }
 
 TEST(RowText, AMalformedTextIsAnInternalErrorThatNamesTheRow) {

@@ -13,10 +13,10 @@
 namespace sconce {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::agree;
 using testing::count_nodes;
 using testing::find_node;
+using ::testing::HasSubstr;
 
 // The method's graph with its calls inlined; the module must outlive it.
 std::unique_ptr<Graph> inlined(const torch::jit::Module& module, const std::string& method) {
@@ -69,7 +69,8 @@ def inner(self, x):
 }
 
 TEST(InlineCalls, PassesSubmodulesAndSeveralResultsThrough) {
-  auto inner = testing::module_of("def forward(self, x) -> Tuple[Tensor, int]:\n    return x * self.w, 3\n", {{"w", at::full({2}, 5.0)}});
+  auto inner = testing::module_of("def forward(self, x) -> Tuple[Tensor, int]:\n    return x * self.w, 3\n",
+                                  {{"w", at::full({2}, 5.0)}});
   torch::jit::Module outer("Outer");
   outer.register_module("inner", inner);
   outer.define("def forward(self, x):\n    y, n = self.inner.forward(x)\n    return y + n\n");
@@ -140,7 +141,8 @@ TEST(InlineCalls, LeavesMethodsOfInterfacesAsCalls) {
 
 TEST(InlineCalls, InlinesARecursiveFunctionOnceAndLeavesItsCallOfItself) {
   // TorchScript's frontend lets a function recurse only through an interface; a graph can.
-  auto module = testing::module_of("def forward(self, x):\n    return self.other(x)\n\ndef other(self, x):\n    return torch.neg(x)\n");
+  auto module = testing::module_of(
+      "def forward(self, x):\n    return self.other(x)\n\ndef other(self, x):\n    return torch.neg(x)\n");
   FunctionTable functions;
   const auto other = functions.graph_of(module.get_method("other").function());
   ASSERT_TRUE(other);

@@ -10,12 +10,13 @@ namespace sconce {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::find_node;
+using ::testing::HasSubstr;
 using testing::message_of;
 
 std::unique_ptr<Graph> small() {
-  return testing::graph_of("graph(%a : Tensor):\n  %b : Tensor = aten::neg(%a)\n  %c : Tensor = aten::neg(%b)\n  return (%c)\n");
+  return testing::graph_of(
+      "graph(%a : Tensor):\n  %b : Tensor = aten::neg(%a)\n  %c : Tensor = aten::neg(%b)\n  return (%c)\n");
 }
 
 bool honest_about_nothing(Graph&) { return false; }
@@ -51,14 +52,15 @@ TEST(PassRunner, CatchesAPassThatHidesItsChangeAndNamesIt) {
   const auto graph = small();
   const std::string message =
       message_of([&] { PassRunner(PassRunner::Verify::kAfterChange).run("sly", hides_its_change, *graph); });
-  EXPECT_THAT(message, AllOf(HasSubstr("sly says that it did not change the graph"), HasSubstr("while: pass sly"), HasSubstr("before:"),
-                             HasSubstr("%renamed")));
+  EXPECT_THAT(message, AllOf(HasSubstr("sly says that it did not change the graph"), HasSubstr("while: pass sly"),
+                             HasSubstr("before:"), HasSubstr("%renamed")));
 }
 
 TEST(PassRunner, CatchesAPassThatClaimsAChangeThatIsNone) {
   const auto graph = small();
-  EXPECT_THAT(message_of([&] { PassRunner(PassRunner::Verify::kAfterChange).run("vain", claims_a_change_that_is_none, *graph); }),
-              HasSubstr("vain says that it changed the graph"));
+  EXPECT_THAT(
+      message_of([&] { PassRunner(PassRunner::Verify::kAfterChange).run("vain", claims_a_change_that_is_none, *graph); }),
+      HasSubstr("vain says that it changed the graph"));
 }
 
 TEST(PassRunner, CatchesAPassThatBreaksTheGraphAndNamesIt) {
@@ -112,8 +114,8 @@ TEST(RequiredPasses, LeaveAGraphThatCanRunWhateverTheyFind) {
   for (const PassTiming& timing : timings) {
     order.push_back(timing.pass);
   }
-  EXPECT_THAT(order, ::testing::ElementsAre("specialize_autograd_zero", "lower_grad_of", "remove_expands", "canonicalize_ops",
-                                            "lower_autocast", "eliminate_dead_nodes"));
+  EXPECT_THAT(order, ::testing::ElementsAre("specialize_autograd_zero", "lower_grad_of", "remove_expands",
+                                            "canonicalize_ops", "lower_autocast", "eliminate_dead_nodes"));
   EXPECT_EQ(testing::count_nodes(*graph, "prim::GradOf"), 0);
   EXPECT_EQ(testing::count_nodes(*graph, "aten::expand"), 0);
   EXPECT_EQ(testing::count_nodes(*graph, "aten::multiply"), 0);

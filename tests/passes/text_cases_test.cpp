@@ -88,8 +88,8 @@ std::string text_of(const Graph& graph) { return print(graph); }
 std::vector<c10::IValue> seeded_arguments(const Graph& graph) {
   at::manual_seed(7);
   std::vector<c10::IValue> arguments;
-  const std::function<c10::IValue(const c10::TypePtr&, const TensorFacts*)> make = [&](const c10::TypePtr& type,
-                                                                                      const TensorFacts* facts) -> c10::IValue {
+  const std::function<c10::IValue(const c10::TypePtr&, const TensorFacts*)> make =
+      [&](const c10::TypePtr& type, const TensorFacts* facts) -> c10::IValue {
     switch (type->kind()) {
       case c10::TypeKind::TensorType: {
         if (facts != nullptr && facts->defined && !*facts->defined) {
@@ -105,12 +105,9 @@ std::vector<c10::IValue> seeded_arguments(const Graph& graph) {
         const at::ScalarType dtype = facts != nullptr && facts->dtype ? *facts->dtype : at::kDouble;
         return at::rand(sizes, at::kDouble).to(dtype);
       }
-      case c10::TypeKind::IntType:
-        return 3;
-      case c10::TypeKind::FloatType:
-        return 0.5;
-      case c10::TypeKind::BoolType:
-        return true;
+      case c10::TypeKind::IntType: return 3;
+      case c10::TypeKind::FloatType: return 0.5;
+      case c10::TypeKind::BoolType: return true;
       case c10::TypeKind::ListType: {
         const c10::TypePtr element = type->expectRef<c10::ListType>().getElementType();
         c10::impl::GenericList list(element);
@@ -118,10 +115,8 @@ std::vector<c10::IValue> seeded_arguments(const Graph& graph) {
         list.push_back(make(element, nullptr));
         return list;
       }
-      case c10::TypeKind::OptionalType:
-        return make(type->expectRef<c10::OptionalType>().getElementType(), nullptr);
-      default:
-        throw std::logic_error("the driver makes no argument of type " + type->str() + "; say `# runs: no`");
+      case c10::TypeKind::OptionalType: return make(type->expectRef<c10::OptionalType>().getElementType(), nullptr);
+      default: throw std::logic_error("the driver makes no argument of type " + type->str() + "; say `# runs: no`");
     }
   };
   for (const Value* input : graph.inputs()) {

@@ -13,10 +13,10 @@
 namespace sconce {
 namespace {
 
-using ::testing::UnorderedElementsAre;
 using testing::find_node;
 using testing::find_value;
 using testing::graph_of;
+using ::testing::UnorderedElementsAre;
 
 // ---- liveness -------------------------------------------------------------------------------------------------------
 

@@ -8,15 +8,15 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
-#include <torch/csrc/jit/runtime/jit_exception.h>
 #include <gmock/gmock.h>
+#include <torch/csrc/jit/runtime/jit_exception.h>
 
 namespace sconce {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::agree;
 using testing::graph_of;
+using ::testing::HasSubstr;
 using testing::message_of;
 using testing::run;
 using Values = std::vector<c10::IValue>;
@@ -152,21 +152,22 @@ TEST(Plan, RunsInPlaceOperatorsOnViews) {
 }
 
 TEST(Plan, BuildsEachTupleTypeAsItsTypeSays) {
-  const Values out = run(
-      "graph(%a : Tensor, %n : int):\n"
-      "  %t : (Tensor, int) = prim::TupleConstruct(%a, %n)\n"
-      "  %i : int = prim::Constant[value=-1]()\n"
-      "  %last : int = prim::TupleIndex(%t, %i)\n"
-      "  %s : (int) = prim::TupleSlice[beg=1, end=2](%t)\n"
-      "  return (%last, %s)\n",
-      {at::ones({1}), 7});
+  const Values out =
+      run("graph(%a : Tensor, %n : int):\n"
+          "  %t : (Tensor, int) = prim::TupleConstruct(%a, %n)\n"
+          "  %i : int = prim::Constant[value=-1]()\n"
+          "  %last : int = prim::TupleIndex(%t, %i)\n"
+          "  %s : (int) = prim::TupleSlice[beg=1, end=2](%t)\n"
+          "  return (%last, %s)\n",
+          {at::ones({1}), 7});
   EXPECT_EQ(out[0].toInt(), 7);
   EXPECT_EQ(out[1].toTupleRef().elements()[0].toInt(), 7);
 }
 
 TEST(Plan, UnpackingTheWrongNumberOfElementsIsAnError) {
   const char* const text = "graph(%l : Tensor[]):\n  %a : Tensor, %b : Tensor = prim::ListUnpack(%l)\n  return (%a)\n";
-  EXPECT_THAT(message_of([&] { run(text, {c10::List<at::Tensor>({at::ones({1})})}); }), HasSubstr("Expected 2 elements in a list but found 1"));
+  EXPECT_THAT(message_of([&] { run(text, {c10::List<at::Tensor>({at::ones({1})})}); }),
+              HasSubstr("Expected 2 elements in a list but found 1"));
 }
 
 TEST(Plan, RefusesNodeKindsItCannotRunWithTheNode) {
@@ -221,12 +222,12 @@ size_t drops_in(const Plan& plan) {
 }
 
 TEST(Plan, MarksTheLastUseOfEveryValueAndNoOther) {
-  auto compiled = compile_required(*graph_of(
-      "graph(%a : Tensor, %b : Tensor):\n"
-      "  %c : Tensor = aten::mul(%a, %b)\n"
-      "  %d : Tensor = aten::mul(%c, %c)\n"
-      "  %e : Tensor = aten::mul(%d, %a)\n"
-      "  return (%e, %b)\n"));
+  auto compiled =
+      compile_required(*graph_of("graph(%a : Tensor, %b : Tensor):\n"
+                                 "  %c : Tensor = aten::mul(%a, %b)\n"
+                                 "  %d : Tensor = aten::mul(%c, %c)\n"
+                                 "  %e : Tensor = aten::mul(%d, %a)\n"
+                                 "  return (%e, %b)\n"));
   ASSERT_TRUE(compiled);
   // %0 holds the zero of loops, %1 and %2 are the inputs.
   EXPECT_EQ(compiled->plan->text(),
@@ -238,10 +239,10 @@ TEST(Plan, MarksTheLastUseOfEveryValueAndNoOther) {
 }
 
 TEST(Plan, DropsAnUnusedResultAtOnce) {
-  auto compiled = compile_required(*graph_of(
-      "graph(%a : Tensor):\n"
-      "  %b : Tensor = aten::neg_(%a)\n"
-      "  return (%a)\n"));
+  auto compiled =
+      compile_required(*graph_of("graph(%a : Tensor):\n"
+                                 "  %b : Tensor = aten::neg_(%a)\n"
+                                 "  return (%a)\n"));
   EXPECT_EQ(drops_in(*compiled->plan), 1);
 }
 
@@ -256,7 +257,8 @@ TEST(Plan, RaisesWithTheAuthorsMessageAndClass) {
       FAIL() << "nothing was raised";
     } catch (const torch::jit::JITException& raised) {
       EXPECT_EQ(raised.getOriginalMsg(), "too large");
-      EXPECT_THAT(raised.what(), ::testing::EndsWith(python_class.isNone() ? "\ntoo large\n" : "\nbuiltins.ValueError: too large\n"));
+      EXPECT_THAT(raised.what(),
+                  ::testing::EndsWith(python_class.isNone() ? "\ntoo large\n" : "\nbuiltins.ValueError: too large\n"));
       EXPECT_EQ(raised.getPythonClassName(), python_class.toOptional<std::string>());
     }
   }
@@ -286,23 +288,24 @@ TEST(Plan, FreesInABranchWhatOnlyTheOtherBranchUses) {
 
 TEST(Plan, KeepsInALoopWhatTheNextIterationUses) {
   const at::Tensor a = at::ones({2});
-  const Values out = run(
-      "graph(%a : Tensor, %n : int):\n"
-      "  %yes : bool = prim::Constant[value=1]()\n"
-      "  %one : int = prim::Constant[value=1]()\n"
-      "  %k : Tensor = aten::neg(%a)\n"
-      "  %r : Tensor = prim::Loop(%n, %yes, %a)\n"
-      "    block0(%i : int, %v : Tensor):\n"
-      "      %w : Tensor = aten::add(%v, %k, %one)\n"
-      "      -> (%yes, %w)\n"
-      "  return (%r)\n",
-      {a, 3});
+  const Values out =
+      run("graph(%a : Tensor, %n : int):\n"
+          "  %yes : bool = prim::Constant[value=1]()\n"
+          "  %one : int = prim::Constant[value=1]()\n"
+          "  %k : Tensor = aten::neg(%a)\n"
+          "  %r : Tensor = prim::Loop(%n, %yes, %a)\n"
+          "    block0(%i : int, %v : Tensor):\n"
+          "      %w : Tensor = aten::add(%v, %k, %one)\n"
+          "      -> (%yes, %w)\n"
+          "  return (%r)\n",
+          {a, 3});
   EXPECT_TRUE(agree(out.at(0), a * -2));
 }
 
 TEST(Plan, ItsFrameHoldsOnlyConstantsBetweenRuns) {
   bool freed = false;
-  GraphExecutor executor(graph_of("graph(%a : Tensor, %b : Tensor):\n  %c : Tensor = aten::mul(%a, %b)\n  return (%c)\n"), "f", Options{});
+  GraphExecutor executor(graph_of("graph(%a : Tensor, %b : Tensor):\n  %c : Tensor = aten::mul(%a, %b)\n  return (%c)\n"),
+                         "f", Options{});
   {
     Values stack = {watched(&freed), at::ones({7})};
     EXPECT_THROW(executor.run(stack), c10::Error);
@@ -327,17 +330,16 @@ TEST(Plan, ConstantsSurviveEveryRun) {
 // ---- errors ---------------------------------------------------------------------------------------------------------
 
 TEST(Plan, AnErrorDeepInALoopNamesItsNodeAndTheNextRunIsRight) {
-  GraphExecutor executor(graph_of(
-                             "graph(%l : Tensor[], %n : int):\n"
-                             "  %yes : bool = prim::Constant[value=1]()\n"
-                             "  %zero : int = prim::Constant[value=0]()\n"
-                             "  %first : Tensor = aten::__getitem__(%l, %zero)\n"
-                             "  %r : Tensor = prim::Loop(%n, %yes, %first)\n"
-                             "    block0(%i : int, %v : Tensor):\n"
-                             "      %e : Tensor = aten::__getitem__(%l, %i) # model.py:7:3\n"
-                             "      %w : Tensor = aten::mul(%v, %e)\n"
-                             "      -> (%yes, %w)\n"
-                             "  return (%r)\n"),
+  GraphExecutor executor(graph_of("graph(%l : Tensor[], %n : int):\n"
+                                  "  %yes : bool = prim::Constant[value=1]()\n"
+                                  "  %zero : int = prim::Constant[value=0]()\n"
+                                  "  %first : Tensor = aten::__getitem__(%l, %zero)\n"
+                                  "  %r : Tensor = prim::Loop(%n, %yes, %first)\n"
+                                  "    block0(%i : int, %v : Tensor):\n"
+                                  "      %e : Tensor = aten::__getitem__(%l, %i) # model.py:7:3\n"
+                                  "      %w : Tensor = aten::mul(%v, %e)\n"
+                                  "      -> (%yes, %w)\n"
+                                  "  return (%r)\n"),
                          "f", Options{});
   const c10::List<at::Tensor> list({at::full({1}, 2.0), at::full({1}, 3.0)});
   for (int i = 0; i < 2; ++i) {
@@ -363,8 +365,8 @@ TEST(Plan, InPlaceStepsBumpTheVersionAlsoWhenNothingRequiresGrad) {
 
 TEST(Plan, AnInPlaceStepOnASavedTensorIsCaughtByBackward) {
   const at::Tensor a = at::ones({2}).requires_grad_(true);
-  const Values out = run(
-      "graph(%a : Tensor):\n  %b : Tensor = aten::exp(%a)\n  %c : Tensor = aten::neg_(%b)\n  return (%c)\n", {a});
+  const Values out =
+      run("graph(%a : Tensor):\n  %b : Tensor = aten::exp(%a)\n  %c : Tensor = aten::neg_(%b)\n  return (%c)\n", {a});
   EXPECT_THAT(message_of([&] { out.at(0).toTensor().sum().backward(); }), HasSubstr("modified by an inplace operation"));
 }
 
@@ -403,19 +405,20 @@ TEST(Plan, LeavesTheDispatchersStateAsItWasAlsoAfterAnError) {
 }
 
 TEST(Plan, AGradientIntroducedInTheGraphIsSeenThoughNoInputRequiresOne) {
-  const Values out = run(
-      "graph(%a : Tensor):\n"
-      "  %yes : bool = prim::Constant[value=1]()\n"
-      "  %b : Tensor = aten::neg(%a)\n"
-      "  %c : Tensor = aten::requires_grad_(%b, %yes)\n"
-      "  %d : Tensor = aten::mul(%c, %c)\n"
-      "  return (%d)\n",
-      {at::ones({2})});
+  const Values out =
+      run("graph(%a : Tensor):\n"
+          "  %yes : bool = prim::Constant[value=1]()\n"
+          "  %b : Tensor = aten::neg(%a)\n"
+          "  %c : Tensor = aten::requires_grad_(%b, %yes)\n"
+          "  %d : Tensor = aten::mul(%c, %c)\n"
+          "  return (%d)\n",
+          {at::ones({2})});
   EXPECT_TRUE(out.at(0).toTensor().requires_grad());
 }
 
 TEST(Plan, AFactoryThatIsAskedForAGradientIntroducesOne) {
-  const auto graph = testing::graph_of_source("def f(x: float):\n    w = torch.tensor([x], requires_grad=True)\n    return w * 2\n");
+  const auto graph =
+      testing::graph_of_source("def f(x: float):\n    w = torch.tensor([x], requires_grad=True)\n    return w * 2\n");
   EXPECT_TRUE(run(*graph, {3.0}).at(0).toTensor().requires_grad());
   const auto plain = testing::graph_of_source("def f(x: float):\n    w = torch.tensor([x])\n    return w * 2\n");
   EXPECT_FALSE(run(*plain, {3.0}).at(0).toTensor().requires_grad());

@@ -141,7 +141,8 @@ TEST_P(SharedModule, AnswersRightWhileItsCacheIsClearedAndExplained) {
   failures.expect_none();
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SharedModule, ::testing::Values("mlp", "lstm_loop"), [](const auto& model) { return std::string(model.param); });
+INSTANTIATE_TEST_SUITE_P(Models, SharedModule, ::testing::Values("mlp", "lstm_loop"),
+                         [](const auto& model) { return std::string(model.param); });
 
 // Some threads get exceptions, of the script's own and of operators; the others' calls on the same module go on.
 TEST(RaisingMethods, LeaveOtherThreadsAlone) {
@@ -181,7 +182,8 @@ TEST(RaisingMethods, LeaveOtherThreadsAlone) {
 // Arguments of one method that differ in rank, dims of size 1, strides and requires_grad: a spec each.
 std::vector<std::vector<c10::IValue>> arguments_of_many_specs() {
   std::vector<std::vector<c10::IValue>> inputs;
-  for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{{16}, {4, 16}, {1, 16}, {2, 3, 16}, {1, 3, 16}, {2, 1, 2, 16}}) {
+  for (const std::vector<int64_t>& sizes :
+       std::vector<std::vector<int64_t>>{{16}, {4, 16}, {1, 16}, {2, 3, 16}, {1, 3, 16}, {2, 1, 2, 16}}) {
     inputs.push_back({at::rand(sizes)});
     inputs.push_back({at::rand(sizes).requires_grad_()});
   }
@@ -205,12 +207,14 @@ TEST_P(SmallCache, AnswersRightWhilePlansAreEvicted) {
   const Explanation explanation = module.method("forward").explain();
   EXPECT_GT(explanation.counters.evictions, 0U);
   EXPECT_LE(explanation.plans[0].specs.size(), GetParam());
-  std::cout << calls.size() << " specs, " << explanation.counters.cache_hits << " hits, " << explanation.counters.evictions << " evictions\n";
+  std::cout << calls.size() << " specs, " << explanation.counters.cache_hits << " hits, " << explanation.counters.evictions
+            << " evictions\n";
 }
 
 INSTANTIATE_TEST_SUITE_P(Capacities, SmallCache, ::testing::Values(1, 2));
 
-// ---- loading and unloading ------------------------------------------------------------------------------------------------
+// ---- loading and unloading
+// ------------------------------------------------------------------------------------------------
 
 double resident_megabytes() {
   std::ifstream file("/proc/self/statm");

@@ -141,7 +141,8 @@ TEST_P(PlanCacheStress, GivesEachKeyItsValueWhileEntriesAreEvictedAndCleared) {
         if (plan != nullptr) {
           hits.fetch_add(1);
         } else {
-          const auto inserted = cache.find_or_insert(guard, key, number % 3, [&] { return std::make_shared<Counted>(alive, number); });
+          const auto inserted =
+              cache.find_or_insert(guard, key, number % 3, [&] { return std::make_shared<Counted>(alive, number); });
           made.fetch_add(inserted.is_new ? 1 : 0);
           evicted.fetch_add(inserted.evicted);
           plan = inserted.value;

@@ -20,8 +20,8 @@ struct Variable {
   std::string name;
   Kind kind = Kind::kFloats;
   Sizes sizes = {};
-  std::set<int> roots = {};    // the memory it may be a view of
-  bool overlapping = false;    // two elements may be one place in memory
+  std::set<int> roots = {};  // the memory it may be a view of
+  bool overlapping = false;  // two elements may be one place in memory
   bool is_tensor() const { return kind <= Kind::kBools; }
 };
 
@@ -116,7 +116,9 @@ class Generator {
     return name;
   }
   std::string constant(int64_t value) { return define("int", "prim::Constant[value=" + std::to_string(value) + "]()"); }
-  std::string constant(bool value) { return define("bool", value ? "prim::Constant[value=1]()" : "prim::Constant[value=0]()"); }
+  std::string constant(bool value) {
+    return define("bool", value ? "prim::Constant[value=1]()" : "prim::Constant[value=0]()");
+  }
   std::string constant(double value) {
     std::string digits = std::to_string(value);
     return define("float", "prim::Constant[value=" + digits + "]()");
@@ -154,7 +156,9 @@ class Generator {
     const bool overlapping = base.overlapping || overlaps;
     return add({define("Tensor", expression), base.kind, std::move(sizes), std::set<int>(base.roots), overlapping});
   }
-  const Variable& add_scalar(const std::string& expression, Kind kind) { return add({define(type_of(kind), expression), kind}); }
+  const Variable& add_scalar(const std::string& expression, Kind kind) {
+    return add({define(type_of(kind), expression), kind});
+  }
 
   std::vector<Variable> variables_where(const std::function<bool(const Variable&)>& condition) const {
     std::vector<Variable> found;
@@ -210,8 +214,8 @@ class Generator {
     for (int i = 0, count = 1 + pick(3); i < count; ++i) {
       const int root = new_root();
       leaves_.insert(root);
-      add_input({.name = "w" + std::to_string(i), .sizes = chance(60) ? common : any_sizes(), .differentiable = true}, Kind::kFloats,
-                {root});
+      add_input({.name = "w" + std::to_string(i), .sizes = chance(60) ? common : any_sizes(), .differentiable = true},
+                Kind::kFloats, {root});
     }
     for (int i = 0, count = 1 + pick(2); i < count; ++i) {
       add_input({.name = "x" + std::to_string(i), .sizes = chance(60) ? common : any_sizes()}, Kind::kFloats, {new_root()});
@@ -263,14 +267,18 @@ class Generator {
       Emitter emit;
     };
     static const std::vector<Choice> choices = {
-        {12, &Generator::emit_unary},      {14, &Generator::emit_binary},     {6, &Generator::emit_with_scalar},
-        {16, &Generator::emit_view},       {6, &Generator::emit_maybe_view},  {6, &Generator::emit_product},
-        {8, &Generator::emit_reduction},   {5, &Generator::emit_comparison},  {18, &Generator::emit_in_place},
-        {5, &Generator::emit_random},      {4, &Generator::emit_new},         {5, &Generator::emit_gather},
-        {6, &Generator::emit_list},        {5, &Generator::emit_from_list},   {3, &Generator::emit_several_views},
-        {3, &Generator::emit_tuple},       {8, &Generator::emit_int},         {6, &Generator::emit_bool},
-        {3, &Generator::emit_undefined},   {3, &Generator::emit_implicit_expand}, {4, &Generator::emit_optional},
-        {7, &Generator::emit_if},          {7, &Generator::emit_loop},
+        {12, &Generator::emit_unary},        {14, &Generator::emit_binary},
+        {6, &Generator::emit_with_scalar},   {16, &Generator::emit_view},
+        {6, &Generator::emit_maybe_view},    {6, &Generator::emit_product},
+        {8, &Generator::emit_reduction},     {5, &Generator::emit_comparison},
+        {18, &Generator::emit_in_place},     {5, &Generator::emit_random},
+        {4, &Generator::emit_new},           {5, &Generator::emit_gather},
+        {6, &Generator::emit_list},          {5, &Generator::emit_from_list},
+        {3, &Generator::emit_several_views}, {3, &Generator::emit_tuple},
+        {8, &Generator::emit_int},           {6, &Generator::emit_bool},
+        {3, &Generator::emit_undefined},     {3, &Generator::emit_implicit_expand},
+        {4, &Generator::emit_optional},      {7, &Generator::emit_if},
+        {7, &Generator::emit_loop},
     };
     int total = 0;
     for (const Choice& choice : choices) {
@@ -288,7 +296,7 @@ class Generator {
   }
 
   bool emit_unary() {
-    static const std::vector<std::string> kinds = {"tanh", "sigmoid", "relu",     "neg",    "abs",      "sin",
+    static const std::vector<std::string> kinds = {"tanh", "sigmoid", "relu",     "neg",      "abs",    "sin",
                                                    "cos",  "square",  "absolute", "negative", "arctan", "gelu"};
     const Variable x = any_floats();
     const std::string kind = any_of(kinds);
@@ -314,7 +322,8 @@ class Generator {
     static const std::vector<std::string> with_alpha = {"add", "sub", "subtract"};
     static const std::vector<std::string> plain = {"mul", "maximum", "minimum", "multiply", "div"};
     if (chance(50)) {
-      add_new(call({"aten::" + any_of(with_alpha), a.name, b.name, constant(static_cast<int64_t>(1 + pick(2)))}), std::move(sizes));
+      add_new(call({"aten::" + any_of(with_alpha), a.name, b.name, constant(static_cast<int64_t>(1 + pick(2)))}),
+              std::move(sizes));
     } else {
       add_new(call({"aten::" + any_of(plain), a.name, b.name}), std::move(sizes));
     }
@@ -437,7 +446,8 @@ class Generator {
       return false;
     }
     const auto b = any_where([&](const Variable& v) {
-      return v.kind == Kind::kFloats && v.sizes.size() == 2 && (v.sizes[0] == a->sizes.back() || v.sizes[1] == a->sizes.back());
+      return v.kind == Kind::kFloats && v.sizes.size() == 2 &&
+             (v.sizes[0] == a->sizes.back() || v.sizes[1] == a->sizes.back());
     });
     if (!b) {
       return false;
@@ -473,7 +483,8 @@ class Generator {
     switch (pick(6)) {
       case 0: add_new(call({"aten::sum", x.name, none()}), {}); break;
       case 1:
-        add_new(call({chance(50) ? "aten::sum" : "aten::mean", x.name, constant(Sizes{static_cast<int64_t>(dim)}), constant(keep), none()}),
+        add_new(call({chance(50) ? "aten::sum" : "aten::mean", x.name, constant(Sizes{static_cast<int64_t>(dim)}),
+                      constant(keep), none()}),
                 reduced);
         break;
       case 2: {
@@ -521,7 +532,8 @@ class Generator {
     }
     const auto operand = any_where([&](const Variable& v) {
       const auto sizes = broadcast(v.sizes, target->sizes);
-      return v.kind == Kind::kFloats && sizes && *sizes == target->sizes && (v.name == target->name || !intersect(v.roots, target->roots));
+      return v.kind == Kind::kFloats && sizes && *sizes == target->sizes &&
+             (v.name == target->name || !intersect(v.roots, target->roots));
     });
     const std::string other = operand->name;  // the target itself always qualifies
     std::string expression;
@@ -531,7 +543,9 @@ class Generator {
       case 2: expression = call({"aten::copy_", target->name, other, constant(false)}); break;
       case 3: expression = call({"aten::sub_", target->name, any_scalar(), constant(int64_t{1})}); break;
       case 4: expression = call({chance(50) ? "aten::tanh_" : "aten::relu_", target->name}); break;
-      case 5: expression = chance(50) ? call({"aten::zero_", target->name}) : call({"aten::fill_", target->name, any_scalar()}); break;
+      case 5:
+        expression = chance(50) ? call({"aten::zero_", target->name}) : call({"aten::fill_", target->name, any_scalar()});
+        break;
       case 6: {
         const std::string mask = define("Tensor", call({"aten::lt", other, constant(0.0)}));
         expression = call({"aten::masked_fill_", target->name, mask, constant(-0.25)});
@@ -558,7 +572,8 @@ class Generator {
       default: {
         const std::string probabilities = define("Tensor", call({"aten::sigmoid", x.name}));
         // Not of NaN, which bernoulli refuses.
-        const std::string finite = define("Tensor", call({"aten::nan_to_num", probabilities, constant(0.5), none(), none()}));
+        const std::string finite =
+            define("Tensor", call({"aten::nan_to_num", probabilities, constant(0.5), none(), none()}));
         add_new(call({"aten::bernoulli", finite, none()}), x.sizes);
         break;
       }
@@ -577,7 +592,8 @@ class Generator {
   }
 
   bool emit_gather() {
-    const auto x = any_where([](const Variable& v) { return v.kind == Kind::kFloats && !v.sizes.empty() && v.sizes[0] >= 2; });
+    const auto x =
+        any_where([](const Variable& v) { return v.kind == Kind::kFloats && !v.sizes.empty() && v.sizes[0] >= 2; });
     if (!x) {
       return false;
     }
@@ -585,7 +601,8 @@ class Generator {
     sizes[0] = 3;
     // The input %indices holds zeros and ones.
     if (x->sizes.size() == 2 && chance(50)) {
-      add_new(call({"aten::embedding", x->name, "%indices", constant(int64_t{-1}), constant(false), constant(false)}), sizes);
+      add_new(call({"aten::embedding", x->name, "%indices", constant(int64_t{-1}), constant(false), constant(false)}),
+              sizes);
     } else {
       add_new(call({"aten::index_select", x->name, constant(int64_t{0}), "%indices"}), sizes);
     }
@@ -633,7 +650,8 @@ class Generator {
           add_new(call({chance(50) ? "aten::cat" : "aten::concat", list.name, constant(int64_t{0})}), sizes);
           break;
         }
-        const Variable element = *any_where([&](const Variable& v) { return v.kind == Kind::kFloats && v.sizes == first.sizes; });
+        const Variable element =
+            *any_where([&](const Variable& v) { return v.kind == Kind::kFloats && v.sizes == first.sizes; });
         define("Tensor[]", call({"aten::append", list.name, element.name}));
         break;
       }
@@ -673,7 +691,8 @@ class Generator {
   // which nobody outside has a name, and from now on nothing writes into it.
   bool emit_several_views() {
     const auto x = any_where([&](const Variable& v) {
-      return v.kind == Kind::kFloats && !v.sizes.empty() && v.sizes[0] <= 4 && !v.roots.empty() && *v.roots.begin() >= block_roots_;
+      return v.kind == Kind::kFloats && !v.sizes.empty() && v.sizes[0] <= 4 && !v.roots.empty() &&
+             *v.roots.begin() >= block_roots_;
     });
     if (!x) {
       return false;
@@ -696,7 +715,8 @@ class Generator {
       Variable second = b;
       first.name = new_name();
       second.name = new_name();
-      line(first.name + " : " + type_of(a.kind) + ", " + second.name + " : " + type_of(b.kind) + " = prim::TupleUnpack(" + tuple + ")");
+      line(first.name + " : " + type_of(a.kind) + ", " + second.name + " : " + type_of(b.kind) + " = prim::TupleUnpack(" +
+           tuple + ")");
       add(std::move(first));
       add(std::move(second));
     } else {
@@ -711,7 +731,9 @@ class Generator {
     switch (pick(5)) {
       case 0: add_scalar(call({"aten::add", small_int(), small_int()}), Kind::kInt); break;
       case 1: add_scalar(call({"aten::mul", small_int(), small_int()}), Kind::kInt); break;
-      case 2: add_scalar(call({"aten::floordiv", any_int(), constant(static_cast<int64_t>(1 + pick(3)))}), Kind::kInt); break;
+      case 2:
+        add_scalar(call({"aten::floordiv", any_int(), constant(static_cast<int64_t>(1 + pick(3)))}), Kind::kInt);
+        break;
       case 3: {
         const auto x = floats_of_rank(1);
         if (!x) {
@@ -852,8 +874,8 @@ class Generator {
     if (depth_ >= settings_.max_depth) {
       return false;
     }
-    const std::string count =
-        chance(50) ? constant(static_cast<int64_t>(pick(4))) : define("int", call({"aten::remainder", any_int(), constant(int64_t{4})}));
+    const std::string count = chance(50) ? constant(static_cast<int64_t>(pick(4)))
+                                         : define("int", call({"aten::remainder", any_int(), constant(int64_t{4})}));
     const std::string condition = chance(75) ? constant(true) : any_bool();
     std::vector<Variable> carried;
     std::string operands;
@@ -861,12 +883,9 @@ class Generator {
     std::set<int> shared = {earlier};
     for (int i = pick(3); i >= 0; --i) {
       // A second one like the first, so that they can change places.
-      const Variable initial = carried.empty() || chance(30)
-                                   ? any_of(variables_)
-                                   : *any_where([&](const Variable& v) {
-                                       return v.kind == carried[0].kind && v.sizes == carried[0].sizes &&
-                                              v.overlapping == carried[0].overlapping;
-                                     });
+      const Variable initial = carried.empty() || chance(30) ? any_of(variables_) : *any_where([&](const Variable& v) {
+        return v.kind == carried[0].kind && v.sizes == carried[0].sizes && v.overlapping == carried[0].overlapping;
+      });
       operands += ", " + initial.name;
       shared.insert(initial.roots.begin(), initial.roots.end());
       carried.push_back(initial);
@@ -919,9 +938,9 @@ class Generator {
   int depth_ = 0;
   int next_name_ = 0;
   int next_root_ = 0;
-  int block_roots_ = 0;     // memory from this root on was made in the block that is being written
-  std::set<int> leaves_;    // memory of inputs that may require a gradient
-  std::set<int> frozen_;    // memory under results of operators with several views
+  int block_roots_ = 0;   // memory from this root on was made in the block that is being written
+  std::set<int> leaves_;  // memory of inputs that may require a gradient
+  std::set<int> frozen_;  // memory under results of operators with several views
   std::optional<GeneratedInput> optional_;
   int optional_root_ = -1;
   std::vector<Variable> variables_;
@@ -943,7 +962,8 @@ at::Tensor reversed_dims(const at::Tensor& tensor) {
 }
 
 at::Tensor make_floats(const GeneratedInput& input, bool strided) {
-  return strided ? reversed_dims(at::randn(Sizes(input.sizes.rbegin(), input.sizes.rend()))).detach() : at::randn(input.sizes);
+  return strided ? reversed_dims(at::randn(Sizes(input.sizes.rbegin(), input.sizes.rend()))).detach()
+                 : at::randn(input.sizes);
 }
 
 }  // namespace

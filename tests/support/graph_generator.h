@@ -27,7 +27,7 @@ struct GeneratedGraph {
 };
 
 struct GeneratorSettings {
-  int nodes = 24;   // operators in the outermost block, about
+  int nodes = 24;     // operators in the outermost block, about
   int max_depth = 3;  // of prim::If and prim::Loop in each other
 };
 

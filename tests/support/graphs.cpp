@@ -33,7 +33,8 @@ std::unique_ptr<Graph> graph_of_source(const std::string& source, const std::str
   return std::move(*graph);
 }
 
-torch::jit::Module module_of(const std::string& methods, const std::vector<std::pair<std::string, c10::IValue>>& attributes) {
+torch::jit::Module module_of(const std::string& methods,
+                             const std::vector<std::pair<std::string, c10::IValue>>& attributes) {
   torch::jit::Module module("TestModule");
   for (const auto& [name, value] : attributes) {
     if (value.isTensor() && value.toTensor().requires_grad()) {

@@ -344,7 +344,8 @@ TEST(CommandLineReplay, RefusesUntilThereAreReproducers) {
 // The parser of options would take "[1,2]" for two values.
 TEST(CommandLine, AListIsOneSpec) {
   expect_usage_error(run_mlp({"--input", "[1,2]"}), "Tensor");
-  const ProgramResult lists = sconce({"run", model_file("several_methods.pt"), "--method", "width", "--input", "[float32[2],float32[2]]"});
+  const ProgramResult lists =
+      sconce({"run", model_file("several_methods.pt"), "--method", "width", "--input", "[float32[2],float32[2]]"});
   EXPECT_EQ(lists.exit_code, 2) << "one argument too many, not two";
   EXPECT_THAT(lists.err, HasSubstr("1"));
 }
@@ -354,7 +355,8 @@ TEST(CommandLine, TheInlinedGraphOfAModelCanBeReadAgain) {
   ASSERT_EQ(dump.exit_code, 0) << dump.err;
   const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "inlined.ir";
   std::ofstream(file) << dump.out;
-  const ProgramResult opt = sconce({"opt", file.string(), "--passes", "canonicalize_ops,eliminate_dead_nodes", "--verify-each"});
+  const ProgramResult opt =
+      sconce({"opt", file.string(), "--passes", "canonicalize_ops,eliminate_dead_nodes", "--verify-each"});
   EXPECT_EQ(opt.exit_code, 0) << opt.err;
   EXPECT_THAT(opt.out, HasSubstr("aten::conv2d"));
 }

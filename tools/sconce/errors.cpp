@@ -34,7 +34,8 @@ std::string without_interpreter_frame(const std::string& text) {
   // Source lines that follow the marked one are indented.
   for (size_t line = text.find('\n', marker); line != std::string::npos; line = text.find('\n', line + 1)) {
     const std::string rest = text.substr(line + 1);
-    if (!rest.empty() && rest[0] != ' ' && rest[0] != '\n' && rest.substr(0, rest.find('\n')).find(": ") != std::string::npos) {
+    if (!rest.empty() && rest[0] != ' ' && rest[0] != '\n' &&
+        rest.substr(0, rest.find('\n')).find(": ") != std::string::npos) {
       for (const std::string prefix : {"RuntimeError: ", "builtins."}) {
         if (starts_with(rest, prefix)) {
           return rest.substr(prefix.size());

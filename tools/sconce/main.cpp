@@ -4,9 +4,9 @@
 #include "tools/sconce/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
 
-#include <CLI/CLI.hpp>
 #include <torch/csrc/jit/runtime/print_handler.h>
 #include <torch/headeronly/version.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -90,7 +90,8 @@ int run(const std::vector<std::string>& arguments) {
   CLI::App app("sconce runs and trains TorchScript models, and compares itself with LibTorch.", "sconce");
   sconce::cli::Action chosen;
   app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("sconce " SCONCE_VERSION ", LibTorch " TORCH_VERSION), "print the versions and exit");
+  app.set_version_flag("--version", std::string("sconce " SCONCE_VERSION ", LibTorch " TORCH_VERSION),
+                       "print the versions and exit");
   app.get_formatter()->column_width(34);
   sconce::cli::add_run_command(app, chosen);
   sconce::cli::add_check_command(app, chosen);
