@@ -18,6 +18,10 @@ using Registers = std::vector<Register>;
 // ---- operators (steps_operator.cpp): a call through the dispatcher, or of a function of LibTorch's operator registry.
 OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results);
 
+// ---- builtins (steps_builtin.cpp): operators that LibTorch's registry has, but not as a node means them.
+// Null for every other operator.
+StepPtr make_builtin_step(const Node& node, const Operands& operands, const Registers& results);
+
 // ---- the language's constructs (steps_language.cpp)
 // Refuses the node kinds that are not supported yet.
 OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results);

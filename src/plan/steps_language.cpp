@@ -5,6 +5,7 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 
+#include <stdexcept>
 #include <utility>
 
 namespace sconce {
@@ -98,8 +99,9 @@ StepPtr index_tuple(const Node& node, Operand tuple, Operand index, Register res
     const int64_t position = frame[index.index].toInt();
     const int64_t size = static_cast<int64_t>(elements.size());
     const int64_t from_front = position < 0 ? position + size : position;
-    TORCH_CHECK_INDEX(from_front >= 0 && from_front < size, "tuple index ", position, " out of range for ", size,
-                      " elements");
+    if (from_front < 0 || from_front >= size) {
+      throw std::out_of_range("Tuple list index out of range");
+    }
     frame[result] = elements[static_cast<size_t>(from_front)];
   });
 }

@@ -3,15 +3,10 @@
 #include "ir/schema_match.h"
 #include "plan/call_step.h"
 
-#include <sconce/script_error.h>
-
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
-#include <mutex>
-#include <optional>
 #include <string>
-#include <unordered_set>
 
 namespace sconce {
 namespace {
@@ -53,57 +48,6 @@ class RegistryStep final : public CallStep {
   bool takes_count_;
 };
 
-// The registry's own implementation is for one argument: with two it takes the class's name for the message.
-class RaiseStep final : public CallStep {
- public:
-  RaiseStep(const Node& node, Operands operands) : CallStep(node, std::move(operands), {}, false) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    std::optional<std::string> python_class;
-    if (operand_count() > 1) {
-      python_class = frame.stack[1].toOptional<std::string>();
-    }
-    throw ScriptError(frame.stack[0].toStringRef(), python_class, {});
-  }
-};
-
-// aten::warn: each place warns once, as in Python; LibTorch's interpreter has it built in.
-class WarnStep final : public CallStep {
- public:
-  WarnStep(const Node& node, Operands operands)
-      : CallStep(node, std::move(operands), {}, false), location_(node.location()) {
-    if (const auto* id = node.attribute(c10::Symbol::attr("warn_id"))) {
-      id_ = std::get<int64_t>(*id);
-    }
-  }
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    const std::string message = frame.stack[0].toStringRef();
-    frame.stack.clear();
-    if (id_ && !is_first(*id_)) {
-      return;
-    }
-    const torch::jit::SourceRange* range = location_ ? location_->range() : nullptr;
-    const auto place = range != nullptr && range->source() ? range->file_line_col() : std::nullopt;
-    const auto& [file, line, column] = place.value_or(std::make_tuple(std::string("<script>"), size_t{0}, size_t{0}));
-    c10::warn(c10::Warning(c10::UserWarning(), {"", file.c_str(), static_cast<uint32_t>(line)}, message, /*verbatim=*/true));
-  }
-
- private:
-  // The frontend numbers the places of the process: the number outlives this plan.
-  static bool is_first(int64_t id) {
-    static std::mutex mutex;
-    static std::unordered_set<int64_t> warned;
-    const std::lock_guard<std::mutex> lock(mutex);
-    return warned.insert(id).second;
-  }
-
-  std::optional<int64_t> id_;
-  SourceLocationPtr location_;
-};
-
 // Rule R4: only what makes its results anew may run below autograd. Views must be known as views to their base, writes
 // must be checked and counted by it.
 bool runs_equally_below_autograd(const Node& node) {
@@ -124,11 +68,8 @@ OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Regis
     return StepPtr(std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results),
                                                     runs_equally_below_autograd(node), *op));
   }
-  if (node.kind() == prim::RaiseException) {
-    return StepPtr(std::make_unique<RaiseStep>(node, std::move(operands)));
-  }
-  if (node.kind() == aten::warn) {
-    return StepPtr(std::make_unique<WarnStep>(node, std::move(operands)));
+  if (StepPtr builtin = make_builtin_step(node, operands, results)) {
+    return builtin;
   }
   const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
   if (op == nullptr || !op->hasOperation()) {

@@ -27,6 +27,7 @@ import memory  # noqa: F401
 import numerics  # noqa: F401
 import operators
 import sequence  # noqa: F401
+import snippets
 import vision  # noqa: F401
 from cases import write_model
 from recipe import RECIPES
@@ -74,6 +75,8 @@ def products() -> list[Product]:
     return [
         *models,
         Product("operators", operators.ABOUT, [operators.NAME], [HERE / "operators.py"], operators.write_operators),
+        Product(snippets.FOLDER, snippets.ABOUT, snippets.FILES, sorted(HERE.glob("snippets/*.py")), snippets.write_snippets,
+                snippets.FOLDER),
         Product("bad", bad_files.ABOUT, bad_files.FILES, everything, bad_files.write_bad_files, bad_files.FOLDER),
         Product("inputs", argument_files.ABOUT, argument_files.FILES, [HERE / "argument_files.py"],
                 argument_files.write_argument_files, argument_files.FOLDER),

@@ -17,8 +17,15 @@ class Copier {
     if (value.isTensor()) {
       return copy_tensor(value.toTensor());
     }
-    if (!value.isPtrType() || value.isString()) {
+    // Nobody can write into these. Tasks and their results are shared.
+    if (!value.isPtrType() || value.isString() || value.isComplexDouble() || value.isEnum() || value.isFuture()) {
       return value;
+    }
+    if (value.isGenerator()) {
+      return value.toGenerator().clone();
+    }
+    if (value.isStorage()) {
+      return copy_storage(value.toStorage(), c10::TensorOptions());
     }
     // Registered by identity, so that a container in two places stays one.
     const void* identity = value.internalToPointer();
@@ -60,18 +67,18 @@ class Copier {
       return device_ ? tensor.to(*device_, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true) : tensor.clone();
     }
     return at::empty({0}, tensor.options().device(device_.value_or(tensor.device())))
-        .set_(copy_storage(tensor), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+        .set_(copy_storage(tensor.storage(), tensor.options()), tensor.storage_offset(), tensor.sizes(), tensor.strides());
   }
 
   // The whole storage as bytes: whatever the views of it look like.
-  c10::Storage copy_storage(const at::Tensor& tensor) {
-    const c10::Storage& storage = tensor.storage();
+  c10::Storage copy_storage(const c10::Storage& storage, const c10::TensorOptions& options) {
     const auto found = storages_.find(storage.unsafeGetStorageImpl());
     if (found != storages_.end()) {
       return found->second;
     }
-    const at::Tensor bytes = at::empty({0}, tensor.options().dtype(c10::kByte)).set_(storage);
-    const at::Tensor copied = bytes.to(device_.value_or(tensor.device()), c10::kByte, /*non_blocking=*/false, /*copy=*/true);
+    const at::Tensor bytes = at::empty({0}, options.device(storage.device()).dtype(c10::kByte)).set_(storage);
+    const at::Tensor copied =
+        bytes.to(device_.value_or(storage.device()), c10::kByte, /*non_blocking=*/false, /*copy=*/true);
     return storages_.emplace(storage.unsafeGetStorageImpl(), copied.storage()).first->second;
   }
 

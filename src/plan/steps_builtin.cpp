@@ -1,0 +1,169 @@
+#include "ir/source.h"
+#include "plan/call_step.h"
+
+#include <sconce/script_error.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <array>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+namespace sconce {
+namespace {
+
+// The registry's own implementation is for one argument: with two it takes the class's name for the message.
+class RaiseStep final : public CallStep {
+ public:
+  RaiseStep(const Node& node, Operands operands) : CallStep(node, std::move(operands), {}, false) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    std::optional<std::string> python_class;
+    if (operand_count() > 1) {
+      python_class = frame.stack[1].toOptional<std::string>();
+    }
+    throw ScriptError(frame.stack[0].toStringRef(), python_class, {});
+  }
+};
+
+// aten::warn: each place warns once, as in Python; LibTorch's interpreter has it built in.
+class WarnStep final : public CallStep {
+ public:
+  WarnStep(const Node& node, Operands operands)
+      : CallStep(node, std::move(operands), {}, false), location_(node.location()) {
+    if (const auto* id = node.attribute(c10::Symbol::attr("warn_id"))) {
+      id_ = std::get<int64_t>(*id);
+    }
+  }
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    const std::string message = frame.stack[0].toStringRef();
+    frame.stack.clear();
+    if (id_ && !is_first(*id_)) {
+      return;
+    }
+    const torch::jit::SourceRange* range = location_ ? location_->range() : nullptr;
+    const auto place = range != nullptr && range->source() ? range->file_line_col() : std::nullopt;
+    const auto& [file, line, column] = place.value_or(std::make_tuple(std::string("<script>"), size_t{0}, size_t{0}));
+    c10::warn(c10::Warning(c10::UserWarning(), {"", file.c_str(), static_cast<uint32_t>(line)}, message, /*verbatim=*/true));
+  }
+
+ private:
+  // The frontend numbers the places of the process: the number outlives this plan.
+  static bool is_first(int64_t id) {
+    static std::mutex mutex;
+    static std::unordered_set<int64_t> warned;
+    const std::lock_guard<std::mutex> lock(mutex);
+    return warned.insert(id).second;
+  }
+
+  std::optional<int64_t> id_;
+  SourceLocationPtr location_;
+};
+
+// prim::tolist of a tensor, a number of nested lists and the kind of their elements. LibTorch's needs its node.
+class ToListStep final : public CallStep {
+ public:
+  ToListStep(const Node& node, Operands operands, Registers results)
+      : CallStep(node, std::move(operands), std::move(results), false) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    const at::Tensor tensor = frame.stack[0].toTensor();
+    const int64_t depth = frame.stack[1].toInt();
+    const ElementKind& kind = element_kind(frame.stack[2].toInt());
+    TORCH_CHECK(tensor.scalar_type() == kind.dtype || (kind.dtype == at::kFloat && tensor.is_floating_point()) ||
+                    (kind.dtype == at::kComplexFloat && tensor.is_complex()),
+                "Output annotation element type and runtime tensor element type must match for tolist(): ", kind.dtype,
+                " vs ", tensor.scalar_type());
+    TORCH_CHECK(depth == tensor.dim(),
+                "Output annotation list dimension and runtime tensor dimension must match for tolist()");
+    frame.stack.resize(1);
+    frame.stack[0] = to_list(tensor.cpu().to(kind.read_as).contiguous(), kind.type);
+    pop_results(frame);
+  }
+
+ private:
+  struct ElementKind {
+    c10::TypePtr type;
+    at::ScalarType dtype;    // of the tensor; floating and complex ones may be of another width
+    at::ScalarType read_as;  // the width that the language's numbers have
+  };
+
+  // As the frontend numbers them.
+  static const ElementKind& element_kind(int64_t number) {
+    static const std::array<ElementKind, 4> kinds = {{{c10::IntType::get(), at::kLong, at::kLong},
+                                                      {c10::FloatType::get(), at::kFloat, at::kDouble},
+                                                      {c10::BoolType::get(), at::kBool, at::kBool},
+                                                      {c10::ComplexType::get(), at::kComplexFloat, at::kComplexDouble}}};
+    return kinds.at(static_cast<size_t>(number));
+  }
+
+  static c10::IValue to_list(const at::Tensor& tensor, const c10::TypePtr& element) {
+    if (tensor.dim() == 0) {
+      return tensor.item();
+    }
+    c10::TypePtr inner = element;
+    for (int64_t i = 1; i < tensor.dim(); ++i) {
+      inner = c10::ListType::create(inner);
+    }
+    c10::impl::GenericList list(inner);
+    list.reserve(static_cast<size_t>(tensor.size(0)));
+    for (int64_t i = 0; i < tensor.size(0); ++i) {
+      list.push_back(to_list(tensor.select(0, i), element));
+    }
+    return list;
+  }
+};
+
+// Remainders and divisions of integers: by zero, LibTorch's end the process.
+class IntegerDivisionStep final : public CallStep {
+ public:
+  IntegerDivisionStep(const Node& node, Operands operands, Registers results, torch::jit::Operation operation)
+      : CallStep(node, std::move(operands), std::move(results), false), operation_(std::move(operation)) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    const c10::IValue& divisor = frame.stack[1];
+    TORCH_CHECK(!frame.stack[0].isInt() || !divisor.isInt() || divisor.toInt() != 0, "integer division or modulo by zero");
+    operation_(frame.stack);
+    pop_results(frame);
+  }
+
+ private:
+  // Stateless; LibTorch only forgot to make the call const.
+  mutable torch::jit::Operation operation_;
+};
+
+bool divides_numbers(const c10::OperatorName& name) {
+  return name.name == "aten::__round_to_zero_floordiv" ||
+         (name.name == "aten::remainder" && (name.overload_name == "int" || name.overload_name.empty()));
+}
+
+}  // namespace
+
+StepPtr make_builtin_step(const Node& node, const Operands& operands, const Registers& results) {
+  static const c10::Symbol kToList = c10::Symbol::fromQualString("prim::tolist");
+  if (node.kind() == prim::RaiseException) {
+    return std::make_unique<RaiseStep>(node, operands);
+  }
+  if (node.kind() == aten::warn) {
+    return std::make_unique<WarnStep>(node, operands);
+  }
+  if (node.kind() == kToList) {
+    return std::make_unique<ToListStep>(node, operands, results);
+  }
+  if (divides_numbers(node.schema()->operator_name())) {
+    const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
+    return std::make_unique<IntegerDivisionStep>(node, operands, results, op->getOperation());
+  }
+  return nullptr;
+}
+
+}  // namespace sconce

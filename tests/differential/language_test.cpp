@@ -1,0 +1,160 @@
+// A snippet per feature of the language (tests/models/language_features.py): results, printed text and exceptions are
+// LibTorch's.
+#include "tests/differential/model_files.h"
+#include "tests/differential/observed_call.h"
+
+#include "tools/peers/executor_settings.h"
+#include "tools/sconce/errors.h"
+
+#include "load/load_module.h"
+
+#include <sconce/sconce.h>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/runtime/jit_exception.h>
+#include <torch/csrc/jit/runtime/print_handler.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <regex>
+
+namespace sconce::testing {
+namespace {
+
+constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
+
+std::filesystem::path language_dir() { return models_dir() / "language"; }
+
+std::vector<std::string> language_files() {
+  std::vector<std::string> names;
+  std::error_code missing;  // reported by LanguageFiles.AreThere
+  for (const auto& entry : std::filesystem::directory_iterator(language_dir(), missing)) {
+    names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// What scripts print while the object lives.
+class PrintedText {
+ public:
+  PrintedText() : before_(torch::jit::getPrintHandler()) {
+    text().clear();
+    torch::jit::setPrintHandler([](const std::string& printed) { text() += printed; });
+  }
+  ~PrintedText() { torch::jit::setPrintHandler(before_); }
+  std::string take() const { return std::exchange(text(), {}); }
+
+ private:
+  static std::string& text() {
+    static std::string printed;
+    return printed;
+  }
+  torch::jit::PrintHandler before_;
+};
+
+struct Outcome {
+  ObservedCall call;
+  std::string printed;
+  std::string exception;  // "builtins.ValueError: too large", or an operator's message
+};
+
+// LibTorch puts the message behind the script's stack: "RuntimeError: …" stands on the first line behind the last marker.
+std::string message_behind_traceback(const std::string& text) {
+  const size_t marker = text.rfind("<--- HERE");
+  const std::string tail = marker == std::string::npos ? text : text.substr(marker);
+  static const std::regex kMessage("\\n(RuntimeError|[A-Za-z_.]*Error|[A-Za-z_.]*Exception): ([^\\n]*)");
+  std::smatch match;
+  return std::regex_search(tail, match, kMessage) ? match[2].str() : text.substr(0, text.find('\n'));
+}
+
+std::string describe_exception(const std::exception& exception) {
+  if (const auto* raised = dynamic_cast<const torch::jit::JITException*>(&exception)) {
+    return raised->getPythonClassName().value_or("(no class)") + ": " + raised->getOriginalMsg().value_or(raised->what());
+  }
+  if (const auto* error = dynamic_cast<const c10::Error*>(&exception)) {
+    return error->what_without_backtrace() == nullptr ? "" : cli::one_line_message(*error);
+  }
+  return message_behind_traceback(exception.what());
+}
+
+Outcome observe(const PrintedText& printed, const std::vector<c10::IValue>& arguments, const RunGraph& run) {
+  Outcome outcome;
+  outcome.call = observe_call(arguments, 1, [&](torch::jit::Stack& stack) {
+    try {
+      run(stack);
+    } catch (const std::exception& exception) {
+      outcome.exception = describe_exception(exception);
+      throw;
+    }
+  });
+  outcome.printed = printed.take();
+  return outcome;
+}
+
+bool is_snippet(const torch::jit::Method& method) {
+  const std::string& name = method.name();
+  const auto& arguments = method.function().getSchema().arguments();
+  return !name.starts_with("_") && !name.starts_with("helper_") && name != "forward" && arguments.size() == 3 &&
+         arguments[1].name() == "x" && arguments[2].name() == "n";
+}
+
+// Calls with every n on one module of each side, so that the state they leave behind counts too.
+void check_snippet(const std::string& file, const std::string& name) {
+  SCOPED_TRACE(name);
+  const Module module = load(file);
+  const torch::jit::Module twin = load_script_module(file, std::nullopt);
+  const auto expected_method = twin.get_method(name);
+  const PrintedText printed;
+  for (const int64_t n : {-1, 0, 3}) {
+    SCOPED_TRACE("n = " + std::to_string(n));
+    const std::vector<c10::IValue> arguments = {at::arange(6.0F).reshape({2, 3}) - 2, n};
+    const Outcome expected =
+        observe(printed, arguments, [&](torch::jit::Stack& stack) { stack = {expected_method(std::move(stack))}; });
+    const Outcome got =
+        observe(printed, arguments, [&](torch::jit::Stack& stack) { stack = {module.run_method(name, std::move(stack))}; });
+    EXPECT_THAT(differences(got.call, expected.call, Strictness::kEverything, kExact), ::testing::IsEmpty());
+    EXPECT_EQ(got.printed, expected.printed);
+    // LibTorch loses the class of what a task raises.
+    const bool has_class = expected.exception.starts_with("builtins.") || expected.exception.starts_with("__torch__.");
+    const std::string raised =
+        has_class ? got.exception
+                  : got.exception.substr(got.exception.starts_with("builtins.") ? got.exception.find(": ") + 2 : 0);
+    EXPECT_EQ(raised, expected.exception);
+  }
+}
+
+class LanguageTest : public ::testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LanguageTest);
+INSTANTIATE_TEST_SUITE_P(Files, LanguageTest, ::testing::ValuesIn(language_files()),
+                         [](const auto& file) { return file.param; });
+
+TEST_P(LanguageTest, EverySnippetDoesAsInLibTorch) {
+  const std::string file = (language_dir() / (GetParam() + ".pt")).string();
+  const peers::ExecutorScope eager({.optimize = false});
+  size_t snippets = 0;
+  for (const auto& method : load_script_module(file, std::nullopt).get_methods()) {
+    if (is_snippet(method)) {
+      ++snippets;
+      check_snippet(file, method.name());
+    }
+  }
+  EXPECT_GT(snippets, 0U);
+  std::cout << snippets << " snippets\n";
+}
+
+TEST(LanguageFiles, HoldAtLeast150Snippets) {
+  size_t snippets = 0;
+  for (const std::string& name : language_files()) {
+    for (const auto& method : load_script_module((language_dir() / (name + ".pt")).string(), std::nullopt).get_methods()) {
+      snippets += is_snippet(method) ? 1 : 0;
+    }
+  }
+  EXPECT_GE(snippets, 150U) << "in " << language_dir() << ": run tests/models/write_models.py";
+}
+
+}  // namespace
+}  // namespace sconce::testing

@@ -1,0 +1,323 @@
+// Every operator of LibTorch's registry in the namespaces prim and aten, in a graph of one node: what the call gives, writes
+// and raises is what the operator itself does. Operators with unlikely arguments may crash LibTorch, so the calls are made
+// in child processes.
+#include "tests/differential/observed_call.h"
+#include "tests/differential/registry_arguments.h"
+
+#include "ir/graph.h"
+#include "ir/schema_match.h"
+
+#include <sconce/graph_executor.h>
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/runtime/operator.h>
+#include <torch/csrc/jit/runtime/print_handler.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <set>
+
+namespace sconce::testing {
+namespace {
+
+using OperatorPtr = std::shared_ptr<torch::jit::Operator>;
+
+std::string name_of(const OperatorPtr& op) { return c10::toString(op->schema().operator_name()); }
+
+// Where LibTorch's operation, called by itself, is not what a node means, or is not defined.
+const std::map<std::string, std::string>& excused() {
+  static const std::map<std::string, std::string> all = {
+      {"aten::has_torch_function", "LibTorch's leaves its arguments on the stack"},
+      {"aten::set.source_Storage_storage_offset", "it makes the storage larger and reads what nobody wrote there"},
+      {"aten::set.source_Storage_storage_offset_out", "it makes the storage larger and reads what nobody wrote there"},
+      {"aten::set_.source_Storage_storage_offset", "it makes the storage larger and reads what nobody wrote there"},
+      {"aten::to.prim_Device", "LibTorch's reads a dtype that is None when asked for a copy"},
+      {"aten::to.prim_dtype", "LibTorch's reads a dtype that is None when asked for a copy"},
+      {"aten::wait", "the registry's is for LibTorch's interpreter; tests of fork and wait call it"},
+      {"aten::warn", "LibTorch has it in its interpreter only"},
+      {"prim::RaiseException", "LibTorch's takes one argument of the two; tests of exceptions call it"},
+      {"prim::TupleUnpack", "the number of its results follows from its node, not from its schema"},
+  };
+  return all;
+}
+
+// Operators without a call of their own.
+const std::set<std::string>& not_called() {
+  static const std::set<std::string> all = {
+      // Made by the passes of LibTorch's executors; no frontend writes them.
+      "prim::BroadcastMKLDNNTensors", "prim::ChunkSizes", "prim::ConstantMKLDNNTensor", "prim::DifferentiableGraph",
+      "prim::FallbackGraph", "prim::FusedConcat", "prim::FusionGroup", "prim::MKLDNNClamp", "prim::MKLDNNClamp_",
+      "prim::MKLDNNHardTanh", "prim::MKLDNNHardTanh_", "prim::MMBatchSide", "prim::RequiresGradCheck",
+      "prim::StaticRuntimeCopyOuts", "prim::StaticSubgraph", "prim::TensorExprDynamicGroup", "prim::TensorExprDynamicGuard",
+      "prim::TensorExprGroup", "prim::TypeCheck", "prim::oneDNNFusionGroup", "prim::oneDNNFusionGuard", "prim::profile",
+      "prim::profile_ivalue",
+      // Need more than a schema; snippets of the language and the operator suite call them.
+      "prim::ConstantChunk", "prim::tolist",
+      // Of tasks that nothing starts but LibTorch's own `torch.jit._awaitable`.
+      "prim::awaitable_wait",
+      // Of packed weights, which only quantised modules hold.
+      "aten::quantized_gru.data", "aten::quantized_gru.input", "aten::quantized_lstm.data", "aten::quantized_lstm.input"};
+  return all;
+}
+
+std::vector<OperatorPtr> operators_with_schema() {
+  std::vector<OperatorPtr> all;
+  for (const OperatorPtr& op : torch::jit::getAllOperators()) {
+    const std::string& name = op->schema().name();
+    if (name.starts_with("aten::") || name.starts_with("prim::")) {
+      all.push_back(op);
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const OperatorPtr& a, const OperatorPtr& b) { return name_of(a) < name_of(b); });
+  return all;
+}
+
+std::unique_ptr<Graph> one_node_graph(const c10::FunctionSchema& schema, const RegistryArguments& arguments) {
+  auto graph = std::make_unique<Graph>();
+  std::vector<Value*> inputs;
+  for (size_t i = 0; i < arguments.types.size(); ++i) {
+    inputs.push_back(graph->add_input("a" + std::to_string(i), arguments.types[i]));
+  }
+  Node* node = graph->create(c10::Symbol::fromQualString(schema.name()), inputs, arguments.results.size());
+  for (size_t i = 0; i < arguments.results.size(); ++i) {
+    node->output(i)->set_type(arguments.results[i]);
+    graph->add_output(node->output(i));
+  }
+  node->set_schema(&schema);
+  node->append_to(graph->body());
+  return graph;
+}
+
+// A call by LibTorch's own boxed operation.
+void call_operator(const OperatorPtr& op, torch::jit::Stack& stack) {
+  const auto count = static_cast<int64_t>(stack.size());
+  if (op->schema().is_vararg()) {
+    stack.emplace_back(count);
+  }
+  op->getOperation()(stack);
+}
+
+// One line per event, read by the parent.
+class Report {
+ public:
+  explicit Report(int descriptor) : descriptor_(descriptor) {}
+  void line(size_t op, int recipe, const std::string& event, std::string text = "") const {
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    const std::string all = std::to_string(op) + " " + std::to_string(recipe) + " " + event + " " + text + "\n";
+    if (write(descriptor_, all.data(), all.size()) != static_cast<ssize_t>(all.size())) {
+      _exit(3);
+    }
+  }
+
+ private:
+  int descriptor_;
+};
+
+// Errors by their beginning: behind it stand places in code.
+std::vector<std::string> differences_of(const ObservedCall& got, const ObservedCall& expected) {
+  std::vector<std::string> found = differences(got, expected, Strictness::kValues, {.rtol = 0, .atol = 0});
+  const auto beginning = [](const std::string& error) {
+    return error.substr(0, std::min<size_t>(60, error.find("INTERNAL ASSERT FAILED at ")));
+  };
+  if (got.error && expected.error && got.error->find(beginning(*expected.error)) == std::string::npos) {
+    found.push_back("raises " + *got.error + " instead of " + *expected.error);
+  }
+  return found;
+}
+
+void compare_calls(const OperatorPtr& op, size_t index, int recipe, const Report& report) {
+  std::string why;
+  const auto arguments = make_registry_arguments(op->schema(), recipe, why);
+  if (!arguments) {
+    report.line(index, recipe, "unmade", why);
+    return;
+  }
+  if (!op->hasOperation()) {
+    report.line(index, recipe, "unmade", "LibTorch gives no operation for it without a node");
+    return;
+  }
+  report.line(index, recipe, "begin");
+  ObservedCall expected;
+  try {
+    const RunGraph oracle = [&](torch::jit::Stack& stack) { call_operator(op, stack); };
+    expected = observe_call(arguments->values, 7, oracle);
+    // What an operator makes of memory outside its arguments has no meaning.
+    if (!differences_of(observe_call(arguments->values, 7, oracle), expected).empty()) {
+      report.line(index, recipe, "unstable");
+      return;
+    }
+  } catch (const std::exception& unusable) {
+    // Tensors of functorch's that cannot be copied, compared or differentiated outside.
+    report.line(index, recipe, "unstable", unusable.what());
+    return;
+  }
+  report.line(index, recipe, "oracle");
+  std::vector<std::string> found;
+  try {
+    GraphExecutor executor(one_node_graph(op->schema(), *arguments), "one", Options());
+    const RunGraph ours = [&](torch::jit::Stack& stack) { executor.run(stack); };
+    found = differences_of(observe_call(arguments->values, 7, ours), expected);
+  } catch (const std::exception& refused) {
+    found.push_back(std::string("refused: ") + refused.what());
+  }
+  if (!found.empty()) {
+    report.line(index, recipe, excused().contains(name_of(op)) ? "excused" : "differs", found.front());
+  } else {
+    report.line(index, recipe, expected.error ? "raised" : "equal", expected.error.value_or(""));
+  }
+}
+
+// A call: which operator, which arguments.
+using Place = std::pair<size_t, int>;
+Place behind(Place place) {
+  return place.second + 1 < kArgumentRecipes ? Place(place.first, place.second + 1) : Place(place.first + 1, 0);
+}
+
+// In the child: the calls from `first` on, up to `end`.
+[[noreturn]] void run_child(const std::vector<OperatorPtr>& all, Place first, Place end, int descriptor) {
+  // Tests before this one may have started threads, which the child does not have.
+  at::set_num_threads(1);
+  // Memory that nobody wrote must be the same on both sides.
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  at::globalContext().setDeterministicFillUninitializedMemory(true);
+  torch::jit::setPrintHandler([](const std::string&) {});
+  c10::WarningUtils::set_warnAlways(false);
+  class Quiet final : public c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  } quiet;
+  c10::WarningUtils::set_warning_handler(&quiet);
+  const Report report(descriptor);
+  for (Place place = first; place < end; place = behind(place)) {
+    // Operators may hang on what they are given.
+    alarm(20);
+    const bool grad_mode = c10::GradMode::is_enabled();
+    compare_calls(all[place.first], place.first, place.second, report);
+    c10::GradMode::set_enabled(grad_mode);
+  }
+  _exit(0);
+}
+
+struct Tally {
+  std::map<size_t, std::set<std::string>> events;  // by operator
+  std::map<size_t, std::string> reasons;           // why no arguments could be made
+  std::map<Place, std::string> differences;
+  std::vector<std::string> crashes_of_libtorch;
+};
+
+// Starts a child for the calls from `first` to `end`; where it crashed, if it did.
+std::optional<Place> run_calls(const std::vector<OperatorPtr>& all, Place first, Place end, Tally& tally) {
+  auto [op, recipe] = first;
+  int ends[2];
+  TORCH_CHECK(pipe(ends) == 0, "no pipe");
+  std::cout.flush();
+  const pid_t child = fork();
+  TORCH_CHECK(child >= 0, "no process");
+  if (child == 0) {
+    close(ends[0]);
+    run_child(all, first, end, ends[1]);
+  }
+  close(ends[1]);
+  FILE* lines = fdopen(ends[0], "r");
+  char* line = nullptr;
+  size_t capacity = 0;
+  std::string event;
+  while (getline(&line, &capacity, lines) > 0) {
+    std::istringstream words(line);
+    words >> op >> recipe >> event;
+    std::string text;
+    std::getline(words >> std::ws, text);
+    tally.events[op].insert(event);
+    if (event == "unmade") {
+      tally.reasons[op] = text;
+    } else if (event == "differs") {
+      tally.differences[{op, recipe}] = text;
+    }
+  }
+  free(line);
+  fclose(lines);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    return std::nullopt;
+  }
+  if (event == "begin" || excused().contains(name_of(all[op]))) {
+    tally.crashes_of_libtorch.push_back(name_of(all[op]) + ", arguments " + std::to_string(recipe));
+  } else {
+    tally.differences[{op, recipe}] = "crashed, and LibTorch's did not";
+  }
+  return Place(op, recipe);
+}
+
+Tally call_everything(const std::vector<OperatorPtr>& all) {
+  Tally tally;
+  const Place end(all.size(), 0);
+  for (Place next(0, 0); next < end;) {
+    const auto crashed = run_calls(all, next, end, tally);
+    next = crashed ? behind(*crashed) : end;
+  }
+  // A call of LibTorch's that wrote over the heap may have spoilt those behind it: what differs must differ alone, too.
+  for (auto each = tally.differences.begin(); each != tally.differences.end();) {
+    Tally alone;
+    run_calls(all, each->first, behind(each->first), alone);
+    each = alone.differences.empty() ? tally.differences.erase(each) : std::next(each);
+  }
+  return tally;
+}
+
+TEST(Registry, EveryOperatorRunsInAGraphOfOneNode) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "many operators of LibTorch read or write outside of what unlikely arguments give them";
+#endif
+  const std::vector<OperatorPtr> all = operators_with_schema();
+  ASSERT_GT(all.size(), 2000U);
+  // Some operators write files where they are told to.
+  const auto home = std::filesystem::current_path();
+  const auto scratch = std::filesystem::temp_directory_path() / ("sconce-registry-" + std::to_string(getpid()));
+  std::filesystem::create_directory(scratch);
+  std::filesystem::current_path(scratch);
+  Tally tally = call_everything(all);
+  std::filesystem::current_path(home);
+  std::filesystem::remove_all(scratch);
+
+  size_t equal = 0;
+  size_t only_raised = 0;
+  std::map<std::string, std::vector<std::string>> unmade;
+  for (size_t op = 0; op < all.size(); ++op) {
+    const std::set<std::string>& events = tally.events[op];
+    equal += events.contains("equal") ? 1 : 0;
+    only_raised += !events.contains("equal") && events.contains("raised") ? 1 : 0;
+    if (events.size() == 1 && events.contains("unmade")) {
+      unmade[tally.reasons[op]].push_back(name_of(all[op]));
+      EXPECT_TRUE(not_called().contains(name_of(all[op]))) << name_of(all[op]) << ": " << tally.reasons[op];
+    }
+  }
+  for (const auto& [place, difference] : tally.differences) {
+    ADD_FAILURE() << all[place.first]->schema() << ", arguments " << place.second << ": " << difference;
+  }
+  std::cout << all.size() << " operators: " << equal << " gave LibTorch's results, " << only_raised
+            << " only raised LibTorch's errors, " << tally.crashes_of_libtorch.size() << " calls crash LibTorch itself\n";
+  for (const auto& [why, names] : unmade) {
+    std::cout << "  not called: " << why << ":";
+    for (const std::string& name : names) {
+      std::cout << " " << name;
+    }
+    std::cout << "\n";
+  }
+  for (const auto& [name, why] : excused()) {
+    std::cout << "  differs for a reason: " << name << ": " << why << "\n";
+  }
+  for (const std::string& crash : tally.crashes_of_libtorch) {
+    std::cout << "  crashes LibTorch: " << crash << "\n";
+  }
+  EXPECT_GT(equal, all.size() / 2);
+}
+
+}  // namespace
+}  // namespace sconce::testing

@@ -1,0 +1,48 @@
+// Operators that LibTorch's registry has, but not as a node means them.
+#include "tests/support/graphs.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+namespace sconce {
+namespace {
+
+using testing::agree;
+using testing::message_of;
+using testing::run;
+using ::testing::HasSubstr;
+
+std::string quotient_text(const std::string& op, const std::string& type) {
+  return "graph(%a : " + type + ", %b : " + type + "):\n  %c : " + type + " = " + op + "(%a, %b)\n  return (%c)\n";
+}
+
+// Either would end the process with a floating-point exception.
+TEST(Builtins, RefuseToDivideIntegersByZero) {
+  for (const char* const op : {"aten::remainder", "aten::__round_to_zero_floordiv"}) {
+    EXPECT_THAT(message_of([&] { run(quotient_text(op, "int"), {6, 0}); }), HasSubstr("integer division or modulo by zero"));
+  }
+  EXPECT_THAT(message_of([&] { run(quotient_text("aten::remainder", "Scalar"), {6, 0}); }),
+              HasSubstr("integer division or modulo by zero"));
+}
+
+TEST(Builtins, DivideNumbersAsPythonDoes) {
+  EXPECT_TRUE(agree(run(quotient_text("aten::remainder", "int"), {-7, 3}), {2}));
+  EXPECT_TRUE(agree(run(quotient_text("aten::remainder", "int"), {7, -3}), {-2}));
+  EXPECT_TRUE(agree(run(quotient_text("aten::__round_to_zero_floordiv", "int"), {-7, 3}), {-2}));
+  EXPECT_TRUE(agree(run(quotient_text("aten::remainder", "Scalar"), {7.5, -2.0}), {-0.5}));
+}
+
+TEST(Builtins, GiveATensorAsNestedLists) {
+  const std::string text =
+      "graph(%x : Tensor, %depth : int, %kind : int):\n"
+      "  %list : float[][] = prim::tolist(%x, %depth, %kind)\n"
+      "  return (%list)\n";
+  const auto rows = run(text, {at::arange(6, at::kFloat).reshape({2, 3}).t(), 2, 1})[0].toListRef();
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[2].toDoubleVector(), (std::vector<double>{2, 5}));
+  EXPECT_THAT(message_of([&] { run(text, {at::zeros({3}), 2, 1}); }), HasSubstr("list dimension"));
+  EXPECT_THAT(message_of([&] { run(text, {at::zeros({1, 1}, at::kLong), 2, 1}); }), HasSubstr("Float vs Long"));
+}
+
+}  // namespace
+}  // namespace sconce
