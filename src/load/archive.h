@@ -15,4 +15,8 @@ void check_arguments_archive(const std::string& path);
 // The first line of a message: LibTorch's own carry stack traces.
 std::string first_line(const std::string& message);
 
+// What a message of LibTorch's says about a file: its first line, without the stack and the places in LibTorch's code.
+// May be empty.
+std::string plain_reason(const std::string& message);
+
 }  // namespace sconce

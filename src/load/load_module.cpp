@@ -12,15 +12,20 @@
 namespace sconce {
 namespace {
 
+[[noreturn]] void fail_to_read(const std::string& path, const std::string& message) {
+  const std::string reason = plain_reason(message);
+  TORCH_CHECK(false, path, ": damaged or not readable by this LibTorch", reason.empty() ? "" : ": ", reason);
+}
+
 // LibTorch reports a malformed file by many types of exception, all of them std::exception.
 template <typename Read>
 auto read_or_explain(const std::string& path, const Read& read) {
   try {
     return read();
   } catch (const c10::Error& failure) {
-    TORCH_CHECK(false, path, ": damaged or not readable by this LibTorch: ", first_line(failure.what_without_backtrace()));
+    fail_to_read(path, failure.what_without_backtrace());
   } catch (const std::exception& failure) {
-    TORCH_CHECK(false, path, ": damaged or not readable by this LibTorch: ", first_line(failure.what()));
+    fail_to_read(path, failure.what());
   }
 }
 
