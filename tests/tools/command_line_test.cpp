@@ -1,5 +1,5 @@
 // The contract of the command line, as a user meets it: exit codes, and one clear line for every mistake.
-#include "tests/tools/run_program.h"
+#include "tests/tools/sconce_program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,38 +7,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 namespace sconce::tests {
 namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
-
-ProgramResult sconce(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& variables = {}) {
-  return run_program(sconce_binary(), arguments, variables);
-}
-
-// Exit code 2 and exactly one line on stderr, which says `expected`; no backtrace, nothing on stdout.
-void expect_usage_error(const std::vector<std::string>& arguments, const std::string& expected) {
-  const ProgramResult result = sconce(arguments);
-  SCOPED_TRACE(testing::PrintToString(arguments) + "\n" + result.err);
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, StartsWith("sconce: error: "));
-  EXPECT_THAT(result.err, HasSubstr(expected));
-  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1);
-  EXPECT_EQ(result.out, "");
-}
-
-void expect_refusal(const std::vector<std::string>& arguments, const std::string& expected) {
-  const ProgramResult result = sconce(arguments);
-  SCOPED_TRACE(testing::PrintToString(arguments) + "\n" + result.err);
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, StartsWith("sconce: refused: "));
-  EXPECT_THAT(result.err, HasSubstr(expected));
-}
-
-nlohmann::json json_of(const ProgramResult& result) { return nlohmann::json::parse(result.out); }
 
 const std::vector<std::string> kMlpInput = {"--input", "float32[4,16]"};
 
@@ -239,8 +213,15 @@ TEST(CommandLineCheck, FindsWrongAnswersGradientsAndBuffers) {
                                        model_file("bad/conv_bn_small_train_wrong_buffer.cases.pt"), "--json"});
   EXPECT_EQ(buffer.exit_code, 1);
   EXPECT_EQ(json_of(buffer)["failing_cases"], std::vector<std::string>{"case 0"});
+}
 
-  EXPECT_EQ(sconce({"check", model_file("mlp.pt"), model_file("bad/mlp_wrong_dtype_inputs.cases.pt")}).exit_code, 1);
+TEST(CommandLineCheck, SaysThatBothSidesRejectTheInputs) {
+  const ProgramResult both = sconce({"check", model_file("mlp.pt"), model_file("bad/mlp_wrong_dtype_inputs.cases.pt")});
+  EXPECT_EQ(both.exit_code, 1);
+  EXPECT_THAT(both.out,
+              HasSubstr("against recorded answer: call: no result: sconce and LibTorch both raise, with the same text; "
+                        "the model rejects these inputs: mat1 and mat2"));
+  EXPECT_THAT(both.out, testing::Not(HasSubstr("against LibTorch")));
 }
 
 TEST(CommandLineCheck, ListsFailingOperatorsByName) {

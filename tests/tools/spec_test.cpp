@@ -43,6 +43,41 @@ TEST(Spec, FillsTensorsAsAsked) {
   EXPECT_TRUE(parsed("float32[2]=nan").toTensor().isnan().all().item<bool>());
 }
 
+TEST(Spec, MakesEveryDtypeThatLibTorchCanConvertTo) {
+  for (const char* name : {"float16", "float8_e4m3fn", "float8_e5m2", "complex32", "uint16", "uint32", "uint64", "int16"}) {
+    for (const char* filling : {"", "=ones", "=arange", "=1", "=0..3"}) {
+      const std::string spec = std::string(name) + "[3]" + filling;
+      ASSERT_EQ(error_of(spec), "no error") << spec;
+      EXPECT_EQ(parsed(spec).toTensor().numel(), 3) << spec;
+    }
+  }
+  EXPECT_EQ(parsed("uint16[2]=65535").toTensor().to(c10::kLong).max().item<int64_t>(), 65535);
+  EXPECT_EQ(parsed("uint8[1000]=0..256").toTensor().max().item<int64_t>(), 255);
+  EXPECT_TRUE(parsed("bool[2]=true").toTensor().all().item<bool>());
+}
+
+TEST(Spec, RefusesValuesThatTheDtypeDoesNotHave) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"int8[2]=1000", "at character 9: int8 holds -128 to 127"},
+      {"uint8[2]=-1", "at character 10: uint8 holds 0 to 255"},
+      {"uint8[2]=0..257", "at character 13: uint8 holds 0 to 255"},
+      {"int8[2]=-129..5", "at character 9: int8 holds -128 to 127"},
+      {"int8[300]=arange", "at character 11: int8 holds"},
+      {"bool[2]=2", "at character 9: bool holds 0 to 1"},
+      {"int32[2]=1.5", "at character 10: int32 holds whole numbers"},
+      {"int32[2]=nan", "int32 holds whole numbers"},
+      {"float16[2]=70000", "at character 12: float16 holds numbers up to 65504"},
+      {"float32[2]=0..1e39", "at character 15: float32 holds numbers up to"},
+      {"float64[2]=0..inf", "at character 15: a range ends at finite numbers"},
+      {"qint8[2]", "quantized tensors have a scale"},
+      {"int4[2]", "give it with --inputs FILE"},
+  };
+  for (const auto& [spec, expected] : cases) {
+    EXPECT_THAT(error_of(spec), testing::HasSubstr(expected)) << spec;
+    EXPECT_THAT(error_of(spec), testing::StartsWith("bad SPEC '")) << spec;
+  }
+}
+
 TEST(Spec, RangeLeavesOutItsEnd) {
   const at::Tensor ids = parsed("int64[1,1000]=0..3").toTensor();
   EXPECT_EQ(ids.min().item<int64_t>(), 0);

@@ -1,27 +1,24 @@
 // sconce bench: executors side by side in one process.
+#include "tools/sconce/bench_report.h"
 #include "tools/sconce/commands.h"
 #include "tools/sconce/errors.h"
-#include "tools/sconce/fit_arguments.h"
-#include "tools/sconce/json.h"
+#include "tools/sconce/interruption.h"
 #include "tools/sconce/measure.h"
 #include "tools/sconce/model_options.h"
 #include "tools/sconce/sconce_peer.h"
 #include "tools/sconce/spec.h"
 #include "tools/sconce/ui/nearest_name.h"
-#include "tools/sconce/ui/number_format.h"
-#include "tools/sconce/ui/percentile.h"
 #include "tools/sconce/ui/progress_bar.h"
-#include "tools/sconce/ui/table.h"
 
 #include "load/load_module.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <iostream>
-#include <map>
 
 namespace sconce::cli {
 namespace {
@@ -32,7 +29,7 @@ struct BenchOptions {
   std::string method;
   std::vector<std::string> input_files;
   std::vector<std::string> specs;
-  uint64_t seed = 0;
+  std::optional<uint64_t> seed;
   std::string against;
   std::string train;
   size_t threads = 1;
@@ -43,29 +40,6 @@ struct BenchOptions {
   double rtol = 1e-3;
   double atol = 1e-4;
 };
-
-// How the time of an executor relates to sconce's: above 1, sconce is faster.
-struct Ratios {
-  double steady = NAN;
-  double first_call = NAN;
-  double first_calls = NAN;
-};
-
-double total(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) {
-    sum += value;
-  }
-  return sum;
-}
-
-Ratios ratios_of(const Measurement& row, const Measurement& sconce) {
-  if (row.not_available || sconce.not_available) {
-    return {};
-  }
-  return {ui::median(row.steady) / ui::median(sconce.steady), row.first_calls[0] / sconce.first_calls[0],
-          total(row.first_calls) / total(sconce.first_calls)};
-}
 
 std::vector<Contestant> contestants_of(const std::string& against, const Options& settings) {
   std::vector<std::string> known;
@@ -102,30 +76,29 @@ InputOptions inputs_of(const BenchOptions& options, size_t index) {
   return inputs;
 }
 
-std::string title_of(const BenchOptions& options, size_t index, const MeasureSettings& settings) {
-  std::string arguments;
-  for (const c10::IValue& argument : settings.arguments) {
-    arguments += arguments.empty() ? "" : ", ";
-    arguments += argument.isTensor() ? describe_tensor_type(argument.toTensor()) : kind_of_value(argument);
-  }
-  return options.models[index] + ": " + settings.method + "(" + arguments + "), " + std::to_string(settings.threads) +
-         (settings.threads == 1 ? " calling thread, " : " calling threads, ") + std::to_string(at::get_num_threads()) +
-         " intra-op";
-}
-
-std::vector<Measurement> measure_model(const BenchOptions& options, size_t index, const Options& settings,
-                                       MeasureSettings& measured) {
-  const Call call = read_call(inputs_of(options, index), options.method);
+// What is asked of the index-th model. Reads the model once, so that a mistake shows before anything is measured.
+MeasureSettings settings_of(const BenchOptions& options, size_t index, const Options& settings) {
   const std::string& path = options.models[index];
+  const Module module = load_model(path, settings);
+  const Call call = read_call(inputs_of(options, index), options.method);
+  MeasureSettings measured;
   measured.load = [path, device = settings.device()] { return load_script_module(path, device); };
   measured.method = call.method;
-  measured.arguments = fit_call(load_model(path, settings).script_module(), call, options.common);
+  try {
+    measured.arguments = fit_call(module.script_module(), call, options.common);
+  } catch (const UserError& failure) {
+    throw UserError(path + ": " + failure.what());
+  }
   measured.seed = call.seed;
   measured.seconds = options.seconds;
   measured.threads = options.threads;
   measured.with_grad = options.with_grad;
   measured.tolerance = {options.rtol, options.atol, /*requires_grad=*/false};
+  return measured;
+}
 
+MeasurementTable measure_model(const BenchOptions& options, const std::string& path, const Options& settings,
+                               const MeasureSettings& measured) {
   const std::vector<Contestant> contestants = contestants_of(options.against, settings);
   const auto mode = options.common.json ? ui::ProgressMode::kNever
                     : options.progress  ? ui::ProgressMode::kAlways
@@ -134,83 +107,23 @@ std::vector<Measurement> measure_model(const BenchOptions& options, size_t index
   return measure(contestants, measured, [&](const std::string& executor) { bar.advance(executor); });
 }
 
-std::string table_of(const std::vector<Measurement>& rows) {
-  ui::Table table({{"executor", ui::Align::kLeft},
-                   {"steady"},
-                   {"first call"},
-                   {"first calls"},
-                   {"|"},
-                   {"median"},
-                   {"p90"},
-                   {"p99"},
-                   {"first call"},
-                   {"first calls"},
-                   {"calls/s"},
-                   {"memory"}});
-  std::vector<std::string> notes;
-  for (const Measurement& row : rows) {
-    if (row.not_available) {
-      table.add_row({row.name, "n/a"});
-      notes.push_back(row.name + ": n/a: " + *row.not_available);
+// A word behind a SPEC is a model here; where it looks like one more SPEC, the remedy is to say so.
+void expect_no_specs_among_models(const BenchOptions& options) {
+  for (const std::string& model : options.models) {
+    std::error_code ignored;
+    if (std::filesystem::exists(model, ignored)) {
       continue;
     }
-    const Ratios ratios = ratios_of(row, rows.front());
-    table.add_row({row.name, ui::format_ratio(ratios.steady), ui::format_ratio(ratios.first_call),
-                   ui::format_ratio(ratios.first_calls), "|", ui::format_duration(ui::median(row.steady)),
-                   ui::format_duration(ui::percentile(row.steady, 0.9)),
-                   ui::format_duration(ui::percentile(row.steady, 0.99)), ui::format_duration(row.first_calls[0]),
-                   ui::format_duration(total(row.first_calls)), ui::format_number(row.calls_per_second, 4),
-                   ui::format_bytes(row.memory_bytes)});
-    if (row.wrong) {
-      notes.push_back(row.name + ": WRONG RESULT: " + *row.wrong);
+    at::Generator generator = at::detail::createCPUGenerator(0);
+    try {
+      parse_spec(model, generator);
+    } catch (const UserError&) {
+      continue;  // then it was meant as a model, and its loader says that it is not there
     }
+    throw UserError("'" + model +
+                    "' stands where a model is expected, but is a SPEC; bench takes one behind each --input: "
+                    "--input SPEC --input SPEC");
   }
-  std::string text = table.render();
-  for (const std::string& note : notes) {
-    text += note + "\n";
-  }
-  return text;
-}
-
-Json json_of(const Measurement& row, const Measurement& sconce) {
-  Json json{{"executor", row.name}};
-  if (row.not_available) {
-    json["not_available"] = *row.not_available;
-    return json;
-  }
-  const Ratios ratios = ratios_of(row, sconce);
-  json["ratio_steady"] = json_number(ratios.steady);
-  json["ratio_first_call"] = json_number(ratios.first_call);
-  json["ratio_first_calls"] = json_number(ratios.first_calls);
-  json["median_seconds"] = ui::median(row.steady);
-  json["p90_seconds"] = ui::percentile(row.steady, 0.9);
-  json["p99_seconds"] = ui::percentile(row.steady, 0.99);
-  json["calls"] = row.steady.size();
-  json["first_calls_seconds"] = row.first_calls;
-  json["calls_per_second"] = row.calls_per_second;
-  json["memory_bytes"] = row.memory_bytes;
-  json["correct"] = !row.wrong;
-  if (row.wrong) {
-    json["wrong"] = *row.wrong;
-  }
-  return json;
-}
-
-// Geometric means over the models, of executors that ran them all.
-std::string summary_of(const std::vector<std::vector<Measurement>>& all) {
-  ui::Table table(
-      {{"all " + std::to_string(all.size()) + " models", ui::Align::kLeft}, {"steady"}, {"first call"}, {"first calls"}});
-  for (size_t i = 1; i < all.front().size(); ++i) {
-    Ratios logs = {0, 0, 0};
-    for (const auto& rows : all) {
-      const Ratios ratios = ratios_of(rows[i], rows.front());
-      logs = {logs.steady + std::log(ratios.steady), logs.first_call + std::log(ratios.first_call),
-              logs.first_calls + std::log(ratios.first_calls)};
-    }
-    const auto mean = [&](double sum) { return ui::format_ratio(std::exp(sum / static_cast<double>(all.size()))); };
-    table.add_row({all.front()[i].name, mean(logs.steady), mean(logs.first_call), mean(logs.first_calls)});
-  }
-  return table.render();
 }
 
 int bench(const BenchOptions& options) {
@@ -221,38 +134,45 @@ int bench(const BenchOptions& options) {
     throw UserError("--inputs: " + std::to_string(options.input_files.size()) + " files for " +
                     std::to_string(options.models.size()) + " models; give one for all or one for each");
   }
+  expect_no_specs_among_models(options);
   const Options settings = prepare(options.common);
   contestants_of(options.against, settings);  // a wrong name shows before anything is measured
   if (options.intra_op > 0) {
     at::set_num_threads(options.intra_op);
   }
-  Json json = Json::array();
-  bool good = true;
-  std::vector<std::vector<Measurement>> all;
+  std::vector<MeasureSettings> asked;
   for (size_t index = 0; index < options.models.size(); ++index) {
-    MeasureSettings measured;
-    all.push_back(measure_model(options, index, settings, measured));
-    const std::vector<Measurement>& rows = all.back();
-    good = good && !rows.front().not_available && !rows.front().wrong;
-    if (options.common.json) {
-      Json executors = Json::array();
-      for (const Measurement& row : rows) {
-        executors.push_back(json_of(row, rows.front()));
-      }
-      json.push_back(Json{{"model", options.models[index]},
-                          {"method", measured.method},
-                          {"threads", measured.threads},
-                          {"intra_op_threads", at::get_num_threads()},
-                          {"executors", std::move(executors)}});
-    } else {
-      std::cout << title_of(options, index, measured) << "\n" << table_of(rows) << std::endl;
+    asked.push_back(settings_of(options, index, settings));
+  }
+
+  const InterruptionGuard interruption;
+  std::vector<BenchedModel> models;
+  for (size_t index = 0; index < options.models.size() && !interrupted(); ++index) {
+    const std::string& path = options.models[index];
+    try {
+      models.push_back({path, asked[index], at::get_num_threads(), measure_model(options, path, settings, asked[index])});
+    } catch (const Interrupted&) {
+      break;
+    }
+    if (!options.common.json) {
+      std::cout << to_text(models.back()) << std::endl;
     }
   }
   if (options.common.json) {
-    std::cout << json_text(json);
-  } else if (all.size() > 1) {
-    std::cout << summary_of(all);
+    std::cout << json_text(to_json(models));
+  } else if (models.size() > 1) {
+    std::cout << summary_of(models);
   }
+  if (interrupted()) {
+    std::cerr << "sconce: interrupted: " << models.size() << " of " << options.models.size()
+              << (options.models.size() == 1 ? " model was" : " models were") << " measured"
+              << (models.empty() || models.back().table.complete ? "" : ", the last for less time than asked") << std::endl;
+    return kInterrupted;
+  }
+  const bool good = std::all_of(models.begin(), models.end(), [](const BenchedModel& model) {
+    const Measurement& sconce = model.table.rows.front();
+    return !sconce.not_available && !sconce.wrong;
+  });
   return good ? kGood : kMismatchOrRefusal;
 }
 
@@ -265,11 +185,20 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   command.add_option("--method", options->method, "the method to call (forward, or what the CASES file names)")
       ->type_name("M");
   CLI::Option* files = command.add_option("--inputs", options->input_files,
-                                          "arguments: one file for all models, or one for each; "
+                                          "arguments: one file for all models, or --inputs once for each; "
                                           "without any, NAME.cases.pt beside NAME.pt");
-  files->type_name("FILE");
-  command.add_option("--input", options->specs, "arguments, one SPEC each (see below)")->type_name("SPEC")->excludes(files);
-  command.add_option("--seed", options->seed, "seed of random SPECs and of the model's random numbers (0)")->type_name("N");
+  // One value each: models may follow.
+  files->type_name("FILE")->expected(1)->take_all()->allow_extra_args(false);
+  command.add_option("--input", options->specs, "an argument (SPEC, see below); once for each argument")
+      ->type_name("SPEC")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false)
+      ->excludes(files);
+  command
+      .add_option("--seed", options->seed,
+                  "seed of random SPECs and of the model's random numbers (what the CASES file says, else 0)")
+      ->type_name("N");
   std::string peers_help = "executors to compare with, with commas between (all):";
   for (const peers::PeerInfo& peer : peers::peer_list()) {
     peers_help += std::string("\n  ") + peer.name + ": " + peer.help;
@@ -294,18 +223,22 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       ->type_name("X")
       ->check(between(0, 1e30));
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
+  add_device_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(
       "Executors take turns, so that the drift of the machine meets all alike. The left columns are ratios to sconce:\n"
       "1.50x means that sconce is 1.5 times faster. `first call`: on a model that was just read, with all that the\n"
       "executor does to it first; `first calls`: calls 1 to 10 together; `steady`: the median afterwards. Results are\n"
-      "compared with eager LibTorch's. `memory`: growth of the process by the model and its first calls.\n\n" +
+      "compared with eager LibTorch's. `memory`: growth of the process by the model and its first calls. A narrow\n"
+      "terminal gets fewer columns; --json has them all, and null for what could not be measured. Ctrl-C ends the\n"
+      "measuring and shows what is finished; a second one ends the program.\n\n" +
       std::string(kSpecHelp) +
       "\nExamples:\n"
       "  sconce bench resnet18.pt --input 'float32[1,3,224,224]'\n"
       "  sconce bench a.pt b.pt --against jit,eager --seconds 5 --json\n"
+      "  sconce bench --input 'float32[8,16]' --input 3 a.pt b.pt\n"
       "  sconce bench model.pt --inputs args.pt --threads 4 --intra-op 1\n"
-      "\nExit codes: 0 good, 1 sconce's result is wrong or sconce refuses, 2 usage or a bad file.");
+      "\nExit codes: 0 good, 1 sconce's result is wrong or sconce refuses, 2 usage or a bad file, 130 interrupted.");
 }
 
 }  // namespace sconce::cli

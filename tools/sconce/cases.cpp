@@ -164,15 +164,34 @@ OperatorCases read_operator_cases(const Reader& reader) {
 
 Cases read_cases(const torch::jit::Module& module, const std::string& path) {
   const Reader reader(module, path);
+  const auto methods = module.get_methods();
+  if (!methods.empty() && !reader.has("inputs")) {
+    reader.fail("is a model (it has the method '" + methods.front().name() +
+                "'), not a CASES file; docs/cases.md tells how to write one");
+  }
   if (reader.has("methods")) {
     return read_operator_cases(reader);
   }
   return read_model_cases(reader);
 }
 
-Cases read_cases(const std::string& path) { return read_cases(load_script_module(path, std::nullopt), path); }
+Cases read_cases(const std::string& path) {
+  if (is_file_of_arguments(path)) {
+    throw UserError(path + ": written by torch.save, not a CASES file: it holds no answers; 'sconce run MODEL --inputs " +
+                    path + "' takes it, and docs/cases.md tells how to write CASES");
+  }
+  return read_cases(load_script_module(path, std::nullopt), path);
+}
 
-bool is_script_archive(const std::string& path) {
+bool is_cases_module(const torch::jit::Module& module) {
+  return module.get_methods().empty() && module.hasattr("inputs") && module.hasattr("outputs");
+}
+
+namespace {
+
+// Whether the zip file, if it is one, has the one record and lacks the other. A damaged one has neither: whoever reads it
+// says so.
+bool has_but_lacks(const std::string& path, const std::string& record, const std::string& lacking) {
   std::error_code ignored;
   std::ifstream file(path, std::ios::binary);
   char magic[2] = {};
@@ -180,10 +199,16 @@ bool is_script_archive(const std::string& path) {
     return false;
   }
   try {
-    return caffe2::serialize::PyTorchStreamReader(path).hasRecord("constants.pkl");
+    caffe2::serialize::PyTorchStreamReader reader(path);
+    return reader.hasRecord(record) && (lacking.empty() || !reader.hasRecord(lacking));
   } catch (const c10::Error&) {
-    return false;  // damaged: whoever reads it says so
+    return false;
   }
 }
+
+}  // namespace
+
+bool is_script_archive(const std::string& path) { return has_but_lacks(path, "constants.pkl", ""); }
+bool is_file_of_arguments(const std::string& path) { return has_but_lacks(path, "data.pkl", "constants.pkl"); }
 
 }  // namespace sconce::cli

@@ -50,7 +50,11 @@ using Cases = std::variant<ModelCases, OperatorCases>;
 Cases read_cases(const std::string& path);
 Cases read_cases(const torch::jit::Module& module, const std::string& path);
 
-// Whether the file is a TorchScript archive (as a CASES file is) and not one written by torch.save.
+// Whether the file is a TorchScript archive (as a CASES file is), or one written by torch.save.
 bool is_script_archive(const std::string& path);
+bool is_file_of_arguments(const std::string& path);
+
+// Whether the module is the content of a CASES file of the first form, which has no methods.
+bool is_cases_module(const torch::jit::Module& module);
 
 }  // namespace sconce::cli

@@ -93,6 +93,10 @@ int check(const CheckOptions& options) {
   const Options settings = prepare(options.common);
   const std::vector<Tier> tiers = tiers_of(options.plan, settings);
   const Cases cases = read_cases(options.cases);
+  if (!options.method.empty() && std::holds_alternative<OperatorCases>(cases)) {
+    throw UserError("--method: " + options.cases +
+                    " is an operator suite, each case of which names its own method; leave --method out");
+  }
   const Findings findings = check_all(options, cases, settings, tiers);
 
   std::vector<std::string> plans;
@@ -115,7 +119,7 @@ void add_check_command(CLI::App& app, Action& chosen) {
   CLI::App& command =
       add_command(app, chosen, "check", "Compare a model's results with recorded answers and with LibTorch", options, check);
   command.add_option("MODEL", options->model, "the model; the CASES file itself when it holds its methods")->required();
-  command.add_option("CASES", options->cases, "recorded calls and answers (tests/models writes such files)")->required();
+  command.add_option("CASES", options->cases, "recorded calls and answers (docs/cases.md tells how to write them)")->required();
   command.add_option("--method", options->method, "the method to call, instead of the one that the cases name")
       ->type_name("M");
   command.add_option("--calls", options->calls, "calls per case (3)")->type_name("N")->check(between(1, 1e9));
@@ -129,6 +133,7 @@ void add_check_command(CLI::App& app, Action& chosen) {
   command.add_option("--plan", options->plan, "highest tier of the plans: tier0, tier1, tier2, or all, one after the other")
       ->type_name("TIER");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
+  add_device_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(
       "Each case loads the model afresh and calls it N times, with copies of its inputs and a seeded generator.\n"

@@ -48,20 +48,20 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
 
 }  // namespace
 
-void add_json_option(CLI::App& command, CommonOptions& options) {
-  command.add_flag("--json", options.json, "print JSON to stdout, for programs");
+void add_device_option(CLI::App& command, CommonOptions& options) {
+  command.add_option("--device", options.device, "where the model runs: cpu, cuda or cuda:N; as saved when left out")
+      ->type_name("DEVICE");
 }
 
 void add_common_options(CLI::App& command, CommonOptions& options) {
-  add_json_option(command, options);
-  command.add_option("--device", options.device, "where the model runs: cpu, cuda or cuda:N; as saved when left out")
-      ->type_name("DEVICE");
+  command.add_flag("--json", options.json, "print JSON to stdout, for programs");
   command
       .add_option("--ops-library", options.ops_libraries,
-                  "shared library of custom operators, opened before the model is loaded")
+                  "shared library of custom operators, opened before the model or graph is read")
       ->type_name("LIB.so")
       ->expected(1)
-      ->take_all();
+      ->take_all()
+      ->allow_extra_args(false);
   command.add_option("--pass-plugin", options.pass_plugin, "shared library with passes of your own (not yet)")
       ->type_name("LIB.so");
   command.add_option("--options", options.options_file, "JSON file with fields of sconce::Options")->type_name("FILE");

@@ -23,8 +23,9 @@ struct CommonOptions {
   std::string trace_out;
 };
 
-// Those that make sense for a command without a model: --json.
-void add_json_option(CLI::App& command, CommonOptions& options);
+// --device, of the commands that run a model.
+void add_device_option(CLI::App& command, CommonOptions& options);
+// All others.
 void add_common_options(CLI::App& command, CommonOptions& options);
 
 // Opens the libraries, checks the device, reads the options file. Must run before any tensor is made: CUDA can only join

@@ -1,5 +1,6 @@
 #include "tools/sconce/compare_tensors.h"
 
+#include "tools/sconce/spec_dtypes.h"
 #include "tools/sconce/ui/number_format.h"
 
 #include <ATen/ATen.h>
@@ -107,21 +108,13 @@ std::optional<Mismatch> compare_tensors(const at::Tensor& got, const at::Tensor&
 }
 
 std::string dtype_name(c10::ScalarType dtype) {
-  switch (dtype) {
-    case c10::ScalarType::Float: return "float32";
-    case c10::ScalarType::Double: return "float64";
-    case c10::ScalarType::Half: return "float16";
-    case c10::ScalarType::BFloat16: return "bfloat16";
-    case c10::ScalarType::Byte: return "uint8";
-    case c10::ScalarType::Char: return "int8";
-    case c10::ScalarType::Short: return "int16";
-    case c10::ScalarType::Int: return "int32";
-    case c10::ScalarType::Long: return "int64";
-    case c10::ScalarType::Bool: return "bool";
-    case c10::ScalarType::ComplexFloat: return "complex64";
-    case c10::ScalarType::ComplexDouble: return "complex128";
-    default: return c10::toString(dtype);
+  // The first of several names of one dtype is Python's.
+  for (const SpecDtype& known : spec_dtypes()) {
+    if (known.dtype == dtype) {
+      return std::string(known.name);
+    }
   }
+  return c10::toString(dtype);
 }
 
 std::string describe_tensor_type(const at::Tensor& tensor) {

@@ -1,10 +1,12 @@
 #include "tools/sconce/describe.h"
 
 #include "tools/sconce/compare.h"
+#include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/number_format.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/class_type.h>
+#include <ATen/core/enum_type.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 namespace sconce::cli {
@@ -103,6 +105,31 @@ void describe_tensor(std::string& out, const at::Tensor& tensor, const std::stri
   out += flat.numel() > kElementsShown ? ", ...\n" : "\n";
 }
 
+// As a Python or JSON literal: line ends and quotes escaped.
+std::string quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::detail::error_handler_t::replace);
+}
+
+// The fields of a NamedTuple; empty for a plain tuple.
+std::vector<std::string> fields_of(const c10::ivalue::Tuple& tuple) {
+  const auto type = tuple.type()->cast<c10::TupleType>();
+  std::vector<std::string> names;
+  if (type && type->schema()) {
+    for (const c10::Argument& field : type->schema()->arguments()) {
+      names.push_back(field.name());
+    }
+  }
+  return names;
+}
+
+std::string class_of(const c10::ivalue::Tuple& tuple) {
+  return c10::QualifiedName(unmangled(tuple.type()->expectRef<c10::TupleType>().name()->qualifiedName())).name();
+}
+
+std::string class_of(const c10::ivalue::EnumHolder& member) { return member.type()->qualifiedClassName().name(); }
+
+std::string text_of(const c10::ivalue::EnumHolder& member) { return class_of(member) + "." + member.name(); }
+
 void describe_value(std::string& out, const c10::IValue& value, const std::string& name, const std::string& indent,
                     int depth) {
   out += indent + name + ": ";
@@ -118,6 +145,12 @@ void describe_value(std::string& out, const c10::IValue& value, const std::strin
   };
   if (value.isTensor()) {
     describe_tensor(out, value.toTensor(), indent + std::string(name.size(), ' '));
+  } else if (value.isTuple() && !fields_of(value.toTupleRef()).empty()) {
+    const std::vector<std::string> fields = fields_of(value.toTupleRef());
+    out += class_of(value.toTupleRef()) + "(" + ui::join(fields, "=..., ") + "=...)\n";
+    for (size_t i = 0; i < fields.size(); ++i) {
+      describe_value(out, value.toTupleRef().elements()[i], "." + fields[i], indent + "  ", depth + 1);
+    }
   } else if (value.isTuple()) {
     elements("tuple", value.toTupleRef().elements());
   } else if (value.isList()) {
@@ -125,7 +158,7 @@ void describe_value(std::string& out, const c10::IValue& value, const std::strin
   } else if (value.isGenericDict()) {
     out += "dict of " + std::to_string(value.toGenericDict().size()) + "\n";
     for (const auto& entry : value.toGenericDict()) {
-      const std::string key = entry.key().isString() ? '"' + entry.key().toStringRef() + '"' : c10::str(entry.key());
+      const std::string key = entry.key().isString() ? quoted(entry.key().toStringRef()) : c10::str(entry.key());
       describe_value(out, entry.value(), "[" + key + "]", indent + "  ", depth + 1);
     }
   } else if (value.isObject()) {
@@ -135,7 +168,9 @@ void describe_value(std::string& out, const c10::IValue& value, const std::strin
       describe_value(out, object.getSlot(i), "." + object.type()->getAttributeName(i), indent + "  ", depth + 1);
     }
   } else if (value.isString()) {
-    out += '"' + value.toStringRef() + "\"\n";
+    out += quoted(value.toStringRef()) + "\n";
+  } else if (value.isEnum()) {
+    out += text_of(*value.toEnumHolder()) + "\n";
   } else {
     out += value.isDouble() ? ui::format_number(value.toDouble(), 8) : c10::str(value);
     out += "\n";
@@ -183,7 +218,22 @@ Json json_of(const c10::IValue& value, int depth) {
     return tensor_json(value.toTensor());
   }
   if (value.isTuple()) {
-    return {{"type", "tuple"}, {"elements", elements(value.toTupleRef().elements())}};
+    Json json{{"type", "tuple"}, {"elements", elements(value.toTupleRef().elements())}};
+    if (const auto fields = fields_of(value.toTupleRef()); !fields.empty()) {
+      json["class"] = class_of(value.toTupleRef());
+      json["fields"] = fields;
+    }
+    return json;
+  }
+  if (value.isEnum()) {
+    const c10::ivalue::EnumHolder& member = *value.toEnumHolder();
+    return {{"type", "enum"},
+            {"class", class_of(member)},
+            {"name", member.name()},
+            {"value", json_of(member.value(), depth + 1)}};
+  }
+  if (value.isDevice()) {
+    return {{"type", "device"}, {"value", value.toDevice().str()}};
   }
   if (value.isList()) {
     return {{"type", "list"}, {"elements", elements(value.toListRef())}};

@@ -16,6 +16,8 @@ namespace sconce::cli {
 //     [0]: float32[2, 1000]  min -2.1  max 3.4  mean 0.01
 //          -0.52, 0.33, 1.2, ...
 //     [1]: "done"
+//
+// The fields of a NamedTuple, `out: Stats(mean=..., label=...)`, are lines `.mean: ...` below it. Texts are escaped.
 std::string describe(const c10::IValue& value, const std::string& name = "out");
 
 // The same as data. Tensors of up to 64 elements with all of them ("values", flat), larger ones with the first ("first").

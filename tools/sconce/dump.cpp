@@ -28,7 +28,7 @@ struct DumpOptions {
   InputOptions inputs;
   std::string model;
   std::string method;
-  std::string stage = "required";
+  std::string stage;  // empty: the last, which plans are made of
   std::string format = "ir";
   std::string output;
 };
@@ -118,7 +118,13 @@ int dump_model(const DumpOptions& options) {
   std::vector<std::string> stages = {"all"};
   std::transform(kStages.begin(), kStages.end(), std::back_inserter(stages),
                  [](const StageInfo& stage) { return stage.name; });
-  expect_known("--stage", options.stage, stages);
+  if (!options.stage.empty()) {
+    expect_known("--stage", options.stage, stages);
+  }
+  if (options.format == "plan" && !options.stage.empty()) {
+    throw UserError("--stage " + options.stage +
+                    ": --format plan shows the steps made of the last stage; leave --stage out, or take --format ir");
+  }
   if (options.format == "svg" && options.stage == "all") {
     throw UserError("--format svg draws one stage; choose it with --stage (" + ui::join({stages.begin() + 1, stages.end()}) +
                     ")");
@@ -137,7 +143,8 @@ int dump_model(const DumpOptions& options) {
     text = plans_of(options, module, call.method, call);
     json.push_back(Json{{"text", text}});
   } else {
-    for (const StageGraph& stage : graphs_of(module.script_module(), call.method, options.stage)) {
+    for (const StageGraph& stage :
+         graphs_of(module.script_module(), call.method, options.stage.empty() ? kStages.back().name : options.stage)) {
       const std::string part = text_of(stage, options.format, call.method);
       text += (text.empty() ? "" : "\n") + part;
       json.push_back(Json{{"stage", stage.stage}, {"nodes", stage.graph->node_count()}, {"text", part}});
@@ -175,6 +182,7 @@ void add_dump_command(CLI::App& app, Action& chosen) {
                   "ir: text (ir); dot; svg: drawn by Graphviz; plan: the steps that run; html, kernel: not yet")
       ->type_name("FORMAT");
   command.add_option("--output", options->output, "write to this file instead of stdout")->type_name("FILE");
+  add_device_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(
       "Arguments are needed for plans of other tiers than tier0 only.\n"

@@ -1,7 +1,5 @@
 #include "tools/sconce/errors.h"
 
-#include "tools/sconce/json.h"
-
 #include <sconce/script_error.h>
 
 #include <c10/util/Exception.h>
@@ -9,6 +7,7 @@
 #include <algorithm>
 #include <iostream>
 #include <new>
+#include <sstream>
 
 namespace sconce::cli {
 namespace {
@@ -70,6 +69,38 @@ std::string text_of(const ScriptError& raised) {
          (raised.frames().empty() ? "" : "\nTraceback of TorchScript (most recent call last):\n" + raised.frames());
 }
 
+// The rest of the line behind the last `begin` at the beginning of a line, blanks before it left out; empty without one.
+std::string last_line_behind(const std::string& text, const std::string& begin) {
+  std::istringstream lines(text);
+  std::string found;
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(0, std::min(line.find_first_not_of(' '), line.size()));
+    if (line.starts_with(begin)) {
+      found = line.substr(begin.size());
+      found.erase(0, std::min(found.find_first_not_of(' '), found.size()));
+    }
+  }
+  return found;
+}
+
+// "in %5 : Tensor = aten::linear(…)" of what an operator threw, "node: …" of a refusal.
+std::string node_in(const std::string& message) {
+  const std::string raised_in = last_line_behind(message, "in %");
+  return raised_in.empty() ? last_line_behind(message, "node: ") : "%" + raised_in;
+}
+
+// `File "model.py", line 12, in forward` of a stack, whose innermost place is the last; "at: model.py:12:8 in forward" of
+// a refusal, whose innermost place is the first.
+std::string source_in(const std::string& message) {
+  const std::string place = last_line_behind(message, "File \"");
+  const size_t quote = place.find("\", line ");
+  if (quote != std::string::npos) {
+    const std::string line = place.substr(quote + std::string("\", line ").size());
+    return place.substr(0, quote) + ":" + line.substr(0, line.find_first_not_of("0123456789"));
+  }
+  return last_line_behind(message, "at: ");
+}
+
 }  // namespace
 
 std::string plain_message(const std::exception& failure) {
@@ -86,25 +117,47 @@ std::string one_line_message(const std::exception& failure) {
   return without_trailing_blanks(message.substr(0, message.find('\n')));
 }
 
-int report_failure(const std::exception& failure, bool json) {
+Failure describe_failure(const std::exception& failure) {
   const bool refused = dynamic_cast<const RefusedError*>(&failure) != nullptr;
   // LibTorch's errors are runtime errors or c10::Error; what else is a logic error, sconce's assertions among them, is
   // no fault of the user's.
   const bool internal = dynamic_cast<const std::logic_error*>(&failure) != nullptr;
   const bool no_memory = dynamic_cast<const std::bad_alloc*>(&failure) != nullptr;
-  const char* kind = refused ? "refused" : internal ? "internal error" : "error";
-  const std::string message = no_memory ? "not enough memory" : plain_message(failure);
-  const int code = refused || internal || no_memory ? kMismatchOrRefusal : kUsageOrBadInput;
+  Failure described;
+  described.message = no_memory ? "not enough memory" : plain_message(failure);
+  described.kind = refused ? "refused" : internal ? "internal error" : "error";
+  described.exit_code = refused || internal || no_memory ? kMismatchOrRefusal : kUsageOrBadInput;
+  described.node = node_in(described.message);
+  described.source = source_in(described.message);
+  return described;
+}
 
-  std::string text = std::string("sconce: ") + kind + ": ";
-  for (const char c : message) {
+void print(const Failure& failure) {
+  std::string text = std::string("sconce: ") + failure.kind + ": ";
+  for (const char c : failure.message) {
     text += c == '\n' ? std::string("\n  ") : std::string(1, c);
   }
   std::cerr << text << std::endl;
-  if (json) {
-    std::cout << json_text({{"error", message}, {"kind", kind}, {"exit_code", code}}) << std::flush;
+}
+
+Json to_json(const Failure& failure) {
+  Json json{{"error", failure.message}, {"kind", failure.kind}, {"exit_code", failure.exit_code}};
+  if (!failure.node.empty()) {
+    json["node"] = failure.node;
   }
-  return code;
+  if (!failure.source.empty()) {
+    json["source"] = failure.source;
+  }
+  return json;
+}
+
+int report_failure(const std::exception& failure, bool json) {
+  const Failure described = describe_failure(failure);
+  print(described);
+  if (json) {
+    std::cout << json_text(to_json(described)) << std::flush;
+  }
+  return described.exit_code;
 }
 
 }  // namespace sconce::cli

@@ -1,6 +1,8 @@
 // How the command line fails: three forms, two exit codes.
 #pragma once
 
+#include "tools/sconce/json.h"
+
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -12,6 +14,7 @@ enum ExitCode : int {
   kGood = 0,
   kMismatchOrRefusal = 1,
   kUsageOrBadInput = 2,
+  kInterrupted = 130,  // as shells have it: 128 + SIGINT
 };
 
 // The user's mistake: exit code 2. The message is one line that names the remedy; more lines may follow with details.
@@ -31,6 +34,21 @@ std::string plain_message(const std::exception& failure);
 
 // As `plain_message`, the first line only.
 std::string one_line_message(const std::exception& failure);
+
+// An exception in the words of the command line.
+struct Failure {
+  std::string message;
+  const char* kind = "error";  // or "refused", or "internal error": a mistake of sconce's own
+  int exit_code = kUsageOrBadInput;
+  // Where the message tells them: the node that failed, and the line of the model's source, "model.py:12".
+  std::string node;
+  std::string source;
+};
+Failure describe_failure(const std::exception& failure);
+// To stderr, the first line behind "sconce: error: " or another kind.
+void print(const Failure& failure);
+// "error", "kind", "exit_code", and where known "node" and "source".
+Json to_json(const Failure& failure);
 
 // Prints the exception to stderr, the first line behind "sconce: error: ", "sconce: refused: " or, when it is sconce's own
 // mistake, "sconce: internal error: "; with `json`, an object with the same text to stdout too. Returns the exit code.

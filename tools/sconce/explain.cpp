@@ -7,6 +7,7 @@
 #include "tools/sconce/spec.h"
 
 #include <ATen/Context.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include <iostream>
 
@@ -20,25 +21,71 @@ struct ExplainOptions {
   std::string method;
   size_t calls = 3;
   bool steps = false;
+  bool verbose = false;
 };
+
+// What there is to tell, and what ended the calls early.
+struct Account {
+  Explanation explanation;
+  std::optional<Failure> failure;
+};
+
+Account account_of(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments, size_t calls) {
+  Account account;
+  account.explanation.method = call.method;
+  const GraphExecutor* executor = nullptr;
+  try {
+    executor = &executor_of(module, call.method);
+    for (size_t i = 0; i < calls; ++i) {
+      at::manual_seed(call.seed);
+      module.run_method(call.method, deep_copy(arguments));
+    }
+  } catch (const std::exception& failure) {
+    account.failure = describe_failure(failure);
+  }
+  if (executor != nullptr) {
+    account.explanation = executor->explain();
+  } else {
+    const Failure& refusal = *account.failure;
+    const std::string reason = refusal.message.substr(0, refusal.message.find('\n'));
+    account.explanation.refusals.push_back({"method " + call.method, reason, refusal.node, refusal.source});
+    account.explanation.counters.refusals = 1;
+  }
+  return account;
+}
+
+// "x: float32 [8, 16] contiguous", one for each argument.
+std::vector<std::string> describe_inputs(const torch::jit::Module& module, const std::string& method,
+                                         const std::vector<c10::IValue>& arguments) {
+  const auto& expected = module.get_method(method).function().getSchema().arguments();
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    lines.push_back(expected.at(i + 1).name() + ": " + describe_argument(arguments[i]));
+  }
+  return lines;
+}
 
 int explain(const ExplainOptions& options) {
   const Options settings = prepare(options.common);
   const Module module = load_model(options.model, settings);
   const Call call = read_call(options.inputs, options.method);
   const std::vector<c10::IValue> arguments = fit_call(module.script_module(), call, options.common);
-  const GraphExecutor& executor = executor_of(module, call.method);
-  for (size_t i = 0; i < options.calls; ++i) {
-    at::manual_seed(call.seed);
-    module.run_method(call.method, deep_copy(arguments));
-  }
-  const Explanation explanation = executor.explain();
+  const Account account = account_of(module, call, arguments, options.calls);
+  const std::vector<std::string> inputs = describe_inputs(module.script_module(), call.method, arguments);
   if (options.common.json) {
-    std::cout << json_text(to_json(explanation));
+    Json json = to_json(account.explanation);
+    json["inputs"] = inputs;
+    if (account.failure) {
+      json.update(to_json(*account.failure));
+    }
+    std::cout << json_text(json);
   } else {
-    std::cout << to_text(explanation, options.steps);
+    std::cout << to_text(account.explanation, inputs, {options.steps, options.verbose}) << std::flush;
   }
-  return kGood;
+  if (account.failure) {
+    print(*account.failure);
+  }
+  return account.failure ? account.failure->exit_code : kGood;
 }
 
 }  // namespace
@@ -54,10 +101,13 @@ void add_explain_command(CLI::App& app, Action& chosen) {
       ->type_name("N")
       ->check(between(0, 1e9));
   command.add_flag("--steps", options->steps, "show the steps of every plan");
+  command.add_flag("--verbose", options->verbose, "show the argument specs that were met, in full");
+  add_device_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(
-      "Shown: the plans and the arguments that each serves, the passes with their times, what was refused and why, and\n"
-      "the counters of the plan cache.\n\n" +
+      "Shown: the arguments, the plans and how many specs of arguments each serves, the passes with their times, what was "
+      "refused and why, and\n"
+      "the counters of the plan cache; all this also when the model raises an error, which then follows.\n\n" +
       std::string(kSpecHelp) +
       "\nExamples:\n"
       "  sconce explain model.pt --inputs args.pt\n"

@@ -1,8 +1,12 @@
 #include "tools/sconce/explanation_text.h"
 
 #include "tools/sconce/common_options.h"
+#include "tools/sconce/compare.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/table.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/jit_type.h>
 
 #include <array>
 #include <utility>
@@ -32,33 +36,85 @@ std::string indented(const std::string& text, const std::string& indent) {
   return out;
 }
 
-std::string plan_text(const PlanExplanation& plan, bool with_steps) {
-  std::string text = "  " + name_of(plan.tier) + ": " + ui::format_count(plan.steps) + " steps, " +
-                     ui::format_count(plan.registers) + " registers, " + ui::format_count(plan.runs) + " runs, " +
-                     ui::format_count(plan.frames) + " frames, built in " + ui::format_duration(plan.compile_seconds) + "\n";
-  if (plan.specs.empty()) {
-    text += "    serves all arguments\n";
+std::string counted(size_t count, const std::string& what) {
+  return ui::format_count(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+// One word of a spec stands for one value; a model's own attributes come first and are many.
+std::string one_spec_text(const std::string& spec) {
+  std::string text;
+  for (size_t begin = 0; begin < spec.size();) {
+    const size_t end = std::min(spec.find("; ", begin), spec.size());
+    text += (begin == 0 ? "    spec: " : "      ") + spec.substr(begin, end - begin) + "\n";
+    begin = end + 2;
   }
+  return text;
+}
+
+std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& detail) {
+  std::string text = "  " + name_of(plan.tier) + ": " + counted(plan.steps, "step") + ", " +
+                     counted(plan.registers, "register") + ", " + counted(plan.runs, "run") + ", " +
+                     counted(plan.frames, "frame") + ", built in " + ui::format_duration(plan.compile_seconds) + "\n";
+  const bool serves_all = plan.tier == Tier::kRequired;
+  text += serves_all ? "    serves all arguments" : "    serves " + counted(plan.specs.size(), "spec") + " of arguments";
+  if (!plan.specs.empty()) {
+    text += serves_all ? "; met so far: " + counted(plan.specs.size(), "spec") : "";
+    text += detail.specs ? "" : " (--verbose shows " + std::string(plan.specs.size() == 1 ? "it" : "them") + ")";
+  }
+  text += "\n";
   for (const std::string& spec : plan.specs) {
-    text += "    serves " + spec + "\n";
+    text += detail.specs ? one_spec_text(spec) : "";
   }
-  return text + (with_steps ? indented(plan.text, "    ") : "");
+  return text + (detail.steps ? indented(plan.text, "    ") : "");
+}
+
+std::string layout_of(const at::Tensor& tensor) {
+  if (tensor.layout() != c10::kStrided) {
+    return c10::str(tensor.layout());
+  }
+  return tensor.is_contiguous()                                  ? "contiguous"
+         : tensor.is_contiguous(c10::MemoryFormat::ChannelsLast) ? "channels last"
+                                                                 : "strided";
 }
 
 }  // namespace
 
-std::string to_text(const Explanation& explanation, bool with_steps) {
-  std::string text =
-      explanation.method + ": " + ui::format_count(explanation.nodes) + " nodes with all calls inlined\n\nplans:\n";
-  for (const PlanExplanation& plan : explanation.plans) {
-    text += plan_text(plan, with_steps);
+std::string describe_argument(const c10::IValue& argument) {
+  if (!argument.isTensor() || !argument.toTensor().defined()) {
+    const bool is_number = argument.isInt() || argument.isDouble() || argument.isBool();
+    if (argument.isList() || argument.isTuple()) {
+      const size_t size = argument.isList() ? argument.toListRef().size() : argument.toTupleRef().size();
+      return std::string(argument.isList() ? "list" : "tuple") + " of " + std::to_string(size);
+    }
+    return is_number ? argument.type()->repr_str() + " " + c10::str(argument) : kind_of_value(argument);
   }
-  text += "\npasses:\n";
+  const at::Tensor& tensor = argument.toTensor();
+  std::string sizes;
+  for (const int64_t size : tensor.sizes()) {
+    sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+  }
+  return dtype_name(tensor.scalar_type()) + " [" + sizes + "] " + layout_of(tensor) +
+         (tensor.device().is_cpu() ? "" : " on " + tensor.device().str()) + (tensor.requires_grad() ? " requires grad" : "");
+}
+
+std::string to_text(const Explanation& explanation, const std::vector<std::string>& inputs,
+                    const ExplanationDetail& detail) {
+  std::string text = explanation.method + ": ";
+  text += explanation.nodes == 0 ? "cannot be run" : counted(explanation.nodes, "node") + " with all calls inlined";
+  text += inputs.empty() ? "\n\ninputs: none\n" : "\n\ninputs:\n";
+  for (const std::string& input : inputs) {
+    text += "  " + input + "\n";
+  }
+  text += explanation.plans.empty() ? "\nplans: none\n" : "\nplans:\n";
+  for (const PlanExplanation& plan : explanation.plans) {
+    text += plan_text(plan, detail);
+  }
+  text += explanation.passes.empty() ? "\npasses: none ran\n" : "\npasses:\n";
   ui::Table passes({{"pass", ui::Align::kLeft}, {"time"}, {"changed", ui::Align::kLeft}});
   for (const PassTiming& pass : explanation.passes) {
     passes.add_row({pass.pass, ui::format_duration(pass.seconds), pass.changed ? "yes" : "no"});
   }
-  text += indented(passes.render(), "  ");
+  text += explanation.passes.empty() ? "" : indented(passes.render(), "  ");
   text += explanation.refusals.empty() ? "\nrefusals: none\n" : "\nrefusals:\n";
   for (const RefusalExplanation& refusal : explanation.refusals) {
     text += "  " + refusal.what + ": " + refusal.reason + "\n";

@@ -5,12 +5,22 @@
 
 #include <sconce/explanation.h>
 
+#include <ATen/core/ivalue.h>
+
 #include <string>
+#include <vector>
 
 namespace sconce::cli {
 
-// `with_steps`: the steps of every plan too.
-std::string to_text(const Explanation& explanation, bool with_steps);
+struct ExplanationDetail {
+  bool steps = false;  // of every plan
+  bool specs = false;  // those that each plan serves, in full
+};
+// `inputs`: a line for each argument of the calls.
+std::string to_text(const Explanation& explanation, const std::vector<std::string>& inputs, const ExplanationDetail& detail);
 Json to_json(const Explanation& explanation);
+
+// "float32 [8, 16] contiguous", "int 3", "list of 4".
+std::string describe_argument(const c10::IValue& argument);
 
 }  // namespace sconce::cli

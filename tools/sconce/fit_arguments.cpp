@@ -2,7 +2,9 @@
 
 #include "tools/sconce/compare.h"
 #include "tools/sconce/errors.h"
+#include "tools/sconce/ui/nearest_name.h"
 
+#include <ATen/core/enum_type.h>
 #include <ATen/core/jit_type.h>
 
 namespace sconce::cli {
@@ -60,7 +62,29 @@ std::optional<c10::IValue> fit_tuple(const c10::IValue& value, const c10::TupleT
                         : c10::ivalue::Tuple::create(std::move(fitted));
 }
 
-std::string type_text(const c10::TypePtr& type) { return unmangled(type->repr_str()); }
+// The member that a text names.
+std::optional<c10::IValue> fit_enum(const c10::IValue& value, const c10::EnumTypePtr& type) {
+  if (!value.isString()) {
+    return std::nullopt;
+  }
+  for (const auto& [name, content] : type->enumNamesValues()) {
+    if (name == value.toStringRef()) {
+      return c10::IValue(c10::make_intrusive<c10::ivalue::EnumHolder>(type, name, content));
+    }
+  }
+  return std::nullopt;
+}
+
+std::string type_text(const c10::TypePtr& type) {
+  if (const auto enum_type = type->cast<c10::EnumType>()) {
+    std::vector<std::string> members;
+    for (const auto& [name, content] : enum_type->enumNamesValues()) {
+      members.push_back('"' + name + '"');
+    }
+    return enum_type->qualifiedClassName().name() + " (one of " + ui::join(members) + ")";
+  }
+  return unmangled(type->repr_str());
+}
 
 std::string position_text(size_t index) {
   const char* suffix = index == 0 ? "st" : index == 1 ? "nd" : index == 2 ? "rd" : "th";
@@ -83,6 +107,7 @@ std::optional<c10::IValue> fit_value(const c10::IValue& value, const c10::TypePt
     case c10::TypeKind::ListType: return fit_list(value, type->expectRef<c10::ListType>());
     case c10::TypeKind::DictType: return fit_dict(value, type->expectRef<c10::DictType>());
     case c10::TypeKind::TupleType: return fit_tuple(value, type->expect<c10::TupleType>());
+    case c10::TypeKind::EnumType: return fit_enum(value, type->expect<c10::EnumType>());
     case c10::TypeKind::DeviceObjType:
       return value.isString() ? std::make_optional<c10::IValue>(c10::Device(value.toStringRef())) : std::nullopt;
     case c10::TypeKind::AnyType: return value;
@@ -97,7 +122,9 @@ std::string describe_signature(const c10::FunctionSchema& schema) {
     if (argument.name() == "self") {
       continue;
     }
-    text += (is_first ? "" : ", ") + type_text(argument.type()) + " " + argument.name();
+    const auto enum_type = argument.type()->cast<c10::EnumType>();
+    text += (is_first ? "" : ", ") + (enum_type ? enum_type->qualifiedClassName().name() : type_text(argument.type())) +
+            " " + argument.name();
     if (argument.default_value()) {
       text += "=" + c10::str(*argument.default_value());
     }

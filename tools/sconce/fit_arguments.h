@@ -10,7 +10,8 @@
 namespace sconce::cli {
 
 // The value as one of the type, as Python's call of a scripted method would take it: an int for a float, None for an
-// optional, a list or dict whose file did not keep the element types, a tuple for a named tuple, a text for a device.
+// optional, a list or dict whose file did not keep the element types, a tuple for a named tuple, a text for a device or
+// for the member of an enum that it names.
 // Nothing when it does not fit.
 std::optional<c10::IValue> fit_value(const c10::IValue& value, const c10::TypePtr& type);
 

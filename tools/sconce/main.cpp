@@ -1,6 +1,8 @@
 // sconce: runs, checks, measures and shows TorchScript models. The contract of this command line is DESIGN.md §12.
 #include "ir/dump.h"
+#include "ir/environment.h"
 #include "tools/sconce/commands.h"
+#include "tools/sconce/dump_variable.h"
 #include "tools/sconce/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
 
@@ -123,6 +125,9 @@ int run(const std::vector<std::string>& arguments) {
     return app.exit(asked, std::cout, std::cerr);
   } catch (const CLI::ParseError& failure) {
     throw_usage_error(app, failure, arguments);
+  }
+  for (const std::string& typo : sconce::cli::find_dump_typos(sconce::environment().dump)) {
+    std::cerr << "sconce: warning: " << typo << "\n";
   }
   return chosen();
 }

@@ -2,6 +2,8 @@
 
 #include "tools/sconce/deep_copy.h"
 #include "tools/sconce/errors.h"
+#include "tools/sconce/interruption.h"
+#include "tools/sconce/muted_output.h"
 #include "tools/sconce/ui/percentile.h"
 
 #include <ATen/Context.h>
@@ -25,6 +27,7 @@ constexpr double kSliceSeconds = 0.05;
 // A model whose call takes longer than this is loaded once and called less often before the steady state.
 constexpr double kSlowCall = 0.3;
 constexpr size_t kFirstCallsOfSlowModels = 3;
+constexpr size_t kRoundsForSpread = 5;
 // Of tiny models: enough for percentiles, few enough to keep.
 constexpr size_t kMostSamples = 2'000'000;
 
@@ -65,15 +68,16 @@ class Bench {
         peers_(contestants.size()),
         rows_(contestants.size()) {}
 
-  std::vector<Measurement> run() {
+  MeasurementTable run() {
     const torch::autograd::AutoGradMode grad_mode(settings_.with_grad);
+    const MutedOutput::OnThread muted(muted_);
     find_reference();
     for (size_t i = 0; i < contestants_.size(); ++i) {
       rows_[i].name = contestants_[i].name;
     }
     measure_first_calls();
-    measure_steady_state();
-    return std::move(rows_);
+    const bool complete = measure_steady_state();
+    return {std::move(rows_), muted_.count(), complete};
   }
 
  private:
@@ -106,6 +110,9 @@ class Bench {
     for (size_t load = 0; load < settings_.loads; ++load) {
       for (size_t i = 0; i < contestants_.size(); ++i) {
         progress_(contestants_[i].name);
+        if (interrupted()) {
+          throw Interrupted();
+        }
         if (rows_[i].not_available || load >= loads_) {
           continue;
         }
@@ -160,7 +167,9 @@ class Bench {
       }
       row.first_calls.push_back(ui::median(seconds));
     }
-    row.memory_bytes = loads.back().memory_bytes;
+    if (loads.back().memory_bytes >= kMemoryResolution) {
+      row.memory_bytes = loads.back().memory_bytes;
+    }
     for (const FirstCalls& load : loads) {
       auto found = compare(load.results.first, reference_.first, settings_.tolerance, "out", 1);
       size_t call = 1;
@@ -174,12 +183,18 @@ class Bench {
     }
   }
 
-  void measure_steady_state() {
+  // Whether it was not ended early.
+  bool measure_steady_state() {
     const size_t rounds = rounds_of(settings_);
     std::vector<double> wall(contestants_.size(), 0);
     std::vector<size_t> calls(contestants_.size(), 0);
-    for (size_t round = 0; round < rounds; ++round) {
+    std::vector<std::vector<double>> medians(contestants_.size());
+    size_t round = 0;
+    for (; round < rounds && (round == 0 || !interrupted()); ++round) {
       for (size_t i = 0; i < contestants_.size(); ++i) {
+        if (interrupted() && round == 0) {
+          throw Interrupted();
+        }
         progress_(contestants_[i].name);
         if (rows_[i].not_available) {
           continue;
@@ -189,6 +204,7 @@ class Bench {
           const std::vector<double> slice = run_slice(*peers_[i], settings_.seconds / static_cast<double>(rounds));
           wall[i] += seconds_since(start);
           calls[i] += slice.size();
+          medians[i].push_back(ui::median(slice));
           const size_t room = kMostSamples - std::min(kMostSamples, rows_[i].steady.size());
           rows_[i].steady.insert(rows_[i].steady.end(), slice.begin(),
                                  slice.begin() + static_cast<std::ptrdiff_t>(std::min(room, slice.size())));
@@ -199,7 +215,11 @@ class Bench {
     }
     for (size_t i = 0; i < contestants_.size(); ++i) {
       rows_[i].calls_per_second = wall[i] > 0 ? static_cast<double>(calls[i]) / wall[i] : 0;
+      if (medians[i].size() >= kRoundsForSpread) {
+        rows_[i].spread = (ui::percentile(medians[i], 0.9) - ui::percentile(medians[i], 0.1)) / ui::median(medians[i]);
+      }
     }
+    return round == rounds;
   }
 
   // Times of the calls of all threads.
@@ -216,6 +236,7 @@ class Bench {
     };
     const auto work = [&](size_t thread) {
       const torch::autograd::AutoGradMode grad_mode(settings_.with_grad);
+      const MutedOutput::OnThread muted(muted_);
       std::vector<c10::IValue> own;
       std::unique_ptr<peers::Peer::Session> session;
       guarded(thread, [&] {
@@ -253,12 +274,13 @@ class Bench {
       const auto start = Clock::now();
       const c10::IValue output = session.run(std::move(arguments));
       times.push_back(seconds_since(start));
-    } while (seconds_since(begin) < seconds);
+    } while (seconds_since(begin) < seconds && !interrupted());
   }
 
   const std::vector<Contestant>& contestants_;
   const MeasureSettings& settings_;
   const MeasureProgress& progress_;
+  MutedOutput muted_;
   std::vector<std::unique_ptr<peers::Peer>> peers_;
   std::vector<Measurement> rows_;
   Results reference_;
@@ -273,8 +295,8 @@ size_t pieces_of_work(size_t contestants, const MeasureSettings& settings) {
   return contestants * (settings.loads + rounds_of(settings));
 }
 
-std::vector<Measurement> measure(const std::vector<Contestant>& contestants, const MeasureSettings& settings,
-                                 const MeasureProgress& progress) {
+MeasurementTable measure(const std::vector<Contestant>& contestants, const MeasureSettings& settings,
+                         const MeasureProgress& progress) {
   return Bench(contestants, settings, progress).run();
 }
 

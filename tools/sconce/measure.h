@@ -6,6 +6,7 @@
 
 #include <torch/csrc/jit/api/module.h>
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -37,7 +38,19 @@ struct Measurement {
   std::vector<double> first_calls;
   std::vector<double> steady;   // of each call, seconds
   double calls_per_second = 0;  // of all threads together
-  double memory_bytes = 0;      // growth of the process by the loaded model and its first calls
+  // Growth of the process by the loaded model and its first calls; nothing when it is below kMemoryResolution.
+  std::optional<double> memory_bytes;
+  // How far the medians of the rounds lie apart: (90th - 10th percentile) / median. NaN when there are few rounds.
+  double spread = NAN;
+};
+
+// Pages come and go by this much for reasons that have nothing to do with the model.
+constexpr double kMemoryResolution = 256.0 * 1024;
+
+struct MeasurementTable {
+  std::vector<Measurement> rows;  // in the order of the contestants
+  size_t muted = 0;               // how often the model wanted to print or warn meanwhile
+  bool complete = true;           // false: the user ended the steady state early
 };
 
 struct Contestant {
@@ -49,11 +62,12 @@ struct Contestant {
 using MeasureProgress = std::function<void(const std::string& executor)>;
 size_t pieces_of_work(size_t contestants, const MeasureSettings& settings);
 
-// The rows in the order of the contestants. Loads and rounds of steady state go round all executors in turn, so that the
+// Loads and rounds of steady state go round all executors in turn, so that the
 // drift of a machine (heat, other load) meets all alike. Results of the first and last of the first calls are compared with
 // those of eager LibTorch before anything is timed for long. A model that writes into its arguments gets copies for every
-// call, made outside the timed part.
-std::vector<Measurement> measure(const std::vector<Contestant>& contestants, const MeasureSettings& settings,
-                                 const MeasureProgress& progress);
+// call, made outside the timed part. What the model prints and warns is not shown. Throws Interrupted when the user ends it
+// before the first round of steady state is done.
+MeasurementTable measure(const std::vector<Contestant>& contestants, const MeasureSettings& settings,
+                         const MeasureProgress& progress);
 
 }  // namespace sconce::cli

@@ -19,28 +19,47 @@ void add_input_options(CLI::App& command, InputOptions& options) {
                                       "arguments, written by torch.save((arg, ...), FILE), or a CASES file (its case 0)")
                           ->type_name("FILE");
   command.add_option("--input", options.specs, "arguments, one SPEC each (see below)")->type_name("SPEC")->excludes(file);
-  command.add_option("--seed", options.seed, "seed of random SPECs and of the model's random numbers (0)")->type_name("N");
+  command
+      .add_option("--seed", options.seed,
+                  "seed of random SPECs and of the model's random numbers (what the CASES file says, else 0)")
+      ->type_name("N");
 }
+
+namespace {
+
+// Of an operator suite, whose cases each call a method of their own: the first that calls this one.
+const OperatorCase& first_case_of(const OperatorCases& cases, const std::string& method, const std::string& path) {
+  std::vector<std::string> methods;
+  for (const OperatorCase& each : cases) {
+    if (method.empty() || each.method == method) {
+      return each;
+    }
+    methods.push_back(each.method);
+  }
+  throw UserError("--method: none of the cases in " + path + " calls '" + method + "'" + ui::did_you_mean(method, methods));
+}
+
+}  // namespace
 
 Call read_call(const InputOptions& options, const std::string& method) {
   Call call;
   call.method = method;
-  call.seed = options.seed;
+  call.seed = options.seed.value_or(0);
   if (!options.file.empty() && is_script_archive(options.file)) {
     const Cases cases = read_cases(options.file);
     if (const auto* model_cases = std::get_if<ModelCases>(&cases)) {
       call.method = method.empty() ? model_cases->method : method;
       call.arguments = model_cases->inputs.front();
-      call.seed = options.seed != 0 ? options.seed : model_cases->seed;
+      call.seed = options.seed.value_or(model_cases->seed);
     } else {
-      const OperatorCase& first = std::get<OperatorCases>(cases).front();
-      call.method = method.empty() ? first.method : method;
+      const OperatorCase& first = first_case_of(std::get<OperatorCases>(cases), method, options.file);
+      call.method = first.method;
       call.arguments.assign(first.inputs.begin(), first.inputs.end());
     }
   } else if (!options.file.empty()) {
     call.arguments = load_arguments(options.file);
   } else {
-    at::Generator generator = at::detail::createCPUGenerator(options.seed);
+    at::Generator generator = at::detail::createCPUGenerator(call.seed);
     for (const std::string& spec : options.specs) {
       call.arguments.push_back(parse_spec(spec, generator));
     }
@@ -75,7 +94,13 @@ std::vector<c10::IValue> fit_call(const torch::jit::Module& module, const Call& 
 
 Module load_model(const std::string& path, const Options& options) {
   try {
-    return load(path, options);
+    Module module = load(path, options);
+    if (is_cases_module(module.script_module())) {
+      throw UserError(path +
+                      ": is a CASES file (recorded calls and answers), not a model; give the model as MODEL, and this file "
+                      "as CASES of 'sconce check' or with --inputs");
+    }
+    return module;
   } catch (const c10::Error& failure) {
     const std::string message = one_line_message(failure);
     const bool lacks_operator = message.find("Unknown builtin op") != std::string::npos;

@@ -7,6 +7,7 @@
 
 #include <CLI/App.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace sconce::cli {
 struct InputOptions {
   std::string file;                // --inputs
   std::vector<std::string> specs;  // --input
-  uint64_t seed = 0;               // --seed, for random SPECs and for LibTorch's generator before a call
+  // --seed, for random SPECs and for LibTorch's generator before a call; left out: what the CASES file says, else 0.
+  std::optional<uint64_t> seed;
 };
 void add_input_options(CLI::App& command, InputOptions& options);
 

@@ -67,6 +67,7 @@ std::vector<const PassInfo*> find_passes(const std::vector<std::string>& names) 
 }
 
 int opt(const OptOptions& options) {
+  prepare(options.common);  // before the text is read: its operators may be in a library
   const std::vector<const PassInfo*> passes = find_passes(options.passes);
   const std::unique_ptr<Graph> graph = read_graph(options.file);
   PassRunner runner = options.verify_each ? PassRunner(PassRunner::Verify::kAfterChange) : PassRunner();
@@ -101,13 +102,14 @@ void add_opt_command(CLI::App& app, Action& chosen) {
       ->delimiter(',')
       ->required();
   command.add_flag("--verify-each", options->verify_each, "check the graph after every pass that changed it");
-  add_json_option(command, options->common);
+  add_common_options(command, options->common);
   command.footer(
       "The resulting graph goes to stdout, the times of the passes to stderr.\n"
       "\n"
       "Examples:\n"
       "  sconce dump model.pt --stage inline > model.ir\n"
       "  sconce opt model.ir --passes canonicalize_ops,eliminate_dead_nodes --verify-each\n"
+      "  sconce opt model.ir --passes eliminate_dead_nodes --ops-library build/libmy_ops.so\n"
       "\nExit codes: 0 good, 1 a pass broke the graph, 2 usage or a malformed file.");
 }
 

@@ -12,6 +12,7 @@ namespace sconce::cli {
 namespace {
 
 int list_passes(const CommonOptions& options) {
+  prepare(options);
   if (options.json) {
     Json passes = Json::array();
     for (const PassInfo& pass : all_passes()) {
@@ -34,8 +35,8 @@ void add_passes_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<CommonOptions>();
   CLI::App& command =
       add_command(app, chosen, "passes", "List the passes, with a line of help and where each runs", options, list_passes);
-  add_json_option(command, *options);
-  command.footer("Example:\n  sconce passes\n\nExit codes: 0 good, 2 usage.");
+  add_common_options(command, *options);
+  command.footer("Example:\n  sconce passes\n\nExit codes: 0 good, 1 refused, 2 usage or a bad file.");
 }
 
 }  // namespace sconce::cli

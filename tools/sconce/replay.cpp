@@ -13,6 +13,7 @@ struct ReplayOptions {
 };
 
 int replay(const ReplayOptions& options) {
+  prepare(options.common);
   if (!std::filesystem::exists(options.file)) {
     throw UserError(options.file + ": no such file");
   }

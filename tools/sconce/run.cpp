@@ -193,6 +193,7 @@ void add_run_command(CLI::App& app, Action& chosen) {
       ->check(between(1, 1024));
   command.add_flag("--no-grad", options->no_grad, "record nothing for gradients, as servers do");
   command.add_flag("--frozen", options->frozen, "treat parameters as constants (not yet)");
+  add_device_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(std::string(kSpecHelp) +
                  "\nExamples:\n"

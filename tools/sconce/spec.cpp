@@ -1,12 +1,13 @@
 #include "tools/sconce/spec.h"
 
 #include "tools/sconce/errors.h"
+#include "tools/sconce/spec_dtypes.h"
 #include "tools/sconce/ui/nearest_name.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/jit_type.h>
 
-#include <array>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -17,30 +18,6 @@
 
 namespace sconce::cli {
 namespace {
-
-struct NamedDtype {
-  std::string_view name;
-  c10::ScalarType dtype;
-};
-constexpr std::array kDtypes = {
-    NamedDtype{"float32", c10::kFloat},
-    NamedDtype{"float", c10::kFloat},
-    NamedDtype{"float64", c10::kDouble},
-    NamedDtype{"double", c10::kDouble},
-    NamedDtype{"float16", c10::kHalf},
-    NamedDtype{"half", c10::kHalf},
-    NamedDtype{"bfloat16", c10::kBFloat16},
-    NamedDtype{"int64", c10::kLong},
-    NamedDtype{"long", c10::kLong},
-    NamedDtype{"int32", c10::kInt},
-    NamedDtype{"int", c10::kInt},
-    NamedDtype{"int16", c10::kShort},
-    NamedDtype{"int8", c10::kChar},
-    NamedDtype{"uint8", c10::kByte},
-    NamedDtype{"bool", c10::kBool},
-    NamedDtype{"complex64", c10::kComplexFloat},
-    NamedDtype{"complex128", c10::kComplexDouble},
-};
 
 class SpecParser {
  public:
@@ -89,18 +66,19 @@ class SpecParser {
     if (word == "none" || word == "None") {
       return {};
     }
-    for (const NamedDtype& named : kDtypes) {
-      if (word == named.name) {
-        return tensor(named.dtype);
-      }
+    if (const SpecDtype* dtype = find_spec_dtype(word)) {
+      return tensor(*dtype);
     }
     position_ = start;
     if (word.empty()) {
       fail(at_end() ? "a value is missing" : "this is no value");
     }
     std::vector<std::string> names = {"true", "false", "none"};
-    for (const NamedDtype& named : kDtypes) {
-      names.emplace_back(named.name);
+    for (const SpecDtype& dtype : spec_dtypes()) {
+      names.emplace_back(dtype.name);
+    }
+    if (const auto reason = why_no_spec_dtype(word)) {
+      fail(*reason + "; make the tensor in Python and give it with --inputs FILE");
     }
     fail("'" + std::string(word) + "' is neither a dtype nor a value" + ui::did_you_mean(word, names));
   }
@@ -181,7 +159,7 @@ class SpecParser {
     return text;
   }
 
-  c10::IValue tensor(c10::ScalarType dtype) {
+  c10::IValue tensor(const SpecDtype& dtype) {
     if (!accept('[')) {
       fail("a dtype is followed by its sizes, as in float32[1,3,224,224]");
     }
@@ -197,51 +175,79 @@ class SpecParser {
       }
     }
     try {
-      return accept('=') ? filled(dtype, sizes) : random(dtype, sizes);
+      return (accept('=') ? filled(dtype, sizes) : random(dtype, sizes)).to(dtype.dtype);
     } catch (const c10::Error& failure) {
-      // Too large, or a value that the dtype does not have.
-      fail(one_line_message(failure));
+      fail(one_line_message(failure));  // too large
     }
   }
 
-  at::Tensor random(c10::ScalarType dtype, at::IntArrayRef sizes) {
-    if (c10::isFloatingType(dtype) || c10::isComplexType(dtype)) {
-      return at::randn(sizes, generator_, at::TensorOptions(dtype));
+  at::Tensor random(const SpecDtype& dtype, at::IntArrayRef sizes) {
+    if (c10::isIntegralType(dtype.dtype, /*includeBool=*/true)) {
+      return at::randint(0, dtype.dtype == c10::kBool ? 2 : 10, sizes, generator_, at::TensorOptions(dtype.made_in));
     }
-    return at::randint(0, dtype == c10::kBool ? 2 : 10, sizes, generator_, at::TensorOptions(dtype));
+    return at::randn(sizes, generator_, at::TensorOptions(dtype.made_in));
   }
 
-  at::Tensor filled(c10::ScalarType dtype, at::IntArrayRef sizes) {
+  at::Tensor filled(const SpecDtype& dtype, at::IntArrayRef sizes) {
+    skip_blanks();
+    const size_t start = position_;
+    const at::TensorOptions made(dtype.made_in);
     const auto low = accept_number();
     if (!low) {
       const std::string_view word = accept_word();
       if (word == "zeros" || word == "ones") {
-        return at::full(sizes, word == "ones" ? 1 : 0, at::TensorOptions(dtype));
+        return at::full(sizes, word == "ones" ? 1 : 0, made);
+      }
+      if (dtype.dtype == c10::kBool && (word == "true" || word == "false")) {
+        return at::full(sizes, word == "true", made);
       }
       if (word == "arange") {
-        return at::arange(c10::multiply_integers(sizes), at::TensorOptions(c10::kDouble)).to(dtype).view(sizes);
+        const int64_t count = c10::multiply_integers(sizes);
+        expect_value(dtype, std::max<int64_t>(count - 1, 0), start);
+        return at::arange(count, at::TensorOptions(c10::kDouble)).to(dtype.made_in).view(sizes);
       }
+      position_ = start;
       fail("behind '=' comes zeros, ones, arange, a number, or a range as in 0..10");
     }
     if (!accept('.', '.')) {
-      return at::full(sizes, low->toScalar(), at::TensorOptions(dtype));
+      expect_value(dtype, low->toScalar(), start);
+      return at::full(sizes, low->toScalar(), made);
     }
+    skip_blanks();
+    return uniform(dtype, sizes, *low, start);
+  }
+
+  // LOW.. was read, beginning at `start`.
+  at::Tensor uniform(const SpecDtype& dtype, at::IntArrayRef sizes, const c10::IValue& low, size_t start) {
+    const size_t high_start = position_;
     const auto high = accept_number();
     if (!high) {
       fail("the end of the range is missing");
     }
-    if (!(high->toScalar().toDouble() > low->toScalar().toDouble())) {
+    const double from = low.toScalar().toDouble();
+    const double to = high->toScalar().toDouble();
+    if (!std::isfinite(from) || !std::isfinite(to)) {
+      fail_at(std::isfinite(from) ? high_start : start, "a range ends at finite numbers");
+    }
+    if (!(to > from)) {
       fail("the end of the range must be above its beginning");
     }
-    if (c10::isIntegralType(dtype, /*includeBool=*/true)) {
-      if (!low->isInt() || !high->isInt()) {
+    expect_value(dtype, low.toScalar(), start);
+    if (c10::isIntegralType(dtype.dtype, /*includeBool=*/true)) {
+      if (!low.isInt() || !high->isInt()) {
         fail("the range of an integer tensor must be of whole numbers");
       }
-      return at::randint(low->toInt(), high->toInt(), sizes, generator_, at::TensorOptions(dtype));
+      expect_value(dtype, high->toInt() - 1, high_start);
+      return at::randint(low.toInt(), high->toInt(), sizes, generator_, at::TensorOptions(dtype.made_in));
     }
-    const double from = low->toScalar().toDouble();
-    const double to = high->toScalar().toDouble();
-    return (at::rand(sizes, generator_, at::TensorOptions(c10::kDouble)) * (to - from) + from).to(dtype);
+    expect_value(dtype, high->toScalar(), high_start);
+    return (at::rand(sizes, generator_, at::TensorOptions(c10::kDouble)) * (to - from) + from).to(dtype.made_in);
+  }
+
+  void expect_value(const SpecDtype& dtype, const c10::Scalar& value, size_t start) {
+    if (const auto reason = why_no_value(dtype, value)) {
+      fail_at(start, *reason);
+    }
   }
 
   // Ends before "..", so that 0..10 is a range.
@@ -326,6 +332,11 @@ class SpecParser {
     throw UserError("bad SPEC '" + std::string(text_) + "' at character " + std::to_string(position_ + 1) + ": " + what);
   }
 
+  [[noreturn]] void fail_at(size_t position, const std::string& what) {
+    position_ = position;
+    fail(what);
+  }
+
   static constexpr int kMostNested = 100;
   const std::string_view text_;
   at::Generator& generator_;
@@ -342,7 +353,9 @@ const char* const kSpecHelp =
     "  float32[1,3,224,224]      random tensor (normal; integers 0 to 9; bool)\n"
     "  int64[1,128]=0..30000     random tensor, 0 <= x < 30000\n"
     "  float32[4]=zeros          also =ones, =arange, =2.5\n"
-    "  3   2.5   true   \"text\"   none\n"
+    "                            dtypes: float16 to float64, bfloat16, float8_e4m3fn and _e5m2, complex32 to\n"
+    "                            complex128, int8 to int64, uint8 to uint64, bool\n"
+    "  3   2.5   true   \"text\"   none     a text also names a device or a member of an enum\n"
     "  (SPEC, SPEC)   [SPEC, SPEC]   {\"key\": SPEC}\n"
     "  Quote them for the shell: --input 'float32[2,3]' '\"text\"'. The same --seed gives the same numbers.\n";
 

@@ -76,7 +76,15 @@ void TwinModels::compare_outcomes(const Outcomes& outcomes, const CompareOptions
     if (refusal_) {
       findings.add(kAgainstTwin, "call", "refused: " + *refusal_);
     } else if (got.error && expected.error) {
-      findings.add(kAgainstTwin, "call", "both raise; sconce: " + *got.error + "; LibTorch: " + *expected.error);
+      // The case records a result, so it fails even where the two agree.
+      const bool agree = *got.error == *expected.error;
+      findings.add(kAgainstRecorded, "call",
+                   std::string("no result: sconce and LibTorch both raise, ") +
+                       (agree ? "with the same text" : "with different texts") + "; the model rejects these inputs" +
+                       (agree ? ": " + *got.error : ""));
+      if (!agree) {
+        findings.add(kAgainstTwin, "call", "sconce raises: " + *got.error + "; LibTorch raises: " + *expected.error);
+      }
     } else {
       findings.add(kAgainstTwin, "call",
                    got.error ? "sconce raises, LibTorch does not: " + *got.error

@@ -1,6 +1,11 @@
 #include "tools/sconce/ui/table.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <numeric>
+#include <string_view>
 
 namespace sconce::ui {
 namespace {
@@ -12,6 +17,28 @@ void append_line(std::string& out, std::string line) {
   out += line + "\n";
 }
 
+// Their indices, in order.
+std::vector<size_t> columns_that_fit(const std::vector<Column>& columns, const std::vector<size_t>& widths, size_t width) {
+  std::vector<size_t> shown(columns.size());
+  std::iota(shown.begin(), shown.end(), 0);
+  const auto total = [&] {
+    size_t sum = shown.empty() ? 0 : (shown.size() - 1) * std::string_view(kGap).size();
+    for (const size_t i : shown) {
+      sum += widths[i];
+    }
+    return sum;
+  };
+  while (total() > width) {
+    const auto least = std::max_element(shown.begin(), shown.end(),
+                                        [&](size_t a, size_t b) { return columns[a].dispensable < columns[b].dispensable; });
+    if (least == shown.end() || columns[*least].dispensable == 0) {
+      break;
+    }
+    shown.erase(least);
+  }
+  return shown;
+}
+
 }  // namespace
 
 size_t display_width(const std::string& text) {
@@ -19,7 +46,7 @@ size_t display_width(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](unsigned char c) { return (c & 0xC0) != 0x80; }));
 }
 
-std::string Table::render() const {
+std::string Table::render(size_t width) const {
   std::vector<size_t> widths;
   for (const Column& column : columns_) {
     widths.push_back(display_width(column.title));
@@ -30,13 +57,14 @@ std::string Table::render() const {
       widths[i] = std::max(widths[i], display_width(row[i]));
     }
   }
+  const std::vector<size_t> shown = columns_that_fit(columns_, widths, width);
 
   const auto line_of = [&](const std::vector<std::string>& cells) {
     std::string line;
-    for (size_t i = 0; i < cells.size() && i < columns_.size(); ++i) {
-      const size_t width = display_width(cells[i]);
-      const std::string padding(widths[i] - std::min(width, widths[i]), ' ');
-      line += (i == 0 ? "" : kGap) + (columns_[i].align == Align::kLeft ? cells[i] + padding : padding + cells[i]);
+    for (const size_t i : shown) {
+      const std::string cell = i < cells.size() ? cells[i] : "";
+      const std::string padding(widths[i] - std::min(display_width(cell), widths[i]), ' ');
+      line += (i == shown.front() ? "" : kGap) + (columns_[i].align == Align::kLeft ? cell + padding : padding + cell);
     }
     return line;
   };
@@ -54,6 +82,12 @@ std::string Table::render() const {
     append_line(out, is_note(row) ? row[0] : line_of(row));
   }
   return out;
+}
+
+size_t output_width() {
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 100;
 }
 
 }  // namespace sconce::ui

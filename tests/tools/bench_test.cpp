@@ -1,0 +1,143 @@
+#include "tests/tools/sconce_program.h"
+#include "tools/sconce/bench_report.h"
+#include "tools/sconce/ui/table.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace sconce::tests {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+cli::Measurement measured(const std::string& name, double seconds) {
+  cli::Measurement row;
+  row.name = name;
+  row.first_calls = std::vector<double>(10, seconds);
+  row.steady = std::vector<double>(100, seconds);
+  row.calls_per_second = 1 / seconds;
+  row.spread = 0.01;
+  return row;
+}
+
+cli::BenchedModel benched(const std::string& path, double seconds) {
+  cli::BenchedModel model;
+  model.path = path;
+  model.settings.method = "forward";
+  model.table.rows = {measured("sconce", seconds), measured("jit", 2 * seconds), measured("jit-legacy", 3 * seconds)};
+  return model;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+TEST(BenchReport, FitsIntoAHundredCharacters) {
+  cli::BenchedModel model = benched("m.pt", 123.4e-3);
+  model.table.muted = 1234567;
+  model.table.rows[0].spread = 0.4;
+  model.table.complete = false;
+  for (const std::string& line : lines_of(cli::to_text(model))) {
+    EXPECT_LE(ui::display_width(line), 100) << line;
+  }
+}
+
+TEST(BenchReport, SaysWhatStandsInTheWayOfAFairComparison) {
+  cli::BenchedModel model = benched("m.pt", 1e-3);
+  EXPECT_THAT(cli::to_text(model), Not(HasSubstr("note: ")));
+  EXPECT_THAT(cli::to_text(model), HasSubstr("< 256 KiB")) << "nothing measurable";
+  model.table.rows[0].memory_bytes = 3 * 1024 * 1024;
+  model.table.rows[0].spread = 0.4;
+  model.table.muted = 12;
+  EXPECT_THAT(cli::to_text(model), HasSubstr("3.00 MiB"));
+  EXPECT_THAT(cli::to_text(model), HasSubstr("the machine is noisy: sconce's own median moved by 40 %"));
+  EXPECT_THAT(cli::to_text(model), HasSubstr("printed or warned 12 times"));
+}
+
+TEST(BenchReport, JsonHasGeometricMeansAndNullForWhatThereIsNot) {
+  std::vector<cli::BenchedModel> models = {benched("a.pt", 1), benched("b.pt", 1)};
+  models[1].table.rows[1].steady = std::vector<double>(10, 8.0);
+  models[1].table.rows[2].not_available = "freezing needs eval mode";
+  models[0].table.rows[0].spread = NAN;
+  const cli::Json json = cli::to_json(models);
+  ASSERT_EQ(json.size(), 3);
+  EXPECT_EQ(json[0]["model"], "a.pt");
+  EXPECT_TRUE(json[0]["executors"][0]["memory_bytes"].is_null());
+  EXPECT_TRUE(json[0]["executors"][0]["spread"].is_null());
+  EXPECT_TRUE(json[2]["model"].is_null());
+  EXPECT_NEAR(json[2]["executors"][0]["ratio_steady"].get<double>(), 4.0, 1e-9) << "of 2 and 8";
+  EXPECT_TRUE(json[2]["executors"][1]["ratio_steady"].is_null()) << "it did not run them all";
+  EXPECT_THAT(json.dump(), Not(HasSubstr("nan")));
+}
+
+TEST(BenchTable, LeavesOutTheMostDispensableColumnsFirst) {
+  ui::Table table({{"name", ui::Align::kLeft}, {"much", ui::Align::kRight, 1}, {"least", ui::Align::kRight, 2}});
+  table.add_row({"a", "1", "2"});
+  EXPECT_EQ(table.render(17), "name  much  least\n----  ----  -----\na        1      2\n");
+  EXPECT_EQ(table.render(16), "name  much\n----  ----\na        1\n");
+  EXPECT_EQ(table.render(1), "name\n----\na\n");
+}
+
+TEST(CommandLineBench, TakesOneSpecPerOption) {
+  const ScratchFolder scratch;
+  const std::string model = write_model(scratch, "two.pt", "def forward(self, x: Tensor, n: int):\n    return x + n\n");
+  const std::vector<std::string> quick = {"--against", "eager", "--seconds", "0.02", "--json"};
+  std::vector<std::string> arguments = {"bench", "--input", "float32[3]", "--input", "2", model, model};
+  arguments.insert(arguments.end(), quick.begin(), quick.end());
+  const ProgramResult result = sconce(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(json_of(result).size(), 3) << "two models and the mean";
+  expect_usage_error({"bench", model, "--input", "float32[3]", "2"}, "'2' stands where a model is expected, but is a SPEC");
+}
+
+TEST(CommandLineBench, ChecksAllModelsAndInputsBeforeMeasuring) {
+  // Far beyond the time limit of the tests if anything were measured.
+  const std::vector<std::string> long_run = {"--seconds", "3600", "--against", "eager"};
+  const auto with = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), long_run.begin(), long_run.end());
+    return arguments;
+  };
+  expect_usage_error(with({"bench", model_file("mlp.pt"), "nowhere.pt"}), "nowhere.pt: no such file");
+  expect_usage_error(with({"bench", model_file("mlp.pt"), model_file("lstm.pt"), "--inputs",
+                           model_file("inputs/mlp.inputs.pt"), "--inputs", "nowhere.pt"}),
+                     "nowhere.pt: no such file");
+}
+
+TEST(CommandLineBench, MutesWhatTheModelPrintsAndWarns) {
+  const ScratchFolder scratch;
+  const std::string model = write_model(
+      scratch, "loud.pt",
+      "def forward(self, x: Tensor):\n    print('a line')\n    torch.warn('a warning')\n    return x + 1\n");
+  const ProgramResult result =
+      sconce({"bench", model, "--input", "float32[3]", "--against", "eager", "--seconds", "0.02", "--threads", "2"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out + result.err, Not(HasSubstr("a line")));
+  EXPECT_THAT(result.out + result.err, Not(HasSubstr("a warning")));
+  EXPECT_THAT(result.out, HasSubstr("note: the model printed or warned "));
+}
+
+TEST(CommandLineBench, ShowsWhatIsFinishedWhenInterrupted) {
+  const ScratchFolder scratch;
+  const std::string model = write_model(scratch, "m.pt", "def forward(self, x: Tensor):\n    return x + 1\n");
+  // Two seconds are enough for the first calls and some rounds, and far from enough for all.
+  const std::string command = "trap '' TERM; '" + sconce_binary() + "' bench '" + model + "' '" + model +
+                              "' --input 'float32[3]' --against eager --seconds 600 & child=$!; sleep 4; "
+                              "kill -INT $child; wait $child";
+  // A shell without job control starts background processes with SIGINT ignored; bash -m does not.
+  const ProgramResult result = run_program("/bin/bash", {"-m", "-c", command}, {});
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1.00x"));
+  EXPECT_THAT(result.err, HasSubstr("interrupted: 1 of 2 models were measured"));
+}
+
+}  // namespace
+}  // namespace sconce::tests

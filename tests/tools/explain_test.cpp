@@ -1,0 +1,62 @@
+#include "tests/tools/sconce_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sconce::tests {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kRaises = R"(
+def forward(self, x: Tensor, n: int):
+    y = x.relu()
+    assert n < 3, "too many"
+    return torch.mm(y, y)
+)";
+
+TEST(Explain, ShowsWhatItHasBeforeTheErrorOfTheModel) {
+  const ScratchFolder scratch;
+  const std::string model = write_model(scratch, "raises.pt", kRaises);
+  const ProgramResult raised = sconce({"explain", model, "--input", "float32[2,2]", "3"});
+  EXPECT_EQ(raised.exit_code, 2);
+  EXPECT_THAT(raised.out, HasSubstr("tier0: "));
+  EXPECT_THAT(raised.out, HasSubstr("invocations   1\n"));
+  EXPECT_THAT(raised.err, testing::StartsWith("sconce: error: AssertionError: too many\n"));
+
+  const ProgramResult failed = sconce({"explain", model, "--input", "float32[2,3]", "1", "--json"});
+  EXPECT_EQ(failed.exit_code, 2);
+  const auto json = json_of(failed);
+  EXPECT_THAT(json["error"].get<std::string>(), HasSubstr("mat1 and mat2"));
+  EXPECT_THAT(json["node"].get<std::string>(), HasSubstr("aten::mm("));
+  EXPECT_THAT(json["source"].get<std::string>(), testing::EndsWith(":5")) << "the line in the model's source";
+  EXPECT_EQ(json["exit_code"], 2);
+  EXPECT_EQ(json["counters"]["invocations"], 1);
+  EXPECT_EQ(json["plans"].size(), 1);
+}
+
+TEST(Explain, EveryFailureInJsonNamesNodeAndSource) {
+  const ScratchFolder scratch;
+  const std::string model = write_model(scratch, "raises.pt", kRaises);
+  const auto json = json_of(sconce({"run", model, "--input", "float32[2,3]", "1", "--json"}));
+  EXPECT_THAT(json["node"].get<std::string>(), HasSubstr("aten::mm("));
+  EXPECT_FALSE(json["source"].get<std::string>().empty());
+}
+
+TEST(Explain, SaysInAReadableLineWhatEachInputIs) {
+  const ScratchFolder scratch;
+  const std::string model = write_model(scratch, "raises.pt", kRaises);
+  const ProgramResult text = sconce({"explain", model, "--input", "float32[2,2]", "1"});
+  EXPECT_THAT(text.out, HasSubstr("\ninputs:\n  x: float32 [2, 2] contiguous\n  n: int 1\n"));
+  EXPECT_THAT(text.out, HasSubstr("serves all arguments; met so far: 1 spec (--verbose shows it)"));
+  EXPECT_THAT(text.out, Not(HasSubstr("Float(*, *)")));
+  const ProgramResult verbose = sconce({"explain", model, "--verbose", "--input", "float32[2,2]", "1"});
+  EXPECT_THAT(verbose.out, HasSubstr("      Float(*, *)\n"));
+  const auto json = json_of(sconce({"explain", model, "--input", "float32[2,2]", "1", "--json"}));
+  EXPECT_EQ(json["inputs"][0], "x: float32 [2, 2] contiguous");
+  EXPECT_EQ(json["plans"][0]["specs"].size(), 1);
+}
+
+}  // namespace
+}  // namespace sconce::tests

@@ -1,0 +1,36 @@
+// The dtypes that a SPEC can name, and the values that each of them has.
+#pragma once
+
+#include <c10/core/Scalar.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sconce::cli {
+
+struct SpecDtype {
+  std::string_view name;
+  c10::ScalarType dtype;
+  // LibTorch draws no random numbers, or makes no ranges, in some dtypes: values are made in this one and converted.
+  c10::ScalarType made_in;
+  // Of whole numbers and bool; SPECs have no numbers above 64 signed bits.
+  int64_t least = 0;
+  int64_t largest = 0;
+  double largest_real = 0;  // of floating and complex dtypes, on both sides
+};
+
+std::span<const SpecDtype> spec_dtypes();
+// Null when no SPEC makes tensors of it.
+const SpecDtype* find_spec_dtype(std::string_view name);
+// Why torch's dtype of that name is none of them; nothing for names that are no dtype of torch at all.
+std::optional<std::string> why_no_spec_dtype(std::string_view name);
+
+// Why the dtype has no such value, as "int8 holds -128 to 127"; nothing when it has. Conversion alone would wrap around,
+// cut off or refuse, each for other dtypes.
+std::optional<std::string> why_no_value(const SpecDtype& dtype, const c10::Scalar& value);
+
+}  // namespace sconce::cli
