@@ -41,7 +41,7 @@ set(_suppressions "${PROJECT_SOURCE_DIR}/tests/sanitizers")
 if(SCONCE_SANITIZE STREQUAL "address")
   set(_sanitizer -fsanitize=address -fno-omit-frame-pointer)
   set(SCONCE_SANITIZER_ENVIRONMENT
-    "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_init_order=1"
+    "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_init_order=1:allocator_may_return_null=1"
     "LSAN_OPTIONS=suppressions=${_suppressions}/lsan.supp:print_suppressions=0")
 elseif(SCONCE_SANITIZE STREQUAL "undefined")
   # vptr needs the type information of LibTorch's hidden classes, which its libraries don't export.

@@ -1,6 +1,7 @@
 #include <sconce/graph_executor.h>
 
 #include "executor/executor_impl.h"
+#include "executor/run_traced.h"
 #include "ir/dump.h"
 #include "ir/print.h"
 #include "plan/run_plan.h"
@@ -83,13 +84,16 @@ void GraphExecutor::Impl::run(torch::jit::Stack& stack) {
 }
 
 void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
+  if (torch::jit::tracer::isTracing()) {
+    run_traced(*graph_, stack, [this](torch::jit::Stack& inputs) { run_with_self(inputs); });
+    return;
+  }
   const size_t expected = graph_->inputs().size();
   invocations_.add();
   const PlanCache<SpecEntry>::Guard guard(cache_);
   const CountedPlan* chosen = required_.get();
   bool may_skip_autograd = false;
-  // While LibTorch's tracer records, the plan of required passes runs: what it records must be the model's own operators.
-  if (options_.optimize() && !torch::jit::tracer::isTracing()) {
+  if (options_.optimize()) {
     static thread_local ArgumentSpec spec;
     specs_.create({stack.data() + (stack.size() - expected), expected}, ArgumentSpecCreator::Detail::kRanks, spec);
     chosen = &plan_for(spec, guard);

@@ -30,8 +30,7 @@ constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
 // Backward passes add up in the order in which oneDNN's threads finish: LibTorch differs from itself by as much.
 constexpr cli::CompareOptions kGradients{.rtol = 1e-3, .atol = 1e-5};
 
-// ---- calls
-// ------------------------------------------------------------------------------------------------------------------
+// ---- calls ----------------------------------------------------------------------------------------------------------
 
 // The gradients that one backward pass adds to the parameters, by name. Empty when no output requires a gradient.
 std::vector<cli::NamedTensor> accumulated_gradients(const c10::IValue& output, const torch::jit::Module& module) {
@@ -118,8 +117,7 @@ TEST_P(ModelTest, AgreesWithLibTorchFromCall1ToCall5) {
 INSTANTIATE_TEST_SUITE_P(Models, ModelTest, ::testing::ValuesIn(model_names()),
                          [](const auto& model) { return model.param; });
 
-// ---- the operator suite
-// -------------------------------------------------------------------------------------------------------
+// ---- the operator suite ---------------------------------------------------------------------------------------------
 
 // One method per operator, in a file that is model and cases at once. The sconce check command compares with the recorded
 // answers; here everything else about the calls is compared too.

@@ -37,7 +37,8 @@ TEST(Builtins, GiveATensorAsNestedLists) {
       "graph(%x : Tensor, %depth : int, %kind : int):\n"
       "  %list : float[][] = prim::tolist(%x, %depth, %kind)\n"
       "  return (%list)\n";
-  const auto rows = run(text, {at::arange(6, at::kFloat).reshape({2, 3}).t(), 2, 1})[0].toListRef();
+  const c10::IValue list = run(text, {at::arange(6, at::kFloat).reshape({2, 3}).t(), 2, 1})[0];
+  const auto rows = list.toListRef();
   ASSERT_EQ(rows.size(), 3U);
   EXPECT_EQ(rows[2].toDoubleVector(), (std::vector<double>{2, 5}));
   EXPECT_THAT(message_of([&] { run(text, {at::zeros({3}), 2, 1}); }), HasSubstr("list dimension"));

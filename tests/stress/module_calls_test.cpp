@@ -213,8 +213,7 @@ TEST_P(SmallCache, AnswersRightWhilePlansAreEvicted) {
 
 INSTANTIATE_TEST_SUITE_P(Capacities, SmallCache, ::testing::Values(1, 2));
 
-// ---- loading and unloading
-// ------------------------------------------------------------------------------------------------
+// ---- loading and unloading ------------------------------------------------------------------------------------------
 
 double resident_megabytes() {
   std::ifstream file("/proc/self/statm");
@@ -240,7 +239,12 @@ TEST(LoadAndUnload, DoesNotGrow) {
   }
   const double grown = resident_megabytes() - before;
   failures.expect_none();
-  EXPECT_LT(grown, 30);
+#if defined(__SANITIZE_ADDRESS__)
+  const double allowed = 300;  // it keeps up to 256 MB of freed memory in quarantine
+#else
+  const double allowed = 30;
+#endif
+  EXPECT_LT(grown, allowed);
   std::cout << "grown by " << grown << " MB in 200 cycles\n";
 }
 
