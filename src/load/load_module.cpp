@@ -14,7 +14,8 @@ namespace {
 
 [[noreturn]] void fail_to_read(const std::string& path, const std::string& message) {
   const std::string reason = plain_reason(message);
-  TORCH_CHECK(false, path, ": damaged or not readable by this LibTorch", reason.empty() ? "" : ": ", reason);
+  TORCH_CHECK(false, path, ": damaged or not readable by this LibTorch", reason.empty() ? "" : ": ", reason,
+              "; copy the file again or write it anew");
 }
 
 // LibTorch reports a malformed file by many types of exception, all of them std::exception.
