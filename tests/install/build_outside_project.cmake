@@ -2,16 +2,41 @@
 set(work "${BUILD_DIR}/outside_project")
 file(REMOVE_RECURSE "${work}")
 
-function(step)
+macro(step)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY)
-endfunction()
+endmacro()
 
 if(NOT EXISTS "${MODEL}.pt")
   message(FATAL_ERROR "${MODEL}.pt is missing; `make models` writes it")
 endif()
+
+# README's example: its #include lines, and the rest inside of main().
+file(READ "${README}" readme)
+string(FIND "${readme}" "```cpp\n" begin)
+string(SUBSTRING "${readme}" ${begin} -1 readme)
+string(FIND "${readme}" "\n```\n" end)
+if(begin EQUAL -1 OR end EQUAL -1)
+  message(FATAL_ERROR "${README} has no C++ example")
+endif()
+string(SUBSTRING "${readme}" 0 ${end} example)
+string(REPLACE "```cpp\n" "" example "${example}")
+string(REGEX REPLACE "(^|\n)#include [^\n]*" "" statements "${example}")
+string(REGEX MATCHALL "#include [^\n]*\n" includes "${example}")
+list(JOIN includes "" includes)
+file(WRITE "${work}/readme.cpp" "${includes}\nint main() {\n${statements}\n}\n")
+
 step("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --prefix "${work}/prefix")
 step("${CMAKE_COMMAND}" -S "${SOURCE_DIR}" -B "${work}/build" -G "${GENERATOR}"
      "-DCMAKE_BUILD_TYPE=Release" "-DCMAKE_CXX_COMPILER=${COMPILER}"
-     "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DCMAKE_PREFIX_PATH=${work}/prefix")
+     "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DCMAKE_PREFIX_PATH=${work}/prefix"
+     "-DREADME_EXAMPLE=${work}/readme.cpp")
 step("${CMAKE_COMMAND}" --build "${work}/build")
 step("${work}/build/outside_project" "${MODEL}.pt" "${MODEL}.cases.pt")
+
+# The example reads "model.pt", an image model.
+cmake_path(GET MODEL PARENT_PATH models)
+file(COPY_FILE "${models}/resnet18.pt" "${work}/model.pt")
+step("${work}/build/readme_example" WORKING_DIRECTORY "${work}" OUTPUT_VARIABLE shown)
+if(NOT shown MATCHES "aten::conv2d")
+  message(FATAL_ERROR "README's example should print the steps of the plan, but prints: ${shown}")
+endif()

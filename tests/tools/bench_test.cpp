@@ -114,9 +114,9 @@ TEST(CommandLineBench, ChecksAllModelsAndInputsBeforeMeasuring) {
 
 TEST(CommandLineBench, MutesWhatTheModelPrintsAndWarns) {
   const ScratchFolder scratch;
-  const std::string model = write_model(
-      scratch, "loud.pt",
-      "def forward(self, x: Tensor):\n    print('a line')\n    torch.warn('a warning')\n    return x + 1\n");
+  const std::string model =
+      write_model(scratch, "loud.pt",
+                  "def forward(self, x: Tensor):\n    print('a line')\n    torch.warn('a warning')\n    return x + 1\n");
   const ProgramResult result =
       sconce({"bench", model, "--input", "float32[3]", "--against", "eager", "--seconds", "0.02", "--threads", "2"});
   EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -1,4 +1,6 @@
 #include "tests/tools/sconce_program.h"
+#include "tools/sconce/errors.h"
+#include "tools/sconce/explanation_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,6 +36,27 @@ TEST(Explain, ShowsWhatItHasBeforeTheErrorOfTheModel) {
   EXPECT_EQ(json["exit_code"], 2);
   EXPECT_EQ(json["counters"]["invocations"], 1);
   EXPECT_EQ(json["plans"].size(), 1);
+}
+
+TEST(Explain, ARefusalNamesNodeAndSource) {
+  const cli::Failure refusal = cli::describe_failure(
+      cli::RefusedError("sconce cannot run forward: prim::x is not supported yet\n  node: %y : Tensor = prim::x(%x)\n"
+                        "  at:   model.py:12:8 in Block.forward\n        model.py:30:4 in Model.forward"));
+  EXPECT_EQ(refusal.node, "%y : Tensor = prim::x(%x)");
+  EXPECT_EQ(refusal.source, "model.py:12:8 in Block.forward");
+  EXPECT_EQ(refusal.exit_code, 1);
+  EXPECT_EQ(cli::to_json(refusal)["kind"], "refused");
+  EXPECT_FALSE(cli::to_json(cli::describe_failure(cli::UserError("nowhere.pt: no such file"))).contains("node"));
+}
+
+// A method that cannot be run has no plans; what there is to tell is still told.
+TEST(Explain, TellsWhyAMethodHasNoPlans) {
+  Explanation explanation;
+  explanation.method = "forward";
+  explanation.refusals.push_back({"method forward", "prim::x is not supported yet", "%y : Tensor = prim::x(%x)", "m.py:1"});
+  EXPECT_EQ(cli::to_text(explanation, {}, {}).substr(0, 150).find("forward: cannot be run\n\ninputs: none\n\nplans: none\n"),
+            0);
+  EXPECT_THAT(cli::to_text(explanation, {}, {}), HasSubstr("node: %y : Tensor = prim::x(%x)\n    m.py:1\n"));
 }
 
 TEST(Explain, EveryFailureInJsonNamesNodeAndSource) {
