@@ -111,18 +111,30 @@ class ModelCheck {
     return parameters;
   }
 
+  struct Gradients {
+    std::vector<NamedTensor> by_name;
+    std::optional<std::string> error;
+  };
+  static Gradients try_gradients_of(const CallOutcome& outcome, const torch::jit::Module& module) {
+    try {
+      return {gradients_of(outcome, module), std::nullopt};
+    } catch (const std::exception& failure) {
+      return {{}, one_line_message(failure)};
+    }
+  }
+
   void compare_gradients(const TwinModels::Outcomes& outcomes, const TwinModels& twins, const CompareOptions& recorded) {
     const auto parameters = trained_parameters(twins.original());
     for (const std::string& name : cases_.grad_names) {
       tensor_named(parameters, name, "parameter that requires grad", settings_);
     }
-    std::vector<NamedTensor> got;
-    try {
-      got = gradients_of(outcomes.got, twins.original());
-    } catch (const std::exception& failure) {
-      findings_.add(kAgainstRecorded, "grad", "backward raises: " + one_line_message(failure));
+    const Gradients of_sconce = try_gradients_of(outcomes.got, twins.original());
+    const Gradients of_twin = outcomes.expected.error ? Gradients{} : try_gradients_of(outcomes.expected, twins.twin());
+    if (of_sconce.error || of_twin.error) {
+      report_raised(of_sconce.error, of_twin.error, "backward", findings_);
       return;
     }
+    const std::vector<NamedTensor>& got = of_sconce.by_name;
     if (got.empty() && !cases_.grad_names.empty()) {
       findings_.add(kAgainstRecorded, "grad", "no output requires grad, so there are no gradients");
       return;
@@ -135,7 +147,7 @@ class ModelCheck {
     if (outcomes.expected.error) {
       return;
     }
-    const auto expected = gradients_of(outcomes.expected, twins.twin());
+    const std::vector<NamedTensor>& expected = of_twin.by_name;
     if (got.size() != expected.size()) {
       findings_.add(kAgainstTwin, "grad",
                     got.empty() ? "no output requires grad, with LibTorch one does"

@@ -69,26 +69,31 @@ TwinModels::Outcomes TwinModels::call(const std::vector<c10::IValue>& arguments,
   return outcomes;
 }
 
+void report_raised(const std::optional<std::string>& got, const std::optional<std::string>& expected,
+                   const std::string& what, Findings& findings) {
+  if (!got || !expected) {
+    findings.add(kAgainstTwin, what,
+                 got ? "sconce raises, LibTorch does not: " + *got : "LibTorch raises, sconce does not: " + *expected);
+    return;
+  }
+  const bool agree = *got == *expected;
+  findings.add(kAgainstRecorded, what,
+               std::string("no result: sconce and LibTorch both raise, with ") +
+                   (agree ? "the same text" : "different texts") + "; the model rejects these inputs" +
+                   (agree ? ": " + *got : ""));
+  if (!agree) {
+    findings.add(kAgainstTwin, what, "sconce raises: " + *got + "; LibTorch raises: " + *expected);
+  }
+}
+
 void TwinModels::compare_outcomes(const Outcomes& outcomes, const CompareOptions& options, Findings& findings) const {
   const CallOutcome& got = outcomes.got;
   const CallOutcome& expected = outcomes.expected;
   if (got.error || expected.error) {
     if (refusal_) {
       findings.add(kAgainstTwin, "call", "refused: " + *refusal_);
-    } else if (got.error && expected.error) {
-      // The case records a result, so it fails even where the two agree.
-      const bool agree = *got.error == *expected.error;
-      findings.add(kAgainstRecorded, "call",
-                   std::string("no result: sconce and LibTorch both raise, ") +
-                       (agree ? "with the same text" : "with different texts") + "; the model rejects these inputs" +
-                       (agree ? ": " + *got.error : ""));
-      if (!agree) {
-        findings.add(kAgainstTwin, "call", "sconce raises: " + *got.error + "; LibTorch raises: " + *expected.error);
-      }
     } else {
-      findings.add(kAgainstTwin, "call",
-                   got.error ? "sconce raises, LibTorch does not: " + *got.error
-                             : "LibTorch raises, sconce does not: " + *expected.error);
+      report_raised(got.error, expected.error, "call", findings);
     }
     return;
   }

@@ -53,6 +53,11 @@ class TwinModels {
   std::unique_ptr<peers::Peer> peer_;
 };
 
+// One or both sides raised in `what`, a call or the backward pass. Even where they agree there is nothing to compare with
+// the recorded answer, which is a result.
+void report_raised(const std::optional<std::string>& got, const std::optional<std::string>& expected,
+                   const std::string& what, Findings& findings);
+
 // What findings name the twin.
 inline constexpr const char* kAgainstTwin = "LibTorch";
 inline constexpr const char* kAgainstRecorded = "recorded answer";
