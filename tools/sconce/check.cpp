@@ -119,7 +119,8 @@ void add_check_command(CLI::App& app, Action& chosen) {
   CLI::App& command =
       add_command(app, chosen, "check", "Compare a model's results with recorded answers and with LibTorch", options, check);
   command.add_option("MODEL", options->model, "the model; the CASES file itself when it holds its methods")->required();
-  command.add_option("CASES", options->cases, "recorded calls and answers (docs/cases.md tells how to write them)")->required();
+  command.add_option("CASES", options->cases, "recorded calls and answers (docs/cases.md tells how to write them)")
+      ->required();
   command.add_option("--method", options->method, "the method to call, instead of the one that the cases name")
       ->type_name("M");
   command.add_option("--calls", options->calls, "calls per case (3)")->type_name("N")->check(between(1, 1e9));

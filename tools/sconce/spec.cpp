@@ -357,6 +357,7 @@ const char* const kSpecHelp =
     "                            complex128, int8 to int64, uint8 to uint64, bool\n"
     "  3   2.5   true   \"text\"   none     a text also names a device or a member of an enum\n"
     "  (SPEC, SPEC)   [SPEC, SPEC]   {\"key\": SPEC}\n"
-    "  Quote them for the shell: --input 'float32[2,3]' '\"text\"'. The same --seed gives the same numbers.\n";
+    "  Quote them for the shell: --input 'float32[2,3]' --input '\"text\"'. The same --seed gives the same\n"
+    "  numbers.\n";
 
 }  // namespace sconce::cli
