@@ -22,6 +22,7 @@ import torch
 
 import argument_files
 import bad_files
+import decoding  # noqa: F401
 import language  # noqa: F401  (the families register their recipes)
 import memory  # noqa: F401
 import numerics  # noqa: F401
@@ -29,6 +30,8 @@ import operators
 import recurrent  # noqa: F401
 import sequence  # noqa: F401
 import snippets
+import streaming  # noqa: F401
+import text  # noqa: F401
 import vision  # noqa: F401
 from cases import write_model
 from recipe import RECIPES
