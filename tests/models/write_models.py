@@ -33,6 +33,7 @@ import snippets
 import streaming  # noqa: F401
 import text  # noqa: F401
 import vision  # noqa: F401
+import vision_zoo  # noqa: F401
 from cases import write_model
 from recipe import RECIPES
 
