@@ -69,7 +69,7 @@ GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const 
   TORCH_CHECK(compiled, "sconce cannot run ", name_, ": ", compiled ? "" : to_string(compiled.refusal()));
   passes_ = std::move(compiled->passes);
   required_.reset(new CountedPlan{Tier::kRequired, std::move(compiled->plan), compiled->seconds, {}});
-  dump_text(DumpPoint::kPlan, name_, required_->plan->text());
+  dump(DumpPoint::kPlan, name_, [this] { return required_->plan->text(); });
 }
 
 void GraphExecutor::Impl::run(torch::jit::Stack& stack) {

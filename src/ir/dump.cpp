@@ -39,21 +39,19 @@ bool dump_wanted(std::string_view filter, DumpPoint point, std::string_view subj
   return false;
 }
 
-void dump_text(DumpPoint point, std::string_view subject, const std::string& text) {
+void dump(DumpPoint point, std::string_view subject, const std::function<std::string()>& text) {
   if (!environment().dump.empty() && dump_wanted(environment().dump, point, subject)) {
     // One write, so that the dumps of several threads do not mix.
     std::string_view name;
     for (const DumpChoice& choice : dump_choices()) {
       name = choice.point == point ? choice.name : name;
     }
-    std::cerr << "# " + std::string(name) + ":" + std::string(subject) + "\n" + text + "\n" << std::flush;
+    std::cerr << "# " + std::string(name) + ":" + std::string(subject) + "\n" + text() + "\n" << std::flush;
   }
 }
 
 void dump(DumpPoint point, std::string_view subject, const Graph& graph) {
-  if (!environment().dump.empty() && dump_wanted(environment().dump, point, subject)) {
-    dump_text(point, subject, print(graph));
-  }
+  dump(point, subject, [&] { return print(graph); });
 }
 
 }  // namespace sconce

@@ -5,6 +5,7 @@
 
 #include "ir/graph.h"
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,8 +30,8 @@ std::span<const DumpChoice> dump_choices();
 // Whether `filter` (the value of SCONCE_DUMP) asks for the point; `subject` is the name of the pass or method.
 bool dump_wanted(std::string_view filter, DumpPoint point, std::string_view subject);
 
-// Prints to stderr when the environment asks for it.
+// Prints to stderr when the environment asks for it; the text is made only then.
 void dump(DumpPoint point, std::string_view subject, const Graph& graph);
-void dump_text(DumpPoint point, std::string_view subject, const std::string& text);
+void dump(DumpPoint point, std::string_view subject, const std::function<std::string()>& text);
 
 }  // namespace sconce

@@ -1,52 +1,16 @@
 #include "load/archive.h"
 
+#include "load/pickle_check.h"
+
 #include <c10/util/Exception.h>
-#include <caffe2/serialize/inline_container.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <memory>
 #include <optional>
 #include <regex>
+#include <string_view>
 
 namespace sconce {
-
-std::string first_line(const std::string& message) {
-  const size_t begin = std::min(message.find_first_not_of(" \n"), message.size());
-  return message.substr(begin, message.find('\n', begin) - begin);
-}
-
-namespace {
-
-void erase_behind(std::string& text, const std::string& mark) { text.erase(std::min(text.find(mark), text.size())); }
-
-}  // namespace
-
-std::string plain_reason(const std::string& message) {
-  std::string text = first_line(message);
-  // "[enforce fail at inline_container.cc:145] . Couldn't parse …"
-  if (text.starts_with("[enforce fail at ")) {
-    text.erase(0, std::min(text.find("] . "), text.size() - std::min<size_t>(text.size(), 4)) + 4);
-  }
-  // "a == b INTERNAL ASSERT FAILED at "…":12, please report a bug to PyTorch. Expected …": where LibTorch's code stands
-  // and that this is its own bug helps nobody whose file is damaged.
-  const size_t internal = text.find("INTERNAL ASSERT FAILED at ");
-  if (internal != std::string::npos) {
-    const std::string end = "please report a bug to PyTorch.";
-    const size_t rest = text.find(end, internal);
-    text = rest == std::string::npos ? "" : text.substr(rest + end.size());
-  }
-  erase_behind(text, " This is an internal miniz error.");
-  erase_behind(text, " (Could this error message be improved?");
-  erase_behind(text, " here:");  // the lines that follow show the place in the archive's code
-  text.erase(0, std::min(text.find_first_not_of(' '), text.size()));
-  text.erase(text.find_last_not_of(" .:") + 1);
-  return text;
-}
 
 namespace {
 
@@ -54,11 +18,8 @@ const std::string kModelRemedy = "write the model with torch.jit.script(model).s
 const std::string kArgumentsRemedy = "write it with torch.save((x, y), path)";
 
 // A file that is no zip file: how torch.save wrote before PyTorch 1.6 (and does when asked), another pickle, or neither.
-std::string describe_no_zip(std::ifstream& file) {
-  std::array<char, 14> start{};
-  file.seekg(0);
-  file.read(start.data(), start.size());
-  const std::string_view read(start.data(), static_cast<size_t>(file.gcount()));
+std::string describe_no_zip(Bytes file) {
+  const std::string_view read(reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), 14));
   constexpr std::string_view kLegacyMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
   if (read.size() > 2 && read[0] == '\x80' && read[1] <= 5) {
     return read.substr(2) == kLegacyMagic
@@ -89,55 +50,126 @@ std::optional<std::string> python_class_in(const std::string& pickle) {
   return std::nullopt;
 }
 
-std::optional<std::string> python_class_of(caffe2::serialize::PyTorchStreamReader& reader) {
-  const auto [data, size] = reader.getRecord("data.pkl");
-  return python_class_in(std::string(static_cast<const char*>(data.get()), size));
+// The folder that all entries stand in, with its slash: LibTorch takes it from the first entry.
+std::string root_of(const ZipFile& zip) {
+  if (zip.entries().empty()) {
+    throw MalformedArchive("the archive is empty");
+  }
+  const std::string& first = zip.entries().front().name;
+  const std::string root = first.substr(0, first.find('/') + 1);
+  for (const ZipEntry& entry : zip.entries()) {
+    if (root.empty() || !entry.name.starts_with(root)) {
+      throw MalformedArchive("the entry '" + entry.name + "' stands outside of the folder of the others");
+    }
+  }
+  return root;
 }
 
-// Opens the file as a zip archive: LibTorch's other readers trust the offsets in its directory.
-std::unique_ptr<caffe2::serialize::PyTorchStreamReader> open_zip(const std::string& path, const std::string& what,
-                                                                 const std::string& remedy) {
+// LibTorch's parser calls itself for everything that stands in brackets.
+void check_code(Bytes code) {
+  constexpr int kDeepest = 200;
+  int depth = 0;
+  for (const uint8_t letter : code) {
+    depth += letter == '(' || letter == '[' || letter == '{' ? 1 : 0;
+    depth -= letter == ')' || letter == ']' || letter == '}' ? 1 : 0;
+    if (depth > kDeepest) {
+      throw MalformedArchive("its brackets are nested more than " + std::to_string(kDeepest) + " deep");
+    }
+  }
+}
+
+void check_record(const ZipFile& zip, const ZipEntry& entry) {
+  const std::string_view name = entry.name;
+  const bool is_pickle = name.ends_with(".pkl") || name.ends_with(".debug_pkl");
+  zip.with_content(entry, [&](Bytes content) {
+    try {
+      if (is_pickle) {
+        // The storages of data.pkl stand in the folder data.
+        const std::string folder = entry.name.substr(0, name.rfind('.')) + "/";
+        const CheckedPickle pickle = check_pickle(content, [&](std::string_view key) -> std::optional<uint64_t> {
+          const ZipEntry* storage = zip.find(folder + std::string(key));
+          return storage == nullptr ? std::nullopt : std::optional(storage->size);
+        });
+        if (name.ends_with(".debug_pkl")) {
+          check_source_ranges(pickle);
+        }
+      } else if (name.ends_with(".py")) {
+        check_code(content);
+      }
+    } catch (const MalformedArchive& problem) {
+      throw MalformedArchive("the entry '" + entry.name + "' is malformed: " + problem.what());
+    }
+  });
+}
+
+std::optional<std::string> python_class_of(const ZipFile& zip, const std::string& record) {
+  std::optional<std::string> python_class;
+  zip.with_content(*zip.find(record),
+                   [&](Bytes content) { python_class = python_class_in(std::string(content.begin(), content.end())); });
+  return python_class;
+}
+
+// Maps the file, tells what it is when it is no zip file, and hands its directory and the root of its entries to `identify`,
+// which throws when the archive is of another kind. What is malformed in it is reported with the remedy.
+template <typename Identify>
+void check_file(const std::string& path, const std::string& what, const std::string& remedy, const Identify& identify) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   TORCH_CHECK(std::filesystem::exists(status), path, ": no such file");
   TORCH_CHECK(!std::filesystem::is_directory(status), path, ": is a directory, not ", what);
-  std::ifstream file(path, std::ios::binary);
-  TORCH_CHECK(file.good(), path, ": cannot be opened: ", std::strerror(errno));
-  std::array<char, 4> magic{};
-  file.read(magic.data(), magic.size());
-  TORCH_CHECK(file.gcount() > 0, path, ": the file is empty");
-  const bool is_zip = file.gcount() == 4 && std::memcmp(magic.data(), "PK\x03\x04", 4) == 0;
-  TORCH_CHECK(is_zip, path, ": not ", what, " (", is_zip ? "" : describe_no_zip(file), "); ", remedy);
+  std::optional<MappedFile> file;
   try {
-    return std::make_unique<caffe2::serialize::PyTorchStreamReader>(path);
-  } catch (const c10::Error& failure) {
-    TORCH_CHECK(false, path, ": truncated or damaged: ", plain_reason(failure.what_without_backtrace()),
-                "; copy it again, or ", remedy);
+    file.emplace(path);
+  } catch (const MalformedArchive& unreadable) {
+    TORCH_CHECK(false, path, ": ", unreadable.what());
+  }
+  constexpr std::string_view kMagic = "PK\x03\x04";
+  const Bytes bytes = file->bytes();
+  const bool is_zip = bytes.size() >= kMagic.size() && std::equal(kMagic.begin(), kMagic.end(), bytes.begin());
+  TORCH_CHECK(is_zip, path, ": not ", what, " (", is_zip ? "" : describe_no_zip(bytes), "); ", remedy);
+  try {
+    const ZipFile zip(bytes);
+    identify(zip, root_of(zip));
+    for (const ZipEntry& entry : zip.entries()) {
+      check_record(zip, entry);
+    }
+  } catch (const MalformedArchive& problem) {
+    TORCH_CHECK(false, path, ": truncated or damaged: ", problem.what(), "; copy it again, or ", remedy);
   }
 }
 
 }  // namespace
 
-void check_archive(const std::string& path) {
-  const auto reader = open_zip(path, "a TorchScript model", kModelRemedy);
-  if (!reader->hasRecord("constants.pkl")) {
-    TORCH_CHECK(reader->hasRecord("data.pkl"), path,
-                ": a zip file, but not a TorchScript archive (it has no constants.pkl)");
-    const auto python_class = python_class_of(*reader);
-    TORCH_CHECK(false, path, ": written by torch.save, not a TorchScript model",
-                python_class ? " (it holds a pickled " + *python_class + ", which only Python can read)" : "", "; ",
-                kModelRemedy);
+void check_archive_bytes(Bytes file) {
+  const ZipFile zip(file);
+  root_of(zip);
+  for (const ZipEntry& entry : zip.entries()) {
+    check_record(zip, entry);
   }
-  TORCH_CHECK(reader->hasRecord("data.pkl"), path, ": damaged TorchScript archive: it has no data.pkl");
+}
+
+void check_archive(const std::string& path) {
+  check_file(path, "a TorchScript model", kModelRemedy, [&](const ZipFile& zip, const std::string& root) {
+    const bool has_data = zip.find(root + "data.pkl") != nullptr;
+    if (zip.find(root + "constants.pkl") == nullptr) {
+      TORCH_CHECK(has_data, path, ": a zip file, but not a TorchScript archive (it has no constants.pkl)");
+      const auto python_class = python_class_of(zip, root + "data.pkl");
+      TORCH_CHECK(false, path, ": written by torch.save, not a TorchScript model",
+                  python_class ? " (it holds a pickled " + *python_class + ", which only Python can read)" : "", "; ",
+                  kModelRemedy);
+    }
+    TORCH_CHECK(has_data, path, ": damaged TorchScript archive: it has no data.pkl");
+  });
 }
 
 void check_arguments_archive(const std::string& path) {
-  const auto reader = open_zip(path, "a file of arguments", kArgumentsRemedy);
-  TORCH_CHECK(reader->hasRecord("data.pkl"), path, ": a zip file, but it holds no value (it has no data.pkl)");
-  const auto python_class = python_class_of(*reader);
-  TORCH_CHECK(
-      !python_class, path, ": holds a pickled ", python_class.value_or(""),
-      ", which only Python can read; arguments are tensors, numbers, texts, lists, tuples and dicts: ", kArgumentsRemedy);
+  check_file(path, "a file of arguments", kArgumentsRemedy, [&](const ZipFile& zip, const std::string& root) {
+    TORCH_CHECK(zip.find(root + "data.pkl") != nullptr, path, ": a zip file, but it holds no value (it has no data.pkl)");
+    const auto python_class = python_class_of(zip, root + "data.pkl");
+    TORCH_CHECK(
+        !python_class, path, ": holds a pickled ", python_class.value_or(""),
+        ", which only Python can read; arguments are tensors, numbers, texts, lists, tuples and dicts: ", kArgumentsRemedy);
+  });
 }
 
 }  // namespace sconce

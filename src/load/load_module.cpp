@@ -1,6 +1,7 @@
 #include "load/load_module.h"
 
 #include "load/archive.h"
+#include "load/plain_reason.h"
 
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>

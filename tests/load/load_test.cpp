@@ -93,12 +93,6 @@ TEST(LoadArguments, SaysWhatIsWrongWithAFile) {
               HasSubstr("is a directory, not a file of arguments"));
 }
 
-TEST(FirstLine, CutsStackTraces) {
-  EXPECT_EQ(first_line("what\nwhere\n"), "what");
-  EXPECT_EQ(first_line("what"), "what");
-  EXPECT_EQ(first_line(""), "");
-}
-
 // ---- conversion -----------------------------------------------------------------------------------------------------
 
 struct Compiled {

@@ -1,0 +1,12 @@
+// LibTorch's messages about files, for people.
+#pragma once
+
+#include <string>
+
+namespace sconce {
+
+// What a message of LibTorch's says about a file: its first line, without the stack and the places in LibTorch's code.
+// May be empty.
+std::string plain_reason(const std::string& message);
+
+}  // namespace sconce
