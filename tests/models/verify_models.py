@@ -39,6 +39,13 @@ def difference(got: Any, expected: Any, rtol: float, atol: float, where: str = "
     if isinstance(expected, Tensor):
         if not isinstance(got, Tensor):
             return f"{where}: {type(got).__name__} instead of a tensor"
+        if got.layout != expected.layout:
+            return f"{where}: {got.layout} instead of {expected.layout}"
+        if expected.layout != torch.strided:
+            return difference(got.detach().to_dense(), expected.detach().to_dense(), rtol, atol, where)
+        if got.is_quantized and expected.is_quantized:
+            return difference([got.q_scale(), got.q_zero_point(), got.int_repr().float()],
+                              [expected.q_scale(), expected.q_zero_point(), expected.int_repr().float()], rtol, atol, where)
         if got.dtype != expected.dtype or got.shape != expected.shape:
             return f"{where}: {got.dtype}{list(got.shape)} instead of {expected.dtype}{list(expected.shape)}"
         if not torch.allclose(got.detach(), expected.detach(), rtol, atol, equal_nan=True):

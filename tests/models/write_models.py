@@ -27,6 +27,7 @@ import language  # noqa: F401  (the families register their recipes)
 import memory  # noqa: F401
 import numerics  # noqa: F401
 import operators
+import quantized  # noqa: F401
 import recurrent  # noqa: F401
 import sequence  # noqa: F401
 import snippets
