@@ -57,8 +57,10 @@ elseif(SCONCE_SANITIZE STREQUAL "thread")
 elseif(SCONCE_SANITIZE)
   message(FATAL_ERROR "SCONCE_SANITIZE is '${SCONCE_SANITIZE}'; known: address, undefined, thread")
 endif()
-if(SCONCE_FUZZ)  # lets libFuzzer see which branches an input took
-  target_compile_options(SconceFlags INTERFACE -fsanitize=fuzzer-no-link)
+if(SCONCE_FUZZ)  # lets libFuzzer see which branches an input took, and finds undefined behaviour too
+  set(_undefined -fsanitize=undefined -fno-sanitize=vptr,function -fno-sanitize-recover=undefined)
+  target_compile_options(SconceFlags INTERFACE -fsanitize=fuzzer-no-link ${_undefined})
+  target_link_options(SconceFlags INTERFACE ${_undefined})
 endif()
 if(SCONCE_SANITIZE)
   target_compile_options(SconceFlags INTERFACE ${_sanitizer})

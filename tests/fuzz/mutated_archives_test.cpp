@@ -1,5 +1,6 @@
 // Model files with mistakes in one part of the format after the other: loading gives a module or one clear error, and never
 // crashes or hangs. SCONCE_MUTATIONS: how many per part and model (400).
+#include "tests/support/damage.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/zip_writer.h"
 
@@ -16,34 +17,9 @@
 #include <functional>
 #include <iostream>
 #include <iterator>
-#include <random>
 
 namespace sconce::testing {
 namespace {
-
-using Random = std::mt19937_64;
-
-size_t below(Random& random, size_t bound) { return bound == 0 ? 0 : random() % bound; }
-
-// One to four mistakes: bytes changed, taken out, put in, doubled, set to extremes, or pieces moved.
-void damage(std::string& bytes, size_t begin, size_t end, Random& random) {
-  for (size_t i = 0, mistakes = 1 + below(random, 4); i < mistakes && end > begin; ++i) {
-    const size_t at = begin + below(random, end - begin);
-    const size_t length = 1 + below(random, std::min<size_t>(16, end - at));
-    switch (below(random, 6)) {
-      case 0: bytes[at] = static_cast<char>(random()); break;
-      case 1: bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(random, 8))); break;
-      case 2: bytes.replace(at, length, std::string(length, below(random, 2) == 0 ? '\xff' : '\0')); break;
-      case 3: bytes.replace(at, length, bytes.substr(begin + below(random, end - begin), length)); break;
-      case 4:
-        bytes.erase(at, length);
-        end = std::min(end, bytes.size());
-        break;
-      default: bytes.insert(at, bytes.substr(at, length)); break;
-    }
-    end = std::min(end, bytes.size());
-  }
-}
 
 struct Part {
   const char* name;
