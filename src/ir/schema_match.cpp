@@ -68,6 +68,19 @@ const c10::FunctionSchema* match_schema(const Node& node) {
   return nullptr;
 }
 
+c10::TypePtr result_type(const Node& node, size_t output) {
+  const c10::FunctionSchema& schema = *node.schema();
+  const c10::TypePtr& formal = schema.returns()[output].type();
+  if (!formal->hasFreeVariables()) {
+    return formal;
+  }
+  c10::TypeEnv type_variables;
+  for (size_t i = 0; i < schema.arguments().size() && i < node.inputs().size(); ++i) {
+    c10::matchTypeVariables(schema.arguments()[i].type(), node.input(i)->type(), type_variables);
+  }
+  return c10::tryEvalTypeVariables(formal, type_variables);
+}
+
 std::string explain_no_match(const Node& node) {
   std::ostringstream out;
   const auto& candidates = torch::jit::getAllOperatorsFor(node.kind());

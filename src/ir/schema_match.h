@@ -15,6 +15,10 @@ bool is_language_kind(c10::Symbol kind);
 // Null when there is none. The first match in the order of registration wins, as in LibTorch.
 const c10::FunctionSchema* match_schema(const Node& node);
 
+// The type that the schema of the node gives its result, type variables replaced by what the inputs make of them. Null when
+// they say nothing about a variable of it. Requires a schema, and a result that it has.
+c10::TypePtr result_type(const Node& node, size_t output);
+
 // Why `match_schema` found nothing: the types given, and the overloads that exist.
 std::string explain_no_match(const Node& node);
 

@@ -12,8 +12,21 @@
 
 extern "C" [[gnu::weak]] int MKL_Set_Num_Threads_Local(int threads);  // in libtorch_cpu, when it was built with MKL
 
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
 namespace sconce {
 namespace {
+
+// oneTBB is not instrumented: TSan must be told that a task is complete before another thread sees it.
+#if defined(__SANITIZE_THREAD__)
+void hand_over(void* task) { __tsan_release(task); }
+void take_over(void* task) { __tsan_acquire(task); }
+#else
+void hand_over(void*) {}
+void take_over(void*) {}
+#endif
 
 struct Task {
   FuturePtr future;
@@ -106,7 +119,9 @@ FuturePtr fork(c10::TypePtr type, std::function<c10::IValue()> work) {
   FuturePtr future = task->future;
   waiting().insert({future.get(), task});
   static tbb::task_arena arena;
-  arena.enqueue([task = std::move(task)] {
+  hand_over(future.get());
+  arena.enqueue([task = std::move(task), handed_over = future.get()] {
+    take_over(handed_over);
     use_one_intra_op_thread();
     task->run_unless_begun();
   });

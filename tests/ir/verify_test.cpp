@@ -69,6 +69,8 @@ std::map<std::string, std::function<Broken()>> violations_by_check() {
        small([](Graph& graph) { find_node(graph, "aten::relu")->add_input(find_value(graph, "a")); })},
       {"outputs_match_schema",
        small([](Graph& graph) { find_node(graph, "aten::relu")->add_output(c10::TensorType::get()); })},
+      {"outputs_match_schema",
+       small([](Graph& graph) { find_node(graph, "aten::relu")->output()->set_type(c10::IntType::get()); })},
       {"constants_have_their_type", small([](Graph& graph) {
          graph.insert_constant(1, graph.body().return_node())->node()->set_attribute(attr::kValue, c10::IValue("text"));
        })},
