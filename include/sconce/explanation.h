@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,24 @@ struct RefusalExplanation {
   std::string source;  // "model.py:12:8 in Block.forward" lines, may be empty
 };
 
+// What the profiled runs saw (Options::profiled_runs).
+struct ProfileExplanation {
+  struct Branch {
+    std::string source;  // as in RefusalExplanation
+    uint64_t taken = 0;
+    uint64_t not_taken = 0;
+  };
+  struct Loop {
+    std::string source;
+    uint64_t reached = 0;
+    uint64_t rounds = 0;  // of all times together
+  };
+  uint64_t runs = 0;
+  std::string graph;  // IR with the shapes that held in every run
+  std::vector<Branch> branches;
+  std::vector<Loop> loops;
+};
+
 struct PassTiming {
   std::string pass;
   double seconds = 0;
@@ -54,6 +73,7 @@ struct Explanation {
   std::vector<PlanExplanation> plans;
   std::vector<RefusalExplanation> refusals;
   Counters counters;
+  std::optional<ProfileExplanation> profile;  // when runs are profiled
 };
 
 }  // namespace sconce

@@ -34,6 +34,11 @@ class Options {
   Options& plan_cache_capacity(size_t plans);
   size_t plan_cache_capacity() const { return plan_cache_capacity_; }
 
+  // So many first calls of each method are profiled: shapes, branches and rounds of loops are recorded, at the price of a
+  // slower call, and shown by `explain`. 0: none.
+  Options& profiled_runs(size_t runs) { return set(profiled_runs_, runs); }
+  size_t profiled_runs() const { return profiled_runs_; }
+
   // The highest tier that is built.
   Options& max_tier(Tier tier) { return set(max_tier_, tier); }
   Tier max_tier() const { return max_tier_; }
@@ -47,6 +52,7 @@ class Options {
   std::optional<c10::Device> device_;
   bool optimize_ = true;
   size_t plan_cache_capacity_ = 64;
+  size_t profiled_runs_ = 0;
   Tier max_tier_ = Tier::kShapes;
 };
 

@@ -42,4 +42,17 @@ OrRefusal<Compiled> compile_required(const Graph& graph, Callees* callees) {
   return compiled;
 }
 
+OrRefusal<Profiled> compile_profiled(const Graph& graph, Callees* callees) {
+  std::shared_ptr<Graph> copy = graph.clone();
+  run_required_passes(*copy);
+  Profiled profiled;
+  profiled.profile = std::make_unique<Profile>(copy);
+  auto plan = lower(std::move(copy), callees, profiled.profile.get());
+  if (!plan) {
+    return plan.refusal();
+  }
+  profiled.plan = std::move(*plan);
+  return profiled;
+}
+
 }  // namespace sconce

@@ -5,6 +5,7 @@
 #include "ir/refusal.h"
 #include "plan/callees.h"
 #include "plan/plan.h"
+#include "plan/profile.h"
 
 #include <sconce/explanation.h>
 
@@ -22,6 +23,13 @@ struct Compiled {
 // Tier 0: what must happen before a graph can run, and nothing else. Serves every argument spec.
 // `graph`: calls inlined as far as they can be; it is left alone. `callees` answers the others, and outlives the plan.
 OrRefusal<Compiled> compile_required(const Graph& graph, Callees* callees = nullptr);
+
+// The same plan, each run of which fills a profile.
+struct Profiled {
+  std::unique_ptr<Profile> profile;  // outlives the plan
+  std::unique_ptr<Plan> plan;
+};
+OrRefusal<Profiled> compile_profiled(const Graph& graph, Callees* callees = nullptr);
 
 // The required passes alone, for those who want to see the graph.
 std::vector<PassTiming> run_required_passes(Graph& graph);

@@ -9,6 +9,7 @@
 
 #include <sconce/graph_executor.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,6 +45,7 @@ class GraphExecutor::Impl {
     const CountedPlan* plan;
   };
 
+  bool takes_profiled_run();
   const CountedPlan& plan_for(const ArgumentSpec& spec, const PlanCache<SpecEntry>::Guard& guard);
   PlanExplanation explain_plan(const CountedPlan& plan, std::vector<std::string> specs) const;
 
@@ -56,6 +58,9 @@ class GraphExecutor::Impl {
   std::vector<PassTiming> passes_;
   std::unique_ptr<CountedPlan> required_;
   mutable PlanCache<SpecEntry> cache_;
+  // When runs are profiled: those that have begun, up to the number asked for.
+  std::optional<Profiled> profiled_;
+  std::atomic<size_t> profiled_runs_{0};
 
   StripedCounter invocations_;
   StripedCounter hits_;

@@ -69,6 +69,11 @@ GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const 
   TORCH_CHECK(compiled, "sconce cannot run ", name_, ": ", compiled ? "" : to_string(compiled.refusal()));
   passes_ = std::move(compiled->passes);
   required_.reset(new CountedPlan{Tier::kRequired, std::move(compiled->plan), compiled->seconds, {}});
+  if (options_.profiled_runs() > 0) {
+    auto profiled = compile_profiled(*graph_, callees_.get());
+    TORCH_CHECK(profiled, "sconce cannot profile ", name_, ": ", profiled ? "" : to_string(profiled.refusal()));
+    profiled_ = std::move(*profiled);
+  }
   dump(DumpPoint::kPlan, name_, [this] { return required_->plan->text(); });
 }
 
@@ -90,6 +95,11 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   }
   const size_t expected = graph_->inputs().size();
   invocations_.add();
+  if (profiled_ && takes_profiled_run()) {
+    remember_last_executed(*profiled_->plan);
+    run_plan(*profiled_->plan, stack, /*may_skip_autograd=*/false);
+    return;
+  }
   const PlanCache<SpecEntry>::Guard guard(cache_);
   const CountedPlan* chosen = required_.get();
   bool may_skip_autograd = false;
@@ -103,6 +113,12 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   chosen->runs.add();
   remember_last_executed(*chosen->plan);
   run_plan(*chosen->plan, stack, may_skip_autograd);
+}
+
+// Counts only up to the limit, so that it can never wrap.
+bool GraphExecutor::Impl::takes_profiled_run() {
+  return profiled_runs_.load(std::memory_order_relaxed) < options_.profiled_runs() &&
+         profiled_runs_.fetch_add(1, std::memory_order_relaxed) < options_.profiled_runs();
 }
 
 const GraphExecutor::Impl::CountedPlan& GraphExecutor::Impl::plan_for(const ArgumentSpec& spec,
@@ -147,7 +163,10 @@ Explanation GraphExecutor::Impl::explain() const {
   explanation.counters.cache_hits = hits_.value();
   explanation.counters.cache_misses = misses_.value();
   explanation.counters.evictions = evictions_.value();
-  explanation.counters.compiles = 1;
+  explanation.counters.compiles = profiled_ ? 2 : 1;
+  if (profiled_) {
+    explanation.profile = profiled_->profile->explain();
+  }
   return explanation;
 }
 

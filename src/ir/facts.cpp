@@ -94,4 +94,65 @@ TensorFacts facts_of(const c10::TensorType& type) {
   return facts;
 }
 
+TensorFacts facts_of(const at::Tensor& tensor) {
+  TensorFacts facts;
+  facts.defined = tensor.defined();
+  if (!tensor.defined()) {
+    return facts;
+  }
+  const auto known = [](at::IntArrayRef numbers) {
+    std::vector<Dim> dims;
+    for (const int64_t number : numbers) {
+      dims.push_back(Dim::known(number));
+    }
+    return dims;
+  };
+  facts.dtype = tensor.scalar_type();
+  facts.device = tensor.device();
+  facts.layout = tensor.layout();
+  facts.requires_grad = tensor.requires_grad();
+  if (tensor.is_nested()) {
+    return facts;  // its rows differ in size
+  }
+  facts.sizes = known(tensor.sizes());
+  if (tensor.layout() == c10::kStrided && tensor.dim() > 0) {
+    facts.strides = known(tensor.strides());
+  }
+  return facts;
+}
+
+namespace {
+
+template <typename Fact>
+std::optional<Fact> common(const std::optional<Fact>& a, const std::optional<Fact>& b) {
+  return a == b ? a : std::nullopt;
+}
+
+// Of one rank; else nothing is common.
+std::optional<std::vector<Dim>> common_dims(const std::optional<std::vector<Dim>>& a,
+                                            const std::optional<std::vector<Dim>>& b) {
+  if (!a || !b || a->size() != b->size()) {
+    return std::nullopt;
+  }
+  std::vector<Dim> dims = *a;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    dims[i] = dims[i] == (*b)[i] ? dims[i] : Dim::unknown();
+  }
+  return dims;
+}
+
+}  // namespace
+
+TensorFacts common_facts(const TensorFacts& a, const TensorFacts& b) {
+  TensorFacts facts;
+  facts.defined = common(a.defined, b.defined);
+  facts.dtype = common(a.dtype, b.dtype);
+  facts.device = common(a.device, b.device);
+  facts.layout = common(a.layout, b.layout);
+  facts.requires_grad = common(a.requires_grad, b.requires_grad);
+  facts.sizes = common_dims(a.sizes, b.sizes);
+  facts.strides = facts.sizes ? common_dims(a.strides, b.strides) : std::nullopt;
+  return facts;
+}
+
 }  // namespace sconce

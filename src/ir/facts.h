@@ -1,6 +1,7 @@
 // What is known about a tensor value beyond "it is a Tensor".
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>
 #include <c10/core/Device.h>
 #include <c10/core/Layout.h>
@@ -57,5 +58,10 @@ std::string to_string(const TensorFacts& facts);
 
 // The facts that LibTorch's own type carries (a loaded graph may have been saved with them).
 TensorFacts facts_of(const c10::TensorType& type);
+// All facts of one tensor. Strides of strided ones only.
+TensorFacts facts_of(const at::Tensor& tensor);
+
+// The facts that hold for both.
+TensorFacts common_facts(const TensorFacts& a, const TensorFacts& b);
 
 }  // namespace sconce

@@ -16,12 +16,17 @@ namespace {
 // Constants first, so that a frame can keep them in place; then inputs and values in program order.
 class Lowering {
  public:
-  Lowering(const Graph& graph, Callees* callees) : graph_(graph), callees_(callees), liveness_(graph) {}
+  Lowering(const Graph& graph, Callees* callees, Profile* profile)
+      : graph_(graph), callees_(callees), profile_(profile), liveness_(graph) {}
 
   std::optional<Refusal> run() {
     place_constants();
     for (const Value* input : graph_.inputs()) {
       inputs_.push_back(place(input));
+    }
+    if (profile_ != nullptr) {
+      emit(make_profile_run_step(*profile_), nullptr);
+      profile_values(graph_.inputs());
     }
     if (auto refusal = lower_block(graph_.body())) {
       return refusal;
@@ -80,6 +85,17 @@ class Lowering {
     return raw;
   }
 
+  void profile_values(c10::ArrayRef<Value*> values) {
+    if (profile_ == nullptr || values.empty()) {
+      return;
+    }
+    std::vector<std::pair<const Value*, Register>> places;
+    for (const Value* value : values) {
+      places.emplace_back(value, registers_.at(value));
+    }
+    emit(make_profile_values_step(*profile_, std::move(places)), nullptr);
+  }
+
   // Numbers need no dropping: they hold no memory.
   void emit_drops(const std::vector<const Value*>& values) {
     Registers registers;
@@ -106,6 +122,7 @@ class Lowering {
       if (refusal) {
         return refusal;
       }
+      profile_values(node->outputs());
       emit_drops(liveness_.dying_behind(*node));
     }
     return std::nullopt;
@@ -146,19 +163,23 @@ class Lowering {
       results.push_back(place(output));
     }
     JumpingStep* to_else = emit(make_jump_unless_step({registers_.at(node.input(0)), false}), &node);
-    if (auto refusal = lower_branch(*node.block(0), results)) {
+    if (auto refusal = lower_branch(node, 0, results)) {
       return refusal;
     }
     JumpingStep* to_end = emit(make_jump_step(), nullptr);
     to_else->set_target(steps_.size());
-    if (auto refusal = lower_branch(*node.block(1), results)) {
+    if (auto refusal = lower_branch(node, 1, results)) {
       return refusal;
     }
     to_end->set_target(steps_.size());
     return std::nullopt;
   }
 
-  std::optional<Refusal> lower_branch(const Block& block, const Registers& results) {
+  std::optional<Refusal> lower_branch(const Node& node, size_t branch, const Registers& results) {
+    const Block& block = *node.block(branch);
+    if (profile_ != nullptr) {
+      emit(make_profile_branch_step(*profile_, node, branch == 0), nullptr);
+    }
     if (auto refusal = lower_block(block)) {
       return refusal;
     }
@@ -191,8 +212,15 @@ class Lowering {
       registers_[node.output(i - 1)] = param;
     }
     emit(make_move_step(std::move(initial), std::move(targets)), &node);
+    if (profile_ != nullptr) {
+      emit(make_profile_loop_step(*profile_, node), nullptr);
+    }
     const size_t head = steps_.size();
     JumpingStep* loop_head = emit(make_loop_head_step(counter, limit, condition, iteration), &node);
+    if (profile_ != nullptr) {
+      emit(make_profile_round_step(*profile_, node), nullptr);
+      profile_values(body.params());
+    }
     if (auto refusal = lower_block(body)) {
       return refusal;
     }
@@ -204,6 +232,7 @@ class Lowering {
 
   const Graph& graph_;
   Callees* callees_;
+  Profile* profile_;
   Liveness liveness_;
   std::unordered_map<const Value*, Register> registers_;
   std::vector<Plan::PlannedStep> steps_;
@@ -216,8 +245,8 @@ class Lowering {
 
 }  // namespace
 
-OrRefusal<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees) {
-  Lowering lowering(*graph, callees);
+OrRefusal<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees, Profile* profile) {
+  Lowering lowering(*graph, callees, profile);
   if (auto refusal = lowering.run()) {
     return *refusal;
   }

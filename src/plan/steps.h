@@ -6,11 +6,13 @@
 #include "plan/step.h"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace sconce {
 
 class Callees;
+class Profile;
 using StepPtr = std::unique_ptr<Step>;
 using Operands = std::vector<Operand>;
 using Registers = std::vector<Register>;
@@ -31,6 +33,13 @@ OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Regis
 bool is_call(const Node& node);
 // Requires is_call(node). `callees`: null for a graph that has none.
 OrRefusal<StepPtr> make_call_step(const Node& node, Operands operands, Registers results, Callees* callees);
+
+// ---- profiling (steps_profile.cpp): what a run sees is added to the profile, which outlives the step.
+StepPtr make_profile_values_step(Profile& profile, std::vector<std::pair<const Value*, Register>> values);
+StepPtr make_profile_run_step(Profile& profile);
+StepPtr make_profile_branch_step(Profile& profile, const Node& branch, bool taken);
+StepPtr make_profile_loop_step(Profile& profile, const Node& loop);
+StepPtr make_profile_round_step(Profile& profile, const Node& loop);
 
 // ---- control flow (steps_control.cpp): positions are indices of steps.
 // Moves the operands to the registers, all at once: a register may be source and target.

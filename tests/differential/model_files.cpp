@@ -10,11 +10,11 @@ std::filesystem::path models_dir() {
   return dir != nullptr ? dir : "build/models";
 }
 
-std::vector<std::string> model_names() {
+std::vector<std::string> model_names(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code missing;  // reported by ModelFiles.AreThere
-  for (const auto& entry : std::filesystem::directory_iterator(models_dir(), missing)) {
-    const std::string name = entry.path().stem().string();
+  for (const auto& entry : std::filesystem::directory_iterator(models_dir() / folder, missing)) {
+    const std::string name = (std::filesystem::path(folder) / entry.path().stem()).string();
     if (entry.path().extension() == ".pt" && std::filesystem::exists(cases_file(name))) {
       names.push_back(name);
     }

@@ -5,6 +5,7 @@
 #include "tools/peers/executor_settings.h"
 #include "tools/sconce/cases.h"
 #include "tools/sconce/gradients.h"
+#include "tools/sconce/ops_library.h"
 #include "tools/sconce/twin_calls.h"
 #include "tools/sconce/value_walk.h"
 
@@ -18,6 +19,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
@@ -95,11 +97,7 @@ void check_case(const std::string& name, const cli::ModelCases& cases, size_t in
   }
 }
 
-class ModelTest : public ::testing::TestWithParam<std::string> {};
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelTest);
-
-TEST_P(ModelTest, AgreesWithLibTorchFromCall1ToCall5) {
-  const std::string& name = GetParam();
+void check_model(const std::string& name) {
   const auto cases = std::get<cli::ModelCases>(cli::read_cases(cases_file(name)));
   const bool is_large = std::filesystem::file_size(model_file(name)) > kLargeFile;
   for (const bool optimize : {true, false}) {
@@ -114,8 +112,33 @@ TEST_P(ModelTest, AgreesWithLibTorchFromCall1ToCall5) {
   }
 }
 
+class ModelTest : public ::testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelTest);
+
+TEST_P(ModelTest, AgreesWithLibTorchFromCall1ToCall5) { check_model(GetParam()); }
+
 INSTANTIATE_TEST_SUITE_P(Models, ModelTest, ::testing::ValuesIn(model_names()),
                          [](const auto& model) { return model.param; });
+
+// ---- models with operators that LibTorch lacks ----------------------------------------------------------------------
+
+// The library of tests/plugins, and the folder of the models that need it.
+constexpr const char* kTorchvisionOperators = "torchvision_ops";
+
+class TorchvisionModelTest : public ::testing::TestWithParam<std::string> {
+ public:
+  static void SetUpTestSuite() {
+    const char* folder = std::getenv("SCONCE_PLUGINS_DIR");
+    cli::open_ops_library((folder != nullptr ? folder : "build/release/tests/plugins") + std::string("/") +
+                          kTorchvisionOperators + ".so");
+  }
+};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TorchvisionModelTest);
+
+TEST_P(TorchvisionModelTest, AgreesWithLibTorchFromCall1ToCall5) { check_model(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Models, TorchvisionModelTest, ::testing::ValuesIn(model_names(kTorchvisionOperators)),
+                         [](const auto& model) { return std::filesystem::path(model.param).filename().string(); });
 
 // ---- the operator suite ---------------------------------------------------------------------------------------------
 
@@ -147,6 +170,7 @@ TEST(OperatorSuite, AgreesWithLibTorchFromCall1ToCall3) {
 }
 
 TEST(ModelFiles, AreThere) {
+  EXPECT_GE(model_names(kTorchvisionOperators).size(), 1U) << "no models in " << models_dir() / kTorchvisionOperators;
   EXPECT_GE(model_names().size(), 30U) << "no models in " << models_dir()
                                        << ": run tests/models/write_models.py, or set SCONCE_MODELS_DIR";
 }

@@ -37,15 +37,20 @@ class Recipe:
     about: str
     source: Path
     build: Callable[[], Sample]
+    # Where its files go, below those of the other models. Named after the library of tests/plugins that has operators
+    # which the model needs and LibTorch lacks.
+    folder: str = ""
 
 
 RECIPES: dict[str, Recipe] = {}
 
 
-def recipe(build: Callable[[], Sample]) -> Callable[[], Sample]:
+def recipe(build: Optional[Callable[[], Sample]] = None, *, folder: str = "") -> Callable:
     """Registers `build`. It is called with LibTorch's generator seeded, so what it draws is always the same."""
+    if build is None:
+        return lambda build: recipe(build, folder=folder)
     name = build.__name__
     if name in RECIPES:
         raise ValueError(f"two recipes are called {name}")
-    RECIPES[name] = Recipe(name, inspect.getdoc(build).splitlines()[0], Path(inspect.getsourcefile(build)), build)
+    RECIPES[name] = Recipe(name, inspect.getdoc(build).splitlines()[0], Path(inspect.getsourcefile(build)), build, folder)
     return build

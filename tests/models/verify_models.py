@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 import bad_files
+import detection
 import operators
 import language  # noqa: F401  (Python makes objects of a script class only if it has seen the class)
 from cases import call, parameter_gradients, tensors_in
@@ -159,9 +160,10 @@ def main() -> int:
     parser.add_argument("--calls", metavar="N", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    import torchvision  # noqa: F401  (its operators)
 
     failed = 0
-    for path in sorted(options.out.glob("*.cases.pt")):
+    for path in [*sorted(options.out.glob("*.cases.pt")), *sorted((options.out / detection.FOLDER).glob("*.cases.pt"))]:
         name = path.name.removesuffix(".cases.pt")
         if options.only and name not in options.only:
             continue
@@ -170,7 +172,7 @@ def main() -> int:
         if hasattr(cases, "methods"):
             count, failures = len(cases.names), check_operators(cases, options.calls)
         else:
-            count, failures = len(cases.inputs), check_model(str(options.out / f"{name}.pt"), cases, options.calls)
+            count, failures = len(cases.inputs), check_model(str(path.with_name(f"{name}.pt")), cases, options.calls)
         grads = len(cases.grads) if hasattr(cases, "grads") else 0
         deviation, reason = DEVIATIONS.get(name, (None, ""))
         known = [failure for failure in failures if deviation and deviation in failure and "call 1" not in failure]

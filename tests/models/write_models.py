@@ -2,6 +2,7 @@
 """Writes the models that sconce is tested on, with the answers LibTorch gives for them.
 
     NAME.pt, NAME.cases.pt      a scripted model and its CASES file, per name of --list
+    torchvision_ops/            the same for models that need the operators of tests/plugins/torchvision_ops.cpp
     operators.cases.pt          the operator suite: model and cases in one file
     bad/                        files that must be refused or found wrong
     inputs/                     argument files for `sconce run`
@@ -23,6 +24,7 @@ import torch
 import argument_files
 import bad_files
 import decoding  # noqa: F401
+import detection  # noqa: F401
 import language  # noqa: F401  (the families register their recipes)
 import memory  # noqa: F401
 import numerics  # noqa: F401
@@ -74,7 +76,7 @@ class Product:
 
 def products() -> list[Product]:
     models = [Product(recipe.name, recipe.about, [f"{recipe.name}.pt", f"{recipe.name}.cases.pt"], [recipe.source],
-                      lambda directory, recipe=recipe: write_model(recipe, directory))
+                      lambda directory, recipe=recipe: write_model(recipe, directory), recipe.folder)
               for recipe in RECIPES.values()]
     # Damaged files are made of good ones, which come from anywhere in this folder.
     everything = sorted(HERE.glob("*.py"))

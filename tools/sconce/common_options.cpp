@@ -36,13 +36,16 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   } else if (key == "plan_cache_capacity") {
     expect(value.is_number_unsigned() && value.get<size_t>() > 0, "a whole number above 0");
     options.plan_cache_capacity(value.get<size_t>());
+  } else if (key == "profiled_runs") {
+    expect(value.is_number_unsigned(), "a whole number");
+    options.profiled_runs(value.get<size_t>());
   } else if (key == "max_tier") {
     const auto tier = value.is_string() ? tier_of(value.get<std::string>()) : std::nullopt;
     expect(tier.has_value(), "\"tier0\", \"tier1\" or \"tier2\"");
     options.max_tier(*tier);
   } else {
     throw UserError(path + ": no option '" + key + "'" +
-                    ui::did_you_mean(key, {"device", "optimize", "plan_cache_capacity", "max_tier"}));
+                    ui::did_you_mean(key, {"device", "optimize", "plan_cache_capacity", "profiled_runs", "max_tier"}));
   }
 }
 

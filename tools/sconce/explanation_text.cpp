@@ -68,6 +68,23 @@ std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& deta
   return text + (detail.steps ? indented(plan.text, "    ") : "");
 }
 
+// "3 taken, 1 not: model.py:12:4 in forward"
+std::string count_line(const std::string& counts, const std::string& source) {
+  return "  " + counts + (source.empty() ? "" : ": " + source.substr(0, source.find('\n'))) + "\n";
+}
+
+std::string profile_text(const ProfileExplanation& profile) {
+  std::string text = "\nprofile of " + counted(profile.runs, "run") + ":\n";
+  for (const auto& branch : profile.branches) {
+    text += count_line("branch: " + std::to_string(branch.taken) + " taken, " + std::to_string(branch.not_taken) + " not",
+                       branch.source);
+  }
+  for (const auto& loop : profile.loops) {
+    text += count_line("loop: " + counted(loop.rounds, "round") + ", reached " + counted(loop.reached, "time"), loop.source);
+  }
+  return text + indented(profile.graph, "    ");
+}
+
 std::string layout_of(const at::Tensor& tensor) {
   if (tensor.layout() != c10::kStrided) {
     return c10::str(tensor.layout());
@@ -115,6 +132,9 @@ std::string to_text(const Explanation& explanation, const std::vector<std::strin
     passes.add_row({pass.pass, ui::format_duration(pass.seconds), pass.changed ? "yes" : "no"});
   }
   text += explanation.passes.empty() ? "" : indented(passes.render(), "  ");
+  if (explanation.profile) {
+    text += profile_text(*explanation.profile);
+  }
   text += explanation.refusals.empty() ? "\nrefusals: none\n" : "\nrefusals:\n";
   for (const RefusalExplanation& refusal : explanation.refusals) {
     text += "  " + refusal.what + ": " + refusal.reason + "\n";
@@ -144,6 +164,19 @@ Json to_json(const Explanation& explanation) {
                          {"compile_seconds", plan.compile_seconds},
                          {"text", plan.text}});
   }
+  Json profile;
+  if (explanation.profile) {
+    profile = Json{{"runs", explanation.profile->runs},
+                   {"graph", explanation.profile->graph},
+                   {"branches", Json::array()},
+                   {"loops", Json::array()}};
+    for (const auto& branch : explanation.profile->branches) {
+      profile["branches"].push_back({{"source", branch.source}, {"taken", branch.taken}, {"not_taken", branch.not_taken}});
+    }
+    for (const auto& loop : explanation.profile->loops) {
+      profile["loops"].push_back({{"source", loop.source}, {"reached", loop.reached}, {"rounds", loop.rounds}});
+    }
+  }
   Json refusals = Json::array();
   for (const RefusalExplanation& refusal : explanation.refusals) {
     refusals.push_back(
@@ -154,7 +187,8 @@ Json to_json(const Explanation& explanation) {
     counters[name] = count;
   }
   return Json{{"method", explanation.method}, {"nodes", explanation.nodes},      {"plans", std::move(plans)},
-              {"passes", std::move(passes)},  {"refusals", std::move(refusals)}, {"counters", std::move(counters)}};
+              {"passes", std::move(passes)},  {"refusals", std::move(refusals)}, {"counters", std::move(counters)},
+              {"profile", std::move(profile)}};
 }
 
 }  // namespace sconce::cli
