@@ -20,17 +20,7 @@ class CallStep : public Step {
 
   void prepare(Frame& frame) const override { frame.stack.reserve(std::max(operands_.size() + 1, results_.size())); }
 
-  std::string describe() const override {
-    std::string text = name_;
-    for (const Operand operand : operands_) {
-      text += " " + sconce::describe(operand);
-    }
-    text += results_.empty() ? "" : " ->";
-    for (const Register result : results_) {
-      text += " %" + std::to_string(result);
-    }
-    return text;
-  }
+  std::string describe() const override { return describe_step(name_, operands_, results_); }
 
  protected:
   void push_operands(Frame& frame) const {

@@ -5,15 +5,16 @@
 #include "ir/effects.h"
 #include "ir/schema_match.h"
 #include "plan/liveness.h"
+#include "plan/register_allocator.h"
 #include "plan/steps.h"
 
-#include <limits>
 #include <unordered_map>
 
 namespace sconce {
 namespace {
 
-// Constants first, so that a frame can keep them in place; then inputs and values in program order.
+// Constants first, so that a frame can keep them in place; then inputs and values. A value has its register from the node
+// that makes it to its death; then another one may have it.
 class Lowering {
  public:
   Lowering(const Graph& graph, Callees* callees, Profile* profile)
@@ -37,12 +38,12 @@ class Lowering {
 
   std::unique_ptr<Plan> finish(std::shared_ptr<const Graph> graph) {
     return std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_),
-                                  next_register_, may_introduce_grad_);
+                                  allocator_.count(), may_introduce_grad_);
   }
 
  private:
   void place_constants() {
-    zero_ = new_register();
+    zero_ = allocator_.take();
     constants_.emplace_back(0);
     for_each_node(graph_.body(), [&](Node* node) {
       if (node->kind() == prim::Constant) {
@@ -54,20 +55,35 @@ class Lowering {
   }
 
   Register place(const Value* value) {
-    const Register index = new_register();
+    const Register index = allocator_.take();
     registers_[value] = index;
     return index;
   }
 
-  Register new_register() {
-    SCONCE_ASSERT(next_register_ < std::numeric_limits<Register>::max());
-    return next_register_++;
+  static bool is_constant(const Value* value) { return value->node()->kind() == prim::Constant; }
+
+  // A loop's params keep their registers through its body: the next round, and the loop's outputs, have them.
+  void release(const Value* value) {
+    const Node* owner = value->node();
+    const bool is_loop_param = owner->kind() == prim::Param && owner->owning_block()->owner() != nullptr &&
+                               owner->owning_block()->owner()->kind() == prim::Loop;
+    if (!is_constant(value) && !is_loop_param) {
+      allocator_.release(registers_.at(value));
+    }
+  }
+
+  // Behind a step that has read them; before it has written its results they are in use.
+  void release_last_uses(const Node& node) {
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      if (liveness_.is_last_use(node, i)) {
+        release(node.input(i));
+      }
+    }
   }
 
   Operand operand_of(const Node& node, size_t input) const {
     const Value* value = node.input(input);
-    const bool is_constant = value->node()->kind() == prim::Constant;
-    return {registers_.at(value), !is_constant && liveness_.is_last_use(node, input)};
+    return {registers_.at(value), !is_constant(value) && liveness_.is_last_use(node, input)};
   }
 
   Operands operands_of(const Node& node, size_t first) const {
@@ -97,13 +113,14 @@ class Lowering {
   }
 
   // Numbers need no dropping: they hold no memory.
-  void emit_drops(const std::vector<const Value*>& values) {
+  void drop(const std::vector<const Value*>& values) {
     Registers registers;
     for (const Value* value : values) {
       const bool holds_something = holds_memory(value->type()) || value->type()->kind() == c10::TypeKind::StringType;
-      if (holds_something && value->node()->kind() != prim::Constant) {
+      if (holds_something && !is_constant(value)) {
         registers.push_back(registers_.at(value));
       }
+      release(value);
     }
     if (!registers.empty()) {
       emit(make_drop_step(std::move(registers)), nullptr);
@@ -111,7 +128,7 @@ class Lowering {
   }
 
   std::optional<Refusal> lower_block(const Block& block) {
-    emit_drops(liveness_.dead_on_entry(block));
+    drop(liveness_.dead_on_entry(block));
     for (const Node* node : block.nodes()) {
       if (node->kind() == prim::Constant) {
         continue;
@@ -123,7 +140,7 @@ class Lowering {
         return refusal;
       }
       profile_values(node->outputs());
-      emit_drops(liveness_.dying_behind(*node));
+      drop(liveness_.dying_behind(*node));
     }
     return std::nullopt;
   }
@@ -141,6 +158,7 @@ class Lowering {
       return step.refusal();
     }
     emit(std::move(*step), &node);
+    release_last_uses(node);
     may_introduce_grad_ = may_introduce_grad_ || introduces_grad(node);
     return std::nullopt;
   }
@@ -163,11 +181,14 @@ class Lowering {
       results.push_back(place(output));
     }
     JumpingStep* to_else = emit(make_jump_unless_step({registers_.at(node.input(0)), false}), &node);
+    release_last_uses(node);
+    const std::vector<bool> in_use = allocator_.in_use();
     if (auto refusal = lower_branch(node, 0, results)) {
       return refusal;
     }
     JumpingStep* to_end = emit(make_jump_step(), nullptr);
     to_else->set_target(steps_.size());
+    allocator_.restart_with(in_use);
     if (auto refusal = lower_branch(node, 1, results)) {
       return refusal;
     }
@@ -185,6 +206,7 @@ class Lowering {
     }
     if (!results.empty()) {
       emit(make_move_step(operands_of(*block.return_node(), 0), results), nullptr);
+      release_last_uses(*block.return_node());
     }
     return std::nullopt;
   }
@@ -197,9 +219,9 @@ class Lowering {
   //   end: the params' registers are the outputs'
   std::optional<Refusal> lower_loop(const Node& node) {
     const Block& body = *node.block(0);
-    const Register counter = new_register();
-    const Register limit = new_register();
-    const Register condition = new_register();
+    const Register counter = allocator_.take();
+    const Register limit = allocator_.take();
+    const Register condition = allocator_.take();
     Operands initial = operands_of(node, 0);
     initial.insert(initial.begin(), {zero_, false});
     Registers targets = {counter, limit, condition};
@@ -212,6 +234,7 @@ class Lowering {
       registers_[node.output(i - 1)] = param;
     }
     emit(make_move_step(std::move(initial), std::move(targets)), &node);
+    release_last_uses(node);
     if (profile_ != nullptr) {
       emit(make_profile_loop_step(*profile_, node), nullptr);
     }
@@ -225,8 +248,12 @@ class Lowering {
       return refusal;
     }
     emit(make_move_step(operands_of(*body.return_node(), 0), std::move(carried)), nullptr);
+    release_last_uses(*body.return_node());
     emit(make_jump_step(), nullptr)->set_target(head);
     loop_head->set_target(steps_.size());
+    for (const Register index : {counter, limit, condition, iteration}) {
+      allocator_.release(index);
+    }
     return std::nullopt;
   }
 
@@ -238,7 +265,7 @@ class Lowering {
   std::vector<Plan::PlannedStep> steps_;
   std::vector<c10::IValue> constants_;
   Registers inputs_;
-  Register next_register_ = 0;
+  RegisterAllocator allocator_;
   Register zero_ = 0;  // holds 0, where loop counters begin
   bool may_introduce_grad_ = false;
 };

@@ -9,6 +9,19 @@ namespace sconce {
 
 std::string describe(Operand operand) { return "%" + std::to_string(operand.index) + (operand.last_use ? "!" : ""); }
 
+std::string describe_step(const std::string& name, const std::vector<Operand>& operands,
+                          const std::vector<Register>& results) {
+  std::string text = name;
+  for (const Operand operand : operands) {
+    text += " " + describe(operand);
+  }
+  text += results.empty() ? "" : " ->";
+  for (const Register result : results) {
+    text += " %" + std::to_string(result);
+  }
+  return text;
+}
+
 Frame::Frame(const Plan& plan) : constants_(plan.constants().size()), registers_(plan.register_count()) {
   std::copy(plan.constants().begin(), plan.constants().end(), registers_.begin());
 }

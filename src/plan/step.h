@@ -4,6 +4,7 @@
 #include "plan/frame.h"
 
 #include <string>
+#include <vector>
 
 namespace sconce {
 
@@ -43,5 +44,8 @@ class Step {
 
 // "%3" or "%3!" at a last use.
 std::string describe(Operand operand);
+// "aten::add %3 %4! -> %5".
+std::string describe_step(const std::string& name, const std::vector<Operand>& operands,
+                          const std::vector<Register>& results);
 
 }  // namespace sconce

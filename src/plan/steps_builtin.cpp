@@ -85,7 +85,7 @@ class ToListStep final : public CallStep {
     TORCH_CHECK(depth == tensor.dim(),
                 "Output annotation list dimension and runtime tensor dimension must match for tolist()");
     frame.stack.resize(1);
-    frame.stack[0] = to_list(tensor.cpu().to(kind.read_as).contiguous(), kind.type);
+    frame.stack[0] = to_list(tensor.cpu().to(kind.read_as).contiguous(), kind);
     pop_results(frame);
   }
 
@@ -94,29 +94,44 @@ class ToListStep final : public CallStep {
     c10::TypePtr type;
     at::ScalarType dtype;    // of the tensor; floating and complex ones may be of another width
     at::ScalarType read_as;  // the width that the language's numbers have
+    c10::IValue (*read)(const void* elements, int64_t index);
   };
+
+  template <typename Number>
+  static c10::IValue read(const void* elements, int64_t index) {
+    return static_cast<const Number*>(elements)[index];
+  }
 
   // As the frontend numbers them.
   static const ElementKind& element_kind(int64_t number) {
-    static const std::array<ElementKind, 4> kinds = {{{c10::IntType::get(), at::kLong, at::kLong},
-                                                      {c10::FloatType::get(), at::kFloat, at::kDouble},
-                                                      {c10::BoolType::get(), at::kBool, at::kBool},
-                                                      {c10::ComplexType::get(), at::kComplexFloat, at::kComplexDouble}}};
+    static const std::array<ElementKind, 4> kinds = {
+        {{c10::IntType::get(), at::kLong, at::kLong, read<int64_t>},
+         {c10::FloatType::get(), at::kFloat, at::kDouble, read<double>},
+         {c10::BoolType::get(), at::kBool, at::kBool, read<bool>},
+         {c10::ComplexType::get(), at::kComplexFloat, at::kComplexDouble, read<c10::complex<double>>}}};
     return kinds.at(static_cast<size_t>(number));
   }
 
-  static c10::IValue to_list(const at::Tensor& tensor, const c10::TypePtr& element) {
-    if (tensor.dim() == 0) {
-      return tensor.item();
+  static c10::IValue to_list(const at::Tensor& tensor, const ElementKind& kind) {
+    std::vector<c10::TypePtr> types = {kind.type};  // of what lies so many dimensions above the elements
+    for (int64_t i = 0; i < tensor.dim(); ++i) {
+      types.push_back(c10::ListType::create(types.back()));
     }
-    c10::TypePtr inner = element;
-    for (int64_t i = 1; i < tensor.dim(); ++i) {
-      inner = c10::ListType::create(inner);
+    int64_t next = 0;
+    return rows(tensor, tensor.dim(), kind, types, next);
+  }
+
+  // What lies `height` dimensions above the elements and begins with the element `next`, of a contiguous tensor.
+  static c10::IValue rows(const at::Tensor& tensor, int64_t height, const ElementKind& kind,
+                          const std::vector<c10::TypePtr>& types, int64_t& next) {
+    if (height == 0) {
+      return kind.read(tensor.const_data_ptr(), next++);
     }
-    c10::impl::GenericList list(inner);
-    list.reserve(static_cast<size_t>(tensor.size(0)));
-    for (int64_t i = 0; i < tensor.size(0); ++i) {
-      list.push_back(to_list(tensor.select(0, i), element));
+    const int64_t size = tensor.size(tensor.dim() - height);
+    c10::impl::GenericList list(types[static_cast<size_t>(height - 1)]);
+    list.reserve(static_cast<size_t>(size));
+    for (int64_t i = 0; i < size; ++i) {
+      list.push_back(rows(tensor, height - 1, kind, types, next));
     }
     return list;
   }

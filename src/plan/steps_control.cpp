@@ -3,22 +3,6 @@
 namespace sconce {
 namespace {
 
-std::string list(const Operands& operands) {
-  std::string text;
-  for (const Operand operand : operands) {
-    text += " " + describe(operand);
-  }
-  return text;
-}
-
-std::string list(const Registers& registers) {
-  std::string text;
-  for (const Register index : registers) {
-    text += " %" + std::to_string(index);
-  }
-  return text;
-}
-
 class MoveStep final : public Step {
  public:
   MoveStep(Operands operands, Registers targets)
@@ -34,7 +18,7 @@ class MoveStep final : public Step {
     frame.stack.clear();
   }
 
-  std::string describe() const override { return "move" + list(operands_) + " ->" + list(targets_); }
+  std::string describe() const override { return describe_step("move", operands_, targets_); }
 
  private:
   Operands operands_;
@@ -51,7 +35,7 @@ class ReturnStep final : public Step {
     }
   }
 
-  std::string describe() const override { return "return" + list(operands_); }
+  std::string describe() const override { return describe_step("return", operands_, {}); }
 
  private:
   Operands operands_;
@@ -67,7 +51,13 @@ class DropStep final : public Step {
     }
   }
 
-  std::string describe() const override { return "drop" + list(registers_); }
+  std::string describe() const override {
+    Operands dropped;
+    for (const Register index : registers_) {
+      dropped.push_back({index});
+    }
+    return describe_step("drop", dropped, {});
+  }
 
  private:
   Registers registers_;

@@ -15,23 +15,31 @@ namespace {
 template <typename Run>
 class LanguageStep final : public Step {
  public:
-  LanguageStep(const Node& node, Run run) : Step(true), name_(node.kind().toQualString()), run_(std::move(run)) {}
+  LanguageStep(std::string description, Run run) : Step(true), description_(std::move(description)), run_(std::move(run)) {}
   void run(Frame& frame) const override { run_(frame); }
-  std::string describe() const override { return name_; }
+  std::string describe() const override { return description_; }
 
  private:
-  std::string name_;
+  std::string description_;
   Run run_;
 };
 
+// One use of a construct in a graph.
+struct Construct {
+  const Node& node;
+  Operands operands;
+  Registers results;
+};
+
 template <typename Run>
-StepPtr language_step(const Node& node, Run run) {
-  return std::make_unique<LanguageStep<Run>>(node, std::move(run));
+StepPtr language_step(const Construct& of, Run run) {
+  return std::make_unique<LanguageStep<Run>>(describe_step(of.node.kind().toQualString(), of.operands, of.results),
+                                             std::move(run));
 }
 
-StepPtr construct_list(const Node& node, Operands operands, Register result) {
-  const c10::TypePtr element = node.output()->type()->expectRef<c10::ListType>().getElementType();
-  return language_step(node, [=](Frame& frame) {
+StepPtr construct_list(const Construct& of) {
+  const c10::TypePtr element = of.node.output()->type()->expectRef<c10::ListType>().getElementType();
+  return language_step(of, [=, operands = of.operands, result = of.results[0]](Frame& frame) {
     c10::impl::GenericList list(element);
     list.reserve(operands.size());
     for (const Operand operand : operands) {
@@ -41,10 +49,10 @@ StepPtr construct_list(const Node& node, Operands operands, Register result) {
   });
 }
 
-StepPtr construct_tuple(const Node& node, Operands operands, Register result) {
-  const auto type = node.output()->type()->expect<c10::TupleType>();
+StepPtr construct_tuple(const Construct& of) {
+  const auto type = of.node.output()->type()->expect<c10::TupleType>();
   const bool is_named = type->name().has_value();
-  return language_step(node, [=](Frame& frame) {
+  return language_step(of, [=, operands = of.operands, result = of.results[0]](Frame& frame) {
     std::vector<c10::IValue> elements;
     elements.reserve(operands.size());
     for (const Operand operand : operands) {
@@ -55,9 +63,10 @@ StepPtr construct_tuple(const Node& node, Operands operands, Register result) {
   });
 }
 
-StepPtr construct_dict(const Node& node, Operands operands, Register result) {
-  const auto& type = node.output()->type()->expectRef<c10::DictType>();
-  return language_step(node, [=, key_type = type.getKeyType(), value_type = type.getValueType()](Frame& frame) {
+StepPtr construct_dict(const Construct& of) {
+  const auto& type = of.node.output()->type()->expectRef<c10::DictType>();
+  return language_step(of, [=, operands = of.operands, result = of.results[0], key_type = type.getKeyType(),
+                            value_type = type.getValueType()](Frame& frame) {
     c10::impl::GenericDict dict(key_type, value_type);
     dict.reserve(operands.size() / 2);
     for (size_t i = 0; i + 1 < operands.size(); i += 2) {
@@ -68,8 +77,8 @@ StepPtr construct_dict(const Node& node, Operands operands, Register result) {
   });
 }
 
-StepPtr unpack_list(const Node& node, Operand list, Registers results) {
-  return language_step(node, [=](Frame& frame) {
+StepPtr unpack_list(const Construct& of) {
+  return language_step(of, [=, list = of.operands[0], results = of.results](Frame& frame) {
     const c10::IValue value = take(frame, list);
     const auto elements = value.toListRef();
     TORCH_CHECK(elements.size() == results.size(), "Expected ", results.size(), " elements in a list but found ",
@@ -80,8 +89,8 @@ StepPtr unpack_list(const Node& node, Operand list, Registers results) {
   });
 }
 
-StepPtr unpack_tuple(const Node& node, Operand tuple, Registers results) {
-  return language_step(node, [=](Frame& frame) {
+StepPtr unpack_tuple(const Construct& of) {
+  return language_step(of, [=, tuple = of.operands[0], results = of.results](Frame& frame) {
     const c10::IValue value = take(frame, tuple);
     const auto& elements = value.toTupleRef().elements();
     TORCH_CHECK(elements.size() == results.size(), "Expected ", results.size(), " elements in a tuple but found ",
@@ -92,8 +101,8 @@ StepPtr unpack_tuple(const Node& node, Operand tuple, Registers results) {
   });
 }
 
-StepPtr index_tuple(const Node& node, Operand tuple, Operand index, Register result) {
-  return language_step(node, [=](Frame& frame) {
+StepPtr index_tuple(const Construct& of) {
+  return language_step(of, [=, tuple = of.operands[0], index = of.operands[1], result = of.results[0]](Frame& frame) {
     const c10::IValue value = take(frame, tuple);
     const auto& elements = value.toTupleRef().elements();
     const int64_t position = frame[index.index].toInt();
@@ -106,10 +115,10 @@ StepPtr index_tuple(const Node& node, Operand tuple, Operand index, Register res
   });
 }
 
-StepPtr slice_tuple(const Node& node, Operand tuple, Register result) {
-  const int64_t begin = node.attribute_as<int64_t>(c10::attr::beg);
-  const int64_t end = node.attribute_as<int64_t>(c10::attr::end);
-  return language_step(node, [=](Frame& frame) {
+StepPtr slice_tuple(const Construct& of) {
+  const int64_t begin = of.node.attribute_as<int64_t>(c10::attr::beg);
+  const int64_t end = of.node.attribute_as<int64_t>(c10::attr::end);
+  return language_step(of, [=, tuple = of.operands[0], result = of.results[0]](Frame& frame) {
     const c10::IValue value = take(frame, tuple);
     const auto& elements = value.toTupleRef().elements();
     std::vector<c10::IValue> slice;
@@ -120,42 +129,42 @@ StepPtr slice_tuple(const Node& node, Operand tuple, Register result) {
   });
 }
 
-OrRefusal<StepPtr> get_attribute(const Node& node, Operand object, Register result) {
-  const auto type = node.input(0)->type()->cast<c10::ClassType>();
-  const std::string& name = node.attribute_as<std::string>(attr::kName);
+OrRefusal<StepPtr> get_attribute(const Construct& of) {
+  const auto type = of.node.input(0)->type()->cast<c10::ClassType>();
+  const std::string& name = of.node.attribute_as<std::string>(attr::kName);
   const auto slot = type ? type->findAttributeSlot(name) : std::nullopt;
   if (!slot) {
-    return Refusal::of(node, "the object's class has no attribute '" + name + "' that sconce can see");
+    return Refusal::of(of.node, "the object's class has no attribute '" + name + "' that sconce can see");
   }
-  return language_step(node, [=, slot = *slot](Frame& frame) {
+  return language_step(of, [=, object = of.operands[0], result = of.results[0], slot = *slot](Frame& frame) {
     const c10::IValue value = take(frame, object);
     frame[result] = value.toObjectRef().getSlot(slot);
   });
 }
 
-OrRefusal<StepPtr> set_attribute(const Node& node, Operand object, Operand value) {
-  const auto type = node.input(0)->type()->cast<c10::ClassType>();
-  const std::string& name = node.attribute_as<std::string>(attr::kName);
+OrRefusal<StepPtr> set_attribute(const Construct& of) {
+  const auto type = of.node.input(0)->type()->cast<c10::ClassType>();
+  const std::string& name = of.node.attribute_as<std::string>(attr::kName);
   const auto slot = type ? type->findAttributeSlot(name) : std::nullopt;
   if (!slot) {
-    return Refusal::of(node, "the object's class has no attribute '" + name + "' that sconce can see");
+    return Refusal::of(of.node, "the object's class has no attribute '" + name + "' that sconce can see");
   }
-  return language_step(node, [=, slot = *slot](Frame& frame) {
+  return language_step(of, [=, object = of.operands[0], value = of.operands[1], slot = *slot](Frame& frame) {
     c10::IValue stored = take(frame, value);
     take(frame, object).toObject()->setSlot(slot, std::move(stored));
   });
 }
 
-StepPtr create_object(const Node& node, Register result) {
-  const auto type = node.output()->type()->expect<c10::ClassType>();
-  return language_step(node, [=](Frame& frame) {
+StepPtr create_object(const Construct& of) {
+  const auto type = of.node.output()->type()->expect<c10::ClassType>();
+  return language_step(of, [=, result = of.results[0]](Frame& frame) {
     frame[result] = c10::ivalue::Object::create(c10::StrongTypePtr(type->compilation_unit(), type), type->numAttributes());
   });
 }
 
-StepPtr is_instance(const Node& node, Operand operand, Register result) {
-  const auto types = node.attribute_as<std::vector<c10::TypePtr>>(attr::kTypes);
-  return language_step(node, [=](Frame& frame) {
+StepPtr is_instance(const Construct& of) {
+  const auto types = of.node.attribute_as<std::vector<c10::TypePtr>>(attr::kTypes);
+  return language_step(of, [=, operand = of.operands[0], result = of.results[0]](Frame& frame) {
     const c10::TypePtr type = take(frame, operand).type<c10::Type>();
     bool matches = false;
     for (const c10::TypePtr& candidate : types) {
@@ -168,21 +177,22 @@ StepPtr is_instance(const Node& node, Operand operand, Register result) {
 }  // namespace
 
 OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results) {
+  const Construct of{node, std::move(operands), std::move(results)};
   switch (static_cast<c10::unique_t>(node.kind())) {
-    case prim::ListConstruct: return construct_list(node, std::move(operands), results[0]);
-    case prim::TupleConstruct: return construct_tuple(node, std::move(operands), results[0]);
-    case prim::DictConstruct: return construct_dict(node, std::move(operands), results[0]);
-    case prim::ListUnpack: return unpack_list(node, operands[0], std::move(results));
-    case prim::TupleUnpack: return unpack_tuple(node, operands[0], std::move(results));
-    case prim::TupleIndex: return index_tuple(node, operands[0], operands[1], results[0]);
-    case prim::TupleSlice: return slice_tuple(node, operands[0], results[0]);
-    case prim::GetAttr: return get_attribute(node, operands[0], results[0]);
-    case prim::SetAttr: return set_attribute(node, operands[0], operands[1]);
-    case prim::CreateObject: return create_object(node, results[0]);
-    case prim::isinstance: return is_instance(node, operands[0], results[0]);
-    case prim::unchecked_cast: return make_move_step(std::move(operands), std::move(results));
+    case prim::ListConstruct: return construct_list(of);
+    case prim::TupleConstruct: return construct_tuple(of);
+    case prim::DictConstruct: return construct_dict(of);
+    case prim::ListUnpack: return unpack_list(of);
+    case prim::TupleUnpack: return unpack_tuple(of);
+    case prim::TupleIndex: return index_tuple(of);
+    case prim::TupleSlice: return slice_tuple(of);
+    case prim::GetAttr: return get_attribute(of);
+    case prim::SetAttr: return set_attribute(of);
+    case prim::CreateObject: return create_object(of);
+    case prim::isinstance: return is_instance(of);
+    case prim::unchecked_cast: return make_move_step(of.operands, of.results);
     case prim::Uninitialized:
-      return language_step(node, [result = results[0]](Frame& frame) { frame[result] = c10::IValue::uninitialized(); });
+      return language_step(of, [result = of.results[0]](Frame& frame) { frame[result] = c10::IValue::uninitialized(); });
     default: return Refusal::of(node, std::string(node.kind().toQualString()) + " is not supported yet");
   }
 }

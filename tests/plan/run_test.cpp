@@ -233,9 +233,44 @@ TEST(Plan, MarksTheLastUseOfEveryValueAndNoOther) {
   EXPECT_EQ(compiled->plan->text(),
             "    0  aten::mul %1 %2 -> %3\n"
             "    1  aten::mul %3 %3! -> %4\n"
-            "    2  aten::mul %4! %1! -> %5\n"
-            "    3  return %5! %2!\n");
+            "    2  aten::mul %4! %1! -> %3\n"
+            "    3  return %3! %2!\n");
   EXPECT_EQ(drops_in(*compiled->plan), 0);
+}
+
+TEST(Plan, AChainNeedsNoMoreRegistersTheLongerItIs) {
+  const auto registers_of = [](int length) {
+    std::string text = "graph(%x0 : Tensor):\n";
+    for (int i = 0; i < length; ++i) {
+      text += "  %x" + std::to_string(i + 1) + " : Tensor = aten::neg(%x" + std::to_string(i) + ")\n";
+    }
+    return compile_required(*graph_of(text + "  return (%x" + std::to_string(length) + ")\n"))->plan->register_count();
+  };
+  EXPECT_EQ(registers_of(3), registers_of(100));
+}
+
+// Each branch may use what the other one left free, nothing may take the place of what lives on behind them.
+TEST(Plan, BranchesShareTheirRegisters) {
+  const char* const text =
+      "graph(%a : Tensor, %kept : Tensor, %flag : bool):\n"
+      "  %x : Tensor = prim::If(%flag)\n"
+      "    block0():\n"
+      "      %p : Tensor = aten::neg(%a)\n"
+      "      %q : Tensor = aten::exp(%p)\n"
+      "      %r : Tensor = aten::mul(%p, %q)\n"
+      "      -> (%r)\n"
+      "    block1():\n"
+      "      %s : Tensor = aten::exp(%a)\n"
+      "      %t : Tensor = aten::neg(%s)\n"
+      "      %u : Tensor = aten::mul(%s, %t)\n"
+      "      -> (%u)\n"
+      "  %y : Tensor = aten::mul(%x, %kept)\n"
+      "  return (%y)\n";
+  EXPECT_LE(compile_required(*graph_of(text))->plan->register_count(), 7U);  // 0, inputs, x, two temporaries
+  const at::Tensor a = at::rand({3});
+  const at::Tensor kept = at::rand({3});
+  EXPECT_TRUE(agree(run(text, {a, kept, true}), {(-a) * (-a).exp() * kept}));
+  EXPECT_TRUE(agree(run(text, {a, kept, false}), {a.exp() * -a.exp() * kept}));
 }
 
 TEST(Plan, DropsAnUnusedResultAtOnce) {

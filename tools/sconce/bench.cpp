@@ -1,4 +1,5 @@
 // sconce bench: executors side by side in one process.
+#include "tools/sconce/bench_page.h"
 #include "tools/sconce/bench_report.h"
 #include "tools/sconce/commands.h"
 #include "tools/sconce/errors.h"
@@ -9,6 +10,7 @@
 #include "tools/sconce/spec.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/progress_bar.h"
+#include "tools/sconce/write_file.h"
 
 #include "load/load_module.h"
 
@@ -37,6 +39,8 @@ struct BenchOptions {
   double seconds = 1.0;
   bool with_grad = false;
   bool progress = false;
+  std::string html;
+  std::string versions;  // of the program, for the page
   double rtol = 1e-3;
   double atol = 1e-4;
 };
@@ -137,6 +141,9 @@ int bench(const BenchOptions& options) {
   expect_no_specs_among_models(options);
   const Options settings = prepare(options.common);
   contestants_of(options.against, settings);  // a wrong name shows before anything is measured
+  if (!options.html.empty()) {
+    expect_writable(options.html);
+  }
   if (options.intra_op > 0) {
     at::set_num_threads(options.intra_op);
   }
@@ -163,6 +170,9 @@ int bench(const BenchOptions& options) {
   } else if (models.size() > 1) {
     std::cout << summary_of(models);
   }
+  if (!options.html.empty() && !models.empty()) {
+    write_file(options.html, to_page(models, facts_of_this_machine(options.versions)));
+  }
   if (interrupted()) {
     std::cerr << "sconce: interrupted: " << models.size() << " of " << options.models.size()
               << (options.models.size() == 1 ? " model was" : " models were") << " measured"
@@ -180,6 +190,7 @@ int bench(const BenchOptions& options) {
 
 void add_bench_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<BenchOptions>();
+  options->versions = app.version();
   CLI::App& command = add_command(app, chosen, "bench", "Time sconce and LibTorch's executors side by side", options, bench);
   command.add_option("MODEL", options->models, "models; each gets a table")->required();
   command.add_option("--method", options->method, "the method to call (forward, or what the CASES file names)")
@@ -222,6 +233,8 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   command.add_option("--atol", options->atol, "absolute tolerance of the check of results (1e-4)")
       ->type_name("X")
       ->check(between(0, 1e30));
+  command.add_option("--html", options->html, "also write the tables and plots of all models as one page")
+      ->type_name("FILE");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_device_option(command, options->common);
   add_common_options(command, options->common);
@@ -238,6 +251,7 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       "  sconce bench a.pt b.pt --against jit,eager --seconds 5 --json\n"
       "  sconce bench --input 'float32[8,16]' --input 3 a.pt b.pt\n"
       "  sconce bench model.pt --inputs args.pt --threads 4 --intra-op 1\n"
+      "  sconce bench a.pt b.pt --html bench.html\n"
       "\nExit codes: 0 good, 1 sconce's result is wrong or sconce refuses, 2 usage or a bad file, 130 interrupted.");
 }
 

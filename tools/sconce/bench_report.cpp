@@ -13,12 +13,49 @@ namespace {
 // Above this, the machine does other things, and small differences mean nothing.
 constexpr double kNoisySpread = 0.15;
 
-// How the time of an executor relates to sconce's: above 1, sconce is faster. NaN where one of them has none.
-struct Ratios {
-  double steady = NAN;
-  double first_call = NAN;
-  double first_calls = NAN;
-};
+Json json_of(const Ratios& ratios) {
+  return Json{{"ratio_steady", number_or_null(ratios.steady)},
+              {"ratio_first_call", number_or_null(ratios.first_call)},
+              {"ratio_first_calls", number_or_null(ratios.first_calls)}};
+}
+
+Json json_of(const Measurement& row, const Measurement& sconce) {
+  Json json{{"executor", row.name}};
+  if (row.not_available) {
+    json["not_available"] = *row.not_available;
+    return json;
+  }
+  json.update(json_of(ratios_of(row, sconce)));
+  json["median_seconds"] = number_or_null(ui::median(row.steady));
+  json["p90_seconds"] = number_or_null(ui::percentile(row.steady, 0.9));
+  json["p99_seconds"] = number_or_null(ui::percentile(row.steady, 0.99));
+  json["spread"] = number_or_null(row.spread);
+  json["calls"] = row.steady.size();
+  json["first_calls_seconds"] = row.first_calls;
+  json["calls_per_second"] = number_or_null(row.calls_per_second);
+  json["memory_bytes"] = row.memory_bytes ? Json(*row.memory_bytes) : Json();
+  json["correct"] = !row.wrong;
+  if (row.wrong) {
+    json["wrong"] = *row.wrong;
+  }
+  return json;
+}
+
+Json json_of(const BenchedModel& model) {
+  Json executors = Json::array();
+  for (const Measurement& row : model.table.rows) {
+    executors.push_back(json_of(row, model.table.rows.front()));
+  }
+  return Json{{"model", model.path},
+              {"method", model.settings.method},
+              {"threads", model.settings.threads},
+              {"intra_op_threads", model.intra_op_threads},
+              {"complete", model.table.complete},
+              {"muted_messages", model.table.muted},
+              {"executors", std::move(executors)}};
+}
+
+}  // namespace
 
 double total(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
@@ -30,7 +67,6 @@ Ratios ratios_of(const Measurement& row, const Measurement& sconce) {
           total(row.first_calls) / total(sconce.first_calls)};
 }
 
-// Of the executor at `index` over all models.
 Ratios mean_ratios(const std::vector<BenchedModel>& models, size_t index) {
   Ratios logs = {0, 0, 0};
   for (const BenchedModel& model : models) {
@@ -80,50 +116,6 @@ std::string notes_of(const MeasurementTable& table) {
   }
   return notes;
 }
-
-Json json_of(const Ratios& ratios) {
-  return Json{{"ratio_steady", number_or_null(ratios.steady)},
-              {"ratio_first_call", number_or_null(ratios.first_call)},
-              {"ratio_first_calls", number_or_null(ratios.first_calls)}};
-}
-
-Json json_of(const Measurement& row, const Measurement& sconce) {
-  Json json{{"executor", row.name}};
-  if (row.not_available) {
-    json["not_available"] = *row.not_available;
-    return json;
-  }
-  json.update(json_of(ratios_of(row, sconce)));
-  json["median_seconds"] = number_or_null(ui::median(row.steady));
-  json["p90_seconds"] = number_or_null(ui::percentile(row.steady, 0.9));
-  json["p99_seconds"] = number_or_null(ui::percentile(row.steady, 0.99));
-  json["spread"] = number_or_null(row.spread);
-  json["calls"] = row.steady.size();
-  json["first_calls_seconds"] = row.first_calls;
-  json["calls_per_second"] = number_or_null(row.calls_per_second);
-  json["memory_bytes"] = row.memory_bytes ? Json(*row.memory_bytes) : Json();
-  json["correct"] = !row.wrong;
-  if (row.wrong) {
-    json["wrong"] = *row.wrong;
-  }
-  return json;
-}
-
-Json json_of(const BenchedModel& model) {
-  Json executors = Json::array();
-  for (const Measurement& row : model.table.rows) {
-    executors.push_back(json_of(row, model.table.rows.front()));
-  }
-  return Json{{"model", model.path},
-              {"method", model.settings.method},
-              {"threads", model.settings.threads},
-              {"intra_op_threads", model.intra_op_threads},
-              {"complete", model.table.complete},
-              {"muted_messages", model.table.muted},
-              {"executors", std::move(executors)}};
-}
-
-}  // namespace
 
 std::string to_text(const BenchedModel& model) {
   ui::Table table({{"executor", ui::Align::kLeft},
