@@ -1,6 +1,7 @@
 // sconce: runs, checks, measures and shows TorchScript models. The contract of this command line is DESIGN.md §12.
 #include "ir/dump.h"
 #include "ir/environment.h"
+#include "tools/sconce/command_line_page.h"
 #include "tools/sconce/commands.h"
 #include "tools/sconce/dump_variable.h"
 #include "tools/sconce/errors.h"
@@ -110,6 +111,10 @@ int run(const std::vector<std::string>& arguments) {
   }
   const std::vector<std::string> names = command_names(app);
   const std::string& first = arguments.front();
+  if (first == "--help-markdown" && arguments.size() == 1) {  // not in the help: writes docs/command_line.md
+    std::cout << sconce::cli::command_line_page(app);
+    return sconce::cli::kGood;
+  }
   if (first.rfind('-', 0) != 0 && std::find(names.begin(), names.end(), first) == names.end()) {
     throw UserError("no command '" + first + "'" + sconce::ui::did_you_mean(first, names) + " (see 'sconce --help')");
   }
