@@ -15,7 +15,8 @@ namespace {
 // The language's node kinds, and the operators whose schema is silent about what they do.
 Effects effects_of_language_node(c10::Symbol kind) {
   // They run code that is not looked at: a callee, `__enter__` and `__exit__`, a subgraph.
-  static const std::array opaque = {prim::CallFunction, prim::CallMethod, prim::Enter, prim::Exit, prim::fork};
+  static const std::array opaque = {prim::CallFunction, prim::CallMethod, prim::Enter,
+                                    prim::Exit,         prim::fork,       prim::awaitable};
   if (kind == prim::SetAttr) {
     return {.writes = true};
   }
@@ -56,6 +57,9 @@ Effects effects_of(const Node& node) {
     return effects_of_language_node(node.kind());
   }
   const c10::FunctionSchema* schema = node.schema();
+  if (node.kind() == prim::awaitable_wait) {
+    return {.unknown = true};  // the awaited code runs now
+  }
   if (schema == nullptr || !is_trusted(*schema)) {
     return {.unknown = true};
   }

@@ -49,9 +49,9 @@ bool is_language_kind(c10::Symbol kind) {
       prim::CallFunction,   prim::isinstance,
       prim::unchecked_cast, prim::Uninitialized,
       prim::Enter,          prim::Exit,
-      prim::fork,           prim::GradOf,
-      prim::ConstantChunk,  prim::Param,
-      prim::Return,
+      prim::fork,           prim::awaitable,
+      prim::GradOf,         prim::ConstantChunk,
+      prim::Param,          prim::Return,
   };
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }

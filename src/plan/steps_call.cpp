@@ -136,6 +136,32 @@ class ForkStep final : public CallStep {
   Users tasks_;  // destroyed first: tasks run the plan
 };
 
+// Runs at its first `awaitable_wait`, on the thread that waits.
+class AwaitableStep final : public CallStep {
+ public:
+  AwaitableStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> plan)
+      : CallStep(node, std::move(operands), std::move(results), false),
+        type_(node.output()->type()->expectRef<c10::AwaitType>().getElementType()),
+        plan_(std::move(plan)) {}
+
+  // Nobody has to wait for it, so it must not keep the plan alive, nor the plan wait for it.
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    frame.stack = {c10::make_intrusive<c10::ivalue::Await>(
+        type_, [weak = std::weak_ptr<const Plan>(plan_), arguments = std::move(frame.stack)]() mutable {
+          const auto plan = weak.lock();
+          TORCH_CHECK(plan != nullptr, "an awaitable is waited for after the module that made it is gone");
+          run_plan(*plan, arguments, /*may_skip_autograd=*/false);
+          return std::move(arguments.front());
+        })};
+    pop_results(frame);
+  }
+
+ private:
+  c10::TypePtr type_;
+  std::shared_ptr<const Plan> plan_;
+};
+
 class WaitStep final : public CallStep {
  public:
   WaitStep(const Node& node, Operands operands, Registers results)
@@ -197,10 +223,13 @@ OrRefusal<StepPtr> make_call_step(const Node& node, Operands operands, Registers
     case prim::Enter: return StepPtr(std::make_unique<EnterStep>(node, std::move(operands), std::move(results), *callees));
     case aten::sort:
     case aten::sorted: return make_sort_step(node, std::move(operands), std::move(results), *callees);
-    default: {  // prim::fork
+    default: {  // prim::fork and prim::awaitable
       auto plan = callees->plan_subgraph(*node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
       if (!plan) {
         return plan.refusal();
+      }
+      if (node.kind() == prim::awaitable) {
+        return StepPtr(std::make_unique<AwaitableStep>(node, std::move(operands), std::move(results), std::move(*plan)));
       }
       return StepPtr(std::make_unique<ForkStep>(node, std::move(operands), std::move(results), std::move(*plan), *callees));
     }
@@ -210,7 +239,7 @@ OrRefusal<StepPtr> make_call_step(const Node& node, Operands operands, Registers
 bool is_call(const Node& node) {
   const c10::Symbol kind = node.kind();
   return kind == prim::CallFunction || kind == prim::CallMethod || kind == prim::Enter || kind == prim::Exit ||
-         kind == prim::fork || kind == aten::wait || sorts_objects(node);
+         kind == prim::fork || kind == prim::awaitable || kind == aten::wait || sorts_objects(node);
 }
 
 }  // namespace sconce

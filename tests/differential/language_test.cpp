@@ -73,7 +73,10 @@ std::string message_behind_traceback(const std::string& text) {
 
 std::string describe_exception(const std::exception& exception) {
   if (const auto* raised = dynamic_cast<const torch::jit::JITException*>(&exception)) {
-    return raised->getPythonClassName().value_or("(no class)") + ": " + raised->getOriginalMsg().value_or(raised->what());
+    // What an awaitable raises carries the traceback of LibTorch's interpreter that ran it.
+    const std::string message = raised->getOriginalMsg().value_or(raised->what());
+    return raised->getPythonClassName().value_or("(no class)") + ": " +
+           (message.find("<--- HERE") == std::string::npos ? message : message_behind_traceback(message));
   }
   if (const auto* error = dynamic_cast<const c10::Error*>(&exception)) {
     return error->what_without_backtrace() == nullptr ? "" : cli::one_line_message(*error);

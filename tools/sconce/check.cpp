@@ -17,6 +17,7 @@ struct CheckOptions {
   std::string cases;
   std::string method;
   size_t calls = 3;
+  size_t threads = 1;
   bool grad = false;
   bool progress = false;
   std::optional<double> rtol;
@@ -59,6 +60,7 @@ Findings check_all(const CheckOptions& options, const Cases& cases, const Option
     check.options.max_tier(tier);
     check.device = options.common.device;
     check.calls = options.calls;
+    check.threads = options.threads;
     check.grad = options.grad;
     check.rtol = options.rtol;
     check.atol = options.atol;
@@ -77,15 +79,21 @@ void print_json(const CheckOptions& options, const Findings& findings, const std
   for (const Finding& finding : findings.all()) {
     failures.push_back(to_json(finding));
   }
+  Json notes = Json::array();
+  for (const Findings::Note& note : findings.notes()) {
+    notes.push_back({{"case", note.case_name}, {"text", note.text}});
+  }
   const Json json{{"model", options.model},
                   {"cases_file", options.cases},
                   {"good", findings.all().empty()},
                   {"cases", findings.cases()},
                   {"calls", options.calls},
+                  {"threads", options.threads},
                   {"grad", options.grad},
                   {"plans", plans},
                   {"failing_cases", findings.failing_cases()},
-                  {"failures", std::move(failures)}};
+                  {"failures", std::move(failures)},
+                  {"notes", std::move(notes)}};
   std::cout << json_text(json);
 }
 
@@ -106,8 +114,9 @@ int check(const CheckOptions& options) {
   } else {
     const size_t failing = findings.failing_cases().size();
     std::cout << to_text(findings) << findings.cases() - failing << " of " << findings.cases() << " cases agree ("
-              << options.calls << " calls each, " << (options.grad ? "with gradients, " : "") << "plans: " << ui::join(plans)
-              << ")\n";
+              << options.calls << " calls each, "
+              << (options.threads > 1 ? "also from " + std::to_string(options.threads) + " threads, " : "")
+              << (options.grad ? "with gradients, " : "") << "plans: " << ui::join(plans) << ")\n";
   }
   return findings.all().empty() ? kGood : kMismatchOrRefusal;
 }
@@ -124,6 +133,9 @@ void add_check_command(CLI::App& app, Action& chosen) {
   command.add_option("--method", options->method, "the method to call, instead of the one that the cases name")
       ->type_name("M");
   command.add_option("--calls", options->calls, "calls per case (3)")->type_name("N")->check(between(1, 1e9));
+  command.add_option("--threads", options->threads, "also call from so many threads at once (1)")
+      ->type_name("N")
+      ->check(between(1, 1000));
   command.add_flag("--grad", options->grad, "compare gradients too");
   command.add_option("--rtol", options->rtol, "relative tolerance, instead of the cases'")
       ->type_name("X")
@@ -140,11 +152,14 @@ void add_check_command(CLI::App& app, Action& chosen) {
       "Each case loads the model afresh and calls it N times, with copies of its inputs and a seeded generator.\n"
       "Call 1 is compared with the recorded answer; every call with a twin of the model in LibTorch, run op after\n"
       "op: outputs, what the call wrote into its inputs, buffers and other attributes, who shares memory with whom,\n"
-      "and the state of the random generator.\n"
+      "and the state of the random generator. With --threads, N more calls from each of many threads on one module,\n"
+      "the first calls of all at once, must give the same; calls that write the model's state or draw random numbers\n"
+      "are left out of this with a note.\n"
       "\n"
       "Examples:\n"
       "  sconce check model.pt model.cases.pt\n"
       "  sconce check model.pt model.cases.pt --calls 5 --grad --plan all\n"
+      "  sconce check model.pt model.cases.pt --threads 8\n"
       "  sconce check operators.cases.pt operators.cases.pt --json\n"
       "\n"
       "Exit codes: 0 all cases agree, 1 a case differs or sconce refuses, 2 usage or a bad file.");

@@ -20,6 +20,7 @@ struct CheckSettings {
   Options options;
   std::string device;  // where arguments go; empty: as saved
   size_t calls = 3;
+  size_t threads = 1;  // above 1: after a case, so many call the module at once
   bool grad = false;
   std::optional<double> rtol;  // instead of those of the cases
   std::optional<double> atol;

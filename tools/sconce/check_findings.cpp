@@ -46,6 +46,9 @@ std::string to_text(const Findings& findings) {
       }
     }
   }
+  for (const Findings::Note& note : findings.notes()) {
+    text += "note: " + note.case_name + ": " + note.text + "\n";
+  }
   return text;
 }
 

@@ -1,4 +1,5 @@
 #include "tools/sconce/check_cases.h"
+#include "tools/sconce/check_threads.h"
 #include "tools/sconce/deep_copy.h"
 #include "tools/sconce/errors.h"
 #include "tools/sconce/fit_arguments.h"
@@ -64,6 +65,9 @@ class ModelCheck {
         compare_with_recorded(index, outcomes, twins);
       }
     }
+    if (settings_.threads > 1) {
+      check_from_threads(arguments);
+    }
   }
 
  private:
@@ -75,6 +79,18 @@ class ModelCheck {
     } catch (const UserError& failure) {
       throw UserError(settings_.cases + ": case " + std::to_string(index) + " does not fit the model: " + failure.what());
     }
+  }
+
+  // On a module whose first calls these are.
+  void check_from_threads(const std::vector<c10::IValue>& arguments) {
+    const Module module = load_model(settings_.model, settings_.options);
+    const torch::jit::Module twin = load_script_module(settings_.model, settings_.options.device());
+    ThreadedCalls calls{method_, arguments, cases_.seed, tolerance_, nullptr, nullptr};
+    if (settings_.grad) {
+      calls.gradients = [&](const CallOutcome& outcome) { return gradients_of(outcome, module.script_module()); };
+      calls.twins_gradients = [&](const CallOutcome& outcome) { return gradients_of(outcome, twin); };
+    }
+    check_threads(module, twin, calls, settings_, findings_);
   }
 
   void compare_with_recorded(size_t index, const TwinModels::Outcomes& outcomes, const TwinModels& twins) {

@@ -1,4 +1,5 @@
 #include "tools/sconce/check_cases.h"
+#include "tools/sconce/check_threads.h"
 #include "tools/sconce/deep_copy.h"
 #include "tools/sconce/errors.h"
 #include "tools/sconce/fit_arguments.h"
@@ -71,6 +72,14 @@ std::vector<c10::IValue> gradients_of(const CallOutcome& outcome) {
   return loss && !wanted.empty() ? as_values(gradients(*loss, wanted)) : std::vector<c10::IValue>{};
 }
 
+std::vector<NamedTensor> named_gradients_of(const CallOutcome& outcome) {
+  std::vector<NamedTensor> named;
+  for (const c10::IValue& gradient : gradients_of(outcome)) {
+    named.push_back({"out by argument " + std::to_string(named.size()), gradient.toTensor()});
+  }
+  return named;
+}
+
 bool has_state(const torch::jit::Module& module) {
   static const std::set<std::string> kNoState = {"names", "methods", "inputs", "needs_grad", "outputs",
                                                  "grads", "rtol",    "atol",   "training",   "_is_full_backward_hook"};
@@ -105,6 +114,13 @@ class OperatorCheck {
         return;
       }
       compare_with_recorded(operator_case, outcomes, options, call == 1);
+    }
+    if (settings_.threads > 1) {
+      ThreadedCalls calls{method, arguments, /*seed=*/0, options, nullptr, nullptr, has_state_};
+      if (settings_.grad) {
+        calls.gradients = calls.twins_gradients = named_gradients_of;
+      }
+      check_threads(*module_, *twin_, calls, settings_, findings_);
     }
   }
 

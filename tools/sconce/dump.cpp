@@ -184,15 +184,14 @@ void add_dump_command(CLI::App& app, Action& chosen) {
   command.add_option("--output", options->output, "write to this file instead of stdout")->type_name("FILE");
   add_device_option(command, options->common);
   add_common_options(command, options->common);
-  command.footer(
-      "Arguments are needed for plans of other tiers than tier0 only.\n"
-      "\n"
-      "Examples:\n"
-      "  sconce dump model.pt\n"
-      "  sconce dump model.pt --stage all > stages.ir\n"
-      "  sconce dump model.pt --stage inline --format svg --output graph.svg\n"
-      "  sconce dump model.pt --format plan --input 'float32[1,3,224,224]'\n"
-      "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage or a bad file.");
+  command.footer("Arguments are needed for plans of other tiers than tier0 only.\n\n" + std::string(kSpecHelp) +
+                 "\n"
+                 "Examples:\n"
+                 "  sconce dump model.pt\n"
+                 "  sconce dump model.pt --stage all > stages.ir\n"
+                 "  sconce dump model.pt --stage inline --format svg --output graph.svg\n"
+                 "  sconce dump model.pt --format plan --input 'float32[1,3,224,224]'\n"
+                 "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage or a bad file.");
 }
 
 }  // namespace sconce::cli

@@ -105,9 +105,9 @@ void add_explain_command(CLI::App& app, Action& chosen) {
   add_device_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(
-      "Shown: the arguments, the plans and how many specs of arguments each serves, the passes with their times, what was "
-      "refused and why, and\n"
-      "the counters of the plan cache; all this also when the model raises an error, which then follows.\n\n" +
+      "Shown: the arguments, the plans and how many specs of arguments each serves, the passes with their times,\n"
+      "what was refused and why, and the counters of the plan cache; all this also when the model raises an error,\n"
+      "which then follows.\n\n" +
       std::string(kSpecHelp) +
       "\nExamples:\n"
       "  sconce explain model.pt --inputs args.pt\n"

@@ -69,6 +69,16 @@ TwinModels::Outcomes TwinModels::call(const std::vector<c10::IValue>& arguments,
   return outcomes;
 }
 
+CallOutcome call_twin(const torch::jit::Module& twin, const std::string& method, const std::vector<c10::IValue>& arguments,
+                      uint64_t seed) {
+  const auto peer = peers::make_peer("eager");
+  if (const auto reason = peer->prepare(twin, method)) {
+    throw RefusedError("LibTorch cannot run " + method + ": " + *reason);
+  }
+  const auto session = peer->session();
+  return make_call(arguments, seed, [&](std::vector<c10::IValue> values) { return session->run(std::move(values)); });
+}
+
 void report_raised(const std::optional<std::string>& got, const std::optional<std::string>& expected,
                    const std::string& what, Findings& findings) {
   if (!got || !expected) {

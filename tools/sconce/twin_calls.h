@@ -53,6 +53,10 @@ class TwinModels {
   std::unique_ptr<peers::Peer> peer_;
 };
 
+// One call of a module in LibTorch, op after op.
+CallOutcome call_twin(const torch::jit::Module& twin, const std::string& method, const std::vector<c10::IValue>& arguments,
+                      uint64_t seed);
+
 // One or both sides raised in `what`, a call or the backward pass. Even where they agree there is nothing to compare with
 // the recorded answer, which is a result.
 void report_raised(const std::optional<std::string>& got, const std::optional<std::string>& expected,
