@@ -3,18 +3,26 @@
 #include "load/archive.h"
 #include "load/plain_reason.h"
 
+#include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/ops/_validate_sparse_compressed_tensor_args.h>
+#include <ATen/ops/_validate_sparse_coo_tensor_args.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
 #include <fstream>
 #include <iterator>
+#include <unordered_set>
 
 namespace sconce {
 namespace {
 
 [[noreturn]] void fail_to_read(const std::string& path, const std::string& message) {
   const std::string reason = plain_reason(message);
+  // The file is good; an operator or a class that it uses is not there.
+  const bool misses_a_library =
+      reason.find("Unknown builtin op") != std::string::npos || reason.find("__torch__.torch.classes") != std::string::npos;
+  TORCH_CHECK(!misses_a_library, path, ": ", reason);
   TORCH_CHECK(false, path, ": damaged or not readable by this LibTorch", reason.empty() ? "" : ": ", reason,
               "; copy the file again or write it anew");
 }
@@ -31,11 +39,35 @@ auto read_or_explain(const std::string& path, const Read& read) {
   }
 }
 
+// LibTorch makes sparse tensors of what the file says without looking whether their indices lie inside.
+void check_sparse(const at::Tensor& tensor) {
+  if (tensor.layout() == c10::kSparse) {
+    at::_validate_sparse_coo_tensor_args(tensor._indices(), tensor._values(), tensor.sizes(), tensor.is_coalesced());
+  } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
+    const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(tensor);
+    at::_validate_sparse_compressed_tensor_args(compressed, plain, tensor.values(), tensor.sizes(), tensor.layout());
+  }
+}
+
+void check_sparse_tensors(const torch::jit::Module& module) {
+  std::unordered_set<const void*> seen;
+  c10::IValue(module._ivalue()).visit([&](const c10::IValue& value) {
+    if (value.isTensor() && value.toTensor().defined()) {
+      check_sparse(value.toTensor());
+    }
+    return value.isObject() && !seen.insert(&value.toObjectRef()).second;  // whether to stop
+  });
+}
+
 }  // namespace
 
 torch::jit::Module load_script_module(const std::string& path, std::optional<c10::Device> device) {
   check_archive(path);
-  return read_or_explain(path, [&] { return torch::jit::load(path, device); });
+  return read_or_explain(path, [&] {
+    torch::jit::Module module = torch::jit::load(path, device);
+    check_sparse_tensors(module);
+    return module;
+  });
 }
 
 std::vector<c10::IValue> load_arguments(const std::string& path) {

@@ -43,6 +43,29 @@ def state_dict(path: Path) -> None:
     torch.save(nn.Linear(3, 2).state_dict(), path)
 
 
+class Holder(nn.Module):
+    """Adds a matrix of its own to its argument."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("matrix", matrix)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.matrix.to_dense() + x
+
+
+def sparse_out_of_range(path: Path) -> None:
+    indices = torch.tensor([[0, 1], [2, 1_000_000]])  # of columns, of which there are four
+    matrix = torch.sparse_coo_tensor(indices, torch.ones(2), (3, 4), check_invariants=False)
+    torch.jit.script(Holder(matrix)).save(str(path))
+
+
+def csr_out_of_range(path: Path) -> None:
+    matrix = torch.sparse_csr_tensor(torch.tensor([0, 1, 2, 2]), torch.tensor([1, 1_000_000]), torch.ones(2), (3, 4),
+                                     check_invariants=False)
+    torch.jit.script(Holder(matrix)).save(str(path))
+
+
 def pickled_tensor(path: Path) -> None:
     torch.save(torch.ones(2), path)
 
@@ -65,6 +88,8 @@ OTHER_FILES: dict[str, Callable[[Path], None]] = {
     "zip.pt": plain_zip,
     "state_dict.pt": state_dict,
     "tensor.pt": pickled_tensor,
+    "sparse_out_of_range.pt": sparse_out_of_range,
+    "csr_out_of_range.pt": csr_out_of_range,
 }
 
 

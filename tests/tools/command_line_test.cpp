@@ -63,6 +63,8 @@ TEST(CommandLine, BadModelFilesAreExplained) {
       {"zip.pt", "zip.pt: "},
       {"state_dict.pt", "written by torch.save, not a TorchScript model"},
       {"tensor.pt", "written by torch.save, not a TorchScript model"},
+      {"sparse_out_of_range.pt", "size is inconsistent with indices"},
+      {"csr_out_of_range.pt", "`0 <= col_indices < ncols` is not satisfied"},
   };
   for (const auto& [name, expected] : files) {
     const std::string path = model_file("bad/" + name);
