@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 #include <c10/util/Exception.h>
-#include <omp.h>
 #include <tbb/concurrent_hash_map.h>
 #include <tbb/task_arena.h>
 
@@ -15,6 +14,9 @@ extern "C" [[gnu::weak]] int MKL_Set_Num_Threads_Local(int threads);  // in libt
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #endif
+
+// Of the OpenMP runtime that LibTorch brings; its header belongs to a compiler's own runtime.
+extern "C" void omp_set_num_threads(int count);
 
 namespace sconce {
 namespace {
