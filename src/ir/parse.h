@@ -41,6 +41,7 @@ class TypeParser {
   void declare_attribute(const c10::TypePtr& owner, const std::string& name, const c10::TypePtr& type);
 
  private:
+  ParsedType parse_with_suffixes(TextCursor& cursor);
   ParsedType parse_base(TextCursor& cursor);
   ParsedType parse_tensor(TextCursor& cursor, std::string_view name);
   c10::TypePtr parse_nested(TextCursor& cursor);

@@ -137,26 +137,28 @@ ParsedType TypeParser::parse(TextCursor& cursor) {
     cursor.fail("the type is nested too deep");
   }
   const size_t begin = cursor.position();
-  ParsedType parsed;
   try {
-    parsed = parse_base(cursor);
+    ParsedType parsed = parse_with_suffixes(cursor);
+    --depth_;
+    return parsed;
   } catch (const c10::Error& error) {
-    // LibTorch refuses the type: a class named "a..b", a dict with lists as keys.
+    // LibTorch refuses the type: a class named "a..b", a dict with lists as keys, `NoneType?`.
     cursor.fail_at(begin, error.what_without_backtrace());
   }
-  for (size_t suffixes = 0;; ++suffixes) {
-    if (suffixes > kMaxDepth) {
-      cursor.fail("the type is nested too deep");
-    }
+}
+
+ParsedType TypeParser::parse_with_suffixes(TextCursor& cursor) {
+  ParsedType parsed = parse_base(cursor);
+  for (size_t suffixes = 0; suffixes < kMaxDepth; ++suffixes) {
     if (cursor.accept("[]")) {
       parsed = {c10::ListType::create(parsed.type), {}};
     } else if (cursor.accept("?")) {
       parsed = {c10::OptionalType::create(parsed.type), {}};
     } else {
-      --depth_;
       return parsed;
     }
   }
+  cursor.fail("the type is nested too deep");
 }
 
 c10::TypePtr TypeParser::parse_nested(TextCursor& cursor) { return parse(cursor).type; }

@@ -351,6 +351,7 @@ TEST(ParseErrors, ShowLineColumnAndCaret) {
       {"graph():\n  %c : float = prim::Constant[value=1e999]()\n  return (%c)", 2, 42, "malformed number"},
       {"graph():\n  %c : int[] = prim::Constant[value=[None]]()\n  return (%c)", 2, 38, "expected a number"},
       {"graph(%x : a..b):\n  return ()", 1, 12, "Invalid name"},
+      {"graph(%x : NoneType ?):\n  return ()", 1, 12, "has the single type NoneType"},
       {"graph(%x : Dict(int[], str)):\n  return ()", 1, 12, "dict"},
       {"graph(%x : Tensor):\n  %y : Tensor = aten::(%x)\n  return (%y)", 2, 17, "malformed operator name"},
       {"graph(%x : Tensor):\n  %y : Tensor = a::b::c(%x)\n  return (%y)", 2, 17, "malformed operator name"},
