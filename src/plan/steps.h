@@ -24,6 +24,10 @@ OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Regis
 // Null for every other operator.
 StepPtr make_builtin_step(const Node& node, const Operands& operands, const Registers& results);
 
+// ---- numbers, lists, what tensors say about themselves (steps_scalar.cpp): operators too small for a call.
+// Null for every other operator.
+StepPtr make_scalar_step(const Node& node, const Operands& operands, const Registers& results);
+
 // ---- the language's constructs (steps_language.cpp)
 // Refuses the node kinds that are not supported yet.
 OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results);

@@ -64,6 +64,9 @@ OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Regis
   if (node.schema() == nullptr) {
     return Refusal::of(node, explain_no_match(node));
   }
+  if (StepPtr scalar = make_scalar_step(node, operands, results)) {
+    return scalar;
+  }
   if (const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name())) {
     return StepPtr(std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results),
                                                     runs_equally_below_autograd(node), *op));
