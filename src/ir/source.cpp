@@ -14,8 +14,12 @@ SourceLocation::SourceLocation(std::string file, size_t line, size_t column)
 
 torch::jit::SourceRange SourceLocation::original_range() const {
   if (range_->source()) {
+    // Of some nodes the archive kept no more than an empty place.
     if (auto original = range_->findSourceRangeThatGenerated()) {
-      return *original;
+      const auto place = original->file_line_col();
+      if (place && !std::get<0>(*place).empty()) {
+        return *original;
+      }
     }
   }
   return *range_;

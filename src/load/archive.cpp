@@ -1,5 +1,6 @@
 #include "load/archive.h"
 
+#include "load/code_check.h"
 #include "load/pickle_check.h"
 
 #include <c10/util/Exception.h>
@@ -50,37 +51,26 @@ std::optional<std::string> python_class_in(const std::string& pickle) {
   return std::nullopt;
 }
 
-// The folder that all entries stand in, with its slash: LibTorch takes it from the first entry.
+// The folder that LibTorch reads, with its slash: that of the first entry.
 std::string root_of(const ZipFile& zip) {
   if (zip.entries().empty()) {
     throw MalformedArchive("the archive is empty");
   }
   const std::string& first = zip.entries().front().name;
   const std::string root = first.substr(0, first.find('/') + 1);
-  for (const ZipEntry& entry : zip.entries()) {
-    if (root.empty() || !entry.name.starts_with(root)) {
-      throw MalformedArchive("the entry '" + entry.name + "' stands outside of the folder of the others");
-    }
+  if (root.empty()) {
+    throw MalformedArchive("the entry '" + first + "' stands in no folder");
   }
   return root;
 }
 
-// LibTorch's parser calls itself for everything that stands in brackets.
-void check_code(Bytes code) {
-  constexpr int kDeepest = 200;
-  int depth = 0;
-  for (const uint8_t letter : code) {
-    depth += letter == '(' || letter == '[' || letter == '{' ? 1 : 0;
-    depth -= letter == ')' || letter == ']' || letter == '}' ? 1 : 0;
-    if (depth > kDeepest) {
-      throw MalformedArchive("its brackets are nested more than " + std::to_string(kDeepest) + " deep");
-    }
-  }
-}
-
-void check_record(const ZipFile& zip, const ZipEntry& entry) {
+// Whoever reads the content is told when it is damaged; what LibTorch does not read (inputs of a trace, files that the
+// author put in) may hold anything.
+void check_record(const ZipFile& zip, const ZipEntry& entry, const std::string& root) {
   const std::string_view name = entry.name;
-  const bool is_pickle = name.ends_with(".pkl") || name.ends_with(".debug_pkl");
+  const bool is_code = name.starts_with(root + "code/");
+  const bool is_pickle =
+      (is_code && name.ends_with(".debug_pkl")) || name == root + "data.pkl" || name == root + "constants.pkl";
   zip.with_content(entry, [&](Bytes content) {
     try {
       if (is_pickle) {
@@ -93,8 +83,8 @@ void check_record(const ZipFile& zip, const ZipEntry& entry) {
         if (name.ends_with(".debug_pkl")) {
           check_source_ranges(pickle);
         }
-      } else if (name.ends_with(".py")) {
-        check_code(content);
+      } else if (is_code && name.ends_with(".py")) {
+        check_code({reinterpret_cast<const char*>(content.data()), content.size()});
       }
     } catch (const MalformedArchive& problem) {
       throw MalformedArchive("the entry '" + entry.name + "' is malformed: " + problem.what());
@@ -129,9 +119,10 @@ void check_file(const std::string& path, const std::string& what, const std::str
   TORCH_CHECK(is_zip, path, ": not ", what, " (", is_zip ? "" : describe_no_zip(bytes), "); ", remedy);
   try {
     const ZipFile zip(bytes);
-    identify(zip, root_of(zip));
+    const std::string root = root_of(zip);
+    identify(zip, root);
     for (const ZipEntry& entry : zip.entries()) {
-      check_record(zip, entry);
+      check_record(zip, entry, root);
     }
   } catch (const MalformedArchive& problem) {
     TORCH_CHECK(false, path, ": truncated or damaged: ", problem.what(), "; copy it again, or ", remedy);
@@ -142,9 +133,9 @@ void check_file(const std::string& path, const std::string& what, const std::str
 
 void check_archive_bytes(Bytes file) {
   const ZipFile zip(file);
-  root_of(zip);
+  const std::string root = root_of(zip);
   for (const ZipEntry& entry : zip.entries()) {
-    check_record(zip, entry);
+    check_record(zip, entry, root);
   }
 }
 

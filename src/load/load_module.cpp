@@ -4,11 +4,13 @@
 #include "load/plain_reason.h"
 
 #include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/Version.h>
 #include <ATen/ops/_validate_sparse_compressed_tensor_args.h>
 #include <ATen/ops/_validate_sparse_coo_tensor_args.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/csrc/jit/serialization/pickle.h>
+#include <torch/version.h>
 
 #include <fstream>
 #include <iterator>
@@ -23,8 +25,9 @@ namespace {
   const bool misses_a_library =
       reason.find("Unknown builtin op") != std::string::npos || reason.find("__torch__.torch.classes") != std::string::npos;
   TORCH_CHECK(!misses_a_library, path, ": ", reason);
-  TORCH_CHECK(false, path, ": damaged or not readable by this LibTorch", reason.empty() ? "" : ": ", reason,
-              "; copy the file again or write it anew");
+  // Its checksums are right: copying it again would not help.
+  TORCH_CHECK(false, path, ": LibTorch ", TORCH_VERSION, " cannot read it", reason.empty() ? "" : ": ", reason,
+              "; write the model anew with this version");
 }
 
 // LibTorch reports a malformed file by many types of exception, all of them std::exception.

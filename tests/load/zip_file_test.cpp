@@ -2,6 +2,7 @@
 #include "load/zip_file.h"
 
 #include "load/archive.h"
+#include "load/code_check.h"
 #include "tests/support/zip_writer.h"
 
 #include <gmock/gmock.h>
@@ -98,7 +99,7 @@ TEST(ZipFile, RefusesNamesThatLeaveTheArchive) {
   EXPECT_THAT(problem_of(write_zip({{"m/../../etc/passwd", ""}})), HasSubstr("points outside"));
   EXPECT_THAT(problem_of(write_zip({{"/etc/passwd", ""}})), HasSubstr("impossible name"));
   EXPECT_THAT(problem_of(write_zip({{std::string("m/a\nb"), ""}})), HasSubstr("impossible name"));
-  EXPECT_THAT(problem_of(write_zip({{"m/a", ""}, {"n/b", ""}})), HasSubstr("outside of the folder"));
+  EXPECT_THAT(problem_of(write_zip({{"a", ""}})), HasSubstr("stands in no folder"));
   EXPECT_EQ(problem_of(write_zip({{"m/..a/b..", ""}})), "");
 }
 
@@ -106,6 +107,55 @@ TEST(ZipFile, RefusesCodeThatIsNestedTooDeeply) {
   const auto code = [](size_t depth) { return std::string(depth, '(') + "x" + std::string(depth, ')'); };
   EXPECT_EQ(problem_of(write_zip({{"m/code/a.py", code(100)}})), "");
   EXPECT_THAT(problem_of(write_zip({{"m/code/a.py", code(100000)}})), HasSubstr("nested more than"));
+}
+
+// Of what LibTorch does not read, only the checksums count.
+TEST(ZipFile, LetsOtherFilesBe) {
+  EXPECT_EQ(problem_of(write_zip({{"m/data", ""},
+                                  {"m/traced_inputs.pkl", "no pickle"},
+                                  {"m/extra/labels.pkl", "no pickle"},
+                                  {"m/extra/notes.py", std::string(1000, '(')},
+                                  {"other/readme", ""}})),
+            "");
+}
+
+std::string problem_of_code(const std::string& code) {
+  try {
+    check_code(code);
+    return "";
+  } catch (const MalformedArchive& problem) {
+    return problem.what();
+  }
+}
+
+std::string repeated(const std::string& piece, int times) {
+  std::string text;
+  for (int i = 0; i < times; ++i) {
+    text += piece;
+  }
+  return text;
+}
+
+TEST(CodeCheck, RefusesEveryKindOfDeepNesting) {
+  EXPECT_EQ(problem_of_code("return " + repeated("-", 100) + "x"), "");
+  for (const char* piece : {"-", "not ", "x if y else ", "x ** ", "x.", "x + ", "x and ", "[", "f()"}) {
+    EXPECT_NE(problem_of_code("return " + repeated(piece, 100'000) + "x"), "") << piece;
+  }
+  std::string blocks;
+  for (size_t i = 0; i < 2000; ++i) {
+    blocks += std::string(2 * i, ' ') + "if x:\n";
+  }
+  EXPECT_THAT(problem_of_code(blocks), HasSubstr("blocks are nested"));
+}
+
+TEST(CodeCheck, LetsLongListsLongTextsAndManyStatementsBe) {
+  EXPECT_EQ(problem_of_code("x = [" + repeated("-1, ", 100'000) + "2]"), "");
+  EXPECT_EQ(problem_of_code(repeated("x = a.b.c(1) + 2\n", 100'000)), "");
+  const std::string brackets = repeated("(", 1000);
+  EXPECT_EQ(problem_of_code("x = \"" + brackets + "\\\"" + brackets + "\"\n"), "");
+  EXPECT_EQ(problem_of_code("x = '''" + brackets + "'" + brackets + "'''\n"), "");
+  EXPECT_EQ(problem_of_code("# " + brackets + "\nx = 1"), "");
+  EXPECT_NE(problem_of_code("x = ''''''" + brackets), "") << "behind a text is code again";
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ import sequence  # noqa: F401
 import snippets
 import streaming  # noqa: F401
 import text  # noqa: F401
+import traced  # noqa: F401
 import vision  # noqa: F401
 import vision_zoo  # noqa: F401
 from cases import write_model

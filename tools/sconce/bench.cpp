@@ -154,12 +154,21 @@ int bench(const BenchOptions& options) {
 
   const InterruptionGuard interruption;
   std::vector<BenchedModel> models;
+  size_t failed = 0;
   for (size_t index = 0; index < options.models.size() && !interrupted(); ++index) {
     const std::string& path = options.models[index];
     try {
       models.push_back({path, asked[index], at::get_num_threads(), measure_model(options, path, settings, asked[index])});
     } catch (const Interrupted&) {
       break;
+    } catch (const std::exception& failure) {
+      if (options.models.size() == 1) {
+        throw;
+      }
+      // The others are measured all the same.
+      std::cerr << "sconce: error: " << path << ": " << one_line_message(failure) << "\n";
+      ++failed;
+      continue;
     }
     if (!options.common.json) {
       std::cout << to_text(models.back()) << std::endl;
@@ -183,7 +192,7 @@ int bench(const BenchOptions& options) {
     const Measurement& sconce = model.table.rows.front();
     return !sconce.not_available && !sconce.wrong;
   });
-  return good ? kGood : kMismatchOrRefusal;
+  return failed > 0 ? kUsageOrBadInput : good ? kGood : kMismatchOrRefusal;
 }
 
 }  // namespace

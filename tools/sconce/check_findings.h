@@ -23,6 +23,7 @@ class Findings {
  public:
   void begin_case(std::string name, std::string plan);
   void begin_call(size_t call) { call_ = call; }
+  size_t call() const { return call_; }
 
   void add(const std::string& against, Mismatch mismatch);
   void add(const std::string& against, const std::string& path, const std::string& what);

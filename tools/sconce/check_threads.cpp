@@ -2,6 +2,7 @@
 
 #include "tools/sconce/deep_copy.h"
 #include "tools/sconce/errors.h"
+#include "tools/sconce/fit_arguments.h"
 #include "tools/sconce/model_options.h"
 
 #include "load/load_module.h"
@@ -22,6 +23,11 @@ struct Answer {
 
 void append(std::vector<Mismatch>& all, std::vector<Mismatch> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+// Each module that is loaded has enum classes of its own.
+std::vector<c10::IValue> arguments_for(const torch::jit::Module& module, const ThreadedCalls& calls) {
+  return fit_arguments(module.get_method(calls.method).function().getSchema(), calls.arguments);
 }
 
 // The calls of one thread; stops at the first that is wrong.
@@ -76,7 +82,7 @@ std::string reason_to_leave_out(const torch::jit::Module& twin, const CallOutcom
 
 void check_threads(const Module& module, const torch::jit::Module& twin, const ThreadedCalls& calls,
                    const CheckSettings& settings, Findings& findings) {
-  Answer answer{call_twin(twin, calls.method, calls.arguments, calls.seed), {}};
+  Answer answer{call_twin(twin, calls.method, arguments_for(twin, calls), calls.seed), {}};
   const std::string reason = reason_to_leave_out(twin, answer.outcome, calls, settings);
   if (!reason.empty()) {
     findings.add_note("not called by " + std::to_string(settings.threads) + " threads: " + reason);
@@ -85,6 +91,8 @@ void check_threads(const Module& module, const torch::jit::Module& twin, const T
   if (calls.gradients) {
     answer.gradients = calls.twins_gradients(answer.outcome);
   }
+  ThreadedCalls fitted = calls;
+  fitted.arguments = arguments_for(module.script_module(), calls);
   std::vector<std::vector<Mismatch>> mismatches(settings.threads);
   std::barrier start(static_cast<std::ptrdiff_t>(settings.threads));
   std::vector<std::thread> threads;
@@ -92,7 +100,7 @@ void check_threads(const Module& module, const torch::jit::Module& twin, const T
     threads.emplace_back([&, i] {
       start.arrive_and_wait();
       try {
-        mismatches[i] = calls_of_thread(module, calls, answer, settings.calls);
+        mismatches[i] = calls_of_thread(module, fitted, answer, settings.calls);
       } catch (const std::exception& failure) {
         mismatches[i].push_back({"call", "sconce raises, LibTorch does not: " + one_line_message(failure), {}, {}, {}});
       }

@@ -20,6 +20,9 @@ at::Tensor plain(const at::Tensor& tensor) {
   if (result.layout() != c10::kStrided) {
     result = result.to_dense();
   }
+  if (result.scalar_type() == c10::kComplexHalf) {
+    result = result.to(c10::kComplexFloat);  // LibTorch can hardly do anything with it
+  }
   return result.to(c10::kCPU).resolve_conj().resolve_neg();
 }
 

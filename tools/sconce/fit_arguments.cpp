@@ -62,13 +62,19 @@ std::optional<c10::IValue> fit_tuple(const c10::IValue& value, const c10::TupleT
                         : c10::ivalue::Tuple::create(std::move(fitted));
 }
 
-// The member that a text names.
+// The member that a text names, or that is the same of another copy of the class: each module that is loaded has its own.
 std::optional<c10::IValue> fit_enum(const c10::IValue& value, const c10::EnumTypePtr& type) {
-  if (!value.isString()) {
+  std::string wanted;
+  if (value.isString()) {
+    wanted = value.toStringRef();
+  } else if (value.isEnum() && unmangled(value.toEnumHolder()->qualifiedClassName()) ==
+                                   unmangled(type->qualifiedClassName().qualifiedName())) {
+    wanted = value.toEnumHolder()->name();
+  } else {
     return std::nullopt;
   }
   for (const auto& [name, content] : type->enumNamesValues()) {
-    if (name == value.toStringRef()) {
+    if (name == wanted) {
       return c10::IValue(c10::make_intrusive<c10::ivalue::EnumHolder>(type, name, content));
     }
   }

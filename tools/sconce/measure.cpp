@@ -2,6 +2,7 @@
 
 #include "tools/sconce/deep_copy.h"
 #include "tools/sconce/errors.h"
+#include "tools/sconce/fit_arguments.h"
 #include "tools/sconce/interruption.h"
 #include "tools/sconce/muted_output.h"
 #include "tools/sconce/ui/percentile.h"
@@ -66,6 +67,7 @@ class Bench {
         settings_(settings),
         progress_(progress),
         peers_(contestants.size()),
+        arguments_(contestants.size()),
         rows_(contestants.size()) {}
 
   MeasurementTable run() {
@@ -81,14 +83,21 @@ class Bench {
   }
 
  private:
+  // Each module that is loaded has enum classes of its own.
+  std::vector<c10::IValue> arguments_for(const torch::jit::Module& module) const {
+    return fit_arguments(module.get_method(settings_.method).function().getSchema(), settings_.arguments);
+  }
+
   // Eager LibTorch's results, and whether the model writes into its arguments.
   void find_reference() {
     const auto eager = peers::make_peer("eager");
-    if (const auto reason = eager->prepare(settings_.load(), settings_.method)) {
+    const torch::jit::Module module = settings_.load();
+    if (const auto reason = eager->prepare(module, settings_.method)) {
       throw RefusedError("LibTorch cannot run the model: " + *reason);
     }
     const auto session = eager->session();
-    std::vector<c10::IValue> arguments = deep_copy(settings_.arguments);
+    const std::vector<c10::IValue> own = arguments_for(module);
+    std::vector<c10::IValue> arguments = deep_copy(own);
     at::manual_seed(settings_.seed);
     const auto start = Clock::now();
     reference_.first = deep_copy(session->run(arguments));
@@ -97,11 +106,11 @@ class Bench {
       loads_ = 1;
     }
     for (size_t i = 0; i < arguments.size(); ++i) {
-      mutates_ = mutates_ || !compare(arguments[i], settings_.arguments[i], {0, 0, false}, "", 1).empty();
+      mutates_ = mutates_ || !compare(arguments[i], own[i], {0, 0, false}, "", 1).empty();
     }
     for (size_t call = 2; call <= first_calls_; ++call) {
       at::manual_seed(settings_.seed);
-      reference_.last = deep_copy(session->run(deep_copy(settings_.arguments)));
+      reference_.last = deep_copy(session->run(deep_copy(own)));
     }
   }
 
@@ -143,8 +152,9 @@ class Bench {
     }
     const auto session = peers_[i]->session();
     double not_in_calls = seconds_since(prepare_start);
+    arguments_[i] = arguments_for(module);
     for (size_t call = 1; call <= first_calls_; ++call) {
-      std::vector<c10::IValue> arguments = deep_copy(settings_.arguments);
+      std::vector<c10::IValue> arguments = deep_copy(arguments_[i]);
       at::manual_seed(settings_.seed);
       const auto start = Clock::now();
       const c10::IValue output = session->run(std::move(arguments));
@@ -201,7 +211,8 @@ class Bench {
         }
         try {
           const auto start = Clock::now();
-          const std::vector<double> slice = run_slice(*peers_[i], settings_.seconds / static_cast<double>(rounds));
+          const std::vector<double> slice =
+              run_slice(*peers_[i], arguments_[i], settings_.seconds / static_cast<double>(rounds));
           wall[i] += seconds_since(start);
           calls[i] += slice.size();
           medians[i].push_back(ui::median(slice));
@@ -223,7 +234,7 @@ class Bench {
   }
 
   // Times of the calls of all threads.
-  std::vector<double> run_slice(peers::Peer& peer, double seconds) {
+  std::vector<double> run_slice(peers::Peer& peer, const std::vector<c10::IValue>& shared, double seconds) {
     std::vector<std::vector<double>> times(settings_.threads);
     std::vector<std::exception_ptr> failures(settings_.threads);
     std::latch start(static_cast<std::ptrdiff_t>(settings_.threads));
@@ -240,7 +251,7 @@ class Bench {
       std::vector<c10::IValue> own;
       std::unique_ptr<peers::Peer::Session> session;
       guarded(thread, [&] {
-        own = deep_copy(settings_.arguments);
+        own = deep_copy(shared);
         session = peer.session();
       });
       start.arrive_and_wait();
@@ -282,6 +293,7 @@ class Bench {
   const MeasureProgress& progress_;
   MutedOutput muted_;
   std::vector<std::unique_ptr<peers::Peer>> peers_;
+  std::vector<std::vector<c10::IValue>> arguments_;  // of each peer
   std::vector<Measurement> rows_;
   Results reference_;
   bool mutates_ = false;
