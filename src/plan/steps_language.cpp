@@ -11,30 +11,29 @@
 namespace sconce {
 namespace {
 
-// A step that computes results from operands by a function of the frame; the function is the construct's meaning.
-template <typename Run>
-class LanguageStep final : public Step {
- public:
-  LanguageStep(std::string description, Run run) : Step(true), description_(std::move(description)), run_(std::move(run)) {}
-  void run(Frame& frame) const override { run_(frame); }
-  std::string describe() const override { return description_; }
-
- private:
-  std::string description_;
-  Run run_;
-};
-
-// One use of a construct in a graph.
+// One use of a construct in a graph, which the plan keeps alive.
 struct Construct {
   const Node& node;
   Operands operands;
   Registers results;
 };
 
+// A step that computes results from operands by a function of the frame; the function is the construct's meaning.
+template <typename Run>
+class LanguageStep final : public Step {
+ public:
+  LanguageStep(Construct of, Run run) : Step(true), of_(std::move(of)), run_(std::move(run)) {}
+  void run(Frame& frame) const override { run_(frame); }
+  std::string describe() const override { return describe_step(of_.node.kind().toQualString(), of_.operands, of_.results); }
+
+ private:
+  Construct of_;
+  Run run_;
+};
+
 template <typename Run>
 StepPtr language_step(const Construct& of, Run run) {
-  return std::make_unique<LanguageStep<Run>>(describe_step(of.node.kind().toQualString(), of.operands, of.results),
-                                             std::move(run));
+  return std::make_unique<LanguageStep<Run>>(of, std::move(run));
 }
 
 StepPtr construct_list(const Construct& of) {

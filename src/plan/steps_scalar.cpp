@@ -92,12 +92,8 @@ constexpr std::array kRows = {
 
 class ScalarStep final : public Step {
  public:
-  ScalarStep(const Node& node, Operands operands, Register result, ScalarFunction function)
-      : Step(true),
-        description_(describe_step(node.kind().toQualString(), operands, {result})),
-        function_(function),
-        operands_({operands.front(), operands.back()}),
-        result_(result) {}
+  ScalarStep(const Node& node, const Operands& operands, Register result, ScalarFunction function)
+      : Step(true), node_(node), function_(function), operands_({operands.front(), operands.back()}), result_(result) {}
 
   void run(Frame& frame) const override {
     frame[result_] = function_({&frame[operands_[0].index], &frame[operands_[1].index]});
@@ -107,10 +103,13 @@ class ScalarStep final : public Step {
       }
     }
   }
-  std::string describe() const override { return description_; }
+  std::string describe() const override {
+    return describe_step(node_.kind().toQualString(), {operands_.begin(), operands_.begin() + node_.inputs().size()},
+                         {result_});
+  }
 
  private:
-  std::string description_;
+  const Node& node_;  // of the graph that the plan keeps alive
   ScalarFunction function_;
   std::array<Operand, 2> operands_;  // of a function of one argument: twice the same
   Register result_;

@@ -1,5 +1,6 @@
 // One module, many threads: right answers each time, whatever the others do.
 #include "tests/stress/threads.h"
+#include "tests/support/environment_number.h"
 
 #include "tools/sconce/cases.h"
 #include "tools/sconce/compare.h"
@@ -225,8 +226,7 @@ double resident_megabytes() {
 
 // SCONCE_CYCLES: how often, 200 if it is not set.
 TEST(LoadAndUnload, DoesNotGrow) {
-  const char* const wanted = std::getenv("SCONCE_CYCLES");
-  const int cycles = wanted == nullptr ? 200 : std::stoi(wanted);
+  const auto cycles = static_cast<int>(environment_number("SCONCE_CYCLES", 200));
   const KnownCalls calls = KnownCalls::of_model("lstm_loop");
   Failures failures;
   const auto cycle = [&](int i) {
