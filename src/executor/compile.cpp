@@ -42,12 +42,10 @@ OrRefusal<Compiled> compile_required(const Graph& graph, Callees* callees) {
   return compiled;
 }
 
-OrRefusal<Profiled> compile_profiled(const Graph& graph, Callees* callees) {
-  std::shared_ptr<Graph> copy = graph.clone();
-  run_required_passes(*copy);
+OrRefusal<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees) {
   Profiled profiled;
-  profiled.profile = std::make_unique<Profile>(copy);
-  auto plan = lower(std::move(copy), callees, profiled.profile.get());
+  profiled.profile = std::make_unique<Profile>(graph);
+  auto plan = lower(graph, callees, profiled.profile.get());
   if (!plan) {
     return plan.refusal();
   }

@@ -24,12 +24,12 @@ struct Compiled {
 // `graph`: calls inlined as far as they can be; it is left alone. `callees` answers the others, and outlives the plan.
 OrRefusal<Compiled> compile_required(const Graph& graph, Callees* callees = nullptr);
 
-// The same plan, each run of which fills a profile.
+// A plan of a graph that the required passes have run on, each run of which fills a profile.
 struct Profiled {
   std::unique_ptr<Profile> profile;  // outlives the plan
   std::unique_ptr<Plan> plan;
 };
-OrRefusal<Profiled> compile_profiled(const Graph& graph, Callees* callees = nullptr);
+OrRefusal<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees = nullptr);
 
 // The required passes alone, for those who want to see the graph.
 std::vector<PassTiming> run_required_passes(Graph& graph);

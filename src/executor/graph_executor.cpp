@@ -70,7 +70,7 @@ GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const 
   passes_ = std::move(compiled->passes);
   required_.reset(new CountedPlan{Tier::kRequired, std::move(compiled->plan), compiled->seconds, {}});
   if (options_.profiled_runs() > 0) {
-    auto profiled = compile_profiled(*graph_, callees_.get());
+    auto profiled = compile_profiled(required_->plan->graph(), callees_.get());
     TORCH_CHECK(profiled, "sconce cannot profile ", name_, ": ", profiled ? "" : to_string(profiled.refusal()));
     profiled_ = std::move(*profiled);
   }

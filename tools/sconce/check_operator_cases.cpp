@@ -136,7 +136,7 @@ class OperatorCheck {
       }
     }
     try {
-      return fit_arguments(twin_->get_method(method).function().getSchema(), arguments);
+      return fit_arguments(*twin_, method, arguments);
     } catch (const UserError& failure) {
       throw UserError(settings_.cases + ": case " + operator_case.name + " does not fit its method: " + failure.what());
     }

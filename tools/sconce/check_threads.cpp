@@ -25,11 +25,6 @@ void append(std::vector<Mismatch>& all, std::vector<Mismatch> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-// Each module that is loaded has enum classes of its own.
-std::vector<c10::IValue> arguments_for(const torch::jit::Module& module, const ThreadedCalls& calls) {
-  return fit_arguments(module.get_method(calls.method).function().getSchema(), calls.arguments);
-}
-
 // The calls of one thread; stops at the first that is wrong.
 std::vector<Mismatch> calls_of_thread(const Module& module, const ThreadedCalls& calls, const Answer& answer, size_t count) {
   for (size_t call = 0; call < count; ++call) {
@@ -82,7 +77,7 @@ std::string reason_to_leave_out(const torch::jit::Module& twin, const CallOutcom
 
 void check_threads(const Module& module, const torch::jit::Module& twin, const ThreadedCalls& calls,
                    const CheckSettings& settings, Findings& findings) {
-  Answer answer{call_twin(twin, calls.method, arguments_for(twin, calls), calls.seed), {}};
+  Answer answer{call_twin(twin, calls.method, fit_arguments(twin, calls.method, calls.arguments), calls.seed), {}};
   const std::string reason = reason_to_leave_out(twin, answer.outcome, calls, settings);
   if (!reason.empty()) {
     findings.add_note("not called by " + std::to_string(settings.threads) + " threads: " + reason);
@@ -92,7 +87,7 @@ void check_threads(const Module& module, const torch::jit::Module& twin, const T
     answer.gradients = calls.twins_gradients(answer.outcome);
   }
   ThreadedCalls fitted = calls;
-  fitted.arguments = arguments_for(module.script_module(), calls);
+  fitted.arguments = fit_arguments(module.script_module(), calls.method, calls.arguments);
   std::vector<std::vector<Mismatch>> mismatches(settings.threads);
   std::barrier start(static_cast<std::ptrdiff_t>(settings.threads));
   std::vector<std::thread> threads;

@@ -172,4 +172,9 @@ std::vector<c10::IValue> fit_arguments(const c10::FunctionSchema& schema, const 
   return fitted;
 }
 
+std::vector<c10::IValue> fit_arguments(const torch::jit::Module& module, const std::string& method,
+                                       const std::vector<c10::IValue>& arguments) {
+  return fit_arguments(module.get_method(method).function().getSchema(), arguments);
+}
+
 }  // namespace sconce::cli

@@ -3,6 +3,7 @@
 
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include <optional>
 #include <vector>
@@ -18,6 +19,10 @@ std::optional<c10::IValue> fit_value(const c10::IValue& value, const c10::TypePt
 // All arguments of a call, `self` left out. Missing arguments with defaults stay missing. Throws UserError with one line
 // that names the argument and shows what the method takes.
 std::vector<c10::IValue> fit_arguments(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments);
+
+// Of a method of the module. Each module that is loaded has enum classes of its own, so each needs its own arguments.
+std::vector<c10::IValue> fit_arguments(const torch::jit::Module& module, const std::string& method,
+                                       const std::vector<c10::IValue>& arguments);
 
 // "forward(Tensor x, int n=2)", as in messages.
 std::string describe_signature(const c10::FunctionSchema& schema);

@@ -83,11 +83,6 @@ class Bench {
   }
 
  private:
-  // Each module that is loaded has enum classes of its own.
-  std::vector<c10::IValue> arguments_for(const torch::jit::Module& module) const {
-    return fit_arguments(module.get_method(settings_.method).function().getSchema(), settings_.arguments);
-  }
-
   // Eager LibTorch's results, and whether the model writes into its arguments.
   void find_reference() {
     const auto eager = peers::make_peer("eager");
@@ -96,7 +91,7 @@ class Bench {
       throw RefusedError("LibTorch cannot run the model: " + *reason);
     }
     const auto session = eager->session();
-    const std::vector<c10::IValue> own = arguments_for(module);
+    const std::vector<c10::IValue> own = fit_arguments(module, settings_.method, settings_.arguments);
     std::vector<c10::IValue> arguments = deep_copy(own);
     at::manual_seed(settings_.seed);
     const auto start = Clock::now();
@@ -152,7 +147,7 @@ class Bench {
     }
     const auto session = peers_[i]->session();
     double not_in_calls = seconds_since(prepare_start);
-    arguments_[i] = arguments_for(module);
+    arguments_[i] = fit_arguments(module, settings_.method, settings_.arguments);
     for (size_t call = 1; call <= first_calls_; ++call) {
       std::vector<c10::IValue> arguments = deep_copy(arguments_[i]);
       at::manual_seed(settings_.seed);

@@ -61,9 +61,7 @@ TwinModels::Outcomes TwinModels::call(const std::vector<c10::IValue>& arguments,
     outcomes.got.error = outcomes.expected.error = refusal_;
     return outcomes;
   }
-  // Each module that is loaded has enum classes of its own.
-  const auto& schema = original().get_method(method_).function().getSchema();
-  outcomes.got = make_call(fit_arguments(schema, arguments), seed, [&](std::vector<c10::IValue> values) {
+  outcomes.got = make_call(fit_arguments(original(), method_, arguments), seed, [&](std::vector<c10::IValue> values) {
     return method_ == "forward" ? module_.forward(std::move(values)) : module_.run_method(method_, std::move(values));
   });
   const auto session = peer_->session();
