@@ -77,7 +77,9 @@ void check_case(const std::string& name, const cli::ModelCases& cases, size_t in
                 cli::Findings& findings) {
   cli::TwinModels twins(load(model_file(name), options), load_script_module(model_file(name), std::nullopt), cases.method,
                         cli::TwinModels::State::kCompare);
-  for (size_t call = 1; call <= kCalls; ++call) {
+  // Without optimisation every call runs the same plan: what a call leaves behind is seen in the second.
+  const size_t calls = options.optimize() ? kCalls : 2;
+  for (size_t call = 1; call <= calls; ++call) {
     findings.begin_call(call);
     cli::TwinModels::Outcomes outcomes = twins.call(cases.inputs[index], cases.seed + call - 1);
     twins.compare_outcomes(outcomes, kExact, findings);
@@ -102,7 +104,7 @@ void check_model(const std::string& name) {
   const bool is_large = std::filesystem::file_size(model_file(name)) > kLargeFile;
   for (const bool optimize : {true, false}) {
     cli::Findings findings;
-    // Without optimisation every call runs the same plan: one case is enough to see that it can.
+    // Without optimisation one case is enough, too.
     const size_t count = optimize && !is_large ? cases.inputs.size() : 1;
     for (size_t i = 0; i < count; ++i) {
       findings.begin_case("case " + std::to_string(i), optimize ? "optimised" : "not optimised");

@@ -12,6 +12,9 @@ struct Graph;
 
 namespace sconce::testing {
 
+// LibTorch's check of its graphs takes time with the square of their size.
+constexpr size_t kMostNodesToLint = 500;
+
 class TorchGraph {
  public:
   // IR without objects, as sconce::print gives it without locations. Throws what LibTorch's parser throws.

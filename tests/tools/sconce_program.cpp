@@ -1,15 +1,44 @@
 #include "tests/tools/sconce_program.h"
 
+#include "tests/tools/command_server.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 
 #include <algorithm>
+#include <memory>
 
 namespace sconce::tests {
+namespace {
+
+// Set up before the first test, which may start threads.
+class ServerOfTheProcess final : public ::testing::Environment {
+ public:
+  static CommandServer& get() { return *server; }
+  void SetUp() override { server = std::make_unique<CommandServer>(); }
+  void TearDown() override { server.reset(); }
+
+ private:
+  static inline std::unique_ptr<CommandServer> server;
+};
+const ::testing::Environment* const registered = ::testing::AddGlobalTestEnvironment(new ServerOfTheProcess);
+
+}  // namespace
 
 ProgramResult sconce(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& variables) {
-  return run_program(sconce_binary(), arguments, variables);
+  return ServerOfTheProcess::get().run(arguments, variables);
+}
+
+TEST(SconceProgram, DoesWhatTheTestsRunInItsPlace) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--version"}, {"run", "/nowhere.pt"}, {"passes", "--json"}}) {
+    const ProgramResult program = run_program(sconce_binary(), arguments);
+    const ProgramResult in_place = sconce(arguments);
+    EXPECT_EQ(program.exit_code, in_place.exit_code);
+    EXPECT_EQ(program.out, in_place.out);
+    EXPECT_EQ(program.err, in_place.err);
+  }
 }
 
 void expect_usage_error(const std::vector<std::string>& arguments, const std::string& expected) {

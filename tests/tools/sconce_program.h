@@ -1,4 +1,4 @@
-// The binary `sconce`, and what every use of it must look like.
+// Command lines of sconce, and what every use of it must look like.
 #pragma once
 
 #include "tests/tools/run_program.h"
@@ -10,6 +10,7 @@
 
 namespace sconce::tests {
 
+// A command line, run in a process of its own.
 ProgramResult sconce(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& variables = {});
 
 // Exit code 2 and exactly one line on stderr, which says `expected`; no backtrace, nothing on stdout.
