@@ -2,12 +2,20 @@
 
 #include "ir/dump.h"
 #include "passes/canonicalize_ops.h"
+#include "passes/constant_branches.h"
+#include "passes/eliminate_common_nodes.h"
 #include "passes/eliminate_dead_nodes.h"
+#include "passes/hoist_loop_invariants.h"
 #include "passes/lower_autocast.h"
 #include "passes/lower_grad_of.h"
+#include "passes/lower_tuples.h"
 #include "passes/pass_runner.h"
+#include "passes/peephole.h"
+#include "passes/pool_constants.h"
+#include "passes/propagate_constants.h"
 #include "passes/remove_expands.h"
 #include "passes/specialize_autograd_zero.h"
+#include "passes/unroll_loops.h"
 #include "plan/lower.h"
 
 #include <chrono>
@@ -26,6 +34,36 @@ std::vector<PassTiming> run_required_passes(Graph& graph) {
   // Last: the passes above leave constants and branches that nobody uses.
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
   return runner.timings();
+}
+
+namespace {
+
+// What each of these leaves, another may take further: a constant decides a branch, a branch leaves a tuple, ….
+void simplify(Graph& graph, PassRunner& runner) {
+  constexpr int kMostRounds = 10;
+  bool changed = true;
+  for (int round = 0; changed && round < kMostRounds; ++round) {
+    changed = runner.run("lower_tuples", lower_tuples, graph);
+    changed |= runner.run("peephole", peephole, graph);
+    changed |= runner.run("propagate_constants", propagate_constants, graph);
+    changed |= runner.run("constant_branches", constant_branches, graph);
+  }
+}
+
+}  // namespace
+
+void run_optimising_passes(Graph& graph, PassRunner& runner) {
+  simplify(graph, runner);
+  // The bodies of loops come to depend on constants: the number of the iteration.
+  if (runner.run("unroll_loops", unroll_loops, graph)) {
+    simplify(graph, runner);
+  }
+  // First, so that of what iterations have in common with the code around the loop nothing is left to hoist.
+  runner.run("eliminate_common_nodes", eliminate_common_nodes, graph);
+  runner.run("hoist_loop_invariants", hoist_loop_invariants, graph);
+  runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
+  // Last: the passes above make constants where they need them.
+  runner.run("pool_constants", pool_constants, graph);
 }
 
 OrRefusal<Compiled> compile_required(const Graph& graph, Callees* callees) {

@@ -3,6 +3,7 @@
 
 #include "ir/graph.h"
 #include "ir/refusal.h"
+#include "passes/pass_runner.h"
 #include "plan/callees.h"
 #include "plan/plan.h"
 #include "plan/profile.h"
@@ -33,5 +34,9 @@ OrRefusal<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, 
 
 // The required passes alone, for those who want to see the graph.
 std::vector<PassTiming> run_required_passes(Graph& graph);
+
+// Propagation and the optimisation after which the graph can still be differentiated. For graphs that the required passes
+// have run on.
+void run_optimising_passes(Graph& graph, PassRunner& runner);
 
 }  // namespace sconce

@@ -66,7 +66,6 @@ AliasSets::Set AliasSets::new_set() {
   const Set set = static_cast<Set>(parent_.size());
   parent_.push_back(set);
   contents_.push_back(kNone);
-  written_.push_back(false);
   return set;
 }
 
@@ -87,7 +86,6 @@ AliasSets::Set AliasSets::unite(Set a, Set b) {
     return a;
   }
   parent_[b] = a;
-  written_[a] = written_[a] || written_[b];
   const Set contents_a = contents_[a];
   const Set contents_b = contents_[b];
   contents_[a] = contents_a == kNone ? contents_b : contents_a;
@@ -122,13 +120,6 @@ AliasSets::Set AliasSets::contents_for(Set set) {
 
 void AliasSets::unite_values(const Value* a, const Value* b) { unite(set_for(a), set_for(b)); }
 
-void AliasSets::mark_written(const Value* value) {
-  const Set set = set_for(value);
-  if (set != kNone) {
-    written_[find(set)] = true;
-  }
-}
-
 // ---- queries --------------------------------------------------------------------------------------------------------
 
 AliasSets::Set AliasSets::set_of(const Value& value) const {
@@ -153,6 +144,33 @@ bool AliasSets::may_be_written(const Value& value) const {
   return set != kNone && written_[set];
 }
 
+std::vector<AliasSets::Set> AliasSets::sets_written_by(const Node& node) const {
+  std::vector<Set> written;
+  const auto add = [&](Set set) {
+    if (set != kNone && std::find(written.begin(), written.end(), set) == written.end()) {
+      written.push_back(set);
+    }
+  };
+  const Effects effects = effects_of(node);
+  if (effects.unknown || (is_language_kind(node.kind()) && effects.writes)) {
+    add(effects.unknown ? wildcard() : kNone);
+    // An attribute is stored into its object, the first input.
+    const size_t count = effects.unknown ? node.inputs().size() : 1;
+    for (size_t i = 0; i < count; ++i) {
+      add(set_of(*node.input(i)));
+    }
+    return written;
+  }
+  for (size_t i = 0; effects.writes && i < std::min(node.schema()->arguments().size(), node.inputs().size()); ++i) {
+    if (writes_argument(*node.schema(), i)) {
+      add(set_of(*node.input(i)));
+      // `foreach_add_(Tensor(a!)[] self)` writes the elements, `append(t[](a!) self)` the list: take both.
+      add(set_of(*node.input(i)) == kNone ? kNone : contents_of(set_of(*node.input(i))));
+    }
+  }
+  return written;
+}
+
 // ---- the analysis ---------------------------------------------------------------------------------------------------
 
 AliasSets::AliasSets(const Graph& graph) {
@@ -162,6 +180,12 @@ AliasSets::AliasSets(const Graph& graph) {
     escape(input);
   }
   visit_block(graph.body());
+  written_.resize(parent_.size());
+  for_each_node(graph.body(), [&](Node* node) {
+    for (const Set set : sets_written_by(*node)) {
+      written_[set] = true;
+    }
+  });
 }
 
 void AliasSets::visit_block(const Block& block) {
@@ -241,10 +265,7 @@ bool AliasSets::visit_language_node(const Node& node) {
     case prim::isinstance: return true;
     case prim::CreateObject: return true;
     case prim::GetAttr: unite(contents_for(set_for(node.input(0))), set_for(node.output())); return true;
-    case prim::SetAttr:
-      unite(contents_for(set_for(node.input(0))), set_for(node.input(1)));
-      mark_written(node.input(0));
-      return true;
+    case prim::SetAttr: unite(contents_for(set_for(node.input(0))), set_for(node.input(1))); return true;
     default: return false;
   }
 }
@@ -255,17 +276,7 @@ void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& sche
   bool writes_container = false;
   for (size_t i = 0; i < formal_inputs; ++i) {
     const c10::AliasInfo* info = formals[i].alias_info();
-    if (writes_argument(schema, i)) {
-      mark_written(node.input(i));
-      if (is_container(node.input(i)->type())) {
-        writes_container = true;
-        // `foreach_add_(Tensor(a!)[] self)` writes the elements, `append(t[](a!) self)` the list: take both.
-        const Set contents = contents_for(set_for(node.input(i)));
-        if (contents != kNone) {
-          written_[find(contents)] = true;
-        }
-      }
-    }
+    writes_container |= writes_argument(schema, i) && is_container(node.input(i)->type());
     if (info != nullptr && info->isWildcardAfter()) {
       escape(node.input(i));
     }
@@ -319,7 +330,6 @@ void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& sche
 void AliasSets::visit_unknown(const Node& node) {
   for (const Value* input : node.inputs()) {
     escape(input);
-    mark_written(input);
   }
   for (const Value* output : node.outputs()) {
     escape(output);

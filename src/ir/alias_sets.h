@@ -19,6 +19,9 @@ namespace sconce {
 
 class AliasSets {
  public:
+  using Set = uint32_t;
+  static constexpr Set kNone = UINT32_MAX;
+
   explicit AliasSets(const Graph& graph);
 
   // Numbers and strings lie in no set and alias nothing.
@@ -27,9 +30,9 @@ class AliasSets {
   bool is_wildcard(const Value& value) const;
   // Whether some node of the graph may write the memory of the value (not only of what it contains).
   bool may_be_written(const Value& value) const;
+  // What the node itself, without the nodes nested in it, may write.
+  std::vector<Set> sets_written_by(const Node& node) const;
 
-  using Set = uint32_t;
-  static constexpr Set kNone = UINT32_MAX;
   Set set_of(const Value& value) const;  // kNone for values that hold no memory
   Set contents_of(Set set) const;        // kNone when nothing in the set is a container with known contents
   Set wildcard() const { return find(kWildcard); }
@@ -43,7 +46,6 @@ class AliasSets {
   Set contents_for(Set set);
   void unite_values(const Value* a, const Value* b);
   void escape(const Value* value) { unite(set_for(value), kWildcard); }
-  void mark_written(const Value* value);
 
   void visit_block(const Block& block);
   void visit_node(const Node& node);

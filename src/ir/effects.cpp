@@ -4,6 +4,7 @@
 #include "ir/schema_match.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
@@ -27,10 +28,11 @@ Effects effects_of_language_node(c10::Symbol kind) {
 }
 
 bool acts_outside(c10::Symbol kind) {
-  static const std::array kinds = {prim::Print,       prim::RaiseException, aten::warn,         aten::save,
-                                   aten::manual_seed, aten::wait,           prim::AddStatValue, prim::TimePoint};
+  static const std::array kinds = {prim::Print, prim::RaiseException, aten::warn, prim::AddStatValue, prim::TimePoint};
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
+
+bool changes_state(c10::Symbol kind) { return kind == aten::save || kind == aten::manual_seed; }
 
 bool draws_random_numbers(const c10::FunctionSchema& schema) {
   const auto op = c10::Dispatcher::singleton().findSchema(schema.operator_name());
@@ -57,8 +59,8 @@ Effects effects_of(const Node& node) {
     return effects_of_language_node(node.kind());
   }
   const c10::FunctionSchema* schema = node.schema();
-  if (node.kind() == prim::awaitable_wait) {
-    return {.unknown = true};  // the awaited code runs now
+  if (node.kind() == prim::awaitable_wait || node.kind() == aten::wait) {
+    return {.unknown = true};  // the awaited code runs now, or ran up to now
   }
   if (schema == nullptr || !is_trusted(*schema)) {
     return {.unknown = true};
@@ -69,8 +71,36 @@ Effects effects_of(const Node& node) {
   }
   effects.random = draws_random_numbers(*schema);
   // An operator without results is called for what it does.
-  effects.external = acts_outside(node.kind()) || (schema->returns().empty() && !effects.writes);
+  effects.external = acts_outside(node.kind());
+  effects.state = changes_state(node.kind()) || (schema->returns().empty() && !effects.writes && !effects.external);
   return effects;
+}
+
+bool reads_state(const Node& node) {
+  static const std::array kinds = {
+      c10::Symbol::fromQualString("aten::is_autocast_enabled"), c10::Symbol::fromQualString("aten::is_autocast_cpu_enabled"),
+      c10::Symbol::fromQualString("aten::get_autocast_dtype"),  c10::Symbol::fromQualString("aten::is_grad_enabled"),
+      c10::Symbol::fromQualString("aten::_get_tracing_state"),  c10::Symbol::fromQualString("aten::is_scripting"),
+      c10::Symbol::fromQualString("aten::has_torch_function")};
+  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
+}
+
+bool may_raise(const Node& node) {
+  static const std::array total = {prim::Constant,   prim::ListConstruct, prim::TupleConstruct, prim::TupleUnpack,
+                                   prim::TupleSlice, prim::GetAttr,       prim::unchecked_cast, prim::isinstance,
+                                   prim::dtype,      prim::device,        prim::layout,         aten::dim,
+                                   aten::__is__,     aten::__isnot__,     aten::__not__,        aten::len};
+  if (std::find(total.begin(), total.end(), node.kind()) != total.end()) {
+    return false;
+  }
+  // Of numbers: all but what divides or takes a power.
+  static const std::array of_numbers = {aten::add, aten::sub, aten::mul, aten::neg, aten::eq,      aten::ne,
+                                        aten::lt,  aten::le,  aten::gt,  aten::ge,  aten::__and__, aten::__or__};
+  return std::find(of_numbers.begin(), of_numbers.end(), node.kind()) == of_numbers.end() ||
+         !std::all_of(node.inputs().begin(), node.inputs().end(), [](const Value* input) {
+           return input->type()->kind() == c10::TypeKind::IntType || input->type()->kind() == c10::TypeKind::FloatType ||
+                  input->type()->kind() == c10::TypeKind::BoolType;
+         });
 }
 
 bool has_effects(const Node& node) {

@@ -8,14 +8,21 @@ namespace sconce {
 struct Effects {
   bool writes = false;    // memory or objects that others may see
   bool random = false;    // takes from a random number generator (rule R5: an effect chain, never removed or reordered)
-  bool external = false;  // prints, warns, raises, changes thread or process state, waits for others
+  bool external = false;  // prints, warns, raises, waits for others
+  bool state = false;     // changes what operators see beside their operands: grad mode, seeds, files, …
   bool unknown = false;   // nothing is known: as if all of these
 
-  bool any() const { return writes || random || external || unknown; }
+  bool any() const { return writes || random || external || state || unknown; }
 };
 
 // Of the node alone, without the blocks nested in it. Unknown operators have unknown effects.
 Effects effects_of(const Node& node);
+
+// Whether the results depend on the state of thread or process, and not on the operands alone.
+bool reads_state(const Node& node);
+
+// Whether running the node, without the nodes nested in it, may raise. False only for what is known not to.
+bool may_raise(const Node& node);
 
 // Whether the node must stay although nobody uses its outputs: it, or a node nested in it, has an effect.
 bool has_effects(const Node& node);

@@ -309,6 +309,28 @@ std::vector<Value*> Graph::copy_nodes(const Block& source, Node* position, Value
   return returns;
 }
 
+std::vector<Value*> Graph::repeat_nodes(const Block& source, c10::ArrayRef<Value*> params, Node* position) {
+  ValueMap values;
+  for (size_t i = 0; i < source.params().size(); ++i) {
+    values.emplace(source.params()[i], params[i]);
+  }
+  // Values made inside are put in their copies' place as these are made.
+  for_each_node(source, [&](Node* node) {
+    for (Value* input : node->inputs()) {
+      values.try_emplace(input, input);
+    }
+    for (const Block* nested : node->blocks()) {
+      for (Value* result : nested->returns()) {
+        values.try_emplace(result, result);
+      }
+    }
+  });
+  for (Value* result : source.returns()) {
+    values.try_emplace(result, result);
+  }
+  return copy_nodes(source, position, values);
+}
+
 std::unique_ptr<Graph> Graph::clone() const {
   auto copy = std::make_unique<Graph>();
   ValueMap values;

@@ -233,6 +233,8 @@ class Graph {
   // Copies the nodes of `source` to before `position`, renaming through `values` (which must map what `source` uses
   // from outside, its params included, and is extended by what is copied). Returns the copies of source's returns.
   std::vector<Value*> copy_nodes(const Block& source, Node* position, ValueMap& values);
+  // The same for a block of this graph: `params` in the place of its params, what it uses from outside as it is.
+  std::vector<Value*> repeat_nodes(const Block& source, c10::ArrayRef<Value*> params, Node* position);
   // Finds the copy of a value the map does not hold (a use of an enclosing block) in `copy_node`.
   Node* copy_node(const Node& source, Node* position, ValueMap& values);
   std::unique_ptr<Graph> clone() const;

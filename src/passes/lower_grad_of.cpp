@@ -16,18 +16,8 @@ void lower(Graph& graph, Node* grad_of) {
   Node* branch = graph.create(prim::If, {any->output()}, 0);
   branch->set_location(grad_of->location());
   branch->insert_before(grad_of);
-  ValueMap values;
-  // The block uses values from outside as they are.
-  for_each_node(*grad_of->block(0), [&](Node* node) {
-    for (Value* input : node->inputs()) {
-      values.try_emplace(input, input);
-    }
-  });
-  for (Value* result : grad_of->block(0)->returns()) {
-    values.try_emplace(result, result);
-  }
   Block& computed = *branch->add_block();
-  for (Value* result : graph.copy_nodes(*grad_of->block(0), computed.return_node(), values)) {
+  for (Value* result : graph.repeat_nodes(*grad_of->block(0), {}, computed.return_node())) {
     computed.add_return(result);
   }
   Block& zeros = *branch->add_block();

@@ -1,11 +1,19 @@
 #include "passes/pass_list.h"
 
 #include "passes/canonicalize_ops.h"
+#include "passes/constant_branches.h"
+#include "passes/eliminate_common_nodes.h"
 #include "passes/eliminate_dead_nodes.h"
+#include "passes/hoist_loop_invariants.h"
 #include "passes/lower_autocast.h"
 #include "passes/lower_grad_of.h"
+#include "passes/lower_tuples.h"
+#include "passes/peephole.h"
+#include "passes/pool_constants.h"
+#include "passes/propagate_constants.h"
 #include "passes/remove_expands.h"
 #include "passes/specialize_autograd_zero.h"
+#include "passes/unroll_loops.h"
 
 #include <algorithm>
 #include <array>
@@ -17,14 +25,25 @@ namespace {
 
 constexpr std::array kPasses = {
     PassInfo{"canonicalize_ops", canonicalize_ops, "required", "calls synonyms of an operator by its one name"},
+    PassInfo{"constant_branches", constant_branches, "optimise",
+             "takes branches whose condition is constant, removes loops that never run"},
+    PassInfo{"eliminate_common_nodes", eliminate_common_nodes, "optimise",
+             "merges nodes that compute the same from the same"},
     PassInfo{"eliminate_dead_nodes", eliminate_dead_nodes, "required",
              "removes nodes without effects whose outputs nobody uses"},
+    PassInfo{"hoist_loop_invariants", hoist_loop_invariants, "optimise",
+             "moves out of loops what every iteration computes anew"},
     PassInfo{"lower_autocast", lower_autocast, "required",
              "turns `with torch.autocast(…)` blocks into casts of the operands"},
     PassInfo{"lower_grad_of", lower_grad_of, "required", "turns prim::GradOf into a branch on which gradients are defined"},
+    PassInfo{"lower_tuples", lower_tuples, "optimise", "takes apart tuples that are only carried around"},
+    PassInfo{"peephole", peephole, "optimise", "small rewrites of a node and its operands"},
+    PassInfo{"pool_constants", pool_constants, "optimise", "keeps one constant of each value, at the top of the graph"},
+    PassInfo{"propagate_constants", propagate_constants, "propagate", "computes what depends on constants alone"},
     PassInfo{"remove_expands", remove_expands, "required", "removes expands that only spell out broadcasting"},
     PassInfo{"specialize_autograd_zero", specialize_autograd_zero, "required",
              "removes the work on gradients known to be undefined"},
+    PassInfo{"unroll_loops", unroll_loops, "optimise", "writes out loops with a known number of iterations"},
 };
 static_assert(std::is_sorted(kPasses.begin(), kPasses.end(),
                              [](const PassInfo& a, const PassInfo& b) { return a.name < b.name; }));

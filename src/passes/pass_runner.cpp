@@ -25,6 +25,9 @@ bool verifies_by_default() {
 PassRunner::PassRunner() : verify_(verifies_by_default() ? Verify::kAfterChange : Verify::kNever) {}
 
 bool PassRunner::run(std::string_view name, PassFunction pass, Graph& graph) {
+  if (left_out_.contains(name)) {
+    return false;
+  }
   const InternalErrorContext context("pass " + std::string(name));
   dump(DumpPoint::kBefore, name, graph);
   const bool checked = verify_ == Verify::kAfterChange;

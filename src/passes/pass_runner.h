@@ -5,6 +5,9 @@
 
 #include <sconce/explanation.h>
 
+#include <functional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +20,9 @@ class PassRunner {
   PassRunner();
   explicit PassRunner(Verify verify) : verify_(verify) {}
 
+  // The passes of these names are left out from now on.
+  void leave_out(std::set<std::string, std::less<>> names) { left_out_ = std::move(names); }
+
   // Runs the pass and returns whether it says that the graph changed. In debug builds, and when verifying, checks that
   // claim against the graph's text. A broken graph or claim is an internal error that names the pass.
   bool run(std::string_view name, PassFunction pass, Graph& graph);
@@ -26,6 +32,7 @@ class PassRunner {
 
  private:
   Verify verify_;
+  std::set<std::string, std::less<>> left_out_;
   std::vector<PassTiming> timings_;
 };
 

@@ -170,9 +170,8 @@ class Lowering {
       const auto constant = asked->constant();
       return !constant || !constant->isBool() || constant->toBool();
     }
-    return node.kind() == aten::requires_grad_ || effects_of(node).unknown ||
-           (node.schema() != nullptr && effects_of(node).external && node.kind() != prim::RaiseException &&
-            node.kind() != prim::Print);
+    const Effects effects = effects_of(node);
+    return node.kind() == aten::requires_grad_ || effects.unknown || effects.state;
   }
 
   std::optional<Refusal> lower_if(const Node& node) {

@@ -53,9 +53,10 @@ class RegistryStep final : public CallStep {
 bool runs_equally_below_autograd(const Node& node) {
   const c10::FunctionSchema& schema = *node.schema();
   const auto is_marked = [](const c10::Argument& argument) { return argument.alias_info() != nullptr; };
-  const Effects effects = effects_of(node);
-  return !effects.writes && !effects.unknown && !effects.external &&
-         std::none_of(schema.returns().begin(), schema.returns().end(), is_marked) && !results_may_share_memory(schema);
+  Effects effects = effects_of(node);
+  effects.random = false;
+  return !effects.any() && std::none_of(schema.returns().begin(), schema.returns().end(), is_marked) &&
+         !results_may_share_memory(schema);
 }
 
 }  // namespace

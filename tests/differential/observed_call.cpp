@@ -111,7 +111,8 @@ ObservedCall observe_call(const std::vector<c10::IValue>& arguments, uint64_t se
 }
 
 std::vector<std::string> differences(const ObservedCall& got, const ObservedCall& expected, Strictness strictness,
-                                     const cli::CompareOptions& options) {
+                                     const cli::CompareOptions& options,
+                                     const std::optional<cli::CompareOptions>& gradients) {
   Differences found;
   found.compare_texts("the call", got.error, expected.error);
   if (got.error || expected.error) {
@@ -132,7 +133,7 @@ std::vector<std::string> differences(const ObservedCall& got, const ObservedCall
   found.compare_texts("backward", got.gradient_error, expected.gradient_error);
   if (!got.gradient_error && !expected.gradient_error) {
     found.compare_values({got.gradients.begin(), got.gradients.end()},
-                         {expected.gradients.begin(), expected.gradients.end()}, "gradient", options);
+                         {expected.gradients.begin(), expected.gradients.end()}, "gradient", gradients.value_or(options));
   }
   return found.take();
 }

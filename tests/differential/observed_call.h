@@ -33,9 +33,10 @@ enum class Strictness {
   kEverything,  // values, strides, versions, who is a view, who shares memory, the generator, gradients
   kValues,      // values and gradients
 };
-// What differs, one line each. Empty: nothing.
+// What differs, one line each. Empty: nothing. `gradients`: for these, if not `options`.
 std::vector<std::string> differences(const ObservedCall& got, const ObservedCall& expected, Strictness strictness,
-                                     const cli::CompareOptions& options);
+                                     const cli::CompareOptions& options,
+                                     const std::optional<cli::CompareOptions>& gradients = std::nullopt);
 
 // "strides [4, 1], offset 2, a view, a leaf": what is the same whoever made the tensor. Versions of new tensors are not:
 // where nothing requires a gradient, sconce leaves out the layers that count the writes by which an operator fills its own

@@ -39,6 +39,8 @@ struct TextCase {
   std::string expected;
 };
 
+void PrintTo(const TextCase& test, std::ostream* out) { *out << test.pass << ", " << test.name; }
+
 std::string folder() { return testing::tests_dir() + "/passes/"; }
 
 std::vector<TextCase> read_cases(const std::string& pass) {

@@ -1,0 +1,101 @@
+#include "ir/escapes.h"
+
+#include "ir/effects.h"
+#include "ir/schema_corrections.h"
+#include "ir/schema_match.h"
+
+#include <algorithm>
+#include <array>
+
+namespace sconce {
+
+std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const AliasSets& aliases, bool autograd_runs) {
+  std::unordered_set<AliasSets::Set> escaping_sets = {aliases.wildcard()};
+  for (const Value* output : graph.outputs()) {
+    // An output hands on what it contains, and what that contains.
+    for (AliasSets::Set set = aliases.set_of(*output); set != AliasSets::kNone && escaping_sets.insert(set).second;) {
+      set = aliases.contents_of(set);
+    }
+  }
+  std::unordered_set<const Value*> escaping;
+  const auto visit_values = [&](c10::ArrayRef<Value*> values, bool seen_by_autograd) {
+    for (const Value* value : values) {
+      const AliasSets::Set set = aliases.set_of(*value);
+      if (set != AliasSets::kNone && (escaping_sets.contains(set) || seen_by_autograd)) {
+        escaping.insert(value);
+      }
+    }
+  };
+  visit_values(graph.inputs(), false);
+  for_each_node(graph.body(), [&](Node* node) {
+    const bool seen_by_autograd = autograd_runs && node->schema() != nullptr;
+    visit_values(node->inputs(), seen_by_autograd);
+    visit_values(node->outputs(), seen_by_autograd);
+    for (const Block* block : node->blocks()) {
+      visit_values(block->params(), false);
+    }
+  });
+  return escaping;
+}
+
+namespace {
+
+// Whether the operator may keep or give back the value at `index`, or a view of it.
+bool operator_hands_on(const Node& node, size_t index) {
+  const c10::FunctionSchema& schema = *node.schema();
+  const auto& arguments = schema.arguments();
+  const auto holds_mutable = [](const Value* value) {
+    return value->type()->kind() != c10::TypeKind::TensorType && holds_memory(value->type());
+  };
+  // Writes into containers may store their other operands there.
+  for (size_t i = 0; i < std::min(arguments.size(), node.inputs().size()); ++i) {
+    if (i != index && writes_argument(schema, i) && holds_mutable(node.input(i))) {
+      return true;
+    }
+  }
+  const bool marked = index < arguments.size() && arguments[index].alias_info() != nullptr;
+  return std::any_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
+    return holds_memory(output->type()) &&
+           (marked || results_may_share_memory(schema) || holds_mutable(output));
+  });
+}
+
+bool may_leave(const Value& value, std::unordered_set<const Value*>& seen) {
+  if (!holds_memory(value.type()) || !seen.insert(&value).second) {
+    return false;
+  }
+  return std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
+    const Node& user = *use.user;
+    const bool constructs = user.kind() == prim::ListConstruct || user.kind() == prim::TupleConstruct;
+    if (!constructs) {
+      if (is_language_kind(user.kind()) || user.schema() == nullptr || effects_of(user).unknown) {
+        // Its type is asked for, no more.
+        return user.kind() != prim::isinstance && user.kind() != prim::GetAttr;
+      }
+      if (!operator_hands_on(user, use.index)) {
+        return false;
+      }
+      if (user.outputs().empty() || effects_of(user).writes) {
+        return true;
+      }
+    }
+    return std::any_of(user.outputs().begin(), user.outputs().end(),
+                       [&](const Value* output) { return may_leave(*output, seen); });
+  });
+}
+
+}  // namespace
+
+bool may_leave(const Value& value) {
+  std::unordered_set<const Value*> seen;
+  return may_leave(value, seen);
+}
+
+bool gives_existing_objects(const Node& node) {
+  static const std::array kinds = {prim::GetAttr,    prim::TupleIndex,     prim::TupleUnpack,
+                                   prim::ListUnpack, prim::unchecked_cast, aten::__getitem__};
+  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end() &&
+         (node.kind() != aten::__getitem__ || node.input(0)->type()->kind() != c10::TypeKind::TensorType);
+}
+
+}  // namespace sconce

@@ -1,0 +1,134 @@
+#include "passes/eliminate_common_nodes.h"
+
+#include "ir/effects.h"
+#include "ir/escapes.h"
+#include "ir/write_order.h"
+
+#include <c10/util/hash.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace sconce {
+namespace {
+
+bool equal(const AttributeValue& a, const AttributeValue& b) {
+  if (a.index() != b.index()) {
+    return false;
+  }
+  if (const auto* type = std::get_if<c10::TypePtr>(&a)) {
+    return **type == *std::get<c10::TypePtr>(b);
+  }
+  if (const auto* types = std::get_if<std::vector<c10::TypePtr>>(&a)) {
+    const auto& others = std::get<std::vector<c10::TypePtr>>(b);
+    return std::equal(types->begin(), types->end(), others.begin(), others.end(),
+                      [](const c10::TypePtr& x, const c10::TypePtr& y) { return *x == *y; });
+  }
+  if (const auto* value = std::get_if<c10::IValue>(&a)) {
+    return value->is(std::get<c10::IValue>(b));
+  }
+  return a == b;
+}
+
+bool computes_the_same(const Node& a, const Node& b) {
+  return a.kind() == b.kind() && a.schema() == b.schema() && a.inputs() == b.inputs() &&
+         std::equal(a.outputs().begin(), a.outputs().end(), b.outputs().begin(), b.outputs().end(),
+                    [](const Value* x, const Value* y) { return *x->type() == *y->type(); }) &&
+         std::equal(a.attributes().begin(), a.attributes().end(), b.attributes().begin(), b.attributes().end(),
+                    [](const Attribute& x, const Attribute& y) { return x.name == y.name && equal(x.value, y.value); });
+}
+
+struct Hash {
+  size_t operator()(const Node* node) const {
+    size_t hash = static_cast<c10::unique_t>(node->kind());
+    for (const Value* input : node->inputs()) {
+      hash = c10::hash_combine(hash, input->id());
+    }
+    return hash;
+  }
+};
+struct Same {
+  bool operator()(const Node* a, const Node* b) const { return computes_the_same(*a, *b); }
+};
+
+class Elimination {
+ public:
+  explicit Elimination(Graph& graph) : aliases_(graph), writes_(graph, aliases_) {}
+
+  bool run(const Block& block) {
+    std::vector<std::pair<Node*, Node*>> before;  // what `seen_` held, to be restored behind the block
+    bool changed = false;
+    for (Node* node : block.nodes()) {
+      if (is_candidate(*node)) {
+        const auto [earlier, is_new] = seen_.try_emplace(node, node);
+        if (is_new) {
+          before.emplace_back(node, nullptr);
+        } else if (may_merge(*earlier->second, *node)) {
+          merge(*earlier->second, *node);
+          changed = true;
+          continue;
+        } else {
+          before.emplace_back(earlier->first, earlier->second);
+          earlier->second = node;  // the nearer one has less in between
+        }
+      }
+      for (const Block* nested : node->blocks()) {
+        changed |= Elimination::run(*nested);
+      }
+    }
+    for (; !before.empty(); before.pop_back()) {
+      const auto [key, earlier] = before.back();
+      if (earlier == nullptr) {
+        seen_.erase(key);
+      } else {
+        seen_[key] = earlier;
+      }
+    }
+    return changed;
+  }
+
+ private:
+  static bool is_candidate(const Node& node) {
+    return !effects_of(node).any() && node.blocks().empty() && !node.outputs().empty() && node.kind() != prim::Constant &&
+           node.kind() != prim::CreateObject && node.kind() != prim::Uninitialized;
+  }
+
+  bool may_merge(const Node& earlier, const Node& later) const {
+    if (later.schema() != nullptr && writes_.state_may_change_between(earlier, later)) {
+      return false;
+    }
+    for (const Value* input : later.inputs()) {
+      if (writes_.may_be_written_between(*input, earlier, later)) {
+        return false;
+      }
+    }
+    if (gives_existing_objects(later)) {
+      return true;
+    }
+    for (size_t i = 0; i < later.outputs().size(); ++i) {
+      const Value& a = *earlier.output(i);
+      const Value& b = *later.output(i);
+      if (aliases_.may_be_written(a) || aliases_.may_be_written(b) || (may_leave(a) && may_leave(b))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  static void merge(Node& earlier, Node& later) {
+    for (size_t i = 0; i < later.outputs().size(); ++i) {
+      later.output(i)->replace_all_uses_with(earlier.output(i));
+    }
+    later.erase();
+  }
+
+  AliasSets aliases_;
+  WriteOrder writes_;
+  std::unordered_map<Node*, Node*, Hash, Same> seen_;  // by what they compute, in this block and those around it
+};
+
+}  // namespace
+
+bool eliminate_common_nodes(Graph& graph) { return Elimination(graph).run(graph.body()); }
+
+}  // namespace sconce

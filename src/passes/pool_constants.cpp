@@ -1,0 +1,59 @@
+#include "passes/pool_constants.h"
+
+#include "ir/alias_sets.h"
+#include "ir/print_literal.h"
+
+#include <sstream>
+#include <unordered_map>
+
+namespace sconce {
+namespace {
+
+// Equal for constants that are the same; empty for those that have to stay.
+std::string identity_of(const Value& output) {
+  const c10::IValue value = *output.constant();
+  std::ostringstream text;
+  text << output.type()->annotation_str() << ' ';
+  if (value.isTensor()) {
+    text << static_cast<const void*>(value.toTensor().unsafeGetTensorImpl());
+  } else if (holds_memory(output.type()) && !value.isNone()) {
+    return "";
+  } else {
+    print_constant(text, value, nullptr);
+  }
+  return text.str();
+}
+
+}  // namespace
+
+bool pool_constants(Graph& graph) {
+  bool changed = false;
+  std::unordered_map<std::string, Value*> pool;
+  Node* last = nullptr;  // of the constants at the top
+  for_each_node(graph.body(), [&](Node* node) {
+    if (node->kind() != prim::Constant) {
+      return;
+    }
+    const std::string identity = identity_of(*node->output());
+    if (identity.empty()) {
+      return;
+    }
+    const auto [pooled, is_first] = pool.try_emplace(identity, node->output());
+    if (!is_first) {
+      node->output()->replace_all_uses_with(pooled->second);
+      node->erase();
+      changed = true;
+      return;
+    }
+    Node* const place = last == nullptr ? graph.body().first() : last->next();
+    if (place != node) {
+      node->detach();
+      node->insert_before(place != nullptr ? place : graph.body().return_node());
+      changed = true;
+    }
+    last = node;
+  });
+  return changed;
+}
+
+}  // namespace sconce

@@ -1,0 +1,167 @@
+#include "passes/propagate_constants.h"
+
+#include "ir/alias_sets.h"
+#include "ir/effects.h"
+#include "ir/escapes.h"
+#include "ir/schema_match.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+using Values = std::vector<c10::IValue>;
+
+constexpr size_t kMostBytes = size_t{64} << 20;  // of a tensor that is kept with the plan
+
+std::optional<Values> constants_of(c10::ArrayRef<Value*> values) {
+  Values constants;
+  for (const Value* value : values) {
+    auto constant = value->constant();
+    if (!constant) {
+      return std::nullopt;
+    }
+    constants.push_back(std::move(*constant));
+  }
+  return constants;
+}
+
+// The language's own nodes, as far as they give values of numbers, strings, lists and tuples.
+std::optional<Values> evaluate_language_node(const Node& node, Values operands) {
+  switch (static_cast<c10::unique_t>(node.kind())) {
+    case prim::ListConstruct: {
+      c10::impl::GenericList list(node.output()->type()->expectRef<c10::ListType>().getElementType());
+      for (c10::IValue& operand : operands) {
+        list.push_back(std::move(operand));
+      }
+      return Values{list};
+    }
+    case prim::TupleConstruct:
+      if (node.output()->type()->expectRef<c10::TupleType>().schema() != nullptr) {
+        return std::nullopt;  // fields have names
+      }
+      return Values{c10::ivalue::Tuple::create(std::move(operands))};
+    case prim::TupleUnpack: return operands[0].toTupleRef().elements().vec();
+    case prim::TupleIndex: {
+      const auto& elements = operands[0].toTupleRef().elements();
+      const int64_t index = operands[1].toInt() + (operands[1].toInt() < 0 ? static_cast<int64_t>(elements.size()) : 0);
+      if (index < 0 || index >= static_cast<int64_t>(elements.size())) {
+        return std::nullopt;
+      }
+      return Values{elements[static_cast<size_t>(index)]};
+    }
+    case prim::unchecked_cast: return operands;
+    default: return std::nullopt;
+  }
+}
+
+std::optional<Values> evaluate_operator(const Node& node, Values operands) {
+  const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
+  if (op == nullptr || operands.empty()) {
+    return std::nullopt;  // without operands a result comes from the state of thread or process
+  }
+  if (node.schema()->is_vararg()) {
+    operands.emplace_back(static_cast<int64_t>(operands.size()));
+  }
+  const at::NoGradGuard no_grad;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  try {
+    op->getOperation()(operands);
+  } catch (const std::exception&) {
+    return std::nullopt;  // the run raises it, if it gets there
+  }
+  return operands;
+}
+
+bool is_foldable_tensor(const c10::IValue& value) {
+  return !value.isTensor() || (value.toTensor().defined() && !value.toTensor().requires_grad() &&
+                               value.toTensor().layout() == c10::kStrided && value.toTensor().nbytes() <= kMostBytes);
+}
+
+class Propagation {
+ public:
+  explicit Propagation(Graph& graph) : graph_(graph), aliases_(graph) {}
+
+  bool run() {
+    bool changed = false;
+    for_each_node(graph_.body(), [&](Node* node) { changed |= fold(*node); });
+    return changed;
+  }
+
+ private:
+  bool fold(Node& node) {
+    const bool is_pure = !effects_of(node).any() && !reads_state(node) && node.blocks().empty();
+    if (!is_pure || node.kind() == prim::Constant || node.outputs().empty() || !may_be_constants(node)) {
+      return false;
+    }
+    auto operands = constants_of(node.inputs());
+    if (!operands || !std::all_of(operands->begin(), operands->end(), is_foldable_tensor)) {
+      return false;
+    }
+    // The default dtype, and what else makes tensors of numbers, is the run's.
+    const bool makes_tensors =
+        std::none_of(operands->begin(), operands->end(), [](const auto& v) { return v.isTensor(); }) &&
+        node.schema() != nullptr && node.output()->type()->kind() == c10::TypeKind::TensorType;
+    if (makes_tensors) {
+      return false;
+    }
+    const auto results = node.schema() == nullptr ? evaluate_language_node(node, std::move(*operands))
+                                                  : evaluate_operator(node, std::move(*operands));
+    if (!results || results->size() != node.outputs().size() ||
+        !std::all_of(results->begin(), results->end(), is_foldable_tensor)) {
+      return false;
+    }
+    for (size_t i = 0; i < results->size(); ++i) {
+      Value* constant = graph_.insert_constant((*results)[i], &node, node.output(i)->type());
+      constant->set_name(node.output(i)->name())->node()->set_location(node.location());
+      node.output(i)->replace_all_uses_with(constant);
+    }
+    node.erase();
+    return true;
+  }
+
+  // Only what a constant can hold, and nobody can tell from an object of this run.
+  bool may_be_constants(const Node& node) const {
+    return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
+      return holds_only_data(output->type()) &&
+             (!holds_memory(output->type()) || (!aliases_.may_be_written(*output) && !may_leave(*output)));
+    });
+  }
+
+  static bool holds_only_data(const c10::TypePtr& type) {
+    switch (type->kind()) {
+      case c10::TypeKind::ListType:
+      case c10::TypeKind::TupleType:
+      case c10::TypeKind::OptionalType: {
+        const auto contained = type->containedTypes();
+        return std::all_of(contained.begin(), contained.end(), [](const c10::TypePtr& inner) {
+          return inner->kind() != c10::TypeKind::TensorType && holds_only_data(inner);
+        });
+      }
+      case c10::TypeKind::IntType:
+      case c10::TypeKind::FloatType:
+      case c10::TypeKind::BoolType:
+      case c10::TypeKind::ComplexType:
+      case c10::TypeKind::NumberType:
+      case c10::TypeKind::StringType:
+      case c10::TypeKind::NoneType:
+      case c10::TypeKind::DeviceObjType:
+      case c10::TypeKind::TensorType: return true;
+      default: return false;
+    }
+  }
+
+  Graph& graph_;
+  AliasSets aliases_;
+};
+
+}  // namespace
+
+bool propagate_constants(Graph& graph) { return Propagation(graph).run(); }
+
+}  // namespace sconce
