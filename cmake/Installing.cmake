@@ -10,6 +10,10 @@ foreach(_target sconce_llvm sconce_cuda sconce_tool)  # opened by libsconce; nob
   endif()
 endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/sconce" DESTINATION include)
+# What <sconce/pass.h> includes.
+foreach(_folder ir passes)
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/${_folder}" DESTINATION include/sconce/internal FILES_MATCHING PATTERN "*.h")
+endforeach()
 install(EXPORT sconceTargets NAMESPACE sconce:: DESTINATION "${_package_dir}")
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/sconceConfig.cmake.in"

@@ -1,6 +1,8 @@
 // Settings of one loaded module. There are no process-wide settings.
 #pragma once
 
+#include <sconce/pass_pipeline.h>
+
 #include <c10/core/Device.h>
 
 #include <cstddef>
@@ -11,7 +13,7 @@
 namespace sconce {
 
 // How far a plan is specialised. A higher tier is only ever a faster way to the same values.
-//   kRequired  required passes only, one plan for all arguments: what serves a first call
+//   kRequired  not at all: one plan for all arguments, quick to build, which serves a first call
 //   kRanks     specialised on dtypes, devices and ranks; sizes stay symbolic
 //   kShapes    specialised on sizes and strides
 enum class Tier { kRequired = 0, kRanks = 1, kShapes = 2 };
@@ -26,7 +28,7 @@ class Options {
   Options& device(const std::string& name);
   const std::optional<c10::Device>& device() const { return device_; }
 
-  // false: every call runs the plan of required passes, nothing is specialised or counted as a miss.
+  // false: every call runs a plan of required passes alone, nothing is specialised or counted as a miss.
   Options& optimize(bool on) { return set(optimize_, on); }
   bool optimize() const { return optimize_; }
 
@@ -38,6 +40,10 @@ class Options {
   // slower call, and shown by `explain`. 0: none.
   Options& profiled_runs(size_t runs) { return set(profiled_runs_, runs); }
   size_t profiled_runs() const { return profiled_runs_; }
+
+  // Passes of your own, and which of sconce's are left out.
+  PassPipeline& passes() { return passes_; }
+  const PassPipeline& passes() const { return passes_; }
 
   // The highest tier that is built.
   Options& max_tier(Tier tier) { return set(max_tier_, tier); }
@@ -51,6 +57,7 @@ class Options {
   }
   std::optional<c10::Device> device_;
   bool optimize_ = true;
+  PassPipeline passes_;
   size_t plan_cache_capacity_ = 64;
   size_t profiled_runs_ = 0;
   Tier max_tier_ = Tier::kShapes;

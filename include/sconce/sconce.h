@@ -9,4 +9,5 @@
 #include <sconce/graph_executor.h>
 #include <sconce/module.h>
 #include <sconce/options.h>
+#include <sconce/pass_pipeline.h>
 #include <sconce/script_error.h>

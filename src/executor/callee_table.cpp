@@ -12,7 +12,7 @@ struct CalleeTable::Entry {
   Callee callee;
 };
 
-CalleeTable::CalleeTable() = default;
+CalleeTable::CalleeTable(const Options& options) : options_(options) {}
 CalleeTable::~CalleeTable() { users.wait(); }
 
 const Callee& CalleeTable::find(torch::jit::Function& function) {
@@ -42,7 +42,8 @@ OrRefusal<std::unique_ptr<Plan>> CalleeTable::plan_subgraph(const Graph& graph) 
   if (const auto changed = inline_calls(*inlined, functions_); !changed) {
     return changed.refusal();
   }
-  auto compiled = compile_required(*inlined, this);
+  auto compiled =
+      compile_unspecialised(*inlined, {.callees = this, .passes = &options_.passes(), .optimise = options_.optimize()});
   if (!compiled) {
     return compiled.refusal();
   }

@@ -4,16 +4,18 @@
 #include "load/function_table.h"
 #include "plan/callees.h"
 
+#include <sconce/options.h>
+
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 
 namespace sconce {
 
-// Plans functions with the required passes when they are first called.
+// Plans functions when they are first called, with the passes of the module.
 class CalleeTable final : public Callees {
  public:
-  CalleeTable();
+  explicit CalleeTable(const Options& options);
   ~CalleeTable() override;
   FunctionTable& functions() { return functions_; }
   const Callee& find(torch::jit::Function& function) override;
@@ -21,6 +23,7 @@ class CalleeTable final : public Callees {
 
  private:
   struct Entry;
+  const Options options_;
   FunctionTable functions_;
   std::mutex mutex_;
   std::unordered_map<torch::jit::Function*, std::unique_ptr<Entry>> entries_;

@@ -22,8 +22,9 @@
 
 namespace sconce {
 
-std::vector<PassTiming> run_required_passes(Graph& graph) {
-  PassRunner runner;
+namespace {
+
+void required_passes(Graph& graph, PassRunner& runner) {
   // Definedness first: what is known about gradients decides which GradOf blocks are worth lowering.
   runner.run("specialize_autograd_zero", specialize_autograd_zero, graph);
   runner.run("lower_grad_of", lower_grad_of, graph);
@@ -33,10 +34,7 @@ std::vector<PassTiming> run_required_passes(Graph& graph) {
   runner.run("lower_autocast", lower_autocast, graph);
   // Last: the passes above leave constants and branches that nobody uses.
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
-  return runner.timings();
 }
-
-namespace {
 
 // What each of these leaves, another may take further: a constant decides a branch, a branch leaves a tuple, ….
 void simplify(Graph& graph, PassRunner& runner) {
@@ -50,9 +48,7 @@ void simplify(Graph& graph, PassRunner& runner) {
   }
 }
 
-}  // namespace
-
-void run_optimising_passes(Graph& graph, PassRunner& runner) {
+void optimising_passes(Graph& graph, PassRunner& runner) {
   simplify(graph, runner);
   // The bodies of loops come to depend on constants: the number of the iteration.
   if (runner.run("unroll_loops", unroll_loops, graph)) {
@@ -66,16 +62,34 @@ void run_optimising_passes(Graph& graph, PassRunner& runner) {
   runner.run("pool_constants", pool_constants, graph);
 }
 
-OrRefusal<Compiled> compile_required(const Graph& graph, Callees* callees) {
+}  // namespace
+
+void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner) {
+  runner.run_custom(stage, /*after=*/false, graph);
+  switch (stage) {
+    case Stage::kRequired: required_passes(*graph, runner); break;
+    case Stage::kOptimise: optimising_passes(*graph, runner); break;
+  }
+  runner.run_custom(stage, /*after=*/true, graph);
+}
+
+OrRefusal<Compiled> compile_unspecialised(const Graph& graph, const CompileSettings& settings) {
   const auto start = std::chrono::steady_clock::now();
-  Compiled compiled;
-  std::shared_ptr<Graph> copy = graph.clone();
-  compiled.passes = run_required_passes(*copy);
-  auto plan = lower(std::move(copy), callees);
+  static const PassPipeline none;
+  PassRunner runner(settings.passes != nullptr ? *settings.passes : none);
+  std::unique_ptr<Graph> copy = graph.clone();
+  run_stage(Stage::kRequired, copy, runner);
+  if (settings.optimise) {
+    run_stage(Stage::kOptimise, copy, runner);
+  }
+  auto plan = lower(std::move(copy), settings.callees);
   if (!plan) {
     return plan.refusal();
   }
+  Compiled compiled;
   compiled.plan = std::move(*plan);
+  compiled.passes = runner.timings();
+  compiled.refusals = runner.refusals();
   compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return compiled;
 }

@@ -18,25 +18,28 @@ namespace sconce {
 struct Compiled {
   std::unique_ptr<Plan> plan;
   std::vector<PassTiming> passes;
+  std::vector<RefusalExplanation> refusals;  // of passes that failed and were left out
   double seconds = 0;
 };
 
-// Tier 0: what must happen before a graph can run, and nothing else. Serves every argument spec.
-// `graph`: calls inlined as far as they can be; it is left alone. `callees` answers the others, and outlives the plan.
-OrRefusal<Compiled> compile_required(const Graph& graph, Callees* callees = nullptr);
+struct CompileSettings {
+  Callees* callees = nullptr;            // answers calls that are not inlined; outlives the plan
+  const PassPipeline* passes = nullptr;  // the user's passes, and which are disabled
+  bool optimise = false;                 // else the required passes alone
+};
 
-// A plan of a graph that the required passes have run on, each run of which fills a profile.
+// Tier 0: a plan that serves every argument spec, quick to build. `graph`: calls inlined as far as they can be; it is left
+// alone.
+OrRefusal<Compiled> compile_unspecialised(const Graph& graph, const CompileSettings& settings = {});
+
+// A plan of a graph that the passes have run on, each run of which fills a profile.
 struct Profiled {
   std::unique_ptr<Profile> profile;  // outlives the plan
   std::unique_ptr<Plan> plan;
 };
 OrRefusal<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees = nullptr);
 
-// The required passes alone, for those who want to see the graph.
-std::vector<PassTiming> run_required_passes(Graph& graph);
-
-// Propagation and the optimisation after which the graph can still be differentiated. For graphs that the required passes
-// have run on.
-void run_optimising_passes(Graph& graph, PassRunner& runner);
+// The passes of a stage in their order, the user's at their places.
+void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner);
 
 }  // namespace sconce

@@ -56,7 +56,8 @@ class GraphExecutor::Impl {
   std::optional<c10::IValue> self_;
   ArgumentSpecCreator specs_;
   std::vector<PassTiming> passes_;
-  std::unique_ptr<CountedPlan> required_;
+  std::vector<RefusalExplanation> refusals_;
+  std::unique_ptr<CountedPlan> general_;  // serves every spec
   mutable PlanCache<SpecEntry> cache_;
   // When runs are profiled: those that have begun, up to the number asked for.
   std::optional<Profiled> profiled_;

@@ -40,7 +40,7 @@ bool no_transform_is_active() {
 GraphExecutor::GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
                              std::optional<c10::IValue> self)
     : GraphExecutor(std::make_unique<Impl>(std::move(graph), std::move(name), options, std::move(self),
-                                           std::make_shared<CalleeTable>())) {}
+                                           std::make_shared<CalleeTable>(options))) {}
 GraphExecutor::GraphExecutor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GraphExecutor::~GraphExecutor() = default;
 
@@ -65,16 +65,18 @@ GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const 
       self_(std::move(self)),
       specs_(*graph_),
       cache_(options.plan_cache_capacity()) {
-  auto compiled = compile_required(*graph_, callees_.get());
+  auto compiled = compile_unspecialised(
+      *graph_, {.callees = callees_.get(), .passes = &options_.passes(), .optimise = options_.optimize()});
   TORCH_CHECK(compiled, "sconce cannot run ", name_, ": ", compiled ? "" : to_string(compiled.refusal()));
   passes_ = std::move(compiled->passes);
-  required_.reset(new CountedPlan{Tier::kRequired, std::move(compiled->plan), compiled->seconds, {}});
+  refusals_ = std::move(compiled->refusals);
+  general_.reset(new CountedPlan{Tier::kRequired, std::move(compiled->plan), compiled->seconds, {}});
   if (options_.profiled_runs() > 0) {
-    auto profiled = compile_profiled(required_->plan->graph(), callees_.get());
+    auto profiled = compile_profiled(general_->plan->graph(), callees_.get());
     TORCH_CHECK(profiled, "sconce cannot profile ", name_, ": ", profiled ? "" : to_string(profiled.refusal()));
     profiled_ = std::move(*profiled);
   }
-  dump(DumpPoint::kPlan, name_, [this] { return required_->plan->text(); });
+  dump(DumpPoint::kPlan, name_, [this] { return general_->plan->text(); });
 }
 
 void GraphExecutor::Impl::run(torch::jit::Stack& stack) {
@@ -101,7 +103,7 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
     return;
   }
   const PlanCache<SpecEntry>::Guard guard(cache_);
-  const CountedPlan* chosen = required_.get();
+  const CountedPlan* chosen = general_.get();
   bool may_skip_autograd = false;
   if (options_.optimize()) {
     static thread_local ArgumentSpec spec;
@@ -128,9 +130,9 @@ const GraphExecutor::Impl::CountedPlan& GraphExecutor::Impl::plan_for(const Argu
     return *entry->plan;
   }
   misses_.add();
-  // The plan of required passes serves a spec that was not met before.
+  // The general plan serves a spec that was not met before.
   const auto inserted =
-      cache_.find_or_insert(guard, spec.words(), spec.hash(), [this] { return SpecEntry{required_.get()}; });
+      cache_.find_or_insert(guard, spec.words(), spec.hash(), [this] { return SpecEntry{general_.get()}; });
   evictions_.add(inserted.evicted);
   return *inserted.value->plan;
 }
@@ -153,12 +155,14 @@ Explanation GraphExecutor::Impl::explain() const {
   explanation.method = name_;
   explanation.nodes = graph_->node_count();
   explanation.passes = passes_;
+  explanation.refusals = refusals_;
+  explanation.counters.refusals = refusals_.size();
   std::vector<std::string> specs;
   {
     const PlanCache<SpecEntry>::Guard guard(cache_);
     cache_.for_each(guard, [&](SpecWords words, const SpecEntry&) { specs.push_back(describe_spec(words)); });
   }
-  explanation.plans.push_back(explain_plan(*required_, std::move(specs)));
+  explanation.plans.push_back(explain_plan(*general_, std::move(specs)));
   explanation.counters.invocations = invocations_.value();
   explanation.counters.cache_hits = hits_.value();
   explanation.counters.cache_misses = misses_.value();
@@ -172,7 +176,7 @@ Explanation GraphExecutor::Impl::explain() const {
 
 void GraphExecutor::Impl::clear_cache() {
   cache_.clear();
-  for (StripedCounter* counter : {&invocations_, &hits_, &misses_, &evictions_, &required_->runs}) {
+  for (StripedCounter* counter : {&invocations_, &hits_, &misses_, &evictions_, &general_->runs}) {
     counter->reset();
   }
 }
@@ -180,7 +184,8 @@ void GraphExecutor::Impl::clear_cache() {
 GraphExecutor::DebugState GraphExecutor::Impl::debug_state() const {
   DebugState state;
   state.graph = print(*graph_);
-  state.fallback = required_->plan->text();
+  auto fallback = compile_unspecialised(*graph_, {.callees = callees_.get()});
+  state.fallback = fallback ? fallback->plan->text() : to_string(fallback.refusal());
   state.plans = explain().plans;
   return state;
 }

@@ -83,7 +83,7 @@ class Module::Impl {
   }
 
   std::mutex mutex_;  // for making methods
-  const std::shared_ptr<CalleeTable> callees_ = std::make_shared<CalleeTable>();
+  const std::shared_ptr<CalleeTable> callees_ = std::make_shared<CalleeTable>(options_);
   std::vector<std::unique_ptr<Method>> methods_;
   std::atomic<const Method*> first_{nullptr};
 };

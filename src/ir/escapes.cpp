@@ -55,8 +55,7 @@ bool operator_hands_on(const Node& node, size_t index) {
   }
   const bool marked = index < arguments.size() && arguments[index].alias_info() != nullptr;
   return std::any_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
-    return holds_memory(output->type()) &&
-           (marked || results_may_share_memory(schema) || holds_mutable(output));
+    return holds_memory(output->type()) && (marked || results_may_share_memory(schema) || holds_mutable(output));
   });
 }
 

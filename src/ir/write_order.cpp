@@ -38,6 +38,17 @@ WriteOrder::Span WriteOrder::between(const Node& first, const Node& second) cons
   return span;
 }
 
+bool WriteOrder::is_behind(const Node& node, const Node& other) const {
+  const Node* stands = &node;
+  while (stands->kind() == prim::Return) {
+    if (stands->owning_block() == other.owning_block() || stands->owning_block()->owner() == nullptr) {
+      return true;
+    }
+    stands = stands->owning_block()->owner();
+  }
+  return covers(*stands) && spans_.at(stands).begin > spans_.at(&other).begin;
+}
+
 WriteOrder::Span WriteOrder::within(const Node& node) const {
   const Span span = spans_.at(&node);
   return {span.begin + 1, span.end};

@@ -22,6 +22,11 @@ class WriteOrder {
   // Whether a node between them may change what operators see beside their operands: grad mode, default dtype, ….
   bool state_may_change_between(const Node& first, const Node& second) const;
 
+  // Whether the node stood in the graph when this was made.
+  bool covers(const Node& node) const { return spans_.count(&node) != 0; }
+  // Whether `node`, or the end of a block it is, comes after `other`, which stands in its block or in one around it.
+  bool is_behind(const Node& node, const Node& other) const;
+
   // The same for the nodes nested in `node`.
   bool may_be_written_within(const Value& value, const Node& node) const;
   bool state_may_change_within(const Node& node) const;

@@ -39,7 +39,7 @@ constexpr std::array kPasses = {
     PassInfo{"lower_tuples", lower_tuples, "optimise", "takes apart tuples that are only carried around"},
     PassInfo{"peephole", peephole, "optimise", "small rewrites of a node and its operands"},
     PassInfo{"pool_constants", pool_constants, "optimise", "keeps one constant of each value, at the top of the graph"},
-    PassInfo{"propagate_constants", propagate_constants, "propagate", "computes what depends on constants alone"},
+    PassInfo{"propagate_constants", propagate_constants, "optimise", "computes what depends on constants alone"},
     PassInfo{"remove_expands", remove_expands, "required", "removes expands that only spell out broadcasting"},
     PassInfo{"specialize_autograd_zero", specialize_autograd_zero, "required",
              "removes the work on gradients known to be undefined"},

@@ -5,7 +5,9 @@
 #include "ir/environment.h"
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "passes/reproducer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 
@@ -25,7 +27,7 @@ bool verifies_by_default() {
 PassRunner::PassRunner() : verify_(verifies_by_default() ? Verify::kAfterChange : Verify::kNever) {}
 
 bool PassRunner::run(std::string_view name, PassFunction pass, Graph& graph) {
-  if (left_out_.contains(name)) {
+  if (pipeline_ != nullptr && pipeline_->is_disabled(std::string(name))) {
     return false;
   }
   const InternalErrorContext context("pass " + std::string(name));
@@ -47,6 +49,77 @@ bool PassRunner::run(std::string_view name, PassFunction pass, Graph& graph) {
     }
   }
   return changed;
+}
+
+// ---- the user's passes ----------------------------------------------------------------------------------------------
+
+namespace {
+
+// As one line, without LibTorch's stack trace.
+std::string message_of(const std::exception& failure) {
+  const auto* error = dynamic_cast<const c10::Error*>(&failure);
+  std::string message = error != nullptr ? error->what_without_backtrace() : failure.what();
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return message;
+}
+
+}  // namespace
+
+// Verified always, unlike sconce's own. `problem` is empty when nothing is wrong.
+bool PassRunner::run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& graph, std::string& problem) {
+  std::unique_ptr<Graph> copy = graph->clone();
+  bool changed = false;
+  try {
+    changed = pass.run(*copy);
+  } catch (const std::exception& failure) {
+    problem = "it throws: " + message_of(failure);
+    return false;
+  }
+  const std::vector<Violation> violations = find_violations(*copy);
+  if (!violations.empty()) {
+    problem = "the graph is broken behind it: " + violations.front().message;
+  } else if (changed != (print(*copy) != print(*graph))) {
+    problem = changed ? "it says that it changed the graph, and did not" : "it changed the graph, and says that it did not";
+  } else if (changed) {
+    graph = std::move(copy);
+  }
+  return changed;
+}
+
+void PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& graph) {
+  dump(DumpPoint::kBefore, pass.name, *graph);
+  const auto start = std::chrono::steady_clock::now();
+  std::string problem;
+  const bool changed = run_on_copy(pass, graph, problem);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  timings_.push_back({pass.name, elapsed.count(), changed && problem.empty()});
+  if (problem.empty()) {
+    if (changed) {
+      dump(DumpPoint::kAfter, pass.name, *graph);
+    }
+    return;
+  }
+  RefusalExplanation refusal{"pass " + pass.name, problem, {}, {}};
+  if (pipeline_ != nullptr && !pipeline_->reproducer_folder().empty()) {
+    try {
+      refusal.reason += "; again with: sconce replay " +
+                        write_reproducer({pass.name, pass.library, problem, graph->clone()}, pipeline_->reproducer_folder());
+    } catch (const std::exception& failure) {
+      refusal.reason += "; no reproducer: " + message_of(failure);
+    }
+  }
+  refusals_.push_back(std::move(refusal));
+}
+
+void PassRunner::run_custom(Stage stage, bool after, std::unique_ptr<Graph>& graph) {
+  if (pipeline_ == nullptr) {
+    return;
+  }
+  for (const CustomPass& pass : pipeline_->custom_passes()) {
+    if (pass.stage == stage && pass.is_after == after) {
+      run_custom(pass, graph);
+    }
+  }
 }
 
 }  // namespace sconce

@@ -2,6 +2,7 @@
 // LibTorch's.
 #include "tests/differential/model_files.h"
 #include "tests/differential/observed_call.h"
+#include "tests/support/graphs.h"
 
 #include "tools/peers/executor_settings.h"
 #include "tools/sconce/errors.h"
@@ -26,7 +27,7 @@ namespace {
 
 constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
 
-std::filesystem::path language_dir() { return models_dir() / "language"; }
+std::filesystem::path language_dir() { return std::filesystem::path(models_dir()) / "language"; }
 
 std::vector<std::string> language_files() {
   std::vector<std::string> names;

@@ -1,19 +1,16 @@
 #include "tests/differential/model_files.h"
 
+#include "tests/support/graphs.h"
+
 #include <algorithm>
 #include <cstdlib>
 
 namespace sconce::testing {
 
-std::filesystem::path models_dir() {
-  const char* dir = std::getenv("SCONCE_MODELS_DIR");
-  return dir != nullptr ? dir : "build/models";
-}
-
 std::vector<std::string> model_names(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code missing;  // reported by ModelFiles.AreThere
-  for (const auto& entry : std::filesystem::directory_iterator(models_dir() / folder, missing)) {
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(models_dir()) / folder, missing)) {
     const std::string name = (std::filesystem::path(folder) / entry.path().stem()).string();
     if (entry.path().extension() == ".pt" && std::filesystem::exists(cases_file(name))) {
       names.push_back(name);
@@ -23,7 +20,7 @@ std::vector<std::string> model_names(const std::string& folder) {
   return names;
 }
 
-std::string model_file(const std::string& name) { return (models_dir() / (name + ".pt")).string(); }
-std::string cases_file(const std::string& name) { return (models_dir() / (name + ".cases.pt")).string(); }
+std::string model_file(const std::string& name) { return models_dir() + "/" + name + ".pt"; }
+std::string cases_file(const std::string& name) { return models_dir() + "/" + name + ".cases.pt"; }
 
 }  // namespace sconce::testing

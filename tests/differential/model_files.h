@@ -7,8 +7,6 @@
 
 namespace sconce::testing {
 
-std::filesystem::path models_dir();
-
 // The names of the files NAME.pt that have a NAME.cases.pt, sorted. In a folder: those in it, as FOLDER/NAME.
 std::vector<std::string> model_names(const std::string& folder = "");
 

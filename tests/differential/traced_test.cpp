@@ -177,7 +177,7 @@ TEST(ExportGraph, GivesEveryGraphOfTheModelsBackUnchanged) {
   size_t graphs = 0;
   for (const std::string& name : model_names()) {
     SCOPED_TRACE(name);
-    const Module module = load((models_dir() / (name + ".pt")).string());
+    const Module module = load(model_file(name));
     for (const std::string& method : module.method_names()) {
       const Graph& graph = module.method(method).graph();
       const auto exported = export_graph(graph);

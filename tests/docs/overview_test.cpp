@@ -52,12 +52,15 @@ std::map<std::string, std::string> stages_of(const std::string& source) {
   const auto loaded = functions.graph_of(unit.get_function("lstm_cell"));
   EXPECT_TRUE(loaded);
   stages["ir load"] = print(**loaded, without_locations);
-  std::shared_ptr<Graph> graph = (*loaded)->clone();
+  std::unique_ptr<Graph> graph = (*loaded)->clone();
   EXPECT_TRUE(inline_calls(*graph, functions));
   stages["ir inline"] = print(*graph, without_locations);
-  run_required_passes(*graph);
+  PassRunner runner;
+  run_stage(Stage::kRequired, graph, runner);
   stages["ir required"] = print(*graph, without_locations);
-  const auto plan = lower(graph);
+  run_stage(Stage::kOptimise, graph, runner);
+  stages["ir optimise"] = print(*graph, without_locations);
+  const auto plan = lower(std::move(graph));
   EXPECT_TRUE(plan);
   stages["plan"] = std::regex_replace((*plan)->text(), std::regex("  #[^\n]*"), "");
   return stages;

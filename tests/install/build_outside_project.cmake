@@ -40,3 +40,21 @@ step("${work}/build/readme_example" WORKING_DIRECTORY "${work}" OUTPUT_VARIABLE 
 if(NOT shown MATCHES "aten::conv2d")
   message(FATAL_ERROR "README's example should print the steps of the plan, but prints: ${shown}")
 endif()
+
+# The example of a plug-in: built against what was installed, listed, and seen in a model's plan.
+step("${CMAKE_COMMAND}" -S "${SOURCE_DIR}/../../../examples/custom_pass" -B "${work}/custom_pass" -G "${GENERATOR}"
+     "-DCMAKE_BUILD_TYPE=Release" "-DCMAKE_CXX_COMPILER=${COMPILER}"
+     "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DCMAKE_PREFIX_PATH=${work}/prefix")
+step("${CMAKE_COMMAND}" --build "${work}/custom_pass")
+set(plugin --pass-plugin "${work}/custom_pass/libcustom_pass.so")
+step("${work}/prefix/bin/sconce" passes ${plugin} OUTPUT_VARIABLE listed)
+file(WRITE "${work}/silu.ir" [[
+graph(%a : Tensor):
+  %s : Tensor = aten::sigmoid(%a)
+  %m : Tensor = aten::mul(%a, %s)
+  return (%m)
+]])
+step("${work}/prefix/bin/sconce" opt "${work}/silu.ir" --passes use_silu ${plugin} OUTPUT_VARIABLE optimised)
+if(NOT listed MATCHES "use_silu" OR NOT optimised MATCHES "aten::silu")
+  message(FATAL_ERROR "the example of a plug-in does not work: ${listed}${optimised}")
+endif()

@@ -95,7 +95,7 @@ TEST(PassList, SuggestsTheNearestNames) {
 
 // Behaviour "required passes": a graph can always run after them.
 TEST(RequiredPasses, LeaveAGraphThatCanRunWhateverTheyFind) {
-  const auto graph = testing::graph_of(
+  auto graph = testing::graph_of(
       "graph(%u : Tensor[Undefined], %x : Tensor, %g : Tensor):\n"
       "  %z : Tensor = prim::AutogradZero()\n"
       "  %size : int[] = prim::Constant[value=[2]]()\n"
@@ -109,9 +109,10 @@ TEST(RequiredPasses, LeaveAGraphThatCanRunWhateverTheyFind) {
       "  %s : Tensor = prim::AutogradAdd(%z, %r)\n"
       "  %dead : Tensor = aten::absolute(%m)\n"
       "  return (%m, %s)\n");
-  const std::vector<PassTiming> timings = run_required_passes(*graph);
+  PassRunner runner;
+  run_stage(Stage::kRequired, graph, runner);
   std::vector<std::string> order;
-  for (const PassTiming& timing : timings) {
+  for (const PassTiming& timing : runner.timings()) {
     order.push_back(timing.pass);
   }
   EXPECT_THAT(order, ::testing::ElementsAre("specialize_autograd_zero", "lower_grad_of", "remove_expands",
@@ -120,7 +121,7 @@ TEST(RequiredPasses, LeaveAGraphThatCanRunWhateverTheyFind) {
   EXPECT_EQ(testing::count_nodes(*graph, "aten::expand"), 0);
   EXPECT_EQ(testing::count_nodes(*graph, "aten::multiply"), 0);
   EXPECT_EQ(testing::count_nodes(*graph, "aten::abs"), 0);
-  EXPECT_TRUE(compile_required(*graph));
+  EXPECT_TRUE(compile_unspecialised(*graph));
 }
 
 }  // namespace

@@ -179,6 +179,9 @@ std::string from_environment(const char* name, const char* otherwise) {
 
 std::string tests_dir() { return from_environment("SCONCE_TESTS_DIR", "tests"); }
 std::string models_dir() { return from_environment("SCONCE_MODELS_DIR", "build/models"); }
+std::string plugin_file(const std::string& name) {
+  return from_environment("SCONCE_PLUGINS_DIR", "build/release/tests/plugins") + "/" + name + ".so";
+}
 
 std::string read_text(const std::string& path) {
   std::ifstream file(path);

@@ -51,6 +51,8 @@ std::string message_of(const std::function<void()>& action);
 // Folders from the environment, with the place in the source tree as default.
 std::string tests_dir();
 std::string models_dir();
+// The library that tests/plugins/NAME.cpp becomes.
+std::string plugin_file(const std::string& name);
 std::string read_text(const std::string& path);
 
 }  // namespace sconce::testing

@@ -79,13 +79,22 @@ std::string sconce_binary() {
   return binary.empty() ? folder + "/sconce" : binary;
 }
 
-std::string model_file(const std::string& name) {
-  const std::string folder = environment_variable("SCONCE_MODELS_DIR");
-  EXPECT_FALSE(folder.empty()) << "set SCONCE_MODELS_DIR to the folder that tests/models/write_models.py wrote";
+namespace {
+
+std::string file_in(const char* variable, const std::string& name, const std::string& maker) {
+  const std::string folder = environment_variable(variable);
+  EXPECT_FALSE(folder.empty()) << "set " << variable << " to the folder that " << maker << " writes";
   const std::string path = folder + "/" + name;
-  EXPECT_TRUE(std::filesystem::exists(path)) << path << " is missing; tests/models/write_models.py writes it";
+  EXPECT_TRUE(std::filesystem::exists(path)) << path << " is missing; " << maker << " writes it";
   return path;
 }
+
+}  // namespace
+
+std::string model_file(const std::string& name) {
+  return file_in("SCONCE_MODELS_DIR", name, "tests/models/write_models.py");
+}
+std::string plugin_file(const std::string& name) { return file_in("SCONCE_PLUGINS_DIR", name + ".so", "the build"); }
 
 ScratchFolder::ScratchFolder() {
   std::string path = std::filesystem::temp_directory_path() / "sconce-test-XXXXXX";

@@ -21,6 +21,8 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
 std::string sconce_binary();
 // A file below $SCONCE_MODELS_DIR (tests/models/write_models.py writes it). Fails the test when it is not there.
 std::string model_file(const std::string& name);
+// The library of $SCONCE_PLUGINS_DIR that tests/plugins/NAME.cpp became. Fails the test when it is not there.
+std::string plugin_file(const std::string& name);
 
 // A folder for the files of one test; removed with it.
 class ScratchFolder {

@@ -8,6 +8,8 @@
 #include "tools/sconce/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
 
+#include <sconce/version.h>
+
 #include <torch/csrc/jit/runtime/print_handler.h>
 #include <torch/headeronly/version.h>
 #include <CLI/CLI.hpp>

@@ -65,16 +65,16 @@ void add_common_options(CLI::App& command, CommonOptions& options) {
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
-  command.add_option("--pass-plugin", options.pass_plugin, "shared library with passes of your own (not yet)")
-      ->type_name("LIB.so");
+  command.add_option("--pass-plugin", options.pass_plugins, "shared library with passes of your own")
+      ->type_name("LIB.so")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
   command.add_option("--options", options.options_file, "JSON file with fields of sconce::Options")->type_name("FILE");
   command.add_option("--trace-out", options.trace_out, "write a Chrome/Perfetto trace (not yet)")->type_name("FILE");
 }
 
 Options prepare(const CommonOptions& options) {
-  if (!options.pass_plugin.empty()) {
-    throw RefusedError("--pass-plugin: this build of sconce cannot load passes from a library yet; leave it out");
-  }
   if (!options.trace_out.empty()) {
     throw RefusedError("--trace-out: this build of sconce cannot write traces yet; leave it out");
   }
@@ -86,6 +86,13 @@ Options prepare(const CommonOptions& options) {
   }
   for (const std::string& library : options.ops_libraries) {
     open_ops_library(library);
+  }
+  for (const std::string& library : options.pass_plugins) {
+    try {
+      prepared.passes().load_plugin(library);
+    } catch (const c10::Error& failure) {
+      throw UserError("--pass-plugin: " + plain_message(failure));
+    }
   }
   return prepared;
 }

@@ -18,7 +18,7 @@ struct CommonOptions {
   bool json = false;
   std::string device;
   std::vector<std::string> ops_libraries;
-  std::string pass_plugin;
+  std::vector<std::string> pass_plugins;
   std::string options_file;
   std::string trace_out;
 };

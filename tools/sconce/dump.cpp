@@ -40,7 +40,8 @@ struct StageInfo {
 constexpr std::array kStages = {
     StageInfo{"load", "as it was converted from the file"},
     StageInfo{"inline", "calls of methods and functions inlined"},
-    StageInfo{"required", "after the required passes: what the first plan runs"},
+    StageInfo{"required", "after the required passes: what runs with optimisation off"},
+    StageInfo{"optimise", "after the optimising passes: what the first plan runs"},
 };
 
 struct StageGraph {
@@ -57,23 +58,31 @@ T& expect(OrRefusal<T>& result) {
 }
 
 // The graphs of the stages up to the last one that is wanted.
-std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::string& method, const std::string& stage) {
+std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::string& method, const std::string& stage,
+                                  const PassPipeline& passes) {
   FunctionTable functions;
   auto source = functions.graph_of(module.get_method(method).function());
   std::vector<StageGraph> graphs;
-  graphs.push_back({"load", expect(source)->clone()});
-  if (stage != "load") {
-    graphs.push_back({"inline", graphs.back().graph->clone()});
-    auto inlined = inline_calls(*graphs.back().graph, functions);
-    expect(inlined);
-  }
-  if (stage != "load" && stage != "inline") {
-    graphs.push_back({"required", graphs.back().graph->clone()});
-    try {
-      run_required_passes(*graphs.back().graph);
-    } catch (const c10::Error& failure) {
-      throw RefusedError(plain_message(failure));
+  PassRunner runner(passes);
+  for (const StageInfo& each : kStages) {
+    const std::string name = each.name;
+    graphs.push_back({name, name == "load" ? expect(source)->clone() : graphs.back().graph->clone()});
+    if (name == "inline") {
+      auto inlined = inline_calls(*graphs.back().graph, functions);
+      expect(inlined);
+    } else if (name != "load") {
+      try {
+        run_stage(name == "required" ? Stage::kRequired : Stage::kOptimise, graphs.back().graph, runner);
+      } catch (const c10::Error& failure) {
+        throw RefusedError(plain_message(failure));
+      }
     }
+    if (name == stage) {
+      break;
+    }
+  }
+  for (const RefusalExplanation& refusal : runner.refusals()) {
+    std::cerr << "sconce: warning: " << refusal.what << ": " << refusal.reason << "\n";
   }
   std::erase_if(graphs, [&](const StageGraph& each) { return stage != "all" && each.stage != stage; });
   return graphs;
@@ -98,7 +107,7 @@ std::string text_of(const StageGraph& stage, const std::string& format, const st
 std::string plans_of(const DumpOptions& options, const Module& module, const std::string& method, const Call& call) {
   GraphExecutor& executor = executor_of(module, method);
   if (options.inputs.file.empty() && options.inputs.specs.empty()) {
-    return executor.debug_state().fallback;
+    return executor.explain().plans.front().text;
   }
   module.run_method(method, fit_call(module.script_module(), call, options.common));
   std::string text;
@@ -144,7 +153,8 @@ int dump_model(const DumpOptions& options) {
     json.push_back(Json{{"text", text}});
   } else {
     for (const StageGraph& stage :
-         graphs_of(module.script_module(), call.method, options.stage.empty() ? kStages.back().name : options.stage)) {
+         graphs_of(module.script_module(), call.method, options.stage.empty() ? kStages.back().name : options.stage,
+                   settings.passes())) {
       const std::string part = text_of(stage, options.format, call.method);
       text += (text.empty() ? "" : "\n") + part;
       json.push_back(Json{{"stage", stage.stage}, {"nodes", stage.graph->node_count()}, {"text", part}});

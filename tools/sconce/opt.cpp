@@ -51,28 +51,48 @@ std::unique_ptr<Graph> read_graph(const std::string& path) {
   return graph;
 }
 
-std::vector<const PassInfo*> find_passes(const std::vector<std::string>& names) {
+// One of sconce's or one of a plug-in's.
+struct ChosenPass {
+  const PassInfo* own = nullptr;
+  const CustomPass* custom = nullptr;
+};
+
+std::vector<ChosenPass> find_passes(const std::vector<std::string>& names, const PassPipeline& pipeline) {
   std::vector<std::string> known;
   for (const PassInfo& pass : all_passes()) {
     known.emplace_back(pass.name);
   }
-  std::vector<const PassInfo*> passes;
+  for (const CustomPass& pass : pipeline.custom_passes()) {
+    known.push_back(pass.name);
+  }
+  std::vector<ChosenPass> passes;
   for (const std::string& name : names) {
-    passes.push_back(find_pass(name));
-    if (passes.back() == nullptr) {
+    ChosenPass chosen{.own = find_pass(name)};
+    for (const CustomPass& pass : pipeline.custom_passes()) {
+      chosen.custom = pass.name == name ? &pass : chosen.custom;
+    }
+    if (chosen.own == nullptr && chosen.custom == nullptr) {
       throw UserError("no pass '" + name + "'" + ui::did_you_mean(name, known) + " ('sconce passes' lists them)");
     }
+    passes.push_back(chosen);
   }
   return passes;
 }
 
 int opt(const OptOptions& options) {
-  prepare(options.common);  // before the text is read: its operators may be in a library
-  const std::vector<const PassInfo*> passes = find_passes(options.passes);
-  const std::unique_ptr<Graph> graph = read_graph(options.file);
+  const Options prepared = prepare(options.common);  // before the text is read: its operators may be in a library
+  const std::vector<ChosenPass> passes = find_passes(options.passes, prepared.passes());
+  std::unique_ptr<Graph> graph = read_graph(options.file);
   PassRunner runner = options.verify_each ? PassRunner(PassRunner::Verify::kAfterChange) : PassRunner();
-  for (const PassInfo* pass : passes) {
-    runner.run(*pass, *graph);
+  for (const ChosenPass& pass : passes) {
+    if (pass.own != nullptr) {
+      runner.run(*pass.own, *graph);
+    } else {
+      runner.run_custom(*pass.custom, graph);
+    }
+  }
+  if (!runner.refusals().empty()) {
+    throw RefusedError(runner.refusals().front().what + ": " + runner.refusals().front().reason);
   }
   if (options.common.json) {
     Json timings = Json::array();

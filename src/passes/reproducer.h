@@ -1,0 +1,25 @@
+// A file with all it takes to see a pass fail again.
+#pragma once
+
+#include "ir/graph.h"
+
+#include <memory>
+#include <string>
+
+namespace sconce {
+
+struct Reproducer {
+  std::string pass;
+  std::string library;           // the plug-in that has the pass; empty for sconce's own and for a program's functions
+  std::string problem;           // what was wrong, one line
+  std::unique_ptr<Graph> graph;  // before the pass
+};
+
+// Writes PASS-PID-N.ir into the folder, and what has no text (tensors) into a file of the same name and ".constants.pt".
+// Gives the path of the first. Throws c10::Error when a file cannot be written.
+std::string write_reproducer(const Reproducer& reproducer, const std::string& folder);
+
+// Throws c10::Error with one line that begins with the path, or with the place in the text.
+Reproducer read_reproducer(const std::string& path);
+
+}  // namespace sconce

@@ -1,0 +1,16 @@
+// Passes that go wrong in each way that is caught.
+#include <sconce/pass.h>
+#include <sconce/pass_plugin.h>
+
+#include <stdexcept>
+
+SCONCE_PASS_PLUGIN("broken_pass", [](sconce::PassPipeline& passes) {
+  passes.after(sconce::Stage::kOptimise, "throws", [](sconce::Graph&) -> bool { throw std::runtime_error("no such luck"); });
+  passes.after(sconce::Stage::kOptimise, "breaks", [](sconce::Graph& graph) {
+    for (sconce::Node* node : graph.body().nodes()) {
+      node->set_schema(nullptr);
+    }
+    return true;
+  });
+  passes.before(sconce::Stage::kRequired, "lies", [](sconce::Graph&) { return true; });
+})

@@ -1,0 +1,2 @@
+// The example, built in the tree.
+#include "examples/custom_pass/custom_pass.cpp"

@@ -1,0 +1,102 @@
+// Plug-ins with passes, and what becomes of passes that fail, on the command line.
+#include "tests/tools/sconce_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sconce::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kProduct =
+    "graph(%a : Tensor):\n"
+    "  %s : Tensor = aten::sigmoid(%a)\n"
+    "  %m : Tensor = aten::mul(%a, %s)\n"
+    "  return (%m)\n";
+
+TEST(PassPluginOption, ItsPassesAreListed) {
+  const ProgramResult listed = sconce({"passes", "--pass-plugin", plugin_file("custom_pass")});
+  EXPECT_THAT(listed.out, AllOf(HasSubstr("use_silu"), HasSubstr("after optimise"), HasSubstr("custom_pass.so")));
+  const auto json = json_of(sconce({"passes", "--json", "--pass-plugin", plugin_file("custom_pass")}));
+  EXPECT_EQ(json.back()["name"], "drop_second_relu");
+  EXPECT_THAT(sconce({"passes"}).out, Not(HasSubstr("use_silu")));
+}
+
+TEST(PassPluginOption, ItsPassesRunByName) {
+  const ScratchFolder scratch;
+  const std::string graph = scratch.write("g.ir", kProduct);
+  const ProgramResult result = sconce({"opt", graph, "--passes", "use_silu", "--pass-plugin", plugin_file("custom_pass")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("aten::silu(%a)"));
+  expect_usage_error({"opt", graph, "--passes", "use_sulu", "--pass-plugin", plugin_file("custom_pass")},
+                     "did you mean 'use_silu'");
+}
+
+TEST(PassPluginOption, ChangesThePlanOfAModelAndNotItsAnswers) {
+  const ScratchFolder scratch;
+  const std::string model =
+      write_model(scratch, "m.pt", "def forward(self, x: Tensor) -> Tensor:\n    return x * torch.sigmoid(x)\n");
+  const std::vector<std::string> with = {"--pass-plugin", plugin_file("custom_pass")};
+  const ProgramResult plain = sconce({"dump", model, "--format", "plan"});
+  const ProgramResult plugged = sconce({"dump", model, "--format", "plan", with[0], with[1]});
+  EXPECT_THAT(plain.out, HasSubstr("aten::sigmoid"));
+  EXPECT_THAT(plugged.out, AllOf(HasSubstr("aten::silu"), Not(HasSubstr("aten::sigmoid"))));
+  EXPECT_EQ(sconce({"run", model, "--input", "float32[3]", with[0], with[1]}).exit_code, 0);
+}
+
+TEST(PassPluginOption, ALibraryForAnotherVersionIsRefusedWithBoth) {
+  expect_usage_error({"passes", "--pass-plugin", plugin_file("other_version")}, "was built for sconce 99.0");
+  expect_usage_error({"passes", "--pass-plugin", plugin_file("custom_operators")}, "is no library of passes");
+}
+
+TEST(PassPluginOption, AModelRunsWithoutThePassesThatFail) {
+  const std::vector<std::string> arguments = {model_file("mlp.pt"), "--input", "float32[2,16]", "--pass-plugin",
+                                              plugin_file("broken_pass")};
+  std::vector<std::string> run = {"run"};
+  run.insert(run.end(), arguments.begin(), arguments.end());
+  EXPECT_EQ(sconce(run).exit_code, 0);
+  std::vector<std::string> explain = {"explain", "--json"};
+  explain.insert(explain.end(), arguments.begin(), arguments.end());
+  const auto refusals = json_of(sconce(explain))["refusals"];
+  ASSERT_EQ(refusals.size(), 3) << refusals;
+  EXPECT_EQ(refusals[0]["what"], "pass lies");
+  EXPECT_EQ(refusals[1]["what"], "pass throws");
+  EXPECT_THAT(refusals[1]["reason"].get<std::string>(), AllOf(HasSubstr("no such luck"), HasSubstr("sconce replay ")));
+  EXPECT_EQ(refusals[2]["what"], "pass breaks");
+
+  // The reproducer names the library and fails again.
+  const std::string reason = refusals[1]["reason"];
+  const std::string reproducer = reason.substr(reason.find("sconce replay ") + 14);
+  const ProgramResult again = sconce({"replay", reproducer});
+  EXPECT_EQ(again.exit_code, 1) << again.err;
+  EXPECT_THAT(again.out, AllOf(HasSubstr("pass throws: it throws: no such luck"), HasSubstr("graph(")));
+  for (const auto& refusal : refusals) {
+    const std::string text = refusal["reason"];
+    std::remove(text.substr(text.find("sconce replay ") + 14).c_str());
+  }
+}
+
+TEST(CommandLineReplay, FindsAPassThatWorksNow) {
+  const ScratchFolder scratch;
+  const std::string file = scratch.write("r.ir", "# pass: use_silu\n# problem: it threw\n" + std::string(kProduct));
+  const auto json = json_of(sconce({"replay", file, "--json", "--pass-plugin", plugin_file("custom_pass")}));
+  EXPECT_EQ(json["fails"], false);
+  EXPECT_THAT(json["graph"].get<std::string>(), HasSubstr("aten::silu"));
+}
+
+TEST(CommandLineReplay, ExplainsWhatItCannotReplay) {
+  const ScratchFolder scratch;
+  expect_usage_error({"replay", "nowhere.ir"}, "nowhere.ir: cannot be read");
+  expect_usage_error({"replay", scratch.write("a.ir", "graph():\n  return ()\n")}, "is no reproducer");
+  expect_usage_error({"replay", scratch.write("b.ir", "# pass: mine\ngraph():\n  return ()\n")},
+                     "the pass 'mine' is in no library that is loaded");
+  const ProgramResult malformed = sconce({"replay", scratch.write("c.ir", "# pass: mine\ngraph():\n  return (%x)\n")});
+  EXPECT_EQ(malformed.exit_code, 2);
+  EXPECT_THAT(malformed.err, HasSubstr("c.ir:3:11: %x is not defined here"));
+}
+
+}  // namespace
+}  // namespace sconce::tests
