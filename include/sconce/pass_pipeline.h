@@ -39,6 +39,7 @@ struct CustomPass {
 // reproducer.
 class PassPipeline {
  public:
+  PassPipeline();
   // Runs the pass at that point, behind those added there before it. Throws c10::Error when the name is taken.
   PassPipeline& before(Stage stage, const std::string& name, PassCallback run, const std::string& help = "");
   PassPipeline& after(Stage stage, const std::string& name, PassCallback run, const std::string& help = "");
@@ -67,7 +68,7 @@ class PassPipeline {
   PassPipeline& add(CustomPass pass);
   std::vector<CustomPass> custom_;
   std::set<std::string> disabled_;
-  std::string reproducer_folder_ = "/tmp";
+  std::string reproducer_folder_;
 };
 
 const char* to_string(Stage stage);

@@ -6,6 +6,8 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cctype>
+#include <filesystem>
 #include <memory>
 
 namespace sconce {
@@ -23,6 +25,11 @@ const char* to_string(Stage stage) {
     case Stage::kOptimise: return "optimise";
   }
   return "?";
+}
+
+PassPipeline::PassPipeline() {
+  std::error_code missing;  // then nowhere
+  reproducer_folder_ = std::filesystem::temp_directory_path(missing).string();
 }
 
 PassPipeline& PassPipeline::add(CustomPass pass) {

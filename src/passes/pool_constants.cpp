@@ -1,6 +1,5 @@
 #include "passes/pool_constants.h"
 
-#include "ir/alias_sets.h"
 #include "ir/print_literal.h"
 
 #include <sstream>
@@ -16,7 +15,8 @@ std::string identity_of(const Value& output) {
   text << output.type()->annotation_str() << ' ';
   if (value.isTensor()) {
     text << static_cast<const void*>(value.toTensor().unsafeGetTensorImpl());
-  } else if (holds_memory(output.type()) && !value.isNone()) {
+  } else if (!value.isNone() && !value.isInt() && !value.isDouble() && !value.isBool() && !value.isComplexDouble() &&
+             !value.isString() && !value.isDevice()) {
     return "";
   } else {
     print_constant(text, value, nullptr);

@@ -5,7 +5,7 @@
 
 namespace sconce {
 
-// Of numbers, strings, None and the like; of tensors where it is one and the same tensor. Lists stay where they are made.
+// Of numbers, strings, None and the like; of tensors where it is one and the same tensor. Lists, enums and others stay where they are.
 bool pool_constants(Graph& graph);
 
 }  // namespace sconce

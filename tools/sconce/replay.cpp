@@ -76,8 +76,8 @@ void add_replay_command(CLI::App& app, Action& chosen) {
       "given is written to a file; 'sconce explain' names it.\n"
       "\n"
       "Examples:\n"
-      "  sconce replay /tmp/sconce-my_pass-4711-0.ir\n"
-      "  sconce replay /tmp/sconce-my_pass-4711-0.ir --pass-plugin libmy_passes.so    # a newer build of it\n"
+      "  sconce replay sconce-my_pass-4711-0.ir\n"
+      "  sconce replay sconce-my_pass-4711-0.ir --pass-plugin libmy_passes.so    # a newer build of it\n"
       "\n"
       "Exit codes: 0 good, 1 it fails again, 2 usage or a bad file.");
 }
