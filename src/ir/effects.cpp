@@ -1,5 +1,6 @@
 #include "ir/effects.h"
 
+#include "ir/per_schema.h"
 #include "ir/schema_corrections.h"
 #include "ir/schema_match.h"
 
@@ -52,6 +53,21 @@ bool is_trusted(const c10::FunctionSchema& schema) {
   return op != nullptr && op->aliasAnalysisKind() != c10::AliasAnalysisKind::CONSERVATIVE;
 }
 
+Effects effects_of_operator(const c10::FunctionSchema& schema) {
+  if (!is_trusted(schema)) {
+    return {.unknown = true};
+  }
+  const c10::Symbol kind = c10::Symbol::fromQualString(schema.name());
+  Effects effects;
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    effects.writes |= writes_argument(schema, i);
+  }
+  effects.random = draws_random_numbers(schema);
+  effects.external = acts_outside(kind);
+  effects.state = changes_state(kind) || (schema.returns().empty() && !effects.writes && !effects.external);
+  return effects;
+}
+
 }  // namespace
 
 Effects effects_of(const Node& node) {
@@ -62,18 +78,11 @@ Effects effects_of(const Node& node) {
   if (node.kind() == prim::awaitable_wait || node.kind() == aten::wait) {
     return {.unknown = true};  // the awaited code runs now, or ran up to now
   }
-  if (schema == nullptr || !is_trusted(*schema)) {
+  if (schema == nullptr) {
     return {.unknown = true};
   }
-  Effects effects;
-  for (size_t i = 0; i < schema->arguments().size(); ++i) {
-    effects.writes |= writes_argument(*schema, i);
-  }
-  effects.random = draws_random_numbers(*schema);
-  // An operator without results is called for what it does.
-  effects.external = acts_outside(node.kind());
-  effects.state = changes_state(node.kind()) || (schema->returns().empty() && !effects.writes && !effects.external);
-  return effects;
+  static thread_local PerSchema<Effects> known;
+  return known.get(*schema, effects_of_operator);
 }
 
 bool reads_state(const Node& node) {

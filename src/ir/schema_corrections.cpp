@@ -1,5 +1,7 @@
 #include "ir/schema_corrections.h"
 
+#include "ir/per_schema.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
@@ -97,8 +99,11 @@ bool writes_argument(const c10::FunctionSchema& schema, size_t index) {
 }
 
 bool results_may_share_memory(const c10::FunctionSchema& schema) {
-  const SchemaCorrection* correction = find_correction(schema);
-  return !(correction != nullptr && correction->fresh_results) && composed_of_other_ops(schema);
+  static thread_local PerSchema<bool> known;
+  return known.get(schema, [](const c10::FunctionSchema& asked) {
+    const SchemaCorrection* correction = find_correction(asked);
+    return !(correction != nullptr && correction->fresh_results) && composed_of_other_ops(asked);
+  });
 }
 
 }  // namespace sconce

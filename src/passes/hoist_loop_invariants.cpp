@@ -89,6 +89,10 @@ class Hoisting {
 
 }  // namespace
 
-bool hoist_loop_invariants(Graph& graph) { return Hoisting(graph).run(graph.body()); }
+bool hoist_loop_invariants(Graph& graph) {
+  bool has_loops = false;
+  for_each_node(graph.body(), [&](Node* node) { has_loops = has_loops || node->kind() == prim::Loop; });
+  return has_loops && Hoisting(graph).run(graph.body());
+}
 
 }  // namespace sconce

@@ -13,7 +13,7 @@ namespace {
 
 class Peephole {
  public:
-  explicit Peephole(Graph& graph) : graph_(graph), aliases_(graph) {}
+  explicit Peephole(Graph& graph) : graph_(graph) {}
 
   bool run() {
     bool changed = false;
@@ -69,7 +69,7 @@ class Peephole {
 
   // The elements of a list that the graph builds and nobody changes; null for any other.
   const Node* unchanged_list(const Value& list) const {
-    return list.node()->kind() == prim::ListConstruct && !aliases_.may_be_written(list) ? list.node() : nullptr;
+    return list.node()->kind() == prim::ListConstruct && !aliases().may_be_written(list) ? list.node() : nullptr;
   }
 
   Value* length_of_list(Node& node) {
@@ -180,13 +180,21 @@ class Peephole {
   // Another object over the same memory: only where nobody holds or changes it.
   Value* transposed_back(Node& node) {
     const Node* inner = node.input(0)->node();
-    return inner->kind() == aten::t && !may_leave(*node.output()) && !aliases_.may_be_written(*node.output())
+    return inner->kind() == aten::t && !may_leave(*node.output()) && !aliases().may_be_written(*node.output())
                ? inner->input(0)
                : nullptr;
   }
 
+  // Of the graph as it was: rules only forward values and make constants, and change no memory's owner.
+  const AliasSets& aliases() const {
+    if (!aliases_) {
+      aliases_.emplace(graph_);
+    }
+    return *aliases_;
+  }
+
   Graph& graph_;
-  AliasSets aliases_;
+  mutable std::optional<AliasSets> aliases_;  // most graphs need none
 };
 
 }  // namespace

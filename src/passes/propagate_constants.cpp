@@ -85,7 +85,7 @@ bool is_foldable_tensor(const c10::IValue& value) {
 
 class Propagation {
  public:
-  explicit Propagation(Graph& graph) : graph_(graph), aliases_(graph) {}
+  explicit Propagation(Graph& graph) : graph_(graph) {}
 
   bool run() {
     bool changed = false;
@@ -95,12 +95,12 @@ class Propagation {
 
  private:
   bool fold(Node& node) {
-    const bool is_pure = !effects_of(node).any() && !reads_state(node) && node.blocks().empty();
-    if (!is_pure || node.kind() == prim::Constant || node.outputs().empty() || !may_be_constants(node)) {
+    if (node.kind() == prim::Constant || node.outputs().empty() || !node.blocks().empty()) {
       return false;
     }
     auto operands = constants_of(node.inputs());
-    if (!operands || !std::all_of(operands->begin(), operands->end(), is_foldable_tensor)) {
+    if (!operands || effects_of(node).any() || reads_state(node) || !may_be_constants(node) ||
+        !std::all_of(operands->begin(), operands->end(), is_foldable_tensor)) {
       return false;
     }
     // The default dtype, and what else makes tensors of numbers, is the run's.
@@ -129,7 +129,7 @@ class Propagation {
   bool may_be_constants(const Node& node) const {
     return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
       return holds_only_data(output->type()) &&
-             (!holds_memory(output->type()) || (!aliases_.may_be_written(*output) && !may_leave(*output)));
+             (!holds_memory(output->type()) || (!aliases().may_be_written(*output) && !may_leave(*output)));
     });
   }
 
@@ -156,8 +156,15 @@ class Propagation {
     }
   }
 
+  const AliasSets& aliases() const {
+    if (!aliases_) {
+      aliases_.emplace(graph_);
+    }
+    return *aliases_;
+  }
+
   Graph& graph_;
-  AliasSets aliases_;
+  mutable std::optional<AliasSets> aliases_;  // most graphs need none
 };
 
 }  // namespace
