@@ -4,10 +4,11 @@
 
 namespace sconce {
 
-// Removes every node whose outputs are unused and which has no effects.
+// Removes every node without effects whose outputs nobody needs, and what branches and loops hand on to nobody: a value that
+// only goes round in a loop, too.
 //
 // Requires: a verified graph. Keeps: order, types, graph inputs and outputs; random nodes (rule R5).
-// Does not: shorten the output lists of prim::If and prim::Loop, remove writes to memory that nobody reads.
+// Does not: remove writes to memory that nobody reads.
 // Returns whether the graph changed.
 bool eliminate_dead_nodes(Graph& graph);
 

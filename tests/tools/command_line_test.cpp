@@ -278,11 +278,23 @@ TEST(CommandLineDump, PrintsStagesThatOptReadsBack) {
   EXPECT_EQ(json_of(all)["dumps"].size(), 4);
 }
 
+TEST(CommandLineDump, MarksWhatEachStageChangesOnOnePage) {
+  const ProgramResult page = sconce({"dump", model_file("lstm_loop.pt"), "--stage", "all", "--format", "html"});
+  ASSERT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_THAT(page.out, StartsWith("<!DOCTYPE html>"));
+  EXPECT_THAT(page.out, HasSubstr("<h2>optimise</h2>"));
+  EXPECT_THAT(page.out, testing::Not(HasSubstr("http"))) << "it needs no network";
+  // The call is gone, and what was called is there.
+  EXPECT_THAT(page.out, testing::ContainsRegex("<span class=\"gone\">[^<]*prim::CallMethod"));
+  EXPECT_THAT(page.out, testing::ContainsRegex("<span class=\"new\">[^<]*aten::sigmoid"));
+  EXPECT_THAT(page.out, testing::Not(testing::ContainsRegex("<span class=\"new\">[^<]*prim::CallMethod")));
+}
+
 TEST(CommandLineDump, DrawsAndShowsPlans) {
   EXPECT_THAT(sconce({"dump", model_file("mlp.pt"), "--format", "dot"}).out, HasSubstr("digraph"));
   EXPECT_THAT(sconce({"dump", model_file("mlp.pt"), "--format", "svg"}).out, HasSubstr("<svg"));
   EXPECT_THAT(sconce({"dump", model_file("mlp.pt"), "--format", "plan"}).out, HasSubstr("aten::linear"));
-  expect_refusal({"dump", model_file("mlp.pt"), "--format", "html"}, "html");
+  expect_refusal({"dump", model_file("mlp.pt"), "--format", "kernel"}, "kernel");
   expect_usage_error({"dump", model_file("mlp.pt"), "--format", "pdf"}, "no 'pdf'");
   expect_usage_error({"dump", model_file("mlp.pt"), "--stage", "laod"}, "did you mean 'load'");
   const ProgramResult no_dot = sconce({"dump", model_file("mlp.pt"), "--format", "svg"}, {{"PATH", "/nowhere"}});

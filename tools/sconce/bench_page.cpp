@@ -1,5 +1,6 @@
 #include "tools/sconce/bench_page.h"
 
+#include "tools/sconce/html.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/percentile.h"
 
@@ -16,24 +17,8 @@
 namespace sconce::cli {
 namespace {
 
-// Colours that people tell apart whatever their eyes; sconce, the first, has the colour of the text and a thick line.
+// Of the tables and plots; sconce, the first executor, has the colour of the text and a thick line.
 constexpr const char* kStyle = R"(
-:root { color-scheme: light dark; --text: #1b1f24; --back: #ffffff; --soft: #59636e; --rule: #d5dae0; --stripe: #f4f6f8;
-        --good: #12703a; --bad: #b3261e;
-        --c0: var(--text); --c1: #0072b2; --c2: #d55e00; --c3: #009e73; --c4: #b6579a; --c5: #b88000; }
-@media (prefers-color-scheme: dark) {
-  :root { --text: #e8eaed; --back: #15181c; --soft: #a3abb5; --rule: #3a4149; --stripe: #1d2126;
-          --good: #6fd39a; --bad: #ff8a80;
-          --c1: #56b4e9; --c2: #ff8f4a; --c3: #3fc79c; --c4: #e39bc9; --c5: #f0c040; }
-}
-body { font: 15px/1.45 system-ui, sans-serif; color: var(--text); background: var(--back); max-width: 88rem;
-       margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin: 2.5rem 0 0; overflow-wrap: anywhere; }
-h3 { font-size: 1rem; margin: 0; }
-p { margin: 0.3rem 0 0.8rem; color: var(--soft); overflow-wrap: anywhere; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.1rem 1rem; margin: 0; } dt { color: var(--soft); }
-dd { margin: 0; }
-.scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0.6rem 0; }
 th, td { padding: 0.25rem 0.7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--rule); }
 th { font-weight: 600; } tbody tr:nth-child(even) { background: var(--stripe); }
@@ -51,25 +36,6 @@ svg text { fill: var(--soft); font: 12px system-ui, sans-serif; } .grid { stroke
 .d5 { fill: var(--c5); }
 )";
 constexpr size_t kColours = 6;
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&': safe += "&amp;"; break;
-      case '<': safe += "&lt;"; break;
-      case '>': safe += "&gt;"; break;
-      case '"': safe += "&quot;"; break;
-      default: safe += c;
-    }
-  }
-  return safe;
-}
-
-// <tag>content</tag>; `tag` may carry attributes. The content is HTML already.
-std::string element(const std::string& tag, const std::string& content) {
-  return "<" + tag + ">" + content + "</" + tag.substr(0, tag.find(' ')) + ">";
-}
 
 std::string colour_of(size_t index) { return std::to_string(index % kColours); }
 
@@ -104,7 +70,7 @@ class Plot {
     for (size_t i = all_.size(); i-- > 0;) {  // sconce last, above the others
       drawn += line(all_[i]);
     }
-    return element("svg viewBox=\"0 0 560 300\" role=\"img\" aria-label=\"" + escaped(about) + "\"", drawn);
+    return element("svg viewBox=\"0 0 560 300\" role=\"img\" aria-label=\"" + escape_html(about) + "\"", drawn);
   }
 
  private:
@@ -116,7 +82,7 @@ class Plot {
   static std::string text_at(double x, double y, const char* anchor, const std::string& text) {
     return element(
         "text x=\"" + ui::format_number(x) + "\" y=\"" + ui::format_number(y) + "\" text-anchor=\"" + anchor + "\"",
-        escaped(text));
+        escape_html(text));
   }
 
   double x_of(size_t index) const {
@@ -172,7 +138,7 @@ class Plot {
       points += (i == 0 ? "" : " ") + x + "," + y;
       dots += element(
           "circle class=\"d" + colour + "\" cx=\"" + x + "\" cy=\"" + y + "\" r=\"3.5\"",
-          element("title", escaped(series.name + ", " + x_labels_[i] + ": " + ui::format_duration(series.seconds[i]))));
+          element("title", escape_html(series.name + ", " + x_labels_[i] + ": " + ui::format_duration(series.seconds[i]))));
     }
     return "<polyline class=\"line l" + colour + "\" points=\"" + points + "\"/>" + dots;
   }
@@ -184,7 +150,7 @@ class Plot {
 };
 
 std::string figure(const std::string& title, const std::vector<std::string>& x_labels, const std::vector<Series>& all) {
-  return all.empty() ? "" : element("figure", element("h3", escaped(title)) + Plot(x_labels, all).svg(title)) + "\n";
+  return all.empty() ? "" : element("figure", element("h3", escape_html(title)) + Plot(x_labels, all).svg(title)) + "\n";
 }
 
 std::string plots_of(const MeasurementTable& table) {
@@ -222,7 +188,7 @@ std::string plots_of(const MeasurementTable& table) {
 
 // ---- tables
 
-std::string cell(const std::string& text) { return element("td", escaped(text)); }
+std::string cell(const std::string& text) { return element("td", escape_html(text)); }
 
 // Small differences stay without colour: they may be noise.
 std::string ratio_cell(double ratio) {
@@ -235,11 +201,11 @@ std::string ratio_cells(const Ratios& ratios) {
 }
 
 std::string name_cell(const std::string& name, size_t index) {
-  return element("th scope=\"row\"", element("span class=\"key k" + colour_of(index) + "\"", "") + escaped(name));
+  return element("th scope=\"row\"", element("span class=\"key k" + colour_of(index) + "\"", "") + escape_html(name));
 }
 
 std::string wide_cell(size_t columns, const std::string& kind, const std::string& text) {
-  return element("td class=\"text" + kind + "\" colspan=\"" + std::to_string(columns) + "\"", escaped(text));
+  return element("td class=\"text" + kind + "\" colspan=\"" + std::to_string(columns) + "\"", escape_html(text));
 }
 
 std::string header_of(const std::vector<std::string>& titles) {
@@ -311,11 +277,11 @@ std::string section_of(const BenchedModel& model) {
     // Lines of the terminal's notes; those about executors stand in the table already.
     const std::string all = notes_of(model.table);
     for (size_t at = all.find("note: "); at != std::string::npos; at = all.find("note: ", at + 1)) {
-      notes += element("p", escaped(all.substr(at, all.find("note: ", at + 1) - at))) + "\n";
+      notes += element("p", escape_html(all.substr(at, all.find("note: ", at + 1) - at))) + "\n";
     }
   }
-  return element("section", "\n" + element("h2", escaped(std::filesystem::path(model.path).filename().string())) +
-                                element("p", escaped(title_of(model))) + "\n" + table_of(model.table) + notes +
+  return element("section", "\n" + element("h2", escape_html(std::filesystem::path(model.path).filename().string())) +
+                                element("p", escape_html(title_of(model))) + "\n" + table_of(model.table) + notes +
                                 plots_of(model.table)) +
          "\n";
 }
@@ -347,7 +313,7 @@ PageFacts facts_of_this_machine(const std::string& versions) {
 std::string to_page(const std::vector<BenchedModel>& models, const PageFacts& facts) {
   std::string head;
   for (const auto& [name, value] : facts) {
-    head += element("dt", escaped(name)) + element("dd", escaped(value)) + "\n";
+    head += element("dt", escape_html(name)) + element("dd", escape_html(value)) + "\n";
   }
   std::string body =
       element("h1", "sconce bench") + "\n" + element("dl", "\n" + head) + "\n" +
@@ -361,10 +327,7 @@ std::string to_page(const std::vector<BenchedModel>& models, const PageFacts& fa
   for (const BenchedModel& model : models) {
     body += section_of(model);
   }
-  return "<!DOCTYPE html>\n<html lang=\"en\">\n" +
-         element("head", "\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width\"/>\n" +
-                             element("title", "sconce bench") + "\n" + element("style", kStyle) + "\n") +
-         "\n" + element("body", "\n" + body) + "\n</html>\n";
+  return html_page("sconce bench", kStyle, body);
 }
 
 }  // namespace sconce::cli

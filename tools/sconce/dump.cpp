@@ -1,5 +1,6 @@
 // sconce dump: a model's graph at the stages of its way to a plan.
 #include "tools/sconce/commands.h"
+#include "tools/sconce/dump_page.h"
 #include "tools/sconce/errors.h"
 #include "tools/sconce/graphviz.h"
 #include "tools/sconce/json.h"
@@ -18,6 +19,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <iostream>
 
 namespace sconce::cli {
@@ -96,6 +98,9 @@ void expect_known(const std::string& option, const std::string& value, const std
 
 std::string text_of(const StageGraph& stage, const std::string& format, const std::string& method) {
   const std::string title = method + ", " + stage.stage;
+  if (format == "html") {
+    return print(*stage.graph);
+  }
   if (format == "ir") {
     return "# " + title + "\n" + print(*stage.graph);
   }
@@ -119,9 +124,8 @@ std::string plans_of(const DumpOptions& options, const Module& module, const std
 }
 
 int dump_model(const DumpOptions& options) {
-  if (options.format == "html" || options.format == "kernel") {
-    throw RefusedError("--format " + options.format +
-                       ": this build of sconce cannot print that yet; there are ir, dot, svg and plan");
+  if (options.format == "kernel") {
+    throw RefusedError("--format kernel: this build of sconce makes no kernels yet; there are ir, dot, svg, html and plan");
   }
   expect_known("--format", options.format, {"ir", "dot", "svg", "plan", "html", "kernel"});
   std::vector<std::string> stages = {"all"};
@@ -152,12 +156,21 @@ int dump_model(const DumpOptions& options) {
     text = plans_of(options, module, call.method, call);
     json.push_back(Json{{"text", text}});
   } else {
-    for (const StageGraph& stage :
-         graphs_of(module.script_module(), call.method, options.stage.empty() ? kStages.back().name : options.stage,
-                   settings.passes())) {
-      const std::string part = text_of(stage, options.format, call.method);
-      text += (text.empty() ? "" : "\n") + part;
-      json.push_back(Json{{"stage", stage.stage}, {"nodes", stage.graph->node_count()}, {"text", part}});
+    const std::string last = options.stage.empty() ? kStages.back().name : options.stage;
+    std::vector<StageText> texts;
+    for (const StageGraph& stage : graphs_of(module.script_module(), call.method, last, settings.passes())) {
+      const auto* info =
+          std::find_if(kStages.begin(), kStages.end(), [&](const auto& each) { return each.name == stage.stage; });
+      texts.push_back({stage.stage, info->help, stage.graph->node_count(), text_of(stage, options.format, call.method)});
+    }
+    if (options.format == "html") {
+      text = to_page(std::filesystem::path(options.model).filename().string() + ", " + call.method, texts);
+      json.push_back(Json{{"text", text}});
+    } else {
+      for (const StageText& each : texts) {
+        text += (text.empty() ? "" : "\n") + each.text;
+        json.push_back(Json{{"stage", each.stage}, {"nodes", each.nodes}, {"text", each.text}});
+      }
     }
   }
   if (options.common.json) {
@@ -182,14 +195,16 @@ void add_dump_command(CLI::App& app, Action& chosen) {
   command.add_option("--method", options->method, "the method to show (forward, or what the CASES file names)")
       ->type_name("M");
   add_input_options(command, options->inputs);
-  std::string stage_help = "all, or one of these (required):";
+  std::string stage_help = "all, or one of these (" + std::string(kStages.back().name) + "):";
   for (const StageInfo& stage : kStages) {
     stage_help += std::string("\n  ") + stage.name + ": " + stage.help;
   }
   command.add_option("--stage", options->stage, stage_help)->type_name("NAME");
   command
-      .add_option("--format", options->format,
-                  "ir: text (ir); dot; svg: drawn by Graphviz; plan: the steps that run; html, kernel: not yet")
+      .add_option(
+          "--format", options->format,
+          "ir: text (ir); dot; svg: drawn by Graphviz; html: a page that marks what each stage changes; plan: the steps "
+          "that run; kernel: not yet")
       ->type_name("FORMAT");
   command.add_option("--output", options->output, "write to this file instead of stdout")->type_name("FILE");
   add_device_option(command, options->common);
