@@ -67,34 +67,35 @@ Value* Node::named_input(std::string_view name) const {
 
 void Node::add_input(Value* value) {
   SCONCE_DEBUG_ASSERT(&value->graph() == graph_, "a value of another graph");
+  use_positions_.push_back(static_cast<uint32_t>(value->uses_.size()));
   value->uses_.push_back({this, inputs_.size()});
   inputs_.push_back(value);
 }
 
 void Node::drop_use(size_t index) {
+  // The last use takes the place: a constant may have as many uses as the graph has nodes.
   auto& uses = inputs_[index]->uses_;
-  auto found =
-      std::find_if(uses.begin(), uses.end(), [&](const Use& use) { return use.user == this && use.index == index; });
-  SCONCE_ASSERT(found != uses.end());
-  uses.erase(found);
+  const uint32_t position = use_positions_[index];
+  SCONCE_DEBUG_ASSERT(uses[position].user == this && uses[position].index == index, "a use in another place");
+  uses[position] = uses.back();
+  uses[position].user->use_positions_[uses[position].index] = position;
+  uses.pop_back();
 }
 
 void Node::set_input(size_t index, Value* value) {
   drop_use(index);
   inputs_[index] = value;
+  use_positions_[index] = static_cast<uint32_t>(value->uses_.size());
   value->uses_.push_back({this, index});
 }
 
 void Node::remove_input(size_t index) {
   drop_use(index);
   for (size_t later = index + 1; later < inputs_.size(); ++later) {
-    for (Use& use : inputs_[later]->uses_) {
-      if (use.user == this && use.index == later) {
-        use.index = later - 1;
-      }
-    }
+    inputs_[later]->uses_[use_positions_[later]].index = later - 1;
   }
   inputs_.erase(inputs_.begin() + static_cast<std::ptrdiff_t>(index));
+  use_positions_.erase(use_positions_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
 Value* Node::add_output(c10::TypePtr type) { return graph_->new_value(this, std::move(type)); }

@@ -65,6 +65,7 @@ class Value {
   const TensorFacts* facts() const { return facts_.get(); }
   void set_facts(TensorFacts facts);
 
+  // In no order.
   c10::ArrayRef<Use> uses() const { return uses_; }
   bool has_uses() const { return !uses_.empty(); }
   void replace_all_uses_with(Value* replacement);
@@ -150,6 +151,7 @@ class Node {
   Node* next_ = nullptr;
   bool erased_ = false;
   c10::SmallVector<Value*, 4> inputs_;
+  c10::SmallVector<uint32_t, 4> use_positions_;  // of each input, where its use stands in Value::uses
   c10::SmallVector<Value*, 2> outputs_;
   c10::SmallVector<Block*, 2> blocks_;
   std::vector<Attribute> attributes_;
