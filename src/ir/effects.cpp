@@ -85,6 +85,12 @@ Effects effects_of(const Node& node) {
   return known.get(*schema, effects_of_operator);
 }
 
+bool differentiates(const Node& node) {
+  static const std::array kinds = {c10::Symbol::fromQualString("aten::backward"), c10::Symbol::fromQualString("aten::grad"),
+                                   c10::Symbol::fromQualString("aten::retain_grad")};
+  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
+}
+
 bool reads_state(const Node& node) {
   static const std::array kinds = {
       c10::Symbol::fromQualString("aten::is_autocast_enabled"), c10::Symbol::fromQualString("aten::is_autocast_cpu_enabled"),
@@ -95,10 +101,11 @@ bool reads_state(const Node& node) {
 }
 
 bool may_raise(const Node& node) {
-  static const std::array total = {prim::Constant,   prim::ListConstruct, prim::TupleConstruct, prim::TupleUnpack,
-                                   prim::TupleSlice, prim::GetAttr,       prim::unchecked_cast, prim::isinstance,
-                                   prim::dtype,      prim::device,        prim::layout,         aten::dim,
-                                   aten::__is__,     aten::__isnot__,     aten::__not__,        aten::len};
+  // No cast is among them: it is right only behind the test that it stands behind.
+  static const std::array total = {
+      prim::Constant, prim::ListConstruct, prim::TupleConstruct, prim::TupleUnpack, prim::TupleSlice,
+      prim::GetAttr,  prim::isinstance,    prim::dtype,          prim::device,      prim::layout,
+      aten::dim,      aten::__is__,        aten::__isnot__,      aten::__not__,     aten::len};
   if (std::find(total.begin(), total.end(), node.kind()) != total.end()) {
     return false;
   }

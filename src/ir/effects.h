@@ -21,6 +21,9 @@ Effects effects_of(const Node& node);
 // Whether the results depend on the state of thread or process, and not on the operands alone.
 bool reads_state(const Node& node);
 
+// Whether the node walks autograd's graph of what the operators before it have computed. It tells two equal results apart.
+bool differentiates(const Node& node);
+
 // Whether running the node, without the nodes nested in it, may raise. False only for what is known not to.
 bool may_raise(const Node& node);
 

@@ -4,6 +4,8 @@
 #include "ir/schema_corrections.h"
 #include "ir/schema_match.h"
 
+#include <ATen/core/jit_type.h>
+
 #include <algorithm>
 #include <array>
 
@@ -40,6 +42,19 @@ std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const 
 
 namespace {
 
+// Whether the operator asks which object the value is, not what is in it.
+bool asks_for_identity(const Node& node, const Value& value) {
+  if (node.kind() == aten::__is__ || node.kind() == aten::__isnot__) {
+    return std::none_of(node.inputs().begin(), node.inputs().end(),
+                        [](const Value* input) { return input->type()->kind() == c10::TypeKind::NoneType; });
+  }
+  // Of tensors; they are keys of dicts, too.
+  static const std::array kinds = {aten::__contains__, aten::hash, c10::Symbol::fromQualString("aten::is_set_to"),
+                                   c10::Symbol::fromQualString("aten::data_ptr")};
+  return value.type()->kind() == c10::TypeKind::TensorType &&
+         std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
+}
+
 // Whether the operator may keep or give back the value at `index`, or a view of it.
 bool operator_hands_on(const Node& node, size_t index) {
   const c10::FunctionSchema& schema = *node.schema();
@@ -70,6 +85,9 @@ bool may_leave(const Value& value, std::unordered_set<const Value*>& seen) {
       if (is_language_kind(user.kind()) || user.schema() == nullptr || effects_of(user).unknown) {
         // Its type is asked for, no more.
         return user.kind() != prim::isinstance && user.kind() != prim::GetAttr;
+      }
+      if (asks_for_identity(user, value)) {
+        return true;
       }
       if (!operator_hands_on(user, use.index)) {
         return false;

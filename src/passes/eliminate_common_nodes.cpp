@@ -53,7 +53,9 @@ struct Same {
 
 class Elimination {
  public:
-  explicit Elimination(Graph& graph) : aliases_(graph), writes_(graph, aliases_) {}
+  explicit Elimination(Graph& graph) : aliases_(graph), writes_(graph, aliases_) {
+    for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || differentiates(*node); });
+  }
 
   bool run(const Block& block) {
     std::vector<std::pair<Node*, Node*>> before;  // what `seen_` held, to be restored behind the block
@@ -94,6 +96,11 @@ class Elimination {
   }
 
   bool may_merge(const Node& earlier, const Node& later) const {
+    if (differentiates_ && !gives_existing_objects(later) &&
+        std::any_of(later.outputs().begin(), later.outputs().end(),
+                    [](const Value* output) { return holds_memory(output->type()); })) {
+      return false;
+    }
     if (later.schema() != nullptr && writes_.state_may_change_between(earlier, later)) {
       return false;
     }
@@ -124,6 +131,7 @@ class Elimination {
 
   AliasSets aliases_;
   WriteOrder writes_;
+  bool differentiates_ = false;
   std::unordered_map<Node*, Node*, Hash, Same> seen_;  // by what they compute, in this block and those around it
 };
 

@@ -32,7 +32,9 @@ bool runs_at_least_once(const Node& loop) {
 
 class Hoisting {
  public:
-  explicit Hoisting(Graph& graph) : aliases_(graph), writes_(graph, aliases_) {}
+  explicit Hoisting(Graph& graph) : aliases_(graph), writes_(graph, aliases_) {
+    for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || differentiates(*node); });
+  }
 
   // Inner loops first: what leaves them may leave the outer one, too.
   bool run(const Block& block) {
@@ -79,12 +81,14 @@ class Hoisting {
     });
     return reads_the_same && (gives_existing_objects(node) ||
                               std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
-                                return !aliases_.may_be_written(*output) && !may_leave(*output);
+                                return !holds_memory(output->type()) ||
+                                       (!differentiates_ && !aliases_.may_be_written(*output) && !may_leave(*output));
                               }));
   }
 
   AliasSets aliases_;
   WriteOrder writes_;
+  bool differentiates_ = false;
 };
 
 }  // namespace

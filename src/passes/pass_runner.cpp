@@ -7,8 +7,11 @@
 #include "ir/verify.h"
 #include "passes/reproducer.h"
 
+#include <c10/util/Type.h>
+
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <string>
 
 namespace sconce {
@@ -63,6 +66,9 @@ std::string message_of(const std::exception& failure) {
   return message;
 }
 
+// Of an exception that is no std::exception.
+std::string type_of(const std::exception_ptr& thrown) { return c10::demangle(thrown.__cxa_exception_type()->name()); }
+
 }  // namespace
 
 // Verified always, unlike sconce's own. `problem` is empty when nothing is wrong.
@@ -73,6 +79,9 @@ bool PassRunner::run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& gra
     changed = pass.run(*copy);
   } catch (const std::exception& failure) {
     problem = "it throws: " + message_of(failure);
+    return false;
+  } catch (...) {
+    problem = "it throws a value of type " + type_of(std::current_exception());
     return false;
   }
   const std::vector<Violation> violations = find_violations(*copy);

@@ -134,14 +134,19 @@ class Peephole {
 
   // ---- facts --------------------------------------------------------------------------------------------------------
 
+  // A write in place may change sizes, too (`t_`, `resize_`, `set_`).
+  const TensorFacts* lasting_facts(const Value& tensor) const {
+    return tensor.facts() != nullptr && !aliases().may_be_written(tensor) ? tensor.facts() : nullptr;
+  }
+
   Value* known_rank(Node& node) {
-    const TensorFacts* facts = node.input(0)->facts();
+    const TensorFacts* facts = lasting_facts(*node.input(0));
     return facts != nullptr && facts->sizes ? constant(static_cast<int64_t>(facts->sizes->size()), node) : nullptr;
   }
 
   // One size. Of all sizes at once every call gives a list of its own.
   Value* known_size(Node& node) {
-    const TensorFacts* facts = node.input(0)->facts();
+    const TensorFacts* facts = lasting_facts(*node.input(0));
     const auto index = node.inputs().size() == 2 ? node.input(1)->constant() : std::nullopt;
     if (facts == nullptr || !facts->sizes || !index || !index->isInt()) {
       return nullptr;
@@ -155,17 +160,17 @@ class Peephole {
   }
 
   Value* known_dtype(Node& node) {
-    const TensorFacts* facts = node.input(0)->facts();
+    const TensorFacts* facts = lasting_facts(*node.input(0));
     return facts != nullptr && facts->dtype ? constant(static_cast<int64_t>(*facts->dtype), node) : nullptr;
   }
 
   Value* known_device(Node& node) {
-    const TensorFacts* facts = node.input(0)->facts();
+    const TensorFacts* facts = lasting_facts(*node.input(0));
     return facts != nullptr && facts->device ? constant(*facts->device, node) : nullptr;
   }
 
   Value* known_kind_of_dtype(Node& node) {
-    const TensorFacts* facts = node.input(0)->facts();
+    const TensorFacts* facts = lasting_facts(*node.input(0));
     return facts != nullptr && facts->dtype ? constant(c10::isFloatingType(*facts->dtype), node) : nullptr;
   }
 
@@ -173,8 +178,11 @@ class Peephole {
 
   // In evaluation mode it gives back its argument itself.
   static Value* dropout_of_nothing(Node& node) {
+    const auto probability = node.input(1)->constant();
     const auto train = node.input(2)->constant();
-    return train && train->isBool() && !train->toBool() ? node.input(0) : nullptr;
+    const bool is_valid =
+        probability && probability->isDouble() && probability->toDouble() >= 0 && probability->toDouble() <= 1;
+    return is_valid && train && train->isBool() && !train->toBool() ? node.input(0) : nullptr;
   }
 
   // Another object over the same memory: only where nobody holds or changes it.

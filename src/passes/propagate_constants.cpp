@@ -99,7 +99,7 @@ class Propagation {
       return false;
     }
     auto operands = constants_of(node.inputs());
-    if (!operands || effects_of(node).any() || reads_state(node) || !may_be_constants(node) ||
+    if (!operands || effects_of(node).any() || reads_state(node) || !may_be_constants(node) || reads_what_is_written(node) ||
         !std::all_of(operands->begin(), operands->end(), is_foldable_tensor)) {
       return false;
     }
@@ -131,6 +131,12 @@ class Propagation {
       return holds_only_data(output->type()) &&
              (!holds_memory(output->type()) || (!aliases().may_be_written(*output) && !may_leave(*output)));
     });
+  }
+
+  // A constant, too, can be written in place, and then says something else in the next run.
+  bool reads_what_is_written(const Node& node) const {
+    return std::any_of(node.inputs().begin(), node.inputs().end(),
+                       [&](const Value* input) { return holds_memory(input->type()) && aliases().may_be_written(*input); });
   }
 
   static bool holds_only_data(const c10::TypePtr& type) {

@@ -224,9 +224,11 @@ bool RewritePattern::sweep(Graph& graph) const {
 
 bool RewritePattern::apply(Graph& graph) const {
   constexpr int kMostSweeps = 64;  // each meets what the one before it made
+  const size_t most_nodes = 10'000 + 100 * graph.node_count();
   int sweeps = 0;
   while (sweep(graph)) {
-    TORCH_CHECK(++sweeps < kMostSweeps, "the replacement matches the pattern again and again");
+    TORCH_CHECK(++sweeps < kMostSweeps && graph.node_count() <= most_nodes,
+                "the replacement matches the pattern again and again");
   }
   return sweeps > 0;
 }

@@ -157,6 +157,7 @@ INSTANTIATE_TEST_SUITE_P(
     PassPipeline, FailingPass,
     ::testing::Values(Failing{"throwing", [](Graph&) -> bool { throw std::runtime_error("out of\nluck"); },
                               "it throws: out of luck"},
+                      Failing{"throwing_a_number", [](Graph&) -> bool { throw 5; }, "it throws a value of type int"},
                       Failing{"breaking",
                               [](Graph& graph) {
                                 find_node(graph, "aten::relu")->set_schema(nullptr);

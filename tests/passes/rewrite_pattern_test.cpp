@@ -162,6 +162,12 @@ TEST(RewritePattern, OneThatMatchesItsOwnReplacementForEverIsAnError) {
                                "  return (%r)\n");
   const auto graph = graph_of("graph(%a : Tensor):\n  %r : Tensor = aten::sin(%a)\n  return (%r)\n");
   EXPECT_THAT(message_of([&] { pattern.apply(*graph); }), HasSubstr("again and again"));
+  // Three times as many matches in each sweep.
+  const RewritePattern tripling("graph(%x : Tensor):\n  %r : Tensor = aten::sin(%x)\n  return (%r)\n",
+                                "graph(%x : Tensor):\n  %y : Tensor = aten::sin(%x)\n  %z : Tensor = aten::sin(%y)\n"
+                                "  %r : Tensor = aten::sin(%z)\n  return (%r)\n");
+  const auto other = graph_of("graph(%a : Tensor):\n  %r : Tensor = aten::sin(%a)\n  return (%r)\n");
+  EXPECT_THAT(message_of([&] { tripling.apply(*other); }), HasSubstr("again and again"));
 }
 
 }  // namespace

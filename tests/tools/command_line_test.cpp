@@ -274,6 +274,7 @@ TEST(CommandLineDump, PrintsStagesThatOptReadsBack) {
   EXPECT_EQ(optimised.exit_code, 0) << optimised.err;
   EXPECT_THAT(optimised.out, StartsWith("graph("));
   EXPECT_THAT(optimised.err, HasSubstr("eliminate_dead_nodes"));
+  expect_usage_error({"opt", model_file("mlp.pt"), "--passes", "peephole"}, "is an archive, not a graph in text form");
   const ProgramResult all = sconce({"dump", model_file("mlp.pt"), "--stage", "all", "--json"});
   EXPECT_EQ(json_of(all)["dumps"].size(), 4);
 }

@@ -79,6 +79,27 @@ TEST(PassPluginOption, AModelRunsWithoutThePassesThatFail) {
   }
 }
 
+TEST(Methods, MayCallTheModuleAsTheyLike) {
+  const ScratchFolder scratch;
+  const std::string model = write_model(scratch, "m.pt", "def forward(module, x: Tensor) -> Tensor:\n    return x + 1\n");
+  EXPECT_THAT(sconce({"run", model, "--input", "float32[1]=ones"}).out, HasSubstr("float32[1]  2"));
+}
+
+TEST(DisabledPasses, AreLeftOutOfThePlan) {
+  const ScratchFolder scratch;
+  const auto passes_with = [&](const std::string& options) {
+    const auto json = json_of(sconce({"explain", model_file("mlp.pt"), "--input", "float32[2,16]", "--json", "--options",
+                                      scratch.write("o.json", options)}));
+    return json["passes"].dump();
+  };
+  EXPECT_THAT(passes_with("{}"), HasSubstr("pool_constants"));
+  EXPECT_THAT(passes_with("{\"disabled_passes\": [\"pool_constants\"]}"), Not(HasSubstr("pool_constants")));
+  expect_usage_error({"passes", "--options", scratch.write("p.json", "{\"disabled_passes\": [\"pol_constants\"]}")},
+                     "the nearest: pool_constants");
+  expect_usage_error({"passes", "--options", scratch.write("q.json", "{\"disabled_passes\": \"peephole\"}")},
+                     "a list of names");
+}
+
 TEST(CommandLineReplay, FindsAPassThatWorksNow) {
   const ScratchFolder scratch;
   const std::string file = scratch.write("r.ir", "# pass: use_silu\n# problem: it threw\n" + std::string(kProduct));

@@ -43,9 +43,20 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
     const auto tier = value.is_string() ? tier_of(value.get<std::string>()) : std::nullopt;
     expect(tier.has_value(), "\"tier0\", \"tier1\" or \"tier2\"");
     options.max_tier(*tier);
+  } else if (key == "disabled_passes") {
+    expect(value.is_array() && std::all_of(value.begin(), value.end(), [](const auto& name) { return name.is_string(); }),
+           "a list of names, as in [\"unroll_loops\"]");
+    for (const std::string name : value) {
+      try {
+        options.passes().disable(name);
+      } catch (const c10::Error& failure) {
+        throw UserError(path + ": disabled_passes: " + plain_message(failure));
+      }
+    }
   } else {
     throw UserError(path + ": no option '" + key + "'" +
-                    ui::did_you_mean(key, {"device", "optimize", "plan_cache_capacity", "profiled_runs", "max_tier"}));
+                    ui::did_you_mean(
+                        key, {"device", "optimize", "plan_cache_capacity", "profiled_runs", "max_tier", "disabled_passes"}));
   }
 }
 

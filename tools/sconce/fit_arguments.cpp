@@ -121,13 +121,21 @@ std::optional<c10::IValue> fit_value(const c10::IValue& value, const c10::TypePt
   }
 }
 
+namespace {
+
+// All but the module itself, whatever its method calls it.
+c10::ArrayRef<c10::Argument> callers_arguments(const c10::FunctionSchema& schema) {
+  const c10::ArrayRef<c10::Argument> all = schema.arguments();
+  const auto type = all.empty() ? nullptr : all[0].type()->cast<c10::ClassType>();
+  return all.slice(type != nullptr && type->is_module() ? 1 : 0);
+}
+
+}  // namespace
+
 std::string describe_signature(const c10::FunctionSchema& schema) {
   std::string text = schema.name() + "(";
   bool is_first = true;
-  for (const c10::Argument& argument : schema.arguments()) {
-    if (argument.name() == "self") {
-      continue;
-    }
+  for (const c10::Argument& argument : callers_arguments(schema)) {
     const auto enum_type = argument.type()->cast<c10::EnumType>();
     text += (is_first ? "" : ", ") + (enum_type ? enum_type->qualifiedClassName().name() : type_text(argument.type())) +
             " " + argument.name();
@@ -141,10 +149,8 @@ std::string describe_signature(const c10::FunctionSchema& schema) {
 
 std::vector<c10::IValue> fit_arguments(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments) {
   std::vector<const c10::Argument*> expected;
-  for (const c10::Argument& argument : schema.arguments()) {
-    if (argument.name() != "self") {
-      expected.push_back(&argument);
-    }
+  for (const c10::Argument& argument : callers_arguments(schema)) {
+    expected.push_back(&argument);
   }
   const std::string signature = "; the method is " + describe_signature(schema);
   if (arguments.size() > expected.size()) {

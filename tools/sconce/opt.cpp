@@ -34,6 +34,10 @@ std::unique_ptr<Graph> read_graph(const std::string& path) {
   if (file.bad() || text.empty()) {
     throw UserError(path + (text.empty() ? ": is empty, or not a file" : ": cannot be read"));
   }
+  if (text.starts_with("PK")) {
+    throw UserError(path + ": is an archive, not a graph in text form; 'sconce dump " + path +
+                    " --stage inline' prints its graph");
+  }
   std::unique_ptr<Graph> graph;
   try {
     graph = parse(text);

@@ -270,3 +270,21 @@ class Containers(nn.Module):
             items = []
         items.append(1)
         return items
+
+    def equal_objects_are_two(self, x: Tensor, n: int):
+        a = [x]
+        b = [x]
+        y = x + 1
+        z = x + 1
+        names = {y: n}
+        return a is b, a is a, y is z, z in names, y in names
+
+    def lists_of_iterations_are_several(self, x: Tensor, n: int):
+        previous = [0]
+        same = 0
+        for i in range(3):
+            current = [x.size(0)]
+            if current is previous:
+                same += 1
+            previous = current
+        return same

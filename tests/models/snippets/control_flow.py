@@ -275,3 +275,23 @@ class ControlFlow(nn.Module):
                     total += i * j + k + n
                 j += 1
         return total, -1
+
+    def loop_over_what_may_be_none(self, x: Tensor, n: int):
+        y: Optional[Tensor] = None
+        if n > 1:
+            y = x
+        total = 0
+        for i in range(n + 2):
+            if y is not None:
+                total += y.dim() + y.size(0)
+        return total
+
+    def loop_over_a_list_that_may_be_none(self, x: Tensor, n: int):
+        sizes: Optional[List[int]] = None
+        if n > 1:
+            sizes = [n, 2]
+        total = 0
+        for i in range(n + 2):
+            if sizes is not None:
+                total += len(sizes) + sizes[0]
+        return total

@@ -288,3 +288,15 @@ class Tensors(nn.Module):
     def gathers(self, x: Tensor, n: int):
         i = torch.tensor([[0, 2], [1, 1]])
         return x.gather(1, i), x.index_select(1, i[0]), x.scatter(1, i, 7.0), torch.take(x, i), x.scatter_add(1, i, x[:, :2] * n)
+
+    def equal_results_are_differentiated_one_by_one(self, x: Tensor, n: int):
+        y = x.detach().clone().requires_grad_()
+        a = y * y
+        b = y * y
+        a.sum().backward()
+        b.sum().backward()
+        return y.grad
+
+    def transposed_twice_is_another(self, x: Tensor, n: int):
+        y = x.reshape(-1, 1)
+        return y.t().t() is y, y.t().t() + n
