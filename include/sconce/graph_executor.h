@@ -37,7 +37,7 @@ class GraphExecutor {
   const Graph& graph() const;
 
   Explanation explain() const;
-  // Forgets every plan but the one of required passes, and the counters.
+  // Forgets every plan but the one that serves every call, and the counters.
   void clear_cache();
 
   // For debugging: everything the executor holds, in text.
