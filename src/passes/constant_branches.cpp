@@ -1,14 +1,11 @@
 #include "passes/constant_branches.h"
 
+#include "passes/constant_operands.h"
+
 #include <ATen/core/jit_type.h>
 
 namespace sconce {
 namespace {
-
-std::optional<bool> constant_bool(const Value& value) {
-  const auto constant = value.constant();
-  return constant && constant->isBool() ? std::optional(constant->toBool()) : std::nullopt;
-}
 
 void replace_outputs(Node& node, c10::ArrayRef<Value*> replacements) {
   for (size_t i = 0; i < node.outputs().size(); ++i) {

@@ -3,6 +3,7 @@
 #include "ir/effects.h"
 #include "ir/escapes.h"
 #include "ir/write_order.h"
+#include "passes/constant_operands.h"
 
 #include <algorithm>
 
@@ -26,8 +27,7 @@ bool comes_from_outside(const Value& value, const Node& loop) {
 
 bool runs_at_least_once(const Node& loop) {
   const auto trips = loop.input(0)->constant();
-  const auto starts = loop.input(1)->constant();
-  return trips && trips->isInt() && trips->toInt() > 0 && starts && starts->isBool() && starts->toBool();
+  return trips && trips->isInt() && trips->toInt() > 0 && constant_bool(*loop.input(1)) == true;
 }
 
 class Hoisting {

@@ -1,5 +1,7 @@
 #include "passes/lower_tuples.h"
 
+#include "passes/constant_operands.h"
+
 #include <ATen/core/jit_type.h>
 
 namespace sconce {
@@ -10,15 +12,6 @@ bool is_tuple(const Value& value) { return value.type()->kind() == c10::TypeKind
 // The elements of a tuple that the graph builds; null for any other value.
 const Node* construction_of(const Value& value) {
   return value.node()->kind() == prim::TupleConstruct ? value.node() : nullptr;
-}
-
-std::optional<size_t> constant_index(const Value& index, size_t size) {
-  const auto constant = index.constant();
-  if (!constant || !constant->isInt()) {
-    return std::nullopt;
-  }
-  const int64_t at = constant->toInt() + (constant->toInt() < 0 ? static_cast<int64_t>(size) : 0);
-  return at >= 0 && at < static_cast<int64_t>(size) ? std::optional(static_cast<size_t>(at)) : std::nullopt;
 }
 
 // ---- reads ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 #include "passes/peephole.h"
 
-#include "ir/alias_sets.h"
 #include "ir/escapes.h"
+#include "ir/lazy_alias_sets.h"
 #include "ir/schema_match.h"
+#include "passes/constant_operands.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -13,7 +14,7 @@ namespace {
 
 class Peephole {
  public:
-  explicit Peephole(Graph& graph) : graph_(graph) {}
+  explicit Peephole(Graph& graph) : graph_(graph), aliases_(graph) {}
 
   bool run() {
     bool changed = false;
@@ -69,7 +70,7 @@ class Peephole {
 
   // The elements of a list that the graph builds and nobody changes; null for any other.
   const Node* unchanged_list(const Value& list) const {
-    return list.node()->kind() == prim::ListConstruct && !aliases().may_be_written(list) ? list.node() : nullptr;
+    return list.node()->kind() == prim::ListConstruct && !aliases_.get().may_be_written(list) ? list.node() : nullptr;
   }
 
   Value* length_of_list(Node& node) {
@@ -79,13 +80,8 @@ class Peephole {
 
   Value* element_of_list(Node& node) {
     const Node* list = unchanged_list(*node.input(0));
-    const auto index = node.input(1)->constant();
-    if (list == nullptr || !index || !index->isInt()) {
-      return nullptr;
-    }
-    const auto size = static_cast<int64_t>(list->inputs().size());
-    const int64_t at = index->toInt() + (index->toInt() < 0 ? size : 0);
-    return at >= 0 && at < size ? list->input(static_cast<size_t>(at)) : nullptr;
+    const auto index = list == nullptr ? std::nullopt : constant_index(*node.input(1), list->inputs().size());
+    return index ? list->input(*index) : nullptr;
   }
 
   bool forward_unpacked_list(Node& node) {
@@ -136,7 +132,7 @@ class Peephole {
 
   // A write in place may change sizes, too (`t_`, `resize_`, `set_`).
   const TensorFacts* lasting_facts(const Value& tensor) const {
-    return tensor.facts() != nullptr && !aliases().may_be_written(tensor) ? tensor.facts() : nullptr;
+    return tensor.facts() != nullptr && !aliases_.get().may_be_written(tensor) ? tensor.facts() : nullptr;
   }
 
   Value* known_rank(Node& node) {
@@ -147,16 +143,11 @@ class Peephole {
   // One size. Of all sizes at once every call gives a list of its own.
   Value* known_size(Node& node) {
     const TensorFacts* facts = lasting_facts(*node.input(0));
-    const auto index = node.inputs().size() == 2 ? node.input(1)->constant() : std::nullopt;
-    if (facts == nullptr || !facts->sizes || !index || !index->isInt()) {
+    if (facts == nullptr || !facts->sizes || node.inputs().size() != 2) {
       return nullptr;
     }
-    const auto rank = static_cast<int64_t>(facts->sizes->size());
-    const int64_t at = index->toInt() + (index->toInt() < 0 ? rank : 0);
-    if (at < 0 || at >= rank || !(*facts->sizes)[static_cast<size_t>(at)].is_known()) {
-      return nullptr;
-    }
-    return constant((*facts->sizes)[static_cast<size_t>(at)].value(), node);
+    const auto index = constant_index(*node.input(1), facts->sizes->size());
+    return index && (*facts->sizes)[*index].is_known() ? constant((*facts->sizes)[*index].value(), node) : nullptr;
   }
 
   Value* known_dtype(Node& node) {
@@ -179,30 +170,21 @@ class Peephole {
   // In evaluation mode it gives back its argument itself.
   static Value* dropout_of_nothing(Node& node) {
     const auto probability = node.input(1)->constant();
-    const auto train = node.input(2)->constant();
     const bool is_valid =
         probability && probability->isDouble() && probability->toDouble() >= 0 && probability->toDouble() <= 1;
-    return is_valid && train && train->isBool() && !train->toBool() ? node.input(0) : nullptr;
+    return is_valid && constant_bool(*node.input(2)) == false ? node.input(0) : nullptr;
   }
 
   // Another object over the same memory: only where nobody holds or changes it.
   Value* transposed_back(Node& node) {
     const Node* inner = node.input(0)->node();
-    return inner->kind() == aten::t && !may_leave(*node.output()) && !aliases().may_be_written(*node.output())
+    return inner->kind() == aten::t && !may_leave(*node.output()) && !aliases_.get().may_be_written(*node.output())
                ? inner->input(0)
                : nullptr;
   }
 
-  // Of the graph as it was: rules only forward values and make constants, and change no memory's owner.
-  const AliasSets& aliases() const {
-    if (!aliases_) {
-      aliases_.emplace(graph_);
-    }
-    return *aliases_;
-  }
-
   Graph& graph_;
-  mutable std::optional<AliasSets> aliases_;  // most graphs need none
+  LazyAliasSets aliases_;
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "passes/propagate_constants.h"
 
-#include "ir/alias_sets.h"
 #include "ir/effects.h"
 #include "ir/escapes.h"
+#include "ir/lazy_alias_sets.h"
 #include "ir/schema_match.h"
 
 #include <ATen/ATen.h>
@@ -85,7 +85,7 @@ bool is_foldable_tensor(const c10::IValue& value) {
 
 class Propagation {
  public:
-  explicit Propagation(Graph& graph) : graph_(graph) {}
+  explicit Propagation(Graph& graph) : graph_(graph), aliases_(graph) {}
 
   bool run() {
     bool changed = false;
@@ -129,14 +129,15 @@ class Propagation {
   bool may_be_constants(const Node& node) const {
     return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
       return holds_only_data(output->type()) &&
-             (!holds_memory(output->type()) || (!aliases().may_be_written(*output) && !may_leave(*output)));
+             (!holds_memory(output->type()) || (!aliases_.get().may_be_written(*output) && !may_leave(*output)));
     });
   }
 
   // A constant, too, can be written in place, and then says something else in the next run.
   bool reads_what_is_written(const Node& node) const {
-    return std::any_of(node.inputs().begin(), node.inputs().end(),
-                       [&](const Value* input) { return holds_memory(input->type()) && aliases().may_be_written(*input); });
+    return std::any_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {
+      return holds_memory(input->type()) && aliases_.get().may_be_written(*input);
+    });
   }
 
   static bool holds_only_data(const c10::TypePtr& type) {
@@ -162,15 +163,8 @@ class Propagation {
     }
   }
 
-  const AliasSets& aliases() const {
-    if (!aliases_) {
-      aliases_.emplace(graph_);
-    }
-    return *aliases_;
-  }
-
   Graph& graph_;
-  mutable std::optional<AliasSets> aliases_;  // most graphs need none
+  LazyAliasSets aliases_;
 };
 
 }  // namespace

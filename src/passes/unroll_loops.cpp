@@ -1,14 +1,11 @@
 #include "passes/unroll_loops.h"
 
+#include "passes/constant_operands.h"
+
 namespace sconce {
 namespace {
 
 constexpr int64_t kMostNodes = 1024;
-
-bool is_true(const Value& value) {
-  const auto constant = value.constant();
-  return constant && constant->isBool() && constant->toBool();
-}
 
 int64_t node_count(const Block& block) {
   int64_t count = 0;
@@ -19,7 +16,8 @@ int64_t node_count(const Block& block) {
 // The number of iterations, where it is known and the loop can't end before.
 std::optional<int64_t> known_iterations(const Node& loop) {
   const auto trips = loop.input(0)->constant();
-  if (!trips || !trips->isInt() || !is_true(*loop.input(1)) || !is_true(*loop.block(0)->returns()[0])) {
+  if (!trips || !trips->isInt() || constant_bool(*loop.input(1)) != true ||
+      constant_bool(*loop.block(0)->returns()[0]) != true) {
     return std::nullopt;
   }
   return std::max<int64_t>(trips->toInt(), 0);
