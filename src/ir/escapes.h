@@ -16,7 +16,8 @@ namespace sconce {
 std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const AliasSets& aliases, bool autograd_runs);
 
 // Whether the value itself, or another object over its memory, may be in somebody's hands after the run or in a container
-// or block meanwhile, or is asked for its identity. Unlike the above it asks for the object: what only shares memory with an input does not leave.
+// or block meanwhile, or is asked for its identity. Unlike the above it asks for the object: what only shares memory with an
+// input does not leave.
 bool may_leave(const Value& value);
 
 // Whether the node's results are objects that were there before, so that a second read gives the same ones.
