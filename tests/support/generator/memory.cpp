@@ -1,0 +1,253 @@
+// Views, operators in place, lists: who shares memory with whom.
+#include "tests/support/generator/generator.h"
+
+namespace sconce::testing::generator {
+
+bool Generator::emit_view() {
+  const auto found = floats_of_rank(1);
+  if (!found) {
+    return false;
+  }
+  const Variable x = *found;
+  const size_t rank = x.sizes.size();
+  const size_t dim = any_dim(x);
+  Sizes sizes = x.sizes;
+  switch (pick(8)) {
+    case 0: {  // any int is an index, brought into bounds
+      const std::string index = define("int", call({"aten::remainder", any_int(), constant(sizes[dim])}));
+      sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(dim));
+      add_view(call({"aten::select", x.name, dim_constant(dim, rank), index}), x, sizes);
+      break;
+    }
+    case 1: {
+      const int64_t start = pick(static_cast<size_t>(sizes[dim]));
+      const int64_t end = start + 1 + pick(static_cast<size_t>(sizes[dim] - start));
+      const int64_t step = 1 + pick(2);
+      const bool open = end == sizes[dim] && chance(50);
+      sizes[dim] = (end - start + step - 1) / step;
+      const std::string from = constant(start);
+      const std::string to = open ? none() : constant(end);
+      add_view(call({"aten::slice", x.name, dim_constant(dim, rank), from, to, constant(step)}), x, sizes);
+      break;
+    }
+    case 2: {
+      const size_t other = any_dim(x);
+      std::swap(sizes[dim], sizes[other]);
+      add_view(call({"aten::transpose", x.name, dim_constant(dim, rank), dim_constant(other, rank)}), x, sizes);
+      break;
+    }
+    case 3: {
+      if (rank > 3) {
+        return false;
+      }
+      const size_t at = static_cast<size_t>(pick(rank + 1));
+      sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(at), 1);
+      add_view(call({"aten::unsqueeze", x.name, constant(static_cast<int64_t>(at))}), x, sizes);
+      break;
+    }
+    case 4: {
+      if (sizes[dim] == 1) {
+        sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(dim));
+      }
+      add_view(call({"aten::squeeze", x.name, dim_constant(dim, rank)}), x, sizes);
+      break;
+    }
+    case 5: {
+      const bool grows = sizes[dim] == 1;
+      if (grows) {
+        sizes[dim] = 1 + pick(3);
+      }
+      add_view(call({"aten::expand", x.name, constant(sizes), constant(false)}), x, sizes, grows && sizes[dim] > 1);
+      break;
+    }
+    case 6: add_view(call({"aten::detach", x.name}), x, sizes); break;
+    default: {
+      std::vector<int64_t> order(rank);
+      for (size_t i = 0; i < rank; ++i) {
+        order[i] = static_cast<int64_t>((i + dim) % rank);
+        sizes[i] = x.sizes[(i + dim) % rank];
+      }
+      add_view(call({"aten::permute", x.name, constant(order)}), x, sizes);
+      break;
+    }
+  }
+  return true;
+}
+
+bool Generator::emit_maybe_view() {
+  const Variable x = any_floats();
+  switch (pick(4)) {
+    case 0: {
+      Sizes sizes = {elements_in(x.sizes)};
+      if (sizes[0] % 2 == 0 && chance(60)) {
+        sizes = {2, sizes[0] / 2};
+      }
+      const Sizes asked = chance(30) ? Sizes{sizes.size() == 1 ? -1 : 2, sizes.size() == 1 ? 1 : -1} : sizes;
+      const bool appends_one = asked.size() == 2 && sizes.size() == 1;
+      add_view(call({"aten::reshape", x.name, constant(asked)}), x, appends_one ? Sizes{sizes[0], 1} : sizes);
+      break;
+    }
+    case 1: add_view(call({"aten::contiguous", x.name, constant(int64_t{0})}), x, x.sizes); break;
+    case 2: add_view(call({"aten::dropout", x.name, constant(0.5), constant(false)}), x, x.sizes); break;
+    default: {
+      const std::string dtype = constant(int64_t{6});  // float32: what it is
+      add_view(call({"aten::to", x.name, dtype, constant(false), constant(false), none()}), x, x.sizes);
+      break;
+    }
+  }
+  return true;
+}
+
+bool Generator::is_writable(const Variable& v) const {
+  return v.kind == Kind::kFloats && !v.overlapping && !intersect(v.roots, leaves_) && !intersect(v.roots, frozen_);
+}
+
+bool Generator::emit_in_place() {
+  const auto target = any_where([&](const Variable& v) { return is_writable(v); });
+  if (!target) {
+    return false;
+  }
+  const auto operand = any_where([&](const Variable& v) {
+    const auto sizes = broadcast(v.sizes, target->sizes);
+    return v.kind == Kind::kFloats && sizes && *sizes == target->sizes &&
+           (v.name == target->name || !intersect(v.roots, target->roots));
+  });
+  const std::string other = operand->name;  // the target itself always qualifies
+  std::string expression;
+  switch (pick(8)) {
+    case 0: expression = call({"aten::add_", target->name, other, constant(int64_t{1})}); break;
+    case 1: expression = call({"aten::mul_", target->name, other}); break;
+    case 2: expression = call({"aten::copy_", target->name, other, constant(false)}); break;
+    case 3: expression = call({"aten::sub_", target->name, any_scalar(), constant(int64_t{1})}); break;
+    case 4: expression = call({chance(50) ? "aten::tanh_" : "aten::relu_", target->name}); break;
+    case 5:
+      expression = chance(50) ? call({"aten::zero_", target->name}) : call({"aten::fill_", target->name, any_scalar()});
+      break;
+    case 6: {
+      const std::string mask = define("Tensor", call({"aten::lt", other, constant(0.0)}));
+      expression = call({"aten::masked_fill_", target->name, mask, constant(-0.25)});
+      break;
+    }
+    default: expression = call({"aten::clamp_", target->name, none(), constant(0.75)}); break;
+  }
+  // The result is the target: sometimes nobody uses it.
+  add_view(expression, *target, target->sizes);
+  return true;
+}
+
+bool Generator::emit_list() {
+  const Variable first = any_floats();
+  ListVariable list;
+  list.elements.push_back(first);
+  for (int i = pick(3); i > 0; --i) {
+    list.elements.push_back(
+        *any_where([&](const Variable& v) { return v.kind == Kind::kFloats && v.sizes == first.sizes; }));
+  }
+  list.grows = chance(40);
+  std::vector<std::string> parts = {"prim::ListConstruct"};
+  for (const Variable& element : list.elements) {
+    parts.push_back(element.name);
+  }
+  list.name = define("Tensor[]", call(parts));
+  lists_.push_back(std::move(list));
+  return true;
+}
+
+bool Generator::emit_from_list() {
+  if (lists_.empty()) {
+    return false;
+  }
+  const ListVariable list = any_of(lists_);
+  const Variable& first = list.elements.front();
+  switch (pick(4)) {
+    case 0: {  // elements that were there from the start: others are pushed behind them
+      const size_t index = static_cast<size_t>(pick(list.elements.size()));
+      const Variable& element = list.elements[index];
+      add_view(call({"aten::__getitem__", list.name, constant(static_cast<int64_t>(index))}), element, element.sizes);
+      break;
+    }
+    case 1: {
+      if (!list.grows) {
+        Sizes sizes = first.sizes;
+        if (sizes.empty() || elements_in(sizes) > 128) {
+          return false;
+        }
+        sizes[0] *= static_cast<int64_t>(list.elements.size());
+        add_new(call({chance(50) ? "aten::cat" : "aten::concat", list.name, constant(int64_t{0})}), sizes);
+        break;
+      }
+      const Variable element =
+          *any_where([&](const Variable& v) { return v.kind == Kind::kFloats && v.sizes == first.sizes; });
+      define("Tensor[]", call({"aten::append", list.name, element.name}));
+      break;
+    }
+    case 2: {  // however long it is now
+      const std::string stacked = define("Tensor", call({"aten::stack", list.name, constant(int64_t{0})}));
+      add_new(call({"aten::sum", stacked, constant(Sizes{0}), constant(false), none()}), first.sizes);
+      break;
+    }
+    default: {
+      if (list.grows) {
+        add_scalar(call({"aten::len", list.name}), Kind::kInt);
+        break;
+      }
+      unpack(list.name, list.elements);
+      break;
+    }
+  }
+  return true;
+}
+
+void Generator::unpack(const std::string& list, const std::vector<Variable>& elements) {
+  std::string names;
+  std::vector<Variable> unpacked;
+  for (const Variable& element : elements) {
+    Variable copy = element;
+    copy.name = new_name();
+    names += (names.empty() ? "" : ", ") + copy.name + " : Tensor";
+    unpacked.push_back(std::move(copy));
+  }
+  line(names + " = prim::ListUnpack(" + list + ")");
+  for (Variable& variable : unpacked) {
+    add(std::move(variable));
+  }
+}
+
+bool Generator::emit_several_views() {
+  const auto x = any_where([&](const Variable& v) {
+    return v.kind == Kind::kFloats && !v.sizes.empty() && v.sizes[0] <= 4 && !v.roots.empty() &&
+           *v.roots.begin() >= block_roots_;
+  });
+  if (!x) {
+    return false;
+  }
+  frozen_.insert(x->roots.begin(), x->roots.end());
+  Variable element = *x;
+  element.sizes.erase(element.sizes.begin());
+  const std::string list = define("Tensor[]", call({"aten::unbind", x->name, constant(int64_t{0})}));
+  unpack(list, std::vector<Variable>(static_cast<size_t>(x->sizes[0]), element));
+  return true;
+}
+
+bool Generator::emit_undefined() {
+  const Variable x = any_floats();
+  const std::string zero = define("Tensor", "prim::AutogradZero()");
+  if (chance(30)) {
+    add_scalar("prim::AutogradAnyNonZero(" + zero + (chance(50) ? ", " + x.name : "") + ")", Kind::kBool);
+  } else {
+    add_view(call({"prim::AutogradAdd", x.name, zero}), x, x.sizes);
+  }
+  return true;
+}
+
+bool Generator::emit_implicit_expand() {
+  const Variable a = any_floats();
+  const auto b = any_where([&](const Variable& v) {
+    return v.kind == Kind::kFloats && broadcast(v.sizes, a.sizes) == std::optional<Sizes>(a.sizes);
+  });
+  const std::string expanded = define("Tensor", call({"aten::expand", b->name, constant(a.sizes), constant(true)}));
+  add_new(call({"aten::mul", a.name, expanded}), a.sizes);
+  return true;
+}
+
+}  // namespace sconce::testing::generator
