@@ -21,15 +21,6 @@ extern "C" void omp_set_num_threads(int count);
 namespace sconce {
 namespace {
 
-// oneTBB is not instrumented: TSan must be told that a task is complete before another thread sees it.
-#if defined(__SANITIZE_THREAD__)
-void hand_over(void* task) { __tsan_release(task); }
-void take_over(void* task) { __tsan_acquire(task); }
-#else
-void hand_over(void*) {}
-void take_over(void*) {}
-#endif
-
 struct Task {
   FuturePtr future;
   std::function<c10::IValue()> work;
@@ -114,6 +105,43 @@ void Users::wait() const {
   state_->none.wait(lock, [this] { return state_->users == 0; });
 }
 
+namespace {
+
+// oneTBB is not instrumented: TSan must be told that what lies in its queue is complete before another thread sees it, and
+// gone before the place is used again. As a base class it is made before the members and destroyed after them.
+struct LiesInQueue {
+#if defined(__SANITIZE_THREAD__)
+  LiesInQueue() { __tsan_acquire(this); }
+  LiesInQueue(const LiesInQueue&) : LiesInQueue() {}
+  ~LiesInQueue() { __tsan_release(this); }
+  void hand_over() { __tsan_release(this); }
+  void take_over() const { __tsan_acquire(const_cast<LiesInQueue*>(this)); }
+#else
+  void hand_over() {}
+  void take_over() const {}
+#endif
+};
+
+class QueuedTask : LiesInQueue {
+ public:
+  explicit QueuedTask(std::shared_ptr<Task> task) : task_(std::move(task)) { hand_over(); }
+  QueuedTask(const QueuedTask& other) : LiesInQueue(other), task_(other.task_) { hand_over(); }
+  QueuedTask(QueuedTask&& other) noexcept : LiesInQueue(other), task_(std::move(other.task_)) { hand_over(); }
+  QueuedTask& operator=(const QueuedTask&) = delete;
+  ~QueuedTask() = default;
+
+  void operator()() const {
+    take_over();
+    use_one_intra_op_thread();
+    task_->run_unless_begun();
+  }
+
+ private:
+  std::shared_ptr<Task> task_;
+};
+
+}  // namespace
+
 FuturePtr fork(c10::TypePtr type, std::function<c10::IValue()> work) {
   auto task = std::make_shared<Task>();
   task->future = c10::make_intrusive<c10::ivalue::Future>(std::move(type));
@@ -121,12 +149,7 @@ FuturePtr fork(c10::TypePtr type, std::function<c10::IValue()> work) {
   FuturePtr future = task->future;
   waiting().insert({future.get(), task});
   static tbb::task_arena arena;
-  hand_over(future.get());
-  arena.enqueue([task = std::move(task), handed_over = future.get()] {
-    take_over(handed_over);
-    use_one_intra_op_thread();
-    task->run_unless_begun();
-  });
+  arena.enqueue(QueuedTask(std::move(task)));
   return future;
 }
 
