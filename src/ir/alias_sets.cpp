@@ -4,54 +4,12 @@
 #include "ir/schema_corrections.h"
 #include "ir/schema_match.h"
 
-#include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
 
 namespace sconce {
-
-bool holds_memory(const c10::TypePtr& type) {
-  switch (type->kind()) {
-    case c10::TypeKind::IntType:
-    case c10::TypeKind::FloatType:
-    case c10::TypeKind::BoolType:
-    case c10::TypeKind::ComplexType:
-    case c10::TypeKind::NumberType:
-    case c10::TypeKind::StringType:
-    case c10::TypeKind::NoneType:
-    case c10::TypeKind::DeviceObjType:
-    case c10::TypeKind::ScalarTypeType:
-    case c10::TypeKind::LayoutType:
-    case c10::TypeKind::MemoryFormatType:
-    case c10::TypeKind::EnumType:
-    case c10::TypeKind::FunctionType:
-    case c10::TypeKind::StreamObjType: return false;
-    case c10::TypeKind::OptionalType: return holds_memory(type->expectRef<c10::OptionalType>().getElementType());
-    case c10::TypeKind::TupleType: {
-      const auto elements = type->expectRef<c10::TupleType>().elements();
-      return std::any_of(elements.begin(), elements.end(), holds_memory);
-    }
-    default: return true;
-  }
-}
-
 namespace {
-
-bool is_container(const c10::TypePtr& type) {
-  switch (type->kind()) {
-    case c10::TypeKind::TensorType:
-    case c10::TypeKind::StorageType: return false;
-    case c10::TypeKind::OptionalType: return is_container(type->expectRef<c10::OptionalType>().getElementType());
-    default: return holds_memory(type);
-  }
-}
-
-// Whether what a container holds are containers themselves.
-bool holds_containers(const c10::TypePtr& type) {
-  const auto contained = type->containedTypes();
-  return std::any_of(contained.begin(), contained.end(), is_container);
-}
 
 bool shares_a_symbol(const c10::AliasInfo& a, const c10::AliasInfo& b) {
   return std::any_of(a.afterSets().begin(), a.afterSets().end(),
@@ -134,7 +92,7 @@ AliasSets::Set AliasSets::contents_of(Set set) const {
 
 bool AliasSets::may_alias(const Value& a, const Value& b) const {
   const Set set = set_of(a);
-  return set != kNone && set == set_of(b);
+  return set != kNone && set == set_of(b) && may_be_of_both_types(a.type(), b.type());
 }
 
 bool AliasSets::is_wildcard(const Value& value) const { return set_of(value) == wildcard(); }
@@ -213,8 +171,10 @@ void AliasSets::visit_node(const Node& node) {
 bool AliasSets::visit_language_node(const Node& node) {
   switch (static_cast<c10::unique_t>(node.kind())) {
     case prim::Constant:
-      // Constants outlive the run and are seen by every run.
-      escape(node.output());
+      // Constants outlive the run and are seen by every run; `None` is nothing that could be.
+      if (const auto value = node.output()->constant(); !value || !value->isNone()) {
+        escape(node.output());
+      }
       return true;
     case prim::Uninitialized: return true;
     case prim::If:
@@ -282,14 +242,32 @@ void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& sche
     }
   }
   if (writes_container) {
-    // What was stored came from the other arguments: it lies in the container from now on.
+    // What was stored came from the other arguments: it lies in the container from now on. `append` stores the argument
+    // itself, `extend` and `update` what it holds.
     for (size_t i = 0; i < formal_inputs; ++i) {
-      if (writes_argument(schema, i) && is_container(node.input(i)->type())) {
-        for (const Value* other : node.inputs()) {
-          if (other != node.input(i) && holds_memory(other->type())) {
-            unite(contents_for(set_for(node.input(i))), set_for(other));
-          }
+      const Value* container = node.input(i);
+      if (!writes_argument(schema, i) || !is_container(container->type())) {
+        continue;
+      }
+      for (const Value* other : node.inputs()) {
+        if (other == container || !holds_memory(other->type())) {
+          continue;
         }
+        if (!is_container(other->type()) || holds_containers(container->type())) {
+          unite(contents_for(set_for(container)), set_for(other));
+        }
+        if (is_container(other->type())) {
+          unite(contents_for(set_for(container)), contents_for(set_for(other)));
+        }
+      }
+    }
+  }
+  if (const SchemaCorrection* correction = find_correction(schema); correction != nullptr && correction->shared_results) {
+    std::vector<const Value*> all(node.inputs().begin(), node.inputs().end());
+    all.insert(all.end(), node.outputs().begin(), node.outputs().end());
+    for (const Value* value : all) {
+      if (!is_container(value->type())) {
+        unite_values(value, node.output());
       }
     }
   }
@@ -317,6 +295,10 @@ void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& sche
         const Set source = is_container(input->type()) ? contents_for(set_for(input)) : set_for(input);
         unite(is_container(output->type()) ? contents_for(set_for(output)) : set_for(output), source);
         if (is_container(output->type()) && is_container(input->type())) {
+          // `items` gives pairs of what lay in the dict itself: at what depth something lies, is not told apart.
+          if (holds_containers(output->type()) && *output->type() != *input->type()) {
+            unite(contents_for(set_for(output)), contents_for(contents_for(set_for(output))));
+          }
           unite_values(output, input);
           if (holds_containers(input->type())) {
             unite(set_for(output), source);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "ir/memory_types.h"
 
 #include <cstdint>
 #include <unordered_map>
@@ -24,7 +25,7 @@ class AliasSets {
 
   explicit AliasSets(const Graph& graph);
 
-  // Numbers and strings lie in no set and alias nothing.
+  // Numbers and strings lie in no set and alias nothing; two objects in one set are two if their types tell them apart.
   bool may_alias(const Value& a, const Value& b) const;
   // Whether somebody outside the graph may hold the memory (before, or through an object during, the run).
   bool is_wildcard(const Value& value) const;
@@ -58,8 +59,5 @@ class AliasSets {
   std::vector<bool> written_;
   std::unordered_map<const Value*, Set> sets_;
 };
-
-// Whether values of the type can hold memory that others see: tensors, containers of them, objects.
-bool holds_memory(const c10::TypePtr& type);
 
 }  // namespace sconce

@@ -13,28 +13,35 @@ namespace sconce {
 
 std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const AliasSets& aliases, bool autograd_runs) {
   std::unordered_set<AliasSets::Set> escaping_sets = {aliases.wildcard()};
-  for (const Value* output : graph.outputs()) {
-    // An output hands on what it contains, and what that contains.
-    for (AliasSets::Set set = aliases.set_of(*output); set != AliasSets::kNone && escaping_sets.insert(set).second;) {
+  // Whoever gets hold of a value gets what it contains, and what that contains.
+  const auto escape = [&](const Value* value) {
+    for (AliasSets::Set set = aliases.set_of(*value); set != AliasSets::kNone && escaping_sets.insert(set).second;) {
       set = aliases.contents_of(set);
     }
+  };
+  std::for_each(graph.outputs().begin(), graph.outputs().end(), escape);
+  if (autograd_runs) {
+    for_each_node(graph.body(), [&](Node* node) {
+      if (node->schema() != nullptr) {
+        std::for_each(node->inputs().begin(), node->inputs().end(), escape);
+        std::for_each(node->outputs().begin(), node->outputs().end(), escape);
+      }
+    });
   }
   std::unordered_set<const Value*> escaping;
-  const auto visit_values = [&](c10::ArrayRef<Value*> values, bool seen_by_autograd) {
+  const auto visit_values = [&](c10::ArrayRef<Value*> values) {
     for (const Value* value : values) {
-      const AliasSets::Set set = aliases.set_of(*value);
-      if (set != AliasSets::kNone && (escaping_sets.contains(set) || seen_by_autograd)) {
+      if (const AliasSets::Set set = aliases.set_of(*value); set != AliasSets::kNone && escaping_sets.contains(set)) {
         escaping.insert(value);
       }
     }
   };
-  visit_values(graph.inputs(), false);
+  visit_values(graph.inputs());
   for_each_node(graph.body(), [&](Node* node) {
-    const bool seen_by_autograd = autograd_runs && node->schema() != nullptr;
-    visit_values(node->inputs(), seen_by_autograd);
-    visit_values(node->outputs(), seen_by_autograd);
+    visit_values(node->inputs());
+    visit_values(node->outputs());
     for (const Block* block : node->blocks()) {
-      visit_values(block->params(), false);
+      visit_values(block->params());
     }
   });
   return escaping;

@@ -3,6 +3,7 @@
 #include "ir/per_schema.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -28,6 +29,25 @@ const std::vector<SchemaCorrection>& corrections() {
       {.op = "aten::bilinear", .fresh_results = true},
       {.op = "aten::conv1d", .fresh_results = true},
       {.op = "aten::conv2d", .fresh_results = true},
+      // Results that may be an argument or a view of one; `set_` gives its target the memory of the source.
+      {.op = "aten::set_", .shared_results = true},
+      {.op = "aten::set", .written = {"self"}, .shared_results = true},
+      {.op = "aten::lift", .shared_results = true},
+      {.op = "aten::dequantize", .shared_results = true},
+      {.op = "aten::_unsafe_view", .shared_results = true},
+      {.op = "aten::_lazy_clone", .shared_results = true},
+      {.op = "aten::_pack_sequence", .shared_results = true},
+      {.op = "aten::_transform_bias_rescale_qkv", .shared_results = true},
+      {.op = "aten::_no_grad_embedding_renorm_", .written = {"weight"}, .shared_results = true},
+      {.op = "aten::_foobar", .shared_results = true},
+      {.op = "aten::_test_optional_filled_intlist", .shared_results = true},
+      {.op = "aten::_test_optional_floatlist", .shared_results = true},
+      {.op = "aten::_test_optional_intlist", .shared_results = true},
+      {.op = "aten::_test_parallel_materialize", .shared_results = true},
+      // Bring indices and sizes into order where they are.
+      {.op = "aten::_unsafe_masked_index", .written = {"self", "mask", "indices"}},
+      {.op = "aten::_unsafe_masked_index_put_accumulate", .written = {"self", "mask", "indices", "values"}},
+      {.op = "prim::ReductionSizes", .written = {"size"}},
       {.op = "aten::conv3d", .fresh_results = true},
       {.op = "aten::conv_transpose1d", .fresh_results = true},
       {.op = "aten::conv_transpose2d", .fresh_results = true},
@@ -54,6 +74,7 @@ const std::vector<SchemaCorrection>& corrections() {
       {.op = "aten::relu6", .fresh_results = true},
       {.op = "aten::selu", .fresh_results = true},
       {.op = "aten::prelu", .fresh_results = true},
+      {.op = "aten::scaled_dot_product_attention", .fresh_results = true},
       {.op = "aten::square", .fresh_results = true},
       {.op = "aten::std", .fresh_results = true},
       {.op = "aten::var", .fresh_results = true},
@@ -78,6 +99,12 @@ bool composed_of_other_ops(const c10::FunctionSchema& schema) {
 
 const SchemaCorrection* find_correction(const c10::FunctionSchema& schema) {
   static const auto by_name = [] {
+// `prim::AutogradAdd` gives back one operand when the other is undefined.
+bool is_special_case_of_libtorch(const c10::FunctionSchema& schema) {
+  const auto op = torch::jit::findOperatorFor(schema.operator_name());
+  return op != nullptr && op->aliasAnalysisKind() == c10::AliasAnalysisKind::INTERNAL_SPECIAL_CASE;
+}
+
     std::unordered_map<std::string_view, const SchemaCorrection*> map;
     for (const SchemaCorrection& correction : corrections()) {
       map.emplace(correction.op, &correction);
@@ -102,7 +129,10 @@ bool results_may_share_memory(const c10::FunctionSchema& schema) {
   static thread_local PerSchema<bool> known;
   return known.get(schema, [](const c10::FunctionSchema& asked) {
     const SchemaCorrection* correction = find_correction(asked);
-    return !(correction != nullptr && correction->fresh_results) && composed_of_other_ops(asked);
+    if (correction != nullptr && (correction->fresh_results || correction->shared_results)) {
+      return correction->shared_results;
+    }
+    return composed_of_other_ops(asked) || is_special_case_of_libtorch(asked);
   });
 }
 

@@ -12,6 +12,7 @@ namespace sconce {
 struct SchemaCorrection {
   std::string_view op;                         // qualified name, all overloads
   std::vector<std::string_view> written = {};  // arguments whose memory the op may write
+  bool shared_results = false;                 // results may share memory with all arguments and with each other
   bool fresh_results = false;                  // results share no memory with arguments, see results_may_share_memory
 };
 
@@ -23,8 +24,9 @@ bool writes_argument(const c10::FunctionSchema& schema, size_t index);
 
 // Whether results without an alias mark may nevertheless share memory with arguments. True for operators that LibTorch
 // composes of others (CompositeImplicitAutograd), where nothing checks the marks (`dropout(train=False)`, `einsum`,
-// `broadcast_tensors` and `atleast_1d` return their argument or a view of it), and for ops tagged
-// `maybe_aliasing_or_mutating`; false for those that the list vouches for.
+// `broadcast_tensors` and `atleast_1d` return their argument or a view of it), for ops tagged `maybe_aliasing_or_mutating`,
+// for those whose aliasing LibTorch leaves to a special case of its own analysis (`prim::AutogradAdd`), and for those of
+// which the list says so; false for those that the list vouches for.
 bool results_may_share_memory(const c10::FunctionSchema& schema);
 
 }  // namespace sconce

@@ -1,8 +1,12 @@
 // Every operator of LibTorch's registry in the namespaces prim and aten, in a graph of one node: what the call gives, writes
-// and raises is what the operator itself does. Operators with unlikely arguments may crash LibTorch, so the calls are made
-// in child processes.
+// and raises is what the operator itself does, and what its results share with its operands, and which of these it writes,
+// is what the analyses say. Operators with unlikely arguments may crash LibTorch, so the calls are made in child processes.
+#include "tests/differential/memory_claims.h"
 #include "tests/differential/observed_call.h"
 #include "tests/differential/registry_arguments.h"
+#include "tests/support/memory_recorder.h"
+
+#include "tools/sconce/deep_copy.h"
 
 #include "ir/graph.h"
 #include "ir/schema_match.h"
@@ -106,6 +110,29 @@ void call_operator(const OperatorPtr& op, torch::jit::Stack& stack) {
   op->getOperation()(stack);
 }
 
+// What the analyses say of the operator when none of its arguments shares memory with another, against a call of it.
+std::vector<std::string> wrong_claims_about(const OperatorPtr& op, const RegistryArguments& arguments) {
+  Graph graph;
+  std::vector<Value*> operands;
+  for (size_t i = 0; i < arguments.types.size(); ++i) {
+    operands.push_back(
+        graph.create(prim::Uninitialized, {})->append_to(graph.body())->output()->set_type(arguments.types[i]));
+  }
+  Node* node = graph.create(c10::Symbol::fromQualString(op->schema().name()), operands, arguments.results.size());
+  for (size_t i = 0; i < arguments.results.size(); ++i) {
+    node->output(i)->set_type(arguments.results[i]);
+  }
+  node->set_schema(&op->schema());
+  node->append_to(graph.body());
+  std::vector<c10::IValue> copies;
+  for (const c10::IValue& argument : arguments.values) {
+    copies.push_back(cli::deep_copy(argument));
+  }
+  at::manual_seed(7);
+  const RecordedRun run = record_call(*node, copies, [&](torch::jit::Stack& stack) { call_operator(op, stack); });
+  return wrong_claims(graph, run, Autograd::kOff);
+}
+
 // One line per event, read by the parent.
 class Report {
  public:
@@ -162,6 +189,11 @@ void compare_calls(const OperatorPtr& op, size_t index, int recipe, const Report
   }
   report.line(index, recipe, "oracle");
   std::vector<std::string> found;
+  if (!excused().contains(name_of(op))) {
+    if (const auto wrong = wrong_claims_about(op, *arguments); !wrong.empty()) {
+      report.line(index, recipe, "claims", wrong.front());
+    }
+  }
   try {
     GraphExecutor executor(one_node_graph(op->schema(), *arguments), "one", Options());
     const RunGraph ours = [&](torch::jit::Stack& stack) { executor.run(stack); };
@@ -232,6 +264,7 @@ struct Tally {
   std::map<size_t, std::set<std::string>> events;  // by operator
   std::map<size_t, std::string> reasons;           // why no arguments could be made
   std::map<Place, std::string> differences;
+  std::map<Place, std::string> wrong_claims;
   std::vector<std::string> crashes_of_libtorch;
 };
 
@@ -262,6 +295,8 @@ std::optional<Place> run_calls(const std::vector<OperatorPtr>& all, Place first,
       tally.reasons[op] = text;
     } else if (event == "differs") {
       tally.differences[{op, recipe}] = text;
+    } else if (event == "claims") {
+      tally.wrong_claims[{op, recipe}] = text;
     }
   }
   free(line);
@@ -324,6 +359,9 @@ TEST(Registry, EveryOperatorRunsInAGraphOfOneNode) {
   }
   for (const auto& [place, difference] : tally.differences) {
     ADD_FAILURE() << all[place.first]->schema() << ", arguments " << place.second << ": " << difference;
+  }
+  for (const auto& [place, claim] : tally.wrong_claims) {
+    ADD_FAILURE() << all[place.first]->schema() << ", arguments " << place.second << ", memory: " << claim;
   }
   std::cout << all.size() << " operators: " << equal << " gave LibTorch's results, " << only_raised
             << " only raised LibTorch's errors, " << tally.crashes_of_libtorch.size() << " calls crash LibTorch itself\n";

@@ -188,6 +188,7 @@ TEST(SchemaCorrections, OperatorsVouchedForGiveMemoryOfTheirOwn) {
 struct Aliases {
   explicit Aliases(const std::string& text) : graph(graph_of(text)), sets(*graph) {}
   bool may_alias(const char* a, const char* b) const {
+      {"scaled_dot_product_attention", at::scaled_dot_product_attention(image, at::ones({1, 1, 1, 2}), image), image},
     return sets.may_alias(*find_value(*graph, a), *find_value(*graph, b));
   }
   bool written(const char* a) const { return sets.may_be_written(*find_value(*graph, a)); }
@@ -269,6 +270,23 @@ TEST(AliasSets, WhatComesOutOfAListMayBeWhatWentIn) {
       "  %u : Tensor, %v : Tensor = prim::ListUnpack(%l)\n"
       "  return ()\n");
   EXPECT_TRUE(aliases.may_alias("out", "a"));
+TEST(AliasSets, ObjectsOfDifferentTypesAreTwo) {
+  const Aliases aliases(
+      "graph(%t : Tensor, %o : Tensor?, %l : Tensor[], %lo : Tensor?[], %n : int[], %p : (Tensor, NoneType),\n"
+      "      %q : (Tensor, Tensor?), %m : __torch__.M, %k : __torch__.K, %d : Dict(str, Tensor), %any : Any):\n"
+      "  return ()\n");
+  EXPECT_TRUE(aliases.may_alias("t", "o"));
+  EXPECT_TRUE(aliases.may_alias("l", "lo"));
+  EXPECT_TRUE(aliases.may_alias("p", "q")) << "a tuple with None is of both types";
+  EXPECT_TRUE(aliases.may_alias("any", "t"));
+  EXPECT_TRUE(aliases.may_alias("any", "l"));
+  EXPECT_TRUE(aliases.may_alias("m", "m"));
+  EXPECT_FALSE(aliases.may_alias("t", "l"));
+  EXPECT_FALSE(aliases.may_alias("l", "n"));
+  EXPECT_FALSE(aliases.may_alias("l", "d"));
+  EXPECT_FALSE(aliases.may_alias("m", "k"));
+}
+
   EXPECT_TRUE(aliases.may_alias("out", "b")) << "appended";
   EXPECT_TRUE(aliases.may_alias("u", "a"));
   EXPECT_FALSE(aliases.may_alias("out", "c"));
@@ -411,6 +429,81 @@ TEST(Synonyms, AreNamesOfRegisteredOperators) {
   EXPECT_EQ(canonical_name(aten::multiply), aten::mul);
   EXPECT_FALSE(canonical_name(aten::mul));
 }
+TEST(AliasSets, ExtendedListsHoldWhatTheOtherListHolds) {
+  const Aliases aliases(
+      "graph(%in : Tensor, %n : int):\n"
+      "  %a : Tensor = aten::relu(%in)\n"
+      "  %b : Tensor = aten::relu(%in)\n"
+      "  %l : Tensor[] = prim::ListConstruct(%a)\n"
+      "  %m : Tensor[] = prim::ListConstruct(%b)\n"
+      "  aten::extend(%l, %m)\n"
+      "  %out : Tensor = aten::__getitem__(%l, %n)\n"
+      "  %inner : Tensor[] = prim::ListConstruct(%in)\n"
+      "  %outer : Tensor[][] = prim::ListConstruct()\n"
+      "  %same : Tensor[][] = aten::append(%outer, %inner)\n"
+      "  %again : Tensor[] = aten::__getitem__(%outer, %n)\n"
+      "  return ()\n");
+  EXPECT_TRUE(aliases.may_alias("out", "a"));
+  EXPECT_TRUE(aliases.may_alias("out", "b"));
+  EXPECT_FALSE(aliases.may_alias("l", "m")) << "the lists stay two";
+  EXPECT_TRUE(aliases.may_alias("again", "inner"));
+}
+
+TEST(AliasSets, ItemsOfADictArePairsOfWhatLiesInIt) {
+  const Aliases aliases(
+      "graph(%in : Tensor, %k : str, %n : int):\n"
+      "  %a : Tensor = aten::relu(%in)\n"
+      "  %d : Dict(str, Tensor) = prim::DictConstruct(%k, %a)\n"
+      "  %items : (str, Tensor)[] = aten::items(%d)\n"
+      "  %pair : (str, Tensor) = aten::__getitem__(%items, %n)\n"
+      "  %key : str, %v : Tensor = prim::TupleUnpack(%pair)\n"
+      "  return ()\n");
+  EXPECT_TRUE(aliases.may_alias("v", "a"));
+  EXPECT_FALSE(aliases.wildcard("v"));
+}
+
+TEST(AliasSets, SetAndUnsafeViewShareMemoryThoughTheirSchemasDoNotSaySo) {
+  const Aliases aliases(
+      "graph(%in : Tensor, %size : int[]):\n"
+      "  %a : Tensor = aten::relu(%in)\n"
+      "  %b : Tensor = aten::relu(%in)\n"
+      "  %c : Tensor = aten::relu(%in)\n"
+      "  %s : Tensor = aten::set_(%a, %b)\n"
+      "  %v : Tensor = aten::_unsafe_view(%c, %size)\n"
+      "  return ()\n");
+  EXPECT_TRUE(aliases.may_alias("s", "b"));
+  EXPECT_TRUE(aliases.may_alias("a", "b"));
+  EXPECT_TRUE(aliases.written("b"));
+  EXPECT_TRUE(aliases.may_alias("v", "c"));
+  EXPECT_FALSE(aliases.may_alias("v", "a"));
+}
+
+TEST(AliasSets, AnUndefinedSummandGivesTheOtherBack) {
+  const Aliases aliases(
+      "graph(%in : Tensor):\n"
+      "  %a : Tensor = aten::relu(%in)\n"
+      "  %zero : Tensor = prim::AutogradZero()\n"
+      "  %sum : Tensor = prim::AutogradAdd(%a, %zero)\n"
+      "  return ()\n");
+  EXPECT_TRUE(aliases.may_alias("sum", "a"));
+  EXPECT_FALSE(aliases.wildcard("sum"));
+}
+
+TEST(AliasSets, NoneIsNothingThatOthersCouldHold) {
+  const Aliases aliases(
+      "graph(%in : Tensor, %flag : bool):\n"
+      "  %a : Tensor = aten::relu(%in)\n"
+      "  %none : Tensor? = prim::Constant()\n"
+      "  %r : Tensor? = prim::If(%flag)\n"
+      "    block0():\n"
+      "      -> (%a)\n"
+      "    block1():\n"
+      "      -> (%none)\n"
+      "  return ()\n");
+  EXPECT_TRUE(aliases.may_alias("r", "a"));
+  EXPECT_FALSE(aliases.wildcard("a"));
+}
+
 
 // ---- dumps, pictures, environment -----------------------------------------------------------------------------------
 

@@ -128,6 +128,22 @@ TEST(Escapes, AreOutputsAndWhatTheyView) {
   EXPECT_FALSE(out.contains("n"));
 }
 
+TEST(Escapes, AreWithAutogradAlsoOtherNamesOfWhatItMaySave) {
+  const std::string text =
+      "graph(%in : Tensor, %flag : bool):\n"
+      "  %a : Tensor = aten::relu(%in)\n"
+      "  %r : Tensor = prim::If(%flag)\n"
+      "    block0():\n"
+      "      -> (%a)\n"
+      "    block1():\n"
+      "      -> (%a)\n"
+      "  %list : Tensor[] = prim::ListConstruct(%a)\n"
+      "  %u : Tensor = prim::ListUnpack(%list)\n"
+      "  return (%in)\n";
+  EXPECT_EQ(escaping(text), std::set<std::string>({"in"}));
+  EXPECT_EQ(escaping(text, /*autograd=*/true), std::set<std::string>({"in", "a", "r", "u"}));
+}
+
 TEST(Escapes, AreWhatLiesInReturnedContainersAtAnyDepth) {
   const auto out = escaping(
       "graph(%in : Tensor, %k : str):\n"
