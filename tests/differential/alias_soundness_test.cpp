@@ -77,7 +77,8 @@ struct Totals {
   size_t raised = 0;
   size_t executions = 0;
   PairCounts counts;
-  size_t unknown_to_torch = 0;  // graphs that AliasDb cannot analyse
+  size_t refused_by_torch = 0;  // graphs that AliasDb cannot analyse
+  std::string first_refusal;
 
   void add(const RecordedRun& run) {
     ++runs;
@@ -90,16 +91,20 @@ struct Totals {
       const PairCounts of_run = count_pairs(graph, run);
       counts += of_run;
       return of_run;
-    } catch (const c10::Error&) {
-      ++unknown_to_torch;
+    } catch (const c10::Error& refusal) {
+      if (refused_by_torch++ == 0) {
+        const std::string reason = refusal.what_without_backtrace();
+        const size_t behind_place_in_code = reason.find("PyTorch. ");
+        first_refusal = reason.substr(behind_place_in_code == std::string::npos ? 0 : behind_place_in_code + 9, 200);
+      }
       return std::nullopt;
     }
   }
   void print() const {
     std::cout << runs << " runs (" << raised << " raised) of " << executions << " nodes\n"
               << precision_head() << precision_row("all", counts);
-    if (unknown_to_torch > 0) {
-      std::cout << unknown_to_torch << " graphs are refused by AliasDb\n";
+    if (refused_by_torch > 0) {
+      std::cout << refused_by_torch << " graphs are refused by AliasDb, the first: " << first_refusal << "\n";
     }
   }
 };
