@@ -32,12 +32,14 @@ class Module {
                          const Kwargs& keyword_arguments = {}) const;
 
   // The executor of the method, made when first asked for and alive as long as the module. Throws c10::Error when the
-  // module has no such method (the message names those it has) or sconce refuses it (the message says why).
+  // module has no such method (the message names those it has) or sconce refuses it (the message says why): a module that
+  // is to be frozen and is in training mode, for example.
   GraphExecutor& method(const std::string& name) const;
   bool has_method(const std::string& name) const;
   std::vector<std::string> method_names() const;
 
   std::vector<at::Tensor> parameters() const;
+  // Throw c10::Error when the module is frozen (Options::frozen) and a method was asked for: it would not be seen.
   void train(bool on = true);
   void eval() { train(false); }
   void to(c10::Device device);

@@ -45,6 +45,18 @@ class Options {
   PassPipeline& passes() { return passes_; }
   const PassPipeline& passes() const { return passes_; }
 
+  // true: methods run with the module as it is when the first of them is asked for. Attributes that no method can change are
+  // constants from then on, gradients flow to the arguments alone, batch norms become part of the convolutions before them
+  // (which changes results by rounding). The module must be in evaluation mode. `explain` tells what stays an attribute, and
+  // why; docs/freezing.md has it all.
+  Options& frozen(bool on) { return set(frozen_, on); }
+  bool frozen() const { return frozen_; }
+
+  // Of a frozen module: the names of attributes ("encoder.scale") and submodules ("encoder") that are read in every call all
+  // the same, because you will change them. Methods may be named, too; all of them stay. Adds to what was named before.
+  Options& preserve(const std::vector<std::string>& names);
+  const std::vector<std::string>& preserved() const { return preserved_; }
+
   // The highest tier that is built.
   Options& max_tier(Tier tier) { return set(max_tier_, tier); }
   Tier max_tier() const { return max_tier_; }
@@ -60,6 +72,8 @@ class Options {
   PassPipeline passes_;
   size_t plan_cache_capacity_ = 64;
   size_t profiled_runs_ = 0;
+  bool frozen_ = false;
+  std::vector<std::string> preserved_;
   Tier max_tier_ = Tier::kShapes;
 };
 

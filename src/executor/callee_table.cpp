@@ -42,8 +42,9 @@ OrRefusal<std::unique_ptr<Plan>> CalleeTable::plan_subgraph(const Graph& graph) 
   if (const auto changed = inline_calls(*inlined, functions_); !changed) {
     return changed.refusal();
   }
-  auto compiled =
-      compile_unspecialised(*inlined, {.callees = this, .passes = &options_.passes(), .optimise = options_.optimize()});
+  auto compiled = compile_unspecialised(
+      *inlined,
+      {.callees = this, .passes = &options_.passes(), .optimise = options_.optimize(), .frozen = options_.frozen()});
   if (!compiled) {
     return compiled.refusal();
   }

@@ -5,6 +5,8 @@
 #include "passes/constant_branches.h"
 #include "passes/eliminate_common_nodes.h"
 #include "passes/eliminate_dead_nodes.h"
+#include "passes/fold_batch_norm.h"
+#include "passes/freeze.h"
 #include "passes/hoist_loop_invariants.h"
 #include "passes/lower_autocast.h"
 #include "passes/lower_grad_of.h"
@@ -48,8 +50,12 @@ void simplify(Graph& graph, PassRunner& runner) {
   }
 }
 
-void optimising_passes(Graph& graph, PassRunner& runner) {
+void optimising_passes(Graph& graph, PassRunner& runner, bool frozen) {
   simplify(graph, runner);
+  // Those that freeze_method could not fold because ranks were not known. Before a common node becomes a second user.
+  if (frozen) {
+    runner.run("fold_batch_norm", fold_batch_norm, graph);
+  }
   // The bodies of loops come to depend on constants: the number of the iteration.
   if (runner.run("unroll_loops", unroll_loops, graph)) {
     simplify(graph, runner);
@@ -64,11 +70,21 @@ void optimising_passes(Graph& graph, PassRunner& runner) {
 
 }  // namespace
 
-void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner) {
+void freeze_method(Graph& method, const ModuleConstants& constants, bool optimise, PassRunner& runner) {
+  runner.run("freeze", [&](Graph& graph) { return freeze(graph, constants); }, method);
+  if (optimise) {
+    // Branches on `training` decide whether a norm trains.
+    simplify(method, runner);
+    runner.run("fold_batch_norm", fold_batch_norm, method);
+    runner.run("eliminate_dead_nodes", eliminate_dead_nodes, method);
+  }
+}
+
+void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, bool frozen) {
   runner.run_custom(stage, /*after=*/false, graph);
   switch (stage) {
     case Stage::kRequired: required_passes(*graph, runner); break;
-    case Stage::kOptimise: optimising_passes(*graph, runner); break;
+    case Stage::kOptimise: optimising_passes(*graph, runner, frozen); break;
   }
   runner.run_custom(stage, /*after=*/true, graph);
 }
@@ -80,7 +96,7 @@ OrRefusal<Compiled> compile_unspecialised(const Graph& graph, const CompileSetti
   std::unique_ptr<Graph> copy = graph.clone();
   run_stage(Stage::kRequired, copy, runner);
   if (settings.optimise) {
-    run_stage(Stage::kOptimise, copy, runner);
+    run_stage(Stage::kOptimise, copy, runner, settings.frozen);
   }
   auto plan = lower(std::move(copy), settings.callees);
   if (!plan) {

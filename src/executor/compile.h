@@ -15,6 +15,8 @@
 
 namespace sconce {
 
+class ModuleConstants;
+
 struct Compiled {
   std::unique_ptr<Plan> plan;
   std::vector<PassTiming> passes;
@@ -26,7 +28,12 @@ struct CompileSettings {
   Callees* callees = nullptr;            // answers calls that are not inlined; outlives the plan
   const PassPipeline* passes = nullptr;  // the user's passes, and which are disabled
   bool optimise = false;                 // else the required passes alone
+  bool frozen = false;                   // of a frozen module, whose constants may be computed with, at the price of rounding
 };
+
+// Freezes a method (passes/freeze.h) and, to `optimise`, does what its constants decide: once for all plans of the method, so
+// that they share what is computed, and before argument specs are made of what it still reads.
+void freeze_method(Graph& method, const ModuleConstants& constants, bool optimise, PassRunner& runner);
 
 // Tier 0: a plan that serves every argument spec, quick to build. `graph`: calls inlined as far as they can be; it is left
 // alone.
@@ -40,6 +47,6 @@ struct Profiled {
 OrRefusal<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees = nullptr);
 
 // The passes of a stage in their order, the user's at their places.
-void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner);
+void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, bool frozen = false);
 
 }  // namespace sconce

@@ -20,8 +20,13 @@ namespace sconce {
 
 class GraphExecutor::Impl {
  public:
+  // What was done to the graph before the executor got it, for `explain`.
+  struct Past {
+    std::vector<PassTiming> passes;
+    std::vector<RefusalExplanation> refusals;
+  };
   Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options, std::optional<c10::IValue> self,
-       std::shared_ptr<CalleeTable> callees);
+       std::shared_ptr<CalleeTable> callees, Past past = {});
 
   void run(torch::jit::Stack& stack);
   void run_with_self(torch::jit::Stack& stack);

@@ -57,19 +57,23 @@ std::shared_ptr<const Graph> last_executed_graph() { return last_executed.graph.
 // ---- Impl -----------------------------------------------------------------------------------------------------------
 
 GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                          std::optional<c10::IValue> self, std::shared_ptr<CalleeTable> callees)
+                          std::optional<c10::IValue> self, std::shared_ptr<CalleeTable> callees, Past past)
     : callees_(std::move(callees)),
       graph_(std::move(graph)),
       name_(std::move(name)),
       options_(options),
       self_(std::move(self)),
       specs_(*graph_),
+      passes_(std::move(past.passes)),
+      refusals_(std::move(past.refusals)),
       cache_(options.plan_cache_capacity()) {
-  auto compiled = compile_unspecialised(
-      *graph_, {.callees = callees_.get(), .passes = &options_.passes(), .optimise = options_.optimize()});
+  auto compiled = compile_unspecialised(*graph_, {.callees = callees_.get(),
+                                                  .passes = &options_.passes(),
+                                                  .optimise = options_.optimize(),
+                                                  .frozen = options_.frozen()});
   TORCH_CHECK(compiled, "sconce cannot run ", name_, ": ", compiled ? "" : to_string(compiled.refusal()));
-  passes_ = std::move(compiled->passes);
-  refusals_ = std::move(compiled->refusals);
+  passes_.insert(passes_.end(), compiled->passes.begin(), compiled->passes.end());
+  refusals_.insert(refusals_.end(), compiled->refusals.begin(), compiled->refusals.end());
   general_.reset(new CountedPlan{Tier::kRequired, std::move(compiled->plan), compiled->seconds, {}});
   if (options_.profiled_runs() > 0) {
     auto profiled = compile_profiled(general_->plan->graph(), callees_.get());

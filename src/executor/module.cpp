@@ -5,6 +5,7 @@
 #include "ir/dump.h"
 #include "ir/verify.h"
 #include "load/load_module.h"
+#include "passes/freeze.h"
 #include "passes/inline_calls.h"
 
 #include <torch/csrc/jit/api/module.h>
@@ -43,6 +44,21 @@ class Module::Impl {
     return *methods_.back();
   }
 
+  // Or some submodule.
+  bool is_training() const {
+    bool found = false;
+    for (const torch::jit::Module& each : script_module_.modules()) {
+      found = found || (each.hasattr("training") && each.attr("training").isBool() && each.attr("training").toBool());
+    }
+    return found;
+  }
+
+  // Once a method of a frozen module was asked for, changes of attributes are not seen any more.
+  void expect_not_frozen(const char* action, const char* remedy) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_CHECK(!constants_, action, ": the module is frozen, its methods would not see it; ", remedy);
+  }
+
   torch::jit::Module script_module_;
   const Options options_;
   const bool has_hooks_;
@@ -77,13 +93,31 @@ class Module::Impl {
 #ifdef SCONCE_DEBUG
     verify(*graph, "inline_calls");
 #endif
+    PassRunner runner(options_.passes());
+    std::vector<RefusalExplanation> refusals;
+    if (options_.frozen()) {
+      const ModuleConstants& constants = find_constants();
+      freeze_method(*graph, constants, options_.optimize(), runner);
+      refusals = attributes_not_frozen(*graph, constants);
+    }
     std::unique_ptr<GraphExecutor> executor(new GraphExecutor(
-        std::make_unique<GraphExecutor::Impl>(std::move(graph), name, options_, script_module_._ivalue(), callees_)));
+        std::make_unique<GraphExecutor::Impl>(std::move(graph), name, options_, script_module_._ivalue(), callees_,
+                                              GraphExecutor::Impl::Past{runner.timings(), std::move(refusals)})));
     return std::unique_ptr<Method>(new Method{name, function->getSchema(), std::move(executor), first_.load()});
+  }
+
+  const ModuleConstants& find_constants() {
+    if (!constants_) {
+      auto found = ModuleConstants::find(script_module_._ivalue(), options_.preserved(), callees_->functions());
+      TORCH_CHECK(found, "sconce cannot freeze the module: ", found ? "" : to_string(found.refusal()));
+      constants_ = std::move(*found);
+    }
+    return *constants_;
   }
 
   std::mutex mutex_;  // for making methods
   const std::shared_ptr<CalleeTable> callees_ = std::make_shared<CalleeTable>(options_);
+  std::optional<ModuleConstants> constants_;  // of a frozen module, once a method was asked for
   std::vector<std::unique_ptr<Method>> methods_;
   std::atomic<const Method*> first_{nullptr};
 };
@@ -142,8 +176,18 @@ std::vector<at::Tensor> Module::parameters() const {
   return tensors;
 }
 
-void Module::train(bool on) { impl_->script_module_.train(on); }
-void Module::to(c10::Device device) { impl_->script_module_.to(device); }
+void Module::train(bool on) {
+  if (on || impl_->is_training()) {
+    impl_->expect_not_frozen(on ? "train()" : "eval()", "load it again, without Options::frozen if it is to be trained");
+  }
+  impl_->script_module_.train(on);
+}
+
+void Module::to(c10::Device device) {
+  impl_->expect_not_frozen("to()", "call it before the first method, or load the module with Options::device");
+  impl_->script_module_.to(device);
+}
+
 const torch::jit::Module& Module::script_module() const { return impl_->script_module_; }
 const Options& Module::options() const { return impl_->options_; }
 

@@ -16,4 +16,9 @@ Options& Options::plan_cache_capacity(size_t plans) {
   return set(plan_cache_capacity_, plans);
 }
 
+Options& Options::preserve(const std::vector<std::string>& names) {
+  preserved_.insert(preserved_.end(), names.begin(), names.end());
+  return *this;
+}
+
 }  // namespace sconce

@@ -120,7 +120,7 @@ std::vector<AliasSets::Set> AliasSets::sets_written_by(const Node& node) const {
     return written;
   }
   for (size_t i = 0; effects.writes && i < std::min(node.schema()->arguments().size(), node.inputs().size()); ++i) {
-    if (writes_argument(*node.schema(), i)) {
+    if (may_write_operand(node, i)) {
       add(set_of(*node.input(i)));
       // `foreach_add_(Tensor(a!)[] self)` writes the elements, `append(t[](a!) self)` the list: take both.
       add(set_of(*node.input(i)) == kNone ? kNone : contents_of(set_of(*node.input(i))));

@@ -35,6 +35,15 @@ bool acts_outside(c10::Symbol kind) {
 
 bool changes_state(c10::Symbol kind) { return kind == aten::save || kind == aten::manual_seed; }
 
+bool only_reads_state(c10::Symbol kind) {
+  static const std::array kinds = {
+      c10::Symbol::fromQualString("aten::is_autocast_enabled"), c10::Symbol::fromQualString("aten::is_autocast_cpu_enabled"),
+      c10::Symbol::fromQualString("aten::get_autocast_dtype"),  c10::Symbol::fromQualString("aten::is_grad_enabled"),
+      c10::Symbol::fromQualString("aten::_get_tracing_state"),  c10::Symbol::fromQualString("aten::is_scripting"),
+      c10::Symbol::fromQualString("aten::has_torch_function")};
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
 bool draws_random_numbers(const c10::FunctionSchema& schema) {
   const auto op = c10::Dispatcher::singleton().findSchema(schema.operator_name());
   if (!op) {
@@ -54,6 +63,9 @@ bool is_trusted(const c10::FunctionSchema& schema) {
 }
 
 Effects effects_of_operator(const c10::FunctionSchema& schema) {
+  if (only_reads_state(c10::Symbol::fromQualString(schema.name()))) {
+    return {};
+  }
   if (!is_trusted(schema)) {
     return {.unknown = true};
   }
@@ -68,7 +80,27 @@ Effects effects_of_operator(const c10::FunctionSchema& schema) {
   return effects;
 }
 
+// Whether an operand forbids the writes that the schema is silent about (`training=False`).
+bool is_told_not_to_write(const Node& node) {
+  const SchemaCorrection* correction = find_correction(*node.schema());
+  if (correction == nullptr || correction->written_if.empty()) {
+    return false;
+  }
+  const Value* condition = node.named_input(correction->written_if);
+  const auto constant = condition == nullptr ? std::nullopt : condition->constant();
+  return constant && constant->isBool() && !constant->toBool();
+}
+
+bool is_marked_as_written(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
 }  // namespace
+
+bool may_write_operand(const Node& node, size_t index) {
+  return index < node.schema()->arguments().size() && writes_argument(*node.schema(), index) &&
+         (is_marked_as_written(node.schema()->arguments()[index]) || !is_told_not_to_write(node));
+}
 
 Effects effects_of(const Node& node) {
   if (is_language_kind(node.kind())) {
@@ -82,7 +114,12 @@ Effects effects_of(const Node& node) {
     return {.unknown = true};
   }
   static thread_local PerSchema<Effects> known;
-  return known.get(*schema, effects_of_operator);
+  Effects effects = known.get(*schema, effects_of_operator);
+  if (effects.writes && is_told_not_to_write(node)) {
+    const auto& arguments = schema->arguments();
+    effects.writes = std::any_of(arguments.begin(), arguments.end(), is_marked_as_written);
+  }
+  return effects;
 }
 
 bool differentiates(const Node& node) {
@@ -91,14 +128,7 @@ bool differentiates(const Node& node) {
   return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
 }
 
-bool reads_state(const Node& node) {
-  static const std::array kinds = {
-      c10::Symbol::fromQualString("aten::is_autocast_enabled"), c10::Symbol::fromQualString("aten::is_autocast_cpu_enabled"),
-      c10::Symbol::fromQualString("aten::get_autocast_dtype"),  c10::Symbol::fromQualString("aten::is_grad_enabled"),
-      c10::Symbol::fromQualString("aten::_get_tracing_state"),  c10::Symbol::fromQualString("aten::is_scripting"),
-      c10::Symbol::fromQualString("aten::has_torch_function")};
-  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
-}
+bool reads_state(const Node& node) { return only_reads_state(node.kind()); }
 
 bool may_raise(const Node& node) {
   // No cast is among them: it is right only behind the test that it stands behind.

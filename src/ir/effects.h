@@ -18,6 +18,10 @@ struct Effects {
 // Of the node alone, without the blocks nested in it. Unknown operators have unknown effects.
 Effects effects_of(const Node& node);
 
+// Whether the operator may write the memory of its operand `index`: its schema says so, as corrected (schema_corrections.h),
+// and its other operands don't rule it out. Requires a schema.
+bool may_write_operand(const Node& node, size_t index);
+
 // Whether the results depend on the state of thread or process, and not on the operands alone.
 bool reads_state(const Node& node);
 

@@ -76,43 +76,89 @@ bool operator_hands_on(const Node& node, size_t index) {
     }
   }
   const bool marked = index < arguments.size() && arguments[index].alias_info() != nullptr;
+  const c10::TypePtr& type = node.input(index)->type();
+  // No tensor shares memory with a list of numbers.
+  const bool is_plain_list = type->kind() == c10::TypeKind::ListType && !holds_memory(type->containedType(0));
   return std::any_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
-    return holds_memory(output->type()) && (marked || results_may_share_memory(schema) || holds_mutable(output));
+    return holds_memory(output->type()) &&
+           (marked || (!is_plain_list && results_may_share_memory(schema)) || holds_mutable(output));
   });
 }
 
-bool may_leave(const Value& value, std::unordered_set<const Value*>& seen) {
+// Whether the node does no more than put its operand into its results, or take it out of there.
+bool moves_on(const Node& node) {
+  static const std::array kinds = {prim::ListConstruct, prim::TupleConstruct, prim::ListUnpack,    prim::TupleUnpack,
+                                   prim::TupleIndex,    prim::TupleSlice,     prim::unchecked_cast};
+  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
+}
+
+const Node* leaves_through(const Value& value, std::unordered_set<const Value*>& seen) {
   if (!holds_memory(value.type()) || !seen.insert(&value).second) {
-    return false;
+    return nullptr;
   }
-  return std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
+  for (const Use& use : value.uses()) {
     const Node& user = *use.user;
-    const bool constructs = user.kind() == prim::ListConstruct || user.kind() == prim::TupleConstruct;
-    if (!constructs) {
+    if (!moves_on(user)) {
       if (is_language_kind(user.kind()) || user.schema() == nullptr || effects_of(user).unknown) {
         // Its type is asked for, no more.
-        return user.kind() != prim::isinstance && user.kind() != prim::GetAttr;
+        if (user.kind() != prim::isinstance && user.kind() != prim::GetAttr) {
+          return &user;
+        }
+        continue;
       }
       if (asks_for_identity(user, value)) {
-        return true;
+        return &user;
       }
       if (!operator_hands_on(user, use.index)) {
-        return false;
+        continue;
       }
       if (user.outputs().empty() || effects_of(user).writes) {
+        return &user;
+      }
+    }
+    for (const Value* output : user.outputs()) {
+      if (const Node* through = leaves_through(*output, seen)) {
+        return through;
+      }
+    }
+  }
+  return nullptr;
+}
+
+bool is_only_read(const Value& value, std::unordered_set<const Value*>& seen) {
+  if (!holds_memory(value.type()) || !seen.insert(&value).second) {
+    return true;
+  }
+  return std::all_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
+    const Node& user = *use.user;
+    if (!moves_on(user)) {
+      if (is_language_kind(user.kind()) || user.schema() == nullptr || effects_of(user).unknown) {
+        return user.kind() == prim::isinstance;
+      }
+      if (asks_for_identity(user, value) || may_write_operand(user, use.index)) {
+        return false;
+      }
+      if (!operator_hands_on(user, use.index)) {
         return true;
       }
     }
-    return std::any_of(user.outputs().begin(), user.outputs().end(),
-                       [&](const Value* output) { return may_leave(*output, seen); });
+    return std::all_of(user.outputs().begin(), user.outputs().end(),
+                       [&](const Value* output) { return is_only_read(*output, seen); });
   });
 }
 
 }  // namespace
 
-bool may_leave(const Value& value) {
+bool is_only_read(const Value& value) {
   std::unordered_set<const Value*> seen;
-  return may_leave(value, seen);
+  return is_only_read(value, seen);
+}
+
+bool may_leave(const Value& value) { return leaves_through(value) != nullptr; }
+
+const Node* leaves_through(const Value& value) {
+  std::unordered_set<const Value*> seen;
+  return leaves_through(value, seen);
 }
 
 bool gives_existing_objects(const Node& node) {

@@ -19,6 +19,12 @@ std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const 
 // or block meanwhile, or is asked for its identity. Unlike the above it asks for the object: what only shares memory with an
 // input does not leave.
 bool may_leave(const Value& value);
+// A node through which it may; null when it may not.
+const Node* leaves_through(const Value& value);
+
+// Whether the graph reads the value and forgets it: it is not written, nor is another object over its memory that is made of
+// it, and neither leaves. Judged by the uses alone: what else shares its memory is not asked.
+bool is_only_read(const Value& value);
 
 // Whether the node's results are objects that were there before, so that a second read gives the same ones.
 bool gives_existing_objects(const Node& node);

@@ -14,21 +14,21 @@ namespace {
 const std::vector<SchemaCorrection>& corrections() {
   static const std::vector<SchemaCorrection> list = {
       // Running statistics are updated when training.
-      {.op = "aten::batch_norm", .written = {"running_mean", "running_var"}, .fresh_results = true},
-      {.op = "aten::instance_norm", .written = {"running_mean", "running_var"}, .fresh_results = true},
-      {.op = "aten::native_batch_norm", .written = {"running_mean", "running_var"}},
-      {.op = "aten::cudnn_batch_norm", .written = {"running_mean", "running_var"}},
-      {.op = "aten::miopen_batch_norm", .written = {"running_mean", "running_var"}},
-      {.op = "aten::_batch_norm_impl_index", .written = {"running_mean", "running_var"}},
+      {.op = "aten::batch_norm",
+       .written = {"running_mean", "running_var"},
+       .written_if = "training",
+       .fresh_results = true},
+      {.op = "aten::instance_norm",
+       .written = {"running_mean", "running_var"},
+       .written_if = "use_input_stats",
+       .fresh_results = true},
+      {.op = "aten::native_batch_norm", .written = {"running_mean", "running_var"}, .written_if = "training"},
+      {.op = "aten::cudnn_batch_norm", .written = {"running_mean", "running_var"}, .written_if = "training"},
+      {.op = "aten::miopen_batch_norm", .written = {"running_mean", "running_var"}, .written_if = "training"},
+      {.op = "aten::_batch_norm_impl_index", .written = {"running_mean", "running_var"}, .written_if = "training"},
       {.op = "aten::batch_norm_gather_stats", .written = {"running_mean", "running_var"}},
       {.op = "aten::batch_norm_gather_stats_with_counts", .written = {"running_mean", "running_var"}},
       {.op = "aten::batch_norm_update_stats", .written = {"running_mean", "running_var"}},
-      // Composites that compute their result anew whatever their arguments are.
-      {.op = "aten::linear", .fresh_results = true},
-      {.op = "aten::matmul", .fresh_results = true},
-      {.op = "aten::bilinear", .fresh_results = true},
-      {.op = "aten::conv1d", .fresh_results = true},
-      {.op = "aten::conv2d", .fresh_results = true},
       // Results that may be an argument or a view of one; `set_` gives its target the memory of the source.
       {.op = "aten::set_", .shared_results = true},
       {.op = "aten::set", .written = {"self"}, .shared_results = true},
@@ -48,6 +48,12 @@ const std::vector<SchemaCorrection>& corrections() {
       {.op = "aten::_unsafe_masked_index", .written = {"self", "mask", "indices"}},
       {.op = "aten::_unsafe_masked_index_put_accumulate", .written = {"self", "mask", "indices", "values"}},
       {.op = "prim::ReductionSizes", .written = {"size"}},
+      // Composites that compute their result anew whatever their arguments are.
+      {.op = "aten::linear", .fresh_results = true},
+      {.op = "aten::matmul", .fresh_results = true},
+      {.op = "aten::bilinear", .fresh_results = true},
+      {.op = "aten::conv1d", .fresh_results = true},
+      {.op = "aten::conv2d", .fresh_results = true},
       {.op = "aten::conv3d", .fresh_results = true},
       {.op = "aten::conv_transpose1d", .fresh_results = true},
       {.op = "aten::conv_transpose2d", .fresh_results = true},
@@ -68,13 +74,17 @@ const std::vector<SchemaCorrection>& corrections() {
       {.op = "aten::cross_entropy_loss", .fresh_results = true},
       {.op = "aten::nll_loss", .fresh_results = true},
       {.op = "aten::embedding_bag", .fresh_results = true},
+      {.op = "aten::scaled_dot_product_attention", .fresh_results = true},
       {.op = "aten::one_hot", .fresh_results = true},
+      {.op = "aten::lstm", .fresh_results = true},
+      {.op = "aten::gru", .fresh_results = true},
+      {.op = "aten::rnn_tanh", .fresh_results = true},
+      {.op = "aten::rnn_relu", .fresh_results = true},
       {.op = "aten::lstm_cell", .fresh_results = true},
       {.op = "aten::gru_cell", .fresh_results = true},
       {.op = "aten::relu6", .fresh_results = true},
       {.op = "aten::selu", .fresh_results = true},
       {.op = "aten::prelu", .fresh_results = true},
-      {.op = "aten::scaled_dot_product_attention", .fresh_results = true},
       {.op = "aten::square", .fresh_results = true},
       {.op = "aten::std", .fresh_results = true},
       {.op = "aten::var", .fresh_results = true},
@@ -89,6 +99,12 @@ const std::vector<SchemaCorrection>& corrections() {
   return list;
 }
 
+// `prim::AutogradAdd` gives back one operand when the other is undefined.
+bool is_special_case_of_libtorch(const c10::FunctionSchema& schema) {
+  const auto op = torch::jit::findOperatorFor(schema.operator_name());
+  return op != nullptr && op->aliasAnalysisKind() == c10::AliasAnalysisKind::INTERNAL_SPECIAL_CASE;
+}
+
 bool composed_of_other_ops(const c10::FunctionSchema& schema) {
   const auto op = c10::Dispatcher::singleton().findSchema(schema.operator_name());
   return op && (op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
@@ -99,12 +115,6 @@ bool composed_of_other_ops(const c10::FunctionSchema& schema) {
 
 const SchemaCorrection* find_correction(const c10::FunctionSchema& schema) {
   static const auto by_name = [] {
-// `prim::AutogradAdd` gives back one operand when the other is undefined.
-bool is_special_case_of_libtorch(const c10::FunctionSchema& schema) {
-  const auto op = torch::jit::findOperatorFor(schema.operator_name());
-  return op != nullptr && op->aliasAnalysisKind() == c10::AliasAnalysisKind::INTERNAL_SPECIAL_CASE;
-}
-
     std::unordered_map<std::string_view, const SchemaCorrection*> map;
     for (const SchemaCorrection& correction : corrections()) {
       map.emplace(correction.op, &correction);

@@ -12,6 +12,7 @@ namespace sconce {
 struct SchemaCorrection {
   std::string_view op;                         // qualified name, all overloads
   std::vector<std::string_view> written = {};  // arguments whose memory the op may write
+  std::string_view written_if = {};            // a bool argument: when it is false, the op writes none of these
   bool shared_results = false;                 // results may share memory with all arguments and with each other
   bool fresh_results = false;                  // results share no memory with arguments, see results_may_share_memory
 };

@@ -3,9 +3,36 @@
 
 #include "ir/graph.h"
 
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
 #include <optional>
 
 namespace sconce {
+
+// Whether a prim::Constant can hold values of the type: tensors, numbers and the like, lists and tuples of the latter.
+inline bool can_be_constant(const c10::TypePtr& type) {
+  switch (type->kind()) {
+    case c10::TypeKind::ListType:
+    case c10::TypeKind::TupleType:
+    case c10::TypeKind::OptionalType: {
+      const auto contained = type->containedTypes();
+      return std::all_of(contained.begin(), contained.end(), [](const c10::TypePtr& inner) {
+        return inner->kind() != c10::TypeKind::TensorType && can_be_constant(inner);
+      });
+    }
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::FloatType:
+    case c10::TypeKind::BoolType:
+    case c10::TypeKind::ComplexType:
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::StringType:
+    case c10::TypeKind::NoneType:
+    case c10::TypeKind::DeviceObjType:
+    case c10::TypeKind::TensorType: return true;
+    default: return false;
+  }
+}
 
 inline std::optional<bool> constant_bool(const Value& value) {
   const auto constant = value.constant();

@@ -4,6 +4,7 @@
 #include "passes/constant_branches.h"
 #include "passes/eliminate_common_nodes.h"
 #include "passes/eliminate_dead_nodes.h"
+#include "passes/fold_batch_norm.h"
 #include "passes/hoist_loop_invariants.h"
 #include "passes/lower_autocast.h"
 #include "passes/lower_grad_of.h"
@@ -31,6 +32,8 @@ constexpr std::array kPasses = {
              "merges nodes that compute the same from the same"},
     PassInfo{"eliminate_dead_nodes", eliminate_dead_nodes, "required",
              "removes nodes without effects whose outputs nobody uses"},
+    PassInfo{"fold_batch_norm", fold_batch_norm, "optimise",
+             "makes batch norms part of the convolutions before them, in frozen modules"},
     PassInfo{"hoist_loop_invariants", hoist_loop_invariants, "optimise",
              "moves out of loops what every iteration computes anew"},
     PassInfo{"lower_autocast", lower_autocast, "required",

@@ -29,7 +29,7 @@ bool verifies_by_default() {
 
 PassRunner::PassRunner() : verify_(verifies_by_default() ? Verify::kAfterChange : Verify::kNever) {}
 
-bool PassRunner::run(std::string_view name, PassFunction pass, Graph& graph) {
+bool PassRunner::run(std::string_view name, const PassCallback& pass, Graph& graph) {
   if (pipeline_ != nullptr && pipeline_->is_disabled(std::string(name))) {
     return false;
   }

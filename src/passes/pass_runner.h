@@ -25,7 +25,7 @@ class PassRunner {
 
   // Runs the pass and returns whether it says that the graph changed. In debug builds, and when verifying, checks that
   // claim against the graph's text. A broken graph or claim is an internal error that names the pass.
-  bool run(std::string_view name, PassFunction pass, Graph& graph);
+  bool run(std::string_view name, const PassCallback& pass, Graph& graph);
   bool run(const PassInfo& pass, Graph& graph) { return run(pass.name, pass.function, graph); }
 
   // The user's passes at this point, each on a copy of the graph that takes its place if nothing is wrong with it. One that

@@ -1,13 +1,16 @@
 #include "passes/propagate_constants.h"
 
+#include "ir/autocast_policy.h"
 #include "ir/effects.h"
 #include "ir/escapes.h"
 #include "ir/lazy_alias_sets.h"
 #include "ir/schema_match.h"
+#include "passes/constant_operands.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/jit_type.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
@@ -46,8 +49,12 @@ std::optional<Values> evaluate_language_node(const Node& node, Values operands) 
         return std::nullopt;  // fields have names
       }
       return Values{c10::ivalue::Tuple::create(std::move(operands))};
-    case prim::TupleUnpack: return operands[0].toTupleRef().elements().vec();
+    case prim::TupleUnpack:
+      return operands[0].isTuple() ? std::optional(operands[0].toTupleRef().elements().vec()) : std::nullopt;
     case prim::TupleIndex: {
+      if (!operands[0].isTuple()) {
+        return std::nullopt;  // an optional, behind a test that it does not pass
+      }
       const auto& elements = operands[0].toTupleRef().elements();
       const int64_t index = operands[1].toInt() + (operands[1].toInt() < 0 ? static_cast<int64_t>(elements.size()) : 0);
       if (index < 0 || index >= static_cast<int64_t>(elements.size())) {
@@ -55,7 +62,9 @@ std::optional<Values> evaluate_language_node(const Node& node, Values operands) 
       }
       return Values{elements[static_cast<size_t>(index)]};
     }
-    case prim::unchecked_cast: return operands;
+    case prim::unchecked_cast:
+      return operands[0].isNone() && !c10::NoneType::get()->isSubtypeOf(*node.output()->type()) ? std::nullopt
+                                                                                                : std::optional(operands);
     default: return std::nullopt;
   }
 }
@@ -68,6 +77,7 @@ std::optional<Values> evaluate_operator(const Node& node, Values operands) {
   if (node.schema()->is_vararg()) {
     operands.emplace_back(static_cast<int64_t>(operands.size()));
   }
+  const c10::InferenceMode normal(false);  // a constant serves runs of every mode
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   try {
@@ -76,6 +86,16 @@ std::optional<Values> evaluate_operator(const Node& node, Values operands) {
     return std::nullopt;  // the run raises it, if it gets there
   }
   return operands;
+}
+
+// Whether autocast that the caller has switched on gives the operator other operands in some runs.
+bool minds_autocast(const Node& node, const Values& operands) {
+  const AutocastPolicy policy = node.schema() == nullptr ? AutocastPolicy::kNone : autocast_policy(*node.schema());
+  return policy != AutocastPolicy::kNone && std::any_of(operands.begin(), operands.end(), [&](const c10::IValue& operand) {
+           const bool is_floating = operand.isTensor() && operand.toTensor().is_floating_point();
+           return is_floating && operand.toTensor().scalar_type() != at::kDouble &&
+                  (policy == AutocastPolicy::kReduced || operand.toTensor().scalar_type() != at::kFloat);
+         });
 }
 
 bool is_foldable_tensor(const c10::IValue& value) {
@@ -100,7 +120,7 @@ class Propagation {
     }
     auto operands = constants_of(node.inputs());
     if (!operands || effects_of(node).any() || reads_state(node) || !may_be_constants(node) || reads_what_is_written(node) ||
-        !std::all_of(operands->begin(), operands->end(), is_foldable_tensor)) {
+        !std::all_of(operands->begin(), operands->end(), is_foldable_tensor) || minds_autocast(node, *operands)) {
       return false;
     }
     // The default dtype, and what else makes tensors of numbers, is the run's.
@@ -128,7 +148,7 @@ class Propagation {
   // Only what a constant can hold, and nobody can tell from an object of this run.
   bool may_be_constants(const Node& node) const {
     return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
-      return holds_only_data(output->type()) &&
+      return can_be_constant(output->type()) &&
              (!holds_memory(output->type()) || (!aliases_.get().may_be_written(*output) && !may_leave(*output)));
     });
   }
@@ -138,29 +158,6 @@ class Propagation {
     return std::any_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {
       return holds_memory(input->type()) && aliases_.get().may_be_written(*input);
     });
-  }
-
-  static bool holds_only_data(const c10::TypePtr& type) {
-    switch (type->kind()) {
-      case c10::TypeKind::ListType:
-      case c10::TypeKind::TupleType:
-      case c10::TypeKind::OptionalType: {
-        const auto contained = type->containedTypes();
-        return std::all_of(contained.begin(), contained.end(), [](const c10::TypePtr& inner) {
-          return inner->kind() != c10::TypeKind::TensorType && holds_only_data(inner);
-        });
-      }
-      case c10::TypeKind::IntType:
-      case c10::TypeKind::FloatType:
-      case c10::TypeKind::BoolType:
-      case c10::TypeKind::ComplexType:
-      case c10::TypeKind::NumberType:
-      case c10::TypeKind::StringType:
-      case c10::TypeKind::NoneType:
-      case c10::TypeKind::DeviceObjType:
-      case c10::TypeKind::TensorType: return true;
-      default: return false;
-    }
   }
 
   Graph& graph_;

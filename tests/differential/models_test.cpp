@@ -116,10 +116,40 @@ void check_model(const std::string& name) {
   }
 }
 
+// Frozen, in evaluation mode. Batch norms are folded, which in deep networks moves small results by a good part of them.
+void check_frozen(const std::string& name) {
+  const auto cases = std::get<cli::ModelCases>(cli::read_cases(cases_file(name)));
+  const bool is_large = std::filesystem::file_size(model_file(name)) > kLargeFile;
+  const cli::CompareOptions rounded{
+      .rtol = std::max(cases.rtol, 1e-3), .atol = std::max(cases.atol, 1e-4), .requires_grad = false};
+  cli::Findings findings;
+  for (size_t i = 0; i < (is_large ? 1 : cases.inputs.size()); ++i) {
+    findings.begin_case("case " + std::to_string(i), "frozen");
+    Module module = load(model_file(name), Options().frozen(true));
+    torch::jit::Module twin = load_script_module(model_file(name), std::nullopt);
+    module.eval();
+    twin.eval();
+    cli::TwinModels twins(module, twin, cases.method, cli::TwinModels::State::kCompare);
+    for (size_t call = 1; call <= 3; ++call) {
+      findings.begin_call(call);
+      const cli::TwinModels::Outcomes outcomes = twins.call(cases.inputs[i], cases.seed + call - 1);
+      twins.compare_outcomes(outcomes, rounded, findings);
+      if (outcomes.got.error || outcomes.expected.error) {
+        break;
+      }
+    }
+    for (const RefusalExplanation& refusal : module.method(cases.method).explain().refusals) {
+      std::cout << name << ": " << refusal.what << ": " << refusal.reason << "\n";
+    }
+  }
+  EXPECT_TRUE(findings.all().empty()) << cli::to_text(findings);
+}
+
 class ModelTest : public ::testing::TestWithParam<std::string> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelTest);
 
 TEST_P(ModelTest, AgreesWithLibTorchFromCall1ToCall5) { check_model(GetParam()); }
+TEST_P(ModelTest, AgreesWithLibTorchWhenFrozen) { check_frozen(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelTest, ::testing::ValuesIn(model_names()),
                          [](const auto& model) { return model.param; });
@@ -136,6 +166,7 @@ class TorchvisionModelTest : public ::testing::TestWithParam<std::string> {
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TorchvisionModelTest);
 
 TEST_P(TorchvisionModelTest, AgreesWithLibTorchFromCall1ToCall5) { check_model(GetParam()); }
+TEST_P(TorchvisionModelTest, AgreesWithLibTorchWhenFrozen) { check_frozen(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Models, TorchvisionModelTest, ::testing::ValuesIn(model_names(kTorchvisionOperators)),
                          [](const auto& model) { return std::filesystem::path(model.param).filename().string(); });

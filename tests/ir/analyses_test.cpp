@@ -56,6 +56,24 @@ TEST(Effects, OfBatchNormAreWritesThoughItsSchemaDoesNotSaySo) {
           .writes);
 }
 
+// `training` is the constant False.
+TEST(Effects, OfBatchNormThatDoesNotTrainAreNone) {
+  const std::string constants = "  %no : bool = prim::Constant[value=0]()\n";
+  EXPECT_FALSE(effects_in(constants + "  %x : Tensor = aten::batch_norm(%a, %none, %none, %a, %b, %no, %p, %p, %flag)\n",
+                          "aten::batch_norm")
+                   .any());
+  EXPECT_FALSE(effects_in(constants + "  %x : Tensor = aten::instance_norm(%a, %none, %none, %a, %b, %no, %p, %p, %flag)\n",
+                          "aten::instance_norm")
+                   .any());
+  at::Tensor mean = at::ones({2});
+  at::Tensor variance = at::ones({2});
+  const int64_t version = mean._version();
+  at::batch_norm(at::randn({4, 2}), {}, {}, mean, variance, /*training=*/false, 0.5, 1e-5, true);
+  at::instance_norm(at::randn({4, 2, 3}), {}, {}, mean, variance, /*use_input_stats=*/false, 0.5, 1e-5, true);
+  EXPECT_TRUE(mean.equal(at::ones({2})) && variance.equal(at::ones({2})));
+  EXPECT_EQ(mean._version(), version);
+}
+
 TEST(Effects, OfRandomOperatorsAreRandomAlsoOfComposites) {
   EXPECT_TRUE(effects_in("  %x : Tensor = aten::bernoulli(%a, %none)\n", "aten::bernoulli").random);
   EXPECT_TRUE(effects_in("  %x : Tensor = aten::dropout(%a, %p, %flag)\n", "aten::dropout").random);
@@ -170,6 +188,7 @@ TEST(SchemaCorrections, OperatorsVouchedForGiveMemoryOfTheirOwn) {
       {"divide", at::divide(x, 1), x},
       {"subtract", at::subtract(x, 0), x},
       {"stack", at::stack({x}), x},
+      {"scaled_dot_product_attention", at::scaled_dot_product_attention(image, at::ones({1, 1, 1, 2}), image), image},
       {"one_hot", at::one_hot(at::zeros({1}, at::kLong), 1), x},
   };
   for (const auto& [name, result, argument] : results) {
@@ -183,12 +202,30 @@ TEST(SchemaCorrections, OperatorsVouchedForGiveMemoryOfTheirOwn) {
   }
 }
 
+TEST(SchemaCorrections, RecurrentOperatorsGiveMemoryOfTheirOwn) {
+  const at::Tensor x = at::ones({1, 1, 2});  // one step: the last state is the only one
+  const at::Tensor h = at::zeros({1, 1, 2});
+  const auto weights = [](int64_t gates) {
+    return std::vector<at::Tensor>{at::ones({2 * gates, 2}), at::ones({2 * gates, 2})};
+  };
+  const auto [lstm, lstm_h, lstm_c] = at::lstm(x, {h, h}, weights(4), false, 1, 0, false, false, false);
+  const auto [gru, gru_h] = at::gru(x, h, weights(3), false, 1, 0, false, false, false);
+  const auto [rnn, rnn_h] = at::rnn_tanh(x, h, weights(1), false, 1, 0, false, false, false);
+  const at::Tensor lengths = at::ones({1}, at::kLong);
+  const auto [packed, packed_h] = at::rnn_relu(x[0], lengths, h, weights(1), false, 1, 0, false, false);
+  for (const at::Tensor& result : {lstm, lstm_h, lstm_c, gru, gru_h, rnn, rnn_h, packed, packed_h}) {
+    EXPECT_FALSE(result.is_alias_of(x) || result.is_alias_of(h));
+  }
+  for (const char* name : {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"}) {
+    EXPECT_FALSE(results_may_share_memory(schema_of(name, "input")) || results_may_share_memory(schema_of(name, "data")));
+  }
+}
+
 // ---- alias sets -----------------------------------------------------------------------------------------------------
 
 struct Aliases {
   explicit Aliases(const std::string& text) : graph(graph_of(text)), sets(*graph) {}
   bool may_alias(const char* a, const char* b) const {
-      {"scaled_dot_product_attention", at::scaled_dot_product_attention(image, at::ones({1, 1, 1, 2}), image), image},
     return sets.may_alias(*find_value(*graph, a), *find_value(*graph, b));
   }
   bool written(const char* a) const { return sets.may_be_written(*find_value(*graph, a)); }
@@ -233,6 +270,23 @@ TEST(AliasSets, InputsMayShareWithEachOtherAndWithConstants) {
   EXPECT_TRUE(aliases.written("b"));
 }
 
+TEST(AliasSets, ObjectsOfDifferentTypesAreTwo) {
+  const Aliases aliases(
+      "graph(%t : Tensor, %o : Tensor?, %l : Tensor[], %lo : Tensor?[], %n : int[], %p : (Tensor, NoneType),\n"
+      "      %q : (Tensor, Tensor?), %m : __torch__.M, %k : __torch__.K, %d : Dict(str, Tensor), %any : Any):\n"
+      "  return ()\n");
+  EXPECT_TRUE(aliases.may_alias("t", "o"));
+  EXPECT_TRUE(aliases.may_alias("l", "lo"));
+  EXPECT_TRUE(aliases.may_alias("p", "q")) << "a tuple with None is of both types";
+  EXPECT_TRUE(aliases.may_alias("any", "t"));
+  EXPECT_TRUE(aliases.may_alias("any", "l"));
+  EXPECT_TRUE(aliases.may_alias("m", "m"));
+  EXPECT_FALSE(aliases.may_alias("t", "l"));
+  EXPECT_FALSE(aliases.may_alias("l", "n"));
+  EXPECT_FALSE(aliases.may_alias("l", "d"));
+  EXPECT_FALSE(aliases.may_alias("m", "k"));
+}
+
 TEST(AliasSets, DropoutAndReshapeMayShareWithTheirArgument) {
   const Aliases aliases(
       "graph(%in : Tensor, %p : float, %train : bool, %size : int[]):\n"
@@ -270,23 +324,6 @@ TEST(AliasSets, WhatComesOutOfAListMayBeWhatWentIn) {
       "  %u : Tensor, %v : Tensor = prim::ListUnpack(%l)\n"
       "  return ()\n");
   EXPECT_TRUE(aliases.may_alias("out", "a"));
-TEST(AliasSets, ObjectsOfDifferentTypesAreTwo) {
-  const Aliases aliases(
-      "graph(%t : Tensor, %o : Tensor?, %l : Tensor[], %lo : Tensor?[], %n : int[], %p : (Tensor, NoneType),\n"
-      "      %q : (Tensor, Tensor?), %m : __torch__.M, %k : __torch__.K, %d : Dict(str, Tensor), %any : Any):\n"
-      "  return ()\n");
-  EXPECT_TRUE(aliases.may_alias("t", "o"));
-  EXPECT_TRUE(aliases.may_alias("l", "lo"));
-  EXPECT_TRUE(aliases.may_alias("p", "q")) << "a tuple with None is of both types";
-  EXPECT_TRUE(aliases.may_alias("any", "t"));
-  EXPECT_TRUE(aliases.may_alias("any", "l"));
-  EXPECT_TRUE(aliases.may_alias("m", "m"));
-  EXPECT_FALSE(aliases.may_alias("t", "l"));
-  EXPECT_FALSE(aliases.may_alias("l", "n"));
-  EXPECT_FALSE(aliases.may_alias("l", "d"));
-  EXPECT_FALSE(aliases.may_alias("m", "k"));
-}
-
   EXPECT_TRUE(aliases.may_alias("out", "b")) << "appended";
   EXPECT_TRUE(aliases.may_alias("u", "a"));
   EXPECT_FALSE(aliases.may_alias("out", "c"));
@@ -392,43 +429,6 @@ TEST(AliasSets, AnOptionalThatIsUncheckedCastIsTheSameTensor) {
   EXPECT_TRUE(aliases.may_alias("c", "a"));
 }
 
-// ---- schema matching, synonyms --------------------------------------------------------------------------------------
-
-TEST(SchemaMatch, ChoosesTheOverloadByTheTypes) {
-  const auto graph = graph_of(
-      "graph(%a : Tensor, %n : int, %x : float, %l : Tensor[]):\n"
-      "  %p : Tensor = aten::mul(%a, %a)\n"
-      "  %q : Tensor = aten::mul(%a, %x)\n"
-      "  %r : int = aten::mul(%n, %n)\n"
-      "  %e : Tensor = aten::__getitem__(%l, %n)\n"
-      "  return ()\n");
-  EXPECT_EQ(find_value(*graph, "p")->node()->schema()->overload_name(), "Tensor");
-  EXPECT_EQ(find_value(*graph, "q")->node()->schema()->overload_name(), "Scalar");
-  EXPECT_EQ(find_value(*graph, "r")->node()->schema()->overload_name(), "int");
-  EXPECT_EQ(find_value(*graph, "q")->node()->named_input("other"), find_value(*graph, "x"));
-  EXPECT_EQ(find_value(*graph, "q")->node()->named_input("nothing"), nullptr);
-}
-
-TEST(SchemaMatch, ExplainsWhatWasGivenAndWhatExists) {
-  const std::string message =
-      testing::message_of([] { parse("graph(%s : str, %a : Float(2)):\n  %x : Tensor = aten::relu(%s)\n  return ()\n"); });
-  EXPECT_THAT(message, HasSubstr("no overload of aten::relu takes (str)"));
-  EXPECT_THAT(message, HasSubstr("aten::relu(Tensor self) -> Tensor"));
-}
-
-TEST(Synonyms, AreNamesOfRegisteredOperators) {
-  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (const auto canonical = canonical_name(c10::Symbol::fromQualString(name.name))) {
-      EXPECT_FALSE(canonical_name(*canonical)) << name.name << " leads to another synonym";
-      const auto& candidates = c10::Dispatcher::singleton().getAllOpNames();
-      EXPECT_TRUE(std::any_of(candidates.begin(), candidates.end(), [&](const c10::OperatorName& each) {
-        return each.name == canonical->toQualString();
-      })) << canonical->toQualString();
-    }
-  }
-  EXPECT_EQ(canonical_name(aten::multiply), aten::mul);
-  EXPECT_FALSE(canonical_name(aten::mul));
-}
 TEST(AliasSets, ExtendedListsHoldWhatTheOtherListHolds) {
   const Aliases aliases(
       "graph(%in : Tensor, %n : int):\n"
@@ -504,6 +504,43 @@ TEST(AliasSets, NoneIsNothingThatOthersCouldHold) {
   EXPECT_FALSE(aliases.wildcard("a"));
 }
 
+// ---- schema matching, synonyms --------------------------------------------------------------------------------------
+
+TEST(SchemaMatch, ChoosesTheOverloadByTheTypes) {
+  const auto graph = graph_of(
+      "graph(%a : Tensor, %n : int, %x : float, %l : Tensor[]):\n"
+      "  %p : Tensor = aten::mul(%a, %a)\n"
+      "  %q : Tensor = aten::mul(%a, %x)\n"
+      "  %r : int = aten::mul(%n, %n)\n"
+      "  %e : Tensor = aten::__getitem__(%l, %n)\n"
+      "  return ()\n");
+  EXPECT_EQ(find_value(*graph, "p")->node()->schema()->overload_name(), "Tensor");
+  EXPECT_EQ(find_value(*graph, "q")->node()->schema()->overload_name(), "Scalar");
+  EXPECT_EQ(find_value(*graph, "r")->node()->schema()->overload_name(), "int");
+  EXPECT_EQ(find_value(*graph, "q")->node()->named_input("other"), find_value(*graph, "x"));
+  EXPECT_EQ(find_value(*graph, "q")->node()->named_input("nothing"), nullptr);
+}
+
+TEST(SchemaMatch, ExplainsWhatWasGivenAndWhatExists) {
+  const std::string message =
+      testing::message_of([] { parse("graph(%s : str, %a : Float(2)):\n  %x : Tensor = aten::relu(%s)\n  return ()\n"); });
+  EXPECT_THAT(message, HasSubstr("no overload of aten::relu takes (str)"));
+  EXPECT_THAT(message, HasSubstr("aten::relu(Tensor self) -> Tensor"));
+}
+
+TEST(Synonyms, AreNamesOfRegisteredOperators) {
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (const auto canonical = canonical_name(c10::Symbol::fromQualString(name.name))) {
+      EXPECT_FALSE(canonical_name(*canonical)) << name.name << " leads to another synonym";
+      const auto& candidates = c10::Dispatcher::singleton().getAllOpNames();
+      EXPECT_TRUE(std::any_of(candidates.begin(), candidates.end(), [&](const c10::OperatorName& each) {
+        return each.name == canonical->toQualString();
+      })) << canonical->toQualString();
+    }
+  }
+  EXPECT_EQ(canonical_name(aten::multiply), aten::mul);
+  EXPECT_FALSE(canonical_name(aten::mul));
+}
 
 // ---- dumps, pictures, environment -----------------------------------------------------------------------------------
 

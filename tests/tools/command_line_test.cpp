@@ -176,10 +176,29 @@ TEST(CommandLineRun, RepeatsOnThreads) {
   EXPECT_GT(json["median_seconds"], 0);
 }
 
-TEST(CommandLineRun, RefusesWhatIsNotBuiltYet) {
-  expect_refusal(run_mlp({"--frozen"}), "cannot freeze");
-  expect_refusal(run_mlp({"--trace-out", "x"}), "--trace-out");
+TEST(CommandLineRun, FreezesModelsInEvaluationMode) {
+  std::vector<std::string> frozen = kMlpInput;
+  frozen.emplace_back("--frozen");
+  EXPECT_EQ(sconce(run_mlp(frozen)).exit_code, 0);
+  expect_refusal(
+      {"run", model_file("conv_bn_small_train.pt"), "--inputs", model_file("conv_bn_small_train.cases.pt"), "--frozen"},
+      "the module is in training mode");
+  const std::string model = model_file("conv_bn_small.pt");
+  const std::string cases = model_file("conv_bn_small.cases.pt");
+  EXPECT_EQ(sconce({"check", model, cases, "--frozen"}).exit_code, 0);
+  expect_usage_error({"check", model, cases, "--frozen", "--grad"}, "take no gradients");
+  const ProgramResult dumped = sconce({"dump", model, "--frozen"});
+  EXPECT_THAT(dumped.out, testing::Not(HasSubstr("prim::GetAttr")));
+  EXPECT_THAT(dumped.out, testing::Not(HasSubstr("aten::batch_norm")));
+  EXPECT_THAT(sconce({"dump", model, "--frozen", "--stage", "all"}).out, HasSubstr("# forward, freeze"));
+  expect_usage_error({"dump", model, "--stage", "freeze"}, "nothing is frozen without --frozen");
+  const ScratchFolder scratch;
+  const std::string options = scratch.write("o.json", R"({"frozen": true, "preserved": ["head.weight"]})");
+  const ProgramResult preserved = sconce({"dump", model, "--options", options});
+  EXPECT_THAT(preserved.out, HasSubstr("prim::GetAttr[name=\"weight\"]"));
 }
+
+TEST(CommandLineRun, RefusesWhatIsNotBuiltYet) { expect_refusal(run_mlp({"--trace-out", "x"}), "--trace-out"); }
 
 TEST(CommandLineRun, ErrorsAreJsonToo) {
   const ProgramResult result = sconce({"run", "nowhere.pt", "--json"});

@@ -245,6 +245,7 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   command.add_option("--html", options->html, "also write the tables and plots of all models as one page")
       ->type_name("FILE");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
+  add_frozen_option(command, options->common);
   add_device_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(

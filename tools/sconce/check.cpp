@@ -99,6 +99,9 @@ void print_json(const CheckOptions& options, const Findings& findings, const std
 
 int check(const CheckOptions& options) {
   const Options settings = prepare(options.common);
+  if (options.grad && settings.frozen()) {
+    throw UserError("--grad: the parameters of a frozen model take no gradients; leave out one of the two");
+  }
   const std::vector<Tier> tiers = tiers_of(options.plan, settings);
   const Cases cases = read_cases(options.cases);
   if (!options.method.empty() && std::holds_alternative<OperatorCases>(cases)) {
@@ -146,6 +149,7 @@ void add_check_command(CLI::App& app, Action& chosen) {
   command.add_option("--plan", options->plan, "highest tier of the plans: tier0, tier1, tier2, or all, one after the other")
       ->type_name("TIER");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
+  add_frozen_option(command, options->common);
   add_device_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(

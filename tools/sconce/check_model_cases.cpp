@@ -48,7 +48,9 @@ class ModelCheck {
         settings_(settings),
         findings_(findings),
         method_(settings.method.empty() ? cases.method : settings.method),
-        tolerance_{settings.rtol.value_or(cases.rtol), settings.atol.value_or(cases.atol), /*requires_grad=*/true} {}
+        // A frozen model's parameters are constants, so that its results require no gradient.
+        tolerance_{settings.rtol.value_or(cases.rtol), settings.atol.value_or(cases.atol),
+                   /*requires_grad=*/!settings.options.frozen()} {}
 
   void check_case(size_t index) {
     TwinModels twins(load_model(settings_.model, settings_.options),

@@ -21,6 +21,10 @@ namespace {
 
 constexpr std::array kTiers = {Tier::kRequired, Tier::kRanks, Tier::kShapes};
 
+bool is_list_of_names(const nlohmann::json& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(), [](const auto& name) { return name.is_string(); });
+}
+
 void read_option(Options& options, const std::string& key, const nlohmann::json& value, const std::string& path) {
   const auto expect = [&](bool fits, const char* what) {
     if (!fits) {
@@ -43,9 +47,14 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
     const auto tier = value.is_string() ? tier_of(value.get<std::string>()) : std::nullopt;
     expect(tier.has_value(), "\"tier0\", \"tier1\" or \"tier2\"");
     options.max_tier(*tier);
+  } else if (key == "frozen") {
+    expect(value.is_boolean(), "true or false");
+    options.frozen(value.get<bool>());
+  } else if (key == "preserved") {
+    expect(is_list_of_names(value), "a list of names, as in [\"encoder.scale\"]");
+    options.preserve(value.get<std::vector<std::string>>());
   } else if (key == "disabled_passes") {
-    expect(value.is_array() && std::all_of(value.begin(), value.end(), [](const auto& name) { return name.is_string(); }),
-           "a list of names, as in [\"unroll_loops\"]");
+    expect(is_list_of_names(value), "a list of names, as in [\"unroll_loops\"]");
     for (const std::string name : value) {
       try {
         options.passes().disable(name);
@@ -55,8 +64,8 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
     }
   } else {
     throw UserError(path + ": no option '" + key + "'" +
-                    ui::did_you_mean(
-                        key, {"device", "optimize", "plan_cache_capacity", "profiled_runs", "max_tier", "disabled_passes"}));
+                    ui::did_you_mean(key, {"device", "optimize", "plan_cache_capacity", "profiled_runs", "max_tier",
+                                           "frozen", "preserved", "disabled_passes"}));
   }
 }
 
@@ -65,6 +74,11 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
 void add_device_option(CLI::App& command, CommonOptions& options) {
   command.add_option("--device", options.device, "where the model runs: cpu, cuda or cuda:N; as saved when left out")
       ->type_name("DEVICE");
+}
+
+void add_frozen_option(CLI::App& command, CommonOptions& options) {
+  command.add_flag("--frozen", options.frozen,
+                   "make constants of the attributes that no method changes; for models in evaluation mode");
 }
 
 void add_common_options(CLI::App& command, CommonOptions& options) {
@@ -94,6 +108,9 @@ Options prepare(const CommonOptions& options) {
   if (!device.empty()) {
     make_available(parse_device(device));
     prepared.device(device);
+  }
+  if (options.frozen) {
+    prepared.frozen(true);
   }
   for (const std::string& library : options.ops_libraries) {
     open_ops_library(library);

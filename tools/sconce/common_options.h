@@ -16,6 +16,7 @@ using Action = std::function<int()>;
 
 struct CommonOptions {
   bool json = false;
+  bool frozen = false;
   std::string device;
   std::vector<std::string> ops_libraries;
   std::vector<std::string> pass_plugins;
@@ -25,6 +26,8 @@ struct CommonOptions {
 
 // --device, of the commands that run a model.
 void add_device_option(CLI::App& command, CommonOptions& options);
+// --frozen, of those that can do so with a frozen one.
+void add_frozen_option(CLI::App& command, CommonOptions& options);
 // All others.
 void add_common_options(CLI::App& command, CommonOptions& options);
 

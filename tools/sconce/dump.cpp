@@ -14,6 +14,7 @@
 #include "ir/print.h"
 #include "load/function_table.h"
 #include "passes/inline_calls.h"
+#include "passes/module_constants.h"
 
 #include <torch/csrc/jit/api/module.h>
 
@@ -42,6 +43,7 @@ struct StageInfo {
 constexpr std::array kStages = {
     StageInfo{"load", "as it was converted from the file"},
     StageInfo{"inline", "calls of methods and functions inlined"},
+    StageInfo{"freeze", "attributes that no method changes are constants, what they decide is done; with --frozen alone"},
     StageInfo{"required", "after the required passes: what runs with optimisation off"},
     StageInfo{"optimise", "after the optimising passes: what the first plan runs"},
 };
@@ -61,20 +63,26 @@ T& expect(OrRefusal<T>& result) {
 
 // The graphs of the stages up to the last one that is wanted.
 std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::string& method, const std::string& stage,
-                                  const PassPipeline& passes) {
+                                  const Options& settings) {
   FunctionTable functions;
   auto source = functions.graph_of(module.get_method(method).function());
   std::vector<StageGraph> graphs;
-  PassRunner runner(passes);
+  PassRunner runner(settings.passes());
   for (const StageInfo& each : kStages) {
     const std::string name = each.name;
+    if (name == "freeze" && !settings.frozen()) {
+      continue;
+    }
     graphs.push_back({name, name == "load" ? expect(source)->clone() : graphs.back().graph->clone()});
     if (name == "inline") {
       auto inlined = inline_calls(*graphs.back().graph, functions);
       expect(inlined);
+    } else if (name == "freeze") {
+      auto constants = ModuleConstants::find(module._ivalue(), settings.preserved(), functions);
+      freeze_method(*graphs.back().graph, expect(constants), settings.optimize(), runner);
     } else if (name != "load") {
       try {
-        run_stage(name == "required" ? Stage::kRequired : Stage::kOptimise, graphs.back().graph, runner);
+        run_stage(name == "required" ? Stage::kRequired : Stage::kOptimise, graphs.back().graph, runner, settings.frozen());
       } catch (const c10::Error& failure) {
         throw RefusedError(plain_message(failure));
       }
@@ -143,6 +151,9 @@ int dump_model(const DumpOptions& options) {
                     ")");
   }
   const Options settings = prepare(options.common);
+  if (options.stage == "freeze" && !settings.frozen()) {
+    throw UserError("--stage freeze: nothing is frozen without --frozen");
+  }
   if (!options.output.empty()) {
     expect_writable(options.output);
   }
@@ -158,7 +169,7 @@ int dump_model(const DumpOptions& options) {
   } else {
     const std::string last = options.stage.empty() ? kStages.back().name : options.stage;
     std::vector<StageText> texts;
-    for (const StageGraph& stage : graphs_of(module.script_module(), call.method, last, settings.passes())) {
+    for (const StageGraph& stage : graphs_of(module.script_module(), call.method, last, settings)) {
       const auto* info =
           std::find_if(kStages.begin(), kStages.end(), [&](const auto& each) { return each.name == stage.stage; });
       texts.push_back({stage.stage, info->help, stage.graph->node_count(), text_of(stage, options.format, call.method)});
@@ -207,6 +218,7 @@ void add_dump_command(CLI::App& app, Action& chosen) {
           "that run; kernel: not yet")
       ->type_name("FORMAT");
   command.add_option("--output", options->output, "write to this file instead of stdout")->type_name("FILE");
+  add_frozen_option(command, options->common);
   add_device_option(command, options->common);
   add_common_options(command, options->common);
   command.footer("Arguments are needed for plans of other tiers than tier0 only.\n\n" + std::string(kSpecHelp) +
@@ -215,6 +227,7 @@ void add_dump_command(CLI::App& app, Action& chosen) {
                  "  sconce dump model.pt\n"
                  "  sconce dump model.pt --stage all > stages.ir\n"
                  "  sconce dump model.pt --stage inline --format svg --output graph.svg\n"
+                 "  sconce dump model.pt --frozen\n"
                  "  sconce dump model.pt --format plan --input 'float32[1,3,224,224]'\n"
                  "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage or a bad file.");
 }

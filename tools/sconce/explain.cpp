@@ -102,16 +102,18 @@ void add_explain_command(CLI::App& app, Action& chosen) {
       ->check(between(0, 1e9));
   command.add_flag("--steps", options->steps, "show the steps of every plan");
   command.add_flag("--verbose", options->verbose, "show the argument specs that were met, in full");
+  add_frozen_option(command, options->common);
   add_device_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(
       "Shown: the arguments, the plans and how many specs of arguments each serves, the passes with their times,\n"
       "what was refused and why, and the counters of the plan cache; all this also when the model raises an error,\n"
-      "which then follows.\n\n" +
+      "which then follows. With --frozen, what stays an attribute is refused: `constant NAME: why`.\n\n" +
       std::string(kSpecHelp) +
       "\nExamples:\n"
       "  sconce explain model.pt --inputs args.pt\n"
       "  sconce explain model.pt --input 'float32[8,16]' --steps\n"
+      "  sconce explain model.pt --inputs args.pt --frozen\n"
       "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage, a bad file, or the model raised an error.");
 }
 

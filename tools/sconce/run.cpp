@@ -31,7 +31,6 @@ struct RunOptions {
   std::string output;
   size_t repeat = 1;
   size_t threads = 1;
-  bool frozen = false;
   bool no_grad = false;
 };
 
@@ -140,9 +139,6 @@ void print_timing(const Json& json) {
 }
 
 int run(const RunOptions& options) {
-  if (options.frozen) {
-    throw RefusedError("--frozen: this build of sconce cannot freeze models yet; leave it out");
-  }
   const Options settings = prepare(options.common);
   if (!options.output.empty()) {
     expect_writable(options.output);
@@ -192,7 +188,7 @@ void add_run_command(CLI::App& app, Action& chosen) {
       ->type_name("N")
       ->check(between(1, 1024));
   command.add_flag("--no-grad", options->no_grad, "record nothing for gradients, as servers do");
-  command.add_flag("--frozen", options->frozen, "treat parameters as constants (not yet)");
+  add_frozen_option(command, options->common);
   add_device_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(std::string(kSpecHelp) +
@@ -200,7 +196,7 @@ void add_run_command(CLI::App& app, Action& chosen) {
                  "  sconce run model.pt --input 'float32[1,3,224,224]'\n"
                  "  sconce run model.pt --method encode --input 'int64[1,128]=0..30000' --json\n"
                  "  sconce run model.pt --inputs args.pt --output result.pt\n"
-                 "  sconce run model.pt --inputs args.pt --repeat 100 --threads 4\n"
+                 "  sconce run model.pt --inputs args.pt --repeat 100 --threads 4 --frozen --no-grad\n"
                  "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage, a bad file, or the model raised an error.");
 }
 
