@@ -2,6 +2,7 @@
 
 #include "ir/dump.h"
 #include "passes/canonicalize_ops.h"
+#include "passes/check_inplace.h"
 #include "passes/constant_branches.h"
 #include "passes/eliminate_common_nodes.h"
 #include "passes/eliminate_dead_nodes.h"
@@ -15,7 +16,9 @@
 #include "passes/peephole.h"
 #include "passes/pool_constants.h"
 #include "passes/propagate_constants.h"
+#include "passes/remove_dead_copies.h"
 #include "passes/remove_expands.h"
+#include "passes/remove_list_mutation.h"
 #include "passes/specialize_autograd_zero.h"
 #include "passes/unroll_loops.h"
 #include "plan/lower.h"
@@ -60,12 +63,20 @@ void optimising_passes(Graph& graph, PassRunner& runner, bool frozen) {
   if (runner.run("unroll_loops", unroll_loops, graph)) {
     simplify(graph, runner);
   }
+  // Behind unrolling, which brings what the iterations append into one block. Lengths and elements can be read off then.
+  if (runner.run("remove_list_mutation", remove_list_mutation, graph)) {
+    simplify(graph, runner);
+  }
+  // Before nodes are merged: what reads a copy and what reads its source become the same.
+  runner.run("remove_dead_copies", remove_dead_copies, graph);
   // First, so that of what iterations have in common with the code around the loop nothing is left to hoist.
   runner.run("eliminate_common_nodes", eliminate_common_nodes, graph);
   runner.run("hoist_loop_invariants", hoist_loop_invariants, graph);
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
   // Last: the passes above make constants where they need them.
   runner.run("pool_constants", pool_constants, graph);
+  // Behind all that folds, merges and moves.
+  runner.run("check_inplace", check_inplace, graph);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "passes/pass_list.h"
 
 #include "passes/canonicalize_ops.h"
+#include "passes/check_inplace.h"
 #include "passes/constant_branches.h"
 #include "passes/eliminate_common_nodes.h"
 #include "passes/eliminate_dead_nodes.h"
@@ -9,10 +10,14 @@
 #include "passes/lower_autocast.h"
 #include "passes/lower_grad_of.h"
 #include "passes/lower_tuples.h"
+#include "passes/partially_unroll_loops.h"
 #include "passes/peephole.h"
 #include "passes/pool_constants.h"
 #include "passes/propagate_constants.h"
+#include "passes/remove_dead_copies.h"
 #include "passes/remove_expands.h"
+#include "passes/remove_list_mutation.h"
+#include "passes/remove_tensor_mutation.h"
 #include "passes/specialize_autograd_zero.h"
 #include "passes/unroll_loops.h"
 
@@ -26,6 +31,7 @@ namespace {
 
 constexpr std::array kPasses = {
     PassInfo{"canonicalize_ops", canonicalize_ops, "required", "calls synonyms of an operator by its one name"},
+    PassInfo{"check_inplace", check_inplace, "optimise", "fails if a constant that was folded is written"},
     PassInfo{"constant_branches", constant_branches, "optimise",
              "takes branches whose condition is constant, removes loops that never run"},
     PassInfo{"eliminate_common_nodes", eliminate_common_nodes, "optimise",
@@ -40,10 +46,18 @@ constexpr std::array kPasses = {
              "turns `with torch.autocast(…)` blocks into casts of the operands"},
     PassInfo{"lower_grad_of", lower_grad_of, "required", "turns prim::GradOf into a branch on which gradients are defined"},
     PassInfo{"lower_tuples", lower_tuples, "optimise", "takes apart tuples that are only carried around"},
+    PassInfo{"partially_unroll_loops", partially_unroll_loops, "on request",
+             "runs loops of unknown length by eight iterations at a time"},
     PassInfo{"peephole", peephole, "optimise", "small rewrites of a node and its operands"},
     PassInfo{"pool_constants", pool_constants, "optimise", "keeps one constant of each value, at the top of the graph"},
     PassInfo{"propagate_constants", propagate_constants, "optimise", "computes what depends on constants alone"},
+    PassInfo{"remove_dead_copies", remove_dead_copies, "optimise",
+             "removes copies and casts that change nothing, and views that undo each other"},
     PassInfo{"remove_expands", remove_expands, "required", "removes expands that only spell out broadcasting"},
+    PassInfo{"remove_list_mutation", remove_list_mutation, "optimise",
+             "makes lists that are built step by step where they are complete"},
+    PassInfo{"remove_tensor_mutation", remove_tensor_mutation, "on request",
+             "calls operators in place by their functional twins where nobody can tell"},
     PassInfo{"specialize_autograd_zero", specialize_autograd_zero, "required",
              "removes the work on gradients known to be undefined"},
     PassInfo{"unroll_loops", unroll_loops, "optimise", "writes out loops with a known number of iterations"},

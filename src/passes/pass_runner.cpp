@@ -5,6 +5,7 @@
 #include "ir/environment.h"
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "ir/write_reach.h"
 #include "passes/reproducer.h"
 
 #include <c10/util/Type.h>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <string>
 
 namespace sconce {
@@ -37,6 +39,7 @@ bool PassRunner::run(std::string_view name, const PassCallback& pass, Graph& gra
   dump(DumpPoint::kBefore, name, graph);
   const bool checked = verify_ == Verify::kAfterChange;
   const std::string before = checked ? print(graph) : std::string();
+  const auto reach_before = checked ? std::optional<WriteReach>(graph) : std::nullopt;
   const auto start = std::chrono::steady_clock::now();
   const bool changed = pass(graph);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
@@ -49,6 +52,8 @@ bool PassRunner::run(std::string_view name, const PassCallback& pass, Graph& gra
     dump(DumpPoint::kAfter, name, graph);
     if (checked) {
       verify(graph, name);
+      const std::string grown = WriteReach(graph).grown_since(*reach_before);
+      SCONCE_ASSERT(grown.empty(), "behind ", name, ", ", grown, "\nbefore:\n", before, "after:\n", print(graph));
     }
   }
   return changed;

@@ -5,6 +5,7 @@
 #include "ir/escapes.h"
 #include "ir/lazy_alias_sets.h"
 #include "ir/schema_match.h"
+#include "passes/check_inplace.h"
 #include "passes/constant_operands.h"
 
 #include <ATen/ATen.h>
@@ -139,6 +140,9 @@ class Propagation {
     for (size_t i = 0; i < results->size(); ++i) {
       Value* constant = graph_.insert_constant((*results)[i], &node, node.output(i)->type());
       constant->set_name(node.output(i)->name())->node()->set_location(node.location());
+      if (holds_memory(constant->type())) {
+        constant->node()->set_attribute(folded_attribute(), int64_t{1});
+      }
       node.output(i)->replace_all_uses_with(constant);
     }
     node.erase();

@@ -36,6 +36,15 @@ bool changes_names(Graph& graph) {
   return true;
 }
 
+// Takes the first `neg` for the second.
+bool merges_what_is_written(Graph& graph) {
+  Node* first = find_node(graph, "aten::neg");
+  Node* second = first->next();
+  second->output()->replace_all_uses_with(first->output());
+  second->erase();
+  return true;
+}
+
 TEST(PassRunner, ReturnsWhatThePassReturnsAndTimesIt) {
   const auto graph = small();
   PassRunner runner(PassRunner::Verify::kAfterChange);
@@ -67,6 +76,19 @@ TEST(PassRunner, CatchesAPassThatBreaksTheGraphAndNamesIt) {
   const auto graph = small();
   EXPECT_THAT(message_of([&] { PassRunner(PassRunner::Verify::kAfterChange).run("clumsy", breaks_the_graph, *graph); }),
               AllOf(HasSubstr("malformed after clumsy"), HasSubstr("operators_have_schemas")));
+}
+
+TEST(PassRunner, CatchesAPassThatMakesAnOperatorInPlaceWriteWhatItDidNot) {
+  const auto graph = testing::graph_of(R"(
+graph(%a : Tensor):
+  %x : Tensor = aten::neg(%a)
+  %y : Tensor = aten::neg(%a)
+  %w : Tensor = aten::relu_(%x)
+  %r : Tensor = aten::mm(%a, %y)
+  return (%r))");
+  EXPECT_THAT(message_of([&] { PassRunner(PassRunner::Verify::kAfterChange).run("eager", merges_what_is_written, *graph); }),
+              AllOf(HasSubstr("behind eager"), HasSubstr("aten::relu_(%x) may write what"), HasSubstr("aten::mm"),
+                    HasSubstr("reads")));
 }
 
 TEST(PassRunner, ChecksNothingWhenToldNotTo) {

@@ -91,7 +91,9 @@ void Generator::in_block(const std::string& head, const std::function<void()>& b
   const size_t variables = variables_.size();
   const size_t lists = lists_.size();
   const int outer_roots = block_roots_;
+  const int outer_block = block_;
   block_roots_ = next_root_;
+  block_ = ++last_block_;
   ++indent_;
   line(head);
   ++indent_;
@@ -100,6 +102,7 @@ void Generator::in_block(const std::string& head, const std::function<void()>& b
   --depth_;
   indent_ -= 2;
   block_roots_ = outer_roots;
+  block_ = outer_block;
   variables_.resize(variables);
   lists_.resize(lists);
 }
@@ -143,8 +146,13 @@ bool Generator::emit_loop() {
   if (depth_ >= settings_.max_depth) {
     return false;
   }
-  const std::string count = chance(50) ? constant(static_cast<int64_t>(pick(4)))
-                                       : define("int", call({"aten::remainder", any_int(), constant(int64_t{4})}));
+  // Outer loops now and then run more often than a pass unrolls them.
+  const int64_t most = depth_ == 0 && chance(30) ? 20 : 4;
+  const std::string count =
+      chance(50)
+          ? constant(static_cast<int64_t>(pick(static_cast<size_t>(most))))
+          : define("int", call({"aten::remainder", define("int", call({"aten::mul", any_int(), constant(int64_t{7})})),
+                                constant(most)}));
   const std::string condition = chance(75) ? constant(true) : any_bool();
   std::vector<Variable> carried;
   std::string operands;

@@ -29,6 +29,7 @@ struct ListVariable {
   std::string name;
   std::vector<Variable> elements;  // those it had when it was made: it may have grown since
   bool grows = false;
+  int block = 0;  // in which it was made
 };
 
 bool intersect(const std::set<int>& a, const std::set<int>& b);
@@ -114,9 +115,21 @@ class Generator {
     variables_.push_back(std::move(variable));
     return variables_.back();
   }
+  // Sometimes with what is known of it.
+  std::string tensor_type(const Sizes& sizes, Kind kind) {
+    if (kind != Kind::kFloats || sizes.empty() || chance(75)) {
+      return "Tensor";
+    }
+    std::string text;
+    for (const int64_t size : sizes) {
+      text += (text.empty() ? "" : ", ") + std::to_string(size);
+    }
+    return "Float(" + text + ")";
+  }
   // The result in new memory.
   const Variable& add_new(const std::string& expression, Sizes sizes, Kind kind = Kind::kFloats) {
-    return add({define("Tensor", expression), kind, std::move(sizes), {new_root()}});
+    const std::string type = tensor_type(sizes, kind);
+    return add({define(type, expression), kind, std::move(sizes), {new_root()}});
   }
   // The result is, or may be, a view of `base`.
   const Variable& add_view(const std::string& expression, const Variable& base, Sizes sizes, bool overlaps = false) {
@@ -188,8 +201,12 @@ class Generator {
   bool emit_maybe_view();
   bool is_writable(const Variable& v) const;
   bool emit_in_place();
+  // On a tensor that has just been made.
+  bool emit_new_in_place();
   bool emit_list();
   bool emit_from_list();
+  // In the block in which it was made, so that its first elements stay known.
+  bool emit_list_write();
   void unpack(const std::string& list, const std::vector<Variable>& elements);
   // Autograd forbids writing into such views, or into their base while they are in use. So only memory of this block, for
   // which nobody outside has a name, and from now on nothing writes into it.
@@ -219,6 +236,8 @@ class Generator {
   int depth_ = 0;
   int next_name_ = 0;
   int next_root_ = 0;
+  int block_ = 0;  // that is being written
+  int last_block_ = 0;
   int block_roots_ = 0;   // memory from this root on was made in the block that is being written
   std::set<int> leaves_;  // memory of inputs that may require a gradient
   std::set<int> frozen_;  // memory under results of operators with several views

@@ -135,6 +135,31 @@ bool Generator::emit_in_place() {
   return true;
 }
 
+bool Generator::emit_new_in_place() {
+  const Variable x = any_floats();
+  const std::string made = add_new(call({chance(60) ? "aten::neg" : "aten::sigmoid", x.name}), x.sizes).name;
+  const Variable target = variables_.back();
+  std::string expression;
+  switch (pick(5)) {
+    case 0: expression = call({"aten::relu_", made}); break;
+    case 1: expression = call({"aten::leaky_relu_", made, constant(0.125)}); break;
+    case 2: expression = call({"aten::hardtanh_", made, constant(-0.5), constant(0.75)}); break;
+    case 3: expression = call({"aten::mul_", made, any_scalar()}); break;
+    default: {
+      const auto operand = any_where([&](const Variable& v) {
+        return v.kind == Kind::kFloats && broadcast(v.sizes, x.sizes) == std::optional<Sizes>(x.sizes);
+      });
+      expression = call({"aten::add_", made, operand->name, constant(int64_t{1})});
+      break;
+    }
+  }
+  if (chance(70)) {
+    variables_.pop_back();  // by its old name nobody uses it
+  }
+  add_view(expression, target, target.sizes);
+  return true;
+}
+
 bool Generator::emit_list() {
   const Variable first = any_floats();
   ListVariable list;
@@ -143,7 +168,8 @@ bool Generator::emit_list() {
     list.elements.push_back(
         *any_where([&](const Variable& v) { return v.kind == Kind::kFloats && v.sizes == first.sizes; }));
   }
-  list.grows = chance(40);
+  list.grows = chance(60);
+  list.block = block_;
   std::vector<std::string> parts = {"prim::ListConstruct"};
   for (const Variable& element : list.elements) {
     parts.push_back(element.name);
@@ -194,6 +220,54 @@ bool Generator::emit_from_list() {
       unpack(list.name, list.elements);
       break;
     }
+  }
+  return true;
+}
+
+bool Generator::emit_list_write() {
+  std::vector<ListVariable*> lists;
+  for (ListVariable& list : lists_) {
+    if (list.grows && list.block == block_) {
+      lists.push_back(&list);
+    }
+  }
+  if (lists.empty()) {
+    return false;
+  }
+  ListVariable& list = *any_of(lists);
+  std::vector<Variable>& known = list.elements;
+  const Sizes sizes = known.front().sizes;
+  const Variable element = *any_where([&](const Variable& v) { return v.kind == Kind::kFloats && v.sizes == sizes; });
+  const size_t index = static_cast<size_t>(pick(known.size()));
+  const auto at = [&] { return constant(static_cast<int64_t>(index)); };
+  switch (pick(6)) {
+    case 0:
+      define("Tensor[]", call({"aten::_set_item", list.name, at(), element.name}));
+      known[index] = element;
+      break;
+    case 1:
+      line(" = " + call({"aten::insert", list.name, at(), element.name}));
+      known.insert(known.begin() + static_cast<std::ptrdiff_t>(index), element);
+      break;
+    case 2: {
+      const std::string others = define("Tensor[]", call({"prim::ListConstruct", element.name, known[index].name}));
+      if (chance(50)) {
+        line(" = " + call({"aten::extend", list.name, others}));
+      } else {
+        list.name = define("Tensor[]", call({"aten::add_", list.name, others}));
+      }
+      break;
+    }
+    case 3: {
+      if (known.size() < 2) {
+        return false;
+      }
+      const Variable popped = known[index];
+      known.erase(known.begin() + static_cast<std::ptrdiff_t>(index));
+      add_view(call({"aten::pop", list.name, at()}), popped, popped.sizes);
+      break;
+    }
+    default: define("Tensor[]", call({"aten::append", list.name, element.name})); break;
   }
   return true;
 }

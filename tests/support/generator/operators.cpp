@@ -15,6 +15,7 @@ void Generator::emit_operators(int count) {
       {8, &Generator::emit_reduction},     {5, &Generator::emit_comparison},
       {18, &Generator::emit_in_place},     {5, &Generator::emit_random},
       {4, &Generator::emit_new},           {5, &Generator::emit_gather},
+      {6, &Generator::emit_new_in_place},  {6, &Generator::emit_list_write},
       {6, &Generator::emit_list},          {5, &Generator::emit_from_list},
       {3, &Generator::emit_several_views}, {3, &Generator::emit_tuple},
       {8, &Generator::emit_int},           {6, &Generator::emit_bool},

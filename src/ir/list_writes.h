@@ -1,0 +1,27 @@
+// What operators do to lists.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace sconce {
+
+enum class ListWrite {
+  kNone,
+  kAppend,   // (list, element)
+  kExtend,   // (list, other list)
+  kInsert,   // (list, index, element): an index out of range means the nearest end
+  kSet,      // (list, index, element)
+  kRemove,   // (list, index), perhaps giving the element that was there
+  kReverse,  // (list)
+  kClear,    // (list)
+};
+
+// What the node does to the list that is its first input, and to nothing else. None for writes that are not in the above and
+// for operators on other types.
+ListWrite list_write_of(const Node& node);
+
+// Whether the node takes elements, or what it makes of them, out of the list at its input `index`: it does not write the
+// list, keep it, hand it on, or ask which list it is.
+bool only_reads_list(const Node& node, size_t index);
+
+}  // namespace sconce
