@@ -28,18 +28,22 @@ std::unique_ptr<Graph> compile_expression(std::string_view schema_text, std::str
   }
   source << "):\n    return " << expression << "\n";
 
-  torch::jit::CompilationUnit unit;
-  try {
-    unit.define(std::nullopt, source.str(), torch::jit::nativeResolver(), nullptr);
-  } catch (const std::exception& error) {
-    SCONCE_ASSERT(false, "the row of ", schema_text, " does not compile: ", error.what());
-  }
-  auto graph = convert(*torch::jit::toGraphFunction(unit.get_function("row")).graph());
-  SCONCE_ASSERT(graph, "the row of ", schema_text, ": ", graph ? "" : graph.refusal().reason);
-  return std::move(*graph);
+  return compile_function(source.str());
 }
 
 }  // namespace
+
+std::unique_ptr<Graph> compile_function(std::string_view source) {
+  torch::jit::CompilationUnit unit;
+  try {
+    unit.define(std::nullopt, std::string(source), torch::jit::nativeResolver(), nullptr);
+  } catch (const std::exception& error) {
+    SCONCE_ASSERT(false, "this row does not compile:\n", source, "\n", error.what());
+  }
+  auto graph = convert(*torch::jit::toGraphFunction(*unit.get_functions().front()).graph());
+  SCONCE_ASSERT(graph, "the row\n", source, ": ", graph ? "" : graph.refusal().reason);
+  return std::move(*graph);
+}
 
 std::unique_ptr<Graph> compile_body(const OpRow& row) {
   SCONCE_ASSERT(!row.body.empty(), row.schema);

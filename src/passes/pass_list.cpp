@@ -14,6 +14,7 @@
 #include "passes/peephole.h"
 #include "passes/pool_constants.h"
 #include "passes/propagate_constants.h"
+#include "passes/propagate_facts.h"
 #include "passes/remove_dead_copies.h"
 #include "passes/remove_expands.h"
 #include "passes/remove_list_mutation.h"
@@ -51,6 +52,8 @@ constexpr std::array kPasses = {
     PassInfo{"peephole", peephole, "optimise", "small rewrites of a node and its operands"},
     PassInfo{"pool_constants", pool_constants, "optimise", "keeps one constant of each value, at the top of the graph"},
     PassInfo{"propagate_constants", propagate_constants, "optimise", "computes what depends on constants alone"},
+    PassInfo{"propagate_facts", propagate_facts, "specialised plans",
+             "finds dtypes, devices, sizes and strides from those of the inputs"},
     PassInfo{"remove_dead_copies", remove_dead_copies, "optimise",
              "removes copies and casts that change nothing, and views that undo each other"},
     PassInfo{"remove_expands", remove_expands, "required", "removes expands that only spell out broadcasting"},

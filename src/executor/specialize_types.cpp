@@ -1,0 +1,116 @@
+#include "executor/specialize_types.h"
+
+#include "executor/spec_writer.h"
+#include "ir/assert.h"
+#include "ir/effects.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/class_type.h>
+#include <ATen/core/jit_type.h>
+
+#include <set>
+
+namespace sconce {
+namespace {
+
+bool is_exotic(const at::Tensor& tensor) {
+  const auto* autograd = TensorFields::autograd_meta_of(*tensor.unsafeGetTensorImpl());
+  return !are_plain_keys(tensor.key_set()) || tensor.unsafeGetTensorImpl()->is_wrapped_number() || tensor.is_sparse() ||
+         (autograd != nullptr && autograd->fw_grad_ != nullptr);
+}
+
+enum class Origin { kArgument, kAttribute };
+
+class Specialization {
+ public:
+  Specialization(Graph& graph, ArgumentSpecCreator::Detail detail) : exact_(detail == ArgumentSpecCreator::Detail::kShapes) {
+    for_each_node(graph.body(), [&](Node* node) {
+      if (node->kind() == prim::SetAttr) {
+        changed_attributes_.insert({node->input(0)->type()->expectRef<c10::ClassType>().name()->qualifiedName(),
+                                    node->attribute_as<std::string>(attr::kName)});
+      }
+      attributes_last_ = attributes_last_ && !effects_of(*node).unknown;
+    });
+    given_.no_symbol_is_one = true;
+  }
+
+  void specialize(Value& value, const c10::IValue& held, Origin origin) {
+    if (held.isObject() && value.type()->kind() == c10::TypeKind::ClassType) {
+      for (const Use& use : value.uses()) {
+        specialize_attribute(*use.user, held.toObjectRef());
+      }
+    } else if (held.isTensor() && value.type()->kind() == c10::TypeKind::TensorType) {
+      if (auto facts = facts_of_plain(held.toTensor(), origin)) {
+        value.set_facts(std::move(*facts));
+      }
+    } else if (AbstractValue known = abstract(held, origin); !known.is_unknown()) {
+      given_.values.emplace(&value, std::move(known));
+    }
+  }
+
+  GivenFacts given() { return std::move(given_); }
+
+ private:
+  void specialize_attribute(const Node& user, const c10::ivalue::Object& object) {
+    if (user.kind() != prim::GetAttr || !attributes_last_) {
+      return;
+    }
+    const std::string& name = user.attribute_as<std::string>(attr::kName);
+    if (changed_attributes_.count({object.type()->name()->qualifiedName(), name}) == 0) {
+      specialize(*user.output(), object.getAttr(name), Origin::kAttribute);
+    }
+  }
+
+  // Numbers among the arguments may be others in the next call.
+  AbstractValue abstract(const c10::IValue& held, Origin origin) {
+    if (held.isTensor()) {
+      auto facts = facts_of_plain(held.toTensor(), origin);
+      return facts ? AbstractValue::tensor(std::move(*facts)) : AbstractValue();
+    }
+    if (held.isTuple() || held.isList()) {
+      AbstractValues elements;
+      for (const c10::IValue& element : held.isTuple() ? held.toTupleRef().elements().vec() : held.toListRef().vec()) {
+        elements.push_back(abstract(element, origin));
+      }
+      return AbstractValue::sequence(std::move(elements));
+    }
+    return held.isNone() || origin == Origin::kAttribute ? AbstractValue::constant(held) : AbstractValue();
+  }
+
+  std::optional<TensorFacts> facts_of_plain(const at::Tensor& tensor, Origin origin) {
+    if (!tensor.defined() || is_exotic(tensor)) {
+      return std::nullopt;
+    }
+    TensorFacts facts = facts_of(tensor);
+    facts.defined.reset();
+    if (!exact_) {
+      facts.strides.reset();
+      for (Dim& size : *facts.sizes) {
+        if (origin == Origin::kArgument && size.value() != 1) {
+          given_.examples[++last_symbol_] = size.value();
+          size = Dim::symbol(last_symbol_);
+        }
+      }
+    }
+    return facts;
+  }
+
+  const bool exact_;
+  std::set<std::pair<std::string, std::string>> changed_attributes_;  // of a class, by name
+  bool attributes_last_ = true;
+  int64_t last_symbol_ = 0;
+  GivenFacts given_;
+};
+
+}  // namespace
+
+GivenFacts specialize_types(Graph& graph, std::span<const c10::IValue> arguments, ArgumentSpecCreator::Detail detail) {
+  SCONCE_ASSERT(arguments.size() == graph.inputs().size());
+  Specialization specialization(graph, detail);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    specialization.specialize(*graph.inputs()[i], arguments[i], Origin::kArgument);
+  }
+  return specialization.given();
+}
+
+}  // namespace sconce

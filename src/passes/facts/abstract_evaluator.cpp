@@ -1,0 +1,284 @@
+#include "passes/facts/abstract_evaluator.h"
+
+#include "ir/assert.h"
+#include "ir/schema_match.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+constexpr int kMostRounds = 8;          // of a loop that does not become stable; then nothing that it changes is known
+constexpr int64_t kMostSteps = 20'000;  // of an evaluation one by one
+
+}  // namespace
+
+AbstractEvaluator::AbstractEvaluator(const Graph& graph, SizeArithmetic& arithmetic, Loops loops, Rules rules)
+    : graph_(graph),
+      arithmetic_(arithmetic),
+      loops_(loops),
+      rules_(std::move(rules)),
+      values_(graph.id_bound()),
+      steps_left_(kMostSteps) {}
+
+bool AbstractEvaluator::run(AbstractValues inputs) {
+  SCONCE_ASSERT(inputs.size() == graph_.inputs().size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    set(graph_.inputs()[i], std::move(inputs[i]));
+  }
+  return run_block(graph_.body()) && !gave_up_;
+}
+
+bool AbstractEvaluator::run_block(const Block& block) {
+  for (const Node* node : block.nodes()) {
+    gave_up_ = gave_up_ || (loops_ == Loops::kOneByOne && --steps_left_ < 0);
+    if (gave_up_ || !run_node(*node)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool AbstractEvaluator::run_node(const Node& node) {
+  switch (static_cast<c10::unique_t>(node.kind())) {
+    case prim::If: return run_branches(node);
+    case prim::Loop: return loops_ == Loops::kOneByOne ? run_loop_one_by_one(node) : run_loop_until_stable(node);
+    case prim::RaiseException: return false;
+    default: break;
+  }
+  if (!run_language_node(node)) {
+    run_operator(node);
+  }
+  return true;
+}
+
+// ---- control flow -----------------------------------------------------------------------------------------------------
+
+bool AbstractEvaluator::run_branches(const Node& node) {
+  const auto condition = at(*node.input(0)).as_boolean();
+  struct Outcome {
+    bool completes = false;
+    AbstractHeap::Changes changes;
+    AbstractValues returns;
+  };
+  std::array<Outcome, 2> outcomes;
+  for (const size_t branch : {size_t{0}, size_t{1}}) {
+    if (condition == (branch == 1)) {
+      continue;  // never taken
+    }
+    heap_.begin_branch();
+    outcomes[branch].completes = run_block(*node.block(branch));
+    outcomes[branch].returns = returns_of(*node.block(branch));
+    outcomes[branch].changes = heap_.end_branch();
+  }
+  auto& [first, second] = outcomes;
+  if (!first.completes && !second.completes) {
+    return false;
+  }
+  if (first.completes && second.completes) {
+    heap_.apply_either(first.changes, second.changes);
+  } else {
+    heap_.apply(first.completes ? first.changes : second.changes);
+  }
+  for (size_t i = 0; i < node.outputs().size(); ++i) {
+    set(node.output(i), first.completes && second.completes ? either(*node.input(0), first.returns[i], second.returns[i])
+                        : first.completes                   ? first.returns[i]
+                                                            : second.returns[i]);
+  }
+  return true;
+}
+
+// Of integers, the one that a comparison of integers chooses; or else what holds for both.
+AbstractValue AbstractEvaluator::either(const Value& condition, const AbstractValue& if_true,
+                                        const AbstractValue& if_false) {
+  const Node& test = *condition.node();
+  if (test.inputs().size() != 2 || !if_true.is_integer() || !if_false.is_integer() || !at(*test.input(0)).is_integer() ||
+      !at(*test.input(1)).is_integer()) {
+    return heap_.join(if_true, if_false);
+  }
+  const Dim x = at(*test.input(0)).as_integer();
+  const Dim y = at(*test.input(1)).as_integer();
+  const Dim a = if_true.as_integer();
+  const Dim b = if_false.as_integer();
+  switch (static_cast<c10::unique_t>(test.kind())) {
+    case aten::lt: return AbstractValue::integer(arithmetic_.if_less(x, y, a, b));
+    case aten::ge: return AbstractValue::integer(arithmetic_.if_less(x, y, b, a));
+    case aten::gt: return AbstractValue::integer(arithmetic_.if_less(y, x, a, b));
+    case aten::le: return AbstractValue::integer(arithmetic_.if_less(y, x, b, a));
+    case aten::eq: return AbstractValue::integer(arithmetic_.if_equal(x, y, a, b));
+    case aten::ne: return AbstractValue::integer(arithmetic_.if_equal(x, y, b, a));
+    default: return heap_.join(if_true, if_false);
+  }
+}
+
+//   carried = what comes in; repeat: run the body; carried = what holds for carried and for what the body returns.
+bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
+  const Block& body = *node.block(0);
+  AbstractValues carried;
+  for (const Value* input : node.inputs().slice(2)) {
+    carried.push_back(at(*input));
+  }
+  const bool may_run = at(*node.input(0)).as_known_integer() != 0 && at(*node.input(1)).as_boolean() != false;
+  AbstractHeap::Changes at_head;  // the lists that an earlier iteration may have changed, beside how the loop found them
+  bool completes = true;
+  for (int round = 0; may_run; ++round) {
+    set(body.params()[0], {});  // the number of the iteration
+    for (size_t i = 0; i < carried.size(); ++i) {
+      set(body.params()[i + 1], carried[i]);
+    }
+    heap_.begin_branch();
+    heap_.apply(at_head);
+    completes = run_block(body);
+    AbstractValues returned = returns_of(body);
+    const AbstractHeap::Changes changes = heap_.end_branch();
+    if (!completes) {
+      break;  // no second iteration, and no way back from the first
+    }
+    bool is_stable = true;
+    for (size_t i = 0; i < carried.size(); ++i) {
+      // The condition is the first of what the body returns.
+      AbstractValue joined = heap_.join(carried[i], returned[i + 1]);
+      is_stable = is_stable && joined == carried[i];
+      carried[i] = round < kMostRounds || joined == carried[i] ? joined : AbstractValue();
+    }
+    for (const auto& [number, list] : changes) {
+      const auto known = at_head.find(number);
+      const AbstractList& before = known != at_head.end() ? known->second : heap_.at(ListId{number});
+      AbstractList joined = heap_.join(before, list);
+      if (!(joined == before)) {
+        is_stable = false;
+        at_head[number] = round < kMostRounds ? joined : AbstractList{std::nullopt, {}, true};
+      } else if (known == at_head.end() && !(list == before)) {
+        at_head.emplace(number, joined);
+      }
+    }
+    if (is_stable) {
+      break;
+    }
+  }
+  heap_.apply(at_head);
+  for (size_t i = 0; i < carried.size(); ++i) {
+    set(node.output(i), carried[i]);
+  }
+  return true;
+}
+
+bool AbstractEvaluator::run_loop_one_by_one(const Node& node) {
+  const Block& body = *node.block(0);
+  const auto trips = at(*node.input(0)).as_known_integer();
+  AbstractValue condition = at(*node.input(1));
+  AbstractValues carried;
+  for (const Value* input : node.inputs().slice(2)) {
+    carried.push_back(at(*input));
+  }
+  for (int64_t i = 0; trips && i < *trips && condition.as_boolean() == true; ++i) {
+    set(body.params()[0], AbstractValue::integer(i));
+    for (size_t c = 0; c < carried.size(); ++c) {
+      set(body.params()[c + 1], carried[c]);
+    }
+    if (!run_block(body)) {
+      return false;
+    }
+    AbstractValues returned = returns_of(body);
+    condition = returned[0];
+    carried.assign(returned.begin() + 1, returned.end());
+  }
+  gave_up_ = gave_up_ || !trips || (*trips > 0 && !condition.as_boolean());
+  for (size_t i = 0; i < carried.size(); ++i) {
+    set(node.output(i), carried[i]);
+  }
+  return !gave_up_;
+}
+
+// ---- the language's own nodes -----------------------------------------------------------------------------------------
+
+bool AbstractEvaluator::run_language_node(const Node& node) {
+  switch (static_cast<c10::unique_t>(node.kind())) {
+    case prim::Constant: {
+      const auto value = node.output()->constant();
+      set(node.output(), value ? AbstractValue::constant(*value) : AbstractValue());
+      return true;
+    }
+    case prim::TupleConstruct: set(node.output(), AbstractValue::sequence(operands_of(node))); return true;
+    case prim::ListConstruct: make_list(node, operands_of(node)); return true;
+    case prim::TupleUnpack:
+    case prim::ListUnpack: {
+      const AbstractValue row = heap_.snapshot(at(*node.input(0)));
+      const AbstractValues* elements = row.as_sequence();
+      const bool fits = elements != nullptr && elements->size() == node.outputs().size();
+      for (size_t i = 0; i < node.outputs().size(); ++i) {
+        set(node.output(i), fits ? (*elements)[i] : AbstractValue());
+      }
+      return true;
+    }
+    case prim::TupleIndex: {
+      const AbstractValues* elements = at(*node.input(0)).as_sequence();
+      const auto index = elements == nullptr ? std::nullopt : index_into(*elements, *node.input(1));
+      set(node.output(), index ? (*elements)[*index] : AbstractValue());
+      return true;
+    }
+    case prim::unchecked_cast:
+    case prim::unchecked_unwrap_optional:
+    case aten::_unwrap_optional: set(node.output(), at(*node.input(0))); return true;
+    default: break;
+  }
+  if (!is_language_kind(node.kind()) && node.schema() != nullptr) {
+    return false;
+  }
+  // Whatever it does with lists: who gets one may keep and change it.
+  for (const Value* input : node.inputs()) {
+    heap_.escape(at(*input));
+  }
+  set_unknown(node);
+  return true;
+}
+
+void AbstractEvaluator::set_unknown(const Node& node) {
+  for (const Value* output : node.outputs()) {
+    set(output, {});
+  }
+}
+
+// In loops every iteration makes another list; none of the ones before is held under the number any more, since what is
+// carried from one iteration to the next and put into containers escapes.
+void AbstractEvaluator::make_list(const Node& node, AbstractValues elements) {
+  const auto made = made_here_.find(&node);
+  if (made == made_here_.end() || loops_ == Loops::kOneByOne) {
+    const ListId id = heap_.make(std::move(elements));
+    made_here_.insert_or_assign(&node, id);
+    set(node.output(), AbstractValue::list(id));
+    return;
+  }
+  heap_.remake(made->second, std::move(elements));
+  set(node.output(), AbstractValue::list(made->second));
+}
+
+AbstractValues AbstractEvaluator::operands_of(const Node& node) const {
+  AbstractValues operands;
+  for (const Value* input : node.inputs()) {
+    operands.push_back(at(*input));
+  }
+  return operands;
+}
+
+AbstractValues AbstractEvaluator::returns_of(const Block& block) const {
+  AbstractValues returns;
+  for (const Value* value : block.returns()) {
+    returns.push_back(at(*value));
+  }
+  return returns;
+}
+
+std::optional<size_t> AbstractEvaluator::index_into(const AbstractValues& elements, const Value& index) const {
+  const auto number = at(index).as_known_integer();
+  if (!number) {
+    return std::nullopt;
+  }
+  const auto size = static_cast<int64_t>(elements.size());
+  const int64_t position = *number + (*number < 0 ? size : 0);
+  return position >= 0 && position < size ? std::optional(static_cast<size_t>(position)) : std::nullopt;
+}
+
+}  // namespace sconce

@@ -1,0 +1,74 @@
+// Runs a graph on what is known about its inputs: abstract interpretation.
+//
+// Branches whose condition is not known are run both, and what holds after either is kept; a branch that raises is left out,
+// for no run comes back from it. Loops are run until what is known at their head holds for every iteration, or, where asked
+// for, as often as they would be. In-place changes of lists are followed, as long as nobody else holds the list.
+#pragma once
+
+#include "ir/graph.h"
+#include "ir/size_arithmetic.h"
+#include "passes/facts/abstract_value.h"
+
+#include <functional>
+
+namespace sconce {
+
+class AbstractEvaluator {
+ public:
+  enum class Loops {
+    kUntilStable,  // what is known holds for every iteration
+    kOneByOne      // each with its own values; one of unknown length ends the evaluation
+  };
+  // What is known beyond numbers and lists.
+  struct Rules {
+    // The results of an operator, one per output, from its operands with elements in the place of lists.
+    std::function<AbstractValues(const Node& node, const AbstractValues& operands)> results;
+    // What holds for a value, from what was found out about it.
+    std::function<AbstractValue(const Value& value, AbstractValue found)> refined;
+  };
+
+  AbstractEvaluator(const Graph& graph, SizeArithmetic& arithmetic, Loops loops, Rules rules = {});
+
+  // Whether the end is reached in some run. False as well where kOneByOne has given up: then `gave_up`.
+  bool run(AbstractValues inputs);
+  bool gave_up() const { return gave_up_; }
+
+  // After the run: what held whenever the value was computed. Unknown for values that no run gets to.
+  const AbstractValue& at(const Value& value) const { return values_[value.id()]; }
+  AbstractValue snapshot(const Value& value) const { return heap_.snapshot(at(value)); }
+
+ private:
+  // Whether the end of the block is reached.
+  bool run_block(const Block& block);
+  bool run_node(const Node& node);
+  bool run_branches(const Node& node);
+  AbstractValue either(const Value& condition, const AbstractValue& if_true, const AbstractValue& if_false);
+  bool run_loop_until_stable(const Node& node);
+  bool run_loop_one_by_one(const Node& node);
+  void run_operator(const Node& node);
+  bool run_language_node(const Node& node);
+  bool run_list_operator(const Node& node);
+  AbstractValue integer_result(const Node& node) const;
+  std::optional<AbstractValues> constant_results(const Node& node) const;
+
+  void set(const Value* value, AbstractValue found) {
+    values_[value->id()] = rules_.refined ? rules_.refined(*value, std::move(found)) : std::move(found);
+  }
+  void set_unknown(const Node& node);
+  void make_list(const Node& node, AbstractValues elements);
+  AbstractValues operands_of(const Node& node) const;
+  AbstractValues returns_of(const Block& block) const;
+  std::optional<size_t> index_into(const AbstractValues& elements, const Value& index) const;
+
+  const Graph& graph_;
+  SizeArithmetic& arithmetic_;
+  const Loops loops_;
+  const Rules rules_;
+  AbstractHeap heap_;
+  AbstractValues values_;                              // by id
+  std::unordered_map<const Node*, ListId> made_here_;  // the list of each node that makes one
+  int64_t steps_left_;
+  bool gave_up_ = false;
+};
+
+}  // namespace sconce

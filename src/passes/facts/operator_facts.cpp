@@ -1,0 +1,544 @@
+#include "passes/facts/operator_facts.h"
+
+#include "ir/alias_sets.h"
+#include "ir/effects.h"
+#include "ir/result_rules.h"
+#include "passes/facts/shape_functions.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <array>
+
+namespace sconce {
+namespace {
+
+bool is_tensor_type(const c10::TypePtr& type) {
+  return type->kind() == c10::TypeKind::TensorType || type->isSubtypeOf(*c10::OptionalType::ofTensor());
+}
+
+bool has_tag(const c10::FunctionSchema& schema, at::Tag tag) {
+  const auto op = c10::Dispatcher::singleton().findSchema(schema.operator_name());
+  return op && op->hasTag(tag);
+}
+
+// ---- the operands on meta tensors -------------------------------------------------------------------------------------
+
+// A size of which nothing is known is taken for one that goes with most others.
+std::vector<int64_t> examples_of(const std::vector<Dim>& dims, SizeArithmetic& arithmetic) {
+  std::vector<int64_t> numbers;
+  for (const Dim dim : dims) {
+    numbers.push_back(arithmetic.example(dim).value_or(1));
+  }
+  return numbers;
+}
+
+bool all_known(const std::optional<std::vector<Dim>>& dims) {
+  return dims && std::all_of(dims->begin(), dims->end(), [](const Dim dim) { return dim.is_known(); });
+}
+
+// Operands for a run on meta tensors, and how much its results can be trusted.
+class MetaOperands {
+ public:
+  explicit MetaOperands(SizeArithmetic& arithmetic) : arithmetic_(arithmetic) {}
+
+  // Null when there is none.
+  std::optional<c10::IValue> make(const AbstractValue& value, const c10::Type& type) {
+    if (const TensorFacts* facts = value.as_tensor()) {
+      return meta_tensor(*facts);
+    }
+    if (value.is_integer()) {
+      const auto number = arithmetic_.example(value.as_integer());
+      sizes_are_exact_ = sizes_are_exact_ && value.as_integer().is_known();
+      return number ? std::optional(c10::IValue(*number)) : std::nullopt;
+    }
+    if (value.as_constant() != nullptr) {
+      return *value.as_constant();
+    }
+    if (value.is_unknown()) {
+      return stand_in(type);
+    }
+    const AbstractValues* elements = value.as_sequence();
+    if (elements == nullptr || type.kind() != c10::TypeKind::ListType) {
+      return std::nullopt;
+    }
+    const c10::TypePtr element_type = type.expectRef<c10::ListType>().getElementType();
+    c10::impl::GenericList list(element_type);
+    for (const AbstractValue& element : *elements) {
+      auto made = make(element, *element_type);
+      if (!made) {
+        return std::nullopt;
+      }
+      list.push_back(std::move(*made));
+    }
+    return list;
+  }
+
+  // Of a number of the run, another of its kind: dtypes do not depend on which.
+  std::optional<c10::IValue> stand_in(const c10::Type& type) {
+    sizes_are_exact_ = false;
+    switch (type.kind()) {
+      case c10::TypeKind::IntType: return c10::IValue(int64_t{1});
+      case c10::TypeKind::FloatType: return c10::IValue(0.5);
+      case c10::TypeKind::BoolType: return c10::IValue(true);
+      default: return std::nullopt;
+    }
+  }
+
+  bool sizes_are_exact() const { return sizes_are_exact_; }
+  bool strides_are_exact() const { return sizes_are_exact_ && strides_are_exact_; }
+
+ private:
+  std::optional<c10::IValue> meta_tensor(const TensorFacts& facts) {
+    if (!facts.dtype || !facts.sizes || facts.layout.value_or(c10::kStrided) != c10::kStrided || facts.defined == false) {
+      return std::nullopt;
+    }
+    const std::vector<int64_t> sizes = examples_of(*facts.sizes, arithmetic_);
+    if (std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; })) {
+      return std::nullopt;  // the examples do not go together
+    }
+    sizes_are_exact_ = sizes_are_exact_ && all_known(facts.sizes);
+    const auto options = at::TensorOptions().dtype(*facts.dtype).device(at::kMeta);
+    if (sizes_are_exact_ && facts.strides && all_known(facts.strides)) {
+      return at::empty_strided(sizes, examples_of(*facts.strides, arithmetic_), options);
+    }
+    strides_are_exact_ = strides_are_exact_ && sizes.empty();
+    return at::empty(sizes, options);
+  }
+
+  SizeArithmetic& arithmetic_;
+  bool sizes_are_exact_ = true;
+  bool strides_are_exact_ = true;
+};
+
+// ---- the run ----------------------------------------------------------------------------------------------------------
+
+struct MetaRun {
+  std::vector<c10::IValue> results;
+  bool sizes_are_exact = false;
+  bool strides_are_exact = false;
+};
+
+class OperatorFacts {
+ public:
+  OperatorFacts(const Node& node, const AbstractValues& operands, SizeArithmetic& arithmetic)
+      : node_(node), schema_(*node.schema()), operands_(operands), arithmetic_(arithmetic) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      collect_tensors(operands[i], node.input(i)->type());
+    }
+  }
+
+  AbstractValues run() const {
+    if (auto property = property_of_tensor()) {
+      return {*property};
+    }
+    const bool gives_tensors = std::any_of(node_.outputs().begin(), node_.outputs().end(), [](const Value* output) {
+      return output->type()->kind() == c10::TypeKind::TensorType || output->type()->kind() == c10::TypeKind::ListType;
+    });
+    const Effects effects = effects_of(node_);
+    AbstractValues results(node_.outputs().size());
+    if (!gives_tensors || effects.unknown || effects.external || effects.state) {
+      return results;
+    }
+    const auto meta = run_on_meta();
+    const auto sizes = meta && meta->sizes_are_exact ? std::nullopt : sizes_by_rule();
+    const auto parts = meta && !meta->sizes_are_exact ? sizes_of_parts(*meta) : std::nullopt;
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (const AbstractValue* written = returned_operand(i)) {
+        results[i] = *written;
+        continue;
+      }
+      const c10::IValue* example = meta ? &meta->results[i] : nullptr;
+      if (node_.output(i)->type()->kind() == c10::TypeKind::TensorType) {
+        results[i] =
+            AbstractValue::tensor(facts_of_result(i, meta, example, sizes && i < sizes->size() ? &(*sizes)[i] : nullptr));
+      } else if (example != nullptr && example->isTensorList() && (meta->sizes_are_exact || parts)) {
+        AbstractValues elements;
+        for (const c10::IValue& tensor : example->toListRef()) {
+          const std::vector<Dim>* part = parts ? &(*parts)[elements.size()] : nullptr;
+          elements.push_back(AbstractValue::tensor(facts_of_result(i, meta, &tensor, part)));
+        }
+        results[i] = AbstractValue::sequence(std::move(elements));
+      }
+    }
+    return results;
+  }
+
+ private:
+  void collect_tensors(const AbstractValue& operand, const c10::TypePtr& type) {
+    if (const TensorFacts* facts = operand.as_tensor()) {
+      tensors_.push_back(facts);
+    } else if (const AbstractValues* elements = operand.as_sequence()) {
+      for (const AbstractValue& element : *elements) {
+        collect_tensors(element, type);
+      }
+    } else if (operand.is_unknown() && holds_memory(type)) {
+      sees_all_tensors_ = false;
+    }
+  }
+
+  // Sizes, rank, dtype, …, as values of the program.
+  std::optional<AbstractValue> property_of_tensor() const {
+    const TensorFacts* facts = operands_.empty() ? nullptr : operands_[0].as_tensor();
+    if (facts == nullptr || node_.outputs().size() != 1) {
+      return std::nullopt;
+    }
+    const auto number = [](auto fact) {
+      return fact ? AbstractValue::integer(static_cast<int64_t>(*fact)) : AbstractValue();
+    };
+    switch (static_cast<c10::unique_t>(node_.kind())) {
+      case prim::dtype: return number(facts->dtype);
+      case prim::layout: return number(facts->layout);
+      case prim::device: return facts->device ? AbstractValue::constant(*facts->device) : AbstractValue();
+      case aten::is_floating_point:
+        return AbstractValue::boolean(facts->dtype ? std::optional(c10::isFloatingType(*facts->dtype)) : std::nullopt);
+      case prim::is_cuda:
+        return AbstractValue::boolean(facts->device ? std::optional(facts->device->is_cuda()) : std::nullopt);
+      default: break;
+    }
+    if (!facts->sizes) {
+      return std::nullopt;
+    }
+    const auto& sizes = *facts->sizes;
+    static const auto kNumel = c10::Symbol::fromQualString("aten::numel");
+    if (node_.kind() == kNumel) {
+      Dim product = Dim::known(1);
+      for (const Dim size : sizes) {
+        product = arithmetic_.multiply(product, size);
+      }
+      return AbstractValue::integer(product);
+    }
+    switch (static_cast<c10::unique_t>(node_.kind())) {
+      case aten::dim: return AbstractValue::integer(static_cast<int64_t>(sizes.size()));
+      case aten::len: return sizes.empty() ? AbstractValue() : AbstractValue::integer(sizes[0]);
+      case aten::size: {
+        if (operands_.size() == 1) {
+          AbstractValues all;
+          for (const Dim size : sizes) {
+            all.push_back(AbstractValue::integer(size));
+          }
+          return AbstractValue::sequence(std::move(all));
+        }
+        const auto dim = position(operands_[1], static_cast<int64_t>(sizes.size()));
+        return dim ? AbstractValue::integer(sizes[*dim]) : AbstractValue();
+      }
+      default: return std::nullopt;
+    }
+  }
+
+  // In-place operators give back what they have written.
+  const AbstractValue* returned_operand(size_t output) const {
+    const c10::AliasInfo* returned = schema_.returns()[output].alias_info();
+    if (returned == nullptr || !returned->isWrite()) {
+      return nullptr;
+    }
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const c10::AliasInfo* argument = schema_.arguments()[i].alias_info();
+      if (argument != nullptr && argument->isWrite() && argument->beforeSets() == returned->beforeSets()) {
+        return &operands_[i];
+      }
+    }
+    return nullptr;
+  }
+
+  std::optional<c10::Device> common_device() const {
+    std::optional<c10::Device> device;
+    for (const TensorFacts* facts : tensors_) {
+      if (!facts->device || (device && *device != *facts->device)) {
+        return std::nullopt;
+      }
+      device = facts->device;
+    }
+    return device;
+  }
+
+  // Where a tensor lies that the operator makes on the meta device: on the device it is told, or on that of its operands.
+  std::optional<c10::Device> device_of_results() const {
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (schema_.arguments()[i].real_type()->kind() == c10::TypeKind::DeviceObjType ||
+          schema_.arguments()[i].type()->isSubtypeOf(*c10::OptionalType::create(c10::DeviceObjType::get()))) {
+        if (operands_[i].as_constant() == nullptr) {
+          return std::nullopt;
+        }
+        if (operands_[i].as_constant()->isDevice()) {
+          return operands_[i].as_constant()->toDevice();
+        }
+      }
+    }
+    return tensors_.empty() ? std::optional(c10::Device(at::kCPU)) : common_device();
+  }
+
+  std::optional<MetaRun> run_on_meta() const {
+    const auto op = torch::jit::findOperatorFor(schema_.operator_name());
+    const ResultRule* rule = find_result_rule(schema_);
+    if (op == nullptr || schema_.is_vararg() || (rule != nullptr && rule->differs_on_meta)) {
+      return std::nullopt;
+    }
+    MetaOperands meta(arithmetic_);
+    std::vector<c10::IValue> stack;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const c10::TypePtr& type = schema_.arguments()[i].type();
+      const bool is_device = type->isSubtypeOf(*c10::OptionalType::create(c10::DeviceObjType::get()));
+      const bool makes_elsewhere =
+          is_device &&
+          (tensors_.empty() || (operands_[i].as_constant() != nullptr && operands_[i].as_constant()->isDevice()));
+      // The one integer that they depend on is that which means a dtype.
+      if (schema_.arguments()[i].name() == "dtype" && operands_[i].is_unknown()) {
+        return std::nullopt;
+      }
+      auto operand = makes_elsewhere ? std::optional(c10::IValue(c10::Device(at::kMeta)))
+                                     : meta.make(operands_[i], *node_.input(i)->type());
+      if (!operand) {
+        return std::nullopt;
+      }
+      stack.push_back(std::move(*operand));
+    }
+    const at::NoGradGuard no_grad;
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    try {
+      op->getOperation()(stack);
+    } catch (const std::exception&) {
+      return std::nullopt;  // it has no meta kernel, reads data, or raises in the run as well
+    }
+    if (stack.size() != node_.outputs().size()) {
+      return std::nullopt;
+    }
+    const bool has_no_tensors = tensors_.empty() && rule != nullptr && rule->sizes_by_structure;
+    return MetaRun{std::move(stack), meta.sizes_are_exact() || has_no_tensors, meta.strides_are_exact() || has_no_tensors};
+  }
+
+  std::optional<std::vector<std::vector<Dim>>> sizes_by_rule() const {
+    if (auto sizes = evaluate_shape_function(schema_, operands_, arithmetic_)) {
+      return sizes;
+    }
+    if (auto sizes = sizes_of_joined()) {
+      return std::vector<std::vector<Dim>>{*sizes};
+    }
+    const ResultRule* rule = find_result_rule(schema_);
+    if (rule != nullptr && rule->keeps_sizes && !tensors_.empty() && tensors_[0]->sizes) {
+      return std::vector<std::vector<Dim>>(schema_.returns().size(), *tensors_[0]->sizes);
+    }
+    const bool is_pointwise = has_tag(schema_, at::Tag::pointwise) ||
+                              (rule != nullptr && !rule->dtypes.empty() && rule->dtypes[0] == ResultDtype::kPromoted);
+    if (!is_pointwise || schema_.returns().size() != 1) {
+      return std::nullopt;
+    }
+    std::vector<Dim> sizes;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const TensorFacts* facts = operands_[i].as_tensor();
+      if (facts == nullptr ? operands_[i].is_unknown() && is_tensor_type(schema_.arguments()[i].type()) : !facts->sizes) {
+        return std::nullopt;
+      }
+      if (facts != nullptr) {
+        sizes = broadcast(sizes, *facts->sizes);
+      }
+    }
+    return std::vector<std::vector<Dim>>{sizes};
+  }
+
+  // Of tensors joined along a dim: cat and stack.
+  std::optional<std::vector<Dim>> sizes_of_joined() const {
+    const bool is_stack = node_.kind() == aten::stack;
+    const AbstractValues* parts = operands_.size() == 2 ? operands_[0].as_sequence() : nullptr;
+    if ((!is_stack && node_.kind() != aten::cat) || parts == nullptr || parts->empty() || tensors_.size() != parts->size()) {
+      return std::nullopt;
+    }
+    for (const TensorFacts* part : tensors_) {
+      // Of cat, an empty tensor of rank 1 goes with tensors of any rank.
+      if (!part->sizes || part->sizes->size() != tensors_[0]->sizes->size() || (!is_stack && part->sizes->size() < 2)) {
+        return std::nullopt;
+      }
+    }
+    std::vector<Dim> sizes = *tensors_[0]->sizes;
+    for (const TensorFacts* part : tensors_) {
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        sizes[i] = (*part->sizes)[i].is_known() ? (*part->sizes)[i] : sizes[i];  // all are equal but where they are joined
+      }
+    }
+    const auto dim = position(operands_[1], static_cast<int64_t>(sizes.size()) + (is_stack ? 1 : 0));
+    if (!dim) {
+      return std::nullopt;
+    }
+    if (is_stack) {
+      sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(*dim), Dim::known(static_cast<int64_t>(parts->size())));
+      return sizes;
+    }
+    sizes[*dim] = Dim::known(0);
+    for (const TensorFacts* part : tensors_) {
+      sizes[*dim] = arithmetic_.add(sizes[*dim], (*part->sizes)[*dim]);
+    }
+    return sizes;
+  }
+
+  // Of the parts that a tensor is cut into along a dim whose size is known: how many there are, and how long each is, is
+  // what the example says.
+  std::optional<std::vector<std::vector<Dim>>> sizes_of_parts(const MetaRun& meta) const {
+    static const std::array cuts = {aten::chunk,        aten::split,  aten::split_with_sizes,        aten::unsafe_chunk,
+                                    aten::unsafe_split, aten::unbind, aten::unsafe_split_with_sizes, aten::tensor_split};
+    const TensorFacts* whole = operands_.empty() ? nullptr : operands_[0].as_tensor();
+    if (std::find(cuts.begin(), cuts.end(), node_.kind()) == cuts.end() || whole == nullptr || !whole->sizes ||
+        tensors_.size() != 1 || !meta.results[0].isTensorList()) {
+      return std::nullopt;
+    }
+    const auto dim = position(operands_.back(), static_cast<int64_t>(whole->sizes->size()));
+    const bool others_are_known = std::all_of(operands_.begin() + 1, operands_.end(), [](const AbstractValue& operand) {
+      return operand.as_known_integer() || operand.as_sequence() != nullptr;
+    });
+    if (!dim || !(*whole->sizes)[*dim].is_known() || !others_are_known || schema_.arguments().back().name() != "dim") {
+      return std::nullopt;
+    }
+    std::vector<std::vector<Dim>> parts;
+    for (const c10::IValue& part : meta.results[0].toListRef()) {
+      std::vector<Dim> sizes = *whole->sizes;
+      if (node_.kind() == aten::unbind) {
+        sizes.erase(sizes.begin() + static_cast<ptrdiff_t>(*dim));
+      } else {
+        sizes[*dim] = Dim::known(part.toTensor().size(static_cast<int64_t>(*dim)));
+      }
+      parts.push_back(std::move(sizes));
+    }
+    return parts;
+  }
+
+  static std::optional<size_t> position(const AbstractValue& dim, int64_t rank) {
+    const auto number = dim.as_known_integer();
+    const int64_t position = number.value_or(rank) + (number.value_or(0) < 0 ? rank : 0);
+    return position >= 0 && position < rank ? std::optional(static_cast<size_t>(position)) : std::nullopt;
+  }
+
+  std::vector<Dim> broadcast(const std::vector<Dim>& a, const std::vector<Dim>& b) const {
+    std::vector<Dim> longer = a.size() >= b.size() ? a : b;
+    const std::vector<Dim>& shorter = a.size() >= b.size() ? b : a;
+    for (size_t i = 0; i < shorter.size(); ++i) {
+      Dim& size = longer[longer.size() - shorter.size() + i];
+      size = arithmetic_.broadcast(size, shorter[i]);
+    }
+    return longer;
+  }
+
+  TensorFacts facts_of_result(size_t output, const std::optional<MetaRun>& meta, const c10::IValue* example,
+                              const std::vector<Dim>* sizes) const {
+    TensorFacts facts;
+    const bool is_tensor = example != nullptr && example->isTensor() && example->toTensor().defined();
+    if (is_tensor) {
+      facts = facts_of(example->toTensor());
+      if (!meta->sizes_are_exact) {
+        facts.sizes.reset();
+      }
+      if (!meta->strides_are_exact || !schema_tells_strides()) {
+        facts.strides.reset();
+      }
+      if (example->toTensor().is_meta()) {
+        facts.device = device_of_results();
+      }
+    } else if (const TensorFacts* viewed = viewed_operand(output)) {
+      facts.dtype = viewed->dtype;
+      facts.device = viewed->device;
+      facts.layout = viewed->layout;
+    }
+    if (!is_tensor) {
+      add_dtype_by_rule(output, facts);
+    }
+    facts.defined.reset();
+    if (sizes != nullptr) {
+      facts.sizes = *sizes;
+    }
+    facts.requires_grad = requires_grad_of_result(facts);
+    return facts;
+  }
+
+  // Whose dtype and device the result has whatever its sizes: a view by integers, which say where it lies.
+  const TensorFacts* viewed_operand(size_t output) const {
+    const auto& arguments = schema_.arguments();
+    const c10::AliasInfo* returned = schema_.returns()[output].alias_info();
+    const c10::AliasInfo* argument = arguments.empty() ? nullptr : arguments[0].alias_info();
+    if (returned == nullptr || argument == nullptr || returned->isWrite() || argument->isWrite() ||
+        returned->isWildcardAfter() || returned->beforeSets() != argument->beforeSets()) {
+      return nullptr;
+    }
+    const auto is_integers = [](const c10::Argument& other) {
+      const c10::TypePtr type = other.type();
+      return other.name() != "dtype" && (type->isSubtypeOf(*c10::OptionalType::create(c10::IntType::get())) ||
+                                         type->isSubtypeOf(*c10::OptionalType::create(c10::ListType::ofInts())));
+    };
+    return arguments.size() > 1 && std::all_of(arguments.begin() + 1, arguments.end(), is_integers)
+               ? operands_[0].as_tensor()
+               : nullptr;
+  }
+
+  // Where no run on meta tensors tells it. Operators with such a rule make their results on the device of their operands.
+  void add_dtype_by_rule(size_t output, TensorFacts& facts) const {
+    const ResultRule* rule = find_result_rule(schema_);
+    if (rule == nullptr || output >= rule->dtypes.size() || tensors_.empty() || !sees_all_tensors_ ||
+        !std::all_of(tensors_.begin(), tensors_.end(), [](const TensorFacts* tensor) {
+          return tensor->layout.value_or(c10::kStrided) == c10::kStrided && tensor->dtype;
+        })) {
+      return;
+    }
+    switch (rule->dtypes[output]) {
+      case ResultDtype::kUnknown: return;
+      case ResultDtype::kFirst: facts.dtype = tensors_[0]->dtype; break;
+      case ResultDtype::kReal: facts.dtype = c10::toRealValueType(*tensors_[0]->dtype); break;
+      case ResultDtype::kBool: facts.dtype = c10::kBool; break;
+      case ResultDtype::kInt64: facts.dtype = c10::kLong; break;
+      case ResultDtype::kPromoted: facts.dtype = promoted_dtype(); break;
+    }
+    facts.device = common_device();
+    facts.layout = c10::kStrided;
+  }
+
+  // Of tensors of one rank: a rank of 0 counts for less than another.
+  std::optional<c10::ScalarType> promoted_dtype() const {
+    c10::ScalarType dtype = *tensors_[0]->dtype;
+    for (const TensorFacts* tensor : tensors_) {
+      if (!tensor->sizes || !tensors_[0]->sizes || tensor->sizes->size() != tensors_[0]->sizes->size()) {
+        return std::nullopt;
+      }
+      dtype = c10::promoteTypes(dtype, *tensor->dtype);
+    }
+    const bool has_numbers = tensors_.size() != operands_.size();
+    return has_numbers && !c10::isFloatingType(dtype) ? std::nullopt : std::optional(dtype);
+  }
+
+  bool schema_tells_strides() const {
+    if (has_tag(schema_, at::Tag::pointwise)) {
+      return true;
+    }
+    return schema_.returns().size() == 1 && schema_.returns()[0].alias_info() != nullptr;
+  }
+
+  // Operators on tensors that require none give none that does.
+  std::optional<bool> requires_grad_of_result(const TensorFacts& facts) const {
+    if (facts.dtype && !c10::isFloatingType(*facts.dtype) && !c10::isComplexType(*facts.dtype)) {
+      return false;
+    }
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (schema_.arguments()[i].name() == "requires_grad" && operands_[i].as_boolean() != false) {
+        return std::nullopt;
+      }
+    }
+    const bool none = sees_all_tensors_ && std::all_of(tensors_.begin(), tensors_.end(), [](const TensorFacts* operand) {
+                        return operand->requires_grad == false;
+                      });
+    return none ? std::optional(false) : std::nullopt;
+  }
+
+  const Node& node_;
+  const c10::FunctionSchema& schema_;
+  const AbstractValues& operands_;
+  SizeArithmetic& arithmetic_;
+  std::vector<const TensorFacts*> tensors_;  // among the operands, those in lists too
+  bool sees_all_tensors_ = true;
+};
+
+}  // namespace
+
+AbstractValues operator_facts(const Node& node, const AbstractValues& operands, SizeArithmetic& arithmetic) {
+  return OperatorFacts(node, operands, arithmetic).run();
+}
+
+}  // namespace sconce

@@ -1,0 +1,259 @@
+#include "passes/propagate_facts.h"
+
+#include "ir/alias_sets.h"
+#include "ir/effects.h"
+#include "passes/facts/abstract_evaluator.h"
+#include "passes/facts/operator_facts.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+
+namespace sconce {
+namespace {
+
+constexpr int64_t kExampleWithoutOne = 8;
+
+bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
+
+// Whether the value is, or is taken out of, something that the graph does not compute.
+bool is_given(const Value& value) {
+  static const std::array accesses = {prim::GetAttr, prim::TupleUnpack, prim::TupleIndex, prim::ListUnpack,
+                                      prim::unchecked_cast};
+  const Node* node = value.node();
+  while (std::find(accesses.begin(), accesses.end(), node->kind()) != accesses.end()) {
+    node = node->input(0)->node();
+  }
+  return node->kind() == prim::Param && node->owning_block()->owner() == nullptr;
+}
+
+// Whether the node may give a tensor that is there other sizes, strides or memory.
+bool changes_metadata(const Node& node) {
+  if (effects_of(node).unknown) {
+    return true;
+  }
+  if (node.schema() == nullptr || !effects_of(node).writes) {
+    return false;
+  }
+  static const std::array kinds = {aten::resize_, aten::resize_as_, aten::set_,
+                                   c10::Symbol::fromQualString("aten::set_data"),
+                                   c10::Symbol::fromQualString("aten::resize_as_sparse_")};
+  const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name());
+  const auto& arguments = node.schema()->arguments();
+  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end() || (op && op->hasTag(at::Tag::inplace_view)) ||
+         std::any_of(arguments.begin(), arguments.end(), [](const c10::Argument& argument) {
+           return argument.kwarg_only() && argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+         });  // out=, resized to what it is to hold
+}
+
+// What holds where both hold. Of a size both know, the number.
+TensorFacts all_facts(TensorFacts a, const TensorFacts& b) {
+  const auto add = [](auto& fact, const auto& other) {
+    if (!fact) {
+      fact = other;
+    }
+  };
+  add(a.defined, b.defined);
+  add(a.dtype, b.dtype);
+  add(a.device, b.device);
+  add(a.layout, b.layout);
+  add(a.requires_grad, b.requires_grad);
+  const auto add_dims = [&](auto& dims, const auto& others) {
+    add(dims, others);
+    for (size_t i = 0; others && dims->size() == others->size() && i < dims->size(); ++i) {
+      Dim& dim = (*dims)[i];
+      dim = dim.is_unknown() || (*others)[i].is_known() ? (*others)[i] : dim;
+    }
+  };
+  add_dims(a.sizes, b.sizes);
+  add_dims(a.strides, b.strides);
+  return a;
+}
+
+class Propagation {
+ public:
+  Propagation(Graph& graph, const GivenFacts& given)
+      : graph_(graph), aliases_(graph), given_(given), arithmetic_(last_given(graph)) {
+    find_what_changes();
+    for (const int64_t symbol : given_symbols_) {
+      const auto example = given.examples.find(symbol);
+      arithmetic_.set_example(Dim::symbol(symbol), example == given.examples.end() ? kExampleWithoutOne : example->second);
+      if (given.no_symbol_is_one) {
+        arithmetic_.set_not_one(Dim::symbol(symbol));
+      }
+    }
+  }
+
+  bool run() {
+    AbstractEvaluator::Rules rules;
+    rules.results = [this](const Node& node, const AbstractValues& operands) {
+      return operator_facts(node, operands, arithmetic_);
+    };
+    rules.refined = [this](const Value& value, AbstractValue found) {
+      if (is_tensor(value)) {
+        return with_facts_of(value, found);
+      }
+      if (value.type()->kind() == c10::TypeKind::NoneType) {
+        return AbstractValue::constant(c10::IValue());
+      }
+      const auto known = given_.values.find(&value);
+      return known != given_.values.end() && (inputs_last_ || !holds_memory(value.type())) ? known->second : found;
+    };
+    AbstractEvaluator evaluator(graph_, arithmetic_, AbstractEvaluator::Loops::kUntilStable, std::move(rules));
+    evaluator.run(AbstractValues(graph_.inputs().size()));
+    bool changed = write_facts(graph_.body().params(), evaluator);
+    for_each_node(graph_.body(), [&](Node* node) {
+      changed |= write_facts(node->outputs(), evaluator);
+      for (const Block* block : node->blocks()) {
+        changed |= write_facts(block->params(), evaluator);
+      }
+    });
+    return changed;
+  }
+
+ private:
+  int64_t last_given(const Graph& graph) {
+    const auto collect = [&](const Value& value) {
+      if (value.facts() != nullptr && is_given(value)) {
+        for (const auto* dims : {&value.facts()->sizes, &value.facts()->strides}) {
+          for (const Dim dim : dims->value_or(std::vector<Dim>())) {
+            if (dim.is_symbol()) {
+              given_symbols_.insert(dim.value());
+            }
+          }
+        }
+      }
+    };
+    for (const auto& [symbol, example] : given_.examples) {
+      given_symbols_.insert(symbol);
+    }
+    for (const Value* input : graph.inputs()) {
+      collect(*input);
+    }
+    for_each_node(graph.body(), [&](const Node* node) {
+      for (const Value* output : node->outputs()) {
+        collect(*output);
+      }
+    });
+    return given_symbols_.empty() ? 0 : *std::max_element(given_symbols_.begin(), given_symbols_.end());
+  }
+
+  // Whether the node may change a list or dict that comes from outside.
+  bool changes_containers_from_outside(const Node& node) const {
+    if (node.schema() == nullptr || effects_of(node).unknown) {
+      return effects_of(node).unknown;
+    }
+    const auto& arguments = node.schema()->arguments();
+    for (size_t i = 0; i < arguments.size() && i < node.inputs().size(); ++i) {
+      const bool is_written = arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite();
+      if (is_written && !is_tensor(*node.input(i)) && aliases_.is_wildcard(*node.input(i))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void find_what_changes() {
+    for (const Value* input : graph_.inputs()) {
+      something_requires_grad_ |= may_require_grad(*input);
+    }
+    for_each_node(graph_.body(), [&](const Node* node) {
+      inputs_last_ = inputs_last_ && !changes_containers_from_outside(*node);
+      if (changes_metadata(*node)) {
+        for (const AliasSets::Set set : aliases_.sets_written_by(*node)) {
+          unstable_.insert(set);
+        }
+        something_requires_grad_ = true;
+      }
+      for (const Value* output : node->outputs()) {
+        something_requires_grad_ |= (is_given(*output) || node->kind() == prim::Constant) && may_require_grad(*output);
+      }
+      if (node->schema() != nullptr) {
+        for (const c10::Argument& argument : node->schema()->arguments()) {
+          something_requires_grad_ |= argument.name() == "requires_grad";
+        }
+      }
+    });
+  }
+
+  static bool may_require_grad(const Value& value) {
+    if (!holds_memory(value.type()) || value.type()->kind() == c10::TypeKind::ClassType) {
+      return false;  // what is read of an object is looked at where it is read
+    }
+    const auto constant = value.constant();
+    if (constant && constant->isTensor()) {
+      return constant->toTensor().defined() && constant->toTensor().requires_grad();
+    }
+    return value.facts() == nullptr || value.facts()->requires_grad != false;
+  }
+
+  bool is_unstable(const Value& value) const { return unstable_.count(aliases_.set_of(value)) != 0; }
+
+  // A tensor comes to require a gradient by what is written into it, or into what it is a view of.
+  TensorFacts lasting(const Value& value, TensorFacts facts) const {
+    if (something_requires_grad_ && facts.requires_grad == false && aliases_.may_be_written(value)) {
+      facts.requires_grad.reset();
+    }
+    return facts;
+  }
+
+  // What was found out, and what the value says of itself.
+  AbstractValue with_facts_of(const Value& value, const AbstractValue& found) const {
+    if (is_unstable(value)) {
+      return {};
+    }
+    TensorFacts facts = found.as_tensor() == nullptr ? TensorFacts{} : *found.as_tensor();
+    if (value.facts() != nullptr) {
+      facts = all_facts(facts, is_given(value) ? *value.facts() : without_symbols(*value.facts()));
+    }
+    return AbstractValue::tensor(lasting(value, std::move(facts)));
+  }
+
+  static TensorFacts without_symbols(TensorFacts facts) {
+    for (auto* dims : {&facts.sizes, &facts.strides}) {
+      for (size_t i = 0; *dims && i < (*dims)->size(); ++i) {
+        (**dims)[i] = (**dims)[i].is_symbol() ? Dim::unknown() : (**dims)[i];
+      }
+    }
+    return facts;
+  }
+
+  bool write_facts(c10::ArrayRef<Value*> values, const AbstractEvaluator& evaluator) const {
+    bool changed = false;
+    for (Value* value : values) {
+      const TensorFacts* found = is_tensor(*value) ? evaluator.at(*value).as_tensor() : nullptr;
+      if (found == nullptr) {
+        continue;
+      }
+      TensorFacts facts = *found;
+      facts.defined = facts.defined == true ? std::nullopt : facts.defined;  // which has no text
+      const std::string before = value->facts() == nullptr ? to_string(TensorFacts{}) : to_string(*value->facts());
+      if (to_string(facts) != before) {
+        value->set_facts(std::move(facts));
+        changed = true;
+      }
+    }
+    return changed;
+  }
+
+  Graph& graph_;
+  AliasSets aliases_;
+  const GivenFacts& given_;
+  std::unordered_set<int64_t> given_symbols_;
+  std::unordered_set<AliasSets::Set> unstable_;
+  bool something_requires_grad_ = false;
+  bool inputs_last_ = true;  // the lists and dicts among them, and what these hold
+  SizeArithmetic arithmetic_;
+};
+
+}  // namespace
+
+bool propagate_facts(Graph& graph, const GivenFacts& given) { return Propagation(graph, given).run(); }
+
+bool propagate_facts(Graph& graph) { return propagate_facts(graph, {}); }
+
+}  // namespace sconce
