@@ -8,16 +8,6 @@ namespace {
 constexpr int64_t kLargestSize = int64_t{1} << 48;  // of a dim: more than any memory holds
 constexpr size_t kMostTerms = 64;                   // of a polynomial; beyond, a size counts as unknown
 
-std::optional<int64_t> checked_add(int64_t a, int64_t b) {
-  int64_t result = 0;
-  return __builtin_add_overflow(a, b, &result) ? std::nullopt : std::optional(result);
-}
-
-std::optional<int64_t> checked_multiply(int64_t a, int64_t b) {
-  int64_t result = 0;
-  return __builtin_mul_overflow(a, b, &result) ? std::nullopt : std::optional(result);
-}
-
 // Requires: b is neither 0 nor -1.
 int64_t floor_quotient(int64_t a, int64_t b) { return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0); }
 
@@ -32,68 +22,6 @@ std::optional<int64_t> calculate(bool is_divide, std::optional<int64_t> a, std::
 }  // namespace
 
 // ---- polynomials ------------------------------------------------------------------------------------------------------
-
-bool SizeArithmetic::add_term(Polynomial& sum, const Monomial& monomial, int64_t coefficient) {
-  const auto term = sum.try_emplace(monomial, 0).first;
-  const auto total = checked_add(term->second, coefficient);
-  if (!total) {
-    return false;
-  }
-  term->second = *total;
-  if (*total == 0) {
-    sum.erase(term);
-  }
-  return sum.size() <= kMostTerms;
-}
-
-std::optional<SizeArithmetic::Polynomial> SizeArithmetic::sum(Polynomial a, const Polynomial& b, int64_t factor) {
-  for (const auto& [monomial, coefficient] : b) {
-    const auto scaled = checked_multiply(coefficient, factor);
-    if (!scaled || !add_term(a, monomial, *scaled)) {
-      return std::nullopt;
-    }
-  }
-  return a;
-}
-
-std::optional<SizeArithmetic::Polynomial> SizeArithmetic::product(const Polynomial& a, const Polynomial& b) {
-  Polynomial result;
-  for (const auto& [a_monomial, a_coefficient] : a) {
-    for (const auto& [b_monomial, b_coefficient] : b) {
-      Monomial monomial;
-      std::merge(a_monomial.begin(), a_monomial.end(), b_monomial.begin(), b_monomial.end(), std::back_inserter(monomial));
-      const auto coefficient = checked_multiply(a_coefficient, b_coefficient);
-      if (!coefficient || !add_term(result, monomial, *coefficient)) {
-        return std::nullopt;
-      }
-    }
-  }
-  return result;
-}
-
-// Long division by the leading term.
-std::optional<SizeArithmetic::Polynomial> SizeArithmetic::exact_quotient(Polynomial a, const Polynomial& b) {
-  Polynomial quotient;
-  const auto& [divisor, divisor_coefficient] = *b.rbegin();
-  while (!a.empty()) {
-    const auto& [monomial, coefficient] = *a.rbegin();
-    if (divisor_coefficient == -1 || coefficient % divisor_coefficient != 0 ||
-        !std::includes(monomial.begin(), monomial.end(), divisor.begin(), divisor.end())) {
-      return std::nullopt;
-    }
-    Monomial rest;
-    std::set_difference(monomial.begin(), monomial.end(), divisor.begin(), divisor.end(), std::back_inserter(rest));
-    const Polynomial term = {{rest, coefficient / divisor_coefficient}};
-    const auto taken = product(term, b);
-    auto left = taken ? sum(std::move(a), *taken, -1) : std::nullopt;
-    if (!left || quotient.size() > kMostTerms) {
-      return std::nullopt;
-    }
-    quotient.insert(*term.begin());
-    a = std::move(*left);
-  }
-  return quotient;
-}
 
 SizeArithmetic::Polynomial SizeArithmetic::polynomial_of(Dim dim) {
   if (dim.is_known()) {

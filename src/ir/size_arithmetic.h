@@ -9,6 +9,7 @@
 #pragma once
 
 #include "ir/facts.h"
+#include "ir/size_polynomial.h"
 
 #include <cstdint>
 #include <map>
@@ -55,15 +56,8 @@ class SizeArithmetic {
  private:
   // kIsLess and kIsEqual are 1 or 0; kChoice, of a condition and a pair, is one of the pair.
   enum class Operation : uint8_t { kGiven, kFloorDivide, kRemainder, kMaximum, kMinimum, kIsLess, kIsEqual, kPair, kChoice };
-  using AtomId = uint32_t;
-  using Monomial = std::vector<AtomId>;  // a product, ascending; empty: the number 1
-  // By degree, then by atoms: multiplying both sides by the same keeps the order.
-  struct Ascending {
-    bool operator()(const Monomial& a, const Monomial& b) const {
-      return a.size() != b.size() ? a.size() < b.size() : a < b;
-    }
-  };
-  using Polynomial = std::map<Monomial, int64_t, Ascending>;  // without zeros; empty: 0
+  using AtomId = uint32_t;  // the variables of the polynomials
+  using Polynomial = SizePolynomial;
   struct Range {
     std::optional<int64_t> low, high;
   };
@@ -79,11 +73,6 @@ class SizeArithmetic {
   AtomId atom_id(Operation operation, Dim a, Dim b);
   Dim atom(Operation operation, Dim a, Dim b);
   Dim choice(std::optional<bool> is_known, Operation condition, Dim x, Dim y, Dim a, Dim b);
-  static bool add_term(Polynomial& sum, const Monomial& monomial, int64_t coefficient);
-  static std::optional<Polynomial> sum(Polynomial a, const Polynomial& b, int64_t factor);
-  static std::optional<Polynomial> product(const Polynomial& a, const Polynomial& b);
-  // a/b where b divides a without remainder.
-  static std::optional<Polynomial> exact_quotient(Polynomial a, const Polynomial& b);
   bool is_bound(Dim a, Dim b);
   Range range_of(Dim dim);
   Range range_of(const Polynomial& polynomial) const;

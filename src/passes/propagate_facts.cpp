@@ -20,6 +20,15 @@ constexpr int64_t kExampleWithoutOne = 8;
 
 bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
 
+// Whether something of the type can be, or contain, a list or dict that others may change.
+bool holds_containers(const c10::TypePtr& type) {
+  if (type->kind() == c10::TypeKind::OptionalType || type->kind() == c10::TypeKind::TupleType) {
+    const auto contained = type->containedTypes();
+    return std::any_of(contained.begin(), contained.end(), [](const auto& inner) { return holds_containers(inner); });
+  }
+  return holds_memory(type) && type->kind() != c10::TypeKind::TensorType;
+}
+
 // Whether the value is, or is taken out of, something that the graph does not compute.
 bool is_given(const Value& value) {
   static const std::array accesses = {prim::GetAttr, prim::TupleUnpack, prim::TupleIndex, prim::ListUnpack,
@@ -101,7 +110,7 @@ class Propagation {
         return AbstractValue::constant(c10::IValue());
       }
       const auto known = given_.values.find(&value);
-      return known != given_.values.end() && (inputs_last_ || !holds_memory(value.type())) ? known->second : found;
+      return known != given_.values.end() && (inputs_last_ || !holds_containers(value.type())) ? known->second : found;
     };
     AbstractEvaluator evaluator(graph_, arithmetic_, AbstractEvaluator::Loops::kUntilStable, std::move(rules));
     evaluator.run(AbstractValues(graph_.inputs().size()));

@@ -3,7 +3,9 @@
 #include "ir/alias_sets.h"
 #include "ir/effects.h"
 #include "ir/result_rules.h"
+#include "passes/facts/meta_operands.h"
 #include "passes/facts/shape_functions.h"
+#include "passes/facts/size_rules.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -26,95 +28,6 @@ bool has_tag(const c10::FunctionSchema& schema, at::Tag tag) {
   return op && op->hasTag(tag);
 }
 
-// ---- the operands on meta tensors -------------------------------------------------------------------------------------
-
-// A size of which nothing is known is taken for one that goes with most others.
-std::vector<int64_t> examples_of(const std::vector<Dim>& dims, SizeArithmetic& arithmetic) {
-  std::vector<int64_t> numbers;
-  for (const Dim dim : dims) {
-    numbers.push_back(arithmetic.example(dim).value_or(1));
-  }
-  return numbers;
-}
-
-bool all_known(const std::optional<std::vector<Dim>>& dims) {
-  return dims && std::all_of(dims->begin(), dims->end(), [](const Dim dim) { return dim.is_known(); });
-}
-
-// Operands for a run on meta tensors, and how much its results can be trusted.
-class MetaOperands {
- public:
-  explicit MetaOperands(SizeArithmetic& arithmetic) : arithmetic_(arithmetic) {}
-
-  // Null when there is none.
-  std::optional<c10::IValue> make(const AbstractValue& value, const c10::Type& type) {
-    if (const TensorFacts* facts = value.as_tensor()) {
-      return meta_tensor(*facts);
-    }
-    if (value.is_integer()) {
-      const auto number = arithmetic_.example(value.as_integer());
-      sizes_are_exact_ = sizes_are_exact_ && value.as_integer().is_known();
-      return number ? std::optional(c10::IValue(*number)) : std::nullopt;
-    }
-    if (value.as_constant() != nullptr) {
-      return *value.as_constant();
-    }
-    if (value.is_unknown()) {
-      return stand_in(type);
-    }
-    const AbstractValues* elements = value.as_sequence();
-    if (elements == nullptr || type.kind() != c10::TypeKind::ListType) {
-      return std::nullopt;
-    }
-    const c10::TypePtr element_type = type.expectRef<c10::ListType>().getElementType();
-    c10::impl::GenericList list(element_type);
-    for (const AbstractValue& element : *elements) {
-      auto made = make(element, *element_type);
-      if (!made) {
-        return std::nullopt;
-      }
-      list.push_back(std::move(*made));
-    }
-    return list;
-  }
-
-  // Of a number of the run, another of its kind: dtypes do not depend on which.
-  std::optional<c10::IValue> stand_in(const c10::Type& type) {
-    sizes_are_exact_ = false;
-    switch (type.kind()) {
-      case c10::TypeKind::IntType: return c10::IValue(int64_t{1});
-      case c10::TypeKind::FloatType: return c10::IValue(0.5);
-      case c10::TypeKind::BoolType: return c10::IValue(true);
-      default: return std::nullopt;
-    }
-  }
-
-  bool sizes_are_exact() const { return sizes_are_exact_; }
-  bool strides_are_exact() const { return sizes_are_exact_ && strides_are_exact_; }
-
- private:
-  std::optional<c10::IValue> meta_tensor(const TensorFacts& facts) {
-    if (!facts.dtype || !facts.sizes || facts.layout.value_or(c10::kStrided) != c10::kStrided || facts.defined == false) {
-      return std::nullopt;
-    }
-    const std::vector<int64_t> sizes = examples_of(*facts.sizes, arithmetic_);
-    if (std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; })) {
-      return std::nullopt;  // the examples do not go together
-    }
-    sizes_are_exact_ = sizes_are_exact_ && all_known(facts.sizes);
-    const auto options = at::TensorOptions().dtype(*facts.dtype).device(at::kMeta);
-    if (sizes_are_exact_ && facts.strides && all_known(facts.strides)) {
-      return at::empty_strided(sizes, examples_of(*facts.strides, arithmetic_), options);
-    }
-    strides_are_exact_ = strides_are_exact_ && sizes.empty();
-    return at::empty(sizes, options);
-  }
-
-  SizeArithmetic& arithmetic_;
-  bool sizes_are_exact_ = true;
-  bool strides_are_exact_ = true;
-};
-
 // ---- the run ----------------------------------------------------------------------------------------------------------
 
 struct MetaRun {
@@ -133,7 +46,7 @@ class OperatorFacts {
   }
 
   AbstractValues run() const {
-    if (auto property = property_of_tensor()) {
+    if (auto property = tensor_property(node_, operands_, arithmetic_)) {
       return {*property};
     }
     const bool gives_tensors = std::any_of(node_.outputs().begin(), node_.outputs().end(), [](const Value* output) {
@@ -146,7 +59,7 @@ class OperatorFacts {
     }
     const auto meta = run_on_meta();
     const auto sizes = meta && meta->sizes_are_exact ? std::nullopt : sizes_by_rule();
-    const auto parts = meta && !meta->sizes_are_exact ? sizes_of_parts(*meta) : std::nullopt;
+    const auto parts = meta && !meta->sizes_are_exact ? sizes_of_parts(node_, operands_, meta->results[0]) : std::nullopt;
     for (size_t i = 0; i < results.size(); ++i) {
       if (const AbstractValue* written = returned_operand(i)) {
         results[i] = *written;
@@ -178,55 +91,6 @@ class OperatorFacts {
       }
     } else if (operand.is_unknown() && holds_memory(type)) {
       sees_all_tensors_ = false;
-    }
-  }
-
-  // Sizes, rank, dtype, …, as values of the program.
-  std::optional<AbstractValue> property_of_tensor() const {
-    const TensorFacts* facts = operands_.empty() ? nullptr : operands_[0].as_tensor();
-    if (facts == nullptr || node_.outputs().size() != 1) {
-      return std::nullopt;
-    }
-    const auto number = [](auto fact) {
-      return fact ? AbstractValue::integer(static_cast<int64_t>(*fact)) : AbstractValue();
-    };
-    switch (static_cast<c10::unique_t>(node_.kind())) {
-      case prim::dtype: return number(facts->dtype);
-      case prim::layout: return number(facts->layout);
-      case prim::device: return facts->device ? AbstractValue::constant(*facts->device) : AbstractValue();
-      case aten::is_floating_point:
-        return AbstractValue::boolean(facts->dtype ? std::optional(c10::isFloatingType(*facts->dtype)) : std::nullopt);
-      case prim::is_cuda:
-        return AbstractValue::boolean(facts->device ? std::optional(facts->device->is_cuda()) : std::nullopt);
-      default: break;
-    }
-    if (!facts->sizes) {
-      return std::nullopt;
-    }
-    const auto& sizes = *facts->sizes;
-    static const auto kNumel = c10::Symbol::fromQualString("aten::numel");
-    if (node_.kind() == kNumel) {
-      Dim product = Dim::known(1);
-      for (const Dim size : sizes) {
-        product = arithmetic_.multiply(product, size);
-      }
-      return AbstractValue::integer(product);
-    }
-    switch (static_cast<c10::unique_t>(node_.kind())) {
-      case aten::dim: return AbstractValue::integer(static_cast<int64_t>(sizes.size()));
-      case aten::len: return sizes.empty() ? AbstractValue() : AbstractValue::integer(sizes[0]);
-      case aten::size: {
-        if (operands_.size() == 1) {
-          AbstractValues all;
-          for (const Dim size : sizes) {
-            all.push_back(AbstractValue::integer(size));
-          }
-          return AbstractValue::sequence(std::move(all));
-        }
-        const auto dim = position(operands_[1], static_cast<int64_t>(sizes.size()));
-        return dim ? AbstractValue::integer(sizes[*dim]) : AbstractValue();
-      }
-      default: return std::nullopt;
     }
   }
 
@@ -315,7 +179,7 @@ class OperatorFacts {
     if (auto sizes = evaluate_shape_function(schema_, operands_, arithmetic_)) {
       return sizes;
     }
-    if (auto sizes = sizes_of_joined()) {
+    if (auto sizes = sizes_of_joined(node_, operands_, arithmetic_)) {
       return std::vector<std::vector<Dim>>{*sizes};
     }
     const ResultRule* rule = find_result_rule(schema_);
@@ -334,90 +198,10 @@ class OperatorFacts {
         return std::nullopt;
       }
       if (facts != nullptr) {
-        sizes = broadcast(sizes, *facts->sizes);
+        sizes = broadcast(sizes, *facts->sizes, arithmetic_);
       }
     }
     return std::vector<std::vector<Dim>>{sizes};
-  }
-
-  // Of tensors joined along a dim: cat and stack.
-  std::optional<std::vector<Dim>> sizes_of_joined() const {
-    const bool is_stack = node_.kind() == aten::stack;
-    const AbstractValues* parts = operands_.size() == 2 ? operands_[0].as_sequence() : nullptr;
-    if ((!is_stack && node_.kind() != aten::cat) || parts == nullptr || parts->empty() || tensors_.size() != parts->size()) {
-      return std::nullopt;
-    }
-    for (const TensorFacts* part : tensors_) {
-      // Of cat, an empty tensor of rank 1 goes with tensors of any rank.
-      if (!part->sizes || part->sizes->size() != tensors_[0]->sizes->size() || (!is_stack && part->sizes->size() < 2)) {
-        return std::nullopt;
-      }
-    }
-    std::vector<Dim> sizes = *tensors_[0]->sizes;
-    for (const TensorFacts* part : tensors_) {
-      for (size_t i = 0; i < sizes.size(); ++i) {
-        sizes[i] = (*part->sizes)[i].is_known() ? (*part->sizes)[i] : sizes[i];  // all are equal but where they are joined
-      }
-    }
-    const auto dim = position(operands_[1], static_cast<int64_t>(sizes.size()) + (is_stack ? 1 : 0));
-    if (!dim) {
-      return std::nullopt;
-    }
-    if (is_stack) {
-      sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(*dim), Dim::known(static_cast<int64_t>(parts->size())));
-      return sizes;
-    }
-    sizes[*dim] = Dim::known(0);
-    for (const TensorFacts* part : tensors_) {
-      sizes[*dim] = arithmetic_.add(sizes[*dim], (*part->sizes)[*dim]);
-    }
-    return sizes;
-  }
-
-  // Of the parts that a tensor is cut into along a dim whose size is known: how many there are, and how long each is, is
-  // what the example says.
-  std::optional<std::vector<std::vector<Dim>>> sizes_of_parts(const MetaRun& meta) const {
-    static const std::array cuts = {aten::chunk,        aten::split,  aten::split_with_sizes,        aten::unsafe_chunk,
-                                    aten::unsafe_split, aten::unbind, aten::unsafe_split_with_sizes, aten::tensor_split};
-    const TensorFacts* whole = operands_.empty() ? nullptr : operands_[0].as_tensor();
-    if (std::find(cuts.begin(), cuts.end(), node_.kind()) == cuts.end() || whole == nullptr || !whole->sizes ||
-        tensors_.size() != 1 || !meta.results[0].isTensorList()) {
-      return std::nullopt;
-    }
-    const auto dim = position(operands_.back(), static_cast<int64_t>(whole->sizes->size()));
-    const bool others_are_known = std::all_of(operands_.begin() + 1, operands_.end(), [](const AbstractValue& operand) {
-      return operand.as_known_integer() || operand.as_sequence() != nullptr;
-    });
-    if (!dim || !(*whole->sizes)[*dim].is_known() || !others_are_known || schema_.arguments().back().name() != "dim") {
-      return std::nullopt;
-    }
-    std::vector<std::vector<Dim>> parts;
-    for (const c10::IValue& part : meta.results[0].toListRef()) {
-      std::vector<Dim> sizes = *whole->sizes;
-      if (node_.kind() == aten::unbind) {
-        sizes.erase(sizes.begin() + static_cast<ptrdiff_t>(*dim));
-      } else {
-        sizes[*dim] = Dim::known(part.toTensor().size(static_cast<int64_t>(*dim)));
-      }
-      parts.push_back(std::move(sizes));
-    }
-    return parts;
-  }
-
-  static std::optional<size_t> position(const AbstractValue& dim, int64_t rank) {
-    const auto number = dim.as_known_integer();
-    const int64_t position = number.value_or(rank) + (number.value_or(0) < 0 ? rank : 0);
-    return position >= 0 && position < rank ? std::optional(static_cast<size_t>(position)) : std::nullopt;
-  }
-
-  std::vector<Dim> broadcast(const std::vector<Dim>& a, const std::vector<Dim>& b) const {
-    std::vector<Dim> longer = a.size() >= b.size() ? a : b;
-    const std::vector<Dim>& shorter = a.size() >= b.size() ? b : a;
-    for (size_t i = 0; i < shorter.size(); ++i) {
-      Dim& size = longer[longer.size() - shorter.size() + i];
-      size = arithmetic_.broadcast(size, shorter[i]);
-    }
-    return longer;
   }
 
   TensorFacts facts_of_result(size_t output, const std::optional<MetaRun>& meta, const c10::IValue* example,

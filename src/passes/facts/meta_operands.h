@@ -1,0 +1,36 @@
+// Operands for a run of an operator on meta tensors, which have no memory.
+#pragma once
+
+#include "ir/size_arithmetic.h"
+#include "passes/facts/abstract_value.h"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type_base.h>
+
+#include <optional>
+
+namespace sconce {
+
+// Makes operands one after the other, and tells how far the results can be trusted.
+class MetaOperands {
+ public:
+  explicit MetaOperands(SizeArithmetic& arithmetic) : arithmetic_(arithmetic) {}
+
+  // `value`: elements in the place of lists. Nothing where it cannot be made.
+  std::optional<c10::IValue> make(const AbstractValue& value, const c10::Type& type);
+
+  // Whether every size and number so far is that of the run.
+  bool sizes_are_exact() const { return sizes_are_exact_; }
+  // And every stride.
+  bool strides_are_exact() const { return sizes_are_exact_ && strides_are_exact_; }
+
+ private:
+  std::optional<c10::IValue> stand_in(const c10::Type& type);
+  std::optional<c10::IValue> meta_tensor(const TensorFacts& facts);
+
+  SizeArithmetic& arithmetic_;
+  bool sizes_are_exact_ = true;
+  bool strides_are_exact_ = true;
+};
+
+}  // namespace sconce
