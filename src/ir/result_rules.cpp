@@ -35,6 +35,26 @@ def sizes(data: List[int], batch_sizes: List[int], hx: List[int], params: List[L
     return [data[0], hx[-1] * 2 if bidirectional else hx[-1]], hx
 )";
 
+// ---- where LibTorch's function is wrong, or a tag ---------------------------------------------------------------------
+
+constexpr std::string_view kPositionSizes = R"(
+def sizes(self: List[int], dim: Optional[int], keepdim: bool):
+    out: List[int] = []
+    for i in range(len(self)):
+        if dim is None or i == dim or i == dim + len(self):
+            if keepdim:
+                out.append(1)
+        else:
+            out.append(self[i])
+    return out
+)";
+
+constexpr std::string_view kNoSizes = R"(
+def sizes(element: float):
+    out: List[int] = []
+    return out
+)";
+
 const std::vector<ResultRule>& rules() {
   using enum ResultDtype;
   static const std::vector<ResultRule> list = {
@@ -96,6 +116,9 @@ const std::vector<ResultRule>& rules() {
       {.op = "aten::alpha_dropout", .dtypes = {kFirst}, .keeps_sizes = true},
       {.op = "aten::feature_dropout", .dtypes = {kFirst}, .keeps_sizes = true},
       // ---- selection
+      {.op = "aten::argmax", .sizes = kPositionSizes},
+      {.op = "aten::argmin", .sizes = kPositionSizes},
+      {.op = "aten::isin.Scalar_Tensor", .sizes = kNoSizes, .differs_on_meta = true},
       {.op = "aten::index_select", .dtypes = {kFirst}},
       {.op = "aten::embedding", .dtypes = {kFirst}},
       {.op = "aten::embedding_bag", .dtypes = {kFirst}, .sizes = R"(

@@ -1,5 +1,5 @@
-// Dtypes and sizes of results, for operators about which LibTorch has no other source that C++ can ask: no kernel for meta
-// tensors, or no shape function.
+// Dtypes and sizes of results, for operators about which LibTorch has no other source that C++ can ask (no kernel for meta
+// tensors, or no shape function), or a wrong one.
 #pragma once
 
 #include <ATen/core/function_schema.h>

@@ -28,20 +28,20 @@ std::unique_ptr<Graph> compile_expression(std::string_view schema_text, std::str
   }
   source << "):\n    return " << expression << "\n";
 
-  return compile_function(source.str());
+  return compile_function(schema_text, source.str());
 }
 
 }  // namespace
 
-std::unique_ptr<Graph> compile_function(std::string_view source) {
+std::unique_ptr<Graph> compile_function(std::string_view op, std::string_view source) {
   torch::jit::CompilationUnit unit;
   try {
     unit.define(std::nullopt, std::string(source), torch::jit::nativeResolver(), nullptr);
   } catch (const std::exception& error) {
-    SCONCE_ASSERT(false, "this row does not compile:\n", source, "\n", error.what());
+    SCONCE_ASSERT(false, "the row of ", op, " does not compile: ", error.what());
   }
   auto graph = convert(*torch::jit::toGraphFunction(*unit.get_functions().front()).graph());
-  SCONCE_ASSERT(graph, "the row\n", source, ": ", graph ? "" : graph.refusal().reason);
+  SCONCE_ASSERT(graph, "the row of ", op, ": ", graph ? "" : graph.refusal().reason);
   return std::move(*graph);
 }
 

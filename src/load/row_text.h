@@ -15,7 +15,7 @@ std::unique_ptr<Graph> compile_body(const OpRow& row);
 // graph(arguments of the schema, result, grad) -> the gradient of the argument that `grad` names. As above.
 std::unique_ptr<Graph> compile_grad(const OpRow& row, const GradText& grad);
 
-// The function that the source defines, of whatever name. As above.
-std::unique_ptr<Graph> compile_function(std::string_view source);
+// The function that the source defines, of whatever name. `op`: whose row it stands in, for the error. As above.
+std::unique_ptr<Graph> compile_function(std::string_view op, std::string_view source);
 
 }  // namespace sconce

@@ -1,4 +1,5 @@
 // What propagate_facts claims, against what runs of the same graphs see.
+#include "tests/differential/facts_claims.h"
 #include "tests/differential/model_files.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
@@ -43,43 +44,6 @@ std::vector<const Value*> values_of(const Graph& graph) {
   return values;
 }
 
-// ---- is it true? ------------------------------------------------------------------------------------------------------
-
-template <typename Fact>
-bool contradicts(const std::optional<Fact>& claimed, const std::optional<Fact>& seen) {
-  return claimed && claimed != seen;
-}
-
-// Numbers must be those seen; a symbol must stand for one number wherever it stands.
-bool contradict(const std::optional<std::vector<Dim>>& claimed, const std::optional<std::vector<Dim>>& seen,
-                std::map<int64_t, Dim>& symbols) {
-  if (!claimed) {
-    return false;
-  }
-  if (!seen || seen->size() != claimed->size()) {
-    return true;
-  }
-  for (size_t i = 0; i < claimed->size(); ++i) {
-    const Dim dim = (*claimed)[i];
-    if (dim.is_symbol() && (*seen)[i].is_known()) {
-      // In a loop it may stand for another in every iteration: then what is seen has no one size.
-      if (symbols.try_emplace(dim.value(), (*seen)[i]).first->second != (*seen)[i]) {
-        return true;
-      }
-    } else if (dim.is_known() && dim != (*seen)[i]) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool contradicts(const TensorFacts& claimed, const TensorFacts& seen, std::map<int64_t, Dim>& symbols) {
-  return contradicts(claimed.defined, seen.defined) || contradicts(claimed.dtype, seen.dtype) ||
-         contradicts(claimed.device, seen.device) || contradicts(claimed.layout, seen.layout) ||
-         contradicts(claimed.requires_grad, seen.requires_grad) || contradict(claimed.sizes, seen.sizes, symbols) ||
-         contradict(claimed.strides, seen.strides, symbols);
-}
-
 // ---- how much is it? --------------------------------------------------------------------------------------------------
 
 struct Coverage {
@@ -108,7 +72,7 @@ struct Outcome {
 void compare(const Graph& claimed, const Graph& seen, Coverage& coverage, Outcome& outcome) {
   const auto claims = values_of(claimed);
   const auto sights = values_of(seen);
-  std::map<int64_t, Dim> symbols;
+  SymbolNumbers symbols;
   for (size_t i = 0; i < claims.size(); ++i) {
     const TensorFacts* sight = sights[i]->facts();
     const bool is_tensor = claims[i]->type()->kind() == c10::TypeKind::TensorType;
@@ -117,7 +81,7 @@ void compare(const Graph& claimed, const Graph& seen, Coverage& coverage, Outcom
       continue;
     }
     const TensorFacts claim = claims[i]->facts() == nullptr ? TensorFacts{} : *claims[i]->facts();
-    if (contradicts(claim, *sight, symbols)) {
+    if (contradict(claim, *sight, symbols)) {
       outcome.contradictions.push_back(std::string(claims[i]->node()->kind().toQualString()) + ": " + to_string(claim) +
                                        ", seen was " + to_string(*sight));
     }

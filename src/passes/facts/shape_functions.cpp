@@ -16,13 +16,16 @@
 namespace sconce {
 namespace {
 
+// A rule goes before LibTorch's function: it is there because that is wrong, or is not.
 std::shared_ptr<const Graph> find_shape_function(const c10::FunctionSchema& schema) {
+  if (const ResultRule* rule = find_result_rule(schema); rule != nullptr && !rule->sizes.empty()) {
+    return compile_function(rule->op, rule->sizes);
+  }
   // The registry knows schemas by their address in LibTorch's own list of operators.
   const auto op = torch::jit::findOperatorFor(schema.operator_name());
   const auto found = op == nullptr ? std::nullopt : torch::jit::shapeComputeGraphForSchema(op->schema());
   if (!found) {
-    const ResultRule* rule = find_result_rule(schema);
-    return rule == nullptr || rule->sizes.empty() ? nullptr : compile_function(rule->sizes);
+    return nullptr;
   }
   auto graph = convert(**found);
   return graph ? std::shared_ptr<const Graph>(std::move(*graph)) : nullptr;
