@@ -102,6 +102,15 @@ bool AliasSets::may_be_written(const Value& value) const {
   return set != kNone && written_[set];
 }
 
+namespace {
+
+bool is_list_of_anything(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::ListType &&
+         type.expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::VarType;
+}
+
+}  // namespace
+
 std::vector<AliasSets::Set> AliasSets::sets_written_by(const Node& node) const {
   std::vector<Set> written;
   const auto add = [&](Set set) {
@@ -122,8 +131,10 @@ std::vector<AliasSets::Set> AliasSets::sets_written_by(const Node& node) const {
   for (size_t i = 0; effects.writes && i < std::min(node.schema()->arguments().size(), node.inputs().size()); ++i) {
     if (may_write_operand(node, i)) {
       add(set_of(*node.input(i)));
-      // `foreach_add_(Tensor(a!)[] self)` writes the elements, `append(t[](a!) self)` the list: take both.
-      add(set_of(*node.input(i)) == kNone ? kNone : contents_of(set_of(*node.input(i))));
+      // `foreach_add_(Tensor(a!)[] self)` writes the elements, too; `append(t[](a!) self)` does not know what they are.
+      if (set_of(*node.input(i)) != kNone && !is_list_of_anything(*node.schema()->arguments()[i].type())) {
+        add(contents_of(set_of(*node.input(i))));
+      }
     }
   }
   return written;

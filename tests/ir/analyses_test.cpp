@@ -329,6 +329,7 @@ TEST(AliasSets, WhatComesOutOfAListMayBeWhatWentIn) {
   EXPECT_FALSE(aliases.may_alias("out", "c"));
   EXPECT_FALSE(aliases.may_alias("l", "a")) << "a list is not its element";
   EXPECT_TRUE(aliases.written("l"));
+  EXPECT_FALSE(aliases.written("b")) << "what is appended stays as it is";
 }
 
 TEST(AliasSets, TuplesDictsAndNestedListsCarryTheirElements) {
