@@ -69,7 +69,7 @@ void optimising_passes(Graph& graph, PassRunner& runner, bool frozen) {
   }
   // Before nodes are merged: what reads a copy and what reads its source become the same.
   runner.run("remove_dead_copies", remove_dead_copies, graph);
-  // First, so that of what iterations have in common with the code around the loop nothing is left to hoist.
+  // Before hoisting, so that of what iterations have in common with the code around the loop nothing is left to hoist.
   runner.run("eliminate_common_nodes", eliminate_common_nodes, graph);
   runner.run("hoist_loop_invariants", hoist_loop_invariants, graph);
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
