@@ -221,10 +221,17 @@ def sizes(query: List[int]):
 )"},
       {.op = "aten::scaled_dot_product_attention", .dtypes = {kFirst}, .sizes = R"(
 def sizes(query: List[int], key: List[int], value: List[int]):
-    out = query.copy()
-    for i in range(len(query) - 2):
-        out[i] = key[i] if query[i] == 1 else query[i]
-    out[-1] = value[-1]
+    rank = max(len(query), max(len(key), len(value)))
+    out: List[int] = []
+    for i in range(rank - 2):
+        size = 1
+        for batch in [value, key, query]:
+            at = i + len(batch) - rank
+            if at >= 0:
+                size = size if batch[at] == 1 else batch[at]
+        out.append(size)
+    out.append(query[-2])
+    out.append(value[-1])
     return out
 )"},
       {.op = "aten::lstm.input", .dtypes = {kFirst, kFirst, kFirst}, .sizes = kLstmSizes},

@@ -2,6 +2,7 @@
 
 #include "ir/alias_sets.h"
 #include "ir/effects.h"
+#include "passes/constant_operands.h"
 #include "passes/facts/abstract_evaluator.h"
 #include "passes/facts/operator_facts.h"
 
@@ -181,10 +182,8 @@ class Propagation {
       for (const Value* output : node->outputs()) {
         something_requires_grad_ |= (is_given(*output) || node->kind() == prim::Constant) && may_require_grad(*output);
       }
-      if (node->schema() != nullptr) {
-        for (const c10::Argument& argument : node->schema()->arguments()) {
-          something_requires_grad_ |= argument.name() == "requires_grad";
-        }
+      if (const Value* asks = node->schema() == nullptr ? nullptr : node->named_input("requires_grad")) {
+        something_requires_grad_ |= constant_bool(*asks) != false;
       }
     });
   }

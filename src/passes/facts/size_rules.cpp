@@ -111,8 +111,10 @@ std::optional<std::vector<std::vector<Dim>>> sizes_of_parts(const Node& node, co
     return std::nullopt;
   }
   const auto dim = position(operands.back(), static_cast<int64_t>(whole->sizes->size()));
-  const bool others_are_known = std::all_of(operands.begin() + 1, operands.end(), [](const AbstractValue& operand) {
-    return operand.as_known_integer() || operand.as_sequence() != nullptr;
+  const auto is_known = [](const AbstractValue& operand) { return operand.as_known_integer().has_value(); };
+  const bool others_are_known = std::all_of(operands.begin() + 1, operands.end(), [&](const AbstractValue& operand) {
+    const AbstractValues* numbers = operand.as_sequence();
+    return numbers == nullptr ? is_known(operand) : std::all_of(numbers->begin(), numbers->end(), is_known);
   });
   if (!dim || !(*whole->sizes)[*dim].is_known() || !others_are_known || node.schema()->arguments().back().name() != "dim") {
     return std::nullopt;
