@@ -39,14 +39,17 @@ inline std::optional<bool> constant_bool(const Value& value) {
   return constant && constant->isBool() ? std::optional(constant->toBool()) : std::nullopt;
 }
 
-// A position among `size` elements, counted from the back when negative. Nothing when it is no constant or out of range.
+// The position among `size` elements that an index means: counted from the back when negative. Nothing out of range.
+inline std::optional<size_t> position_among(size_t size, int64_t index) {
+  const auto count = static_cast<int64_t>(size);
+  const int64_t at = index + (index < 0 ? count : 0);
+  return at >= 0 && at < count ? std::optional(static_cast<size_t>(at)) : std::nullopt;
+}
+
+// The same of an index that is a constant; nothing when it is none.
 inline std::optional<size_t> constant_index(const Value& index, size_t size) {
   const auto constant = index.constant();
-  if (!constant || !constant->isInt()) {
-    return std::nullopt;
-  }
-  const int64_t at = constant->toInt() + (constant->toInt() < 0 ? static_cast<int64_t>(size) : 0);
-  return at >= 0 && at < static_cast<int64_t>(size) ? std::optional(static_cast<size_t>(at)) : std::nullopt;
+  return constant && constant->isInt() ? position_among(size, constant->toInt()) : std::nullopt;
 }
 
 }  // namespace sconce

@@ -57,11 +57,8 @@ std::optional<Values> evaluate_language_node(const Node& node, Values operands) 
         return std::nullopt;  // an optional, behind a test that it does not pass
       }
       const auto& elements = operands[0].toTupleRef().elements();
-      const int64_t index = operands[1].toInt() + (operands[1].toInt() < 0 ? static_cast<int64_t>(elements.size()) : 0);
-      if (index < 0 || index >= static_cast<int64_t>(elements.size())) {
-        return std::nullopt;
-      }
-      return Values{elements[static_cast<size_t>(index)]};
+      const auto at = position_among(elements.size(), operands[1].toInt());
+      return at ? std::optional(Values{elements[*at]}) : std::nullopt;
     }
     case prim::unchecked_cast:
       return operands[0].isNone() && !c10::NoneType::get()->isSubtypeOf(*node.output()->type()) ? std::nullopt

@@ -22,10 +22,10 @@ constexpr int64_t kExampleWithoutOne = 8;
 bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
 
 // Whether something of the type can be, or contain, a list or dict that others may change.
-bool holds_containers(const c10::TypePtr& type) {
+bool may_hold_lists(const c10::TypePtr& type) {
   if (type->kind() == c10::TypeKind::OptionalType || type->kind() == c10::TypeKind::TupleType) {
     const auto contained = type->containedTypes();
-    return std::any_of(contained.begin(), contained.end(), [](const auto& inner) { return holds_containers(inner); });
+    return std::any_of(contained.begin(), contained.end(), [](const auto& inner) { return may_hold_lists(inner); });
   }
   return holds_memory(type) && type->kind() != c10::TypeKind::TensorType;
 }
@@ -111,7 +111,7 @@ class Propagation {
         return AbstractValue::constant(c10::IValue());
       }
       const auto known = given_.values.find(&value);
-      return known != given_.values.end() && (inputs_last_ || !holds_containers(value.type())) ? known->second : found;
+      return known != given_.values.end() && (inputs_last_ || !may_hold_lists(value.type())) ? known->second : found;
     };
     AbstractEvaluator evaluator(graph_, arithmetic_, AbstractEvaluator::Loops::kUntilStable, std::move(rules));
     evaluator.run(AbstractValues(graph_.inputs().size()));

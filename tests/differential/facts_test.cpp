@@ -1,5 +1,6 @@
 // What propagate_facts claims, against what runs of the same graphs see.
 #include "tests/differential/facts_claims.h"
+#include "tests/differential/memory_claims.h"
 #include "tests/differential/model_files.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
@@ -32,18 +33,6 @@ namespace {
 
 using Detail = ArgumentSpecCreator::Detail;
 
-// The values of a graph in an order that a clone has, too.
-std::vector<const Value*> values_of(const Graph& graph) {
-  std::vector<const Value*> values(graph.inputs().begin(), graph.inputs().end());
-  for_each_node(graph.body(), [&](Node* node) {
-    values.insert(values.end(), node->outputs().begin(), node->outputs().end());
-    for (const Block* block : node->blocks()) {
-      values.insert(values.end(), block->params().begin(), block->params().end());
-    }
-  });
-  return values;
-}
-
 // ---- how much is it? --------------------------------------------------------------------------------------------------
 
 struct Coverage {
@@ -70,8 +59,8 @@ struct Outcome {
 };
 
 void compare(const Graph& claimed, const Graph& seen, Coverage& coverage, Outcome& outcome) {
-  const auto claims = values_of(claimed);
-  const auto sights = values_of(seen);
+  const auto claims = values_in_order(claimed);
+  const auto sights = values_in_order(seen);
   SymbolNumbers symbols;
   for (size_t i = 0; i < claims.size(); ++i) {
     const TensorFacts* sight = sights[i]->facts();

@@ -2,6 +2,7 @@
 
 #include "ir/assert.h"
 #include "ir/schema_match.h"
+#include "passes/constant_operands.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -273,12 +274,7 @@ AbstractValues AbstractEvaluator::returns_of(const Block& block) const {
 
 std::optional<size_t> AbstractEvaluator::index_into(const AbstractValues& elements, const Value& index) const {
   const auto number = at(index).as_known_integer();
-  if (!number) {
-    return std::nullopt;
-  }
-  const auto size = static_cast<int64_t>(elements.size());
-  const int64_t position = *number + (*number < 0 ? size : 0);
-  return position >= 0 && position < size ? std::optional(static_cast<size_t>(position)) : std::nullopt;
+  return number ? position_among(elements.size(), *number) : std::nullopt;
 }
 
 }  // namespace sconce

@@ -1,5 +1,7 @@
 #include "passes/facts/size_rules.h"
 
+#include "passes/constant_operands.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -8,10 +10,9 @@
 namespace sconce {
 namespace {
 
-std::optional<size_t> position(const AbstractValue& dim, int64_t rank) {
+std::optional<size_t> dim_among(size_t rank, const AbstractValue& dim) {
   const auto number = dim.as_known_integer();
-  const int64_t position = number.value_or(rank) + (number.value_or(0) < 0 ? rank : 0);
-  return position >= 0 && position < rank ? std::optional(static_cast<size_t>(position)) : std::nullopt;
+  return number ? position_among(rank, *number) : std::nullopt;
 }
 
 }  // namespace
@@ -55,7 +56,7 @@ std::optional<AbstractValue> tensor_property(const Node& node, const AbstractVal
         }
         return AbstractValue::sequence(std::move(all));
       }
-      const auto dim = position(operands[1], static_cast<int64_t>(sizes.size()));
+      const auto dim = dim_among(sizes.size(), operands[1]);
       return dim ? AbstractValue::integer(sizes[*dim]) : AbstractValue();
     }
     default: return std::nullopt;
@@ -86,7 +87,7 @@ std::optional<std::vector<Dim>> sizes_of_joined(const Node& node, const Abstract
       sizes[i] = (*part->sizes)[i].is_known() ? (*part->sizes)[i] : sizes[i];  // all are equal but where they are joined
     }
   }
-  const auto dim = position(operands[1], static_cast<int64_t>(sizes.size()) + (is_stack ? 1 : 0));
+  const auto dim = dim_among(sizes.size() + (is_stack ? 1 : 0), operands[1]);
   if (!dim) {
     return std::nullopt;
   }
@@ -110,7 +111,7 @@ std::optional<std::vector<std::vector<Dim>>> sizes_of_parts(const Node& node, co
       !example.isTensorList()) {
     return std::nullopt;
   }
-  const auto dim = position(operands.back(), static_cast<int64_t>(whole->sizes->size()));
+  const auto dim = dim_among(whole->sizes->size(), operands.back());
   const auto is_known = [](const AbstractValue& operand) { return operand.as_known_integer().has_value(); };
   const bool others_are_known = std::all_of(operands.begin() + 1, operands.end(), [&](const AbstractValue& operand) {
     const AbstractValues* numbers = operand.as_sequence();
