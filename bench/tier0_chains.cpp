@@ -2,6 +2,7 @@
 // disturbs all of them. Counters: ns per operator of each executor, and
 //   vs_fastest_jit     fastest of LibTorch's graph executors / sconce   (above 1: sconce is faster)
 //   vs_static          Static Runtime / sconce
+// SCONCE_BENCH_SMOKE: one iteration.
 #include "bench/chains.h"
 #include "tools/peers/peer.h"
 
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <map>
 
 namespace sconce::bench {
@@ -75,7 +77,8 @@ void run_chain(benchmark::State& state) {
   }
   state.SetLabel(chain.name);
 }
-BENCHMARK(run_chain)->DenseRange(0, 4)->Unit(benchmark::kMillisecond)->Iterations(50);
+const int iterations = std::getenv("SCONCE_BENCH_SMOKE") != nullptr ? 1 : 50;
+BENCHMARK(run_chain)->DenseRange(0, 4)->Unit(benchmark::kMillisecond)->Iterations(iterations);
 
 }  // namespace
 }  // namespace sconce::bench

@@ -71,22 +71,21 @@ class DotWriter {
   }
 
   static std::string label(const Node& node) {
-    std::ostringstream text;
-    text << node.kind().toQualString();
+    std::string text = node.kind().toQualString();
     for (const Attribute& attribute : node.attributes()) {
       if (attribute.name != attr::kSubgraph) {
-        text << "\n" << attribute.name.toUnqualString() << "=";
+        text += std::string("\n") + attribute.name.toUnqualString() + "=";
         print_attribute_value(text, attribute.value, nullptr);
       }
     }
     for (size_t i = 0; i < node.inputs().size(); ++i) {
       if (const auto constant = node.input(i)->constant()) {
         const bool named = node.schema() != nullptr && i < node.schema()->arguments().size();
-        text << "\n" << (named ? node.schema()->arguments()[i].name() : std::to_string(i)) << "=";
+        text += "\n" + (named ? node.schema()->arguments()[i].name() : std::to_string(i)) + "=";
         print_constant(text, *constant, nullptr);
       }
     }
-    return text.str();
+    return text;
   }
 
   void write_edges(c10::ArrayRef<Value*> inputs, const std::string& target, const std::string& indent) {

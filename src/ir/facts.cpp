@@ -1,18 +1,15 @@
 #include "ir/facts.h"
 
-#include <sstream>
+#include <string>
 
 namespace sconce {
 namespace {
 
-void print_dim(std::ostream& out, const Dim& dim) {
+std::string to_string(const Dim& dim) {
   if (dim.is_known()) {
-    out << dim.value();
-  } else if (dim.is_symbol()) {
-    out << "SS(-" << dim.value() << ")";
-  } else {
-    out << "*";
+    return std::to_string(dim.value());
   }
+  return dim.is_symbol() ? "SS(-" + std::to_string(dim.value()) + ")" : "*";
 }
 
 Dim dim_of(const c10::ShapeSymbol& shape_symbol) {
@@ -22,29 +19,22 @@ Dim dim_of(const c10::ShapeSymbol& shape_symbol) {
 }  // namespace
 
 std::string to_string(const TensorFacts& facts) {
-  std::ostringstream out;
-  if (facts.dtype) {
-    out << c10::toString(*facts.dtype) << (facts.sizes ? "" : "Tensor");
-  } else {
-    out << "Tensor";
+  std::string text = facts.dtype ? c10::toString(*facts.dtype) : "";
+  if (!facts.dtype || !facts.sizes) {
+    text += "Tensor";
   }
   std::vector<std::string> fields;
   if (facts.sizes) {
     for (const Dim& dim : *facts.sizes) {
-      std::ostringstream field;
-      print_dim(field, dim);
-      fields.push_back(field.str());
+      fields.push_back(to_string(dim));
     }
   }
   if (facts.strides && !facts.strides->empty()) {
-    std::ostringstream field;
-    field << "strides=[";
+    std::string field = "strides=[";
     for (size_t i = 0; i < facts.strides->size(); ++i) {
-      field << (i == 0 ? "" : ", ");
-      print_dim(field, (*facts.strides)[i]);
+      field += (i == 0 ? "" : ", ") + to_string((*facts.strides)[i]);
     }
-    field << "]";
-    fields.push_back(field.str());
+    fields.push_back(field + "]");
   }
   if (facts.requires_grad) {
     fields.push_back(*facts.requires_grad ? "requires_grad=1" : "requires_grad=0");
@@ -53,21 +43,19 @@ std::string to_string(const TensorFacts& facts) {
     fields.push_back("device=" + facts.device->str());
   }
   if (facts.layout && *facts.layout != c10::kStrided) {
-    std::ostringstream field;
-    field << "layout=" << *facts.layout;
-    fields.push_back(field.str());
+    fields.push_back(c10::str("layout=", *facts.layout));
   }
   if (facts.sizes || !fields.empty()) {
-    out << "(";
+    text += "(";
     for (size_t i = 0; i < fields.size(); ++i) {
-      out << (i == 0 ? "" : ", ") << fields[i];
+      text += (i == 0 ? "" : ", ") + fields[i];
     }
-    out << ")";
+    text += ")";
   }
   if (facts.defined && !*facts.defined) {
-    out << "[Undefined]";
+    text += "[Undefined]";
   }
-  return out.str();
+  return text;
 }
 
 TensorFacts facts_of(const c10::TensorType& type) {

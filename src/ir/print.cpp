@@ -2,7 +2,7 @@
 
 #include "ir/print_literal.h"
 
-#include <sstream>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -26,33 +26,33 @@ struct Subgraph {
 // Prints one graph with a name scope of its own; the subgraphs it meets are left for the caller to print.
 class Printer {
  public:
-  Printer(std::ostream& out, const PrintOptions& options, std::vector<Subgraph>& subgraphs)
+  Printer(std::string& out, const PrintOptions& options, std::vector<Subgraph>& subgraphs)
       : out_(out), options_(options), subgraphs_(subgraphs) {}
 
   void print_graph(const Graph& graph) {
     reserve_names(graph.body());
-    out_ << "graph(";
+    out_ += "graph(";
     print_params(graph.body(), ",\n      ");
-    out_ << "):\n";
+    out_ += "):\n";
     print_nodes(graph.body(), 1);
-    out_ << "  return (";
+    out_ += "  return (";
     print_names(graph.outputs());
-    out_ << ")\n";
+    out_ += ")\n";
   }
 
   void print_head(const Node& node) {
     for (size_t i = 0; i < node.outputs().size(); ++i) {
-      out_ << (i == 0 ? "" : ", ") << name_of(node.output(i)) << " : " << print_type(*node.output(i));
+      write(i == 0 ? "" : ", ", name_of(node.output(i)), " : ", print_type(*node.output(i)));
     }
-    out_ << (node.outputs().empty() ? "" : " = ") << node.kind().toQualString();
+    write(node.outputs().empty() ? "" : " = ", node.kind().toQualString());
     if (const auto* subgraph = node.attribute(attr::kSubgraph)) {
-      out_ << "_" << subgraphs_.size();
+      write("_", std::to_string(subgraphs_.size()));
       subgraphs_.push_back({node.kind(), std::get<std::shared_ptr<Graph>>(*subgraph).get()});
     }
     print_attributes(node);
-    out_ << "(";
+    out_ += "(";
     print_names(node.inputs());
-    out_ << ")";
+    out_ += ")";
   }
 
  private:
@@ -90,14 +90,14 @@ class Printer {
 
   void print_names(c10::ArrayRef<Value*> values) {
     for (size_t i = 0; i < values.size(); ++i) {
-      out_ << (i == 0 ? "" : ", ") << name_of(values[i]);
+      write(i == 0 ? "" : ", ", name_of(values[i]));
     }
   }
 
   void print_params(const Block& block, const char* separator) {
     for (size_t i = 0; i < block.params().size(); ++i) {
       const Value* param = block.params()[i];
-      out_ << (i == 0 ? "" : separator) << name_of(param) << " : " << print_type(*param);
+      write(i == 0 ? "" : separator, name_of(param), " : ", print_type(*param));
     }
   }
 
@@ -107,11 +107,11 @@ class Printer {
       if (attribute.name == attr::kSubgraph) {
         continue;
       }
-      out_ << (first ? "[" : ", ") << attribute.name.toUnqualString() << "=";
+      write(first ? "[" : ", ", attribute.name.toUnqualString(), "=");
       print_attribute_value(out_, attribute.value, options_.constants);
       first = false;
     }
-    out_ << (first ? "" : "]");
+    out_ += (first ? "" : "]");
   }
 
   void print_nodes(const Block& block, size_t depth) {
@@ -119,18 +119,18 @@ class Printer {
       indent(depth);
       print_head(*node);
       print_location(*node);
-      out_ << "\n";
+      out_ += "\n";
       for (size_t i = 0; i < node->blocks().size(); ++i) {
         const Block& nested = *node->block(i);
         indent(depth + 1);
-        out_ << "block" << i << "(";
+        write("block", std::to_string(i), "(");
         print_params(nested, ", ");
-        out_ << "):\n";
+        out_ += "):\n";
         print_nodes(nested, depth + 2);
         indent(depth + 2);
-        out_ << "-> (";
+        out_ += "-> (";
         print_names(nested.returns());
-        out_ << ")\n";
+        out_ += ")\n";
       }
     }
   }
@@ -139,18 +139,16 @@ class Printer {
     if (options_.locations && node.location()) {
       const std::string place = node.location()->file_line_column();
       if (!place.empty()) {
-        out_ << " # " << place;
+        write(" # ", place);
       }
     }
   }
 
-  void indent(size_t depth) {
-    for (size_t i = 0; i < depth; ++i) {
-      out_ << "  ";
-    }
-  }
+  void indent(size_t depth) { out_.append(2 * depth, ' '); }
 
-  std::ostream& out_;
+  void write(const auto&... pieces) { (out_.append(pieces), ...); }
+
+  std::string& out_;
   const PrintOptions& options_;
   std::unordered_set<std::string> taken_;
   std::unordered_map<std::string, size_t> next_suffix_;
@@ -161,23 +159,23 @@ class Printer {
 }  // namespace
 
 std::string print(const Graph& graph, const PrintOptions& options) {
-  std::ostringstream out;
+  std::string out;
   std::vector<Subgraph> subgraphs;
   Printer(out, options, subgraphs).print_graph(graph);
   // The list grows while it is printed: subgraphs may hold subgraphs.
   for (size_t i = 0; i < subgraphs.size(); ++i) {
-    out << "with " << subgraphs[i].kind.toQualString() << "_" << i << " = ";
+    out += std::string("with ") + subgraphs[i].kind.toQualString() + "_" + std::to_string(i) + " = ";
     Printer(out, options, subgraphs).print_graph(*subgraphs[i].graph);
   }
-  return out.str();
+  return out;
 }
 
 std::string print_node_line(const Node& node) {
-  std::ostringstream out;
+  std::string out;
   const PrintOptions options;
   std::vector<Subgraph> subgraphs;
   Printer(out, options, subgraphs).print_head(node);
-  return out.str();
+  return out;
 }
 
 std::string print_value_name(const Value& value) {

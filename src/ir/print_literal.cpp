@@ -9,32 +9,32 @@
 #include <charconv>
 #include <cmath>
 #include <iomanip>
-#include <ostream>
+#include <sstream>
 #include <type_traits>
 
 namespace sconce {
 namespace {
 
 template <typename Items, typename PrintItem>
-void print_items(std::ostream& out, char open, const Items& items, char close, PrintItem print_item) {
-  out << open;
+void print_items(std::string& out, char open, const Items& items, char close, PrintItem print_item) {
+  out += open;
   bool first = true;
   for (const auto& item : items) {
-    out << (first ? "" : ", ");
+    out += first ? "" : ", ";
     print_item(item);
     first = false;
   }
-  out << close;
+  out += close;
 }
 
 // Values without a literal are named by their place in a side table.
-void print_reference(std::ostream& out, const c10::IValue& value, std::vector<c10::IValue>* constants) {
-  out << "<" << value.tagKind();
+void print_reference(std::string& out, const c10::IValue& value, std::vector<c10::IValue>* constants) {
+  out += "<" + value.tagKind();
   if (constants != nullptr) {
-    out << ":" << constants->size();
+    out += ":" + std::to_string(constants->size());
     constants->push_back(value);
   }
-  out << ">";
+  out += ">";
 }
 
 bool is_literal_tensor(const at::Tensor& tensor) {
@@ -91,34 +91,34 @@ std::string print_double(double value) {
   return text.find_first_of(".e") == std::string::npos ? text + "." : text;
 }
 
-void print_constant(std::ostream& out, const c10::IValue& value, std::vector<c10::IValue>* constants) {
+void print_constant(std::string& out, const c10::IValue& value, std::vector<c10::IValue>* constants) {
   const auto print_nested = [&](const c10::IValue& item) { print_constant(out, item, constants); };
   if (value.isInt()) {
-    out << value.toInt();
+    out += std::to_string(value.toInt());
   } else if (value.isBool()) {
-    out << (value.toBool() ? 1 : 0);
+    out += value.toBool() ? '1' : '0';
   } else if (value.isDouble()) {
-    out << print_double(value.toDouble());
+    out += print_double(value.toDouble());
   } else if (value.isComplexDouble()) {
     const auto complex = value.toComplexDouble();
     const std::string imaginary = print_double(complex.imag());
-    out << print_double(complex.real()) << (imaginary.starts_with('-') ? "" : "+") << imaginary << "j";
+    out += print_double(complex.real()) + (imaginary.starts_with('-') ? "" : "+") + imaginary + "j";
   } else if (value.isString()) {
-    out << quote(value.toStringRef());
+    out += quote(value.toStringRef());
   } else if (value.isDevice()) {
-    out << quote(value.toDevice().str());
+    out += quote(value.toDevice().str());
   } else if (value.isNone()) {
-    out << "None";
+    out += "None";
   } else if (value.isList()) {
     print_items(out, '[', value.toListRef(), ']', print_nested);
   } else if (value.isTuple()) {
     print_items(out, '(', value.toTupleRef().elements(), ')', print_nested);
   } else if (value.isTensor() && is_literal_tensor(value.toTensor())) {
     const at::Tensor& tensor = value.toTensor();
-    out << "{";
+    out += "{";
     print_nested(tensor.scalar_type() == at::kLong ? c10::IValue(tensor.item<int64_t>())
                                                    : c10::IValue(tensor.item<double>()));
-    out << "}";
+    out += "}";
   } else {
     print_reference(out, value, constants);
   }
@@ -132,17 +132,17 @@ std::string type_text(const c10::Type& type) {
   return text;
 }
 
-void print_attribute_value(std::ostream& out, const AttributeValue& attribute, std::vector<c10::IValue>* constants) {
+void print_attribute_value(std::string& out, const AttributeValue& attribute, std::vector<c10::IValue>* constants) {
   const auto print_scalar = [&](const auto& value) {
     using T = std::decay_t<decltype(value)>;
     if constexpr (std::is_same_v<T, double>) {
-      out << print_double(value);
+      out += print_double(value);
     } else if constexpr (std::is_same_v<T, std::string>) {
-      out << quote(value);
+      out += quote(value);
     } else if constexpr (std::is_same_v<T, c10::TypePtr>) {
-      out << type_text(*value);
+      out += type_text(*value);
     } else {
-      out << value;
+      out += std::to_string(value);
     }
   };
   std::visit(

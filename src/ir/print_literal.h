@@ -3,7 +3,6 @@
 
 #include "ir/attributes.h"
 
-#include <iosfwd>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,10 +18,10 @@ std::string print_double(double value);
 // As LibTorch prints it, but interfaces by their qualified name, as classes, not as InterfaceType<LastPart>.
 std::string type_text(const c10::Type& type);
 
-// A prim::Constant's value. `constants` as in PrintOptions.
-void print_constant(std::ostream& out, const c10::IValue& value, std::vector<c10::IValue>* constants);
+// Appends a prim::Constant's value. `constants` as in PrintOptions.
+void print_constant(std::string& out, const c10::IValue& value, std::vector<c10::IValue>* constants);
 
-// An attribute's value, except subgraphs (which the printer places behind the graph).
-void print_attribute_value(std::ostream& out, const AttributeValue& value, std::vector<c10::IValue>* constants);
+// Appends an attribute's value, except subgraphs (which the printer places behind the graph).
+void print_attribute_value(std::string& out, const AttributeValue& value, std::vector<c10::IValue>* constants);
 
 }  // namespace sconce

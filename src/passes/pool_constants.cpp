@@ -2,7 +2,8 @@
 
 #include "ir/print_literal.h"
 
-#include <sstream>
+#include <cstdint>
+#include <string>
 #include <unordered_map>
 
 namespace sconce {
@@ -11,17 +12,16 @@ namespace {
 // Equal for constants that are the same; empty for those that have to stay.
 std::string identity_of(const Value& output) {
   const c10::IValue value = *output.constant();
-  std::ostringstream text;
-  text << output.type()->annotation_str() << ' ';
+  std::string text = output.type()->annotation_str() + ' ';
   if (value.isTensor()) {
-    text << static_cast<const void*>(value.toTensor().unsafeGetTensorImpl());
+    text += std::to_string(reinterpret_cast<uintptr_t>(value.toTensor().unsafeGetTensorImpl()));
   } else if (!value.isNone() && !value.isInt() && !value.isDouble() && !value.isBool() && !value.isComplexDouble() &&
              !value.isString() && !value.isDevice()) {
     return "";
   } else {
     print_constant(text, value, nullptr);
   }
-  return text.str();
+  return text;
 }
 
 }  // namespace

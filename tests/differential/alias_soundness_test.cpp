@@ -138,7 +138,7 @@ std::vector<std::string> findings_in(const Graph& graph, const GeneratedGraph& g
 TEST(AliasSoundness, HoldsOnGeneratedGraphs) {
   const bool alone = std::getenv("SCONCE_SEED") != nullptr;
   const uint64_t first = environment_number("SCONCE_SEED", 1);
-  const uint64_t count = alone ? 1 : environment_number("SCONCE_GRAPHS", 1000);
+  const uint64_t count = alone ? 1 : environment_number("SCONCE_GRAPHS", 500);
   Totals totals;
   size_t failures = 0;
   for (uint64_t seed = first; seed < first + count && failures < kMostFailures; ++seed) {

@@ -28,6 +28,8 @@ namespace {
 
 constexpr size_t kCalls = 5;
 constexpr uintmax_t kLargeFile = 10'000'000;  // such models are called in one case only
+// The backward pass of such a model takes seconds: there is one behind the first call and one behind the last.
+constexpr uintmax_t kHugeFile = 100'000'000;
 constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
 // Of merged nodes the gradients are added up in another order.
 constexpr cli::CompareOptions kMergedGradients{.rtol = 1e-5, .atol = 1e-6};
@@ -74,13 +76,14 @@ void compare_gradients(const cli::TwinModels& twins, const cli::TwinModels::Outc
   }
 }
 
-// Calls 1 … 5, with a backward pass behind each: it must not change what the next call gives.
+// Calls 1 … 5, with backward passes behind them: they must not change what the next call gives.
 void check_case(const std::string& name, const cli::ModelCases& cases, size_t index, const Options& options,
                 cli::Findings& findings) {
   cli::TwinModels twins(load(model_file(name), options), load_script_module(model_file(name), std::nullopt), cases.method,
                         cli::TwinModels::State::kCompare);
   // Without optimisation every call runs the same plan: what a call leaves behind is seen in the second.
   const size_t calls = options.optimize() ? kCalls : 2;
+  const bool is_huge = std::filesystem::file_size(model_file(name)) > kHugeFile;
   for (size_t call = 1; call <= calls; ++call) {
     findings.begin_call(call);
     cli::TwinModels::Outcomes outcomes = twins.call(cases.inputs[index], cases.seed + call - 1);
@@ -97,7 +100,9 @@ void check_case(const std::string& name, const cli::ModelCases& cases, size_t in
       const cli::CompareOptions recorded{.rtol = cases.rtol, .atol = cases.atol, .requires_grad = false};
       findings.add_all(cli::kAgainstRecorded, cli::compare(outcomes.got.output, cases.outputs[index], recorded));
     }
-    compare_gradients(twins, outcomes, findings);
+    if (!is_huge || call == 1 || call == kCalls) {
+      compare_gradients(twins, outcomes, findings);
+    }
   }
 }
 
@@ -201,7 +206,8 @@ TEST(OperatorSuite, AgreesWithLibTorchFromCall1ToCall3) {
 }
 
 TEST(ModelFiles, AreThere) {
-  EXPECT_GE(model_names(kTorchvisionOperators).size(), 1U) << "no models in " << models_dir() << "/" << kTorchvisionOperators;
+  EXPECT_GE(model_names(kTorchvisionOperators).size(), 1U)
+      << "no models in " << models_dir() << "/" << kTorchvisionOperators;
   EXPECT_GE(model_names().size(), 30U) << "no models in " << models_dir()
                                        << ": run tests/models/write_models.py, or set SCONCE_MODELS_DIR";
 }

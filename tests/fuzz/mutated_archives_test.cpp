@@ -1,5 +1,5 @@
 // Model files with mistakes in one part of the format after the other: loading gives a module or one clear error, and never
-// crashes or hangs. SCONCE_MUTATIONS: how many per part and model (400).
+// crashes or hangs. SCONCE_MUTATIONS: how many per part and model (200).
 #include "tests/support/damage.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/zip_writer.h"
@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Parts, MutatedArchives, ::testing::Range<size_t>(0, par
 
 TEST_P(MutatedArchives, GiveAModuleOrAClearError) {
   const Part part = parts()[GetParam()];
-  const uint64_t count = environment_number("SCONCE_MUTATIONS", 400);
+  const uint64_t count = environment_number("SCONCE_MUTATIONS", 200);
   MutatedFile mutated;
   size_t loaded = 0;
   size_t tried = 0;

@@ -2,6 +2,9 @@
 set(work "${BUILD_DIR}/outside_project")
 file(REMOVE_RECURSE "${work}")
 
+# A list, which does not survive as an argument of a step.
+set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} "${LAUNCHER}")
+
 macro(step)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY)
 endmacro()
@@ -27,8 +30,7 @@ file(WRITE "${work}/readme.cpp" "${includes}\nint main() {\n${statements}\n}\n")
 
 step("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --prefix "${work}/prefix")
 step("${CMAKE_COMMAND}" -S "${SOURCE_DIR}" -B "${work}/build" -G "${GENERATOR}"
-     "-DCMAKE_BUILD_TYPE=Release" "-DCMAKE_CXX_COMPILER=${COMPILER}"
-     "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DCMAKE_PREFIX_PATH=${work}/prefix"
+     "-DCMAKE_BUILD_TYPE=Release" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_PREFIX_PATH=${work}/prefix"
      "-DREADME_EXAMPLE=${work}/readme.cpp")
 step("${CMAKE_COMMAND}" --build "${work}/build")
 step("${work}/build/outside_project" "${MODEL}.pt" "${MODEL}.cases.pt")
@@ -43,8 +45,7 @@ endif()
 
 # The example of a plug-in: built against what was installed, listed, and seen in a model's plan.
 step("${CMAKE_COMMAND}" -S "${SOURCE_DIR}/../../../examples/custom_pass" -B "${work}/custom_pass" -G "${GENERATOR}"
-     "-DCMAKE_BUILD_TYPE=Release" "-DCMAKE_CXX_COMPILER=${COMPILER}"
-     "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DCMAKE_PREFIX_PATH=${work}/prefix")
+     "-DCMAKE_BUILD_TYPE=Release" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_PREFIX_PATH=${work}/prefix")
 step("${CMAKE_COMMAND}" --build "${work}/custom_pass")
 set(plugin --pass-plugin "${work}/custom_pass/libcustom_pass.so")
 step("${work}/prefix/bin/sconce" passes ${plugin} OUTPUT_VARIABLE listed)

@@ -70,22 +70,22 @@ TEST(Text, ReadsTorchScriptsDoublesWithATrailingPoint) {
 TEST(Text, KeepsComplexNumbersWithTheirSigns) {
   using Complex = c10::complex<double>;
   for (const Complex value : {Complex(1, 2), Complex(0, -1), Complex(-0.5, 1e20), Complex(1e-8, -1e-8)}) {
-    std::ostringstream literal;
+    std::string literal;
     print_constant(literal, value, nullptr);
-    EXPECT_EQ(constant_of("complex", literal.str()).toComplexDouble(), value) << literal.str();
+    EXPECT_EQ(constant_of("complex", literal).toComplexDouble(), value) << literal;
   }
 }
 
 TEST(Text, KeepsComplexNumbersThatAreNotFinite) {
   using Complex = c10::complex<double>;
   for (const Complex value : {Complex(INFINITY, INFINITY), Complex(0, -INFINITY), Complex(-INFINITY, 1)}) {
-    std::ostringstream literal;
+    std::string literal;
     print_constant(literal, value, nullptr);
-    EXPECT_EQ(constant_of("complex", literal.str()).toComplexDouble(), value) << literal.str();
+    EXPECT_EQ(constant_of("complex", literal).toComplexDouble(), value) << literal;
   }
-  std::ostringstream literal;
+  std::string literal;
   print_constant(literal, Complex(NAN, -NAN), nullptr);
-  EXPECT_TRUE(std::isnan(constant_of("complex", literal.str()).toComplexDouble().imag())) << literal.str();
+  EXPECT_TRUE(std::isnan(constant_of("complex", literal).toComplexDouble().imag())) << literal;
 }
 
 TEST(Text, KeepsStringsOfAnyBytes) {
