@@ -1,6 +1,11 @@
-// Two passes for sconce: one written as a pattern, one as a function. docs/adding_a_pass.md walks through it.
+// Three passes for sconce: a pattern, a function, and a backend that computes subgraphs by a kernel of its own.
+// docs/adding_a_pass.md walks through it.
 #include <sconce/pass.h>
 #include <sconce/pass_plugin.h>
+
+#include <ATen/ATen.h>
+
+#include <cmath>
 
 namespace {
 
@@ -33,9 +38,59 @@ bool drop_second_relu(sconce::Graph& graph) {
   return changed;
 }
 
+// A backend: chains of pointwise operators, in one pass over memory.
+using Scalar = float (*)(float);
+
+Scalar scalar_function(const sconce::Node& node) {
+  if (node.kind() == sconce::aten::relu) {
+    return [](float x) { return x < 0 ? 0.f : x; };  // NaN stays
+  }
+  if (node.kind() == sconce::aten::neg) {
+    return [](float x) { return -x; };
+  }
+  return node.kind() == sconce::aten::abs ? [](float x) { return std::fabs(x); } : Scalar();
+}
+
+sconce::SubgraphKernel compile_chain(const std::shared_ptr<const sconce::Graph>& subgraph) {
+  std::vector<Scalar> chain;
+  const sconce::Value* last = subgraph->inputs().at(0);
+  for (const sconce::Node* node : subgraph->body().nodes()) {
+    if (node->input(0) != last) {
+      return {};  // no chain: leave these operators as they are
+    }
+    chain.push_back(scalar_function(*node));
+    last = node->output();
+  }
+  if (subgraph->inputs().size() != 1 || subgraph->outputs().size() != 1 || subgraph->outputs()[0] != last) {
+    return {};
+  }
+  return [chain](c10::ArrayRef<c10::IValue> operands) -> std::vector<c10::IValue> {
+    const at::Tensor x = operands[0].toTensor();
+    if (x.scalar_type() != at::kFloat || !x.device().is_cpu() || !x.is_contiguous()) {
+      return {};  // not this time: the operators run
+    }
+    at::Tensor result = at::empty_like(x);
+    const float* from = x.const_data_ptr<float>();
+    float* to = result.mutable_data_ptr<float>();
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      float value = from[i];
+      for (const Scalar function : chain) {
+        value = function(value);
+      }
+      to[i] = value;
+    }
+    return {result};
+  };
+}
+
 }  // namespace
 
 SCONCE_PASS_PLUGIN("custom_pass", [](sconce::PassPipeline& passes) {
   passes.rewrite(sconce::Stage::kOptimise, "use_silu", kProduct, kSilu, "x * sigmoid(x) becomes silu(x)");
   passes.after(sconce::Stage::kOptimise, "drop_second_relu", drop_second_relu, "relu(relu(x)) becomes relu(x)");
+  passes.after(
+      sconce::Stage::kOptimise, "pointwise_chains",
+      sconce::claim_subgraphs("pointwise_chains", {.supports = [](const auto& node) { return scalar_function(node); },
+                                                   .compile = compile_chain}),
+      "relu, neg and abs one behind the other run as one");
 })

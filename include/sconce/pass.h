@@ -12,4 +12,5 @@
 #include "ir/schema_match.h"
 #include "ir/verify.h"
 #include "ir/write_order.h"
+#include "passes/claim_subgraphs.h"
 #include "passes/rewrite_pattern.h"

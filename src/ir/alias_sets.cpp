@@ -1,5 +1,6 @@
 #include "ir/alias_sets.h"
 
+#include "ir/claimed_subgraph.h"
 #include "ir/effects.h"
 #include "ir/schema_corrections.h"
 #include "ir/schema_match.h"
@@ -180,6 +181,9 @@ void AliasSets::visit_node(const Node& node) {
 
 // The one switch for the language's node kinds; false for those that are not known here.
 bool AliasSets::visit_language_node(const Node& node) {
+  if (node.kind() == kClaimed) {
+    return true;  // its results are new
+  }
   switch (static_cast<c10::unique_t>(node.kind())) {
     case prim::Constant:
       // Constants outlive the run and are seen by every run; `None` is nothing that could be.

@@ -1,5 +1,6 @@
 #include "ir/schema_match.h"
 
+#include "ir/claimed_subgraph.h"
 #include "ir/print.h"
 
 #include <ATen/core/jit_type.h>
@@ -52,6 +53,7 @@ bool is_language_kind(c10::Symbol kind) {
       prim::fork,           prim::awaitable,
       prim::GradOf,         prim::ConstantChunk,
       prim::Param,          prim::Return,
+      kClaimed,
   };
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }

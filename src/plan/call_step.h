@@ -35,6 +35,7 @@ class CallStep : public Step {
     frame.stack.clear();
   }
   size_t operand_count() const { return operands_.size(); }
+  size_t result_count() const { return results_.size(); }
 
  private:
   std::string name_;

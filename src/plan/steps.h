@@ -32,6 +32,9 @@ StepPtr make_scalar_step(const Node& node, const Operands& operands, const Regis
 // Refuses the node kinds that are not supported yet.
 OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results);
 
+// ---- claimed subgraphs (steps_claimed.cpp): a kernel of the user's, or the subgraph's operators
+OrRefusal<StepPtr> make_claimed_step(const Node& node, Operands operands, Registers results);
+
 // ---- calls (steps_call.cpp): functions and methods that were not inlined, `with` blocks, fork and wait, sorting of
 // objects.
 bool is_call(const Node& node);

@@ -1,3 +1,4 @@
+#include "ir/claimed_subgraph.h"
 #include "plan/steps.h"
 
 #include <ATen/core/class_type.h>
@@ -176,6 +177,9 @@ StepPtr is_instance(const Construct& of) {
 }  // namespace
 
 OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results) {
+  if (node.kind() == kClaimed) {
+    return make_claimed_step(node, std::move(operands), std::move(results));
+  }
   const Construct of{node, std::move(operands), std::move(results)};
   switch (static_cast<c10::unique_t>(node.kind())) {
     case prim::ListConstruct: return construct_list(of);

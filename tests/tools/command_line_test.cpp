@@ -298,6 +298,29 @@ TEST(CommandLineDump, PrintsStagesThatOptReadsBack) {
   EXPECT_EQ(json_of(all)["dumps"].size(), 4);
 }
 
+TEST(CommandLineOpt, ShowsWhatEachPassChanged) {
+  const ScratchFolder scratch;
+  const std::string file = scratch.write("m.ir",
+                                         "graph(%x : Tensor):\n"
+                                         "  %dead : Tensor = aten::neg(%x)\n"
+                                         "  %y : Tensor = aten::relu(%x)\n"
+                                         "  return (%y)\n");
+  const std::vector<std::string> call = {"opt", file, "--passes", "peephole,eliminate_dead_nodes", "--diff"};
+  EXPECT_EQ(sconce(call).out,
+            "--- before eliminate_dead_nodes\n"
+            "+++ after eliminate_dead_nodes\n"
+            "@@ -1,4 +1,3 @@\n"
+            " graph(%x : Tensor):\n"
+            "-  %dead : Tensor = aten::neg(%x)\n"
+            "   %y : Tensor = aten::relu(%x)\n"
+            "   return (%y)\n");
+  std::vector<std::string> as_json = call;
+  as_json.push_back("--json");
+  const auto passes = json_of(sconce(as_json))["passes"];
+  EXPECT_EQ(passes.at(0)["diff"], "");
+  EXPECT_THAT(passes.at(1)["diff"].get<std::string>(), HasSubstr("-  %dead"));
+}
+
 TEST(CommandLineDump, MarksWhatEachStageChangesOnOnePage) {
   const ProgramResult page = sconce({"dump", model_file("lstm_loop.pt"), "--stage", "all", "--format", "html"});
   ASSERT_EQ(page.exit_code, 0) << page.err;

@@ -21,7 +21,7 @@ TEST(PassPluginOption, ItsPassesAreListed) {
   const ProgramResult listed = sconce({"passes", "--pass-plugin", plugin_file("custom_pass")});
   EXPECT_THAT(listed.out, AllOf(HasSubstr("use_silu"), HasSubstr("after optimise"), HasSubstr("custom_pass.so")));
   const auto json = json_of(sconce({"passes", "--json", "--pass-plugin", plugin_file("custom_pass")}));
-  EXPECT_EQ(json.back()["name"], "drop_second_relu");
+  EXPECT_EQ(json.back()["name"], "pointwise_chains");
   EXPECT_THAT(sconce({"passes"}).out, Not(HasSubstr("use_silu")));
 }
 
@@ -33,6 +33,18 @@ TEST(PassPluginOption, ItsPassesRunByName) {
   EXPECT_THAT(result.out, HasSubstr("aten::silu(%a)"));
   expect_usage_error({"opt", graph, "--passes", "use_sulu", "--pass-plugin", plugin_file("custom_pass")},
                      "did you mean 'use_silu'");
+}
+
+TEST(PassPluginOption, ItsBackendComputesSubgraphs) {
+  const ScratchFolder scratch;
+  const std::string model = write_model(
+      scratch, "m.pt", "def forward(self, x: Tensor) -> Tensor:\n    return torch.relu(torch.neg(torch.abs(x - 1)) + 2)\n");
+  const std::vector<std::string> with = {"--pass-plugin", plugin_file("custom_pass")};
+  EXPECT_THAT(sconce({"dump", model, "--format", "plan", with[0], with[1]}).out, HasSubstr("[pointwise_chains]"));
+  std::vector<std::string> run = {"run", model, "--input", "float32[3]", "--json"};
+  const std::string alone = json_of(sconce(run))["output"].dump();
+  run.insert(run.end(), with.begin(), with.end());
+  EXPECT_EQ(json_of(sconce(run))["output"].dump(), alone);
 }
 
 TEST(PassPluginOption, ChangesThePlanOfAModelAndNotItsAnswers) {

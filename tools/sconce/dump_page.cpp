@@ -1,11 +1,7 @@
 #include "tools/sconce/dump_page.h"
 
 #include "tools/sconce/html.h"
-
-#include <algorithm>
-#include <cctype>
-#include <sstream>
-#include <unordered_map>
+#include "tools/sconce/text_diff.h"
 
 namespace sconce::cli {
 namespace {
@@ -21,58 +17,24 @@ pre span { display: block; padding: 0 0.7rem; min-width: max-content; }
 i { color: var(--soft); font-style: normal; }
 )";
 
-using Count = std::unordered_map<std::string, size_t>;
+enum class Side { kBefore, kAfter };
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
-  }
-  return lines;
-}
-
-// Where the source location begins, if the line has one.
-size_t end_of_code(const std::string& line) { return std::min(line.find(" # "), line.size()); }
-
-// What is compared: without the numbers of nameless values, and without the location.
-std::string compared(const std::string& line) {
-  const auto is_digit = [&](size_t at) {
-    return at < line.size() && std::isdigit(static_cast<unsigned char>(line[at])) != 0;
-  };
-  std::string key;
-  const size_t end = end_of_code(line);
-  for (size_t i = 0; i < end; ++i) {
-    key += line[i];
-    if (line[i] == '%') {
-      while (is_digit(i + 1)) {
-        ++i;
-      }
-    }
-  }
-  return key;
-}
-
-Count count_of(const std::string& text) {
-  Count count;
-  for (const std::string& line : lines_of(text)) {
-    ++count[compared(line)];
-  }
-  return count;
-}
-
-// The text, lines that `other` does not have marked. `marked` counts them.
-std::string marked_text(const std::string& text, Count other, const std::string& mark, size_t& marked) {
+// The text on one side, with what the other does not have marked. `marked` counts those lines.
+std::string marked_text(const std::vector<DiffLine>& lines, Side side, size_t& marked) {
+  const DiffLine::Kind missing = side == Side::kBefore ? DiffLine::Kind::kNew : DiffLine::Kind::kGone;
   std::string html;
-  for (const std::string& line : lines_of(text)) {
-    size_t& left = other[compared(line)];
-    const bool is_marked = left == 0;
-    left -= is_marked ? 0 : 1;
+  for (const DiffLine& line : lines) {
+    if (line.kind == missing) {
+      continue;
+    }
+    const std::string& text = side == Side::kBefore ? line.before : line.after;
+    const bool is_marked = line.kind != DiffLine::Kind::kSame;
     marked += is_marked ? 1 : 0;
-    const size_t end = end_of_code(line);
+    const size_t end = end_of_code(text);
     const std::string code =
-        escape_html(line.substr(0, end)) + (end < line.size() ? element("i", escape_html(line.substr(end))) : "");
-    html += element(is_marked ? "span class=\"" + mark + "\"" : "span", code.empty() ? "&nbsp;" : code);
+        escape_html(text.substr(0, end)) + (end < text.size() ? element("i", escape_html(text.substr(end))) : "");
+    const char* mark = side == Side::kBefore ? "span class=\"gone\"" : "span class=\"new\"";
+    html += element(is_marked ? mark : "span", code.empty() ? "&nbsp;" : code);
   }
   return element("pre", html);
 }
@@ -90,11 +52,11 @@ std::string to_page(const std::string& title, const std::vector<StageText>& stag
     size_t gone = 0;
     size_t added = 0;
     if (i == 0) {
-      columns = marked_text(stage.text, count_of(stage.text), "new", added);
+      columns = marked_text(diff_texts(stage.text, stage.text), Side::kAfter, added);
     } else {
       const StageText& before = stages[i - 1];
-      columns = marked_text(before.text, count_of(stage.text), "gone", gone) +
-                marked_text(stage.text, count_of(before.text), "new", added);
+      const std::vector<DiffLine> lines = diff_texts(before.text, stage.text);
+      columns = marked_text(lines, Side::kBefore, gone) + marked_text(lines, Side::kAfter, added);
       about = stage.help + ": " + count_text(before.nodes) + ", then " + std::to_string(stage.nodes) +
               "; lines gone: " + std::to_string(gone) + ", new: " + std::to_string(added);
     }

@@ -2,6 +2,7 @@
 #include "tools/sconce/commands.h"
 #include "tools/sconce/errors.h"
 #include "tools/sconce/json.h"
+#include "tools/sconce/text_diff.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/table.h"
@@ -23,6 +24,7 @@ struct OptOptions {
   std::string file;
   std::vector<std::string> passes;
   bool verify_each = false;
+  bool diff = false;
 };
 
 std::unique_ptr<Graph> read_graph(const std::string& path) {
@@ -88,25 +90,42 @@ int opt(const OptOptions& options) {
   const std::vector<ChosenPass> passes = find_passes(options.passes, prepared.passes());
   std::unique_ptr<Graph> graph = read_graph(options.file);
   PassRunner runner = options.verify_each ? PassRunner(PassRunner::Verify::kAfterChange) : PassRunner();
+  std::vector<std::string> diffs;  // by pass
   for (const ChosenPass& pass : passes) {
+    const std::string before = options.diff ? print(*graph) : "";
     if (pass.own != nullptr) {
       runner.run(*pass.own, *graph);
     } else {
       runner.run_custom(*pass.custom, graph);
     }
+    diffs.push_back(options.diff ? unified_diff(diff_texts(before, print(*graph))) : "");
   }
   if (!runner.refusals().empty()) {
     throw RefusedError(runner.refusals().front().what + ": " + runner.refusals().front().reason);
   }
   if (options.common.json) {
     Json timings = Json::array();
-    for (const PassTiming& timing : runner.timings()) {
+    for (size_t i = 0; i < runner.timings().size(); ++i) {
+      const PassTiming& timing = runner.timings()[i];
       timings.push_back(Json{{"pass", timing.pass}, {"seconds", timing.seconds}, {"changed", timing.changed}});
+      if (options.diff) {
+        timings.back()["diff"] = diffs[i];
+      }
     }
     std::cout << json_text({{"file", options.file}, {"passes", std::move(timings)}, {"graph", print(*graph)}});
     return kGood;
   }
-  std::cout << print(*graph) << std::flush;
+  if (options.diff) {
+    for (size_t i = 0; i < diffs.size(); ++i) {
+      if (!diffs[i].empty()) {
+        const std::string& pass = options.passes[i];
+        std::cout << "--- before " << pass << "\n+++ after " << pass << "\n" << diffs[i];
+      }
+    }
+  } else {
+    std::cout << print(*graph);
+  }
+  std::cout << std::flush;
   ui::Table table({{"pass", ui::Align::kLeft}, {"time"}, {"changed", ui::Align::kLeft}});
   for (const PassTiming& timing : runner.timings()) {
     table.add_row({timing.pass, ui::format_duration(timing.seconds), timing.changed ? "yes" : "no"});
@@ -126,13 +145,15 @@ void add_opt_command(CLI::App& app, Action& chosen) {
       ->delimiter(',')
       ->required();
   command.add_flag("--verify-each", options->verify_each, "check the graph after every pass that changed it");
+  command.add_flag("--diff", options->diff, "print what each pass changed, instead of the resulting graph");
   add_common_options(command, options->common);
   command.footer(
-      "The resulting graph goes to stdout, the times of the passes to stderr.\n"
+      "The resulting graph, or what each pass changed, goes to stdout, the times of the passes to stderr.\n"
       "\n"
       "Examples:\n"
       "  sconce dump model.pt --stage inline > model.ir\n"
       "  sconce opt model.ir --passes canonicalize_ops,eliminate_dead_nodes --verify-each\n"
+      "  sconce opt model.ir --passes peephole,eliminate_common_nodes --diff\n"
       "  sconce opt model.ir --passes eliminate_dead_nodes --ops-library build/libmy_ops.so\n"
       "\nExit codes: 0 good, 1 a pass broke the graph, 2 usage or a malformed file.");
 }

@@ -1,0 +1,37 @@
+// A subgraph that somebody else computes: sconce::claimed, made by passes/claim_subgraphs.h.
+//
+//   %r : Tensor = sconce::claimed_0[claim="my_backend", kernel=<Capsule>](%a, %b)
+//   with sconce::claimed_0 = graph(%a : Tensor, %b : Tensor): …
+//
+// The node has no effect, and its results are new objects over new memory.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/symbol.h>
+#include <c10/util/ArrayRef.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace sconce {
+
+// The results of a subgraph from its operands, both in the subgraph's order; none at all when these operands (their dtype,
+// their device, …) are not for it. Called by many threads at once, for operands that require no gradient. It writes no
+// operand and holds none after the call; its tensors share memory neither with one another nor with anything else. What it
+// throws is its own failure, not the model's: see claim_subgraphs.
+using SubgraphKernel = std::function<std::vector<c10::IValue>(c10::ArrayRef<c10::IValue> operands)>;
+
+inline const c10::Symbol kClaimed = c10::Symbol::fromQualString("sconce::claimed");
+
+namespace attr {
+inline const c10::Symbol kClaim = c10::Symbol::attr("claim");    // the name of who computes it
+inline const c10::Symbol kKernel = c10::Symbol::attr("kernel");  // an IValue that holds a KernelHolder
+}  // namespace attr
+
+struct KernelHolder final : torch::CustomClassHolder {
+  explicit KernelHolder(SubgraphKernel function) : kernel(std::move(function)) {}
+  const SubgraphKernel kernel;
+};
+
+}  // namespace sconce

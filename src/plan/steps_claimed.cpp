@@ -1,0 +1,101 @@
+#include "ir/claimed_subgraph.h"
+#include "plan/call_step.h"
+#include "plan/lower.h"
+#include "plan/run_plan.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+class ClaimedStep final : public CallStep {
+ public:
+  // `operators`: the subgraph op by op, with the answers that count.
+  ClaimedStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> operators)
+      : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/true),
+        claim_(node.attribute_as<std::string>(attr::kClaim)),
+        kernel_(c10::static_intrusive_pointer_cast<KernelHolder>(node.attribute_as<c10::IValue>(attr::kKernel).toCapsule())),
+        operators_(std::move(operators)) {}
+
+  std::string describe() const override {
+    return CallStep::describe() + " [" + claim_ + (is_dropped() ? ", which has failed: its operators run]" : "]");
+  }
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    std::optional<std::string> failure;
+    if (is_dropped() || needs_gradient(frame.stack) || !run_kernel(frame.stack, failure)) {
+      run_plan(*operators_, frame.stack, /*may_skip_autograd=*/false);
+    }
+    if (failure) {
+      drop(*failure);  // the operands were right, for the operators took them
+    }
+    pop_results(frame);
+  }
+
+ private:
+  bool is_dropped() const { return dropped_.load(std::memory_order_relaxed); }
+
+  static bool needs_gradient(const torch::jit::Stack& operands) {
+    return c10::GradMode::is_enabled() && std::any_of(operands.begin(), operands.end(), [](const c10::IValue& operand) {
+             return operand.isTensor() && operand.toTensor().defined() && operand.toTensor().requires_grad();
+           });
+  }
+
+  // Replaces the operands by the results, or leaves them.
+  bool run_kernel(torch::jit::Stack& stack, std::optional<std::string>& failure) const {
+    try {
+      std::vector<c10::IValue> results = kernel_->kernel(stack);
+      const bool declined = results.empty();
+      if (!declined && results.size() != result_count()) {
+        failure = "it gives " + std::to_string(results.size()) + " results instead of " + std::to_string(result_count());
+      }
+      for (const c10::IValue& result : results) {
+        if (!result.isTensor()) {
+          failure = "it gives a " + result.tagKind() + " where a tensor is due";
+        }
+      }
+      if (!declined && !failure) {
+        stack = std::move(results);
+        return true;
+      }
+    } catch (const c10::Error& error) {
+      failure = error.what_without_backtrace();
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    return false;
+  }
+
+  void drop(const std::string& why) const {
+    if (!dropped_.exchange(true, std::memory_order_relaxed)) {
+      TORCH_WARN("sconce: the kernel of ", claim_, " failed (", why, "); from now on its operators run themselves");
+    }
+  }
+
+  std::string claim_;
+  c10::intrusive_ptr<KernelHolder> kernel_;
+  std::unique_ptr<Plan> operators_;
+  mutable std::atomic<bool> dropped_{false};
+};
+
+}  // namespace
+
+OrRefusal<StepPtr> make_claimed_step(const Node& node, Operands operands, Registers results) {
+  auto operators = lower(node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
+  if (!operators) {
+    return operators.refusal();
+  }
+  return StepPtr(std::make_unique<ClaimedStep>(node, std::move(operands), std::move(results), std::move(*operators)));
+}
+
+}  // namespace sconce
