@@ -2,6 +2,7 @@
 
 #include "ir/dump.h"
 #include "passes/canonicalize_ops.h"
+#include "passes/channels_last.h"
 #include "passes/check_inplace.h"
 #include "passes/constant_branches.h"
 #include "passes/eliminate_common_nodes.h"
@@ -18,6 +19,7 @@
 #include "passes/propagate_constants.h"
 #include "passes/remove_dead_copies.h"
 #include "passes/remove_expands.h"
+#include "passes/remove_layout_changes.h"
 #include "passes/remove_list_mutation.h"
 #include "passes/specialize_autograd_zero.h"
 #include "passes/unroll_loops.h"
@@ -69,10 +71,16 @@ void optimising_passes(Graph& graph, PassRunner& runner, bool frozen) {
   }
   // Before nodes are merged: what reads a copy and what reads its source become the same.
   runner.run("remove_dead_copies", remove_dead_copies, graph);
+  // Behind it: a copy between two views hides that they undo one another.
+  runner.run("remove_layout_changes", remove_layout_changes, graph);
   // Before hoisting, so that of what iterations have in common with the code around the loop nothing is left to hoist.
   runner.run("eliminate_common_nodes", eliminate_common_nodes, graph);
   runner.run("hoist_loop_invariants", hoist_loop_invariants, graph);
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
+  // What freeze_method could not see the end of: lists that are built step by step are known now.
+  if (frozen) {
+    runner.run("channels_last", channels_last, graph);
+  }
   // Last: the passes above make constants where they need them.
   runner.run("pool_constants", pool_constants, graph);
   // Behind all that folds, merges and moves.
@@ -87,6 +95,8 @@ void freeze_method(Graph& method, const ModuleConstants& constants, bool optimis
     // Branches on `training` decide whether a norm trains.
     simplify(method, runner);
     runner.run("fold_batch_norm", fold_batch_norm, method);
+    // Behind folding, which makes new weights. Once: all plans share what it converts.
+    runner.run("channels_last", channels_last, method);
     runner.run("eliminate_dead_nodes", eliminate_dead_nodes, method);
   }
 }

@@ -75,6 +75,10 @@ bool WriteOrder::may_be_written_between(const Value& value, const Node& first, c
   return may_be_written(value, between(first, second));
 }
 
+bool WriteOrder::may_be_written_behind(const Value& value, const Node& first) const {
+  return may_be_written(value, {spans_.at(&first).end, next_});
+}
+
 bool WriteOrder::state_may_change_between(const Node& first, const Node& second) const {
   return any_in(state_changes_, between(first, second));
 }

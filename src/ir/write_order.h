@@ -19,6 +19,8 @@ class WriteOrder {
   // Requires that `first` stands before `second`, in the same block or in one around it. Writes of earlier iterations
   // count where a loop is around `second` alone.
   bool may_be_written_between(const Value& value, const Node& first, const Node& second) const;
+  // The same from `first` to the end of the graph, which must stand in the graph's body.
+  bool may_be_written_behind(const Value& value, const Node& first) const;
   // Whether a node between them may change what operators see beside their operands: grad mode, default dtype, ….
   bool state_may_change_between(const Node& first, const Node& second) const;
 

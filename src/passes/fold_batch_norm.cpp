@@ -1,9 +1,9 @@
 #include "passes/fold_batch_norm.h"
 
 #include "ir/affine_ops.h"
-#include "ir/escapes.h"
 #include "ir/write_order.h"
 #include "passes/constant_operands.h"
+#include "passes/fixed_tensors.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -11,7 +11,6 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <unordered_set>
 
 namespace sconce {
 namespace {
@@ -29,15 +28,7 @@ struct Parameters {
 
 class BatchNormFolding {
  public:
-  explicit BatchNormFolding(Graph& graph) : graph_(graph), aliases_(graph), order_(graph, aliases_) {
-    // Several constants may lie in one storage.
-    for_each_node(graph.body(), [&](Node* node) {
-      const auto constant = node->kind() == prim::Constant ? node->output()->constant() : std::nullopt;
-      if (constant && constant->isTensor() && constant->toTensor().has_storage() && !is_only_read(*node->output())) {
-        changing_.insert(constant->toTensor().storage().unsafeGetStorageImpl());
-      }
-    });
-  }
+  explicit BatchNormFolding(Graph& graph) : graph_(graph), aliases_(graph), order_(graph, aliases_), constants_(graph) {}
 
   bool run() {
     bool changed = false;
@@ -122,26 +113,13 @@ class BatchNormFolding {
            has_checked_rank(*source.output(), weight_rank, norm);
   }
 
-  // A tensor that is the same in all runs; an undefined one for None. Nothing for any other operand.
-  std::optional<at::Tensor> fixed_tensor(const Value* operand) const {
-    const auto constant = operand == nullptr ? std::nullopt : operand->constant();
-    if (!constant || constant->isNone()) {
-      return constant ? std::optional(at::Tensor()) : std::nullopt;
-    }
-    const bool is_fixed = constant->isTensor() && constant->toTensor().defined() &&
-                          constant->toTensor().layout() == c10::kStrided && !constant->toTensor().requires_grad() &&
-                          !constant->toTensor().is_conj() && !constant->toTensor().is_neg() &&
-                          changing_.count(constant->toTensor().storage().unsafeGetStorageImpl()) == 0;
-    return is_fixed ? std::optional(constant->toTensor()) : std::nullopt;
-  }
-
   std::optional<Parameters> parameters_of(const Node& source, const AffineOp& op, const Node& norm) const {
-    const auto weight = fixed_tensor(source.input(op.weight));
-    const auto bias = fixed_tensor(source.input(op.bias));
-    const auto scale = fixed_tensor(norm.named_input("weight"));
-    const auto shift = fixed_tensor(norm.named_input("bias"));
-    const auto mean = fixed_tensor(norm.named_input("running_mean"));
-    const auto variance = fixed_tensor(norm.named_input("running_var"));
+    const auto weight = constants_.find(source.input(op.weight));
+    const auto bias = constants_.find(source.input(op.bias));
+    const auto scale = constants_.find(norm.named_input("weight"));
+    const auto shift = constants_.find(norm.named_input("bias"));
+    const auto mean = constants_.find(norm.named_input("running_mean"));
+    const auto variance = constants_.find(norm.named_input("running_var"));
     const auto eps = norm.named_input("eps")->constant();
     if (!weight || !bias || !scale || !shift || !mean || !variance || !eps || !eps->isDouble() ||
         constant_bool(*norm.named_input("training")) != false || !weight->defined() || !mean->defined() ||
@@ -198,7 +176,7 @@ class BatchNormFolding {
   Graph& graph_;
   AliasSets aliases_;
   WriteOrder order_;
-  std::unordered_set<const c10::StorageImpl*> changing_;  // of constants that are written, or that somebody may hold
+  FixedTensors constants_;
 };
 
 }  // namespace

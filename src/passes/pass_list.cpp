@@ -1,6 +1,7 @@
 #include "passes/pass_list.h"
 
 #include "passes/canonicalize_ops.h"
+#include "passes/channels_last.h"
 #include "passes/check_inplace.h"
 #include "passes/constant_branches.h"
 #include "passes/eliminate_common_nodes.h"
@@ -17,6 +18,7 @@
 #include "passes/propagate_facts.h"
 #include "passes/remove_dead_copies.h"
 #include "passes/remove_expands.h"
+#include "passes/remove_layout_changes.h"
 #include "passes/remove_list_mutation.h"
 #include "passes/remove_tensor_mutation.h"
 #include "passes/specialize_autograd_zero.h"
@@ -32,6 +34,8 @@ namespace {
 
 constexpr std::array kPasses = {
     PassInfo{"canonicalize_ops", canonicalize_ops, "required", "calls synonyms of an operator by its one name"},
+    PassInfo{"channels_last", channels_last, "optimise",
+             "runs convolutions of images channels-last where results do not show it, in frozen modules", /*rounds=*/true},
     PassInfo{"check_inplace", check_inplace, "optimise", "fails if a constant that was folded is written"},
     PassInfo{"constant_branches", constant_branches, "optimise",
              "takes branches whose condition is constant, removes loops that never run"},
@@ -40,7 +44,7 @@ constexpr std::array kPasses = {
     PassInfo{"eliminate_dead_nodes", eliminate_dead_nodes, "required",
              "removes nodes without effects whose outputs nobody uses"},
     PassInfo{"fold_batch_norm", fold_batch_norm, "optimise",
-             "makes batch norms part of the convolutions before them, in frozen modules"},
+             "makes batch norms part of the convolutions before them, in frozen modules", /*rounds=*/true},
     PassInfo{"hoist_loop_invariants", hoist_loop_invariants, "optimise",
              "moves out of loops what every iteration computes anew"},
     PassInfo{"lower_autocast", lower_autocast, "required",
@@ -54,9 +58,10 @@ constexpr std::array kPasses = {
     PassInfo{"propagate_constants", propagate_constants, "optimise", "computes what depends on constants alone"},
     PassInfo{"propagate_facts", propagate_facts, "specialised plans",
              "finds dtypes, devices, sizes and strides from those of the inputs"},
-    PassInfo{"remove_dead_copies", remove_dead_copies, "optimise",
-             "removes copies and casts that change nothing, and views that undo each other"},
+    PassInfo{"remove_dead_copies", remove_dead_copies, "optimise", "removes copies and casts that change nothing"},
     PassInfo{"remove_expands", remove_expands, "required", "removes expands that only spell out broadcasting"},
+    PassInfo{"remove_layout_changes", remove_layout_changes, "optimise",
+             "removes views and copies that undo one another, makes one view of several"},
     PassInfo{"remove_list_mutation", remove_list_mutation, "optimise",
              "makes lists that are built step by step where they are complete"},
     PassInfo{"remove_tensor_mutation", remove_tensor_mutation, "on request",

@@ -18,6 +18,7 @@ struct PassInfo {
   PassFunction function;
   std::string_view where;  // the stage that runs it
   std::string_view help;   // one line
+  bool rounds = false;     // results may differ by rounding from those of the graph before
 };
 
 // Sorted by name.

@@ -1,6 +1,5 @@
 #include "passes/peephole.h"
 
-#include "ir/escapes.h"
 #include "ir/lazy_alias_sets.h"
 #include "ir/schema_match.h"
 #include "passes/constant_operands.h"
@@ -54,8 +53,11 @@ class Peephole {
       case aten::dropout:
       case aten::feature_dropout:
       case aten::alpha_dropout:
-      case aten::feature_alpha_dropout: return dropout_of_nothing(node);
-      case aten::t: return transposed_back(node);
+      case aten::feature_alpha_dropout:
+      case aten::dropout_:
+      case aten::feature_dropout_:
+      case aten::alpha_dropout_:
+      case aten::feature_alpha_dropout_: return dropout_of_nothing(node);
       default: return nullptr;
     }
   }
@@ -167,20 +169,12 @@ class Peephole {
 
   // ---- calls that do nothing ----------------------------------------------------------------------------------------
 
-  // In evaluation mode it gives back its argument itself.
+  // In evaluation mode it gives back its argument itself, unwritten.
   static Value* dropout_of_nothing(Node& node) {
     const auto probability = node.input(1)->constant();
     const bool is_valid =
         probability && probability->isDouble() && probability->toDouble() >= 0 && probability->toDouble() <= 1;
     return is_valid && constant_bool(*node.input(2)) == false ? node.input(0) : nullptr;
-  }
-
-  // Another object over the same memory: only where nobody holds or changes it.
-  Value* transposed_back(Node& node) {
-    const Node* inner = node.input(0)->node();
-    return inner->kind() == aten::t && !may_leave(*node.output()) && !aliases_.get().may_be_written(*node.output())
-               ? inner->input(0)
-               : nullptr;
   }
 
   Graph& graph_;

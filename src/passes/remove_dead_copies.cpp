@@ -4,8 +4,6 @@
 #include "ir/escapes.h"
 #include "ir/in_place.h"
 #include "ir/lazy_alias_sets.h"
-#include "ir/list_writes.h"
-#include "ir/schema_match.h"
 #include "passes/constant_operands.h"
 #include "passes/known_layout.h"
 
@@ -13,59 +11,16 @@
 #include <c10/core/MemoryFormat.h>
 
 #include <algorithm>
-#include <numeric>
+#include <array>
 
 namespace sconce {
 namespace {
-
-using Order = std::vector<size_t>;
 
 bool is_none(const Value& value) { return value.type()->kind() == c10::TypeKind::NoneType; }
 
 bool is_constant_int(const Value& value, int64_t wanted) {
   const auto constant = value.constant();
   return constant && constant->isInt() && constant->toInt() == wanted;
-}
-
-// The order of dimensions of a permutation of constants; nothing for other nodes.
-std::optional<Order> order_of(const Node& node) {
-  Order order;
-  if (node.kind() != aten::permute) {
-    return std::nullopt;
-  }
-  const Value& list = *node.input(1);
-  if (list.node()->kind() == prim::ListConstruct) {
-    const auto uses = list.uses();
-    if (!std::all_of(uses.begin(), uses.end(), [](const Use& use) { return only_reads_list(*use.user, use.index); })) {
-      return std::nullopt;
-    }
-    const auto dims = list.node()->inputs();
-    for (const Value* dim : dims) {
-      const auto index = constant_index(*dim, dims.size());
-      if (!index) {
-        return std::nullopt;
-      }
-      order.push_back(*index);
-    }
-    return order;
-  }
-  const auto dims = list.constant();
-  if (!dims || !dims->isIntList()) {
-    return std::nullopt;
-  }
-  const auto rank = static_cast<int64_t>(dims->toIntVector().size());
-  for (const int64_t dim : dims->toIntVector()) {
-    order.push_back(static_cast<size_t>(dim + (dim < 0 ? rank : 0)));
-  }
-  return order;
-}
-
-bool is_permutation(const Order& order) {
-  Order sorted = order;
-  std::sort(sorted.begin(), sorted.end());
-  Order identity(order.size());
-  std::iota(identity.begin(), identity.end(), 0);
-  return sorted == identity;
 }
 
 class Removal {
@@ -88,8 +43,6 @@ class Removal {
         node->output()->replace_all_uses_with(same);
         node->erase();
         changed = true;
-      } else {
-        changed |= merge_permutations(*node);
       }
     });
     return changed;
@@ -102,12 +55,11 @@ class Removal {
     switch (static_cast<c10::unique_t>(node.kind())) {
       case aten::to: return gives_back_operand(node) ? operand : nullptr;
       case aten::type_as: return has_dtype_and_device_of(*operand, *node.input(1)) ? operand : nullptr;
-      case aten::contiguous: return is_contiguous_already(node) ? operand : nullptr;
-      case aten::clone: return is_contiguous_already(node) && nobody_tells_copy(node) ? operand : nullptr;
+      case aten::contiguous: return has_layout_already(node) ? operand : nullptr;
+      case aten::clone: return has_layout_already(node) && nobody_tells_copy(node) ? operand : nullptr;
       case aten::detach:
         return operand->facts() != nullptr && operand->facts()->requires_grad == false && nobody_tells_view(node) ? operand
                                                                                                                   : nullptr;
-      case aten::transpose: return is_transposed_back(node) && nobody_tells_view(node) ? operand->node()->input(0) : nullptr;
       default: return nullptr;
     }
   }
@@ -151,11 +103,18 @@ class Removal {
 
   // ---- copies -------------------------------------------------------------------------------------------------------
 
-  static bool is_contiguous_already(const Node& node) {
+  static bool has_layout_already(const Node& node) {
     const Value* format = node.named_input("memory_format");
-    return is_contiguous(node.input(0)->facts()) && format != nullptr &&
-           (is_none(*format) || is_constant_int(*format, static_cast<int64_t>(c10::MemoryFormat::Contiguous)) ||
-            (node.kind() == aten::clone && is_constant_int(*format, static_cast<int64_t>(c10::MemoryFormat::Preserve))));
+    const auto is = [&](c10::MemoryFormat wanted) { return is_constant_int(*format, static_cast<int64_t>(wanted)); };
+    if (format == nullptr) {
+      return false;
+    }
+    const TensorFacts* facts = node.input(0)->facts();
+    const bool keeps = node.kind() == aten::clone && (is_none(*format) || is(c10::MemoryFormat::Preserve));
+    constexpr std::array kFormats = {c10::MemoryFormat::Contiguous, c10::MemoryFormat::ChannelsLast,
+                                     c10::MemoryFormat::ChannelsLast3d};
+    return std::any_of(kFormats.begin(), kFormats.end(),
+                       [&](c10::MemoryFormat each) { return (keeps || is(each)) && has_layout(facts, each); });
   }
 
   // Backward may keep the source in the place of the copy: nobody outside may write it until then.
@@ -170,51 +129,6 @@ class Removal {
 
   bool nobody_tells_view(const Node& node) const {
     return !aliases_.get().may_be_written(*node.output()) && !may_leave(*node.output());
-  }
-
-  static bool is_transposed_back(const Node& node) {
-    const Node& inner = *node.input(0)->node();
-    return inner.kind() == aten::transpose && inner.schema() == node.schema() &&
-           ((are_same(*inner.input(1), *node.input(1)) && are_same(*inner.input(2), *node.input(2))) ||
-            (are_same(*inner.input(1), *node.input(2)) && are_same(*inner.input(2), *node.input(1))));
-  }
-
-  static bool are_same(const Value& a, const Value& b) {
-    const auto constant = a.constant();
-    return &a == &b || (constant && constant->isInt() && is_constant_int(b, constant->toInt()));
-  }
-
-  // The inner permutation stays for others who use it.
-  bool merge_permutations(Node& node) {
-    const Node& inner = *node.input(0)->node();
-    const auto outer_order = order_of(node);
-    const auto inner_order = outer_order ? order_of(inner) : std::nullopt;
-    if (!inner_order || inner_order->size() != outer_order->size() || !is_permutation(*outer_order) ||
-        !is_permutation(*inner_order)) {
-      return false;
-    }
-    Order order;
-    bool is_identity = true;
-    for (const size_t dim : *outer_order) {
-      order.push_back((*inner_order)[dim]);
-      is_identity = is_identity && order.back() == order.size() - 1;
-    }
-    Value* base = inner.input(0);
-    if (is_identity && nobody_tells_view(node)) {
-      node.output()->replace_all_uses_with(base);
-      node.erase();
-      return true;
-    }
-    std::vector<Value*> dims;
-    for (const size_t dim : order) {
-      dims.push_back(graph_.insert_constant(static_cast<int64_t>(dim), &node));
-    }
-    Node* list = graph_.create(prim::ListConstruct, dims, 0);
-    list->add_output(c10::ListType::ofInts());
-    list->set_location(node.location())->insert_before(&node);
-    node.set_input(0, base);
-    node.set_input(1, list->output());
-    return true;
   }
 
   Graph& graph_;

@@ -199,6 +199,8 @@ class Generator {
   bool emit_view();
   // Views or copies, as the strides have it; and an operator that returns its operand unmarked.
   bool emit_maybe_view();
+  // Two to four changes of the order of dimensions or elements, often one that takes back the one before.
+  bool emit_layout_chain();
   bool is_writable(const Variable& v) const;
   bool emit_in_place();
   // On a tensor that has just been made.

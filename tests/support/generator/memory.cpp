@@ -98,6 +98,67 @@ bool Generator::emit_maybe_view() {
   return true;
 }
 
+bool Generator::emit_layout_chain() {
+  Variable at = any_floats();
+  for (size_t rank = static_cast<size_t>(2 + pick(4)); at.sizes.size() < rank;) {
+    const size_t dim = static_cast<size_t>(pick(at.sizes.size() + 1));
+    at.sizes.insert(at.sizes.begin() + static_cast<std::ptrdiff_t>(dim), 1);
+    const Variable base = at;
+    at = add_view(call({"aten::unsqueeze", base.name, constant(static_cast<int64_t>(dim))}), base, at.sizes);
+  }
+  const size_t rank = at.sizes.size();
+  std::vector<int64_t> back;  // the order that takes back the last one
+  for (int steps = 2 + pick(3); steps > 0; --steps) {
+    const Variable base = at;
+    std::vector<int64_t> order(rank);
+    for (size_t i = 0; i < rank; ++i) {
+      order[i] = static_cast<int64_t>(i);
+    }
+    switch (pick(5)) {
+      case 0: {  // of the elements: another format, or none
+        const int64_t format = chance(50) ? 0 : rank == 4 ? 2 : rank == 5 ? 3 : 0;
+        at = chance(70) ? add_view(call({"aten::contiguous", base.name, constant(format)}), base, base.sizes)
+                        : add_new(call({"aten::clone", base.name, constant(format)}), base.sizes);
+        continue;
+      }
+      case 1:
+        if (rank == 2 && chance(60)) {
+          at = add_view(call({"aten::t", base.name}), base, {base.sizes[1], base.sizes[0]});
+          back = {1, 0};
+          continue;
+        }
+        [[fallthrough]];
+      case 2: {
+        const size_t one = any_dim(base);
+        const size_t other = any_dim(base);
+        std::swap(order[one], order[other]);
+        Sizes sizes = base.sizes;
+        std::swap(sizes[one], sizes[other]);
+        at = add_view(call({"aten::transpose", base.name, dim_constant(one, rank), dim_constant(other, rank)}), base, sizes);
+        back = order;
+        continue;
+      }
+      case 3: at = add_new(call({chance(50) ? "aten::relu" : "aten::neg", base.name}), base.sizes); continue;
+      default: break;
+    }
+    if (!back.empty() && chance(60)) {
+      order = back;
+    } else {
+      for (size_t i = rank; i-- > 1;) {
+        std::swap(order[i], order[static_cast<size_t>(pick(i + 1))]);
+      }
+    }
+    Sizes sizes(rank);
+    back.assign(rank, 0);
+    for (size_t i = 0; i < rank; ++i) {
+      sizes[i] = base.sizes[static_cast<size_t>(order[i])];
+      back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+    }
+    at = add_view(call({"aten::permute", base.name, constant(order)}), base, sizes);
+  }
+  return true;
+}
+
 bool Generator::is_writable(const Variable& v) const {
   return v.kind == Kind::kFloats && !v.overlapping && !intersect(v.roots, leaves_) && !intersect(v.roots, frozen_);
 }
@@ -316,8 +377,13 @@ bool Generator::emit_undefined() {
 
 bool Generator::emit_implicit_expand() {
   const Variable a = any_floats();
+  // Without dimensions of one element in front: an operator that broadcasts by itself may give these other strides.
+  const auto adds_single = [&](const Sizes& sizes) {
+    return std::find(a.sizes.begin(), a.sizes.end() - static_cast<std::ptrdiff_t>(sizes.size()), 1) !=
+           a.sizes.end() - static_cast<std::ptrdiff_t>(sizes.size());
+  };
   const auto b = any_where([&](const Variable& v) {
-    return v.kind == Kind::kFloats && broadcast(v.sizes, a.sizes) == std::optional<Sizes>(a.sizes);
+    return v.kind == Kind::kFloats && broadcast(v.sizes, a.sizes) == std::optional<Sizes>(a.sizes) && !adds_single(v.sizes);
   });
   const std::string expanded = define("Tensor", call({"aten::expand", b->name, constant(a.sizes), constant(true)}));
   add_new(call({"aten::mul", a.name, expanded}), a.sizes);

@@ -21,7 +21,7 @@ void Generator::emit_operators(int count) {
       {8, &Generator::emit_int},           {6, &Generator::emit_bool},
       {3, &Generator::emit_undefined},     {3, &Generator::emit_implicit_expand},
       {4, &Generator::emit_optional},      {7, &Generator::emit_if},
-      {7, &Generator::emit_loop},
+      {7, &Generator::emit_loop},          {5, &Generator::emit_layout_chain},
   };
   int total = 0;
   for (const Choice& choice : choices) {
