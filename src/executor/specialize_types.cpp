@@ -7,6 +7,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/class_type.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/native/quantized/PackedParams.h>
+#include <c10/core/GradMode.h>
 
 #include <set>
 
@@ -17,6 +19,19 @@ bool is_exotic(const at::Tensor& tensor) {
   const auto* autograd = TensorFields::autograd_meta_of(*tensor.unsafeGetTensorImpl());
   return !are_plain_keys(tensor.key_set()) || tensor.unsafeGetTensorImpl()->is_wrapped_number() || tensor.is_sparse() ||
          (autograd != nullptr && autograd->fw_grad_ != nullptr);
+}
+
+constexpr size_t kMostElements = 64;  // of a list or dict; a spec does not look at longer ones
+
+// Of an object that holds packed weights: a tuple of weight and bias. Unknown for other objects.
+AbstractValue packed_weights(const c10::ivalue::Object& object) {
+  const auto holder = object.slots().empty() || !object.getSlot(0).isCapsule() ? nullptr : object.getSlot(0).toCapsule();
+  auto* linear = dynamic_cast<LinearPackedParamsBase*>(holder.get());
+  if (linear == nullptr) {
+    return {};
+  }
+  const auto [weight, bias] = linear->unpack();
+  return AbstractValue::sequence({AbstractValue::constant(weight), AbstractValue::constant(bias)});
 }
 
 enum class Origin { kArgument, kAttribute };
@@ -32,10 +47,13 @@ class Specialization {
       attributes_last_ = attributes_last_ && !effects_of(*node).unknown;
     });
     given_.no_symbol_is_one = true;
+    given_.grad_mode = c10::GradMode::is_enabled();
   }
 
   void specialize(Value& value, const c10::IValue& held, Origin origin) {
-    if (held.isObject() && value.type()->kind() == c10::TypeKind::ClassType) {
+    if (held.isCustomClass()) {
+      given_.values.emplace(&value, packed_weights(held.toObjectRef()));
+    } else if (held.isObject() && value.type()->kind() == c10::TypeKind::ClassType) {
       for (const Use& use : value.uses()) {
         specialize_attribute(*use.user, held.toObjectRef());
       }
@@ -67,7 +85,17 @@ class Specialization {
       auto facts = facts_of_plain(held.toTensor(), origin);
       return facts ? AbstractValue::tensor(std::move(*facts)) : AbstractValue();
     }
-    if (held.isTuple() || held.isList()) {
+    // Which keys a dict among the arguments has is no part of a spec.
+    if (held.isGenericDict() && origin == Origin::kAttribute && held.toGenericDict().size() <= kMostElements) {
+      AbstractValues keys;
+      AbstractValues values;
+      for (const auto& entry : held.toGenericDict()) {
+        keys.push_back(AbstractValue::constant(entry.key()));
+        values.push_back(abstract(entry.value(), origin));
+      }
+      return AbstractValue::mapping(std::move(keys), std::move(values));
+    }
+    if (held.isTuple() || (held.isList() && held.toListRef().size() <= kMostElements)) {
       AbstractValues elements;
       for (const c10::IValue& element : held.isTuple() ? held.toTupleRef().elements().vec() : held.toListRef().vec()) {
         elements.push_back(abstract(element, origin));

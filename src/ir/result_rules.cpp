@@ -15,6 +15,14 @@ def sizes(input: List[int], hx: List[List[int]], params: List[List[int]], has_bi
     return out, hx[0], hx[1]
 )";
 
+constexpr std::string_view kQuantizedLstmSizes = R"(
+def sizes(input: List[int], hx: List[List[int]], params: List[int], has_biases: bool, num_layers: int, dropout: float,
+          train: bool, bidirectional: bool):
+    out = input.copy()
+    out[-1] = hx[0][-1] * 2 if bidirectional else hx[0][-1]
+    return out, hx[0], hx[1]
+)";
+
 constexpr std::string_view kPackedLstmSizes = R"(
 def sizes(data: List[int], batch_sizes: List[int], hx: List[List[int]], params: List[List[int]], has_biases: bool,
           num_layers: int, dropout: float, train: bool, bidirectional: bool):
@@ -35,6 +43,14 @@ def sizes(data: List[int], batch_sizes: List[int], hx: List[int], params: List[L
     return [data[0], hx[-1] * 2 if bidirectional else hx[-1]], hx
 )";
 
+// Packed weights count as a tuple of weight and bias.
+constexpr std::string_view kPackedLinearSizes = R"(
+def sizes(input: List[int], packed: Tuple[List[int], Optional[List[int]]]):
+    out = input.copy()
+    out[-1] = packed[0][0]
+    return out
+)";
+
 // ---- where LibTorch's function is wrong, or a tag ---------------------------------------------------------------------
 
 constexpr std::string_view kPositionSizes = R"(
@@ -48,6 +64,31 @@ def sizes(self: List[int], dim: Optional[int], keepdim: bool):
             out.append(self[i])
     return out
 )";
+
+constexpr std::string_view kReducedSizes = R"(
+def sizes(self: List[int], dim: List[int], keepdim: bool):
+    out: List[int] = []
+    for i in range(len(self)):
+        is_reduced = len(dim) == 0
+        for d in dim:
+            if d == i or d + len(self) == i:
+                is_reduced = True
+        if is_reduced:
+            if keepdim:
+                out.append(1)
+        else:
+            out.append(self[i])
+    return out
+)";
+
+constexpr std::string_view kScalarSizes = R"(
+def sizes(self: List[int]):
+    out: List[int] = []
+    return out
+)";
+
+constexpr std::string_view kGivenSizes = "def sizes(size: List[int]):\n    return size\n";
+constexpr std::string_view kNewSizes = "def sizes(self: List[int], size: List[int]):\n    return size\n";
 
 constexpr std::string_view kNoSizes = R"(
 def sizes(element: float):
@@ -79,6 +120,31 @@ const std::vector<ResultRule>& rules() {
       {.op = "aten::prelu", .dtypes = {kFirst}, .keeps_sizes = true},
       {.op = "aten::rrelu", .dtypes = {kFirst}, .keeps_sizes = true},
       {.op = "aten::logsigmoid", .dtypes = {kFirst}, .keeps_sizes = true},
+      // ---- of all elements, of lists of dims
+      {.op = "aten::max.", .dtypes = {kFirst}, .sizes = kScalarSizes},
+      {.op = "aten::min.", .dtypes = {kFirst}, .sizes = kScalarSizes},
+      {.op = "aten::any.", .sizes = kScalarSizes},
+      {.op = "aten::all.", .sizes = kScalarSizes},
+      {.op = "aten::amax", .sizes = kReducedSizes},
+      {.op = "aten::amin", .sizes = kReducedSizes},
+      // ---- made of sizes
+      {.op = "aten::empty.memory_format", .sizes = kGivenSizes},
+      {.op = "aten::zeros.", .sizes = kGivenSizes},
+      {.op = "aten::ones.", .sizes = kGivenSizes},
+      {.op = "aten::full.", .sizes = kGivenSizes},
+      {.op = "aten::rand.", .sizes = kGivenSizes},
+      {.op = "aten::randn.", .sizes = kGivenSizes},
+      {.op = "aten::new_empty.", .sizes = kNewSizes},
+      {.op = "aten::new_zeros.", .sizes = kNewSizes},
+      {.op = "aten::new_ones.", .sizes = kNewSizes},
+      {.op = "aten::new_full.", .sizes = kNewSizes},
+      {.op = "aten::pad", .sizes = R"(
+def sizes(self: List[int], pad: List[int]):
+    out = self.copy()
+    for i in range(len(pad) // 2):
+        out[len(self) - 1 - i] = self[len(self) - 1 - i] + pad[2 * i] + pad[2 * i + 1]
+    return out
+)"},
       // ---- copies and views of the whole
       {.op = "aten::detach", .keeps_sizes = true},
       {.op = "aten::alias", .keeps_sizes = true},
@@ -242,8 +308,13 @@ def sizes(query: List[int], key: List[int], value: List[int]):
       {.op = "aten::rnn_tanh.data", .dtypes = {kFirst, kFirst}, .sizes = kPackedRecurrentSizes},
       {.op = "aten::rnn_relu.input", .dtypes = {kFirst, kFirst}, .sizes = kRecurrentSizes},
       {.op = "aten::rnn_relu.data", .dtypes = {kFirst, kFirst}, .sizes = kPackedRecurrentSizes},
-      {.op = "quantized::linear_dynamic", .dtypes = {kFirst}},
-      {.op = "quantized::linear_dynamic_fp16", .dtypes = {kFirst}},
+      {.op = "aten::quantized_lstm.input", .dtypes = {kFirst, kFirst, kFirst}, .sizes = kQuantizedLstmSizes},
+      {.op = "quantized::linear_dynamic", .dtypes = {kFirst}, .sizes = kPackedLinearSizes},
+      {.op = "quantized::linear_relu_dynamic", .dtypes = {kFirst}, .sizes = kPackedLinearSizes},
+      {.op = "quantized::linear_dynamic_fp16", .dtypes = {kFirst}, .sizes = kPackedLinearSizes},
+      {.op = "quantized::linear_relu_dynamic_fp16", .dtypes = {kFirst}, .sizes = kPackedLinearSizes},
+      {.op = "quantized::linear", .dtypes = {kFirst}, .sizes = kPackedLinearSizes},
+      {.op = "quantized::linear_relu", .dtypes = {kFirst}, .sizes = kPackedLinearSizes},
   };
   return list;
 }

@@ -1,9 +1,11 @@
 #include "passes/pass_list.h"
 
+#include "passes/batch_matmul.h"
 #include "passes/canonicalize_ops.h"
 #include "passes/channels_last.h"
 #include "passes/check_inplace.h"
 #include "passes/constant_branches.h"
+#include "passes/decompose_ops.h"
 #include "passes/eliminate_common_nodes.h"
 #include "passes/eliminate_dead_nodes.h"
 #include "passes/fold_batch_norm.h"
@@ -33,12 +35,15 @@ namespace sconce {
 namespace {
 
 constexpr std::array kPasses = {
+    PassInfo{"batch_matmul", batch_matmul, "on request", "computes several matrix products as one", /*rounds=*/true},
     PassInfo{"canonicalize_ops", canonicalize_ops, "required", "calls synonyms of an operator by its one name"},
     PassInfo{"channels_last", channels_last, "optimise",
              "runs convolutions of images channels-last where results do not show it, in frozen modules", /*rounds=*/true},
     PassInfo{"check_inplace", check_inplace, "optimise", "fails if a constant that was folded is written"},
     PassInfo{"constant_branches", constant_branches, "optimise",
              "takes branches whose condition is constant, removes loops that never run"},
+    PassInfo{"decompose_ops", decompose_ops, "on request", "takes addmm and linear apart where batch_matmul gains",
+             /*rounds=*/true},
     PassInfo{"eliminate_common_nodes", eliminate_common_nodes, "optimise",
              "merges nodes that compute the same from the same"},
     PassInfo{"eliminate_dead_nodes", eliminate_dead_nodes, "required",

@@ -2,12 +2,13 @@
 
 #include "ir/alias_sets.h"
 #include "ir/effects.h"
+#include "ir/memory_types.h"
 #include "passes/constant_operands.h"
 #include "passes/facts/abstract_evaluator.h"
+#include "passes/facts/exchanged_tensors.h"
 #include "passes/facts/operator_facts.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
@@ -21,15 +22,6 @@ constexpr int64_t kExampleWithoutOne = 8;
 
 bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
 
-// Whether something of the type can be, or contain, a list or dict that others may change.
-bool may_hold_lists(const c10::TypePtr& type) {
-  if (type->kind() == c10::TypeKind::OptionalType || type->kind() == c10::TypeKind::TupleType) {
-    const auto contained = type->containedTypes();
-    return std::any_of(contained.begin(), contained.end(), [](const auto& inner) { return may_hold_lists(inner); });
-  }
-  return holds_memory(type) && type->kind() != c10::TypeKind::TensorType;
-}
-
 // Whether the value is, or is taken out of, something that the graph does not compute.
 bool is_given(const Value& value) {
   static const std::array accesses = {prim::GetAttr, prim::TupleUnpack, prim::TupleIndex, prim::ListUnpack,
@@ -41,23 +33,17 @@ bool is_given(const Value& value) {
   return node->kind() == prim::Param && node->owning_block()->owner() == nullptr;
 }
 
-// Whether the node may give a tensor that is there other sizes, strides or memory.
-bool changes_metadata(const Node& node) {
-  if (effects_of(node).unknown) {
-    return true;
+// Whether a list or dict is one that the graph itself makes, and no other.
+bool is_made_here(const Value& value) {
+  static const std::array makes = {prim::ListConstruct, prim::DictConstruct, aten::dict, aten::list,
+                                   aten::copy,          aten::slice,         aten::add,  aten::size};
+  const Node& node = *value.node();
+  if (node.kind() == prim::If) {
+    const auto output = std::find(node.outputs().begin(), node.outputs().end(), &value) - node.outputs().begin();
+    return is_made_here(*node.block(0)->returns()[static_cast<size_t>(output)]) &&
+           is_made_here(*node.block(1)->returns()[static_cast<size_t>(output)]);
   }
-  if (node.schema() == nullptr || !effects_of(node).writes) {
-    return false;
-  }
-  static const std::array kinds = {aten::resize_, aten::resize_as_, aten::set_,
-                                   c10::Symbol::fromQualString("aten::set_data"),
-                                   c10::Symbol::fromQualString("aten::resize_as_sparse_")};
-  const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name());
-  const auto& arguments = node.schema()->arguments();
-  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end() || (op && op->hasTag(at::Tag::inplace_view)) ||
-         std::any_of(arguments.begin(), arguments.end(), [](const c10::Argument& argument) {
-           return argument.kwarg_only() && argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-         });  // out=, resized to what it is to hold
+  return std::find(makes.begin(), makes.end(), node.kind()) != makes.end();
 }
 
 // What holds where both hold. Of a size both know, the number.
@@ -87,7 +73,7 @@ TensorFacts all_facts(TensorFacts a, const TensorFacts& b) {
 class Propagation {
  public:
   Propagation(Graph& graph, const GivenFacts& given)
-      : graph_(graph), aliases_(graph), given_(given), arithmetic_(last_given(graph)) {
+      : graph_(graph), aliases_(graph), exchanged_(graph), given_(given), arithmetic_(last_given(graph)) {
     find_what_changes();
     for (const int64_t symbol : given_symbols_) {
       const auto example = given.examples.find(symbol);
@@ -101,6 +87,9 @@ class Propagation {
   bool run() {
     AbstractEvaluator::Rules rules;
     rules.results = [this](const Node& node, const AbstractValues& operands) {
+      if (auto state = state_asked_for(node)) {
+        return AbstractValues{*state};
+      }
       return operator_facts(node, operands, arithmetic_);
     };
     rules.refined = [this](const Value& value, AbstractValue found) {
@@ -111,7 +100,7 @@ class Propagation {
         return AbstractValue::constant(c10::IValue());
       }
       const auto known = given_.values.find(&value);
-      return known != given_.values.end() && (inputs_last_ || !may_hold_lists(value.type())) ? known->second : found;
+      return known != given_.values.end() && !may_be_changed(value.type()) ? known->second : found;
     };
     AbstractEvaluator evaluator(graph_, arithmetic_, AbstractEvaluator::Loops::kUntilStable, std::move(rules));
     evaluator.run(AbstractValues(graph_.inputs().size()));
@@ -152,33 +141,56 @@ class Propagation {
     return given_symbols_.empty() ? 0 : *std::max_element(given_symbols_.begin(), given_symbols_.end());
   }
 
-  // Whether the node may change a list or dict that comes from outside.
-  bool changes_containers_from_outside(const Node& node) const {
+  // Notes the lists and dicts from outside that the node may change, by their type.
+  void find_changed_containers(const Node& node) {
     if (node.schema() == nullptr || effects_of(node).unknown) {
-      return effects_of(node).unknown;
+      everything_changes_ |= effects_of(node).unknown;
+      return;
     }
     const auto& arguments = node.schema()->arguments();
     for (size_t i = 0; i < arguments.size() && i < node.inputs().size(); ++i) {
       const bool is_written = arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite();
-      if (is_written && !is_tensor(*node.input(i)) && aliases_.is_wildcard(*node.input(i))) {
-        return true;
+      if (is_written && !is_tensor(*node.input(i)) && !is_made_here(*node.input(i))) {
+        changed_types_.push_back(node.input(i)->type());
       }
     }
-    return false;
+  }
+
+  // Of a list, dict, or what may contain one.
+  bool may_be_changed(const c10::TypePtr& type) const {
+    if (!holds_memory(type) || everything_changes_) {
+      return holds_memory(type);
+    }
+    const bool is_changed = std::any_of(changed_types_.begin(), changed_types_.end(),
+                                        [&](const c10::TypePtr& changed) { return may_be_of_both_types(changed, type); });
+    const auto contained = type->containedTypes();
+    return is_changed || std::any_of(contained.begin(), contained.end(),
+                                     [this](const c10::TypePtr& inner) { return may_be_changed(inner); });
+  }
+
+  // What an operator says of the thread's state, which no operator of the graph changes.
+  std::optional<AbstractValue> state_asked_for(const Node& node) const {
+    static const auto kGradMode = c10::Symbol::fromQualString("aten::is_grad_enabled");
+    static const std::array autocast = {c10::Symbol::fromQualString("aten::is_autocast_enabled"),
+                                        c10::Symbol::fromQualString("aten::is_autocast_cpu_enabled")};
+    if (node.kind() == kGradMode) {
+      return AbstractValue::boolean(state_changes_ ? std::nullopt : given_.grad_mode);
+    }
+    if (std::find(autocast.begin(), autocast.end(), node.kind()) != autocast.end()) {
+      return AbstractValue::boolean(state_changes_ ? std::nullopt : std::optional(false));
+    }
+    return std::nullopt;
   }
 
   void find_what_changes() {
+    something_requires_grad_ = exchanged_.any();
     for (const Value* input : graph_.inputs()) {
       something_requires_grad_ |= may_require_grad(*input);
     }
     for_each_node(graph_.body(), [&](const Node* node) {
-      inputs_last_ = inputs_last_ && !changes_containers_from_outside(*node);
-      if (changes_metadata(*node)) {
-        for (const AliasSets::Set set : aliases_.sets_written_by(*node)) {
-          unstable_.insert(set);
-        }
-        something_requires_grad_ = true;
-      }
+      find_changed_containers(*node);
+      const Effects effects = effects_of(*node);
+      state_changes_ |= effects.state || effects.unknown;
       for (const Value* output : node->outputs()) {
         something_requires_grad_ |= (is_given(*output) || node->kind() == prim::Constant) && may_require_grad(*output);
       }
@@ -199,8 +211,6 @@ class Propagation {
     return value.facts() == nullptr || value.facts()->requires_grad != false;
   }
 
-  bool is_unstable(const Value& value) const { return unstable_.count(aliases_.set_of(value)) != 0; }
-
   // A tensor comes to require a gradient by what is written into it, or into what it is a view of.
   TensorFacts lasting(const Value& value, TensorFacts facts) const {
     if (something_requires_grad_ && facts.requires_grad == false && aliases_.may_be_written(value)) {
@@ -211,7 +221,7 @@ class Propagation {
 
   // What was found out, and what the value says of itself.
   AbstractValue with_facts_of(const Value& value, const AbstractValue& found) const {
-    if (is_unstable(value)) {
+    if (exchanged_.contains(value)) {
       return {};
     }
     TensorFacts facts = found.as_tensor() == nullptr ? TensorFacts{} : *found.as_tensor();
@@ -250,11 +260,13 @@ class Propagation {
 
   Graph& graph_;
   AliasSets aliases_;
+  ExchangedTensors exchanged_;
   const GivenFacts& given_;
   std::unordered_set<int64_t> given_symbols_;
-  std::unordered_set<AliasSets::Set> unstable_;
   bool something_requires_grad_ = false;
-  bool inputs_last_ = true;  // the lists and dicts among them, and what these hold
+  std::vector<c10::TypePtr> changed_types_;  // of lists and dicts from outside
+  bool everything_changes_ = false;
+  bool state_changes_ = false;
   SizeArithmetic arithmetic_;
 };
 

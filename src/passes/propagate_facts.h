@@ -5,6 +5,7 @@
 #include "passes/facts/abstract_value.h"
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 
 namespace sconce {
@@ -13,8 +14,9 @@ namespace sconce {
 struct GivenFacts {
   std::unordered_map<int64_t, int64_t> examples;  // for symbols: a size that each stood for in one call
   bool no_symbol_is_one = false;                  // sizes of 1 have been given as numbers
-  // Of inputs and attributes that are no tensors by type: None, numbers, tuples and lists. Lists count as long as the graph
-  // changes none that comes from outside.
+  std::optional<bool> grad_mode;                  // when the run begins
+  // Of inputs and attributes that are no tensors by type: None, numbers, tuples, lists and dicts. These last two count as
+  // long as the graph changes none of the type that comes from outside.
   std::unordered_map<const Value*, AbstractValue> values;
 };
 

@@ -27,8 +27,9 @@ struct GeneratedGraph {
 };
 
 struct GeneratorSettings {
-  int nodes = 24;     // operators in the outermost block, about
-  int max_depth = 3;  // of prim::If and prim::Loop in each other
+  int nodes = 24;                // operators in the outermost block, about
+  int max_depth = 3;             // of prim::If and prim::Loop in each other
+  bool mostly_products = false;  // of matrices of few sizes
 };
 
 // The same graph for the same seed. Pointwise operators and their synonyms, views, products, reductions, operators in place

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMostRounds = 8;          // of a loop that does not become stable; then nothing that it changes is known
 constexpr int64_t kMostSteps = 20'000;  // of an evaluation one by one
+constexpr int64_t kMostTrips = 100;     // of a loop that is run one by one though it need not be
 
 }  // namespace
 
@@ -34,7 +35,7 @@ bool AbstractEvaluator::run(AbstractValues inputs) {
 
 bool AbstractEvaluator::run_block(const Block& block) {
   for (const Node* node : block.nodes()) {
-    gave_up_ = gave_up_ || (loops_ == Loops::kOneByOne && --steps_left_ < 0);
+    gave_up_ = gave_up_ || (--steps_left_ < 0 && loops_ == Loops::kOneByOne);
     if (gave_up_ || !run_node(*node)) {
       return false;
     }
@@ -45,7 +46,7 @@ bool AbstractEvaluator::run_block(const Block& block) {
 bool AbstractEvaluator::run_node(const Node& node) {
   switch (static_cast<c10::unique_t>(node.kind())) {
     case prim::If: return run_branches(node);
-    case prim::Loop: return loops_ == Loops::kOneByOne ? run_loop_one_by_one(node) : run_loop_until_stable(node);
+    case prim::Loop: return run_loop(node);
     case prim::RaiseException: return false;
     default: break;
   }
@@ -84,6 +85,12 @@ bool AbstractEvaluator::run_branches(const Node& node) {
     heap_.apply(first.completes ? first.changes : second.changes);
   }
   for (size_t i = 0; i < node.outputs().size(); ++i) {
+    if (first.completes && second.completes) {
+      if (auto list = either_list(node, i, {&first.changes, &second.changes})) {
+        set(node.output(i), *list);
+        continue;
+      }
+    }
     set(node.output(i), first.completes && second.completes ? either(*node.input(0), first.returns[i], second.returns[i])
                         : first.completes                   ? first.returns[i]
                                                             : second.returns[i]);
@@ -114,6 +121,32 @@ AbstractValue AbstractEvaluator::either(const Value& condition, const AbstractVa
   }
 }
 
+// Of two lists that nobody else holds, made where the branches return them, one more that stands for either.
+std::optional<AbstractValue> AbstractEvaluator::either_list(const Node& node, size_t output,
+                                                            const std::array<const AbstractHeap::Changes*, 2>& changes) {
+  std::array<const AbstractList*, 2> lists = {nullptr, nullptr};
+  for (const size_t branch : {size_t{0}, size_t{1}}) {
+    const Value& value = *node.block(branch)->returns()[output];
+    const auto made = made_here_.find(value.node());
+    const ListId* id = at(value).as_list();
+    if (id == nullptr || made == made_here_.end() || !(made->second == *id) || value.uses().size() != 1 ||
+        changes[branch]->count(id->number) == 0) {
+      return std::nullopt;
+    }
+    lists[branch] = &changes[branch]->at(id->number);
+  }
+  AbstractList joined = heap_.join(*lists[0], *lists[1]);
+  return joined.is_escaped ? std::nullopt : std::optional(AbstractValue::list(heap_.make(std::move(joined))));
+}
+
+bool AbstractEvaluator::run_loop(const Node& node) {
+  if (const auto completes = run_loop_one_by_one(node)) {
+    return *completes;
+  }
+  gave_up_ = gave_up_ || loops_ == Loops::kOneByOne;
+  return !gave_up_ && run_loop_until_stable(node);
+}
+
 //   carried = what comes in; repeat: run the body; carried = what holds for carried and for what the body returns.
 bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
   const Block& body = *node.block(0);
@@ -124,6 +157,8 @@ bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
   const bool may_run = at(*node.input(0)).as_known_integer() != 0 && at(*node.input(1)).as_boolean() != false;
   AbstractHeap::Changes at_head;  // the lists that an earlier iteration may have changed, beside how the loop found them
   bool completes = true;
+  const bool reused_lists = std::exchange(reuses_lists_, true);
+  ++loops_until_stable_;
   for (int round = 0; may_run; ++round) {
     set(body.params()[0], {});  // the number of the iteration
     for (size_t i = 0; i < carried.size(); ++i) {
@@ -150,7 +185,7 @@ bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
       AbstractList joined = heap_.join(before, list);
       if (!(joined == before)) {
         is_stable = false;
-        at_head[number] = round < kMostRounds ? joined : AbstractList{std::nullopt, {}, true};
+        at_head[number] = round < kMostRounds ? joined : kEscapedList;
       } else if (known == at_head.end() && !(list == before)) {
         at_head.emplace(number, joined);
       }
@@ -159,6 +194,8 @@ bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
       break;
     }
   }
+  --loops_until_stable_;
+  reuses_lists_ = reused_lists;
   heap_.apply(at_head);
   for (size_t i = 0; i < carried.size(); ++i) {
     set(node.output(i), carried[i]);
@@ -166,7 +203,8 @@ bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
   return true;
 }
 
-bool AbstractEvaluator::run_loop_one_by_one(const Node& node) {
+// Nothing, and as if it had not been tried, where it is not known how often the body runs, or that is too often.
+std::optional<bool> AbstractEvaluator::run_loop_one_by_one(const Node& node) {
   const Block& body = *node.block(0);
   const auto trips = at(*node.input(0)).as_known_integer();
   AbstractValue condition = at(*node.input(1));
@@ -174,23 +212,60 @@ bool AbstractEvaluator::run_loop_one_by_one(const Node& node) {
   for (const Value* input : node.inputs().slice(2)) {
     carried.push_back(at(*input));
   }
-  for (int64_t i = 0; trips && i < *trips && condition.as_boolean() == true; ++i) {
+  const bool is_choice = loops_ == Loops::kUntilStable;
+  const bool reused_lists = std::exchange(reuses_lists_, false);
+  const bool collected = std::exchange(collects_, is_choice);
+  bool is_known = trips.has_value();
+  bool completes = true;
+  heap_.begin_branch();
+  for (int64_t i = 0; is_known && completes && i < *trips && condition.as_boolean() != false; ++i) {
+    is_known = condition.as_boolean() == true && (!is_choice || (i < kMostTrips && steps_left_ >= 0));
+    if (!is_known) {
+      break;
+    }
     set(body.params()[0], AbstractValue::integer(i));
     for (size_t c = 0; c < carried.size(); ++c) {
       set(body.params()[c + 1], carried[c]);
     }
-    if (!run_block(body)) {
-      return false;
-    }
+    completes = run_block(body);
     AbstractValues returned = returns_of(body);
     condition = returned[0];
     carried.assign(returned.begin() + 1, returned.end());
   }
-  gave_up_ = gave_up_ || !trips || (*trips > 0 && !condition.as_boolean());
+  collects_ = collected;
+  reuses_lists_ = reused_lists;
+  const AbstractHeap::Changes changes = heap_.end_branch();
+  if (is_known) {
+    heap_.apply(changes);
+  }
+  if (!collects_) {
+    for (auto& [id, value] : collected_) {
+      values_[id] = is_known ? std::move(value) : AbstractValue();
+    }
+    collected_.clear();
+  }
+  if (!is_known || !completes) {
+    return is_known ? std::optional(false) : std::nullopt;
+  }
   for (size_t i = 0; i < carried.size(); ++i) {
     set(node.output(i), carried[i]);
   }
-  return !gave_up_;
+  return true;
+}
+
+// Of tensors; other values of a loop's body are not asked for from outside.
+void AbstractEvaluator::collect(const Value& value) {
+  if (value.type()->kind() != c10::TypeKind::TensorType) {
+    return;
+  }
+  const AbstractValue& found = at(value);
+  const auto [entry, is_first] = collected_.try_emplace(static_cast<uint32_t>(value.id()), found);
+  if (!is_first && !(entry->second == found)) {
+    const TensorFacts* before = entry->second.as_tensor();
+    entry->second = before == nullptr || found.as_tensor() == nullptr
+                        ? AbstractValue()
+                        : AbstractValue::tensor(common_facts(*before, *found.as_tensor()));
+  }
 }
 
 // ---- the language's own nodes -----------------------------------------------------------------------------------------
@@ -203,11 +278,12 @@ bool AbstractEvaluator::run_language_node(const Node& node) {
       return true;
     }
     case prim::TupleConstruct: set(node.output(), AbstractValue::sequence(operands_of(node))); return true;
-    case prim::ListConstruct: make_list(node, operands_of(node)); return true;
+    case prim::ListConstruct: make_list(node, {.elements = operands_of(node)}); return true;
+    case prim::DictConstruct: make_dict(node); return true;
     case prim::TupleUnpack:
     case prim::ListUnpack: {
-      const AbstractValue row = heap_.snapshot(at(*node.input(0)));
-      const AbstractValues* elements = row.as_sequence();
+      const AbstractValue row = at(*node.input(0));
+      const AbstractValues* elements = heap_.elements_of(row);
       const bool fits = elements != nullptr && elements->size() == node.outputs().size();
       for (size_t i = 0; i < node.outputs().size(); ++i) {
         set(node.output(i), fits ? (*elements)[i] : AbstractValue());
@@ -242,18 +318,27 @@ void AbstractEvaluator::set_unknown(const Node& node) {
   }
 }
 
-// In loops every iteration makes another list; none of the ones before is held under the number any more, since what is
-// carried from one iteration to the next and put into containers escapes.
-void AbstractEvaluator::make_list(const Node& node, AbstractValues elements) {
+// In a loop that is run until stable every iteration makes another list; none of the ones before is held under the number
+// any more, since what is carried from one iteration to the next and put into containers there escapes.
+void AbstractEvaluator::make_list(const Node& node, AbstractList list) {
+  for (const AbstractValue& element : list.elements.value_or(AbstractValues())) {
+    put_into_container(element);
+  }
   const auto made = made_here_.find(&node);
-  if (made == made_here_.end() || loops_ == Loops::kOneByOne) {
-    const ListId id = heap_.make(std::move(elements));
+  if (made == made_here_.end() || !reuses_lists_) {
+    const ListId id = heap_.make(std::move(list));
     made_here_.insert_or_assign(&node, id);
     set(node.output(), AbstractValue::list(id));
     return;
   }
-  heap_.remake(made->second, std::move(elements));
+  heap_.remake(made->second, std::move(list));
   set(node.output(), AbstractValue::list(made->second));
+}
+
+void AbstractEvaluator::put_into_container(const AbstractValue& value) {
+  if (loops_until_stable_ > 0) {
+    heap_.escape(value);
+  }
 }
 
 AbstractValues AbstractEvaluator::operands_of(const Node& node) const {

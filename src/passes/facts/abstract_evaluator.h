@@ -1,14 +1,15 @@
 // Runs a graph on what is known about its inputs: abstract interpretation.
 //
 // Branches whose condition is not known are run both, and what holds after either is kept; a branch that raises is left out,
-// for no run comes back from it. Loops are run until what is known at their head holds for every iteration, or, where asked
-// for, as often as they would be. In-place changes of lists are followed, as long as nobody else holds the list.
+// for no run comes back from it. Loops are run as often as they would be where that is known; else until what is known at
+// their head holds for every iteration. In-place changes of lists and dicts are followed, as long as nobody else holds them.
 #pragma once
 
 #include "ir/graph.h"
 #include "ir/size_arithmetic.h"
 #include "passes/facts/abstract_value.h"
 
+#include <array>
 #include <functional>
 
 namespace sconce {
@@ -16,7 +17,7 @@ namespace sconce {
 class AbstractEvaluator {
  public:
   enum class Loops {
-    kUntilStable,  // what is known holds for every iteration
+    kUntilStable,  // what is known holds for every iteration; few ones, of known number, are run one by one
     kOneByOne      // each with its own values; one of unknown length ends the evaluation
   };
   // What is known beyond numbers and lists.
@@ -43,19 +44,29 @@ class AbstractEvaluator {
   bool run_node(const Node& node);
   bool run_branches(const Node& node);
   AbstractValue either(const Value& condition, const AbstractValue& if_true, const AbstractValue& if_false);
+  std::optional<AbstractValue> either_list(const Node& node, size_t output,
+                                           const std::array<const AbstractHeap::Changes*, 2>& changes);
+  bool run_loop(const Node& node);
   bool run_loop_until_stable(const Node& node);
-  bool run_loop_one_by_one(const Node& node);
+  std::optional<bool> run_loop_one_by_one(const Node& node);
+  void collect(const Value& value);
   void run_operator(const Node& node);
   bool run_language_node(const Node& node);
   bool run_list_operator(const Node& node);
+  bool run_dict_operator(const Node& node);
   AbstractValue integer_result(const Node& node) const;
   std::optional<AbstractValues> constant_results(const Node& node) const;
 
   void set(const Value* value, AbstractValue found) {
     values_[value->id()] = rules_.refined ? rules_.refined(*value, std::move(found)) : std::move(found);
+    if (collects_) {
+      collect(*value);
+    }
   }
   void set_unknown(const Node& node);
-  void make_list(const Node& node, AbstractValues elements);
+  void make_list(const Node& node, AbstractList list);
+  void make_dict(const Node& node);
+  void put_into_container(const AbstractValue& value);
   AbstractValues operands_of(const Node& node) const;
   AbstractValues returns_of(const Block& block) const;
   std::optional<size_t> index_into(const AbstractValues& elements, const Value& index) const;
@@ -66,7 +77,11 @@ class AbstractEvaluator {
   const Rules rules_;
   AbstractHeap heap_;
   AbstractValues values_;                              // by id
-  std::unordered_map<const Node*, ListId> made_here_;  // the list of each node that makes one
+  std::unordered_map<const Node*, ListId> made_here_;  // the list of each node that makes one, in a loop until stable
+  bool reuses_lists_ = false;                          // the innermost loop is run until stable
+  int loops_until_stable_ = 0;                         // around what is run now
+  bool collects_ = false;                              // in iterations one by one: what holds in all of them
+  std::unordered_map<uint32_t, AbstractValue> collected_;
   int64_t steps_left_;
   bool gave_up_ = false;
 };

@@ -1,6 +1,7 @@
 // The operators on numbers and lists, for AbstractEvaluator.
 #include "ir/assert.h"
 #include "ir/effects.h"
+#include "ir/memory_types.h"
 #include "passes/facts/abstract_evaluator.h"
 
 #include <ATen/core/jit_type.h>
@@ -9,6 +10,23 @@
 #include <algorithm>
 
 namespace sconce {
+namespace {
+
+// What holds for every one of the tensors. Nothing of other elements.
+AbstractValue any_of(const AbstractValues& elements) {
+  std::optional<TensorFacts> common;
+  for (const AbstractValue& element : elements) {
+    const TensorFacts* facts = element.as_tensor();
+    if (facts == nullptr) {
+      return {};
+    }
+    common = common ? common_facts(*common, *facts) : *facts;
+  }
+  return common ? AbstractValue::tensor(std::move(*common)) : AbstractValue();
+}
+
+}  // namespace
+
 void AbstractEvaluator::run_operator(const Node& node) {
   if (node.outputs().size() == 1) {
     if (AbstractValue result = integer_result(node); !result.is_unknown()) {
@@ -16,7 +34,7 @@ void AbstractEvaluator::run_operator(const Node& node) {
       return;
     }
   }
-  if (run_list_operator(node)) {
+  if (run_list_operator(node) || run_dict_operator(node)) {
     return;
   }
   AbstractValues operands;
@@ -30,16 +48,21 @@ void AbstractEvaluator::run_operator(const Node& node) {
   // Who is not known to leave lists alone and to give new ones, may change the ones it gets later.
   const auto& arguments = node.schema()->arguments();
   const bool has_effects = effects_of(node).any();
+  const bool gives_containers = std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+    return holds_memory(output->type()) && output->type()->kind() != c10::TypeKind::TensorType;
+  });
   for (size_t i = 0; i < node.inputs().size(); ++i) {
     if (has_effects || i >= arguments.size() || arguments[i].alias_info() != nullptr) {
       heap_.escape(at(*node.input(i)));
+    } else if (gives_containers) {
+      heap_.escape_contents(at(*node.input(i)));
     }
   }
   SCONCE_ASSERT(results->size() == node.outputs().size(), *node.schema());
   for (size_t i = 0; i < results->size(); ++i) {
     const bool is_list = node.output(i)->type()->kind() == c10::TypeKind::ListType;
     if (is_list && (*results)[i].as_sequence() != nullptr && node.outputs().size() == 1) {
-      make_list(node, *(*results)[i].as_sequence());
+      make_list(node, {.elements = *(*results)[i].as_sequence()});
     } else {
       set(node.output(i), is_list ? AbstractValue() : (*results)[i]);
     }
@@ -52,8 +75,8 @@ AbstractValue AbstractEvaluator::integer_result(const Node& node) const {
   const auto operand = [&](size_t i) { return at(*inputs[i]).as_integer(); };
   if (inputs.size() == 1 && node.kind() == aten::len) {
     const AbstractValue row = heap_.snapshot(at(*inputs[0]));
-    return row.as_sequence() == nullptr ? AbstractValue()
-                                        : AbstractValue::integer(static_cast<int64_t>(row.as_sequence()->size()));
+    const AbstractValues* elements = row.as_mapping() == nullptr ? row.as_sequence() : &row.as_mapping()->keys;
+    return elements == nullptr ? AbstractValue() : AbstractValue::integer(static_cast<int64_t>(elements->size()));
   }
   // By what they are, not by their types: a number of any kind (`Scalar`) may be an integer.
   if (inputs.empty() ||
@@ -102,6 +125,10 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       return value.is_unknown() ? std::nullopt
                                 : std::optional(value.as_constant() != nullptr && value.as_constant()->isNone());
     };
+    if (node.input(0) == node.input(1) && node.input(0)->type()->kind() == c10::TypeKind::TensorType) {
+      set(node.output(), AbstractValue::boolean(kind == aten::__is__));
+      return true;
+    }
     const auto a = is_none(at(*node.input(0)));
     const auto b = is_none(at(*node.input(1)));
     const bool decided = a && b && (*a || *b);  // of two that are not None, which objects they are decides
@@ -112,23 +139,23 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
     return false;
   }
   const ListId* id = at(*node.input(0)).as_list();
-  const AbstractValue row = heap_.snapshot(at(*node.input(0)));
-  const AbstractValues* elements = row.as_sequence();
+  const AbstractValue row = at(*node.input(0));
+  const AbstractValues* elements = heap_.elements_of(row);
   const auto change = [&](AbstractValues changed) {
     const ListId list = *id;
     for (const AbstractValue& element : changed) {
-      heap_.escape(element);
+      put_into_container(element);
     }
-    heap_.set(list, {std::move(changed), {}, false});
+    heap_.set(list, {.elements = std::move(changed)});
     if (!node.outputs().empty()) {
-      set(node.output(), at(*node.input(0)));
+      set(node.output(), row);
     }
   };
   switch (kind) {
     case aten::__getitem__: {
       if (elements != nullptr) {
         const auto index = index_into(*elements, *node.input(1));
-        set(node.output(), index ? (*elements)[*index] : AbstractValue());
+        set(node.output(), index ? (*elements)[*index] : any_of(*elements));
       } else {
         set(node.output(), id != nullptr ? heap_.at(*id).every : AbstractValue());
       }
@@ -138,15 +165,14 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       if (id == nullptr) {
         return false;
       }
-      heap_.escape(at(*node.input(1)));
-      const AbstractList list = heap_.at(*id);
-      if (list.elements) {
-        AbstractValues longer = *list.elements;
+      if (elements != nullptr) {
+        AbstractValues longer = *elements;
         longer.push_back(at(*node.input(1)));
         change(std::move(longer));
       } else {
-        heap_.set(*id, heap_.join(list, {AbstractValues{at(*node.input(1))}, {}, false}));
-        set(node.output(), at(*node.input(0)));
+        put_into_container(at(*node.input(1)));
+        heap_.set(*id, heap_.join(AbstractList(heap_.at(*id)), {.elements = AbstractValues{at(*node.input(1))}}));
+        set(node.output(), row);
       }
       return true;
     }
@@ -162,14 +188,14 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
     }
     case aten::add_:
     case aten::add: {
-      const AbstractValue other = heap_.snapshot(at(*node.input(1)));
-      if (elements == nullptr || other.as_sequence() == nullptr || (kind != aten::add && id == nullptr)) {
+      const AbstractValues* others = heap_.elements_of(at(*node.input(1)));
+      if (elements == nullptr || others == nullptr || (kind != aten::add && id == nullptr)) {
         return false;
       }
       AbstractValues all = *elements;
-      all.insert(all.end(), other.as_sequence()->begin(), other.as_sequence()->end());
+      all.insert(all.end(), others->begin(), others->end());
       if (kind == aten::add) {
-        make_list(node, std::move(all));
+        make_list(node, {.elements = std::move(all)});
       } else {
         change(std::move(all));
       }
@@ -192,7 +218,7 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       if (elements == nullptr || node.inputs().size() != 1) {
         return false;
       }
-      make_list(node, *elements);
+      make_list(node, {.elements = *elements});
       return true;
     }
     case aten::slice: {
@@ -209,8 +235,8 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       for (int64_t* position : {&*begin, &*end}) {
         *position = std::clamp<int64_t>(*position + (*position < 0 ? size : 0), 0, size);
       }
-      make_list(node,
-                *begin < *end ? AbstractValues(elements->begin() + *begin, elements->begin() + *end) : AbstractValues());
+      make_list(node, {.elements = *begin < *end ? AbstractValues(elements->begin() + *begin, elements->begin() + *end)
+                                                 : AbstractValues()});
       return true;
     }
     default: return false;
@@ -219,7 +245,7 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
 
 namespace {
 
-// The value itself, where it is known. Requires a snapshot.
+// The value itself, where it is known. Requires a snapshot. No dicts, the orders of which say how they came to be.
 std::optional<c10::IValue> known_value(const AbstractValue& value, const c10::TypePtr& type) {
   if (const auto number = value.as_known_integer()) {
     return c10::IValue(*number);

@@ -45,6 +45,15 @@ AbstractValue AbstractValue::constant(const c10::IValue& value) {
     }
     return sequence(std::move(elements));
   }
+  if (value.isGenericDict()) {
+    AbstractValues keys;
+    AbstractValues values;
+    for (const auto& entry : value.toGenericDict()) {
+      keys.push_back(constant(entry.key()));
+      values.push_back(constant(entry.value()));
+    }
+    return mapping(std::move(keys), std::move(values));
+  }
   AbstractValue made;
   if (value.isNone() || value.isBool() || value.isDouble() || value.isString() || value.isDevice()) {
     made.value_ = value;
@@ -61,6 +70,12 @@ AbstractValue AbstractValue::tensor(TensorFacts facts) {
 AbstractValue AbstractValue::sequence(AbstractValues elements) {
   AbstractValue made;
   made.value_ = std::make_shared<const AbstractValues>(std::move(elements));
+  return made;
+}
+
+AbstractValue AbstractValue::mapping(AbstractValues keys, AbstractValues values) {
+  AbstractValue made;
+  made.value_ = std::make_shared<const AbstractMapping>(AbstractMapping{std::move(keys), std::move(values)});
   return made;
 }
 
@@ -95,6 +110,16 @@ const AbstractValues* AbstractValue::as_sequence() const {
   return elements == nullptr ? nullptr : elements->get();
 }
 
+const AbstractMapping* AbstractValue::as_mapping() const {
+  const auto* mapping = std::get_if<std::shared_ptr<const AbstractMapping>>(&value_);
+  return mapping == nullptr ? nullptr : mapping->get();
+}
+
+const AbstractValue* AbstractMapping::find(const AbstractValue& key) const {
+  const auto found = std::find(keys.begin(), keys.end(), key);
+  return found == keys.end() ? nullptr : &values[static_cast<size_t>(found - keys.begin())];
+}
+
 namespace {
 
 // Of the kinds that `constant` keeps. A number that is not equal to itself is equal here: nothing changes.
@@ -121,24 +146,20 @@ bool operator==(const AbstractValue& a, const AbstractValue& b) {
   if (const auto* elements = a.as_sequence()) {
     return b.as_sequence() != nullptr && (elements == b.as_sequence() || *elements == *b.as_sequence());
   }
+  if (const auto* mapping = a.as_mapping()) {
+    return b.as_mapping() != nullptr && (mapping == b.as_mapping() || *mapping == *b.as_mapping());
+  }
   return a.value_.index() == b.value_.index() && a.as_integer() == b.as_integer() &&
          (a.as_list() == nullptr || *a.as_list() == *b.as_list());
 }
 
 // ---- lists ------------------------------------------------------------------------------------------------------------
 
-ListId AbstractHeap::make(AbstractValues elements) {
+ListId AbstractHeap::make(AbstractList list) {
   lists_.emplace_back();
   const ListId id{static_cast<uint32_t>(lists_.size() - 1)};
-  remake(id, std::move(elements));
+  remake(id, std::move(list));
   return id;
-}
-
-void AbstractHeap::remake(ListId id, AbstractValues elements) {
-  for (const AbstractValue& element : elements) {
-    escape(element);  // a list in a list is not followed
-  }
-  changed(id) = {std::move(elements), {}, false};
 }
 
 AbstractList& AbstractHeap::changed(ListId id) {
@@ -157,7 +178,12 @@ void AbstractHeap::set(ListId id, AbstractList list) {
 void AbstractHeap::escape(const AbstractValue& value) {
   if (const ListId* id = value.as_list()) {
     if (!lists_[id->number].is_escaped) {
-      changed(*id) = {std::nullopt, {}, true};
+      escape_contents(value);
+      changed(*id) = kEscapedList;
+    }
+  } else if (const AbstractMapping* mapping = value.as_mapping()) {
+    for (const AbstractValue& element : mapping->values) {
+      escape(element);
     }
   } else if (const AbstractValues* elements = value.as_sequence()) {
     for (const AbstractValue& element : *elements) {
@@ -166,22 +192,47 @@ void AbstractHeap::escape(const AbstractValue& value) {
   }
 }
 
+void AbstractHeap::escape_contents(const AbstractValue& value) {
+  if (const ListId* id = value.as_list()) {
+    const AbstractList list = at(*id);
+    escape(list.every);
+    for (const AbstractValue& element : list.elements.value_or(AbstractValues())) {
+      escape(element);
+    }
+  } else {
+    escape(value);
+  }
+}
+
 AbstractValue AbstractHeap::snapshot(const AbstractValue& value) const {
   if (const ListId* id = value.as_list()) {
     const AbstractList& list = at(*id);
-    return list.elements ? AbstractValue::sequence(*list.elements) : AbstractValue();
+    return !list.elements ? AbstractValue()
+           : list.keys    ? snapshot(AbstractValue::mapping(*list.keys, *list.elements))
+                          : snapshot(AbstractValue::sequence(*list.elements));
+  }
+  const auto copy = [&](const AbstractValues& elements) {
+    AbstractValues copies;
+    for (const AbstractValue& element : elements) {
+      copies.push_back(snapshot(element));
+    }
+    return copies;
+  };
+  if (const AbstractMapping* mapping = value.as_mapping()) {
+    return AbstractValue::mapping(mapping->keys, copy(mapping->values));
   }
   const AbstractValues* elements = value.as_sequence();
   if (elements == nullptr || std::none_of(elements->begin(), elements->end(), [](const AbstractValue& element) {
-        return element.as_list() != nullptr || element.as_sequence() != nullptr;
+        return element.as_list() != nullptr || element.as_sequence() != nullptr || element.as_mapping() != nullptr;
       })) {
     return value;
   }
-  AbstractValues copies;
-  for (const AbstractValue& element : *elements) {
-    copies.push_back(snapshot(element));
-  }
-  return AbstractValue::sequence(std::move(copies));
+  return AbstractValue::sequence(copy(*elements));
+}
+
+const AbstractValues* AbstractHeap::elements_of(const AbstractValue& value) const {
+  const ListId* id = value.as_list();
+  return id == nullptr ? value.as_sequence() : at(*id).elements && !at(*id).keys ? &*at(*id).elements : nullptr;
 }
 
 AbstractValue AbstractHeap::join(const AbstractValue& a, const AbstractValue& b) {
@@ -200,6 +251,15 @@ AbstractValue AbstractHeap::join(const AbstractValue& a, const AbstractValue& b)
     }
     return AbstractValue::sequence(std::move(joined));
   }
+  const AbstractMapping* am = a.as_mapping();
+  const AbstractMapping* bm = b.as_mapping();
+  if (am != nullptr && bm != nullptr && am->keys == bm->keys) {
+    AbstractValues joined;
+    for (size_t i = 0; i < am->values.size(); ++i) {
+      joined.push_back(join(am->values[i], bm->values[i]));
+    }
+    return AbstractValue::mapping(am->keys, std::move(joined));
+  }
   escape(a);
   escape(b);
   return {};
@@ -207,10 +267,11 @@ AbstractValue AbstractHeap::join(const AbstractValue& a, const AbstractValue& b)
 
 AbstractList AbstractHeap::join(const AbstractList& a, const AbstractList& b) {
   if (a.is_escaped || b.is_escaped) {
-    return {std::nullopt, {}, true};
+    return kEscapedList;
   }
   AbstractList joined;
-  if (a.elements && b.elements && a.elements->size() == b.elements->size()) {
+  if (a.elements && b.elements && a.elements->size() == b.elements->size() && a.keys == b.keys) {
+    joined.keys = a.keys;
     joined.elements.emplace();
     for (size_t i = 0; i < a.elements->size(); ++i) {
       joined.elements->push_back(join((*a.elements)[i], (*b.elements)[i]));
@@ -248,12 +309,12 @@ void AbstractHeap::apply_either(const Changes& a, const Changes& b) {
   for (const auto& [number, list] : a) {
     const auto other = b.find(number);
     AbstractList joined = join(list, other != b.end() ? other->second : lists_[number]);
-    changed(ListId{number}) = std::move(joined);
+    set(ListId{number}, std::move(joined));
   }
   for (const auto& [number, list] : b) {
     if (a.count(number) == 0) {
       AbstractList joined = join(lists_[number], list);
-      changed(ListId{number}) = std::move(joined);
+      set(ListId{number}, std::move(joined));
     }
   }
 }

@@ -73,8 +73,12 @@ std::optional<c10::IValue> MetaOperands::meta_tensor(const TensorFacts& facts) {
   if (std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; })) {
     return std::nullopt;  // the examples do not go together
   }
+  const auto options = at::TensorOptions().dtype(*facts.dtype).device(device_);
+  if (device_ != at::kMeta) {
+    sizes_are_exact_ = strides_are_exact_ = false;
+    return at::zeros(std::vector<int64_t>(sizes.size(), 0), options);
+  }
   sizes_are_exact_ = sizes_are_exact_ && all_known(facts.sizes);
-  const auto options = at::TensorOptions().dtype(*facts.dtype).device(at::kMeta);
   if (sizes_are_exact_ && facts.strides && all_known(facts.strides)) {
     return at::empty_strided(sizes, examples_of(*facts.strides, arithmetic_), options);
   }

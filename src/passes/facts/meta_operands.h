@@ -11,10 +11,11 @@
 
 namespace sconce {
 
-// Makes operands one after the other, and tells how far the results can be trusted.
+// Makes operands one after the other, and tells how far the results can be trusted. Tensors have no memory, or, on another
+// device than `meta`, no elements: their sizes tell nothing then.
 class MetaOperands {
  public:
-  explicit MetaOperands(SizeArithmetic& arithmetic) : arithmetic_(arithmetic) {}
+  MetaOperands(SizeArithmetic& arithmetic, c10::DeviceType device) : arithmetic_(arithmetic), device_(device) {}
 
   // `value`: elements in the place of lists. Nothing where it cannot be made.
   std::optional<c10::IValue> make(const AbstractValue& value, const c10::Type& type);
@@ -29,6 +30,7 @@ class MetaOperands {
   std::optional<c10::IValue> meta_tensor(const TensorFacts& facts);
 
   SizeArithmetic& arithmetic_;
+  const c10::DeviceType device_;
   bool sizes_are_exact_ = true;
   bool strides_are_exact_ = true;
 };

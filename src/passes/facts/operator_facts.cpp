@@ -23,6 +23,17 @@ bool is_tensor_type(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::TensorType || type->isSubtypeOf(*c10::OptionalType::ofTensor());
 }
 
+bool may_hold_tensors(const c10::TypePtr& type) {
+  const auto contained = type->containedTypes();
+  const bool is_row = type->kind() == c10::TypeKind::ListType || type->kind() == c10::TypeKind::TupleType;
+  return is_row ? std::any_of(contained.begin(), contained.end(), may_hold_tensors) : holds_memory(type);
+}
+
+bool is_object(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::ClassType ||
+         (type.kind() == c10::TypeKind::ListType && is_object(*type.expectRef<c10::ListType>().getElementType()));
+}
+
 bool has_tag(const c10::FunctionSchema& schema, at::Tag tag) {
   const auto op = c10::Dispatcher::singleton().findSchema(schema.operator_name());
   return op && op->hasTag(tag);
@@ -89,8 +100,9 @@ class OperatorFacts {
       for (const AbstractValue& element : *elements) {
         collect_tensors(element, type);
       }
-    } else if (operand.is_unknown() && holds_memory(type)) {
+    } else if (operand.is_unknown() && may_hold_tensors(type)) {
       sees_all_tensors_ = false;
+      sees_all_but_objects_ = sees_all_but_objects_ && is_object(*type);
     }
   }
 
@@ -139,10 +151,11 @@ class OperatorFacts {
   std::optional<MetaRun> run_on_meta() const {
     const auto op = torch::jit::findOperatorFor(schema_.operator_name());
     const ResultRule* rule = find_result_rule(schema_);
-    if (op == nullptr || schema_.is_vararg() || (rule != nullptr && rule->differs_on_meta)) {
+    const bool differs_on_meta = rule != nullptr && rule->differs_on_meta;
+    if (op == nullptr || schema_.is_vararg() || (differs_on_meta && common_device() != c10::Device(at::kCPU))) {
       return std::nullopt;
     }
-    MetaOperands meta(arithmetic_);
+    MetaOperands meta(arithmetic_, differs_on_meta ? at::kCPU : at::kMeta);
     std::vector<c10::IValue> stack;
     for (size_t i = 0; i < operands_.size(); ++i) {
       const c10::TypePtr& type = schema_.arguments()[i].type();
@@ -151,7 +164,7 @@ class OperatorFacts {
           is_device &&
           (tensors_.empty() || (operands_[i].as_constant() != nullptr && operands_[i].as_constant()->isDevice()));
       // The one integer that they depend on is that which means a dtype.
-      if (schema_.arguments()[i].name() == "dtype" && operands_[i].is_unknown()) {
+      if (schema_.arguments()[i].name().ends_with("dtype") && operands_[i].is_unknown()) {
         return std::nullopt;
       }
       auto operand = makes_elsewhere ? std::optional(c10::IValue(c10::Device(at::kMeta)))
@@ -257,7 +270,7 @@ class OperatorFacts {
   // Where no run on meta tensors tells it. Operators with such a rule make their results on the device of their operands.
   void add_dtype_by_rule(size_t output, TensorFacts& facts) const {
     const ResultRule* rule = find_result_rule(schema_);
-    if (rule == nullptr || output >= rule->dtypes.size() || tensors_.empty() || !sees_all_tensors_ ||
+    if (rule == nullptr || output >= rule->dtypes.size() || tensors_.empty() || !sees_all_but_objects_ ||
         !std::all_of(tensors_.begin(), tensors_.end(), [](const TensorFacts* tensor) {
           return tensor->layout.value_or(c10::kStrided) == c10::kStrided && tensor->dtype;
         })) {
@@ -317,6 +330,7 @@ class OperatorFacts {
   SizeArithmetic& arithmetic_;
   std::vector<const TensorFacts*> tensors_;  // among the operands, those in lists too
   bool sees_all_tensors_ = true;
+  bool sees_all_but_objects_ = true;  // those too that objects hold, such as packed weights
 };
 
 }  // namespace

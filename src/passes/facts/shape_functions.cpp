@@ -56,6 +56,13 @@ std::optional<AbstractValue> argument_of(const AbstractValue& operand, const c10
     }
     return AbstractValue::sequence(std::move(arguments));
   }
+  if (elements != nullptr && type->kind() == c10::TypeKind::ClassType) {  // packed weights
+    AbstractValues tensors;
+    for (const AbstractValue& element : *elements) {
+      tensors.push_back(argument_of(element, c10::OptionalType::ofTensor()).value_or(AbstractValue()));
+    }
+    return AbstractValue::sequence(std::move(tensors));
+  }
   const bool takes_tensor = type->kind() == c10::TypeKind::TensorType || type->isSubtypeOf(*c10::OptionalType::ofTensor());
   if (takes_tensor && operand.is_unknown()) {
     return std::nullopt;

@@ -29,12 +29,17 @@ std::optional<AbstractValue> tensor_property(const Node& node, const AbstractVal
     case prim::device: return facts->device ? AbstractValue::constant(*facts->device) : AbstractValue();
     case aten::is_floating_point:
       return AbstractValue::boolean(facts->dtype ? std::optional(c10::isFloatingType(*facts->dtype)) : std::nullopt);
+    case prim::requires_grad: return AbstractValue::boolean(facts->requires_grad);
     case prim::is_cuda:
       return AbstractValue::boolean(facts->device ? std::optional(facts->device->is_cuda()) : std::nullopt);
     default: break;
   }
   if (!facts->sizes) {
     return std::nullopt;
+  }
+  static const auto kIsNested = c10::Symbol::fromQualString("prim::is_nested");
+  if (node.kind() == kIsNested) {
+    return AbstractValue::boolean(false);  // such tensors have no sizes
   }
   const auto& sizes = *facts->sizes;
   static const auto kNumel = c10::Symbol::fromQualString("aten::numel");

@@ -188,6 +188,9 @@ class Generator {
   std::string small_int();
   bool emit_with_scalar();
   bool emit_product();
+  std::string another_right_side(const Variable& left, int64_t& columns);
+  bool emit_products();
+  bool emit_affine();
   bool emit_reduction();
   bool emit_comparison();
   std::string call_with_nones(const std::string& kind, const std::string& operand, size_t nones);

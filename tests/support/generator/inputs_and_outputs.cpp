@@ -43,6 +43,10 @@ GeneratedGraph Generator::run() {
 }
 
 Sizes Generator::any_sizes() {
+  if (settings_.mostly_products) {
+    const auto any_size = [&] { return static_cast<int64_t>(2 + pick(2)); };
+    return {any_size(), any_size()};
+  }
   Sizes sizes(static_cast<size_t>(1 + pick(3)));
   for (int64_t& size : sizes) {
     size = 1 + pick(4);

@@ -8,7 +8,7 @@ void Generator::emit_operators(int count) {
     int weight;
     Emitter emit;
   };
-  static const std::vector<Choice> choices = {
+  std::vector<Choice> choices = {
       {12, &Generator::emit_unary},        {14, &Generator::emit_binary},
       {6, &Generator::emit_with_scalar},   {16, &Generator::emit_view},
       {6, &Generator::emit_maybe_view},    {6, &Generator::emit_product},
@@ -23,6 +23,10 @@ void Generator::emit_operators(int count) {
       {4, &Generator::emit_optional},      {7, &Generator::emit_if},
       {7, &Generator::emit_loop},          {5, &Generator::emit_layout_chain},
   };
+  if (settings_.mostly_products) {
+    choices.push_back({60, &Generator::emit_products});
+    choices.push_back({40, &Generator::emit_affine});
+  }
   int total = 0;
   for (const Choice& choice : choices) {
     total += choice.weight;
@@ -109,6 +113,99 @@ bool Generator::emit_product() {
     add_new(call({"aten::matmul", a->name, b->name}), sizes);
   } else {
     return false;
+  }
+  return true;
+}
+
+// Of a matrix product; its number of columns with it.
+std::string Generator::another_right_side(const Variable& left, int64_t& columns) {
+  const auto found = any_where(
+      [&](const Variable& v) { return v.kind == Kind::kFloats && v.sizes.size() == 2 && v.sizes[0] == left.sizes[1]; });
+  columns = found ? found->sizes[1] : left.sizes[0];
+  return found ? found->name : define("Tensor", call({"aten::t", left.name}));
+}
+
+// Products that share an operand, or that are added up. Mostly nobody sees them but one operator.
+bool Generator::emit_products() {
+  const auto a = any_where([](const Variable& v) { return v.kind == Kind::kFloats && v.sizes.size() == 2; });
+  if (!a) {
+    return false;
+  }
+  const Sizes left = a->sizes;
+  int64_t columns = 0;
+  const std::string b = another_right_side(*a, columns);
+  const Sizes sizes = {left[0], columns};
+  const auto multiply = [&](const std::string& x, const std::string& y) {
+    return define("Tensor", call({chance(80) ? "aten::mm" : "aten::matmul", x, y}));
+  };
+  const auto use = [&](const std::string& product, const Sizes& of) {
+    if (chance(10)) {
+      add({product, Kind::kFloats, of, {new_root()}});
+    }
+    add_new(call({chance(50) ? "aten::tanh" : "aten::sigmoid", product}), of);
+  };
+  const std::string first = multiply(a->name, b);
+  switch (pick(3)) {
+    case 0: {  // the left side, whatever is on the right
+      int64_t others = 0;
+      const std::string c = another_right_side(*a, others);
+      const std::string second = multiply(a->name, c);
+      use(first, sizes);
+      use(second, {left[0], others});
+      break;
+    }
+    case 1: {  // the right side
+      const auto other = any_where(
+          [&](const Variable& v) { return v.kind == Kind::kFloats && v.sizes.size() == 2 && v.sizes[1] == left[1]; });
+      use(first, sizes);
+      use(multiply(other->name, b), {other->sizes[0], columns});
+      break;
+    }
+    default: {
+      const auto other = any_where([&](const Variable& v) { return v.kind == Kind::kFloats && v.sizes == left; });
+      const std::string second = multiply(other->name, b);
+      const std::string sum = define("Tensor", call({"aten::add", first, second, constant(int64_t{1})}));
+      const auto more = any_where(
+          [&](const Variable& v) { return v.kind == Kind::kFloats && broadcast(v.sizes, sizes) == std::optional(sizes); });
+      if (more && chance(50)) {
+        add_new(call({"aten::add", more->name, sum, constant(int64_t{1})}), sizes);
+      } else {
+        add({sum, Kind::kFloats, sizes, {new_root()}});
+      }
+      break;
+    }
+  }
+  return true;
+}
+
+bool Generator::emit_affine() {
+  const auto x =
+      any_where([](const Variable& v) { return v.kind == Kind::kFloats && (v.sizes.size() == 2 || v.sizes.size() == 3); });
+  if (!x) {
+    return false;
+  }
+  Sizes sizes = x->sizes;
+  const auto weight = any_where(
+      [&](const Variable& v) { return v.kind == Kind::kFloats && v.sizes.size() == 2 && v.sizes[1] == sizes.back(); });
+  if (weight && chance(60)) {
+    sizes.back() = weight->sizes[0];
+    const std::string bias =
+        define("Tensor", call({"aten::select", weight->name, constant(int64_t{1}), constant(int64_t{0})}));
+    add_new(call({"aten::linear", x->name, weight->name, chance(70) ? bias : none()}), sizes);
+  } else if (sizes.size() == 2) {
+    int64_t columns = 0;
+    const std::string right = another_right_side(*x, columns);
+    sizes.back() = columns;
+    const std::string bias = define("Tensor", call({"aten::select", right, constant(int64_t{0}), constant(int64_t{0})}));
+    const std::string beta = chance(60) ? constant(int64_t{1}) : constant(0.5);
+    add_new(call({"aten::addmm", bias, x->name, right, beta, constant(static_cast<int64_t>(1 + pick(2)))}), sizes);
+  } else {
+    const std::string last = constant(static_cast<int64_t>(0));
+    const std::string row = define("Tensor", call({"aten::select", x->name, last, last}));
+    const std::string scale = define("Tensor", call({"aten::select", row, last, last}));
+    const std::string shape = constant(Sizes{sizes.back()});
+    add_new(call({"aten::layer_norm", x->name, shape, scale, chance(50) ? scale : none(), constant(1e-3), constant(true)}),
+            sizes);
   }
   return true;
 }

@@ -1,0 +1,218 @@
+#include "passes/facts/exchanged_tensors.h"
+
+#include "ir/effects.h"
+#include "ir/memory_types.h"
+#include "ir/schema_corrections.h"
+#include "ir/schema_match.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <array>
+
+namespace sconce {
+namespace {
+
+bool is_tensor(const c10::TypePtr& type) {
+  return type->kind() == c10::TypeKind::TensorType || type->isSubtypeOf(*c10::OptionalType::ofTensor());
+}
+
+// Which of its operands the node may give other sizes, strides or memory.
+std::vector<const Value*> exchanged_by(const Node& node) {
+  const Effects effects = effects_of(node);
+  if (effects.unknown) {
+    return {node.inputs().begin(), node.inputs().end()};
+  }
+  if (node.schema() == nullptr || !effects.writes) {
+    return {};
+  }
+  static const std::array kinds = {aten::resize_, aten::resize_as_, aten::set_,
+                                   c10::Symbol::fromQualString("aten::set_data"),
+                                   c10::Symbol::fromQualString("aten::resize_as_sparse_")};
+  const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name());
+  const bool exchanges =
+      std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end() || (op && op->hasTag(at::Tag::inplace_view));
+  std::vector<const Value*> exchanged;
+  const auto& arguments = node.schema()->arguments();
+  for (size_t i = 0; i < std::min(arguments.size(), node.inputs().size()); ++i) {
+    const bool is_out = arguments[i].kwarg_only() && arguments[i].alias_info() != nullptr &&
+                        arguments[i].alias_info()->isWrite();  // resized to what it is to hold
+    if ((exchanges && may_write_operand(node, i)) || is_out) {
+      exchanged.push_back(node.input(i));
+    }
+  }
+  return exchanged;
+}
+
+// Views that are always objects of their own. Others may give back their operand (`contiguous`, `to`, `reshape`).
+bool makes_another_object(const Node& node) {
+  static const std::array views = {aten::view,     aten::select,  aten::slice,      aten::narrow,  aten::transpose,
+                                   aten::t,        aten::permute, aten::unsqueeze,  aten::squeeze, aten::expand,
+                                   aten::diagonal, aten::detach,  aten::as_strided, aten::unfold};
+  return std::find(views.begin(), views.end(), node.kind()) != views.end();
+}
+
+}  // namespace
+
+ExchangedTensors::ExchangedTensors(const Graph& graph) {
+  for (const Value* input : graph.inputs()) {
+    unite(set_for(*input), kBefore);
+  }
+  for_each_node(graph.body(), [&](const Node* node) {
+    if (node->kind() == prim::SetAttr) {
+      assigned_.insert(node->attribute_as<std::string>(attr::kName));
+    }
+  });
+  visit_block(graph.body());
+  is_exchanged_.resize(parent_.size());
+  for_each_node(graph.body(), [&](const Node* node) {
+    if (effects_of(*node).unknown) {
+      exchange(find(kBefore));
+      exchange(find(kRead));
+    }
+    for (const Value* value : exchanged_by(*node)) {
+      any_ = true;
+      exchange(find(is_tensor(value->type()) ? set_for(*value) : kRead));
+    }
+  });
+}
+
+bool ExchangedTensors::contains(const Value& value) const {
+  const auto found = sets_.find(&value);
+  return found != sets_.end() && is_exchanged_[find(found->second)];
+}
+
+// What is read may be any object that was put somewhere; what was there before the run, any other of the kind.
+void ExchangedTensors::exchange(Set set) {
+  is_exchanged_.resize(parent_.size());
+  is_exchanged_[set] = true;
+  if (set == find(kRead)) {
+    for (Set other = 0; other < parent_.size(); ++other) {
+      is_exchanged_[find(other)] = is_exchanged_[find(other)] || is_put_[find(other)];
+    }
+  } else if (is_put_[set]) {
+    is_exchanged_[find(kRead)] = true;
+  }
+}
+
+ExchangedTensors::Set ExchangedTensors::find(Set set) const {
+  while (parent_[set] != set) {
+    set = parent_[set] = parent_[parent_[set]];
+  }
+  return set;
+}
+
+ExchangedTensors::Set ExchangedTensors::set_for(const Value& value) {
+  const auto [entry, is_new] = sets_.try_emplace(&value, static_cast<Set>(parent_.size()));
+  if (is_new) {
+    parent_.push_back(entry->second);
+    is_put_.push_back(false);
+  }
+  return entry->second;
+}
+
+void ExchangedTensors::unite(Set a, Set b) {
+  a = find(a);
+  b = find(b);
+  parent_[b] = a;
+  is_put_[a] = is_put_[a] || is_put_[b];
+}
+
+void ExchangedTensors::visit_block(const Block& block) {
+  for (const Node* node : block.nodes()) {
+    visit_node(*node);
+  }
+}
+
+void ExchangedTensors::visit_node(const Node& node) {
+  const auto unite_values = [this](const Value& a, const Value& b) { unite(set_for(a), set_for(b)); };
+  switch (static_cast<c10::unique_t>(node.kind())) {
+    case prim::Constant: unite(set_for(*node.output()), kBefore); return;
+    case prim::GetAttr: {
+      const bool is_assigned = assigned_.count(node.attribute_as<std::string>(attr::kName)) != 0;
+      unite(set_for(*node.output()), is_assigned ? kRead : kBefore);
+      return;
+    }
+    case prim::If:
+      for (const Block* block : node.blocks()) {
+        visit_block(*block);
+        for (size_t i = 0; i < node.outputs().size(); ++i) {
+          unite_values(*node.output(i), *block->returns()[i]);
+        }
+      }
+      return;
+    case prim::Loop: {
+      const Block& body = *node.block(0);
+      visit_block(body);
+      for (size_t i = 0; i < node.outputs().size(); ++i) {
+        unite_values(*body.params()[i + 1], *node.input(i + 2));
+        unite_values(*body.params()[i + 1], *body.returns()[i + 1]);
+        unite_values(*node.output(i), *body.params()[i + 1]);
+      }
+      return;
+    }
+    case prim::unchecked_cast:
+    case prim::unchecked_unwrap_optional:
+    case aten::_unwrap_optional: unite_values(*node.output(), *node.input(0)); return;
+    default: break;
+  }
+  if (!is_language_kind(node.kind()) && node.schema() != nullptr && !effects_of(node).unknown) {
+    visit_operator(node);
+    return;
+  }
+  // Containers are made and taken apart, attributes assigned; of what is not known, anything may be.
+  for (const Value* input : node.inputs()) {
+    put(*input);
+  }
+  for (const Value* output : node.outputs()) {
+    unite(set_for(*output), kRead);
+  }
+  for (const Block* block : node.blocks()) {
+    for (const Value* param : block->params()) {
+      unite(set_for(*param), kRead);
+    }
+    visit_block(*block);
+    for (const Value* result : block->returns()) {
+      put(*result);
+    }
+  }
+}
+
+void ExchangedTensors::visit_operator(const Node& node) {
+  const c10::FunctionSchema& schema = *node.schema();
+  const bool may_keep = std::any_of(node.inputs().begin(), node.inputs().end(),
+                                    [](const Value* input) { return is_container(input->type()); });
+  for (const Value* input : node.inputs()) {
+    if (may_keep && is_tensor(input->type())) {
+      put(*input);
+    }
+  }
+  for (size_t i = 0; i < node.outputs().size(); ++i) {
+    const Value& output = *node.output(i);
+    if (!is_tensor(output.type()) || makes_another_object(node)) {
+      set_for(output);
+      continue;
+    }
+    const c10::AliasInfo* alias = i < schema.returns().size() ? schema.returns()[i].alias_info() : nullptr;
+    if (alias == nullptr && !results_may_share_memory(schema)) {
+      set_for(output);
+      continue;
+    }
+    for (size_t k = 0; k < node.inputs().size(); ++k) {
+      const Value& input = *node.input(k);
+      const c10::AliasInfo* given = k < schema.arguments().size() ? schema.arguments()[k].alias_info() : nullptr;
+      if (alias != nullptr && !alias->isWildcardAfter() &&
+          (given == nullptr || given->beforeSets() != alias->beforeSets())) {
+        continue;  // the result is another operand
+      }
+      if (is_tensor(input.type())) {
+        unite(set_for(output), set_for(input));
+      } else if (is_container(input.type())) {
+        unite(set_for(output), kRead);
+      }
+    }
+  }
+}
+
+}  // namespace sconce

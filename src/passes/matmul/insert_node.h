@@ -1,0 +1,32 @@
+// New nodes before a node, at its place in the model's source.
+#pragma once
+
+#include "ir/graph.h"
+#include "ir/schema_match.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <utility>
+
+namespace sconce {
+
+// An operator that gives a tensor, or a value of that type.
+inline Value* insert_operator(c10::Symbol kind, c10::ArrayRef<Value*> operands, Node& position, TensorFacts facts = {},
+                              const c10::TypePtr& type = c10::TensorType::get()) {
+  Node* node = position.graph().create(kind, operands, 0);
+  Value* result = node->add_output(type);
+  node->set_schema(match_schema(*node));
+  node->set_location(position.location())->insert_before(&position);
+  if (!facts.empty()) {
+    result->set_facts(std::move(facts));
+  }
+  return result;
+}
+
+inline Value* insert_list(c10::ArrayRef<Value*> elements, const c10::TypePtr& type, Node& position) {
+  Node* list = position.graph().create(prim::ListConstruct, elements, 0);
+  list->set_location(position.location())->insert_before(&position);
+  return list->add_output(c10::ListType::create(type));
+}
+
+}  // namespace sconce

@@ -1,0 +1,118 @@
+// Matrix products, as far as facts know their operands. Nothing wherever they are silent.
+#pragma once
+
+#include "ir/graph.h"
+#include "ir/matrix_products.h"
+#include "passes/fixed_tensors.h"
+#include "passes/known_layout.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/jit_type.h>
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace sconce {
+
+// Facts of a strided tensor of known dtype, device and rank, be it a constant.
+inline std::optional<TensorFacts> known_tensor(const Value& value) {
+  if (value.type()->kind() != c10::TypeKind::TensorType) {
+    return std::nullopt;
+  }
+  const auto constant = value.constant();
+  std::optional<TensorFacts> facts = constant && constant->isTensor() ? std::optional(facts_of(constant->toTensor()))
+                                     : value.facts() != nullptr       ? std::optional(*value.facts())
+                                                                      : std::nullopt;
+  return facts && facts->dtype && facts->device && facts->sizes && facts->defined != false &&
+                 facts->layout.value_or(c10::kStrided) == c10::kStrided
+             ? facts
+             : std::nullopt;
+}
+
+inline std::optional<TensorFacts> known_matrix(const Value& value) {
+  auto facts = known_tensor(value);
+  return facts && facts->sizes->size() == 2 ? facts : std::nullopt;
+}
+
+inline bool is_same(const Dim& a, const Dim& b) { return a == b && !a.is_unknown(); }
+
+inline bool is_alike(const TensorFacts& a, const TensorFacts& b) { return a.dtype == b.dtype && a.device == b.device; }
+
+// Whether sums of such elements in another order are the same, or differ by no more than a few of the last bits of the
+// operands: integers wrap around, halves have few bits to lose.
+inline bool adds_in_any_order(c10::ScalarType dtype) {
+  return c10::isIntegralType(dtype, /*includeBool=*/false) || dtype == c10::kFloat || dtype == c10::kDouble ||
+         dtype == c10::kComplexFloat || dtype == c10::kComplexDouble;
+}
+
+// Facts of left · right, of known ranks: a new tensor of the left's dtype. Of gradients they say nothing.
+inline TensorFacts product_facts(const TensorFacts& left, const Dim& columns) {
+  TensorFacts facts;
+  facts.dtype = left.dtype;
+  facts.device = left.device;
+  facts.sizes = left.sizes;
+  facts.sizes->back() = columns;
+  return facts;
+}
+
+// Whether `product + addend` has the dtype, sizes and strides of the product, which is contiguous.
+inline bool leaves_as_is(const TensorFacts& addend, const TensorFacts& product) {
+  return is_alike(addend, product) && broadcasts_to(&addend, &product) &&
+         (addend.sizes->size() <= 1 || is_contiguous(&addend));
+}
+
+// The matrix that the operand is in all runs, a constant or one that is transposed.
+inline std::optional<at::Tensor> fixed_matrix(const Value& value, const FixedTensors& constants) {
+  if (!is_transposition(*value.node())) {
+    return constants.find(&value);
+  }
+  const auto matrix = fixed_matrix(*value.node()->input(0), constants);
+  return matrix ? std::optional(matrix->t()) : std::nullopt;
+}
+
+// A product of two known operands, the right one a matrix.
+struct Product {
+  Node* node;
+  Value* left;
+  Value* right;
+  TensorFacts left_facts;
+  TensorFacts right_facts;
+  std::optional<at::Tensor> fixed_right;
+
+  const Dim& inner() const { return (*right_facts.sizes)[0]; }
+  const Dim& columns() const { return (*right_facts.sizes)[1]; }
+};
+using Products = std::vector<Product>;
+
+inline std::optional<Product> known_product(Node& node, const FixedTensors& constants) {
+  const auto product = matrix_product(node);
+  if (!product || product->addend || product->right_is_transposed) {
+    return std::nullopt;
+  }
+  Value* left = node.input(product->left);
+  Value* right = node.input(product->right);
+  auto left_facts = known_tensor(*left);
+  auto right_facts = known_matrix(*right);
+  if (!left_facts || !right_facts || !is_alike(*left_facts, *right_facts) || left_facts->sizes->size() < 2 ||
+      (!product->left_may_be_batch && left_facts->sizes->size() != 2)) {
+    return std::nullopt;
+  }
+  return Product{&node, left, right, std::move(*left_facts), std::move(*right_facts), fixed_matrix(*right, constants)};
+}
+
+inline bool takes_no_gradient(const TensorFacts& facts) { return facts.requires_grad == false; }
+
+// Nothing where one of the sizes is not known, or on overflow.
+inline std::optional<int64_t> elements_in(c10::ArrayRef<Dim> dims) {
+  int64_t elements = 1;
+  for (const Dim& dim : dims) {
+    if (!dim.is_known() || __builtin_mul_overflow(elements, dim.value(), &elements)) {
+      return std::nullopt;
+    }
+  }
+  return elements;
+}
+
+}  // namespace sconce

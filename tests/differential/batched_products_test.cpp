@@ -1,0 +1,111 @@
+// decompose_ops and batch_matmul on generated graphs whose facts are known: they round, all else about a call must agree.
+//
+//   SCONCE_GRAPHS=20000 build/release/tests/differential_test --gtest_filter='BatchedProducts.*'    more of them
+//   SCONCE_SEED=17 …                                                                                this one alone
+#include "tests/differential/observed_call.h"
+#include "tests/support/environment_number.h"
+#include "tests/support/graph_generator.h"
+#include "tests/support/torch_graph.h"
+
+#include "executor/argument_spec.h"
+#include "executor/compile.h"
+#include "executor/specialize_types.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "passes/batch_matmul.h"
+#include "passes/decompose_ops.h"
+#include "passes/eliminate_common_nodes.h"
+#include "passes/pass_runner.h"
+#include "plan/lower.h"
+#include "plan/run_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+namespace sconce::testing {
+namespace {
+
+constexpr cli::CompareOptions kRounded{.rtol = 1e-4, .atol = 1e-5};
+
+std::string text_of(const Graph& graph) { return print(graph, {.locations = false}); }
+
+struct Changes {
+  size_t decomposed = 0;
+  size_t batched = 0;
+};
+
+std::vector<std::string> findings_of(const GeneratedGraph& generated, bool requires_grad, Changes& changes) {
+  const std::unique_ptr<Graph> graph = parse(generated.text);
+  const std::vector<c10::IValue> arguments = make_arguments(generated, 1, requires_grad);
+  TorchGraph oracle(text_of(*graph));
+  const ObservedCall expected = observe_call(arguments, generated.seed, [&](auto& stack) { oracle.interpret(stack); });
+  if (expected.error) {
+    return {};
+  }
+  std::unique_ptr<Graph> known = graph->clone();
+  PassRunner runner(PassRunner::Verify::kNever);
+  run_stage(Stage::kRequired, known, runner);
+  const GivenFacts given = specialize_types(*known, arguments, ArgumentSpecCreator::Detail::kShapes);
+  propagate_facts(*known, given);
+
+  std::vector<std::string> found;
+  const auto check = [&](const std::string& who, const Graph& changed) {
+    for (const Violation& violation : find_violations(changed)) {
+      found.push_back(who + ": " + std::string(violation.check) + ": " + violation.message);
+    }
+    const auto plan = lower(changed.clone());
+    if (!plan) {
+      found.push_back(who + ": refused: " + to_string(plan.refusal()));
+      return;
+    }
+    const ObservedCall got =
+        observe_call(arguments, generated.seed, [&](auto& stack) { run_plan(**plan, stack, /*may_skip_autograd=*/false); });
+    for (const std::string& line : differences(got, expected, Strictness::kEverything, kRounded)) {
+      found.push_back(who + (requires_grad ? " with gradients: " : ": ") + line);
+    }
+    if (!found.empty()) {
+      found.push_back(text_of(changed));
+    }
+  };
+  const std::unique_ptr<Graph> decomposed = known->clone();
+  if (decompose_ops(*decomposed)) {
+    ++changes.decomposed;
+    check("decompose_ops", *decomposed);
+  }
+  propagate_facts(*decomposed, specialize_types(*decomposed, arguments, ArgumentSpecCreator::Detail::kShapes));
+  eliminate_common_nodes(*decomposed);
+  if (batch_matmul(*decomposed, BatchWhere::kLegal)) {
+    ++changes.batched;
+    check("batch_matmul", *decomposed);
+  }
+  return found;
+}
+
+TEST(BatchedProducts, DifferFromTheInterpreterByRoundingAlone) {
+  const bool is_one = std::getenv("SCONCE_SEED") != nullptr;
+  const uint64_t first = is_one ? environment_number("SCONCE_SEED", 0) : 1;
+  const uint64_t count = is_one ? 1 : environment_number("SCONCE_GRAPHS", 1000);
+  Changes changes;
+  size_t failures = 0;
+  for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
+    const GeneratedGraph generated = generate_graph(seed, {.mostly_products = seed % 4 != 0});
+    for (const bool requires_grad : {false, true}) {
+      const auto found = findings_of(generated, requires_grad, changes);
+      failures += found.empty() ? 0 : 1;
+      for (const std::string& line : found) {
+        ADD_FAILURE() << "seed " << seed << ": " << line;
+      }
+    }
+  }
+  std::cout << count << " graphs, called without and with gradients: decomposed " << changes.decomposed << " times, batched "
+            << changes.batched << " times\n";
+  if (!is_one && failures == 0) {
+    EXPECT_GE(changes.decomposed * 4, count);
+    EXPECT_GE(changes.batched * 4, count);
+  }
+}
+
+}  // namespace
+}  // namespace sconce::testing
