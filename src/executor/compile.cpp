@@ -73,7 +73,9 @@ void optimising_passes(Graph& graph, PassRunner& runner, bool frozen) {
   runner.run("remove_dead_copies", remove_dead_copies, graph);
   // Behind it: a copy between two views hides that they undo one another.
   runner.run("remove_layout_changes", remove_layout_changes, graph);
-  // Before hoisting, so that of what iterations have in common with the code around the loop nothing is left to hoist.
+  // Constants first: nodes are the same only if their operands are. Before hoisting, so that of what iterations have in
+  // common with the code around the loop nothing is left to hoist.
+  runner.run("pool_constants", pool_constants, graph);
   runner.run("eliminate_common_nodes", eliminate_common_nodes, graph);
   runner.run("hoist_loop_invariants", hoist_loop_invariants, graph);
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
@@ -95,6 +97,10 @@ void freeze_method(Graph& method, const ModuleConstants& constants, bool optimis
     // Branches on `training` decide whether a norm trains.
     simplify(method, runner);
     runner.run("fold_batch_norm", fold_batch_norm, method);
+    // Behind folding, which wants the norm's operand for itself; equal weights are one again. Before layouts are chosen, by
+    // which what is the same may come to differ.
+    runner.run("pool_constants", pool_constants, method);
+    runner.run("eliminate_common_nodes", eliminate_common_nodes, method);
     // Behind folding, which makes new weights. Once: all plans share what it converts.
     runner.run("channels_last", channels_last, method);
     runner.run("eliminate_dead_nodes", eliminate_dead_nodes, method);

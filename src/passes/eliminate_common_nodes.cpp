@@ -105,7 +105,7 @@ class Elimination {
       return false;
     }
     for (const Value* input : later.inputs()) {
-      if (writes_.may_be_written_between(*input, earlier, later)) {
+      if (!is_fixed_list(*input) && writes_.may_be_written_between(*input, earlier, later)) {
         return false;
       }
     }
@@ -120,6 +120,12 @@ class Elimination {
       }
     }
     return true;
+  }
+
+  // A constant list of numbers is this graph's alone: who writes it, writes it by its name.
+  static bool is_fixed_list(const Value& value) {
+    const auto constant = value.constant();
+    return constant && constant->isList() && !holds_memory(value.type()->containedType(0)) && is_only_read(value);
   }
 
   static void merge(Node& earlier, Node& later) {

@@ -1,46 +1,102 @@
 #include "passes/pool_constants.h"
 
+#include "ir/escapes.h"
 #include "ir/print_literal.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace sconce {
 namespace {
 
-// Equal for constants that are the same; empty for those that have to stay.
-std::string identity_of(const Value& output) {
-  const c10::IValue value = *output.constant();
-  std::string text = output.type()->annotation_str() + ' ';
-  if (value.isTensor()) {
-    text += std::to_string(reinterpret_cast<uintptr_t>(value.toTensor().unsafeGetTensorImpl()));
-  } else if (!value.isNone() && !value.isInt() && !value.isDouble() && !value.isBool() && !value.isComplexDouble() &&
-             !value.isString() && !value.isDevice()) {
-    return "";
-  } else {
-    print_constant(text, value, nullptr);
+class Pool {
+ public:
+  explicit Pool(const Graph& graph) {
+    // Several constants may lie in one storage.
+    for_each_node(graph.body(), [&](Node* node) {
+      const auto constant = node->kind() == prim::Constant ? node->output()->constant() : std::nullopt;
+      if (constant && constant->isTensor() && constant->toTensor().has_storage() && !is_only_read(*node->output())) {
+        changing_.insert(constant->toTensor().storage().unsafeGetStorageImpl());
+      }
+    });
   }
-  return text;
-}
+
+  // The constant that the pool has for this one: itself if it is the first of its value, null if it has to stay.
+  Value* pooled(Value& output) {
+    const c10::IValue value = *output.constant();
+    std::string text = output.type()->annotation_str() + ' ';
+    if (value.isTensor()) {
+      text += std::to_string(reinterpret_cast<uintptr_t>(value.toTensor().unsafeGetTensorImpl()));
+      const auto [same, is_first] = pool_.try_emplace(std::move(text), &output);
+      if (is_first && has_fixed_bytes(value.toTensor())) {
+        same->second = equal_tensor(output, value.toTensor());
+      }
+      return same->second;
+    }
+    if (value.isIntList() || value.isDoubleList() || value.isBoolList()) {
+      if (!is_only_read(output)) {
+        return nullptr;
+      }
+    } else if (!value.isNone() && !value.isInt() && !value.isDouble() && !value.isBool() && !value.isComplexDouble() &&
+               !value.isString() && !value.isDevice()) {
+      return nullptr;
+    }
+    print_constant(text, value, nullptr);
+    return pool_.try_emplace(std::move(text), &output).first->second;
+  }
+
+ private:
+  // Whether the tensor is its elements and no more, and these are the same in all runs.
+  bool has_fixed_bytes(const at::Tensor& tensor) const {
+    return tensor.defined() && tensor.layout() == c10::kStrided && tensor.is_cpu() &&
+           tensor.is_non_overlapping_and_dense() && !tensor.requires_grad() && !tensor.is_quantized() && !tensor.is_conj() &&
+           !tensor.is_neg() && !tensor.is_inference() && tensor.nbytes() > 0 &&
+           changing_.count(tensor.storage().unsafeGetStorageImpl()) == 0;
+  }
+
+  Value* equal_tensor(Value& output, const at::Tensor& tensor) {
+    std::string form = output.type()->annotation_str() + c10::toString(tensor.scalar_type());
+    for (const int64_t size : tensor.sizes()) {
+      form += ' ' + std::to_string(size);
+    }
+    std::vector<Value*>& others = tensors_[form];
+    for (Value* other : others) {
+      const at::Tensor& same = other->constant()->toTensor();
+      if (same.strides() == tensor.strides() &&
+          std::memcmp(same.const_data_ptr(), tensor.const_data_ptr(), tensor.nbytes()) == 0) {
+        return other;
+      }
+    }
+    others.push_back(&output);
+    return &output;
+  }
+
+  std::unordered_set<const c10::StorageImpl*> changing_;          // of constants that are written, or that somebody may hold
+  std::unordered_map<std::string, Value*> pool_;                  // by what makes two constants the same
+  std::unordered_map<std::string, std::vector<Value*>> tensors_;  // different ones, by dtype and sizes
+};
 
 }  // namespace
 
 bool pool_constants(Graph& graph) {
   bool changed = false;
-  std::unordered_map<std::string, Value*> pool;
+  Pool pool(graph);
   Node* last = nullptr;  // of the constants at the top
   for_each_node(graph.body(), [&](Node* node) {
     if (node->kind() != prim::Constant) {
       return;
     }
-    const std::string identity = identity_of(*node->output());
-    if (identity.empty()) {
+    Value* const pooled = pool.pooled(*node->output());
+    if (pooled == nullptr) {
       return;
     }
-    const auto [pooled, is_first] = pool.try_emplace(identity, node->output());
-    if (!is_first) {
-      node->output()->replace_all_uses_with(pooled->second);
+    if (pooled != node->output()) {
+      node->output()->replace_all_uses_with(pooled);
       node->erase();
       changed = true;
       return;

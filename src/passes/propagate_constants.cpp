@@ -23,10 +23,30 @@ using Values = std::vector<c10::IValue>;
 
 constexpr size_t kMostBytes = size_t{64} << 20;  // of a tensor that is kept with the plan
 
+// Lists of tensors are never constants; what reads one that the graph makes of constants may be.
+bool makes_list_of_tensors(const Value& value) {
+  return value.node()->kind() == prim::ListConstruct && holds_memory(value.type()->containedType(0));
+}
+
+std::optional<c10::IValue> constant_of(const Value& value) {
+  if (!makes_list_of_tensors(value)) {
+    return value.constant();
+  }
+  c10::impl::GenericList list(value.type()->expectRef<c10::ListType>().getElementType());
+  for (const Value* element : value.node()->inputs()) {
+    auto constant = element->constant();
+    if (!constant || !(constant->isTensor() || constant->isNone())) {
+      return std::nullopt;
+    }
+    list.push_back(std::move(*constant));
+  }
+  return c10::IValue(list);
+}
+
 std::optional<Values> constants_of(c10::ArrayRef<Value*> values) {
   Values constants;
   for (const Value* value : values) {
-    auto constant = value->constant();
+    auto constant = constant_of(*value);
     if (!constant) {
       return std::nullopt;
     }
@@ -90,6 +110,9 @@ std::optional<Values> evaluate_operator(const Node& node, Values operands) {
 bool minds_autocast(const Node& node, const Values& operands) {
   const AutocastPolicy policy = node.schema() == nullptr ? AutocastPolicy::kNone : autocast_policy(*node.schema());
   return policy != AutocastPolicy::kNone && std::any_of(operands.begin(), operands.end(), [&](const c10::IValue& operand) {
+           if (operand.isTensorList() || operand.isOptionalTensorList()) {
+             return true;
+           }
            const bool is_floating = operand.isTensor() && operand.toTensor().is_floating_point();
            return is_floating && operand.toTensor().scalar_type() != at::kDouble &&
                   (policy == AutocastPolicy::kReduced || operand.toTensor().scalar_type() != at::kFloat);
@@ -97,6 +120,10 @@ bool minds_autocast(const Node& node, const Values& operands) {
 }
 
 bool is_foldable_tensor(const c10::IValue& value) {
+  if (value.isTensorList() || value.isOptionalTensorList()) {
+    const auto elements = value.toListRef();
+    return std::all_of(elements.begin(), elements.end(), is_foldable_tensor);
+  }
   return !value.isTensor() || (value.toTensor().defined() && !value.toTensor().requires_grad() &&
                                value.toTensor().layout() == c10::kStrided && value.toTensor().nbytes() <= kMostBytes);
 }
@@ -114,6 +141,14 @@ class Propagation {
  private:
   bool fold(Node& node) {
     if (node.kind() == prim::Constant || node.outputs().empty() || !node.blocks().empty()) {
+      return false;
+    }
+    // A list's identity could be asked for; what gives a tensor doesn't.
+    const auto inputs = node.inputs();
+    const auto outputs = node.outputs();
+    if (std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return makes_list_of_tensors(*input); }) &&
+        !std::all_of(outputs.begin(), outputs.end(),
+                     [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; })) {
       return false;
     }
     auto operands = constants_of(node.inputs());
@@ -157,7 +192,8 @@ class Propagation {
   // A constant, too, can be written in place, and then says something else in the next run.
   bool reads_what_is_written(const Node& node) const {
     return std::any_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {
-      return holds_memory(input->type()) && aliases_.get().may_be_written(*input);
+      return holds_memory(input->type()) && (aliases_.get().may_be_written(*input) ||
+                                             (makes_list_of_tensors(*input) && reads_what_is_written(*input->node())));
     });
   }
 

@@ -75,7 +75,7 @@ class ToListStep final : public CallStep {
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    const at::Tensor tensor = frame.stack[0].toTensor();
+    at::Tensor tensor = frame.stack[0].toTensor();
     const int64_t depth = frame.stack[1].toInt();
     const ElementKind& kind = element_kind(frame.stack[2].toInt());
     TORCH_CHECK(tensor.scalar_type() == kind.dtype || (kind.dtype == at::kFloat && tensor.is_floating_point()) ||
@@ -84,54 +84,70 @@ class ToListStep final : public CallStep {
                 " vs ", tensor.scalar_type());
     TORCH_CHECK(depth == tensor.dim(),
                 "Output annotation list dimension and runtime tensor dimension must match for tolist()");
+    // Narrow numbers are widened one by one: `to` is a call.
+    Read read = kind.read;
+    if (kind.read_narrow != nullptr && tensor.scalar_type() == kind.dtype) {
+      read = kind.read_narrow;
+    } else if (tensor.scalar_type() != kind.read_as) {
+      tensor = tensor.to(kind.read_as);
+    }
+    if (!tensor.is_cpu()) {
+      tensor = tensor.cpu();
+    }
+    if (tensor.is_conj() || tensor.is_neg()) {
+      tensor = tensor.resolve_conj().resolve_neg();
+    }
     frame.stack.resize(1);
-    frame.stack[0] = to_list(tensor.cpu().to(kind.read_as).contiguous(), kind);
+    frame.stack[0] = to_list(tensor.contiguous(), kind.type, read);
     pop_results(frame);
   }
 
  private:
+  using Read = c10::IValue (*)(const void* elements, int64_t index);
   struct ElementKind {
     c10::TypePtr type;
     at::ScalarType dtype;    // of the tensor; floating and complex ones may be of another width
     at::ScalarType read_as;  // the width that the language's numbers have
-    c10::IValue (*read)(const void* elements, int64_t index);
+    Read read;
+    Read read_narrow;  // of the dtype, where that is not the width; else null
   };
 
-  template <typename Number>
-  static c10::IValue read(const void* elements, int64_t index) {
-    return static_cast<const Number*>(elements)[index];
+  template <typename Number, typename Stored = Number>
+  static c10::IValue number_at(const void* elements, int64_t index) {
+    return Number(static_cast<const Stored*>(elements)[index]);
   }
 
   // As the frontend numbers them.
   static const ElementKind& element_kind(int64_t number) {
     static const std::array<ElementKind, 4> kinds = {
-        {{c10::IntType::get(), at::kLong, at::kLong, read<int64_t>},
-         {c10::FloatType::get(), at::kFloat, at::kDouble, read<double>},
-         {c10::BoolType::get(), at::kBool, at::kBool, read<bool>},
-         {c10::ComplexType::get(), at::kComplexFloat, at::kComplexDouble, read<c10::complex<double>>}}};
+        {{c10::IntType::get(), at::kLong, at::kLong, number_at<int64_t>, nullptr},
+         {c10::FloatType::get(), at::kFloat, at::kDouble, number_at<double>, number_at<double, float>},
+         {c10::BoolType::get(), at::kBool, at::kBool, number_at<bool>, nullptr},
+         {c10::ComplexType::get(), at::kComplexFloat, at::kComplexDouble, number_at<c10::complex<double>>,
+          number_at<c10::complex<double>, c10::complex<float>>}}};
     return kinds.at(static_cast<size_t>(number));
   }
 
-  static c10::IValue to_list(const at::Tensor& tensor, const ElementKind& kind) {
-    std::vector<c10::TypePtr> types = {kind.type};  // of what lies so many dimensions above the elements
+  static c10::IValue to_list(const at::Tensor& tensor, const c10::TypePtr& type, Read read) {
+    std::vector<c10::TypePtr> types = {type};  // of what lies so many dimensions above the elements
     for (int64_t i = 0; i < tensor.dim(); ++i) {
       types.push_back(c10::ListType::create(types.back()));
     }
     int64_t next = 0;
-    return rows(tensor, tensor.dim(), kind, types, next);
+    return rows(tensor, tensor.dim(), read, types, next);
   }
 
   // What lies `height` dimensions above the elements and begins with the element `next`, of a contiguous tensor.
-  static c10::IValue rows(const at::Tensor& tensor, int64_t height, const ElementKind& kind,
-                          const std::vector<c10::TypePtr>& types, int64_t& next) {
+  static c10::IValue rows(const at::Tensor& tensor, int64_t height, Read read, const std::vector<c10::TypePtr>& types,
+                          int64_t& next) {
     if (height == 0) {
-      return kind.read(tensor.const_data_ptr(), next++);
+      return read(tensor.const_data_ptr(), next++);
     }
     const int64_t size = tensor.size(tensor.dim() - height);
     c10::impl::GenericList list(types[static_cast<size_t>(height - 1)]);
     list.reserve(static_cast<size_t>(size));
     for (int64_t i = 0; i < size; ++i) {
-      list.push_back(rows(tensor, height - 1, kind, types, next));
+      list.push_back(rows(tensor, height - 1, read, types, next));
     }
     return list;
   }

@@ -1,4 +1,6 @@
 #include "ir/effects.h"
+#include "ir/escapes.h"
+#include "ir/in_place.h"
 #include "ir/schema_corrections.h"
 #include "ir/schema_match.h"
 #include "plan/call_step.h"
@@ -6,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
+#include <algorithm>
 #include <string>
 
 namespace sconce {
@@ -25,6 +28,43 @@ class DispatcherStep final : public CallStep {
  private:
   c10::OperatorHandle op_;
 };
+
+// A detach whose result nobody can tell from its operand where no gradients are recorded: then it is left out.
+class DetachStep final : public CallStep {
+ public:
+  DetachStep(const Node& node, Operands operands, Registers results, c10::OperatorHandle op)
+      : CallStep(node, std::move(operands), std::move(results), false), op_(std::move(op)) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    if (!frame.may_skip_autograd) {
+      op_.callBoxed(frame.stack);
+    }
+    pop_results(frame);
+  }
+
+ private:
+  c10::OperatorHandle op_;
+};
+
+// It is another object over the same memory: that shows where the object leaves or is asked about itself, and where the
+// operand's sizes are changed in place.
+bool is_detach_for_gradients_alone(const Node& node) {
+  if (node.kind() != aten::detach || !is_only_read(*node.output())) {
+    return false;
+  }
+  const auto uses = node.output()->uses();
+  const bool is_computed_with = std::all_of(uses.begin(), uses.end(), [](const Use& use) {
+    const auto results = use.user->outputs();
+    return asks_for_sizes_or_dtype(*use.user) ||
+           (use.user->kind().is_aten() && std::any_of(results.begin(), results.end(), [](const Value* result) {
+              return result->type()->kind() == c10::TypeKind::TensorType;
+            }));
+  });
+  bool sizes_change = false;
+  for_each_node(node.graph().body(), [&](Node* each) { sizes_change = sizes_change || may_change_sizes(*each); });
+  return is_computed_with && !sizes_change;
+}
 
 class RegistryStep final : public CallStep {
  public:
@@ -67,6 +107,11 @@ OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Regis
   }
   if (StepPtr scalar = make_scalar_step(node, operands, results)) {
     return scalar;
+  }
+  if (is_detach_for_gradients_alone(node)) {
+    const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(node.schema()->name().c_str(),
+                                                                   node.schema()->overload_name().c_str());
+    return StepPtr(std::make_unique<DetachStep>(node, std::move(operands), std::move(results), op));
   }
   if (const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name())) {
     return StepPtr(std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results),

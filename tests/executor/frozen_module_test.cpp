@@ -2,6 +2,7 @@
 #include <sconce/module.h>
 
 #include "tests/support/graphs.h"
+#include "tests/support/work_counter.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
@@ -173,6 +174,42 @@ TEST(FrozenModule, ChangesThatItWouldNotSeeAreRefused) {
 TEST(FrozenModule, UnknownNamesToPreserveAreRefused) {
   const Module module = accelerate(script(), frozen().preserve({"count", "wieght"}));
   EXPECT_THAT(message_of([&] { module.forward({image()}); }), HasSubstr("there is no 'wieght' to preserve"));
+}
+
+// ---- what a call executes -------------------------------------------------------------------------------------------
+
+testing::Work work_of(const Module& module, const at::Tensor& argument) {
+  module.forward({argument});
+  return testing::count_work([&] { module.forward({argument}); });
+}
+
+TEST(FrozenModule, LooksUpInATableOfConstantsOnce) {
+  const torch::jit::Module script = module_of("def forward(self, x):\n    return x + self.table[self.rows].sum(0)\n",
+                                              {{"table", at::randn({5, 3})}, {"rows", at::arange(3)}, {"training", false}});
+  const Module module = accelerate(script, frozen());
+  const at::Tensor x = at::randn({2, 3});
+  EXPECT_EQ(work_of(module, x).operators(), 1U);
+  EXPECT_TRUE(agree(module.forward({x}), accelerate(script).forward({x})));
+}
+
+TEST(FrozenModule, ComputesOnceWhatTwoEqualConvolutionsWithNormsGive) {
+  const torch::jit::Module script = module_of(
+      R"(
+def normed(self, x):
+    y = torch.conv2d(x, self.weight)
+    assert y.dim() == 4, "expected 4D input"
+    return torch.batch_norm(y, None, None, self.mean, self.var, self.training, 0.1, 1e-5, True)
+
+def forward(self, x):
+    return self.normed(x) * self.normed(x)
+)",
+      {{"weight", at::randn({4, 3, 3, 3})}, {"mean", at::randn({4})}, {"var", at::rand({4}) + 0.5}, {"training", false}});
+  const Module module = accelerate(script, frozen());
+  const at::Tensor x = image();
+  testing::Work work = work_of(module, x);
+  EXPECT_EQ(work.by_operator["aten::conv2d"].executions, 1U);
+  EXPECT_EQ(work.operators(), 2U);
+  EXPECT_TRUE(agree(module.forward({x}), accelerate(script).forward({x}), 1e-4));
 }
 
 }  // namespace

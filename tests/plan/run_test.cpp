@@ -1,5 +1,6 @@
 // Plans: what they compute, when they free memory, what errors leave behind, how they treat autograd.
 #include "tests/support/graphs.h"
+#include "tests/support/work_counter.h"
 
 #include "executor/compile.h"
 #include "ir/parse.h"
@@ -457,6 +458,57 @@ TEST(Plan, AFactoryThatIsAskedForAGradientIntroducesOne) {
   EXPECT_TRUE(run(*graph, {3.0}).at(0).toTensor().requires_grad());
   const auto plain = testing::graph_of_source("def f(x: float):\n    w = torch.tensor([x])\n    return w * 2\n");
   EXPECT_FALSE(run(*plain, {3.0}).at(0).toTensor().requires_grad());
+}
+
+size_t detaches_executed(const char* text, const at::Tensor& argument) {
+  return testing::count_work([&] { run(text, {argument}); }).by_operator["aten::detach"].executions;
+}
+
+TEST(Plan, LeavesOutADetachThatNobodyCanTellWhereNoGradientIsRecorded) {
+  const char* const computes =
+      "graph(%a : Tensor):\n"
+      "  %b : Tensor = aten::detach(%a)\n"
+      "  %c : Tensor = aten::relu(%b)\n"
+      "  return (%c)\n";
+  const at::Tensor plain = at::ones({2});
+  const at::Tensor leaf = at::ones({2}).set_requires_grad(true);
+  EXPECT_EQ(detaches_executed(computes, plain), 0U);
+  EXPECT_EQ(detaches_executed(computes, leaf), 1U);
+  EXPECT_FALSE(run(computes, {leaf})[0].toTensor().requires_grad());
+  const at::NoGradGuard no_grad;
+  EXPECT_EQ(detaches_executed(computes, leaf), 0U);
+}
+
+TEST(Plan, KeepsADetachWhoseResultLeavesIsWrittenOrIsAskedAboutItself) {
+  const at::NoGradGuard no_grad;
+  const char* const leaves =
+      "graph(%a : Tensor):\n"
+      "  %b : Tensor = aten::detach(%a)\n"
+      "  return (%b)\n";
+  const at::Tensor leaf = at::ones({2}).set_requires_grad(true);
+  EXPECT_EQ(detaches_executed(leaves, leaf), 1U);
+  EXPECT_FALSE(run(leaves, {leaf})[0].toTensor().requires_grad());
+  const char* const asks =
+      "graph(%a : Tensor):\n"
+      "  %b : Tensor = aten::detach(%a)\n"
+      "  %c : bool = prim::requires_grad(%b)\n"
+      "  return (%c)\n";
+  EXPECT_EQ(detaches_executed(asks, leaf), 1U);
+  EXPECT_FALSE(run(asks, {leaf})[0].toBool());
+  const char* const writes =
+      "graph(%a : Tensor):\n"
+      "  %b : Tensor = aten::detach(%a)\n"
+      "  %c : Tensor = aten::relu_(%b)\n"
+      "  %d : Tensor = aten::neg(%b)\n"
+      "  return (%d)\n";
+  EXPECT_EQ(detaches_executed(writes, leaf), 1U);
+  const char* const reshapes =
+      "graph(%a : Tensor):\n"
+      "  %b : Tensor = aten::detach(%a)\n"
+      "  %c : Tensor = aten::t_(%a)\n"
+      "  %d : Tensor = aten::neg(%b)\n"
+      "  return (%d)\n";
+  EXPECT_EQ(detaches_executed(reshapes, at::ones({2, 3})), 1U);
 }
 
 TEST(Plan, DrawsTheSameRandomNumbersAsEagerCalls) {
