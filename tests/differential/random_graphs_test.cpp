@@ -12,6 +12,7 @@
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "passes/claim_subgraphs.h"
 #include "passes/pass_list.h"
 #include "passes/pass_runner.h"
 #include "plan/lower.h"
@@ -98,6 +99,7 @@ class GraphCheck {
       }
     }
     check_transformed("without passes", [](auto&) {});
+    check_transformed("with claimed subgraphs", [](auto& graph) { claim_everything(*graph); });
     check_transformed("after all required passes", [&](auto& graph) { graph = required->clone(); });
     return std::move(found_);
   }
@@ -165,6 +167,20 @@ class GraphCheck {
   // dead and is gone, LibTorch takes the view for a leaf and refuses to write it.
   static bool takes_view_for_leaf(const ObservedCall& call) {
     return call.error && call.error->find("a leaf Variable that requires grad") != std::string::npos;
+  }
+
+  // By a backend that computes all that it is offered.
+  static void claim_everything(Graph& graph) {
+    const auto compile = [](const std::shared_ptr<const Graph>& subgraph) -> SubgraphKernel {
+      std::shared_ptr<const Plan> plan = std::move(*lower(subgraph));
+      return [plan](c10::ArrayRef<c10::IValue> operands) {
+        torch::jit::Stack stack = operands.vec();
+        run_plan(*plan, stack, /*may_skip_autograd=*/false);
+        return stack;
+      };
+    };
+    claim_subgraphs("everything",
+                    {.supports = [](const Node&) { return true; }, .compile = compile, .least_nodes = 1})(graph);
   }
 
   void check_text() {

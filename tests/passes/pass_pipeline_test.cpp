@@ -202,7 +202,7 @@ TEST(Reproducer, ExplainsFilesThatAreNone) {
 TEST(PassPlugin, AddsPassesThatRunAndCanBeRemoved) {
   Options options;
   options.passes().load_plugin(plugin_file("custom_pass"));
-  ASSERT_EQ(options.passes().custom_passes().size(), 2U);
+  ASSERT_EQ(options.passes().custom_passes().size(), 3U);
   EXPECT_EQ(options.passes().custom_passes()[0].name, "use_silu");
   EXPECT_THAT(options.passes().custom_passes()[0].library, HasSubstr("custom_pass.so"));
   const char* const source =
