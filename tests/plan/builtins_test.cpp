@@ -8,9 +8,9 @@ namespace sconce {
 namespace {
 
 using testing::agree;
+using ::testing::HasSubstr;
 using testing::message_of;
 using testing::run;
-using ::testing::HasSubstr;
 
 std::string quotient_text(const std::string& op, const std::string& type) {
   return "graph(%a : " + type + ", %b : " + type + "):\n  %c : " + type + " = " + op + "(%a, %b)\n  return (%c)\n";
@@ -41,8 +41,22 @@ TEST(Builtins, GiveATensorAsNestedLists) {
   const auto rows = list.toListRef();
   ASSERT_EQ(rows.size(), 3U);
   EXPECT_EQ(rows[2].toDoubleVector(), (std::vector<double>{2, 5}));
+  const c10::IValue negated = run(text, {at::imag(at::complex(at::zeros({1, 1}), at::ones({1, 1})).conj()), 2, 1})[0];
+  EXPECT_EQ(negated.toListRef()[0].toDoubleVector(), std::vector<double>{-1});
   EXPECT_THAT(message_of([&] { run(text, {at::zeros({3}), 2, 1}); }), HasSubstr("list dimension"));
   EXPECT_THAT(message_of([&] { run(text, {at::zeros({1, 1}, at::kLong), 2, 1}); }), HasSubstr("Float vs Long"));
+}
+
+TEST(Builtins, GiveComplexNumbersOfEveryWidthAsLists) {
+  const std::string text =
+      "graph(%x : Tensor, %depth : int, %kind : int):\n"
+      "  %list : complex[] = prim::tolist(%x, %depth, %kind)\n"
+      "  return (%list)\n";
+  for (const at::ScalarType dtype : {at::kComplexFloat, at::kComplexDouble}) {
+    const c10::complex<double> number(1.5, -2);
+    const c10::IValue list = run(text, {at::full({1}, number, dtype).conj(), 1, 3})[0];
+    EXPECT_EQ(list.toListRef()[0].toComplexDouble(), std::conj(number));
+  }
 }
 
 }  // namespace
