@@ -1,5 +1,6 @@
 #include "passes/decompose_ops.h"
 
+#include "ir/escapes.h"
 #include "ir/in_place.h"
 #include "ir/matrix_products.h"
 #include "passes/matmul/insert_node.h"
@@ -73,6 +74,10 @@ std::optional<Parts> parts_of(const Node& node) {
   parts.adds = addend.type()->kind() != c10::TypeKind::NoneType;
   const auto added = known_tensor(addend);
   const Dim columns = (*right->sizes)[product->right_is_transposed ? 0 : 1];
+  // Of a batch with a bias the whole gives a view of its own sum, which its parts don't.
+  if (parts.adds && left->sizes->size() > 2 && !is_only_read(*node.output())) {
+    return std::nullopt;
+  }
   // A bias for each row of a batch is refused by the whole, which makes one matrix of it.
   const bool fits = !parts.adds || (added && leaves_as_is(*added, product_facts(*left, columns)) &&
                                     (left->sizes->size() == 2 || added->sizes->size() <= 1));
