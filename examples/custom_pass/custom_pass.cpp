@@ -52,16 +52,19 @@ Scalar scalar_function(const sconce::Node& node) {
 }
 
 sconce::SubgraphKernel compile_chain(const std::shared_ptr<const sconce::Graph>& subgraph) {
+  if (subgraph->inputs().size() != 1 || subgraph->outputs().size() != 1) {
+    return {};  // no chain: leave these operators as they are
+  }
   std::vector<Scalar> chain;
-  const sconce::Value* last = subgraph->inputs().at(0);
+  const sconce::Value* last = subgraph->inputs()[0];
   for (const sconce::Node* node : subgraph->body().nodes()) {
     if (node->input(0) != last) {
-      return {};  // no chain: leave these operators as they are
+      return {};
     }
     chain.push_back(scalar_function(*node));
     last = node->output();
   }
-  if (subgraph->inputs().size() != 1 || subgraph->outputs().size() != 1 || subgraph->outputs()[0] != last) {
+  if (subgraph->outputs()[0] != last) {
     return {};
   }
   return [chain](c10::ArrayRef<c10::IValue> operands) -> std::vector<c10::IValue> {

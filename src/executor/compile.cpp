@@ -73,9 +73,12 @@ void optimising_passes(Graph& graph, PassRunner& runner, bool frozen) {
   runner.run("remove_dead_copies", remove_dead_copies, graph);
   // Behind it: a copy between two views hides that they undo one another.
   runner.run("remove_layout_changes", remove_layout_changes, graph);
-  // Constants first: nodes are the same only if their operands are. Before hoisting, so that of what iterations have in
-  // common with the code around the loop nothing is left to hoist.
-  runner.run("pool_constants", pool_constants, graph);
+  // Constants first: nodes are the same only if their operands are. Not where gradients are wanted: those of merged casts
+  // (autocast) would be added up in the lower precision.
+  if (frozen) {
+    runner.run("pool_constants", pool_constants, graph);
+  }
+  // Before hoisting, so that of what iterations have in common with the code around the loop nothing is left to hoist.
   runner.run("eliminate_common_nodes", eliminate_common_nodes, graph);
   runner.run("hoist_loop_invariants", hoist_loop_invariants, graph);
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);

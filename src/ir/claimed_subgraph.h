@@ -1,9 +1,10 @@
 // A subgraph that somebody else computes: sconce::claimed, made by passes/claim_subgraphs.h.
 //
-//   %r : Tensor = sconce::claimed_0[claim="my_backend", kernel=<Capsule>](%a, %b)
+//   %r : Tensor = sconce::claimed_0[claim="my_backend"](%a, %b)
 //   with sconce::claimed_0 = graph(%a : Tensor, %b : Tensor): …
 //
-// The node has no effect, and its results are new objects over new memory.
+// The node has no effect, and its results are new objects over new memory. The text is without the kernel: in a graph that is
+// read from it the subgraph's operators run.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -17,7 +18,7 @@
 namespace sconce {
 
 // The results of a subgraph from its operands, both in the subgraph's order; none at all when these operands (their dtype,
-// their device, …) are not for it. Called by many threads at once, for operands that require no gradient. It writes no
+// their device, …) are not for it. Called by many threads at once, when no gradient is wanted, in either mode. It writes no
 // operand and holds none after the call; its tensors share memory neither with one another nor with anything else. What it
 // throws is its own failure, not the model's: see claim_subgraphs.
 using SubgraphKernel = std::function<std::vector<c10::IValue>(c10::ArrayRef<c10::IValue> operands)>;

@@ -175,8 +175,8 @@ class Parser {
   // "prim::DifferentiableGraph_0" names its subgraph: takes the number off `kind` and returns the whole name.
   static std::string split_subgraph_name(std::string& kind) {
     const size_t underscore = kind.find_last_of('_');
-    if (!kind.starts_with("prim::") || underscore == std::string::npos || underscore + 1 == kind.size() ||
-        kind.find_first_not_of("0123456789", underscore + 1) != std::string::npos) {
+    if (!(kind.starts_with("prim::") || kind.starts_with("sconce::")) || underscore == std::string::npos ||
+        underscore + 1 == kind.size() || kind.find_first_not_of("0123456789", underscore + 1) != std::string::npos) {
       return {};
     }
     std::string name = kind;

@@ -1,5 +1,6 @@
 #include "ir/print.h"
 
+#include "ir/claimed_subgraph.h"
 #include "ir/print_literal.h"
 
 #include <string>
@@ -104,7 +105,7 @@ class Printer {
   void print_attributes(const Node& node) {
     bool first = true;
     for (const Attribute& attribute : node.attributes()) {
-      if (attribute.name == attr::kSubgraph) {
+      if (attribute.name == attr::kSubgraph || attribute.name == attr::kKernel) {
         continue;
       }
       write(first ? "[" : ", ", attribute.name.toUnqualString(), "=");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -84,9 +85,41 @@ class Grouping {
     if (shares != group.end()) {
       finish(Group(group.begin(), shares));
       finish(Group(shares + 1, group.end()));
-    } else if (!group.empty() && group.size() >= claim_.least_nodes) {
-      groups_.push_back(std::move(group));
+    } else {
+      for (Group& connected : connected_parts(group)) {
+        if (connected.size() >= claim_.least_nodes) {
+          groups_.push_back(std::move(connected));
+        }
+      }
     }
+  }
+
+  // By the results that members use of one another; each part in the order of the group.
+  static std::vector<Group> connected_parts(const Group& group) {
+    std::unordered_map<const Node*, size_t> places;
+    std::vector<size_t> parent(group.size());  // union-find; the root of a part is its first place
+    const auto root_of = [&](size_t place) {
+      while (parent[place] != place) {
+        place = parent[place] = parent[parent[place]];
+      }
+      return place;
+    };
+    for (size_t i = 0; i < group.size(); ++i) {
+      places[group[i]] = parent[i] = i;
+      for (const Value* input : group[i]->inputs()) {
+        if (const auto producer = places.find(input->node()); producer != places.end()) {
+          const size_t a = root_of(producer->second);
+          const size_t b = root_of(i);
+          parent[std::max(a, b)] = std::min(a, b);
+        }
+      }
+    }
+    std::vector<Group> parts(group.size());
+    for (size_t i = 0; i < group.size(); ++i) {
+      parts[root_of(i)].push_back(group[i]);
+    }
+    std::erase_if(parts, [](const Group& part) { return part.empty(); });
+    return parts;
   }
 
   const SubgraphClaim& claim_;

@@ -29,12 +29,13 @@ struct SubgraphClaim {
   size_t least_nodes = 2;
 };
 
-// A pass that claims the largest subgraphs that it can, block by block. A subgraph is as it would be had its operators stood
-// one behind the other: between them nothing has effects and nothing uses their results. Operators in between that do
-// neither run first, so that of two errors another may be the one that is raised.
+// A pass that claims the largest connected subgraphs that it can, block by block. A subgraph is as it would be had its
+// operators stood one behind the other: between them nothing has effects and nothing uses their results. Operators in
+// between that do neither run first, so that of two errors another may be the one that is raised.
 //
-// The operators themselves run where an operand requires a gradient, where the kernel declines the call, and where it
-// throws. If they succeed after it has thrown, it is to blame: a warning says so, and it is not called again.
+// The operators themselves run where an operand wants a gradient (in either mode) or the caller's autocast is on, where the
+// kernel declines the call, and where it throws. If they succeed after it has thrown, it is to blame: a warning says so, and
+// it is not called again.
 PassCallback claim_subgraphs(std::string name, SubgraphClaim claim);
 
 }  // namespace sconce

@@ -3,8 +3,11 @@
 #include "plan/lower.h"
 #include "plan/run_plan.h"
 
+#include <ATen/autocast_mode.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
+#include <c10/util/Type.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace sconce {
@@ -23,17 +27,20 @@ class ClaimedStep final : public CallStep {
   ClaimedStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> operators)
       : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/true),
         claim_(node.attribute_as<std::string>(attr::kClaim)),
-        kernel_(c10::static_intrusive_pointer_cast<KernelHolder>(node.attribute_as<c10::IValue>(attr::kKernel).toCapsule())),
+        kernel_(kernel_of(node)),
         operators_(std::move(operators)) {}
 
   std::string describe() const override {
-    return CallStep::describe() + " [" + claim_ + (is_dropped() ? ", which has failed: its operators run]" : "]");
+    const char* state = kernel_ == nullptr ? ", whose kernel is not here: its operators run]"
+                        : is_dropped()     ? ", which has failed: its operators run]"
+                                           : "]";
+    return CallStep::describe() + " [" + claim_ + state;
   }
 
   void run(Frame& frame) const override {
     push_operands(frame);
     std::optional<std::string> failure;
-    if (is_dropped() || needs_gradient(frame.stack) || !run_kernel(frame.stack, failure)) {
+    if (kernel_ == nullptr || is_dropped() || needs_operators(frame.stack) || !run_kernel(frame.stack, failure)) {
       run_plan(*operators_, frame.stack, /*may_skip_autograd=*/false);
     }
     if (failure) {
@@ -45,10 +52,30 @@ class ClaimedStep final : public CallStep {
  private:
   bool is_dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
-  static bool needs_gradient(const torch::jit::Stack& operands) {
-    return c10::GradMode::is_enabled() && std::any_of(operands.begin(), operands.end(), [](const c10::IValue& operand) {
-             return operand.isTensor() && operand.toTensor().defined() && operand.toTensor().requires_grad();
-           });
+  // Null in a graph that was read from its text.
+  static c10::intrusive_ptr<KernelHolder> kernel_of(const Node& node) {
+    const AttributeValue* kernel = node.attribute(attr::kKernel);
+    return kernel == nullptr ? nullptr
+                             : c10::static_intrusive_pointer_cast<KernelHolder>(std::get<c10::IValue>(*kernel).toCapsule());
+  }
+
+  // For what works through the operators: gradients in either mode, and the caller's autocast.
+  static bool needs_operators(const torch::jit::Stack& operands) {
+    const bool records = c10::GradMode::is_enabled();
+    bool needed = at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA);
+    for (const c10::IValue& operand : operands) {
+      if (needed) {
+        break;
+      }
+      operand.visit([&](const c10::IValue& each) {
+        if (each.isTensor() && each.toTensor().defined()) {
+          const at::Tensor& tensor = each.toTensor();
+          needed = needed || (records && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined();
+        }
+        return needed;
+      });
+    }
+    return needed;
   }
 
   // Replaces the operands by the results, or leaves them.
@@ -60,8 +87,9 @@ class ClaimedStep final : public CallStep {
         failure = "it gives " + std::to_string(results.size()) + " results instead of " + std::to_string(result_count());
       }
       for (const c10::IValue& result : results) {
-        if (!result.isTensor()) {
-          failure = "it gives a " + result.tagKind() + " where a tensor is due";
+        if (!result.isTensor() || !result.toTensor().defined()) {
+          failure =
+              "it gives " + (result.isTensor() ? "an undefined tensor" : "a " + result.tagKind()) + " where a tensor is due";
         }
       }
       if (!declined && !failure) {
@@ -72,6 +100,8 @@ class ClaimedStep final : public CallStep {
       failure = error.what_without_backtrace();
     } catch (const std::exception& error) {
       failure = error.what();
+    } catch (...) {
+      failure = "a value of type " + c10::demangle(std::current_exception().__cxa_exception_type()->name());
     }
     return false;
   }

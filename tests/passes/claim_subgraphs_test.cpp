@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/forward_grad.h>
 
 #include <atomic>
 
@@ -74,7 +75,7 @@ TEST(ClaimSubgraphs, CutsOutWhatIsSupported) {
   EXPECT_EQ(claimed_text(kChain),
             "graph(%a : Tensor,\n"
             "      %b : Tensor):\n"
-            "  %m : Tensor, %r : Tensor = sconce::claimed_0[claim=\"backend\", kernel=<Capsule>](%a, %b)\n"
+            "  %m : Tensor, %r : Tensor = sconce::claimed_0[claim=\"backend\"](%a, %b)\n"
             "  %t : Tensor = aten::tanh(%r)\n"
             "  return (%t, %m)\n"
             "with sconce::claimed_0 = graph(%a : Tensor,\n"
@@ -92,7 +93,7 @@ TEST(ClaimSubgraphs, TakesConstantsWithIt) {
       "  %m : Tensor = aten::mul(%a, %two)\n"
       "  %r : Tensor = aten::relu(%m)\n"
       "  return (%r)\n");
-  EXPECT_THAT(text, HasSubstr("sconce::claimed_0[claim=\"backend\", kernel=<Capsule>](%a)\n"));
+  EXPECT_THAT(text, HasSubstr("sconce::claimed_0[claim=\"backend\"](%a)\n"));
   EXPECT_THAT(text, HasSubstr("with sconce::claimed_0 = graph(%a : Tensor):\n"
                               "  %two : int = prim::Constant[value=2]()\n"));
 }
@@ -133,7 +134,7 @@ TEST(ClaimSubgraphs, StepsOverWhatIsIndependent) {
       "  %m : Tensor = aten::mul(%n, %t)\n"
       "  return (%m)\n");
   EXPECT_THAT(text, HasSubstr("  %t : Tensor = aten::tanh(%b)\n"
-                              "  %m : Tensor = sconce::claimed_0[claim=\"backend\", kernel=<Capsule>](%a, %t)\n"));
+                              "  %m : Tensor = sconce::claimed_0[claim=\"backend\"](%a, %t)\n"));
 }
 
 TEST(ClaimSubgraphs, TakesViewsOnlyThatNobodyElseUses) {
@@ -207,6 +208,64 @@ TEST(ClaimSubgraphs, RunsTheOperatorsWhereAGradientIsNeeded) {
   EXPECT_EQ(calls, 1);
 }
 
+TEST(ClaimSubgraphs, LooksForGradientsInListsAndInForwardMode) {
+  int calls = 0;
+  Options options;
+  options.passes().after(
+      Stage::kOptimise, "backend",
+      claim_subgraphs("backend", {.supports = [](const Node& node) { return node.kind() == aten::cat; },
+                                  .compile = [&](const auto&) -> SubgraphKernel {
+                                    return [&](c10::ArrayRef<c10::IValue> operands) {
+                                      ++calls;
+                                      const c10::NoGradGuard no_grad;
+                                      return std::vector<c10::IValue>{at::cat(operands[0].toTensorVector()).detach()};
+                                    };
+                                  },
+                                  .least_nodes = 1}));
+  GraphExecutor executor(graph_of("graph(%a : Tensor, %b : Tensor):\n"
+                                  "  %zero : int = prim::Constant[value=0]()\n"
+                                  "  %l : Tensor[] = prim::ListConstruct(%a, %b)\n"
+                                  "  %c : Tensor = aten::cat(%l, %zero)\n"
+                                  "  return (%c)\n"),
+                         "f", options);
+  const at::Tensor x = at::randn({2});
+  torch::jit::Stack stack = {x, at::randn({2}).requires_grad_()};
+  executor.run(stack);
+  EXPECT_TRUE(stack.front().toTensor().requires_grad());
+  EXPECT_EQ(calls, 0);
+  stack = {x, x};
+  executor.run(stack);
+  EXPECT_EQ(calls, 1);
+  const uint64_t level = torch::autograd::ForwardADLevel::get_next_idx();
+  stack = {at::_make_dual(x, at::ones({2}), static_cast<int64_t>(level)), x};
+  executor.run(stack);
+  EXPECT_TRUE(stack.front().toTensor()._fw_grad(level).defined());
+  EXPECT_EQ(calls, 1);
+  stack.clear();
+  torch::autograd::ForwardADLevel::release_idx(level);
+}
+
+TEST(ClaimSubgraphs, UnconnectedOnesAreApart) {
+  const std::string text = claimed_text(
+      "graph(%a : Tensor, %b : Tensor):\n"
+      "  %n : Tensor = aten::neg(%a)\n"
+      "  %o : Tensor = aten::neg(%b)\n"
+      "  %r : Tensor = aten::relu(%n)\n"
+      "  %s : Tensor = aten::relu(%o)\n"
+      "  return (%r, %s)\n");
+  EXPECT_THAT(text, HasSubstr("  %r : Tensor = sconce::claimed_0[claim=\"backend\"](%a)\n"
+                              "  %s : Tensor = sconce::claimed_1[claim=\"backend\"](%b)\n"));
+}
+
+TEST(ClaimSubgraphs, AGraphReadFromItsTextRunsTheOperators) {
+  GraphExecutor executor(graph_of(claimed_text(kChain)), "f", Options());
+  const at::Tensor a = at::randn({3});
+  torch::jit::Stack stack = {a, a};
+  executor.run(stack);
+  EXPECT_TRUE(at::equal(stack.at(1).toTensor(), a.neg().mul(a)));
+  EXPECT_THAT(plan_text(executor), HasSubstr("[backend, whose kernel is not here: its operators run]"));
+}
+
 // What was warned about, and the results of two calls.
 struct TwoCalls {
   std::vector<std::string> warnings;
@@ -259,6 +318,11 @@ TEST(ClaimSubgraphs, AKernelWithWrongResultsIsNotCalledAgain) {
   const TwoCalls no_tensor = run_twice([](auto operands) { return std::vector<c10::IValue>{operands[0], 1}; });
   ASSERT_EQ(no_tensor.warnings.size(), 1U);
   EXPECT_THAT(no_tensor.warnings.front(), HasSubstr("it gives a Int where a tensor is due"));
+  const TwoCalls undefined = run_twice([](auto operands) { return std::vector<c10::IValue>{operands[0], at::Tensor()}; });
+  ASSERT_EQ(undefined.warnings.size(), 1U);
+  const TwoCalls no_exception = run_twice([](auto) -> std::vector<c10::IValue> { throw 3; });
+  ASSERT_EQ(no_exception.warnings.size(), 1U);
+  EXPECT_THAT(no_exception.warnings.front(), HasSubstr("a value of type int"));
 }
 
 TEST(ClaimSubgraphs, AnErrorOfTheModelsIsRaisedAsTheOperatorsRaiseIt) {
