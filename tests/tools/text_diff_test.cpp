@@ -43,6 +43,35 @@ TEST(TextDiff, LooksPastNumbersOfNamelessValuesAndLocations) {
   EXPECT_NE(diff("  %3 : Tensor = aten::relu(%x)\n", "  %3 : Tensor = aten::relu(%y)\n"), "");
 }
 
+TEST(TextDiff, ShowsOperandsThatChanged) {
+  const std::string before =
+      lines({"%6 : Tensor = aten::sub(%3, %5)", "%7 : Tensor = aten::sub(%3, %5)", "%8 : Tensor = aten::mul(%6, %7)"});
+  const std::string after = lines({"%6 : Tensor = aten::sub(%3, %5)", "%8 : Tensor = aten::mul(%6, %6)"});
+  EXPECT_EQ(diff(before, after, 0),
+            "@@ -2,2 +2,1 @@\n-%7 : Tensor = aten::sub(%3, %5)\n-%8 : Tensor = aten::mul(%6, %7)\n"
+            "+%8 : Tensor = aten::mul(%6, %6)\n");
+  // Renumbered as a whole, nothing changed.
+  EXPECT_EQ(diff("%1 : Tensor = aten::relu(%x)\n%2 : Tensor = aten::neg(%1)\n",
+                 "%5 : Tensor = aten::relu(%x)\n%9 : Tensor = aten::neg(%5)\n"),
+            "");
+  EXPECT_NE(diff("%1 : Tensor = aten::relu(%x)\n%2 : Tensor = aten::neg(%1)\n%3 : Tensor = aten::neg(%1)\n",
+                 "%1 : Tensor = aten::relu(%x)\n%2 : Tensor = aten::neg(%1)\n%3 : Tensor = aten::neg(%2)\n"),
+            "");
+}
+
+TEST(TextDiff, FindsTwoLinesInALongChain) {
+  std::vector<std::string> before;
+  for (int i = 0; i < 2000; ++i) {
+    before.push_back("%" + std::to_string(i + 1) + " : Tensor = aten::relu(%" + std::to_string(i) + ")");
+  }
+  const std::vector<std::string> after = before;
+  before.insert(before.begin() + 700, "%9000 : Tensor = aten::relu(%3)");
+  before.insert(before.begin() + 1300, "%9001 : Tensor = aten::relu(%3)");
+  EXPECT_EQ(
+      diff(lines(before), lines(after), 0),
+      "@@ -701,1 +701,0 @@\n-%9000 : Tensor = aten::relu(%3)\n@@ -1301,1 +1300,0 @@\n-%9001 : Tensor = aten::relu(%3)\n");
+}
+
 TEST(TextDiff, FollowsLinesThatMoved) {
   EXPECT_EQ(diff(lines({"a", "b", "c", "d", "e"}), lines({"d", "a", "b", "c", "e"}), 0),
             "@@ -1,0 +1,1 @@\n+d\n@@ -4,1 +5,0 @@\n-d\n");

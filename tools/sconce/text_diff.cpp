@@ -12,7 +12,8 @@ namespace {
 
 struct Line {
   std::string text;
-  std::string key;  // what is compared
+  std::string code;  // without the location
+  std::string key;   // without the numbers of nameless values, too
 };
 
 std::string key_of(const std::string& line) {
@@ -34,15 +35,37 @@ std::vector<Line> lines_of(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
     std::string key = key_of(line);
-    lines.push_back({std::move(line), std::move(key)});
+    std::string code = line.substr(0, end_of_code(line));
+    lines.push_back({std::move(line), std::move(code), std::move(key)});
   }
   return lines;
+}
+
+// A value in a line of IR. Where it is made its type follows.
+struct Name {
+  std::string text;
+  bool is_definition;
+};
+
+std::vector<Name> names_in(const std::string& line) {
+  const size_t end = end_of_code(line);
+  std::vector<Name> names;
+  for (size_t i = line.find('%'); i < end; i = line.find('%', i + 1)) {
+    size_t behind = i + 1;
+    while (behind < end &&
+           (std::isalnum(static_cast<unsigned char>(line[behind])) != 0 || line[behind] == '_' || line[behind] == '.')) {
+      ++behind;
+    }
+    names.push_back({line.substr(i, behind - i), line.compare(behind, 3, " : ") == 0});
+  }
+  return names;
 }
 
 class Diff {
  public:
   Diff(const std::string& before, const std::string& after) : before_(lines_of(before)), after_(lines_of(after)) {
-    compare({0, before_.size(), 0, after_.size()});
+    compare({0, before_.size(), 0, after_.size()}, &Line::code);
+    part_rewired_lines();
   }
 
   std::vector<DiffLine> take() { return std::move(result_); }
@@ -55,9 +78,10 @@ class Diff {
     size_t before_size() const { return before_end - before_begin; }
     size_t after_size() const { return after_end - after_begin; }
   };
+  using Field = std::string Line::*;
   using Anchors = std::vector<std::pair<size_t, size_t>>;
 
-  bool same(size_t before, size_t after) const { return before_[before].key == after_[after].key; }
+  bool same_key(size_t before, size_t after) const { return before_[before].key == after_[after].key; }
   void keep(size_t before, size_t after) { result_.push_back({Kind::kSame, before_[before].text, after_[after].text}); }
   void lose(size_t before) { result_.push_back({Kind::kGone, before_[before].text, ""}); }
   void add(size_t after) { result_.push_back({Kind::kNew, "", after_[after].text}); }
@@ -70,7 +94,9 @@ class Diff {
     }
   }
 
-  void compare(Piece piece) {
+  // First by the word, as numbers mostly stay what they were; what has no line in common then, by the key.
+  void compare(Piece piece, Field field) {
+    const auto same = [&](size_t before, size_t after) { return before_[before].*field == after_[after].*field; };
     for (; piece.before_size() > 0 && piece.after_size() > 0 && same(piece.before_begin, piece.after_begin);
          ++piece.before_begin, ++piece.after_begin) {
       keep(piece.before_begin, piece.after_begin);
@@ -80,25 +106,27 @@ class Diff {
       --piece.before_end;
       --piece.after_end;
     }
-    compare_middle(piece);
+    compare_middle(piece, field);
     for (size_t i = 0; piece.before_end + i < all.before_end; ++i) {
       keep(piece.before_end + i, piece.after_end + i);
     }
   }
 
-  void compare_middle(const Piece& piece) {
+  void compare_middle(const Piece& piece, Field field) {
     constexpr size_t kMostCells = 1'000'000;  // of the table of common subsequences
     if (piece.before_size() == 0 || piece.after_size() == 0) {
       replace(piece);
-    } else if (const Anchors anchors = increasing(unique_lines(piece)); !anchors.empty()) {
+    } else if (const Anchors anchors = increasing(unique_lines(piece, field)); !anchors.empty()) {
       Piece rest = piece;
       for (const auto& [before, after] : anchors) {
-        compare({rest.before_begin, before, rest.after_begin, after});
+        compare({rest.before_begin, before, rest.after_begin, after}, field);
         keep(before, after);
         rest.before_begin = before + 1;
         rest.after_begin = after + 1;
       }
-      compare(rest);
+      compare(rest, field);
+    } else if (field == &Line::code) {
+      compare(piece, &Line::key);
     } else if (piece.before_size() * piece.after_size() <= kMostCells) {
       compare_by_table(piece);
     } else {
@@ -107,18 +135,18 @@ class Diff {
   }
 
   // Lines that stand once in the piece on each side, by their place before.
-  Anchors unique_lines(const Piece& piece) const {
+  Anchors unique_lines(const Piece& piece, Field field) const {
     struct Places {
       size_t count_before = 0, count_after = 0, before = 0, after = 0;
     };
     std::unordered_map<std::string_view, Places> places;
     for (size_t i = piece.before_begin; i < piece.before_end; ++i) {
-      Places& line = places[before_[i].key];
+      Places& line = places[before_[i].*field];
       ++line.count_before;
       line.before = i;
     }
     for (size_t i = piece.after_begin; i < piece.after_end; ++i) {
-      Places& line = places[after_[i].key];
+      Places& line = places[after_[i].*field];
       ++line.count_after;
       line.after = i;
     }
@@ -162,7 +190,7 @@ class Diff {
     for (size_t row = piece.before_size(); row-- > 0;) {
       for (size_t column = piece.after_size(); column-- > 0;) {
         longest[row * width + column] =
-            same(piece.before_begin + row, piece.after_begin + column)
+            same_key(piece.before_begin + row, piece.after_begin + column)
                 ? longest[(row + 1) * width + column + 1] + 1
                 : std::max(longest[(row + 1) * width + column], longest[row * width + column + 1]);
       }
@@ -173,7 +201,7 @@ class Diff {
       const size_t before = piece.before_begin + row;
       const size_t after = piece.after_begin + column;
       const bool has_both = row < piece.before_size() && column < piece.after_size();
-      if (has_both && same(before, after)) {
+      if (has_both && same_key(before, after)) {
         keep(before, after);
         ++row;
         ++column;
@@ -186,6 +214,34 @@ class Diff {
         ++column;
       }
     }
+  }
+
+  // Lines that differ in the numbers of values alone are the same only if they use the same values.
+  void part_rewired_lines() {
+    std::unordered_map<std::string, std::string> renamed;
+    std::vector<DiffLine> parted;
+    for (DiffLine& line : result_) {
+      bool is_rewired = false;
+      if (line.kind == Kind::kSame) {
+        const std::vector<Name> before = names_in(line.before);
+        const std::vector<Name> after = names_in(line.after);
+        for (size_t i = 0; i < std::min(before.size(), after.size()); ++i) {
+          if (before[i].is_definition) {
+            renamed[before[i].text] = after[i].text;
+          } else {
+            const auto found = renamed.find(before[i].text);
+            is_rewired |= before[i].text != after[i].text && (found == renamed.end() || found->second != after[i].text);
+          }
+        }
+      }
+      if (is_rewired) {
+        parted.push_back({Kind::kGone, std::move(line.before), ""});
+        parted.push_back({Kind::kNew, "", std::move(line.after)});
+      } else {
+        parted.push_back(std::move(line));
+      }
+    }
+    result_ = std::move(parted);
   }
 
   std::vector<Line> before_;

@@ -14,8 +14,8 @@ struct DiffLine {
   std::string after;   // empty when gone
 };
 
-// The lines of both texts in order. Lines are the same if they are but for the numbers of nameless values and the source
-// location. Of changed pieces without a line that is unique in both texts, and too long to be compared line by line, all
+// The lines of both texts in order. Lines are the same if they are but for the source location and the numbers of nameless
+// values, as long as they use the same values. Of changed pieces without a line that is unique in both texts, and too long to be compared line by line, all
 // lines are gone and new.
 // Algorithm: patience diff (B. Cohen), which keeps the longest increasing run of lines that are unique on both sides;
 // between them the longest common subsequence by dynamic programming.
