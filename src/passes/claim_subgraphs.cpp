@@ -14,6 +14,11 @@ namespace sconce {
 namespace {
 
 using Group = std::vector<Node*>;  // in the order of their block
+using Members = std::unordered_set<const Node*>;
+
+bool is_used_outside(const Value& value, const Members& members) {
+  return std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) { return !members.contains(use.user); });
+}
 
 // Which nodes go together. Reads the graph, and changes nothing.
 class Grouping {
@@ -74,13 +79,10 @@ class Grouping {
 
   // A view that is used outside stays outside, and those before and behind it are groups of their own.
   void finish(Group group) {
-    const std::unordered_set<const Node*> members(group.begin(), group.end());
-    const auto is_used_outside = [&](const Value* output) {
-      return std::any_of(output->uses().begin(), output->uses().end(),
-                         [&](const Use& use) { return !members.contains(use.user); });
-    };
+    const Members members(group.begin(), group.end());
     const auto shares = std::find_if(group.begin(), group.end(), [&](const Node* node) {
-      return may_be_view(*node) && std::any_of(node->outputs().begin(), node->outputs().end(), is_used_outside);
+      return may_be_view(*node) && std::any_of(node->outputs().begin(), node->outputs().end(),
+                                               [&](const Value* output) { return is_used_outside(*output, members); });
     });
     if (shares != group.end()) {
       finish(Group(group.begin(), shares));
@@ -145,7 +147,7 @@ class Cutting {
     }
     for (const Node* node : group) {
       for (Value* output : node->outputs()) {
-        if (is_used_outside(*output)) {
+        if (is_used_outside(*output, members_)) {
           subgraph.add_output(copies_.at(output));
           cut_.results.push_back(output);
         }
@@ -174,12 +176,7 @@ class Cutting {
     cut_.operands.push_back(value);
   }
 
-  bool is_used_outside(const Value& value) const {
-    return std::any_of(value.uses().begin(), value.uses().end(),
-                       [&](const Use& use) { return !members_.contains(use.user); });
-  }
-
-  std::unordered_set<const Node*> members_;
+  Members members_;
   ValueMap copies_;
   CutOut cut_{std::make_shared<Graph>(), {}, {}};
 };

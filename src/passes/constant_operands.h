@@ -34,6 +34,13 @@ inline bool can_be_constant(const c10::TypePtr& type) {
   }
 }
 
+inline bool is_none(const Value& value) { return value.type()->kind() == c10::TypeKind::NoneType; }
+
+inline bool is_constant_int(const Value& value, int64_t wanted) {
+  const auto constant = value.constant();
+  return constant && constant->isInt() && constant->toInt() == wanted;
+}
+
 inline std::optional<bool> constant_bool(const Value& value) {
   const auto constant = value.constant();
   return constant && constant->isBool() ? std::optional(constant->toBool()) : std::nullopt;

@@ -1,7 +1,10 @@
 // What facts say of sizes and strides. False wherever they are silent.
 #pragma once
 
+#include "ir/effects.h"
 #include "ir/facts.h"
+#include "ir/graph.h"
+#include "ir/in_place.h"
 
 #include <c10/core/MemoryFormat.h>
 
@@ -55,6 +58,14 @@ inline bool has_layout(const TensorFacts* facts, c10::MemoryFormat format) {
     }
   }
   return true;
+}
+
+// Whether the graph changes sizes in place or walks autograd's graph: then of two results with equal elements one cannot
+// stand for the other.
+inline bool tells_equal_results_apart(const Graph& graph) {
+  bool tells = false;
+  for_each_node(graph.body(), [&](Node* node) { tells = tells || may_change_sizes(*node) || differentiates(*node); });
+  return tells;
 }
 
 inline bool is_contiguous(const TensorFacts* facts) { return has_layout(facts, c10::MemoryFormat::Contiguous); }

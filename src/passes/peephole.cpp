@@ -100,7 +100,6 @@ class Peephole {
 
   // ---- types --------------------------------------------------------------------------------------------------------
 
-  static bool is_none(const Value& value) { return value.type()->kind() == c10::TypeKind::NoneType; }
   static bool is_never_none(const Value& value) {
     const c10::TypeKind kind = value.type()->kind();
     return kind != c10::TypeKind::NoneType && kind != c10::TypeKind::OptionalType && kind != c10::TypeKind::AnyType &&

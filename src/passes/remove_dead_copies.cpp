@@ -16,19 +16,9 @@
 namespace sconce {
 namespace {
 
-bool is_none(const Value& value) { return value.type()->kind() == c10::TypeKind::NoneType; }
-
-bool is_constant_int(const Value& value, int64_t wanted) {
-  const auto constant = value.constant();
-  return constant && constant->isInt() && constant->toInt() == wanted;
-}
-
 class Removal {
  public:
-  explicit Removal(Graph& graph) : graph_(graph), aliases_(graph) {
-    for_each_node(graph.body(),
-                  [&](Node* node) { blocked_ = blocked_ || may_change_sizes(*node) || differentiates(*node); });
-  }
+  explicit Removal(Graph& graph) : graph_(graph), aliases_(graph), blocked_(tells_equal_results_apart(graph)) {}
 
   bool run() {
     bool changed = false;
@@ -133,7 +123,7 @@ class Removal {
 
   Graph& graph_;
   LazyAliasSets aliases_;
-  bool blocked_ = false;
+  bool blocked_;
 };
 
 }  // namespace

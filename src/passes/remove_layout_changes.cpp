@@ -6,6 +6,7 @@
 #include "ir/layout_ops.h"
 #include "ir/lazy_alias_sets.h"
 #include "ir/schema_match.h"
+#include "passes/constant_operands.h"
 #include "passes/known_layout.h"
 #include "passes/permutations.h"
 
@@ -17,8 +18,6 @@
 
 namespace sconce {
 namespace {
-
-bool is_none(const Value& value) { return value.type()->kind() == c10::TypeKind::NoneType; }
 
 bool is_one_of(const Node& node, std::initializer_list<c10::Symbol> kinds) {
   return node.schema() != nullptr && std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
@@ -32,10 +31,7 @@ bool reshapes(const Node& node) {
 
 class Removal {
  public:
-  explicit Removal(Graph& graph) : graph_(graph), aliases_(graph) {
-    for_each_node(graph.body(),
-                  [&](Node* node) { blocked_ = blocked_ || may_change_sizes(*node) || differentiates(*node); });
-  }
+  explicit Removal(Graph& graph) : graph_(graph), aliases_(graph), blocked_(tells_equal_results_apart(graph)) {}
 
   bool run() {
     bool changed = false;
@@ -270,7 +266,7 @@ class Removal {
   Graph& graph_;
   LazyAliasSets aliases_;
   std::unordered_map<const Value*, const Value*> stands_for_;  // what was put in the place of another value
-  bool blocked_ = false;
+  bool blocked_;
 };
 
 }  // namespace
