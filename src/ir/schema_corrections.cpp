@@ -146,4 +146,19 @@ bool results_may_share_memory(const c10::FunctionSchema& schema) {
   });
 }
 
+bool copies_by_reading_no_dtype(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
+  if (schema.name() != "aten::to" || !schema.overload_name().starts_with("prim_")) {
+    return false;
+  }
+  bool copies = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& name = schema.arguments()[i].name();
+    if ((name == "dtype" || name == "device") && !arguments[i].isNone()) {
+      return false;
+    }
+    copies = copies || (name == "copy" && arguments[i].toBool());
+  }
+  return copies;
+}
+
 }  // namespace sconce

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/function_schema.h>
+#include <ATen/core/ivalue.h>
 
 #include <string_view>
 #include <vector>
@@ -29,5 +30,9 @@ bool writes_argument(const c10::FunctionSchema& schema, size_t index);
 // for those whose aliasing LibTorch leaves to a special case of its own analysis (`prim::AutogradAdd`), and for those of
 // which the list says so; false for those that the list vouches for.
 bool results_may_share_memory(const c10::FunctionSchema& schema);
+
+// Whether the call is a copy by `aten::to.prim_*` that names neither dtype nor device: LibTorch's kernel then reads a dtype
+// that is not there. It means a copy of the same dtype on the same device.
+bool copies_by_reading_no_dtype(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments);
 
 }  // namespace sconce

@@ -1,3 +1,4 @@
+#include "ir/schema_corrections.h"
 #include "ir/source.h"
 #include "plan/call_step.h"
 
@@ -172,6 +173,31 @@ class IntegerDivisionStep final : public CallStep {
   mutable torch::jit::Operation operation_;
 };
 
+// aten::to.prim_*, also where LibTorch's kernel reads a dtype that is not there.
+class ConversionStep final : public CallStep {
+ public:
+  ConversionStep(const Node& node, Operands operands, Registers results, torch::jit::Operation operation)
+      : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/false),
+        schema_(node.schema()),
+        operation_(std::move(operation)) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    if (copies_by_reading_no_dtype(*schema_, frame.stack)) {
+      const at::Tensor tensor = frame.stack[0].toTensor();
+      frame.stack.assign(1, tensor.to(tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
+    } else {
+      operation_(frame.stack);
+    }
+    pop_results(frame);
+  }
+
+ private:
+  const c10::FunctionSchema* schema_;
+  // Stateless; LibTorch only forgot to make the call const.
+  mutable torch::jit::Operation operation_;
+};
+
 bool divides_numbers(const c10::OperatorName& name) {
   return name.name == "aten::__round_to_zero_floordiv" ||
          (name.name == "aten::remainder" && (name.overload_name == "int" || name.overload_name.empty()));
@@ -193,6 +219,10 @@ StepPtr make_builtin_step(const Node& node, const Operands& operands, const Regi
   if (divides_numbers(node.schema()->operator_name())) {
     const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
     return std::make_unique<IntegerDivisionStep>(node, operands, results, op->getOperation());
+  }
+  if (node.kind() == aten::to && node.schema()->overload_name().starts_with("prim_")) {
+    const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
+    return std::make_unique<ConversionStep>(node, operands, results, op->getOperation());
   }
   return nullptr;
 }

@@ -59,5 +59,20 @@ TEST(Builtins, GiveComplexNumbersOfEveryWidthAsLists) {
   }
 }
 
+// LibTorch's kernels read a dtype that is not there.
+TEST(Builtins, CopyWithoutNewDtypeOrDevice) {
+  const std::string begin =
+      "graph(%x : Tensor, %copy : bool):\n  %none : NoneType = prim::Constant()\n  %no : bool = prim::Constant[value=0]()\n";
+  const at::Tensor x = at::arange(6, at::kChar).reshape({2, 3}).t();
+  for (const char* const operands : {"%x, %none, %none, %no, %copy", "%x, %none, %no, %copy", "%x, %no, %copy"}) {
+    const std::string text = begin + "  %y : Tensor = aten::to(" + operands + ")\n  return (%y)\n";
+    const at::Tensor copy = run(text, {x, true})[0].toTensor();
+    EXPECT_TRUE(agree({c10::IValue(copy)}, {c10::IValue(x)}));
+    EXPECT_EQ(copy.strides(), x.strides());
+    EXPECT_FALSE(copy.is_alias_of(x));
+    EXPECT_TRUE(run(text, {x, false})[0].toTensor().is_same(x));
+  }
+}
+
 }  // namespace
 }  // namespace sconce

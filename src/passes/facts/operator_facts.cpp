@@ -3,6 +3,7 @@
 #include "ir/alias_sets.h"
 #include "ir/effects.h"
 #include "ir/result_rules.h"
+#include "ir/schema_corrections.h"
 #include "passes/facts/meta_operands.h"
 #include "passes/facts/shape_functions.h"
 #include "passes/facts/size_rules.h"
@@ -173,6 +174,9 @@ class OperatorFacts {
         return std::nullopt;
       }
       stack.push_back(std::move(*operand));
+    }
+    if (copies_by_reading_no_dtype(schema_, stack)) {
+      return std::nullopt;
     }
     const at::NoGradGuard no_grad;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
