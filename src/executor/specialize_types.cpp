@@ -2,15 +2,13 @@
 
 #include "executor/spec_writer.h"
 #include "ir/assert.h"
-#include "ir/effects.h"
+#include "ir/assigned_attributes.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/class_type.h>
 #include <ATen/core/jit_type.h>
 #include <ATen/native/quantized/PackedParams.h>
 #include <c10/core/GradMode.h>
-
-#include <set>
 
 namespace sconce {
 namespace {
@@ -38,14 +36,8 @@ enum class Origin { kArgument, kAttribute };
 
 class Specialization {
  public:
-  Specialization(Graph& graph, ArgumentSpecCreator::Detail detail) : exact_(detail == ArgumentSpecCreator::Detail::kShapes) {
-    for_each_node(graph.body(), [&](Node* node) {
-      if (node->kind() == prim::SetAttr) {
-        changed_attributes_.insert({node->input(0)->type()->expectRef<c10::ClassType>().name()->qualifiedName(),
-                                    node->attribute_as<std::string>(attr::kName)});
-      }
-      attributes_last_ = attributes_last_ && !effects_of(*node).unknown;
-    });
+  Specialization(Graph& graph, ArgumentSpecCreator::Detail detail)
+      : exact_(detail == ArgumentSpecCreator::Detail::kShapes), assigned_(graph) {
     given_.no_symbol_is_one = true;
     given_.grad_mode = c10::GradMode::is_enabled();
   }
@@ -70,12 +62,14 @@ class Specialization {
 
  private:
   void specialize_attribute(const Node& user, const c10::ivalue::Object& object) {
-    if (user.kind() != prim::GetAttr || !attributes_last_) {
+    if (user.kind() != prim::GetAttr) {
       return;
     }
-    const std::string& name = user.attribute_as<std::string>(attr::kName);
-    if (changed_attributes_.count({object.type()->name()->qualifiedName(), name}) == 0) {
-      specialize(*user.output(), object.getAttr(name), Origin::kAttribute);
+    const c10::IValue held = object.getAttr(user.attribute_as<std::string>(attr::kName));
+    if (!assigned_.contains(user)) {
+      specialize(*user.output(), held, Origin::kAttribute);
+    } else if (held.isTensor() && user.output()->type()->kind() == c10::TypeKind::TensorType) {
+      given_.held_at_first.emplace(user.output(), abstract(held, Origin::kAttribute));
     }
   }
 
@@ -124,8 +118,7 @@ class Specialization {
   }
 
   const bool exact_;
-  std::set<std::pair<std::string, std::string>> changed_attributes_;  // of a class, by name
-  bool attributes_last_ = true;
+  const AssignedAttributes assigned_;
   int64_t last_symbol_ = 0;
   GivenFacts given_;
 };

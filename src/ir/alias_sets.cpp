@@ -100,45 +100,69 @@ bool AliasSets::is_wildcard(const Value& value) const { return set_of(value) == 
 
 bool AliasSets::may_be_written(const Value& value) const {
   const Set set = set_of(value);
-  return set != kNone && written_[set];
+  return set != kNone && (written_[set] & memory_kinds_of(value.type())) != 0;
 }
 
 namespace {
 
-bool is_list_of_anything(const c10::Type& type) {
-  return type.kind() == c10::TypeKind::ListType &&
-         type.expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::VarType;
+// A type variable among what it contains: `t[]`, `Dict(str, t)`.
+bool is_container_of_anything(const c10::Type& type) {
+  const auto contained = type.containedTypes();
+  return (type.kind() == c10::TypeKind::ListType || type.kind() == c10::TypeKind::DictType) &&
+         std::any_of(contained.begin(), contained.end(),
+                     [](const c10::TypePtr& part) { return part->kind() == c10::TypeKind::VarType; });
 }
 
 }  // namespace
 
-std::vector<AliasSets::Set> AliasSets::sets_written_by(const Node& node) const {
-  std::vector<Set> written;
-  const auto add = [&](Set set) {
-    if (set != kNone && std::find(written.begin(), written.end(), set) == written.end()) {
-      written.push_back(set);
+std::vector<AliasSets::Memory> AliasSets::writes_of(const Node& node) const {
+  std::vector<Memory> writes;
+  const auto add = [&](Set set, MemoryKinds kinds) {
+    if (set == kNone || kinds == kNoMemory) {
+      return;
+    }
+    const auto same = std::find_if(writes.begin(), writes.end(), [&](const Memory& write) { return write.set == set; });
+    if (same == writes.end()) {
+      writes.push_back({set, kinds});
+    } else {
+      same->kinds |= kinds;
     }
   };
   const Effects effects = effects_of(node);
-  if (effects.unknown || (is_language_kind(node.kind()) && effects.writes)) {
-    add(effects.unknown ? wildcard() : kNone);
-    // An attribute is stored into its object, the first input.
-    const size_t count = effects.unknown ? node.inputs().size() : 1;
-    for (size_t i = 0; i < count; ++i) {
-      add(set_of(*node.input(i)));
+  if (effects.unknown) {
+    add(wildcard(), kAnyMemory);
+    for (const Value* input : node.inputs()) {
+      add(set_of(*input), kAnyMemory);
     }
-    return written;
+    return writes;
+  }
+  if (is_language_kind(node.kind())) {
+    if (effects.writes) {
+      add(set_of(*node.input(0)), kObjectMemory);  // an attribute is stored into its object
+    }
+    return writes;
   }
   for (size_t i = 0; effects.writes && i < std::min(node.schema()->arguments().size(), node.inputs().size()); ++i) {
     if (may_write_operand(node, i)) {
-      add(set_of(*node.input(i)));
       // `foreach_add_(Tensor(a!)[] self)` writes the elements, too; `append(t[](a!) self)` does not know what they are.
-      if (set_of(*node.input(i)) != kNone && !is_list_of_anything(*node.schema()->arguments()[i].type())) {
-        add(contents_of(set_of(*node.input(i))));
+      const Value& operand = *node.input(i);
+      const bool is_all = !is_container_of_anything(*node.schema()->arguments()[i].type());
+      const MemoryKinds kinds = is_all ? memory_kinds_within(operand.type()) : memory_kinds_of(operand.type());
+      add(set_of(operand), kinds);
+      if (is_all && set_of(operand) != kNone) {
+        add(contents_of(set_of(operand)), kinds);
       }
     }
   }
-  return written;
+  return writes;
+}
+
+bool AliasSets::may_write(const Node& node, const Value& value) const {
+  const Set set = set_of(value);
+  const MemoryKinds kinds = memory_kinds_of(value.type());
+  const auto writes = writes_of(node);
+  return std::any_of(writes.begin(), writes.end(),
+                     [&](const Memory& write) { return write.set == set && (write.kinds & kinds) != 0; });
 }
 
 // ---- the analysis ---------------------------------------------------------------------------------------------------
@@ -152,8 +176,8 @@ AliasSets::AliasSets(const Graph& graph) {
   visit_block(graph.body());
   written_.resize(parent_.size());
   for_each_node(graph.body(), [&](Node* node) {
-    for (const Set set : sets_written_by(*node)) {
-      written_[set] = true;
+    for (const Memory& write : writes_of(*node)) {
+      written_[write.set] |= write.kinds;
     }
   });
 }

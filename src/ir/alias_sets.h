@@ -31,8 +31,16 @@ class AliasSets {
   bool is_wildcard(const Value& value) const;
   // Whether some node of the graph may write the memory of the value (not only of what it contains).
   bool may_be_written(const Value& value) const;
+
+  // Of what lies in a set, that of these kinds.
+  struct Memory {
+    Set set;
+    MemoryKinds kinds;
+  };
   // What the node itself, without the nodes nested in it, may write.
-  std::vector<Set> sets_written_by(const Node& node) const;
+  std::vector<Memory> writes_of(const Node& node) const;
+  // Whether it may write the memory of the value, not only of what it contains.
+  bool may_write(const Node& node, const Value& value) const;
 
   Set set_of(const Value& value) const;  // kNone for values that hold no memory
   Set contents_of(Set set) const;        // kNone when nothing in the set is a container with known contents
@@ -56,7 +64,7 @@ class AliasSets {
 
   mutable std::vector<Set> parent_;
   std::vector<Set> contents_;
-  std::vector<bool> written_;
+  std::vector<MemoryKinds> written_;
   std::unordered_map<const Value*, Set> sets_;
 };
 

@@ -69,6 +69,37 @@ bool holds_containers(const c10::TypePtr& type) {
   return std::any_of(contained.begin(), contained.end(), is_container);
 }
 
+MemoryKinds memory_kinds_of(const c10::TypePtr& type) {
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType:
+    case c10::TypeKind::StorageType: return kTensorMemory;
+    case c10::TypeKind::ListType: return kListMemory;
+    case c10::TypeKind::DictType: return kDictMemory;
+    case c10::TypeKind::ClassType: return kObjectMemory;
+    case c10::TypeKind::TupleType: return memory_kinds_within(type);
+    case c10::TypeKind::OptionalType: return memory_kinds_of(without_optional(type));
+    default: return holds_memory(type) ? kAnyMemory : kNoMemory;
+  }
+}
+
+MemoryKinds memory_kinds_within(const c10::TypePtr& type) {
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType:
+    case c10::TypeKind::StorageType: return kTensorMemory;
+    case c10::TypeKind::ListType:
+    case c10::TypeKind::DictType:
+    case c10::TypeKind::TupleType:
+    case c10::TypeKind::OptionalType: {
+      MemoryKinds kinds = type->kind() == c10::TypeKind::TupleType ? kNoMemory : memory_kinds_of(type);
+      for (const c10::TypePtr& part : type->containedTypes()) {
+        kinds |= memory_kinds_within(part);
+      }
+      return kinds;
+    }
+    default: return holds_memory(type) ? kAnyMemory : kNoMemory;
+  }
+}
+
 bool may_be_of_both_types(const c10::TypePtr& a, const c10::TypePtr& b) {
   const c10::TypePtr first = without_optional(a);
   const c10::TypePtr second = without_optional(b);

@@ -12,8 +12,8 @@ WriteOrder::WriteOrder(const Graph& graph, const AliasSets& aliases) : aliases_(
 void WriteOrder::visit(const Block& block) {
   for (const Node* node : block.nodes()) {
     const Position position = next_++;
-    for (const AliasSets::Set set : aliases_.sets_written_by(*node)) {
-      writes_[set].push_back(position);
+    for (const AliasSets::Memory& write : aliases_.writes_of(*node)) {
+      writes_[write.set][write.kinds].push_back(position);
     }
     const Effects effects = effects_of(*node);
     if (effects.state || effects.unknown) {
@@ -60,11 +60,14 @@ bool WriteOrder::any_in(const Positions& positions, Span span) {
 }
 
 bool WriteOrder::may_be_written(const Value& value, Span span) const {
+  const MemoryKinds kinds = memory_kinds_within(value.type());
   std::unordered_set<AliasSets::Set> seen;
   for (AliasSets::Set set = aliases_.set_of(value); set != AliasSets::kNone && seen.insert(set).second;
        set = aliases_.contents_of(set)) {
     const auto found = writes_.find(set);
-    if (found != writes_.end() && any_in(found->second, span)) {
+    if (found != writes_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const auto& of_kinds) {
+          return (of_kinds.first & kinds) != 0 && any_in(of_kinds.second, span);
+        })) {
       return true;
     }
   }

@@ -49,7 +49,8 @@ class WriteOrder {
 
   const AliasSets& aliases_;
   std::unordered_map<const Node*, Span> spans_;
-  std::unordered_map<AliasSets::Set, Positions> writes_;
+  // By the set and the kinds of memory that are written in it together.
+  std::unordered_map<AliasSets::Set, std::unordered_map<MemoryKinds, Positions>> writes_;
   Positions state_changes_;
   Position next_ = 0;
 };

@@ -7,8 +7,8 @@
 namespace sconce {
 namespace {
 
-bool contains(const std::vector<AliasSets::Set>& sets, AliasSets::Set set) {
-  return std::find(sets.begin(), sets.end(), set) != sets.end();
+bool contains(const std::vector<AliasSets::Memory>& all, AliasSets::Set set) {
+  return std::any_of(all.begin(), all.end(), [&](const AliasSets::Memory& each) { return each.set == set; });
 }
 
 }  // namespace
@@ -20,26 +20,31 @@ WriteReach::WriteReach(const Graph& graph) {
     if (node->schema() == nullptr) {
       return;
     }
-    Sets written = aliases.sets_written_by(*node);
+    Memories written = aliases.writes_of(*node);
     if (!written.empty()) {
       written_.emplace(node, std::move(written));
     }
-    Sets read;
+    Memories read;
     for (const Value* input : node->inputs()) {
-      for (AliasSets::Set set = aliases.set_of(*input); set != AliasSets::kNone && !contains(read, set);
+      Memories reached;
+      for (AliasSets::Set set = aliases.set_of(*input); set != AliasSets::kNone && !contains(reached, set);
            set = aliases.contents_of(set)) {
-        read.push_back(set);
+        reached.push_back({set, memory_kinds_within(input->type())});
       }
+      read.insert(read.end(), reached.begin(), reached.end());
     }
     read_.emplace(node, std::move(read));
   });
 }
 
 bool WriteReach::reaches(const Node* write, const Node* reader, Wildcard wildcard) const {
-  const Sets& written = written_.at(write);
-  const Sets& read = read_.at(reader);
-  return std::any_of(written.begin(), written.end(), [&](AliasSets::Set set) {
-    return contains(read, set) && (wildcard == Wildcard::kCounts || set != wildcard_);
+  const Memories& written = written_.at(write);
+  const Memories& read = read_.at(reader);
+  return std::any_of(written.begin(), written.end(), [&](const AliasSets::Memory& wrote) {
+    return (wildcard == Wildcard::kCounts || wrote.set != wildcard_) &&
+           std::any_of(read.begin(), read.end(), [&](const AliasSets::Memory& reads) {
+             return reads.set == wrote.set && (reads.kinds & wrote.kinds) != 0;
+           });
   });
 }
 

@@ -21,13 +21,13 @@ class WriteReach {
   std::string grown_since(const WriteReach& before) const;
 
  private:
-  using Sets = std::vector<AliasSets::Set>;
+  using Memories = std::vector<AliasSets::Memory>;
   enum class Wildcard { kCounts, kIsLeftOut };
   bool reaches(const Node* write, const Node* reader, Wildcard wildcard) const;
 
   AliasSets::Set wildcard_;
-  std::unordered_map<const Node*, Sets> written_;
-  std::unordered_map<const Node*, Sets> read_;
+  std::unordered_map<const Node*, Memories> written_;
+  std::unordered_map<const Node*, Memories> read_;
 };
 
 }  // namespace sconce

@@ -63,10 +63,8 @@ Refusal refusal_at(const Node& node, const std::string& reason) {
 const Node* writer_of(const Value& value, const Graph& graph, const AliasSets& aliases) {
   const Node* writer = nullptr;
   for_each_node(graph.body(), [&](Node* node) {
-    if (writer == nullptr) {
-      const auto written = aliases.sets_written_by(*node);
-      const bool is_among = std::find(written.begin(), written.end(), aliases.set_of(value)) != written.end();
-      writer = is_among ? node : nullptr;
+    if (writer == nullptr && aliases.may_write(*node, value)) {
+      writer = node;
     }
   });
   return writer;

@@ -1,6 +1,7 @@
 #include "passes/propagate_facts.h"
 
 #include "ir/alias_sets.h"
+#include "ir/assigned_attributes.h"
 #include "ir/effects.h"
 #include "ir/memory_types.h"
 #include "passes/constant_operands.h"
@@ -21,17 +22,6 @@ namespace {
 constexpr int64_t kExampleWithoutOne = 8;
 
 bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
-
-// Whether the value is, or is taken out of, something that the graph does not compute.
-bool is_given(const Value& value) {
-  static const std::array accesses = {prim::GetAttr, prim::TupleUnpack, prim::TupleIndex, prim::ListUnpack,
-                                      prim::unchecked_cast};
-  const Node* node = value.node();
-  while (std::find(accesses.begin(), accesses.end(), node->kind()) != accesses.end()) {
-    node = node->input(0)->node();
-  }
-  return node->kind() == prim::Param && node->owning_block()->owner() == nullptr;
-}
 
 // Whether a list or dict is one that the graph itself makes, and no other.
 bool is_made_here(const Value& value) {
@@ -73,7 +63,7 @@ TensorFacts all_facts(TensorFacts a, const TensorFacts& b) {
 class Propagation {
  public:
   Propagation(Graph& graph, const GivenFacts& given)
-      : graph_(graph), aliases_(graph), exchanged_(graph), given_(given), arithmetic_(last_given(graph)) {
+      : graph_(graph), aliases_(graph), exchanged_(graph), assigned_(graph), given_(given), arithmetic_(last_given(graph)) {
     find_what_changes();
     for (const int64_t symbol : given_symbols_) {
       const auto example = given.examples.find(symbol);
@@ -102,6 +92,10 @@ class Propagation {
       const auto known = given_.values.find(&value);
       return known != given_.values.end() && !may_be_changed(value.type()) ? known->second : found;
     };
+    rules.held_at_first = [this](const Node& get) {
+      const auto held = given_.held_at_first.find(get.output());
+      return held == given_.held_at_first.end() ? AbstractValue() : held->second;
+    };
     AbstractEvaluator evaluator(graph_, arithmetic_, AbstractEvaluator::Loops::kUntilStable, std::move(rules));
     evaluator.run(AbstractValues(graph_.inputs().size()));
     bool changed = write_facts(graph_.body().params(), evaluator);
@@ -115,6 +109,20 @@ class Propagation {
   }
 
  private:
+  // Whether the value is, or is taken out of, something that the graph does not compute.
+  bool is_given(const Value& value) const {
+    static const std::array accesses = {prim::GetAttr, prim::TupleUnpack, prim::TupleIndex, prim::ListUnpack,
+                                        prim::unchecked_cast};
+    const Node* node = value.node();
+    while (std::find(accesses.begin(), accesses.end(), node->kind()) != accesses.end()) {
+      if (node->kind() == prim::GetAttr && assigned_.contains(*node)) {
+        return false;
+      }
+      node = node->input(0)->node();
+    }
+    return node->kind() == prim::Param && node->owning_block()->owner() == nullptr;
+  }
+
   int64_t last_given(const Graph& graph) {
     const auto collect = [&](const Value& value) {
       if (value.facts() != nullptr && is_given(value)) {
@@ -261,6 +269,7 @@ class Propagation {
   Graph& graph_;
   AliasSets aliases_;
   ExchangedTensors exchanged_;
+  AssignedAttributes assigned_;
   const GivenFacts& given_;
   std::unordered_set<int64_t> given_symbols_;
   bool something_requires_grad_ = false;

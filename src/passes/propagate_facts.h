@@ -15,6 +15,8 @@ struct GivenFacts {
   std::unordered_map<int64_t, int64_t> examples;  // for symbols: a size that each stood for in one call
   bool no_symbol_is_one = false;                  // sizes of 1 have been given as numbers
   std::optional<bool> grad_mode;                  // when the run begins
+  // Of the result of a `prim::GetAttr` whose attribute the graph assigns: what it holds when the run begins.
+  std::unordered_map<const Value*, AbstractValue> held_at_first;
   // Of inputs and attributes that are no tensors by type: None, numbers, tuples, lists and dicts. These last two count as
   // long as the graph changes none of the type that comes from outside.
   std::unordered_map<const Value*, AbstractValue> values;

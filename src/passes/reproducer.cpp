@@ -21,11 +21,17 @@ namespace {
 
 constexpr const char* kFirstLine = "# a graph on which a pass of sconce failed; `sconce replay` runs it again";
 
+// Or nothing: half a file would be taken for a whole one.
 void write_whole(const std::string& path, const std::string& content) {
   std::ofstream file(path, std::ios::binary);
   file.write(content.data(), static_cast<std::streamsize>(content.size()));
   file.close();
-  TORCH_CHECK(file.good(), path, ": cannot be written: ", std::strerror(errno));
+  if (!file.good()) {
+    const int reason = errno;
+    std::error_code there_was_none;
+    std::filesystem::remove(path, there_was_none);
+    TORCH_CHECK(false, path, ": cannot be written: ", std::strerror(reason));
+  }
 }
 
 std::string constants_path(const std::string& path) { return path + ".constants.pt"; }
@@ -43,11 +49,11 @@ std::string write_reproducer(const Reproducer& reproducer, const std::string& fo
     text << "# library: " << reproducer.library << "\n";
   }
   text << "# problem: " << reproducer.problem << "\n" << print(*reproducer.graph, {.constants = &constants});
-  write_whole(path, text.str());
   if (!constants.empty()) {
     const std::vector<char> bytes = torch::jit::pickle_save(c10::ivalue::Tuple::create(std::move(constants)));
     write_whole(constants_path(path), {bytes.begin(), bytes.end()});
   }
+  write_whole(path, text.str());  // last: with it the reproducer is whole
   return path;
 }
 

@@ -327,7 +327,7 @@ TEST_F(DamagedRecord, TellsAWrite) {
   EXPECT_THAT(claims(), Contains(HasSubstr("aten::tanh")));
   run_.changed.clear();
   run_.changed[find_node(*graph_, "aten::neg_")] = held("b");
-  EXPECT_THAT(claims(), Contains(HasSubstr("writes the memory of %b (aten::tanh), and sets_written_by does not say so")));
+  EXPECT_THAT(claims(), Contains(HasSubstr("writes the memory of %b (aten::tanh), and may_write does not say so")));
 }
 
 TEST_F(DamagedRecord, TellsWhatOutlivesTheRun) {

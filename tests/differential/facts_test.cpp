@@ -60,6 +60,7 @@ Outcome check(const std::shared_ptr<const Graph>& graph, const std::vector<c10::
     propagate_facts(*claimed[at], given);
     EXPECT_EQ(print(*claimed[at]), first) << "the second time, too, something was found";
   }
+  
   auto compiled = compile_profiled(graph);
   if (!compiled) {
     std::cout << "not run: " << compiled.refusal().reason << "\n";

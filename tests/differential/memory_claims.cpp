@@ -84,12 +84,11 @@ class ClaimsCheck {
       if (!effects.writes && !effects.unknown) {
         found_.push_back(describe(*node) + " writes, and its effects do not say so");
       }
-      const std::vector<Set> written = sets_.sets_written_by(*node);
       for (const Piece piece : changed->second) {
         const Claim& claim = claims_[piece];
-        if (claim.claimant != nullptr && std::find(written.begin(), written.end(), claim.set) == written.end()) {
+        if (claim.claimant != nullptr && !sets_.may_write(*node, *claim.claimant)) {
           found_.push_back(describe(*node) + " writes the memory of " + describe(*claim.claimant) +
-                           ", and sets_written_by does not say so");
+                           ", and may_write does not say so");
         }
       }
     });

@@ -287,6 +287,26 @@ TEST(AliasSets, ObjectsOfDifferentTypesAreTwo) {
   EXPECT_FALSE(aliases.may_alias("m", "k"));
 }
 
+TEST(AliasSets, AWriteToOneKindOfMemoryLeavesTheOthers) {
+  const std::string inputs =
+      "graph(%t : Tensor, %l : Tensor[], %d : Dict(str, Tensor), %m : __torch__.M, %p : (Tensor, int[]), %any : Any,\n"
+      "      %s : str, %n : int):\n";
+  const auto written_by = [&](const std::string& node) {
+    const Aliases aliases(inputs + "  " + node + "\n  return ()\n");
+    std::string all;
+    for (const char* const name : {"t", "l", "d", "m", "p", "any", "s"}) {
+      all += aliases.written(name) ? name + std::string(" ") : "";
+    }
+    return all;
+  };
+  EXPECT_EQ(written_by("%w : Tensor = aten::neg_(%t)"), "t p any ");
+  EXPECT_EQ(written_by("%w : Tensor[] = aten::append(%l, %t)"), "l p any ");
+  EXPECT_EQ(written_by("aten::_set_item(%d, %s, %t)"), "d any ");
+  EXPECT_EQ(written_by("prim::SetAttr[name=\"a\"](%m, %t)"), "m any ");
+  EXPECT_EQ(written_by("aten::_foreach_neg_(%l)"), "t l p any ");
+  EXPECT_EQ(written_by("%w : Tensor = prim::CallMethod[name=\"f\"](%m)"), "t l d m p any ");
+}
+
 TEST(AliasSets, DropoutAndReshapeMayShareWithTheirArgument) {
   const Aliases aliases(
       "graph(%in : Tensor, %p : float, %train : bool, %size : int[]):\n"

@@ -13,6 +13,10 @@
 #include <ATen/core/jit_type.h>
 #include <gmock/gmock.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -187,6 +191,23 @@ TEST(Reproducer, KeepsTensorConstants) {
   EXPECT_TRUE(at::equal(find_node(*read.graph, "aten::neg")->input(0)->constant()->toTensor(), large));
   std::filesystem::remove(path);
   std::filesystem::remove(path + ".constants.pt");
+}
+
+// As on a full disk: no file may grow beyond the limit.
+TEST(Reproducer, IsWholeOrLeavesNothing) {
+  const auto folder = std::filesystem::temp_directory_path() / ("sconce-full-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{16, before.rlim_max};
+  const auto signal_before = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string message = message_of([&] { write_reproducer({"p", "", "none", graph_of(kGraph)}, folder.string()); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, signal_before);
+  EXPECT_THAT(message, HasSubstr("cannot be written: File too large"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Reproducer, ExplainsFilesThatAreNone) {

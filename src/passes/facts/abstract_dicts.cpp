@@ -39,7 +39,7 @@ void AbstractEvaluator::make_dict(const Node& node) {
       heap_.escape(value);
     }
   }
-  make_list(node, is_known ? list_of(std::move(made)) : kEscapedList);
+  make_list(*node.output(), is_known ? list_of(std::move(made)) : kEscapedList);
 }
 
 bool AbstractEvaluator::run_dict_operator(const Node& node) {
@@ -89,14 +89,14 @@ bool AbstractEvaluator::run_dict_operator(const Node& node) {
       if (!mapping) {
         return false;
       }
-      make_list(node, {.elements = node.kind() == aten::keys ? mapping->keys : mapping->values});
+      make_list(*node.output(), {.elements = node.kind() == aten::keys ? mapping->keys : mapping->values});
       return true;
     }
     case aten::copy: {
       if (!mapping) {
         return false;
       }
-      make_list(node, list_of(std::move(*mapping)));
+      make_list(*node.output(), list_of(std::move(*mapping)));
       return true;
     }
     default: break;
@@ -113,7 +113,7 @@ bool AbstractEvaluator::run_dict_operator(const Node& node) {
     for (size_t i = 0; i < mapping->keys.size(); ++i) {
       items.push_back(AbstractValue::sequence({mapping->keys[i], mapping->values[i]}));
     }
-    make_list(node, {.elements = std::move(items)});
+    make_list(*node.output(), {.elements = std::move(items)});
     return true;
   }
   if (node.kind() == kDelete && id != nullptr && found != nullptr) {

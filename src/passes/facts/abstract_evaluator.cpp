@@ -22,11 +22,13 @@ AbstractEvaluator::AbstractEvaluator(const Graph& graph, SizeArithmetic& arithme
       arithmetic_(arithmetic),
       loops_(loops),
       rules_(std::move(rules)),
+      assigned_(graph),
       values_(graph.id_bound()),
       steps_left_(kMostSteps) {}
 
 bool AbstractEvaluator::run(AbstractValues inputs) {
   SCONCE_ASSERT(inputs.size() == graph_.inputs().size());
+  find_assigned_attributes();
   for (size_t i = 0; i < inputs.size(); ++i) {
     set(graph_.inputs()[i], std::move(inputs[i]));
   }
@@ -85,11 +87,8 @@ bool AbstractEvaluator::run_branches(const Node& node) {
     heap_.apply(first.completes ? first.changes : second.changes);
   }
   for (size_t i = 0; i < node.outputs().size(); ++i) {
-    if (first.completes && second.completes) {
-      if (auto list = either_list(node, i, {&first.changes, &second.changes})) {
-        set(node.output(i), *list);
-        continue;
-      }
+    if (first.completes && second.completes && make_either_list(node, i, {&first.changes, &second.changes})) {
+      continue;
     }
     set(node.output(i), first.completes && second.completes ? either(*node.input(0), first.returns[i], second.returns[i])
                         : first.completes                   ? first.returns[i]
@@ -122,21 +121,25 @@ AbstractValue AbstractEvaluator::either(const Value& condition, const AbstractVa
 }
 
 // Of two lists that nobody else holds, made where the branches return them, one more that stands for either.
-std::optional<AbstractValue> AbstractEvaluator::either_list(const Node& node, size_t output,
-                                                            const std::array<const AbstractHeap::Changes*, 2>& changes) {
+bool AbstractEvaluator::make_either_list(const Node& node, size_t output,
+                                         const std::array<const AbstractHeap::Changes*, 2>& changes) {
   std::array<const AbstractList*, 2> lists = {nullptr, nullptr};
   for (const size_t branch : {size_t{0}, size_t{1}}) {
     const Value& value = *node.block(branch)->returns()[output];
-    const auto made = made_here_.find(value.node());
+    const auto made = made_here_.find(&value);
     const ListId* id = at(value).as_list();
     if (id == nullptr || made == made_here_.end() || !(made->second == *id) || value.uses().size() != 1 ||
         changes[branch]->count(id->number) == 0) {
-      return std::nullopt;
+      return false;
     }
     lists[branch] = &changes[branch]->at(id->number);
   }
   AbstractList joined = heap_.join(*lists[0], *lists[1]);
-  return joined.is_escaped ? std::nullopt : std::optional(AbstractValue::list(heap_.make(std::move(joined))));
+  if (joined.is_escaped) {
+    return false;
+  }
+  make_list(*node.output(output), std::move(joined));
+  return true;
 }
 
 bool AbstractEvaluator::run_loop(const Node& node) {
@@ -278,8 +281,10 @@ bool AbstractEvaluator::run_language_node(const Node& node) {
       return true;
     }
     case prim::TupleConstruct: set(node.output(), AbstractValue::sequence(operands_of(node))); return true;
-    case prim::ListConstruct: make_list(node, {.elements = operands_of(node)}); return true;
+    case prim::ListConstruct: make_list(*node.output(), {.elements = operands_of(node)}); return true;
     case prim::DictConstruct: make_dict(node); return true;
+    case prim::GetAttr: set(node.output(), attribute_read_by(node)); return true;
+    case prim::SetAttr: assign_attribute(node); return true;
     case prim::TupleUnpack:
     case prim::ListUnpack: {
       const AbstractValue row = at(*node.input(0));
@@ -320,19 +325,19 @@ void AbstractEvaluator::set_unknown(const Node& node) {
 
 // In a loop that is run until stable every iteration makes another list; none of the ones before is held under the number
 // any more, since what is carried from one iteration to the next and put into containers there escapes.
-void AbstractEvaluator::make_list(const Node& node, AbstractList list) {
+void AbstractEvaluator::make_list(const Value& output, AbstractList list) {
   for (const AbstractValue& element : list.elements.value_or(AbstractValues())) {
     put_into_container(element);
   }
-  const auto made = made_here_.find(&node);
+  const auto made = made_here_.find(&output);
   if (made == made_here_.end() || !reuses_lists_) {
     const ListId id = heap_.make(std::move(list));
-    made_here_.insert_or_assign(&node, id);
-    set(node.output(), AbstractValue::list(id));
+    made_here_.insert_or_assign(&output, id);
+    set(&output, AbstractValue::list(id));
     return;
   }
   heap_.remake(made->second, std::move(list));
-  set(node.output(), AbstractValue::list(made->second));
+  set(&output, AbstractValue::list(made->second));
 }
 
 void AbstractEvaluator::put_into_container(const AbstractValue& value) {

@@ -5,12 +5,16 @@
 // their head holds for every iteration. In-place changes of lists and dicts are followed, as long as nobody else holds them.
 #pragma once
 
+#include "ir/assigned_attributes.h"
 #include "ir/graph.h"
 #include "ir/size_arithmetic.h"
 #include "passes/facts/abstract_value.h"
 
 #include <array>
 #include <functional>
+#include <map>
+#include <string>
+#include <utility>
 
 namespace sconce {
 
@@ -26,6 +30,8 @@ class AbstractEvaluator {
     std::function<AbstractValues(const Node& node, const AbstractValues& operands)> results;
     // What holds for a value, from what was found out about it.
     std::function<AbstractValue(const Value& value, AbstractValue found)> refined;
+    // What the attribute that the `prim::GetAttr` reads holds when the run begins, though the graph assigns it later.
+    std::function<AbstractValue(const Node& get)> held_at_first;
   };
 
   AbstractEvaluator(const Graph& graph, SizeArithmetic& arithmetic, Loops loops, Rules rules = {});
@@ -44,8 +50,7 @@ class AbstractEvaluator {
   bool run_node(const Node& node);
   bool run_branches(const Node& node);
   AbstractValue either(const Value& condition, const AbstractValue& if_true, const AbstractValue& if_false);
-  std::optional<AbstractValue> either_list(const Node& node, size_t output,
-                                           const std::array<const AbstractHeap::Changes*, 2>& changes);
+  bool make_either_list(const Node& node, size_t output, const std::array<const AbstractHeap::Changes*, 2>& changes);
   bool run_loop(const Node& node);
   bool run_loop_until_stable(const Node& node);
   std::optional<bool> run_loop_one_by_one(const Node& node);
@@ -64,8 +69,11 @@ class AbstractEvaluator {
     }
   }
   void set_unknown(const Node& node);
-  void make_list(const Node& node, AbstractList list);
+  void make_list(const Value& output, AbstractList list);
   void make_dict(const Node& node);
+  void find_assigned_attributes();
+  AbstractValue attribute_read_by(const Node& get) const;
+  void assign_attribute(const Node& set);
   void put_into_container(const AbstractValue& value);
   AbstractValues operands_of(const Node& node) const;
   AbstractValues returns_of(const Block& block) const;
@@ -76,11 +84,13 @@ class AbstractEvaluator {
   const Loops loops_;
   const Rules rules_;
   AbstractHeap heap_;
-  AbstractValues values_;                              // by id
-  std::unordered_map<const Node*, ListId> made_here_;  // the list of each node that makes one, in a loop until stable
-  bool reuses_lists_ = false;                          // the innermost loop is run until stable
-  int loops_until_stable_ = 0;                         // around what is run now
-  bool collects_ = false;                              // in iterations one by one: what holds in all of them
+  const AssignedAttributes assigned_;
+  std::map<std::pair<std::string, std::string>, ListId> attributes_;  // that are assigned, by path of the object and name
+  AbstractValues values_;                                             // by id
+  std::unordered_map<const Value*, ListId> made_here_;  // the list of each value of a new one, in a loop until stable
+  bool reuses_lists_ = false;                           // the innermost loop is run until stable
+  int loops_until_stable_ = 0;                          // around what is run now
+  bool collects_ = false;                               // in iterations one by one: what holds in all of them
   std::unordered_map<uint32_t, AbstractValue> collected_;
   int64_t steps_left_;
   bool gave_up_ = false;

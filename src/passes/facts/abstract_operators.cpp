@@ -62,7 +62,7 @@ void AbstractEvaluator::run_operator(const Node& node) {
   for (size_t i = 0; i < results->size(); ++i) {
     const bool is_list = node.output(i)->type()->kind() == c10::TypeKind::ListType;
     if (is_list && (*results)[i].as_sequence() != nullptr && node.outputs().size() == 1) {
-      make_list(node, {.elements = *(*results)[i].as_sequence()});
+      make_list(*node.output(), {.elements = *(*results)[i].as_sequence()});
     } else {
       set(node.output(i), is_list ? AbstractValue() : (*results)[i]);
     }
@@ -195,7 +195,7 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       AbstractValues all = *elements;
       all.insert(all.end(), others->begin(), others->end());
       if (kind == aten::add) {
-        make_list(node, {.elements = std::move(all)});
+        make_list(*node.output(), {.elements = std::move(all)});
       } else {
         change(std::move(all));
       }
@@ -218,7 +218,7 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       if (elements == nullptr || node.inputs().size() != 1) {
         return false;
       }
-      make_list(node, {.elements = *elements});
+      make_list(*node.output(), {.elements = *elements});
       return true;
     }
     case aten::slice: {
@@ -235,8 +235,9 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       for (int64_t* position : {&*begin, &*end}) {
         *position = std::clamp<int64_t>(*position + (*position < 0 ? size : 0), 0, size);
       }
-      make_list(node, {.elements = *begin < *end ? AbstractValues(elements->begin() + *begin, elements->begin() + *end)
-                                                 : AbstractValues()});
+      make_list(*node.output(),
+                {.elements = *begin < *end ? AbstractValues(elements->begin() + *begin, elements->begin() + *end)
+                                           : AbstractValues()});
       return true;
     }
     default: return false;

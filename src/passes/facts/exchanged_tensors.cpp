@@ -53,17 +53,23 @@ bool makes_another_object(const Node& node) {
   return std::find(views.begin(), views.end(), node.kind()) != views.end();
 }
 
+// Whether nobody in the graph reads the container that the node makes: it is a result of the graph, or lies in one.
+bool makes_only_a_result(const Node& node) {
+  const bool makes_container =
+      node.kind() == prim::ListConstruct || node.kind() == prim::TupleConstruct || node.kind() == prim::DictConstruct;
+  const auto is_for_the_caller = [](const Use& use) {
+    return (use.user->kind() == prim::Return && use.user->owning_block()->owner() == nullptr) ||
+           makes_only_a_result(*use.user);
+  };
+  return makes_container && std::all_of(node.output()->uses().begin(), node.output()->uses().end(), is_for_the_caller);
+}
+
 }  // namespace
 
-ExchangedTensors::ExchangedTensors(const Graph& graph) {
+ExchangedTensors::ExchangedTensors(const Graph& graph) : assigned_(graph) {
   for (const Value* input : graph.inputs()) {
     unite(set_for(*input), kBefore);
   }
-  for_each_node(graph.body(), [&](const Node* node) {
-    if (node->kind() == prim::SetAttr) {
-      assigned_.insert(node->attribute_as<std::string>(attr::kName));
-    }
-  });
   visit_block(graph.body());
   is_exchanged_.resize(parent_.size());
   for_each_node(graph.body(), [&](const Node* node) {
@@ -129,11 +135,7 @@ void ExchangedTensors::visit_node(const Node& node) {
   const auto unite_values = [this](const Value& a, const Value& b) { unite(set_for(a), set_for(b)); };
   switch (static_cast<c10::unique_t>(node.kind())) {
     case prim::Constant: unite(set_for(*node.output()), kBefore); return;
-    case prim::GetAttr: {
-      const bool is_assigned = assigned_.count(node.attribute_as<std::string>(attr::kName)) != 0;
-      unite(set_for(*node.output()), is_assigned ? kRead : kBefore);
-      return;
-    }
+    case prim::GetAttr: unite(set_for(*node.output()), assigned_.contains(node) ? kRead : kBefore); return;
     case prim::If:
       for (const Block* block : node.blocks()) {
         visit_block(*block);
@@ -159,6 +161,9 @@ void ExchangedTensors::visit_node(const Node& node) {
   }
   if (!is_language_kind(node.kind()) && node.schema() != nullptr && !effects_of(node).unknown) {
     visit_operator(node);
+    return;
+  }
+  if (makes_only_a_result(node)) {
     return;
   }
   // Containers are made and taken apart, attributes assigned; of what is not known, anything may be.

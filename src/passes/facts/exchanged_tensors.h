@@ -1,6 +1,7 @@
 // Tensors that get other sizes, strides or memory while the graph runs.
 #pragma once
 
+#include "ir/assigned_attributes.h"
 #include "ir/graph.h"
 
 #include <cstdint>
@@ -46,7 +47,7 @@ class ExchangedTensors {
   std::vector<bool> is_put_ = {true, true};  // somebody may have put the object where others read it
   std::vector<bool> is_exchanged_;
   std::unordered_map<const Value*, Set> sets_;
-  std::unordered_set<std::string> assigned_;  // names of attributes
+  const AssignedAttributes assigned_;
   bool any_ = false;
 };
 
