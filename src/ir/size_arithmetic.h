@@ -47,6 +47,11 @@ class SizeArithmetic {
   std::optional<bool> equal(Dim a, Dim b);
   std::optional<bool> less(Dim a, Dim b);
 
+  // The size with other sizes in the place of given symbols.
+  using Replacements = std::map<int64_t, Dim>;
+  Dim replaced(Dim dim, const Replacements& replacements);
+  bool is_given(Dim dim) const { return dim.is_symbol() && polynomials_.count(dim.value()) == 0; }
+
   // The size to which both are broadcast, in runs where they can be.
   Dim broadcast(Dim a, Dim b);
 
@@ -72,6 +77,8 @@ class SizeArithmetic {
   Dim dim_of(const std::optional<Polynomial>& polynomial);
   AtomId atom_id(Operation operation, Dim a, Dim b);
   Dim atom(Operation operation, Dim a, Dim b);
+  Atom only_atom_of(Dim dim) { return atoms_[polynomial_of(dim).begin()->first[0]]; }
+  Dim replaced_atom(const Atom& atom, const Replacements& replacements);
   Dim choice(std::optional<bool> is_known, Operation condition, Dim x, Dim y, Dim a, Dim b);
   bool is_bound(Dim a, Dim b);
   Range range_of(Dim dim);

@@ -43,14 +43,12 @@ const std::map<std::string, Allowance> kAllowances = {
     {"view_outputs", {1, 0, "it hands out the argument itself instead of a detached one"}},
     {"ring_buffer", {1, 0, "it hands out an attribute instead of a detached one"}},
     {"attributes_state", {2, 0, "a `with` block may do anything: nothing is known of the detached tensors beside it"}},
-    {"overlap_add",
-     {8, 1024, "it keeps an argument instead of a detached one; ours count constants as written where attributes are"}},
+    {"overlap_add", {2, 0, "it hands out and keeps arguments instead of detached ones"}},
     {"script_class_output", {1, 64, "it hands out the same zeros in every call"}},
     {"script_class", {3, 64, "it keeps the same zeros and ones in every call's objects"}},
     {"rng", {2, 0, "its torch.full has the default dtype of the freezing, not of the call"}},
     {"rng_eval", {2, 0, "its torch.full has the default dtype of the freezing, not of the call"}},
     {"sparse_layers", {1, 0, "it merges what reads a tensor and what reads the detached one"}},
-    {"swin", {1, 0, "it looks up its tables once; ours count as written where lists are"}},
     {"gru_packed", {0, 1024, "it makes one aten::cat of two nested ones"}},
 };
 

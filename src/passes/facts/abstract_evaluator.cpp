@@ -66,6 +66,7 @@ bool AbstractEvaluator::run_branches(const Node& node) {
     bool completes = false;
     AbstractHeap::Changes changes;
     AbstractValues returns;
+    SizeArithmetic::Replacements learnt;
   };
   std::array<Outcome, 2> outcomes;
   for (const size_t branch : {size_t{0}, size_t{1}}) {
@@ -73,9 +74,12 @@ bool AbstractEvaluator::run_branches(const Node& node) {
       continue;  // never taken
     }
     heap_.begin_branch();
+    const SizeArithmetic::Replacements learnt_before = learnt_;
+    learn(*node.input(0), branch == 0);
     outcomes[branch].completes = run_block(*node.block(branch));
     outcomes[branch].returns = returns_of(*node.block(branch));
     outcomes[branch].changes = heap_.end_branch();
+    outcomes[branch].learnt = std::exchange(learnt_, learnt_before);
   }
   auto& [first, second] = outcomes;
   if (!first.completes && !second.completes) {
@@ -85,39 +89,23 @@ bool AbstractEvaluator::run_branches(const Node& node) {
     heap_.apply_either(first.changes, second.changes);
   } else {
     heap_.apply(first.completes ? first.changes : second.changes);
+    learnt_ = first.completes ? first.learnt : second.learnt;
   }
   for (size_t i = 0; i < node.outputs().size(); ++i) {
     if (first.completes && second.completes && make_either_list(node, i, {&first.changes, &second.changes})) {
       continue;
     }
-    set(node.output(i), first.completes && second.completes ? either(*node.input(0), first.returns[i], second.returns[i])
-                        : first.completes                   ? first.returns[i]
-                                                            : second.returns[i]);
+    if (!first.completes || !second.completes) {
+      set(node.output(i), first.completes ? first.returns[i] : second.returns[i]);
+    } else if (with(first.learnt, second.returns[i]) == first.returns[i]) {
+      set(node.output(i), second.returns[i]);  // the same, and one branch has learnt more about it
+    } else if (with(second.learnt, first.returns[i]) == second.returns[i]) {
+      set(node.output(i), first.returns[i]);
+    } else {
+      set(node.output(i), either(*node.input(0), first.returns[i], second.returns[i]));
+    }
   }
   return true;
-}
-
-// Of integers, the one that a comparison of integers chooses; or else what holds for both.
-AbstractValue AbstractEvaluator::either(const Value& condition, const AbstractValue& if_true,
-                                        const AbstractValue& if_false) {
-  const Node& test = *condition.node();
-  if (test.inputs().size() != 2 || !if_true.is_integer() || !if_false.is_integer() || !at(*test.input(0)).is_integer() ||
-      !at(*test.input(1)).is_integer()) {
-    return heap_.join(if_true, if_false);
-  }
-  const Dim x = at(*test.input(0)).as_integer();
-  const Dim y = at(*test.input(1)).as_integer();
-  const Dim a = if_true.as_integer();
-  const Dim b = if_false.as_integer();
-  switch (static_cast<c10::unique_t>(test.kind())) {
-    case aten::lt: return AbstractValue::integer(arithmetic_.if_less(x, y, a, b));
-    case aten::ge: return AbstractValue::integer(arithmetic_.if_less(x, y, b, a));
-    case aten::gt: return AbstractValue::integer(arithmetic_.if_less(y, x, a, b));
-    case aten::le: return AbstractValue::integer(arithmetic_.if_less(y, x, b, a));
-    case aten::eq: return AbstractValue::integer(arithmetic_.if_equal(x, y, a, b));
-    case aten::ne: return AbstractValue::integer(arithmetic_.if_equal(x, y, b, a));
-    default: return heap_.join(if_true, if_false);
-  }
 }
 
 // Of two lists that nobody else holds, made where the branches return them, one more that stands for either.
@@ -169,7 +157,9 @@ bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
     }
     heap_.begin_branch();
     heap_.apply(at_head);
+    const SizeArithmetic::Replacements learnt_before = learnt_;
     completes = run_block(body);
+    learnt_ = learnt_before;
     AbstractValues returned = returns_of(body);
     const AbstractHeap::Changes changes = heap_.end_branch();
     if (!completes) {
@@ -221,6 +211,7 @@ std::optional<bool> AbstractEvaluator::run_loop_one_by_one(const Node& node) {
   bool is_known = trips.has_value();
   bool completes = true;
   heap_.begin_branch();
+  const SizeArithmetic::Replacements learnt_before = learnt_;
   for (int64_t i = 0; is_known && completes && i < *trips && condition.as_boolean() != false; ++i) {
     is_known = condition.as_boolean() == true && (!is_choice || (i < kMostTrips && steps_left_ >= 0));
     if (!is_known) {
@@ -235,6 +226,7 @@ std::optional<bool> AbstractEvaluator::run_loop_one_by_one(const Node& node) {
     condition = returned[0];
     carried.assign(returned.begin() + 1, returned.end());
   }
+  learnt_ = learnt_before;
   collects_ = collected;
   reuses_lists_ = reused_lists;
   const AbstractHeap::Changes changes = heap_.end_branch();

@@ -50,6 +50,10 @@ class AbstractEvaluator {
   bool run_node(const Node& node);
   bool run_branches(const Node& node);
   AbstractValue either(const Value& condition, const AbstractValue& if_true, const AbstractValue& if_false);
+  void learn(const Value& condition, bool holds);
+  void learn_equal(const AbstractValue& one, const AbstractValue& other);
+  AbstractValue with(const SizeArithmetic::Replacements& learnt, const AbstractValue& value) const;
+  AbstractValue now(const Value& value) const { return with(learnt_, at(value)); }
   bool make_either_list(const Node& node, size_t output, const std::array<const AbstractHeap::Changes*, 2>& changes);
   bool run_loop(const Node& node);
   bool run_loop_until_stable(const Node& node);
@@ -63,6 +67,7 @@ class AbstractEvaluator {
   std::optional<AbstractValues> constant_results(const Node& node) const;
 
   void set(const Value* value, AbstractValue found) {
+    found = with(learnt_, found);
     values_[value->id()] = rules_.refined ? rules_.refined(*value, std::move(found)) : std::move(found);
     if (collects_) {
       collect(*value);
@@ -84,6 +89,7 @@ class AbstractEvaluator {
   const Loops loops_;
   const Rules rules_;
   AbstractHeap heap_;
+  SizeArithmetic::Replacements learnt_;  // of given symbols: what they are wherever the run comes to what is run now
   const AssignedAttributes assigned_;
   std::map<std::pair<std::string, std::string>, ListId> attributes_;  // that are assigned, by path of the object and name
   AbstractValues values_;                                             // by id

@@ -39,7 +39,7 @@ void AbstractEvaluator::run_operator(const Node& node) {
   }
   AbstractValues operands;
   for (const Value* input : node.inputs()) {
-    operands.push_back(heap_.snapshot(at(*input)));
+    operands.push_back(with(learnt_, heap_.snapshot(at(*input))));
   }
   auto results = constant_results(node);
   if (!results) {
@@ -72,7 +72,7 @@ void AbstractEvaluator::run_operator(const Node& node) {
 // Of an operation on integers, or that asks for one.
 AbstractValue AbstractEvaluator::integer_result(const Node& node) const {
   const auto& inputs = node.inputs();
-  const auto operand = [&](size_t i) { return at(*inputs[i]).as_integer(); };
+  const auto operand = [&](size_t i) { return now(*inputs[i]).as_integer(); };
   if (inputs.size() == 1 && node.kind() == aten::len) {
     const AbstractValue row = heap_.snapshot(at(*inputs[0]));
     const AbstractValues* elements = row.as_mapping() == nullptr ? row.as_sequence() : &row.as_mapping()->keys;
