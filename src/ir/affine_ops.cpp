@@ -1,5 +1,7 @@
 #include "ir/affine_ops.h"
 
+#include "ir/constant_operands.h"
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -53,11 +55,6 @@ bool comes_before(const Node& branch, const Node& at) {
   return node != nullptr;
 }
 
-bool is_int(const Value& value, int64_t expected) {
-  const auto constant = value.constant();
-  return constant && constant->isInt() && constant->toInt() == expected;
-}
-
 }  // namespace
 
 std::optional<AffineOp> affine_op(const Node& node) {
@@ -101,7 +98,7 @@ bool asks_for_metadata(const Node& node) {
 bool has_checked_rank(const Value& tensor, int64_t rank, const Node& at) {
   const auto decides = [&](const Use& use) {
     const Node& test = *use.user;
-    if ((test.kind() != aten::ne && test.kind() != aten::eq) || !is_int(*test.input(1 - use.index), rank)) {
+    if ((test.kind() != aten::ne && test.kind() != aten::eq) || !is_constant_int(*test.input(1 - use.index), rank)) {
       return false;
     }
     const size_t otherwise = test.kind() == aten::ne ? 0 : 1;  // the branch for other ranks

@@ -1,6 +1,7 @@
 #include "ir/layout_ops.h"
 
 #include "ir/affine_ops.h"
+#include "ir/constant_operands.h"
 #include "ir/in_place.h"
 #include "ir/per_schema.h"
 
@@ -87,10 +88,7 @@ std::optional<Treatment> treatment_of(const Node& node) {
   });
 }
 
-bool is_int(const Value* value, int64_t expected) {
-  const auto constant = value == nullptr ? std::nullopt : value->constant();
-  return constant && constant->isInt() && constant->toInt() == expected;
-}
+bool is_int(const Value* value, int64_t wanted) { return value != nullptr && is_constant_int(*value, wanted); }
 
 bool writes_first_operand(const Node& node) { return node.schema()->is_mutable(); }
 

@@ -1,8 +1,8 @@
 #include "passes/fold_batch_norm.h"
 
 #include "ir/affine_ops.h"
+#include "ir/constant_operands.h"
 #include "ir/write_order.h"
-#include "passes/constant_operands.h"
 #include "passes/fixed_tensors.h"
 
 #include <ATen/ATen.h>

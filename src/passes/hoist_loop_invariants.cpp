@@ -1,9 +1,9 @@
 #include "passes/hoist_loop_invariants.h"
 
+#include "ir/constant_operands.h"
 #include "ir/effects.h"
 #include "ir/escapes.h"
 #include "ir/write_order.h"
-#include "passes/constant_operands.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "passes/lower_tuples.h"
 
-#include "passes/constant_operands.h"
+#include "ir/constant_operands.h"
 
 #include <ATen/core/jit_type.h>
 

@@ -1,8 +1,8 @@
 #include "passes/module_constants.h"
 
+#include "ir/constant_operands.h"
 #include "ir/escapes.h"
 #include "passes/constant_branches.h"
-#include "passes/constant_operands.h"
 #include "passes/eliminate_dead_nodes.h"
 #include "passes/module_code.h"
 #include "passes/peephole.h"

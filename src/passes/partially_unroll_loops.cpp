@@ -1,7 +1,7 @@
 #include "passes/partially_unroll_loops.h"
 
+#include "ir/constant_operands.h"
 #include "ir/schema_match.h"
-#include "passes/constant_operands.h"
 
 #include <ATen/core/jit_type.h>
 

@@ -1,8 +1,8 @@
 #include "passes/peephole.h"
 
+#include "ir/constant_operands.h"
 #include "ir/lazy_alias_sets.h"
 #include "ir/schema_match.h"
-#include "passes/constant_operands.h"
 
 #include <ATen/core/jit_type.h>
 

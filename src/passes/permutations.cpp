@@ -1,7 +1,7 @@
 #include "passes/permutations.h"
 
+#include "ir/constant_operands.h"
 #include "ir/list_writes.h"
-#include "passes/constant_operands.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,12 +1,12 @@
 #include "passes/propagate_constants.h"
 
 #include "ir/autocast_policy.h"
+#include "ir/constant_operands.h"
 #include "ir/effects.h"
 #include "ir/escapes.h"
 #include "ir/lazy_alias_sets.h"
 #include "ir/schema_match.h"
 #include "passes/check_inplace.h"
-#include "passes/constant_operands.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>

@@ -2,9 +2,9 @@
 
 #include "ir/alias_sets.h"
 #include "ir/assigned_attributes.h"
+#include "ir/constant_operands.h"
 #include "ir/effects.h"
 #include "ir/memory_types.h"
-#include "passes/constant_operands.h"
 #include "passes/facts/abstract_evaluator.h"
 #include "passes/facts/exchanged_tensors.h"
 #include "passes/facts/operator_facts.h"

@@ -1,10 +1,10 @@
 #include "passes/remove_dead_copies.h"
 
+#include "ir/constant_operands.h"
 #include "ir/effects.h"
 #include "ir/escapes.h"
 #include "ir/in_place.h"
 #include "ir/lazy_alias_sets.h"
-#include "passes/constant_operands.h"
 #include "passes/known_layout.h"
 
 #include <ATen/core/jit_type.h>

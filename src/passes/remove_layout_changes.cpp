@@ -1,12 +1,12 @@
 #include "passes/remove_layout_changes.h"
 
+#include "ir/constant_operands.h"
 #include "ir/effects.h"
 #include "ir/escapes.h"
 #include "ir/in_place.h"
 #include "ir/layout_ops.h"
 #include "ir/lazy_alias_sets.h"
 #include "ir/schema_match.h"
-#include "passes/constant_operands.h"
 #include "passes/known_layout.h"
 #include "passes/permutations.h"
 

@@ -1,6 +1,6 @@
 #include "passes/unroll_loops.h"
 
-#include "passes/constant_operands.h"
+#include "ir/constant_operands.h"
 
 namespace sconce {
 namespace {

@@ -6,7 +6,7 @@
 //       prim::RaiseException(…)      no run comes back from here
 //     …
 //                                    %n is 8 from here on, and so is every size that is %n
-#include "passes/constant_operands.h"
+#include "ir/constant_operands.h"
 #include "passes/facts/abstract_evaluator.h"
 
 #include <algorithm>

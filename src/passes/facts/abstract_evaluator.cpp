@@ -1,8 +1,8 @@
 #include "passes/facts/abstract_evaluator.h"
 
 #include "ir/assert.h"
+#include "ir/constant_operands.h"
 #include "ir/schema_match.h"
-#include "passes/constant_operands.h"
 
 #include <ATen/core/jit_type.h>
 

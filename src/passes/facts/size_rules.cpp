@@ -1,6 +1,6 @@
 #include "passes/facts/size_rules.h"
 
-#include "passes/constant_operands.h"
+#include "ir/constant_operands.h"
 
 #include <ATen/core/Tensor.h>
 

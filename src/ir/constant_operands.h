@@ -1,4 +1,4 @@
-// What passes ask of operands that are constants.
+// What analyses and passes ask of operands that are constants.
 #pragma once
 
 #include "ir/graph.h"
