@@ -48,7 +48,7 @@ ArgumentSpecCreator::ArgumentSpecCreator(const Graph& graph) : memos_(std::make_
       if (may_hold_tensors(input->type())) {
         values_.push_back(i);
       }
-      writes_inputs_ = writes_inputs_ || (holds_memory(input->type()) && aliases.may_be_written(*input));
+      writes_inputs_ = writes_inputs_ || aliases.may_be_written_within(*input);
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace sconce {
 namespace {
@@ -101,6 +102,17 @@ bool AliasSets::is_wildcard(const Value& value) const { return set_of(value) == 
 bool AliasSets::may_be_written(const Value& value) const {
   const Set set = set_of(value);
   return set != kNone && (written_[set] & memory_kinds_of(value.type())) != 0;
+}
+
+bool AliasSets::may_be_written_within(const Value& value) const {
+  const MemoryKinds kinds = memory_kinds_within(value.type());
+  std::unordered_set<Set> seen;
+  for (Set set = set_of(value); set != kNone && seen.insert(set).second; set = contents_of(set)) {
+    if ((written_[set] & kinds) != 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 namespace {

@@ -31,6 +31,8 @@ class AliasSets {
   bool is_wildcard(const Value& value) const;
   // Whether some node of the graph may write the memory of the value (not only of what it contains).
   bool may_be_written(const Value& value) const;
+  // The same, or the memory of what it contains.
+  bool may_be_written_within(const Value& value) const;
 
   // Of what lies in a set, that of these kinds.
   struct Memory {

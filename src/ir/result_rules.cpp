@@ -152,8 +152,6 @@ def sizes(self: List[int], pad: List[int]):
       {.op = "aten::clone", .keeps_sizes = true},
       {.op = "aten::to", .keeps_sizes = true},
       {.op = "aten::type_as", .keeps_sizes = true},
-      {.op = "aten::to_sparse", .dtypes = {kFirst}, .keeps_sizes = true},
-      {.op = "aten::to_sparse_csr", .dtypes = {kFirst}, .keeps_sizes = true},
       {.op = "aten::flip", .dtypes = {kFirst}, .keeps_sizes = true},
       {.op = "aten::roll", .dtypes = {kFirst}, .keeps_sizes = true},
       {.op = "aten::cumsum", .keeps_sizes = true},

@@ -5,6 +5,7 @@
 #include "ir/effects.h"
 #include "ir/escapes.h"
 #include "ir/lazy_alias_sets.h"
+#include "ir/schema_corrections.h"
 #include "ir/schema_match.h"
 #include "passes/check_inplace.h"
 
@@ -89,7 +90,7 @@ std::optional<Values> evaluate_language_node(const Node& node, Values operands) 
 
 std::optional<Values> evaluate_operator(const Node& node, Values operands) {
   const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
-  if (op == nullptr || operands.empty()) {
+  if (op == nullptr || operands.empty() || copies_by_reading_no_dtype(*node.schema(), operands)) {
     return std::nullopt;  // without operands a result comes from the state of thread or process
   }
   if (node.schema()->is_vararg()) {

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <unordered_set>
 
 namespace sconce {
@@ -111,11 +112,20 @@ class Propagation {
  private:
   // Whether the value is, or is taken out of, something that the graph does not compute.
   bool is_given(const Value& value) const {
+    return is_from_outside(value, [this](const Node& get) { return assigned_.contains(get); });
+  }
+
+  // The same, and that the graph may have put there itself.
+  static bool may_be_given(const Value& value) {
+    return is_from_outside(value, [](const Node&) { return false; });
+  }
+
+  static bool is_from_outside(const Value& value, const std::function<bool(const Node& get)>& is_assigned) {
     static const std::array accesses = {prim::GetAttr, prim::TupleUnpack, prim::TupleIndex, prim::ListUnpack,
                                         prim::unchecked_cast};
     const Node* node = value.node();
     while (std::find(accesses.begin(), accesses.end(), node->kind()) != accesses.end()) {
-      if (node->kind() == prim::GetAttr && assigned_.contains(*node)) {
+      if (node->kind() == prim::GetAttr && is_assigned(*node)) {
         return false;
       }
       node = node->input(0)->node();
@@ -200,7 +210,7 @@ class Propagation {
       const Effects effects = effects_of(*node);
       state_changes_ |= effects.state || effects.unknown;
       for (const Value* output : node->outputs()) {
-        something_requires_grad_ |= (is_given(*output) || node->kind() == prim::Constant) && may_require_grad(*output);
+        something_requires_grad_ |= (may_be_given(*output) || node->kind() == prim::Constant) && may_require_grad(*output);
       }
       if (const Value* asks = node->schema() == nullptr ? nullptr : node->named_input("requires_grad")) {
         something_requires_grad_ |= constant_bool(*asks) != false;

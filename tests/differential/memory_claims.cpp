@@ -86,12 +86,23 @@ class ClaimsCheck {
       }
       for (const Piece piece : changed->second) {
         const Claim& claim = claims_[piece];
-        if (claim.claimant != nullptr && !sets_.may_write(*node, *claim.claimant)) {
+        if (claim.claimant != nullptr && !may_write(*node, piece, claim)) {
           found_.push_back(describe(*node) + " writes the memory of " + describe(*claim.claimant) +
                            ", and may_write does not say so");
         }
       }
     });
+  }
+
+  // What lies in the claimant has no type here, but bytes are those of tensors.
+  bool may_write(const Node& node, Piece piece, const Claim& claim) const {
+    if (const auto held = run_.held.find(claim.claimant); held != run_.held.end() && held->second.contains(piece)) {
+      return sets_.may_write(node, *claim.claimant);
+    }
+    const MemoryKinds kinds = run_.pieces[piece].is_bytes ? kTensorMemory : kAnyMemory;
+    const auto writes = sets_.writes_of(node);
+    return std::any_of(writes.begin(), writes.end(),
+                       [&](const AliasSets::Memory& write) { return write.set == claim.set && (write.kinds & kinds) != 0; });
   }
 
   void check_escapes() {

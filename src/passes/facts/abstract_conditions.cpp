@@ -44,8 +44,10 @@ void AbstractEvaluator::learn(const Value& condition, bool holds) {
     case aten::__not__: learn(*test.input(0), !holds); return;
     case aten::eq:
     case aten::ne:
-      if (holds == (test.kind() == aten::eq)) {
-        learn_equal(with(learnt_, heap_.snapshot(at(*test.input(0)))), with(learnt_, heap_.snapshot(at(*test.input(1)))));
+      if (const auto compared = compared_.find(&test); holds == (test.kind() == aten::eq)) {
+        const bool is_of_lists = compared != compared_.end();
+        learn_equal(with(learnt_, is_of_lists ? compared->second.first : at(*test.input(0))),
+                    with(learnt_, is_of_lists ? compared->second.second : at(*test.input(1))));
       }
       return;
     case prim::If: {
@@ -90,6 +92,29 @@ void AbstractEvaluator::learn_equal(const AbstractValue& one, const AbstractValu
     size = arithmetic_.replaced(size, replacement);
   }
   learnt_.emplace(goes.value(), stays);
+}
+
+bool AbstractEvaluator::is_case_of(const AbstractValue& special, const AbstractValue& general,
+                                   const SizeArithmetic::Replacements& learnt) const {
+  if (special == general) {
+    return true;
+  }
+  // A size may get unknown by what was learnt: that is no case of it.
+  const auto is_less_known = [](const auto& dims, const auto& others) {
+    for (size_t i = 0; dims && i < dims->size(); ++i) {
+      if ((*dims)[i].is_unknown() && !(*others)[i].is_unknown()) {
+        return true;
+      }
+    }
+    return false;
+  };
+  if (!(with(learnt, general) == special)) {
+    return false;
+  }
+  const TensorFacts* facts = special.as_tensor();
+  return facts == nullptr ? special.is_integer() && !special.as_integer().is_unknown()
+                          : !is_less_known(facts->sizes, general.as_tensor()->sizes) &&
+                                !is_less_known(facts->strides, general.as_tensor()->strides);
 }
 
 // What was found out before, with what has been learnt since.

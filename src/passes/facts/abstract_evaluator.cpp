@@ -97,9 +97,9 @@ bool AbstractEvaluator::run_branches(const Node& node) {
     }
     if (!first.completes || !second.completes) {
       set(node.output(i), first.completes ? first.returns[i] : second.returns[i]);
-    } else if (with(first.learnt, second.returns[i]) == first.returns[i]) {
-      set(node.output(i), second.returns[i]);  // the same, and one branch has learnt more about it
-    } else if (with(second.learnt, first.returns[i]) == second.returns[i]) {
+    } else if (is_case_of(first.returns[i], second.returns[i], first.learnt)) {
+      set(node.output(i), second.returns[i]);
+    } else if (is_case_of(second.returns[i], first.returns[i], second.learnt)) {
       set(node.output(i), first.returns[i]);
     } else {
       set(node.output(i), either(*node.input(0), first.returns[i], second.returns[i]));

@@ -52,6 +52,9 @@ class AbstractEvaluator {
   AbstractValue either(const Value& condition, const AbstractValue& if_true, const AbstractValue& if_false);
   void learn(const Value& condition, bool holds);
   void learn_equal(const AbstractValue& one, const AbstractValue& other);
+  // Whether `special`, found where that is learnt, is what `general` says there, and no less is known of it.
+  bool is_case_of(const AbstractValue& special, const AbstractValue& general,
+                  const SizeArithmetic::Replacements& learnt) const;
   AbstractValue with(const SizeArithmetic::Replacements& learnt, const AbstractValue& value) const;
   AbstractValue now(const Value& value) const { return with(learnt_, at(value)); }
   bool make_either_list(const Node& node, size_t output, const std::array<const AbstractHeap::Changes*, 2>& changes);
@@ -79,6 +82,7 @@ class AbstractEvaluator {
   void find_assigned_attributes();
   AbstractValue attribute_read_by(const Node& get) const;
   void assign_attribute(const Node& set);
+  AbstractValue held_in(ListId attribute) const;
   void put_into_container(const AbstractValue& value);
   AbstractValues operands_of(const Node& node) const;
   AbstractValues returns_of(const Block& block) const;
@@ -89,6 +93,7 @@ class AbstractEvaluator {
   const Loops loops_;
   const Rules rules_;
   AbstractHeap heap_;
+  std::unordered_map<const Node*, std::pair<AbstractValue, AbstractValue>> compared_;  // lists as they were, by comparison
   SizeArithmetic::Replacements learnt_;  // of given symbols: what they are wherever the run comes to what is run now
   const AssignedAttributes assigned_;
   std::map<std::pair<std::string, std::string>, ListId> attributes_;  // that are assigned, by path of the object and name

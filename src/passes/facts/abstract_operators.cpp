@@ -41,6 +41,9 @@ void AbstractEvaluator::run_operator(const Node& node) {
   for (const Value* input : node.inputs()) {
     operands.push_back(with(learnt_, heap_.snapshot(at(*input))));
   }
+  if ((node.kind() == aten::eq || node.kind() == aten::ne) && operands.size() == 2 && operands[0].as_sequence() != nullptr) {
+    compared_.insert_or_assign(&node, std::pair(operands[0], operands[1]));
+  }
   auto results = constant_results(node);
   if (!results) {
     results = rules_.results ? rules_.results(node, operands) : AbstractValues(node.outputs().size());
