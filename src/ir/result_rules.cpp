@@ -81,6 +81,14 @@ def sizes(self: List[int], dim: List[int], keepdim: bool):
     return out
 )";
 
+// The last two dims of each; what stands before them is the same in both.
+constexpr std::string_view kProductSizes = R"(
+def sizes(self: List[int], mat2: List[int]):
+    out = self.copy()
+    out[-1] = mat2[-1]
+    return out
+)";
+
 constexpr std::string_view kScalarSizes = R"(
 def sizes(self: List[int]):
     out: List[int] = []
@@ -181,6 +189,13 @@ def sizes(self: List[int], pad: List[int]):
       {.op = "aten::bernoulli", .dtypes = {kFirst}, .keeps_sizes = true},
       {.op = "aten::alpha_dropout", .dtypes = {kFirst}, .keeps_sizes = true},
       {.op = "aten::feature_dropout", .dtypes = {kFirst}, .keeps_sizes = true},
+      // ---- sparse tensors
+      {.op = "aten::to_sparse", .keeps_sizes = true, .differs_on_meta = true},
+      {.op = "aten::to_sparse_csr", .keeps_sizes = true, .differs_on_meta = true},
+      {.op = "aten::to_dense", .keeps_sizes = true, .takes_sparse = true},
+      {.op = "aten::coalesce", .keeps_sizes = true, .takes_sparse = true},
+      {.op = "aten::_sparse_mm", .sizes = kProductSizes, .takes_sparse = true},
+      {.op = "aten::mm", .takes_sparse = true},
       // ---- selection
       {.op = "aten::argmax", .sizes = kPositionSizes},
       {.op = "aten::argmin", .sizes = kPositionSizes},

@@ -246,6 +246,10 @@ class Propagation {
     if (value.facts() != nullptr) {
       facts = all_facts(facts, is_given(value) ? *value.facts() : without_symbols(*value.facts()));
     }
+    // Sparse arguments are given none, and the text names layouts but this one.
+    if (is_given(value) && facts.dtype && !facts.layout) {
+      facts.layout = c10::kStrided;
+    }
     return AbstractValue::tensor(lasting(value, std::move(facts)));
   }
 

@@ -33,6 +33,14 @@ TEST(NumberFormat, ShowsThreeDigitsAndTheUnit) {
   EXPECT_EQ(format_duration(0), "0 s");
   EXPECT_EQ(format_ratio(1.5), "1.50x");
   EXPECT_EQ(format_ratio(NAN), "-");
+  EXPECT_EQ(format_percent(0.004), "0.4 %");
+  EXPECT_EQ(format_percent(0.0999), "10 %");
+  EXPECT_EQ(format_percent(1.6), "160 %");
+  EXPECT_EQ(format_percent(NAN), "-");
+  EXPECT_EQ(format_rate(0.25), "0.25");
+  EXPECT_EQ(format_rate(999.4), "999");
+  EXPECT_EQ(format_rate(12345.4), "12 345");
+  EXPECT_EQ(format_rate(INFINITY), "-");
   EXPECT_EQ(format_bytes(1536), "1.50 KiB");
   EXPECT_EQ(format_bytes(-3.0 * 1024 * 1024), "-3.00 MiB");
   EXPECT_EQ(format_count(1234567), "1 234 567");

@@ -239,8 +239,8 @@ std::string table_of(const MeasurementTable& table) {
       cells += cell(ui::format_duration(ui::percentile(row.steady, share)));
     }
     cells += cell(ui::format_duration(row.first_calls[0])) + cell(ui::format_duration(total(row.first_calls)));
-    cells += cell(ui::format_count(static_cast<uint64_t>(std::llround(row.calls_per_second))));
-    cells += cell(std::isfinite(row.spread) ? ui::format_number(row.spread * 100, 2) + " %" : "-");
+    cells += cell(ui::format_rate(row.calls_per_second));
+    cells += cell(ui::format_percent(row.spread));
     cells += cell(memory_of(row));
     rows += element("tr", cells) + "\n";
     if (row.wrong) {

@@ -107,8 +107,8 @@ std::string notes_of(const MeasurementTable& table) {
   }
   const Measurement& sconce = table.rows.front();
   if (!sconce.not_available && sconce.spread > kNoisySpread) {
-    notes += "note: the machine is noisy: sconce's own median moved by " + ui::format_number(sconce.spread * 100, 2) +
-             " % between rounds; smaller\n      differences mean nothing. Close other programs, or measure longer with "
+    notes += "note: the machine is noisy: sconce's own median moved by " + ui::format_percent(sconce.spread) +
+             " between rounds; smaller\n      differences mean nothing. Close other programs, or measure longer with "
              "--seconds\n";
   }
   if (!table.complete) {
@@ -140,7 +140,7 @@ std::string to_text(const BenchedModel& model) {
                    ui::format_ratio(ratios.first_calls), "|", ui::format_duration(ui::median(row.steady)),
                    ui::format_duration(ui::percentile(row.steady, 0.9)),
                    ui::format_duration(ui::percentile(row.steady, 0.99)), ui::format_duration(row.first_calls[0]),
-                   ui::format_duration(total(row.first_calls)), ui::format_number(row.calls_per_second, 4), memory_of(row)});
+                   ui::format_duration(total(row.first_calls)), ui::format_rate(row.calls_per_second), memory_of(row)});
   }
   return title_of(model) + "\n" + table.render(std::max<size_t>(ui::output_width(), 80)) + notes_of(model.table);
 }

@@ -133,7 +133,7 @@ void print_timing(const Json& json) {
     if (json["threads"] > 1) {
       std::cout << " on " << json["threads"] << " threads";
     }
-    std::cout << ", " << ui::format_number(json["calls_per_second"], 4) << " calls/s";
+    std::cout << ", " << ui::format_rate(json["calls_per_second"]) << " calls/s";
   }
   std::cout << "\n";
 }

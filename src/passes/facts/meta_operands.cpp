@@ -4,6 +4,7 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
+#include <array>
 
 namespace sconce {
 namespace {
@@ -66,17 +67,24 @@ std::optional<c10::IValue> MetaOperands::stand_in(const c10::Type& type) {
 }
 
 std::optional<c10::IValue> MetaOperands::meta_tensor(const TensorFacts& facts) {
-  if (!facts.dtype || !facts.sizes || facts.layout.value_or(c10::kStrided) != c10::kStrided || facts.defined == false) {
+  const bool is_meta = device_ == at::kMeta;
+  static const std::array emptied = {c10::kStrided, c10::kSparse, c10::kSparseCsr};
+  if (!facts.dtype || !facts.sizes || !facts.layout || facts.defined == false ||
+      (is_meta ? facts.layout != c10::kStrided
+               : std::find(emptied.begin(), emptied.end(), *facts.layout) == emptied.end())) {
     return std::nullopt;
   }
   const std::vector<int64_t> sizes = examples_of(*facts.sizes, arithmetic_);
   if (std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; })) {
     return std::nullopt;  // the examples do not go together
   }
-  const auto options = at::TensorOptions().dtype(*facts.dtype).device(device_);
-  if (device_ != at::kMeta) {
+  const auto options = at::TensorOptions().dtype(*facts.dtype).device(device_).layout(*facts.layout);
+  if (facts.layout == c10::kSparseCsr && sizes.size() < 2) {
+    return std::nullopt;  // there are none such
+  }
+  if (!is_meta) {
     sizes_are_exact_ = strides_are_exact_ = false;
-    return at::zeros(std::vector<int64_t>(sizes.size(), 0), options);
+    return at::empty(std::vector<int64_t>(sizes.size(), 0), options);
   }
   sizes_are_exact_ = sizes_are_exact_ && all_known(facts.sizes);
   if (sizes_are_exact_ && facts.strides && all_known(facts.strides)) {

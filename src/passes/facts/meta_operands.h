@@ -1,4 +1,4 @@
-// Operands for a run of an operator on meta tensors, which have no memory.
+// Operands for a run of an operator on tensors that cost nothing: meta tensors, which have no memory, or empty ones.
 #pragma once
 
 #include "ir/size_arithmetic.h"
@@ -12,7 +12,7 @@
 namespace sconce {
 
 // Makes operands one after the other, and tells how far the results can be trusted. Tensors have no memory, or, on another
-// device than `meta`, no elements: their sizes tell nothing then.
+// device than `meta`, no elements: their sizes tell nothing then. Sparse ones can be made empty only.
 class MetaOperands {
  public:
   MetaOperands(SizeArithmetic& arithmetic, c10::DeviceType device) : arithmetic_(arithmetic), device_(device) {}

@@ -133,6 +133,11 @@ class OperatorFacts {
     return device;
   }
 
+  bool all_strided() const {
+    return std::all_of(tensors_.begin(), tensors_.end(),
+                       [](const TensorFacts* tensor) { return tensor->layout == c10::kStrided; });
+  }
+
   // Where a tensor lies that the operator makes on the meta device: on the device it is told, or on that of its operands.
   std::optional<c10::Device> device_of_results() const {
     for (size_t i = 0; i < operands_.size(); ++i) {
@@ -152,11 +157,11 @@ class OperatorFacts {
   std::optional<MetaRun> run_on_meta() const {
     const auto op = torch::jit::findOperatorFor(schema_.operator_name());
     const ResultRule* rule = find_result_rule(schema_);
-    const bool differs_on_meta = rule != nullptr && rule->differs_on_meta;
-    if (op == nullptr || schema_.is_vararg() || (differs_on_meta && common_device() != c10::Device(at::kCPU))) {
+    const bool runs_on_empty = rule != nullptr && (rule->differs_on_meta || (rule->takes_sparse && !all_strided()));
+    if (op == nullptr || schema_.is_vararg() || (runs_on_empty && common_device() != c10::Device(at::kCPU))) {
       return std::nullopt;
     }
-    MetaOperands meta(arithmetic_, differs_on_meta ? at::kCPU : at::kMeta);
+    MetaOperands meta(arithmetic_, runs_on_empty ? at::kCPU : at::kMeta);
     std::vector<c10::IValue> stack;
     for (size_t i = 0; i < operands_.size(); ++i) {
       const c10::TypePtr& type = schema_.arguments()[i].type();
@@ -274,10 +279,9 @@ class OperatorFacts {
   // Where no run on meta tensors tells it. Operators with such a rule make their results on the device of their operands.
   void add_dtype_by_rule(size_t output, TensorFacts& facts) const {
     const ResultRule* rule = find_result_rule(schema_);
-    if (rule == nullptr || output >= rule->dtypes.size() || tensors_.empty() || !sees_all_but_objects_ ||
-        !std::all_of(tensors_.begin(), tensors_.end(), [](const TensorFacts* tensor) {
-          return tensor->layout.value_or(c10::kStrided) == c10::kStrided && tensor->dtype;
-        })) {
+    if (rule == nullptr || output >= rule->dtypes.size() || tensors_.empty() || !sees_all_but_objects_ || !all_strided() ||
+        !std::all_of(tensors_.begin(), tensors_.end(),
+                     [](const TensorFacts* tensor) { return tensor->dtype.has_value(); })) {
       return;
     }
     switch (rule->dtypes[output]) {

@@ -34,6 +34,18 @@ std::string format_duration(double seconds) {
 
 std::string format_ratio(double ratio) { return std::isfinite(ratio) ? three_digits(ratio) + "x" : "-"; }
 
+std::string format_percent(double share) {
+  const double percent = share * 100;
+  return std::isfinite(percent) ? fmt::format("{:.{}f} %", percent, std::abs(percent) < 9.95 ? 1 : 0) : "-";
+}
+
+std::string format_rate(double per_second) {
+  if (!std::isfinite(per_second) || per_second >= 1e18) {
+    return "-";
+  }
+  return per_second < 999.5 ? three_digits(per_second) : format_count(static_cast<uint64_t>(std::llround(per_second)));
+}
+
 std::string format_bytes(double bytes) {
   constexpr std::array units = {Unit{1024.0 * 1024 * 1024, "GiB"}, Unit{1024.0 * 1024, "MiB"}, Unit{1024, "KiB"}};
   for (const Unit& unit : units) {

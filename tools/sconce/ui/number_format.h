@@ -10,6 +10,10 @@ namespace sconce::ui {
 std::string format_duration(double seconds);
 // "1.83x"; "-" when it is not a number.
 std::string format_ratio(double ratio);
+// Of a share: "0.4 %", "12 %", "160 %"; "-" when it is not a number.
+std::string format_percent(double share);
+// How often in a second: "0.25", "12.3", "456", "12 345"; "-" when it is not a number.
+std::string format_rate(double per_second);
 // "12.4 MiB", with a sign when negative.
 std::string format_bytes(double bytes);
 // As short as possible without loss of what matters: "0.25", "1e-07", "nan".
