@@ -37,7 +37,8 @@ double throughput(int threads, int calls_per_thread, const Call& call) {
   for (int i = 0; i < threads; ++i) {
     running.emplace_back([&] {
       const at::NoGradGuard no_grad;
-      call();  // what a thread does once
+      at::get_num_threads();  // sets the thread up; sconce does that itself, LibTorch's executor does not
+      call();                 // what a thread does once
       start.arrive_and_wait();
       for (int n = 0; n < calls_per_thread; ++n) {
         call();

@@ -6,6 +6,7 @@
 #include "ir/print.h"
 #include "plan/run_plan.h"
 
+#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
@@ -20,7 +21,14 @@ struct LastExecuted {
 };
 thread_local LastExecuted last_executed;
 
+// LibTorch gives a new thread the number of threads that was set for operators only when one of its loops is large enough;
+// until then MKL takes as many as there are cores, for the smallest product.
+void prepare_thread() { at::get_num_threads(); }
+
 void remember_last_executed(const Plan& plan) {
+  if (last_executed.plan == nullptr) {
+    prepare_thread();
+  }
   if (last_executed.plan != &plan || last_executed.graph.expired()) {
     last_executed = {&plan, plan.graph()};
   }

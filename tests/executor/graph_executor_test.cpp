@@ -6,10 +6,13 @@
 #include "ir/print.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
 
 #include <thread>
+
+extern "C" int omp_get_max_threads();
 
 namespace sconce {
 namespace {
@@ -205,6 +208,17 @@ TEST(GraphExecutor, LastExecutedGraphIsThisThreadsAndGoesWithItsExecutor) {
     EXPECT_THAT(print(*last_executed_graph()), HasSubstr("aten::tanh"));
   }
   EXPECT_EQ(last_executed_graph(), nullptr);
+}
+
+TEST(GraphExecutor, OperatorsOnANewThreadUseTheNumberOfThreadsThatWasSet) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(before + 1);
+  GraphExecutor executor(graph_of(kMulAdd), "f", Options{});
+  std::thread([&] {
+    mul_add(executor, at::ones({2}), at::ones({2}));
+    EXPECT_EQ(omp_get_max_threads(), before + 1);
+  }).join();
+  at::set_num_threads(before);
 }
 
 TEST(GraphExecutor, HoldsNoArgumentOrResultBetweenRuns) {

@@ -8,6 +8,7 @@
 #include "tools/sconce/ui/percentile.h"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <malloc.h>
 #include <torch/csrc/autograd/grad_mode.h>
 #include <unistd.h>
@@ -243,6 +244,7 @@ class Bench {
     const auto work = [&](size_t thread) {
       const torch::autograd::AutoGradMode grad_mode(settings_.with_grad);
       const MutedOutput::OnThread muted(muted_);
+      at::get_num_threads();  // sets the thread up for the number that was asked for; LibTorch's executors may not
       std::vector<c10::IValue> own;
       std::unique_ptr<peers::Peer::Session> session;
       guarded(thread, [&] {
