@@ -219,6 +219,14 @@ bool asks_for_layout_or_version(const Node& node) {
   return contains(kinds, node.kind());
 }
 
+namespace {
+
+bool is_out_argument(const c10::Argument& argument) {
+  return argument.kwarg_only() && argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+}  // namespace
+
 bool may_change_sizes(const Node& node) {
   if (effects_of(node).unknown) {
     return true;
@@ -229,9 +237,18 @@ bool may_change_sizes(const Node& node) {
   static thread_local PerSchema<bool> known;
   return known.get(*node.schema(), [](const c10::FunctionSchema& schema) {
     const auto op = c10::Dispatcher::singleton().findSchema(schema.operator_name());
-    static const std::array others = {aten::resize_, aten::resize_as_, aten::set_, aten::set_data};
-    return (op && op->hasTag(at::Tag::inplace_view)) || contains(others, c10::Symbol::fromQualString(schema.name()));
+    static const std::array others = {aten::resize_, aten::resize_as_, aten::set_, aten::set_data,
+                                      c10::Symbol::fromQualString("aten::resize_as_sparse_")};
+    // `out=`: resized to what it is to hold.
+    return (op && op->hasTag(at::Tag::inplace_view)) || contains(others, c10::Symbol::fromQualString(schema.name())) ||
+           std::any_of(schema.arguments().begin(), schema.arguments().end(), is_out_argument);
   });
+}
+
+bool may_change_sizes(const Graph& graph) {
+  bool may_change = false;
+  for_each_node(graph.body(), [&](Node* node) { may_change = may_change || may_change_sizes(*node); });
+  return may_change;
 }
 
 }  // namespace sconce

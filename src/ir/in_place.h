@@ -33,7 +33,9 @@ bool asks_for_sizes_or_dtype(const Node& node);
 // Whether its result tells the strides of a tensor, or how often it has been written.
 bool asks_for_layout_or_version(const Node& node);
 
-// Whether running the node may give a tensor that exists other sizes, strides or storage, as `t_` and `resize_` do.
+// Whether running the node may give a tensor that exists other sizes, strides or storage, as `t_`, `resize_` and `out=` do.
 bool may_change_sizes(const Node& node);
+// Whether a node of the graph may.
+bool may_change_sizes(const Graph& graph);
 
 }  // namespace sconce

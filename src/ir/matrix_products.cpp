@@ -52,17 +52,6 @@ bool gives_new_pointwise(const Node& node) {
   });
 }
 
-// Their results are new and laid out by their sizes alone.
-bool gives_contiguous_product(const Node& node) {
-  if (node.kind() == aten::bmm) {
-    return true;
-  }
-  const auto product = matrix_product(node);
-  // With a bias aten::linear takes other ways, with other checks, for batches that are contiguous.
-  return product &&
-         (!product->right_is_transposed || node.input(*product->addend)->type()->kind() == c10::TypeKind::NoneType);
-}
-
 // Views that exist of every tensor, whatever its strides, and keep the order of those of the dimensions they keep.
 bool keeps_order_of_strides(const Node& node) {
   static const std::array kinds = {aten::slice,      aten::select, aten::chunk, aten::split, aten::split_with_sizes,
@@ -89,6 +78,16 @@ bool is_plain_sum(const Node& node) {
 }
 
 bool is_transposition(const Node& node) { return node.kind() == aten::t; }
+
+bool gives_contiguous_product(const Node& node) {
+  if (node.kind() == aten::bmm) {
+    return true;
+  }
+  const auto product = matrix_product(node);
+  // With a bias aten::linear takes other ways, with other checks, for batches that are contiguous.
+  return product &&
+         (!product->right_is_transposed || node.input(*product->addend)->type()->kind() == c10::TypeKind::NoneType);
+}
 
 bool may_have_rows_apart(const Value& result) {
   return std::all_of(result.uses().begin(), result.uses().end(), [](const Use& use) {

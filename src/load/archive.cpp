@@ -4,8 +4,12 @@
 #include "load/pickle_check.h"
 
 #include <c10/util/Exception.h>
+#include <caffe2/serialize/versions.h>
+#include <torch/version.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <regex>
@@ -99,6 +103,27 @@ std::optional<std::string> python_class_of(const ZipFile& zip, const std::string
   return python_class;
 }
 
+// LibTorch reads it first, and leaks its reader when it does not like it.
+void check_version(const ZipFile& zip, const std::string& path, const std::string& root) {
+  const ZipEntry* entry = zip.find(root + ".data/version");
+  entry = entry == nullptr ? zip.find(root + "version") : entry;
+  if (entry == nullptr) {
+    throw MalformedArchive("it has no version");
+  }
+  uint64_t version = 0;
+  zip.with_content(*entry, [&](Bytes content) {
+    const char* begin = reinterpret_cast<const char*>(content.data());
+    if (std::from_chars(begin, begin + content.size(), version).ec != std::errc()) {
+      throw MalformedArchive("the entry '" + entry->name + "' is malformed: it does not begin with a number");
+    }
+  });
+  namespace format = caffe2::serialize;
+  TORCH_CHECK(version >= format::kMinSupportedFileFormatVersion && version <= format::kMaxSupportedFileFormatVersion, path,
+              ": written in version ", version, " of the format, of which LibTorch ", TORCH_VERSION, " reads ",
+              format::kMinSupportedFileFormatVersion, " to ", format::kMaxSupportedFileFormatVersion,
+              "; write it anew with that version");
+}
+
 // Maps the file, tells what it is when it is no zip file, and hands its directory and the root of its entries to `identify`,
 // which throws when the archive is of another kind. What is malformed in it is reported with the remedy.
 template <typename Identify>
@@ -121,6 +146,7 @@ void check_file(const std::string& path, const std::string& what, const std::str
     const ZipFile zip(bytes);
     const std::string root = root_of(zip);
     identify(zip, root);
+    check_version(zip, path, root);
     for (const ZipEntry& entry : zip.entries()) {
       check_record(zip, entry, root);
     }

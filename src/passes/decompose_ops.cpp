@@ -92,10 +92,8 @@ class Decomposition {
 
   bool run() {
     std::vector<Node*> found;  // all that pays before anything changes: of two that share an operand both
-    bool sizes_may_change = false;
+    const bool sizes_may_change = may_change_sizes(graph_);  // facts of an operand hold where it was made
     for_each_node(graph_.body(), [&](Node* node) {
-      // Facts of an operand hold where it was made.
-      sizes_may_change = sizes_may_change || may_change_sizes(*node);
       const auto product = matrix_product(*node);
       if (product && product->addend && (shares_operand(*node, *product) || is_part_of_sum(*node, *product))) {
         found.push_back(node);

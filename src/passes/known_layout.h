@@ -63,9 +63,9 @@ inline bool has_layout(const TensorFacts* facts, c10::MemoryFormat format) {
 // Whether the graph changes sizes in place or walks autograd's graph: then of two results with equal elements one cannot
 // stand for the other.
 inline bool tells_equal_results_apart(const Graph& graph) {
-  bool tells = false;
-  for_each_node(graph.body(), [&](Node* node) { tells = tells || may_change_sizes(*node) || differentiates(*node); });
-  return tells;
+  bool may_differentiate = false;
+  for_each_node(graph.body(), [&](Node* node) { may_differentiate = may_differentiate || differentiates(*node); });
+  return may_differentiate || may_change_sizes(graph);
 }
 
 inline bool is_contiguous(const TensorFacts* facts) { return has_layout(facts, c10::MemoryFormat::Contiguous); }

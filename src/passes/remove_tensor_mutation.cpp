@@ -3,6 +3,7 @@
 #include "ir/alias_sets.h"
 #include "ir/effects.h"
 #include "ir/in_place.h"
+#include "ir/matrix_products.h"
 #include "ir/schema_corrections.h"
 #include "passes/known_layout.h"
 
@@ -205,8 +206,8 @@ class Removal {
     return false;
   }
 
-  // Whether somebody outside the block's operators may get hold of the tensor, a view of it, or what is made of it by
-  // operators in place that have twins, too.
+  // Whether somebody outside the block's operators may get hold of the tensor, a view of it, or of what operators make of it:
+  // most lay out their results after their operands.
   static bool may_be_seen(const Value& value, std::unordered_set<const Value*>& seen) {
     return seen.insert(&value).second && std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
              const Node& user = *use.user;
@@ -220,8 +221,8 @@ class Removal {
                return true;  // into a container, it may put the tensor
              }
              return std::any_of(user.outputs().begin(), user.outputs().end(), [&](const Value* output) {
-               const bool is_new = user.outputs().size() == 1 && gives_new_tensor(user);
-               return holds_memory(output->type()) && !is_new && (!is_tensor(*output) || may_be_seen(*output, seen));
+               return holds_memory(output->type()) && !gives_contiguous_product(user) &&
+                      (!is_tensor(*output) || may_be_seen(*output, seen));
              });
            });
   }

@@ -3,6 +3,7 @@
 #include "ir/alias_sets.h"
 #include "ir/assert.h"
 #include "ir/effects.h"
+#include "ir/in_place.h"
 #include "ir/schema_match.h"
 #include "plan/liveness.h"
 #include "plan/register_allocator.h"
@@ -18,7 +19,7 @@ namespace {
 class Lowering {
  public:
   Lowering(const Graph& graph, Callees* callees, Profile* profile)
-      : graph_(graph), callees_(callees), profile_(profile), liveness_(graph) {}
+      : graph_(graph), callees_(callees), profile_(profile), liveness_(graph), sizes_may_change_(may_change_sizes(graph)) {}
 
   std::optional<Refusal> run() {
     place_constants();
@@ -151,9 +152,10 @@ class Lowering {
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
     }
-    auto step = is_call(node)                   ? make_call_step(node, std::move(operands), std::move(results), callees_)
-                : is_language_kind(node.kind()) ? make_language_step(node, std::move(operands), std::move(results))
-                                                : make_operator_step(node, std::move(operands), std::move(results));
+    auto step = is_call(node) ? make_call_step(node, std::move(operands), std::move(results), callees_)
+                : is_language_kind(node.kind())
+                    ? make_language_step(node, std::move(operands), std::move(results))
+                    : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change_);
     if (!step) {
       return step.refusal();
     }
@@ -260,6 +262,7 @@ class Lowering {
   Callees* callees_;
   Profile* profile_;
   Liveness liveness_;
+  const bool sizes_may_change_;
   std::unordered_map<const Value*, Register> registers_;
   std::vector<Plan::PlannedStep> steps_;
   std::vector<c10::IValue> constants_;

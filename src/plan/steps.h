@@ -18,7 +18,8 @@ using Operands = std::vector<Operand>;
 using Registers = std::vector<Register>;
 
 // ---- operators (steps_operator.cpp): a call through the dispatcher, or of a function of LibTorch's operator registry.
-OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results);
+// `sizes_may_change`: of tensors that exist, somewhere in the graph.
+OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change);
 
 // ---- builtins (steps_builtin.cpp): operators that LibTorch's registry has, but not as a node means them.
 // Null for every other operator.

@@ -47,23 +47,20 @@ class DetachStep final : public CallStep {
   c10::OperatorHandle op_;
 };
 
-// It is another object over the same memory: that shows where the object leaves or is asked about itself, and where the
-// operand's sizes are changed in place.
+// It is another object over the same memory: that shows where the object leaves or is asked about itself. (It shows too
+// where the operand's sizes are changed in place; whether some are is known of the whole graph.)
 bool is_detach_for_gradients_alone(const Node& node) {
   if (node.kind() != aten::detach || !is_only_read(*node.output())) {
     return false;
   }
   const auto uses = node.output()->uses();
-  const bool is_computed_with = std::all_of(uses.begin(), uses.end(), [](const Use& use) {
+  return std::all_of(uses.begin(), uses.end(), [](const Use& use) {
     const auto results = use.user->outputs();
     return asks_for_sizes_or_dtype(*use.user) ||
            (use.user->kind().is_aten() && std::any_of(results.begin(), results.end(), [](const Value* result) {
               return result->type()->kind() == c10::TypeKind::TensorType;
             }));
   });
-  bool sizes_change = false;
-  for_each_node(node.graph().body(), [&](Node* each) { sizes_change = sizes_change || may_change_sizes(*each); });
-  return is_computed_with && !sizes_change;
 }
 
 class RegistryStep final : public CallStep {
@@ -101,14 +98,14 @@ bool runs_equally_below_autograd(const Node& node) {
 
 }  // namespace
 
-OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results) {
+OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change) {
   if (node.schema() == nullptr) {
     return Refusal::of(node, explain_no_match(node));
   }
   if (StepPtr scalar = make_scalar_step(node, operands, results)) {
     return scalar;
   }
-  if (is_detach_for_gradients_alone(node)) {
+  if (!sizes_may_change && is_detach_for_gradients_alone(node)) {
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(node.schema()->name().c_str(),
                                                                    node.schema()->overload_name().c_str());
     return StepPtr(std::make_unique<DetachStep>(node, std::move(operands), std::move(results), op));

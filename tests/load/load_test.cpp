@@ -1,5 +1,6 @@
 // Reading files, converting what LibTorch's loader gives, the functions of a program, the texts of rows.
 #include "tests/support/graphs.h"
+#include "tests/support/zip_writer.h"
 
 #include "ir/print.h"
 #include "ir/verify.h"
@@ -21,6 +22,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <filesystem>
+#include <fstream>
 
 namespace sconce {
 namespace {
@@ -91,6 +93,26 @@ TEST(LoadArguments, SaysWhatIsWrongWithAFile) {
   }
   EXPECT_THAT(message_of([] { load_arguments(testing::models_dir()); }),
               HasSubstr("is a directory, not a file of arguments"));
+}
+
+TEST(Load, AVersionOfTheFormatThatLibTorchDoesNotReadIsNamed) {
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "version.pt";
+  const auto load_with_version = [&](const std::string& version) {
+    testing::ZipContents contents = testing::read_zip(testing::models_dir() + "/mlp.pt");
+    for (auto& [name, content] : contents) {
+      content = name.ends_with("/version") ? version : content;
+    }
+    std::ofstream(path, std::ios::binary) << testing::write_zip(contents);
+    load(path.string());
+  };
+  const auto message_of_version = [&](const std::string& version) {
+    return message_of([&] { load_with_version(version); });
+  };
+  EXPECT_NO_THROW(load_with_version("3\n"));
+  EXPECT_THAT(message_of_version("11\n"), HasSubstr("written in version 11 of the format, of which LibTorch"));
+  EXPECT_THAT(message_of_version("0"), HasSubstr("reads 1 to 10"));
+  EXPECT_THAT(message_of_version("x3"), HasSubstr("/version' is malformed: it does not begin with a number"));
+  std::filesystem::remove(path);
 }
 
 // ---- conversion -----------------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 #include "passes/facts/exchanged_tensors.h"
 
 #include "ir/effects.h"
+#include "ir/in_place.h"
 #include "ir/memory_types.h"
 #include "ir/schema_corrections.h"
 #include "ir/schema_match.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
@@ -20,25 +20,15 @@ bool is_tensor(const c10::TypePtr& type) {
 
 // Which of its operands the node may give other sizes, strides or memory.
 std::vector<const Value*> exchanged_by(const Node& node) {
-  const Effects effects = effects_of(node);
-  if (effects.unknown) {
+  if (effects_of(node).unknown) {
     return {node.inputs().begin(), node.inputs().end()};
   }
-  if (node.schema() == nullptr || !effects.writes) {
+  if (!may_change_sizes(node)) {
     return {};
   }
-  static const std::array kinds = {aten::resize_, aten::resize_as_, aten::set_,
-                                   c10::Symbol::fromQualString("aten::set_data"),
-                                   c10::Symbol::fromQualString("aten::resize_as_sparse_")};
-  const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name());
-  const bool exchanges =
-      std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end() || (op && op->hasTag(at::Tag::inplace_view));
   std::vector<const Value*> exchanged;
-  const auto& arguments = node.schema()->arguments();
-  for (size_t i = 0; i < std::min(arguments.size(), node.inputs().size()); ++i) {
-    const bool is_out = arguments[i].kwarg_only() && arguments[i].alias_info() != nullptr &&
-                        arguments[i].alias_info()->isWrite();  // resized to what it is to hold
-    if ((exchanges && may_write_operand(node, i)) || is_out) {
+  for (size_t i = 0; i < node.inputs().size(); ++i) {
+    if (may_write_operand(node, i)) {
       exchanged.push_back(node.input(i));
     }
   }
