@@ -62,6 +62,10 @@ class GraphCheck {
       for (int call = 1; call <= kCalls; ++call) {
         const std::vector<c10::IValue> arguments = make_arguments(generated, call, requires_grad);
         ObservedCall expected = observe_call(arguments, seed_of(call), [&](auto& stack) { oracle.interpret(stack); });
+        if (loses_a_value(expected)) {
+          oracle_lost_a_value_ = true;
+          continue;
+        }
         calls_.push_back({call, requires_grad, arguments, std::move(expected)});
       }
     }
@@ -137,6 +141,7 @@ class GraphCheck {
   }
   size_t calls_where_the_peer_is_right() const { return calls_where_the_peer_is_right_; }
   size_t calls() const { return calls_.size(); }
+  bool oracle_lost_a_value() const { return oracle_lost_a_value_; }
   bool took_a_view_for_a_leaf() const { return calls_that_take_a_view_for_a_leaf_ > 0; }
 
  private:
@@ -180,6 +185,12 @@ class GraphCheck {
   // dead and is gone, LibTorch takes the view for a leaf and refuses to write it.
   static bool takes_view_for_leaf(const ObservedCall& call) {
     return call.error && call.error->find("a leaf Variable that requires grad") != std::string::npos;
+  }
+
+  // Of a branch that gives back a value and what a loop has carried of it unchanged, LibTorch's interpreter moves the value
+  // out of its register twice.
+  static bool loses_a_value(const ObservedCall& call) {
+    return call.error && call.error->find("Expected Tensor but got None") != std::string::npos;
   }
 
   // By a backend that computes all that it is offered.
@@ -248,6 +259,7 @@ class GraphCheck {
   std::vector<Call> calls_;
   size_t calls_where_the_peer_is_right_ = 0;
   size_t calls_that_take_a_view_for_a_leaf_ = 0;
+  bool oracle_lost_a_value_ = false;
   std::unordered_set<std::string> checked_;  // the texts of the graphs that were called
   std::vector<std::string> found_;
 };
@@ -329,6 +341,7 @@ TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
   size_t backward_raises = 0;
   size_t raising = 0;
   size_t views_for_leaves = 0;
+  size_t lost_values = 0;
   for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMostFailures; ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::unique_ptr<Graph> graph = parse(generated.text);
@@ -341,6 +354,7 @@ TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
     backward_raises += check.calls_whose_backward_raises();
     const auto findings = findings_of(check, &GraphCheck::run);
     views_for_leaves += check.took_a_view_for_a_leaf() ? 1 : 0;
+    lost_values += check.oracle_lost_a_value() ? 1 : 0;
     if (!findings.empty()) {
       ++failures;
       ADD_FAILURE() << report(seed, "AgreeWithTheInterpreterAsTheyAreAndAfterEachPass", findings, *graph)
@@ -350,7 +364,9 @@ TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
   }
   std::cout << range.count << " graphs from seed " << range.first << " on, " << nodes << " nodes, " << with_gradients
             << " calls with gradients, in " << backward_raises << " calls backward raises (on both sides), in " << raising
-            << " graphs a call; in " << views_for_leaves << " LibTorch takes a view for a leaf\n";
+            << " graphs a call; in " << views_for_leaves << " LibTorch takes a view for a leaf, in " << lost_values
+            << " its interpreter loses a value\n";
+  EXPECT_LE(lost_values, 1 + range.count / 1000);
   EXPECT_LE(views_for_leaves, 1 + range.count / 100);
   EXPECT_LE(raising, 1 + range.count / 100) << "the generator should make graphs that run";
 }
