@@ -11,7 +11,7 @@ option(SCONCE_CCACHE "Use ccache where it is installed" ON)
 add_library(SconceFlags INTERFACE)
 target_compile_features(SconceFlags INTERFACE cxx_std_20)
 target_include_directories(SconceFlags INTERFACE
-  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src;${PROJECT_SOURCE_DIR}/include>")
+  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src;${PROJECT_SOURCE_DIR}/include;${PROJECT_BINARY_DIR}/include>")
 target_compile_options(SconceFlags INTERFACE
   # For executables too, where CMake would say -fPIE: one precompiled header serves every target.
   -fPIC

@@ -9,7 +9,7 @@ foreach(_target sconce_llvm sconce_cuda sconce_tool)  # opened by libsconce; nob
     install(TARGETS ${_target} LIBRARY DESTINATION lib RUNTIME DESTINATION bin)
   endif()
 endforeach()
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/sconce" DESTINATION include)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/sconce" "${PROJECT_BINARY_DIR}/include/sconce" DESTINATION include)
 # What <sconce/pass.h> includes.
 foreach(_folder ir passes)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/${_folder}" DESTINATION include/sconce/internal FILES_MATCHING PATTERN "*.h")

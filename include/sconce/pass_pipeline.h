@@ -43,8 +43,8 @@ class PassPipeline {
   // Runs the pass at that point, behind those added there before it. Throws c10::Error when the name is taken.
   PassPipeline& before(Stage stage, const std::string& name, PassCallback run, const std::string& help = "");
   PassPipeline& after(Stage stage, const std::string& name, PassCallback run, const std::string& help = "");
-  // Rewrites what matches `pattern` to `replacement`, both IR text (<sconce/pass.h>, rewrite_pattern). Throws c10::Error
-  // when they are no pattern.
+  // Behind the stage, rewrites what matches `pattern` to `replacement`, both IR text (<sconce/pass.h>, rewrite_pattern,
+  // which `before` takes in a function). Throws c10::Error when they are no pattern.
   PassPipeline& rewrite(Stage stage, const std::string& name, const std::string& pattern, const std::string& replacement,
                         const std::string& help = "");
   // The passes of a library that was built for this sconce. Throws c10::Error, with both versions, for any other.
@@ -52,7 +52,8 @@ class PassPipeline {
 
   // Takes a pass of your own out again. Throws c10::Error when there is none of the name.
   PassPipeline& remove(const std::string& name);
-  // Leaves out a pass of sconce's. Throws c10::Error for an unknown name, and for one without which graphs cannot run.
+  // Leaves out a pass, sconce's or your own. Throws c10::Error for an unknown name, and for one without which graphs cannot
+  // run.
   PassPipeline& disable(const std::string& name);
   PassPipeline& enable(const std::string& name);
 
@@ -66,6 +67,7 @@ class PassPipeline {
 
  private:
   PassPipeline& add(CustomPass pass);
+  void expect_known(const std::string& name) const;
   std::vector<CustomPass> custom_;
   std::set<std::string> disabled_;
   std::string reproducer_folder_;

@@ -11,6 +11,7 @@
 // is compared before anything of it is called.
 #pragma once
 
+#include <sconce/headers_hash.h>
 #include <sconce/pass_pipeline.h>
 #include <sconce/version.h>
 
@@ -19,8 +20,8 @@
 #define SCONCE_PASS_PLUGIN_STRING_(x) #x
 #define SCONCE_PASS_PLUGIN_STRING(x) SCONCE_PASS_PLUGIN_STRING_(x)
 // What has to agree.
-#define SCONCE_PASS_PLUGIN_ABI                                                   \
-  "sconce " SCONCE_VERSION ", LibTorch " TORCH_VERSION ", compiler " __VERSION__ \
+#define SCONCE_PASS_PLUGIN_ABI                                                                                     \
+  "sconce " SCONCE_VERSION " (headers " SCONCE_HEADERS_HASH "), LibTorch " TORCH_VERSION ", compiler " __VERSION__ \
   ", C++ " SCONCE_PASS_PLUGIN_STRING(__cplusplus) ", C++11 ABI " SCONCE_PASS_PLUGIN_STRING(_GLIBCXX_USE_CXX11_ABI)
 
 namespace sconce {

@@ -1,6 +1,5 @@
 #include "ir/assert.h"
 
-#include <stdexcept>
 #include <utility>
 
 namespace sconce {
@@ -23,6 +22,7 @@ std::string describe_internal_error_context() {
 }
 
 void internal_error(const char* expression, const char* file, int line, const std::string& message) {
+  const std::string reason = message.empty() ? std::string("an invariant does not hold: ") + expression : message;
   std::ostringstream out;
   out << "sconce internal error: " << (message.empty() ? "an invariant does not hold" : message)
       << "\n  check: " << expression << "\n  at:    " << file << ":" << line;
@@ -31,7 +31,7 @@ void internal_error(const char* expression, const char* file, int line, const st
     out << "\n  while: " << context;
   }
   out << "\n  This is a defect in sconce, not in your model; please report it with the graph (SCONCE_DUMP=all).";
-  throw std::logic_error(out.str());
+  throw InternalError(out.str(), reason);
 }
 
 }  // namespace sconce

@@ -3,11 +3,24 @@
 #pragma once
 
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace sconce {
 
-// Throws std::logic_error. The message names the expression, the place, and what the current thread was doing
+// What `SCONCE_ASSERT` throws.
+class InternalError final : public std::logic_error {
+ public:
+  InternalError(const std::string& report, std::string reason) : std::logic_error(report), reason_(std::move(reason)) {}
+  // What does not hold, in one line; `what()` tells all.
+  const std::string& reason() const { return reason_; }
+
+ private:
+  std::string reason_;
+};
+
+// Throws InternalError. The message names the expression, the place, and what the current thread was doing
 // (the running pass or stage, see `InternalErrorContext`), so that a report from a user is enough to start from.
 [[noreturn]] void internal_error(const char* expression, const char* file, int line, const std::string& message);
 

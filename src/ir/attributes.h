@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type_base.h>
 #include <ATen/core/symbol.h>
+#include <c10/util/ArrayRef.h>
 
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,10 @@ struct Attribute {
   c10::Symbol name;
   AttributeValue value;
 };
+
+// Whether they are the same in number, names and values, in the same order. Values that are IValues are so if they are one
+// object or equal numbers, subgraphs if they are one.
+bool equal_attributes(c10::ArrayRef<Attribute> a, c10::ArrayRef<Attribute> b);
 
 namespace attr {
 // The attribute names that sconce itself reads.

@@ -143,4 +143,27 @@ TensorFacts common_facts(const TensorFacts& a, const TensorFacts& b) {
   return facts;
 }
 
+TensorFacts all_facts(TensorFacts a, const TensorFacts& b) {
+  const auto add = [](auto& fact, const auto& other) {
+    if (!fact) {
+      fact = other;
+    }
+  };
+  add(a.defined, b.defined);
+  add(a.dtype, b.dtype);
+  add(a.device, b.device);
+  add(a.layout, b.layout);
+  add(a.requires_grad, b.requires_grad);
+  const auto add_dims = [&](auto& dims, const auto& others) {
+    add(dims, others);
+    for (size_t i = 0; others && dims->size() == others->size() && i < dims->size(); ++i) {
+      Dim& dim = (*dims)[i];
+      dim = dim.is_unknown() || (*others)[i].is_known() ? (*others)[i] : dim;
+    }
+  };
+  add_dims(a.sizes, b.sizes);
+  add_dims(a.strides, b.strides);
+  return a;
+}
+
 }  // namespace sconce

@@ -63,5 +63,7 @@ TensorFacts facts_of(const at::Tensor& tensor);
 
 // The facts that hold for both.
 TensorFacts common_facts(const TensorFacts& a, const TensorFacts& b);
+// What holds of a tensor of which both do. Of a size that both know, the number.
+TensorFacts all_facts(TensorFacts a, const TensorFacts& b);
 
 }  // namespace sconce

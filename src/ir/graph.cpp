@@ -66,6 +66,7 @@ Value* Node::named_input(std::string_view name) const {
 }
 
 void Node::add_input(Value* value) {
+  SCONCE_ASSERT(value != nullptr, "an input of ", kind_.toQualString(), " is null");
   SCONCE_DEBUG_ASSERT(&value->graph() == graph_, "a value of another graph");
   use_positions_.push_back(static_cast<uint32_t>(value->uses_.size()));
   value->uses_.push_back({this, inputs_.size()});
@@ -83,6 +84,8 @@ void Node::drop_use(size_t index) {
 }
 
 void Node::set_input(size_t index, Value* value) {
+  SCONCE_ASSERT(value != nullptr && index < inputs_.size(), "input ", index, " of ", kind_.toQualString(), ", which has ",
+                inputs_.size(), value == nullptr ? ", is set to null" : "");
   drop_use(index);
   inputs_[index] = value;
   use_positions_[index] = static_cast<uint32_t>(value->uses_.size());

@@ -120,6 +120,9 @@ class Parser {
   }
 
   void parse_node(Graph& graph, Block& block, size_t depth) {
+    if (cursor_.at_end()) {
+      cursor_.fail(depth == 0 ? "the graph ends without its `return (…)`" : "a block ends without its `-> (…)`");
+    }
     std::vector<Definition> definitions;
     while (cursor_.peek("%")) {
       definitions.push_back(parse_definition());

@@ -6,6 +6,9 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <string_view>
 #include <unordered_map>
 
 namespace sconce {
@@ -144,6 +147,23 @@ bool results_may_share_memory(const c10::FunctionSchema& schema) {
     }
     return composed_of_other_ops(asked) || is_special_case_of_libtorch(asked);
   });
+}
+
+bool division_traps(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
+  if (!divides_integers(schema) || arguments.size() < 2 || !arguments[0].isInt() || !arguments[1].isInt()) {
+    return false;
+  }
+  const bool asks_about_zero = schema.name() == "aten::floordiv" || schema.name() == "aten::divmod";
+  const int64_t divisor = arguments[1].toInt();
+  return (divisor == 0 && !asks_about_zero) ||
+         (divisor == -1 && arguments[0].toInt() == std::numeric_limits<int64_t>::min());
+}
+
+bool divides_integers(const c10::FunctionSchema& schema) {
+  static const std::array<std::string_view, 4> names = {"aten::remainder", "aten::floordiv", "aten::divmod",
+                                                        "aten::__round_to_zero_floordiv"};
+  return std::find(names.begin(), names.end(), schema.name()) != names.end() &&
+         (schema.overload_name() == "int" || schema.overload_name().empty());
 }
 
 bool copies_by_reading_no_dtype(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {

@@ -31,6 +31,12 @@ bool writes_argument(const c10::FunctionSchema& schema, size_t index);
 // which the list says so; false for those that the list vouches for.
 bool results_may_share_memory(const c10::FunctionSchema& schema);
 
+// Whether the operator divides or takes remainders of numbers that may be integers, no tensors.
+bool divides_integers(const c10::FunctionSchema& schema);
+// Whether the call divides integers in a way that ends the process in LibTorch's kernels: by zero, or the least integer by
+// -1.
+bool division_traps(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments);
+
 // Whether the call is a copy by `aten::to.prim_*` that names neither dtype nor device: LibTorch's kernel then reads a dtype
 // that is not there. It means a copy of the same dtype on the same device.
 bool copies_by_reading_no_dtype(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments);

@@ -12,30 +12,11 @@
 namespace sconce {
 namespace {
 
-bool equal(const AttributeValue& a, const AttributeValue& b) {
-  if (a.index() != b.index()) {
-    return false;
-  }
-  if (const auto* type = std::get_if<c10::TypePtr>(&a)) {
-    return **type == *std::get<c10::TypePtr>(b);
-  }
-  if (const auto* types = std::get_if<std::vector<c10::TypePtr>>(&a)) {
-    const auto& others = std::get<std::vector<c10::TypePtr>>(b);
-    return std::equal(types->begin(), types->end(), others.begin(), others.end(),
-                      [](const c10::TypePtr& x, const c10::TypePtr& y) { return *x == *y; });
-  }
-  if (const auto* value = std::get_if<c10::IValue>(&a)) {
-    return value->is(std::get<c10::IValue>(b));
-  }
-  return a == b;
-}
-
 bool computes_the_same(const Node& a, const Node& b) {
   return a.kind() == b.kind() && a.schema() == b.schema() && a.inputs() == b.inputs() &&
          std::equal(a.outputs().begin(), a.outputs().end(), b.outputs().begin(), b.outputs().end(),
                     [](const Value* x, const Value* y) { return *x->type() == *y->type(); }) &&
-         std::equal(a.attributes().begin(), a.attributes().end(), b.attributes().begin(), b.attributes().end(),
-                    [](const Attribute& x, const Attribute& y) { return x.name == y.name && equal(x.value, y.value); });
+         equal_attributes(a.attributes(), b.attributes());
 }
 
 struct Hash {

@@ -1,5 +1,6 @@
 #include "passes/pass_list.h"
 
+#include "ir/edit_distance.h"
 #include "passes/batch_matmul.h"
 #include "passes/canonicalize_ops.h"
 #include "passes/channels_last.h"
@@ -28,7 +29,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <string>
 
 namespace sconce {
@@ -77,22 +77,6 @@ constexpr std::array kPasses = {
 };
 static_assert(std::is_sorted(kPasses.begin(), kPasses.end(),
                              [](const PassInfo& a, const PassInfo& b) { return a.name < b.name; }));
-
-// Levenshtein's distance, one row at a time.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substitute, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 }  // namespace
 

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 
@@ -28,8 +30,12 @@ const char* to_string(Stage stage) {
 }
 
 PassPipeline::PassPipeline() {
-  std::error_code missing;  // then nowhere
+  std::error_code missing;
   reproducer_folder_ = std::filesystem::temp_directory_path(missing).string();
+  if (reproducer_folder_.empty()) {  // a folder that is not there: whoever is to write into it says so
+    const char* named = std::getenv("TMPDIR");
+    reproducer_folder_ = named != nullptr ? named : P_tmpdir;
+  }
 }
 
 PassPipeline& PassPipeline::add(CustomPass pass) {
@@ -65,18 +71,22 @@ PassPipeline& PassPipeline::remove(const std::string& name) {
   return *this;
 }
 
+void PassPipeline::expect_known(const std::string& name) const {
+  TORCH_CHECK(find_pass(name) != nullptr || find_custom(custom_, name) != custom_.end(), "there is no pass named '", name,
+              "'; the nearest: ", nearest_pass_names(name).front());
+}
+
 PassPipeline& PassPipeline::disable(const std::string& name) {
+  expect_known(name);
   const PassInfo* pass = find_pass(name);
-  TORCH_CHECK(pass != nullptr, "there is no pass named '", name, "'; the nearest: ", nearest_pass_names(name).front(),
-              find_custom(custom_, name) != custom_.end() ? "; remove() takes out one of your own" : "");
-  TORCH_CHECK(pass->where != to_string(Stage::kRequired), "graphs cannot run without the pass '", name, "'");
+  TORCH_CHECK(pass == nullptr || pass->where != to_string(Stage::kRequired), "graphs cannot run without the pass '", name,
+              "'");
   disabled_.insert(name);
   return *this;
 }
 
 PassPipeline& PassPipeline::enable(const std::string& name) {
-  TORCH_CHECK(find_pass(name) != nullptr, "there is no pass named '", name,
-              "'; the nearest: ", nearest_pass_names(name).front());
+  expect_known(name);
   disabled_.erase(name);
   return *this;
 }

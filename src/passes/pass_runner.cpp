@@ -71,6 +71,11 @@ std::string message_of(const std::exception& failure) {
   return message;
 }
 
+bool has_same_types(c10::ArrayRef<Value*> a, c10::ArrayRef<Value*> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Value* x, const Value* y) { return *x->type() == *y->type(); });
+}
+
 // Of an exception that is no std::exception.
 std::string type_of(const std::exception_ptr& thrown) { return c10::demangle(thrown.__cxa_exception_type()->name()); }
 
@@ -79,9 +84,13 @@ std::string type_of(const std::exception_ptr& thrown) { return c10::demangle(thr
 // Verified always, unlike sconce's own. `problem` is empty when nothing is wrong.
 bool PassRunner::run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& graph, std::string& problem) {
   std::unique_ptr<Graph> copy = graph->clone();
+  const std::string before = print(*copy);  // of the copy: it numbers values anew
   bool changed = false;
   try {
     changed = pass.run(*copy);
+  } catch (const InternalError& failure) {
+    problem = "it breaks a rule of the graph: " + failure.reason();
+    return false;
   } catch (const std::exception& failure) {
     problem = "it throws: " + message_of(failure);
     return false;
@@ -92,7 +101,9 @@ bool PassRunner::run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& gra
   const std::vector<Violation> violations = find_violations(*copy);
   if (!violations.empty()) {
     problem = "the graph is broken behind it: " + violations.front().message;
-  } else if (changed != (print(*copy) != print(*graph))) {
+  } else if (!has_same_types(copy->inputs(), graph->inputs()) || !has_same_types(copy->outputs(), graph->outputs())) {
+    problem = "the graph behind it takes other inputs or gives other outputs than before";
+  } else if (changed != (print(*copy) != before)) {
     problem = changed ? "it says that it changed the graph, and did not" : "it changed the graph, and says that it did not";
   } else if (changed) {
     graph = std::move(copy);
@@ -130,7 +141,7 @@ void PassRunner::run_custom(Stage stage, bool after, std::unique_ptr<Graph>& gra
     return;
   }
   for (const CustomPass& pass : pipeline_->custom_passes()) {
-    if (pass.stage == stage && pass.is_after == after) {
+    if (pass.stage == stage && pass.is_after == after && !pipeline_->is_disabled(pass.name)) {
       run_custom(pass, graph);
     }
   }

@@ -16,6 +16,9 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
 
 namespace sconce {
 namespace {
@@ -88,9 +91,80 @@ std::optional<Values> evaluate_language_node(const Node& node, Values operands) 
   }
 }
 
+// The product of all integers among the operands, those in lists too: by so much results may be longer than operands.
+double product_of_integers(const Values& operands) {
+  double product = 1;
+  const auto take = [&](const c10::IValue& value) {
+    product *= value.isInt() ? std::max(1.0, std::abs(static_cast<double>(value.toInt()))) : 1;
+  };
+  for (const c10::IValue& operand : operands) {
+    take(operand);
+    if (operand.isIntList()) {
+      for (const int64_t number : operand.toIntVector()) {
+        take(number);
+      }
+    }
+  }
+  return product;
+}
+
+size_t bytes_of(const c10::IValue& value) {
+  return value.isTensor()   ? value.toTensor().nbytes()
+         : value.isString() ? value.toStringRef().size()
+         : value.isList()   ? value.toListRef().size() * sizeof(c10::IValue)
+                            : 0;
+}
+
+size_t bytes_of_all(const Values& values) {
+  size_t bytes = 0;
+  for (const c10::IValue& value : values) {
+    bytes += bytes_of(value);
+  }
+  return bytes;
+}
+
+// The bytes of the results of a run on tensors without memory; nothing when there is no such run.
+std::optional<size_t> bytes_on_meta(torch::jit::Operation operation, Values operands) {
+  for (c10::IValue& operand : operands) {
+    if (operand.isTensor()) {
+      const at::Tensor& tensor = operand.toTensor();
+      operand = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+    }
+  }
+  try {
+    operation(operands);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  return bytes_of_all(operands);
+}
+
+// Whether the results may be larger than what is kept, in which case they are not even made: the run may never get there.
+bool may_grow_large(const Node& node, const Values& operands) {
+  const double bytes = static_cast<double>(std::max<size_t>(1, bytes_of_all(operands)));
+  const bool is_bounded = bytes * product_of_integers(operands) <= static_cast<double>(kMostBytes);
+  const auto results = node.outputs();
+  const bool has_tensors = std::any_of(operands.begin(), operands.end(), [](const auto& v) { return v.isTensor(); });
+  if (is_bounded || std::none_of(results.begin(), results.end(), [](const Value* result) {
+        return holds_memory(result->type()) || result->type()->kind() == c10::TypeKind::StringType;
+      })) {
+    return false;
+  }
+  if (!has_tensors) {
+    // Those that take numbers for lengths; others for positions.
+    static const std::array<std::string_view, 6> grow = {"aten::mul",    "aten::ljust", "aten::rjust",
+                                                         "aten::center", "aten::zfill", "aten::expandtabs"};
+    return std::find(grow.begin(), grow.end(), node.schema()->name()) != grow.end();
+  }
+  const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
+  const auto on_meta = bytes_on_meta(op->getOperation(), operands);
+  return !on_meta || *on_meta > kMostBytes;
+}
+
 std::optional<Values> evaluate_operator(const Node& node, Values operands) {
   const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
-  if (op == nullptr || operands.empty() || copies_by_reading_no_dtype(*node.schema(), operands)) {
+  if (op == nullptr || operands.empty() || copies_by_reading_no_dtype(*node.schema(), operands) ||
+      division_traps(*node.schema(), operands) || may_grow_large(node, operands)) {
     return std::nullopt;  // without operands a result comes from the state of thread or process
   }
   if (node.schema()->is_vararg()) {

@@ -37,30 +37,6 @@ bool is_made_here(const Value& value) {
   return std::find(makes.begin(), makes.end(), node.kind()) != makes.end();
 }
 
-// What holds where both hold. Of a size both know, the number.
-TensorFacts all_facts(TensorFacts a, const TensorFacts& b) {
-  const auto add = [](auto& fact, const auto& other) {
-    if (!fact) {
-      fact = other;
-    }
-  };
-  add(a.defined, b.defined);
-  add(a.dtype, b.dtype);
-  add(a.device, b.device);
-  add(a.layout, b.layout);
-  add(a.requires_grad, b.requires_grad);
-  const auto add_dims = [&](auto& dims, const auto& others) {
-    add(dims, others);
-    for (size_t i = 0; others && dims->size() == others->size() && i < dims->size(); ++i) {
-      Dim& dim = (*dims)[i];
-      dim = dim.is_unknown() || (*others)[i].is_known() ? (*others)[i] : dim;
-    }
-  };
-  add_dims(a.sizes, b.sizes);
-  add_dims(a.strides, b.strides);
-  return a;
-}
-
 class Propagation {
  public:
   Propagation(Graph& graph, const GivenFacts& given)

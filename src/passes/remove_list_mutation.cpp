@@ -4,6 +4,7 @@
 #include "ir/list_writes.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <unordered_map>
 
 namespace sconce {
@@ -132,16 +133,32 @@ void keep_for_readers(Node& list, const std::vector<Use>& readers, Order& order)
   }
 }
 
-// All writes up to the first use that keeps hold of the list, is no write, or one that is not understood.
-bool absorb_writes(Node& list, Order& order) {
+// Uses of the list, by their order in the block.
+std::vector<Use> uses_in_order(const Value& list, const Order& order) {
   std::vector<std::pair<size_t, Use>> uses;
-  for (const Use& use : list.output()->uses()) {
+  for (const Use& use : list.uses()) {
     uses.emplace_back(order.of(use.user), use);
   }
   std::sort(uses.begin(), uses.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  bool changed = false;
-  std::vector<Use> readers;  // since the last write
+  std::vector<Use> sorted;
   for (const auto& [position, use] : uses) {
+    sorted.push_back(use);
+  }
+  return sorted;
+}
+
+enum class Absorbed : uint8_t {
+  kNothing,
+  kWrites,
+  kWritesAndUsers  // of the list that a write gave back: now they are users of the list itself
+};
+
+// Writes up to the first use that keeps hold of the list, is no write, or one that is not understood; or up to one that
+// gives the list back to somebody, whose place among the users is not known yet.
+Absorbed absorb_writes(Node& list, Order& order) {
+  Absorbed absorbed = Absorbed::kNothing;
+  std::vector<Use> readers;  // since the last write
+  for (const Use& use : uses_in_order(*list.output(), order)) {
     Node& user = *use.user;
     if (only_reads_list(user, use.index)) {
       readers.push_back(use);
@@ -158,10 +175,14 @@ bool absorb_writes(Node& list, Order& order) {
       keep_for_readers(list, readers, order);
       readers.clear();
     }
+    const bool gives_something = !user.outputs().empty() && !user.output()->uses().empty();
     absorb(list, user, *elements, order);
-    changed = true;
+    absorbed = Absorbed::kWrites;
+    if (gives_something) {
+      return Absorbed::kWritesAndUsers;
+    }
   }
-  return changed;
+  return absorbed;
 }
 
 bool sweep(const Block& block) {
@@ -182,7 +203,11 @@ bool sweep(const Block& block) {
   if (!lists.empty()) {
     Order order(block);
     for (Node* list : lists) {
-      changed |= absorb_writes(*list, order);
+      Absorbed absorbed = Absorbed::kWritesAndUsers;
+      while (absorbed == Absorbed::kWritesAndUsers) {
+        absorbed = absorb_writes(*list, order);
+        changed |= absorbed != Absorbed::kNothing;
+      }
     }
   }
   return changed;
@@ -192,7 +217,7 @@ bool sweep(const Block& block) {
 
 bool remove_list_mutation(Graph& graph) {
   bool changed = false;
-  // Users of `append`'s result have become users of the list, and a list that another is extended by may be unchanged now.
+  // A list that another is extended by may be unchanged now.
   while (sweep(graph.body())) {
     changed = true;
   }

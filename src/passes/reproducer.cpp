@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -48,7 +49,9 @@ std::string write_reproducer(const Reproducer& reproducer, const std::string& fo
   if (!reproducer.library.empty()) {
     text << "# library: " << reproducer.library << "\n";
   }
-  text << "# problem: " << reproducer.problem << "\n" << print(*reproducer.graph, {.constants = &constants});
+  std::string problem = reproducer.problem;
+  std::replace(problem.begin(), problem.end(), '\n', ' ');
+  text << "# problem: " << problem << "\n" << print(*reproducer.graph, {.constants = &constants});
   if (!constants.empty()) {
     const std::vector<char> bytes = torch::jit::pickle_save(c10::ivalue::Tuple::create(std::move(constants)));
     write_whole(constants_path(path), {bytes.begin(), bytes.end()});

@@ -47,24 +47,16 @@ const Node* last_node_of(const Graph& pattern) {
   return last;
 }
 
-bool same_attributes(const Node& a, const Node& b) {
-  return std::equal(a.attributes().begin(), a.attributes().end(), b.attributes().begin(), b.attributes().end(),
-                    [](const Attribute& x, const Attribute& y) {
-                      const bool comparable = x.value.index() == y.value.index() &&
-                                              !std::holds_alternative<c10::IValue>(x.value) &&
-                                              !std::holds_alternative<c10::TypePtr>(x.value) &&
-                                              !std::holds_alternative<std::vector<c10::TypePtr>>(x.value);
-                      return x.name == y.name && comparable && x.value == y.value;
-                    });
-}
-
 // Whether all that the hole asks for is known of the value.
 bool has_facts_of(const Value& value, const Value& hole) {
   if (hole.facts() == nullptr || hole.facts()->empty()) {
     return true;
   }
   const TensorFacts& wanted = *hole.facts();
-  const TensorFacts known = value.facts() != nullptr ? *value.facts() : TensorFacts{};
+  const auto constant = value.constant();
+  const TensorFacts known = constant && constant->isTensor() ? facts_of(constant->toTensor())
+                            : value.facts() != nullptr       ? *value.facts()
+                                                             : TensorFacts{};
   const auto agrees = [](const auto& want, const auto& have) { return !want || want == have; };
   bool sizes_agree = !wanted.sizes || (known.sizes && known.sizes->size() == wanted.sizes->size());
   for (size_t i = 0; sizes_agree && wanted.sizes && i < wanted.sizes->size(); ++i) {
@@ -112,7 +104,7 @@ bool RewritePattern::fits(const Value& wanted, Value& value, Match& match) const
   const Node& candidate = *value.node();
   if (candidate.kind() != node.kind() || candidate.schema() != node.schema() || value.offset() != wanted.offset() ||
       candidate.inputs().size() != node.inputs().size() || candidate.outputs().size() != node.outputs().size() ||
-      !same_attributes(candidate, node)) {
+      !equal_attributes(candidate.attributes(), node.attributes())) {
     return false;
   }
   for (size_t i = 0; i < node.outputs().size(); ++i) {

@@ -22,6 +22,7 @@ class Lowering {
       : graph_(graph), callees_(callees), profile_(profile), liveness_(graph), sizes_may_change_(may_change_sizes(graph)) {}
 
   std::optional<Refusal> run() {
+    const InternalErrorContext context("lowering to a plan");
     place_constants();
     for (const Value* input : graph_.inputs()) {
       inputs_.push_back(place(input));
@@ -61,6 +62,13 @@ class Lowering {
     return index;
   }
 
+  Register register_of(const Value* value) const {
+    const auto found = registers_.find(value);
+    SCONCE_ASSERT(found != registers_.end(), "%", value->name().empty() ? std::to_string(value->id()) : value->name(),
+                  " of ", value->node()->kind().toQualString(), " is used before it is made");
+    return found->second;
+  }
+
   static bool is_constant(const Value* value) { return value->node()->kind() == prim::Constant; }
 
   // A loop's params keep their registers through its body: the next round, and the loop's outputs, have them.
@@ -69,7 +77,7 @@ class Lowering {
     const bool is_loop_param = owner->kind() == prim::Param && owner->owning_block()->owner() != nullptr &&
                                owner->owning_block()->owner()->kind() == prim::Loop;
     if (!is_constant(value) && !is_loop_param) {
-      allocator_.release(registers_.at(value));
+      allocator_.release(register_of(value));
     }
   }
 
@@ -84,7 +92,7 @@ class Lowering {
 
   Operand operand_of(const Node& node, size_t input) const {
     const Value* value = node.input(input);
-    return {registers_.at(value), !is_constant(value) && liveness_.is_last_use(node, input)};
+    return {register_of(value), !is_constant(value) && liveness_.is_last_use(node, input)};
   }
 
   Operands operands_of(const Node& node, size_t first) const {
@@ -108,7 +116,7 @@ class Lowering {
     }
     std::vector<std::pair<const Value*, Register>> places;
     for (const Value* value : values) {
-      places.emplace_back(value, registers_.at(value));
+      places.emplace_back(value, register_of(value));
     }
     emit(make_profile_values_step(*profile_, std::move(places)), nullptr);
   }
@@ -119,7 +127,7 @@ class Lowering {
     for (const Value* value : values) {
       const bool holds_something = holds_memory(value->type()) || value->type()->kind() == c10::TypeKind::StringType;
       if (holds_something && !is_constant(value)) {
-        registers.push_back(registers_.at(value));
+        registers.push_back(register_of(value));
       }
       release(value);
     }
@@ -181,7 +189,7 @@ class Lowering {
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
     }
-    JumpingStep* to_else = emit(make_jump_unless_step({registers_.at(node.input(0)), false}), &node);
+    JumpingStep* to_else = emit(make_jump_unless_step({register_of(node.input(0)), false}), &node);
     release_last_uses(node);
     const std::vector<bool> in_use = allocator_.in_use();
     if (auto refusal = lower_branch(node, 0, results)) {

@@ -154,21 +154,25 @@ class ToListStep final : public CallStep {
   }
 };
 
-// Remainders and divisions of integers: by zero, LibTorch's end the process.
+// Remainders and divisions of integers: by zero, and where the result is too large, LibTorch's end the process.
 class IntegerDivisionStep final : public CallStep {
  public:
   IntegerDivisionStep(const Node& node, Operands operands, Registers results, torch::jit::Operation operation)
-      : CallStep(node, std::move(operands), std::move(results), false), operation_(std::move(operation)) {}
+      : CallStep(node, std::move(operands), std::move(results), false),
+        schema_(node.schema()),
+        operation_(std::move(operation)) {}
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    const c10::IValue& divisor = frame.stack[1];
-    TORCH_CHECK(!frame.stack[0].isInt() || !divisor.isInt() || divisor.toInt() != 0, "integer division or modulo by zero");
+    TORCH_CHECK(!division_traps(*schema_, frame.stack),
+                frame.stack[1].toInt() == 0 ? "integer division or modulo by zero"
+                                            : "integer overflow: the quotient of the least integer and -1 is none");
     operation_(frame.stack);
     pop_results(frame);
   }
 
  private:
+  const c10::FunctionSchema* schema_;
   // Stateless; LibTorch only forgot to make the call const.
   mutable torch::jit::Operation operation_;
 };
@@ -198,11 +202,6 @@ class ConversionStep final : public CallStep {
   mutable torch::jit::Operation operation_;
 };
 
-bool divides_numbers(const c10::OperatorName& name) {
-  return name.name == "aten::__round_to_zero_floordiv" ||
-         (name.name == "aten::remainder" && (name.overload_name == "int" || name.overload_name.empty()));
-}
-
 }  // namespace
 
 StepPtr make_builtin_step(const Node& node, const Operands& operands, const Registers& results) {
@@ -216,7 +215,7 @@ StepPtr make_builtin_step(const Node& node, const Operands& operands, const Regi
   if (node.kind() == kToList) {
     return std::make_unique<ToListStep>(node, operands, results);
   }
-  if (divides_numbers(node.schema()->operator_name())) {
+  if (divides_integers(*node.schema())) {
     const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
     return std::make_unique<IntegerDivisionStep>(node, operands, results, op->getOperation());
   }

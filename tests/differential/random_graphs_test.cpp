@@ -402,7 +402,7 @@ TEST(RandomGraphs, TellWhenAPassDropsAWriteAndShrinkToIt) {
   constexpr size_t kShrunk = 6;
   size_t with_writes = 0;
   size_t noticed = 0;
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::unique_ptr<Graph> graph = parse(generated.text);
     const auto is_noticed = [&](const Graph& candidate) {

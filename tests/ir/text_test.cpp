@@ -344,7 +344,7 @@ TEST(ParseErrors, ShowLineColumnAndCaret) {
       {"graph(%x : Tensor):\n  %y : Tensor = relu(%x)\n  return (%y)", 2, 17, "expected an operator with its namespace"},
       {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%x, %x, %x)\n  return (%y)", 2, 17,
        "no overload of aten::relu takes"},
-      {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%x)\n", 3, 1, "expected an operator"},
+      {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%x)\n", 3, 1, "the graph ends without its `return"},
       {"graph():\n  %c : int = prim::Constant[value=\"x\"]()\n  return (%c)", 2, 35, "expected a number"},
       {"graph():\n  %c : int = prim::Constant[value=99999999999999999999]()\n  return (%c)", 2, 35, "fits 64 bits"},
       {"graph():\n  %c : float = prim::Constant[value=1e999]()\n  return (%c)", 2, 42, "malformed number"},

@@ -109,6 +109,8 @@ TEST(PassPipeline, LeavesOutWhatIsDisabled) {
   EXPECT_NE(explain(options).passes.back().pass, "check_inplace");
   options.passes().enable("check_inplace");
   EXPECT_EQ(explain(options).passes.back().pass, "check_inplace");
+  options.passes().after(Stage::kOptimise, "mine", relu_to_tanh).disable("mine");
+  EXPECT_EQ(explain(options).passes.back().pass, "check_inplace");
 }
 
 TEST(PassPipeline, RefusesNamesThatAreTakenUnknownOrNeeded) {
@@ -122,7 +124,6 @@ TEST(PassPipeline, RefusesNamesThatAreTakenUnknownOrNeeded) {
   EXPECT_THAT(message_of([&] { passes.remove("other"); }), HasSubstr("no pass of your own named 'other'"));
   EXPECT_THAT(message_of([&] { passes.remove("peephole"); }), HasSubstr("disable()"));
   EXPECT_THAT(message_of([&] { passes.disable("unrol_loops"); }), HasSubstr("nearest: unroll_loops"));
-  EXPECT_THAT(message_of([&] { passes.disable("mine"); }), HasSubstr("remove()"));
   EXPECT_THAT(message_of([&] { passes.disable("lower_autocast"); }), HasSubstr("cannot run without"));
 }
 
@@ -168,9 +169,53 @@ INSTANTIATE_TEST_SUITE_P(
                                 return true;
                               },
                               "the graph is broken behind it"},
+                      Failing{"breaking_at_length",
+                              [](Graph& graph) {
+                                Node* relu = find_node(graph, "aten::relu");
+                                relu->set_input(0, graph.insert_constant(int64_t{1}, relu));
+                                return true;
+                              },
+                              "the graph is broken behind it"},
+                      Failing{"returning_less",
+                              [](Graph& graph) {
+                                graph.body().remove_return(0);
+                                return true;
+                              },
+                              "takes other inputs or gives other outputs"},
+                      Failing{"taking_more",
+                              [](Graph& graph) {
+                                graph.add_input("more", c10::IntType::get());
+                                return true;
+                              },
+                              "takes other inputs or gives other outputs"},
+                      Failing{"setting_null",
+                              [](Graph& graph) {
+                                find_node(graph, "aten::relu")->set_input(0, nullptr);
+                                return true;
+                              },
+                              "it breaks a rule of the graph: input 0 of aten::relu"},
                       Failing{"boasting", [](Graph&) { return true; }, "says that it changed the graph, and did not"},
                       Failing{"hiding", [](Graph& graph) { return relu_to_tanh(graph) && false; }, "says that it did not"}),
     [](const auto& each) { return std::string(each.param.name); });
+
+// A copy of a graph from which nodes have gone numbers the values without a name anew.
+TEST(PassPipeline, BelievesPassesThatTellTheTruth) {
+  const char* const graph =
+      "graph(%0 : Tensor):\n"
+      "  %1 : Tensor = aten::tanh(%0)\n"
+      "  %2 : Tensor = aten::neg(%0)\n"
+      "  %3 : Tensor = aten::relu(%2)\n"
+      "  return (%3)\n";
+  Options options;
+  options.passes()
+      .after(Stage::kOptimise, "nothing", [](Graph&) { return false; })
+      .after(Stage::kOptimise, "relu_to_tanh", relu_to_tanh);
+  const Explanation explanation = GraphExecutor(graph_of(graph), "f", options).explain();
+  EXPECT_TRUE(explanation.refusals.empty()) << explanation.refusals[0].reason;
+  EXPECT_THAT(explanation.plans.at(0).text, HasSubstr("aten::tanh"));
+  options.passes().after(Stage::kOptimise, "boasting", [](Graph&) { return true; });
+  EXPECT_EQ(GraphExecutor(graph_of(graph), "f", options).explain().refusals.size(), 1U);
+}
 
 TEST(FailingPasses, SayWhyThereIsNoReproducer) {
   Options options;
@@ -256,6 +301,15 @@ TEST(PassPlugin, WhatIsNoneIsExplained) {
               HasSubstr("is no library of passes"));
   const std::string text = testing::tests_dir() + "/CMakeLists.txt";
   EXPECT_THAT(message_of([&] { passes.load_plugin(text); }), HasSubstr("cannot be opened"));
+  EXPECT_THAT(message_of([&] { passes.load_plugin(plugin_file("throwing_plugin")); }),
+              HasSubstr("throwing_plugin.so: cannot add its passes: it throws a value of type int"));
+  EXPECT_TRUE(passes.custom_passes().empty());
+
+  const auto half = std::filesystem::temp_directory_path() / ("sconce-half-" + std::to_string(getpid()) + ".so");
+  std::filesystem::copy_file(plugin_file("custom_pass"), half);
+  std::filesystem::resize_file(half, std::filesystem::file_size(half) / 4);
+  EXPECT_THAT(message_of([&] { passes.load_plugin(half.string()); }), HasSubstr("the file is cut short"));
+  std::filesystem::remove(half);
 }
 
 }  // namespace

@@ -69,7 +69,9 @@ TEST(PassPluginOption, AModelRunsWithoutThePassesThatFail) {
                                               plugin_file("broken_pass")};
   std::vector<std::string> run = {"run"};
   run.insert(run.end(), arguments.begin(), arguments.end());
-  EXPECT_EQ(sconce(run).exit_code, 0);
+  const ProgramResult ran = sconce(run);
+  EXPECT_EQ(ran.exit_code, 0);
+  EXPECT_THAT(ran.err, HasSubstr("warning: pass throws: it throws: no such luck"));
   std::vector<std::string> explain = {"explain", "--json"};
   explain.insert(explain.end(), arguments.begin(), arguments.end());
   const auto refusals = json_of(sconce(explain))["refusals"];
@@ -110,6 +112,22 @@ TEST(DisabledPasses, AreLeftOutOfThePlan) {
                      "the nearest: pool_constants");
   expect_usage_error({"passes", "--options", scratch.write("q.json", "{\"disabled_passes\": \"peephole\"}")},
                      "a list of names");
+  const std::string silu = scratch.write("r.json", "{\"disabled_passes\": [\"use_silu\"]}");
+  expect_usage_error({"passes", "--options", silu}, "no pass named 'use_silu'");
+  EXPECT_EQ(sconce({"passes", "--options", silu, "--pass-plugin", plugin_file("custom_pass")}).exit_code, 0);
+}
+
+TEST(OptionsFile, SaysNothingTwiceAndNothingInVain) {
+  const ScratchFolder scratch;
+  expect_usage_error({"passes", "--options", scratch.write("a.json", "{\"profiled_runs\": 3, \"profiled_runs\": 4}")},
+                     "'profiled_runs' stands there twice");
+  expect_usage_error({"passes", "--options", scratch.write("b.json", "{\"preserved\": [\"weight\"]}")},
+                     "frozen modules only");
+  expect_usage_error({"passes", "--options", scratch.path()}, "is a directory, not a file");
+  expect_usage_error({"opt", scratch.path(), "--passes", "peephole"}, "is a directory, not a file");
+  const std::string graph = scratch.write("g.ir", std::string("\xef\xbb\xbf") + kProduct);
+  EXPECT_EQ(sconce({"opt", graph, "--passes", "peephole"}).exit_code, 0);
+  expect_usage_error({"opt", graph, "--passes", ""}, "a name is missing");
 }
 
 TEST(CommandLineReplay, FindsAPassThatWorksNow) {

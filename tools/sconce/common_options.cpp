@@ -4,6 +4,7 @@
 #include "tools/sconce/errors.h"
 #include "tools/sconce/json.h"
 #include "tools/sconce/ops_library.h"
+#include "tools/sconce/read_file.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/number_format.h"
 
@@ -14,11 +15,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <fstream>
+#include <set>
 
 namespace sconce::cli {
 namespace {
 
+constexpr const char* kDisabledPasses = "disabled_passes";  // those of plug-ins too, which are opened first
 constexpr std::array kTiers = {Tier::kRequired, Tier::kRanks, Tier::kShapes};
 
 bool is_list_of_names(const nlohmann::json& value) {
@@ -53,7 +55,10 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   } else if (key == "preserved") {
     expect(is_list_of_names(value), "a list of names, as in [\"encoder.scale\"]");
     options.preserve(value.get<std::vector<std::string>>());
-  } else if (key == "disabled_passes") {
+  } else if (key == "reproducer_folder") {
+    expect(value.is_string(), "the path of a folder");
+    options.passes().reproducer_folder(value.get<std::string>());
+  } else if (key == kDisabledPasses) {
     expect(is_list_of_names(value), "a list of names, as in [\"unroll_loops\"]");
     for (const std::string name : value) {
       try {
@@ -65,8 +70,30 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   } else {
     throw UserError(path + ": no option '" + key + "'" +
                     ui::did_you_mean(key, {"device", "optimize", "plan_cache_capacity", "profiled_runs", "max_tier",
-                                           "frozen", "preserved", "disabled_passes"}));
+                                           "frozen", "preserved", kDisabledPasses, "reproducer_folder"}));
   }
+}
+
+// The fields of Options as JSON.
+nlohmann::json read_options_file(const std::string& path) {
+  const std::string text = read_text_file(path);
+  std::set<std::string> seen;
+  const auto refuse_twice = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    if (event == nlohmann::json::parse_event_t::key && depth == 1 && !seen.insert(parsed.get<std::string>()).second) {
+      throw UserError(path + ": '" + parsed.get<std::string>() + "' stands there twice");
+    }
+    return true;
+  };
+  nlohmann::json fields;
+  try {
+    fields = nlohmann::json::parse(text, refuse_twice);
+  } catch (const nlohmann::json::parse_error& failure) {
+    throw UserError(path + ": not valid JSON: " + failure.what());
+  }
+  if (!fields.is_object()) {
+    throw UserError(path + ": must be a JSON object such as {\"max_tier\": \"tier0\"}");
+  }
+  return fields;
 }
 
 }  // namespace
@@ -103,7 +130,17 @@ Options prepare(const CommonOptions& options) {
   if (!options.trace_out.empty()) {
     throw RefusedError("--trace-out: this build of sconce cannot write traces yet; leave it out");
   }
-  Options prepared = options.options_file.empty() ? Options() : read_options_file(options.options_file);
+  Options prepared;
+  const nlohmann::json fields =
+      options.options_file.empty() ? nlohmann::json::object() : read_options_file(options.options_file);
+  const auto read_fields = [&](bool about_plugins) {
+    for (const auto& [key, value] : fields.items()) {
+      if ((key == kDisabledPasses) == about_plugins) {
+        read_option(prepared, key, value, options.options_file);
+      }
+    }
+  };
+  read_fields(false);
   const std::string device = !options.device.empty() ? options.device : prepared.device() ? prepared.device()->str() : "";
   if (!device.empty()) {
     make_available(parse_device(device));
@@ -121,6 +158,12 @@ Options prepare(const CommonOptions& options) {
     } catch (const c10::Error& failure) {
       throw UserError("--pass-plugin: " + plain_message(failure));
     }
+  }
+  read_fields(true);
+  if (!prepared.preserved().empty() && !prepared.frozen()) {
+    throw UserError(options.options_file +
+                    ": 'preserved' means something for frozen modules only: add \"frozen\": true, or "
+                    "--frozen");
   }
   return prepared;
 }
@@ -155,27 +198,6 @@ void expect_available(Tier tier) {
     std::transform(available.begin(), available.end(), std::back_inserter(names), name_of);
     throw RefusedError("this build of sconce makes no plans of " + name_of(tier) + "; it has: " + ui::join(names));
   }
-}
-
-Options read_options_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    throw UserError(path + ": no such file, or not readable");
-  }
-  nlohmann::json fields;
-  try {
-    fields = nlohmann::json::parse(file);
-  } catch (const nlohmann::json::parse_error& failure) {
-    throw UserError(path + ": not valid JSON: " + failure.what());
-  }
-  if (!fields.is_object()) {
-    throw UserError(path + ": must be a JSON object such as {\"max_tier\": \"tier0\"}");
-  }
-  Options options;
-  for (const auto& [key, value] : fields.items()) {
-    read_option(options, key, value, path);
-  }
-  return options;
 }
 
 }  // namespace sconce::cli

@@ -31,8 +31,9 @@ void add_frozen_option(CLI::App& command, CommonOptions& options);
 // All others.
 void add_common_options(CLI::App& command, CommonOptions& options);
 
-// Opens the libraries, checks the device, reads the options file. Must run before any tensor is made: CUDA can only join
-// at the start. Throws UserError, or RefusedError for what this build does not do yet.
+// Opens the libraries, checks the device, reads the options file (a JSON object of fields of Options; an unknown key names
+// the nearest). Must run before any tensor is made: CUDA can only join at the start. Throws UserError, or RefusedError for
+// what this build does not do yet.
 Options prepare(const CommonOptions& options);
 
 // For numbers on the command line: "--threads: must be from 1 to 1024, not 0".
@@ -43,8 +44,5 @@ std::optional<Tier> tier_of(const std::string& name);
 std::string name_of(Tier tier);
 // Throws RefusedError when this build of sconce has no such tier.
 void expect_available(Tier tier);
-
-// The fields of Options as JSON. Throws UserError for an unknown key (naming the nearest) or a wrong value.
-Options read_options_file(const std::string& path);
 
 }  // namespace sconce::cli

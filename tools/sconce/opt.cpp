@@ -2,6 +2,7 @@
 #include "tools/sconce/commands.h"
 #include "tools/sconce/errors.h"
 #include "tools/sconce/json.h"
+#include "tools/sconce/read_file.h"
 #include "tools/sconce/text_diff.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/number_format.h"
@@ -12,9 +13,7 @@
 #include "ir/verify.h"
 #include "passes/pass_runner.h"
 
-#include <fstream>
 #include <iostream>
-#include <iterator>
 
 namespace sconce::cli {
 namespace {
@@ -28,13 +27,9 @@ struct OptOptions {
 };
 
 std::unique_ptr<Graph> read_graph(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw UserError(path + ": no such file, or not readable");
-  }
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (file.bad() || text.empty()) {
-    throw UserError(path + (text.empty() ? ": is empty, or not a file" : ": cannot be read"));
+  const std::string text = read_text_file(path);
+  if (text.empty()) {
+    throw UserError(path + ": is empty");
   }
   if (text.starts_with("PK")) {
     throw UserError(path + ": is an archive, not a graph in text form; 'sconce dump " + path +
@@ -73,6 +68,9 @@ std::vector<ChosenPass> find_passes(const std::vector<std::string>& names, const
   }
   std::vector<ChosenPass> passes;
   for (const std::string& name : names) {
+    if (name.empty()) {
+      throw UserError("--passes: a name is missing ('sconce passes' lists them)");
+    }
     ChosenPass chosen{.own = find_pass(name)};
     for (const CustomPass& pass : pipeline.custom_passes()) {
       chosen.custom = pass.name == name ? &pass : chosen.custom;

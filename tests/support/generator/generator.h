@@ -26,7 +26,7 @@ struct Variable {
 };
 
 struct ListVariable {
-  std::string name;
+  std::vector<std::string> names;  // a write gives the list back under another
   std::vector<Variable> elements;  // those it had when it was made: it may have grown since
   bool grows = false;
   int block = 0;  // in which it was made

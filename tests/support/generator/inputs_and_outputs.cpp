@@ -98,7 +98,7 @@ std::string Generator::choose_outputs() {
   for (int i = 0, count = 1 + pick(4); i < count; ++i) {
     std::string name;
     if (!lists_.empty() && chance(15)) {
-      name = any_of(lists_).name;
+      name = any_of(any_of(lists_).names);
     } else if (chance(15)) {
       const Variable a = any_of(variables_);
       const Variable b = any_of(variables_);

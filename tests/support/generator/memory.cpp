@@ -235,7 +235,7 @@ bool Generator::emit_list() {
   for (const Variable& element : list.elements) {
     parts.push_back(element.name);
   }
-  list.name = define("Tensor[]", call(parts));
+  list.names = {define("Tensor[]", call(parts))};
   lists_.push_back(std::move(list));
   return true;
 }
@@ -245,12 +245,13 @@ bool Generator::emit_from_list() {
     return false;
   }
   const ListVariable list = any_of(lists_);
+  const std::string name = any_of(list.names);
   const Variable& first = list.elements.front();
   switch (pick(4)) {
     case 0: {  // elements that were there from the start: others are pushed behind them
       const size_t index = static_cast<size_t>(pick(list.elements.size()));
       const Variable& element = list.elements[index];
-      add_view(call({"aten::__getitem__", list.name, constant(static_cast<int64_t>(index))}), element, element.sizes);
+      add_view(call({"aten::__getitem__", name, constant(static_cast<int64_t>(index))}), element, element.sizes);
       break;
     }
     case 1: {
@@ -260,25 +261,25 @@ bool Generator::emit_from_list() {
           return false;
         }
         sizes[0] *= static_cast<int64_t>(list.elements.size());
-        add_new(call({chance(50) ? "aten::cat" : "aten::concat", list.name, constant(int64_t{0})}), sizes);
+        add_new(call({chance(50) ? "aten::cat" : "aten::concat", name, constant(int64_t{0})}), sizes);
         break;
       }
       const Variable element =
           *any_where([&](const Variable& v) { return v.kind == Kind::kFloats && v.sizes == first.sizes; });
-      define("Tensor[]", call({"aten::append", list.name, element.name}));
+      define("Tensor[]", call({"aten::append", name, element.name}));
       break;
     }
     case 2: {  // however long it is now
-      const std::string stacked = define("Tensor", call({"aten::stack", list.name, constant(int64_t{0})}));
+      const std::string stacked = define("Tensor", call({"aten::stack", name, constant(int64_t{0})}));
       add_new(call({"aten::sum", stacked, constant(Sizes{0}), constant(false), none()}), first.sizes);
       break;
     }
     default: {
       if (list.grows) {
-        add_scalar(call({"aten::len", list.name}), Kind::kInt);
+        add_scalar(call({"aten::len", name}), Kind::kInt);
         break;
       }
-      unpack(list.name, list.elements);
+      unpack(name, list.elements);
       break;
     }
   }
@@ -296,6 +297,7 @@ bool Generator::emit_list_write() {
     return false;
   }
   ListVariable& list = *any_of(lists);
+  const std::string name = any_of(list.names);
   std::vector<Variable>& known = list.elements;
   const Sizes sizes = known.front().sizes;
   const Variable element = *any_where([&](const Variable& v) { return v.kind == Kind::kFloats && v.sizes == sizes; });
@@ -303,19 +305,19 @@ bool Generator::emit_list_write() {
   const auto at = [&] { return constant(static_cast<int64_t>(index)); };
   switch (pick(6)) {
     case 0:
-      define("Tensor[]", call({"aten::_set_item", list.name, at(), element.name}));
+      define("Tensor[]", call({"aten::_set_item", name, at(), element.name}));
       known[index] = element;
       break;
     case 1:
-      line(" = " + call({"aten::insert", list.name, at(), element.name}));
+      line(" = " + call({"aten::insert", name, at(), element.name}));
       known.insert(known.begin() + static_cast<std::ptrdiff_t>(index), element);
       break;
     case 2: {
       const std::string others = define("Tensor[]", call({"prim::ListConstruct", element.name, known[index].name}));
       if (chance(50)) {
-        line(" = " + call({"aten::extend", list.name, others}));
+        line(" = " + call({"aten::extend", name, others}));
       } else {
-        list.name = define("Tensor[]", call({"aten::add_", list.name, others}));
+        list.names.push_back(define("Tensor[]", call({"aten::add_", name, others})));
       }
       break;
     }
@@ -325,10 +327,16 @@ bool Generator::emit_list_write() {
       }
       const Variable popped = known[index];
       known.erase(known.begin() + static_cast<std::ptrdiff_t>(index));
-      add_view(call({"aten::pop", list.name, at()}), popped, popped.sizes);
+      add_view(call({"aten::pop", name, at()}), popped, popped.sizes);
       break;
     }
-    default: define("Tensor[]", call({"aten::append", list.name, element.name})); break;
+    default: {
+      const std::string result = define("Tensor[]", call({"aten::append", name, element.name}));
+      if (chance(30)) {
+        list.names.push_back(result);
+      }
+      break;
+    }
   }
   return true;
 }

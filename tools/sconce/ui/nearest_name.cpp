@@ -1,26 +1,11 @@
 #include "tools/sconce/ui/nearest_name.h"
 
+#include "ir/edit_distance.h"
+
 #include <algorithm>
-#include <numeric>
 
 namespace sconce::ui {
 namespace {
-
-// Levenshtein's distance, one row at a time.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substitute, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 // A beginning or part of a name is near, however much is missing.
 bool is_near(std::string_view name, const std::string& candidate) {
