@@ -236,7 +236,11 @@ bool Generator::emit_list() {
     parts.push_back(element.name);
   }
   list.names = {define("Tensor[]", call(parts))};
+  const bool is_busy = list.grows && chance(40);
   lists_.push_back(std::move(list));
+  for (int i = is_busy ? 3 + pick(4) : 0; i > 0; --i) {
+    chance(60) ? emit_list_write() : emit_from_list();
+  }
   return true;
 }
 
