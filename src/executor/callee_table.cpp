@@ -28,16 +28,23 @@ const Callee& CalleeTable::find(torch::jit::Function& function) {
     const std::string name = function.qualname().qualifiedName();
     const auto graph = functions_.graph_of(function);
     TORCH_CHECK(graph, "sconce cannot run ", name, ": ", graph ? "" : to_string(graph.refusal()));
-    auto plan = plan_subgraph(**graph);
-    TORCH_CHECK(plan, "sconce cannot run ", name, ": ", plan ? "" : to_string(plan.refusal()));
-    entry->plan = std::move(*plan);
+    auto planned = plan(**graph, name);
+    TORCH_CHECK(planned, "sconce cannot run ", name, ": ", planned ? "" : to_string(planned.refusal()));
+    entry->plan = std::move(*planned);
   }
   entry->callee = {&function, entry->plan.get()};
   const std::lock_guard<std::mutex> lock(mutex_);
   return entries_.emplace(&function, std::move(entry)).first->second->callee;
 }
 
-OrRefusal<std::unique_ptr<Plan>> CalleeTable::plan_subgraph(const Graph& graph) {
+OrRefusal<std::unique_ptr<Plan>> CalleeTable::plan_subgraph(const Graph& graph) { return plan(graph, "a subgraph"); }
+
+std::vector<RefusalExplanation> CalleeTable::refusals() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return refusals_;
+}
+
+OrRefusal<std::unique_ptr<Plan>> CalleeTable::plan(const Graph& graph, const std::string& name) {
   const auto inlined = graph.clone();
   if (const auto changed = inline_calls(*inlined, functions_); !changed) {
     return changed.refusal();
@@ -47,6 +54,11 @@ OrRefusal<std::unique_ptr<Plan>> CalleeTable::plan_subgraph(const Graph& graph) 
       {.callees = this, .passes = &options_.passes(), .optimise = options_.optimize(), .frozen = options_.frozen()});
   if (!compiled) {
     return compiled.refusal();
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (RefusalExplanation& refusal : compiled->refusals) {
+    refusal.what += " in " + name;
+    refusals_.push_back(std::move(refusal));
   }
   return std::move(compiled->plan);
 }

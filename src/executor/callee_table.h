@@ -4,11 +4,14 @@
 #include "load/function_table.h"
 #include "plan/callees.h"
 
+#include <sconce/explanation.h>
 #include <sconce/options.h>
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 namespace sconce {
 
@@ -20,13 +23,18 @@ class CalleeTable final : public Callees {
   FunctionTable& functions() { return functions_; }
   const Callee& find(torch::jit::Function& function) override;
   OrRefusal<std::unique_ptr<Plan>> plan_subgraph(const Graph& graph) override;
+  // What was left out in the plans made so far, with the name of the function.
+  std::vector<RefusalExplanation> refusals() const;
 
  private:
+  OrRefusal<std::unique_ptr<Plan>> plan(const Graph& graph, const std::string& name);
+
   struct Entry;
   const Options options_;
   FunctionTable functions_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::unordered_map<torch::jit::Function*, std::unique_ptr<Entry>> entries_;
+  std::vector<RefusalExplanation> refusals_;
 };
 
 }  // namespace sconce

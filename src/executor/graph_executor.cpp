@@ -168,7 +168,9 @@ Explanation GraphExecutor::Impl::explain() const {
   explanation.nodes = graph_->node_count();
   explanation.passes = passes_;
   explanation.refusals = refusals_;
-  explanation.counters.refusals = refusals_.size();
+  const std::vector<RefusalExplanation> of_callees = callees_->refusals();
+  explanation.refusals.insert(explanation.refusals.end(), of_callees.begin(), of_callees.end());
+  explanation.counters.refusals = explanation.refusals.size();
   std::vector<std::string> specs;
   {
     const PlanCache<SpecEntry>::Guard guard(cache_);

@@ -217,6 +217,19 @@ TEST(PassPipeline, BelievesPassesThatTellTheTruth) {
   EXPECT_EQ(GraphExecutor(graph_of(graph), "f", options).explain().refusals.size(), 1U);
 }
 
+TEST(FailingPasses, AreNamedWithTheFunctionThatIsCalled) {
+  Options options;
+  options.passes().reproducer_folder("").after(Stage::kOptimise, "boasting", [](Graph&) { return true; });
+  const Module module = load(testing::models_dir() + "/interface_dispatch.pt", options);
+  module.run_method("forward", {at::randn({2, 5}), c10::List<int64_t>({1, 0, 1})});
+  std::vector<std::string> refused;
+  for (const RefusalExplanation& refusal : module.method("forward").explain().refusals) {
+    refused.push_back(refusal.what);
+  }
+  EXPECT_THAT(refused, ::testing::Contains("pass boasting"));
+  EXPECT_THAT(refused, ::testing::Contains(AllOf(HasSubstr("pass boasting in "), HasSubstr("__torch__"))));
+}
+
 TEST(FailingPasses, SayWhyThereIsNoReproducer) {
   Options options;
   options.passes().reproducer_folder("/nowhere").after(Stage::kOptimise, "boasting", [](Graph&) { return true; });
