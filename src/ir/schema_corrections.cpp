@@ -10,6 +10,7 @@
 #include <limits>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 namespace sconce {
 namespace {
@@ -149,21 +150,22 @@ bool results_may_share_memory(const c10::FunctionSchema& schema) {
   });
 }
 
-bool division_traps(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
-  if (!divides_integers(schema) || arguments.size() < 2 || !arguments[0].isInt() || !arguments[1].isInt()) {
-    return false;
-  }
-  const bool asks_about_zero = schema.name() == "aten::floordiv" || schema.name() == "aten::divmod";
-  const int64_t divisor = arguments[1].toInt();
-  return (divisor == 0 && !asks_about_zero) ||
-         (divisor == -1 && arguments[0].toInt() == std::numeric_limits<int64_t>::min());
+std::optional<IntegerDivision> integer_division(const c10::FunctionSchema& op) {
+  static const std::array names = {std::pair<std::string_view, bool>("aten::remainder", true),
+                                   std::pair<std::string_view, bool>("aten::floordiv", false),
+                                   std::pair<std::string_view, bool>("aten::divmod", false),
+                                   std::pair<std::string_view, bool>("aten::__round_to_zero_floordiv", true)};
+  const auto* found = std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.first == op.name(); });
+  const bool is_of_numbers = op.overload_name() == "int" || op.overload_name().empty();
+  return found != names.end() && is_of_numbers ? std::optional(IntegerDivision{found->second}) : std::nullopt;
 }
 
-bool divides_integers(const c10::FunctionSchema& schema) {
-  static const std::array<std::string_view, 4> names = {"aten::remainder", "aten::floordiv", "aten::divmod",
-                                                        "aten::__round_to_zero_floordiv"};
-  return std::find(names.begin(), names.end(), schema.name()) != names.end() &&
-         (schema.overload_name() == "int" || schema.overload_name().empty());
+bool IntegerDivision::traps(c10::ArrayRef<c10::IValue> arguments) const {
+  if (arguments.size() != 2 || !arguments[0].isInt() || !arguments[1].isInt()) {
+    return false;
+  }
+  const int64_t divisor = arguments[1].toInt();
+  return (divisor == 0 && traps_on_zero) || (divisor == -1 && arguments[0].toInt() == std::numeric_limits<int64_t>::min());
 }
 
 bool copies_by_reading_no_dtype(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {

@@ -4,6 +4,7 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -31,11 +32,15 @@ bool writes_argument(const c10::FunctionSchema& schema, size_t index);
 // which the list says so; false for those that the list vouches for.
 bool results_may_share_memory(const c10::FunctionSchema& schema);
 
-// Whether the operator divides or takes remainders of numbers that may be integers, no tensors.
-bool divides_integers(const c10::FunctionSchema& schema);
-// Whether the call divides integers in a way that ends the process in LibTorch's kernels: by zero, or the least integer by
-// -1.
-bool division_traps(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments);
+// An operator that divides numbers, or takes remainders of them. Where integers have no quotient, LibTorch's kernels end the
+// process: the least one by -1, and some by zero.
+struct IntegerDivision {
+  bool traps_on_zero;  // the others raise
+  // Whether a call with these arguments ends the process.
+  bool traps(c10::ArrayRef<c10::IValue> arguments) const;
+};
+// Nothing for any other operator.
+std::optional<IntegerDivision> integer_division(const c10::FunctionSchema& op);
 
 // Whether the call is a copy by `aten::to.prim_*` that names neither dtype nor device: LibTorch's kernel then reads a dtype
 // that is not there. It means a copy of the same dtype on the same device.

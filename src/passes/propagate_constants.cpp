@@ -163,8 +163,9 @@ bool may_grow_large(const Node& node, const Values& operands) {
 
 std::optional<Values> evaluate_operator(const Node& node, Values operands) {
   const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
+  const auto division = integer_division(*node.schema());
   if (op == nullptr || operands.empty() || copies_by_reading_no_dtype(*node.schema(), operands) ||
-      division_traps(*node.schema(), operands) || may_grow_large(node, operands)) {
+      (division && division->traps(operands)) || may_grow_large(node, operands)) {
     return std::nullopt;  // without operands a result comes from the state of thread or process
   }
   if (node.schema()->is_vararg()) {

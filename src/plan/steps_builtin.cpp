@@ -157,22 +157,23 @@ class ToListStep final : public CallStep {
 // Remainders and divisions of integers: by zero, and where the result is too large, LibTorch's end the process.
 class IntegerDivisionStep final : public CallStep {
  public:
-  IntegerDivisionStep(const Node& node, Operands operands, Registers results, torch::jit::Operation operation)
+  IntegerDivisionStep(const Node& node, Operands operands, Registers results, IntegerDivision division,
+                      torch::jit::Operation operation)
       : CallStep(node, std::move(operands), std::move(results), false),
-        schema_(node.schema()),
+        division_(division),
         operation_(std::move(operation)) {}
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    TORCH_CHECK(!division_traps(*schema_, frame.stack),
-                frame.stack[1].toInt() == 0 ? "integer division or modulo by zero"
-                                            : "integer overflow: the quotient of the least integer and -1 is none");
+    TORCH_CHECK(!division_.traps(frame.stack), frame.stack[1].toInt() == 0
+                                                   ? "integer division or modulo by zero"
+                                                   : "integer overflow: the quotient of the least integer and -1 is none");
     operation_(frame.stack);
     pop_results(frame);
   }
 
  private:
-  const c10::FunctionSchema* schema_;
+  const IntegerDivision division_;
   // Stateless; LibTorch only forgot to make the call const.
   mutable torch::jit::Operation operation_;
 };
@@ -215,9 +216,9 @@ StepPtr make_builtin_step(const Node& node, const Operands& operands, const Regi
   if (node.kind() == kToList) {
     return std::make_unique<ToListStep>(node, operands, results);
   }
-  if (divides_integers(*node.schema())) {
+  if (const auto division = integer_division(*node.schema())) {
     const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
-    return std::make_unique<IntegerDivisionStep>(node, operands, results, op->getOperation());
+    return std::make_unique<IntegerDivisionStep>(node, operands, results, *division, op->getOperation());
   }
   if (node.kind() == aten::to && node.schema()->overload_name().starts_with("prim_")) {
     const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <limits>
+
 namespace sconce {
 namespace {
 
@@ -16,13 +18,18 @@ std::string quotient_text(const std::string& op, const std::string& type) {
   return "graph(%a : " + type + ", %b : " + type + "):\n  %c : " + type + " = " + op + "(%a, %b)\n  return (%c)\n";
 }
 
-// Either would end the process with a floating-point exception.
-TEST(Builtins, RefuseToDivideIntegersByZero) {
+// Each would end the process with a floating-point exception.
+TEST(Builtins, RefuseDivisionsOfIntegersThatHaveNoResult) {
   for (const char* const op : {"aten::remainder", "aten::__round_to_zero_floordiv"}) {
     EXPECT_THAT(message_of([&] { run(quotient_text(op, "int"), {6, 0}); }), HasSubstr("integer division or modulo by zero"));
   }
   EXPECT_THAT(message_of([&] { run(quotient_text("aten::remainder", "Scalar"), {6, 0}); }),
               HasSubstr("integer division or modulo by zero"));
+  const int64_t least = std::numeric_limits<int64_t>::min();
+  for (const char* const op : {"aten::remainder", "aten::__round_to_zero_floordiv", "aten::floordiv"}) {
+    EXPECT_THAT(message_of([&] { run(quotient_text(op, "int"), {least, -1}); }), HasSubstr("integer overflow"));
+    EXPECT_TRUE(agree(run(quotient_text(op, "int"), {6, -1}), {op == std::string("aten::remainder") ? 0 : -6}));
+  }
 }
 
 TEST(Builtins, DivideNumbersAsPythonDoes) {
