@@ -10,6 +10,9 @@ option(SCONCE_CCACHE "Use ccache where it is installed" ON)
 # ---- flags -------------------------------------------------------------------------------------
 add_library(SconceFlags INTERFACE)
 target_compile_features(SconceFlags INTERFACE cxx_std_20)
+# LibTorch's wheel is built with it, and lays out some classes otherwise without (at::RecordFunction). Sconce's own checks go by
+# SCONCE_DEBUG. The release build has it in its flags.
+target_compile_definitions(SconceFlags INTERFACE $<$<NOT:$<CONFIG:Release>>:NDEBUG>)
 target_include_directories(SconceFlags INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src;${PROJECT_SOURCE_DIR}/include;${PROJECT_BINARY_DIR}/include>")
 target_compile_options(SconceFlags INTERFACE

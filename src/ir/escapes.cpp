@@ -161,6 +161,26 @@ const Node* leaves_through(const Value& value) {
   return leaves_through(value, seen);
 }
 
+bool is_tuple_or_text(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::TupleType || type.kind() == c10::TypeKind::StringType ||
+         (type.kind() == c10::TypeKind::OptionalType &&
+          is_tuple_or_text(*type.expectRef<c10::OptionalType>().getElementType()));
+}
+
+bool asks_which_tuple(const Graph& graph) {
+  bool asks = false;
+  for_each_node(graph.body(), [&](Node* node) {
+    const auto may_be_tuple = [](const Value* value) {
+      const c10::TypeKind kind = value->type()->kind();
+      return is_tuple_or_text(*value->type()) || kind == c10::TypeKind::AnyType || kind == c10::TypeKind::UnionType;
+    };
+    const auto inputs = node->inputs();
+    asks = asks || ((node->kind() == aten::__is__ || node->kind() == aten::__isnot__) &&
+                    std::all_of(inputs.begin(), inputs.end(), may_be_tuple));
+  });
+  return asks;
+}
+
 bool gives_existing_objects(const Node& node) {
   static const std::array kinds = {prim::GetAttr,    prim::TupleIndex,     prim::TupleUnpack,
                                    prim::ListUnpack, prim::unchecked_cast, aten::__getitem__};

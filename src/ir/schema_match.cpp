@@ -36,6 +36,19 @@ bool takes(const c10::FunctionSchema& schema, c10::ArrayRef<Value*> inputs) {
   return true;
 }
 
+// Type variables replaced by what the inputs make of them; null when they say nothing about one.
+c10::TypePtr result_type(const c10::FunctionSchema& schema, const Node& node, size_t output) {
+  const c10::TypePtr& formal = schema.returns()[output].type();
+  if (!formal->hasFreeVariables()) {
+    return formal;
+  }
+  c10::TypeEnv type_variables;
+  for (size_t i = 0; i < schema.arguments().size() && i < node.inputs().size(); ++i) {
+    c10::matchTypeVariables(schema.arguments()[i].type(), node.input(i)->type(), type_variables);
+  }
+  return c10::tryEvalTypeVariables(formal, type_variables);
+}
+
 }  // namespace
 
 bool is_language_kind(c10::Symbol kind) {
@@ -62,25 +75,29 @@ const c10::FunctionSchema* match_schema(const Node& node) {
   if (is_language_kind(node.kind())) {
     return nullptr;
   }
+  const c10::FunctionSchema* first = nullptr;
   for (const auto& candidate : torch::jit::getAllOperatorsFor(node.kind())) {
     if (takes(candidate->schema(), node.inputs())) {
-      return &candidate->schema();
+      if (gives_results_of(candidate->schema(), node)) {
+        return &candidate->schema();
+      }
+      first = first == nullptr ? &candidate->schema() : first;
     }
   }
-  return nullptr;
+  return first;
 }
 
-c10::TypePtr result_type(const Node& node, size_t output) {
-  const c10::FunctionSchema& schema = *node.schema();
-  const c10::TypePtr& formal = schema.returns()[output].type();
-  if (!formal->hasFreeVariables()) {
-    return formal;
+bool gives_results_of(const c10::FunctionSchema& schema, const Node& node) {
+  if (schema.is_varret()) {
+    return true;
   }
-  c10::TypeEnv type_variables;
-  for (size_t i = 0; i < schema.arguments().size() && i < node.inputs().size(); ++i) {
-    c10::matchTypeVariables(schema.arguments()[i].type(), node.input(i)->type(), type_variables);
+  bool fits = node.outputs().size() == schema.returns().size();
+  for (size_t i = 0; fits && i < node.outputs().size(); ++i) {
+    const c10::TypePtr formal = result_type(schema, node, i);
+    const c10::TypePtr& actual = node.output(i)->type();
+    fits = formal == nullptr || actual->isSubtypeOf(*formal) || formal->isSubtypeOf(*actual);
   }
-  return c10::tryEvalTypeVariables(formal, type_variables);
+  return fits;
 }
 
 std::string explain_no_match(const Node& node) {

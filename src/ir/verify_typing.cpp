@@ -44,18 +44,7 @@ void inputs_match_schema(const Graph& graph, Violations& violations) {
 
 void outputs_match_schema(const Graph& graph, Violations& violations) {
   for_each_node(graph.body(), [&](Node* node) {
-    const c10::FunctionSchema* schema = node->schema();
-    if (schema == nullptr || schema->is_varret()) {
-      return;
-    }
-    bool sound = node->outputs().size() == schema->returns().size();
-    for (size_t i = 0; sound && i < node->outputs().size(); ++i) {
-      // A node may know more than the schema says, or keep less.
-      const c10::TypePtr formal = result_type(*node, i);
-      const c10::TypePtr& actual = node->output(i)->type();
-      sound = formal == nullptr || actual->isSubtypeOf(*formal) || formal->isSubtypeOf(*actual);
-    }
-    if (!sound) {
+    if (node->schema() != nullptr && !gives_results_of(*node->schema(), *node)) {
       violations.push_back({"outputs_match_schema", print_node_line(*node)});
     }
   });

@@ -59,7 +59,8 @@ class Converter {
       }
     }
     if (!is_language_kind(node->kind())) {
-      node->set_schema(source.maybeSchema());
+      const c10::FunctionSchema* schema = source.maybeSchema();
+      node->set_schema(schema == nullptr || gives_results_of(*schema, *node) ? schema : match_schema(*node));
     }
     return std::nullopt;
   }

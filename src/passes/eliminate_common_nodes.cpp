@@ -34,7 +34,8 @@ struct Same {
 
 class Elimination {
  public:
-  explicit Elimination(Graph& graph) : aliases_(graph), writes_(graph, aliases_) {
+  explicit Elimination(Graph& graph)
+      : aliases_(graph), writes_(graph, aliases_), asks_which_tuple_(asks_which_tuple(graph)) {
     for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || differentiates(*node); });
   }
 
@@ -82,6 +83,10 @@ class Elimination {
                     [](const Value* output) { return holds_memory(output->type()); })) {
       return false;
     }
+    if (asks_which_tuple_ && std::any_of(later.outputs().begin(), later.outputs().end(),
+                                         [](const Value* output) { return is_tuple_or_text(*output->type()); })) {
+      return false;
+    }
     if (later.schema() != nullptr && writes_.state_may_change_between(earlier, later)) {
       return false;
     }
@@ -118,6 +123,7 @@ class Elimination {
 
   AliasSets aliases_;
   WriteOrder writes_;
+  const bool asks_which_tuple_;
   bool differentiates_ = false;
   std::unordered_map<Node*, Node*, Hash, Same> seen_;  // by what they compute, in this block and those around it
 };

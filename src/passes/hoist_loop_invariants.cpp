@@ -32,7 +32,7 @@ bool runs_at_least_once(const Node& loop) {
 
 class Hoisting {
  public:
-  explicit Hoisting(Graph& graph) : aliases_(graph), writes_(graph, aliases_) {
+  explicit Hoisting(Graph& graph) : aliases_(graph), writes_(graph, aliases_), asks_which_tuple_(asks_which_tuple(graph)) {
     for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || differentiates(*node); });
   }
 
@@ -72,6 +72,10 @@ class Hoisting {
   }
 
   bool is_invariant(const Node& node, const Node& loop) const {
+    if (asks_which_tuple_ && std::any_of(node.outputs().begin(), node.outputs().end(),
+                                         [](const Value* output) { return is_tuple_or_text(*output->type()); })) {
+      return false;
+    }
     if (effects_of(node).any() || !node.blocks().empty() || node.outputs().empty() || node.kind() == prim::Constant ||
         node.kind() == prim::CreateObject || (node.schema() != nullptr && writes_.state_may_change_within(loop))) {
       return false;
@@ -88,6 +92,7 @@ class Hoisting {
 
   AliasSets aliases_;
   WriteOrder writes_;
+  const bool asks_which_tuple_;
   bool differentiates_ = false;
 };
 

@@ -1,6 +1,7 @@
 #include "passes/lower_tuples.h"
 
 #include "ir/constant_operands.h"
+#include "ir/escapes.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -187,6 +188,9 @@ bool remove_unused(const Block& block) {
 }  // namespace
 
 bool lower_tuples(Graph& graph) {
+  if (asks_which_tuple(graph)) {
+    return false;
+  }
   const bool lowered = lower_in(graph.body());
   return remove_unused(graph.body()) || lowered;
 }

@@ -16,7 +16,7 @@ namespace {
 
 class Pool {
  public:
-  explicit Pool(const Graph& graph) {
+  explicit Pool(const Graph& graph) : asks_which_tuple_(asks_which_tuple(graph)) {
     // Several constants may lie in one storage.
     for_each_node(graph.body(), [&](Node* node) {
       const auto constant = node->kind() == prim::Constant ? node->output()->constant() : std::nullopt;
@@ -42,6 +42,8 @@ class Pool {
       if (!is_only_read(output)) {
         return nullptr;
       }
+    } else if (value.isString() && asks_which_tuple_) {
+      return nullptr;
     } else if (!value.isNone() && !value.isInt() && !value.isDouble() && !value.isBool() && !value.isComplexDouble() &&
                !value.isString() && !value.isDevice()) {
       return nullptr;
@@ -66,7 +68,7 @@ class Pool {
     }
     std::vector<Value*>& others = tensors_[form];
     for (Value* other : others) {
-      const at::Tensor& same = other->constant()->toTensor();
+      const at::Tensor same = other->constant()->toTensor();
       if (same.strides() == tensor.strides() &&
           std::memcmp(same.const_data_ptr(), tensor.const_data_ptr(), tensor.nbytes()) == 0) {
         return other;
@@ -76,6 +78,7 @@ class Pool {
     return &output;
   }
 
+  const bool asks_which_tuple_;
   std::unordered_set<const c10::StorageImpl*> changing_;          // of constants that are written, or that somebody may hold
   std::unordered_map<std::string, Value*> pool_;                  // by what makes two constants the same
   std::unordered_map<std::string, std::vector<Value*>> tensors_;  // different ones, by dtype and sizes

@@ -206,7 +206,7 @@ bool is_foldable_tensor(const c10::IValue& value) {
 
 class Propagation {
  public:
-  explicit Propagation(Graph& graph) : graph_(graph), aliases_(graph) {}
+  explicit Propagation(Graph& graph) : graph_(graph), aliases_(graph), asks_which_tuple_(asks_which_tuple(graph)) {}
 
   bool run() {
     bool changed = false;
@@ -216,7 +216,8 @@ class Propagation {
 
  private:
   bool fold(Node& node) {
-    if (node.kind() == prim::Constant || node.outputs().empty() || !node.blocks().empty()) {
+    if (node.kind() == prim::Constant || node.outputs().empty() || !node.blocks().empty() ||
+        (asks_which_tuple_ && is_tuple_or_text(*node.output(0)->type()))) {
       return false;
     }
     // A list's identity could be asked for; what gives a tensor doesn't.
@@ -275,6 +276,7 @@ class Propagation {
 
   Graph& graph_;
   LazyAliasSets aliases_;
+  const bool asks_which_tuple_;
 };
 
 }  // namespace

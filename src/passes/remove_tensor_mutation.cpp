@@ -206,8 +206,8 @@ class Removal {
     return false;
   }
 
-  // Whether somebody outside the block's operators may get hold of the tensor, a view of it, or of what operators make of it:
-  // most lay out their results after their operands.
+  // Whether somebody outside the block's operators may get hold of the tensor, a view of it, or of what operators make of
+  // it: most lay out their results after their operands.
   static bool may_be_seen(const Value& value, std::unordered_set<const Value*>& seen) {
     return seen.insert(&value).second && std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
              const Node& user = *use.user;

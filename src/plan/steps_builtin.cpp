@@ -154,6 +154,26 @@ class ToListStep final : public CallStep {
   }
 };
 
+// A list extended by a list. LibTorch's kernel reads what it has just moved away when they are one.
+class ExtendListStep final : public CallStep {
+ public:
+  ExtendListStep(const Node& node, Operands operands, Registers results, torch::jit::Operation operation)
+      : CallStep(node, std::move(operands), std::move(results), false), operation_(std::move(operation)) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    if (frame.stack[0].is(frame.stack[1])) {
+      frame.stack[1] = frame.stack[1].toList().copy();
+    }
+    operation_(frame.stack);
+    pop_results(frame);
+  }
+
+ private:
+  // Stateless; LibTorch only forgot to make the call const.
+  mutable torch::jit::Operation operation_;
+};
+
 // Remainders and divisions of integers: by zero, and where the result is too large, LibTorch's end the process.
 class IntegerDivisionStep final : public CallStep {
  public:
@@ -215,6 +235,11 @@ StepPtr make_builtin_step(const Node& node, const Operands& operands, const Regi
   }
   if (node.kind() == kToList) {
     return std::make_unique<ToListStep>(node, operands, results);
+  }
+  static const c10::Symbol kExtend = c10::Symbol::fromQualString("aten::extend");
+  if (node.kind() == kExtend || (node.kind() == aten::add_ && node.schema()->overload_name() == "t")) {
+    const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
+    return std::make_unique<ExtendListStep>(node, operands, results, op->getOperation());
   }
   if (const auto division = integer_division(*node.schema())) {
     const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());

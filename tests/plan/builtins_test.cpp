@@ -32,6 +32,15 @@ TEST(Builtins, RefuseDivisionsOfIntegersThatHaveNoResult) {
   }
 }
 
+// LibTorch's kernels would read elements that they have just moved away.
+TEST(Builtins, ExtendAListByItself) {
+  for (const char* const write : {"  %w : int[] = aten::add_(%l, %l)\n", "   = aten::extend(%l, %l)\n"}) {
+    const std::string text =
+        "graph(%n : int):\n  %l : int[] = prim::ListConstruct(%n, %n, %n)\n" + std::string(write) + "  return (%l)\n";
+    EXPECT_TRUE(agree(run(text, {7}), {c10::List<int64_t>({7, 7, 7, 7, 7, 7})})) << write;
+  }
+}
+
 TEST(Builtins, DivideNumbersAsPythonDoes) {
   EXPECT_TRUE(agree(run(quotient_text("aten::remainder", "int"), {-7, 3}), {2}));
   EXPECT_TRUE(agree(run(quotient_text("aten::remainder", "int"), {7, -3}), {-2}));
