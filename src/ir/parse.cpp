@@ -244,6 +244,9 @@ class Parser {
       } else {
         const size_t begin = cursor_.position();
         node.set_attribute(name, literals_.parse_attribute());
+        if (name == attr::kName && !std::holds_alternative<std::string>(*node.attribute(name))) {
+          cursor_.fail_at(begin, "a name is a text in quotes");
+        }
         if (node.kind() == prim::Constant && name == attr::kName) {
           resolve_function(node, begin);
         }

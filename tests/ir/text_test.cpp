@@ -344,6 +344,8 @@ TEST(ParseErrors, ShowLineColumnAndCaret) {
       {"graph(%x : Tensor):\n  %y : Tensor = relu(%x)\n  return (%y)", 2, 17, "expected an operator with its namespace"},
       {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%x, %x, %x)\n  return (%y)", 2, 17,
        "no overload of aten::relu takes"},
+      {"graph(%x : Tensor):\n  %y : Tensor = prim::GetAttr[name=inf](%x)\n  return (%y)", 2, 36,
+       "a name is a text in quotes"},
       {"graph(%x : Tensor):\n  %y : Tensor = aten::relu(%x)\n", 3, 1, "the graph ends without its `return"},
       {"graph():\n  %c : int = prim::Constant[value=\"x\"]()\n  return (%c)", 2, 35, "expected a number"},
       {"graph():\n  %c : int = prim::Constant[value=99999999999999999999]()\n  return (%c)", 2, 35, "fits 64 bits"},
