@@ -161,10 +161,19 @@ const Node* leaves_through(const Value& value) {
   return leaves_through(value, seen);
 }
 
+namespace {
+
 bool is_tuple_or_text(const c10::Type& type) {
   return type.kind() == c10::TypeKind::TupleType || type.kind() == c10::TypeKind::StringType ||
          (type.kind() == c10::TypeKind::OptionalType &&
           is_tuple_or_text(*type.expectRef<c10::OptionalType>().getElementType()));
+}
+
+}  // namespace
+
+bool gives_tuple_or_text(const Node& node) {
+  return std::any_of(node.outputs().begin(), node.outputs().end(),
+                     [](const Value* output) { return is_tuple_or_text(*output->type()); });
 }
 
 bool asks_which_tuple(const Graph& graph) {

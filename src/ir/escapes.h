@@ -29,7 +29,7 @@ bool is_only_read(const Value& value);
 // Of a tuple or a text nobody can tell more than which object it is, by `is`. Whether the graph asks that of any: passes
 // that make such values anew, or one of two, then leave them alone.
 bool asks_which_tuple(const Graph& graph);
-bool is_tuple_or_text(const c10::Type& type);
+bool gives_tuple_or_text(const Node& node);
 
 // Whether the node's results are objects that were there before, so that a second read gives the same ones.
 bool gives_existing_objects(const Node& node);

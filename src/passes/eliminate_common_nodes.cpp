@@ -83,8 +83,7 @@ class Elimination {
                     [](const Value* output) { return holds_memory(output->type()); })) {
       return false;
     }
-    if (asks_which_tuple_ && std::any_of(later.outputs().begin(), later.outputs().end(),
-                                         [](const Value* output) { return is_tuple_or_text(*output->type()); })) {
+    if (asks_which_tuple_ && gives_tuple_or_text(later)) {
       return false;
     }
     if (later.schema() != nullptr && writes_.state_may_change_between(earlier, later)) {

@@ -72,8 +72,7 @@ class Hoisting {
   }
 
   bool is_invariant(const Node& node, const Node& loop) const {
-    if (asks_which_tuple_ && std::any_of(node.outputs().begin(), node.outputs().end(),
-                                         [](const Value* output) { return is_tuple_or_text(*output->type()); })) {
+    if (asks_which_tuple_ && gives_tuple_or_text(node)) {
       return false;
     }
     if (effects_of(node).any() || !node.blocks().empty() || node.outputs().empty() || node.kind() == prim::Constant ||

@@ -217,7 +217,7 @@ class Propagation {
  private:
   bool fold(Node& node) {
     if (node.kind() == prim::Constant || node.outputs().empty() || !node.blocks().empty() ||
-        (asks_which_tuple_ && is_tuple_or_text(*node.output(0)->type()))) {
+        (asks_which_tuple_ && gives_tuple_or_text(node))) {
       return false;
     }
     // A list's identity could be asked for; what gives a tensor doesn't.
