@@ -1,7 +1,6 @@
 #include "executor/callee_table.h"
 
 #include "executor/compile.h"
-#include "passes/inline_calls.h"
 
 #include <ATen/core/function.h>
 
@@ -45,13 +44,12 @@ std::vector<RefusalExplanation> CalleeTable::refusals() const {
 }
 
 OrRefusal<std::unique_ptr<Plan>> CalleeTable::plan(const Graph& graph, const std::string& name) {
-  const auto inlined = graph.clone();
-  if (const auto changed = inline_calls(*inlined, functions_); !changed) {
-    return changed.refusal();
+  const auto copy = graph.clone();
+  if (const auto inlined = inline_and_simplify(*copy, functions_, options_.passes(), options_.optimize()); !inlined) {
+    return inlined.refusal();
   }
   auto compiled = compile_unspecialised(
-      *inlined,
-      {.callees = this, .passes = &options_.passes(), .optimise = options_.optimize(), .frozen = options_.frozen()});
+      *copy, {.callees = this, .passes = &options_.passes(), .optimise = options_.optimize(), .frozen = options_.frozen()});
   if (!compiled) {
     return compiled.refusal();
   }

@@ -1,6 +1,7 @@
 #include "executor/compile.h"
 
 #include "ir/dump.h"
+#include "ir/verify.h"
 #include "passes/canonicalize_ops.h"
 #include "passes/channels_last.h"
 #include "passes/check_inplace.h"
@@ -10,6 +11,7 @@
 #include "passes/fold_batch_norm.h"
 #include "passes/freeze.h"
 #include "passes/hoist_loop_invariants.h"
+#include "passes/inline_calls.h"
 #include "passes/lower_autocast.h"
 #include "passes/lower_grad_of.h"
 #include "passes/lower_tuples.h"
@@ -93,6 +95,30 @@ void optimising_passes(Graph& graph, PassRunner& runner, bool frozen) {
 }
 
 }  // namespace
+
+OrRefusal<PassTiming> inline_and_simplify(Graph& graph, FunctionTable& functions, const PassPipeline& passes,
+                                          bool optimise) {
+  const auto start = std::chrono::steady_clock::now();
+  PassRunner runner(passes);
+  std::function<void(Graph&)> simplify_function;
+  if (optimise) {
+    // One round: what it leaves is few, and is settled with what the callers know.
+    simplify_function = [&](Graph& body) {
+      runner.run("peephole", peephole, body);
+      runner.run("propagate_constants", propagate_constants, body);
+      runner.run("eliminate_dead_nodes", eliminate_dead_nodes, body);
+    };
+  }
+  const auto changed = inline_calls(graph, functions, simplify_function);
+  if (!changed) {
+    return changed.refusal();
+  }
+#ifdef SCONCE_DEBUG
+  verify(graph, "inline_calls");
+#endif
+  return PassTiming{"inline_calls", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+                    *changed};
+}
 
 void freeze_method(Graph& method, const ModuleConstants& constants, bool optimise, PassRunner& runner) {
   runner.run("freeze", [&](Graph& graph) { return freeze(graph, constants); }, method);

@@ -3,6 +3,7 @@
 
 #include "ir/graph.h"
 #include "ir/refusal.h"
+#include "load/function_table.h"
 #include "passes/pass_runner.h"
 #include "plan/callees.h"
 #include "plan/plan.h"
@@ -30,6 +31,10 @@ struct CompileSettings {
   bool optimise = false;                 // else the required passes alone
   bool frozen = false;                   // of a frozen module, whose constants may be computed with, at the price of rounding
 };
+
+// Inlines all calls that can be (passes/inline_calls.h); to `optimise`, what several calls share is simplified once. Gives the
+// time it took.
+OrRefusal<PassTiming> inline_and_simplify(Graph& graph, FunctionTable& functions, const PassPipeline& passes, bool optimise);
 
 // Freezes a method (passes/freeze.h) and, to `optimise`, does what its constants decide: once for all plans of the method, so
 // that they share what is computed, and before argument specs are made of what it still reads.

@@ -3,10 +3,8 @@
 #include "executor/executor_impl.h"
 #include "ir/assert.h"
 #include "ir/dump.h"
-#include "ir/verify.h"
 #include "load/load_module.h"
 #include "passes/freeze.h"
-#include "passes/inline_calls.h"
 
 #include <torch/csrc/jit/api/module.h>
 
@@ -88,21 +86,20 @@ class Module::Impl {
     TORCH_CHECK(source, "sconce cannot run ", name, ": ", source ? "" : to_string(source.refusal()));
     std::unique_ptr<Graph> graph = (*source)->clone();
     dump(DumpPoint::kLoad, name, *graph);
-    const auto inlined = inline_calls(*graph, callees_->functions());
+    const auto inlined = inline_and_simplify(*graph, callees_->functions(), options_.passes(), options_.optimize());
     TORCH_CHECK(inlined, "sconce cannot run ", name, ": ", inlined ? "" : to_string(inlined.refusal()));
-#ifdef SCONCE_DEBUG
-    verify(*graph, "inline_calls");
-#endif
-    PassRunner runner(options_.passes());
+    std::vector<PassTiming> passes = {*inlined};
     std::vector<RefusalExplanation> refusals;
     if (options_.frozen()) {
+      PassRunner runner(options_.passes());
       const ModuleConstants& constants = find_constants();
       freeze_method(*graph, constants, options_.optimize(), runner);
       refusals = attributes_not_frozen(*graph, constants);
+      passes.insert(passes.end(), runner.timings().begin(), runner.timings().end());
     }
     std::unique_ptr<GraphExecutor> executor(new GraphExecutor(
         std::make_unique<GraphExecutor::Impl>(std::move(graph), name, options_, script_module_._ivalue(), callees_,
-                                              GraphExecutor::Impl::Past{runner.timings(), std::move(refusals)})));
+                                              GraphExecutor::Impl::Past{std::move(passes), std::move(refusals)})));
     return std::unique_ptr<Method>(new Method{name, function->getSchema(), std::move(executor), first_.load()});
   }
 

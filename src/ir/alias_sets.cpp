@@ -59,11 +59,14 @@ AliasSets::Set AliasSets::set_for(const Value* value) {
   if (!holds_memory(value->type())) {
     return kNone;
   }
-  const auto [entry, added] = sets_.try_emplace(value, kNone);
-  if (added) {
-    entry->second = new_set();
+  if (value->id() >= sets_.size()) {
+    sets_.resize(value->id() + 1, kNone);
   }
-  return find(entry->second);
+  Set& set = sets_[value->id()];
+  if (set == kNone) {
+    set = new_set();
+  }
+  return find(set);
 }
 
 AliasSets::Set AliasSets::contents_for(Set set) {
@@ -83,8 +86,8 @@ void AliasSets::unite_values(const Value* a, const Value* b) { unite(set_for(a),
 // ---- queries --------------------------------------------------------------------------------------------------------
 
 AliasSets::Set AliasSets::set_of(const Value& value) const {
-  const auto found = sets_.find(&value);
-  return found == sets_.end() || found->second == kNone ? kNone : find(found->second);
+  const Set set = value.id() < sets_.size() ? sets_[value.id()] : kNone;
+  return set == kNone ? kNone : find(set);
 }
 
 AliasSets::Set AliasSets::contents_of(Set set) const {

@@ -13,7 +13,6 @@
 #include "ir/memory_types.h"
 
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 namespace sconce {
@@ -67,7 +66,7 @@ class AliasSets {
   mutable std::vector<Set> parent_;
   std::vector<Set> contents_;
   std::vector<MemoryKinds> written_;
-  std::unordered_map<const Value*, Set> sets_;
+  std::vector<Set> sets_;  // by the ids of values; kNone for those that were not met
 };
 
 }  // namespace sconce

@@ -52,23 +52,35 @@ c10::TypePtr result_type(const c10::FunctionSchema& schema, const Node& node, si
 }  // namespace
 
 bool is_language_kind(c10::Symbol kind) {
-  static const std::array kinds = {
-      prim::Constant,       prim::If,
-      prim::Loop,           prim::ListConstruct,
-      prim::ListUnpack,     prim::TupleConstruct,
-      prim::TupleUnpack,    prim::TupleIndex,
-      prim::TupleSlice,     prim::DictConstruct,
-      prim::GetAttr,        prim::SetAttr,
-      prim::CreateObject,   prim::CallMethod,
-      prim::CallFunction,   prim::isinstance,
-      prim::unchecked_cast, prim::Uninitialized,
-      prim::Enter,          prim::Exit,
-      prim::fork,           prim::awaitable,
-      prim::GradOf,         prim::ConstantChunk,
-      prim::Param,          prim::Return,
-      kClaimed,
-  };
-  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+  switch (static_cast<c10::unique_t>(kind)) {
+    case prim::Constant:
+    case prim::If:
+    case prim::Loop:
+    case prim::ListConstruct:
+    case prim::ListUnpack:
+    case prim::TupleConstruct:
+    case prim::TupleUnpack:
+    case prim::TupleIndex:
+    case prim::TupleSlice:
+    case prim::DictConstruct:
+    case prim::GetAttr:
+    case prim::SetAttr:
+    case prim::CreateObject:
+    case prim::CallMethod:
+    case prim::CallFunction:
+    case prim::isinstance:
+    case prim::unchecked_cast:
+    case prim::Uninitialized:
+    case prim::Enter:
+    case prim::Exit:
+    case prim::fork:
+    case prim::awaitable:
+    case prim::GradOf:
+    case prim::ConstantChunk:
+    case prim::Param:
+    case prim::Return: return true;
+    default: return kind == kClaimed;
+  }
 }
 
 const c10::FunctionSchema* match_schema(const Node& node) {

@@ -69,12 +69,13 @@ std::string root_of(const ZipFile& zip) {
 }
 
 // Whoever reads the content is told when it is damaged; what LibTorch does not read (inputs of a trace, files that the
-// author put in) may hold anything.
-void check_record(const ZipFile& zip, const ZipEntry& entry, const std::string& root) {
+// author put in) may hold anything. Returns whether it has tensors on the meta device.
+bool check_record(const ZipFile& zip, const ZipEntry& entry, const std::string& root) {
   const std::string_view name = entry.name;
   const bool is_code = name.starts_with(root + "code/");
   const bool is_pickle =
       (is_code && name.ends_with(".debug_pkl")) || name == root + "data.pkl" || name == root + "constants.pkl";
+  bool has_meta_tensors = false;
   zip.with_content(entry, [&](Bytes content) {
     try {
       if (is_pickle) {
@@ -84,6 +85,7 @@ void check_record(const ZipFile& zip, const ZipEntry& entry, const std::string& 
           const ZipEntry* storage = zip.find(folder + std::string(key));
           return storage == nullptr ? std::nullopt : std::optional(storage->size);
         });
+        has_meta_tensors = pickle.has_meta_storages;
         if (name.ends_with(".debug_pkl")) {
           check_source_ranges(pickle);
         }
@@ -94,6 +96,15 @@ void check_record(const ZipFile& zip, const ZipEntry& entry, const std::string& 
       throw MalformedArchive("the entry '" + entry.name + "' is malformed: " + problem.what());
     }
   });
+  return has_meta_tensors;
+}
+
+CheckedArchive check_records(const ZipFile& zip, const std::string& root) {
+  CheckedArchive checked;
+  for (const ZipEntry& entry : zip.entries()) {
+    checked.has_meta_tensors |= check_record(zip, entry, root);
+  }
+  return checked;
 }
 
 std::optional<std::string> python_class_of(const ZipFile& zip, const std::string& record) {
@@ -127,7 +138,8 @@ void check_version(const ZipFile& zip, const std::string& path, const std::strin
 // Maps the file, tells what it is when it is no zip file, and hands its directory and the root of its entries to `identify`,
 // which throws when the archive is of another kind. What is malformed in it is reported with the remedy.
 template <typename Identify>
-void check_file(const std::string& path, const std::string& what, const std::string& remedy, const Identify& identify) {
+CheckedArchive check_file(const std::string& path, const std::string& what, const std::string& remedy,
+                          const Identify& identify) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   TORCH_CHECK(std::filesystem::exists(status), path, ": no such file");
@@ -147,9 +159,7 @@ void check_file(const std::string& path, const std::string& what, const std::str
     const std::string root = root_of(zip);
     identify(zip, root);
     check_version(zip, path, root);
-    for (const ZipEntry& entry : zip.entries()) {
-      check_record(zip, entry, root);
-    }
+    return check_records(zip, root);
   } catch (const MalformedArchive& problem) {
     TORCH_CHECK(false, path, ": truncated or damaged: ", problem.what(), "; copy it again, or ", remedy);
   }
@@ -159,14 +169,11 @@ void check_file(const std::string& path, const std::string& what, const std::str
 
 void check_archive_bytes(Bytes file) {
   const ZipFile zip(file);
-  const std::string root = root_of(zip);
-  for (const ZipEntry& entry : zip.entries()) {
-    check_record(zip, entry, root);
-  }
+  check_records(zip, root_of(zip));
 }
 
-void check_archive(const std::string& path) {
-  check_file(path, "a TorchScript model", kModelRemedy, [&](const ZipFile& zip, const std::string& root) {
+CheckedArchive check_archive(const std::string& path) {
+  return check_file(path, "a TorchScript model", kModelRemedy, [&](const ZipFile& zip, const std::string& root) {
     const bool has_data = zip.find(root + "data.pkl") != nullptr;
     if (zip.find(root + "constants.pkl") == nullptr) {
       TORCH_CHECK(has_data, path, ": a zip file, but not a TorchScript archive (it has no constants.pkl)");

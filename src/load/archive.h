@@ -7,10 +7,14 @@
 
 namespace sconce {
 
+struct CheckedArchive {
+  bool has_meta_tensors = false;  // on the meta device: with sizes and without data
+};
+
 // Throws c10::Error with one clear line when the path cannot be read or does not hold a TorchScript archive. The message
 // begins with the path and says what the file is instead, where that can be told, and what is malformed in it: the version,
 // the zip directory, sizes and checksums of entries, their names, the pickles and the extents of the tensors in them.
-void check_archive(const std::string& path);
+CheckedArchive check_archive(const std::string& path);
 
 // The same for a file written by torch.save.
 void check_arguments_archive(const std::string& path);

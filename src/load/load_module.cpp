@@ -65,7 +65,10 @@ void check_sparse_tensors(const torch::jit::Module& module) {
 }  // namespace
 
 torch::jit::Module load_script_module(const std::string& path, std::optional<c10::Device> device) {
-  check_archive(path);
+  const CheckedArchive checked = check_archive(path);
+  TORCH_CHECK(!checked.has_meta_tensors || !device || device->is_meta(), path,
+              ": has tensors on the meta device, which have no data that could come to ", device ? device->str() : "",
+              "; load it without a device");
   return read_or_explain(path, [&] {
     torch::jit::Module module = torch::jit::load(path, device);
     check_sparse_tensors(module);

@@ -37,7 +37,7 @@ class PickleChecker {
     while (step()) {
     }
     require(stack_.size() == 1, "it leaves more than one value, or none");
-    return {std::move(values_), stack_.back()};
+    return {std::move(values_), stack_.back(), has_meta_storages_};
   }
 
  private:
@@ -275,7 +275,9 @@ class PickleChecker {
     const int64_t count = value(parts[4]).number;
     int64_t bytes = 0;
     require(count >= 0 && !__builtin_mul_overflow(count, item_size, &bytes), "a storage has an impossible size");
-    if (count > 0) {
+    const bool is_meta = value(parts[3]).text == "meta";
+    has_meta_storages_ = has_meta_storages_ || is_meta;
+    if (count > 0 && !is_meta) {
       const auto stored = storage_bytes_(value(parts[2]).text);
       require(stored.has_value(), "a storage is not in the archive");
       require(static_cast<uint64_t>(bytes) <= *stored, "a storage is larger than what the archive holds of it");
@@ -318,6 +320,7 @@ class PickleChecker {
   static constexpr Index kNothing = ~Index{0};
   Bytes pickle_;
   const StorageBytes& storage_bytes_;
+  bool has_meta_storages_ = false;
   uint64_t position_ = 0;
   std::vector<Value> values_;
   std::vector<Index> stack_;

@@ -29,12 +29,14 @@ struct PickleValue {
 struct CheckedPickle {
   std::vector<PickleValue> values;
   uint32_t root = 0;
+  bool has_meta_storages = false;  // they have a size and no data
   const PickleValue& operator[](uint32_t place) const { return values[place]; }
 };
 
 // Walks through protocol 2 of Python's pickle, as LibTorch reads it, without making anything. Throws MalformedArchive, with
 // the place, unless every opcode is one that LibTorch knows and finds on the stack what it takes, nothing holds itself or is
-// nested deeper than a thousand times, and every tensor lies inside of its storage and every storage inside of its record.
+// nested deeper than a thousand times, and every tensor lies inside of its storage and every storage inside of its record; one
+// on the meta device has none.
 // The protocol: Python's pickletools.py.
 CheckedPickle check_pickle(Bytes pickle, const StorageBytes& storage_bytes);
 

@@ -151,7 +151,8 @@ Bytes locate(Bytes file, const Directory& directory, const ZipEntry& entry, uint
   const auto name_length = header.number<uint16_t>();
   const auto extra_length = header.number<uint16_t>();
   const Bytes name = header.take(name_length);
-  if (!std::equal(name.begin(), name.end(), entry.name.begin(), entry.name.end())) {
+  const auto is_same = [](uint8_t byte, char letter) { return byte == static_cast<uint8_t>(letter); };  // also beyond ASCII
+  if (!std::equal(name.begin(), name.end(), entry.name.begin(), entry.name.end(), is_same)) {
     malformed("the entry '" + entry.name + "' is not where the directory says");
   }
   header.skip(extra_length);
@@ -167,10 +168,14 @@ MappedFile::MappedFile(const std::string& path) {
   }
   struct stat status{};
   void* mapped = MAP_FAILED;
-  if (::fstat(descriptor, &status) == 0 && status.st_size > 0) {
+  const bool has_status = ::fstat(descriptor, &status) == 0;
+  const bool is_file = has_status && S_ISREG(status.st_mode);
+  if (is_file && status.st_size > 0) {
     mapped = ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, descriptor, 0);
   }
-  const std::string reason = status.st_size == 0 ? "the file is empty" : system_reason("cannot be read");
+  const std::string reason = has_status && !is_file           ? "is no regular file; copy what it gives into one"
+                             : is_file && status.st_size == 0 ? "the file is empty"
+                                                              : system_reason("cannot be read");
   ::close(descriptor);
   if (mapped == MAP_FAILED) {
     malformed(reason);

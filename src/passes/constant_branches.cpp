@@ -79,4 +79,20 @@ bool simplify(const Block& block) {
 
 bool constant_branches(Graph& graph) { return simplify(graph.body()); }
 
+bool for_each_node_taking_branches(const Block& block, const std::function<void(Node*)>& visit) {
+  bool took_a_branch = false;
+  for_each_node(block, [&](Node* node) {
+    const auto condition = node->kind() == prim::If ? constant_bool(*node->input(0)) : std::nullopt;
+    if (!condition) {
+      visit(node);
+      return;
+    }
+    Block& taken = *node->block(*condition ? 0 : 1);
+    for_each_node_taking_branches(taken, visit);
+    put_in_place(*node, taken);
+    took_a_branch = true;
+  });
+  return took_a_branch;
+}
+
 }  // namespace sconce

@@ -3,6 +3,7 @@
 #include "ir/constant_operands.h"
 #include "ir/lazy_alias_sets.h"
 #include "ir/schema_match.h"
+#include "passes/constant_branches.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -17,7 +18,7 @@ class Peephole {
 
   bool run() {
     bool changed = false;
-    for_each_node(graph_.body(), [&](Node* node) {
+    const bool took_a_branch = for_each_node_taking_branches(graph_.body(), [&](Node* node) {
       if (node->kind() == prim::ListUnpack) {
         changed |= forward_unpacked_list(*node);
       } else if (node->outputs().size() == 1) {
@@ -28,7 +29,7 @@ class Peephole {
         }
       }
     });
-    return changed;
+    return changed || took_a_branch;
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "ir/schema_corrections.h"
 #include "ir/schema_match.h"
 #include "passes/check_inplace.h"
+#include "passes/constant_branches.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -210,8 +211,8 @@ class Propagation {
 
   bool run() {
     bool changed = false;
-    for_each_node(graph_.body(), [&](Node* node) { changed |= fold(*node); });
-    return changed;
+    const bool took_a_branch = for_each_node_taking_branches(graph_.body(), [&](Node* node) { changed |= fold(*node); });
+    return changed || took_a_branch;
   }
 
  private:

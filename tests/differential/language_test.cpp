@@ -61,6 +61,7 @@ struct Outcome {
   ObservedCall call;
   std::string printed;
   std::string exception;  // "builtins.ValueError: too large", or an operator's message
+  std::string last_line;  // of what() of an exception that the script itself raised
 };
 
 // LibTorch puts the message behind the script's stack: "RuntimeError: …" stands on the first line behind the last marker.
@@ -70,6 +71,11 @@ std::string message_behind_traceback(const std::string& text) {
   static const std::regex kMessage("\\n(RuntimeError|[A-Za-z_.]*Error|[A-Za-z_.]*Exception): ([^\\n]*)");
   std::smatch match;
   return std::regex_search(tail, match, kMessage) ? match[2].str() : text.substr(0, text.find('\n'));
+}
+
+std::string last_line(std::string text) {
+  text.erase(text.find_last_not_of('\n') + 1);
+  return text.substr(text.rfind('\n') + 1);
 }
 
 std::string describe_exception(const std::exception& exception) {
@@ -92,6 +98,7 @@ Outcome observe(const PrintedText& printed, const std::vector<c10::IValue>& argu
       run(stack);
     } catch (const std::exception& exception) {
       outcome.exception = describe_exception(exception);
+      outcome.last_line = dynamic_cast<const torch::jit::JITException*>(&exception) ? last_line(exception.what()) : "";
       throw;
     }
   });
@@ -128,6 +135,9 @@ void check_snippet(const std::string& file, const std::string& name) {
         has_class ? got.exception
                   : got.exception.substr(got.exception.starts_with("builtins.") ? got.exception.find(": ") + 2 : 0);
     EXPECT_EQ(raised, expected.exception);
+    if (got.exception == expected.exception && !expected.last_line.empty()) {
+      EXPECT_EQ(got.last_line, expected.last_line);
+    }
   }
 }
 

@@ -24,6 +24,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include <unistd.h>
+
 namespace sconce {
 namespace {
 
@@ -72,6 +74,19 @@ TEST(Load, AcceptsEveryModelOfTheSuite) {
     }
   }
   EXPECT_GT(models, 20);
+}
+
+TEST(Load, TakesModelsOfAnyNameAndTensorsWithoutData) {
+  const auto folder = std::filesystem::temp_directory_path() / ("sconce-load-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string path = (folder / "mod\u00E8le \u6A21\u578B.pt").string();
+  testing::module_of("def forward(self, x):\n    return self.w + x\n", {{"w", at::ones({2, 3}, at::kMeta)}}).save(path);
+  const c10::IValue result = load(path).forward({at::ones({3}, at::kMeta)});
+  EXPECT_TRUE(result.toTensor().is_meta());
+  EXPECT_EQ(result.toTensor().sizes(), at::IntArrayRef({2, 3}));
+  EXPECT_THAT(message_of([&] { load(path, Options().device("cpu")); }),
+              AllOf(StartsWith(path + ": has tensors on the meta device"), HasSubstr("come to cpu")));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(LoadArguments, GivesTheElementsOfATupleAndASingleValueAsOne) {

@@ -40,8 +40,9 @@ std::string numbers(const std::vector<int>& values) {
   return text + "t";
 }
 std::string text(const std::string& value) { return "X" + number(static_cast<int>(value.size())).substr(1) + value; }
-std::string storage(const std::string& key, int count, const std::string& type = "FloatStorage") {
-  return "(" + text("storage") + "ctorch\n" + type + "\n" + text(key) + text("cpu") + number(count) + "tQ";
+std::string storage(const std::string& key, int count, const std::string& type = "FloatStorage",
+                    const std::string& device = "cpu") {
+  return "(" + text("storage") + "ctorch\n" + type + "\n" + text(key) + text(device) + number(count) + "tQ";
 }
 std::string tensor(const std::string& storage, int offset, const std::vector<int>& sizes, const std::vector<int>& strides) {
   return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage + number(offset) + numbers(sizes) + numbers(strides) + "\x89}tR.";
@@ -68,6 +69,7 @@ TEST(PickleCheck, AcceptsWhatPicklersWrite) {
   EXPECT_EQ(problem_of(tensor(storage("0", 6), 5, {1, 1}, {100, 100})), "") << "one element has no stride";
   EXPECT_EQ(problem_of(tensor(storage("none", 0), 0, {0, 3}, {3, 1})), "") << "empty storages are not stored";
   EXPECT_EQ(problem_of(tensor(storage("0", 3, "LongStorage"), 2, {}, {})), "");
+  EXPECT_EQ(problem_of(tensor(storage("0", 60, "FloatStorage", "meta"), 0, {60}, {1})), "") << "its data is nowhere";
 }
 
 TEST(PickleCheck, RefusesOtherProtocols) {

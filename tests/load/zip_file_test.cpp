@@ -47,6 +47,10 @@ TEST(ZipFile, ReadsNamesAndContents) {
   EXPECT_EQ(problem_of(file), "");
 }
 
+TEST(ZipFile, ReadsNamesBeyondAscii) {
+  EXPECT_EQ(problem_of(write_zip({{"\xC3\xA9/data.pkl", std::string("\x80\x02N.", 4)}, {"\xC3\xA9/version", "3\n"}})), "");
+}
+
 TEST(ZipFile, ReadsAnArchiveWithACommentBehindIt) {
   std::string file = write_zip(kContents);
   file[file.size() - 2] = 5;

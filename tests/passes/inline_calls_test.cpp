@@ -4,6 +4,8 @@
 
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "passes/peephole.h"
+#include "passes/propagate_constants.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -119,6 +121,62 @@ def product(self, x, y):
       testing::message_of([&] { testing::run(*graph, {module._ivalue(), at::ones({2, 3}), at::ones({2, 3})}); });
   EXPECT_THAT(message, HasSubstr("aten::mm"));
   EXPECT_THAT(message, HasSubstr("return torch.mm(x, y)")) << "the model's line";
+}
+
+const char* const kSeveralCalls = R"(
+def forward(self, x):
+    return self.once(self.shared(x, None)) + self.shared(x, x) + self.shared(x, None)
+
+def once(self, x):
+    return self.shared(x.exp(), x)
+
+def shared(self, x, y: Optional[Tensor]):
+    sizes = [2, 3]
+    if len(sizes) == 2:
+        z = self.deepest(x)
+    else:
+        z = x
+    return z if y is None else z * y
+
+def deepest(self, x):
+    return x.relu() - 1
+)";
+
+TEST(InlineCalls, SimplifiesAFunctionOfSeveralCallsOnceBeforeItIsCopied) {
+  auto module = testing::module_of(kSeveralCalls);
+  FunctionTable functions;
+  auto graph = (*functions.graph_of(module.get_method("forward").function()))->clone();
+  size_t simplified = 0;
+  const auto changed = inline_calls(*graph, functions, [&](Graph& body) {
+    ++simplified;
+    EXPECT_EQ(count_nodes(body, "prim::CallMethod"), 0) << "its own calls come first";
+    EXPECT_TRUE(peephole(body));
+    EXPECT_TRUE(propagate_constants(body));
+  });
+  ASSERT_TRUE(changed);
+  EXPECT_EQ(simplified, 1U) << "of `shared` alone: each other function is called in one place";
+  EXPECT_TRUE(find_violations(*graph).empty());
+  EXPECT_EQ(count_nodes(*graph, "aten::eq"), 0) << "decided in the shared body";
+  EXPECT_EQ(count_nodes(*graph, "aten::relu"), 4);
+  const at::Tensor x = at::rand({3});
+  EXPECT_TRUE(agree(testing::run(*graph, {module._ivalue(), x}).at(0), module.forward({x})));
+  const std::string chain = describe_call_chain(find_node(*graph, "aten::relu")->location());
+  EXPECT_EQ(std::count(chain.begin(), chain.end(), '\n'), 2) << "relu, the calls in shared and forward\n" << chain;
+}
+
+TEST(InlineCalls, SimplifiesNoPartOfAProgramThatAsksWhichTupleAnObjectIs) {
+  auto module = testing::module_of(R"(
+def forward(self, x):
+    a = self.pair(x)
+    return a is self.pair(x), a is a
+
+def pair(self, x):
+    return (x.dim(), 2)
+)");
+  FunctionTable functions;
+  auto graph = (*functions.graph_of(module.get_method("forward").function()))->clone();
+  ASSERT_TRUE(inline_calls(*graph, functions, [](Graph&) { ADD_FAILURE() << "both calls would give one tuple"; }));
+  EXPECT_EQ(count_nodes(*graph, "prim::TupleConstruct"), 3);
 }
 
 // The suite's model with an interface (TorchScript's C++ frontend declares none).

@@ -320,7 +320,7 @@ TEST(PassPlugin, WhatIsNoneIsExplained) {
 
   const auto half = std::filesystem::temp_directory_path() / ("sconce-half-" + std::to_string(getpid()) + ".so");
   std::filesystem::copy_file(plugin_file("custom_pass"), half);
-  std::filesystem::resize_file(half, std::filesystem::file_size(half) / 4);
+  std::filesystem::resize_file(half, 4096);  // what is loaded reaches further, whatever debug information follows it
   EXPECT_THAT(message_of([&] { passes.load_plugin(half.string()); }), HasSubstr("the file is cut short"));
   std::filesystem::remove(half);
 }

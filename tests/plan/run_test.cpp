@@ -294,7 +294,7 @@ TEST(Plan, RaisesWithTheAuthorsMessageAndClass) {
     } catch (const torch::jit::JITException& raised) {
       EXPECT_EQ(raised.getOriginalMsg(), "too large");
       EXPECT_THAT(raised.what(),
-                  ::testing::EndsWith(python_class.isNone() ? "\ntoo large\n" : "\nbuiltins.ValueError: too large\n"));
+                  ::testing::EndsWith(python_class.isNone() ? "\nRuntimeError: too large\n" : "\nbuiltins.ValueError: too large\n"));
       EXPECT_EQ(raised.getPythonClassName(), python_class.toOptional<std::string>());
     }
   }

@@ -1,8 +1,10 @@
 // The contract of the command line, as a user meets it: exit codes, and one clear line for every mistake.
 #include "tests/tools/sconce_program.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -40,10 +42,13 @@ TEST(CommandLine, HelpOfEveryCommandTeachesExamplesAndExitCodes) {
 
 TEST(CommandLine, WrongUsageIsOneLine) {
   expect_usage_error({}, "a command is missing");
+  EXPECT_THAT(sconce({"--json"}).out, HasSubstr("a command is missing"));
   expect_usage_error({"chek"}, "no command 'chek'; did you mean 'check'?");
   expect_usage_error({"run"}, "MODEL is required");
   expect_usage_error(run_mlp({"--inptus", "x"}), "no option --inptus; did you mean '--inputs'");
   expect_usage_error(run_mlp({"--threads", "0", "--input", "3"}), "--threads: must be from 1 to 1024, not 0");
+  expect_usage_error(run_mlp({"--seed", "x", "--input", "3"}), "--seed: must be a whole number, not x");
+  expect_usage_error(run_mlp({"--repeat", "0", "--input", "3"}), "--repeat: must be from 1 to 1000000000, not 0");
   expect_usage_error(run_mlp({"--input", "3", "--inputs", "x"}), "--inputs excludes --input");
   expect_usage_error({"check", model_file("mlp.pt"), model_file("mlp.cases.pt"), "--plan", "teir0"}, "did you mean 'tier0'");
 }
@@ -76,6 +81,7 @@ TEST(CommandLine, BadModelFilesAreExplained) {
   EXPECT_THAT(csr.err, HasSubstr("`0 <= col_indices < ncols` is not satisfied"));
   expect_usage_error({"run", "nowhere.pt"}, "nowhere.pt: no such file");
   expect_usage_error({"run", model_file("bad"), "--input", "3"}, "is a directory");
+  expect_usage_error({"run", "/dev/null", "--input", "3"}, "/dev/null: is no regular file; copy what it gives into one");
 }
 
 TEST(CommandLine, BadFilesAreExplainedByEveryCommand) {
@@ -236,6 +242,25 @@ TEST(CommandLineCheck, FindsWrongAnswersGradientsAndBuffers) {
                                        model_file("bad/conv_bn_small_train_wrong_buffer.cases.pt"), "--json"});
   EXPECT_EQ(buffer.exit_code, 1);
   EXPECT_EQ(json_of(buffer)["failing_cases"], std::vector<std::string>{"case 0"});
+}
+
+TEST(CommandLineCheck, WhatOneSideDoesToTheThreadIsNotSeenByTheOther) {
+  const ScratchFolder scratch;
+  const std::string model = write_model(scratch, "switches.pt",
+                                        "def forward(self, x):\n    on = torch.is_grad_enabled()\n"
+                                        "    torch.set_grad_enabled(False)\n    return on, x + 1\n");
+  const std::string cases = scratch.path() + "/switches.cases.pt";
+  torch::jit::Module module("Cases");
+  const auto one = c10::ivalue::Tuple::create(at::ones({2}));
+  c10::impl::GenericList inputs(one->type());
+  inputs.push_back(one);
+  c10::impl::GenericList outputs(c10::TupleType::create({c10::BoolType::get(), c10::TensorType::get()}));
+  outputs.push_back(c10::ivalue::Tuple::create(true, at::ones({2}) + 1));
+  module.register_attribute("inputs", c10::ListType::create(inputs.elementType()), inputs);
+  module.register_attribute("outputs", c10::ListType::create(outputs.elementType()), outputs);
+  module.save(cases);
+  const ProgramResult result = sconce({"check", model, cases, "--threads", "2"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
 }
 
 TEST(CommandLineCheck, SaysThatBothSidesRejectTheInputs) {

@@ -57,7 +57,7 @@ std::vector<Contestant> contestants_of(const std::string& against, const Options
     begin = end + 1;
   }
   std::vector<Contestant> contestants = {{"sconce", [settings] { return std::make_unique<SconcePeer>(settings); }}};
-  for (const std::string& name : names.empty() ? known : names) {
+  for (const std::string& name : against.empty() || against == "all" ? known : names) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       throw UserError("--against: no executor '" + name + "'" + ui::did_you_mean(name, known));
     }

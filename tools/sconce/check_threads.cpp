@@ -8,6 +8,7 @@
 #include "load/load_module.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 
 #include <barrier>
 #include <thread>
@@ -28,6 +29,7 @@ void append(std::vector<Mismatch>& all, std::vector<Mismatch> more) {
 // The calls of one thread; stops at the first that is wrong.
 std::vector<Mismatch> calls_of_thread(const Module& module, const ThreadedCalls& calls, const Answer& answer, size_t count) {
   for (size_t call = 0; call < count; ++call) {
+    const at::AutoGradMode as_before(at::GradMode::is_enabled());  // the model may switch it
     CallOutcome got;
     got.arguments = deep_copy(calls.arguments);
     got.output = calls.method == "forward" ? module.forward(got.arguments) : module.run_method(calls.method, got.arguments);

@@ -89,6 +89,12 @@ std::string explain_extras(const CLI::App& command, const CLI::ExtrasError& fail
   const bool has_command = &command != &app;
   const auto* extras = dynamic_cast<const CLI::ExtrasError*>(&failure);
   std::string message = extras != nullptr ? explain_extras(command, *extras, arguments) : failure.what();
+  constexpr std::string_view kNoNumber = "Could not convert: ";
+  if (message.starts_with(kNoNumber)) {
+    const size_t equals = message.find(" = ");
+    message = message.substr(kNoNumber.size(), equals - kNoNumber.size()) + ": must be a whole number, not " +
+              message.substr(std::min(message.size(), equals + 3));
+  }
   std::replace(message.begin(), message.end(), '\n', ' ');
   throw UserError(message + " (see 'sconce " + (has_command ? command.get_name() + " " : "") + "--help')");
 }
@@ -110,7 +116,8 @@ int run(const std::vector<std::string>& arguments) {
   add_replay_command(app, chosen);
   app.footer(footer);
 
-  if (arguments.empty()) {
+  const auto is_json = [](const std::string& argument) { return argument == "--json"; };
+  if (std::all_of(arguments.begin(), arguments.end(), is_json)) {
     throw UserError("a command is missing; there are: " + ui::join(command_names(app)) + " (see 'sconce --help')");
   }
   const std::vector<std::string> names = command_names(app);

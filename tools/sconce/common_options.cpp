@@ -175,7 +175,8 @@ CLI::Validator between(double least, double most) {
     if (!text.empty() && *end == '\0' && number >= least && number <= most) {
       return "";
     }
-    return "must be from " + ui::format_number(least) + " to " + ui::format_number(most) + ", not " + text;
+    constexpr int kDigits = 12;  // no limit of an option is longer
+    return "must be from " + ui::format_number(least, kDigits) + " to " + ui::format_number(most, kDigits) + ", not " + text;
   };
   return CLI::Validator(check, "");
 }

@@ -13,7 +13,6 @@
 #include "ir/dot.h"
 #include "ir/print.h"
 #include "load/function_table.h"
-#include "passes/inline_calls.h"
 #include "passes/module_constants.h"
 
 #include <torch/csrc/jit/api/module.h>
@@ -42,9 +41,9 @@ struct StageInfo {
 };
 constexpr std::array kStages = {
     StageInfo{"load", "as it was converted from the file"},
-    StageInfo{"inline", "calls of methods and functions inlined"},
+    StageInfo{"inline", "calls of methods and functions inlined, those of one function simplified together"},
     StageInfo{"freeze", "attributes that no method changes are constants, what they decide is done; with --frozen alone"},
-    StageInfo{"required", "after the required passes: what runs with optimisation off"},
+    StageInfo{"required", "after the required passes: all that is done when the options switch optimisation off"},
     StageInfo{"optimise", "after the optimising passes: what the first plan runs"},
 };
 
@@ -75,7 +74,7 @@ std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::s
     }
     graphs.push_back({name, name == "load" ? expect(source)->clone() : graphs.back().graph->clone()});
     if (name == "inline") {
-      auto inlined = inline_calls(*graphs.back().graph, functions);
+      auto inlined = inline_and_simplify(*graphs.back().graph, functions, settings.passes(), settings.optimize());
       expect(inlined);
     } else if (name == "freeze") {
       auto constants = ModuleConstants::find(module._ivalue(), settings.preserved(), functions);

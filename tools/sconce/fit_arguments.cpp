@@ -147,6 +147,12 @@ std::string describe_signature(const c10::FunctionSchema& schema) {
   return text + ")";
 }
 
+namespace {
+
+std::string count_text(size_t count) { return std::to_string(count) + (count == 1 ? " argument" : " arguments"); }
+
+}  // namespace
+
 std::vector<c10::IValue> fit_arguments(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments) {
   std::vector<const c10::Argument*> expected;
   for (const c10::Argument& argument : callers_arguments(schema)) {
@@ -154,7 +160,7 @@ std::vector<c10::IValue> fit_arguments(const c10::FunctionSchema& schema, const 
   }
   const std::string signature = "; the method is " + describe_signature(schema);
   if (arguments.size() > expected.size()) {
-    throw UserError(std::to_string(arguments.size()) + " arguments given, " + schema.name() + " takes at most " +
+    throw UserError(count_text(arguments.size()) + " given, " + schema.name() + " takes at most " +
                     std::to_string(expected.size()) + signature);
   }
   std::vector<c10::IValue> fitted;
@@ -162,8 +168,8 @@ std::vector<c10::IValue> fit_arguments(const c10::FunctionSchema& schema, const 
     const c10::Argument& argument = *expected[i];
     if (i >= arguments.size()) {
       if (!argument.default_value()) {
-        throw UserError(std::to_string(arguments.size()) + " arguments given, but '" + argument.name() + "' of " +
-                        schema.name() + " is missing" + signature);
+        throw UserError(count_text(arguments.size()) + " given, but '" + argument.name() + "' of " + schema.name() +
+                        " is missing" + signature);
       }
       continue;
     }

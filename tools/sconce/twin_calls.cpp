@@ -8,6 +8,7 @@
 #include "tools/sconce/value_walk.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <functional>
@@ -20,6 +21,8 @@ CallOutcome make_call(const std::vector<c10::IValue>& arguments, uint64_t seed,
   CallOutcome outcome;
   outcome.arguments = deep_copy(arguments);
   at::manual_seed(seed);
+  // LibTorch's interpreter leaves grad mode off when a future is waited for in a block without it.
+  const at::AutoGradMode as_before(at::GradMode::is_enabled());
   try {
     outcome.output = function(outcome.arguments);
   } catch (const std::exception& failure) {
