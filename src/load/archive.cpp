@@ -5,12 +5,15 @@
 
 #include <c10/util/Exception.h>
 #include <caffe2/serialize/versions.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
 #include <torch/version.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <regex>
 #include <string_view>
@@ -99,10 +102,38 @@ bool check_record(const ZipFile& zip, const ZipEntry& entry, const std::string& 
   return has_meta_tensors;
 }
 
+// Large files on all cores: checksums of the weights are most of the work.
 CheckedArchive check_records(const ZipFile& zip, const std::string& root) {
+  constexpr size_t kWorthThreads = size_t{4} << 20;  // bytes
+  const std::vector<ZipEntry>& entries = zip.entries();
+  struct Outcome {
+    bool has_meta_tensors = false;
+    std::optional<std::string> problem;
+  };
+  std::vector<Outcome> outcomes(entries.size());
+  const auto check = [&](size_t i) {
+    try {
+      outcomes[i].has_meta_tensors = check_record(zip, entries[i], root);
+    } catch (const MalformedArchive& problem) {
+      outcomes[i].problem = problem.what();
+    }
+  };
+  const size_t bytes = std::accumulate(entries.begin(), entries.end(), size_t{0},
+                                       [](size_t sum, const ZipEntry& entry) { return sum + entry.stored.size(); });
+  if (bytes < kWorthThreads) {
+    for (size_t i = 0; i < entries.size(); ++i) {
+      check(i);
+    }
+  } else {
+    // Isolated: a caller that is a task itself is not given another of its tasks meanwhile.
+    tbb::this_task_arena::isolate([&] { tbb::parallel_for(size_t{0}, entries.size(), check); });
+  }
   CheckedArchive checked;
-  for (const ZipEntry& entry : zip.entries()) {
-    checked.has_meta_tensors |= check_record(zip, entry, root);
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.problem) {
+      throw MalformedArchive(*outcome.problem);
+    }
+    checked.has_meta_tensors |= outcome.has_meta_tensors;
   }
   return checked;
 }

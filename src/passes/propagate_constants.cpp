@@ -263,7 +263,7 @@ class Propagation {
   bool may_be_constants(const Node& node) const {
     return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
       return can_be_constant(output->type()) &&
-             (!holds_memory(output->type()) || (!aliases_.get().may_be_written(*output) && !may_leave(*output)));
+             (!holds_memory(output->type()) || (!may_leave(*output) && !aliases_.get().may_be_written(*output)));
     });
   }
 
