@@ -33,7 +33,8 @@ class GraphExecutor {
   void run(torch::jit::Stack& stack);
 
   const std::string& name() const;
-  // The graph that is run, calls inlined, nothing else done but freezing, of a frozen module. Alive as long as the executor.
+  // The graph that plans are made of: calls inlined, functions with several calls simplified (unless optimisation is off),
+  // and frozen, of a frozen module. Alive as long as the executor.
   const Graph& graph() const;
 
   Explanation explain() const;

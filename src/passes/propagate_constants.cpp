@@ -141,7 +141,7 @@ std::optional<size_t> bytes_on_meta(torch::jit::Operation operation, Values oper
 }
 
 // Whether the results may be larger than what is kept, in which case they are not even made: the run may never get there.
-bool may_grow_large(const Node& node, const Values& operands) {
+bool may_grow_large(const Node& node, const torch::jit::Operator& op, const Values& operands) {
   const double bytes = static_cast<double>(std::max<size_t>(1, bytes_of_all(operands)));
   const bool is_bounded = bytes * product_of_integers(operands) <= static_cast<double>(kMostBytes);
   const auto results = node.outputs();
@@ -157,8 +157,7 @@ bool may_grow_large(const Node& node, const Values& operands) {
                                                          "aten::center", "aten::zfill", "aten::expandtabs"};
     return std::find(grow.begin(), grow.end(), node.schema()->name()) != grow.end();
   }
-  const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
-  const auto on_meta = bytes_on_meta(op->getOperation(), operands);
+  const auto on_meta = bytes_on_meta(op.getOperation(), operands);
   return !on_meta || *on_meta > kMostBytes;
 }
 
@@ -166,7 +165,7 @@ std::optional<Values> evaluate_operator(const Node& node, Values operands) {
   const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
   const auto division = integer_division(*node.schema());
   if (op == nullptr || operands.empty() || copies_by_reading_no_dtype(*node.schema(), operands) ||
-      (division && division->traps(operands)) || may_grow_large(node, operands)) {
+      (division && division->traps(operands)) || may_grow_large(node, *op, operands)) {
     return std::nullopt;  // without operands a result comes from the state of thread or process
   }
   if (node.schema()->is_vararg()) {

@@ -9,6 +9,7 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <array>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -154,74 +155,56 @@ class ToListStep final : public CallStep {
   }
 };
 
-// A list extended by a list. LibTorch's kernel reads what it has just moved away when they are one.
-class ExtendListStep final : public CallStep {
+// An operator whose kernel in LibTorch goes wrong on some operands: these are met before it sees them.
+class ForestalledStep final : public CallStep {
  public:
-  ExtendListStep(const Node& node, Operands operands, Registers results, torch::jit::Operation operation)
-      : CallStep(node, std::move(operands), std::move(results), false), operation_(std::move(operation)) {}
+  // Looks at the operands, and returns whether it has put the results in their place.
+  using Forestall = std::function<bool(torch::jit::Stack&)>;
 
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    if (frame.stack[0].is(frame.stack[1])) {
-      frame.stack[1] = frame.stack[1].toList().copy();
-    }
-    operation_(frame.stack);
-    pop_results(frame);
-  }
-
- private:
-  // Stateless; LibTorch only forgot to make the call const.
-  mutable torch::jit::Operation operation_;
-};
-
-// Remainders and divisions of integers: by zero, and where the result is too large, LibTorch's end the process.
-class IntegerDivisionStep final : public CallStep {
- public:
-  IntegerDivisionStep(const Node& node, Operands operands, Registers results, IntegerDivision division,
-                      torch::jit::Operation operation)
-      : CallStep(node, std::move(operands), std::move(results), false),
-        division_(division),
-        operation_(std::move(operation)) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    TORCH_CHECK(!division_.traps(frame.stack), frame.stack[1].toInt() == 0
-                                                   ? "integer division or modulo by zero"
-                                                   : "integer overflow: the quotient of the least integer and -1 is none");
-    operation_(frame.stack);
-    pop_results(frame);
-  }
-
- private:
-  const IntegerDivision division_;
-  // Stateless; LibTorch only forgot to make the call const.
-  mutable torch::jit::Operation operation_;
-};
-
-// aten::to.prim_*, also where LibTorch's kernel reads a dtype that is not there.
-class ConversionStep final : public CallStep {
- public:
-  ConversionStep(const Node& node, Operands operands, Registers results, torch::jit::Operation operation)
+  ForestalledStep(const Node& node, Operands operands, Registers results, Forestall forestall)
       : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/false),
-        schema_(node.schema()),
-        operation_(std::move(operation)) {}
+        forestall_(std::move(forestall)),
+        operation_(torch::jit::findOperatorFor(node.schema()->operator_name())->getOperation()) {}
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    if (copies_by_reading_no_dtype(*schema_, frame.stack)) {
-      const at::Tensor tensor = frame.stack[0].toTensor();
-      frame.stack.assign(1, tensor.to(tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
-    } else {
+    if (!forestall_(frame.stack)) {
       operation_(frame.stack);
     }
     pop_results(frame);
   }
 
  private:
-  const c10::FunctionSchema* schema_;
+  const Forestall forestall_;
   // Stateless; LibTorch only forgot to make the call const.
   mutable torch::jit::Operation operation_;
 };
+
+// A list extended by itself: the kernel reads what it has just moved away.
+bool forestall_extension_by_itself(torch::jit::Stack& operands) {
+  if (operands[0].is(operands[1])) {
+    operands[1] = operands[1].toList().copy();
+  }
+  return false;
+}
+
+// Integers without a quotient end the process.
+bool forestall_trap(IntegerDivision division, torch::jit::Stack& operands) {
+  TORCH_CHECK(!division.traps(operands), operands[1].toInt() == 0
+                                             ? "integer division or modulo by zero"
+                                             : "integer overflow: the quotient of the least integer and -1 is none");
+  return false;
+}
+
+// aten::to.prim_*: the kernel reads a dtype that is not there.
+bool forestall_missing_dtype(const c10::FunctionSchema& schema, torch::jit::Stack& operands) {
+  const bool applies = copies_by_reading_no_dtype(schema, operands);
+  if (applies) {
+    const at::Tensor tensor = operands[0].toTensor();
+    operands.assign(1, tensor.to(tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
+  }
+  return applies;
+}
 
 }  // namespace
 
@@ -236,18 +219,18 @@ StepPtr make_builtin_step(const Node& node, const Operands& operands, const Regi
   if (node.kind() == kToList) {
     return std::make_unique<ToListStep>(node, operands, results);
   }
+  const auto behind = [&](ForestalledStep::Forestall forestall) {
+    return std::make_unique<ForestalledStep>(node, operands, results, std::move(forestall));
+  };
   static const c10::Symbol kExtend = c10::Symbol::fromQualString("aten::extend");
   if (node.kind() == kExtend || (node.kind() == aten::add_ && node.schema()->overload_name() == "t")) {
-    const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
-    return std::make_unique<ExtendListStep>(node, operands, results, op->getOperation());
+    return behind(forestall_extension_by_itself);
   }
   if (const auto division = integer_division(*node.schema())) {
-    const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
-    return std::make_unique<IntegerDivisionStep>(node, operands, results, *division, op->getOperation());
+    return behind([division](torch::jit::Stack& stack) { return forestall_trap(*division, stack); });
   }
   if (node.kind() == aten::to && node.schema()->overload_name().starts_with("prim_")) {
-    const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
-    return std::make_unique<ConversionStep>(node, operands, results, op->getOperation());
+    return behind([schema = node.schema()](torch::jit::Stack& stack) { return forestall_missing_dtype(*schema, stack); });
   }
   return nullptr;
 }

@@ -90,9 +90,7 @@ std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::s
       break;
     }
   }
-  for (const RefusalExplanation& refusal : runner.refusals()) {
-    std::cerr << "sconce: warning: " << refusal.what << ": " << refusal.reason << "\n";
-  }
+  warn_of_failed_passes(runner.refusals());
   std::erase_if(graphs, [&](const StageGraph& each) { return stage != "all" && each.stage != stage; });
   return graphs;
 }

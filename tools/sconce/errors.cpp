@@ -160,4 +160,12 @@ int report_failure(const std::exception& failure, bool json) {
   return described.exit_code;
 }
 
+void warn_of_failed_passes(const std::vector<RefusalExplanation>& refusals) {
+  for (const RefusalExplanation& refusal : refusals) {
+    if (refusal.what.starts_with("pass ")) {
+      std::cerr << "sconce: warning: " << refusal.what << ": " << refusal.reason << "\n";
+    }
+  }
+}
+
 }  // namespace sconce::cli

@@ -3,9 +3,12 @@
 
 #include "tools/sconce/json.h"
 
+#include <sconce/explanation.h>
+
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace sconce::cli {
 
@@ -53,5 +56,8 @@ Json to_json(const Failure& failure);
 // Prints the exception to stderr, the first line behind "sconce: error: ", "sconce: refused: " or, when it is sconce's own
 // mistake, "sconce: internal error: "; with `json`, an object with the same text to stdout too. Returns the exit code.
 int report_failure(const std::exception& failure, bool json);
+
+// Passes of the user's that failed and were left out, a warning each; other refusals are for `explain`.
+void warn_of_failed_passes(const std::vector<RefusalExplanation>& refusals);
 
 }  // namespace sconce::cli

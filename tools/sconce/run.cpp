@@ -156,11 +156,7 @@ int run(const RunOptions& options) {
   if (!options.output.empty()) {
     write_output(results[0].first_output, options.output);
   }
-  for (const RefusalExplanation& refusal : module.method(call.method).explain().refusals) {
-    if (refusal.what.starts_with("pass ")) {
-      std::cerr << "sconce: warning: " << refusal.what << ": " << refusal.reason << "\n";
-    }
-  }
+  warn_of_failed_passes(module.method(call.method).explain().refusals);
   const Json json = report(options, call, results, wall_seconds);
   if (options.common.json) {
     std::cout << json_text(json);
