@@ -226,6 +226,29 @@ TEST(CommandLineCheck, AgreesWithRecordedAnswersGradientsAndLibTorch) {
   }
 }
 
+TEST(CommandLineCheck, TakesArgumentsInPlaceOfRecordedCalls) {
+  const std::string model = model_file("mlp.pt");
+  const ProgramResult good = sconce({"check", model, "--input", "float32[4,16]", "--grad", "--threads", "2"});
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  EXPECT_EQ(good.out,
+            "1 of 1 cases agree (3 calls each, also from 2 threads, with gradients, with LibTorch alone, plans: tier0)\n");
+  const ProgramResult of_file = sconce({"check", model, "--inputs", model_file("mlp.cases.pt"), "--json"});
+  EXPECT_EQ(of_file.exit_code, 0);
+  EXPECT_TRUE(json_of(of_file)["cases_file"].is_null());
+  EXPECT_EQ(json_of(of_file)["cases"], 1);
+  const ProgramResult beside = sconce({"check", model});
+  EXPECT_THAT(beside.out, HasSubstr("5 of 5 cases agree"));
+
+  expect_usage_error(
+      {"check", model, "--input", "float32[4,17]"},
+      "the model rejects these arguments, in sconce as in LibTorch: mat1 and mat2 shapes cannot be multiplied");
+  expect_usage_error({"check", model, "--input", "float32[4,16]", "2"}, "takes at most 1");
+  expect_usage_error({"check", model, model_file("mlp.cases.pt"), "--inputs", "x.pt"}, "excludes");
+  const ScratchFolder scratch;
+  const std::string alone = write_model(scratch, "alone.pt", "def forward(self, x):\n    return x\n");
+  expect_usage_error({"check", alone}, "which calls? give arguments with --input SPEC");
+}
+
 TEST(CommandLineCheck, FindsWrongAnswersGradientsAndBuffers) {
   const ProgramResult output = sconce({"check", model_file("mlp.pt"), model_file("bad/mlp_wrong_output.cases.pt")});
   EXPECT_EQ(output.exit_code, 1);

@@ -23,7 +23,7 @@ struct ModelCases {
   double rtol = 1e-3;
   double atol = 1e-4;
   std::vector<std::vector<c10::IValue>> inputs;
-  std::vector<c10::IValue> outputs;
+  std::vector<c10::IValue> outputs;  // one for each of the inputs, or none at all
   // Of case 0; empty where not recorded.
   std::vector<std::string> grad_names;
   std::vector<at::Tensor> grads;

@@ -2,10 +2,13 @@
 #include "tools/sconce/check_cases.h"
 #include "tools/sconce/commands.h"
 #include "tools/sconce/errors.h"
+#include "tools/sconce/model_options.h"
+#include "tools/sconce/spec.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/progress_bar.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 namespace sconce::cli {
@@ -15,6 +18,7 @@ struct CheckOptions {
   CommonOptions common;
   std::string model;
   std::string cases;
+  InputOptions inputs;  // instead of cases
   std::string method;
   size_t calls = 3;
   size_t threads = 1;
@@ -39,6 +43,36 @@ std::vector<Tier> tiers_of(const std::string& plan, const Options& options) {
   }
   expect_available(*tier);
   return {*tier};
+}
+
+// The calls to make: those of CASES, one with the arguments given, or those of the CASES file beside the model.
+Cases cases_of(CheckOptions& options) {
+  if (!options.inputs.file.empty() || !options.inputs.specs.empty()) {
+    const Call call = read_call(options.inputs, options.method);
+    ModelCases one;
+    one.method = call.method;
+    one.seed = call.seed;
+    one.inputs = {call.arguments};
+    return one;
+  }
+  if (options.cases.empty()) {
+    const std::filesystem::path beside = std::filesystem::path(options.model).replace_extension(".cases.pt");
+    if (!std::filesystem::exists(beside)) {
+      throw UserError(
+          "which calls? give arguments with --input SPEC or --inputs FILE, or a file of recorded calls as CASES (" +
+          beside.string() + ", which is taken without being named, is not there)");
+    }
+    options.cases = beside.string();
+  }
+  Cases cases = read_cases(options.cases);
+  if (!options.method.empty() && std::holds_alternative<OperatorCases>(cases)) {
+    throw UserError("--method: " + options.cases +
+                    " is an operator suite, each case of which names its own method; leave --method out");
+  }
+  if (options.inputs.seed && std::holds_alternative<ModelCases>(cases)) {
+    std::get<ModelCases>(cases).seed = *options.inputs.seed;
+  }
+  return cases;
 }
 
 Findings check_all(const CheckOptions& options, const Cases& cases, const Options& settings,
@@ -84,7 +118,7 @@ void print_json(const CheckOptions& options, const Findings& findings, const std
     notes.push_back({{"case", note.case_name}, {"text", note.text}});
   }
   const Json json{{"model", options.model},
-                  {"cases_file", options.cases},
+                  {"cases_file", options.cases.empty() ? Json() : Json(options.cases)},
                   {"good", findings.all().empty()},
                   {"cases", findings.cases()},
                   {"calls", options.calls},
@@ -97,17 +131,14 @@ void print_json(const CheckOptions& options, const Findings& findings, const std
   std::cout << json_text(json);
 }
 
-int check(const CheckOptions& options) {
+int check(const CheckOptions& given) {
+  CheckOptions options = given;
   const Options settings = prepare(options.common);
   if (options.grad && settings.frozen()) {
     throw UserError("--grad: the parameters of a frozen model take no gradients; leave out one of the two");
   }
   const std::vector<Tier> tiers = tiers_of(options.plan, settings);
-  const Cases cases = read_cases(options.cases);
-  if (!options.method.empty() && std::holds_alternative<OperatorCases>(cases)) {
-    throw UserError("--method: " + options.cases +
-                    " is an operator suite, each case of which names its own method; leave --method out");
-  }
+  const Cases cases = cases_of(options);
   const Findings findings = check_all(options, cases, settings, tiers);
 
   std::vector<std::string> plans;
@@ -119,7 +150,8 @@ int check(const CheckOptions& options) {
     std::cout << to_text(findings) << findings.cases() - failing << " of " << findings.cases() << " cases agree ("
               << options.calls << " calls each, "
               << (options.threads > 1 ? "also from " + std::to_string(options.threads) + " threads, " : "")
-              << (options.grad ? "with gradients, " : "") << "plans: " << ui::join(plans) << ")\n";
+              << (options.grad ? "with gradients, " : "") << (options.cases.empty() ? "with LibTorch alone, " : "")
+              << "plans: " << ui::join(plans) << ")\n";
   }
   return findings.all().empty() ? kGood : kMismatchOrRefusal;
 }
@@ -128,11 +160,16 @@ int check(const CheckOptions& options) {
 
 void add_check_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<CheckOptions>();
-  CLI::App& command =
-      add_command(app, chosen, "check", "Compare a model's results with recorded answers and with LibTorch", options, check);
+  CLI::App& command = add_command(app, chosen, "check", "Compare a model's results with LibTorch, and with recorded answers",
+                                  options, check);
   command.add_option("MODEL", options->model, "the model; the CASES file itself when it holds its methods")->required();
-  command.add_option("CASES", options->cases, "recorded calls and answers (docs/cases.md tells how to write them)")
-      ->required();
+  CLI::Option* cases =
+      command.add_option("CASES", options->cases,
+                         "recorded calls and answers (docs/cases.md tells how to write them); without it and "
+                         "without arguments, NAME.cases.pt beside NAME.pt");
+  add_input_options(command, options->inputs);
+  command.get_option("--inputs")->excludes(cases);
+  command.get_option("--input")->excludes(cases);
   command.add_option("--method", options->method, "the method to call, instead of the one that the cases name")
       ->type_name("M");
   command.add_option("--calls", options->calls, "calls per case (3)")->type_name("N")->check(between(1, 1e9));
@@ -154,13 +191,16 @@ void add_check_command(CLI::App& app, Action& chosen) {
   add_common_options(command, options->common);
   command.footer(
       "Each case loads the model afresh and calls it N times, with copies of its inputs and a seeded generator.\n"
-      "Call 1 is compared with the recorded answer; every call with a twin of the model in LibTorch, run op after\n"
-      "op: outputs, what the call wrote into its inputs, buffers and other attributes, who shares memory with whom,\n"
-      "and the state of the random generator. With --threads, N more calls from each of many threads on one module,\n"
-      "the first calls of all at once, must give the same; calls that write the model's state or draw random numbers\n"
-      "are left out of this with a note.\n"
+      "Call 1 is compared with the recorded answer, where there is one (arguments on the command line have none);\n"
+      "every call with a twin of the model in LibTorch, run op after op: outputs, what the call wrote into its\n"
+      "inputs, buffers and other attributes, who shares memory with whom, and the state of the random generator.\n"
+      "With --threads, N more calls from each of many threads on one module, the first calls of all at once, must\n"
+      "give the same; calls that write the model's state or draw random numbers are left out of this with a note.\n"
+      "\n" +
+      std::string(kSpecHelp) +
       "\n"
       "Examples:\n"
+      "  sconce check model.pt --input 'float32[1,3,224,224]' --grad\n"
       "  sconce check model.pt model.cases.pt\n"
       "  sconce check model.pt model.cases.pt --calls 5 --grad --plan all\n"
       "  sconce check model.pt model.cases.pt --threads 8\n"

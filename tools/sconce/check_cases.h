@@ -14,7 +14,7 @@ namespace sconce::cli {
 
 struct CheckSettings {
   std::string model;   // path
-  std::string cases;   // path, for messages
+  std::string cases;   // path, for messages; empty for arguments of the command line
   std::string method;  // empty: what the cases say
   std::string plan;    // how findings name the settings below: "tier0"
   Options options;
@@ -30,7 +30,7 @@ struct CheckSettings {
 using CaseProgress = std::function<void(const std::string& case_name)>;
 
 // Per case, the model is loaded afresh, in sconce and as a twin in LibTorch, and called `calls` times. Call 1 is compared
-// with the recorded answer, every call with the twin (see TwinModels). With `grad`, gradients after call 1: the recorded
+// with the recorded answer, where there is one, every call with the twin (see TwinModels). With `grad`, gradients after call 1: the recorded
 // ones of case 0, and those of all parameters with the twin's. Throws UserError when cases and model do not belong
 // together.
 void check_model_cases(const ModelCases& cases, const CheckSettings& settings, const CaseProgress& progress,
