@@ -37,6 +37,8 @@ inline const c10::Symbol kName = c10::Symbol::attr("name");
 inline const c10::Symbol kTypes = c10::Symbol::attr("types");
 inline const c10::Symbol kSubgraph = c10::Symbol::attr("Subgraph");
 inline const c10::Symbol kValue = c10::Symbol::attr("value");
+// Of a constant tensor, 1: code outside of the graph holds it too, and may write it.
+inline const c10::Symbol kShared = c10::Symbol::attr("shared");
 }  // namespace attr
 
 }  // namespace sconce

@@ -5,16 +5,68 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 namespace sconce {
 namespace {
 
 namespace jit = torch::jit;
 
+// Of a constant; null for any other node.
+const at::Tensor* constant_tensor(const jit::Node& node) {
+  const bool is_tensor = node.kind() == prim::Constant && node.hasAttribute(c10::attr::value) &&
+                         node.kindOf(c10::attr::value) == jit::AttributeKind::t;
+  return is_tensor && node.t(c10::attr::value).defined() ? &node.t(c10::attr::value) : nullptr;
+}
+
+// The constant tensors of a graph that others hold as well: another function of the archive, or the program that traced it.
+class SharedTensors {
+ public:
+  explicit SharedTensors(const jit::Block& block) {
+    count(block);
+    for (const auto& [tensor, holders] : holders_) {
+      if (tensor->use_count() > holders ||
+          (tensor->has_storage() && tensor->storage().use_count() > in_storage_.at(storage_of(*tensor)))) {
+        shared_.insert(tensor->unsafeGetTensorImpl());
+      }
+    }
+  }
+
+  bool contains(const at::Tensor& tensor) const { return shared_.count(tensor.unsafeGetTensorImpl()) != 0; }
+
+ private:
+  static const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
+
+  void count(const jit::Block& block) {
+    for (const jit::Node* node : block.nodes()) {
+      if (const at::Tensor* tensor = constant_tensor(*node)) {
+        const auto same =
+            std::find_if(holders_.begin(), holders_.end(), [&](const auto& entry) { return entry.first->is_same(*tensor); });
+        if (same != holders_.end()) {
+          ++same->second;
+        } else {
+          holders_.emplace_back(tensor, 1);
+          in_storage_[tensor->has_storage() ? storage_of(*tensor) : nullptr] += 1;
+        }
+      }
+      for (const jit::Block* nested : node->blocks()) {
+        count(*nested);
+      }
+    }
+  }
+
+  std::vector<std::pair<const at::Tensor*, size_t>> holders_;  // how many nodes of the graph hold the tensor
+  std::unordered_map<const c10::StorageImpl*, size_t> in_storage_;
+  std::unordered_set<const c10::TensorImpl*> shared_;
+};
+
 class Converter {
  public:
-  explicit Converter(Graph& target) : target_(target) {}
+  Converter(Graph& target, const jit::Block& source) : target_(target), shared_(source) {}
 
   std::optional<Refusal> convert_block(const jit::Block& source, Block& block) {
     for (const jit::Value* input : source.inputs()) {
@@ -65,7 +117,7 @@ class Converter {
     return std::nullopt;
   }
 
-  static std::optional<Refusal> convert_constant(const jit::Node& source, Node& node) {
+  std::optional<Refusal> convert_constant(const jit::Node& source, Node& node) const {
     // A function is named, not stored: its type holds it.
     if (const auto function = node.output()->type()->cast<c10::FunctionType>()) {
       node.set_attribute(attr::kName, function->function()->qualname().qualifiedName());
@@ -77,6 +129,9 @@ class Converter {
     }
     if (!value->isNone()) {
       node.set_attribute(attr::kValue, std::move(*value));
+    }
+    if (const at::Tensor* tensor = constant_tensor(source); tensor != nullptr && shared_.contains(*tensor)) {
+      node.set_attribute(attr::kShared, int64_t{1});
     }
     return std::nullopt;
   }
@@ -110,6 +165,7 @@ class Converter {
   }
 
   Graph& target_;
+  const SharedTensors shared_;
   std::unordered_map<const jit::Value*, Value*> values_;
 };
 
@@ -118,7 +174,8 @@ class Converter {
 OrRefusal<std::unique_ptr<Graph>> convert(const torch::jit::Graph& source) {
   auto graph = std::make_unique<Graph>();
   // The loader's graph is only read; LibTorch's accessors to its body are not all const.
-  if (auto refusal = Converter(*graph).convert_block(*const_cast<torch::jit::Graph&>(source).block(), graph->body())) {
+  const jit::Block& body = *const_cast<torch::jit::Graph&>(source).block();
+  if (auto refusal = Converter(*graph, body).convert_block(body, graph->body())) {
     return *refusal;
   }
   return graph;

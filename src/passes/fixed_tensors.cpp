@@ -7,10 +7,15 @@ namespace sconce {
 FixedTensors::FixedTensors(const Graph& graph) {
   for_each_node(graph.body(), [&](Node* node) {
     const auto constant = node->kind() == prim::Constant ? node->output()->constant() : std::nullopt;
-    if (constant && constant->isTensor() && constant->toTensor().has_storage() && !is_only_read(*node->output())) {
+    if (constant && constant->isTensor() && constant->toTensor().has_storage() &&
+        (node->attribute(attr::kShared) != nullptr || !is_only_read(*node->output()))) {
       changing_.insert(constant->toTensor().storage().unsafeGetStorageImpl());
     }
   });
+}
+
+bool FixedTensors::may_change(const at::Tensor& constant) const {
+  return constant.has_storage() && changing_.count(constant.storage().unsafeGetStorageImpl()) != 0;
 }
 
 std::optional<at::Tensor> FixedTensors::find(const Value* operand) const {
@@ -21,7 +26,7 @@ std::optional<at::Tensor> FixedTensors::find(const Value* operand) const {
   const bool is_fixed = constant->isTensor() && constant->toTensor().defined() &&
                         constant->toTensor().layout() == c10::kStrided && !constant->toTensor().requires_grad() &&
                         !constant->toTensor().is_conj() && !constant->toTensor().is_neg() &&
-                        changing_.count(constant->toTensor().storage().unsafeGetStorageImpl()) == 0;
+                        !may_change(constant->toTensor());
   return is_fixed ? std::optional(constant->toTensor()) : std::nullopt;
 }
 

@@ -37,18 +37,25 @@ class Program {
 
  private:
   void visit(const Graph& graph) {
-    asks_which_tuple_ = asks_which_tuple_ || asks_which_tuple(graph);
+    asks_which_tuple_ =
+        asks_which_tuple_ || asks_which_tuple(graph, [](const Node& call) { return graph_function(call) != nullptr; });
     for_each_node(graph.body(), [&](Node* node) {
-      if (node->kind() != prim::CallFunction && node->kind() != prim::CallMethod) {
-        return;
-      }
-      const auto callee = FunctionTable::callee_of(*node);
-      if (callee && *callee != nullptr && (*callee)->isGraphFunction() && ++calls_[*callee] == 1) {
-        if (const auto body = functions_.graph_of(**callee)) {
+      torch::jit::Function* callee = graph_function(*node);
+      if (callee != nullptr && ++calls_[callee] == 1) {
+        if (const auto body = functions_.graph_of(*callee)) {
           visit(**body);
         }
       }
     });
+  }
+
+  // The function that the node calls; null where it is no call, and where only a run can tell.
+  static torch::jit::Function* graph_function(const Node& node) {
+    if (node.kind() != prim::CallFunction && node.kind() != prim::CallMethod) {
+      return nullptr;
+    }
+    const auto callee = FunctionTable::callee_of(node);
+    return callee && *callee != nullptr && (*callee)->isGraphFunction() ? *callee : nullptr;
   }
 
   FunctionTable& functions_;

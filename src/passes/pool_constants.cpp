@@ -2,6 +2,7 @@
 
 #include "ir/escapes.h"
 #include "ir/print_literal.h"
+#include "passes/fixed_tensors.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -9,22 +10,13 @@
 #include <cstring>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 
 namespace sconce {
 namespace {
 
 class Pool {
  public:
-  explicit Pool(const Graph& graph) : asks_which_tuple_(asks_which_tuple(graph)) {
-    // Several constants may lie in one storage.
-    for_each_node(graph.body(), [&](Node* node) {
-      const auto constant = node->kind() == prim::Constant ? node->output()->constant() : std::nullopt;
-      if (constant && constant->isTensor() && constant->toTensor().has_storage() && !is_only_read(*node->output())) {
-        changing_.insert(constant->toTensor().storage().unsafeGetStorageImpl());
-      }
-    });
-  }
+  explicit Pool(const Graph& graph) : asks_which_tuple_(asks_which_tuple(graph)), fixed_(graph) {}
 
   // The constant that the pool has for this one: itself if it is the first of its value, null if it has to stay.
   Value* pooled(Value& output) {
@@ -57,8 +49,7 @@ class Pool {
   bool has_fixed_bytes(const at::Tensor& tensor) const {
     return tensor.defined() && tensor.layout() == c10::kStrided && tensor.is_cpu() &&
            tensor.is_non_overlapping_and_dense() && !tensor.requires_grad() && !tensor.is_quantized() && !tensor.is_conj() &&
-           !tensor.is_neg() && !tensor.is_inference() && tensor.nbytes() > 0 &&
-           changing_.count(tensor.storage().unsafeGetStorageImpl()) == 0;
+           !tensor.is_neg() && !tensor.is_inference() && tensor.nbytes() > 0 && !fixed_.may_change(tensor);
   }
 
   Value* equal_tensor(Value& output, const at::Tensor& tensor) {
@@ -79,7 +70,7 @@ class Pool {
   }
 
   const bool asks_which_tuple_;
-  std::unordered_set<const c10::StorageImpl*> changing_;          // of constants that are written, or that somebody may hold
+  const FixedTensors fixed_;
   std::unordered_map<std::string, Value*> pool_;                  // by what makes two constants the same
   std::unordered_map<std::string, std::vector<Value*>> tensors_;  // different ones, by dtype and sizes
 };

@@ -9,6 +9,7 @@
 #include "ir/schema_match.h"
 #include "passes/check_inplace.h"
 #include "passes/constant_branches.h"
+#include "passes/fixed_tensors.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -230,6 +231,7 @@ class Propagation {
     }
     auto operands = constants_of(node.inputs());
     if (!operands || effects_of(node).any() || reads_state(node) || !may_be_constants(node) || reads_what_is_written(node) ||
+        !std::all_of(operands->begin(), operands->end(), [&](const c10::IValue& operand) { return is_fixed(operand); }) ||
         !std::all_of(operands->begin(), operands->end(), is_foldable_tensor) || minds_autocast(node, *operands)) {
       return false;
     }
@@ -274,8 +276,25 @@ class Propagation {
     });
   }
 
+  // Nor what others hold: other functions, of the same archive, have some of its constant tensors.
+  bool is_fixed(const c10::IValue& constant) {
+    if (constant.isTensor()) {
+      if (!fixed_) {
+        fixed_.emplace(graph_);
+      }
+      return !fixed_->may_change(constant.toTensor());
+    }
+    const auto are_fixed = [&](c10::ArrayRef<c10::IValue> elements) {
+      return std::all_of(elements.begin(), elements.end(), [&](const c10::IValue& element) { return is_fixed(element); });
+    };
+    return constant.isTuple()                           ? are_fixed(constant.toTupleRef().elements())
+           : constant.isList() && !constant.isIntList() ? are_fixed(constant.toListRef())
+                                                        : true;
+  }
+
   Graph& graph_;
   LazyAliasSets aliases_;
+  std::optional<FixedTensors> fixed_;  // as the graph was when it was first asked for; folding takes uses away, no more
   const bool asks_which_tuple_;
 };
 

@@ -209,6 +209,29 @@ TEST(Convert, KeepsConstantsOfEveryKind) {
   EXPECT_EQ(elements[6].toComplexDouble(), c10::complex<double>(0, 1));
 }
 
+TEST(Convert, MarksConstantTensorsThatOthersHoldToo) {
+  const auto marks = [](const torch::jit::Graph& graph) {
+    const auto converted = convert(graph);
+    EXPECT_TRUE(converted);
+    size_t shared = 0;
+    for_each_node((*converted)->body(), [&](Node* node) { shared += node->attribute(attr::kShared) != nullptr ? 1 : 0; });
+    return shared;
+  };
+  at::Tensor tensor = at::ones({2});
+  torch::jit::Graph graph;
+  torch::jit::Value* constant = graph.insertConstant(tensor);
+  torch::jit::Value* again = graph.insertConstant(tensor);
+  graph.registerOutput(graph.insert(at::aten::add, {constant, again}));
+  EXPECT_EQ(marks(graph), 2U) << "this test could write it";
+  const at::Tensor view = tensor.view({2, 1});
+  tensor.reset();
+  EXPECT_EQ(marks(graph), 2U) << "also through a view";
+  torch::jit::Graph alone;
+  alone.registerOutput(alone.insertConstant(at::ones({2})));
+  alone.registerOutput(alone.insertConstant(at::ones({2})));
+  EXPECT_EQ(marks(alone), 0U);
+}
+
 TEST(Convert, VerifiesForEveryMethodOfEveryModelOfTheSuite) {
   size_t graphs = 0;
   for (const auto& entry : std::filesystem::directory_iterator(testing::models_dir())) {

@@ -48,3 +48,48 @@ class AroundATrace(nn.Module):
 def traced_inside_script() -> Sample:
     """a script with control flow that calls a traced submodule"""
     return Sample(AroundATrace().eval(), [(torch.randn(2, 3, 8, 8), 3), (torch.randn(1, 3, 8, 8), 0)])
+
+
+TABLE = torch.zeros(3)
+
+
+class Scaled(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (TABLE * 2)
+
+
+class Counted(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        TABLE.add_(1)
+        return x + TABLE
+
+
+class HandedOut(nn.Module):
+    def forward(self, x: Tensor) -> Tuple[Tensor, Tensor]:
+        return TABLE, x * (TABLE * 2)
+
+
+class AroundATable(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        x = torch.ones(3)
+        self.scaled = torch.jit.trace(Scaled(), x)
+        self.counted = torch.jit.trace(Counted(), x, check_trace=False)
+        self.handed_out = torch.jit.trace(HandedOut(), x)
+
+    def forward(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+        before = self.scaled(x)
+        counted = self.counted(x)
+        table, _ = self.handed_out(x)
+        table.mul_(2)
+        _, after = self.handed_out(x)
+        return before, counted, self.scaled(x), after
+
+
+@recipe
+def traced_shared_table() -> Sample:
+    """a tensor that traces caught, read and written by several submodules and by their caller"""
+    TABLE.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    module = AroundATable().eval()
+    TABLE.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    return Sample(module, [(torch.tensor([4.0, 5.0, 6.0]),)])
