@@ -5,11 +5,9 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 
-#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
 namespace sconce {
 namespace {
@@ -28,10 +26,11 @@ class SharedTensors {
  public:
   explicit SharedTensors(const jit::Block& block) {
     count(block);
-    for (const auto& [tensor, holders] : holders_) {
-      if (tensor->use_count() > holders ||
-          (tensor->has_storage() && tensor->storage().use_count() > in_storage_.at(storage_of(*tensor)))) {
-        shared_.insert(tensor->unsafeGetTensorImpl());
+    for (const auto& [impl, held] : held_) {
+      const at::Tensor& tensor = *held.tensor;
+      if (tensor.use_count() > held.nodes ||
+          (tensor.has_storage() && tensor.storage().use_count() > in_storage_.at(storage_of(tensor)))) {
+        shared_.insert(impl);
       }
     }
   }
@@ -39,18 +38,17 @@ class SharedTensors {
   bool contains(const at::Tensor& tensor) const { return shared_.count(tensor.unsafeGetTensorImpl()) != 0; }
 
  private:
-  static const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
+  static const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+    return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
+  }
 
   void count(const jit::Block& block) {
     for (const jit::Node* node : block.nodes()) {
       if (const at::Tensor* tensor = constant_tensor(*node)) {
-        const auto same =
-            std::find_if(holders_.begin(), holders_.end(), [&](const auto& entry) { return entry.first->is_same(*tensor); });
-        if (same != holders_.end()) {
-          ++same->second;
-        } else {
-          holders_.emplace_back(tensor, 1);
-          in_storage_[tensor->has_storage() ? storage_of(*tensor) : nullptr] += 1;
+        Held& held = held_[tensor->unsafeGetTensorImpl()];
+        if (held.nodes++ == 0) {
+          held.tensor = tensor;
+          ++in_storage_[storage_of(*tensor)];
         }
       }
       for (const jit::Block* nested : node->blocks()) {
@@ -59,8 +57,12 @@ class SharedTensors {
     }
   }
 
-  std::vector<std::pair<const at::Tensor*, size_t>> holders_;  // how many nodes of the graph hold the tensor
-  std::unordered_map<const c10::StorageImpl*, size_t> in_storage_;
+  struct Held {
+    const at::Tensor* tensor = nullptr;
+    size_t nodes = 0;  // of the graph, that hold it
+  };
+  std::unordered_map<const c10::TensorImpl*, Held> held_;
+  std::unordered_map<const c10::StorageImpl*, size_t> in_storage_;  // how many of these tensors lie in it
   std::unordered_set<const c10::TensorImpl*> shared_;
 };
 

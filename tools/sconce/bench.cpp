@@ -1,6 +1,7 @@
 // sconce bench: executors side by side in one process.
 #include "tools/sconce/bench_page.h"
 #include "tools/sconce/bench_report.h"
+#include "tools/sconce/cases.h"
 #include "tools/sconce/commands.h"
 #include "tools/sconce/errors.h"
 #include "tools/sconce/interruption.h"
@@ -74,7 +75,7 @@ InputOptions inputs_of(const BenchOptions& options, size_t index) {
   if (!options.input_files.empty()) {
     inputs.file = options.input_files[options.input_files.size() == 1 ? 0 : index];
   } else if (options.specs.empty()) {
-    const std::filesystem::path beside = std::filesystem::path(options.models[index]).replace_extension(".cases.pt");
+    const std::filesystem::path beside = cases_file_beside(options.models[index]);
     inputs.file = std::filesystem::exists(beside) ? beside.string() : "";
   }
   return inputs;

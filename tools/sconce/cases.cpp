@@ -211,4 +211,8 @@ bool has_but_lacks(const std::string& path, const std::string& record, const std
 bool is_script_archive(const std::string& path) { return has_but_lacks(path, "constants.pkl", ""); }
 bool is_file_of_arguments(const std::string& path) { return has_but_lacks(path, "data.pkl", "constants.pkl"); }
 
+std::filesystem::path cases_file_beside(const std::string& model) {
+  return std::filesystem::path(model).replace_extension(".cases.pt");
+}
+
 }  // namespace sconce::cli

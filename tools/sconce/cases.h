@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <filesystem>
 #include <string>
 #include <variant>
 #include <vector>
@@ -49,6 +50,9 @@ using Cases = std::variant<ModelCases, OperatorCases>;
 // Throws UserError, or c10::Error from the loader, with one line that begins with the path.
 Cases read_cases(const std::string& path);
 Cases read_cases(const torch::jit::Module& module, const std::string& path);
+
+// Where the recorded calls of a model are looked for when none are named: NAME.cases.pt beside NAME.pt.
+std::filesystem::path cases_file_beside(const std::string& model);
 
 // Whether the file is a TorchScript archive (as a CASES file is), or one written by torch.save.
 bool is_script_archive(const std::string& path);

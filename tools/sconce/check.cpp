@@ -56,7 +56,7 @@ Cases cases_of(CheckOptions& options) {
     return one;
   }
   if (options.cases.empty()) {
-    const std::filesystem::path beside = std::filesystem::path(options.model).replace_extension(".cases.pt");
+    const std::filesystem::path beside = cases_file_beside(options.model);
     if (!std::filesystem::exists(beside)) {
       throw UserError(
           "which calls? give arguments with --input SPEC or --inputs FILE, or a file of recorded calls as CASES (" +

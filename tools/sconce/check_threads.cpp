@@ -55,6 +55,10 @@ std::vector<Mismatch> calls_of_thread(const Module& module, const ThreadedCalls&
   return {};
 }
 
+CallOutcome call_once(const torch::jit::Module& twin, const ThreadedCalls& calls) {
+  return call_twin(twin, calls.method, fit_arguments(twin, calls.method, calls.arguments), calls.seed);
+}
+
 // Why the calls have no answer that the order of threads leaves alone; empty when they have one.
 std::string reason_to_leave_out(const torch::jit::Module& twin, const CallOutcome& outcome, const ThreadedCalls& calls,
                                 const CheckSettings& settings) {
@@ -73,7 +77,7 @@ std::string reason_to_leave_out(const torch::jit::Module& twin, const CallOutcom
     return "they draw random numbers";
   }
   // What they write may lie elsewhere: in constant tensors of the file.
-  const CallOutcome again = call_twin(twin, calls.method, fit_arguments(twin, calls.method, calls.arguments), calls.seed);
+  const CallOutcome again = call_once(twin, calls);
   if (again.error || !compare(again.output, outcome.output, calls.options).empty()) {
     return "a second call gives something else";
   }
@@ -84,7 +88,7 @@ std::string reason_to_leave_out(const torch::jit::Module& twin, const CallOutcom
 
 void check_threads(const Module& module, const torch::jit::Module& twin, const ThreadedCalls& calls,
                    const CheckSettings& settings, Findings& findings) {
-  Answer answer{call_twin(twin, calls.method, fit_arguments(twin, calls.method, calls.arguments), calls.seed), {}};
+  Answer answer{call_once(twin, calls), {}};
   const std::string reason = reason_to_leave_out(twin, answer.outcome, calls, settings);
   if (!reason.empty()) {
     findings.add_note("not called by " + std::to_string(settings.threads) + " threads: " + reason);
