@@ -4,7 +4,6 @@
 #include "ir/alias_sets.h"
 #include "ir/graph.h"
 
-#include <functional>
 #include <unordered_set>
 #include <vector>
 
@@ -26,12 +25,6 @@ const Node* leaves_through(const Value& value);
 // Whether the graph reads the value and forgets it: it is not written, nor is another object over its memory that is made of
 // it, and neither leaves. Judged by the uses alone: what else shares its memory is not asked.
 bool is_only_read(const Value& value);
-
-// Of a tuple or a text nobody can tell more than which object it is, by `is`. Whether the graph asks that of any: passes
-// that make such values anew, or one of two, then leave them alone. Code that is called and not looked at, and is given such
-// a value, may ask; of the calls, those of which `is_seen` says that their code is looked at do not count.
-bool asks_which_tuple(const Graph& graph, const std::function<bool(const Node& call)>& is_seen = nullptr);
-bool gives_tuple_or_text(const Node& node);
 
 // Whether the node's results are objects that were there before, so that a second read gives the same ones.
 bool gives_existing_objects(const Node& node);

@@ -2,6 +2,7 @@
 
 #include "ir/effects.h"
 #include "ir/escapes.h"
+#include "ir/tuple_identity.h"
 #include "ir/write_order.h"
 
 #include <c10/util/hash.h>

@@ -3,6 +3,7 @@
 #include "ir/constant_operands.h"
 #include "ir/effects.h"
 #include "ir/escapes.h"
+#include "ir/tuple_identity.h"
 #include "ir/write_order.h"
 
 #include <algorithm>

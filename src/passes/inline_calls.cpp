@@ -1,6 +1,6 @@
 #include "passes/inline_calls.h"
 
-#include "ir/escapes.h"
+#include "ir/tuple_identity.h"
 
 #include <ATen/core/function.h>
 

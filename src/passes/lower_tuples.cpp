@@ -1,7 +1,7 @@
 #include "passes/lower_tuples.h"
 
 #include "ir/constant_operands.h"
-#include "ir/escapes.h"
+#include "ir/tuple_identity.h"
 
 #include <ATen/core/jit_type.h>
 

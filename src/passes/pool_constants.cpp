@@ -2,6 +2,7 @@
 
 #include "ir/escapes.h"
 #include "ir/print_literal.h"
+#include "ir/tuple_identity.h"
 #include "passes/fixed_tensors.h"
 
 #include <ATen/core/Tensor.h>

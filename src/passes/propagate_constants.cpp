@@ -7,6 +7,7 @@
 #include "ir/lazy_alias_sets.h"
 #include "ir/schema_corrections.h"
 #include "ir/schema_match.h"
+#include "ir/tuple_identity.h"
 #include "passes/check_inplace.h"
 #include "passes/constant_branches.h"
 #include "passes/fixed_tensors.h"
