@@ -1,5 +1,6 @@
 #include "load/load_module.h"
 
+#include "ir/thrown.h"
 #include "load/archive.h"
 #include "load/plain_reason.h"
 
@@ -35,10 +36,8 @@ template <typename Read>
 auto read_or_explain(const std::string& path, const Read& read) {
   try {
     return read();
-  } catch (const c10::Error& failure) {
-    fail_to_read(path, failure.what_without_backtrace());
   } catch (const std::exception& failure) {
-    fail_to_read(path, failure.what());
+    fail_to_read(path, message_of(failure));
   }
 }
 

@@ -1,11 +1,10 @@
 #include <sconce/pass_plugin.h>
 
 #include "ir/shared_library.h"
+#include "ir/thrown.h"
 
 #include <c10/util/Exception.h>
-#include <c10/util/Type.h>
 
-#include <exception>
 #include <filesystem>
 
 namespace sconce {
@@ -26,18 +25,11 @@ PassPipeline& PassPipeline::load_plugin(const std::string& path) {
   TORCH_CHECK(theirs == SCONCE_PASS_PLUGIN_ABI, path, ": was built for ", theirs, "; this is ", SCONCE_PASS_PLUGIN_ABI,
               "; build it again with the headers of this one");
   const size_t before = custom_.size();
-  const auto fail = [&](const std::string& why) {
-    custom_.resize(before);
-    TORCH_CHECK(false, path, ": cannot add its passes: ", why);
-  };
   try {
     plugin->add_passes(*this);
-  } catch (const c10::Error& failure) {
-    fail(failure.what_without_backtrace());
-  } catch (const std::exception& failure) {
-    fail(failure.what());
   } catch (...) {
-    fail("it throws a value of type " + c10::demangle(std::current_exception().__cxa_exception_type()->name()));
+    custom_.resize(before);
+    TORCH_CHECK(false, path, ": cannot add its passes: it throws: ", message_of_thrown());
   }
   for (size_t i = before; i < custom_.size(); ++i) {
     custom_[i].library = file;

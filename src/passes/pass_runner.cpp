@@ -4,11 +4,10 @@
 #include "ir/dump.h"
 #include "ir/environment.h"
 #include "ir/print.h"
+#include "ir/thrown.h"
 #include "ir/verify.h"
 #include "ir/write_reach.h"
 #include "passes/reproducer.h"
-
-#include <c10/util/Type.h>
 
 #include <algorithm>
 #include <chrono>
@@ -63,21 +62,15 @@ bool PassRunner::run(std::string_view name, const PassCallback& pass, Graph& gra
 
 namespace {
 
-// As one line, without LibTorch's stack trace.
-std::string message_of(const std::exception& failure) {
-  const auto* error = dynamic_cast<const c10::Error*>(&failure);
-  std::string message = error != nullptr ? error->what_without_backtrace() : failure.what();
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  return message;
+std::string as_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
 }
 
 bool has_same_types(c10::ArrayRef<Value*> a, c10::ArrayRef<Value*> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Value* x, const Value* y) { return *x->type() == *y->type(); });
 }
-
-// Of an exception that is no std::exception.
-std::string type_of(const std::exception_ptr& thrown) { return c10::demangle(thrown.__cxa_exception_type()->name()); }
 
 }  // namespace
 
@@ -91,11 +84,8 @@ bool PassRunner::run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& gra
   } catch (const InternalError& failure) {
     problem = "it breaks a rule of the graph: " + failure.reason();
     return false;
-  } catch (const std::exception& failure) {
-    problem = "it throws: " + message_of(failure);
-    return false;
   } catch (...) {
-    problem = "it throws a value of type " + type_of(std::current_exception());
+    problem = "it throws: " + as_one_line(message_of_thrown());
     return false;
   }
   const std::vector<Violation> violations = find_violations(*copy);
@@ -130,7 +120,7 @@ void PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& grap
       refusal.reason += "; again with: sconce replay " +
                         write_reproducer({pass.name, pass.library, problem, graph->clone()}, pipeline_->reproducer_folder());
     } catch (const std::exception& failure) {
-      refusal.reason += "; no reproducer: " + message_of(failure);
+      refusal.reason += "; no reproducer: " + as_one_line(message_of(failure));
     }
   }
   refusals_.push_back(std::move(refusal));

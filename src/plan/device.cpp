@@ -1,6 +1,7 @@
 #include "plan/device.h"
 
 #include "ir/shared_library.h"
+#include "ir/thrown.h"
 
 #include <c10/util/Exception.h>
 
@@ -32,12 +33,6 @@ OrRefusal<DeviceRuntime*> load_cuda_runtime() {
     return Refusal::because(path + ": " + why_not);
   }
   return runtime;
-}
-
-// One line of what was thrown, without LibTorch's C++ stack.
-std::string message_of(const std::exception& failure) {
-  const auto* error = dynamic_cast<const c10::Error*>(&failure);
-  return error != nullptr ? error->what_without_backtrace() : failure.what();
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "ir/claimed_subgraph.h"
+#include "ir/thrown.h"
 #include "plan/call_step.h"
 #include "plan/lower.h"
 #include "plan/run_plan.h"
@@ -7,11 +8,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
-#include <c10/util/Type.h>
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -96,12 +95,8 @@ class ClaimedStep final : public CallStep {
         stack = std::move(results);
         return true;
       }
-    } catch (const c10::Error& error) {
-      failure = error.what_without_backtrace();
-    } catch (const std::exception& error) {
-      failure = error.what();
     } catch (...) {
-      failure = "a value of type " + c10::demangle(std::current_exception().__cxa_exception_type()->name());
+      failure = message_of_thrown();
     }
     return false;
   }

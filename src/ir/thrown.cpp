@@ -1,0 +1,23 @@
+#include "ir/thrown.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/Type.h>
+
+namespace sconce {
+
+std::string message_of(const std::exception& failure) {
+  const auto* error = dynamic_cast<const c10::Error*>(&failure);
+  return error != nullptr ? error->what_without_backtrace() : failure.what();
+}
+
+std::string message_of_thrown() {
+  try {
+    throw;
+  } catch (const std::exception& failure) {
+    return message_of(failure);
+  } catch (...) {
+    return "a value of type " + c10::demangle(std::current_exception().__cxa_exception_type()->name());
+  }
+}
+
+}  // namespace sconce

@@ -1,0 +1,15 @@
+// What was thrown, in words for an error that quotes it.
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace sconce {
+
+// Without LibTorch's stack of C++ frames.
+std::string message_of(const std::exception& failure);
+
+// Within a handler, of what it caught: the above, or "a value of type T" for what is no std::exception.
+std::string message_of_thrown();
+
+}  // namespace sconce
