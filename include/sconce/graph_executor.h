@@ -20,7 +20,7 @@ class GraphExecutor {
  public:
   // Takes over a graph. Its calls of script functions and methods run, but are not optimised: inline them before. `self`,
   // when given, is the value of the graph's first input in every run and not part of the caller's stack. Throws c10::Error
-  // with the refusal's text when the graph cannot be planned at all.
+  // when the graph is null or not well formed, and with the refusal's text when it cannot be planned at all.
   GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
                 std::optional<c10::IValue> self = std::nullopt);
   ~GraphExecutor();
@@ -29,7 +29,8 @@ class GraphExecutor {
 
   // Replaces the inputs on top of the stack by the outputs. Values below the inputs are left alone.
   // Throws what an operator throws, with the node and the model's source line added; the executor stays usable.
-  // Throws c10::Error when the stack holds fewer values than the graph has inputs.
+  // Throws c10::Error when the stack holds fewer values than the graph has inputs; their types are not checked, as
+  // Module::forward does. After an exception the inputs are gone from the stack, or some of them.
   void run(torch::jit::Stack& stack);
 
   const std::string& name() const;

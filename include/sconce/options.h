@@ -23,8 +23,9 @@ std::vector<Tier> available_tiers();
 
 class Options {
  public:
-  // Where the module's tensors are put when it is loaded: "cpu", "cuda", "cuda:1". As saved when not set.
-  // Throws c10::Error on a name that is no device.
+  // Where the module's tensors are put when it is loaded: "cpu", "cuda", "cuda:1". As saved when not set. Throws c10::Error
+  // on a name that is no device. With a CUDA device, `load` brings LibTorch's CUDA library into the process; unless the
+  // program links it, that must come before other uses of LibTorch.
   Options& device(const std::string& name);
   const std::optional<c10::Device>& device() const { return device_; }
 

@@ -14,13 +14,13 @@ constexpr size_t kFixedFields = 5;
 
 uint64_t bits_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-// The address of the metadata, with requires_grad in its lowest bit. A gradient function or a forward gradient sets the
-// second lowest, which no record has.
+// The address of the metadata, with requires_grad in its lowest bit. A gradient function, a forward gradient or a base of
+// which the tensor is a view sets the second lowest, which no record has.
 uint64_t autograd_bits(const torch::autograd::AutogradMeta* meta) {
   if (meta == nullptr) {
     return 0;
   }
-  const bool is_computed = meta->grad_fn_ != nullptr || meta->fw_grad_ != nullptr;
+  const bool is_computed = meta->grad_fn_ != nullptr || meta->fw_grad_ != nullptr || meta->is_view_;
   return bits_of(meta) | static_cast<uint64_t>(meta->requires_grad_) | static_cast<uint64_t>(is_computed) << 1;
 }
 

@@ -4,6 +4,7 @@
 #include "executor/run_traced.h"
 #include "ir/dump.h"
 #include "ir/print.h"
+#include "ir/verify.h"
 #include "plan/run_plan.h"
 
 #include <ATen/Parallel.h>
@@ -41,13 +42,24 @@ bool no_transform_is_active() {
   return (c10::impl::tls_local_dispatch_key_set().included_ - kUsual).empty();
 }
 
+// A graph that the caller made: its mistakes are the caller's, not sconce's.
+std::unique_ptr<Graph> well_formed(std::unique_ptr<Graph> graph, const std::string& name) {
+  TORCH_CHECK(graph != nullptr, name, ": there is no graph");
+  for (const NamedCheck& check : structure_checks()) {
+    std::vector<Violation> violations;
+    check.check(*graph, violations);
+    TORCH_CHECK(violations.empty(), name, ": the graph is not well formed (", check.name, "): ", violations.front().message);
+  }
+  return graph;
+}
+
 }  // namespace
 
 // ---- GraphExecutor --------------------------------------------------------------------------------------------------
 
 GraphExecutor::GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
                              std::optional<c10::IValue> self)
-    : GraphExecutor(std::make_unique<Impl>(std::move(graph), std::move(name), options, std::move(self),
+    : GraphExecutor(std::make_unique<Impl>(well_formed(std::move(graph), name), std::move(name), options, std::move(self),
                                            std::make_shared<CalleeTable>(options))) {}
 GraphExecutor::GraphExecutor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GraphExecutor::~GraphExecutor() = default;

@@ -5,6 +5,7 @@
 #include "ir/dump.h"
 #include "load/load_module.h"
 #include "passes/freeze.h"
+#include "plan/libtorch_cuda.h"
 
 #include <torch/csrc/jit/api/module.h>
 
@@ -182,6 +183,7 @@ void Module::train(bool on) {
 
 void Module::to(c10::Device device) {
   impl_->expect_not_frozen("to()", "call it before the first method, or load the module with Options::device");
+  make_available(device);
   impl_->script_module_.to(device);
 }
 
@@ -193,6 +195,9 @@ Module accelerate(torch::jit::Module script_module, const Options& options) {
 }
 
 Module load(const std::string& path, const Options& options) {
+  if (options.device()) {
+    make_available(*options.device());
+  }
   return accelerate(load_script_module(path, options.device()), options);
 }
 

@@ -140,7 +140,7 @@ void SpecWriter::write_unusual_tensor(const c10::TensorImpl& tensor) {
   }
   const auto* autograd = static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
   const bool is_dual = autograd != nullptr && autograd->fw_grad_ != nullptr;
-  const bool requires_grad = autograd != nullptr && (autograd->requires_grad_ || autograd->grad_fn_ != nullptr);
+  const bool requires_grad = autograd != nullptr && autograd->requires_grad();
   const uint64_t dtype = static_cast<uint64_t>(c10::typeMetaToScalarType(tensor.dtype())) << kDtypeShift;
   const c10::DispatchKeySet keys = tensor.key_set();
   if (!are_plain_keys(keys) || is_dual || tensor.is_wrapped_number() || tensor.dim() > static_cast<int64_t>(kMaxRank)) {
@@ -182,7 +182,11 @@ void SpecWriter::write_other_value(const c10::IValue& value) {
   } else if (value.isGenericDict()) {
     const auto dict = value.toGenericDict();
     if (begin_container(dict.size())) {
+      const bool has_tensor_keys = dict.keyType()->kind() == c10::TypeKind::TensorType;
       for (const auto& entry : dict) {
+        if (has_tensor_keys) {
+          write_value(entry.key());
+        }
         write_value(entry.value());
       }
     }

@@ -99,7 +99,7 @@ class SpecWriter {
     *out_++ = word;
   }
 
-  // 0 when it is not one: another device, undefined, exotic, of a high rank.
+  // 0 when it is not one: another device, undefined, exotic, of a high rank, a view that autograd knows of.
   [[gnu::always_inline]] uint64_t word_of_ordinary(const c10::TensorImpl& tensor) const {
     const uint64_t traits = TensorFields::traits_of(tensor);
     const uint64_t flags = tensor_traits::flags_of(traits);
@@ -111,7 +111,8 @@ class SpecWriter {
     }
     uint64_t requires_grad = 0;
     if (const torch::autograd::AutogradMeta* const autograd = TensorFields::autograd_meta_of(tensor)) {
-      if (autograd->fw_grad_ != nullptr) [[unlikely]] {
+      // A view may require a gradient by its base, and by its base alone.
+      if (autograd->fw_grad_ != nullptr || autograd->is_view_) [[unlikely]] {
         return 0;
       }
       requires_grad = static_cast<uint64_t>(autograd->requires_grad_ | (autograd->grad_fn_ != nullptr));

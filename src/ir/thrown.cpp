@@ -10,9 +10,9 @@ std::string message_of(const std::exception& failure) {
   return error != nullptr ? error->what_without_backtrace() : failure.what();
 }
 
-std::string message_of_thrown() {
+std::string message_of(const std::exception_ptr& thrown) {
   try {
-    throw;
+    std::rethrow_exception(thrown);
   } catch (const std::exception& failure) {
     return message_of(failure);
   } catch (...) {

@@ -9,7 +9,7 @@ namespace sconce {
 // Without LibTorch's stack of C++ frames.
 std::string message_of(const std::exception& failure);
 
-// Within a handler, of what it caught: the above, or "a value of type T" for what is no std::exception.
-std::string message_of_thrown();
+// The above, or "a value of type T" for what is no std::exception.
+std::string message_of(const std::exception_ptr& thrown);
 
 }  // namespace sconce

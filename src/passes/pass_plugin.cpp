@@ -29,7 +29,7 @@ PassPipeline& PassPipeline::load_plugin(const std::string& path) {
     plugin->add_passes(*this);
   } catch (...) {
     custom_.resize(before);
-    TORCH_CHECK(false, path, ": cannot add its passes: it throws: ", message_of_thrown());
+    TORCH_CHECK(false, path, ": cannot add its passes: it throws: ", message_of(std::current_exception()));
   }
   for (size_t i = before; i < custom_.size(); ++i) {
     custom_[i].library = file;

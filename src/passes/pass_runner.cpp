@@ -85,12 +85,12 @@ bool PassRunner::run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& gra
     problem = "it breaks a rule of the graph: " + failure.reason();
     return false;
   } catch (...) {
-    problem = "it throws: " + as_one_line(message_of_thrown());
+    problem = "it throws: " + as_one_line(message_of(std::current_exception()));
     return false;
   }
   const std::vector<Violation> violations = find_violations(*copy);
   if (!violations.empty()) {
-    problem = "the graph is broken behind it: " + violations.front().message;
+    problem = "the graph is broken behind it (" + std::string(violations.front().check) + "): " + violations.front().message;
   } else if (!has_same_types(copy->inputs(), graph->inputs()) || !has_same_types(copy->outputs(), graph->outputs())) {
     problem = "the graph behind it takes other inputs or gives other outputs than before";
   } else if (changed != (print(*copy) != before)) {
@@ -117,8 +117,10 @@ void PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& grap
   RefusalExplanation refusal{"pass " + pass.name, problem, {}, {}};
   if (pipeline_ != nullptr && !pipeline_->reproducer_folder().empty()) {
     try {
-      refusal.reason += "; again with: sconce replay " +
-                        write_reproducer({pass.name, pass.library, problem, graph->clone()}, pipeline_->reproducer_folder());
+      const std::string file =
+          write_reproducer({pass.name, pass.library, problem, graph->clone()}, pipeline_->reproducer_folder());
+      // The command line knows the passes of libraries, not those of a program.
+      refusal.reason += (pass.library.empty() ? "; the graph before it: " : "; again with: sconce replay ") + file;
     } catch (const std::exception& failure) {
       refusal.reason += "; no reproducer: " + as_one_line(message_of(failure));
     }

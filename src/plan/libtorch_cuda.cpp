@@ -3,6 +3,7 @@
 #include "ir/shared_library.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/util/Exception.h>
 
 #include <typeinfo>
 
@@ -44,6 +45,17 @@ bool load_libtorch_cuda(std::string* why_not) {
     return false;
   }
   return true;
+}
+
+void make_available(const c10::Device& device) {
+  if (!device.is_cuda()) {
+    return;
+  }
+  std::string why_not;
+  const int count = load_cuda_early(&why_not) ? static_cast<int>(at::detail::getCUDAHooks().deviceCount()) : 0;
+  TORCH_CHECK(count > 0, "no CUDA device: ", why_not.empty() ? "LibTorch finds no GPU on this machine" : why_not);
+  TORCH_CHECK(!device.has_index() || device.index() < count, "no device ", device.str(),
+              ": the last one is cuda:", count - 1);
 }
 
 }  // namespace sconce

@@ -1,14 +1,16 @@
 // Rule R9: LibTorch's CUDA half must be in the process before ATen first looks for it.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <string>
 
 namespace sconce {
 
 // ATen asks once, at whichever call first needs it (`manual_seed`, a tensor on a GPU), whether the CUDA library is
 // loaded, and keeps the answer: a stub, for the life of the process, when it is not. sconce links LibTorch's CPU half
-// only (a third of a second and 350 MB cheaper to start), so that whoever may want a GPU calls this first:
-// the command line for `--device cuda`, `sconce::load` with such an Options::device.
+// only (a third of a second and 350 MB cheaper to start), so that whoever may want a GPU calls this first, by
+// `make_available`.
 //
 // True when ATen has its CUDA half now. Else false with the reason in one sentence: no driver on this machine, a
 // LibTorch without CUDA, or too late. Safe to call again and from any thread. Starts no GPU.
@@ -16,6 +18,10 @@ bool load_cuda_early(std::string* why_not);
 
 // The same without asking for a driver first: for building for machines that have one.
 bool load_libtorch_cuda(std::string* why_not);
+
+// Before anything is put on `device`: `load_cuda_early` for a CUDA device, nothing for others. Throws c10::Error with one
+// sentence, the reason, when there is no such device.
+void make_available(const c10::Device& device);
 
 // The folder of the LibTorch that this process runs with; empty when it is linked in statically.
 std::string libtorch_directory();

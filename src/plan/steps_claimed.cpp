@@ -96,7 +96,7 @@ class ClaimedStep final : public CallStep {
         return true;
       }
     } catch (...) {
-      failure = message_of_thrown();
+      failure = message_of(std::current_exception());
     }
     return false;
   }

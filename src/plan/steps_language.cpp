@@ -25,7 +25,13 @@ class LanguageStep final : public Step {
  public:
   LanguageStep(Construct of, Run run) : Step(true), of_(std::move(of)), run_(std::move(run)) {}
   void run(Frame& frame) const override { run_(frame); }
-  std::string describe() const override { return describe_step(of_.node.kind().toQualString(), of_.operands, of_.results); }
+  // With what a construct names: `prim::GetAttr[weight] %1 -> %2`.
+  std::string describe() const override {
+    const std::string kind = of_.node.kind().toQualString();
+    const AttributeValue* name = of_.node.attribute(attr::kName);
+    return describe_step(name == nullptr ? kind : kind + "[" + std::get<std::string>(*name) + "]", of_.operands,
+                         of_.results);
+  }
 
  private:
   Construct of_;

@@ -87,7 +87,7 @@ void check_case(const std::string& name, const cli::ModelCases& cases, size_t in
   for (size_t call = 1; call <= calls; ++call) {
     findings.begin_call(call);
     cli::TwinModels::Outcomes outcomes = twins.call(cases.inputs[index], cases.seed + call - 1);
-    twins.compare_outcomes(outcomes, kExact, findings);
+    twins.compare_outcomes(outcomes, kExact, /*has_answer=*/true, findings);
     if (outcomes.got.error || outcomes.expected.error) {
       return;
     }
@@ -138,7 +138,7 @@ void check_frozen(const std::string& name) {
     for (size_t call = 1; call <= 3; ++call) {
       findings.begin_call(call);
       const cli::TwinModels::Outcomes outcomes = twins.call(cases.inputs[i], cases.seed + call - 1);
-      twins.compare_outcomes(outcomes, rounded, findings);
+      twins.compare_outcomes(outcomes, rounded, /*has_answer=*/true, findings);
       if (outcomes.got.error || outcomes.expected.error) {
         break;
       }

@@ -116,6 +116,23 @@ TEST(ArgumentSpec, ANonLeafThatNeedsGradCountsAsRequiringGrad) {
   EXPECT_FALSE(spec_of("%x : Tensor", {(leaf * 2).detach()}).requires_grad());
 }
 
+TEST(ArgumentSpec, AViewRequiresGradAsSoonAsItsBaseDoes) {
+  const at::Tensor base = at::ones({4});
+  const at::Tensor view = base.view({2, 2});
+  EXPECT_FALSE(spec_of("%x : Tensor", {view}).requires_grad());
+  const uint64_t before = word_of(view);
+  base.requires_grad_(true);
+  ASSERT_TRUE(view.requires_grad());
+  const ArgumentSpec spec = spec_of("%x : Tensor", {view});
+  EXPECT_TRUE(spec.requires_grad());
+  EXPECT_EQ(spec.words()[3], before | uint64_t{1} << 27);
+
+  const at::Tensor computed = at::ones({4});
+  const at::Tensor part = computed.slice(0, 0, 2);
+  computed.mul_(at::ones({4}).requires_grad_(true));
+  EXPECT_TRUE(spec_of("%x : Tensor", {part}).requires_grad());
+}
+
 // ---- exotic tensors (rule R10) --------------------------------------------------------------------------------------
 
 TEST(ArgumentSpec, ExoticTensorsAreToldApartFromPlainOnes) {
@@ -180,6 +197,10 @@ TEST(ArgumentSpec, WalksListsTuplesAndDicts) {
   };
   EXPECT_FALSE(same(spec_of("%d : Dict(str, Tensor)", dict(f)), spec_of("%d : Dict(str, Tensor)", dict(d))));
   EXPECT_TRUE(spec_of("%d : Dict(str, Tensor)", dict(at::ones({1}).requires_grad_(true))).requires_grad());
+
+  c10::Dict<at::Tensor, int64_t> keys;
+  keys.insert(at::ones({1}).requires_grad_(true), 1);
+  EXPECT_TRUE(spec_of("%d : Dict(Tensor, int)", {keys}).requires_grad());
 }
 
 TEST(ArgumentSpec, ListBoundariesAreNotConfused) {

@@ -152,6 +152,15 @@ TEST(GraphExecutor, RefusesAGraphItCannotPlanWithTheNode) {
   EXPECT_THAT(message, HasSubstr("model.py:9:1"));
 }
 
+TEST(GraphExecutor, RefusesAGraphThatIsNotWellFormed) {
+  EXPECT_THAT(message_of([] { GraphExecutor(nullptr, "forward", Options{}); }), HasSubstr("forward: there is no graph"));
+  auto graph = graph_of(kMulAdd);
+  Node* add = testing::find_node(*graph, "aten::add");
+  testing::find_node(*graph, "aten::mul")->set_input(0, add->output());
+  EXPECT_THAT(message_of([&] { GraphExecutor(std::move(graph), "forward", Options{}); }),
+              HasSubstr("forward: the graph is not well formed (inputs_are_defined_before): "));
+}
+
 TEST(GraphExecutor, ExplainsItsPlanPassesAndSpecs) {
   GraphExecutor executor(graph_of(kMulAdd), "forward", Options{});
   mul_add(executor, at::ones({2, 1}), at::ones({2, 1}));

@@ -2,6 +2,8 @@
 
 #include "tests/support/graphs.h"
 
+#include "ir/shared_library.h"
+
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <torch/csrc/jit/api/module.h>
@@ -125,6 +127,38 @@ TEST(Module, ParametersAreTheScriptModulesOwn) {
   EXPECT_TRUE(module.parameters()[0].is_same(weight));
   module.forward({at::full({2}, 3.0)}).toTensor().backward();
   EXPECT_TRUE(agree(weight.grad(), at::full({2}, 3.0)));
+}
+
+TEST(Module, RecordsGradientsOfViewsWhoseBaseCameToRequireThem) {
+  const at::Tensor state = at::ones({3});
+  const at::Tensor buffer = state.view({3});
+  const Module module =
+      accelerate(module_of("def forward(self, x, l: List[Tensor]):\n  return x * 2 + self.b + l[0]\n", {{"b", buffer}}));
+  const auto inputs = [](const at::Tensor& x, const at::Tensor& element) {
+    return std::vector<c10::IValue>{x, c10::List<at::Tensor>({element})};
+  };
+  const at::Tensor plain = at::ones({3});
+  for (int call = 0; call < 3; ++call) {  // later calls find the attributes unchanged
+    EXPECT_FALSE(module.forward(inputs(plain, plain)).toTensor().requires_grad());
+  }
+  const at::Tensor base = at::ones({3});
+  const at::Tensor view = base.view({3});
+  base.requires_grad_(true);
+  EXPECT_TRUE(module.forward(inputs(view, plain)).toTensor().requires_grad());
+  EXPECT_TRUE(module.forward(inputs(plain, view)).toTensor().requires_grad());
+  state.requires_grad_(true);
+  for (int call = 0; call < 3; ++call) {
+    EXPECT_TRUE(module.forward(inputs(plain, plain)).toTensor().requires_grad());
+  }
+}
+
+TEST(Module, SaysWhyThereIsNoCudaDevice) {
+  if (open_library("libcuda.so.1")) {
+    GTEST_SKIP() << "this machine has an NVIDIA driver";
+  }
+  const std::string reason = "no CUDA device: this machine has no NVIDIA driver";
+  EXPECT_THAT(message_of([] { load("model.pt", Options().device("cuda")); }), HasSubstr(reason));
+  EXPECT_THAT(message_of([] { make().to(c10::Device("cuda:1")); }), HasSubstr(reason));
 }
 
 TEST(Module, TwoThreadsThatFirstAskForOneMethodMakeItOnce) {

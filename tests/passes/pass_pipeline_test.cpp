@@ -148,7 +148,7 @@ TEST_P(FailingPass, IsNamedAndLeftOutAndItsReproducerFailsAgain) {
   ASSERT_EQ(explanation.refusals.size(), 1U);
   EXPECT_EQ(explanation.counters.refusals, 1U);
   EXPECT_EQ(explanation.refusals[0].what, std::string("pass ") + GetParam().name);
-  EXPECT_THAT(explanation.refusals[0].reason, AllOf(HasSubstr(GetParam().problem), HasSubstr("sconce replay")));
+  EXPECT_THAT(explanation.refusals[0].reason, AllOf(HasSubstr(GetParam().problem), HasSubstr("; the graph before it: ")));
 
   const std::string reason = explanation.refusals[0].reason;
   const Reproducer reproducer = read_reproducer(reason.substr(reason.find(folder.string())));
@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                                 find_node(graph, "aten::relu")->set_schema(nullptr);
                                 return true;
                               },
-                              "the graph is broken behind it"},
+                              "the graph is broken behind it ("},
                       Failing{"breaking_at_length",
                               [](Graph& graph) {
                                 Node* relu = find_node(graph, "aten::relu");

@@ -72,6 +72,16 @@ TEST(PassPluginOption, AModelRunsWithoutThePassesThatFail) {
   const ProgramResult ran = sconce(run);
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_THAT(ran.err, HasSubstr("warning: pass throws: it throws: no such luck"));
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"dump"}, {"dump", "--format", "plan"}}) {
+    std::vector<std::string> dump = command;
+    dump.insert(dump.end(), {arguments[0], "--pass-plugin", plugin_file("broken_pass")});
+    EXPECT_THAT(sconce(dump).err, HasSubstr("warning: pass throws: it throws: no such luck"));
+  }
+  std::vector<std::string> check = {"check"};
+  check.insert(check.end(), arguments.begin(), arguments.end());
+  const ProgramResult checked = sconce(check);
+  EXPECT_EQ(checked.exit_code, 1) << "what agrees is a plan without them";
+  EXPECT_THAT(checked.out, HasSubstr("against the list of passes: left out: pass throws: it throws: no such luck"));
   std::vector<std::string> explain = {"explain", "--json"};
   explain.insert(explain.end(), arguments.begin(), arguments.end());
   const auto refusals = json_of(sconce(explain))["refusals"];

@@ -33,13 +33,18 @@ class ScriptSession : public Peer::Session {
   const bool has_hooks_;
 };
 
-bool holds_context_block(const torch::jit::Block& block) {
+bool is_autocast(const c10::Type& type) {
+  const auto* const class_type = type.castRaw<c10::ClassType>();
+  return class_type != nullptr && class_type->name() && class_type->name()->name() == "autocast";
+}
+
+bool holds_autocast_block(const torch::jit::Block& block) {
   for (const torch::jit::Node* node : block.nodes()) {
-    if (node->kind() == c10::prim::Enter) {
+    if (node->kind() == c10::prim::Enter && is_autocast(*node->input()->type())) {
       return true;
     }
     for (const torch::jit::Block* nested : node->blocks()) {
-      if (holds_context_block(*nested)) {
+      if (holds_autocast_block(*nested)) {
         return true;
       }
     }
@@ -61,12 +66,13 @@ std::optional<std::string> EagerPeer::prepare(const torch::jit::Module& module, 
   if (auto reason = ScriptPeer::prepare(module, method)) {
     return reason;
   }
-  // Inlined on a copy, to look for `with` blocks in the callees too.
+  // Inlined on a copy, to look for blocks with autocast in the callees too.
   auto graph = module.get_method(method).graph();
   const auto inlined = graph->copy();
   torch::jit::Inline(*inlined);
-  if (holds_context_block(*inlined->block())) {
-    // As LibTorch itself does before it optimises; the result replaces the method's graph for this module.
+  if (holds_autocast_block(*inlined->block())) {
+    // They have an effect only when lowered, which LibTorch does before it optimises. The result replaces the method's graph
+    // for this module.
     torch::jit::Inline(*graph);
     torch::jit::PeepholeOptimize(graph, /*disable_shape_peepholes=*/true);
     torch::jit::ConstantPropagationImmutableTypes(graph);

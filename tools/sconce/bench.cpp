@@ -94,6 +94,9 @@ MeasureSettings settings_of(const BenchOptions& options, size_t index, const Opt
   } catch (const UserError& failure) {
     throw UserError(path + ": " + failure.what());
   }
+  if (!settings.passes().custom_passes().empty()) {
+    warn_of_failed_passes(module.method(call.method).explain().refusals);
+  }
   measured.seed = call.seed;
   measured.seconds = options.seconds;
   measured.threads = options.threads;

@@ -14,7 +14,7 @@ struct Finding {
   std::string case_name;
   std::string plan;     // "tier0"
   size_t call = 1;      // from 1
-  std::string against;  // "recorded answer", "LibTorch"
+  std::string against;  // "recorded answer", "LibTorch", "the list of passes"
   Mismatch mismatch;
 };
 

@@ -109,7 +109,7 @@ class OperatorCheck {
     for (size_t call = 1; call <= settings_.calls; ++call) {
       findings_.begin_call(call);
       const TwinModels::Outcomes outcomes = twins.call(arguments, /*seed=*/0);
-      twins.compare_outcomes(outcomes, options, findings_);
+      twins.compare_outcomes(outcomes, options, /*has_answer=*/true, findings_);
       if (outcomes.got.error) {
         return;
       }

@@ -3,7 +3,6 @@
 #include "plan/libtorch_cuda.h"
 #include "tools/sconce/errors.h"
 
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/util/Exception.h>
 
 namespace sconce::cli {
@@ -22,17 +21,10 @@ c10::Device parse_device(const std::string& name) {
 }
 
 void make_available(const c10::Device& device) {
-  if (!device.is_cuda()) {
-    return;
-  }
-  std::string why_not;
-  const int count = load_cuda_early(&why_not) ? static_cast<int>(at::detail::getCUDAHooks().deviceCount()) : 0;
-  if (count == 0) {
-    throw UserError("no CUDA device: " + (why_not.empty() ? "LibTorch finds no GPU on this machine" : why_not) +
-                    "; use --device cpu");
-  }
-  if (device.has_index() && device.index() >= count) {
-    throw UserError("no device " + device.str() + ": the last one is cuda:" + std::to_string(count - 1));
+  try {
+    sconce::make_available(device);
+  } catch (const c10::Error& failure) {
+    throw UserError(plain_message(failure) + "; use --device cpu");
   }
 }
 

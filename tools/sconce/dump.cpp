@@ -116,6 +116,7 @@ std::string text_of(const StageGraph& stage, const std::string& format, const st
 // With arguments, the plans that a call with them builds; without, the plan that every call can use.
 std::string plans_of(const DumpOptions& options, const Module& module, const std::string& method, const Call& call) {
   GraphExecutor& executor = executor_of(module, method);
+  warn_of_failed_passes(executor.explain().refusals);
   if (options.inputs.file.empty() && options.inputs.specs.empty()) {
     return executor.explain().plans.front().text;
   }

@@ -160,11 +160,19 @@ int report_failure(const std::exception& failure, bool json) {
   return described.exit_code;
 }
 
-void warn_of_failed_passes(const std::vector<RefusalExplanation>& refusals) {
+std::vector<std::string> failed_passes(const std::vector<RefusalExplanation>& refusals) {
+  std::vector<std::string> failed;
   for (const RefusalExplanation& refusal : refusals) {
     if (refusal.what.starts_with("pass ")) {
-      std::cerr << "sconce: warning: " << refusal.what << ": " << refusal.reason << "\n";
+      failed.push_back(refusal.what + ": " + refusal.reason);
     }
+  }
+  return failed;
+}
+
+void warn_of_failed_passes(const std::vector<RefusalExplanation>& refusals) {
+  for (const std::string& failed : failed_passes(refusals)) {
+    std::cerr << "sconce: warning: " << failed << "\n";
   }
 }
 

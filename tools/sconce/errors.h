@@ -57,7 +57,9 @@ Json to_json(const Failure& failure);
 // mistake, "sconce: internal error: "; with `json`, an object with the same text to stdout too. Returns the exit code.
 int report_failure(const std::exception& failure, bool json);
 
-// Passes of the user's that failed and were left out, a warning each; other refusals are for `explain`.
+// Passes of the user's that failed and were left out: which, and why. Other refusals are for `explain`.
+std::vector<std::string> failed_passes(const std::vector<RefusalExplanation>& refusals);
+// A warning of each.
 void warn_of_failed_passes(const std::vector<RefusalExplanation>& refusals);
 
 }  // namespace sconce::cli

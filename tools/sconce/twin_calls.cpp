@@ -84,18 +84,20 @@ CallOutcome call_twin(const torch::jit::Module& twin, const std::string& method,
 }
 
 void report_raised(const std::optional<std::string>& got, const std::optional<std::string>& expected,
-                   const std::string& what, Findings& findings) {
+                   const std::string& what, bool has_answer, Findings& findings) {
   if (!got || !expected) {
     findings.add(kAgainstTwin, what,
                  got ? "sconce raises, LibTorch does not: " + *got : "LibTorch raises, sconce does not: " + *expected);
     return;
   }
   const bool agree = *got == *expected;
-  if (findings.call() > 1 && agree) {  // there is no recorded answer to this call
-    findings.add_note("call " + std::to_string(findings.call()) + " raises, in sconce as in LibTorch: " + *got);
+  const bool is_answered = has_answer && findings.call() == 1;
+  if (agree && !is_answered) {
+    findings.add_note((what == "call" ? "" : what + " of ") + "call " + std::to_string(findings.call()) +
+                      " raises, in sconce as in LibTorch: " + *got);
     return;
   }
-  if (findings.call() == 1) {
+  if (is_answered) {
     findings.add(kAgainstRecorded, what,
                  std::string("no result: sconce and LibTorch both raise, with ") +
                      (agree ? "the same text" : "different texts") + "; the model rejects these inputs" +
@@ -106,18 +108,27 @@ void report_raised(const std::optional<std::string>& got, const std::optional<st
   }
 }
 
-void TwinModels::compare_outcomes(const Outcomes& outcomes, const CompareOptions& options, Findings& findings) const {
+void TwinModels::compare_outcomes(const Outcomes& outcomes, const CompareOptions& options, bool has_answer,
+                                  Findings& findings) const {
   const CallOutcome& got = outcomes.got;
   const CallOutcome& expected = outcomes.expected;
+  if (findings.call() == 1 && !refusal_) {
+    for (const std::string& failed : failed_passes(module_.method(method_).explain().refusals)) {
+      findings.add(kAgainstPasses, "left out", failed);
+    }
+  }
   if (got.error || expected.error) {
     if (refusal_) {
       findings.add(kAgainstTwin, "call", "refused: " + *refusal_);
     } else {
-      report_raised(got.error, expected.error, "call", findings);
+      report_raised(got.error, expected.error, "call", has_answer, findings);
     }
-    return;
+    if (got.error != expected.error || refusal_) {
+      return;
+    }
+  } else {
+    findings.add_all(kAgainstTwin, compare(got.output, expected.output, options));
   }
-  findings.add_all(kAgainstTwin, compare(got.output, expected.output, options));
   for (size_t i = 0; i < got.arguments.size(); ++i) {
     findings.add_all(kAgainstTwin, compare(got.arguments[i], expected.arguments[i], options,
                                            "inputs[" + std::to_string(i) + "] after the call"));

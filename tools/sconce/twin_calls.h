@@ -38,8 +38,9 @@ class TwinModels {
   Outcomes call(const std::vector<c10::IValue>& arguments, uint64_t seed);
 
   // Compares outputs, arguments after the call, all attributes of the modules, who shares memory with whom, and the state of
-  // the generator. Parameters and buffers are attributes.
-  void compare_outcomes(const Outcomes& outcomes, const CompareOptions& options, Findings& findings) const;
+  // the generator. Parameters and buffers are attributes. Passes that failed count as findings of call 1. Where both raised
+  // there are no outputs, and all else is compared. `has_answer`: whether there is a recorded answer, which is a result.
+  void compare_outcomes(const Outcomes& outcomes, const CompareOptions& options, bool has_answer, Findings& findings) const;
 
   const torch::jit::Module& original() const { return module_.script_module(); }
   const torch::jit::Module& twin() const { return twin_; }
@@ -58,12 +59,14 @@ CallOutcome call_twin(const torch::jit::Module& twin, const std::string& method,
                       uint64_t seed);
 
 // One or both sides raised in `what`, a call or the backward pass. Even where they agree there is nothing to compare with
-// the recorded answer, which is a result.
+// the recorded answer, if there is one.
 void report_raised(const std::optional<std::string>& got, const std::optional<std::string>& expected,
-                   const std::string& what, Findings& findings);
+                   const std::string& what, bool has_answer, Findings& findings);
 
 // What findings name the twin.
 inline constexpr const char* kAgainstTwin = "LibTorch";
+// Of a pass of the user's that failed: what was compared is a plan without it.
+inline constexpr const char* kAgainstPasses = "the list of passes";
 inline constexpr const char* kAgainstRecorded = "recorded answer";
 
 }  // namespace sconce::cli
