@@ -24,6 +24,11 @@ using Kwargs = std::unordered_map<std::string, c10::IValue>;
 // module's attributes alone; `train`, `eval` and `to` must not run beside them. Both as in LibTorch.
 class Module {
  public:
+  // Moving copies: no handle is ever without a module.
+  Module(const Module&) = default;
+  Module& operator=(const Module&) = default;
+  ~Module() = default;
+
   // As `method("forward")` with the arguments checked against the method's schema, defaults filled in, and with the hooks
   // that the module itself has (those of its submodules always run) before and behind it. Throws c10::Error on arguments
   // that do not fit, and what the model throws.

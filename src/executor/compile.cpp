@@ -142,7 +142,11 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
     case Stage::kRequired: required_passes(*graph, runner); break;
     case Stage::kOptimise: optimising_passes(*graph, runner, frozen); break;
   }
-  runner.run_custom(stage, /*after=*/true, graph);
+  // What the user's passes leave behind is swept up: a node that they replaced would run in every call.
+  if (runner.run_custom(stage, /*after=*/true, graph) && stage == Stage::kOptimise) {
+    runner.run("eliminate_dead_nodes", eliminate_dead_nodes, *graph);
+    runner.run("pool_constants", pool_constants, *graph);
+  }
 }
 
 OrRefusal<Compiled> compile_unspecialised(const Graph& graph, const CompileSettings& settings) {

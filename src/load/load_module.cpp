@@ -28,7 +28,7 @@ namespace {
   TORCH_CHECK(!misses_a_library, path, ": ", reason);
   // Its checksums are right: copying it again would not help.
   TORCH_CHECK(false, path, ": LibTorch ", TORCH_VERSION, " cannot read it", reason.empty() ? "" : ": ", reason,
-              "; write the model anew with this version");
+              "; if another version wrote the model, write it anew with this one");
 }
 
 // LibTorch reports a malformed file by many types of exception, all of them std::exception.

@@ -101,7 +101,7 @@ bool PassRunner::run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& gra
   return changed;
 }
 
-void PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& graph) {
+bool PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& graph) {
   dump(DumpPoint::kBefore, pass.name, *graph);
   const auto start = std::chrono::steady_clock::now();
   std::string problem;
@@ -112,7 +112,7 @@ void PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& grap
     if (changed) {
       dump(DumpPoint::kAfter, pass.name, *graph);
     }
-    return;
+    return changed;
   }
   RefusalExplanation refusal{"pass " + pass.name, problem, {}, {}};
   if (pipeline_ != nullptr && !pipeline_->reproducer_folder().empty()) {
@@ -126,17 +126,20 @@ void PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& grap
     }
   }
   refusals_.push_back(std::move(refusal));
+  return false;
 }
 
-void PassRunner::run_custom(Stage stage, bool after, std::unique_ptr<Graph>& graph) {
+bool PassRunner::run_custom(Stage stage, bool after, std::unique_ptr<Graph>& graph) {
   if (pipeline_ == nullptr) {
-    return;
+    return false;
   }
+  bool changed = false;
   for (const CustomPass& pass : pipeline_->custom_passes()) {
     if (pass.stage == stage && pass.is_after == after && !pipeline_->is_disabled(pass.name)) {
-      run_custom(pass, graph);
+      changed |= run_custom(pass, graph);
     }
   }
+  return changed;
 }
 
 }  // namespace sconce

@@ -29,9 +29,9 @@ class PassRunner {
   bool run(const PassInfo& pass, Graph& graph) { return run(pass.name, pass.function, graph); }
 
   // The user's passes at this point, each on a copy of the graph that takes its place if nothing is wrong with it. One that
-  // fails is a refusal, and its reproducer is written.
-  void run_custom(Stage stage, bool after, std::unique_ptr<Graph>& graph);
-  void run_custom(const CustomPass& pass, std::unique_ptr<Graph>& graph);
+  // fails is a refusal, and its reproducer is written. Returns whether the graph has changed.
+  bool run_custom(Stage stage, bool after, std::unique_ptr<Graph>& graph);
+  bool run_custom(const CustomPass& pass, std::unique_ptr<Graph>& graph);
 
   const std::vector<PassTiming>& timings() const { return timings_; }
   const std::vector<RefusalExplanation>& refusals() const { return refusals_; }

@@ -84,12 +84,12 @@ TEST(MethodOption, DoesNotGoWithAnOperatorSuite) {
 }
 
 TEST(DumpVariable, TyposAreNamedWithWhatWasMeant) {
-  EXPECT_THAT(cli::find_dump_typos("load,after,plan,all,before:eliminate_dead_nodes,plan:forward"), testing::IsEmpty());
-  EXPECT_THAT(cli::find_dump_typos(""), testing::IsEmpty());
-  EXPECT_THAT(cli::find_dump_typos("load,plna"),
+  EXPECT_THAT(cli::find_dump_typos("load,after,plan,all,before:eliminate_dead_nodes,plan:forward", {}), testing::IsEmpty());
+  EXPECT_THAT(cli::find_dump_typos("", {}), testing::IsEmpty());
+  EXPECT_THAT(cli::find_dump_typos("load,plna", {}),
               testing::ElementsAre("SCONCE_DUMP: no choice 'plna'; did you mean 'plan'?"));
   EXPECT_THAT(
-      cli::find_dump_typos("after:eliminate_dead_node"),
+      cli::find_dump_typos("after:eliminate_dead_node", {}),
       testing::ElementsAre("SCONCE_DUMP: after: no pass 'eliminate_dead_node'; did you mean 'eliminate_dead_nodes'?"));
   const ProgramResult result = sconce({"passes"}, {{"SCONCE_DUMP", "plna"}});
   EXPECT_EQ(result.exit_code, 0);

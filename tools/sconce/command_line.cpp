@@ -1,10 +1,8 @@
 #include "tools/sconce/command_line.h"
 
 #include "ir/dump.h"
-#include "ir/environment.h"
 #include "tools/sconce/command_line_page.h"
 #include "tools/sconce/commands.h"
-#include "tools/sconce/dump_variable.h"
 #include "tools/sconce/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
 
@@ -141,9 +139,6 @@ int run(const std::vector<std::string>& arguments) {
     return app.exit(asked, std::cout, std::cerr);
   } catch (const CLI::ParseError& failure) {
     throw_usage_error(app, failure, arguments);
-  }
-  for (const std::string& typo : find_dump_typos(environment().dump)) {
-    std::cerr << "sconce: warning: " << typo << "\n";
   }
   return chosen();
 }

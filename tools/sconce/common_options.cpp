@@ -1,12 +1,15 @@
 #include "tools/sconce/common_options.h"
 
 #include "tools/sconce/device.h"
+#include "tools/sconce/dump_variable.h"
 #include "tools/sconce/errors.h"
 #include "tools/sconce/json.h"
 #include "tools/sconce/ops_library.h"
 #include "tools/sconce/read_file.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/number_format.h"
+
+#include "ir/environment.h"
 
 // All of CLI11, once in this library: App.hpp alone declares classes that it uses (Formatter, ConfigBase).
 #include <c10/util/Exception.h>
@@ -164,6 +167,9 @@ Options prepare(const CommonOptions& options) {
     throw UserError(options.options_file +
                     ": 'preserved' means something for frozen modules only: add \"frozen\": true, or "
                     "--frozen");
+  }
+  for (const std::string& typo : find_dump_typos(environment().dump, prepared.passes())) {
+    std::cerr << "sconce: warning: " << typo << "\n";
   }
   return prepared;
 }

@@ -9,14 +9,17 @@
 
 namespace sconce::cli {
 
-std::vector<std::string> find_dump_typos(std::string_view value) {
+std::vector<std::string> find_dump_typos(std::string_view value, const PassPipeline& pipeline) {
   std::vector<std::string> choices = {"all"};
   for (const DumpChoice& choice : dump_choices()) {
     choices.emplace_back(choice.name);
   }
-  std::vector<std::string> passes;
+  std::vector<std::string> passes = {"freeze"};  // one of a kind: it needs the module
   for (const PassInfo& pass : all_passes()) {
     passes.emplace_back(pass.name);
+  }
+  for (const CustomPass& pass : pipeline.custom_passes()) {
+    passes.push_back(pass.name);
   }
   std::vector<std::string> typos;
   while (!value.empty()) {
@@ -27,7 +30,8 @@ std::vector<std::string> find_dump_typos(std::string_view value) {
     const std::string pass(item.substr(std::min(colon + 1, item.size())));
     if (std::find(choices.begin(), choices.end(), name) == choices.end()) {
       typos.push_back("SCONCE_DUMP: no choice '" + name + "'" + ui::did_you_mean(name, choices));
-    } else if ((name == "before" || name == "after") && !pass.empty() && find_pass(pass) == nullptr) {
+    } else if ((name == "before" || name == "after") && !pass.empty() &&
+               std::find(passes.begin(), passes.end(), pass) == passes.end()) {
       typos.push_back("SCONCE_DUMP: " + name + ": no pass '" + pass + "'" + ui::did_you_mean(pass, passes));
     }
   }

@@ -15,10 +15,9 @@ struct DiffLine {
 };
 
 // The lines of both texts in order. Lines are the same if they are but for the source location and the numbers of nameless
-// values, as long as they use the same values. Of changed pieces without a line that is unique in both texts, and too long to be compared line by line, all
-// lines are gone and new.
-// Algorithm: patience diff (B. Cohen), which keeps the longest increasing run of lines that are unique on both sides;
-// between them the longest common subsequence by dynamic programming.
+// values, as long as they use the same values. Of changed pieces without a line that is unique in both texts, and too long
+// to be compared line by line, all lines are gone and new. Algorithm: patience diff (B. Cohen), which keeps the longest
+// increasing run of lines that are unique on both sides; between them the longest common subsequence by dynamic programming.
 std::vector<DiffLine> diff_texts(const std::string& before, const std::string& after);
 
 // In the unified format, without file names: hunks of changed lines with `context` lines around them. Empty when nothing
