@@ -14,6 +14,18 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/sconce" "${PROJECT_BINARY_DIR}/
 foreach(_folder ir passes)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/${_folder}" DESTINATION include/sconce/internal FILES_MATCHING PATTERN "*.h")
 endforeach()
+# Installed, headers name one another from <sconce/…> on: a folder `ir` of the user's own is then no trouble.
+install(CODE [[
+  set(_include "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/include/sconce")
+  file(GLOB_RECURSE _headers "${_include}/*.h")
+  foreach(_header IN LISTS _headers)
+    file(READ "${_header}" _text)
+    string(REGEX REPLACE "#include \"((ir|passes)/[^\"]*)\"" "#include <sconce/internal/\\1>" _rewritten "${_text}")
+    if(NOT _rewritten STREQUAL _text)
+      file(WRITE "${_header}" "${_rewritten}")
+    endif()
+  endforeach()
+]])
 install(EXPORT sconceTargets NAMESPACE sconce:: DESTINATION "${_package_dir}")
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/sconceConfig.cmake.in"

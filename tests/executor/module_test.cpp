@@ -100,6 +100,12 @@ TEST(Module, CopiesAreTheSameModule) {
   EXPECT_EQ(&module.method("count"), &copy.method("count"));
 }
 
+TEST(Module, OneThatWasMovedFromIsStillThatModule) {
+  Module from = make();
+  const Module to = std::move(from);
+  EXPECT_TRUE(agree(to.forward({at::ones({2})}), from.forward({at::ones({2})})));  // NOLINT(bugprone-use-after-move)
+}
+
 TEST(Module, AMethodsExecutorBindsSelf) {
   const Module module = make();
   GraphExecutor& executor = module.method("scaled");

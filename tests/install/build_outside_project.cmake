@@ -43,9 +43,12 @@ if(NOT shown MATCHES "aten::conv2d")
   message(FATAL_ERROR "README's example should print the steps of the plan, but prints: ${shown}")
 endif()
 
-# The example of a plug-in: built against what was installed, listed, and seen in a model's plan.
+# The example of a plug-in: built against what was installed, listed, and seen in a model's plan. Beside a header of the
+# user's own that has a name of sconce's.
+file(WRITE "${work}/own/ir/graph.h" "#error this header is the user's own\n")
 step("${CMAKE_COMMAND}" -S "${SOURCE_DIR}/../../../examples/custom_pass" -B "${work}/custom_pass" -G "${GENERATOR}"
-     "-DCMAKE_BUILD_TYPE=Release" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_PREFIX_PATH=${work}/prefix")
+     "-DCMAKE_BUILD_TYPE=Release" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_PREFIX_PATH=${work}/prefix"
+     "-DCMAKE_CXX_FLAGS=-I${work}/own")
 step("${CMAKE_COMMAND}" --build "${work}/custom_pass")
 set(plugin --pass-plugin "${work}/custom_pass/libcustom_pass.so")
 step("${work}/prefix/bin/sconce" passes ${plugin} OUTPUT_VARIABLE listed)

@@ -127,6 +127,20 @@ TEST(PassPipeline, RefusesNamesThatAreTakenUnknownOrNeeded) {
   EXPECT_THAT(message_of([&] { passes.disable("lower_autocast"); }), HasSubstr("cannot run without"));
 }
 
+TEST(PassPipeline, SweepsUpBehindPassesThatChangeTheGraph) {
+  Options options;
+  options.passes().after(Stage::kOptimise, "leaves_dead_nodes", [](Graph& graph) {
+    Node* relu = find_node(graph, "aten::relu");
+    Node* tanh = graph.create(aten::tanh, relu->inputs());
+    tanh->set_schema(match_schema(*tanh));
+    tanh->insert_before(relu);
+    return true;
+  });
+  const Explanation explanation = explain(options);
+  EXPECT_TRUE(explanation.refusals.empty());
+  EXPECT_THAT(explanation.plans.at(0).text, ::testing::Not(HasSubstr("aten::tanh")));
+}
+
 // ---- passes that fail -----------------------------------------------------------------------------------------------
 
 struct Failing {

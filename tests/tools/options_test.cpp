@@ -91,6 +91,9 @@ TEST(DumpVariable, TyposAreNamedWithWhatWasMeant) {
   EXPECT_THAT(
       cli::find_dump_typos("after:eliminate_dead_node", {}),
       testing::ElementsAre("SCONCE_DUMP: after: no pass 'eliminate_dead_node'; did you mean 'eliminate_dead_nodes'?"));
+  PassPipeline passes;
+  passes.after(Stage::kOptimise, "mine", [](Graph&) { return false; });
+  EXPECT_THAT(cli::find_dump_typos("before:mine,after:freeze", passes), testing::IsEmpty());
   const ProgramResult result = sconce({"passes"}, {{"SCONCE_DUMP", "plna"}});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.err, "sconce: warning: SCONCE_DUMP: no choice 'plna'; did you mean 'plan'?\n");
