@@ -189,7 +189,8 @@ c10::IValue LiteralParser::parse_reference() {
   cursor_.expect("<");
   cursor_.identifier("a kind of value");
   if (!cursor_.accept(":")) {
-    cursor_.fail_at(begin, "the text leaves this constant's value out; print the graph with its constants");
+    cursor_.fail_at(
+        begin, "the text leaves this constant's value out; 'sconce dump MODEL --output FILE' writes it beside the text");
   }
   const int64_t index = cursor_.integer();
   cursor_.expect(">");

@@ -199,6 +199,16 @@ TEST(CommandLineRun, FreezesModelsInEvaluationMode) {
   EXPECT_THAT(sconce({"dump", model, "--frozen", "--stage", "all"}).out, HasSubstr("# forward, freeze"));
   expect_usage_error({"dump", model, "--stage", "freeze"}, "nothing is frozen without --frozen");
   const ScratchFolder scratch;
+  // With its weights, the graph can be read again.
+  const std::string file = scratch.write("frozen.ir", "");
+  EXPECT_EQ(sconce({"dump", model, "--frozen", "--output", file}).exit_code, 0);
+  const ProgramResult read = sconce({"opt", file, "--passes", "pool_constants"});
+  EXPECT_EQ(read.exit_code, 0) << read.err;
+  EXPECT_EQ("# forward, optimise\n" + read.out.substr(0, read.out.find("pass ")), dumped.out);
+  std::filesystem::remove(file + ".constants.pt");
+  const ProgramResult without = sconce({"opt", file, "--passes", "pool_constants"});
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_THAT(without.err, HasSubstr("constant 0 is not among the constants given with the text"));
   const std::string options = scratch.write("o.json", R"({"frozen": true, "preserved": ["head.weight"]})");
   const ProgramResult preserved = sconce({"dump", model, "--options", options});
   EXPECT_THAT(preserved.out, HasSubstr("prim::GetAttr[name=\"weight\"]"));

@@ -13,6 +13,7 @@
 #include "ir/dot.h"
 #include "ir/print.h"
 #include "load/function_table.h"
+#include "passes/graph_file.h"
 #include "passes/module_constants.h"
 
 #include <torch/csrc/jit/api/module.h>
@@ -101,13 +102,25 @@ void expect_known(const std::string& option, const std::string& value, const std
   }
 }
 
+std::string title_line(const StageGraph& stage, const std::string& method) {
+  return "# " + method + ", " + stage.stage + "\n";
+}
+
+// One that `sconce opt` reads, with the tensors of the graph beside it. /dev/stdout has no place beside it.
+bool goes_into_a_graph_file(const DumpOptions& options) {
+  std::error_code there_is_none;
+  const auto status = std::filesystem::status(options.output, there_is_none);
+  return options.format == "ir" && !options.common.json && !options.output.empty() &&
+         (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status));
+}
+
 std::string text_of(const StageGraph& stage, const std::string& format, const std::string& method) {
   const std::string title = method + ", " + stage.stage;
   if (format == "html") {
     return print(*stage.graph);
   }
   if (format == "ir") {
-    return "# " + title + "\n" + print(*stage.graph);
+    return title_line(stage, method) + print(*stage.graph);
   }
   const std::string dot = to_dot(*stage.graph, title);
   return format == "dot" ? dot : draw_svg(dot);
@@ -166,8 +179,13 @@ int dump_model(const DumpOptions& options) {
     json.push_back(Json{{"text", text}});
   } else {
     const std::string last = options.stage.empty() ? kStages.back().name : options.stage;
+    const std::vector<StageGraph> graphs = graphs_of(module.script_module(), call.method, last, settings);
+    if (graphs.size() == 1 && goes_into_a_graph_file(options)) {
+      write_graph_file(options.output, title_line(graphs[0], call.method), *graphs[0].graph);
+      return kGood;
+    }
     std::vector<StageText> texts;
-    for (const StageGraph& stage : graphs_of(module.script_module(), call.method, last, settings)) {
+    for (const StageGraph& stage : graphs) {
       const auto* info =
           std::find_if(kStages.begin(), kStages.end(), [&](const auto& each) { return each.name == stage.stage; });
       texts.push_back({stage.stage, info->help, stage.graph->node_count(), text_of(stage, options.format, call.method)});
@@ -215,7 +233,10 @@ void add_dump_command(CLI::App& app, Action& chosen) {
           "ir: text (ir); dot; svg: drawn by Graphviz; html: a page that marks what each stage changes; plan: the steps "
           "that run; kernel: not yet")
       ->type_name("FORMAT");
-  command.add_option("--output", options->output, "write to this file instead of stdout")->type_name("FILE");
+  command
+      .add_option("--output", options->output,
+                  "write to this file instead of stdout; tensors of one graph as ir: to FILE.constants.pt")
+      ->type_name("FILE");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
   add_common_options(command, options->common);
@@ -225,7 +246,7 @@ void add_dump_command(CLI::App& app, Action& chosen) {
                  "  sconce dump model.pt\n"
                  "  sconce dump model.pt --stage all > stages.ir\n"
                  "  sconce dump model.pt --stage inline --format svg --output graph.svg\n"
-                 "  sconce dump model.pt --frozen\n"
+                 "  sconce dump model.pt --frozen --output frozen.ir\n"
                  "  sconce dump model.pt --format plan --input 'float32[1,3,224,224]'\n"
                  "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage or a bad file.");
 }

@@ -11,6 +11,7 @@
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "passes/graph_file.h"
 #include "passes/pass_runner.h"
 
 #include <iostream>
@@ -35,9 +36,12 @@ std::unique_ptr<Graph> read_graph(const std::string& path) {
     throw UserError(path + ": is an archive, not a graph in text form; 'sconce dump " + path +
                     " --stage inline' prints its graph");
   }
+  const std::vector<c10::IValue> constants = read_graph_constants(path);
+  ParseOptions with;
+  with.constants = &constants;
   std::unique_ptr<Graph> graph;
   try {
-    graph = parse(text);
+    graph = parse(text, with);
   } catch (const ParseError& failure) {
     throw UserError(path + ":" + failure.what());
   }
