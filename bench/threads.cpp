@@ -74,7 +74,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Some microseconds that touch no memory.
+// A part of a millisecond that shares no memory.
 void arithmetic() {
   uint64_t value = 1;
   for (int i = 0; i < 100000; ++i) {

@@ -130,7 +130,25 @@ bool differentiates(const Node& node) {
 
 bool reads_state(const Node& node) { return only_reads_state(node.kind()); }
 
+namespace {
+
+bool any_nested(const Node& node, bool (*is_so)(const Node&)) {
+  for (const Block* block : node.blocks()) {
+    for (const Node* nested : block->nodes()) {
+      if (is_so(*nested)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 bool may_raise(const Node& node) {
+  if (!node.blocks().empty()) {
+    return any_nested(node, may_raise);
+  }
   // No cast is among them: it is right only behind the test that it stands behind.
   static const std::array total = {
       prim::Constant, prim::ListConstruct, prim::TupleConstruct, prim::TupleUnpack, prim::TupleSlice,
@@ -149,18 +167,6 @@ bool may_raise(const Node& node) {
          });
 }
 
-bool has_effects(const Node& node) {
-  if (effects_of(node).any()) {
-    return true;
-  }
-  for (const Block* block : node.blocks()) {
-    for (const Node* nested : block->nodes()) {
-      if (has_effects(*nested)) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
+bool has_effects(const Node& node) { return effects_of(node).any() || any_nested(node, has_effects); }
 
 }  // namespace sconce

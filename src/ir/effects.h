@@ -28,7 +28,7 @@ bool reads_state(const Node& node);
 // Whether the node walks autograd's graph of what the operators before it have computed. It tells two equal results apart.
 bool differentiates(const Node& node);
 
-// Whether running the node, without the nodes nested in it, may raise. False only for what is known not to.
+// Whether running the node, or a node nested in it, may raise. False only for what is known not to.
 bool may_raise(const Node& node);
 
 // Whether the node must stay although nobody uses its outputs: it, or a node nested in it, has an effect.

@@ -8,7 +8,6 @@
 #include <algorithm>
 
 namespace sconce {
-
 namespace {
 
 bool is_tuple_or_text(const c10::Type& type) {

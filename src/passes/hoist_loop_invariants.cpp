@@ -31,18 +31,6 @@ bool runs_at_least_once(const Node& loop) {
   return trips && trips->isInt() && trips->toInt() > 0 && constant_bool(*loop.input(1)) == true;
 }
 
-// The node, or one in its blocks.
-bool raises(const Node& node) {
-  for (const Block* block : node.blocks()) {
-    for (const Node* nested : block->nodes()) {
-      if (raises(*nested)) {
-        return true;
-      }
-    }
-  }
-  return node.blocks().empty() && may_raise(node);
-}
-
 class Hoisting {
  public:
   explicit Hoisting(Graph& graph) : aliases_(graph), writes_(graph, aliases_), asks_which_tuple_(asks_which_tuple(graph)) {
@@ -75,7 +63,7 @@ class Hoisting {
         changed = true;
         continue;
       }
-      certain = certain && !has_effects(*node) && !raises(*node);
+      certain = certain && !has_effects(*node) && !may_raise(*node);
       for (const Block* nested : node->blocks()) {
         bool reached = false;  // a branch, or a loop of no iteration
         changed |= hoist_from(*nested, loop, reached);

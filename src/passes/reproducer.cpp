@@ -53,9 +53,7 @@ Reproducer read_reproducer(const std::string& path) {
   }
   TORCH_CHECK(!reproducer.pass.empty(), path, ": is no reproducer: no line says `# pass: NAME`");
   const std::vector<c10::IValue> constants = read_graph_constants(path);
-  ParseOptions options;
-  options.constants = &constants;
-  reproducer.graph = parse(text, options);
+  reproducer.graph = parse(text, {.constants = &constants});
   return reproducer;
 }
 

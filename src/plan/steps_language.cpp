@@ -28,8 +28,8 @@ class LanguageStep final : public Step {
   // With what a construct names: `prim::GetAttr[weight] %1 -> %2`.
   std::string describe() const override {
     const std::string kind = of_.node.kind().toQualString();
-    const AttributeValue* name = of_.node.attribute(attr::kName);
-    return describe_step(name == nullptr ? kind : kind + "[" + std::get<std::string>(*name) + "]", of_.operands,
+    const bool is_named = of_.node.attribute(attr::kName) != nullptr;
+    return describe_step(is_named ? kind + "[" + of_.node.attribute_as<std::string>(attr::kName) + "]" : kind, of_.operands,
                          of_.results);
   }
 

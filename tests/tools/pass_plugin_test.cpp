@@ -65,26 +65,21 @@ TEST(PassPluginOption, ALibraryForAnotherVersionIsRefusedWithBoth) {
 }
 
 TEST(PassPluginOption, AModelRunsWithoutThePassesThatFail) {
-  const std::vector<std::string> arguments = {model_file("mlp.pt"), "--input", "float32[2,16]", "--pass-plugin",
-                                              plugin_file("broken_pass")};
-  std::vector<std::string> run = {"run"};
-  run.insert(run.end(), arguments.begin(), arguments.end());
-  const ProgramResult ran = sconce(run);
+  const ScratchFolder scratch;  // for the reproducers
+  const auto with_broken_passes = [&](std::vector<std::string> command) {
+    command.insert(command.end(),
+                   {model_file("mlp.pt"), "--input", "float32[2,16]", "--pass-plugin", plugin_file("broken_pass")});
+    return sconce(command, {{"TMPDIR", scratch.path()}});
+  };
+  const ProgramResult ran = with_broken_passes({"run"});
   EXPECT_EQ(ran.exit_code, 0);
-  EXPECT_THAT(ran.err, HasSubstr("warning: pass throws: it throws: no such luck"));
-  for (const std::vector<std::string>& command : {std::vector<std::string>{"dump"}, {"dump", "--format", "plan"}}) {
-    std::vector<std::string> dump = command;
-    dump.insert(dump.end(), {arguments[0], "--pass-plugin", plugin_file("broken_pass")});
-    EXPECT_THAT(sconce(dump).err, HasSubstr("warning: pass throws: it throws: no such luck"));
+  for (const ProgramResult& result : {ran, with_broken_passes({"dump"}), with_broken_passes({"dump", "--format", "plan"})}) {
+    EXPECT_THAT(result.err, HasSubstr("warning: pass throws: it throws: no such luck"));
   }
-  std::vector<std::string> check = {"check"};
-  check.insert(check.end(), arguments.begin(), arguments.end());
-  const ProgramResult checked = sconce(check);
+  const ProgramResult checked = with_broken_passes({"check"});
   EXPECT_EQ(checked.exit_code, 1) << "what agrees is a plan without them";
   EXPECT_THAT(checked.out, HasSubstr("against the list of passes: left out: pass throws: it throws: no such luck"));
-  std::vector<std::string> explain = {"explain", "--json"};
-  explain.insert(explain.end(), arguments.begin(), arguments.end());
-  const auto refusals = json_of(sconce(explain))["refusals"];
+  const auto refusals = json_of(with_broken_passes({"explain", "--json"}))["refusals"];
   ASSERT_EQ(refusals.size(), 3) << refusals;
   EXPECT_EQ(refusals[0]["what"], "pass lies");
   EXPECT_EQ(refusals[1]["what"], "pass throws");
@@ -97,10 +92,6 @@ TEST(PassPluginOption, AModelRunsWithoutThePassesThatFail) {
   const ProgramResult again = sconce({"replay", reproducer});
   EXPECT_EQ(again.exit_code, 1) << again.err;
   EXPECT_THAT(again.out, AllOf(HasSubstr("pass throws: it throws: no such luck"), HasSubstr("graph(")));
-  for (const auto& refusal : refusals) {
-    const std::string text = refusal["reason"];
-    std::remove(text.substr(text.find("sconce replay ") + 14).c_str());
-  }
 }
 
 TEST(Methods, MayCallTheModuleAsTheyLike) {

@@ -1,5 +1,7 @@
 #include "tools/peers/script_peer.h"
 
+#include "ir/thrown.h"
+
 #include <c10/util/Exception.h>
 #include <torch/csrc/jit/passes/autocast.h>
 #include <torch/csrc/jit/passes/constant_propagation.h>
@@ -104,8 +106,7 @@ bool is_in_training_mode(const torch::jit::Module& module) {
 }
 
 std::string reason_of(const std::exception& failure) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
-  const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
+  const std::string text = message_of(failure);
   return text.substr(0, text.find('\n'));
 }
 

@@ -94,9 +94,7 @@ MeasureSettings settings_of(const BenchOptions& options, size_t index, const Opt
   } catch (const UserError& failure) {
     throw UserError(path + ": " + failure.what());
   }
-  if (!settings.passes().custom_passes().empty()) {
-    warn_of_failed_passes(module.method(call.method).explain().refusals);
-  }
+  warn_of_failed_passes(failed_passes(module, call.method));
   measured.seed = call.seed;
   measured.seconds = options.seconds;
   measured.threads = options.threads;

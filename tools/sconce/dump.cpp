@@ -91,7 +91,7 @@ std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::s
       break;
     }
   }
-  warn_of_failed_passes(runner.refusals());
+  warn_of_failed_passes(failed_passes(runner.refusals()));
   std::erase_if(graphs, [&](const StageGraph& each) { return stage != "all" && each.stage != stage; });
   return graphs;
 }
@@ -129,7 +129,7 @@ std::string text_of(const StageGraph& stage, const std::string& format, const st
 // With arguments, the plans that a call with them builds; without, the plan that every call can use.
 std::string plans_of(const DumpOptions& options, const Module& module, const std::string& method, const Call& call) {
   GraphExecutor& executor = executor_of(module, method);
-  warn_of_failed_passes(executor.explain().refusals);
+  warn_of_failed_passes(failed_passes(module, method));
   if (options.inputs.file.empty() && options.inputs.specs.empty()) {
     return executor.explain().plans.front().text;
   }

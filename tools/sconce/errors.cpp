@@ -170,9 +170,9 @@ std::vector<std::string> failed_passes(const std::vector<RefusalExplanation>& re
   return failed;
 }
 
-void warn_of_failed_passes(const std::vector<RefusalExplanation>& refusals) {
-  for (const std::string& failed : failed_passes(refusals)) {
-    std::cerr << "sconce: warning: " << failed << "\n";
+void warn_of_failed_passes(const std::vector<std::string>& failed) {
+  for (const std::string& each : failed) {
+    std::cerr << "sconce: warning: " << each << "\n";
   }
 }
 

@@ -60,6 +60,6 @@ int report_failure(const std::exception& failure, bool json);
 // Passes of the user's that failed and were left out: which, and why. Other refusals are for `explain`.
 std::vector<std::string> failed_passes(const std::vector<RefusalExplanation>& refusals);
 // A warning of each.
-void warn_of_failed_passes(const std::vector<RefusalExplanation>& refusals);
+void warn_of_failed_passes(const std::vector<std::string>& failed);
 
 }  // namespace sconce::cli

@@ -117,4 +117,11 @@ GraphExecutor& executor_of(const Module& module, const std::string& method) {
   }
 }
 
+std::vector<std::string> failed_passes(const Module& module, const std::string& method) {
+  if (module.options().passes().custom_passes().empty()) {
+    return {};
+  }
+  return failed_passes(executor_of(module, method).explain().refusals);
+}
+
 }  // namespace sconce::cli

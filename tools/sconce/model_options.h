@@ -45,4 +45,7 @@ Module load_model(const std::string& path, const Options& options);
 // As Module::method; a refusal is a RefusedError.
 GraphExecutor& executor_of(const Module& module, const std::string& method);
 
+// `failed_passes` of the method. Without passes of the user's none can fail, and nothing is explained.
+std::vector<std::string> failed_passes(const Module& module, const std::string& method);
+
 }  // namespace sconce::cli

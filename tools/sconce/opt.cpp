@@ -37,11 +37,9 @@ std::unique_ptr<Graph> read_graph(const std::string& path) {
                     " --stage inline' prints its graph");
   }
   const std::vector<c10::IValue> constants = read_graph_constants(path);
-  ParseOptions with;
-  with.constants = &constants;
   std::unique_ptr<Graph> graph;
   try {
-    graph = parse(text, with);
+    graph = parse(text, {.constants = &constants});
   } catch (const ParseError& failure) {
     throw UserError(path + ":" + failure.what());
   }

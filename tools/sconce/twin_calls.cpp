@@ -113,7 +113,7 @@ void TwinModels::compare_outcomes(const Outcomes& outcomes, const CompareOptions
   const CallOutcome& got = outcomes.got;
   const CallOutcome& expected = outcomes.expected;
   if (findings.call() == 1 && !refusal_) {
-    for (const std::string& failed : failed_passes(module_.method(method_).explain().refusals)) {
+    for (const std::string& failed : failed_passes(module_, method_)) {
       findings.add(kAgainstPasses, "left out", failed);
     }
   }
