@@ -1,9 +1,9 @@
 // What a call costs before it runs: making the argument spec, and finding the plan in the cache.
-#include "executor/argument_spec.h"
-#include "executor/plan_cache.h"
+#include "executor/argument_spec/argument_spec.h"
+#include "executor/plan_cache/plan_cache.h"
 #include "load/convert.h"
 #include "load/function_table.h"
-#include "passes/inline_calls.h"
+#include "passes/required/inline_calls.h"
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

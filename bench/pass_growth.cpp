@@ -2,8 +2,8 @@
 // Benchmark fits to them (BigO). The graphs hold what passes look at: common nodes, constants, lists, tuples, branches,
 // loops. A graph of 100,000 nodes lies in no cache: `walk`, which visits each node and does nothing, tells how much dearer
 // each is there, and `per_walk` how many walks a pass costs: of a linear pass it stays as it is.
-#include "ir/parse.h"
-#include "passes/pass_list.h"
+#include "ir/text/parse.h"
+#include "pipeline/pass_list.h"
 
 #include <benchmark/benchmark.h>
 

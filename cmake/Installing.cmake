@@ -11,7 +11,7 @@ foreach(_target sconce_llvm sconce_cuda sconce_tool)  # opened by libsconce; nob
 endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/sconce" "${PROJECT_BINARY_DIR}/include/sconce" DESTINATION include)
 # What <sconce/pass.h> includes.
-foreach(_folder ir passes)
+foreach(_folder base ops ir analysis pipeline)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/${_folder}" DESTINATION include/sconce/internal FILES_MATCHING PATTERN "*.h")
 endforeach()
 # Installed, headers name one another from <sconce/…> on: a folder `ir` of the user's own is then no trouble.
@@ -20,7 +20,7 @@ install(CODE [[
   file(GLOB_RECURSE _headers "${_include}/*.h")
   foreach(_header IN LISTS _headers)
     file(READ "${_header}" _text)
-    string(REGEX REPLACE "#include \"((ir|passes)/[^\"]*)\"" "#include <sconce/internal/\\1>" _rewritten "${_text}")
+    string(REGEX REPLACE "#include \"((base|ops|ir|analysis|pipeline)/[^\"]*)\"" "#include <sconce/internal/\\1>" _rewritten "${_text}")
     if(NOT _rewritten STREQUAL _text)
       file(WRITE "${_header}" "${_rewritten}")
     endif()

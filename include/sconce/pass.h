@@ -3,14 +3,14 @@
 
 #include <sconce/pass_pipeline.h>
 
-#include "ir/alias_sets.h"
-#include "ir/effects.h"
-#include "ir/escapes.h"
+#include "analysis/alias_sets.h"
+#include "analysis/effects.h"
+#include "analysis/escapes.h"
 #include "ir/graph.h"
-#include "ir/parse.h"
-#include "ir/print.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
 #include "ir/schema_match.h"
-#include "ir/verify.h"
-#include "ir/write_order.h"
-#include "passes/claim_subgraphs.h"
-#include "passes/rewrite_pattern.h"
+#include "ir/verify/verify.h"
+#include "analysis/memory_writes.h"
+#include "pipeline/partition_for_backend.h"
+#include "pipeline/rewrite_pattern.h"

@@ -3,8 +3,8 @@
 #include "cuda/loaded_module.h"
 #include "cuda/real_driver.h"
 #include "cuda/recording_session.h"
-#include "ir/environment.h"
-#include "plan/libtorch_cuda.h"
+#include "base/environment.h"
+#include "plan/device/libtorch_cuda.h"
 
 #include <c10/util/Exception.h>
 

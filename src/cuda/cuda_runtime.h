@@ -4,7 +4,7 @@
 #include "cuda/driver.h"
 #include "cuda/nvrtc.h"
 #include "cuda/torch_bridge.h"
-#include "plan/device.h"
+#include "plan/device/device.h"
 
 #include <memory>
 #include <string>

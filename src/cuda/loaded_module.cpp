@@ -1,6 +1,6 @@
 #include "cuda/loaded_module.h"
 
-#include "ir/assert.h"
+#include "base/assert.h"
 
 #include <algorithm>
 #include <atomic>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/driver.h"
-#include "plan/device.h"
+#include "plan/device/device.h"
 
 #include <memory>
 #include <string>

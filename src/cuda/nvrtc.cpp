@@ -1,6 +1,6 @@
 #include "cuda/nvrtc.h"
 
-#include "ir/shared_library.h"
+#include "base/shared_library.h"
 
 #include <cuda.h>
 #include <nvrtc.h>

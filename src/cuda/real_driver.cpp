@@ -1,6 +1,6 @@
 #include "cuda/real_driver.h"
 
-#include "ir/shared_library.h"
+#include "base/shared_library.h"
 
 #include <array>
 

@@ -1,7 +1,7 @@
 #include "cuda/recording_session.h"
 
 #include "cuda/recording.h"
-#include "ir/assert.h"
+#include "base/assert.h"
 
 #include <c10/util/Exception.h>
 

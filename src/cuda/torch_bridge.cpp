@@ -1,6 +1,6 @@
 #include "cuda/torch_bridge.h"
 
-#include "ir/shared_library.h"
+#include "base/shared_library.h"
 
 #include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>

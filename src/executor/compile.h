@@ -2,9 +2,9 @@
 #pragma once
 
 #include "ir/graph.h"
-#include "ir/refusal.h"
+#include "ir/expected.h"
 #include "load/function_table.h"
-#include "passes/pass_runner.h"
+#include "pipeline/pass_runner.h"
 #include "plan/callees.h"
 #include "plan/plan.h"
 #include "plan/profile.h"

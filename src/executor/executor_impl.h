@@ -1,11 +1,11 @@
 // What is behind sconce::GraphExecutor.
 #pragma once
 
-#include "executor/argument_spec.h"
+#include "executor/argument_spec/argument_spec.h"
 #include "executor/callee_table.h"
 #include "executor/compile.h"
-#include "executor/plan_cache.h"
-#include "executor/striped_counter.h"
+#include "executor/plan_cache/plan_cache.h"
+#include "executor/plan_cache/striped_counter.h"
 
 #include <sconce/graph_executor.h>
 

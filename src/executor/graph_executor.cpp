@@ -3,8 +3,8 @@
 #include "executor/executor_impl.h"
 #include "executor/run_traced.h"
 #include "ir/dump.h"
-#include "ir/print.h"
-#include "ir/verify.h"
+#include "ir/text/print.h"
+#include "ir/verify/verify.h"
 #include "plan/run_plan.h"
 
 #include <ATen/Parallel.h>

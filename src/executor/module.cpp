@@ -1,11 +1,11 @@
 #include <sconce/module.h>
 
 #include "executor/executor_impl.h"
-#include "ir/assert.h"
+#include "base/assert.h"
 #include "ir/dump.h"
 #include "load/load_module.h"
-#include "passes/freeze.h"
-#include "plan/libtorch_cuda.h"
+#include "passes/freeze/freeze.h"
+#include "plan/device/libtorch_cuda.h"
 
 #include <torch/csrc/jit/api/module.h>
 

@@ -1,6 +1,6 @@
 #include "fusion/cpu_kernels.h"
 
-#include "ir/shared_library.h"
+#include "base/shared_library.h"
 
 #include <string>
 #include <utility>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "fusion/kernel_code.h"
-#include "ir/refusal.h"
+#include "ir/expected.h"
 
 #include <memory>
 

@@ -1,7 +1,7 @@
 #include "ir/dump.h"
 
-#include "ir/environment.h"
-#include "ir/print.h"
+#include "base/environment.h"
+#include "ir/text/print.h"
 
 #include <array>
 #include <iostream>

@@ -1,6 +1,6 @@
 #include "ir/graph.h"
 
-#include "ir/assert.h"
+#include "base/assert.h"
 
 #include <algorithm>
 #include <utility>

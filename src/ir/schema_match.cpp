@@ -1,7 +1,7 @@
 #include "ir/schema_match.h"
 
-#include "ir/claimed_subgraph.h"
-#include "ir/print.h"
+#include "ir/delegate.h"
+#include "ir/text/print.h"
 
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/runtime/operator.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
-#include "ir/refusal.h"
+#include "ir/expected.h"
 
 #include <memory>
 #include <mutex>

@@ -1,7 +1,7 @@
 #include "load/load_module.h"
 
-#include "ir/thrown.h"
-#include "load/archive.h"
+#include "base/exception_message.h"
+#include "load/check/archive.h"
 #include "load/plain_reason.h"
 
 #include <ATen/SparseCsrTensorUtils.h>

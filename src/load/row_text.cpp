@@ -1,6 +1,6 @@
 #include "load/row_text.h"
 
-#include "ir/assert.h"
+#include "base/assert.h"
 #include "load/convert.h"
 
 #include <torch/csrc/jit/api/compilation_unit.h>

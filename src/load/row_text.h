@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
-#include "ir/op_table.h"
+#include "ops/op_table.h"
 
 #include <memory>
 

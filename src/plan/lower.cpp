@@ -1,13 +1,13 @@
 #include "plan/lower.h"
 
-#include "ir/alias_sets.h"
-#include "ir/assert.h"
-#include "ir/effects.h"
-#include "ir/in_place.h"
+#include "analysis/alias_sets.h"
+#include "base/assert.h"
+#include "analysis/effects.h"
+#include "analysis/in_place.h"
 #include "ir/schema_match.h"
 #include "plan/liveness.h"
 #include "plan/register_allocator.h"
-#include "plan/steps.h"
+#include "plan/steps/steps.h"
 
 #include <unordered_map>
 

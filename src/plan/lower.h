@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
-#include "ir/refusal.h"
+#include "ir/expected.h"
 #include "plan/callees.h"
 #include "plan/plan.h"
 #include "plan/profile.h"

@@ -1,6 +1,6 @@
 #include "plan/plan.h"
 
-#include "ir/print.h"
+#include "ir/text/print.h"
 
 #include <iomanip>
 #include <sstream>

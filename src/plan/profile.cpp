@@ -1,6 +1,6 @@
 #include "plan/profile.h"
 
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "ir/source.h"
 
 namespace sconce {

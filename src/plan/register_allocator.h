@@ -1,7 +1,7 @@
 // Which registers of a plan hold a value, while its steps are laid out.
 #pragma once
 
-#include "ir/assert.h"
+#include "base/assert.h"
 #include "plan/frame.h"
 
 #include <limits>

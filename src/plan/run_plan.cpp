@@ -1,6 +1,6 @@
 #include "plan/run_plan.h"
 
-#include "ir/print.h"
+#include "ir/text/print.h"
 
 #include <sconce/script_error.h>
 

@@ -1,9 +1,9 @@
 // Rule R9: LibTorch's CUDA half must come before ATen looks for it. Whether it did is a state of the process, so each
 // case runs in a new one ("threadsafe" death tests start this program again).
-#include "plan/libtorch_cuda.h"
+#include "plan/device/libtorch_cuda.h"
 
 #include "cuda/torch_bridge.h"
-#include "ir/shared_library.h"
+#include "base/shared_library.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // CUDA C++ text to machine code. Needs NVRTC, no GPU and no driver.
 #include "cuda/nvrtc.h"
-#include "ir/environment.h"
-#include "plan/libtorch_cuda.h"
+#include "base/environment.h"
+#include "plan/device/libtorch_cuda.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

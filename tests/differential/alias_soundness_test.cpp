@@ -14,15 +14,15 @@
 #include "tests/support/graphs.h"
 #include "tests/support/memory_recorder.h"
 
-#include "tools/sconce/cases.h"
-#include "tools/sconce/deep_copy.h"
-#include "tools/sconce/fit_arguments.h"
-#include "tools/sconce/ops_library.h"
+#include "tools/sconce/values/cases.h"
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/values/fit_arguments.h"
+#include "tools/sconce/commands/ops_library.h"
 
 #include "executor/callee_table.h"
 #include "executor/compile.h"
-#include "ir/parse.h"
-#include "ir/print.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
 
 #include <sconce/sconce.h>
 

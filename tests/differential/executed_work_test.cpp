@@ -5,10 +5,10 @@
 #include "tests/support/work_counter.h"
 
 #include "tools/peers/script_peer.h"
-#include "tools/sconce/cases.h"
-#include "tools/sconce/compare.h"
-#include "tools/sconce/deep_copy.h"
-#include "tools/sconce/ops_library.h"
+#include "tools/sconce/values/cases.h"
+#include "tools/sconce/values/compare.h"
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/commands/ops_library.h"
 
 #include "load/load_module.h"
 

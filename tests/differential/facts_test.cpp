@@ -7,12 +7,12 @@
 #include "tests/support/graphs.h"
 
 #include "executor/compile.h"
-#include "executor/specialize_types.h"
+#include "executor/argument_spec/specialize_types.h"
 #include "ir/facts.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "plan/run_plan.h"
-#include "tools/sconce/cases.h"
-#include "tools/sconce/ops_library.h"
+#include "tools/sconce/values/cases.h"
+#include "tools/sconce/commands/ops_library.h"
 
 #include <sconce/sconce.h>
 

@@ -2,9 +2,9 @@
 #include "tests/differential/observed_call.h"
 #include "tests/differential/registry_arguments.h"
 
-#include "tools/sconce/deep_copy.h"
+#include "tools/sconce/values/deep_copy.h"
 
-#include "ir/in_place.h"
+#include "analysis/in_place.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/jit_type.h>

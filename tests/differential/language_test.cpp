@@ -5,7 +5,7 @@
 #include "tests/support/graphs.h"
 
 #include "tools/peers/executor_settings.h"
-#include "tools/sconce/errors.h"
+#include "tools/sconce/report/errors.h"
 
 #include "load/load_module.h"
 

@@ -1,8 +1,8 @@
 #include "tests/differential/memory_claims.h"
 
-#include "ir/alias_sets.h"
-#include "ir/effects.h"
-#include "ir/escapes.h"
+#include "analysis/alias_sets.h"
+#include "analysis/effects.h"
+#include "analysis/escapes.h"
 
 #include <algorithm>
 

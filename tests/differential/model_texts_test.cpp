@@ -2,14 +2,14 @@
 #include "tests/differential/model_files.h"
 #include "tests/support/torch_graph.h"
 
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/verify.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
+#include "ir/verify/verify.h"
 #include "load/convert.h"
 #include "load/function_table.h"
 #include "load/load_module.h"
-#include "passes/eliminate_dead_nodes.h"
-#include "passes/inline_calls.h"
+#include "passes/required/eliminate_dead_nodes.h"
+#include "passes/required/inline_calls.h"
 
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/api/module.h>

@@ -4,11 +4,11 @@
 #include "tests/support/graphs.h"
 
 #include "tools/peers/executor_settings.h"
-#include "tools/sconce/cases.h"
-#include "tools/sconce/gradients.h"
-#include "tools/sconce/ops_library.h"
-#include "tools/sconce/twin_calls.h"
-#include "tools/sconce/value_walk.h"
+#include "tools/sconce/values/cases.h"
+#include "tools/sconce/check/gradients.h"
+#include "tools/sconce/commands/ops_library.h"
+#include "tools/sconce/check/reference_calls.h"
+#include "tools/sconce/values/value_walk.h"
 
 #include "load/load_module.h"
 

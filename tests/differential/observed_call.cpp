@@ -1,9 +1,9 @@
 #include "tests/differential/observed_call.h"
 
-#include "tools/sconce/deep_copy.h"
-#include "tools/sconce/errors.h"
-#include "tools/sconce/gradients.h"
-#include "tools/sconce/value_walk.h"
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/check/gradients.h"
+#include "tools/sconce/values/value_walk.h"
 
 #include <ATen/ATen.h>
 

@@ -1,7 +1,7 @@
 // One call of a graph and everything about it that must not depend on who ran it.
 #pragma once
 
-#include "tools/sconce/compare.h"
+#include "tools/sconce/values/compare.h"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>

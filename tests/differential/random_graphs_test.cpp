@@ -9,12 +9,12 @@
 #include "tests/support/torch_graph.h"
 
 #include "executor/compile.h"
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/verify.h"
-#include "passes/claim_subgraphs.h"
-#include "passes/pass_list.h"
-#include "passes/pass_runner.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
+#include "ir/verify/verify.h"
+#include "pipeline/partition_for_backend.h"
+#include "pipeline/pass_list.h"
+#include "pipeline/pass_runner.h"
 #include "plan/lower.h"
 #include "plan/run_plan.h"
 

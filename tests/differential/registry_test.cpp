@@ -8,9 +8,9 @@
 #include "tests/support/environment_number.h"
 #include "tests/support/memory_recorder.h"
 
-#include "tools/sconce/deep_copy.h"
+#include "tools/sconce/values/deep_copy.h"
 
-#include "executor/specialize_types.h"
+#include "executor/argument_spec/specialize_types.h"
 #include "ir/graph.h"
 #include "ir/schema_match.h"
 

@@ -4,7 +4,7 @@
 #include "tests/differential/model_files.h"
 #include "tests/support/torch_graph.h"
 
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "load/convert.h"
 
 #include <sconce/sconce.h>

@@ -1,8 +1,8 @@
 // docs/OVERVIEW.md carries one example through all stages; its blocks are what the code really gives.
 #include "executor/compile.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "load/function_table.h"
-#include "passes/inline_calls.h"
+#include "passes/required/inline_calls.h"
 #include "plan/lower.h"
 
 #include <gtest/gtest.h>

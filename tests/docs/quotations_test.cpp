@@ -1,4 +1,4 @@
-// Blocks of code in docs/*.md that name a file, "```cpp src/ir/effects.h", are quotations of it.
+// Blocks of code in docs/*.md that name a file, "```cpp src/analysis/effects.h", are quotations of it.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -2,8 +2,8 @@
 
 #include "tests/support/graphs.h"
 
-#include "ir/parse.h"
-#include "ir/print.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -2,7 +2,7 @@
 
 #include "tests/support/graphs.h"
 
-#include "ir/shared_library.h"
+#include "base/shared_library.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

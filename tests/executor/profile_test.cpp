@@ -2,7 +2,7 @@
 #include "tests/support/graphs.h"
 
 #include "ir/facts.h"
-#include "ir/parse.h"
+#include "ir/text/parse.h"
 
 #include <sconce/graph_executor.h>
 

@@ -1,11 +1,11 @@
 // What is fuzzed: by libFuzzer (libfuzzer/), and by the short runs of `make test`.
 #pragma once
 
-#include "ir/assert.h"
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/text_cursor.h"
-#include "load/archive.h"
+#include "base/assert.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
+#include "ir/text/lexer.h"
+#include "load/check/archive.h"
 
 #include <c10/util/Exception.h>
 

@@ -1,7 +1,7 @@
 // For tests that run on a GPU and skip, with the reason, where there is none.
 #pragma once
 
-#include "plan/device.h"
+#include "plan/device/device.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // Printing and parsing: the fixed point, every literal form, what malformed text is told.
 #include "tests/support/graphs.h"
 
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/print_literal.h"
-#include "ir/verify.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
+#include "ir/text/print_literal.h"
+#include "ir/verify/verify.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/class_type.h>

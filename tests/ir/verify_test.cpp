@@ -1,9 +1,9 @@
 // One violation, built by hand, for every check of the verifier.
-#include "ir/verify.h"
+#include "ir/verify/verify.h"
 
 #include "tests/support/graphs.h"
 
-#include "ir/parse.h"
+#include "ir/text/parse.h"
 #include "ir/schema_match.h"
 
 #include <ATen/core/jit_type.h>

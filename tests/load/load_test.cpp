@@ -2,9 +2,9 @@
 #include "tests/support/graphs.h"
 #include "tests/support/zip_writer.h"
 
-#include "ir/print.h"
-#include "ir/verify.h"
-#include "load/archive.h"
+#include "ir/text/print.h"
+#include "ir/verify/verify.h"
+#include "load/check/archive.h"
 #include "load/convert.h"
 #include "load/function_table.h"
 #include "load/load_module.h"

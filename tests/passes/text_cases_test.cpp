@@ -1,4 +1,4 @@
-// Runs every case of tests/passes/<pass>.ir:
+// Runs every case of tests/passes/*/<pass>.ir:
 //
 //   # case: name            then, if needed:  # runs: no (why)   # changes: no   # throws: part of the message
 //   graph(…): …             the input
@@ -8,10 +8,10 @@
 // SCONCE_UPDATE_EXPECTATIONS=1 rewrites the expectations; review reads the diff.
 #include "tests/support/graphs.h"
 
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/verify.h"
-#include "passes/pass_list.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
+#include "ir/verify/verify.h"
+#include "pipeline/pass_list.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/jit_type.h>
@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 namespace sconce {
@@ -41,11 +42,23 @@ struct TextCase {
 
 void PrintTo(const TextCase& test, std::ostream* out) { *out << test.pass << ", " << test.name; }
 
-std::string folder() { return testing::tests_dir() + "/passes/"; }
+// The text files below tests/passes, by the name of their pass.
+const std::map<std::string, std::string>& text_files() {
+  static const auto files = [] {
+    std::map<std::string, std::string> paths;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(testing::tests_dir() + "/passes")) {
+      if (entry.path().extension() == ".ir") {
+        paths.emplace(entry.path().stem().string(), entry.path().string());
+      }
+    }
+    return paths;
+  }();
+  return files;
+}
 
 std::vector<TextCase> read_cases(const std::string& pass) {
   std::vector<TextCase> cases;
-  std::istringstream lines(testing::read_text(folder() + pass + ".ir"));
+  std::istringstream lines(testing::read_text(text_files().at(pass)));
   bool expected = false;
   for (std::string line; std::getline(lines, line);) {
     const auto value_of = [&](std::string_view key) -> std::optional<std::string> {
@@ -78,7 +91,7 @@ std::vector<TextCase> read_cases(const std::string& pass) {
 
 // The file's comment before its first case, to be kept.
 std::string preamble(const std::string& pass) {
-  const std::string text = testing::read_text(folder() + pass + ".ir");
+  const std::string text = testing::read_text(text_files().at(pass));
   return text.substr(0, text.find("# case: "));
 }
 
@@ -180,7 +193,7 @@ TEST_P(PassTextCase, GivesTheExpectedGraph) {
 std::vector<TextCase> all_cases() {
   std::vector<TextCase> cases;
   for (const PassInfo& pass : all_passes()) {
-    if (std::filesystem::exists(folder() + std::string(pass.name) + ".ir")) {
+    if (text_files().contains(std::string(pass.name))) {
       for (TextCase& test : read_cases(std::string(pass.name))) {
         cases.push_back(std::move(test));
       }
@@ -194,8 +207,8 @@ INSTANTIATE_TEST_SUITE_P(Passes, PassTextCase, ::testing::ValuesIn(all_cases()),
 
 TEST(PassTextFiles, ExistForEveryPassAndBeginWithAnUnrelatedGraph) {
   for (const PassInfo& pass : all_passes()) {
-    const std::string path = folder() + std::string(pass.name) + ".ir";
-    ASSERT_TRUE(std::filesystem::exists(path)) << path << " is missing";
+    ASSERT_TRUE(text_files().contains(std::string(pass.name))) << pass.name << ".ir is missing";
+    const std::string& path = text_files().at(std::string(pass.name));
     const std::vector<TextCase> cases = read_cases(std::string(pass.name));
     ASSERT_FALSE(cases.empty()) << path;
     EXPECT_EQ(cases.front().name, "leaves_unrelated_graph_unchanged") << path;
@@ -205,10 +218,8 @@ TEST(PassTextFiles, ExistForEveryPassAndBeginWithAnUnrelatedGraph) {
 }
 
 TEST(PassTextFiles, AreOfPassesThatExist) {
-  for (const auto& entry : std::filesystem::directory_iterator(folder())) {
-    if (entry.path().extension() == ".ir") {
-      EXPECT_NE(find_pass(entry.path().stem().string()), nullptr) << entry.path();
-    }
+  for (const auto& [pass, path] : text_files()) {
+    EXPECT_NE(find_pass(pass), nullptr) << path;
   }
 }
 
@@ -232,7 +243,7 @@ TEST(PassTextFiles, AreRewrittenOnlyWhenAsked) {
       }
       text += "\n";
     }
-    std::ofstream(folder() + name + ".ir") << text.substr(0, text.size() - 1);
+    std::ofstream(text_files().at(name)) << text.substr(0, text.size() - 1);
   }
 }
 

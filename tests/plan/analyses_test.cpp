@@ -1,7 +1,7 @@
 // Liveness, escaping values, the pool of frames.
 #include "tests/support/graphs.h"
 
-#include "ir/escapes.h"
+#include "analysis/escapes.h"
 #include "plan/liveness.h"
 #include "plan/object_pool.h"
 

@@ -3,7 +3,7 @@
 #include "tests/support/work_counter.h"
 
 #include "executor/compile.h"
-#include "ir/parse.h"
+#include "ir/text/parse.h"
 #include "plan/lower.h"
 #include "plan/run_plan.h"
 

@@ -2,9 +2,9 @@
 #include "tests/stress/threads.h"
 #include "tests/support/environment_number.h"
 
-#include "tools/sconce/cases.h"
-#include "tools/sconce/compare.h"
-#include "tools/sconce/deep_copy.h"
+#include "tools/sconce/values/cases.h"
+#include "tools/sconce/values/compare.h"
+#include "tools/sconce/values/deep_copy.h"
 
 #include <sconce/sconce.h>
 

@@ -2,9 +2,9 @@
 // without suppressions (rule R17).
 #include "tests/stress/threads.h"
 
-#include "executor/epoch.h"
-#include "executor/plan_cache.h"
-#include "executor/striped_counter.h"
+#include "executor/plan_cache/epoch.h"
+#include "executor/plan_cache/plan_cache.h"
+#include "executor/plan_cache/striped_counter.h"
 #include "plan/object_pool.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #include "tests/support/graph_shrinker.h"
 
-#include "ir/verify.h"
-#include "passes/eliminate_dead_nodes.h"
+#include "ir/verify/verify.h"
+#include "passes/required/eliminate_dead_nodes.h"
 
 #include <optional>
 #include <vector>

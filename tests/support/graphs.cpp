@@ -1,8 +1,8 @@
 #include "tests/support/graphs.h"
 
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/verify.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
+#include "ir/verify/verify.h"
 #include "load/convert.h"
 
 #include <ATen/ATen.h>

@@ -1,7 +1,7 @@
 #include "tests/support/memory_recorder.h"
 
-#include "ir/alias_sets.h"
-#include "ir/effects.h"
+#include "analysis/alias_sets.h"
+#include "analysis/effects.h"
 #include "ir/schema_match.h"
 #include "plan/lower.h"
 #include "plan/run_plan.h"

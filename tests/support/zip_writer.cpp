@@ -1,6 +1,6 @@
 #include "tests/support/zip_writer.h"
 
-#include "load/zip_file.h"
+#include "load/check/zip_file.h"
 
 #include <array>
 #include <cstdint>

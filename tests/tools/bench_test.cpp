@@ -1,5 +1,5 @@
 #include "tests/tools/sconce_program.h"
-#include "tools/sconce/bench_report.h"
+#include "tools/sconce/bench/bench_report.h"
 #include "tools/sconce/ui/table.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-#include "tools/sconce/cases.h"
-#include "tools/sconce/errors.h"
+#include "tools/sconce/values/cases.h"
+#include "tools/sconce/report/errors.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 #include "tests/tools/command_server.h"
 
-#include "tools/sconce/command_line.h"
+#include "tools/sconce/commands/command_line.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
-#include "tools/sconce/compare.h"
+#include "tools/sconce/values/compare.h"
 
-#include "tools/sconce/deep_copy.h"
-#include "tools/sconce/value_walk.h"
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/values/value_walk.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-#include "tools/sconce/describe.h"
-#include "tools/sconce/fit_arguments.h"
+#include "tools/sconce/values/describe.h"
+#include "tools/sconce/values/fit_arguments.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/enum_type.h>

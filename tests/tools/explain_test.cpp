@@ -1,6 +1,6 @@
 #include "tests/tools/sconce_program.h"
-#include "tools/sconce/errors.h"
-#include "tools/sconce/explanation_text.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/report/explanation_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-#include "tools/sconce/fit_arguments.h"
-#include "tools/sconce/errors.h"
+#include "tools/sconce/values/fit_arguments.h"
+#include "tools/sconce/report/errors.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // Options that all commands have, and combinations of options that make no sense.
 #include "tests/tools/sconce_program.h"
 
-#include "tools/sconce/dump_variable.h"
+#include "tools/sconce/commands/dump_variable.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-#include "tools/sconce/spec.h"
-#include "tools/sconce/errors.h"
+#include "tools/sconce/values/spec.h"
+#include "tools/sconce/report/errors.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,4 +1,4 @@
-#include "tools/sconce/text_diff.h"
+#include "tools/sconce/report/text_diff.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What is checked and measured on a GPU without LibTorch: sconce's driver layer, NVRTC, recordings.
 #pragma once
 
-#include "cuda/fake_driver.h"
+#include "cuda/fake/fake_driver.h"
 #include "tools/gpu_check/gpu.h"
 
 #include <nlohmann/json.hpp>

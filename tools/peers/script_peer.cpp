@@ -1,6 +1,6 @@
 #include "tools/peers/script_peer.h"
 
-#include "ir/thrown.h"
+#include "base/exception_message.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/jit/passes/autocast.h>

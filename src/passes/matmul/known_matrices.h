@@ -2,9 +2,9 @@
 #pragma once
 
 #include "ir/graph.h"
-#include "ir/matrix_products.h"
-#include "passes/fixed_tensors.h"
-#include "passes/known_layout.h"
+#include "analysis/matrix_products.h"
+#include "analysis/invariant_tensors.h"
+#include "analysis/known_layout.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>

@@ -1,6 +1,6 @@
 #include "tools/sconce/ui/nearest_name.h"
 
-#include "ir/edit_distance.h"
+#include "base/edit_distance.h"
 
 #include <algorithm>
 

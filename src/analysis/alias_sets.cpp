@@ -1,0 +1,384 @@
+#include "analysis/alias_sets.h"
+
+#include "ir/delegate.h"
+#include "analysis/effects.h"
+#include "ops/schema_corrections.h"
+#include "ir/schema_match.h"
+
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace sconce {
+namespace {
+
+bool shares_a_symbol(const c10::AliasInfo& a, const c10::AliasInfo& b) {
+  return std::any_of(a.afterSets().begin(), a.afterSets().end(),
+                     [&](c10::Symbol symbol) { return b.beforeSets().contains(symbol); });
+}
+
+}  // namespace
+
+// ---- union-find -----------------------------------------------------------------------------------------------------
+
+AliasSets::Set AliasSets::new_set() {
+  const Set set = static_cast<Set>(parent_.size());
+  parent_.push_back(set);
+  contents_.push_back(kNone);
+  return set;
+}
+
+AliasSets::Set AliasSets::find(Set set) const {
+  while (parent_[set] != set) {
+    set = parent_[set] = parent_[parent_[set]];
+  }
+  return set;
+}
+
+AliasSets::Set AliasSets::unite(Set a, Set b) {
+  if (a == kNone || b == kNone) {
+    return kNone;
+  }
+  a = find(a);
+  b = find(b);
+  if (a == b) {
+    return a;
+  }
+  parent_[b] = a;
+  const Set contents_a = contents_[a];
+  const Set contents_b = contents_[b];
+  contents_[a] = contents_a == kNone ? contents_b : contents_a;
+  if (contents_a != kNone && contents_b != kNone) {
+    unite(contents_a, contents_b);
+  }
+  return find(a);
+}
+
+AliasSets::Set AliasSets::set_for(const Value* value) {
+  if (!holds_memory(value->type())) {
+    return kNone;
+  }
+  if (value->id() >= sets_.size()) {
+    sets_.resize(value->id() + 1, kNone);
+  }
+  Set& set = sets_[value->id()];
+  if (set == kNone) {
+    set = new_set();
+  }
+  return find(set);
+}
+
+AliasSets::Set AliasSets::contents_for(Set set) {
+  if (set == kNone) {
+    return kNone;
+  }
+  set = find(set);
+  if (contents_[set] == kNone) {
+    const Set contents = new_set();
+    contents_[set] = contents;
+  }
+  return find(contents_[set]);
+}
+
+void AliasSets::unite_values(const Value* a, const Value* b) { unite(set_for(a), set_for(b)); }
+
+// ---- queries --------------------------------------------------------------------------------------------------------
+
+AliasSets::Set AliasSets::set_of(const Value& value) const {
+  const Set set = value.id() < sets_.size() ? sets_[value.id()] : kNone;
+  return set == kNone ? kNone : find(set);
+}
+
+AliasSets::Set AliasSets::contents_of(Set set) const {
+  const Set contents = contents_[find(set)];
+  return contents == kNone ? kNone : find(contents);
+}
+
+bool AliasSets::may_alias(const Value& a, const Value& b) const {
+  const Set set = set_of(a);
+  return set != kNone && set == set_of(b) && may_be_of_both_types(a.type(), b.type());
+}
+
+bool AliasSets::is_wildcard(const Value& value) const { return set_of(value) == wildcard(); }
+
+bool AliasSets::may_be_written(const Value& value) const {
+  const Set set = set_of(value);
+  return set != kNone && (written_[set] & memory_kinds_of(value.type())) != 0;
+}
+
+bool AliasSets::may_be_written_within(const Value& value) const {
+  const MemoryKinds kinds = memory_kinds_within(value.type());
+  std::unordered_set<Set> seen;
+  for (Set set = set_of(value); set != kNone && seen.insert(set).second; set = contents_of(set)) {
+    if ((written_[set] & kinds) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+namespace {
+
+// A type variable among what it contains: `t[]`, `Dict(str, t)`.
+bool is_container_of_anything(const c10::Type& type) {
+  const auto contained = type.containedTypes();
+  return (type.kind() == c10::TypeKind::ListType || type.kind() == c10::TypeKind::DictType) &&
+         std::any_of(contained.begin(), contained.end(),
+                     [](const c10::TypePtr& part) { return part->kind() == c10::TypeKind::VarType; });
+}
+
+}  // namespace
+
+std::vector<AliasSets::Memory> AliasSets::writes_of(const Node& node) const {
+  std::vector<Memory> writes;
+  const auto add = [&](Set set, MemoryKinds kinds) {
+    if (set == kNone || kinds == kNoMemory) {
+      return;
+    }
+    const auto same = std::find_if(writes.begin(), writes.end(), [&](const Memory& write) { return write.set == set; });
+    if (same == writes.end()) {
+      writes.push_back({set, kinds});
+    } else {
+      same->kinds |= kinds;
+    }
+  };
+  const Effects effects = effects_of(node);
+  if (effects.unknown) {
+    add(wildcard(), kAnyMemory);
+    for (const Value* input : node.inputs()) {
+      add(set_of(*input), kAnyMemory);
+    }
+    return writes;
+  }
+  if (is_language_kind(node.kind())) {
+    if (effects.writes) {
+      add(set_of(*node.input(0)), kObjectMemory);  // an attribute is stored into its object
+    }
+    return writes;
+  }
+  for (size_t i = 0; effects.writes && i < std::min(node.schema()->arguments().size(), node.inputs().size()); ++i) {
+    if (may_write_operand(node, i)) {
+      // `foreach_add_(Tensor(a!)[] self)` writes the elements, too; `append(t[](a!) self)` does not know what they are.
+      const Value& operand = *node.input(i);
+      const bool is_all = !is_container_of_anything(*node.schema()->arguments()[i].type());
+      const MemoryKinds kinds = is_all ? memory_kinds_within(operand.type()) : memory_kinds_of(operand.type());
+      add(set_of(operand), kinds);
+      if (is_all && set_of(operand) != kNone) {
+        add(contents_of(set_of(operand)), kinds);
+      }
+    }
+  }
+  return writes;
+}
+
+bool AliasSets::may_write(const Node& node, const Value& value) const {
+  const Set set = set_of(value);
+  const MemoryKinds kinds = memory_kinds_of(value.type());
+  const auto writes = writes_of(node);
+  return std::any_of(writes.begin(), writes.end(),
+                     [&](const Memory& write) { return write.set == set && (write.kinds & kinds) != 0; });
+}
+
+// ---- the analysis ---------------------------------------------------------------------------------------------------
+
+AliasSets::AliasSets(const Graph& graph) {
+  new_set();
+  contents_[kWildcard] = kWildcard;
+  for (const Value* input : graph.inputs()) {
+    escape(input);
+  }
+  visit_block(graph.body());
+  written_.resize(parent_.size());
+  for_each_node(graph.body(), [&](Node* node) {
+    for (const Memory& write : writes_of(*node)) {
+      written_[write.set] |= write.kinds;
+    }
+  });
+}
+
+void AliasSets::visit_block(const Block& block) {
+  for (const Node* node : block.nodes()) {
+    visit_node(*node);
+    for (const Value* output : node->outputs()) {
+      set_for(output);
+    }
+  }
+}
+
+void AliasSets::visit_node(const Node& node) {
+  if (is_language_kind(node.kind())) {
+    if (!visit_language_node(node)) {
+      visit_unknown(node);
+    }
+  } else if (node.schema() == nullptr || effects_of(node).unknown) {
+    visit_unknown(node);
+  } else {
+    visit_operator(node, *node.schema());
+  }
+}
+
+// The one switch for the language's node kinds; false for those that are not known here.
+bool AliasSets::visit_language_node(const Node& node) {
+  if (node.kind() == kClaimed) {
+    return true;  // its results are new
+  }
+  switch (static_cast<c10::unique_t>(node.kind())) {
+    case prim::Constant:
+      // Constants outlive the run and are seen by every run; `None` is nothing that could be.
+      if (const auto value = node.output()->constant(); !value || !value->isNone()) {
+        escape(node.output());
+      }
+      return true;
+    case prim::Uninitialized: return true;
+    case prim::If:
+      for (const Block* block : node.blocks()) {
+        visit_block(*block);
+        for (size_t i = 0; i < node.outputs().size(); ++i) {
+          unite_values(node.output(i), block->returns()[i]);
+        }
+      }
+      return true;
+    case prim::Loop: {
+      const Block& body = *node.block(0);
+      for (size_t i = 0; i < node.outputs().size(); ++i) {
+        unite_values(body.params()[i + 1], node.input(i + 2));
+        unite_values(node.output(i), node.input(i + 2));
+      }
+      visit_block(body);
+      for (size_t i = 0; i < node.outputs().size(); ++i) {
+        unite_values(node.output(i), body.returns()[i + 1]);
+      }
+      return true;
+    }
+    case prim::ListConstruct:
+    case prim::TupleConstruct:
+    case prim::DictConstruct:
+      for (const Value* element : node.inputs()) {
+        if (holds_memory(element->type())) {
+          unite(contents_for(set_for(node.output())), set_for(element));
+        }
+      }
+      return true;
+    case prim::ListUnpack:
+    case prim::TupleUnpack:
+    case prim::TupleIndex:
+      for (const Value* element : node.outputs()) {
+        if (holds_memory(element->type())) {
+          unite(contents_for(set_for(node.input(0))), set_for(element));
+        }
+      }
+      return true;
+    case prim::TupleSlice: unite(contents_for(set_for(node.input(0))), contents_for(set_for(node.output()))); return true;
+    case prim::ConstantChunk:
+      for (const Value* chunk : node.outputs()) {
+        unite_values(chunk, node.input(0));
+      }
+      return true;
+    case prim::unchecked_cast: unite_values(node.output(), node.input(0)); return true;
+    case prim::isinstance: return true;
+    case prim::CreateObject: return true;
+    case prim::GetAttr: unite(contents_for(set_for(node.input(0))), set_for(node.output())); return true;
+    case prim::SetAttr: unite(contents_for(set_for(node.input(0))), set_for(node.input(1))); return true;
+    default: return false;
+  }
+}
+
+void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& schema) {
+  const auto& formals = schema.arguments();
+  const size_t formal_inputs = std::min(formals.size(), node.inputs().size());
+  bool writes_container = false;
+  for (size_t i = 0; i < formal_inputs; ++i) {
+    const c10::AliasInfo* info = formals[i].alias_info();
+    writes_container |= writes_argument(schema, i) && is_container(node.input(i)->type());
+    if (info != nullptr && info->isWildcardAfter()) {
+      escape(node.input(i));
+    }
+  }
+  if (writes_container) {
+    // What was stored came from the other arguments: it lies in the container from now on. `append` stores the argument
+    // itself, `extend` and `update` what it holds.
+    for (size_t i = 0; i < formal_inputs; ++i) {
+      const Value* container = node.input(i);
+      if (!writes_argument(schema, i) || !is_container(container->type())) {
+        continue;
+      }
+      for (const Value* other : node.inputs()) {
+        if (other == container || !holds_memory(other->type())) {
+          continue;
+        }
+        if (!is_container(other->type()) || holds_containers(container->type())) {
+          unite(contents_for(set_for(container)), set_for(other));
+        }
+        if (is_container(other->type())) {
+          unite(contents_for(set_for(container)), contents_for(set_for(other)));
+        }
+      }
+    }
+  }
+  if (const SchemaCorrection* correction = find_correction(schema); correction != nullptr && correction->shared_results) {
+    std::vector<const Value*> all(node.inputs().begin(), node.inputs().end());
+    all.insert(all.end(), node.outputs().begin(), node.outputs().end());
+    for (const Value* value : all) {
+      if (!is_container(value->type())) {
+        unite_values(value, node.output());
+      }
+    }
+  }
+  const bool unmarked_may_share = results_may_share_memory(schema);
+  for (size_t r = 0; r < node.outputs().size(); ++r) {
+    const Value* output = node.output(r);
+    if (!holds_memory(output->type())) {
+      continue;
+    }
+    const c10::AliasInfo* info = r < schema.returns().size() ? schema.returns()[r].alias_info() : nullptr;
+    const bool marked = info != nullptr && !(info->beforeSets().empty() && info->containedTypes().empty());
+    if (marked && !info->isWildcardAfter() && !info->isWildcardBefore() && info->containedTypes().empty()) {
+      for (size_t i = 0; i < formal_inputs; ++i) {
+        if (formals[i].alias_info() != nullptr && shares_a_symbol(*formals[i].alias_info(), *info)) {
+          unite_values(output, node.input(i));
+        }
+      }
+    } else if (marked || unmarked_may_share || is_container(output->type())) {
+      // An element taken out of a container, a list of views, or a composite's result: it may share with any argument
+      // and what that holds.
+      for (const Value* input : node.inputs()) {
+        if (!holds_memory(input->type())) {
+          continue;
+        }
+        const Set source = is_container(input->type()) ? contents_for(set_for(input)) : set_for(input);
+        unite(is_container(output->type()) ? contents_for(set_for(output)) : set_for(output), source);
+        if (is_container(output->type()) && is_container(input->type())) {
+          // `items` gives pairs of what lay in the dict itself: at what depth something lies, is not told apart.
+          if (holds_containers(output->type()) && *output->type() != *input->type()) {
+            unite(contents_for(set_for(output)), contents_for(contents_for(set_for(output))));
+          }
+          unite_values(output, input);
+          if (holds_containers(input->type())) {
+            unite(set_for(output), source);
+          }
+        }
+      }
+    }
+  }
+}
+
+void AliasSets::visit_unknown(const Node& node) {
+  for (const Value* input : node.inputs()) {
+    escape(input);
+  }
+  for (const Value* output : node.outputs()) {
+    escape(output);
+  }
+  for (const Block* block : node.blocks()) {
+    for (const Value* param : block->params()) {
+      escape(param);
+    }
+    visit_block(*block);
+    for (const Value* result : block->returns()) {
+      escape(result);
+    }
+  }
+}
+
+}  // namespace sconce

@@ -1,0 +1,171 @@
+#include "analysis/escapes.h"
+
+#include "analysis/effects.h"
+#include "ops/schema_corrections.h"
+#include "ir/schema_match.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <array>
+
+namespace sconce {
+
+std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const AliasSets& aliases, bool autograd_runs) {
+  std::unordered_set<AliasSets::Set> escaping_sets = {aliases.wildcard()};
+  // Whoever gets hold of a value gets what it contains, and what that contains.
+  const auto escape = [&](const Value* value) {
+    for (AliasSets::Set set = aliases.set_of(*value); set != AliasSets::kNone && escaping_sets.insert(set).second;) {
+      set = aliases.contents_of(set);
+    }
+  };
+  std::for_each(graph.outputs().begin(), graph.outputs().end(), escape);
+  if (autograd_runs) {
+    for_each_node(graph.body(), [&](Node* node) {
+      if (node->schema() != nullptr) {
+        std::for_each(node->inputs().begin(), node->inputs().end(), escape);
+        std::for_each(node->outputs().begin(), node->outputs().end(), escape);
+      }
+    });
+  }
+  std::unordered_set<const Value*> escaping;
+  const auto visit_values = [&](c10::ArrayRef<Value*> values) {
+    for (const Value* value : values) {
+      if (const AliasSets::Set set = aliases.set_of(*value); set != AliasSets::kNone && escaping_sets.contains(set)) {
+        escaping.insert(value);
+      }
+    }
+  };
+  visit_values(graph.inputs());
+  for_each_node(graph.body(), [&](Node* node) {
+    visit_values(node->inputs());
+    visit_values(node->outputs());
+    for (const Block* block : node->blocks()) {
+      visit_values(block->params());
+    }
+  });
+  return escaping;
+}
+
+namespace {
+
+// Whether the operator asks which object the value is, not what is in it.
+bool asks_for_identity(const Node& node, const Value& value) {
+  if (node.kind() == aten::__is__ || node.kind() == aten::__isnot__) {
+    return std::none_of(node.inputs().begin(), node.inputs().end(),
+                        [](const Value* input) { return input->type()->kind() == c10::TypeKind::NoneType; });
+  }
+  // Of tensors; they are keys of dicts, too.
+  static const std::array kinds = {aten::__contains__, aten::hash, c10::Symbol::fromQualString("aten::is_set_to"),
+                                   c10::Symbol::fromQualString("aten::data_ptr")};
+  return value.type()->kind() == c10::TypeKind::TensorType &&
+         std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
+}
+
+// Whether the operator may keep or give back the value at `index`, or a view of it.
+bool operator_hands_on(const Node& node, size_t index) {
+  const c10::FunctionSchema& schema = *node.schema();
+  const auto& arguments = schema.arguments();
+  const auto holds_mutable = [](const Value* value) {
+    return value->type()->kind() != c10::TypeKind::TensorType && holds_memory(value->type());
+  };
+  // Writes into containers may store their other operands there.
+  for (size_t i = 0; i < std::min(arguments.size(), node.inputs().size()); ++i) {
+    if (i != index && writes_argument(schema, i) && holds_mutable(node.input(i))) {
+      return true;
+    }
+  }
+  const bool marked = index < arguments.size() && arguments[index].alias_info() != nullptr;
+  const c10::TypePtr& type = node.input(index)->type();
+  // No tensor shares memory with a list of numbers.
+  const bool is_plain_list = type->kind() == c10::TypeKind::ListType && !holds_memory(type->containedType(0));
+  return std::any_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
+    return holds_memory(output->type()) &&
+           (marked || (!is_plain_list && results_may_share_memory(schema)) || holds_mutable(output));
+  });
+}
+
+// Whether the node does no more than put its operand into its results, or take it out of there.
+bool moves_on(const Node& node) {
+  static const std::array kinds = {prim::ListConstruct, prim::TupleConstruct, prim::ListUnpack,    prim::TupleUnpack,
+                                   prim::TupleIndex,    prim::TupleSlice,     prim::unchecked_cast};
+  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
+}
+
+const Node* leaves_through(const Value& value, std::unordered_set<const Value*>& seen) {
+  if (!holds_memory(value.type()) || !seen.insert(&value).second) {
+    return nullptr;
+  }
+  for (const Use& use : value.uses()) {
+    const Node& user = *use.user;
+    if (!moves_on(user)) {
+      if (is_language_kind(user.kind()) || user.schema() == nullptr || effects_of(user).unknown) {
+        // Its type is asked for, no more.
+        if (user.kind() != prim::isinstance && user.kind() != prim::GetAttr) {
+          return &user;
+        }
+        continue;
+      }
+      if (asks_for_identity(user, value)) {
+        return &user;
+      }
+      if (!operator_hands_on(user, use.index)) {
+        continue;
+      }
+      if (user.outputs().empty() || effects_of(user).writes) {
+        return &user;
+      }
+    }
+    for (const Value* output : user.outputs()) {
+      if (const Node* through = leaves_through(*output, seen)) {
+        return through;
+      }
+    }
+  }
+  return nullptr;
+}
+
+bool is_only_read(const Value& value, std::unordered_set<const Value*>& seen) {
+  if (!holds_memory(value.type()) || !seen.insert(&value).second) {
+    return true;
+  }
+  return std::all_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
+    const Node& user = *use.user;
+    if (!moves_on(user)) {
+      if (is_language_kind(user.kind()) || user.schema() == nullptr || effects_of(user).unknown) {
+        return user.kind() == prim::isinstance;
+      }
+      if (asks_for_identity(user, value) || may_write_operand(user, use.index)) {
+        return false;
+      }
+      if (!operator_hands_on(user, use.index)) {
+        return true;
+      }
+    }
+    return std::all_of(user.outputs().begin(), user.outputs().end(),
+                       [&](const Value* output) { return is_only_read(*output, seen); });
+  });
+}
+
+}  // namespace
+
+bool is_only_read(const Value& value) {
+  std::unordered_set<const Value*> seen;
+  return is_only_read(value, seen);
+}
+
+bool may_leave(const Value& value) { return leaves_through(value) != nullptr; }
+
+const Node* leaves_through(const Value& value) {
+  std::unordered_set<const Value*> seen;
+  return leaves_through(value, seen);
+}
+
+bool gives_existing_objects(const Node& node) {
+  static const std::array kinds = {prim::GetAttr,    prim::TupleIndex,     prim::TupleUnpack,
+                                   prim::ListUnpack, prim::unchecked_cast, aten::__getitem__};
+  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end() &&
+         (node.kind() != aten::__getitem__ || node.input(0)->type()->kind() != c10::TypeKind::TensorType);
+}
+
+}  // namespace sconce

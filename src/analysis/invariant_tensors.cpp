@@ -1,0 +1,33 @@
+#include "analysis/invariant_tensors.h"
+
+#include "analysis/escapes.h"
+
+namespace sconce {
+
+FixedTensors::FixedTensors(const Graph& graph) {
+  for_each_node(graph.body(), [&](Node* node) {
+    const auto constant = node->kind() == prim::Constant ? node->output()->constant() : std::nullopt;
+    if (constant && constant->isTensor() && constant->toTensor().has_storage() &&
+        (node->attribute(attr::kShared) != nullptr || !is_only_read(*node->output()))) {
+      changing_.insert(constant->toTensor().storage().unsafeGetStorageImpl());
+    }
+  });
+}
+
+bool FixedTensors::may_change(const at::Tensor& constant) const {
+  return constant.has_storage() && changing_.count(constant.storage().unsafeGetStorageImpl()) != 0;
+}
+
+std::optional<at::Tensor> FixedTensors::find(const Value* operand) const {
+  const auto constant = operand == nullptr ? std::nullopt : operand->constant();
+  if (!constant || constant->isNone()) {
+    return constant ? std::optional(at::Tensor()) : std::nullopt;
+  }
+  const bool is_fixed = constant->isTensor() && constant->toTensor().defined() &&
+                        constant->toTensor().layout() == c10::kStrided && !constant->toTensor().requires_grad() &&
+                        !constant->toTensor().is_conj() && !constant->toTensor().is_neg() &&
+                        !may_change(constant->toTensor());
+  return is_fixed ? std::optional(constant->toTensor()) : std::nullopt;
+}
+
+}  // namespace sconce

@@ -1,0 +1,86 @@
+#include "base/shared_library.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+
+namespace sconce {
+namespace {
+
+std::string last_linker_error(const std::string& name) {
+  const char* text = dlerror();
+  return text != nullptr ? text : name + ": cannot be opened";
+}
+
+std::string path_of_code(const void* address) {
+  Dl_info info{};
+  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : std::string();
+}
+
+// Whether the file ends before what its program headers promise: the dynamic linker maps it all the same, and the process
+// ends where it reads there. A file that is no ELF file of this machine's kind is the linker's to refuse.
+bool is_cut_short(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const auto size = file ? static_cast<uint64_t>(file.tellg()) : 0;
+  const auto read_at = [&](uint64_t offset, auto& into) {
+    file.seekg(static_cast<std::streamoff>(offset));
+    return static_cast<bool>(file.read(reinterpret_cast<char*>(&into), sizeof(into)));
+  };
+  Elf64_Ehdr header{};
+  if (!file || !read_at(0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64) {
+    return false;
+  }
+  for (uint64_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment{};
+    if (!read_at(header.e_phoff + i * sizeof(segment), segment)) {
+      return true;
+    }
+    if (segment.p_type == PT_LOAD && (segment.p_offset > size || segment.p_filesz > size - segment.p_offset)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+void* SharedLibrary::symbol(const char* name) const { return handle_ == nullptr ? nullptr : dlsym(handle_, name); }
+
+std::string SharedLibrary::path_of(const char* symbol_name) const {
+  const void* address = symbol(symbol_name);
+  return address == nullptr ? std::string() : path_of_code(address);
+}
+
+SharedLibrary open_library(const std::string& name, bool global) {
+  SharedLibrary library;
+  if (name.find('/') != std::string::npos && is_cut_short(name)) {
+    library.why_not_ = name + ": the file is cut short";
+    return library;
+  }
+  library.handle_ = dlopen(name.c_str(), RTLD_NOW | (global ? RTLD_GLOBAL : RTLD_LOCAL));
+  if (!library) {
+    library.why_not_ = last_linker_error(name);
+  }
+  return library;
+}
+
+SharedLibrary loaded_library(const std::string& name) {
+  SharedLibrary library;
+  library.handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (!library) {
+    library.why_not_ = name + ": not loaded";
+  }
+  return library;
+}
+
+std::string directory_of_code(const void* address) {
+  const std::string path = path_of_code(address);
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string() : path.substr(0, slash);
+}
+
+}  // namespace sconce

@@ -1,0 +1,393 @@
+// Streams, events, captures and graphs of the simulated driver.
+#include "cuda/fake/fake_driver.h"
+
+#include <algorithm>
+
+namespace sconce::cuda {
+
+FakeDriver::Stream* FakeDriver::find_stream(CUstream stream) {
+  const auto found = streams_.find(stream);
+  return found == streams_.end() ? nullptr : &found->second;
+}
+
+bool FakeDriver::captures_on_this_thread() const {
+  return std::any_of(captures_.begin(), captures_.end(),
+                     [](const auto& entry) { return entry.second.thread == std::this_thread::get_id(); });
+}
+
+// While a thread captures, a call that waits or allocates would break the order that is being captured: the driver
+// refuses it and spoils the capture, unless the thread says that it knows (relaxed mode).
+CUresult FakeDriver::forbidden_while_capturing() {
+  const auto mode = modes_.find(std::this_thread::get_id());
+  if (mode != modes_.end() && mode->second == CU_STREAM_CAPTURE_MODE_RELAXED) {
+    return CUDA_SUCCESS;
+  }
+  CUresult code = CUDA_SUCCESS;
+  for (auto& [id, capture] : captures_) {
+    const bool own = capture.thread == std::this_thread::get_id();
+    if (capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL || (capture.mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && own)) {
+      invalidate(capture);
+      code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+  }
+  return code;
+}
+
+CUresult FakeDriver::enqueue(CUstream handle, Work work) {
+  Stream* stream = find_stream(handle);
+  if (stream == nullptr) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (stream->capture == 0) {
+    if (handle == nullptr && !captures_.empty()) {
+      // The default stream waits for all others, which would make it part of what is captured.
+      for (auto& [id, capture] : captures_) {
+        invalidate(capture);
+      }
+      return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+    if (captures_on_this_thread()) {
+      misuse_.emplace_back("while this thread captures one stream, it gives work to another that is not captured");
+    }
+    stream->queue.push_back({std::move(work)});
+    return CUDA_SUCCESS;
+  }
+  Capture& capture = captures_.at(stream->capture);
+  if (capture.invalidated) {
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  capture.nodes.push_back(std::move(work));
+  ++capture.position[handle];
+  return CUDA_SUCCESS;
+}
+
+void FakeDriver::drain(CUstream handle) {
+  Stream& stream = streams_.at(handle);
+  while (!stream.queue.empty()) {
+    const Operation operation = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    ++clock_;
+    if (operation.work) {
+      operation.work();
+    }
+    if (const auto event = events_.find(operation.record); event != events_.end()) {
+      event->second.completed = operation.version;
+      event->second.tick = clock_;
+    }
+    if (const auto event = events_.find(operation.wait);
+        event != events_.end() && event->second.completed < operation.version && event->second.stream != handle) {
+      drain(event->second.stream);
+    }
+  }
+}
+
+void FakeDriver::drain_all() {
+  for (auto& [handle, stream] : streams_) {
+    drain(handle);
+  }
+}
+
+#define SCONCE_FAKE_CALL(function)                \
+  const std::lock_guard<std::mutex> lock(mutex_); \
+  CUresult code = enter(function);                \
+  if (code != CUDA_SUCCESS) return outcome(function, code)
+
+// ---- streams ------------------------------------------------------------------------------------------------------
+
+Status FakeDriver::synchronize_context() {
+  SCONCE_FAKE_CALL("synchronize_context");
+  code = needs_context();
+  if (code == CUDA_SUCCESS) {
+    code = forbidden_while_capturing();
+  }
+  if (code == CUDA_SUCCESS) {
+    drain_all();
+  }
+  return outcome("synchronize_context", code);
+}
+
+Status FakeDriver::create_stream(unsigned, CUstream* stream) {
+  SCONCE_FAKE_CALL("create_stream");
+  code = needs_context();
+  if (code == CUDA_SUCCESS) {
+    *stream = new_handle<CUstream>();
+    streams_[*stream] = {};
+  }
+  return outcome("create_stream", code);
+}
+
+Status FakeDriver::destroy_stream(CUstream handle) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const CUresult code = enter("destroy_stream");
+  const Stream* stream = find_stream(handle);
+  if (handle == nullptr || stream == nullptr || stream->capture != 0) {
+    misuse_.emplace_back("a stream is destroyed that is unknown, the default one, or being captured");
+    return outcome("destroy_stream", CUDA_ERROR_INVALID_HANDLE);
+  }
+  drain(handle);
+  streams_.erase(handle);
+  return outcome("destroy_stream", code);
+}
+
+Status FakeDriver::synchronize_stream(CUstream handle) {
+  SCONCE_FAKE_CALL("synchronize_stream");
+  const Stream* stream = find_stream(handle);
+  if (stream == nullptr) {
+    code = CUDA_ERROR_INVALID_HANDLE;
+  } else if (stream->capture != 0) {
+    invalidate(captures_.at(stream->capture));
+    code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  } else {
+    drain(handle);
+  }
+  return outcome("synchronize_stream", code);
+}
+
+Status FakeDriver::stream_wait_event(CUstream handle, CUevent event_handle) {
+  SCONCE_FAKE_CALL("stream_wait_event");
+  Stream* stream = find_stream(handle);
+  const auto found = events_.find(event_handle);
+  if (stream == nullptr || found == events_.end()) {
+    return outcome("stream_wait_event", CUDA_ERROR_INVALID_HANDLE);
+  }
+  const Event& event = found->second;
+  const auto capture = captures_.find(event.capture);
+  if (event.capture == 0) {
+    if (stream->capture != 0) {
+      // Work outside cannot be waited for inside.
+      invalidate(captures_.at(stream->capture));
+      return outcome("stream_wait_event", CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    }
+    Operation operation;
+    operation.wait = event_handle;
+    operation.version = event.recorded;
+    stream->queue.push_back(std::move(operation));
+    return {};
+  }
+  if (capture == captures_.end() || (stream->capture != 0 && stream->capture != event.capture)) {
+    return outcome("stream_wait_event", CUDA_ERROR_CAPTURED_EVENT);
+  }
+  // The stream joins the capture, and what the event's stream was given up to here is waited for.
+  if (stream->capture == 0) {
+    stream->capture = event.capture;
+    capture->second.position[handle] = 1;
+  }
+  size_t& joined = capture->second.joined[event.stream];
+  joined = std::max(joined, event.position);
+  return {};
+}
+
+// ---- events -------------------------------------------------------------------------------------------------------
+
+Status FakeDriver::create_event(unsigned, CUevent* event) {
+  SCONCE_FAKE_CALL("create_event");
+  code = needs_context();
+  if (code == CUDA_SUCCESS) {
+    *event = new_handle<CUevent>();
+    events_[*event] = {};
+  }
+  return outcome("create_event", code);
+}
+
+Status FakeDriver::destroy_event(CUevent event) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const CUresult code = enter("destroy_event");
+  if (events_.erase(event) == 0) {
+    misuse_.emplace_back("an unknown event is destroyed");
+    return outcome("destroy_event", CUDA_ERROR_INVALID_HANDLE);
+  }
+  return outcome("destroy_event", code);
+}
+
+Status FakeDriver::record_event(CUevent handle, CUstream stream_handle) {
+  SCONCE_FAKE_CALL("record_event");
+  Stream* stream = find_stream(stream_handle);
+  const auto found = events_.find(handle);
+  if (stream == nullptr || found == events_.end()) {
+    return outcome("record_event", CUDA_ERROR_INVALID_HANDLE);
+  }
+  Event& event = found->second;
+  event.stream = stream_handle;
+  event.capture = stream->capture;
+  if (stream->capture != 0) {
+    event.position = captures_.at(stream->capture).position[stream_handle];
+    return {};
+  }
+  Operation operation;
+  operation.record = handle;
+  operation.version = ++event.recorded;
+  stream->queue.push_back(std::move(operation));
+  return {};
+}
+
+Status FakeDriver::query_event(CUevent handle) {
+  SCONCE_FAKE_CALL("query_event");
+  const auto found = events_.find(handle);
+  if (found == events_.end()) {
+    code = CUDA_ERROR_INVALID_HANDLE;
+  } else if (found->second.capture != 0) {
+    code = CUDA_ERROR_CAPTURED_EVENT;
+  } else if (found->second.completed < found->second.recorded) {
+    code = CUDA_ERROR_NOT_READY;
+  }
+  return outcome("query_event", code);
+}
+
+Status FakeDriver::synchronize_event(CUevent handle) {
+  SCONCE_FAKE_CALL("synchronize_event");
+  const auto found = events_.find(handle);
+  if (found == events_.end()) {
+    code = CUDA_ERROR_INVALID_HANDLE;
+  } else if (found->second.capture != 0) {
+    code = CUDA_ERROR_CAPTURED_EVENT;
+  } else if (found->second.completed < found->second.recorded) {
+    drain(found->second.stream);
+  }
+  return outcome("synchronize_event", code);
+}
+
+Status FakeDriver::elapsed_milliseconds(CUevent start, CUevent end, float* milliseconds) {
+  SCONCE_FAKE_CALL("elapsed_milliseconds");
+  if (events_.count(start) == 0 || events_.count(end) == 0) {
+    return outcome("elapsed_milliseconds", CUDA_ERROR_INVALID_HANDLE);
+  }
+  *milliseconds = float(events_[end].tick - events_[start].tick);
+  return {};
+}
+
+// ---- captures -----------------------------------------------------------------------------------------------------
+
+Status FakeDriver::begin_capture(CUstream handle, CUstreamCaptureMode mode) {
+  SCONCE_FAKE_CALL("begin_capture");
+  Stream* stream = find_stream(handle);
+  if (stream == nullptr) {
+    code = CUDA_ERROR_INVALID_HANDLE;
+  } else if (handle == nullptr) {
+    code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  } else if (stream->capture != 0) {
+    code = CUDA_ERROR_ILLEGAL_STATE;
+  } else {
+    stream->capture = next_capture_++;
+    Capture& capture = captures_[stream->capture];
+    capture.origin = handle;
+    capture.mode = mode;
+    capture.thread = std::this_thread::get_id();
+  }
+  return outcome("begin_capture", code);
+}
+
+Status FakeDriver::end_capture(CUstream handle, CUgraph* graph) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  CUresult code = enter("end_capture");
+  const Stream* stream = find_stream(handle);
+  const auto found = stream == nullptr ? captures_.end() : captures_.find(stream->capture);
+  if (found == captures_.end()) {
+    misuse_.emplace_back("the capture of a stream is ended that is not captured");
+    return outcome("end_capture", CUDA_ERROR_ILLEGAL_STATE);
+  }
+  Capture& capture = found->second;
+  if (capture.origin != handle) {
+    return outcome("end_capture", CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+  }
+  if (capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture.thread != std::this_thread::get_id()) {
+    return outcome("end_capture", CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+  }
+  *graph = nullptr;
+  if (code == CUDA_SUCCESS && capture.invalidated) {
+    code = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  for (const auto& [forked, position] : capture.position) {
+    if (code == CUDA_SUCCESS && forked != handle && capture.joined[forked] < position) {
+      code = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    }
+  }
+  if (code == CUDA_SUCCESS) {
+    *graph = new_handle<CUgraph>();
+    graphs_[*graph] = std::move(capture.nodes);
+  }
+  for (auto& [each, state] : streams_) {
+    state.capture = state.capture == found->first ? 0 : state.capture;
+  }
+  captures_.erase(found);
+  return outcome("end_capture", code);
+}
+
+Status FakeDriver::capture_info(CUstream handle, CUstreamCaptureStatus* status, uint64_t* id) {
+  SCONCE_FAKE_CALL("capture_info");
+  const Stream* stream = find_stream(handle);
+  if (stream == nullptr) {
+    return outcome("capture_info", CUDA_ERROR_INVALID_HANDLE);
+  }
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (stream->capture != 0) {
+    const bool invalidated = captures_.at(stream->capture).invalidated;
+    *status = invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    *id = stream->capture;
+  }
+  return {};
+}
+
+Status FakeDriver::exchange_capture_mode(CUstreamCaptureMode* mode) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  enter("exchange_capture_mode");
+  const auto [entry, added] = modes_.emplace(std::this_thread::get_id(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+  std::swap(entry->second, *mode);
+  return {};
+}
+
+// ---- graphs -------------------------------------------------------------------------------------------------------
+
+Status FakeDriver::graph_node_count(CUgraph graph, size_t* count) {
+  SCONCE_FAKE_CALL("graph_node_count");
+  const auto found = graphs_.find(graph);
+  *count = found == graphs_.end() ? 0 : found->second.size();
+  return outcome("graph_node_count", found == graphs_.end() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+}
+
+Status FakeDriver::instantiate_graph(CUgraph graph, unsigned long long, CUgraphExec* executable) {
+  SCONCE_FAKE_CALL("instantiate_graph");
+  const auto found = graphs_.find(graph);
+  if (found == graphs_.end()) {
+    return outcome("instantiate_graph", CUDA_ERROR_INVALID_VALUE);
+  }
+  *executable = new_handle<CUgraphExec>();
+  executables_[*executable] = found->second;
+  return {};
+}
+
+Status FakeDriver::launch_graph(CUgraphExec executable, CUstream stream) {
+  SCONCE_FAKE_CALL("launch_graph");
+  const auto found = executables_.find(executable);
+  if (found == executables_.end()) {
+    misuse_.emplace_back("a graph is launched that is not instantiated");
+    return outcome("launch_graph", CUDA_ERROR_INVALID_VALUE);
+  }
+  code = enqueue(stream, [nodes = found->second] {
+    for (const Work& node : nodes) {
+      node();
+    }
+  });
+  return outcome("launch_graph", code);
+}
+
+Status FakeDriver::destroy_graph(CUgraph graph) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const CUresult code = enter("destroy_graph");
+  if (graphs_.erase(graph) == 0) {
+    misuse_.emplace_back("an unknown graph is destroyed");
+  }
+  return outcome("destroy_graph", code);
+}
+
+Status FakeDriver::destroy_executable_graph(CUgraphExec executable) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const CUresult code = enter("destroy_executable_graph");
+  if (executables_.erase(executable) == 0) {
+    misuse_.emplace_back("an unknown executable graph is destroyed");
+  }
+  return outcome("destroy_executable_graph", code);
+}
+
+#undef SCONCE_FAKE_CALL
+
+}  // namespace sconce::cuda

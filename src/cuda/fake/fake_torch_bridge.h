@@ -1,0 +1,50 @@
+// LibTorch's CUDA half simulated beside a FakeDriver, for tests without a GPU: one default and a few side streams on
+// device 0, a current stream for each thread, and the accounts of the allocator's pools.
+#pragma once
+
+#include "cuda/fake/fake_driver.h"
+#include "cuda/torch_bridge.h"
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace sconce::cuda {
+
+class FakeTorchBridge final : public TorchBridge {
+ public:
+  // Initialises the driver and makes the side streams in it; they are gone with the bridge.
+  explicit FakeTorchBridge(FakeDriver& driver, size_t side_streams = 2);
+  ~FakeTorchBridge() override;
+  FakeTorchBridge(const FakeTorchBridge&) = delete;
+  FakeTorchBridge& operator=(const FakeTorchBridge&) = delete;
+
+  // The pool that an allocation for this stream would come from now; none: the allocator's own memory.
+  std::optional<PoolId> pool_serving(CUstream stream) const;
+  // Pools with shares or still allocating, and threads whose current stream is not the default one; else empty.
+  std::string leaks() const;
+
+  c10::Stream current_stream(c10::DeviceIndex device) override;
+  c10::Stream side_stream(c10::DeviceIndex device) override;
+  c10::Stream exchange_stream(c10::Stream stream) override;
+  CUstream handle(c10::Stream stream) override;
+  PoolId new_pool() override;
+  void begin_allocating(c10::DeviceIndex device, PoolId pool, std::function<bool(CUstream)> serves) override;
+  void end_allocating(c10::DeviceIndex device, PoolId pool) override;
+  void release(c10::DeviceIndex device, PoolId pool) override;
+
+ private:
+  FakeDriver& driver_;
+  mutable std::mutex mutex_;
+  std::vector<CUstream> side_streams_;  // a c10::Stream's id is its index + 1; 0 is the default stream
+  size_t next_side_stream_ = 0;
+  std::map<std::thread::id, c10::Stream> current_;
+  unsigned long long next_pool_ = 1;
+  std::map<PoolId, std::function<bool(CUstream)>> allocating_;
+  std::map<PoolId, size_t> shares_;
+};
+
+}  // namespace sconce::cuda

@@ -1,0 +1,123 @@
+#include "executor/argument_spec/attribute_memo.h"
+
+#include "executor/argument_spec/words.h"
+#include "executor/argument_spec/writer.h"
+#include "executor/argument_spec/tensor_fields.h"
+
+#include <atomic>
+#include <bit>
+
+namespace sconce {
+namespace {
+
+constexpr size_t kFixedFields = 5;
+
+uint64_t bits_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
+// The address of the metadata, with requires_grad in its lowest bit. A gradient function, a forward gradient or a base of
+// which the tensor is a view sets the second lowest, which no record has.
+uint64_t autograd_bits(const torch::autograd::AutogradMeta* meta) {
+  if (meta == nullptr) {
+    return 0;
+  }
+  const bool is_computed = meta->grad_fn_ != nullptr || meta->fw_grad_ != nullptr || meta->is_view_;
+  return bits_of(meta) | static_cast<uint64_t>(meta->requires_grad_) | static_cast<uint64_t>(is_computed) << 1;
+}
+
+bool can_be_remembered(const c10::IValue& attribute, uint64_t word) {
+  if ((word & 3) != spec_words::kPlain) {
+    return false;
+  }
+  const c10::TensorImpl& tensor = *attribute.unsafeToTensorImpl();
+  return TensorFields::sizes_and_strides_of(tensor).size() <= TensorFields::kInlineRank &&
+         (autograd_bits(TensorFields::autograd_meta_of(tensor)) & 2) == 0;
+}
+
+// Moves `record` behind the records. Ors what differs into `difference`; false when an attribute is another tensor.
+template <size_t kRank>
+[[gnu::always_inline]] inline bool compare(const uint64_t*& record, size_t count, uint64_t& difference) {
+  for (; count > 0; --count, record += kFixedFields + kRank) {
+    const auto* const slot = std::bit_cast<const c10::IValue*>(record[0]);
+    if (!slot->isTensor() || bits_of(slot->unsafeToTensorImpl()) != record[1]) {
+      return false;
+    }
+    const c10::TensorImpl& tensor = *slot->unsafeToTensorImpl();
+    const c10::impl::SizesAndStrides& shape = TensorFields::sizes_and_strides_of(tensor);
+    if (shape.size() != kRank) {
+      return false;
+    }
+    difference |= (TensorFields::key_set_of(tensor).raw_repr() ^ record[2]) | (TensorFields::traits_of(tensor) ^ record[3]) |
+                  (autograd_bits(TensorFields::autograd_meta_of(tensor)) ^ record[4]);
+    for (size_t dim = 0; dim < kRank; ++dim) {
+      difference |= static_cast<uint64_t>(shape.size_at_unchecked(dim)) ^ record[kFixedFields + dim];
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+AttributeMemo::AttributeMemo(std::span<const FoundObject> objects, std::span<const uint64_t> words)
+    : id_([] {
+        static std::atomic<uint64_t> next{0};
+        return ++next;
+      }()),
+      objects_(objects.begin(), objects.end()),
+      words_(words.begin(), words.end()),
+      hash_(hash_words(words.data(), words.size())) {
+  for (const FoundObject& found : objects) {
+    slots_.push_back(found.object->slots().data());
+  }
+  for (const uint64_t word : words) {
+    words_ored_ |= word;
+  }
+}
+
+std::unique_ptr<const AttributeMemo> AttributeMemo::make(std::span<const FoundObject> objects,
+                                                         std::span<const c10::IValue* const> attributes,
+                                                         std::span<const uint64_t> words) {
+  if (words.size() != attributes.size()) {
+    return nullptr;
+  }
+  for (size_t i = 0; i < attributes.size(); ++i) {
+    if (!can_be_remembered(*attributes[i], words[i])) {
+      return nullptr;
+    }
+  }
+  std::unique_ptr<AttributeMemo> memo(new AttributeMemo(objects, words));
+  for (size_t rank = 0; rank <= TensorFields::kInlineRank; ++rank) {
+    for (const c10::IValue* attribute : attributes) {
+      const c10::TensorImpl& tensor = *attribute->unsafeToTensorImpl();
+      const c10::impl::SizesAndStrides& shape = TensorFields::sizes_and_strides_of(tensor);
+      if (shape.size() == rank) {
+        ++memo->count_of_rank_[rank];
+        memo->records_.insert(memo->records_.end(),
+                              {bits_of(attribute), bits_of(&tensor), TensorFields::key_set_of(tensor).raw_repr(),
+                               TensorFields::traits_of(tensor), autograd_bits(TensorFields::autograd_meta_of(tensor))});
+        memo->records_.insert(memo->records_.end(), shape.sizes_data(), shape.sizes_data() + rank);
+      }
+    }
+  }
+  return memo;
+}
+
+bool AttributeMemo::holds(std::span<const c10::IValue> arguments) const {
+  // An owner comes before what it owns: a slot is looked at only when its owner is the one that was found.
+  for (size_t i = 0; i < objects_.size(); ++i) {
+    const FoundObject& found = objects_[i];
+    const c10::IValue& value = found.slot == nullptr ? arguments[found.argument] : *found.slot;
+    const c10::ivalue::Object& object = value.toObjectRef();
+    if (&object != found.object || object.slots().data() != slots_[i]) {
+      return false;
+    }
+  }
+  static_assert(TensorFields::kInlineRank == 5);
+  const uint64_t* record = records_.data();
+  uint64_t difference = 0;
+  return compare<0>(record, count_of_rank_[0], difference) && compare<1>(record, count_of_rank_[1], difference) &&
+         compare<2>(record, count_of_rank_[2], difference) && compare<3>(record, count_of_rank_[3], difference) &&
+         compare<4>(record, count_of_rank_[4], difference) && compare<5>(record, count_of_rank_[5], difference) &&
+         difference == 0;
+}
+
+}  // namespace sconce

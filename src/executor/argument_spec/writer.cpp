@@ -1,0 +1,252 @@
+#include "executor/argument_spec/writer.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/jit_type.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+
+namespace sconce {
+
+using namespace spec_words;
+
+namespace {
+
+c10::DispatchKeySet plain_keys(c10::DispatchKey backend_key) {
+  const c10::DispatchKeySet backend(backend_key);
+  const c10::BackendComponent component = backend.highestBackendKey();
+  return backend | c10::inplace_or_view_ks | c10::getAutogradRelatedKeySetFromBackend(component) |
+         c10::getAutocastRelatedKeySetFromBackend(component);
+}
+
+const c10::DispatchKeySet kPlainCudaKeys = plain_keys(c10::DispatchKey::CUDA);
+
+uint64_t device_bits(c10::Device device) {
+  return static_cast<uint64_t>(device.type()) << kDeviceTypeShift |
+         static_cast<uint64_t>(static_cast<uint8_t>(device.index() + 1)) << kDeviceIndexShift;
+}
+
+StrideClass stride_class_of(uint64_t flags) {
+  if ((flags & tensor_traits::kContiguous) != 0) {
+    return StrideClass::kContiguous;
+  }
+  if ((flags & tensor_traits::kChannelsLast) != 0) {
+    return StrideClass::kChannelsLast;
+  }
+  if ((flags & tensor_traits::kChannelsLast3d) != 0) {
+    return StrideClass::kChannelsLast3d;
+  }
+  return (flags & tensor_traits::kDense) != 0 ? StrideClass::kDense : StrideClass::kOther;
+}
+
+// The process's and the thread's state that plans rely on.
+[[gnu::always_inline]] inline void write_state(uint64_t* out) {
+  static const at::Context& context = at::globalContext();
+  const c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
+  out[0] = static_cast<uint64_t>(autograd.get_grad_mode()) | static_cast<uint64_t>(autograd.get_inference_mode()) << 1 |
+           static_cast<uint64_t>(context.deterministicAlgorithms()) << 2 |
+           static_cast<uint64_t>(context.deterministicAlgorithmsWarnOnly()) << 3 |
+           static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) << 8;
+  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  out[1] = keys.included_.raw_repr();
+  out[2] = keys.excluded_.raw_repr();
+  static_assert(kStateWords == 3);
+}
+
+bool is_scalar_type(const c10::Type& type) {
+  return type.isSubtypeOf(*c10::NumberType::get()) || type.kind() == c10::TypeKind::BoolType ||
+         type.kind() == c10::TypeKind::StringType;
+}
+
+}  // namespace
+
+const c10::DispatchKeySet kPlainCpuKeys = plain_keys(c10::DispatchKey::CPU);
+
+bool are_plain_keys(c10::DispatchKeySet keys) {
+  // Inference tensors lack the keys of autograd.
+  constexpr c10::DispatchKeySet kAutograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+  return keys == kPlainCpuKeys || keys == kPlainCudaKeys || keys == (kPlainCpuKeys - kAutograd) ||
+         keys == (kPlainCudaKeys - kAutograd);
+}
+
+const std::array<uint64_t, 256> kStrideBits = [] {
+  std::array<uint64_t, 256> bits{};
+  for (uint64_t flags = 0; flags < bits.size(); ++flags) {
+    bits[flags] = static_cast<uint64_t>(stride_class_of(flags)) << kStrideClassShift;
+  }
+  return bits;
+}();
+
+SpecWriter::SpecWriter(ArgumentSpec& spec, bool with_shapes)
+    : spec_(spec), with_shapes_(with_shapes), memo_in_spec_(std::exchange(spec.memo_, 0)) {
+  spec.requires_grad_ = spec.exotic_ = false;
+  if (spec.words_.empty()) {
+    spec.words_.resize(16);
+  }
+  out_ = spec.words_.data();
+  limit_ = out_ + spec.words_.size();
+  write_state(out_);
+  out_ += kStateWords;
+}
+
+void SpecWriter::grow(size_t words) {
+  const auto size = static_cast<size_t>(out_ - spec_.words_.data());
+  spec_.words_.resize(std::max(2 * size, size + words));
+  out_ = spec_.words_.data() + size;
+  limit_ = spec_.words_.data() + spec_.words_.size();
+}
+
+void SpecWriter::end_attributes() {
+  attributes_end_ = static_cast<size_t>(out_ - spec_.words_.data());
+  attributes_hash_ = hash_words(spec_.words_.data() + kStateWords, attributes_end_ - kStateWords);
+}
+
+void SpecWriter::write_attributes(const AttributeMemo& memo) {
+  const std::span<const uint64_t> words = memo.words();
+  reserve(words.size());
+  if (memo_in_spec_ != memo.id()) {
+    std::copy(words.begin(), words.end(), out_);
+  }
+  out_ += words.size();
+  attributes_end_ = static_cast<size_t>(out_ - spec_.words_.data());
+  attributes_hash_ = memo.hash();
+  tensors_ |= memo.words_ored();
+  spec_.memo_ = memo.id();
+}
+
+void SpecWriter::finish() {
+  const uint64_t* const words = spec_.words_.data();
+  spec_.size_ = static_cast<size_t>(out_ - words);
+  spec_.requires_grad_ = spec_.requires_grad_ || ((tensors_ >> kRequiresGradShift) & 1) != 0;
+  static_assert(kStateWords == 3);
+  spec_.hash_ =
+      hash_words(words + attributes_end_, spec_.size_ - attributes_end_, words[0], words[1], words[2], attributes_hash_);
+}
+
+void SpecWriter::write_unusual(const c10::IValue& value) {
+  if (value.isTensor()) {
+    write_unusual_tensor(*value.unsafeToTensorImpl());
+  } else {
+    write_other_value(value);
+  }
+}
+
+void SpecWriter::write_unusual_tensor(const c10::TensorImpl& tensor) {
+  if (&tensor == c10::UndefinedTensorImpl::singleton()) {
+    push(kUndefined);
+    return;
+  }
+  const auto* autograd = static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
+  const bool is_dual = autograd != nullptr && autograd->fw_grad_ != nullptr;
+  const bool requires_grad = autograd != nullptr && autograd->requires_grad();
+  const uint64_t dtype = static_cast<uint64_t>(c10::typeMetaToScalarType(tensor.dtype())) << kDtypeShift;
+  const c10::DispatchKeySet keys = tensor.key_set();
+  if (!are_plain_keys(keys) || is_dual || tensor.is_wrapped_number() || tensor.dim() > static_cast<int64_t>(kMaxRank)) {
+    spec_.requires_grad_ = spec_.requires_grad_ || requires_grad || is_dual;
+    spec_.exotic_ = true;
+    push(kExotic | dtype | device_bits(tensor.device()) | static_cast<uint64_t>(requires_grad) << kRequiresGradShift);
+    push(keys.raw_repr());
+    return;
+  }
+  const c10::IntArrayRef sizes = tensor.sizes();
+  uint64_t ones = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    ones |= static_cast<uint64_t>(sizes[i] == 1) << i;
+  }
+  const uint64_t device = tensor.is_cpu() ? kCpuBits : device_bits(tensor.device());
+  const uint64_t word = kPlain | dtype | device | static_cast<uint64_t>(sizes.size()) << kRankShift |
+                        static_cast<uint64_t>(requires_grad) << kRequiresGradShift |
+                        kStrideBits[tensor_traits::flags_of(TensorFields::traits_of(tensor))] | ones << kOnesShift;
+  tensors_ |= word;
+  push(word);
+  if (with_shapes_) {
+    for (const c10::IntArrayRef numbers : {sizes, tensor.strides()}) {
+      for (const int64_t number : numbers) {
+        push(static_cast<uint64_t>(number));
+      }
+    }
+  }
+}
+
+void SpecWriter::write_other_value(const c10::IValue& value) {
+  if (value.isNone()) {
+    push(kNone);
+  } else if (value.isTuple()) {
+    for (const c10::IValue& element : value.toTupleRef().elements()) {
+      write_value(element);
+    }
+  } else if (value.isList()) {
+    write_list(value);
+  } else if (value.isGenericDict()) {
+    const auto dict = value.toGenericDict();
+    if (begin_container(dict.size())) {
+      const bool has_tensor_keys = dict.keyType()->kind() == c10::TypeKind::TensorType;
+      for (const auto& entry : dict) {
+        if (has_tensor_keys) {
+          write_value(entry.key());
+        }
+        write_value(entry.value());
+      }
+    }
+  } else {
+    // Objects, futures, capsules: what they hold is not looked at.
+    spec_.requires_grad_ =
+        spec_.requires_grad_ || value.isObject() || value.isFuture() || (value.isPtrType() && !value.isString());
+    push(kPresent);
+  }
+}
+
+// Whether the elements are to be written. A long container is not looked into, nor its length: one that grows from call to
+// call (a cache, a history) would make each call slower, and a new spec each time.
+bool SpecWriter::begin_container(size_t size) {
+  if (size <= kMostElements) {
+    push(kLengthTag | size);
+    return true;
+  }
+  push(kLong);
+  spec_.requires_grad_ = spec_.exotic_ = true;  // for all that is known
+  return false;
+}
+
+void SpecWriter::write_list(const c10::IValue& value) {
+  if (value.isTensorList()) {
+    const auto tensors = value.toTensorList();
+    if (begin_container(tensors.size())) {
+      for (const auto& element : tensors) {
+        write_value(element.get());
+      }
+    }
+    return;
+  }
+  const auto list = value.toList();
+  // A list of numbers has only its length.
+  if (begin_container(list.size()) && !is_scalar_type(*list.elementType())) {
+    for (const auto& element : list) {
+      write_value(element.get());
+    }
+  }
+}
+
+void SpecWriter::write_shared_storage(std::span<const c10::IValue> arguments) {
+  std::vector<const void*> storages;
+  const auto note = [&](const c10::IValue& value) {
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().has_storage()) {
+      const void* storage = value.toTensor().storage().unsafeGetStorageImpl();
+      const auto first = std::find(storages.begin(), storages.end(), storage);
+      if (first != storages.end()) {
+        push(kSharedStorageTag | static_cast<uint64_t>(first - storages.begin()) << 16 | storages.size());
+      }
+      storages.push_back(storage);
+    }
+    return false;
+  };
+  for (const c10::IValue& argument : arguments) {
+    if (!argument.isObject()) {
+      argument.visit(note);
+    }
+  }
+}
+
+}  // namespace sconce

@@ -1,0 +1,149 @@
+// Makes the words of an ArgumentSpec.
+#pragma once
+
+#include "executor/argument_spec/argument_spec.h"
+#include "executor/argument_spec/attribute_memo.h"
+#include "executor/argument_spec/words.h"
+#include "executor/argument_spec/tensor_fields.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <utility>
+
+namespace sconce {
+
+// How words become a hash: four chains of multiplications side by side, folded at the end. Multiplying by an odd number
+// loses nothing. The constants are those of MurmurHash64A and SplitMix64.
+[[gnu::always_inline]] inline uint64_t hash_words(const uint64_t* words, size_t count, uint64_t a = 0, uint64_t b = 0,
+                                                  uint64_t c = 0, uint64_t d = 0) {
+  constexpr uint64_t kMultiplier = 0xc6a4a7935bd1e995;
+  a = (a ^ count) * kMultiplier;
+  b = (b ^ 0x9e3779b97f4a7c15) * kMultiplier;
+  c = (c ^ 0xbf58476d1ce4e5b9) * kMultiplier;
+  d = (d ^ 0x94d049bb133111eb) * kMultiplier;
+  const uint64_t* const end = words + count;
+  for (; end - words >= 4; words += 4) {
+    a = (a ^ words[0]) * kMultiplier;
+    b = (b ^ words[1]) * kMultiplier;
+    c = (c ^ words[2]) * kMultiplier;
+    d = (d ^ words[3]) * kMultiplier;
+  }
+  for (; words != end; ++words) {
+    a = ((a ^ words[0]) * kMultiplier) ^ (a >> 32);
+  }
+  const auto fold = [](uint64_t hash, uint64_t lane) { return (hash ^ lane ^ (lane >> 32)) * kMultiplier; };
+  const uint64_t hash = fold(fold(fold(fold(0, a), b), c), d);
+  return hash ^ (hash >> 31);
+}
+
+// The key set of an ordinary strided tensor of the CPU, as TensorImpl's constructor puts it together.
+extern const c10::DispatchKeySet kPlainCpuKeys;
+// Of an ordinary strided tensor of any device that sconce knows, inference tensors included.
+bool are_plain_keys(c10::DispatchKeySet keys);
+
+// The stride class by the flags of a tensor's traits (tensor_fields.h), in its place in the word.
+extern const std::array<uint64_t, 256> kStrideBits;
+
+class SpecWriter {
+ public:
+  // Writes the words of the state.
+  SpecWriter(ArgumentSpec& spec, bool with_shapes);
+
+  void write_value(const c10::IValue& value) {
+    write_values(1, [&value](size_t) -> const c10::IValue& { return value; });
+  }
+
+  // `value(0)`, `value(1)`, … Models have hundreds of attributes: the ordinary tensor is the fast path, every instruction of
+  // it counts.
+  template <typename ValueAt>
+  [[gnu::always_inline]] void write_values(size_t count, const ValueAt& value) {
+    uint64_t* out = reserve(count);
+    uint64_t tensors = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const c10::IValue& each = value(i);
+      const uint64_t word = each.isTensor() && !with_shapes_ ? word_of_ordinary(*each.unsafeToTensorImpl()) : 0;
+      if (word == 0) [[unlikely]] {
+        out_ = out;
+        write_unusual(each);
+        out = reserve(count - i - 1);
+        continue;
+      }
+      tensors |= word;
+      *out++ = word;
+    }
+    out_ = out;
+    tensors_ |= tensors;
+  }
+
+  // The words of the attributes: either all the words that were written since the state's, or those of a memo.
+  void end_attributes();
+  void write_attributes(const AttributeMemo& memo);
+
+  // Groups of tensors, wherever the arguments hold them, by the first that lies in the same storage.
+  void write_shared_storage(std::span<const c10::IValue> arguments);
+
+  void finish();
+
+ private:
+  // Where the next words go, with room for `words` of them.
+  uint64_t* reserve(size_t words) {
+    if (static_cast<size_t>(limit_ - out_) < words) [[unlikely]] {
+      grow(words);
+    }
+    return out_;
+  }
+  void grow(size_t words);
+  void push(uint64_t word) {
+    reserve(1);
+    *out_++ = word;
+  }
+
+  // 0 when it is not one: another device, undefined, exotic, of a high rank, a view that autograd knows of.
+  [[gnu::always_inline]] uint64_t word_of_ordinary(const c10::TensorImpl& tensor) const {
+    const uint64_t traits = TensorFields::traits_of(tensor);
+    const uint64_t flags = tensor_traits::flags_of(traits);
+    const c10::impl::SizesAndStrides& shape = TensorFields::sizes_and_strides_of(tensor);
+    const size_t rank = shape.size();
+    if (TensorFields::key_set_of(tensor) != plain_cpu_keys_ || rank > TensorFields::kInlineRank ||
+        (flags & tensor_traits::kWrappedNumber) != 0) [[unlikely]] {
+      return 0;
+    }
+    uint64_t requires_grad = 0;
+    if (const torch::autograd::AutogradMeta* const autograd = TensorFields::autograd_meta_of(tensor)) {
+      // A view may require a gradient by its base, and by its base alone.
+      if (autograd->fw_grad_ != nullptr || autograd->is_view_) [[unlikely]] {
+        return 0;
+      }
+      requires_grad = static_cast<uint64_t>(autograd->requires_grad_ | (autograd->grad_fn_ != nullptr));
+    }
+    // All that lie in the tensor, a fixed number of them: no branch. What lies behind its rank is masked.
+    const int64_t* const sizes = shape.sizes_data();
+    static_assert(TensorFields::kInlineRank == 5);
+    const auto one = [sizes](size_t dim) { return static_cast<uint64_t>(sizes[dim] == 1) << dim; };
+    const uint64_t ones = (one(0) | one(1) | one(2) | one(3) | one(4)) & ~(~uint64_t{0} << rank);
+    return spec_words::kPlain | (traits & tensor_traits::kDtypeMask) << spec_words::kDtypeShift | kCpuBits |
+           rank << spec_words::kRankShift | requires_grad << spec_words::kRequiresGradShift | kStrideBits[flags] |
+           ones << spec_words::kOnesShift;
+  }
+
+  void write_unusual(const c10::IValue& value);
+  void write_unusual_tensor(const c10::TensorImpl& tensor);
+  void write_other_value(const c10::IValue& value);
+  bool begin_container(size_t size);
+  void write_list(const c10::IValue& value);
+
+  static constexpr uint64_t kCpuBits = static_cast<uint64_t>(c10::DeviceType::CPU) << spec_words::kDeviceTypeShift;
+
+  ArgumentSpec& spec_;
+  uint64_t* out_ = nullptr;
+  uint64_t* limit_ = nullptr;
+  uint64_t tensors_ = 0;  // all words of plain tensors, or-ed
+  const c10::DispatchKeySet plain_cpu_keys_ = kPlainCpuKeys;
+  const bool with_shapes_;
+  const uint64_t memo_in_spec_;  // whose words still stand in the spec
+  size_t attributes_end_ = spec_words::kStateWords;
+  uint64_t attributes_hash_ = 0;
+};
+
+}  // namespace sconce

@@ -1,0 +1,35 @@
+// Reads the literals of the text form: attributes and constants. See print_literal.h.
+#pragma once
+
+#include "ir/text/parse.h"
+
+#include <string_view>
+#include <vector>
+
+namespace sconce {
+
+class LiteralParser {
+ public:
+  LiteralParser(TextCursor& cursor, TypeParser& types, const ParseOptions& options)
+      : cursor_(cursor), types_(types), options_(options) {}
+
+  // An attribute's value; its form tells its kind. The items of a list are of one kind.
+  AttributeValue parse_attribute();
+  // A prim::Constant's value; the type decides how the text is read.
+  c10::IValue parse_constant(const c10::TypePtr& type, size_t depth = 0);
+
+ private:
+  AttributeValue parse_attribute_list();
+  template <typename TypeAt>
+  std::vector<c10::IValue> parse_sequence(std::string_view open, std::string_view close, const TypeAt& type_at,
+                                          size_t depth);
+  c10::IValue parse_number();
+  c10::IValue parse_complex();
+  c10::IValue parse_reference();
+
+  TextCursor& cursor_;
+  TypeParser& types_;
+  const ParseOptions& options_;
+};
+
+}  // namespace sconce

@@ -1,0 +1,230 @@
+#include "load/check/archive.h"
+
+#include "load/check/code_check.h"
+#include "load/check/pickle_check.h"
+
+#include <c10/util/Exception.h>
+#include <caffe2/serialize/versions.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+#include <regex>
+#include <string_view>
+
+namespace sconce {
+
+namespace {
+
+const std::string kModelRemedy = "write the model with torch.jit.script(model).save(path)";
+const std::string kArgumentsRemedy = "write it with torch.save((x, y), path)";
+
+// A file that is no zip file: how torch.save wrote before PyTorch 1.6 (and does when asked), another pickle, or neither.
+std::string describe_no_zip(Bytes file) {
+  const std::string_view read(reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), 14));
+  constexpr std::string_view kLegacyMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+  if (read.size() > 2 && read[0] == '\x80' && read[1] <= 5) {
+    return read.substr(2) == kLegacyMagic
+               ? "it is in the format of torch.save before PyTorch 1.6; in Python, torch.save(torch.load(path, "
+                 "weights_only=False), path) writes it anew"
+               : "it is a pickle, as pickle.dump writes, without the zip file around it that torch.save makes";
+  }
+  return "it is not a zip file";
+}
+
+// "__main__.Net" when the pickle holds an object of a Python class, which only Python can make again. Tensors, and what
+// LibTorch's reader makes of a few more names, are none.
+std::optional<std::string> python_class_in(const std::string& pickle) {
+  // A state_dict; inside of tensors an OrderedDict is no more than a place for hooks.
+  if (pickle.substr(2).starts_with("ccollections\nOrderedDict\n")) {
+    return "collections.OrderedDict";
+  }
+  // Opcode GLOBAL: 'c', module, line end, name, line end.
+  static const std::regex global("c([A-Za-z_][A-Za-z0-9_.]*)\n([A-Za-z_][A-Za-z0-9_.]*)\n");
+  for (std::sregex_iterator each(pickle.begin(), pickle.end(), global), end; each != end; ++each) {
+    const std::string module = (*each)[1];
+    const bool is_known = module == "torch" || module == "torch._utils" || module == "torch._tensor" ||
+                          module == "collections" || module == "torch.jit._pickle" || module.starts_with("__torch__");
+    if (!is_known) {
+      return module + "." + std::string((*each)[2]);
+    }
+  }
+  return std::nullopt;
+}
+
+// The folder that LibTorch reads, with its slash: that of the first entry.
+std::string root_of(const ZipFile& zip) {
+  if (zip.entries().empty()) {
+    throw MalformedArchive("the archive is empty");
+  }
+  const std::string& first = zip.entries().front().name;
+  const std::string root = first.substr(0, first.find('/') + 1);
+  if (root.empty()) {
+    throw MalformedArchive("the entry '" + first + "' stands in no folder");
+  }
+  return root;
+}
+
+// Whoever reads the content is told when it is damaged; what LibTorch does not read (inputs of a trace, files that the
+// author put in) may hold anything. Returns whether it has tensors on the meta device.
+bool check_record(const ZipFile& zip, const ZipEntry& entry, const std::string& root) {
+  const std::string_view name = entry.name;
+  const bool is_code = name.starts_with(root + "code/");
+  const bool is_pickle =
+      (is_code && name.ends_with(".debug_pkl")) || name == root + "data.pkl" || name == root + "constants.pkl";
+  bool has_meta_tensors = false;
+  zip.with_content(entry, [&](Bytes content) {
+    try {
+      if (is_pickle) {
+        // The storages of data.pkl stand in the folder data.
+        const std::string folder = entry.name.substr(0, name.rfind('.')) + "/";
+        const CheckedPickle pickle = check_pickle(content, [&](std::string_view key) -> std::optional<uint64_t> {
+          const ZipEntry* storage = zip.find(folder + std::string(key));
+          return storage == nullptr ? std::nullopt : std::optional(storage->size);
+        });
+        has_meta_tensors = pickle.has_meta_storages;
+        if (name.ends_with(".debug_pkl")) {
+          check_source_ranges(pickle);
+        }
+      } else if (is_code && name.ends_with(".py")) {
+        check_code({reinterpret_cast<const char*>(content.data()), content.size()});
+      }
+    } catch (const MalformedArchive& problem) {
+      throw MalformedArchive("the entry '" + entry.name + "' is malformed: " + problem.what());
+    }
+  });
+  return has_meta_tensors;
+}
+
+// Large files on all cores: checksums of the weights are most of the work.
+CheckedArchive check_records(const ZipFile& zip, const std::string& root) {
+  constexpr size_t kWorthThreads = size_t{4} << 20;  // bytes
+  const std::vector<ZipEntry>& entries = zip.entries();
+  struct Outcome {
+    bool has_meta_tensors = false;
+    std::optional<std::string> problem;
+  };
+  std::vector<Outcome> outcomes(entries.size());
+  const auto check = [&](size_t i) {
+    try {
+      outcomes[i].has_meta_tensors = check_record(zip, entries[i], root);
+    } catch (const MalformedArchive& problem) {
+      outcomes[i].problem = problem.what();
+    }
+  };
+  const size_t bytes = std::accumulate(entries.begin(), entries.end(), size_t{0},
+                                       [](size_t sum, const ZipEntry& entry) { return sum + entry.stored.size(); });
+  if (bytes < kWorthThreads) {
+    for (size_t i = 0; i < entries.size(); ++i) {
+      check(i);
+    }
+  } else {
+    // Isolated: a caller that is a task itself is not given another of its tasks meanwhile.
+    tbb::this_task_arena::isolate([&] { tbb::parallel_for(size_t{0}, entries.size(), check); });
+  }
+  CheckedArchive checked;
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.problem) {
+      throw MalformedArchive(*outcome.problem);
+    }
+    checked.has_meta_tensors |= outcome.has_meta_tensors;
+  }
+  return checked;
+}
+
+std::optional<std::string> python_class_of(const ZipFile& zip, const std::string& record) {
+  std::optional<std::string> python_class;
+  zip.with_content(*zip.find(record),
+                   [&](Bytes content) { python_class = python_class_in(std::string(content.begin(), content.end())); });
+  return python_class;
+}
+
+// LibTorch reads it first, and leaks its reader when it does not like it.
+void check_version(const ZipFile& zip, const std::string& path, const std::string& root) {
+  const ZipEntry* entry = zip.find(root + ".data/version");
+  entry = entry == nullptr ? zip.find(root + "version") : entry;
+  if (entry == nullptr) {
+    throw MalformedArchive("it has no version");
+  }
+  uint64_t version = 0;
+  zip.with_content(*entry, [&](Bytes content) {
+    const char* begin = reinterpret_cast<const char*>(content.data());
+    if (std::from_chars(begin, begin + content.size(), version).ec != std::errc()) {
+      throw MalformedArchive("the entry '" + entry->name + "' is malformed: it does not begin with a number");
+    }
+  });
+  namespace format = caffe2::serialize;
+  TORCH_CHECK(version >= format::kMinSupportedFileFormatVersion && version <= format::kMaxSupportedFileFormatVersion, path,
+              ": written in version ", version, " of the format, of which LibTorch ", TORCH_VERSION, " reads ",
+              format::kMinSupportedFileFormatVersion, " to ", format::kMaxSupportedFileFormatVersion,
+              "; write it anew with that version");
+}
+
+// Maps the file, tells what it is when it is no zip file, and hands its directory and the root of its entries to `identify`,
+// which throws when the archive is of another kind. What is malformed in it is reported with the remedy.
+template <typename Identify>
+CheckedArchive check_file(const std::string& path, const std::string& what, const std::string& remedy,
+                          const Identify& identify) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  TORCH_CHECK(std::filesystem::exists(status), path, ": no such file");
+  TORCH_CHECK(!std::filesystem::is_directory(status), path, ": is a directory, not ", what);
+  std::optional<MappedFile> file;
+  try {
+    file.emplace(path);
+  } catch (const MalformedArchive& unreadable) {
+    TORCH_CHECK(false, path, ": ", unreadable.what());
+  }
+  constexpr std::string_view kMagic = "PK\x03\x04";
+  const Bytes bytes = file->bytes();
+  const bool is_zip = bytes.size() >= kMagic.size() && std::equal(kMagic.begin(), kMagic.end(), bytes.begin());
+  TORCH_CHECK(is_zip, path, ": not ", what, " (", is_zip ? "" : describe_no_zip(bytes), "); ", remedy);
+  try {
+    const ZipFile zip(bytes);
+    const std::string root = root_of(zip);
+    identify(zip, root);
+    check_version(zip, path, root);
+    return check_records(zip, root);
+  } catch (const MalformedArchive& problem) {
+    TORCH_CHECK(false, path, ": truncated or damaged: ", problem.what(), "; copy it again, or ", remedy);
+  }
+}
+
+}  // namespace
+
+void check_archive_bytes(Bytes file) {
+  const ZipFile zip(file);
+  check_records(zip, root_of(zip));
+}
+
+CheckedArchive check_archive(const std::string& path) {
+  return check_file(path, "a TorchScript model", kModelRemedy, [&](const ZipFile& zip, const std::string& root) {
+    const bool has_data = zip.find(root + "data.pkl") != nullptr;
+    if (zip.find(root + "constants.pkl") == nullptr) {
+      TORCH_CHECK(has_data, path, ": a zip file, but not a TorchScript archive (it has no constants.pkl)");
+      const auto python_class = python_class_of(zip, root + "data.pkl");
+      TORCH_CHECK(false, path, ": written by torch.save, not a TorchScript model",
+                  python_class ? " (it holds a pickled " + *python_class + ", which only Python can read)" : "", "; ",
+                  kModelRemedy);
+    }
+    TORCH_CHECK(has_data, path, ": damaged TorchScript archive: it has no data.pkl");
+  });
+}
+
+void check_arguments_archive(const std::string& path) {
+  check_file(path, "a file of arguments", kArgumentsRemedy, [&](const ZipFile& zip, const std::string& root) {
+    TORCH_CHECK(zip.find(root + "data.pkl") != nullptr, path, ": a zip file, but it holds no value (it has no data.pkl)");
+    const auto python_class = python_class_of(zip, root + "data.pkl");
+    TORCH_CHECK(
+        !python_class, path, ": holds a pickled ", python_class.value_or(""),
+        ", which only Python can read; arguments are tensors, numbers, texts, lists, tuples and dicts: ", kArgumentsRemedy);
+  });
+}
+
+}  // namespace sconce

@@ -1,0 +1,48 @@
+// All that a call of a module may run.
+#pragma once
+
+#include "ir/graph.h"
+#include "passes/freeze/module_objects.h"
+
+#include <deque>
+#include <memory>
+#include <set>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace sconce {
+
+// The bodies of all methods and hooks of a module, calls inlined, and of the calls and tasks in them that are not inlined
+// and are given an object of the module.
+class ModuleCode {
+ public:
+  struct Body {
+    std::unique_ptr<Graph> graph;
+    std::vector<const ModuleObject*> inputs;  // as in ModuleObjects::objects_in
+  };
+
+  // Submodules that some body replaces by others are marked so in `objects`. Refuses code that cannot be looked into.
+  static OrRefusal<ModuleCode> collect(ModuleObjects& objects, FunctionTable& functions);
+
+  std::deque<Body>& bodies() { return bodies_; }
+  // Whether the node is a call or fork whose body is among these.
+  bool follows(const Node& node) const { return followed_.count(&node) != 0; }
+
+ private:
+  std::optional<Refusal> add_all(const ModuleObjects& objects, FunctionTable& functions);
+  std::optional<Refusal> add(torch::jit::Function& function, std::vector<const ModuleObject*> inputs,
+                             const ModuleObjects& objects, FunctionTable& functions);
+  std::optional<Refusal> add(const Graph& source, std::vector<const ModuleObject*> inputs, const ModuleObjects& objects,
+                             FunctionTable& functions);
+  std::optional<Refusal> follow(const Node& node, const ObjectMap& known, const ModuleObjects& objects,
+                                FunctionTable& functions);
+  bool mark_replaced(ModuleObjects& objects) const;
+
+  std::deque<Body> bodies_;
+  std::set<std::pair<const torch::jit::Function*, std::vector<const ModuleObject*>>> functions_;
+  std::unordered_set<const Node*> followed_;
+  int depth_ = 0;  // of tasks in tasks
+};
+
+}  // namespace sconce

@@ -1,0 +1,306 @@
+#include "passes/freeze/module_constants.h"
+
+#include "ir/constant_operands.h"
+#include "analysis/escapes.h"
+#include "passes/simplify/constant_branches.h"
+#include "passes/required/eliminate_dead_nodes.h"
+#include "passes/freeze/module_code.h"
+#include "passes/simplify/peephole.h"
+#include "passes/simplify/propagate_constants.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/class_type.h>
+#include <ATen/core/jit_type.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+namespace sconce {
+namespace {
+
+// Nothing that a plan must be told about on each call (rule R10).
+bool is_ordinary(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.layout() != c10::kStrided || !(tensor.is_cpu() || tensor.is_cuda())) {
+    return false;
+  }
+  const c10::DispatchKeySet keys =
+      tensor.key_set() - c10::autograd_dispatch_keyset_with_ADInplaceOrView - c10::autocast_dispatch_keyset;
+  return keys == c10::DispatchKeySet(tensor.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU) &&
+         !tensor._fw_grad(0).defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
+// Of a constant that stands for reads of the attribute.
+c10::TypePtr narrowed_type(AttributeSlot slot) {
+  const c10::TypePtr declared = slot.first->type()->getAttribute(slot.second);
+  if (ModuleObjects::value_of(slot).isNone() && c10::NoneType::get()->isSubtypeOf(*declared)) {
+    return c10::NoneType::get();
+  }
+  return declared->kind() == c10::TypeKind::OptionalType ? declared->expectRef<c10::OptionalType>().getElementType()
+                                                         : declared;
+}
+
+void simplify(Graph& graph) {
+  constexpr int kMostRounds = 10;
+  bool changed = true;
+  for (int round = 0; changed && round < kMostRounds; ++round) {
+    changed = peephole(graph);
+    changed |= propagate_constants(graph);
+    changed |= constant_branches(graph);
+  }
+  eliminate_dead_nodes(graph);
+}
+
+bool ends_the_method(const Node& node) { return node.kind() == prim::Return && node.owning_block()->owner() == nullptr; }
+
+// The hidden end of a block has no text: the node around it has.
+Refusal refusal_at(const Node& node, const std::string& reason) {
+  return ends_the_method(node) ? Refusal::because(reason)
+                               : Refusal::of(node.kind() == prim::Return ? *node.owning_block()->owner() : node, reason);
+}
+
+const Node* writer_of(const Value& value, const Graph& graph, const AliasSets& aliases) {
+  const Node* writer = nullptr;
+  for_each_node(graph.body(), [&](Node* node) {
+    if (writer == nullptr && aliases.may_write(*node, value)) {
+      writer = node;
+    }
+  });
+  return writer;
+}
+
+class Analysis {
+ public:
+  Analysis(const c10::IValue& module, FunctionTable& functions) : objects_(module), functions_(functions) {}
+
+  std::optional<Refusal> run(const std::vector<std::string>& preserved) {
+    const auto training = objects_.find("training");
+    if (training && value_of(*training).isBool() && value_of(*training).toBool()) {
+      return Refusal::because("the module is in training mode, and what is frozen cannot be trained; call eval() first");
+    }
+    for (const std::string& name : preserved) {
+      if (auto refusal = preserve(name)) {
+        return refusal;
+      }
+    }
+    auto code = ModuleCode::collect(objects_, functions_);
+    if (!code) {
+      return code.refusal();
+    }
+    fold_data(*code);
+    for (const ModuleCode::Body& body : code->bodies()) {
+      look_at_memory(body);
+    }
+    look_at_sharing();
+    return std::nullopt;
+  }
+
+  std::map<AttributeSlot, ModuleAttribute> attributes() {
+    std::map<AttributeSlot, ModuleAttribute> attributes;
+    for (const auto& [slot, name] : objects_.names()) {
+      attributes.emplace(slot, attribute(slot));
+      if (blocked_.count(slot) != 0) {
+        objects_.may_be_replaced(slot);
+      }
+    }
+    return attributes;
+  }
+
+  ModuleObjects take_objects() { return std::move(objects_); }
+
+ private:
+  static const c10::IValue& value_of(AttributeSlot slot) { return ModuleObjects::value_of(slot); }
+
+  std::optional<Refusal> preserve(const std::string& name) {
+    const auto slot = objects_.find(name);
+    if (!slot) {
+      return objects_.module()->type()->findMethod(name) != nullptr
+                 ? std::nullopt
+                 : std::optional(Refusal::because("there is no '" + name +
+                                                  "' to preserve; name an attribute as in 'encoder.weight', a submodule or "
+                                                  "a method"));
+    }
+    const auto preserve_slot = [&](AttributeSlot each) {
+      preserved_.insert(each);
+      objects_.may_be_replaced(each);
+    };
+    preserve_slot(*slot);
+    if (value_of(*slot).isModule()) {
+      ModuleObjects::for_each_slot_in(value_of(*slot).toObjectRef(), preserve_slot);
+    }
+    return std::nullopt;
+  }
+
+  void block(AttributeSlot slot, const Refusal& refusal) { blocked_.try_emplace(slot, refusal); }
+
+  // The type of the constant that the attribute is, as far as is known; null when it is none.
+  c10::TypePtr candidate_type(AttributeSlot slot) const {
+    c10::TypePtr type = narrowed_type(slot);
+    const c10::IValue& value = value_of(slot);
+    const bool fits = can_be_constant(type) && value.isNone() == (type->kind() == c10::TypeKind::NoneType) &&
+                      (!value.isTensor() || is_ordinary(value.toTensor()));
+    return fits && preserved_.count(slot) == 0 && blocked_.count(slot) == 0 ? type : nullptr;
+  }
+
+  // Calls `visit(node, slot, type)` for the reads of what is a constant as far as is known.
+  template <typename Visit>
+  void for_each_read(const ModuleCode::Body& body, const Visit& visit) const {
+    const ObjectMap known = objects_.objects_in(*body.graph, body.inputs);
+    for_each_node(body.graph->body(), [&](Node* node) {
+      const auto slot = node->kind() == prim::GetAttr ? attribute_slot(*node, known) : std::nullopt;
+      if (const c10::TypePtr type = slot ? candidate_type(*slot) : nullptr) {
+        visit(*node, *slot, type);
+      }
+    });
+  }
+
+  // Numbers and the like decide which branches there are, and by that who writes what: round after round.
+  void fold_data(ModuleCode& code) {
+    for (const ModuleCode::Body& body : code.bodies()) {
+      simplify(*body.graph);
+    }
+    for (bool changed = true; changed;) {
+      blocked_.clear();
+      for (const ModuleCode::Body& body : code.bodies()) {
+        look_at_objects(body, code);
+      }
+      changed = false;
+      for (const ModuleCode::Body& body : code.bodies()) {
+        changed |= fold_data_in(body);
+      }
+    }
+  }
+
+  void look_at_objects(const ModuleCode::Body& body, const ModuleCode& code) {
+    for (const auto& [value, object] : objects_.objects_in(*body.graph, body.inputs)) {
+      for (const Use& use : value->uses()) {
+        const Node& user = *use.user;
+        if (user.kind() == prim::SetAttr && use.index == 0) {
+          if (const auto slot = object->type()->findAttributeSlot(user.attribute_as<std::string>(attr::kName))) {
+            block({object, *slot}, Refusal::of(user, "a method assigns it"));
+          }
+        } else if (user.kind() != prim::GetAttr && user.kind() != prim::isinstance && !code.follows(user)) {
+          const Refusal refusal = refusal_at(user, "the module that it belongs to goes where it cannot be followed");
+          ModuleObjects::for_each_slot_in(*object, [&](AttributeSlot slot) { block(slot, refusal); });
+        }
+      }
+    }
+  }
+
+  // An optional that is a tensor stays one, whatever is written into that.
+  bool fold_data_in(const ModuleCode::Body& body) const {
+    bool changed = false;
+    for_each_read(body, [&](Node& read, AttributeSlot slot, const c10::TypePtr& type) {
+      if (!holds_memory(type)) {
+        read.output()->replace_all_uses_with(body.graph->insert_constant(value_of(slot), &read, type));
+        read.erase();
+        changed = true;
+      } else if (read.output()->type()->kind() == c10::TypeKind::OptionalType) {
+        read.output()->set_type(type);
+        changed = true;
+      }
+    });
+    if (changed) {
+      simplify(*body.graph);
+    }
+    return changed;
+  }
+
+  // In the place of all reads of an attribute stands a value that nothing else has to do with. What the graph does with
+  // that, it does with the attribute.
+  void look_at_memory(const ModuleCode::Body& body) {
+    Graph& graph = *body.graph;
+    std::map<AttributeSlot, Value*> stand_ins;
+    for_each_read(body, [&](Node& read, AttributeSlot slot, const c10::TypePtr& type) {
+      Value*& stand_in = stand_ins[slot];
+      if (stand_in == nullptr) {
+        stand_in = graph.create(prim::Uninitialized, {})->insert_before(graph.body().first())->output()->set_type(type);
+      }
+      read.output()->replace_all_uses_with(stand_in);
+      read.erase();
+    });
+    const AliasSets aliases(graph);
+    for (const auto& [slot, value] : stand_ins) {
+      const Node* writer = aliases.may_be_written(*value) ? writer_of(*value, graph, aliases) : nullptr;
+      const Node* leaving = leaves_through(*value);
+      // Of what lies among the things of others, not every write is one of this.
+      if (writer != nullptr && (leaving == nullptr || !aliases.is_wildcard(*value))) {
+        block(slot, Refusal::of(*writer, "a method may write it in place"));
+      } else if (leaving != nullptr) {
+        block(slot, refusal_at(*leaving, ends_the_method(*leaving)
+                                             ? "a method returns it or a view of it, and the caller could write that"
+                                             : "it goes where it cannot be followed"));
+      }
+    }
+  }
+
+  void look_at_sharing() {
+    std::unordered_map<const void*, const std::string*> held;  // by attributes that are no constants
+    for (const auto& [slot, name] : objects_.names()) {
+      if (!value_of(slot).isModule() && candidate_type(slot) == nullptr) {
+        for (const void* memory : memory_of(value_of(slot))) {
+          held.emplace(memory, &name);
+        }
+      }
+    }
+    for (const auto& [slot, name] : objects_.names()) {
+      if (value_of(slot).isModule() || candidate_type(slot) == nullptr) {
+        continue;
+      }
+      for (const void* memory : memory_of(value_of(slot))) {
+        if (const auto other = held.find(memory); other != held.end()) {
+          block(slot, Refusal::because("it shares memory with " + *other->second + ", which is no constant"));
+        }
+      }
+    }
+  }
+
+  ModuleAttribute attribute(AttributeSlot slot) {
+    const c10::IValue& value = value_of(slot);
+    if (const auto blocked = blocked_.find(slot); blocked != blocked_.end()) {
+      return {.constant = std::nullopt, .type = nullptr, .refusal = blocked->second};
+    }
+    if (value.isModule() || preserved_.count(slot) != 0) {
+      return {};
+    }
+    c10::TypePtr type = candidate_type(slot);
+    if (type == nullptr) {
+      const std::string reason = value.isTensor()
+                                     ? "it is no ordinary dense tensor"
+                                     : "no constant can hold a value of type " + narrowed_type(slot)->repr_str();
+      return {.constant = std::nullopt, .type = nullptr, .refusal = Refusal::because(reason)};
+    }
+    return {.constant = value.isTensor() ? c10::IValue(detached(value.toTensor())) : value,
+            .type = std::move(type),
+            .refusal = std::nullopt};
+  }
+
+  // One for one, so that who was one tensor stays one.
+  at::Tensor detached(const at::Tensor& tensor) {
+    const c10::InferenceMode normal(false);
+    at::Tensor& made = detached_[tensor.unsafeGetTensorImpl()];
+    made = made.defined() ? made : tensor.detach();
+    return made;
+  }
+
+  ModuleObjects objects_;
+  FunctionTable& functions_;
+  std::set<AttributeSlot> preserved_;
+  std::map<AttributeSlot, Refusal> blocked_;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> detached_;
+};
+
+}  // namespace
+
+OrRefusal<ModuleConstants> ModuleConstants::find(const c10::IValue& module, const std::vector<std::string>& preserved,
+                                                 FunctionTable& functions) {
+  Analysis analysis(module, functions);
+  if (auto refusal = analysis.run(preserved)) {
+    return *refusal;
+  }
+  std::map<AttributeSlot, ModuleAttribute> attributes = analysis.attributes();
+  return ModuleConstants(analysis.take_objects(), std::move(attributes), functions);
+}
+
+}  // namespace sconce

@@ -1,0 +1,255 @@
+#include "passes/layout/channels_last.h"
+
+#include "analysis/affine_ops.h"
+#include "analysis/escapes.h"
+#include "analysis/in_place.h"
+#include "analysis/layout_ops.h"
+#include "ir/schema_match.h"
+#include "analysis/memory_writes.h"
+#include "analysis/invariant_tensors.h"
+#include "analysis/known_layout.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/jit_type.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace sconce {
+namespace {
+
+constexpr int64_t kImageRank = 4;
+
+class Propagation {
+ public:
+  explicit Propagation(Graph& graph) : graph_(graph), aliases_(graph), order_(graph, aliases_), constants_(graph) {
+    for_each_node(graph.body(), [&](Node* node) {
+      blocked_ = blocked_ || may_change_sizes(*node);
+      nodes_.push_back(node);
+    });
+  }
+
+  bool run() {
+    if (blocked_) {
+      return false;
+    }
+    find_contained();
+    bool changed = false;
+    // What is nested in a node comes behind it: operands first.
+    for (Node* node : nodes_) {
+      if (const auto weight = convertible_weight(*node); weight && contained_.contains(node->output())) {
+        node->set_input(*weight, converted(*node->input(*weight), *node));
+        changed = true;
+        change_layout(*node->output());
+      } else if (takes_over_layout(*node)) {
+        change_layout(*node->output());
+      }
+    }
+    return changed;
+  }
+
+ private:
+  // ---- where the layout goes ----------------------------------------------------------------------------------------
+
+  // Users first.
+  void find_contained() {
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+      const bool carries = [&] {
+        for (size_t i = 0; i < (*node)->inputs().size(); ++i) {
+          if (layout_use(**node, i) == LayoutUse::kKeeps) {
+            return true;
+          }
+        }
+        return false;
+      }();
+      if (carries && is_contained(*(*node)->output())) {
+        contained_.insert((*node)->output());
+      }
+    }
+  }
+
+  bool is_contained(const Value& value) const {
+    return std::all_of(value.uses().begin(), value.uses().end(),
+                       [&](const Use& use) { return stays_inside(use) || can_be_restored(value); });
+  }
+
+  // Whether nobody behind the use, in any run, can tell the layout.
+  bool stays_inside(const Use& use) const {
+    const Node& user = *use.user;
+    if (user.kind() == prim::ListConstruct) {
+      const auto uses = user.output()->uses();
+      return std::all_of(uses.begin(), uses.end(), [&](const Use& of_list) {
+        return layout_use(*of_list.user, of_list.index) == LayoutUse::kKeeps && contained_.contains(of_list.user->output());
+      });
+    }
+    switch (layout_use(user, use.index)) {
+      case LayoutUse::kKeeps: return contained_.contains(user.output());
+      case LayoutUse::kIgnores: return true;
+      case LayoutUse::kFlattens: return flattens_alike(user);
+      case LayoutUse::kSees: return false;
+    }
+    return false;
+  }
+
+  // Whether view and copy are the same: neither is written any more, nor handed out. Of a batch of images in either layout
+  // both have the strides of a new tensor.
+  bool flattens_alike(const Node& node) const {
+    const Block& body = graph_.body();
+    KnownImages known;
+    return node.owning_block() == &body && node.input(0)->node()->owning_block() == &body && !may_leave(*node.output()) &&
+           !order_.may_be_written_behind(*node.output(), node) && is_batch_of_images(*node.input(0), node, known);
+  }
+
+  // A copy with the strides that facts know is no other tensor for whoever gets it.
+  bool can_be_restored(const Value& value) const { return is_contiguous(value.facts()) && !aliases_.may_be_written(value); }
+
+  // ---- images -------------------------------------------------------------------------------------------------------
+
+  using KnownImages = std::unordered_map<const Value*, bool>;
+
+  // Whether the tensor has four dimensions at that node, and its elements lie image after image: contiguous or
+  // channels-last.
+  static bool is_batch_of_images(const Value& value, const Node& at, KnownImages& known) {
+    const auto [entry, is_new] = known.try_emplace(&value, false);
+    if (is_new) {
+      const bool is_batch = makes_batch_of_images(*value.node(), at, known);
+      known[&value] = is_batch;
+      return is_batch;
+    }
+    return entry->second;
+  }
+
+  static bool makes_batch_of_images(const Node& node, const Node& at, KnownImages& known) {
+    if (node.inputs().empty() || layout_use(node, 0) != LayoutUse::kKeeps) {
+      return false;
+    }
+    if (is_pointwise(node)) {
+      const auto fits = [&](const Value* operand) {
+        return operand->type()->kind() != c10::TypeKind::TensorType || is_small_constant(*operand) ||
+               is_batch_of_images(*operand, at, known);
+      };
+      return is_batch_of_images(*node.input(0), at, known) &&
+             (node.schema()->is_mutable() || std::all_of(node.inputs().begin(), node.inputs().end(), fits));
+    }
+    const auto op = affine_op(node);
+    const Value& first = node.input(0)->node()->kind() == prim::ListConstruct && !node.input(0)->node()->inputs().empty()
+                             ? *node.input(0)->node()->input(0)
+                             : *node.input(0);
+    return has_image_rank(*node.output(), at) || has_image_rank(first, at) || is_batch_of_images(first, at, known) ||
+           (op && op->takes_batches_only && constant_rank(*node.input(op->weight)) == kImageRank);
+  }
+
+  static bool has_image_rank(const Value& value, const Node& at) {
+    return (value.facts() != nullptr && value.facts()->sizes && value.facts()->sizes->size() == kImageRank) ||
+           has_checked_rank(value, kImageRank, at);
+  }
+
+  static std::optional<int64_t> constant_rank(const Value& value) {
+    const auto constant = value.constant();
+    return constant && constant->isTensor() && constant->toTensor().defined() ? std::optional(constant->toTensor().dim())
+                                                                              : std::nullopt;
+  }
+
+  // It has nothing to say about where an image lies in the batch.
+  static bool is_small_constant(const Value& value) {
+    const auto rank = constant_rank(value);
+    return rank && *rank < kImageRank;
+  }
+
+  // ---- the change ---------------------------------------------------------------------------------------------------
+
+  // The position of a weight that is not channels-last yet, if the node is a convolution that can run so.
+  std::optional<size_t> convertible_weight(const Node& node) const {
+    const auto op = affine_op(node);
+    const auto weight = op && !op->transposed ? constants_.find(node.input(op->weight)) : std::nullopt;
+    const bool is_convertible = weight && weight->defined() && weight->dim() == kImageRank &&
+                                weight->scalar_type() == at::kFloat && weight->device().is_cpu() && weight->numel() > 0 &&
+                                weight->strides() != channels_last_strides(*weight);
+    return is_convertible ? std::optional(op->weight) : std::nullopt;
+  }
+
+  static std::vector<int64_t> channels_last_strides(const at::Tensor& weight) {
+    const int64_t channels = weight.size(1);
+    const int64_t row = weight.size(3) * channels;
+    return {weight.size(2) * row, 1, row, channels};
+  }
+
+  Value* converted(const Value& weight, Node& position) {
+    Value*& made = converted_[&weight];
+    if (made == nullptr) {
+      const c10::InferenceMode normal(false);
+      const at::NoGradGuard no_grad;
+      at::Tensor tensor = weight.constant()->toTensor().clone(at::MemoryFormat::ChannelsLast);
+      made = graph_.insert_constant(std::move(tensor), weight.node(), c10::TensorType::get());
+      made->set_name(weight.name())->node()->set_location(position.location());
+    }
+    return made;
+  }
+
+  bool takes_over_layout(const Node& node) const {
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      const Value& input = *node.input(i);
+      const auto elements = input.node()->kind() == prim::ListConstruct ? input.node()->inputs() : node.inputs().slice(i, 1);
+      if (layout_use(node, i) == LayoutUse::kKeeps &&
+          std::any_of(elements.begin(), elements.end(), [&](const Value* value) { return changed_.contains(value); })) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Its facts are another's now: the copy's, which those get who can tell.
+  void change_layout(Value& value) {
+    changed_.insert(&value);
+    if (value.facts() == nullptr || !value.facts()->strides) {
+      return;
+    }
+    const TensorFacts before = *value.facts();
+    TensorFacts facts = before;
+    facts.strides.reset();
+    value.set_facts(std::move(facts));
+    std::vector<Use> outside;
+    std::copy_if(value.uses().begin(), value.uses().end(), std::back_inserter(outside),
+                 [&](const Use& use) { return !stays_inside(use); });
+    if (outside.empty()) {
+      return;
+    }
+    Node* copy = graph_.create(aten::clone, {&value});
+    copy->insert_after(value.node());
+    copy->add_input(graph_.insert_constant(static_cast<int64_t>(c10::MemoryFormat::Contiguous), copy));
+    copy->set_schema(match_schema(*copy));
+    copy->set_location(value.node()->location());
+    copy->output()->set_facts(before);
+    for (const Use& use : outside) {
+      use.user->set_input(use.index, copy->output());
+    }
+  }
+
+  Graph& graph_;
+  AliasSets aliases_;
+  WriteOrder order_;
+  FixedTensors constants_;
+  bool blocked_ = false;
+  std::vector<Node*> nodes_;                            // in program order
+  std::unordered_set<const Value*> contained_;          // nobody else could tell their layout
+  std::unordered_set<const Value*> changed_;            // have another one than before
+  std::unordered_map<const Value*, Value*> converted_;  // weights
+};
+
+}  // namespace
+
+bool channels_last(Graph& graph) {
+  if (!at::hasMKLDNN() || !at::globalContext().userEnabledMkldnn()) {
+    return false;
+  }
+  bool has_convolutions = false;
+  for_each_node(graph.body(), [&](Node* node) {
+    const auto op = affine_op(*node);
+    has_convolutions = has_convolutions || (op && node->input(op->weight)->node()->kind() == prim::Constant);
+  });
+  return has_convolutions && Propagation(graph).run();
+}
+
+}  // namespace sconce

@@ -1,0 +1,276 @@
+#include "passes/layout/remove_layout_changes.h"
+
+#include "ir/constant_operands.h"
+#include "analysis/effects.h"
+#include "analysis/escapes.h"
+#include "analysis/in_place.h"
+#include "analysis/layout_ops.h"
+#include "analysis/lazy_alias_sets.h"
+#include "ir/schema_match.h"
+#include "analysis/known_layout.h"
+#include "passes/layout/permutations.h"
+
+#include <ATen/core/jit_type.h>
+#include <c10/core/MemoryFormat.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace sconce {
+namespace {
+
+bool is_one_of(const Node& node, std::initializer_list<c10::Symbol> kinds) {
+  return node.schema() != nullptr && std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
+}
+
+// Of elements in their order: other sizes, the same row-major sequence.
+bool reshapes(const Node& node) {
+  return (is_one_of(node, {aten::view}) && node.named_input("size") != nullptr) || is_one_of(node, {aten::reshape}) ||
+         (is_one_of(node, {aten::flatten}) && node.named_input("out_dim") == nullptr);
+}
+
+class Removal {
+ public:
+  explicit Removal(Graph& graph) : graph_(graph), aliases_(graph), blocked_(tells_equal_results_apart(graph)) {}
+
+  bool run() {
+    bool changed = false;
+    if (blocked_) {
+      return false;
+    }
+    for_each_node(graph_.body(), [&](Node* node) {
+      if (node->schema() == nullptr || node->outputs().size() != 1 || node->inputs().empty()) {
+        return;
+      }
+      if (Value* same = same_as(*node)) {
+        node->output()->replace_all_uses_with(same);
+        node->erase();
+        changed = true;
+      } else if (permutes(*node)) {
+        changed |= merge_permutations(*node);
+      } else if (reshapes(*node)) {
+        changed |= merge_reshapes(*node);
+      } else {
+        changed |= drop_round_trip(*node);
+      }
+    });
+    return changed;
+  }
+
+ private:
+  // What the node's output can be replaced by; null when nothing is known.
+  Value* same_as(const Node& node) const {
+    Value* operand = node.input(0);
+    const Node& inner = *operand->node();
+    if (permutes(node)) {
+      Value* start = permuted_back(node);
+      return start != nullptr && nobody_tells_view(node) ? start : nullptr;
+    }
+    if (reshapes(node)) {
+      Value* start = reshaped_back(node);
+      return start != nullptr && nobody_tells_view(node) ? start : nullptr;
+    }
+    if (is_one_of(node, {aten::contiguous}) && is_one_of(inner, {aten::contiguous})) {
+      return format_of(node) && format_of(node) == format_of(inner) ? operand : nullptr;
+    }
+    if (is_one_of(node, {aten::to_dense}) && is_one_of(inner, {aten::to_mkldnn})) {
+      const TensorFacts* facts = inner.input(0)->facts();
+      return keeps_dtype(node) && keeps_dtype(inner) && is_contiguous(facts) && facts->dtype == c10::kFloat &&
+                     facts->device && facts->device->is_cpu() && nobody_tells_copy(*inner.input(0), *node.output())
+                 ? inner.input(0)
+                 : nullptr;
+    }
+    if (is_one_of(node, {aten::to_mkldnn}) && is_one_of(inner, {aten::to_dense})) {
+      const TensorFacts* facts = inner.input(0)->facts();
+      return keeps_dtype(node) && keeps_dtype(inner) && facts != nullptr && facts->layout == c10::kMkldnn &&
+                     facts->dtype == c10::kFloat && nobody_tells_copy(*inner.input(0), *node.output())
+                 ? inner.input(0)
+                 : nullptr;
+    }
+    return nullptr;
+  }
+
+  static bool keeps_dtype(const Node& node) {
+    const Value* dtype = node.named_input("dtype");
+    return dtype == nullptr || is_none(*dtype);
+  }
+
+  // ---- who can tell -------------------------------------------------------------------------------------------------
+
+  bool may_be_written(const Value& value) const {
+    const auto found = stands_for_.find(&value);
+    return aliases_.get().may_be_written(value) ||
+           (found != stands_for_.end() && aliases_.get().may_be_written(*found->second));
+  }
+
+  bool nobody_tells_view(const Node& node) const { return !may_be_written(*node.output()) && !may_leave(*node.output()); }
+
+  // Backward may keep the source in the place of the copy: nobody outside may write it until then.
+  bool nobody_tells_copy(const Value& source, const Value& copy) const {
+    return !may_be_written(source) && !may_be_written(copy) && !aliases_.get().is_wildcard(source) && !may_leave(source) &&
+           !may_leave(copy);
+  }
+
+  // ---- views --------------------------------------------------------------------------------------------------------
+
+  // The inner permutation stays for others who use it.
+  bool merge_permutations(Node& node) {
+    const auto order = order_of_both(node);
+    const Node& inner = *node.input(0)->node();
+    const bool is_permute = node.kind() == aten::permute || (order && inner.kind() == aten::permute);
+    // Tensors of other layouts can be transposed and not permuted.
+    if (!order || !(is_permute || is_strided(*inner.input(0)))) {
+      return false;
+    }
+    replace(node, aten::permute, *node.input(0)->node()->input(0), {order->begin(), order->end()});
+    return true;
+  }
+
+  // Strides are known of strided tensors only.
+  static bool is_strided(const Value& value) {
+    return value.facts() != nullptr && (value.facts()->strides || value.facts()->layout == c10::kStrided);
+  }
+
+  // By a view of `start`.
+  void replace(Node& node, c10::Symbol kind, Value& start, const std::vector<int64_t>& numbers) {
+    std::vector<Value*> elements;
+    for (const int64_t number : numbers) {
+      elements.push_back(graph_.insert_constant(number, &node));
+    }
+    Node* list = graph_.create(prim::ListConstruct, elements, 0);
+    list->add_output(c10::ListType::ofInts());
+    list->set_location(node.location())->insert_before(&node);
+    Node* made = graph_.create(kind, {&start, list->output()});
+    made->set_location(node.location())->insert_before(&node);
+    made->set_schema(match_schema(*made));
+    Value& result = *node.output();
+    made->output()->set_name(result.name());
+    if (result.facts() != nullptr) {
+      made->output()->set_facts(*result.facts());
+    }
+    stands_for_[made->output()] = &result;
+    result.replace_all_uses_with(made->output());
+    node.erase();
+  }
+
+  static std::optional<std::vector<int64_t>> known_sizes(const Value& value) {
+    if (value.facts() == nullptr || !value.facts()->sizes) {
+      return std::nullopt;
+    }
+    std::vector<int64_t> sizes;
+    for (const Dim& dim : *value.facts()->sizes) {
+      if (!dim.is_known()) {
+        return std::nullopt;
+      }
+      sizes.push_back(dim.value());
+    }
+    return sizes;
+  }
+
+  static bool has_sizes_of_contiguous(const Value& value, const Value& other) {
+    const auto sizes = known_sizes(value);
+    return sizes && is_contiguous(other.facts()) && sizes == known_sizes(other);
+  }
+
+  static Value* reshaped_back(const Node& node) {
+    Value* operand = node.input(0);
+    if (has_sizes_of_contiguous(*node.output(), *operand)) {
+      return operand;
+    }
+    const Node& inner = *operand->node();
+    return reshapes(inner) && has_sizes_of_contiguous(*node.output(), *inner.input(0)) ? inner.input(0) : nullptr;
+  }
+
+  // Every result is a view of the start, with strides as a new tensor's.
+  bool merge_reshapes(Node& node) {
+    const Node& inner = *node.input(0)->node();
+    if (!reshapes(inner) || !is_contiguous(inner.input(0)->facts())) {
+      return false;
+    }
+    if (node.kind() != aten::flatten) {
+      node.set_input(0, inner.input(0));
+      return true;
+    }
+    // Which dimensions it joins is said of the inner result. It gives back that itself where there are none to join.
+    const auto sizes = known_sizes(*node.output());
+    const auto inner_sizes = known_sizes(*inner.output());
+    if (!sizes || !inner_sizes || sizes->size() == inner_sizes->size()) {
+      return false;
+    }
+    replace(node, aten::view, *inner.input(0), *sizes);
+    return true;
+  }
+
+  // ---- copies -------------------------------------------------------------------------------------------------------
+
+  static std::optional<c10::MemoryFormat> format_of(const Node& node) {
+    const Value* format = is_one_of(node, {aten::contiguous, aten::clone}) ? node.named_input("memory_format") : nullptr;
+    const auto constant = format == nullptr ? std::nullopt : format->constant();
+    return constant && constant->isInt() ? std::optional(static_cast<c10::MemoryFormat>(constant->toInt())) : std::nullopt;
+  }
+
+  //   %c = aten::contiguous(%x, %other)
+  //   %d = aten::relu(%c)                 →   %d = aten::relu(%x)
+  //   %e = aten::contiguous(%d, %format)      where x has that format
+  bool drop_round_trip(Node& node) {
+    const auto format = format_of(node);
+    if (!format) {
+      return false;
+    }
+    Node* first = nullptr;  // of those in between
+    Node* at = node.input(0)->node();
+    while (at->schema() != nullptr && is_pointwise_of_one(*at) && gives_new_tensor(*at) &&
+           at->output()->uses().size() == 1 && at->owning_block() == node.owning_block()) {
+      first = at;
+      at = at->input(0)->node();
+    }
+    // A clone in a format need not be what `contiguous` gives: of one that fits both formats that makes nothing.
+    if (!is_one_of(*at, {aten::contiguous}) || !format_of(*at) || !has_layout(at->input(0)->facts(), *format)) {
+      return false;
+    }
+    Value& start = *at->input(0);
+    if (first == nullptr) {
+      if (!nobody_tells_copy(start, *node.output())) {
+        return false;
+      }
+      node.output()->replace_all_uses_with(&start);
+      node.erase();
+      return true;
+    }
+    Value& last = *node.input(0);
+    const bool is_told = may_be_written(*node.output()) || may_leave(*node.output());
+    if (!nobody_tells_copy(start, *at->output()) || (is_told && backward_may_read_result(*last.node()->schema()))) {
+      return false;
+    }
+    for (Node* each = first; each != nullptr; each = each == last.node() ? nullptr : each->output()->uses()[0].user) {
+      forget_strides(*each->output());
+    }
+    first->set_input(0, &start);
+    if (node.output()->facts() != nullptr) {
+      last.set_facts(*node.output()->facts());
+    }
+    stands_for_[&last] = node.output();
+    node.output()->replace_all_uses_with(&last);
+    node.erase();
+    return true;
+  }
+
+  static void forget_strides(Value& value) {
+    if (value.facts() != nullptr && value.facts()->strides) {
+      TensorFacts facts = *value.facts();
+      facts.strides.reset();
+      value.set_facts(std::move(facts));
+    }
+  }
+
+  Graph& graph_;
+  LazyAliasSets aliases_;
+  std::unordered_map<const Value*, const Value*> stands_for_;  // what was put in the place of another value
+  bool blocked_;
+};
+
+}  // namespace
+
+bool remove_layout_changes(Graph& graph) { return Removal(graph).run(); }
+
+}  // namespace sconce

@@ -1,0 +1,107 @@
+#include "passes/loops/hoist_loop_invariants.h"
+
+#include "ir/constant_operands.h"
+#include "analysis/effects.h"
+#include "analysis/escapes.h"
+#include "analysis/object_identity.h"
+#include "analysis/memory_writes.h"
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+bool is_inside(const Node* node, const Node& loop) {
+  for (; node != nullptr; node = node->owning_block()->owner()) {
+    if (node == &loop) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool comes_from_outside(const Value& value, const Node& loop) {
+  const Node* definition = value.node();
+  // Params belong to a hidden node of their block.
+  return !is_inside(definition->kind() == prim::Param ? definition->owning_block()->owner() : definition, loop);
+}
+
+bool runs_at_least_once(const Node& loop) {
+  const auto trips = loop.input(0)->constant();
+  return trips && trips->isInt() && trips->toInt() > 0 && constant_bool(*loop.input(1)) == true;
+}
+
+class Hoisting {
+ public:
+  explicit Hoisting(Graph& graph) : aliases_(graph), writes_(graph, aliases_), asks_which_tuple_(asks_which_tuple(graph)) {
+    for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || differentiates(*node); });
+  }
+
+  // Inner loops first: what leaves them may leave the outer one, too.
+  bool run(const Block& block) {
+    bool changed = false;
+    for (Node* node : block.nodes()) {
+      for (const Block* nested : node->blocks()) {
+        changed |= run(*nested);
+      }
+      if (node->kind() == prim::Loop) {
+        bool certain = runs_at_least_once(*node);
+        changed |= hoist_from(*node->block(0), *node, certain);
+      }
+    }
+    return changed;
+  }
+
+ private:
+  // `certain`: whether execution surely gets to the next node once the loop is reached.
+  bool hoist_from(const Block& block, Node& loop, bool& certain) {
+    bool changed = false;
+    for (Node* node : block.nodes()) {
+      if (is_invariant(*node, loop) && (certain || !may_raise(*node))) {
+        node->detach();
+        node->insert_before(&loop);
+        changed = true;
+        continue;
+      }
+      certain = certain && !has_effects(*node) && !may_raise(*node);
+      for (const Block* nested : node->blocks()) {
+        bool reached = false;  // a branch, or a loop of no iteration
+        changed |= hoist_from(*nested, loop, reached);
+      }
+    }
+    return changed;
+  }
+
+  bool is_invariant(const Node& node, const Node& loop) const {
+    if (asks_which_tuple_ && gives_tuple_or_text(node)) {
+      return false;
+    }
+    if (effects_of(node).any() || !node.blocks().empty() || node.outputs().empty() || node.kind() == prim::Constant ||
+        node.kind() == prim::CreateObject || (node.schema() != nullptr && writes_.state_may_change_within(loop))) {
+      return false;
+    }
+    const bool reads_the_same = std::all_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {
+      return comes_from_outside(*input, loop) && !writes_.may_be_written_within(*input, loop);
+    });
+    return reads_the_same && (gives_existing_objects(node) ||
+                              std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
+                                return !holds_memory(output->type()) ||
+                                       (!differentiates_ && !aliases_.may_be_written(*output) && !may_leave(*output));
+                              }));
+  }
+
+  AliasSets aliases_;
+  WriteOrder writes_;
+  const bool asks_which_tuple_;
+  bool differentiates_ = false;
+};
+
+}  // namespace
+
+bool hoist_loop_invariants(Graph& graph) {
+  bool has_loops = false;
+  for_each_node(graph.body(), [&](Node* node) { has_loops = has_loops || node->kind() == prim::Loop; });
+  return has_loops && Hoisting(graph).run(graph.body());
+}
+
+}  // namespace sconce

@@ -1,0 +1,239 @@
+#include "passes/memory/remove_tensor_mutation.h"
+
+#include "analysis/alias_sets.h"
+#include "analysis/effects.h"
+#include "analysis/in_place.h"
+#include "analysis/matrix_products.h"
+#include "ops/schema_corrections.h"
+#include "analysis/known_layout.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace sconce {
+namespace {
+
+bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
+
+// An int in the place of a Scalar, None in the place of a tensor: nothing that promotes a floating tensor.
+bool is_plain_operand(const Value& value) {
+  const c10::TypeKind kind = value.type()->kind();
+  return kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType || kind == c10::TypeKind::BoolType ||
+         kind == c10::TypeKind::StringType || kind == c10::TypeKind::NoneType;
+}
+
+bool has_floating_dtype(const TensorFacts* facts) {
+  return facts != nullptr && facts->dtype && c10::isFloatingType(*facts->dtype);
+}
+
+bool has_same_dtype(const TensorFacts* a, const TensorFacts* b) {
+  return a != nullptr && b != nullptr && a->dtype && a->dtype == b->dtype;
+}
+
+bool is_known_without_gradient(const Value& value) {
+  return value.facts() != nullptr && value.facts()->requires_grad == false;
+}
+
+// The node of `block` that the node is or stands in; null when it stands elsewhere.
+const Node* in_block(const Node* node, const Block* block) {
+  while (node != nullptr && node->owning_block() != block) {
+    node = node->owning_block()->owner();
+  }
+  return node;
+}
+
+class Removal {
+ public:
+  explicit Removal(const Graph& graph) {
+    for_each_node(graph.body(), [&](Node* node) {
+      sizes_may_change_ = sizes_may_change_ || may_change_sizes(*node);
+      layout_is_asked_for_ = layout_is_asked_for_ || asks_for_layout_or_version(*node);
+      differentiates_ = differentiates_ || differentiates(*node);
+    });
+  }
+
+  bool run(const Block& block) {
+    if (differentiates_) {
+      return false;
+    }
+    bool changed = false;
+    for (Node* node : block.nodes()) {
+      for (const Block* nested : node->blocks()) {
+        changed |= run(*nested);
+      }
+      changed |= remove(*node);
+    }
+    return changed;
+  }
+
+ private:
+  bool remove(Node& write) const {
+    const c10::FunctionSchema* twin = write.schema() == nullptr ? nullptr : functional_twin(*write.schema());
+    if (twin == nullptr || effects_of(write).random || !is_tensor(*write.input(0)) || !fits(write) ||
+        !nobody_holds_target(write)) {
+      return false;
+    }
+    // The result is the target: what is behind the write may call it so.
+    Value* const target = write.input(0);
+    const std::vector<Use> moved = uses_behind(write);
+    for (const Use& use : moved) {
+      use.user->set_input(use.index, write.output());
+    }
+    if (!strides_stay(write)) {
+      for (const Use& use : moved) {
+        use.user->set_input(use.index, target);
+      }
+      return false;
+    }
+    Node* node = write.graph().create(c10::Symbol::fromQualString(twin->name()), write.inputs());
+    node->set_location(write.location())->insert_before(&write);
+    node->set_schema(twin);
+    node->output()->set_name(write.output()->name());
+    if (const TensorFacts* facts = write.output()->facts() != nullptr ? write.output()->facts() : target->facts()) {
+      node->output()->set_facts(*facts);
+    }
+    write.output()->replace_all_uses_with(node->output());
+    write.erase();
+    return true;
+  }
+
+  // Facts of an operand hold where it was made; another operator in place may have given it other sizes since.
+  const TensorFacts* lasting_facts(const Value& value) const { return sizes_may_change_ ? nullptr : value.facts(); }
+
+  template <typename Condition>
+  static bool all_other_tensors(const Node& write, const Condition& condition) {
+    return std::all_of(write.inputs().begin() + 1, write.inputs().end(), [&](const Value* operand) {
+      return is_plain_operand(*operand) || (is_tensor(*operand) && condition(*operand));
+    });
+  }
+
+  // Whether the twin's result has the target's dtype and sizes.
+  bool fits(const Node& write) const {
+    const TensorFacts* target = write.input(0)->facts();
+    const auto broadcasts = [&](const Value& operand) { return broadcasts_to(lasting_facts(operand), target); };
+    switch (twin_fits(*write.schema())) {
+      case TwinFits::kNever: return false;
+      case TwinFits::kAlways: return true;
+      case TwinFits::kWithoutGradient:
+        return is_known_without_gradient(*write.input(0)) && all_other_tensors(write, is_known_without_gradient);
+      case TwinFits::kPointwise:
+        return has_floating_dtype(target) && all_other_tensors(write, [&](const Value& operand) {
+                 return has_same_dtype(lasting_facts(operand), target) && broadcasts(operand);
+               });
+      case TwinFits::kContiguous: return is_contiguous(target) && all_other_tensors(write, broadcasts);
+    }
+    return false;
+  }
+
+  // Whether the target was made before in this block, and what happened since keeps no hold of it.
+  bool nobody_holds_target(const Node& write) const {
+    const Value& target = *write.input(0);
+    const Node& origin = *target.node();
+    if (origin.owning_block() != write.owning_block() || !gives_new_tensor(origin) ||
+        !(is_known_without_gradient(target) || !backward_may_read_result(*origin.schema()))) {
+      return false;
+    }
+    std::unordered_set<const Node*> between;
+    for (const Node* node = origin.next(); node != &write; node = node->next()) {
+      // Without grad mode an operator in place leaves autograd's graph as it is; its twin has none.
+      if (changes_state(*node)) {
+        return false;
+      }
+      between.insert(node);
+    }
+    return std::all_of(target.uses().begin(), target.uses().end(), [&](const Use& use) {
+      const bool is_before = between.contains(in_block(use.user, write.owning_block()));
+      return !is_before || leaves_no_trace(*use.user);
+    });
+  }
+
+  static bool changes_state(const Node& node) {
+    bool changes = effects_of(node).state || effects_of(node).unknown;
+    for (const Block* block : node.blocks()) {
+      for_each_node(*block,
+                    [&](const Node* nested) { changes |= effects_of(*nested).state || effects_of(*nested).unknown; });
+    }
+    return changes;
+  }
+
+  // Whether nobody can tell from the reader's results that its operand is written later: no view of it, and nothing that
+  // backward has kept of it.
+  static bool leaves_no_trace(const Node& reader) {
+    return asks_for_sizes_or_dtype(reader) ||
+           (gives_new_tensor(reader) && !effects_of(reader).any() &&
+            std::all_of(reader.inputs().begin(), reader.inputs().end(), [](const Value* operand) {
+              return is_plain_operand(*operand) || (is_tensor(*operand) && is_known_without_gradient(*operand));
+            }));
+  }
+
+  static std::vector<Use> uses_behind(const Node& write) {
+    std::unordered_set<const Node*> before = {&write};
+    for (const Node* node = write.input(0)->node(); node != &write; node = node->next()) {
+      before.insert(node);
+    }
+    std::vector<Use> behind;
+    for (const Use& use : write.input(0)->uses()) {
+      if (!before.contains(in_block(use.user, write.owning_block()))) {
+        behind.push_back(use);
+      }
+    }
+    return behind;
+  }
+
+  // The strides of dimensions of one element are an operator's own choice: they stay where others may see them.
+  bool strides_stay(const Node& write) const {
+    std::unordered_set<const Value*> seen;
+    if (!layout_is_asked_for_ && !may_be_seen(*write.output(), seen)) {
+      return true;
+    }
+    const TensorFacts* target = write.input(0)->facts();
+    return is_contiguous(target) && all_other_tensors(write, [&](const Value& operand) {
+             const TensorFacts* facts = lasting_facts(operand);
+             return is_contiguous(facts) && facts->sizes == target->sizes;
+           });
+  }
+
+  template <typename Condition>
+  static bool writes(const Node& node, const Condition& concerns) {
+    const size_t formals = std::min(node.schema()->arguments().size(), node.inputs().size());
+    for (size_t i = 0; i < formals; ++i) {
+      if (writes_argument(*node.schema(), i) && concerns(i)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Whether somebody outside the block's operators may get hold of the tensor, a view of it, or of what operators make of
+  // it: most lay out their results after their operands.
+  static bool may_be_seen(const Value& value, std::unordered_set<const Value*>& seen) {
+    return seen.insert(&value).second && std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
+             const Node& user = *use.user;
+             if (user.schema() == nullptr || effects_of(user).unknown) {
+               return true;
+             }
+             if (functional_twin(*user.schema()) != nullptr) {
+               return use.index == 0 && may_be_seen(*user.output(), seen);
+             }
+             if (writes(user, [&](size_t index) { return index == use.index || !is_tensor(*user.input(index)); })) {
+               return true;  // into a container, it may put the tensor
+             }
+             return std::any_of(user.outputs().begin(), user.outputs().end(), [&](const Value* output) {
+               return holds_memory(output->type()) && !gives_contiguous_product(user) &&
+                      (!is_tensor(*output) || may_be_seen(*output, seen));
+             });
+           });
+  }
+
+  bool sizes_may_change_ = false;
+  bool layout_is_asked_for_ = false;
+  bool differentiates_ = false;
+};
+
+}  // namespace
+
+bool remove_tensor_mutation(Graph& graph) { return Removal(graph).run(graph.body()); }
+
+}  // namespace sconce

@@ -1,0 +1,192 @@
+#include "passes/required/inline_calls.h"
+
+#include "analysis/object_identity.h"
+
+#include <ATen/core/function.h>
+
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+// The functions that a graph comes to call, and what was done for all their calls together.
+class Program {
+ public:
+  Program(const Graph& graph, FunctionTable& functions, const std::function<void(Graph&)>& simplify)
+      : functions_(functions), simplify_(simplify) {
+    if (simplify_ != nullptr) {
+      visit(graph);
+    }
+  }
+
+  // Whether the function's body is simplified once for all its calls.
+  bool is_shared(torch::jit::Function* function) const {
+    const auto found = calls_.find(function);
+    return found != calls_.end() && found->second > 1 && !asks_which_tuple_;
+  }
+
+  OrRefusal<const Graph*> body_as_written(torch::jit::Function& function) { return functions_.graph_of(function); }
+  // Of a function that is shared: its calls inlined, simplified.
+  OrRefusal<const Graph*> shared_body(torch::jit::Function& function);
+
+  // The functions whose bodies are being inlined: calls of them are recursion.
+  std::vector<torch::jit::Function*> active;
+
+ private:
+  void visit(const Graph& graph) {
+    asks_which_tuple_ =
+        asks_which_tuple_ || asks_which_tuple(graph, [](const Node& call) { return graph_function(call) != nullptr; });
+    for_each_node(graph.body(), [&](Node* node) {
+      torch::jit::Function* callee = graph_function(*node);
+      if (callee != nullptr && ++calls_[callee] == 1) {
+        if (const auto body = functions_.graph_of(*callee)) {
+          visit(**body);
+        }
+      }
+    });
+  }
+
+  // The function that the node calls; null where it is no call, and where only a run can tell.
+  static torch::jit::Function* graph_function(const Node& node) {
+    if (node.kind() != prim::CallFunction && node.kind() != prim::CallMethod) {
+      return nullptr;
+    }
+    const auto callee = FunctionTable::callee_of(node);
+    return callee && *callee != nullptr && (*callee)->isGraphFunction() ? *callee : nullptr;
+  }
+
+  FunctionTable& functions_;
+  const std::function<void(Graph&)>& simplify_;
+  std::unordered_map<torch::jit::Function*, size_t> calls_;  // that stand in the graph or in a function
+  bool asks_which_tuple_ = false;
+  std::unordered_map<torch::jit::Function*, std::unique_ptr<Graph>> shared_bodies_;
+};
+
+class Inliner {
+ public:
+  Inliner(Graph& graph, Program& program) : graph_(graph), program_(program) {}
+
+  std::optional<Refusal> run() { return inline_in(graph_.body()); }
+
+  bool changed() const { return changed_; }
+
+ private:
+  std::optional<Refusal> inline_in(const Block& block) { return inline_between(block.first(), nullptr); }
+
+  std::optional<Refusal> inline_call(Node* call) {
+    const auto callee = FunctionTable::callee_of(*call);
+    if (!callee) {
+      return callee.refusal();
+    }
+    // Stays a call: which method it is, or how often it calls itself, is known only at run time; or it has no graph.
+    std::vector<torch::jit::Function*>& active = program_.active;
+    if (*callee == nullptr || !(*callee)->isGraphFunction() ||
+        std::find(active.begin(), active.end(), *callee) != active.end()) {
+      return std::nullopt;
+    }
+    const bool is_shared = program_.is_shared(*callee);
+    const auto body = is_shared ? program_.shared_body(**callee) : program_.body_as_written(**callee);
+    if (!body) {
+      return body.refusal();
+    }
+    // A method takes its object as first input, a function stands before its arguments.
+    const size_t first_argument = call->kind() == prim::CallFunction ? 1 : 0;
+    const Graph& source = **body;
+    ValueMap values;
+    for (size_t i = 0; i < source.inputs().size(); ++i) {
+      values[source.inputs()[i]] = call->input(i + first_argument);
+    }
+    const Node* before = call->previous();
+    const std::vector<Value*> results = graph_.copy_nodes(source.body(), call, values);
+    Node* first = before != nullptr ? before->next() : call->owning_block()->first();
+    const std::string function = (*callee)->qualname().qualifiedName();
+    for (Node* node = first; node != call; node = node->next()) {
+      add_caller(*node, call->location(), function);
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      call->output(i)->replace_all_uses_with(results[i]);
+    }
+    std::optional<Refusal> refusal;
+    if (!is_shared) {
+      active.push_back(*callee);
+      refusal = inline_between(first, call);
+      active.pop_back();
+    }
+    if (!refusal) {
+      Node* const named = call->kind() == prim::CallFunction ? call->input(0)->node() : nullptr;
+      call->erase();
+      if (named != nullptr && !named->output()->has_uses()) {
+        named->erase();  // nobody else calls it, and its text means nothing without the module
+      }
+      changed_ = true;
+    }
+    return refusal;
+  }
+
+  // The nodes from `first` to before `end`, null meaning the end of the block.
+  std::optional<Refusal> inline_between(Node* first, const Node* end) {
+    for (Node* node = first; node != end;) {
+      Node* next = node->next();  // a call erases itself and its function's constant, which stands before it
+      if (node->kind() == prim::CallFunction || node->kind() == prim::CallMethod) {
+        if (auto refusal = inline_call(node)) {
+          return refusal;
+        }
+      } else {
+        for (const Block* nested : node->blocks()) {
+          if (auto refusal = inline_in(*nested)) {
+            return refusal;
+          }
+        }
+        // A fork's subgraph is a graph of its own, which is planned, and inlined, on its own.
+      }
+      node = next;
+    }
+    return std::nullopt;
+  }
+
+  static void add_caller(Node& node, const SourceLocationPtr& caller, const std::string& function) {
+    node.set_location(with_caller(node.location(), caller, function));
+    for (const Block* block : node.blocks()) {
+      for_each_node(*block, [&](Node* nested) { nested->set_location(with_caller(nested->location(), caller, function)); });
+    }
+  }
+
+  Graph& graph_;
+  Program& program_;
+  bool changed_ = false;
+};
+
+OrRefusal<const Graph*> Program::shared_body(torch::jit::Function& function) {
+  if (const auto found = shared_bodies_.find(&function); found != shared_bodies_.end()) {
+    return found->second.get();
+  }
+  const auto written = body_as_written(function);
+  if (!written) {
+    return written.refusal();
+  }
+  std::unique_ptr<Graph> body = (*written)->clone();
+  active.push_back(&function);
+  const auto refusal = Inliner(*body, *this).run();
+  active.pop_back();
+  if (refusal) {
+    return *refusal;
+  }
+  simplify_(*body);
+  return shared_bodies_.emplace(&function, std::move(body)).first->second.get();
+}
+
+}  // namespace
+
+OrRefusal<bool> inline_calls(Graph& graph, FunctionTable& functions, const std::function<void(Graph&)>& simplify) {
+  Program program(graph, functions, simplify);
+  Inliner inliner(graph, program);
+  if (auto refusal = inliner.run()) {
+    return *refusal;
+  }
+  return inliner.changed();
+}
+
+}  // namespace sconce

@@ -1,0 +1,98 @@
+#include "passes/simplify/constant_branches.h"
+
+#include "ir/constant_operands.h"
+
+#include <ATen/core/jit_type.h>
+
+namespace sconce {
+namespace {
+
+void replace_outputs(Node& node, c10::ArrayRef<Value*> replacements) {
+  for (size_t i = 0; i < node.outputs().size(); ++i) {
+    node.output(i)->replace_all_uses_with(replacements[i]);
+  }
+  node.erase();
+}
+
+// The nodes of the block, which has no params, to before the node around it.
+void put_in_place(Node& node, Block& block) {
+  const std::vector<Value*> results = block.returns().vec();
+  for (Node* inner : block.nodes()) {
+    inner->detach();
+    inner->insert_before(&node);
+  }
+  replace_outputs(node, results);
+}
+
+// Whether the branches give true and false: what the condition is.
+bool gives_the_condition(const Node& branch, size_t output) {
+  return constant_bool(*branch.block(0)->returns()[output]) == true &&
+         constant_bool(*branch.block(1)->returns()[output]) == false;
+}
+
+bool simplify_outputs(Node& branch) {
+  bool changed = false;
+  for (size_t i = 0; i < branch.outputs().size(); ++i) {
+    Value* output = branch.output(i);
+    Value* const either = branch.block(0)->returns()[i];
+    Value* replacement = nullptr;
+    if (either == branch.block(1)->returns()[i] && *either->type() == *output->type()) {
+      replacement = either;  // from outside: no value of one branch is seen in the other
+    } else if (gives_the_condition(branch, i)) {
+      replacement = branch.input(0);
+    }
+    if (replacement != nullptr && output->has_uses()) {
+      output->replace_all_uses_with(replacement);
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+bool runs_no_iteration(const Node& loop) {
+  const auto trips = loop.input(0)->constant();
+  return (trips && trips->isInt() && trips->toInt() <= 0) || constant_bool(*loop.input(1)) == false;
+}
+
+bool simplify(const Block& block) {
+  bool changed = false;
+  for (Node* node : block.nodes()) {
+    for (const Block* nested : node->blocks()) {
+      changed |= simplify(*nested);
+    }
+    if (node->kind() == prim::If) {
+      if (const auto condition = constant_bool(*node->input(0))) {
+        put_in_place(*node, *node->block(*condition ? 0 : 1));
+        changed = true;
+      } else {
+        changed |= simplify_outputs(*node);
+      }
+    } else if (node->kind() == prim::Loop && runs_no_iteration(*node)) {
+      replace_outputs(*node, node->inputs().slice(2));
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+}  // namespace
+
+bool constant_branches(Graph& graph) { return simplify(graph.body()); }
+
+bool for_each_node_taking_branches(const Block& block, const std::function<void(Node*)>& visit) {
+  bool took_a_branch = false;
+  for_each_node(block, [&](Node* node) {
+    const auto condition = node->kind() == prim::If ? constant_bool(*node->input(0)) : std::nullopt;
+    if (!condition) {
+      visit(node);
+      return;
+    }
+    Block& taken = *node->block(*condition ? 0 : 1);
+    for_each_node_taking_branches(taken, visit);
+    put_in_place(*node, taken);
+    took_a_branch = true;
+  });
+  return took_a_branch;
+}
+
+}  // namespace sconce

@@ -1,0 +1,135 @@
+#include "passes/simplify/eliminate_common_nodes.h"
+
+#include "analysis/effects.h"
+#include "analysis/escapes.h"
+#include "analysis/object_identity.h"
+#include "analysis/memory_writes.h"
+
+#include <c10/util/hash.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace sconce {
+namespace {
+
+bool computes_the_same(const Node& a, const Node& b) {
+  return a.kind() == b.kind() && a.schema() == b.schema() && a.inputs() == b.inputs() &&
+         std::equal(a.outputs().begin(), a.outputs().end(), b.outputs().begin(), b.outputs().end(),
+                    [](const Value* x, const Value* y) { return *x->type() == *y->type(); }) &&
+         equal_attributes(a.attributes(), b.attributes());
+}
+
+struct Hash {
+  size_t operator()(const Node* node) const {
+    size_t hash = static_cast<c10::unique_t>(node->kind());
+    for (const Value* input : node->inputs()) {
+      hash = c10::hash_combine(hash, input->id());
+    }
+    return hash;
+  }
+};
+struct Same {
+  bool operator()(const Node* a, const Node* b) const { return computes_the_same(*a, *b); }
+};
+
+class Elimination {
+ public:
+  explicit Elimination(Graph& graph)
+      : aliases_(graph), writes_(graph, aliases_), asks_which_tuple_(asks_which_tuple(graph)) {
+    for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || differentiates(*node); });
+  }
+
+  bool run(const Block& block) {
+    std::vector<std::pair<Node*, Node*>> before;  // what `seen_` held, to be restored behind the block
+    bool changed = false;
+    for (Node* node : block.nodes()) {
+      if (is_candidate(*node)) {
+        const auto [earlier, is_new] = seen_.try_emplace(node, node);
+        if (is_new) {
+          before.emplace_back(node, nullptr);
+        } else if (may_merge(*earlier->second, *node)) {
+          merge(*earlier->second, *node);
+          changed = true;
+          continue;
+        } else {
+          before.emplace_back(earlier->first, earlier->second);
+          earlier->second = node;  // the nearer one has less in between
+        }
+      }
+      for (const Block* nested : node->blocks()) {
+        changed |= Elimination::run(*nested);
+      }
+    }
+    for (; !before.empty(); before.pop_back()) {
+      const auto [key, earlier] = before.back();
+      if (earlier == nullptr) {
+        seen_.erase(key);
+      } else {
+        seen_[key] = earlier;
+      }
+    }
+    return changed;
+  }
+
+ private:
+  static bool is_candidate(const Node& node) {
+    return !effects_of(node).any() && node.blocks().empty() && !node.outputs().empty() && node.kind() != prim::Constant &&
+           node.kind() != prim::CreateObject && node.kind() != prim::Uninitialized;
+  }
+
+  bool may_merge(const Node& earlier, const Node& later) const {
+    if (differentiates_ && !gives_existing_objects(later) &&
+        std::any_of(later.outputs().begin(), later.outputs().end(),
+                    [](const Value* output) { return holds_memory(output->type()); })) {
+      return false;
+    }
+    if (asks_which_tuple_ && gives_tuple_or_text(later)) {
+      return false;
+    }
+    if (later.schema() != nullptr && writes_.state_may_change_between(earlier, later)) {
+      return false;
+    }
+    for (const Value* input : later.inputs()) {
+      if (!is_fixed_list(*input) && writes_.may_be_written_between(*input, earlier, later)) {
+        return false;
+      }
+    }
+    if (gives_existing_objects(later)) {
+      return true;
+    }
+    for (size_t i = 0; i < later.outputs().size(); ++i) {
+      const Value& a = *earlier.output(i);
+      const Value& b = *later.output(i);
+      if (aliases_.may_be_written(a) || aliases_.may_be_written(b) || (may_leave(a) && may_leave(b))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // A constant list of numbers is this graph's alone: who writes it, writes it by its name.
+  static bool is_fixed_list(const Value& value) {
+    const auto constant = value.constant();
+    return constant && constant->isList() && !holds_memory(value.type()->containedType(0)) && is_only_read(value);
+  }
+
+  static void merge(Node& earlier, Node& later) {
+    for (size_t i = 0; i < later.outputs().size(); ++i) {
+      later.output(i)->replace_all_uses_with(earlier.output(i));
+    }
+    later.erase();
+  }
+
+  AliasSets aliases_;
+  WriteOrder writes_;
+  const bool asks_which_tuple_;
+  bool differentiates_ = false;
+  std::unordered_map<Node*, Node*, Hash, Same> seen_;  // by what they compute, in this block and those around it
+};
+
+}  // namespace
+
+bool eliminate_common_nodes(Graph& graph) { return Elimination(graph).run(graph.body()); }
+
+}  // namespace sconce

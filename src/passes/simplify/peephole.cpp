@@ -1,0 +1,188 @@
+#include "passes/simplify/peephole.h"
+
+#include "ir/constant_operands.h"
+#include "analysis/lazy_alias_sets.h"
+#include "ir/schema_match.h"
+#include "passes/simplify/constant_branches.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+class Peephole {
+ public:
+  explicit Peephole(Graph& graph) : graph_(graph), aliases_(graph) {}
+
+  bool run() {
+    bool changed = false;
+    const bool took_a_branch = for_each_node_taking_branches(graph_.body(), [&](Node* node) {
+      if (node->kind() == prim::ListUnpack) {
+        changed |= forward_unpacked_list(*node);
+      } else if (node->outputs().size() == 1) {
+        if (Value* replacement = simplified(*node)) {
+          node->output()->replace_all_uses_with(replacement);
+          node->erase();
+          changed = true;
+        }
+      }
+    });
+    return changed || took_a_branch;
+  }
+
+ private:
+  // What the node's output can be replaced by; null when no rule applies.
+  Value* simplified(Node& node) {
+    switch (static_cast<c10::unique_t>(node.kind())) {
+      case aten::len: return length_of_list(node);
+      case aten::__getitem__: return element_of_list(node);
+      case aten::__is__: return test_of_none(node, true);
+      case aten::__isnot__: return test_of_none(node, false);
+      case aten::__not__: return negation_of_negation(node);
+      case prim::unchecked_cast:
+      case aten::_unwrap_optional: return cast_of_known_type(node);
+      case aten::Int:
+      case aten::Float:
+      case aten::Bool: return number_of_its_type(node);
+      case aten::dim: return known_rank(node);
+      case aten::size: return known_size(node);
+      case prim::dtype: return known_dtype(node);
+      case prim::device: return known_device(node);
+      case aten::is_floating_point: return known_kind_of_dtype(node);
+      case aten::dropout:
+      case aten::feature_dropout:
+      case aten::alpha_dropout:
+      case aten::feature_alpha_dropout:
+      case aten::dropout_:
+      case aten::feature_dropout_:
+      case aten::alpha_dropout_:
+      case aten::feature_alpha_dropout_: return dropout_of_nothing(node);
+      default: return nullptr;
+    }
+  }
+
+  Value* constant(c10::IValue value, Node& at) {
+    Value* made = graph_.insert_constant(std::move(value), &at);
+    made->set_name(at.output()->name())->node()->set_location(at.location());
+    return made;
+  }
+
+  // ---- lists --------------------------------------------------------------------------------------------------------
+
+  // The elements of a list that the graph builds and nobody changes; null for any other.
+  const Node* unchanged_list(const Value& list) const {
+    return list.node()->kind() == prim::ListConstruct && !aliases_.get().may_be_written(list) ? list.node() : nullptr;
+  }
+
+  Value* length_of_list(Node& node) {
+    const Node* list = unchanged_list(*node.input(0));
+    return list == nullptr ? nullptr : constant(static_cast<int64_t>(list->inputs().size()), node);
+  }
+
+  Value* element_of_list(Node& node) {
+    const Node* list = unchanged_list(*node.input(0));
+    const auto index = list == nullptr ? std::nullopt : constant_index(*node.input(1), list->inputs().size());
+    return index ? list->input(*index) : nullptr;
+  }
+
+  bool forward_unpacked_list(Node& node) {
+    const Node* list = unchanged_list(*node.input(0));
+    if (list == nullptr || list->inputs().size() != node.outputs().size()) {
+      return false;
+    }
+    for (size_t i = 0; i < node.outputs().size(); ++i) {
+      node.output(i)->replace_all_uses_with(list->input(i));
+    }
+    node.erase();
+    return true;
+  }
+
+  // ---- types --------------------------------------------------------------------------------------------------------
+
+  static bool is_never_none(const Value& value) {
+    const c10::TypeKind kind = value.type()->kind();
+    return kind != c10::TypeKind::NoneType && kind != c10::TypeKind::OptionalType && kind != c10::TypeKind::AnyType &&
+           kind != c10::TypeKind::UnionType && kind != c10::TypeKind::VarType;
+  }
+
+  Value* test_of_none(Node& node, bool when_none) {
+    const Value& a = *node.input(0);
+    const Value& b = *node.input(1);
+    if (is_none(a) && is_none(b)) {
+      return constant(when_none, node);
+    }
+    return (is_none(a) && is_never_none(b)) || (is_none(b) && is_never_none(a)) ? constant(!when_none, node) : nullptr;
+  }
+
+  static Value* negation_of_negation(Node& node) {
+    const Node* inner = node.input(0)->node();
+    return inner->kind() == aten::__not__ ? inner->input(0) : nullptr;
+  }
+
+  static Value* cast_of_known_type(Node& node) {
+    Value* operand = node.input(0);
+    return is_never_none(*operand) && operand->type()->isSubtypeOf(*node.output()->type()) ? operand : nullptr;
+  }
+
+  static Value* number_of_its_type(Node& node) {
+    return *node.input(0)->type() == *node.output()->type() ? node.input(0) : nullptr;
+  }
+
+  // ---- facts --------------------------------------------------------------------------------------------------------
+
+  // A write in place may change sizes, too (`t_`, `resize_`, `set_`).
+  const TensorFacts* lasting_facts(const Value& tensor) const {
+    return tensor.facts() != nullptr && !aliases_.get().may_be_written(tensor) ? tensor.facts() : nullptr;
+  }
+
+  Value* known_rank(Node& node) {
+    const TensorFacts* facts = lasting_facts(*node.input(0));
+    return facts != nullptr && facts->sizes ? constant(static_cast<int64_t>(facts->sizes->size()), node) : nullptr;
+  }
+
+  // One size. Of all sizes at once every call gives a list of its own.
+  Value* known_size(Node& node) {
+    const TensorFacts* facts = lasting_facts(*node.input(0));
+    if (facts == nullptr || !facts->sizes || node.inputs().size() != 2) {
+      return nullptr;
+    }
+    const auto index = constant_index(*node.input(1), facts->sizes->size());
+    return index && (*facts->sizes)[*index].is_known() ? constant((*facts->sizes)[*index].value(), node) : nullptr;
+  }
+
+  Value* known_dtype(Node& node) {
+    const TensorFacts* facts = lasting_facts(*node.input(0));
+    return facts != nullptr && facts->dtype ? constant(static_cast<int64_t>(*facts->dtype), node) : nullptr;
+  }
+
+  Value* known_device(Node& node) {
+    const TensorFacts* facts = lasting_facts(*node.input(0));
+    return facts != nullptr && facts->device ? constant(*facts->device, node) : nullptr;
+  }
+
+  Value* known_kind_of_dtype(Node& node) {
+    const TensorFacts* facts = lasting_facts(*node.input(0));
+    return facts != nullptr && facts->dtype ? constant(c10::isFloatingType(*facts->dtype), node) : nullptr;
+  }
+
+  // ---- calls that do nothing ----------------------------------------------------------------------------------------
+
+  // In evaluation mode it gives back its argument itself, unwritten.
+  static Value* dropout_of_nothing(Node& node) {
+    const auto probability = node.input(1)->constant();
+    const bool is_valid =
+        probability && probability->isDouble() && probability->toDouble() >= 0 && probability->toDouble() <= 1;
+    return is_valid && constant_bool(*node.input(2)) == false ? node.input(0) : nullptr;
+  }
+
+  Graph& graph_;
+  LazyAliasSets aliases_;
+};
+
+}  // namespace
+
+bool peephole(Graph& graph) { return Peephole(graph).run(); }
+
+}  // namespace sconce

@@ -1,0 +1,306 @@
+#include "passes/simplify/propagate_constants.h"
+
+#include "ops/autocast_policy.h"
+#include "ir/constant_operands.h"
+#include "analysis/effects.h"
+#include "analysis/escapes.h"
+#include "analysis/lazy_alias_sets.h"
+#include "ops/schema_corrections.h"
+#include "ir/schema_match.h"
+#include "analysis/object_identity.h"
+#include "passes/simplify/check_inplace.h"
+#include "passes/simplify/constant_branches.h"
+#include "analysis/invariant_tensors.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/jit_type.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+namespace sconce {
+namespace {
+
+using Values = std::vector<c10::IValue>;
+
+constexpr size_t kMostBytes = size_t{64} << 20;  // of a tensor that is kept with the plan
+
+// Lists of tensors are never constants; what reads one that the graph makes of constants may be.
+bool makes_list_of_tensors(const Value& value) {
+  return value.node()->kind() == prim::ListConstruct && holds_memory(value.type()->containedType(0));
+}
+
+std::optional<c10::IValue> constant_of(const Value& value) {
+  if (!makes_list_of_tensors(value)) {
+    return value.constant();
+  }
+  c10::impl::GenericList list(value.type()->expectRef<c10::ListType>().getElementType());
+  for (const Value* element : value.node()->inputs()) {
+    auto constant = element->constant();
+    if (!constant || !(constant->isTensor() || constant->isNone())) {
+      return std::nullopt;
+    }
+    list.push_back(std::move(*constant));
+  }
+  return c10::IValue(list);
+}
+
+std::optional<Values> constants_of(c10::ArrayRef<Value*> values) {
+  Values constants;
+  for (const Value* value : values) {
+    auto constant = constant_of(*value);
+    if (!constant) {
+      return std::nullopt;
+    }
+    constants.push_back(std::move(*constant));
+  }
+  return constants;
+}
+
+// The language's own nodes, as far as they give values of numbers, strings, lists and tuples.
+std::optional<Values> evaluate_language_node(const Node& node, Values operands) {
+  switch (static_cast<c10::unique_t>(node.kind())) {
+    case prim::ListConstruct: {
+      c10::impl::GenericList list(node.output()->type()->expectRef<c10::ListType>().getElementType());
+      for (c10::IValue& operand : operands) {
+        list.push_back(std::move(operand));
+      }
+      return Values{list};
+    }
+    case prim::TupleConstruct:
+      if (node.output()->type()->expectRef<c10::TupleType>().schema() != nullptr) {
+        return std::nullopt;  // fields have names
+      }
+      return Values{c10::ivalue::Tuple::create(std::move(operands))};
+    case prim::TupleUnpack:
+      return operands[0].isTuple() ? std::optional(operands[0].toTupleRef().elements().vec()) : std::nullopt;
+    case prim::TupleIndex: {
+      if (!operands[0].isTuple()) {
+        return std::nullopt;  // an optional, behind a test that it does not pass
+      }
+      const auto& elements = operands[0].toTupleRef().elements();
+      const auto at = position_among(elements.size(), operands[1].toInt());
+      return at ? std::optional(Values{elements[*at]}) : std::nullopt;
+    }
+    case prim::unchecked_cast:
+      return operands[0].isNone() && !c10::NoneType::get()->isSubtypeOf(*node.output()->type()) ? std::nullopt
+                                                                                                : std::optional(operands);
+    default: return std::nullopt;
+  }
+}
+
+// The product of all integers among the operands, those in lists too: by so much results may be longer than operands.
+double product_of_integers(const Values& operands) {
+  double product = 1;
+  const auto take = [&](const c10::IValue& value) {
+    product *= value.isInt() ? std::max(1.0, std::abs(static_cast<double>(value.toInt()))) : 1;
+  };
+  for (const c10::IValue& operand : operands) {
+    take(operand);
+    if (operand.isIntList()) {
+      for (const int64_t number : operand.toIntVector()) {
+        take(number);
+      }
+    }
+  }
+  return product;
+}
+
+size_t bytes_of(const c10::IValue& value) {
+  return value.isTensor()   ? value.toTensor().nbytes()
+         : value.isString() ? value.toStringRef().size()
+         : value.isList()   ? value.toListRef().size() * sizeof(c10::IValue)
+                            : 0;
+}
+
+size_t bytes_of_all(const Values& values) {
+  size_t bytes = 0;
+  for (const c10::IValue& value : values) {
+    bytes += bytes_of(value);
+  }
+  return bytes;
+}
+
+// The bytes of the results of a run on tensors without memory; nothing when there is no such run.
+std::optional<size_t> bytes_on_meta(torch::jit::Operation operation, Values operands) {
+  for (c10::IValue& operand : operands) {
+    if (operand.isTensor()) {
+      const at::Tensor& tensor = operand.toTensor();
+      operand = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+    }
+  }
+  try {
+    operation(operands);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  return bytes_of_all(operands);
+}
+
+// Whether the results may be larger than what is kept, in which case they are not even made: the run may never get there.
+bool may_grow_large(const Node& node, const torch::jit::Operator& op, const Values& operands) {
+  const double bytes = static_cast<double>(std::max<size_t>(1, bytes_of_all(operands)));
+  const bool is_bounded = bytes * product_of_integers(operands) <= static_cast<double>(kMostBytes);
+  const auto results = node.outputs();
+  const bool has_tensors = std::any_of(operands.begin(), operands.end(), [](const auto& v) { return v.isTensor(); });
+  if (is_bounded || std::none_of(results.begin(), results.end(), [](const Value* result) {
+        return holds_memory(result->type()) || result->type()->kind() == c10::TypeKind::StringType;
+      })) {
+    return false;
+  }
+  if (!has_tensors) {
+    // Those that take numbers for lengths; others for positions.
+    static const std::array<std::string_view, 6> grow = {"aten::mul",    "aten::ljust", "aten::rjust",
+                                                         "aten::center", "aten::zfill", "aten::expandtabs"};
+    return std::find(grow.begin(), grow.end(), node.schema()->name()) != grow.end();
+  }
+  const auto on_meta = bytes_on_meta(op.getOperation(), operands);
+  return !on_meta || *on_meta > kMostBytes;
+}
+
+std::optional<Values> evaluate_operator(const Node& node, Values operands) {
+  const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
+  const auto division = integer_division(*node.schema());
+  if (op == nullptr || operands.empty() || copies_by_reading_no_dtype(*node.schema(), operands) ||
+      (division && division->traps(operands)) || may_grow_large(node, *op, operands)) {
+    return std::nullopt;  // without operands a result comes from the state of thread or process
+  }
+  if (node.schema()->is_vararg()) {
+    operands.emplace_back(static_cast<int64_t>(operands.size()));
+  }
+  const c10::InferenceMode normal(false);  // a constant serves runs of every mode
+  const at::NoGradGuard no_grad;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  try {
+    op->getOperation()(operands);
+  } catch (const std::exception&) {
+    return std::nullopt;  // the run raises it, if it gets there
+  }
+  return operands;
+}
+
+// Whether autocast that the caller has switched on gives the operator other operands in some runs.
+bool minds_autocast(const Node& node, const Values& operands) {
+  const AutocastPolicy policy = node.schema() == nullptr ? AutocastPolicy::kNone : autocast_policy(*node.schema());
+  return policy != AutocastPolicy::kNone && std::any_of(operands.begin(), operands.end(), [&](const c10::IValue& operand) {
+           if (operand.isTensorList() || operand.isOptionalTensorList()) {
+             return true;
+           }
+           const bool is_floating = operand.isTensor() && operand.toTensor().is_floating_point();
+           return is_floating && operand.toTensor().scalar_type() != at::kDouble &&
+                  (policy == AutocastPolicy::kReduced || operand.toTensor().scalar_type() != at::kFloat);
+         });
+}
+
+bool is_foldable_tensor(const c10::IValue& value) {
+  if (value.isTensorList() || value.isOptionalTensorList()) {
+    const auto elements = value.toListRef();
+    return std::all_of(elements.begin(), elements.end(), is_foldable_tensor);
+  }
+  return !value.isTensor() || (value.toTensor().defined() && !value.toTensor().requires_grad() &&
+                               value.toTensor().layout() == c10::kStrided && value.toTensor().nbytes() <= kMostBytes);
+}
+
+class Propagation {
+ public:
+  explicit Propagation(Graph& graph) : graph_(graph), aliases_(graph), asks_which_tuple_(asks_which_tuple(graph)) {}
+
+  bool run() {
+    bool changed = false;
+    const bool took_a_branch = for_each_node_taking_branches(graph_.body(), [&](Node* node) { changed |= fold(*node); });
+    return changed || took_a_branch;
+  }
+
+ private:
+  bool fold(Node& node) {
+    if (node.kind() == prim::Constant || node.outputs().empty() || !node.blocks().empty() ||
+        (asks_which_tuple_ && gives_tuple_or_text(node))) {
+      return false;
+    }
+    // A list's identity could be asked for; what gives a tensor doesn't.
+    const auto inputs = node.inputs();
+    const auto outputs = node.outputs();
+    if (std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return makes_list_of_tensors(*input); }) &&
+        !std::all_of(outputs.begin(), outputs.end(),
+                     [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; })) {
+      return false;
+    }
+    auto operands = constants_of(node.inputs());
+    if (!operands || effects_of(node).any() || reads_state(node) || !may_be_constants(node) || reads_what_is_written(node) ||
+        !std::all_of(operands->begin(), operands->end(), [&](const c10::IValue& operand) { return is_fixed(operand); }) ||
+        !std::all_of(operands->begin(), operands->end(), is_foldable_tensor) || minds_autocast(node, *operands)) {
+      return false;
+    }
+    // The default dtype, and what else makes tensors of numbers, is the run's.
+    const bool makes_tensors =
+        std::none_of(operands->begin(), operands->end(), [](const auto& v) { return v.isTensor(); }) &&
+        node.schema() != nullptr && node.output()->type()->kind() == c10::TypeKind::TensorType;
+    if (makes_tensors) {
+      return false;
+    }
+    const auto results = node.schema() == nullptr ? evaluate_language_node(node, std::move(*operands))
+                                                  : evaluate_operator(node, std::move(*operands));
+    if (!results || results->size() != node.outputs().size() ||
+        !std::all_of(results->begin(), results->end(), is_foldable_tensor)) {
+      return false;
+    }
+    for (size_t i = 0; i < results->size(); ++i) {
+      Value* constant = graph_.insert_constant((*results)[i], &node, node.output(i)->type());
+      constant->set_name(node.output(i)->name())->node()->set_location(node.location());
+      if (holds_memory(constant->type())) {
+        constant->node()->set_attribute(folded_attribute(), int64_t{1});
+      }
+      node.output(i)->replace_all_uses_with(constant);
+    }
+    node.erase();
+    return true;
+  }
+
+  // Only what a constant can hold, and nobody can tell from an object of this run.
+  bool may_be_constants(const Node& node) const {
+    return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
+      return can_be_constant(output->type()) &&
+             (!holds_memory(output->type()) || (!may_leave(*output) && !aliases_.get().may_be_written(*output)));
+    });
+  }
+
+  // A constant, too, can be written in place, and then says something else in the next run.
+  bool reads_what_is_written(const Node& node) const {
+    return std::any_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {
+      return holds_memory(input->type()) && (aliases_.get().may_be_written(*input) ||
+                                             (makes_list_of_tensors(*input) && reads_what_is_written(*input->node())));
+    });
+  }
+
+  // Nor what others hold: other functions, of the same archive, have some of its constant tensors.
+  bool is_fixed(const c10::IValue& constant) {
+    if (constant.isTensor()) {
+      if (!fixed_) {
+        fixed_.emplace(graph_);
+      }
+      return !fixed_->may_change(constant.toTensor());
+    }
+    const auto are_fixed = [&](c10::ArrayRef<c10::IValue> elements) {
+      return std::all_of(elements.begin(), elements.end(), [&](const c10::IValue& element) { return is_fixed(element); });
+    };
+    return constant.isTuple()                           ? are_fixed(constant.toTupleRef().elements())
+           : constant.isList() && !constant.isIntList() ? are_fixed(constant.toListRef())
+                                                        : true;
+  }
+
+  Graph& graph_;
+  LazyAliasSets aliases_;
+  std::optional<FixedTensors> fixed_;  // as the graph was when it was first asked for; folding takes uses away, no more
+  const bool asks_which_tuple_;
+};
+
+}  // namespace
+
+bool propagate_constants(Graph& graph) { return Propagation(graph).run(); }
+
+}  // namespace sconce

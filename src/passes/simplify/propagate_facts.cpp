@@ -1,0 +1,278 @@
+#include "passes/simplify/propagate_facts.h"
+
+#include "analysis/alias_sets.h"
+#include "analysis/assigned_attributes.h"
+#include "ir/constant_operands.h"
+#include "analysis/effects.h"
+#include "ir/memory_types.h"
+#include "shapes/abstract_evaluator.h"
+#include "shapes/metadata_mutations.h"
+#include "shapes/operator_facts.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <unordered_set>
+
+namespace sconce {
+namespace {
+
+constexpr int64_t kExampleWithoutOne = 8;
+
+bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
+
+// Whether a list or dict is one that the graph itself makes, and no other.
+bool is_made_here(const Value& value) {
+  static const std::array makes = {prim::ListConstruct, prim::DictConstruct, aten::dict, aten::list,
+                                   aten::copy,          aten::slice,         aten::add,  aten::size};
+  const Node& node = *value.node();
+  if (node.kind() == prim::If) {
+    const auto output = std::find(node.outputs().begin(), node.outputs().end(), &value) - node.outputs().begin();
+    return is_made_here(*node.block(0)->returns()[static_cast<size_t>(output)]) &&
+           is_made_here(*node.block(1)->returns()[static_cast<size_t>(output)]);
+  }
+  return std::find(makes.begin(), makes.end(), node.kind()) != makes.end();
+}
+
+class Propagation {
+ public:
+  Propagation(Graph& graph, const GivenFacts& given)
+      : graph_(graph), aliases_(graph), exchanged_(graph), assigned_(graph), given_(given), arithmetic_(last_given(graph)) {
+    find_what_changes();
+    for (const int64_t symbol : given_symbols_) {
+      const auto example = given.examples.find(symbol);
+      arithmetic_.set_example(Dim::symbol(symbol), example == given.examples.end() ? kExampleWithoutOne : example->second);
+      if (given.no_symbol_is_one) {
+        arithmetic_.set_not_one(Dim::symbol(symbol));
+      }
+    }
+  }
+
+  bool run() {
+    AbstractEvaluator::Rules rules;
+    rules.results = [this](const Node& node, const AbstractValues& operands) {
+      if (auto state = state_asked_for(node)) {
+        return AbstractValues{*state};
+      }
+      return operator_facts(node, operands, arithmetic_);
+    };
+    rules.refined = [this](const Value& value, AbstractValue found) {
+      if (is_tensor(value)) {
+        return with_facts_of(value, found);
+      }
+      if (value.type()->kind() == c10::TypeKind::NoneType) {
+        return AbstractValue::constant(c10::IValue());
+      }
+      const auto known = given_.values.find(&value);
+      return known != given_.values.end() && !may_be_changed(value.type()) ? known->second : found;
+    };
+    rules.held_at_first = [this](const Node& get) {
+      const auto held = given_.held_at_first.find(get.output());
+      return held == given_.held_at_first.end() ? AbstractValue() : held->second;
+    };
+    AbstractEvaluator evaluator(graph_, arithmetic_, AbstractEvaluator::Loops::kUntilStable, std::move(rules));
+    evaluator.run(AbstractValues(graph_.inputs().size()));
+    bool changed = write_facts(graph_.body().params(), evaluator);
+    for_each_node(graph_.body(), [&](Node* node) {
+      changed |= write_facts(node->outputs(), evaluator);
+      for (const Block* block : node->blocks()) {
+        changed |= write_facts(block->params(), evaluator);
+      }
+    });
+    return changed;
+  }
+
+ private:
+  // Whether the value is, or is taken out of, something that the graph does not compute.
+  bool is_given(const Value& value) const {
+    return is_from_outside(value, [this](const Node& get) { return assigned_.contains(get); });
+  }
+
+  // The same, and that the graph may have put there itself.
+  static bool may_be_given(const Value& value) {
+    return is_from_outside(value, [](const Node&) { return false; });
+  }
+
+  static bool is_from_outside(const Value& value, const std::function<bool(const Node& get)>& is_assigned) {
+    static const std::array accesses = {prim::GetAttr, prim::TupleUnpack, prim::TupleIndex, prim::ListUnpack,
+                                        prim::unchecked_cast};
+    const Node* node = value.node();
+    while (std::find(accesses.begin(), accesses.end(), node->kind()) != accesses.end()) {
+      if (node->kind() == prim::GetAttr && is_assigned(*node)) {
+        return false;
+      }
+      node = node->input(0)->node();
+    }
+    return node->kind() == prim::Param && node->owning_block()->owner() == nullptr;
+  }
+
+  int64_t last_given(const Graph& graph) {
+    const auto collect = [&](const Value& value) {
+      if (value.facts() != nullptr && is_given(value)) {
+        for (const auto* dims : {&value.facts()->sizes, &value.facts()->strides}) {
+          for (const Dim dim : dims->value_or(std::vector<Dim>())) {
+            if (dim.is_symbol()) {
+              given_symbols_.insert(dim.value());
+            }
+          }
+        }
+      }
+    };
+    for (const auto& [symbol, example] : given_.examples) {
+      given_symbols_.insert(symbol);
+    }
+    for (const Value* input : graph.inputs()) {
+      collect(*input);
+    }
+    for_each_node(graph.body(), [&](const Node* node) {
+      for (const Value* output : node->outputs()) {
+        collect(*output);
+      }
+    });
+    return given_symbols_.empty() ? 0 : *std::max_element(given_symbols_.begin(), given_symbols_.end());
+  }
+
+  // Notes the lists and dicts from outside that the node may change, by their type.
+  void find_changed_containers(const Node& node) {
+    if (node.schema() == nullptr || effects_of(node).unknown) {
+      everything_changes_ |= effects_of(node).unknown;
+      return;
+    }
+    const auto& arguments = node.schema()->arguments();
+    for (size_t i = 0; i < arguments.size() && i < node.inputs().size(); ++i) {
+      const bool is_written = arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite();
+      if (is_written && !is_tensor(*node.input(i)) && !is_made_here(*node.input(i))) {
+        changed_types_.push_back(node.input(i)->type());
+      }
+    }
+  }
+
+  // Of a list, dict, or what may contain one.
+  bool may_be_changed(const c10::TypePtr& type) const {
+    if (!holds_memory(type) || everything_changes_) {
+      return holds_memory(type);
+    }
+    const bool is_changed = std::any_of(changed_types_.begin(), changed_types_.end(),
+                                        [&](const c10::TypePtr& changed) { return may_be_of_both_types(changed, type); });
+    const auto contained = type->containedTypes();
+    return is_changed || std::any_of(contained.begin(), contained.end(),
+                                     [this](const c10::TypePtr& inner) { return may_be_changed(inner); });
+  }
+
+  // What an operator says of the thread's state, which no operator of the graph changes.
+  std::optional<AbstractValue> state_asked_for(const Node& node) const {
+    static const auto kGradMode = c10::Symbol::fromQualString("aten::is_grad_enabled");
+    static const std::array autocast = {c10::Symbol::fromQualString("aten::is_autocast_enabled"),
+                                        c10::Symbol::fromQualString("aten::is_autocast_cpu_enabled")};
+    if (node.kind() == kGradMode) {
+      return AbstractValue::boolean(state_changes_ ? std::nullopt : given_.grad_mode);
+    }
+    if (std::find(autocast.begin(), autocast.end(), node.kind()) != autocast.end()) {
+      return AbstractValue::boolean(state_changes_ ? std::nullopt : std::optional(false));
+    }
+    return std::nullopt;
+  }
+
+  void find_what_changes() {
+    something_requires_grad_ = exchanged_.any();
+    for (const Value* input : graph_.inputs()) {
+      something_requires_grad_ |= may_require_grad(*input);
+    }
+    for_each_node(graph_.body(), [&](const Node* node) {
+      find_changed_containers(*node);
+      const Effects effects = effects_of(*node);
+      state_changes_ |= effects.state || effects.unknown;
+      for (const Value* output : node->outputs()) {
+        something_requires_grad_ |= (may_be_given(*output) || node->kind() == prim::Constant) && may_require_grad(*output);
+      }
+      if (const Value* asks = node->schema() == nullptr ? nullptr : node->named_input("requires_grad")) {
+        something_requires_grad_ |= constant_bool(*asks) != false;
+      }
+    });
+  }
+
+  static bool may_require_grad(const Value& value) {
+    if (!holds_memory(value.type()) || value.type()->kind() == c10::TypeKind::ClassType) {
+      return false;  // what is read of an object is looked at where it is read
+    }
+    const auto constant = value.constant();
+    if (constant && constant->isTensor()) {
+      return constant->toTensor().defined() && constant->toTensor().requires_grad();
+    }
+    return value.facts() == nullptr || value.facts()->requires_grad != false;
+  }
+
+  // A tensor comes to require a gradient by what is written into it, or into what it is a view of.
+  TensorFacts lasting(const Value& value, TensorFacts facts) const {
+    if (something_requires_grad_ && facts.requires_grad == false && aliases_.may_be_written(value)) {
+      facts.requires_grad.reset();
+    }
+    return facts;
+  }
+
+  // What was found out, and what the value says of itself.
+  AbstractValue with_facts_of(const Value& value, const AbstractValue& found) const {
+    if (exchanged_.contains(value)) {
+      return {};
+    }
+    TensorFacts facts = found.as_tensor() == nullptr ? TensorFacts{} : *found.as_tensor();
+    if (value.facts() != nullptr) {
+      facts = all_facts(facts, is_given(value) ? *value.facts() : without_symbols(*value.facts()));
+    }
+    // Sparse arguments are given none, and the text names layouts but this one.
+    if (is_given(value) && facts.dtype && !facts.layout) {
+      facts.layout = c10::kStrided;
+    }
+    return AbstractValue::tensor(lasting(value, std::move(facts)));
+  }
+
+  static TensorFacts without_symbols(TensorFacts facts) {
+    for (auto* dims : {&facts.sizes, &facts.strides}) {
+      for (size_t i = 0; *dims && i < (*dims)->size(); ++i) {
+        (**dims)[i] = (**dims)[i].is_symbol() ? Dim::unknown() : (**dims)[i];
+      }
+    }
+    return facts;
+  }
+
+  bool write_facts(c10::ArrayRef<Value*> values, const AbstractEvaluator& evaluator) const {
+    bool changed = false;
+    for (Value* value : values) {
+      const TensorFacts* found = is_tensor(*value) ? evaluator.at(*value).as_tensor() : nullptr;
+      if (found == nullptr) {
+        continue;
+      }
+      TensorFacts facts = *found;
+      facts.defined = facts.defined == true ? std::nullopt : facts.defined;  // which has no text
+      const std::string before = value->facts() == nullptr ? to_string(TensorFacts{}) : to_string(*value->facts());
+      if (to_string(facts) != before) {
+        value->set_facts(std::move(facts));
+        changed = true;
+      }
+    }
+    return changed;
+  }
+
+  Graph& graph_;
+  AliasSets aliases_;
+  ExchangedTensors exchanged_;
+  AssignedAttributes assigned_;
+  const GivenFacts& given_;
+  std::unordered_set<int64_t> given_symbols_;
+  bool something_requires_grad_ = false;
+  std::vector<c10::TypePtr> changed_types_;  // of lists and dicts from outside
+  bool everything_changes_ = false;
+  bool state_changes_ = false;
+  SizeArithmetic arithmetic_;
+};
+
+}  // namespace
+
+bool propagate_facts(Graph& graph, const GivenFacts& given) { return Propagation(graph, given).run(); }
+
+bool propagate_facts(Graph& graph) { return propagate_facts(graph, {}); }
+
+}  // namespace sconce

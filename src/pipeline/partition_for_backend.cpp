@@ -1,0 +1,223 @@
+#include "pipeline/partition_for_backend.h"
+
+#include "analysis/effects.h"
+#include "ops/schema_corrections.h"
+
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+using Group = std::vector<Node*>;  // in the order of their block
+using Members = std::unordered_set<const Node*>;
+
+bool is_used_outside(const Value& value, const Members& members) {
+  return std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) { return !members.contains(use.user); });
+}
+
+// Which nodes go together. Reads the graph, and changes nothing.
+class Grouping {
+ public:
+  Grouping(Graph& graph, const SubgraphClaim& claim) : claim_(claim) { visit(graph.body()); }
+
+  const std::vector<Group>& groups() const { return groups_; }
+
+ private:
+  void visit(Block& block) {
+    Group group;
+    std::unordered_set<const Value*> results;
+    for (Node* node : block.nodes()) {
+      if (node->kind() == prim::Constant) {
+        continue;
+      }
+      if (is_claimable(*node)) {
+        group.push_back(node);
+        results.insert(node->outputs().begin(), node->outputs().end());
+      } else if (has_effects(*node) || uses_any(*node, results)) {
+        finish(std::exchange(group, {}));
+        results.clear();
+      }
+      for (Block* nested : node->blocks()) {
+        visit(*nested);
+      }
+    }
+    finish(std::move(group));
+  }
+
+  bool is_claimable(const Node& node) const {
+    return node.schema() != nullptr && node.blocks().empty() && !node.outputs().empty() && !has_effects(node) &&
+           !reads_state(node) && !differentiates(node) &&
+           std::all_of(node.outputs().begin(), node.outputs().end(),
+                       [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; }) &&
+           claim_.supports(node);
+  }
+
+  static bool uses_any(const Node& node, const std::unordered_set<const Value*>& values) {
+    const auto uses = [&](c10::ArrayRef<Value*> used) {
+      return std::any_of(used.begin(), used.end(), [&](const Value* value) { return values.contains(value); });
+    };
+    bool found = uses(node.inputs());
+    for (const Block* block : node.blocks()) {
+      found = found || uses(block->returns());
+      for (const Node* nested : block->nodes()) {
+        found = found || uses_any(*nested, values);
+      }
+    }
+    return found;
+  }
+
+  static bool may_be_view(const Node& node) {
+    const auto& returns = node.schema()->returns();
+    return results_may_share_memory(*node.schema()) ||
+           std::any_of(returns.begin(), returns.end(), [](const auto& result) { return result.alias_info() != nullptr; });
+  }
+
+  // A view that is used outside stays outside, and those before and behind it are groups of their own.
+  void finish(Group group) {
+    const Members members(group.begin(), group.end());
+    const auto shares = std::find_if(group.begin(), group.end(), [&](const Node* node) {
+      return may_be_view(*node) && std::any_of(node->outputs().begin(), node->outputs().end(),
+                                               [&](const Value* output) { return is_used_outside(*output, members); });
+    });
+    if (shares != group.end()) {
+      finish(Group(group.begin(), shares));
+      finish(Group(shares + 1, group.end()));
+    } else {
+      for (Group& connected : connected_parts(group)) {
+        if (connected.size() >= claim_.least_nodes) {
+          groups_.push_back(std::move(connected));
+        }
+      }
+    }
+  }
+
+  // By the results that members use of one another; each part in the order of the group.
+  static std::vector<Group> connected_parts(const Group& group) {
+    std::unordered_map<const Node*, size_t> places;
+    std::vector<size_t> parent(group.size());  // union-find; the root of a part is its first place
+    const auto root_of = [&](size_t place) {
+      while (parent[place] != place) {
+        place = parent[place] = parent[parent[place]];
+      }
+      return place;
+    };
+    for (size_t i = 0; i < group.size(); ++i) {
+      places[group[i]] = parent[i] = i;
+      for (const Value* input : group[i]->inputs()) {
+        if (const auto producer = places.find(input->node()); producer != places.end()) {
+          const size_t a = root_of(producer->second);
+          const size_t b = root_of(i);
+          parent[std::max(a, b)] = std::min(a, b);
+        }
+      }
+    }
+    std::vector<Group> parts(group.size());
+    for (size_t i = 0; i < group.size(); ++i) {
+      parts[root_of(i)].push_back(group[i]);
+    }
+    std::erase_if(parts, [](const Group& part) { return part.empty(); });
+    return parts;
+  }
+
+  const SubgraphClaim& claim_;
+  std::vector<Group> groups_;
+};
+
+// A subgraph made of copies of the group's nodes, and what it takes and gives in the graph around it.
+struct CutOut {
+  std::shared_ptr<Graph> subgraph;
+  std::vector<Value*> operands;
+  std::vector<Value*> results;
+};
+
+class Cutting {
+ public:
+  explicit Cutting(const Group& group) : members_(group.begin(), group.end()) {
+    Graph& subgraph = *cut_.subgraph;
+    for (const Node* node : group) {
+      for (Value* input : node->inputs()) {
+        enter(input);
+      }
+      subgraph.copy_node(*node, subgraph.body().return_node(), copies_);
+    }
+    for (const Node* node : group) {
+      for (Value* output : node->outputs()) {
+        if (is_used_outside(*output, members_)) {
+          subgraph.add_output(copies_.at(output));
+          cut_.results.push_back(output);
+        }
+      }
+    }
+  }
+
+  CutOut take() { return std::move(cut_); }
+
+ private:
+  // A value from outside: an operand, or a constant, which the subgraph has for itself.
+  void enter(Value* value) {
+    if (copies_.contains(value)) {
+      return;
+    }
+    Graph& subgraph = *cut_.subgraph;
+    if (value->node()->kind() == prim::Constant) {
+      subgraph.copy_node(*value->node(), subgraph.body().return_node(), copies_);
+      return;
+    }
+    Value* input = subgraph.add_input(value->name(), value->type());
+    if (value->facts() != nullptr) {
+      input->set_facts(*value->facts());
+    }
+    copies_[value] = input;
+    cut_.operands.push_back(value);
+  }
+
+  Members members_;
+  ValueMap copies_;
+  CutOut cut_{std::make_shared<Graph>(), {}, {}};
+};
+
+// In the place of the group's last node: what the group takes has been computed there, and nobody has asked for a result.
+void replace(const Group& group, const CutOut& cut, const std::string& claim, SubgraphKernel kernel) {
+  Node* claimed = group.front()->owning_block()->graph().create(kClaimed, cut.operands, cut.results.size());
+  claimed->set_attribute(attr::kClaim, claim);
+  claimed->set_attribute(attr::kKernel, c10::IValue::make_capsule(c10::make_intrusive<KernelHolder>(std::move(kernel))));
+  claimed->set_attribute(attr::kSubgraph, cut.subgraph);
+  claimed->set_location(group.front()->location());
+  claimed->insert_after(group.back());
+  for (size_t i = 0; i < cut.results.size(); ++i) {
+    Value* result = claimed->output(i);
+    result->set_name(cut.results[i]->name());
+    if (cut.results[i]->facts() != nullptr) {
+      result->set_facts(*cut.results[i]->facts());
+    }
+    cut.results[i]->replace_all_uses_with(result);
+  }
+  std::for_each(group.rbegin(), group.rend(), [](Node* node) { node->erase(); });
+}
+
+}  // namespace
+
+PassCallback claim_subgraphs(std::string name, SubgraphClaim claim) {
+  return [name = std::move(name), claim = std::move(claim)](Graph& graph) {
+    bool changed = false;
+    const Grouping grouping(graph, claim);
+    for (const Group& group : grouping.groups()) {
+      const CutOut cut = Cutting(group).take();
+      if (cut.results.empty()) {
+        continue;  // dead
+      }
+      if (SubgraphKernel kernel = claim.compile(cut.subgraph)) {
+        replace(group, cut, name, std::move(kernel));
+        changed = true;
+      }
+    }
+    return changed;
+  };
+}
+
+}  // namespace sconce

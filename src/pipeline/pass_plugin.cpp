@@ -1,0 +1,40 @@
+#include <sconce/pass_plugin.h>
+
+#include "base/shared_library.h"
+#include "base/exception_message.h"
+
+#include <c10/util/Exception.h>
+
+#include <filesystem>
+
+namespace sconce {
+
+// Rule R14: what the library says of itself is read before any C++ type is shared with it.
+PassPipeline& PassPipeline::load_plugin(const std::string& path) {
+  std::error_code ignored;
+  TORCH_CHECK(std::filesystem::exists(path, ignored), path, ": no such file");
+  // With a slash, so that the path is taken and not the library search path.
+  const std::string file = std::filesystem::absolute(path).string();
+  const SharedLibrary library = open_library(file);
+  TORCH_CHECK(library, path, ": cannot be opened: ", library.why_not());
+  using EntryPoint = const PassPlugin* (*)();
+  const auto entry = reinterpret_cast<EntryPoint>(library.symbol("sconce_pass_plugin"));
+  TORCH_CHECK(entry != nullptr, path, ": is no library of passes: it has no SCONCE_PASS_PLUGIN (<sconce/pass_plugin.h>)");
+  const PassPlugin* plugin = entry();
+  const std::string theirs = plugin->abi;
+  TORCH_CHECK(theirs == SCONCE_PASS_PLUGIN_ABI, path, ": was built for ", theirs, "; this is ", SCONCE_PASS_PLUGIN_ABI,
+              "; build it again with the headers of this one");
+  const size_t before = custom_.size();
+  try {
+    plugin->add_passes(*this);
+  } catch (...) {
+    custom_.resize(before);
+    TORCH_CHECK(false, path, ": cannot add its passes: it throws: ", message_of(std::current_exception()));
+  }
+  for (size_t i = before; i < custom_.size(); ++i) {
+    custom_[i].library = file;
+  }
+  return *this;
+}
+
+}  // namespace sconce

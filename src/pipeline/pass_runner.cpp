@@ -1,0 +1,145 @@
+#include "pipeline/pass_runner.h"
+
+#include "base/assert.h"
+#include "ir/dump.h"
+#include "base/environment.h"
+#include "ir/text/print.h"
+#include "base/exception_message.h"
+#include "ir/verify/verify.h"
+#include "analysis/memory_dependences.h"
+#include "pipeline/reproducer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <string>
+
+namespace sconce {
+namespace {
+
+bool verifies_by_default() {
+#ifdef SCONCE_DEBUG
+  return true;
+#else
+  return environment().verify;
+#endif
+}
+
+}  // namespace
+
+PassRunner::PassRunner() : verify_(verifies_by_default() ? Verify::kAfterChange : Verify::kNever) {}
+
+bool PassRunner::run(std::string_view name, const PassCallback& pass, Graph& graph) {
+  if (pipeline_ != nullptr && pipeline_->is_disabled(std::string(name))) {
+    return false;
+  }
+  const InternalErrorContext context("pass " + std::string(name));
+  dump(DumpPoint::kBefore, name, graph);
+  const bool checked = verify_ == Verify::kAfterChange;
+  const std::string before = checked ? print(graph) : std::string();
+  const auto reach_before = checked ? std::optional<WriteReach>(graph) : std::nullopt;
+  const auto start = std::chrono::steady_clock::now();
+  const bool changed = pass(graph);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  timings_.push_back({std::string(name), elapsed.count(), changed});
+  if (checked) {
+    SCONCE_ASSERT(changed == (print(graph) != before), name, " says that it ", changed ? "changed" : "did not change",
+                  " the graph, and the text says otherwise\nbefore:\n", before, "after:\n", print(graph));
+  }
+  if (changed) {
+    dump(DumpPoint::kAfter, name, graph);
+    if (checked) {
+      verify(graph, name);
+      const std::string grown = WriteReach(graph).grown_since(*reach_before);
+      SCONCE_ASSERT(grown.empty(), "behind ", name, ", ", grown, "\nbefore:\n", before, "after:\n", print(graph));
+    }
+  }
+  return changed;
+}
+
+// ---- the user's passes ----------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string as_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+bool has_same_types(c10::ArrayRef<Value*> a, c10::ArrayRef<Value*> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Value* x, const Value* y) { return *x->type() == *y->type(); });
+}
+
+}  // namespace
+
+// Verified always, unlike sconce's own. `problem` is empty when nothing is wrong.
+bool PassRunner::run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& graph, std::string& problem) {
+  std::unique_ptr<Graph> copy = graph->clone();
+  const std::string before = print(*copy);  // of the copy: it numbers values anew
+  bool changed = false;
+  try {
+    changed = pass.run(*copy);
+  } catch (const InternalError& failure) {
+    problem = "it breaks a rule of the graph: " + failure.reason();
+    return false;
+  } catch (...) {
+    problem = "it throws: " + as_one_line(message_of(std::current_exception()));
+    return false;
+  }
+  const std::vector<Violation> violations = find_violations(*copy);
+  if (!violations.empty()) {
+    problem = "the graph is broken behind it (" + std::string(violations.front().check) + "): " + violations.front().message;
+  } else if (!has_same_types(copy->inputs(), graph->inputs()) || !has_same_types(copy->outputs(), graph->outputs())) {
+    problem = "the graph behind it takes other inputs or gives other outputs than before";
+  } else if (changed != (print(*copy) != before)) {
+    problem = changed ? "it says that it changed the graph, and did not" : "it changed the graph, and says that it did not";
+  } else if (changed) {
+    graph = std::move(copy);
+  }
+  return changed;
+}
+
+bool PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& graph) {
+  dump(DumpPoint::kBefore, pass.name, *graph);
+  const auto start = std::chrono::steady_clock::now();
+  std::string problem;
+  const bool changed = run_on_copy(pass, graph, problem);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  timings_.push_back({pass.name, elapsed.count(), changed && problem.empty()});
+  if (problem.empty()) {
+    if (changed) {
+      dump(DumpPoint::kAfter, pass.name, *graph);
+    }
+    return changed;
+  }
+  RefusalExplanation refusal{"pass " + pass.name, problem, {}, {}};
+  if (pipeline_ != nullptr && !pipeline_->reproducer_folder().empty()) {
+    try {
+      const std::string file =
+          write_reproducer({pass.name, pass.library, problem, graph->clone()}, pipeline_->reproducer_folder());
+      // The command line knows the passes of libraries, not those of a program.
+      refusal.reason += (pass.library.empty() ? "; the graph before it: " : "; again with: sconce replay ") + file;
+    } catch (const std::exception& failure) {
+      refusal.reason += "; no reproducer: " + as_one_line(message_of(failure));
+    }
+  }
+  refusals_.push_back(std::move(refusal));
+  return false;
+}
+
+bool PassRunner::run_custom(Stage stage, bool after, std::unique_ptr<Graph>& graph) {
+  if (pipeline_ == nullptr) {
+    return false;
+  }
+  bool changed = false;
+  for (const CustomPass& pass : pipeline_->custom_passes()) {
+    if (pass.stage == stage && pass.is_after == after && !pipeline_->is_disabled(pass.name)) {
+      changed |= run_custom(pass, graph);
+    }
+  }
+  return changed;
+}
+
+}  // namespace sconce

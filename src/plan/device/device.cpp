@@ -1,0 +1,63 @@
+#include "plan/device/device.h"
+
+#include "base/shared_library.h"
+#include "base/exception_message.h"
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+
+namespace sconce {
+namespace {
+
+// What libsconce_cuda exports. Null, with `why_not` set, on another version of the interface.
+using MakeRuntime = DeviceRuntime* (*)(int interface_version, std::string* why_not);
+constexpr const char* kCudaLibrary = "libsconce_cuda.so";
+constexpr const char* kCudaEntryPoint = "sconce_cuda_runtime";
+
+OrRefusal<DeviceRuntime*> load_cuda_runtime() {
+  const std::string directory = directory_of_code(reinterpret_cast<const void*>(&find_device_runtime));
+  const std::string path = directory.empty() ? kCudaLibrary : directory + "/" + kCudaLibrary;
+  const SharedLibrary library = open_library(path);
+  if (!library) {
+    return Refusal::because("sconce's CUDA library cannot be loaded (" + library.why_not() +
+                            "); it is built where CUDA's headers are found and lies beside libsconce.so");
+  }
+  const auto make = reinterpret_cast<MakeRuntime>(library.symbol(kCudaEntryPoint));
+  if (make == nullptr) {
+    return Refusal::because(path + " is not sconce's CUDA library: it has no " + kCudaEntryPoint);
+  }
+  std::string why_not;
+  DeviceRuntime* runtime = make(kDeviceInterfaceVersion, &why_not);
+  if (runtime == nullptr) {
+    return Refusal::because(path + ": " + why_not);
+  }
+  return runtime;
+}
+
+}  // namespace
+
+OrRefusal<DeviceRuntime*> find_device_runtime(c10::DeviceType type) {
+  if (type != c10::DeviceType::CUDA) {
+    return Refusal::because("sconce has no back end for the device '" + c10::DeviceTypeName(type, /*lower_case=*/true) +
+                            "'");
+  }
+  static const OrRefusal<DeviceRuntime*> cuda = load_cuda_runtime();
+  return cuda;
+}
+
+OrRefusal<std::unique_ptr<Recording>> record(DeviceRuntime& runtime, c10::Stream stream, std::shared_ptr<RecordingPool> pool,
+                                             const std::function<void()>& work) {
+  auto session = runtime.begin_recording(stream, std::move(pool));
+  if (!session) {
+    return session.refusal();
+  }
+  try {
+    work();
+  } catch (const std::exception& failure) {
+    return Refusal::because("the work cannot be recorded: " + message_of(failure));
+  }
+  return (*session)->finish();
+}
+
+}  // namespace sconce

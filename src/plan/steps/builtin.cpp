@@ -1,0 +1,238 @@
+#include "ops/schema_corrections.h"
+#include "ir/source.h"
+#include "plan/steps/call_step.h"
+
+#include <sconce/script_error.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <array>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+namespace sconce {
+namespace {
+
+// The registry's own implementation is for one argument: with two it takes the class's name for the message.
+class RaiseStep final : public CallStep {
+ public:
+  RaiseStep(const Node& node, Operands operands) : CallStep(node, std::move(operands), {}, false) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    std::optional<std::string> python_class;
+    if (operand_count() > 1) {
+      python_class = frame.stack[1].toOptional<std::string>();
+    }
+    throw ScriptError(frame.stack[0].toStringRef(), python_class, {});
+  }
+};
+
+// aten::warn: each place warns once, as in Python; LibTorch's interpreter has it built in.
+class WarnStep final : public CallStep {
+ public:
+  WarnStep(const Node& node, Operands operands)
+      : CallStep(node, std::move(operands), {}, false), location_(node.location()) {
+    if (const auto* id = node.attribute(c10::Symbol::attr("warn_id"))) {
+      id_ = std::get<int64_t>(*id);
+    }
+  }
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    const std::string message = frame.stack[0].toStringRef();
+    frame.stack.clear();
+    if (id_ && !is_first(*id_)) {
+      return;
+    }
+    const torch::jit::SourceRange* range = location_ ? location_->range() : nullptr;
+    const auto place = range != nullptr && range->source() ? range->file_line_col() : std::nullopt;
+    const auto& [file, line, column] = place.value_or(std::make_tuple(std::string("<script>"), size_t{0}, size_t{0}));
+    c10::warn(c10::Warning(c10::UserWarning(), {"", file.c_str(), static_cast<uint32_t>(line)}, message, /*verbatim=*/true));
+  }
+
+ private:
+  // The frontend numbers the places of the process: the number outlives this plan.
+  static bool is_first(int64_t id) {
+    static std::mutex mutex;
+    static std::unordered_set<int64_t> warned;
+    const std::lock_guard<std::mutex> lock(mutex);
+    return warned.insert(id).second;
+  }
+
+  std::optional<int64_t> id_;
+  SourceLocationPtr location_;
+};
+
+// prim::tolist of a tensor, a number of nested lists and the kind of their elements. LibTorch's needs its node.
+class ToListStep final : public CallStep {
+ public:
+  ToListStep(const Node& node, Operands operands, Registers results)
+      : CallStep(node, std::move(operands), std::move(results), false) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    at::Tensor tensor = frame.stack[0].toTensor();
+    const int64_t depth = frame.stack[1].toInt();
+    const ElementKind& kind = element_kind(frame.stack[2].toInt());
+    TORCH_CHECK(tensor.scalar_type() == kind.dtype || (kind.dtype == at::kFloat && tensor.is_floating_point()) ||
+                    (kind.dtype == at::kComplexFloat && tensor.is_complex()),
+                "Output annotation element type and runtime tensor element type must match for tolist(): ", kind.dtype,
+                " vs ", tensor.scalar_type());
+    TORCH_CHECK(depth == tensor.dim(),
+                "Output annotation list dimension and runtime tensor dimension must match for tolist()");
+    // Narrow numbers are widened one by one: `to` is a call.
+    Read read = kind.read;
+    if (kind.read_narrow != nullptr && tensor.scalar_type() == kind.dtype) {
+      read = kind.read_narrow;
+    } else if (tensor.scalar_type() != kind.read_as) {
+      tensor = tensor.to(kind.read_as);
+    }
+    if (!tensor.is_cpu()) {
+      tensor = tensor.cpu();
+    }
+    if (tensor.is_conj() || tensor.is_neg()) {
+      tensor = tensor.resolve_conj().resolve_neg();
+    }
+    frame.stack.resize(1);
+    frame.stack[0] = to_list(tensor.contiguous(), kind.type, read);
+    pop_results(frame);
+  }
+
+ private:
+  using Read = c10::IValue (*)(const void* elements, int64_t index);
+  struct ElementKind {
+    c10::TypePtr type;
+    at::ScalarType dtype;    // of the tensor; floating and complex ones may be of another width
+    at::ScalarType read_as;  // the width that the language's numbers have
+    Read read;
+    Read read_narrow;  // of the dtype, where that is not the width; else null
+  };
+
+  template <typename Number, typename Stored = Number>
+  static c10::IValue number_at(const void* elements, int64_t index) {
+    return Number(static_cast<const Stored*>(elements)[index]);
+  }
+
+  // As the frontend numbers them.
+  static const ElementKind& element_kind(int64_t number) {
+    static const std::array<ElementKind, 4> kinds = {
+        {{c10::IntType::get(), at::kLong, at::kLong, number_at<int64_t>, nullptr},
+         {c10::FloatType::get(), at::kFloat, at::kDouble, number_at<double>, number_at<double, float>},
+         {c10::BoolType::get(), at::kBool, at::kBool, number_at<bool>, nullptr},
+         {c10::ComplexType::get(), at::kComplexFloat, at::kComplexDouble, number_at<c10::complex<double>>,
+          number_at<c10::complex<double>, c10::complex<float>>}}};
+    return kinds.at(static_cast<size_t>(number));
+  }
+
+  static c10::IValue to_list(const at::Tensor& tensor, const c10::TypePtr& type, Read read) {
+    std::vector<c10::TypePtr> types = {type};  // of what lies so many dimensions above the elements
+    for (int64_t i = 0; i < tensor.dim(); ++i) {
+      types.push_back(c10::ListType::create(types.back()));
+    }
+    int64_t next = 0;
+    return rows(tensor, tensor.dim(), read, types, next);
+  }
+
+  // What lies `height` dimensions above the elements and begins with the element `next`, of a contiguous tensor.
+  static c10::IValue rows(const at::Tensor& tensor, int64_t height, Read read, const std::vector<c10::TypePtr>& types,
+                          int64_t& next) {
+    if (height == 0) {
+      return read(tensor.const_data_ptr(), next++);
+    }
+    const int64_t size = tensor.size(tensor.dim() - height);
+    c10::impl::GenericList list(types[static_cast<size_t>(height - 1)]);
+    list.reserve(static_cast<size_t>(size));
+    for (int64_t i = 0; i < size; ++i) {
+      list.push_back(rows(tensor, height - 1, read, types, next));
+    }
+    return list;
+  }
+};
+
+// An operator whose kernel in LibTorch goes wrong on some operands: these are met before it sees them.
+class ForestalledStep final : public CallStep {
+ public:
+  // Looks at the operands, and returns whether it has put the results in their place.
+  using Forestall = std::function<bool(torch::jit::Stack&)>;
+
+  ForestalledStep(const Node& node, Operands operands, Registers results, Forestall forestall)
+      : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/false),
+        forestall_(std::move(forestall)),
+        operation_(torch::jit::findOperatorFor(node.schema()->operator_name())->getOperation()) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    if (!forestall_(frame.stack)) {
+      operation_(frame.stack);
+    }
+    pop_results(frame);
+  }
+
+ private:
+  const Forestall forestall_;
+  // Stateless; LibTorch only forgot to make the call const.
+  mutable torch::jit::Operation operation_;
+};
+
+// A list extended by itself: the kernel reads what it has just moved away.
+bool forestall_extension_by_itself(torch::jit::Stack& operands) {
+  if (operands[0].is(operands[1])) {
+    operands[1] = operands[1].toList().copy();
+  }
+  return false;
+}
+
+// Integers without a quotient end the process.
+bool forestall_trap(IntegerDivision division, torch::jit::Stack& operands) {
+  TORCH_CHECK(!division.traps(operands), operands[1].toInt() == 0
+                                             ? "integer division or modulo by zero"
+                                             : "integer overflow: the quotient of the least integer and -1 is none");
+  return false;
+}
+
+// aten::to.prim_*: the kernel reads a dtype that is not there.
+bool forestall_missing_dtype(const c10::FunctionSchema& schema, torch::jit::Stack& operands) {
+  const bool applies = copies_by_reading_no_dtype(schema, operands);
+  if (applies) {
+    const at::Tensor tensor = operands[0].toTensor();
+    operands.assign(1, tensor.to(tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
+  }
+  return applies;
+}
+
+}  // namespace
+
+StepPtr make_builtin_step(const Node& node, const Operands& operands, const Registers& results) {
+  static const c10::Symbol kToList = c10::Symbol::fromQualString("prim::tolist");
+  if (node.kind() == prim::RaiseException) {
+    return std::make_unique<RaiseStep>(node, operands);
+  }
+  if (node.kind() == aten::warn) {
+    return std::make_unique<WarnStep>(node, operands);
+  }
+  if (node.kind() == kToList) {
+    return std::make_unique<ToListStep>(node, operands, results);
+  }
+  const auto behind = [&](ForestalledStep::Forestall forestall) {
+    return std::make_unique<ForestalledStep>(node, operands, results, std::move(forestall));
+  };
+  static const c10::Symbol kExtend = c10::Symbol::fromQualString("aten::extend");
+  if (node.kind() == kExtend || (node.kind() == aten::add_ && node.schema()->overload_name() == "t")) {
+    return behind(forestall_extension_by_itself);
+  }
+  if (const auto division = integer_division(*node.schema())) {
+    return behind([division](torch::jit::Stack& stack) { return forestall_trap(*division, stack); });
+  }
+  if (node.kind() == aten::to && node.schema()->overload_name().starts_with("prim_")) {
+    return behind([schema = node.schema()](torch::jit::Stack& stack) { return forestall_missing_dtype(*schema, stack); });
+  }
+  return nullptr;
+}
+
+}  // namespace sconce

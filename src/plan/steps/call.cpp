@@ -1,0 +1,245 @@
+#include "plan/steps/call_step.h"
+#include "plan/callees.h"
+#include "plan/fork_pool.h"
+#include "plan/plan.h"
+#include "plan/run_plan.h"
+#include "plan/steps/sort_objects.h"
+
+#include <ATen/core/class_type.h>
+#include <ATen/core/function.h>
+#include <ATen/core/jit_type.h>
+#include <pthread.h>
+
+namespace sconce {
+namespace {
+
+// Finds a function's plan again without looking it up, as long as it is the one of the last time.
+class CalleeCache {
+ public:
+  explicit CalleeCache(Callees& callees) : callees_(callees) {}
+
+  const Callee& find(torch::jit::Function& function) const {
+    const Callee* last = last_.load(std::memory_order_acquire);
+    if (last == nullptr || last->function != &function) {
+      last = &callees_.find(function);
+      last_.store(last, std::memory_order_release);
+    }
+    return *last;
+  }
+
+ private:
+  Callees& callees_;
+  mutable std::atomic<const Callee*> last_{nullptr};
+};
+
+torch::jit::Function& method_of(const c10::IValue& object, const std::string& name) {
+  return object.toObjectRef().type()->getMethod(name);
+}
+
+class FunctionCallStep final : public CallStep {
+ public:
+  // The first operand of a prim::CallFunction is the function itself.
+  FunctionCallStep(const Node& node, Operands operands, Registers results, torch::jit::Function& function, Callees& callees)
+      : CallStep(node, std::move(operands), std::move(results), false), function_(function), callees_(callees) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    call(callees_.find(function_), frame.stack);
+    pop_results(frame);
+  }
+
+ private:
+  torch::jit::Function& function_;
+  CalleeCache callees_;
+};
+
+class MethodCallStep final : public CallStep {
+ public:
+  MethodCallStep(const Node& node, Operands operands, Registers results, Callees& callees)
+      : CallStep(node, std::move(operands), std::move(results), false),
+        name_(node.attribute_as<std::string>(attr::kName)),
+        callees_(callees) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    call(callees_.find(method_of(frame.stack.front(), name_)), frame.stack);
+    pop_results(frame);
+  }
+
+ private:
+  std::string name_;
+  CalleeCache callees_;
+};
+
+// `with` blocks: a context that was entered is left once, by its prim::Exit or by the exception that ends the run.
+class EnterStep final : public CallStep, public ContextManager {
+ public:
+  EnterStep(const Node& node, Operands operands, Registers results, Callees& callees)
+      : CallStep(node, std::move(operands), std::move(results), false), enter_(callees), exit_(callees) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    frame.entered.push_back({frame.stack.front(), this});
+    call(enter_.find(method_of(frame.stack.front(), "__enter__")), frame.stack);
+    pop_results(frame);
+  }
+
+  c10::IValue leave(c10::IValue object) const override {
+    torch::jit::Function& exit = method_of(object, "__exit__");
+    torch::jit::Stack stack = {std::move(object), c10::IValue(), c10::IValue(), c10::IValue()};
+    call(exit_.find(exit), stack);
+    return std::move(stack.front());
+  }
+
+ private:
+  CalleeCache enter_;
+  CalleeCache exit_;
+};
+
+class ExitStep final : public CallStep {
+ public:
+  ExitStep(const Node& node, Operands operands, Registers results)
+      : CallStep(node, std::move(operands), std::move(results), false) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    frame.stack.clear();
+    EnteredContext context = std::move(frame.entered.back());
+    frame.entered.pop_back();
+    frame.stack.push_back(context.manager->leave(std::move(context.object)));
+    pop_results(frame);
+  }
+};
+
+class ForkStep final : public CallStep {
+ public:
+  ForkStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> plan, const Callees& callees)
+      : CallStep(node, std::move(operands), std::move(results), false),
+        type_(node.output()->type()->expectRef<c10::FutureType>().getElementType()),
+        plan_(std::move(plan)),
+        callees_(callees) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    frame.stack = {fork(type_, [plan = plan_.get(), arguments = std::move(frame.stack), of_plan = tasks_.use(),
+                                of_callees = callees_.users.use()]() mutable {
+      run_plan(*plan, arguments, /*may_skip_autograd=*/false);
+      return std::move(arguments.front());
+    })};
+    pop_results(frame);
+  }
+
+ private:
+  c10::TypePtr type_;
+  std::unique_ptr<Plan> plan_;
+  const Callees& callees_;
+  Users tasks_;  // destroyed first: tasks run the plan
+};
+
+// Runs at its first `awaitable_wait`, on the thread that waits.
+class AwaitableStep final : public CallStep {
+ public:
+  AwaitableStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> plan)
+      : CallStep(node, std::move(operands), std::move(results), false),
+        type_(node.output()->type()->expectRef<c10::AwaitType>().getElementType()),
+        plan_(std::move(plan)) {}
+
+  // Nobody has to wait for it, so it must not keep the plan alive, nor the plan wait for it.
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    frame.stack = {c10::make_intrusive<c10::ivalue::Await>(
+        type_, [weak = std::weak_ptr<const Plan>(plan_), arguments = std::move(frame.stack)]() mutable {
+          const auto plan = weak.lock();
+          TORCH_CHECK(plan != nullptr, "an awaitable is waited for after the module that made it is gone");
+          run_plan(*plan, arguments, /*may_skip_autograd=*/false);
+          return std::move(arguments.front());
+        })};
+    pop_results(frame);
+  }
+
+ private:
+  c10::TypePtr type_;
+  std::shared_ptr<const Plan> plan_;
+};
+
+class WaitStep final : public CallStep {
+ public:
+  WaitStep(const Node& node, Operands operands, Registers results)
+      : CallStep(node, std::move(operands), std::move(results), false) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    frame.stack.front() = wait(frame.stack.front().toFuture());
+    pop_results(frame);
+  }
+};
+
+// How much of this thread's stack is left, in bytes.
+size_t stack_left() {
+  static thread_local const char* const end = [] {
+    pthread_attr_t attributes;
+    void* lowest = nullptr;
+    size_t size = 0;
+    TORCH_CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0, "cannot read the attributes of the thread");
+    pthread_attr_getstack(&attributes, &lowest, &size);
+    pthread_attr_destroy(&attributes);
+    return static_cast<const char*>(lowest);
+  }();
+  return static_cast<size_t>(static_cast<const char*>(__builtin_frame_address(0)) - end);
+}
+
+}  // namespace
+
+void call(const Callee& callee, torch::jit::Stack& stack) {
+  // What an operator called at the innermost level may need.
+  constexpr size_t kReserve = 512 * 1024;
+  TORCH_CHECK(stack_left() > kReserve, callee.function->qualname().qualifiedName(),
+              ": calls are nested so deeply that the thread's stack is nearly full (does the recursion end?)");
+  if (callee.plan != nullptr) {
+    run_plan(*callee.plan, stack, /*may_skip_autograd=*/false);
+  } else {
+    callee.function->run(stack);
+  }
+}
+
+OrRefusal<StepPtr> make_call_step(const Node& node, Operands operands, Registers results, Callees* callees) {
+  if (node.kind() == aten::wait) {
+    return StepPtr(std::make_unique<WaitStep>(node, std::move(operands), std::move(results)));
+  }
+  if (node.kind() == prim::Exit) {
+    return StepPtr(std::make_unique<ExitStep>(node, std::move(operands), std::move(results)));
+  }
+  if (callees == nullptr) {
+    return Refusal::of(node, "a graph on its own cannot call: only the methods of a module can");
+  }
+  switch (static_cast<c10::unique_t>(node.kind())) {
+    case prim::CallFunction: {
+      torch::jit::Function* function = node.input(0)->type()->expectRef<c10::FunctionType>().function();
+      operands.erase(operands.begin());
+      return StepPtr(std::make_unique<FunctionCallStep>(node, std::move(operands), std::move(results), *function, *callees));
+    }
+    case prim::CallMethod:
+      return StepPtr(std::make_unique<MethodCallStep>(node, std::move(operands), std::move(results), *callees));
+    case prim::Enter: return StepPtr(std::make_unique<EnterStep>(node, std::move(operands), std::move(results), *callees));
+    case aten::sort:
+    case aten::sorted: return make_sort_step(node, std::move(operands), std::move(results), *callees);
+    default: {  // prim::fork and prim::awaitable
+      auto plan = callees->plan_subgraph(*node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
+      if (!plan) {
+        return plan.refusal();
+      }
+      if (node.kind() == prim::awaitable) {
+        return StepPtr(std::make_unique<AwaitableStep>(node, std::move(operands), std::move(results), std::move(*plan)));
+      }
+      return StepPtr(std::make_unique<ForkStep>(node, std::move(operands), std::move(results), std::move(*plan), *callees));
+    }
+  }
+}
+
+bool is_call(const Node& node) {
+  const c10::Symbol kind = node.kind();
+  return kind == prim::CallFunction || kind == prim::CallMethod || kind == prim::Enter || kind == prim::Exit ||
+         kind == prim::fork || kind == prim::awaitable || kind == aten::wait || sorts_objects(node);
+}
+
+}  // namespace sconce

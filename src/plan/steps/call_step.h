@@ -1,0 +1,46 @@
+// A step that works on a stack.
+#pragma once
+
+#include "ir/graph.h"
+#include "plan/steps/steps.h"
+
+#include <algorithm>
+#include <string>
+
+namespace sconce {
+
+// Its `run` pushes the operands, works on the frame's stack and pops the results.
+class CallStep : public Step {
+ public:
+  CallStep(const Node& node, Operands operands, Registers results, bool may_skip_autograd)
+      : Step(may_skip_autograd),
+        name_(node.kind().toQualString()),
+        operands_(std::move(operands)),
+        results_(std::move(results)) {}
+
+  void prepare(Frame& frame) const override { frame.stack.reserve(std::max(operands_.size() + 1, results_.size())); }
+
+  std::string describe() const override { return describe_step(name_, operands_, results_); }
+
+ protected:
+  void push_operands(Frame& frame) const {
+    for (const Operand operand : operands_) {
+      frame.stack.push_back(take(frame, operand));
+    }
+  }
+  void pop_results(Frame& frame) const {
+    for (size_t i = 0; i < results_.size(); ++i) {
+      frame[results_[i]] = std::move(frame.stack[i]);
+    }
+    frame.stack.clear();
+  }
+  size_t operand_count() const { return operands_.size(); }
+  size_t result_count() const { return results_.size(); }
+
+ private:
+  std::string name_;
+  Operands operands_;
+  Registers results_;
+};
+
+}  // namespace sconce

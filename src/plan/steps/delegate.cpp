@@ -1,0 +1,126 @@
+#include "ir/delegate.h"
+#include "base/exception_message.h"
+#include "plan/steps/call_step.h"
+#include "plan/lower.h"
+#include "plan/run_plan.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+class ClaimedStep final : public CallStep {
+ public:
+  // `operators`: the subgraph op by op, with the answers that count.
+  ClaimedStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> operators)
+      : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/true),
+        claim_(node.attribute_as<std::string>(attr::kClaim)),
+        kernel_(kernel_of(node)),
+        operators_(std::move(operators)) {}
+
+  std::string describe() const override {
+    const char* state = kernel_ == nullptr ? ", whose kernel is not here: its operators run]"
+                        : is_dropped()     ? ", which has failed: its operators run]"
+                                           : "]";
+    return CallStep::describe() + " [" + claim_ + state;
+  }
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    std::optional<std::string> failure;
+    if (kernel_ == nullptr || is_dropped() || needs_operators(frame.stack) || !run_kernel(frame.stack, failure)) {
+      run_plan(*operators_, frame.stack, /*may_skip_autograd=*/false);
+    }
+    if (failure) {
+      drop(*failure);  // the operands were right, for the operators took them
+    }
+    pop_results(frame);
+  }
+
+ private:
+  bool is_dropped() const { return dropped_.load(std::memory_order_relaxed); }
+
+  // Null in a graph that was read from its text.
+  static c10::intrusive_ptr<KernelHolder> kernel_of(const Node& node) {
+    const AttributeValue* kernel = node.attribute(attr::kKernel);
+    return kernel == nullptr ? nullptr
+                             : c10::static_intrusive_pointer_cast<KernelHolder>(std::get<c10::IValue>(*kernel).toCapsule());
+  }
+
+  // For what works through the operators: gradients in either mode, and the caller's autocast.
+  static bool needs_operators(const torch::jit::Stack& operands) {
+    const bool records = c10::GradMode::is_enabled();
+    bool needed = at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA);
+    for (const c10::IValue& operand : operands) {
+      if (needed) {
+        break;
+      }
+      operand.visit([&](const c10::IValue& each) {
+        if (each.isTensor() && each.toTensor().defined()) {
+          const at::Tensor& tensor = each.toTensor();
+          needed = needed || (records && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined();
+        }
+        return needed;
+      });
+    }
+    return needed;
+  }
+
+  // Replaces the operands by the results, or leaves them.
+  bool run_kernel(torch::jit::Stack& stack, std::optional<std::string>& failure) const {
+    try {
+      std::vector<c10::IValue> results = kernel_->kernel(stack);
+      const bool declined = results.empty();
+      if (!declined && results.size() != result_count()) {
+        failure = "it gives " + std::to_string(results.size()) + " results instead of " + std::to_string(result_count());
+      }
+      for (const c10::IValue& result : results) {
+        if (!result.isTensor() || !result.toTensor().defined()) {
+          failure =
+              "it gives " + (result.isTensor() ? "an undefined tensor" : "a " + result.tagKind()) + " where a tensor is due";
+        }
+      }
+      if (!declined && !failure) {
+        stack = std::move(results);
+        return true;
+      }
+    } catch (...) {
+      failure = message_of(std::current_exception());
+    }
+    return false;
+  }
+
+  void drop(const std::string& why) const {
+    if (!dropped_.exchange(true, std::memory_order_relaxed)) {
+      TORCH_WARN("sconce: the kernel of ", claim_, " failed (", why, "); from now on its operators run themselves");
+    }
+  }
+
+  std::string claim_;
+  c10::intrusive_ptr<KernelHolder> kernel_;
+  std::unique_ptr<Plan> operators_;
+  mutable std::atomic<bool> dropped_{false};
+};
+
+}  // namespace
+
+OrRefusal<StepPtr> make_claimed_step(const Node& node, Operands operands, Registers results) {
+  auto operators = lower(node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
+  if (!operators) {
+    return operators.refusal();
+  }
+  return StepPtr(std::make_unique<ClaimedStep>(node, std::move(operands), std::move(results), std::move(*operators)));
+}
+
+}  // namespace sconce

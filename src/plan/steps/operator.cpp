@@ -1,0 +1,127 @@
+#include "analysis/effects.h"
+#include "analysis/escapes.h"
+#include "analysis/in_place.h"
+#include "ops/schema_corrections.h"
+#include "ir/schema_match.h"
+#include "plan/steps/call_step.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <string>
+
+namespace sconce {
+namespace {
+
+class DispatcherStep final : public CallStep {
+ public:
+  DispatcherStep(const Node& node, Operands operands, Registers results, bool may_skip_autograd, c10::OperatorHandle op)
+      : CallStep(node, std::move(operands), std::move(results), may_skip_autograd), op_(std::move(op)) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    op_.callBoxed(frame.stack);
+    pop_results(frame);
+  }
+
+ private:
+  c10::OperatorHandle op_;
+};
+
+// A detach whose result nobody can tell from its operand where no gradients are recorded: then it is left out.
+class DetachStep final : public CallStep {
+ public:
+  DetachStep(const Node& node, Operands operands, Registers results, c10::OperatorHandle op)
+      : CallStep(node, std::move(operands), std::move(results), false), op_(std::move(op)) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    if (!frame.may_skip_autograd) {
+      op_.callBoxed(frame.stack);
+    }
+    pop_results(frame);
+  }
+
+ private:
+  c10::OperatorHandle op_;
+};
+
+// It is another object over the same memory: that shows where the object leaves or is asked about itself. (It shows too
+// where the operand's sizes are changed in place; whether some are is known of the whole graph.)
+bool is_detach_for_gradients_alone(const Node& node) {
+  if (node.kind() != aten::detach || !is_only_read(*node.output())) {
+    return false;
+  }
+  const auto uses = node.output()->uses();
+  return std::all_of(uses.begin(), uses.end(), [](const Use& use) {
+    const auto results = use.user->outputs();
+    return asks_for_sizes_or_dtype(*use.user) ||
+           (use.user->kind().is_aten() && std::any_of(results.begin(), results.end(), [](const Value* result) {
+              return result->type()->kind() == c10::TypeKind::TensorType;
+            }));
+  });
+}
+
+class RegistryStep final : public CallStep {
+ public:
+  RegistryStep(const Node& node, Operands operands, Registers results, torch::jit::Operation operation)
+      : CallStep(node, std::move(operands), std::move(results), false),
+        operation_(std::move(operation)),
+        takes_count_(node.schema()->is_vararg()) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    if (takes_count_) {
+      frame.stack.emplace_back(static_cast<int64_t>(operand_count()));
+    }
+    operation_(frame.stack);
+    pop_results(frame);
+  }
+
+ private:
+  // Stateless; LibTorch only forgot to make the call const.
+  mutable torch::jit::Operation operation_;
+  bool takes_count_;
+};
+
+// Rule R4: only what makes its results anew may run below autograd. Views must be known as views to their base, writes
+// must be checked and counted by it.
+bool runs_equally_below_autograd(const Node& node) {
+  const c10::FunctionSchema& schema = *node.schema();
+  const auto is_marked = [](const c10::Argument& argument) { return argument.alias_info() != nullptr; };
+  Effects effects = effects_of(node);
+  effects.random = false;
+  return !effects.any() && std::none_of(schema.returns().begin(), schema.returns().end(), is_marked) &&
+         !results_may_share_memory(schema);
+}
+
+}  // namespace
+
+OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change) {
+  if (node.schema() == nullptr) {
+    return Refusal::of(node, explain_no_match(node));
+  }
+  if (StepPtr scalar = make_scalar_step(node, operands, results)) {
+    return scalar;
+  }
+  if (!sizes_may_change && is_detach_for_gradients_alone(node)) {
+    const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(node.schema()->name().c_str(),
+                                                                   node.schema()->overload_name().c_str());
+    return StepPtr(std::make_unique<DetachStep>(node, std::move(operands), std::move(results), op));
+  }
+  if (const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name())) {
+    return StepPtr(std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results),
+                                                    runs_equally_below_autograd(node), *op));
+  }
+  if (StepPtr builtin = make_builtin_step(node, operands, results)) {
+    return builtin;
+  }
+  const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
+  if (op == nullptr || !op->hasOperation()) {
+    return Refusal::of(node, std::string("the operator ") + node.kind().toQualString() + " cannot be called on its own");
+  }
+  return StepPtr(std::make_unique<RegistryStep>(node, std::move(operands), std::move(results), op->getOperation()));
+}
+
+}  // namespace sconce

@@ -1,0 +1,152 @@
+// What conditions tell about sizes, for AbstractEvaluator.
+//
+//   %differ : bool = aten::ne(%n, %eight)
+//   prim::If(%differ)
+//     block0():
+//       prim::RaiseException(…)      no run comes back from here
+//     …
+//                                    %n is 8 from here on, and so is every size that is %n
+#include "ir/constant_operands.h"
+#include "shapes/abstract_evaluator.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sconce {
+
+// Of integers, the one that a comparison of integers chooses; or else what holds for both.
+AbstractValue AbstractEvaluator::either(const Value& condition, const AbstractValue& if_true,
+                                        const AbstractValue& if_false) {
+  const Node& test = *condition.node();
+  if (test.inputs().size() != 2 || !if_true.is_integer() || !if_false.is_integer() || !now(*test.input(0)).is_integer() ||
+      !now(*test.input(1)).is_integer()) {
+    return heap_.join(if_true, if_false);
+  }
+  const Dim x = now(*test.input(0)).as_integer();
+  const Dim y = now(*test.input(1)).as_integer();
+  const Dim a = if_true.as_integer();
+  const Dim b = if_false.as_integer();
+  switch (static_cast<c10::unique_t>(test.kind())) {
+    case aten::lt: return AbstractValue::integer(arithmetic_.if_less(x, y, a, b));
+    case aten::ge: return AbstractValue::integer(arithmetic_.if_less(x, y, b, a));
+    case aten::gt: return AbstractValue::integer(arithmetic_.if_less(y, x, a, b));
+    case aten::le: return AbstractValue::integer(arithmetic_.if_less(y, x, b, a));
+    case aten::eq: return AbstractValue::integer(arithmetic_.if_equal(x, y, a, b));
+    case aten::ne: return AbstractValue::integer(arithmetic_.if_equal(x, y, b, a));
+    default: return heap_.join(if_true, if_false);
+  }
+}
+
+// Notes what follows for given symbols from the condition's being true, or false.
+void AbstractEvaluator::learn(const Value& condition, bool holds) {
+  const Node& test = *condition.node();
+  switch (static_cast<c10::unique_t>(test.kind())) {
+    case aten::__not__: learn(*test.input(0), !holds); return;
+    case aten::eq:
+    case aten::ne:
+      if (const auto compared = compared_.find(&test); holds == (test.kind() == aten::eq)) {
+        const bool is_of_lists = compared != compared_.end();
+        learn_equal(with(learnt_, is_of_lists ? compared->second.first : at(*test.input(0))),
+                    with(learnt_, is_of_lists ? compared->second.second : at(*test.input(1))));
+      }
+      return;
+    case prim::If: {
+      // `a and b` is `b if a else False`, `a or b` is `True if a else b`: where the one is true, or the other false, both
+      // are.
+      const auto output =
+          static_cast<size_t>(std::find(test.outputs().begin(), test.outputs().end(), &condition) - test.outputs().begin());
+      const Value& other = *test.block(holds ? 1 : 0)->returns()[output];
+      if (constant_bool(other) == !holds) {
+        learn(*test.input(0), holds);
+        learn(*test.block(holds ? 0 : 1)->returns()[output], holds);
+      }
+      return;
+    }
+    default: return;
+  }
+}
+
+// Of two integers, or of two lists of as many.
+void AbstractEvaluator::learn_equal(const AbstractValue& one, const AbstractValue& other) {
+  const AbstractValues* elements = one.as_sequence();
+  const AbstractValues* others = other.as_sequence();
+  for (size_t i = 0; elements != nullptr && others != nullptr && elements->size() == others->size() && i < elements->size();
+       ++i) {
+    learn_equal((*elements)[i], (*others)[i]);
+  }
+  const Dim a = one.as_integer();
+  const Dim b = other.as_integer();
+  if (a == b || a.is_unknown() || b.is_unknown() || (!arithmetic_.is_given(a) && !arithmetic_.is_given(b))) {
+    return;
+  }
+  Dim goes = a;
+  Dim stays = b;
+  if (!arithmetic_.is_given(a) || (arithmetic_.is_given(b) && b.value() > a.value())) {
+    std::swap(goes, stays);
+  }
+  const SizeArithmetic::Replacements replacement = {{goes.value(), stays}};
+  if (arithmetic_.replaced(stays, replacement) != stays) {
+    return;  // it depends on itself
+  }
+  for (auto& [symbol, size] : learnt_) {
+    size = arithmetic_.replaced(size, replacement);
+  }
+  learnt_.emplace(goes.value(), stays);
+}
+
+bool AbstractEvaluator::is_case_of(const AbstractValue& special, const AbstractValue& general,
+                                   const SizeArithmetic::Replacements& learnt) const {
+  if (special == general) {
+    return true;
+  }
+  // A size may get unknown by what was learnt: that is no case of it.
+  const auto is_less_known = [](const auto& dims, const auto& others) {
+    for (size_t i = 0; dims && i < dims->size(); ++i) {
+      if ((*dims)[i].is_unknown() && !(*others)[i].is_unknown()) {
+        return true;
+      }
+    }
+    return false;
+  };
+  if (!(with(learnt, general) == special)) {
+    return false;
+  }
+  const TensorFacts* facts = special.as_tensor();
+  return facts == nullptr ? special.is_integer() && !special.as_integer().is_unknown()
+                          : !is_less_known(facts->sizes, general.as_tensor()->sizes) &&
+                                !is_less_known(facts->strides, general.as_tensor()->strides);
+}
+
+// What was found out before, with what has been learnt since.
+AbstractValue AbstractEvaluator::with(const SizeArithmetic::Replacements& learnt, const AbstractValue& value) const {
+  if (learnt.empty()) {
+    return value;
+  }
+  const auto each = [&](AbstractValues values) {
+    for (AbstractValue& element : values) {
+      element = with(learnt, element);
+    }
+    return values;
+  };
+  if (value.is_integer()) {
+    return AbstractValue::integer(arithmetic_.replaced(value.as_integer(), learnt));
+  }
+  if (value.as_tensor() != nullptr) {
+    TensorFacts facts = *value.as_tensor();
+    for (auto* dims : {&facts.sizes, &facts.strides}) {
+      for (size_t i = 0; *dims && i < (*dims)->size(); ++i) {
+        (**dims)[i] = arithmetic_.replaced((**dims)[i], learnt);
+      }
+    }
+    return AbstractValue::tensor(std::move(facts));
+  }
+  if (const AbstractValues* elements = value.as_sequence()) {
+    return AbstractValue::sequence(each(*elements));
+  }
+  if (const AbstractMapping* mapping = value.as_mapping()) {
+    return AbstractValue::mapping(mapping->keys, each(mapping->values));
+  }
+  return value;
+}
+
+}  // namespace sconce

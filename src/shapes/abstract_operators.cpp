@@ -1,0 +1,308 @@
+// The operators on numbers and lists, for AbstractEvaluator.
+#include "base/assert.h"
+#include "analysis/effects.h"
+#include "ir/memory_types.h"
+#include "shapes/abstract_evaluator.h"
+
+#include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+// What holds for every one of the tensors. Nothing of other elements.
+AbstractValue any_of(const AbstractValues& elements) {
+  std::optional<TensorFacts> common;
+  for (const AbstractValue& element : elements) {
+    const TensorFacts* facts = element.as_tensor();
+    if (facts == nullptr) {
+      return {};
+    }
+    common = common ? common_facts(*common, *facts) : *facts;
+  }
+  return common ? AbstractValue::tensor(std::move(*common)) : AbstractValue();
+}
+
+}  // namespace
+
+void AbstractEvaluator::run_operator(const Node& node) {
+  if (node.outputs().size() == 1) {
+    if (AbstractValue result = integer_result(node); !result.is_unknown()) {
+      set(node.output(), std::move(result));
+      return;
+    }
+  }
+  if (run_list_operator(node) || run_dict_operator(node)) {
+    return;
+  }
+  AbstractValues operands;
+  for (const Value* input : node.inputs()) {
+    operands.push_back(with(learnt_, heap_.snapshot(at(*input))));
+  }
+  if ((node.kind() == aten::eq || node.kind() == aten::ne) && operands.size() == 2 && operands[0].as_sequence() != nullptr) {
+    compared_.insert_or_assign(&node, std::pair(operands[0], operands[1]));
+  }
+  auto results = constant_results(node);
+  if (!results) {
+    results = rules_.results ? rules_.results(node, operands) : AbstractValues(node.outputs().size());
+  }
+  // Who is not known to leave lists alone and to give new ones, may change the ones it gets later.
+  const auto& arguments = node.schema()->arguments();
+  const bool has_effects = effects_of(node).any();
+  const bool gives_containers = std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+    return holds_memory(output->type()) && output->type()->kind() != c10::TypeKind::TensorType;
+  });
+  for (size_t i = 0; i < node.inputs().size(); ++i) {
+    if (has_effects || i >= arguments.size() || arguments[i].alias_info() != nullptr) {
+      heap_.escape(at(*node.input(i)));
+    } else if (gives_containers) {
+      heap_.escape_contents(at(*node.input(i)));
+    }
+  }
+  SCONCE_ASSERT(results->size() == node.outputs().size(), *node.schema());
+  for (size_t i = 0; i < results->size(); ++i) {
+    const bool is_list = node.output(i)->type()->kind() == c10::TypeKind::ListType;
+    if (is_list && (*results)[i].as_sequence() != nullptr && node.outputs().size() == 1) {
+      make_list(*node.output(), {.elements = *(*results)[i].as_sequence()});
+    } else {
+      set(node.output(i), is_list ? AbstractValue() : (*results)[i]);
+    }
+  }
+}
+
+// Of an operation on integers, or that asks for one.
+AbstractValue AbstractEvaluator::integer_result(const Node& node) const {
+  const auto& inputs = node.inputs();
+  const auto operand = [&](size_t i) { return now(*inputs[i]).as_integer(); };
+  if (inputs.size() == 1 && node.kind() == aten::len) {
+    const AbstractValue row = heap_.snapshot(at(*inputs[0]));
+    const AbstractValues* elements = row.as_mapping() == nullptr ? row.as_sequence() : &row.as_mapping()->keys;
+    return elements == nullptr ? AbstractValue() : AbstractValue::integer(static_cast<int64_t>(elements->size()));
+  }
+  // By what they are, not by their types: a number of any kind (`Scalar`) may be an integer.
+  if (inputs.empty() ||
+      !std::all_of(inputs.begin(), inputs.end(), [&](const Value* input) { return at(*input).is_integer(); })) {
+    return {};
+  }
+  const auto negated = [](std::optional<bool> value) { return value ? std::optional(!*value) : std::nullopt; };
+  if (inputs.size() == 1) {
+    switch (static_cast<c10::unique_t>(node.kind())) {
+      case aten::neg: return AbstractValue::integer(arithmetic_.subtract(Dim::known(0), operand(0)));
+      case aten::Int:
+      case aten::ceil:
+      case aten::floor: return at(*inputs[0]);
+      default: return {};
+    }
+  }
+  if (inputs.size() != 2) {
+    return {};
+  }
+  const Dim a = operand(0);
+  const Dim b = operand(1);
+  switch (static_cast<c10::unique_t>(node.kind())) {
+    case aten::add: return AbstractValue::integer(arithmetic_.add(a, b));
+    case aten::sub: return AbstractValue::integer(arithmetic_.subtract(a, b));
+    case aten::mul: return AbstractValue::integer(arithmetic_.multiply(a, b));
+    case aten::floordiv: return AbstractValue::integer(arithmetic_.floor_divide(a, b));
+    case aten::remainder: return AbstractValue::integer(arithmetic_.remainder(a, b));
+    case prim::max: return AbstractValue::integer(arithmetic_.maximum(a, b));
+    case prim::min: return AbstractValue::integer(arithmetic_.minimum(a, b));
+    case aten::eq: return AbstractValue::boolean(arithmetic_.equal(a, b));
+    case aten::ne: return AbstractValue::boolean(negated(arithmetic_.equal(a, b)));
+    case aten::lt: return AbstractValue::boolean(arithmetic_.less(a, b));
+    case aten::ge: return AbstractValue::boolean(negated(arithmetic_.less(a, b)));
+    case aten::gt: return AbstractValue::boolean(arithmetic_.less(b, a));
+    case aten::le: return AbstractValue::boolean(negated(arithmetic_.less(b, a)));
+    default: return {};
+  }
+}
+
+// Operators on lists, and on optionals, whose operands need not be constants.
+bool AbstractEvaluator::run_list_operator(const Node& node) {
+  static const auto kExtend = c10::Symbol::fromQualString("aten::extend");
+  const auto kind = static_cast<c10::unique_t>(node.kind() == kExtend ? aten::add_ : node.kind());
+  if (kind == aten::__is__ || kind == aten::__isnot__) {
+    const auto is_none = [](const AbstractValue& value) -> std::optional<bool> {
+      return value.is_unknown() ? std::nullopt
+                                : std::optional(value.as_constant() != nullptr && value.as_constant()->isNone());
+    };
+    if (node.input(0) == node.input(1) && node.input(0)->type()->kind() == c10::TypeKind::TensorType) {
+      set(node.output(), AbstractValue::boolean(kind == aten::__is__));
+      return true;
+    }
+    const auto a = is_none(at(*node.input(0)));
+    const auto b = is_none(at(*node.input(1)));
+    const bool decided = a && b && (*a || *b);  // of two that are not None, which objects they are decides
+    set(node.output(), decided ? AbstractValue::boolean((*a && *b) == (kind == aten::__is__)) : AbstractValue());
+    return true;
+  }
+  if (node.inputs().empty() || node.input(0)->type()->kind() != c10::TypeKind::ListType) {
+    return false;
+  }
+  const ListId* id = at(*node.input(0)).as_list();
+  const AbstractValue row = at(*node.input(0));
+  const AbstractValues* elements = heap_.elements_of(row);
+  const auto change = [&](AbstractValues changed) {
+    const ListId list = *id;
+    for (const AbstractValue& element : changed) {
+      put_into_container(element);
+    }
+    heap_.set(list, {.elements = std::move(changed)});
+    if (!node.outputs().empty()) {
+      set(node.output(), row);
+    }
+  };
+  switch (kind) {
+    case aten::__getitem__: {
+      if (elements != nullptr) {
+        const auto index = index_into(*elements, *node.input(1));
+        set(node.output(), index ? (*elements)[*index] : any_of(*elements));
+      } else {
+        set(node.output(), id != nullptr ? heap_.at(*id).every : AbstractValue());
+      }
+      return true;
+    }
+    case aten::append: {
+      if (id == nullptr) {
+        return false;
+      }
+      if (elements != nullptr) {
+        AbstractValues longer = *elements;
+        longer.push_back(at(*node.input(1)));
+        change(std::move(longer));
+      } else {
+        put_into_container(at(*node.input(1)));
+        heap_.set(*id, heap_.join(AbstractList(heap_.at(*id)), {.elements = AbstractValues{at(*node.input(1))}}));
+        set(node.output(), row);
+      }
+      return true;
+    }
+    case aten::_set_item: {
+      const auto index = elements == nullptr || id == nullptr ? std::nullopt : index_into(*elements, *node.input(1));
+      if (!index) {
+        return false;
+      }
+      AbstractValues changed = *elements;
+      changed[*index] = at(*node.input(2));
+      change(std::move(changed));
+      return true;
+    }
+    case aten::add_:
+    case aten::add: {
+      const AbstractValues* others = heap_.elements_of(at(*node.input(1)));
+      if (elements == nullptr || others == nullptr || (kind != aten::add && id == nullptr)) {
+        return false;
+      }
+      AbstractValues all = *elements;
+      all.insert(all.end(), others->begin(), others->end());
+      if (kind == aten::add) {
+        make_list(*node.output(), {.elements = std::move(all)});
+      } else {
+        change(std::move(all));
+      }
+      return true;
+    }
+    case aten::insert: {
+      const auto index = at(*node.input(1)).as_known_integer();
+      if (elements == nullptr || id == nullptr || !index) {
+        return false;
+      }
+      // As Python's: beyond the ends is at the ends.
+      const auto size = static_cast<int64_t>(elements->size());
+      AbstractValues longer = *elements;
+      longer.insert(longer.begin() + std::clamp<int64_t>(*index + (*index < 0 ? size : 0), 0, size), at(*node.input(2)));
+      change(std::move(longer));
+      return true;
+    }
+    case aten::copy:
+    case aten::list: {
+      if (elements == nullptr || node.inputs().size() != 1) {
+        return false;
+      }
+      make_list(*node.output(), {.elements = *elements});
+      return true;
+    }
+    case aten::slice: {
+      const auto bound = [&](size_t input, int64_t otherwise) -> std::optional<int64_t> {
+        const AbstractValue& value = at(*node.input(input));
+        return value.as_constant() != nullptr && value.as_constant()->isNone() ? otherwise : value.as_known_integer();
+      };
+      const auto size = elements == nullptr ? int64_t{0} : static_cast<int64_t>(elements->size());
+      auto begin = bound(1, 0);
+      auto end = bound(2, size);
+      if (elements == nullptr || !begin || !end || at(*node.input(3)).as_known_integer() != 1) {
+        return false;
+      }
+      for (int64_t* position : {&*begin, &*end}) {
+        *position = std::clamp<int64_t>(*position + (*position < 0 ? size : 0), 0, size);
+      }
+      make_list(*node.output(),
+                {.elements = *begin < *end ? AbstractValues(elements->begin() + *begin, elements->begin() + *end)
+                                           : AbstractValues()});
+      return true;
+    }
+    default: return false;
+  }
+}
+
+namespace {
+
+// The value itself, where it is known. Requires a snapshot. No dicts, the orders of which say how they came to be.
+std::optional<c10::IValue> known_value(const AbstractValue& value, const c10::TypePtr& type) {
+  if (const auto number = value.as_known_integer()) {
+    return c10::IValue(*number);
+  }
+  if (value.as_constant() != nullptr) {
+    return *value.as_constant();
+  }
+  const AbstractValues* elements = value.as_sequence();
+  if (elements == nullptr || type->kind() != c10::TypeKind::ListType) {
+    return std::nullopt;
+  }
+  c10::impl::GenericList list(type->expectRef<c10::ListType>().getElementType());
+  for (const AbstractValue& element : *elements) {
+    auto known = known_value(element, list.elementType());
+    if (!known) {
+      return std::nullopt;
+    }
+    list.push_back(std::move(*known));
+  }
+  return list;
+}
+
+}  // namespace
+
+// Of an operator on numbers and strings that are all known.
+std::optional<AbstractValues> AbstractEvaluator::constant_results(const Node& node) const {
+  if (node.inputs().empty() || effects_of(node).any() || reads_state(node) || node.schema()->is_vararg() ||
+      std::any_of(node.outputs().begin(), node.outputs().end(),
+                  [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; })) {
+    return std::nullopt;
+  }
+  std::vector<c10::IValue> stack;
+  for (const Value* input : node.inputs()) {
+    auto known = known_value(heap_.snapshot(at(*input)), input->type());
+    if (!known) {
+      return std::nullopt;
+    }
+    stack.push_back(std::move(*known));
+  }
+  const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
+  if (op == nullptr) {
+    return std::nullopt;
+  }
+  try {
+    op->getOperation()(stack);
+  } catch (const std::exception&) {
+    return AbstractValues(node.outputs().size());  // the run raises it, if it gets there
+  }
+  AbstractValues results;
+  for (const c10::IValue& value : stack) {
+    results.push_back(AbstractValue::constant(value));
+  }
+  return results.size() == node.outputs().size() ? std::optional(std::move(results)) : std::nullopt;
+}
+
+}  // namespace sconce

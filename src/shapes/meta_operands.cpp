@@ -1,0 +1,97 @@
+#include "shapes/meta_operands.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <array>
+
+namespace sconce {
+namespace {
+
+// A size of which nothing is known is taken for one that goes with most others.
+std::vector<int64_t> examples_of(const std::vector<Dim>& dims, SizeArithmetic& arithmetic) {
+  std::vector<int64_t> numbers;
+  for (const Dim dim : dims) {
+    numbers.push_back(arithmetic.example(dim).value_or(1));
+  }
+  return numbers;
+}
+
+bool all_known(const std::optional<std::vector<Dim>>& dims) {
+  return dims && std::all_of(dims->begin(), dims->end(), [](const Dim dim) { return dim.is_known(); });
+}
+
+}  // namespace
+
+std::optional<c10::IValue> MetaOperands::make(const AbstractValue& value, const c10::Type& type) {
+  if (const TensorFacts* facts = value.as_tensor()) {
+    return meta_tensor(*facts);
+  }
+  if (value.is_integer()) {
+    const auto number = arithmetic_.example(value.as_integer());
+    sizes_are_exact_ = sizes_are_exact_ && value.as_integer().is_known();
+    return number ? std::optional(c10::IValue(*number)) : std::nullopt;
+  }
+  if (value.as_constant() != nullptr) {
+    return *value.as_constant();
+  }
+  if (value.is_unknown()) {
+    return stand_in(type);
+  }
+  const AbstractValues* elements = value.as_sequence();
+  if (elements == nullptr || type.kind() != c10::TypeKind::ListType) {
+    return std::nullopt;
+  }
+  const c10::TypePtr element_type = type.expectRef<c10::ListType>().getElementType();
+  c10::impl::GenericList list(element_type);
+  for (const AbstractValue& element : *elements) {
+    auto made = make(element, *element_type);
+    if (!made) {
+      return std::nullopt;
+    }
+    list.push_back(std::move(*made));
+  }
+  return list;
+}
+
+// Of a number of the run, another of its kind: dtypes do not depend on which.
+std::optional<c10::IValue> MetaOperands::stand_in(const c10::Type& type) {
+  sizes_are_exact_ = false;
+  switch (type.kind()) {
+    case c10::TypeKind::IntType: return c10::IValue(int64_t{1});
+    case c10::TypeKind::FloatType: return c10::IValue(0.5);
+    case c10::TypeKind::BoolType: return c10::IValue(true);
+    default: return std::nullopt;
+  }
+}
+
+std::optional<c10::IValue> MetaOperands::meta_tensor(const TensorFacts& facts) {
+  const bool is_meta = device_ == at::kMeta;
+  static const std::array emptied = {c10::kStrided, c10::kSparse, c10::kSparseCsr};
+  if (!facts.dtype || !facts.sizes || !facts.layout || facts.defined == false ||
+      (is_meta ? facts.layout != c10::kStrided
+               : std::find(emptied.begin(), emptied.end(), *facts.layout) == emptied.end())) {
+    return std::nullopt;
+  }
+  const std::vector<int64_t> sizes = examples_of(*facts.sizes, arithmetic_);
+  if (std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; })) {
+    return std::nullopt;  // the examples do not go together
+  }
+  const auto options = at::TensorOptions().dtype(*facts.dtype).device(device_).layout(*facts.layout);
+  if (facts.layout == c10::kSparseCsr && sizes.size() < 2) {
+    return std::nullopt;  // there are none such
+  }
+  if (!is_meta) {
+    sizes_are_exact_ = strides_are_exact_ = false;
+    return at::empty(std::vector<int64_t>(sizes.size(), 0), options);
+  }
+  sizes_are_exact_ = sizes_are_exact_ && all_known(facts.sizes);
+  if (sizes_are_exact_ && facts.strides && all_known(facts.strides)) {
+    return at::empty_strided(sizes, examples_of(*facts.strides, arithmetic_), options);
+  }
+  strides_are_exact_ = strides_are_exact_ && sizes.empty();
+  return at::empty(sizes, options);
+}
+
+}  // namespace sconce

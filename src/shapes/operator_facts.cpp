@@ -1,0 +1,350 @@
+#include "shapes/operator_facts.h"
+
+#include "analysis/alias_sets.h"
+#include "analysis/effects.h"
+#include "ops/result_rules.h"
+#include "ops/schema_corrections.h"
+#include "shapes/meta_operands.h"
+#include "shapes/shape_functions.h"
+#include "shapes/size_rules.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <array>
+
+namespace sconce {
+namespace {
+
+bool is_tensor_type(const c10::TypePtr& type) {
+  return type->kind() == c10::TypeKind::TensorType || type->isSubtypeOf(*c10::OptionalType::ofTensor());
+}
+
+bool may_hold_tensors(const c10::TypePtr& type) {
+  const auto contained = type->containedTypes();
+  const bool is_row = type->kind() == c10::TypeKind::ListType || type->kind() == c10::TypeKind::TupleType;
+  return is_row ? std::any_of(contained.begin(), contained.end(), may_hold_tensors) : holds_memory(type);
+}
+
+bool is_object(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::ClassType ||
+         (type.kind() == c10::TypeKind::ListType && is_object(*type.expectRef<c10::ListType>().getElementType()));
+}
+
+bool has_tag(const c10::FunctionSchema& schema, at::Tag tag) {
+  const auto op = c10::Dispatcher::singleton().findSchema(schema.operator_name());
+  return op && op->hasTag(tag);
+}
+
+// ---- the run ----------------------------------------------------------------------------------------------------------
+
+struct MetaRun {
+  std::vector<c10::IValue> results;
+  bool sizes_are_exact = false;
+  bool strides_are_exact = false;
+};
+
+class OperatorFacts {
+ public:
+  OperatorFacts(const Node& node, const AbstractValues& operands, SizeArithmetic& arithmetic)
+      : node_(node), schema_(*node.schema()), operands_(operands), arithmetic_(arithmetic) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      collect_tensors(operands[i], node.input(i)->type());
+    }
+  }
+
+  AbstractValues run() const {
+    if (auto property = tensor_property(node_, operands_, arithmetic_)) {
+      return {*property};
+    }
+    const bool gives_tensors = std::any_of(node_.outputs().begin(), node_.outputs().end(), [](const Value* output) {
+      return output->type()->kind() == c10::TypeKind::TensorType || output->type()->kind() == c10::TypeKind::ListType;
+    });
+    const Effects effects = effects_of(node_);
+    AbstractValues results(node_.outputs().size());
+    if (!gives_tensors || effects.unknown || effects.external || effects.state) {
+      return results;
+    }
+    const auto meta = run_on_meta();
+    const auto sizes = meta && meta->sizes_are_exact ? std::nullopt : sizes_by_rule();
+    const auto parts = meta && !meta->sizes_are_exact ? sizes_of_parts(node_, operands_, meta->results[0]) : std::nullopt;
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (const AbstractValue* written = returned_operand(i)) {
+        results[i] = *written;
+        continue;
+      }
+      const c10::IValue* example = meta ? &meta->results[i] : nullptr;
+      if (node_.output(i)->type()->kind() == c10::TypeKind::TensorType) {
+        results[i] =
+            AbstractValue::tensor(facts_of_result(i, meta, example, sizes && i < sizes->size() ? &(*sizes)[i] : nullptr));
+      } else if (example != nullptr && example->isTensorList() && (meta->sizes_are_exact || parts)) {
+        AbstractValues elements;
+        for (const c10::IValue& tensor : example->toListRef()) {
+          const std::vector<Dim>* part = parts ? &(*parts)[elements.size()] : nullptr;
+          elements.push_back(AbstractValue::tensor(facts_of_result(i, meta, &tensor, part)));
+        }
+        results[i] = AbstractValue::sequence(std::move(elements));
+      }
+    }
+    return results;
+  }
+
+ private:
+  void collect_tensors(const AbstractValue& operand, const c10::TypePtr& type) {
+    if (const TensorFacts* facts = operand.as_tensor()) {
+      tensors_.push_back(facts);
+    } else if (const AbstractValues* elements = operand.as_sequence()) {
+      for (const AbstractValue& element : *elements) {
+        collect_tensors(element, type);
+      }
+    } else if (operand.is_unknown() && may_hold_tensors(type)) {
+      sees_all_tensors_ = false;
+      sees_all_but_objects_ = sees_all_but_objects_ && is_object(*type);
+    }
+  }
+
+  // In-place operators give back what they have written.
+  const AbstractValue* returned_operand(size_t output) const {
+    const c10::AliasInfo* returned = schema_.returns()[output].alias_info();
+    if (returned == nullptr || !returned->isWrite()) {
+      return nullptr;
+    }
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const c10::AliasInfo* argument = schema_.arguments()[i].alias_info();
+      if (argument != nullptr && argument->isWrite() && argument->beforeSets() == returned->beforeSets()) {
+        return &operands_[i];
+      }
+    }
+    return nullptr;
+  }
+
+  std::optional<c10::Device> common_device() const {
+    std::optional<c10::Device> device;
+    for (const TensorFacts* facts : tensors_) {
+      if (!facts->device || (device && *device != *facts->device)) {
+        return std::nullopt;
+      }
+      device = facts->device;
+    }
+    return device;
+  }
+
+  bool all_strided() const {
+    return std::all_of(tensors_.begin(), tensors_.end(),
+                       [](const TensorFacts* tensor) { return tensor->layout == c10::kStrided; });
+  }
+
+  // Where a tensor lies that the operator makes on the meta device: on the device it is told, or on that of its operands.
+  std::optional<c10::Device> device_of_results() const {
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (schema_.arguments()[i].real_type()->kind() == c10::TypeKind::DeviceObjType ||
+          schema_.arguments()[i].type()->isSubtypeOf(*c10::OptionalType::create(c10::DeviceObjType::get()))) {
+        if (operands_[i].as_constant() == nullptr) {
+          return std::nullopt;
+        }
+        if (operands_[i].as_constant()->isDevice()) {
+          return operands_[i].as_constant()->toDevice();
+        }
+      }
+    }
+    return tensors_.empty() ? std::optional(c10::Device(at::kCPU)) : common_device();
+  }
+
+  std::optional<MetaRun> run_on_meta() const {
+    const auto op = torch::jit::findOperatorFor(schema_.operator_name());
+    const ResultRule* rule = find_result_rule(schema_);
+    const bool runs_on_empty = rule != nullptr && (rule->differs_on_meta || (rule->takes_sparse && !all_strided()));
+    if (op == nullptr || schema_.is_vararg() || (runs_on_empty && common_device() != c10::Device(at::kCPU))) {
+      return std::nullopt;
+    }
+    MetaOperands meta(arithmetic_, runs_on_empty ? at::kCPU : at::kMeta);
+    std::vector<c10::IValue> stack;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const c10::TypePtr& type = schema_.arguments()[i].type();
+      const bool is_device = type->isSubtypeOf(*c10::OptionalType::create(c10::DeviceObjType::get()));
+      const bool makes_elsewhere =
+          is_device &&
+          (tensors_.empty() || (operands_[i].as_constant() != nullptr && operands_[i].as_constant()->isDevice()));
+      // The one integer that they depend on is that which means a dtype.
+      if (schema_.arguments()[i].name().ends_with("dtype") && operands_[i].is_unknown()) {
+        return std::nullopt;
+      }
+      auto operand = makes_elsewhere ? std::optional(c10::IValue(c10::Device(at::kMeta)))
+                                     : meta.make(operands_[i], *node_.input(i)->type());
+      if (!operand) {
+        return std::nullopt;
+      }
+      stack.push_back(std::move(*operand));
+    }
+    if (copies_by_reading_no_dtype(schema_, stack)) {
+      return std::nullopt;
+    }
+    const at::NoGradGuard no_grad;
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    try {
+      op->getOperation()(stack);
+    } catch (const std::exception&) {
+      return std::nullopt;  // it has no meta kernel, reads data, or raises in the run as well
+    }
+    if (stack.size() != node_.outputs().size()) {
+      return std::nullopt;
+    }
+    const bool has_no_tensors = tensors_.empty() && rule != nullptr && rule->sizes_by_structure;
+    return MetaRun{std::move(stack), meta.sizes_are_exact() || has_no_tensors, meta.strides_are_exact() || has_no_tensors};
+  }
+
+  std::optional<std::vector<std::vector<Dim>>> sizes_by_rule() const {
+    if (auto sizes = evaluate_shape_function(schema_, operands_, arithmetic_)) {
+      return sizes;
+    }
+    if (auto sizes = sizes_of_joined(node_, operands_, arithmetic_)) {
+      return std::vector<std::vector<Dim>>{*sizes};
+    }
+    const ResultRule* rule = find_result_rule(schema_);
+    if (rule != nullptr && rule->keeps_sizes && !tensors_.empty() && tensors_[0]->sizes) {
+      return std::vector<std::vector<Dim>>(schema_.returns().size(), *tensors_[0]->sizes);
+    }
+    const bool is_pointwise = has_tag(schema_, at::Tag::pointwise) ||
+                              (rule != nullptr && !rule->dtypes.empty() && rule->dtypes[0] == ResultDtype::kPromoted);
+    if (!is_pointwise || schema_.returns().size() != 1) {
+      return std::nullopt;
+    }
+    std::vector<Dim> sizes;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const TensorFacts* facts = operands_[i].as_tensor();
+      if (facts == nullptr ? operands_[i].is_unknown() && is_tensor_type(schema_.arguments()[i].type()) : !facts->sizes) {
+        return std::nullopt;
+      }
+      if (facts != nullptr) {
+        sizes = broadcast(sizes, *facts->sizes, arithmetic_);
+      }
+    }
+    return std::vector<std::vector<Dim>>{sizes};
+  }
+
+  TensorFacts facts_of_result(size_t output, const std::optional<MetaRun>& meta, const c10::IValue* example,
+                              const std::vector<Dim>* sizes) const {
+    TensorFacts facts;
+    const bool is_tensor = example != nullptr && example->isTensor() && example->toTensor().defined();
+    if (is_tensor) {
+      facts = facts_of(example->toTensor());
+      if (!meta->sizes_are_exact) {
+        facts.sizes.reset();
+      }
+      if (!meta->strides_are_exact || !schema_tells_strides()) {
+        facts.strides.reset();
+      }
+      if (example->toTensor().is_meta()) {
+        facts.device = device_of_results();
+      }
+    } else if (const TensorFacts* viewed = viewed_operand(output)) {
+      facts.dtype = viewed->dtype;
+      facts.device = viewed->device;
+      facts.layout = viewed->layout;
+    }
+    if (!is_tensor) {
+      add_dtype_by_rule(output, facts);
+    }
+    facts.defined.reset();
+    if (sizes != nullptr) {
+      facts.sizes = *sizes;
+    }
+    facts.requires_grad = requires_grad_of_result(facts);
+    return facts;
+  }
+
+  // Whose dtype and device the result has whatever its sizes: a view by integers, which say where it lies.
+  const TensorFacts* viewed_operand(size_t output) const {
+    const auto& arguments = schema_.arguments();
+    const c10::AliasInfo* returned = schema_.returns()[output].alias_info();
+    const c10::AliasInfo* argument = arguments.empty() ? nullptr : arguments[0].alias_info();
+    if (returned == nullptr || argument == nullptr || returned->isWrite() || argument->isWrite() ||
+        returned->isWildcardAfter() || returned->beforeSets() != argument->beforeSets()) {
+      return nullptr;
+    }
+    const auto is_integers = [](const c10::Argument& other) {
+      const c10::TypePtr type = other.type();
+      return other.name() != "dtype" && (type->isSubtypeOf(*c10::OptionalType::create(c10::IntType::get())) ||
+                                         type->isSubtypeOf(*c10::OptionalType::create(c10::ListType::ofInts())));
+    };
+    return arguments.size() > 1 && std::all_of(arguments.begin() + 1, arguments.end(), is_integers)
+               ? operands_[0].as_tensor()
+               : nullptr;
+  }
+
+  // Where no run on meta tensors tells it. Operators with such a rule make their results on the device of their operands.
+  void add_dtype_by_rule(size_t output, TensorFacts& facts) const {
+    const ResultRule* rule = find_result_rule(schema_);
+    if (rule == nullptr || output >= rule->dtypes.size() || tensors_.empty() || !sees_all_but_objects_ || !all_strided() ||
+        !std::all_of(tensors_.begin(), tensors_.end(),
+                     [](const TensorFacts* tensor) { return tensor->dtype.has_value(); })) {
+      return;
+    }
+    switch (rule->dtypes[output]) {
+      case ResultDtype::kUnknown: return;
+      case ResultDtype::kFirst: facts.dtype = tensors_[0]->dtype; break;
+      case ResultDtype::kReal: facts.dtype = c10::toRealValueType(*tensors_[0]->dtype); break;
+      case ResultDtype::kBool: facts.dtype = c10::kBool; break;
+      case ResultDtype::kInt64: facts.dtype = c10::kLong; break;
+      case ResultDtype::kPromoted: facts.dtype = promoted_dtype(); break;
+    }
+    facts.device = common_device();
+    facts.layout = c10::kStrided;
+  }
+
+  // Of tensors of one rank: a rank of 0 counts for less than another.
+  std::optional<c10::ScalarType> promoted_dtype() const {
+    c10::ScalarType dtype = *tensors_[0]->dtype;
+    for (const TensorFacts* tensor : tensors_) {
+      if (!tensor->sizes || !tensors_[0]->sizes || tensor->sizes->size() != tensors_[0]->sizes->size()) {
+        return std::nullopt;
+      }
+      dtype = c10::promoteTypes(dtype, *tensor->dtype);
+    }
+    const bool has_numbers = tensors_.size() != operands_.size();
+    return has_numbers && !c10::isFloatingType(dtype) ? std::nullopt : std::optional(dtype);
+  }
+
+  bool schema_tells_strides() const {
+    if (has_tag(schema_, at::Tag::pointwise)) {
+      return true;
+    }
+    return schema_.returns().size() == 1 && schema_.returns()[0].alias_info() != nullptr;
+  }
+
+  // Operators on tensors that require none give none that does.
+  std::optional<bool> requires_grad_of_result(const TensorFacts& facts) const {
+    if (facts.dtype && !c10::isFloatingType(*facts.dtype) && !c10::isComplexType(*facts.dtype)) {
+      return false;
+    }
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (schema_.arguments()[i].name() == "requires_grad" && operands_[i].as_boolean() != false) {
+        return std::nullopt;
+      }
+    }
+    const bool none = sees_all_tensors_ && std::all_of(tensors_.begin(), tensors_.end(), [](const TensorFacts* operand) {
+                        return operand->requires_grad == false;
+                      });
+    return none ? std::optional(false) : std::nullopt;
+  }
+
+  const Node& node_;
+  const c10::FunctionSchema& schema_;
+  const AbstractValues& operands_;
+  SizeArithmetic& arithmetic_;
+  std::vector<const TensorFacts*> tensors_;  // among the operands, those in lists too
+  bool sees_all_tensors_ = true;
+  bool sees_all_but_objects_ = true;  // those too that objects hold, such as packed weights
+};
+
+}  // namespace
+
+AbstractValues operator_facts(const Node& node, const AbstractValues& operands, SizeArithmetic& arithmetic) {
+  return OperatorFacts(node, operands, arithmetic).run();
+}
+
+}  // namespace sconce

@@ -1,0 +1,127 @@
+#include "shapes/shape_functions.h"
+
+#include "ops/per_schema.h"
+#include "ops/result_rules.h"
+#include "load/convert.h"
+#include "load/row_text.h"
+#include "shapes/abstract_evaluator.h"
+
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/runtime/operator.h>
+#include <torch/csrc/jit/runtime/symbolic_shape_registry.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace sconce {
+namespace {
+
+// A rule goes before LibTorch's function: it is there because that is wrong, or is not.
+std::shared_ptr<const Graph> find_shape_function(const c10::FunctionSchema& schema) {
+  if (const ResultRule* rule = find_result_rule(schema); rule != nullptr && !rule->sizes.empty()) {
+    return compile_function(rule->op, rule->sizes);
+  }
+  // The registry knows schemas by their address in LibTorch's own list of operators.
+  const auto op = torch::jit::findOperatorFor(schema.operator_name());
+  const auto found = op == nullptr ? std::nullopt : torch::jit::shapeComputeGraphForSchema(op->schema());
+  if (!found) {
+    return nullptr;
+  }
+  auto graph = convert(**found);
+  return graph ? std::shared_ptr<const Graph>(std::move(*graph)) : nullptr;
+}
+
+// What the function takes for an operand: sizes for tensors. Nothing where a rank is not known.
+std::optional<AbstractValue> argument_of(const AbstractValue& operand, const c10::TypePtr& type) {
+  if (const TensorFacts* facts = operand.as_tensor()) {
+    if (!facts->sizes) {
+      return std::nullopt;
+    }
+    AbstractValues sizes;
+    for (const Dim dim : *facts->sizes) {
+      sizes.push_back(AbstractValue::integer(dim));
+    }
+    return AbstractValue::sequence(std::move(sizes));
+  }
+  const AbstractValues* elements = operand.as_sequence();
+  if (elements != nullptr && type->kind() == c10::TypeKind::ListType) {
+    const c10::TypePtr element_type = type->expectRef<c10::ListType>().getElementType();
+    AbstractValues arguments;
+    for (const AbstractValue& element : *elements) {
+      auto argument = argument_of(element, element_type);
+      if (!argument) {
+        return std::nullopt;
+      }
+      arguments.push_back(std::move(*argument));
+    }
+    return AbstractValue::sequence(std::move(arguments));
+  }
+  if (elements != nullptr && type->kind() == c10::TypeKind::ClassType) {  // packed weights
+    AbstractValues tensors;
+    for (const AbstractValue& element : *elements) {
+      tensors.push_back(argument_of(element, c10::OptionalType::ofTensor()).value_or(AbstractValue()));
+    }
+    return AbstractValue::sequence(std::move(tensors));
+  }
+  const bool takes_tensor = type->kind() == c10::TypeKind::TensorType || type->isSubtypeOf(*c10::OptionalType::ofTensor());
+  if (takes_tensor && operand.is_unknown()) {
+    return std::nullopt;
+  }
+  return operand;
+}
+
+std::optional<std::vector<Dim>> sizes_of(const AbstractValue& value) {
+  const AbstractValues* elements = value.as_sequence();
+  if (elements == nullptr) {
+    return std::nullopt;
+  }
+  std::vector<Dim> sizes;
+  for (const AbstractValue& element : *elements) {
+    sizes.push_back(element.as_integer());
+  }
+  return sizes;
+}
+
+}  // namespace
+
+std::optional<std::vector<std::vector<Dim>>> evaluate_shape_function(const c10::FunctionSchema& schema,
+                                                                     const AbstractValues& operands,
+                                                                     SizeArithmetic& arithmetic) {
+  static thread_local PerSchema<std::shared_ptr<const Graph>> known;
+  const std::shared_ptr<const Graph> function = known.get(schema, find_shape_function);
+  if (function == nullptr || function->inputs().size() > operands.size()) {
+    return std::nullopt;
+  }
+  AbstractValues arguments;  // those at the end of which the function says nothing are left out
+  for (size_t i = 0; i < function->inputs().size(); ++i) {
+    auto argument = argument_of(operands[i], schema.arguments()[i].type());
+    if (!argument) {
+      return std::nullopt;
+    }
+    arguments.push_back(std::move(*argument));
+  }
+  AbstractEvaluator evaluator(*function, arithmetic, AbstractEvaluator::Loops::kOneByOne);
+  if (!evaluator.run(std::move(arguments))) {
+    return std::nullopt;
+  }
+  // Sizes, of a function with several results a tuple of them or one output each.
+  std::vector<AbstractValue> returned;
+  for (const Value* output : function->outputs()) {
+    returned.push_back(evaluator.snapshot(*output));
+  }
+  if (function->outputs().size() == 1 && function->outputs()[0]->type()->kind() == c10::TypeKind::TupleType &&
+      returned[0].as_sequence() != nullptr) {
+    returned = AbstractValues(*returned[0].as_sequence());
+  }
+  std::vector<std::vector<Dim>> sizes;
+  for (const AbstractValue& value : returned) {
+    auto known_sizes = sizes_of(value);
+    if (!known_sizes) {
+      return std::nullopt;
+    }
+    sizes.push_back(std::move(*known_sizes));
+  }
+  return sizes.size() <= schema.returns().size() ? std::optional(std::move(sizes)) : std::nullopt;
+}
+
+}  // namespace sconce

@@ -1,0 +1,98 @@
+// Arithmetic on sizes of which only some are known.
+//
+// A symbolic size is a polynomial with integer coefficients over *atoms*. An atom is a symbol that was given (one size of an
+// input), or an operation on polynomials that is none itself: a quotient, a remainder, a maximum, a minimum.
+//
+//   (h + 2*1 - 3)//2 + 1   is   1 + 1·atom(floor_divide, -1 + 1·h, 2)
+//
+// Polynomials are kept in one form and numbered, so that equal sizes have equal symbols, however they were computed.
+#pragma once
+
+#include "ir/facts.h"
+#include "shapes/size_polynomial.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace sconce {
+
+class SizeArithmetic {
+ public:
+  // New symbols get numbers above `last_given`. A given symbol is a size: no less than 0.
+  explicit SizeArithmetic(int64_t last_given = 0) : next_symbol_(last_given + 1) {}
+  // Where a given symbol is known not to be 1, as it is for every size of an argument that is not the number 1 itself.
+  void set_not_one(Dim given) { not_one_.insert(given.value()); }
+  // A number that a given symbol may stand for, used where an example has to do. To be set before the symbol is used.
+  void set_example(Dim given, int64_t value) { examples_[given.value()] = value; }
+
+  // Unknown where an operand is unknown, on overflow, and where the operation would raise.
+  Dim add(Dim a, Dim b);
+  Dim subtract(Dim a, Dim b);
+  Dim multiply(Dim a, Dim b);
+  Dim floor_divide(Dim a, Dim b);  // rounds down, as Python's //
+  Dim remainder(Dim a, Dim b);     // has the sign of the divisor, as Python's %
+  Dim maximum(Dim a, Dim b);
+  Dim minimum(Dim a, Dim b);
+
+  // `a if x < y else b`, `a if x == y else b`: one of both, and in every run with the same x and y the same one.
+  Dim if_less(Dim x, Dim y, Dim a, Dim b);
+  Dim if_equal(Dim x, Dim y, Dim a, Dim b);
+
+  // Nothing where it depends on the run.
+  std::optional<bool> equal(Dim a, Dim b);
+  std::optional<bool> less(Dim a, Dim b);
+
+  // The size with other sizes in the place of given symbols.
+  using Replacements = std::map<int64_t, Dim>;
+  Dim replaced(Dim dim, const Replacements& replacements);
+  bool is_given(Dim dim) const { return dim.is_symbol() && polynomials_.count(dim.value()) == 0; }
+
+  // The size to which both are broadcast, in runs where they can be.
+  Dim broadcast(Dim a, Dim b);
+
+  // The size that the examples give. Nothing when a symbol has none.
+  std::optional<int64_t> example(Dim dim);
+
+ private:
+  // kIsLess and kIsEqual are 1 or 0; kChoice, of a condition and a pair, is one of the pair.
+  enum class Operation : uint8_t { kGiven, kFloorDivide, kRemainder, kMaximum, kMinimum, kIsLess, kIsEqual, kPair, kChoice };
+  using AtomId = uint32_t;  // the variables of the polynomials
+  using Polynomial = SizePolynomial;
+  struct Range {
+    std::optional<int64_t> low, high;
+  };
+  struct Atom {
+    Operation operation;
+    Dim a, b;  // a given symbol: a
+    Range range;
+    std::optional<int64_t> example;
+  };
+
+  Polynomial polynomial_of(Dim dim);
+  Dim dim_of(const std::optional<Polynomial>& polynomial);
+  AtomId atom_id(Operation operation, Dim a, Dim b);
+  Dim atom(Operation operation, Dim a, Dim b);
+  Atom only_atom_of(Dim dim) { return atoms_[polynomial_of(dim).begin()->first[0]]; }
+  Dim replaced_atom(const Atom& atom, const Replacements& replacements);
+  Dim choice(std::optional<bool> is_known, Operation condition, Dim x, Dim y, Dim a, Dim b);
+  bool is_bound(Dim a, Dim b);
+  Range range_of(Dim dim);
+  Range range_of(const Polynomial& polynomial) const;
+  Range range_of(Operation operation, const Range& a, const Range& b) const;
+  std::optional<int64_t> example_of(Operation operation, Dim a, Dim b);
+
+  int64_t next_symbol_;
+  std::unordered_set<int64_t> not_one_;
+  std::unordered_map<int64_t, int64_t> examples_;
+  std::unordered_map<int64_t, Polynomial> polynomials_;  // of the symbols made here
+  std::map<Polynomial, int64_t> symbols_;                // the inverse
+  std::vector<Atom> atoms_;
+  std::map<std::tuple<Operation, bool, int64_t, bool, int64_t>, AtomId> atom_ids_;
+};
+
+}  // namespace sconce

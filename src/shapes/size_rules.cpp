@@ -1,0 +1,151 @@
+#include "shapes/size_rules.h"
+
+#include "ir/constant_operands.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <array>
+
+namespace sconce {
+namespace {
+
+std::optional<size_t> dim_among(size_t rank, const AbstractValue& dim) {
+  const auto number = dim.as_known_integer();
+  return number ? position_among(rank, *number) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<AbstractValue> tensor_property(const Node& node, const AbstractValues& operands, SizeArithmetic& arithmetic) {
+  const TensorFacts* facts = operands.empty() ? nullptr : operands[0].as_tensor();
+  if (facts == nullptr || node.outputs().size() != 1) {
+    return std::nullopt;
+  }
+  const auto number = [](auto fact) { return fact ? AbstractValue::integer(static_cast<int64_t>(*fact)) : AbstractValue(); };
+  switch (static_cast<c10::unique_t>(node.kind())) {
+    case prim::dtype: return number(facts->dtype);
+    case prim::layout: return number(facts->layout);
+    case prim::device: return facts->device ? AbstractValue::constant(*facts->device) : AbstractValue();
+    case aten::is_floating_point:
+      return AbstractValue::boolean(facts->dtype ? std::optional(c10::isFloatingType(*facts->dtype)) : std::nullopt);
+    case prim::requires_grad: return AbstractValue::boolean(facts->requires_grad);
+    case prim::is_cuda:
+      return AbstractValue::boolean(facts->device ? std::optional(facts->device->is_cuda()) : std::nullopt);
+    default: break;
+  }
+  if (!facts->sizes) {
+    return std::nullopt;
+  }
+  static const auto kIsNested = c10::Symbol::fromQualString("prim::is_nested");
+  if (node.kind() == kIsNested) {
+    return AbstractValue::boolean(false);  // such tensors have no sizes
+  }
+  const auto& sizes = *facts->sizes;
+  static const auto kNumel = c10::Symbol::fromQualString("aten::numel");
+  if (node.kind() == kNumel) {
+    Dim product = Dim::known(1);
+    for (const Dim size : sizes) {
+      product = arithmetic.multiply(product, size);
+    }
+    return AbstractValue::integer(product);
+  }
+  switch (static_cast<c10::unique_t>(node.kind())) {
+    case aten::dim: return AbstractValue::integer(static_cast<int64_t>(sizes.size()));
+    case aten::len: return sizes.empty() ? AbstractValue() : AbstractValue::integer(sizes[0]);
+    case aten::size: {
+      if (operands.size() == 1) {
+        AbstractValues all;
+        for (const Dim size : sizes) {
+          all.push_back(AbstractValue::integer(size));
+        }
+        return AbstractValue::sequence(std::move(all));
+      }
+      const auto dim = dim_among(sizes.size(), operands[1]);
+      return dim ? AbstractValue::integer(sizes[*dim]) : AbstractValue();
+    }
+    default: return std::nullopt;
+  }
+}
+
+std::optional<std::vector<Dim>> sizes_of_joined(const Node& node, const AbstractValues& operands,
+                                                SizeArithmetic& arithmetic) {
+  const bool is_stack = node.kind() == aten::stack;
+  const AbstractValues* parts = operands.size() == 2 ? operands[0].as_sequence() : nullptr;
+  if ((!is_stack && node.kind() != aten::cat) || parts == nullptr || parts->empty()) {
+    return std::nullopt;
+  }
+  std::vector<const TensorFacts*> tensors;
+  for (const AbstractValue& part : *parts) {
+    tensors.push_back(part.as_tensor());
+  }
+  for (const TensorFacts* part : tensors) {
+    // Of cat, an empty tensor of rank 1 goes with tensors of any rank.
+    if (part == nullptr || !part->sizes || part->sizes->size() != tensors[0]->sizes->size() ||
+        (!is_stack && part->sizes->size() < 2)) {
+      return std::nullopt;
+    }
+  }
+  std::vector<Dim> sizes = *tensors[0]->sizes;
+  for (const TensorFacts* part : tensors) {
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      sizes[i] = (*part->sizes)[i].is_known() ? (*part->sizes)[i] : sizes[i];  // all are equal but where they are joined
+    }
+  }
+  const auto dim = dim_among(sizes.size() + (is_stack ? 1 : 0), operands[1]);
+  if (!dim) {
+    return std::nullopt;
+  }
+  if (is_stack) {
+    sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(*dim), Dim::known(static_cast<int64_t>(parts->size())));
+    return sizes;
+  }
+  sizes[*dim] = Dim::known(0);
+  for (const TensorFacts* part : tensors) {
+    sizes[*dim] = arithmetic.add(sizes[*dim], (*part->sizes)[*dim]);
+  }
+  return sizes;
+}
+
+std::optional<std::vector<std::vector<Dim>>> sizes_of_parts(const Node& node, const AbstractValues& operands,
+                                                            const c10::IValue& example) {
+  static const std::array cuts = {aten::chunk,        aten::split,  aten::split_with_sizes,        aten::unsafe_chunk,
+                                  aten::unsafe_split, aten::unbind, aten::unsafe_split_with_sizes, aten::tensor_split};
+  const TensorFacts* whole = operands.empty() ? nullptr : operands[0].as_tensor();
+  if (std::find(cuts.begin(), cuts.end(), node.kind()) == cuts.end() || whole == nullptr || !whole->sizes ||
+      !example.isTensorList()) {
+    return std::nullopt;
+  }
+  const auto dim = dim_among(whole->sizes->size(), operands.back());
+  const auto is_known = [](const AbstractValue& operand) { return operand.as_known_integer().has_value(); };
+  const bool others_are_known = std::all_of(operands.begin() + 1, operands.end(), [&](const AbstractValue& operand) {
+    const AbstractValues* numbers = operand.as_sequence();
+    return numbers == nullptr ? is_known(operand) : std::all_of(numbers->begin(), numbers->end(), is_known);
+  });
+  if (!dim || !(*whole->sizes)[*dim].is_known() || !others_are_known || node.schema()->arguments().back().name() != "dim") {
+    return std::nullopt;
+  }
+  std::vector<std::vector<Dim>> parts;
+  for (const c10::IValue& part : example.toListRef()) {
+    std::vector<Dim> sizes = *whole->sizes;
+    if (node.kind() == aten::unbind) {
+      sizes.erase(sizes.begin() + static_cast<ptrdiff_t>(*dim));
+    } else {
+      sizes[*dim] = Dim::known(part.toTensor().size(static_cast<int64_t>(*dim)));
+    }
+    parts.push_back(std::move(sizes));
+  }
+  return parts;
+}
+
+std::vector<Dim> broadcast(const std::vector<Dim>& a, const std::vector<Dim>& b, SizeArithmetic& arithmetic) {
+  std::vector<Dim> longer = a.size() >= b.size() ? a : b;
+  const std::vector<Dim>& shorter = a.size() >= b.size() ? b : a;
+  for (size_t i = 0; i < shorter.size(); ++i) {
+    Dim& size = longer[longer.size() - shorter.size() + i];
+    size = arithmetic.broadcast(size, shorter[i]);
+  }
+  return longer;
+}
+
+}  // namespace sconce

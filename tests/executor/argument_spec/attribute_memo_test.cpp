@@ -1,0 +1,142 @@
+// Words of attributes are kept from call to call: every change between two calls must be seen.
+#include "executor/argument_spec/argument_spec.h"
+
+#include "tests/support/graphs.h"
+
+#include "ir/text/parse.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace sconce {
+namespace {
+
+using Values = std::vector<c10::IValue>;
+
+struct Program {
+  torch::jit::Module inner =
+      testing::module_of("def forward(self, x):\n    return x\n",
+                         {{"w", at::ones({2, 3})}, {"b", at::ones({3})}, {"state", at::ones({2, 3}).t()}});
+  torch::jit::Module outer{"Outer"};
+  std::unique_ptr<Graph> graph;
+
+  Program() {
+    outer.register_module("inner", inner);
+    const ParseOptions options{.resolve_type = [&](const std::string& name) -> c10::TypePtr {
+      return name == "__torch__.I" ? inner.type() : outer.type();
+    }};
+    graph = parse(
+        "graph(%self : __torch__.O, %x : Tensor):\n"
+        "  %i : __torch__.I = prim::GetAttr[name=\"inner\"](%self)\n"
+        "  %w : Tensor = prim::GetAttr[name=\"w\"](%i)\n"
+        "  %b : Tensor = prim::GetAttr[name=\"b\"](%i)\n"
+        "  %s : Tensor = prim::GetAttr[name=\"state\"](%i)\n"
+        "  return (%w, %b, %s)\n",
+        options);
+  }
+  Values arguments() const { return {outer._ivalue(), at::ones({2})}; }
+  at::Tensor get(const char* name) { return inner.attr(name).toTensor(); }
+  void set(const char* name, const at::Tensor& tensor) { inner._ivalue()->setAttr(name, tensor); }
+};
+
+// A creator that has never been used has nothing to remember.
+std::vector<uint64_t> fresh_words(const Program& program) {
+  ArgumentSpec spec;
+  ArgumentSpecCreator(*program.graph).create(program.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+  return {spec.words().begin(), spec.words().end()};
+}
+
+struct Change {
+  const char* what;
+  std::function<void(Program&)> make;
+  bool changes_words = true;
+};
+
+std::vector<Change> changes() {
+  return {
+      {"set_data", [](Program& p) { p.get("w").set_data(at::ones({2, 3}, at::kDouble)); }},
+      {"set_data of another shape", [](Program& p) { p.get("w").set_data(at::ones({1, 6})); }},
+      {"requires_grad", [](Program& p) { p.get("w").requires_grad_(true); }},
+      {"resize_", [](Program& p) { p.get("w").resize_({1, 6}); }},
+      {"resize_ to a high rank", [](Program& p) { p.get("w").resize_({1, 1, 1, 1, 1, 6}); }},
+      {"t_", [](Program& p) { p.get("w").t_(); }},
+      {"another tensor", [](Program& p) { p.set("b", at::ones({3}, at::kLong)); }},
+      {"an undefined tensor", [](Program& p) { p.set("b", at::Tensor()); }},
+      {"a sparse tensor", [](Program& p) { p.set("b", at::ones({3}).to_sparse()); }},
+      {"a computed tensor", [](Program& p) { p.set("b", at::ones({3}).requires_grad_(true) * 2); }},
+      {"another rank", [](Program& p) { p.set("b", at::ones({3, 3})); }},
+      {"another object",
+       [](Program& p) {
+         const auto copy = p.inner.clone();
+         copy._ivalue()->setAttr("w", at::ones({2, 3}, at::kDouble));
+         p.outer._ivalue()->setAttr("inner", copy._ivalue());
+         p.inner = copy;
+       }},
+      {"other values", [](Program& p) { p.get("w").fill_(3); }, false},
+      {"a tensor like it", [](Program& p) { p.set("b", at::zeros({5})); }, false},
+  };
+}
+
+TEST(AttributeMemo, EveryChangeOfAnAttributeIsSeen) {
+  for (const Change& change : changes()) {
+    SCOPED_TRACE(change.what);
+    Program program;
+    const ArgumentSpecCreator creator(*program.graph);
+    ArgumentSpec spec;
+    const auto words_now = [&] {
+      creator.create(program.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+      return std::vector<uint64_t>(spec.words().begin(), spec.words().end());
+    };
+    const auto before = words_now();
+    const uint64_t hash_before = spec.hash();
+    EXPECT_EQ(words_now(), before) << "from memory";
+    EXPECT_EQ(spec.hash(), hash_before) << "from memory";
+    change.make(program);
+    const auto after = words_now();
+    EXPECT_EQ(after, fresh_words(program));
+    EXPECT_EQ(after != before, change.changes_words);
+    EXPECT_EQ(spec.requires_grad(),
+              std::ranges::any_of(Values{program.inner.attr("w"), program.inner.attr("b")}, [](const c10::IValue& value) {
+                return value.toTensor().defined() && value.toTensor().requires_grad();
+              }));
+    EXPECT_EQ(words_now(), after) << "from memory";
+  }
+}
+
+TEST(AttributeMemo, AttributesThatKeepChangingAreSeenEveryTime) {
+  Program program;
+  const ArgumentSpecCreator creator(*program.graph);
+  ArgumentSpec spec;
+  for (int i = 0; i < 200; ++i) {
+    program.set("b", i % 3 == 0 ? at::ones({3}, at::kDouble) : at::ones({3}, at::kLong));
+    creator.create(program.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+    EXPECT_THAT(fresh_words(program), ::testing::ElementsAreArray(spec.words().begin(), spec.words().end())) << i;
+  }
+}
+
+// The words of one graph's attributes must not be taken for another's.
+TEST(AttributeMemo, OneSpecServesTwoGraphs) {
+  Program first;
+  Program second;
+  second.set("b", at::ones({3}, at::kDouble));
+  const ArgumentSpecCreator of_first(*first.graph);
+  const ArgumentSpecCreator of_second(*second.graph);
+  const ArgumentSpecCreator without_attributes(*testing::graph_of("graph(%x : Tensor[]):\n  return ()\n"));
+  ArgumentSpec spec;
+  for (int i = 0; i < 3; ++i) {
+    of_first.create(first.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+    EXPECT_THAT(fresh_words(first), ::testing::ElementsAreArray(spec.words().begin(), spec.words().end()));
+    of_second.create(second.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+    EXPECT_THAT(fresh_words(second), ::testing::ElementsAreArray(spec.words().begin(), spec.words().end()));
+    without_attributes.create(Values{c10::List<at::Tensor>(std::vector<at::Tensor>(20, at::ones({2})))},
+                              ArgumentSpecCreator::Detail::kRanks, spec);
+    of_first.create(first.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+    EXPECT_THAT(fresh_words(first), ::testing::ElementsAreArray(spec.words().begin(), spec.words().end()));
+  }
+}
+
+}  // namespace
+}  // namespace sconce

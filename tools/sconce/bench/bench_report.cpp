@@ -1,0 +1,178 @@
+#include "tools/sconce/bench/bench_report.h"
+
+#include "tools/sconce/ui/number_format.h"
+#include "tools/sconce/ui/percentile.h"
+#include "tools/sconce/ui/table.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace sconce::cli {
+namespace {
+
+// Above this, the machine does other things, and small differences mean nothing.
+constexpr double kNoisySpread = 0.15;
+
+Json json_of(const Ratios& ratios) {
+  return Json{{"ratio_steady", number_or_null(ratios.steady)},
+              {"ratio_first_call", number_or_null(ratios.first_call)},
+              {"ratio_first_calls", number_or_null(ratios.first_calls)}};
+}
+
+Json json_of(const Measurement& row, const Measurement& sconce) {
+  Json json{{"executor", row.name}};
+  if (row.not_available) {
+    json["not_available"] = *row.not_available;
+    return json;
+  }
+  json.update(json_of(ratios_of(row, sconce)));
+  json["median_seconds"] = number_or_null(ui::median(row.steady));
+  json["p90_seconds"] = number_or_null(ui::percentile(row.steady, 0.9));
+  json["p99_seconds"] = number_or_null(ui::percentile(row.steady, 0.99));
+  json["spread"] = number_or_null(row.spread);
+  json["calls"] = row.steady.size();
+  json["first_calls_seconds"] = row.first_calls;
+  json["calls_per_second"] = number_or_null(row.calls_per_second);
+  json["memory_bytes"] = row.memory_bytes ? Json(*row.memory_bytes) : Json();
+  json["correct"] = !row.wrong;
+  if (row.wrong) {
+    json["wrong"] = *row.wrong;
+  }
+  return json;
+}
+
+Json json_of(const BenchedModel& model) {
+  Json executors = Json::array();
+  for (const Measurement& row : model.table.rows) {
+    executors.push_back(json_of(row, model.table.rows.front()));
+  }
+  return Json{{"model", model.path},
+              {"method", model.settings.method},
+              {"threads", model.settings.threads},
+              {"intra_op_threads", model.intra_op_threads},
+              {"complete", model.table.complete},
+              {"muted_messages", model.table.muted},
+              {"executors", std::move(executors)}};
+}
+
+}  // namespace
+
+double total(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+Ratios ratios_of(const Measurement& row, const Measurement& sconce) {
+  if (row.not_available || sconce.not_available) {
+    return {};
+  }
+  return {ui::median(row.steady) / ui::median(sconce.steady), row.first_calls[0] / sconce.first_calls[0],
+          total(row.first_calls) / total(sconce.first_calls)};
+}
+
+Ratios mean_ratios(const std::vector<BenchedModel>& models, size_t index) {
+  Ratios logs = {0, 0, 0};
+  for (const BenchedModel& model : models) {
+    const Ratios ratios = ratios_of(model.table.rows[index], model.table.rows.front());
+    logs = {logs.steady + std::log(ratios.steady), logs.first_call + std::log(ratios.first_call),
+            logs.first_calls + std::log(ratios.first_calls)};
+  }
+  const auto count = static_cast<double>(models.size());
+  return {std::exp(logs.steady / count), std::exp(logs.first_call / count), std::exp(logs.first_calls / count)};
+}
+
+std::string title_of(const BenchedModel& model) {
+  std::string arguments;
+  for (const c10::IValue& argument : model.settings.arguments) {
+    arguments += arguments.empty() ? "" : ", ";
+    arguments += argument.isTensor() ? describe_tensor_type(argument.toTensor()) : kind_of_value(argument);
+  }
+  const size_t threads = model.settings.threads;
+  return model.path + ": " + model.settings.method + "(" + arguments + "), " + std::to_string(threads) +
+         (threads == 1 ? " calling thread, " : " calling threads, ") + std::to_string(model.intra_op_threads) + " intra-op";
+}
+
+std::string memory_of(const Measurement& row) {
+  return row.memory_bytes ? ui::format_bytes(*row.memory_bytes) : "< " + ui::format_bytes(kMemoryResolution);
+}
+
+std::string notes_of(const MeasurementTable& table) {
+  std::string notes;
+  for (const Measurement& row : table.rows) {
+    if (row.not_available) {
+      notes += row.name + ": n/a: " + *row.not_available + "\n";
+    } else if (row.wrong) {
+      notes += row.name + ": WRONG RESULT: " + *row.wrong + "\n";
+    }
+  }
+  if (table.muted > 0) {
+    notes += "note: the model printed or warned " + ui::format_count(table.muted) + " times; not shown while measuring\n";
+  }
+  const Measurement& sconce = table.rows.front();
+  if (!sconce.not_available && sconce.spread > kNoisySpread) {
+    notes += "note: the machine is noisy: sconce's own median moved by " + ui::format_percent(sconce.spread) +
+             " between rounds; smaller\n      differences mean nothing. Close other programs, or measure longer with "
+             "--seconds\n";
+  }
+  if (!table.complete) {
+    notes += "note: interrupted: the steady state was measured for less time than asked\n";
+  }
+  return notes;
+}
+
+std::string to_text(const BenchedModel& model) {
+  ui::Table table({{"executor", ui::Align::kLeft},
+                   {"steady"},
+                   {"first call"},
+                   {"first calls", ui::Align::kRight, 3},
+                   {"|"},
+                   {"median"},
+                   {"p90", ui::Align::kRight, 2},
+                   {"p99", ui::Align::kRight, 5},
+                   {"first call", ui::Align::kRight, 1},
+                   {"first calls", ui::Align::kRight, 4},
+                   {"calls/s", ui::Align::kRight, 6},
+                   {"memory", ui::Align::kRight, 1}});
+  for (const Measurement& row : model.table.rows) {
+    if (row.not_available) {
+      table.add_row({row.name, "n/a"});
+      continue;
+    }
+    const Ratios ratios = ratios_of(row, model.table.rows.front());
+    table.add_row({row.name, ui::format_ratio(ratios.steady), ui::format_ratio(ratios.first_call),
+                   ui::format_ratio(ratios.first_calls), "|", ui::format_duration(ui::median(row.steady)),
+                   ui::format_duration(ui::percentile(row.steady, 0.9)),
+                   ui::format_duration(ui::percentile(row.steady, 0.99)), ui::format_duration(row.first_calls[0]),
+                   ui::format_duration(total(row.first_calls)), ui::format_rate(row.calls_per_second), memory_of(row)});
+  }
+  return title_of(model) + "\n" + table.render(std::max<size_t>(ui::output_width(), 80)) + notes_of(model.table);
+}
+
+std::string summary_of(const std::vector<BenchedModel>& models) {
+  ui::Table table(
+      {{"all " + std::to_string(models.size()) + " models", ui::Align::kLeft}, {"steady"}, {"first call"}, {"first calls"}});
+  const std::vector<Measurement>& names = models.front().table.rows;
+  for (size_t i = 1; i < names.size(); ++i) {
+    const Ratios ratios = mean_ratios(models, i);
+    table.add_row({names[i].name, ui::format_ratio(ratios.steady), ui::format_ratio(ratios.first_call),
+                   ui::format_ratio(ratios.first_calls)});
+  }
+  return table.render();
+}
+
+Json to_json(const std::vector<BenchedModel>& models) {
+  Json json = Json::array();
+  for (const BenchedModel& model : models) {
+    json.push_back(json_of(model));
+  }
+  if (models.size() > 1) {
+    Json executors = Json::array();
+    const std::vector<Measurement>& names = models.front().table.rows;
+    for (size_t i = 1; i < names.size(); ++i) {
+      Json mean{{"executor", names[i].name}};
+      mean.update(json_of(mean_ratios(models, i)));
+      executors.push_back(std::move(mean));
+    }
+    json.push_back(Json{{"model", nullptr}, {"geometric_mean_of", models.size()}, {"executors", std::move(executors)}});
+  }
+  return json;
+}
+
+}  // namespace sconce::cli

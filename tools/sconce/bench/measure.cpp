@@ -1,0 +1,312 @@
+#include "tools/sconce/bench/measure.h"
+
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/values/fit_arguments.h"
+#include "tools/sconce/ui/interruption.h"
+#include "tools/sconce/bench/muted_output.h"
+#include "tools/sconce/ui/percentile.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <malloc.h>
+#include <torch/csrc/autograd/grad_mode.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <fstream>
+#include <latch>
+#include <thread>
+
+namespace sconce::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr double kSliceSeconds = 0.05;
+// A model whose call takes longer than this is loaded once and called less often before the steady state.
+constexpr double kSlowCall = 0.3;
+constexpr size_t kFirstCallsOfSlowModels = 3;
+constexpr size_t kRoundsForSpread = 5;
+// Of tiny models: enough for percentiles, few enough to keep.
+constexpr size_t kMostSamples = 2'000'000;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Resident memory, after the allocator gave back what nobody uses.
+double resident_bytes() {
+  malloc_trim(0);
+  std::ifstream statm("/proc/self/statm");
+  double all = 0;
+  double resident = 0;
+  statm >> all >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+size_t rounds_of(const MeasureSettings& settings) {
+  return std::max<size_t>(1, static_cast<size_t>(std::lround(settings.seconds / kSliceSeconds)));
+}
+
+// Results of the calls that are compared.
+struct Results {
+  c10::IValue first;
+  c10::IValue last;
+};
+
+struct FirstCalls {
+  std::vector<double> seconds;
+  Results results;
+  double memory_bytes = 0;
+};
+
+class Bench {
+ public:
+  Bench(const std::vector<Contestant>& contestants, const MeasureSettings& settings, const MeasureProgress& progress)
+      : contestants_(contestants),
+        settings_(settings),
+        progress_(progress),
+        peers_(contestants.size()),
+        arguments_(contestants.size()),
+        rows_(contestants.size()) {}
+
+  MeasurementTable run() {
+    const torch::autograd::AutoGradMode grad_mode(settings_.with_grad);
+    const MutedOutput::OnThread muted(muted_);
+    find_reference();
+    for (size_t i = 0; i < contestants_.size(); ++i) {
+      rows_[i].name = contestants_[i].name;
+    }
+    measure_first_calls();
+    const bool complete = measure_steady_state();
+    return {std::move(rows_), muted_.count(), complete};
+  }
+
+ private:
+  // Eager LibTorch's results, and whether the model writes into its arguments.
+  void find_reference() {
+    const auto eager = peers::make_peer("eager");
+    const torch::jit::Module module = settings_.load();
+    if (const auto reason = eager->prepare(module, settings_.method)) {
+      throw RefusedError("LibTorch cannot run the model: " + *reason);
+    }
+    const auto session = eager->session();
+    const std::vector<c10::IValue> own = fit_arguments(module, settings_.method, settings_.arguments);
+    std::vector<c10::IValue> arguments = deep_copy(own);
+    at::manual_seed(settings_.seed);
+    const auto start = Clock::now();
+    reference_.first = deep_copy(session->run(arguments));
+    if (seconds_since(start) > kSlowCall) {
+      first_calls_ = kFirstCallsOfSlowModels;
+      loads_ = 1;
+    }
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      mutates_ = mutates_ || !compare(arguments[i], own[i], {0, 0, false}, "", 1).empty();
+    }
+    for (size_t call = 2; call <= first_calls_; ++call) {
+      at::manual_seed(settings_.seed);
+      reference_.last = deep_copy(session->run(deep_copy(own)));
+    }
+  }
+
+  void measure_first_calls() {
+    std::vector<std::vector<FirstCalls>> loads(contestants_.size());
+    for (size_t load = 0; load < settings_.loads; ++load) {
+      for (size_t i = 0; i < contestants_.size(); ++i) {
+        progress_(contestants_[i].name);
+        if (interrupted()) {
+          throw Interrupted();
+        }
+        if (rows_[i].not_available || load >= loads_) {
+          continue;
+        }
+        try {
+          loads[i].push_back(first_calls_of(i));
+        } catch (const std::exception& failure) {
+          rows_[i].not_available = "raises: " + one_line_message(failure);
+        }
+      }
+    }
+    for (size_t i = 0; i < contestants_.size(); ++i) {
+      if (!rows_[i].not_available) {
+        summarise(loads[i], rows_[i]);
+      }
+    }
+  }
+
+  FirstCalls first_calls_of(size_t i) {
+    peers_[i].reset();
+    FirstCalls calls;
+    const double memory_before = resident_bytes();
+    const torch::jit::Module module = settings_.load();
+    const auto prepare_start = Clock::now();
+    peers_[i] = contestants_[i].make();
+    if (const auto reason = peers_[i]->prepare(module, settings_.method)) {
+      rows_[i].not_available = *reason;
+      return calls;
+    }
+    const auto session = peers_[i]->session();
+    double not_in_calls = seconds_since(prepare_start);
+    arguments_[i] = fit_arguments(module, settings_.method, settings_.arguments);
+    for (size_t call = 1; call <= first_calls_; ++call) {
+      std::vector<c10::IValue> arguments = deep_copy(arguments_[i]);
+      at::manual_seed(settings_.seed);
+      const auto start = Clock::now();
+      const c10::IValue output = session->run(std::move(arguments));
+      calls.seconds.push_back(seconds_since(start) + not_in_calls);
+      not_in_calls = 0;
+      // Compared later, but copied now: an executor may reuse the memory of its outputs.
+      if (call == 1 || call == first_calls_) {
+        (call == 1 ? calls.results.first : calls.results.last) = deep_copy(output);
+      }
+    }
+    calls.memory_bytes = resident_bytes() - memory_before;
+    return calls;
+  }
+
+  void summarise(const std::vector<FirstCalls>& loads, Measurement& row) {
+    for (size_t call = 0; call < first_calls_; ++call) {
+      std::vector<double> seconds;
+      for (const FirstCalls& load : loads) {
+        seconds.push_back(load.seconds[call]);
+      }
+      row.first_calls.push_back(ui::median(seconds));
+    }
+    if (loads.back().memory_bytes >= kMemoryResolution) {
+      row.memory_bytes = loads.back().memory_bytes;
+    }
+    for (const FirstCalls& load : loads) {
+      auto found = compare(load.results.first, reference_.first, settings_.tolerance, "out", 1);
+      size_t call = 1;
+      if (found.empty()) {
+        found = compare(load.results.last, reference_.last, settings_.tolerance, "out", 1);
+        call = first_calls_;
+      }
+      if (!found.empty() && !row.wrong) {
+        row.wrong = "call " + std::to_string(call) + ", " + to_string(found.front());
+      }
+    }
+  }
+
+  // Whether it was not ended early.
+  bool measure_steady_state() {
+    const size_t rounds = rounds_of(settings_);
+    std::vector<double> wall(contestants_.size(), 0);
+    std::vector<size_t> calls(contestants_.size(), 0);
+    std::vector<std::vector<double>> medians(contestants_.size());
+    size_t round = 0;
+    for (; round < rounds && (round == 0 || !interrupted()); ++round) {
+      for (size_t i = 0; i < contestants_.size(); ++i) {
+        if (interrupted() && round == 0) {
+          throw Interrupted();
+        }
+        progress_(contestants_[i].name);
+        if (rows_[i].not_available) {
+          continue;
+        }
+        try {
+          const auto start = Clock::now();
+          const std::vector<double> slice =
+              run_slice(*peers_[i], arguments_[i], settings_.seconds / static_cast<double>(rounds));
+          wall[i] += seconds_since(start);
+          calls[i] += slice.size();
+          medians[i].push_back(ui::median(slice));
+          const size_t room = kMostSamples - std::min(kMostSamples, rows_[i].steady.size());
+          rows_[i].steady.insert(rows_[i].steady.end(), slice.begin(),
+                                 slice.begin() + static_cast<std::ptrdiff_t>(std::min(room, slice.size())));
+        } catch (const std::exception& failure) {
+          rows_[i].not_available = "raises: " + one_line_message(failure);
+        }
+      }
+    }
+    for (size_t i = 0; i < contestants_.size(); ++i) {
+      rows_[i].calls_per_second = wall[i] > 0 ? static_cast<double>(calls[i]) / wall[i] : 0;
+      if (medians[i].size() >= kRoundsForSpread) {
+        rows_[i].spread = (ui::percentile(medians[i], 0.9) - ui::percentile(medians[i], 0.1)) / ui::median(medians[i]);
+      }
+    }
+    return round == rounds;
+  }
+
+  // Times of the calls of all threads.
+  std::vector<double> run_slice(peers::Peer& peer, const std::vector<c10::IValue>& shared, double seconds) {
+    std::vector<std::vector<double>> times(settings_.threads);
+    std::vector<std::exception_ptr> failures(settings_.threads);
+    std::latch start(static_cast<std::ptrdiff_t>(settings_.threads));
+    const auto guarded = [&](size_t thread, const auto& piece) {
+      try {
+        piece();
+      } catch (const std::exception&) {
+        failures[thread] = std::current_exception();
+      }
+    };
+    const auto work = [&](size_t thread) {
+      const torch::autograd::AutoGradMode grad_mode(settings_.with_grad);
+      const MutedOutput::OnThread muted(muted_);
+      at::get_num_threads();  // sets the thread up for the number that was asked for; LibTorch's executors may not
+      std::vector<c10::IValue> own;
+      std::unique_ptr<peers::Peer::Session> session;
+      guarded(thread, [&] {
+        own = deep_copy(shared);
+        session = peer.session();
+      });
+      start.arrive_and_wait();
+      if (session) {
+        guarded(thread, [&] { call_for(*session, own, seconds, times[thread]); });
+      }
+    };
+    std::vector<std::thread> others;
+    for (size_t thread = 1; thread < settings_.threads; ++thread) {
+      others.emplace_back(work, thread);
+    }
+    work(0);
+    for (std::thread& other : others) {
+      other.join();
+    }
+    std::vector<double> all;
+    for (size_t thread = 0; thread < settings_.threads; ++thread) {
+      if (failures[thread]) {
+        std::rethrow_exception(failures[thread]);
+      }
+      all.insert(all.end(), times[thread].begin(), times[thread].end());
+    }
+    return all;
+  }
+
+  void call_for(peers::Peer::Session& session, const std::vector<c10::IValue>& own, double seconds,
+                std::vector<double>& times) const {
+    const auto begin = Clock::now();
+    do {
+      std::vector<c10::IValue> arguments = mutates_ ? deep_copy(own) : own;
+      const auto start = Clock::now();
+      const c10::IValue output = session.run(std::move(arguments));
+      times.push_back(seconds_since(start));
+    } while (seconds_since(begin) < seconds && !interrupted());
+  }
+
+  const std::vector<Contestant>& contestants_;
+  const MeasureSettings& settings_;
+  const MeasureProgress& progress_;
+  MutedOutput muted_;
+  std::vector<std::unique_ptr<peers::Peer>> peers_;
+  std::vector<std::vector<c10::IValue>> arguments_;  // of each peer
+  std::vector<Measurement> rows_;
+  Results reference_;
+  bool mutates_ = false;
+  size_t first_calls_ = kFirstCalls;
+  size_t loads_ = settings_.loads;
+};
+
+}  // namespace
+
+size_t pieces_of_work(size_t contestants, const MeasureSettings& settings) {
+  return contestants * (settings.loads + rounds_of(settings));
+}
+
+MeasurementTable measure(const std::vector<Contestant>& contestants, const MeasureSettings& settings,
+                         const MeasureProgress& progress) {
+  return Bench(contestants, settings, progress).run();
+}
+
+}  // namespace sconce::cli

@@ -1,0 +1,58 @@
+// What a check found.
+#pragma once
+
+#include "tools/sconce/values/compare.h"
+#include "tools/sconce/report/json.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace sconce::cli {
+
+struct Finding {
+  std::string case_name;
+  std::string plan;     // "tier0"
+  size_t call = 1;      // from 1
+  std::string against;  // "recorded answer", "LibTorch", "the list of passes"
+  Mismatch mismatch;
+};
+
+// Collects findings, at most a few per call: the first ones tell most.
+class Findings {
+ public:
+  void begin_case(std::string name, std::string plan);
+  void begin_call(size_t call) { call_ = call; }
+  size_t call() const { return call_; }
+
+  void add(const std::string& against, Mismatch mismatch);
+  void add(const std::string& against, const std::string& path, const std::string& what);
+  void add_all(const std::string& against, std::vector<Mismatch> mismatches);
+  // What was not checked in this case.
+  void add_note(std::string text) { notes_.push_back({case_name_, std::move(text)}); }
+
+  const std::vector<Finding>& all() const { return findings_; }
+  // The names of the cases with findings, in their order.
+  std::vector<std::string> failing_cases() const;
+  size_t cases() const { return cases_.size(); }
+
+  struct Note {
+    std::string case_name;
+    std::string text;
+  };
+  const std::vector<Note>& notes() const { return notes_; }
+
+ private:
+  std::vector<Finding> findings_;
+  std::vector<Note> notes_;
+  std::set<std::string> cases_;
+  std::string case_name_;
+  std::string plan_;
+  size_t call_ = 1;
+};
+
+// "FAILED case 2" and below it one line for each finding; then the notes.
+std::string to_text(const Findings& findings);
+Json to_json(const Finding& finding);
+
+}  // namespace sconce::cli

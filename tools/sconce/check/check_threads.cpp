@@ -1,0 +1,125 @@
+#include "tools/sconce/check/check_threads.h"
+
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/values/fit_arguments.h"
+#include "tools/sconce/commands/model_options.h"
+
+#include "load/load_module.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+
+#include <barrier>
+#include <thread>
+
+namespace sconce::cli {
+namespace {
+
+// LibTorch's first call.
+struct Answer {
+  CallOutcome outcome;
+  std::vector<NamedTensor> gradients;
+};
+
+void append(std::vector<Mismatch>& all, std::vector<Mismatch> more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+// The calls of one thread; stops at the first that is wrong.
+std::vector<Mismatch> calls_of_thread(const Module& module, const ThreadedCalls& calls, const Answer& answer, size_t count) {
+  for (size_t call = 0; call < count; ++call) {
+    const at::AutoGradMode as_before(at::GradMode::is_enabled());  // the model may switch it
+    CallOutcome got;
+    got.arguments = deep_copy(calls.arguments);
+    got.output = calls.method == "forward" ? module.forward(got.arguments) : module.run_method(calls.method, got.arguments);
+    std::vector<Mismatch> mismatches = compare(got.output, answer.outcome.output, calls.options);
+    for (size_t i = 0; i < got.arguments.size(); ++i) {
+      append(mismatches, compare(got.arguments[i], answer.outcome.arguments[i], calls.options,
+                                 "inputs[" + std::to_string(i) + "] after the call"));
+    }
+    if (calls.gradients && call == 0) {
+      const std::vector<NamedTensor> gradients = calls.gradients(got);
+      for (size_t i = 0; i < answer.gradients.size() && i < gradients.size(); ++i) {
+        append(mismatches,
+               compare(gradients[i].tensor, answer.gradients[i].tensor, calls.options, "grad of " + gradients[i].path));
+      }
+      if (gradients.size() != answer.gradients.size()) {
+        mismatches.push_back({"grad", "another number of gradients than with LibTorch", {}, {}, {}});
+      }
+    }
+    if (!mismatches.empty()) {
+      return mismatches;
+    }
+  }
+  return {};
+}
+
+CallOutcome call_once(const torch::jit::Module& twin, const ThreadedCalls& calls) {
+  return call_twin(twin, calls.method, fit_arguments(twin, calls.method, calls.arguments), calls.seed);
+}
+
+// Why the calls have no answer that the order of threads leaves alone; empty when they have one.
+std::string reason_to_leave_out(const torch::jit::Module& twin, const CallOutcome& outcome, const ThreadedCalls& calls,
+                                const CheckSettings& settings) {
+  if (outcome.error) {
+    return "they raise";
+  }
+  const CompareOptions exactly = {0, 0, /*requires_grad=*/false};
+  if (calls.may_have_state) {
+    const torch::jit::Module fresh = load_script_module(settings.model, settings.options.device());
+    if (!compare(c10::IValue(twin._ivalue()), c10::IValue(fresh._ivalue()), exactly).empty()) {
+      return "they write the model's own state";
+    }
+  }
+  at::manual_seed(calls.seed);
+  if (!at::globalContext().defaultGenerator(c10::kCPU).get_state().equal(outcome.generator_state)) {
+    return "they draw random numbers";
+  }
+  // What they write may lie elsewhere: in constant tensors of the file.
+  const CallOutcome again = call_once(twin, calls);
+  if (again.error || !compare(again.output, outcome.output, calls.options).empty()) {
+    return "a second call gives something else";
+  }
+  return "";
+}
+
+}  // namespace
+
+void check_threads(const Module& module, const torch::jit::Module& twin, const ThreadedCalls& calls,
+                   const CheckSettings& settings, Findings& findings) {
+  Answer answer{call_once(twin, calls), {}};
+  const std::string reason = reason_to_leave_out(twin, answer.outcome, calls, settings);
+  if (!reason.empty()) {
+    findings.add_note("not called by " + std::to_string(settings.threads) + " threads: " + reason);
+    return;
+  }
+  if (calls.gradients) {
+    answer.gradients = calls.twins_gradients(answer.outcome);
+  }
+  ThreadedCalls fitted = calls;
+  fitted.arguments = fit_arguments(module.script_module(), calls.method, calls.arguments);
+  std::vector<std::vector<Mismatch>> mismatches(settings.threads);
+  std::barrier start(static_cast<std::ptrdiff_t>(settings.threads));
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < settings.threads; ++i) {
+    threads.emplace_back([&, i] {
+      start.arrive_and_wait();
+      try {
+        mismatches[i] = calls_of_thread(module, fitted, answer, settings.calls);
+      } catch (const std::exception& failure) {
+        mismatches[i].push_back({"call", "sconce raises, LibTorch does not: " + one_line_message(failure), {}, {}, {}});
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (size_t i = 0; i < settings.threads; ++i) {
+    findings.add_all(
+        kAgainstTwin + std::string(", thread ") + std::to_string(i + 1) + " of " + std::to_string(settings.threads),
+        std::move(mismatches[i]));
+  }
+}
+
+}  // namespace sconce::cli

@@ -1,0 +1,270 @@
+// sconce bench: executors side by side in one process.
+#include "tools/sconce/bench/bench_page.h"
+#include "tools/sconce/bench/bench_report.h"
+#include "tools/sconce/values/cases.h"
+#include "tools/sconce/commands/commands.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/ui/interruption.h"
+#include "tools/sconce/bench/measure.h"
+#include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/bench/sconce_peer.h"
+#include "tools/sconce/values/spec.h"
+#include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/ui/progress_bar.h"
+#include "tools/sconce/values/write_file.h"
+
+#include "load/load_module.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+namespace sconce::cli {
+namespace {
+
+struct BenchOptions {
+  CommonOptions common;
+  std::vector<std::string> models;
+  std::string method;
+  std::vector<std::string> input_files;
+  std::vector<std::string> specs;
+  std::optional<uint64_t> seed;
+  std::string against;
+  std::string train;
+  size_t threads = 1;
+  int intra_op = 0;
+  double seconds = 1.0;
+  bool with_grad = false;
+  bool progress = false;
+  std::string html;
+  std::string versions;  // of the program, for the page
+  double rtol = 1e-3;
+  double atol = 1e-4;
+};
+
+std::vector<Contestant> contestants_of(const std::string& against, const Options& settings) {
+  std::vector<std::string> known;
+  for (const peers::PeerInfo& peer : peers::peer_list()) {
+    known.emplace_back(peer.name);
+  }
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin < against.size();) {
+    const size_t end = std::min(against.find(',', begin), against.size());
+    names.push_back(against.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  std::vector<Contestant> contestants = {{"sconce", [settings] { return std::make_unique<SconcePeer>(settings); }}};
+  for (const std::string& name : against.empty() || against == "all" ? known : names) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      throw UserError("--against: no executor '" + name + "'" + ui::did_you_mean(name, known));
+    }
+    contestants.push_back({name, [name] { return peers::make_peer(name); }});
+  }
+  return contestants;
+}
+
+// The inputs of the index-th model: its own file, the one file, the SPECs, or the CASES file beside it.
+InputOptions inputs_of(const BenchOptions& options, size_t index) {
+  InputOptions inputs;
+  inputs.specs = options.specs;
+  inputs.seed = options.seed;
+  if (!options.input_files.empty()) {
+    inputs.file = options.input_files[options.input_files.size() == 1 ? 0 : index];
+  } else if (options.specs.empty()) {
+    const std::filesystem::path beside = cases_file_beside(options.models[index]);
+    inputs.file = std::filesystem::exists(beside) ? beside.string() : "";
+  }
+  return inputs;
+}
+
+// What is asked of the index-th model. Reads the model once, so that a mistake shows before anything is measured.
+MeasureSettings settings_of(const BenchOptions& options, size_t index, const Options& settings) {
+  const std::string& path = options.models[index];
+  const Module module = load_model(path, settings);
+  const Call call = read_call(inputs_of(options, index), options.method);
+  MeasureSettings measured;
+  measured.load = [path, device = settings.device()] { return load_script_module(path, device); };
+  measured.method = call.method;
+  try {
+    measured.arguments = fit_call(module.script_module(), call, options.common);
+  } catch (const UserError& failure) {
+    throw UserError(path + ": " + failure.what());
+  }
+  warn_of_failed_passes(failed_passes(module, call.method));
+  measured.seed = call.seed;
+  measured.seconds = options.seconds;
+  measured.threads = options.threads;
+  measured.with_grad = options.with_grad;
+  measured.tolerance = {options.rtol, options.atol, /*requires_grad=*/false};
+  return measured;
+}
+
+MeasurementTable measure_model(const BenchOptions& options, const std::string& path, const Options& settings,
+                               const MeasureSettings& measured) {
+  const std::vector<Contestant> contestants = contestants_of(options.against, settings);
+  const auto mode = options.common.json ? ui::ProgressMode::kNever
+                    : options.progress  ? ui::ProgressMode::kAlways
+                                        : ui::ProgressMode::kAuto;
+  ui::ProgressBar bar(std::filesystem::path(path).filename().string(), pieces_of_work(contestants.size(), measured), mode);
+  return measure(contestants, measured, [&](const std::string& executor) { bar.advance(executor); });
+}
+
+// A word behind a SPEC is a model here; where it looks like one more SPEC, the remedy is to say so.
+void expect_no_specs_among_models(const BenchOptions& options) {
+  for (const std::string& model : options.models) {
+    std::error_code ignored;
+    if (std::filesystem::exists(model, ignored)) {
+      continue;
+    }
+    at::Generator generator = at::detail::createCPUGenerator(0);
+    try {
+      parse_spec(model, generator);
+    } catch (const UserError&) {
+      continue;  // then it was meant as a model, and its loader says that it is not there
+    }
+    throw UserError("'" + model +
+                    "' stands where a model is expected, but is a SPEC; bench takes one behind each --input: "
+                    "--input SPEC --input SPEC");
+  }
+}
+
+int bench(const BenchOptions& options) {
+  if (!options.train.empty()) {
+    throw RefusedError("--train: this build of sconce cannot measure training yet; leave it out");
+  }
+  if (options.input_files.size() > 1 && options.input_files.size() != options.models.size()) {
+    throw UserError("--inputs: " + std::to_string(options.input_files.size()) + " files for " +
+                    std::to_string(options.models.size()) + " models; give one for all or one for each");
+  }
+  expect_no_specs_among_models(options);
+  const Options settings = prepare(options.common);
+  contestants_of(options.against, settings);  // a wrong name shows before anything is measured
+  if (!options.html.empty()) {
+    expect_writable(options.html);
+  }
+  if (options.intra_op > 0) {
+    at::set_num_threads(options.intra_op);
+  }
+  std::vector<MeasureSettings> asked;
+  for (size_t index = 0; index < options.models.size(); ++index) {
+    asked.push_back(settings_of(options, index, settings));
+  }
+
+  const InterruptionGuard interruption;
+  std::vector<BenchedModel> models;
+  size_t failed = 0;
+  for (size_t index = 0; index < options.models.size() && !interrupted(); ++index) {
+    const std::string& path = options.models[index];
+    try {
+      models.push_back({path, asked[index], at::get_num_threads(), measure_model(options, path, settings, asked[index])});
+    } catch (const Interrupted&) {
+      break;
+    } catch (const std::exception& failure) {
+      if (options.models.size() == 1) {
+        throw;
+      }
+      // The others are measured all the same.
+      std::cerr << "sconce: error: " << path << ": " << one_line_message(failure) << "\n";
+      ++failed;
+      continue;
+    }
+    if (!options.common.json) {
+      std::cout << to_text(models.back()) << std::endl;
+    }
+  }
+  if (options.common.json) {
+    std::cout << json_text(to_json(models));
+  } else if (models.size() > 1) {
+    std::cout << summary_of(models);
+  }
+  if (!options.html.empty() && !models.empty()) {
+    write_file(options.html, to_page(models, facts_of_this_machine(options.versions)));
+  }
+  if (interrupted()) {
+    std::cerr << "sconce: interrupted: " << models.size() << " of " << options.models.size()
+              << (options.models.size() == 1 ? " model was" : " models were") << " measured"
+              << (models.empty() || models.back().table.complete ? "" : ", the last for less time than asked") << std::endl;
+    return kInterrupted;
+  }
+  const bool good = std::all_of(models.begin(), models.end(), [](const BenchedModel& model) {
+    const Measurement& sconce = model.table.rows.front();
+    return !sconce.not_available && !sconce.wrong;
+  });
+  return failed > 0 ? kUsageOrBadInput : good ? kGood : kMismatchOrRefusal;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<BenchOptions>();
+  options->versions = app.version();
+  CLI::App& command = add_command(app, chosen, "bench", "Time sconce and LibTorch's executors side by side", options, bench);
+  command.add_option("MODEL", options->models, "models; each gets a table")->required();
+  command.add_option("--method", options->method, "the method to call (forward, or what the CASES file names)")
+      ->type_name("M");
+  CLI::Option* files = command.add_option("--inputs", options->input_files,
+                                          "arguments: one file for all models, or --inputs once for each; "
+                                          "without any, NAME.cases.pt beside NAME.pt");
+  // One value each: models may follow.
+  files->type_name("FILE")->expected(1)->take_all()->allow_extra_args(false);
+  command.add_option("--input", options->specs, "an argument (SPEC, see below); once for each argument")
+      ->type_name("SPEC")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false)
+      ->excludes(files);
+  command
+      .add_option("--seed", options->seed,
+                  "seed of random SPECs and of the model's random numbers (what the CASES file says, else 0)")
+      ->type_name("N");
+  std::string peers_help = "executors to compare with, with commas between (all):";
+  for (const peers::PeerInfo& peer : peers::peer_list()) {
+    peers_help += std::string("\n  ") + peer.name + ": " + peer.help;
+  }
+  command.add_option("--against", options->against, peers_help)->type_name("NAMES");
+  command.add_option("--train", options->train, "measure a training step with this optimizer (not yet)")
+      ->type_name("OPTIMIZER");
+  command.add_option("--threads", options->threads, "threads that call the one model at the same time (1)")
+      ->type_name("N")
+      ->check(between(1, 1024));
+  command.add_option("--intra-op", options->intra_op, "LibTorch's threads inside one operator (as LibTorch chooses)")
+      ->type_name("N")
+      ->check(between(1, 1024));
+  command.add_option("--seconds", options->seconds, "time in steady state, per model and executor (1)")
+      ->type_name("S")
+      ->check(between(0.01, 3600));
+  command.add_flag("--with-grad", options->with_grad, "let autograd record, as in training; otherwise off");
+  command.add_option("--rtol", options->rtol, "relative tolerance of the check of results (1e-3)")
+      ->type_name("X")
+      ->check(between(0, 1e30));
+  command.add_option("--atol", options->atol, "absolute tolerance of the check of results (1e-4)")
+      ->type_name("X")
+      ->check(between(0, 1e30));
+  command.add_option("--html", options->html, "also write the tables and plots of all models as one page")
+      ->type_name("FILE");
+  command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
+  add_frozen_option(command, options->common);
+  add_device_option(command, options->common);
+  add_common_options(command, options->common);
+  command.footer(
+      "Executors take turns, so that the drift of the machine meets all alike. The left columns are ratios to sconce:\n"
+      "1.50x means that sconce is 1.5 times faster. `first call`: on a model that was just read, with all that the\n"
+      "executor does to it first; `first calls`: calls 1 to 10 together; `steady`: the median afterwards. Results are\n"
+      "compared with eager LibTorch's. `memory`: growth of the process by the model and its first calls. A narrow\n"
+      "terminal gets fewer columns; --json has them all, and null for what could not be measured. Ctrl-C ends the\n"
+      "measuring and shows what is finished; a second one ends the program.\n\n" +
+      std::string(kSpecHelp) +
+      "\nExamples:\n"
+      "  sconce bench resnet18.pt --input 'float32[1,3,224,224]'\n"
+      "  sconce bench a.pt b.pt --against jit,eager --seconds 5 --json\n"
+      "  sconce bench --input 'float32[8,16]' --input 3 a.pt b.pt\n"
+      "  sconce bench model.pt --inputs args.pt --threads 4 --intra-op 1\n"
+      "  sconce bench a.pt b.pt --html bench.html\n"
+      "\nExit codes: 0 good, 1 sconce's result is wrong or sconce refuses, 2 usage or a bad file, 130 interrupted.");
+}
+
+}  // namespace sconce::cli

@@ -1,0 +1,212 @@
+// sconce check: recorded answers, and LibTorch call by call, against sconce.
+#include "tools/sconce/check/check_cases.h"
+#include "tools/sconce/commands/commands.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/values/spec.h"
+#include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/ui/progress_bar.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+namespace sconce::cli {
+namespace {
+
+struct CheckOptions {
+  CommonOptions common;
+  std::string model;
+  std::string cases;
+  InputOptions inputs;  // instead of cases
+  std::string method;
+  size_t calls = 3;
+  size_t threads = 1;
+  bool grad = false;
+  bool progress = false;
+  std::optional<double> rtol;
+  std::optional<double> atol;
+  std::string plan;
+};
+
+// The highest tier of each run. Without --plan there is one run, with the options as they are.
+std::vector<Tier> tiers_of(const std::string& plan, const Options& options) {
+  if (plan.empty()) {
+    return {std::min(options.max_tier(), available_tiers().back())};
+  }
+  if (plan == "all") {
+    return available_tiers();
+  }
+  const auto tier = tier_of(plan);
+  if (!tier) {
+    throw UserError("--plan: no plan '" + plan + "'" + ui::did_you_mean(plan, {"tier0", "tier1", "tier2", "all"}));
+  }
+  expect_available(*tier);
+  return {*tier};
+}
+
+// The calls to make: those of CASES, one with the arguments given, or those of the CASES file beside the model.
+Cases cases_of(CheckOptions& options) {
+  if (!options.inputs.file.empty() || !options.inputs.specs.empty()) {
+    const Call call = read_call(options.inputs, options.method);
+    ModelCases one;
+    one.method = call.method;
+    one.seed = call.seed;
+    one.inputs = {call.arguments};
+    return one;
+  }
+  if (options.cases.empty()) {
+    const std::filesystem::path beside = cases_file_beside(options.model);
+    if (!std::filesystem::exists(beside)) {
+      throw UserError(
+          "which calls? give arguments with --input SPEC or --inputs FILE, or a file of recorded calls as CASES (" +
+          beside.string() + ", which is taken without being named, is not there)");
+    }
+    options.cases = beside.string();
+  }
+  Cases cases = read_cases(options.cases);
+  if (!options.method.empty() && std::holds_alternative<OperatorCases>(cases)) {
+    throw UserError("--method: " + options.cases +
+                    " is an operator suite, each case of which names its own method; leave --method out");
+  }
+  if (options.inputs.seed && std::holds_alternative<ModelCases>(cases)) {
+    std::get<ModelCases>(cases).seed = *options.inputs.seed;
+  }
+  return cases;
+}
+
+Findings check_all(const CheckOptions& options, const Cases& cases, const Options& settings,
+                   const std::vector<Tier>& tiers) {
+  const auto* model_cases = std::get_if<ModelCases>(&cases);
+  const size_t count = model_cases != nullptr ? model_cases->inputs.size() : std::get<OperatorCases>(cases).size();
+  const auto mode = options.common.json ? ui::ProgressMode::kNever
+                    : options.progress  ? ui::ProgressMode::kAlways
+                                        : ui::ProgressMode::kAuto;
+  ui::ProgressBar bar("checking", count * tiers.size(), mode);
+  Findings findings;
+  for (const Tier tier : tiers) {
+    CheckSettings check;
+    check.model = options.model;
+    check.cases = options.cases;
+    check.method = options.method;
+    check.plan = name_of(tier);
+    check.options = settings;
+    check.options.max_tier(tier);
+    check.device = options.common.device;
+    check.calls = options.calls;
+    check.threads = options.threads;
+    check.grad = options.grad;
+    check.rtol = options.rtol;
+    check.atol = options.atol;
+    const CaseProgress progress = [&](const std::string& name) { bar.advance(name); };
+    if (model_cases != nullptr) {
+      check_model_cases(*model_cases, check, progress, findings);
+    } else {
+      check_operator_cases(std::get<OperatorCases>(cases), check, progress, findings);
+    }
+  }
+  return findings;
+}
+
+void print_json(const CheckOptions& options, const Findings& findings, const std::vector<std::string>& plans) {
+  Json failures = Json::array();
+  for (const Finding& finding : findings.all()) {
+    failures.push_back(to_json(finding));
+  }
+  Json notes = Json::array();
+  for (const Findings::Note& note : findings.notes()) {
+    notes.push_back({{"case", note.case_name}, {"text", note.text}});
+  }
+  const Json json{{"model", options.model},
+                  {"cases_file", options.cases.empty() ? Json() : Json(options.cases)},
+                  {"good", findings.all().empty()},
+                  {"cases", findings.cases()},
+                  {"calls", options.calls},
+                  {"threads", options.threads},
+                  {"grad", options.grad},
+                  {"plans", plans},
+                  {"failing_cases", findings.failing_cases()},
+                  {"failures", std::move(failures)},
+                  {"notes", std::move(notes)}};
+  std::cout << json_text(json);
+}
+
+int check(const CheckOptions& given) {
+  CheckOptions options = given;
+  const Options settings = prepare(options.common);
+  if (options.grad && settings.frozen()) {
+    throw UserError("--grad: the parameters of a frozen model take no gradients; leave out one of the two");
+  }
+  const std::vector<Tier> tiers = tiers_of(options.plan, settings);
+  const Cases cases = cases_of(options);
+  const Findings findings = check_all(options, cases, settings, tiers);
+
+  std::vector<std::string> plans;
+  std::transform(tiers.begin(), tiers.end(), std::back_inserter(plans), name_of);
+  if (options.common.json) {
+    print_json(options, findings, plans);
+  } else {
+    const size_t failing = findings.failing_cases().size();
+    std::cout << to_text(findings) << findings.cases() - failing << " of " << findings.cases() << " cases agree ("
+              << options.calls << " calls each, "
+              << (options.threads > 1 ? "also from " + std::to_string(options.threads) + " threads, " : "")
+              << (options.grad ? "with gradients, " : "") << (options.cases.empty() ? "with LibTorch alone, " : "")
+              << "plans: " << ui::join(plans) << ")\n";
+  }
+  return findings.all().empty() ? kGood : kMismatchOrRefusal;
+}
+
+}  // namespace
+
+void add_check_command(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<CheckOptions>();
+  CLI::App& command = add_command(app, chosen, "check", "Compare a model's results with LibTorch, and with recorded answers",
+                                  options, check);
+  command.add_option("MODEL", options->model, "the model; the CASES file itself when it holds its methods")->required();
+  CLI::Option* cases =
+      command.add_option("CASES", options->cases,
+                         "recorded calls and answers (docs/cases.md tells how to write them); without it and "
+                         "without arguments, NAME.cases.pt beside NAME.pt");
+  add_input_options(command, options->inputs);
+  command.get_option("--inputs")->excludes(cases);
+  command.get_option("--input")->excludes(cases);
+  command.add_option("--method", options->method, "the method to call, instead of the one that the cases name")
+      ->type_name("M");
+  command.add_option("--calls", options->calls, "calls per case (3)")->type_name("N")->check(between(1, 1e9));
+  command.add_option("--threads", options->threads, "also call from so many threads at once (1)")
+      ->type_name("N")
+      ->check(between(1, 1000));
+  command.add_flag("--grad", options->grad, "compare gradients too");
+  command.add_option("--rtol", options->rtol, "relative tolerance, instead of the cases'")
+      ->type_name("X")
+      ->check(between(0, 1e30));
+  command.add_option("--atol", options->atol, "absolute tolerance, instead of the cases'")
+      ->type_name("X")
+      ->check(between(0, 1e30));
+  command.add_option("--plan", options->plan, "highest tier of the plans: tier0, tier1, tier2, or all, one after the other")
+      ->type_name("TIER");
+  command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
+  add_frozen_option(command, options->common);
+  add_device_option(command, options->common);
+  add_common_options(command, options->common);
+  command.footer(
+      "Each case loads the model afresh and calls it N times, with copies of its inputs and a seeded generator.\n"
+      "Call 1 is compared with the recorded answer, where there is one (arguments on the command line have none);\n"
+      "every call with a twin of the model in LibTorch, run op after op: outputs, what the call wrote into its\n"
+      "inputs, buffers and other attributes, who shares memory with whom, and the state of the random generator.\n"
+      "With --threads, N more calls from each of many threads on one module, the first calls of all at once, must\n"
+      "give the same; calls that write the model's state or draw random numbers are left out of this with a note.\n"
+      "\n" +
+      std::string(kSpecHelp) +
+      "\n"
+      "Examples:\n"
+      "  sconce check model.pt --input 'float32[1,3,224,224]' --grad\n"
+      "  sconce check model.pt model.cases.pt\n"
+      "  sconce check model.pt model.cases.pt --calls 5 --grad --plan all\n"
+      "  sconce check model.pt model.cases.pt --threads 8\n"
+      "  sconce check operators.cases.pt operators.cases.pt --json\n"
+      "\n"
+      "Exit codes: 0 all cases agree, 1 a case differs or sconce refuses, 2 usage or a bad file.");
+}
+
+}  // namespace sconce::cli

@@ -1,0 +1,178 @@
+#include "tools/sconce/commands/command_line.h"
+
+#include "ir/dump.h"
+#include "tools/sconce/report/command_line_page.h"
+#include "tools/sconce/commands/commands.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/ui/nearest_name.h"
+
+#include <sconce/version.h>
+
+#include <torch/csrc/jit/runtime/print_handler.h>
+#include <torch/headeronly/version.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <string_view>
+
+namespace sconce::cli {
+namespace {
+
+std::string footer() {
+  std::string text =
+      "Examples:\n"
+      "  sconce run model.pt --input 'float32[1,3,224,224]'\n"
+      "  sconce check model.pt model.cases.pt --grad\n"
+      "  sconce bench model.pt --input 'float32[8,16]' --against jit,eager\n"
+      "  sconce COMMAND --help     options and examples of one command\n"
+      "\n"
+      "Exit codes: 0 good, 1 mismatch or refusal, 2 usage or bad input.\n"
+      "\n"
+      "Environment:\n"
+      "  SCONCE_DUMP=CHOICE,...    prints to stderr while compiling; the choices:\n";
+  for (const DumpChoice& choice : dump_choices()) {
+    text += "    " + std::string(choice.name) + std::string(10 - std::min<size_t>(10, choice.name.size()), ' ') +
+            std::string(choice.help) + "\n";
+  }
+  text += "    all       everything\n";
+  text += "  SCONCE_VERIFY=1           checks every graph after every pass";
+  return text;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+// The command of the line, or the application itself.
+const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (!arguments.empty() && arguments.front() == command->get_name()) {
+      return *command;
+    }
+  }
+  return app;
+}
+
+// Options that the command does not have, with the nearest that it has.
+std::string explain_extras(const CLI::App& command, const CLI::ExtrasError& failure,
+                           const std::vector<std::string>& arguments) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      known.push_back("--" + name);
+    }
+  }
+  for (const std::string& argument : arguments) {
+    const std::string name = argument.substr(0, argument.find('='));
+    if (name.rfind("--", 0) == 0 && std::find(known.begin(), known.end(), name) == known.end()) {
+      return "no option " + name + ui::did_you_mean(name, known);
+    }
+  }
+  return failure.what();
+}
+
+// What the parser says, as one line with a remedy.
+[[noreturn]] void throw_usage_error(const CLI::App& app, const CLI::ParseError& failure,
+                                    const std::vector<std::string>& arguments) {
+  const CLI::App& command = command_of(app, arguments);
+  const bool has_command = &command != &app;
+  const auto* extras = dynamic_cast<const CLI::ExtrasError*>(&failure);
+  std::string message = extras != nullptr ? explain_extras(command, *extras, arguments) : failure.what();
+  constexpr std::string_view kNoNumber = "Could not convert: ";
+  if (message.starts_with(kNoNumber)) {
+    const size_t equals = message.find(" = ");
+    message = message.substr(kNoNumber.size(), equals - kNoNumber.size()) + ": must be a whole number, not " +
+              message.substr(std::min(message.size(), equals + 3));
+  }
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  throw UserError(message + " (see 'sconce " + (has_command ? command.get_name() + " " : "") + "--help')");
+}
+
+int run(const std::vector<std::string>& arguments) {
+  CLI::App app("sconce runs and trains TorchScript models, and compares itself with LibTorch.", "sconce");
+  Action chosen;
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("sconce " SCONCE_VERSION ", LibTorch " TORCH_VERSION),
+                       "print the versions and exit");
+  app.get_formatter()->column_width(34);
+  add_run_command(app, chosen);
+  add_check_command(app, chosen);
+  add_bench_command(app, chosen);
+  add_dump_command(app, chosen);
+  add_explain_command(app, chosen);
+  add_opt_command(app, chosen);
+  add_passes_command(app, chosen);
+  add_replay_command(app, chosen);
+  app.footer(footer);
+
+  const auto is_json = [](const std::string& argument) { return argument == "--json"; };
+  if (std::all_of(arguments.begin(), arguments.end(), is_json)) {
+    throw UserError("a command is missing; there are: " + ui::join(command_names(app)) + " (see 'sconce --help')");
+  }
+  const std::vector<std::string> names = command_names(app);
+  const std::string& first = arguments.front();
+  if (first == "--help-markdown" && arguments.size() == 1) {  // not in the help: writes docs/command_line.md
+    std::cout << command_line_page(app);
+    return kGood;
+  }
+  if (first.rfind('-', 0) != 0 && std::find(names.begin(), names.end(), first) == names.end()) {
+    throw UserError("no command '" + first + "'" + ui::did_you_mean(first, names) + " (see 'sconce --help')");
+  }
+  try {
+    // The parser takes them from the back.
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    for (std::string& argument : reversed) {
+      // It would take "[1,2]", one SPEC of a list, for two values.
+      argument.insert(0, argument.starts_with('[') ? " " : "");
+    }
+    app.parse(reversed);
+  } catch (const CLI::Success& asked) {  // --help
+    return app.exit(asked, std::cout, std::cerr);
+  } catch (const CLI::ParseError& failure) {
+    throw_usage_error(app, failure, arguments);
+  }
+  return chosen();
+}
+
+}  // namespace
+
+int run_command_line(const std::vector<std::string>& arguments) {
+  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  if (json) {
+    // What the model prints must not stand between braces.
+    torch::jit::setPrintHandler([](const std::string& text) { std::cerr << text; });
+  }
+  int code = kGood;
+  try {
+    code = run(arguments);
+  } catch (const std::exception& failure) {
+    code = report_failure(failure, json);
+  }
+  if (!std::cout.flush()) {
+    std::cerr << "sconce: error: the output could not be written: " << std::strerror(errno) << std::endl;
+    return kUsageOrBadInput;
+  }
+  return code;
+}
+
+void end_program(int exit_code) {
+#if defined(__SANITIZE_ADDRESS__)
+  std::exit(exit_code);  // leaks are looked for there
+#else
+  std::fflush(nullptr);
+  std::cout.flush();
+  std::cerr.flush();
+  std::_Exit(exit_code);
+#endif
+}
+
+}  // namespace sconce::cli

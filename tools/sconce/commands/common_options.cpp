@@ -1,0 +1,210 @@
+#include "tools/sconce/commands/common_options.h"
+
+#include "tools/sconce/commands/device.h"
+#include "tools/sconce/commands/dump_variable.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/report/json.h"
+#include "tools/sconce/commands/ops_library.h"
+#include "tools/sconce/values/read_file.h"
+#include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/ui/number_format.h"
+
+#include "base/environment.h"
+
+// All of CLI11, once in this library: App.hpp alone declares classes that it uses (Formatter, ConfigBase).
+#include <c10/util/Exception.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <set>
+
+namespace sconce::cli {
+namespace {
+
+constexpr const char* kDisabledPasses = "disabled_passes";  // those of plug-ins too, which are opened first
+constexpr std::array kTiers = {Tier::kRequired, Tier::kRanks, Tier::kShapes};
+
+bool is_list_of_names(const nlohmann::json& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(), [](const auto& name) { return name.is_string(); });
+}
+
+void read_option(Options& options, const std::string& key, const nlohmann::json& value, const std::string& path) {
+  const auto expect = [&](bool fits, const char* what) {
+    if (!fits) {
+      throw UserError(path + ": '" + key + "' must be " + what + ", not " + value.dump());
+    }
+  };
+  if (key == "device") {
+    expect(value.is_string(), "a text such as \"cpu\"");
+    options.device(parse_device(value.get<std::string>()).str());
+  } else if (key == "optimize") {
+    expect(value.is_boolean(), "true or false");
+    options.optimize(value.get<bool>());
+  } else if (key == "plan_cache_capacity") {
+    expect(value.is_number_unsigned() && value.get<size_t>() > 0, "a whole number above 0");
+    options.plan_cache_capacity(value.get<size_t>());
+  } else if (key == "profiled_runs") {
+    expect(value.is_number_unsigned(), "a whole number");
+    options.profiled_runs(value.get<size_t>());
+  } else if (key == "max_tier") {
+    const auto tier = value.is_string() ? tier_of(value.get<std::string>()) : std::nullopt;
+    expect(tier.has_value(), "\"tier0\", \"tier1\" or \"tier2\"");
+    options.max_tier(*tier);
+  } else if (key == "frozen") {
+    expect(value.is_boolean(), "true or false");
+    options.frozen(value.get<bool>());
+  } else if (key == "preserved") {
+    expect(is_list_of_names(value), "a list of names, as in [\"encoder.scale\"]");
+    options.preserve(value.get<std::vector<std::string>>());
+  } else if (key == "reproducer_folder") {
+    expect(value.is_string(), "the path of a folder");
+    options.passes().reproducer_folder(value.get<std::string>());
+  } else if (key == kDisabledPasses) {
+    expect(is_list_of_names(value), "a list of names, as in [\"unroll_loops\"]");
+    for (const std::string name : value) {
+      try {
+        options.passes().disable(name);
+      } catch (const c10::Error& failure) {
+        throw UserError(path + ": disabled_passes: " + plain_message(failure));
+      }
+    }
+  } else {
+    throw UserError(path + ": no option '" + key + "'" +
+                    ui::did_you_mean(key, {"device", "optimize", "plan_cache_capacity", "profiled_runs", "max_tier",
+                                           "frozen", "preserved", kDisabledPasses, "reproducer_folder"}));
+  }
+}
+
+// The fields of Options as JSON.
+nlohmann::json read_options_file(const std::string& path) {
+  const std::string text = read_text_file(path);
+  std::set<std::string> seen;
+  const auto refuse_twice = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    if (event == nlohmann::json::parse_event_t::key && depth == 1 && !seen.insert(parsed.get<std::string>()).second) {
+      throw UserError(path + ": '" + parsed.get<std::string>() + "' stands there twice");
+    }
+    return true;
+  };
+  nlohmann::json fields;
+  try {
+    fields = nlohmann::json::parse(text, refuse_twice);
+  } catch (const nlohmann::json::parse_error& failure) {
+    throw UserError(path + ": not valid JSON: " + failure.what());
+  }
+  if (!fields.is_object()) {
+    throw UserError(path + ": must be a JSON object such as {\"max_tier\": \"tier0\"}");
+  }
+  return fields;
+}
+
+}  // namespace
+
+void add_device_option(CLI::App& command, CommonOptions& options) {
+  command.add_option("--device", options.device, "where the model runs: cpu, cuda or cuda:N; as saved when left out")
+      ->type_name("DEVICE");
+}
+
+void add_frozen_option(CLI::App& command, CommonOptions& options) {
+  command.add_flag("--frozen", options.frozen,
+                   "make constants of the attributes that no method changes; for models in evaluation mode");
+}
+
+void add_common_options(CLI::App& command, CommonOptions& options) {
+  command.add_flag("--json", options.json, "print JSON to stdout, for programs");
+  command
+      .add_option("--ops-library", options.ops_libraries,
+                  "shared library of custom operators, opened before the model or graph is read")
+      ->type_name("LIB.so")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+  command.add_option("--pass-plugin", options.pass_plugins, "shared library with passes of your own")
+      ->type_name("LIB.so")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+  command.add_option("--options", options.options_file, "JSON file with fields of sconce::Options")->type_name("FILE");
+  command.add_option("--trace-out", options.trace_out, "write a Chrome/Perfetto trace (not yet)")->type_name("FILE");
+}
+
+Options prepare(const CommonOptions& options) {
+  if (!options.trace_out.empty()) {
+    throw RefusedError("--trace-out: this build of sconce cannot write traces yet; leave it out");
+  }
+  Options prepared;
+  const nlohmann::json fields =
+      options.options_file.empty() ? nlohmann::json::object() : read_options_file(options.options_file);
+  const auto read_fields = [&](bool about_plugins) {
+    for (const auto& [key, value] : fields.items()) {
+      if ((key == kDisabledPasses) == about_plugins) {
+        read_option(prepared, key, value, options.options_file);
+      }
+    }
+  };
+  read_fields(false);
+  const std::string device = !options.device.empty() ? options.device : prepared.device() ? prepared.device()->str() : "";
+  if (!device.empty()) {
+    make_available(parse_device(device));
+    prepared.device(device);
+  }
+  if (options.frozen) {
+    prepared.frozen(true);
+  }
+  for (const std::string& library : options.ops_libraries) {
+    open_ops_library(library);
+  }
+  for (const std::string& library : options.pass_plugins) {
+    try {
+      prepared.passes().load_plugin(library);
+    } catch (const c10::Error& failure) {
+      throw UserError("--pass-plugin: " + plain_message(failure));
+    }
+  }
+  read_fields(true);
+  if (!prepared.preserved().empty() && !prepared.frozen()) {
+    throw UserError(options.options_file +
+                    ": 'preserved' means something for frozen modules only: add \"frozen\": true, or "
+                    "--frozen");
+  }
+  for (const std::string& typo : find_dump_typos(environment().dump, prepared.passes())) {
+    std::cerr << "sconce: warning: " << typo << "\n";
+  }
+  return prepared;
+}
+
+CLI::Validator between(double least, double most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    char* end = nullptr;
+    const double number = std::strtod(text.c_str(), &end);
+    if (!text.empty() && *end == '\0' && number >= least && number <= most) {
+      return "";
+    }
+    constexpr int kDigits = 12;  // no limit of an option is longer
+    return "must be from " + ui::format_number(least, kDigits) + " to " + ui::format_number(most, kDigits) + ", not " + text;
+  };
+  return CLI::Validator(check, "");
+}
+
+std::optional<Tier> tier_of(const std::string& name) {
+  for (const Tier tier : kTiers) {
+    if (name == name_of(tier)) {
+      return tier;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string name_of(Tier tier) { return "tier" + std::to_string(static_cast<int>(tier)); }
+
+void expect_available(Tier tier) {
+  const std::vector<Tier> available = available_tiers();
+  if (std::find(available.begin(), available.end(), tier) == available.end()) {
+    std::vector<std::string> names;
+    std::transform(available.begin(), available.end(), std::back_inserter(names), name_of);
+    throw RefusedError("this build of sconce makes no plans of " + name_of(tier) + "; it has: " + ui::join(names));
+  }
+}
+
+}  // namespace sconce::cli

@@ -1,0 +1,254 @@
+// sconce dump: a model's graph at the stages of its way to a plan.
+#include "tools/sconce/commands/commands.h"
+#include "tools/sconce/report/dump_page.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/report/graphviz.h"
+#include "tools/sconce/report/json.h"
+#include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/values/spec.h"
+#include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/values/write_file.h"
+
+#include "executor/compile.h"
+#include "analysis/dot.h"
+#include "ir/text/print.h"
+#include "load/function_table.h"
+#include "pipeline/graph_file.h"
+#include "passes/freeze/module_constants.h"
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <iostream>
+
+namespace sconce::cli {
+namespace {
+
+struct DumpOptions {
+  CommonOptions common;
+  InputOptions inputs;
+  std::string model;
+  std::string method;
+  std::string stage;  // empty: the last, which plans are made of
+  std::string format = "ir";
+  std::string output;
+};
+
+struct StageInfo {
+  const char* name;
+  const char* help;
+};
+constexpr std::array kStages = {
+    StageInfo{"load", "as it was converted from the file"},
+    StageInfo{"inline", "calls of methods and functions inlined, those of one function simplified together"},
+    StageInfo{"freeze", "attributes that no method changes are constants, what they decide is done; with --frozen alone"},
+    StageInfo{"required", "after the required passes: all that is done when the options switch optimisation off"},
+    StageInfo{"optimise", "after the optimising passes: what the first plan runs"},
+};
+
+struct StageGraph {
+  std::string stage;
+  std::unique_ptr<Graph> graph;
+};
+
+template <typename T>
+T& expect(OrRefusal<T>& result) {
+  if (!result) {
+    throw RefusedError(to_string(result.refusal()));
+  }
+  return *result;
+}
+
+// The graphs of the stages up to the last one that is wanted.
+std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::string& method, const std::string& stage,
+                                  const Options& settings) {
+  FunctionTable functions;
+  auto source = functions.graph_of(module.get_method(method).function());
+  std::vector<StageGraph> graphs;
+  PassRunner runner(settings.passes());
+  for (const StageInfo& each : kStages) {
+    const std::string name = each.name;
+    if (name == "freeze" && !settings.frozen()) {
+      continue;
+    }
+    graphs.push_back({name, name == "load" ? expect(source)->clone() : graphs.back().graph->clone()});
+    if (name == "inline") {
+      auto inlined = inline_and_simplify(*graphs.back().graph, functions, settings.passes(), settings.optimize());
+      expect(inlined);
+    } else if (name == "freeze") {
+      auto constants = ModuleConstants::find(module._ivalue(), settings.preserved(), functions);
+      freeze_method(*graphs.back().graph, expect(constants), settings.optimize(), runner);
+    } else if (name != "load") {
+      try {
+        run_stage(name == "required" ? Stage::kRequired : Stage::kOptimise, graphs.back().graph, runner, settings.frozen());
+      } catch (const c10::Error& failure) {
+        throw RefusedError(plain_message(failure));
+      }
+    }
+    if (name == stage) {
+      break;
+    }
+  }
+  warn_of_failed_passes(failed_passes(runner.refusals()));
+  std::erase_if(graphs, [&](const StageGraph& each) { return stage != "all" && each.stage != stage; });
+  return graphs;
+}
+
+void expect_known(const std::string& option, const std::string& value, const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), value) == known.end()) {
+    throw UserError(option + ": no '" + value + "'" + ui::did_you_mean(value, known));
+  }
+}
+
+std::string title_line(const StageGraph& stage, const std::string& method) {
+  return "# " + method + ", " + stage.stage + "\n";
+}
+
+// One that `sconce opt` reads, with the tensors of the graph beside it. /dev/stdout has no place beside it.
+bool goes_into_a_graph_file(const DumpOptions& options) {
+  std::error_code there_is_none;
+  const auto status = std::filesystem::status(options.output, there_is_none);
+  return options.format == "ir" && !options.common.json && !options.output.empty() &&
+         (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status));
+}
+
+std::string text_of(const StageGraph& stage, const std::string& format, const std::string& method) {
+  const std::string title = method + ", " + stage.stage;
+  if (format == "html") {
+    return print(*stage.graph);
+  }
+  if (format == "ir") {
+    return title_line(stage, method) + print(*stage.graph);
+  }
+  const std::string dot = to_dot(*stage.graph, title);
+  return format == "dot" ? dot : draw_svg(dot);
+}
+
+// With arguments, the plans that a call with them builds; without, the plan that every call can use.
+std::string plans_of(const DumpOptions& options, const Module& module, const std::string& method, const Call& call) {
+  GraphExecutor& executor = executor_of(module, method);
+  warn_of_failed_passes(failed_passes(module, method));
+  if (options.inputs.file.empty() && options.inputs.specs.empty()) {
+    return executor.explain().plans.front().text;
+  }
+  module.run_method(method, fit_call(module.script_module(), call, options.common));
+  std::string text;
+  for (const PlanExplanation& plan : executor.explain().plans) {
+    text +=
+        "# " + name_of(plan.tier) + (plan.specs.empty() ? "" : ": " + ui::join(plan.specs, "; ")) + "\n" + plan.text + "\n";
+  }
+  return text;
+}
+
+int dump_model(const DumpOptions& options) {
+  if (options.format == "kernel") {
+    throw RefusedError("--format kernel: this build of sconce makes no kernels yet; there are ir, dot, svg, html and plan");
+  }
+  expect_known("--format", options.format, {"ir", "dot", "svg", "plan", "html", "kernel"});
+  std::vector<std::string> stages = {"all"};
+  std::transform(kStages.begin(), kStages.end(), std::back_inserter(stages),
+                 [](const StageInfo& stage) { return stage.name; });
+  if (!options.stage.empty()) {
+    expect_known("--stage", options.stage, stages);
+  }
+  if (options.format == "plan" && !options.stage.empty()) {
+    throw UserError("--stage " + options.stage +
+                    ": --format plan shows the steps made of the last stage; leave --stage out, or take --format ir");
+  }
+  if (options.format == "svg" && options.stage == "all") {
+    throw UserError("--format svg draws one stage; choose it with --stage (" + ui::join({stages.begin() + 1, stages.end()}) +
+                    ")");
+  }
+  const Options settings = prepare(options.common);
+  if (options.stage == "freeze" && !settings.frozen()) {
+    throw UserError("--stage freeze: nothing is frozen without --frozen");
+  }
+  if (!options.output.empty()) {
+    expect_writable(options.output);
+  }
+  const Module module = load_model(options.model, settings);
+  const Call call = read_call(options.inputs, options.method);
+  expect_method(module.script_module(), call.method);
+
+  std::string text;
+  Json json = Json::array();
+  if (options.format == "plan") {
+    text = plans_of(options, module, call.method, call);
+    json.push_back(Json{{"text", text}});
+  } else {
+    const std::string last = options.stage.empty() ? kStages.back().name : options.stage;
+    const std::vector<StageGraph> graphs = graphs_of(module.script_module(), call.method, last, settings);
+    if (graphs.size() == 1 && goes_into_a_graph_file(options)) {
+      write_graph_file(options.output, title_line(graphs[0], call.method), *graphs[0].graph);
+      return kGood;
+    }
+    std::vector<StageText> texts;
+    for (const StageGraph& stage : graphs) {
+      const auto* info =
+          std::find_if(kStages.begin(), kStages.end(), [&](const auto& each) { return each.name == stage.stage; });
+      texts.push_back({stage.stage, info->help, stage.graph->node_count(), text_of(stage, options.format, call.method)});
+    }
+    if (options.format == "html") {
+      text = to_page(std::filesystem::path(options.model).filename().string() + ", " + call.method, texts);
+      json.push_back(Json{{"text", text}});
+    } else {
+      for (const StageText& each : texts) {
+        text += (text.empty() ? "" : "\n") + each.text;
+        json.push_back(Json{{"stage", each.stage}, {"nodes", each.nodes}, {"text", each.text}});
+      }
+    }
+  }
+  if (options.common.json) {
+    text = json_text(
+        {{"model", options.model}, {"method", call.method}, {"format", options.format}, {"dumps", std::move(json)}});
+  }
+  if (options.output.empty()) {
+    std::cout << text;
+  } else {
+    write_file(options.output, text);
+  }
+  return kGood;
+}
+
+}  // namespace
+
+void add_dump_command(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<DumpOptions>();
+  CLI::App& command =
+      add_command(app, chosen, "dump", "Show a model's graph at the stages of its way to a plan", options, dump_model);
+  command.add_option("MODEL", options->model, "what torch.jit.script(model).save(path) wrote")->required();
+  command.add_option("--method", options->method, "the method to show (forward, or what the CASES file names)")
+      ->type_name("M");
+  add_input_options(command, options->inputs);
+  std::string stage_help = "all, or one of these (" + std::string(kStages.back().name) + "):";
+  for (const StageInfo& stage : kStages) {
+    stage_help += std::string("\n  ") + stage.name + ": " + stage.help;
+  }
+  command.add_option("--stage", options->stage, stage_help)->type_name("NAME");
+  command
+      .add_option(
+          "--format", options->format,
+          "ir: text (ir); dot; svg: drawn by Graphviz; html: a page that marks what each stage changes; plan: the steps "
+          "that run; kernel: not yet")
+      ->type_name("FORMAT");
+  command
+      .add_option("--output", options->output,
+                  "write to this file instead of stdout; tensors of one graph as ir: to FILE.constants.pt")
+      ->type_name("FILE");
+  add_frozen_option(command, options->common);
+  add_device_option(command, options->common);
+  add_common_options(command, options->common);
+  command.footer("Arguments are needed for plans of other tiers than tier0 only.\n\n" + std::string(kSpecHelp) +
+                 "\n"
+                 "Examples:\n"
+                 "  sconce dump model.pt\n"
+                 "  sconce dump model.pt --stage all > stages.ir\n"
+                 "  sconce dump model.pt --stage inline --format svg --output graph.svg\n"
+                 "  sconce dump model.pt --frozen --output frozen.ir\n"
+                 "  sconce dump model.pt --format plan --input 'float32[1,3,224,224]'\n"
+                 "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage or a bad file.");
+}
+
+}  // namespace sconce::cli

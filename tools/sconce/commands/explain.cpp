@@ -1,0 +1,120 @@
+// sconce explain: what the executor did with a model, and why.
+#include "tools/sconce/commands/commands.h"
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/report/explanation_text.h"
+#include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/values/spec.h"
+
+#include <ATen/Context.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include <iostream>
+
+namespace sconce::cli {
+namespace {
+
+struct ExplainOptions {
+  CommonOptions common;
+  InputOptions inputs;
+  std::string model;
+  std::string method;
+  size_t calls = 3;
+  bool steps = false;
+  bool verbose = false;
+};
+
+// What there is to tell, and what ended the calls early.
+struct Account {
+  Explanation explanation;
+  std::optional<Failure> failure;
+};
+
+Account account_of(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments, size_t calls) {
+  Account account;
+  account.explanation.method = call.method;
+  const GraphExecutor* executor = nullptr;
+  try {
+    executor = &executor_of(module, call.method);
+    for (size_t i = 0; i < calls; ++i) {
+      at::manual_seed(call.seed);
+      module.run_method(call.method, deep_copy(arguments));
+    }
+  } catch (const std::exception& failure) {
+    account.failure = describe_failure(failure);
+  }
+  if (executor != nullptr) {
+    account.explanation = executor->explain();
+  } else {
+    const Failure& refusal = *account.failure;
+    const std::string reason = refusal.message.substr(0, refusal.message.find('\n'));
+    account.explanation.refusals.push_back({"method " + call.method, reason, refusal.node, refusal.source});
+    account.explanation.counters.refusals = 1;
+  }
+  return account;
+}
+
+// "x: float32 [8, 16] contiguous", one for each argument.
+std::vector<std::string> describe_inputs(const torch::jit::Module& module, const std::string& method,
+                                         const std::vector<c10::IValue>& arguments) {
+  const auto& expected = module.get_method(method).function().getSchema().arguments();
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    lines.push_back(expected.at(i + 1).name() + ": " + describe_argument(arguments[i]));
+  }
+  return lines;
+}
+
+int explain(const ExplainOptions& options) {
+  const Options settings = prepare(options.common);
+  const Module module = load_model(options.model, settings);
+  const Call call = read_call(options.inputs, options.method);
+  const std::vector<c10::IValue> arguments = fit_call(module.script_module(), call, options.common);
+  const Account account = account_of(module, call, arguments, options.calls);
+  const std::vector<std::string> inputs = describe_inputs(module.script_module(), call.method, arguments);
+  if (options.common.json) {
+    Json json = to_json(account.explanation);
+    json["inputs"] = inputs;
+    if (account.failure) {
+      json.update(to_json(*account.failure));
+    }
+    std::cout << json_text(json);
+  } else {
+    std::cout << to_text(account.explanation, inputs, {options.steps, options.verbose}) << std::flush;
+  }
+  if (account.failure) {
+    print(*account.failure);
+  }
+  return account.failure ? account.failure->exit_code : kGood;
+}
+
+}  // namespace
+
+void add_explain_command(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<ExplainOptions>();
+  CLI::App& command = add_command(app, chosen, "explain", "Tell what sconce does with a model, and why", options, explain);
+  command.add_option("MODEL", options->model, "what torch.jit.script(model).save(path) wrote")->required();
+  command.add_option("--method", options->method, "the method to call (forward, or what the CASES file names)")
+      ->type_name("M");
+  add_input_options(command, options->inputs);
+  command.add_option("--calls", options->calls, "calls before the question is asked (3)")
+      ->type_name("N")
+      ->check(between(0, 1e9));
+  command.add_flag("--steps", options->steps, "show the steps of every plan");
+  command.add_flag("--verbose", options->verbose, "show the argument specs that were met, in full");
+  add_frozen_option(command, options->common);
+  add_device_option(command, options->common);
+  add_common_options(command, options->common);
+  command.footer(
+      "Shown: the arguments, the plans and how many specs of arguments each serves, the passes with their times,\n"
+      "what was refused and why, and the counters of the plan cache; all this also when the model raises an error,\n"
+      "which then follows. With --frozen, what stays an attribute is refused: `constant NAME: why`.\n\n" +
+      std::string(kSpecHelp) +
+      "\nExamples:\n"
+      "  sconce explain model.pt --inputs args.pt\n"
+      "  sconce explain model.pt --input 'float32[8,16]' --steps\n"
+      "  sconce explain model.pt --inputs args.pt --frozen\n"
+      "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage, a bad file, or the model raised an error.");
+}
+
+}  // namespace sconce::cli

@@ -1,0 +1,58 @@
+#include "tools/sconce/commands/ops_library.h"
+
+#include "base/shared_library.h"
+#include "plan/device/libtorch_cuda.h"
+#include "tools/sconce/report/errors.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace sconce::cli {
+namespace {
+
+// Whether the library was built as a Python extension, as torchvision's _C.so is: by the libraries that it names. The
+// dynamic linker tells only the first that it does not find.
+bool needs_python(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  for (const char* sign : {"libtorch_python.so", "libpython3", "PyInit_"}) {
+    if (content.find(sign) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+SharedLibrary open_globally(const std::string& file) {
+  const SharedLibrary library = open_library(file, /*global=*/true);
+  // Libraries built with LibTorch's CMake package name libtorch.so, which holds nothing but the names of its halves.
+  if (!library && library.why_not().rfind("libtorch.so:", 0) == 0) {
+    open_library(libtorch_directory() + "/libtorch.so", /*global=*/true);
+    return open_library(file, /*global=*/true);
+  }
+  return library;
+}
+
+}  // namespace
+
+void open_ops_library(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    throw UserError(path + ": no such file (--ops-library)");
+  }
+  // With a slash, so that the path is taken and not the library search path.
+  const std::string file = std::filesystem::absolute(path).string();
+  const SharedLibrary library = open_globally(file);
+  if (library) {
+    return;
+  }
+  if (needs_python(file)) {
+    throw UserError(
+        path + ": this library is a Python extension: it needs Python's libraries, which are not in this process (" +
+        library.why_not() + "); build the operators with TORCH_LIBRARY alone, linked with torch_cpu and c10 only");
+  }
+  throw UserError(path + ": cannot be opened: " + library.why_not());
+}
+
+}  // namespace sconce::cli

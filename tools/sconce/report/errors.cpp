@@ -1,0 +1,179 @@
+#include "tools/sconce/report/errors.h"
+
+#include <sconce/script_error.h>
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <iostream>
+#include <new>
+#include <sstream>
+
+namespace sconce::cli {
+namespace {
+
+std::string without_trailing_blanks(std::string text) {
+  text.erase(text.find_last_not_of(" \n\r\t") + 1);
+  return text;
+}
+
+// LibTorch's interpreter puts the script's stack in front of what was thrown:
+//
+//   The following operation failed in the TorchScript interpreter.
+//   Traceback of TorchScript (most recent call last):
+//     ...
+//                ~~~~~~ <--- HERE
+//   RuntimeError: mat1 and mat2 shapes cannot be multiplied     <- what matters; "builtins.ValueError: …" of a script
+std::string without_interpreter_frame(const std::string& text) {
+  const auto starts_with = [](const std::string& line, const std::string& begin) { return line.rfind(begin, 0) == 0; };
+  const size_t marker = text.rfind("<--- HERE");
+  if (!starts_with(text, "The following operation failed in the TorchScript interpreter.") || marker == std::string::npos) {
+    return text;
+  }
+  // Source lines that follow the marked one are indented.
+  for (size_t line = text.find('\n', marker); line != std::string::npos; line = text.find('\n', line + 1)) {
+    const std::string rest = text.substr(line + 1);
+    if (!rest.empty() && rest[0] != ' ' && rest[0] != '\n' &&
+        rest.substr(0, rest.find('\n')).find(": ") != std::string::npos) {
+      for (const std::string prefix : {"RuntimeError: ", "builtins."}) {
+        if (starts_with(rest, prefix)) {
+          return rest.substr(prefix.size());
+        }
+      }
+      return rest;
+    }
+  }
+  return text;
+}
+
+// Messages about damaged files quote them.
+std::string without_control_characters(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 && c != '\n' && c != '\t'; }, '?');
+  return text;
+}
+
+// The message, then what was added on its way up, each on lines of its own: c10::Error puts the latter in brackets.
+std::string text_of(const c10::Error& failure) {
+  std::string text = failure.msg();
+  for (const std::string& context : failure.context()) {
+    text += "\n" + context;
+  }
+  return text;
+}
+
+// "ValueError: too large", then the script's stack.
+std::string text_of(const ScriptError& raised) {
+  std::string python_class = raised.getPythonClassName().value_or("");
+  python_class.erase(0, python_class.starts_with("builtins.") ? std::string("builtins.").size() : 0);
+  return (python_class.empty() ? "" : python_class + ": ") + raised.message() +
+         (raised.frames().empty() ? "" : "\nTraceback of TorchScript (most recent call last):\n" + raised.frames());
+}
+
+// The rest of the line behind the last `begin` at the beginning of a line, blanks before it left out; empty without one.
+std::string last_line_behind(const std::string& text, const std::string& begin) {
+  std::istringstream lines(text);
+  std::string found;
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(0, std::min(line.find_first_not_of(' '), line.size()));
+    if (line.starts_with(begin)) {
+      found = line.substr(begin.size());
+      found.erase(0, std::min(found.find_first_not_of(' '), found.size()));
+    }
+  }
+  return found;
+}
+
+// "in %5 : Tensor = aten::linear(…)" of what an operator threw, "node: …" of a refusal.
+std::string node_in(const std::string& message) {
+  const std::string raised_in = last_line_behind(message, "in %");
+  return raised_in.empty() ? last_line_behind(message, "node: ") : "%" + raised_in;
+}
+
+// `File "model.py", line 12, in forward` of a stack, whose innermost place is the last; "at: model.py:12:8 in forward" of
+// a refusal, whose innermost place is the first.
+std::string source_in(const std::string& message) {
+  const std::string place = last_line_behind(message, "File \"");
+  const size_t quote = place.find("\", line ");
+  if (quote != std::string::npos) {
+    const std::string line = place.substr(quote + std::string("\", line ").size());
+    return place.substr(0, quote) + ":" + line.substr(0, line.find_first_not_of("0123456789"));
+  }
+  return last_line_behind(message, "at: ");
+}
+
+}  // namespace
+
+std::string plain_message(const std::exception& failure) {
+  if (const auto* raised = dynamic_cast<const ScriptError*>(&failure)) {
+    return without_trailing_blanks(without_control_characters(text_of(*raised)));
+  }
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
+  const std::string text = torch_error != nullptr ? text_of(*torch_error) : failure.what();
+  return without_trailing_blanks(without_control_characters(without_interpreter_frame(text)));
+}
+
+std::string one_line_message(const std::exception& failure) {
+  const std::string message = plain_message(failure);
+  return without_trailing_blanks(message.substr(0, message.find('\n')));
+}
+
+Failure describe_failure(const std::exception& failure) {
+  const bool refused = dynamic_cast<const RefusedError*>(&failure) != nullptr;
+  // LibTorch's errors are runtime errors or c10::Error; what else is a logic error, sconce's assertions among them, is
+  // no fault of the user's.
+  const bool internal = dynamic_cast<const std::logic_error*>(&failure) != nullptr;
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&failure) != nullptr;
+  Failure described;
+  described.message = no_memory ? "not enough memory" : plain_message(failure);
+  described.kind = refused ? "refused" : internal ? "internal error" : "error";
+  described.exit_code = refused || internal || no_memory ? kMismatchOrRefusal : kUsageOrBadInput;
+  described.node = node_in(described.message);
+  described.source = source_in(described.message);
+  return described;
+}
+
+void print(const Failure& failure) {
+  std::string text = std::string("sconce: ") + failure.kind + ": ";
+  for (const char c : failure.message) {
+    text += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  }
+  std::cerr << text << std::endl;
+}
+
+Json to_json(const Failure& failure) {
+  Json json{{"error", failure.message}, {"kind", failure.kind}, {"exit_code", failure.exit_code}};
+  if (!failure.node.empty()) {
+    json["node"] = failure.node;
+  }
+  if (!failure.source.empty()) {
+    json["source"] = failure.source;
+  }
+  return json;
+}
+
+int report_failure(const std::exception& failure, bool json) {
+  const Failure described = describe_failure(failure);
+  print(described);
+  if (json) {
+    std::cout << json_text(to_json(described)) << std::flush;
+  }
+  return described.exit_code;
+}
+
+std::vector<std::string> failed_passes(const std::vector<RefusalExplanation>& refusals) {
+  std::vector<std::string> failed;
+  for (const RefusalExplanation& refusal : refusals) {
+    if (refusal.what.starts_with("pass ")) {
+      failed.push_back(refusal.what + ": " + refusal.reason);
+    }
+  }
+  return failed;
+}
+
+void warn_of_failed_passes(const std::vector<std::string>& failed) {
+  for (const std::string& each : failed) {
+    std::cerr << "sconce: warning: " << each << "\n";
+  }
+}
+
+}  // namespace sconce::cli

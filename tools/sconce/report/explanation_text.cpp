@@ -1,0 +1,194 @@
+#include "tools/sconce/report/explanation_text.h"
+
+#include "tools/sconce/commands/common_options.h"
+#include "tools/sconce/values/compare.h"
+#include "tools/sconce/ui/number_format.h"
+#include "tools/sconce/ui/table.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/jit_type.h>
+
+#include <array>
+#include <utility>
+
+namespace sconce::cli {
+namespace {
+
+std::array<std::pair<const char*, uint64_t>, 9> counters_of(const Counters& counters) {
+  return {{{"invocations", counters.invocations},
+           {"cache_hits", counters.cache_hits},
+           {"cache_misses", counters.cache_misses},
+           {"compiles", counters.compiles},
+           {"refusals", counters.refusals},
+           {"fallbacks", counters.fallbacks},
+           {"evictions", counters.evictions},
+           {"captures", counters.captures},
+           {"replays", counters.replays}}};
+}
+
+std::string indented(const std::string& text, const std::string& indent) {
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    out += indent + text.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return out;
+}
+
+std::string counted(size_t count, const std::string& what) {
+  return ui::format_count(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+// One word of a spec stands for one value; a model's own attributes come first and are many.
+std::string one_spec_text(const std::string& spec) {
+  std::string text;
+  for (size_t begin = 0; begin < spec.size();) {
+    const size_t end = std::min(spec.find("; ", begin), spec.size());
+    text += (begin == 0 ? "    spec: " : "      ") + spec.substr(begin, end - begin) + "\n";
+    begin = end + 2;
+  }
+  return text;
+}
+
+std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& detail) {
+  std::string text = "  " + name_of(plan.tier) + ": " + counted(plan.steps, "step") + ", " +
+                     counted(plan.registers, "register") + ", " + counted(plan.runs, "run") + ", " +
+                     counted(plan.frames, "frame") + ", built in " + ui::format_duration(plan.compile_seconds) + "\n";
+  const bool serves_all = plan.tier == Tier::kRequired;
+  text += serves_all ? "    serves all arguments" : "    serves " + counted(plan.specs.size(), "spec") + " of arguments";
+  if (!plan.specs.empty()) {
+    text += serves_all ? "; met so far: " + counted(plan.specs.size(), "spec") : "";
+    text += detail.specs ? "" : " (--verbose shows " + std::string(plan.specs.size() == 1 ? "it" : "them") + ")";
+  }
+  text += "\n";
+  for (const std::string& spec : plan.specs) {
+    text += detail.specs ? one_spec_text(spec) : "";
+  }
+  return text + (detail.steps ? indented(plan.text, "    ") : "");
+}
+
+// "3 taken, 1 not: model.py:12:4 in forward"
+std::string count_line(const std::string& counts, const std::string& source) {
+  return "  " + counts + (source.empty() ? "" : ": " + source.substr(0, source.find('\n'))) + "\n";
+}
+
+std::string profile_text(const ProfileExplanation& profile) {
+  std::string text = "\nprofile of " + counted(profile.runs, "run") + ":\n";
+  for (const auto& branch : profile.branches) {
+    text += count_line("branch: " + std::to_string(branch.taken) + " taken, " + std::to_string(branch.not_taken) + " not",
+                       branch.source);
+  }
+  for (const auto& loop : profile.loops) {
+    text += count_line("loop: " + counted(loop.rounds, "round") + ", reached " + counted(loop.reached, "time"), loop.source);
+  }
+  return text + indented(profile.graph, "    ");
+}
+
+std::string layout_of(const at::Tensor& tensor) {
+  if (tensor.layout() != c10::kStrided) {
+    return c10::str(tensor.layout());
+  }
+  return tensor.is_contiguous()                                  ? "contiguous"
+         : tensor.is_contiguous(c10::MemoryFormat::ChannelsLast) ? "channels last"
+                                                                 : "strided";
+}
+
+}  // namespace
+
+std::string describe_argument(const c10::IValue& argument) {
+  if (!argument.isTensor() || !argument.toTensor().defined()) {
+    const bool is_number = argument.isInt() || argument.isDouble() || argument.isBool();
+    if (argument.isList() || argument.isTuple()) {
+      const size_t size = argument.isList() ? argument.toListRef().size() : argument.toTupleRef().size();
+      return std::string(argument.isList() ? "list" : "tuple") + " of " + std::to_string(size);
+    }
+    return is_number ? argument.type()->repr_str() + " " + c10::str(argument) : kind_of_value(argument);
+  }
+  const at::Tensor& tensor = argument.toTensor();
+  std::string sizes;
+  for (const int64_t size : tensor.sizes()) {
+    sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+  }
+  return dtype_name(tensor.scalar_type()) + " [" + sizes + "] " + layout_of(tensor) +
+         (tensor.device().is_cpu() ? "" : " on " + tensor.device().str()) + (tensor.requires_grad() ? " requires grad" : "");
+}
+
+std::string to_text(const Explanation& explanation, const std::vector<std::string>& inputs,
+                    const ExplanationDetail& detail) {
+  std::string text = explanation.method + ": ";
+  text += explanation.nodes == 0 ? "cannot be run" : counted(explanation.nodes, "node") + " with all calls inlined";
+  text += inputs.empty() ? "\n\ninputs: none\n" : "\n\ninputs:\n";
+  for (const std::string& input : inputs) {
+    text += "  " + input + "\n";
+  }
+  text += explanation.plans.empty() ? "\nplans: none\n" : "\nplans:\n";
+  for (const PlanExplanation& plan : explanation.plans) {
+    text += plan_text(plan, detail);
+  }
+  text += explanation.passes.empty() ? "\npasses: none ran\n" : "\npasses:\n";
+  ui::Table passes({{"pass", ui::Align::kLeft}, {"time"}, {"changed", ui::Align::kLeft}});
+  for (const PassTiming& pass : explanation.passes) {
+    passes.add_row({pass.pass, ui::format_duration(pass.seconds), pass.changed ? "yes" : "no"});
+  }
+  text += explanation.passes.empty() ? "" : indented(passes.render(), "  ");
+  if (explanation.profile) {
+    text += profile_text(*explanation.profile);
+  }
+  text += explanation.refusals.empty() ? "\nrefusals: none\n" : "\nrefusals:\n";
+  for (const RefusalExplanation& refusal : explanation.refusals) {
+    text += "  " + refusal.what + ": " + refusal.reason + "\n";
+    text += refusal.node.empty() ? "" : "    node: " + refusal.node + "\n";
+    text += indented(refusal.source, "    ");
+  }
+  text += "\ncounters:\n";
+  for (const auto& [name, count] : counters_of(explanation.counters)) {
+    text += std::string("  ") + name + std::string(14 - std::string(name).size(), ' ') + ui::format_count(count) + "\n";
+  }
+  return text;
+}
+
+Json to_json(const Explanation& explanation) {
+  Json passes = Json::array();
+  for (const PassTiming& pass : explanation.passes) {
+    passes.push_back(Json{{"pass", pass.pass}, {"seconds", pass.seconds}, {"changed", pass.changed}});
+  }
+  Json plans = Json::array();
+  for (const PlanExplanation& plan : explanation.plans) {
+    plans.push_back(Json{{"tier", name_of(plan.tier)},
+                         {"specs", plan.specs},
+                         {"runs", plan.runs},
+                         {"steps", plan.steps},
+                         {"registers", plan.registers},
+                         {"frames", plan.frames},
+                         {"compile_seconds", plan.compile_seconds},
+                         {"text", plan.text}});
+  }
+  Json profile;
+  if (explanation.profile) {
+    profile = Json{{"runs", explanation.profile->runs},
+                   {"graph", explanation.profile->graph},
+                   {"branches", Json::array()},
+                   {"loops", Json::array()}};
+    for (const auto& branch : explanation.profile->branches) {
+      profile["branches"].push_back({{"source", branch.source}, {"taken", branch.taken}, {"not_taken", branch.not_taken}});
+    }
+    for (const auto& loop : explanation.profile->loops) {
+      profile["loops"].push_back({{"source", loop.source}, {"reached", loop.reached}, {"rounds", loop.rounds}});
+    }
+  }
+  Json refusals = Json::array();
+  for (const RefusalExplanation& refusal : explanation.refusals) {
+    refusals.push_back(
+        Json{{"what", refusal.what}, {"reason", refusal.reason}, {"node", refusal.node}, {"source", refusal.source}});
+  }
+  Json counters = Json::object();
+  for (const auto& [name, count] : counters_of(explanation.counters)) {
+    counters[name] = count;
+  }
+  return Json{{"method", explanation.method}, {"nodes", explanation.nodes},      {"plans", std::move(plans)},
+              {"passes", std::move(passes)},  {"refusals", std::move(refusals)}, {"counters", std::move(counters)},
+              {"profile", std::move(profile)}};
+}
+
+}  // namespace sconce::cli

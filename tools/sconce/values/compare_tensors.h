@@ -1,0 +1,14 @@
+#pragma once
+
+#include "tools/sconce/values/compare.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace sconce::cli {
+
+// The first difference of two tensors, checked in the order definedness, dtype, shape, requires_grad, elements. Quantised
+// tensors are compared dequantised, sparse ones dense.
+std::optional<Mismatch> compare_tensors(const at::Tensor& got, const at::Tensor& expected, const CompareOptions& options,
+                                        const std::string& path);
+
+}  // namespace sconce::cli
