@@ -26,8 +26,7 @@ struct Subject {
   std::vector<int64_t> input;  // sizes
 };
 const std::array kSubjects = {
-    Subject{"resnet18", {1, 3, 224, 224}},
-    Subject{"lstm_loop", {9, 3, 10}},
+    Subject{"resnet18", {1, 3, 224, 224}}, Subject{"lstm_loop", {9, 3, 10}},
     Subject{"vit_b_16", {1, 3, 224, 224}},  // 24,000 nodes inlined
 };
 constexpr std::array kSides = {"sconce", "libtorch"};

@@ -5,6 +5,7 @@ set_property(CACHE SCONCE_SANITIZE PROPERTY STRINGS "" address undefined thread)
 option(SCONCE_DEBUG "Compile SCONCE_DEBUG_ASSERT in, and check libstdc++'s preconditions" OFF)
 option(SCONCE_FUZZ "Build the libFuzzer targets of tests/fuzz/libfuzzer, and no other test (Clang)" OFF)
 option(SCONCE_PCH "Precompile LibTorch's headers" ON)
+option(SCONCE_UNITY "Compile a dozen sources as one: a clean build takes half the time" ON)
 option(SCONCE_CCACHE "Use ccache where it is installed" ON)
 
 # ---- flags -------------------------------------------------------------------------------------
@@ -119,9 +120,13 @@ if(SCONCE_PCH)
     <torch/csrc/jit/serialization/import.h>)
 endif()
 
-# Target `target` holds code that sees LibTorch.
+# Target `target` holds code that sees LibTorch. GCC instantiates the same templates of LibTorch in each source that it
+# compiles, 4 s each time, so a unity build pays: names in anonymous namespaces are unique within a folder.
 function(sconce_torch_code target)
   target_link_libraries(${target} PRIVATE SconceTorchCode)
+  if(SCONCE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
   if(SCONCE_PCH)
     target_precompile_headers(${target} REUSE_FROM SconcePch)
   endif()

@@ -9,22 +9,22 @@
 namespace sconce {
 namespace {
 
-struct Row {
+struct AffineRow {
   std::string_view op;
   bool transposed = false;
   bool takes_batches_only = false;
 };
 // Those that have an argument `transposed` are what it says.
-constexpr std::array kRows = {
-    Row{.op = "aten::linear"},
-    Row{.op = "aten::conv1d"},
-    Row{.op = "aten::conv2d"},
-    Row{.op = "aten::conv3d"},
-    Row{.op = "aten::conv_transpose1d", .transposed = true},
-    Row{.op = "aten::conv_transpose2d", .transposed = true},
-    Row{.op = "aten::conv_transpose3d", .transposed = true},
-    Row{.op = "aten::convolution", .takes_batches_only = true},
-    Row{.op = "aten::_convolution", .takes_batches_only = true},
+constexpr std::array kAffineRows = {
+    AffineRow{.op = "aten::linear"},
+    AffineRow{.op = "aten::conv1d"},
+    AffineRow{.op = "aten::conv2d"},
+    AffineRow{.op = "aten::conv3d"},
+    AffineRow{.op = "aten::conv_transpose1d", .transposed = true},
+    AffineRow{.op = "aten::conv_transpose2d", .transposed = true},
+    AffineRow{.op = "aten::conv_transpose3d", .transposed = true},
+    AffineRow{.op = "aten::convolution", .takes_batches_only = true},
+    AffineRow{.op = "aten::_convolution", .takes_batches_only = true},
 };
 
 std::optional<size_t> argument_index(const Node& node, std::string_view name) {
@@ -61,10 +61,10 @@ std::optional<AffineOp> affine_op(const Node& node) {
   if (node.schema() == nullptr) {
     return std::nullopt;
   }
-  const auto* row =
-      std::find_if(kRows.begin(), kRows.end(), [&](const Row& each) { return each.op == node.schema()->name(); });
-  const auto weight = row == kRows.end() ? std::nullopt : argument_index(node, "weight");
-  const auto bias = row == kRows.end() ? std::nullopt : argument_index(node, "bias");
+  const auto* row = std::find_if(kAffineRows.begin(), kAffineRows.end(),
+                                 [&](const AffineRow& each) { return each.op == node.schema()->name(); });
+  const auto weight = row == kAffineRows.end() ? std::nullopt : argument_index(node, "weight");
+  const auto bias = row == kAffineRows.end() ? std::nullopt : argument_index(node, "bias");
   if (!weight || !bias || node.outputs().size() != 1 || node.schema()->is_mutable()) {
     return std::nullopt;
   }

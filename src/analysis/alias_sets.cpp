@@ -1,9 +1,9 @@
 #include "analysis/alias_sets.h"
 
-#include "ir/delegate.h"
 #include "analysis/effects.h"
-#include "ops/schema_corrections.h"
+#include "ir/delegate.h"
 #include "ir/schema_match.h"
+#include "ops/schema_corrections.h"
 
 #include <torch/csrc/jit/runtime/operator.h>
 

@@ -1,8 +1,8 @@
 #include "analysis/effects.h"
 
+#include "ir/schema_match.h"
 #include "ops/per_schema.h"
 #include "ops/schema_corrections.h"
-#include "ir/schema_match.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/jit_type.h>

@@ -1,8 +1,8 @@
 #include "analysis/escapes.h"
 
 #include "analysis/effects.h"
-#include "ops/schema_corrections.h"
 #include "ir/schema_match.h"
+#include "ops/schema_corrections.h"
 
 #include <ATen/core/jit_type.h>
 

@@ -10,7 +10,8 @@
 
 namespace sconce {
 
-// A snapshot of which memory constants lie in that the graph writes or hands to others, or others hold anyhow (attr::kShared).
+// A snapshot of which memory constants lie in that the graph writes or hands to others, or others hold anyhow
+// (attr::kShared).
 class FixedTensors {
  public:
   explicit FixedTensors(const Graph& graph);

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "analysis/effects.h"
+#include "analysis/in_place.h"
 #include "ir/facts.h"
 #include "ir/graph.h"
-#include "analysis/in_place.h"
 
 #include <c10/core/MemoryFormat.h>
 

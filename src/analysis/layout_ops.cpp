@@ -1,8 +1,8 @@
 #include "analysis/layout_ops.h"
 
 #include "analysis/affine_ops.h"
-#include "ir/constant_operands.h"
 #include "analysis/in_place.h"
+#include "ir/constant_operands.h"
 #include "ops/per_schema.h"
 
 #include <ATen/core/jit_type.h>

@@ -12,20 +12,21 @@
 namespace sconce {
 namespace {
 
-struct Row {
+struct ProductRow {
   std::string_view op;  // the overload without a name
   MatrixProduct product;
 };
-constexpr std::array kRows = {
-    Row{"aten::mm", {.left = 0, .right = 1, .left_may_be_batch = false}},
-    Row{"aten::matmul", {.left = 0, .right = 1}},
-    Row{"aten::linear", {.left = 0, .right = 1, .right_is_transposed = true, .addend = 2}},
-    Row{"aten::addmm", {.left = 1, .right = 2, .left_may_be_batch = false, .addend = 0}},
+constexpr std::array kProductRows = {
+    ProductRow{"aten::mm", {.left = 0, .right = 1, .left_may_be_batch = false}},
+    ProductRow{"aten::matmul", {.left = 0, .right = 1}},
+    ProductRow{"aten::linear", {.left = 0, .right = 1, .right_is_transposed = true, .addend = 2}},
+    ProductRow{"aten::addmm", {.left = 1, .right = 2, .left_may_be_batch = false, .addend = 0}},
 };
 
-const Row* find_row(const c10::FunctionSchema& schema) {
-  const auto* row = std::find_if(kRows.begin(), kRows.end(), [&](const Row& each) { return each.op == schema.name(); });
-  return row != kRows.end() && schema.overload_name().empty() ? &*row : nullptr;
+const ProductRow* find_row(const c10::FunctionSchema& schema) {
+  const auto* row = std::find_if(kProductRows.begin(), kProductRows.end(),
+                                 [&](const ProductRow& each) { return each.op == schema.name(); });
+  return row != kProductRows.end() && schema.overload_name().empty() ? &*row : nullptr;
 }
 
 bool is_number(const Value& value, int64_t number) {
@@ -62,7 +63,7 @@ bool keeps_order_of_strides(const Node& node) {
 }  // namespace
 
 std::optional<MatrixProduct> matrix_product(const Node& node) {
-  const Row* row = node.schema() == nullptr ? nullptr : find_row(*node.schema());
+  const ProductRow* row = node.schema() == nullptr ? nullptr : find_row(*node.schema());
   return row != nullptr ? std::optional(row->product) : std::nullopt;
 }
 

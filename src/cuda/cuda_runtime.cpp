@@ -1,9 +1,9 @@
 #include "cuda/cuda_runtime.h"
 
+#include "base/environment.h"
 #include "cuda/loaded_module.h"
 #include "cuda/real_driver.h"
 #include "cuda/recording_session.h"
-#include "base/environment.h"
 #include "plan/device/libtorch_cuda.h"
 
 #include <c10/util/Exception.h>

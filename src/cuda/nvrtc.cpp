@@ -19,7 +19,7 @@ const std::string kFileName = "libnvrtc.so." + std::to_string(CUDA_VERSION / 100
   X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
 // clang-format on
 
-struct Functions {
+struct NvrtcFunctions {
 #define SCONCE_FIELD(name) decltype(&::name) name = nullptr;
   SCONCE_NVRTC_FUNCTIONS(SCONCE_FIELD)
 #undef SCONCE_FIELD
@@ -34,7 +34,7 @@ std::string include_directory_beside(const std::string& library_path) {
 
 class LoadedNvrtc final : public Nvrtc {
  public:
-  LoadedNvrtc(const Functions& functions, std::string path)
+  LoadedNvrtc(const NvrtcFunctions& functions, std::string path)
       : f_(functions), path_(std::move(path)), include_(include_directory_beside(path_)) {
     int major = 0;
     int minor = 0;
@@ -82,7 +82,7 @@ class LoadedNvrtc final : public Nvrtc {
 
  private:
   struct Program {
-    Program(const Functions& functions, const std::string& text) : f(functions) {
+    Program(const NvrtcFunctions& functions, const std::string& text) : f(functions) {
       created = f.nvrtcCreateProgram(&handle, text.c_str(), "kernel.cu", 0, nullptr, nullptr);
     }
     ~Program() {
@@ -93,7 +93,7 @@ class LoadedNvrtc final : public Nvrtc {
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
 
-    const Functions& f;
+    const NvrtcFunctions& f;
     nvrtcProgram handle = nullptr;
     nvrtcResult created;
   };
@@ -113,7 +113,7 @@ class LoadedNvrtc final : public Nvrtc {
     return "NVRTC " + version_ + ", " + what + ": " + f_.nvrtcGetErrorString(code);
   }
 
-  const Functions f_;
+  const NvrtcFunctions f_;
   std::string path_;
   std::string include_;
   std::string version_;
@@ -155,7 +155,7 @@ std::unique_ptr<Nvrtc> open_nvrtc(const NvrtcPlaces& places, std::string* why_no
                tried;
     return nullptr;
   }
-  Functions functions;
+  NvrtcFunctions functions;
   const char* missing = nullptr;
 #define SCONCE_LOAD(name)                                                             \
   functions.name = reinterpret_cast<decltype(functions.name)>(library.symbol(#name)); \

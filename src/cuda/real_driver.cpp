@@ -22,7 +22,7 @@ namespace {
   X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemGetInfo)
 // clang-format on
 
-struct Functions {
+struct DriverFunctions {
 #define SCONCE_FIELD(name) decltype(&::name) name = nullptr;
   SCONCE_DRIVER_FUNCTIONS(SCONCE_FIELD)
 #undef SCONCE_FIELD
@@ -30,7 +30,7 @@ struct Functions {
 
 class RealDriver final : public Driver {
  public:
-  explicit RealDriver(const Functions& functions) : f_(functions) {}
+  explicit RealDriver(const DriverFunctions& functions) : f_(functions) {}
 
 #define SCONCE_CALL(name, ...) check(#name, f_.name(__VA_ARGS__))
   Status init() override { return SCONCE_CALL(cuInit, 0); }
@@ -146,7 +146,7 @@ class RealDriver final : public Driver {
                       (text != nullptr ? text : "the driver has no text for it")};
   }
 
-  const Functions f_;
+  const DriverFunctions f_;
 };
 
 }  // namespace
@@ -157,7 +157,7 @@ std::unique_ptr<Driver> open_driver(std::string* why_not) {
     *why_not = "no NVIDIA driver on this machine (" + library.why_not() + ")";
     return nullptr;
   }
-  Functions functions;
+  DriverFunctions functions;
   std::string missing;
 #define SCONCE_TEXT(name) #name
 #define SCONCE_LOAD(name)                                                                         \

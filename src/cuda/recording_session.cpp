@@ -1,7 +1,7 @@
 #include "cuda/recording_session.h"
 
-#include "cuda/recording.h"
 #include "base/assert.h"
+#include "cuda/recording.h"
 
 #include <c10/util/Exception.h>
 

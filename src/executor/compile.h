@@ -1,8 +1,8 @@
 // Graph → plan: the order of everything.
 #pragma once
 
-#include "ir/graph.h"
 #include "ir/expected.h"
+#include "ir/graph.h"
 #include "load/function_table.h"
 #include "pipeline/pass_runner.h"
 #include "plan/callees.h"
@@ -29,15 +29,15 @@ struct CompileSettings {
   Callees* callees = nullptr;            // answers calls that are not inlined; outlives the plan
   const PassPipeline* passes = nullptr;  // the user's passes, and which are disabled
   bool optimise = false;                 // else the required passes alone
-  bool frozen = false;                   // of a frozen module, whose constants may be computed with, at the price of rounding
+  bool frozen = false;  // of a frozen module, whose constants may be computed with, at the price of rounding
 };
 
-// Inlines all calls that can be (passes/inline_calls.h); to `optimise`, what several calls share is simplified once. Gives the
-// time it took.
+// Inlines all calls that can be (passes/inline_calls.h); to `optimise`, what several calls share is simplified once. Gives
+// the time it took.
 OrRefusal<PassTiming> inline_and_simplify(Graph& graph, FunctionTable& functions, const PassPipeline& passes, bool optimise);
 
-// Freezes a method (passes/freeze.h) and, to `optimise`, does what its constants decide: once for all plans of the method, so
-// that they share what is computed, and before argument specs are made of what it still reads.
+// Freezes a method (passes/freeze.h) and, to `optimise`, does what its constants decide: once for all plans of the method,
+// so that they share what is computed, and before argument specs are made of what it still reads.
 void freeze_method(Graph& method, const ModuleConstants& constants, bool optimise, PassRunner& runner);
 
 // Tier 0: a plan that serves every argument spec, quick to build. `graph`: calls inlined as far as they can be; it is left

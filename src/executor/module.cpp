@@ -1,7 +1,7 @@
 #include <sconce/module.h>
 
-#include "executor/executor_impl.h"
 #include "base/assert.h"
+#include "executor/executor_impl.h"
 #include "ir/dump.h"
 #include "load/load_module.h"
 #include "passes/freeze/freeze.h"

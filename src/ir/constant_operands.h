@@ -34,6 +34,8 @@ inline bool can_be_constant(const c10::TypePtr& type) {
   }
 }
 
+inline bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
+
 inline bool is_none(const Value& value) { return value.type()->kind() == c10::TypeKind::NoneType; }
 
 inline bool is_constant_int(const Value& value, int64_t wanted) {

@@ -3,8 +3,8 @@
 //   %r : Tensor = sconce::claimed_0[claim="my_backend"](%a, %b)
 //   with sconce::claimed_0 = graph(%a : Tensor, %b : Tensor): …
 //
-// The node has no effect, and its results are new objects over new memory. The text is without the kernel: in a graph that is
-// read from it the subgraph's operators run.
+// The node has no effect, and its results are new objects over new memory. The text is without the kernel: in a graph that
+// is read from it the subgraph's operators run.
 #pragma once
 
 #include <ATen/core/ivalue.h>

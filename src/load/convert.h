@@ -1,8 +1,8 @@
 // LibTorch's graph, as its loader and frontend give it → ours.
 #pragma once
 
-#include "ir/graph.h"
 #include "ir/expected.h"
+#include "ir/graph.h"
 
 #include <memory>
 

@@ -1,8 +1,8 @@
 // The functions and methods of a loaded program, as our graphs.
 #pragma once
 
-#include "ir/graph.h"
 #include "ir/expected.h"
+#include "ir/graph.h"
 
 #include <memory>
 #include <mutex>

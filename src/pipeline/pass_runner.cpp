@@ -1,12 +1,12 @@
 #include "pipeline/pass_runner.h"
 
-#include "base/assert.h"
-#include "ir/dump.h"
-#include "base/environment.h"
-#include "ir/text/print.h"
-#include "base/exception_message.h"
-#include "ir/verify/verify.h"
 #include "analysis/memory_dependences.h"
+#include "base/assert.h"
+#include "base/environment.h"
+#include "base/exception_message.h"
+#include "ir/dump.h"
+#include "ir/text/print.h"
+#include "ir/verify/verify.h"
 #include "pipeline/reproducer.h"
 
 #include <algorithm>

@@ -15,7 +15,8 @@ struct Reproducer {
   std::unique_ptr<Graph> graph;  // before the pass
 };
 
-// Writes sconce-PASS-PID-N.ir into the folder (graph_file.h) and gives its path. Throws c10::Error when a file cannot be written.
+// Writes sconce-PASS-PID-N.ir into the folder (graph_file.h) and gives its path. Throws c10::Error when a file cannot be
+// written.
 std::string write_reproducer(const Reproducer& reproducer, const std::string& folder);
 
 // Throws c10::Error with one line that begins with the path, or with the place in the text.

@@ -2,10 +2,10 @@
 
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
+#include "analysis/memory_writes.h"
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
-#include "analysis/memory_writes.h"
 
 #include <algorithm>
 #include <unordered_set>

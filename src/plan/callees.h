@@ -1,8 +1,8 @@
 // What a plan calls while it runs: functions that are not inlined.
 #pragma once
 
-#include "ir/graph.h"
 #include "ir/expected.h"
+#include "ir/graph.h"
 #include "plan/fork_pool.h"
 
 #include <ATen/core/stack.h>

@@ -1,9 +1,9 @@
 #include "plan/lower.h"
 
 #include "analysis/alias_sets.h"
-#include "base/assert.h"
 #include "analysis/effects.h"
 #include "analysis/in_place.h"
+#include "base/assert.h"
 #include "ir/schema_match.h"
 #include "plan/liveness.h"
 #include "plan/register_allocator.h"

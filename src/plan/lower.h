@@ -1,8 +1,8 @@
 // Graph → Plan.
 #pragma once
 
-#include "ir/graph.h"
 #include "ir/expected.h"
+#include "ir/graph.h"
 #include "plan/callees.h"
 #include "plan/plan.h"
 #include "plan/profile.h"

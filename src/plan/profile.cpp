@@ -1,7 +1,7 @@
 #include "plan/profile.h"
 
-#include "ir/text/print.h"
 #include "ir/source.h"
+#include "ir/text/print.h"
 
 namespace sconce {
 

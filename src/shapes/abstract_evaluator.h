@@ -7,8 +7,8 @@
 
 #include "analysis/assigned_attributes.h"
 #include "ir/graph.h"
-#include "shapes/size_arithmetic.h"
 #include "shapes/abstract_value.h"
+#include "shapes/size_arithmetic.h"
 
 #include <array>
 #include <functional>

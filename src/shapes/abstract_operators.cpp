@@ -1,6 +1,6 @@
 // The operators on numbers and lists, for AbstractEvaluator.
-#include "base/assert.h"
 #include "analysis/effects.h"
+#include "base/assert.h"
 #include "ir/memory_types.h"
 #include "shapes/abstract_evaluator.h"
 

@@ -1,8 +1,8 @@
 // Operands for a run of an operator on tensors that cost nothing: meta tensors, which have no memory, or empty ones.
 #pragma once
 
-#include "shapes/size_arithmetic.h"
 #include "shapes/abstract_value.h"
+#include "shapes/size_arithmetic.h"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type_base.h>

@@ -3,8 +3,8 @@
 #include "analysis/effects.h"
 #include "analysis/in_place.h"
 #include "ir/memory_types.h"
-#include "ops/schema_corrections.h"
 #include "ir/schema_match.h"
+#include "ops/schema_corrections.h"
 
 #include <ATen/core/jit_type.h>
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "ir/graph.h"
-#include "shapes/size_arithmetic.h"
 #include "shapes/abstract_value.h"
+#include "shapes/size_arithmetic.h"
 
 namespace sconce {
 

@@ -1,9 +1,9 @@
 #include "shapes/shape_functions.h"
 
-#include "ops/per_schema.h"
-#include "ops/result_rules.h"
 #include "load/convert.h"
 #include "load/row_text.h"
+#include "ops/per_schema.h"
+#include "ops/result_rules.h"
 #include "shapes/abstract_evaluator.h"
 
 #include <torch/csrc/jit/ir/ir.h>

@@ -1,8 +1,8 @@
 // The sizes of an operator's results, from the sizes of its operands.
 #pragma once
 
-#include "shapes/size_arithmetic.h"
 #include "shapes/abstract_value.h"
+#include "shapes/size_arithmetic.h"
 
 #include <ATen/core/function_schema.h>
 

@@ -6,7 +6,6 @@ namespace sconce {
 namespace {
 
 constexpr int64_t kLargestSize = int64_t{1} << 48;  // of a dim: more than any memory holds
-constexpr size_t kMostTerms = 64;                   // of a polynomial; beyond, a size counts as unknown
 
 // Requires: b is neither 0 nor -1.
 int64_t floor_quotient(int64_t a, int64_t b) { return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0); }

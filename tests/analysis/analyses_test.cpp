@@ -3,12 +3,12 @@
 
 #include "analysis/alias_sets.h"
 #include "analysis/dot.h"
-#include "ir/dump.h"
 #include "analysis/effects.h"
 #include "base/environment.h"
+#include "ir/dump.h"
+#include "ir/schema_match.h"
 #include "ir/text/parse.h"
 #include "ops/schema_corrections.h"
-#include "ir/schema_match.h"
 #include "ops/synonyms.h"
 
 #include <ATen/ATen.h>

@@ -2,8 +2,8 @@
 // case runs in a new one ("threadsafe" death tests start this program again).
 #include "plan/device/libtorch_cuda.h"
 
-#include "cuda/torch_bridge.h"
 #include "base/shared_library.h"
+#include "cuda/torch_bridge.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -14,21 +14,21 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-void succeed(const Status& status) { ASSERT_TRUE(status.ok()) << status.message; }
+void expect_success(const Status& status) { ASSERT_TRUE(status.ok()) << status.message; }
 
 class StreamRecordingTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    succeed(driver_.init());
-    succeed(driver_.retain_primary_context(0, &context_));
-    succeed(driver_.push_context(context_));
-    succeed(driver_.create_stream(CU_STREAM_NON_BLOCKING, &stream_));
-    succeed(driver_.create_stream(CU_STREAM_NON_BLOCKING, &other_));
+    expect_success(driver_.init());
+    expect_success(driver_.retain_primary_context(0, &context_));
+    expect_success(driver_.push_context(context_));
+    expect_success(driver_.create_stream(CU_STREAM_NON_BLOCKING, &stream_));
+    expect_success(driver_.create_stream(CU_STREAM_NON_BLOCKING, &other_));
     driver_.define_kernel("add", {sizeof(int*), sizeof(int)}, [](const LaunchDimensions&, void* const* arguments) {
       **static_cast<int**>(arguments[0]) += *static_cast<int*>(arguments[1]);
     });
-    succeed(driver_.load_module(FakeDriver::image().data(), &module_));
-    succeed(driver_.module_function(module_, "add", &add_));
+    expect_success(driver_.load_module(FakeDriver::image().data(), &module_));
+    expect_success(driver_.module_function(module_, "add", &add_));
   }
 
   void TearDown() override {
@@ -49,7 +49,7 @@ class StreamRecordingTest : public ::testing::Test {
   }
 
   int sum() {
-    succeed(driver_.synchronize_context());
+    expect_success(driver_.synchronize_context());
     return sum_;
   }
 
@@ -64,84 +64,84 @@ class StreamRecordingTest : public ::testing::Test {
 
 TEST_F(StreamRecordingTest, RunsNothingUntilItIsReplayed) {
   std::unique_ptr<StreamRecording> recording;
-  succeed(StreamRecording::begin(driver_, stream_, &recording));
-  succeed(add(1, stream_));
-  succeed(add(10, stream_));
+  expect_success(StreamRecording::begin(driver_, stream_, &recording));
+  expect_success(add(1, stream_));
+  expect_success(add(10, stream_));
   std::unique_ptr<ExecutableGraph> graph;
-  succeed(recording->finish(&graph));
+  expect_success(recording->finish(&graph));
   EXPECT_EQ(sum(), 0);
   EXPECT_EQ(graph->nodes(), 2U);
-  succeed(graph->launch(stream_));
-  succeed(graph->launch(other_));
+  expect_success(graph->launch(stream_));
+  expect_success(graph->launch(other_));
   EXPECT_EQ(sum(), 22);
-  succeed(add(100, stream_));
+  expect_success(add(100, stream_));
   EXPECT_EQ(sum(), 122) << "the stream runs again";
 }
 
 TEST_F(StreamRecordingTest, LeavesTheStreamUsableWhenAbandoned) {
   {
     std::unique_ptr<StreamRecording> recording;
-    succeed(StreamRecording::begin(driver_, stream_, &recording));
-    succeed(add(1, stream_));
+    expect_success(StreamRecording::begin(driver_, stream_, &recording));
+    expect_success(add(1, stream_));
   }
-  succeed(add(5, stream_));
+  expect_success(add(5, stream_));
   EXPECT_EQ(sum(), 5);
 }
 
 TEST_F(StreamRecordingTest, FailsAfterACallThatCannotBeRecorded) {
   std::unique_ptr<StreamRecording> recording;
-  succeed(StreamRecording::begin(driver_, stream_, &recording));
+  expect_success(StreamRecording::begin(driver_, stream_, &recording));
   EXPECT_EQ(driver_.synchronize_stream(stream_).code, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   std::unique_ptr<ExecutableGraph> graph;
   EXPECT_EQ(recording->finish(&graph).code, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   EXPECT_EQ(graph, nullptr);
-  succeed(add(5, stream_));
+  expect_success(add(5, stream_));
   EXPECT_EQ(sum(), 5);
 }
 
 TEST_F(StreamRecordingTest, IsNotSpoiledByAllocationsOfOtherThreads) {
   std::unique_ptr<StreamRecording> recording;
-  succeed(StreamRecording::begin(driver_, stream_, &recording));
+  expect_success(StreamRecording::begin(driver_, stream_, &recording));
   std::thread([this] {
-    succeed(driver_.push_context(context_));
+    expect_success(driver_.push_context(context_));
     CUdeviceptr memory = 0;
-    succeed(driver_.allocate(16, &memory));
-    succeed(driver_.free(memory));
-    succeed(driver_.pop_context());
+    expect_success(driver_.allocate(16, &memory));
+    expect_success(driver_.free(memory));
+    expect_success(driver_.pop_context());
   }).join();
   std::unique_ptr<ExecutableGraph> graph;
-  succeed(recording->finish(&graph));
+  expect_success(recording->finish(&graph));
 }
 
 TEST_F(StreamRecordingTest, TakesInStreamsThatAreForkedAndJoined) {
   CUevent event = nullptr;
-  succeed(driver_.create_event(CU_EVENT_DISABLE_TIMING, &event));
+  expect_success(driver_.create_event(CU_EVENT_DISABLE_TIMING, &event));
   std::unique_ptr<StreamRecording> recording;
-  succeed(StreamRecording::begin(driver_, stream_, &recording));
-  succeed(driver_.record_event(event, stream_));
-  succeed(driver_.stream_wait_event(other_, event));
-  succeed(add(1, other_));
-  succeed(driver_.record_event(event, other_));
-  succeed(driver_.stream_wait_event(stream_, event));
+  expect_success(StreamRecording::begin(driver_, stream_, &recording));
+  expect_success(driver_.record_event(event, stream_));
+  expect_success(driver_.stream_wait_event(other_, event));
+  expect_success(add(1, other_));
+  expect_success(driver_.record_event(event, other_));
+  expect_success(driver_.stream_wait_event(stream_, event));
   std::unique_ptr<ExecutableGraph> graph;
-  succeed(recording->finish(&graph));
-  succeed(graph->launch(stream_));
+  expect_success(recording->finish(&graph));
+  expect_success(graph->launch(stream_));
   EXPECT_EQ(sum(), 1);
-  succeed(driver_.destroy_event(event));
+  expect_success(driver_.destroy_event(event));
 }
 
 TEST_F(StreamRecordingTest, FailsWhenAForkedStreamIsNotJoined) {
   CUevent event = nullptr;
-  succeed(driver_.create_event(CU_EVENT_DISABLE_TIMING, &event));
+  expect_success(driver_.create_event(CU_EVENT_DISABLE_TIMING, &event));
   std::unique_ptr<StreamRecording> recording;
-  succeed(StreamRecording::begin(driver_, stream_, &recording));
-  succeed(driver_.record_event(event, stream_));
-  succeed(driver_.stream_wait_event(other_, event));
-  succeed(add(1, other_));
+  expect_success(StreamRecording::begin(driver_, stream_, &recording));
+  expect_success(driver_.record_event(event, stream_));
+  expect_success(driver_.stream_wait_event(other_, event));
+  expect_success(add(1, other_));
   std::unique_ptr<ExecutableGraph> graph;
   EXPECT_EQ(recording->finish(&graph).code, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-  succeed(driver_.destroy_event(event));
-  succeed(add(7, other_));
+  expect_success(driver_.destroy_event(event));
+  expect_success(add(7, other_));
   EXPECT_EQ(sum(), 7);
 }
 
@@ -149,7 +149,7 @@ TEST_F(StreamRecordingTest, CannotBeginOnTheDefaultStreamOrTwice) {
   std::unique_ptr<StreamRecording> recording;
   std::unique_ptr<StreamRecording> second;
   EXPECT_EQ(StreamRecording::begin(driver_, nullptr, &recording).code, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  succeed(StreamRecording::begin(driver_, stream_, &recording));
+  expect_success(StreamRecording::begin(driver_, stream_, &recording));
   EXPECT_EQ(StreamRecording::begin(driver_, stream_, &second).code, CUDA_ERROR_ILLEGAL_STATE);
   EXPECT_EQ(second, nullptr);
 }
@@ -157,7 +157,7 @@ TEST_F(StreamRecordingTest, CannotBeginOnTheDefaultStreamOrTwice) {
 TEST_F(StreamRecordingTest, NamesTheFunctionThatFailed) {
   driver_.fail_call_of("instantiate_graph", 1, CUDA_ERROR_OUT_OF_MEMORY);
   std::unique_ptr<StreamRecording> recording;
-  succeed(StreamRecording::begin(driver_, stream_, &recording));
+  expect_success(StreamRecording::begin(driver_, stream_, &recording));
   std::unique_ptr<ExecutableGraph> graph;
   EXPECT_THAT(recording->finish(&graph).message, HasSubstr("instantiate_graph"));
 }
@@ -177,8 +177,8 @@ TEST_F(StreamRecordingTest, LeavesNothingBehindWhicheverCallFails) {
     const size_t calls = driver_.calls().size() - calls_before;
     driver_.fail_nothing();
     sum_ = 0;
-    succeed(add(2, stream_));
-    succeed(driver_.synchronize_stream(stream_));
+    expect_success(add(2, stream_));
+    expect_success(driver_.synchronize_stream(stream_));
     EXPECT_GE(sum_, 2) << "the stream does not run after call " << n << " failed";
     if (n > calls) {
       EXPECT_TRUE(succeeded);

@@ -14,10 +14,10 @@
 #include "tests/support/graphs.h"
 #include "tests/support/memory_recorder.h"
 
+#include "tools/sconce/commands/ops_library.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
-#include "tools/sconce/commands/ops_library.h"
 
 #include "executor/callee_table.h"
 #include "executor/compile.h"
@@ -59,8 +59,6 @@ std::unique_ptr<Graph> behind_passes(const Graph& graph, Passes passes) {
   }
   return copy;
 }
-
-std::string text_of(const Graph& graph) { return print(graph, {.locations = false}); }
 
 // A named list of what is wrong, each line once.
 void add_findings(std::vector<std::string>& all, const std::string& where, const std::vector<std::string>& found) {
@@ -151,7 +149,7 @@ TEST(AliasSoundness, HoldsOnGeneratedGraphs) {
           shrink(*graph, [&](const Graph& candidate) { return !findings_in(candidate, generated, nullptr).empty(); });
       ADD_FAILURE() << "seed " << seed << "\n"
                     << c10::Join("\n", found) << "\nA minimal graph:\n"
-                    << text_of(*small) << c10::Join("\n", findings_in(*small, generated, nullptr))
+                    << testing::text_of(*small) << c10::Join("\n", findings_in(*small, generated, nullptr))
                     << "\nAgain: SCONCE_SEED=" << seed
                     << " build/release/tests/differential_test --gtest_filter=AliasSoundness.HoldsOnGeneratedGraphs\n";
     }

@@ -5,11 +5,12 @@
 #include "tests/differential/observed_call.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
+#include "tests/support/graphs.h"
 #include "tests/support/torch_graph.h"
 
 #include "executor/argument_spec/argument_spec.h"
-#include "executor/compile.h"
 #include "executor/argument_spec/specialize_types.h"
+#include "executor/compile.h"
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
@@ -29,8 +30,6 @@ namespace {
 
 constexpr cli::CompareOptions kRounded{.rtol = 1e-4, .atol = 1e-5};
 
-std::string text_of(const Graph& graph) { return print(graph, {.locations = false}); }
-
 struct Changes {
   size_t decomposed = 0;
   size_t batched = 0;
@@ -39,7 +38,7 @@ struct Changes {
 std::vector<std::string> findings_of(const GeneratedGraph& generated, bool requires_grad, Changes& changes) {
   const std::unique_ptr<Graph> graph = parse(generated.text);
   const std::vector<c10::IValue> arguments = make_arguments(generated, 1, requires_grad);
-  TorchGraph oracle(text_of(*graph));
+  TorchGraph oracle(testing::text_of(*graph));
   const ObservedCall expected = observe_call(arguments, generated.seed, [&](auto& stack) { oracle.interpret(stack); });
   if (expected.error) {
     return {};
@@ -66,7 +65,7 @@ std::vector<std::string> findings_of(const GeneratedGraph& generated, bool requi
       found.push_back(who + (requires_grad ? " with gradients: " : ": ") + line);
     }
     if (!found.empty()) {
-      found.push_back(text_of(changed));
+      found.push_back(testing::text_of(changed));
     }
   };
   const std::unique_ptr<Graph> decomposed = known->clone();

@@ -5,10 +5,10 @@
 #include "tests/support/work_counter.h"
 
 #include "tools/peers/script_peer.h"
+#include "tools/sconce/commands/ops_library.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/compare.h"
 #include "tools/sconce/values/deep_copy.h"
-#include "tools/sconce/commands/ops_library.h"
 
 #include "load/load_module.h"
 
@@ -29,9 +29,9 @@
 namespace sconce::testing {
 namespace {
 
-constexpr size_t kCalls = 3;             // the last is counted: by then both have compiled what they run from then on
+constexpr size_t kWorkCalls = 3;         // the last is counted: by then both have compiled what they run from then on
 constexpr size_t kModelsByDefault = 40;  // the smallest
-constexpr cli::CompareOptions kRounded{.rtol = 1e-3, .atol = 1e-4, .requires_grad = false};
+constexpr cli::CompareOptions kWorkTolerance{.rtol = 1e-3, .atol = 1e-4, .requires_grad = false};
 
 // Where LibTorch executes less because it does something else, or knows more.
 struct Allowance {
@@ -60,7 +60,7 @@ struct LastCall {
 
 LastCall last_call(const cli::ModelCases& cases, const std::function<c10::IValue(std::vector<c10::IValue>)>& run) {
   LastCall last;
-  for (size_t call = 0; call < kCalls; ++call) {
+  for (size_t call = 0; call < kWorkCalls; ++call) {
     const std::vector<c10::IValue> arguments = cli::deep_copy(cases.inputs[0]);
     at::manual_seed(cases.seed + call);
     last.work = count_work([&] { last.output = run(arguments); });
@@ -168,13 +168,13 @@ TEST_P(ExecutedWorkTest, IsNoMoreThanAfterOptimizeForInference) {
   EXPECT_LE(ours.work.operators(), theirs->last.work.operators() + allowed.operators)
       << differences(ours.work, theirs->last.work);
   EXPECT_LE(ours.work.bytes(), theirs->last.work.bytes() + allowed.bytes) << differences(ours.work, theirs->last.work);
-  if (!cli::compare(ours.output, theirs->last.output, kRounded).empty()) {
+  if (!cli::compare(ours.output, theirs->last.output, kWorkTolerance).empty()) {
     // Frozen, LibTorch is not always right: under autocast it computes in other dtypes.
     peers::EagerPeer eager;
     const LastCall expected = last_call_in_libtorch(eager, load_in_evaluation_mode(GetParam()), cases);
-    const bool agrees = cli::compare(theirs->last.output, expected.output, kRounded).empty();
+    const bool agrees = cli::compare(theirs->last.output, expected.output, kWorkTolerance).empty();
     std::cout << "  frozen, LibTorch gives " << (agrees ? "the same as" : "something else than") << " op after op\n";
-    for (const cli::Mismatch& mismatch : cli::compare(ours.output, expected.output, kRounded)) {
+    for (const cli::Mismatch& mismatch : cli::compare(ours.output, expected.output, kWorkTolerance)) {
       ADD_FAILURE() << cli::to_string(mismatch);
     }
   }

@@ -22,7 +22,7 @@
 namespace sconce::testing {
 namespace {
 
-using TorchGraph = std::shared_ptr<torch::jit::Graph>;
+using ScriptGraph = std::shared_ptr<torch::jit::Graph>;
 
 torch::jit::Stack stack_of(const std::vector<c10::IValue>& arguments) {
   torch::jit::Stack stack;
@@ -67,7 +67,7 @@ std::unique_ptr<Graph> profiled_types(torch::jit::Graph& graph, const std::vecto
     torch::jit::Stack stack = stack_of(arguments);
     torch::jit::InterpreterState(code).run(stack);
   }
-  TorchGraph typed = record->graph()->copy();
+  ScriptGraph typed = record->graph()->copy();
   torch::jit::ProfilingRecord::removeProfileCounter(typed->block());
   torch::jit::RemoveProfileNodesAndSpecializeTypes(typed);
   torch::jit::ProfilingRecord::removeProfilingNodes(typed->block());
@@ -76,7 +76,7 @@ std::unique_ptr<Graph> profiled_types(torch::jit::Graph& graph, const std::vecto
 }
 
 std::unique_ptr<Graph> propagated_types(torch::jit::Graph& graph, const std::vector<c10::IValue>& arguments) {
-  TorchGraph typed = graph.copy();
+  ScriptGraph typed = graph.copy();
   std::set<std::string> assigned;
   find_assigned(*typed->block(), assigned);
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -91,7 +91,7 @@ std::unique_ptr<Graph> propagated_types(torch::jit::Graph& graph, const std::vec
 
 std::optional<FactsOfLibtorch> facts_of_libtorch(const torch::jit::Method& method, const std::vector<c10::IValue>& arguments,
                                                  uint64_t seed) {
-  const TorchGraph inlined = method.graph()->copy();
+  const ScriptGraph inlined = method.graph()->copy();
   torch::jit::Inline(*inlined);
   auto converted = convert(*inlined);
   if (!converted) {

@@ -6,13 +6,13 @@
 #include "tests/support/graph_generator.h"
 #include "tests/support/graphs.h"
 
-#include "executor/compile.h"
 #include "executor/argument_spec/specialize_types.h"
+#include "executor/compile.h"
 #include "ir/facts.h"
 #include "ir/text/print.h"
 #include "plan/run_plan.h"
-#include "tools/sconce/values/cases.h"
 #include "tools/sconce/commands/ops_library.h"
+#include "tools/sconce/values/cases.h"
 
 #include <sconce/sconce.h>
 
@@ -34,13 +34,13 @@ namespace {
 
 using Detail = ArgumentSpecCreator::Detail;
 
-struct Outcome {
+struct FactsOutcome {
   std::vector<std::string> contradictions;
   Coverage exact;     // sizes are numbers
   Coverage symbolic;  // those of arguments symbols, but for those of 1
   std::map<std::string, size_t> unknown;
 
-  void operator+=(const Outcome& other) {
+  void operator+=(const FactsOutcome& other) {
     contradictions.insert(contradictions.end(), other.contradictions.begin(), other.contradictions.end());
     exact += other.exact;
     symbolic += other.symbolic;
@@ -50,8 +50,8 @@ struct Outcome {
   }
 };
 
-Outcome check(const std::shared_ptr<const Graph>& graph, const std::vector<c10::IValue>& arguments) {
-  Outcome outcome;
+FactsOutcome check(const std::shared_ptr<const Graph>& graph, const std::vector<c10::IValue>& arguments) {
+  FactsOutcome outcome;
   std::array<std::unique_ptr<Graph>, 2> claimed = {graph->clone(), graph->clone()};
   for (const auto& [detail, at] : {std::pair(Detail::kShapes, 0), std::pair(Detail::kRanks, 1)}) {
     const GivenFacts given = specialize_types(*claimed[at], arguments, detail);
@@ -86,7 +86,7 @@ Outcome check(const std::shared_ptr<const Graph>& graph, const std::vector<c10::
   return outcome;
 }
 
-void print_row(const std::string& name, const Outcome& outcome, const std::optional<FactsOfLibtorch>& libtorch = {}) {
+void print_row(const std::string& name, const FactsOutcome& outcome, const std::optional<FactsOfLibtorch>& libtorch = {}) {
   const auto cell = [](const auto& text) { std::cout << std::setw(9) << text; };
   const auto share = [&](const Coverage& coverage) { cell(percent(coverage.known, coverage.tensors)); };
   const auto share_of_determined = [&](const Coverage& coverage) {
@@ -113,11 +113,11 @@ void print_row(const std::string& name, const Outcome& outcome, const std::optio
 // ---- models -----------------------------------------------------------------------------------------------------------
 
 struct ModelOutcome {
-  Outcome ours;
+  FactsOutcome ours;
   std::optional<FactsOfLibtorch> libtorch;
 };
 
-ModelOutcome check_model(const std::string& name) {
+ModelOutcome check_facts_of_model(const std::string& name) {
   const auto cases = std::get<cli::ModelCases>(cli::read_cases(cases_file(name)));
   const Module module = load(model_file(name));
   const at::NoGradGuard no_grad;
@@ -168,7 +168,7 @@ TEST(Facts, HoldInModels) {
     if (std::holds_alternative<cli::OperatorCases>(cli::read_cases(cases_file(name)))) {
       continue;
     }
-    const ModelOutcome outcome = check_model(name);
+    const ModelOutcome outcome = check_facts_of_model(name);
     EXPECT_THAT(outcome.ours.contradictions, ::testing::IsEmpty());
     print_row(name, outcome.ours, outcome.libtorch);
     total.ours += outcome.ours;
@@ -191,12 +191,12 @@ TEST(Facts, HoldInModels) {
 TEST(Facts, HoldInGeneratedGraphs) {
   const uint64_t first = environment_number("SCONCE_SEED", 1);
   const uint64_t count = environment_number("SCONCE_GRAPHS", 100);
-  Outcome total;
+  FactsOutcome total;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::shared_ptr<const Graph> graph = graph_of(generated.text);
     for (const bool requires_grad : {false, true}) {
-      const Outcome outcome = check(graph, make_arguments(generated, 1, requires_grad));
+      const FactsOutcome outcome = check(graph, make_arguments(generated, 1, requires_grad));
       EXPECT_THAT(outcome.contradictions, ::testing::IsEmpty()) << "seed " << seed << "\n" << generated.text;
       total += outcome;
     }

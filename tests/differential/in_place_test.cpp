@@ -95,12 +95,12 @@ bool are_taken(TwinFits fits, const Values& arguments) {
   return fits == TwinFits::kContiguous ? self.is_contiguous() : self.is_floating_point();
 }
 
-struct Tally {
+struct InPlaceTally {
   std::map<std::string, int> calls;  // by operator
   int gradients = 0;
 };
 
-void compare_with_twin(const c10::FunctionSchema& schema, const Values& arguments, Tally& tally) {
+void compare_with_twin(const c10::FunctionSchema& schema, const Values& arguments, InPlaceTally& tally) {
   if (!arguments[0].isTensor() || !arguments[0].toTensor().defined() || !are_taken(twin_fits(schema), arguments)) {
     return;
   }
@@ -153,7 +153,7 @@ std::vector<Values> variants_of(const Values& arguments) {
 }
 
 TEST(FunctionalTwin, GivesWhatTheOperatorInPlaceWrites) {
-  Tally tally;
+  InPlaceTally tally;
   std::set<std::string> all;
   for (const auto& op : torch::jit::getAllOperators()) {
     const c10::FunctionSchema& schema = op->schema();

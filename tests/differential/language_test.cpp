@@ -25,7 +25,7 @@
 namespace sconce::testing {
 namespace {
 
-constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
+constexpr cli::CompareOptions kLanguageTolerance{.rtol = 0, .atol = 0};
 
 std::filesystem::path language_dir() { return std::filesystem::path(models_dir()) / "language"; }
 
@@ -127,7 +127,7 @@ void check_snippet(const std::string& file, const std::string& name) {
         observe(printed, arguments, [&](torch::jit::Stack& stack) { stack = {expected_method(std::move(stack))}; });
     const Outcome got =
         observe(printed, arguments, [&](torch::jit::Stack& stack) { stack = {module.run_method(name, std::move(stack))}; });
-    EXPECT_THAT(differences(got.call, expected.call, Strictness::kEverything, kExact), ::testing::IsEmpty());
+    EXPECT_THAT(differences(got.call, expected.call, Strictness::kEverything, kLanguageTolerance), ::testing::IsEmpty());
     EXPECT_EQ(got.printed, expected.printed);
     // LibTorch loses the class of what a task raises.
     const bool has_class = expected.exception.starts_with("builtins.") || expected.exception.starts_with("__torch__.");

@@ -4,10 +4,10 @@
 #include "tests/support/graphs.h"
 
 #include "tools/peers/executor_settings.h"
-#include "tools/sconce/values/cases.h"
 #include "tools/sconce/check/gradients.h"
-#include "tools/sconce/commands/ops_library.h"
 #include "tools/sconce/check/reference_calls.h"
+#include "tools/sconce/commands/ops_library.h"
+#include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/value_walk.h"
 
 #include "load/load_module.h"
@@ -26,15 +26,15 @@
 namespace sconce::testing {
 namespace {
 
-constexpr size_t kCalls = 5;
+constexpr size_t kModelCalls = 5;
 constexpr uintmax_t kLargeFile = 10'000'000;  // such models are called in one case only
 // The backward pass of such a model takes seconds: there is one behind the first call and one behind the last.
 constexpr uintmax_t kHugeFile = 100'000'000;
-constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
+constexpr cli::CompareOptions kModelTolerance{.rtol = 0, .atol = 0};
 // Of merged nodes the gradients are added up in another order.
 constexpr cli::CompareOptions kMergedGradients{.rtol = 1e-5, .atol = 1e-6};
 // Backward passes add up in the order in which oneDNN's threads finish: LibTorch differs from itself by as much.
-constexpr cli::CompareOptions kGradients{.rtol = 1e-3, .atol = 1e-5};
+constexpr cli::CompareOptions kModelGradients{.rtol = 1e-3, .atol = 1e-5};
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ void compare_gradients(const cli::TwinModels& twins, const cli::TwinModels::Outc
   add_difference(findings, "gradients", std::to_string(got.size()), std::to_string(expected.size()));
   for (size_t i = 0; i < got.size() && i < expected.size(); ++i) {
     findings.add_all(cli::kAgainstTwin,
-                     cli::compare(got[i].tensor, expected[i].tensor, kGradients, "gradient of " + got[i].path));
+                     cli::compare(got[i].tensor, expected[i].tensor, kModelGradients, "gradient of " + got[i].path));
   }
 }
 
@@ -82,12 +82,12 @@ void check_case(const std::string& name, const cli::ModelCases& cases, size_t in
   cli::TwinModels twins(load(model_file(name), options), load_script_module(model_file(name), std::nullopt), cases.method,
                         cli::TwinModels::State::kCompare);
   // Without optimisation every call runs the same plan: what a call leaves behind is seen in the second.
-  const size_t calls = options.optimize() ? kCalls : 2;
+  const size_t calls = options.optimize() ? kModelCalls : 2;
   const bool is_huge = std::filesystem::file_size(model_file(name)) > kHugeFile;
   for (size_t call = 1; call <= calls; ++call) {
     findings.begin_call(call);
     cli::TwinModels::Outcomes outcomes = twins.call(cases.inputs[index], cases.seed + call - 1);
-    twins.compare_outcomes(outcomes, kExact, /*has_answer=*/true, findings);
+    twins.compare_outcomes(outcomes, kModelTolerance, /*has_answer=*/true, findings);
     if (outcomes.got.error || outcomes.expected.error) {
       return;
     }
@@ -100,7 +100,7 @@ void check_case(const std::string& name, const cli::ModelCases& cases, size_t in
       const cli::CompareOptions recorded{.rtol = cases.rtol, .atol = cases.atol, .requires_grad = false};
       findings.add_all(cli::kAgainstRecorded, cli::compare(outcomes.got.output, cases.outputs[index], recorded));
     }
-    if (!is_huge || call == 1 || call == kCalls) {
+    if (!is_huge || call == 1 || call == kModelCalls) {
       compare_gradients(twins, outcomes, findings);
     }
   }
@@ -199,7 +199,8 @@ TEST(OperatorSuite, AgreesWithLibTorchFromCall1ToCall3) {
       const ObservedCall got =
           observe_call(arguments, call, [&](torch::jit::Stack& stack) { module.method(each.method).run(stack); });
       EXPECT_FALSE(expected.error) << *expected.error;
-      EXPECT_THAT(differences(got, expected, Strictness::kEverything, kExact, kMergedGradients), ::testing::IsEmpty());
+      EXPECT_THAT(differences(got, expected, Strictness::kEverything, kModelTolerance, kMergedGradients),
+                  ::testing::IsEmpty());
     }
   }
   std::cout << cases.size() << " operators\n";

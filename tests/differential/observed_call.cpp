@@ -1,8 +1,8 @@
 #include "tests/differential/observed_call.h"
 
-#include "tools/sconce/values/deep_copy.h"
-#include "tools/sconce/report/errors.h"
 #include "tools/sconce/check/gradients.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/value_walk.h"
 
 #include <ATen/ATen.h>

@@ -6,6 +6,7 @@
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
 #include "tests/support/graph_shrinker.h"
+#include "tests/support/graphs.h"
 #include "tests/support/torch_graph.h"
 
 #include "executor/compile.h"
@@ -37,8 +38,6 @@ constexpr cli::CompareOptions kGradients{.rtol = 1e-5, .atol = 1e-6};
 // LibTorch's own optimisations move results by a few ulp, and its symbolic gradients more; so do passes that round.
 constexpr cli::CompareOptions kOptimised{.rtol = 1e-4, .atol = 1e-5};
 
-std::string text_of(const Graph& graph) { return print(graph, {.locations = false}); }
-
 std::string joined(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) {
@@ -57,7 +56,7 @@ struct Tolerance {
 class GraphCheck {
  public:
   GraphCheck(const Graph& graph, const GeneratedGraph& generated) : graph_(graph), generated_(generated) {
-    TorchGraph oracle(text_of(graph));
+    TorchGraph oracle(testing::text_of(graph));
     for (const bool requires_grad : {false, true}) {
       for (int call = 1; call <= kCalls; ++call) {
         const std::vector<c10::IValue> arguments = make_arguments(generated, call, requires_grad);
@@ -124,7 +123,7 @@ class GraphCheck {
   // always: it makes writes to elements of a list functional although the list still holds the operand, and removes random
   // operators that nobody uses, so that the others draw different numbers.
   std::vector<std::string> run_against_optimising_peer() {
-    TorchGraph peer(text_of(graph_));
+    TorchGraph peer(testing::text_of(graph_));
     GraphExecutor executor(graph_.clone(), "generated", Options());
     for (const Call& call : calls_) {
       const ObservedCall peers =
@@ -208,9 +207,9 @@ class GraphCheck {
   }
 
   void check_text() {
-    const std::string text = text_of(graph_);
+    const std::string text = testing::text_of(graph_);
     const auto parsed = parse(text);
-    if (text_of(*parsed) != text) {
+    if (testing::text_of(*parsed) != text) {
       found_.push_back("print, parse, print is no fixed point");
     }
     for (const Violation& violation : find_violations(*parsed)) {
@@ -239,7 +238,7 @@ class GraphCheck {
   void check_transformed(const std::string& who, const Transform& transform, const Tolerance& tolerance = {}) {
     std::unique_ptr<Graph> graph = graph_.clone();
     transform(graph);
-    if (!checked_.insert(text_of(*graph)).second) {
+    if (!checked_.insert(testing::text_of(*graph)).second) {
       return;
     }
     for (const Violation& violation : find_violations(*graph)) {
@@ -315,7 +314,7 @@ bool drop_a_write(Graph& graph) {
 }
 
 std::string report(uint64_t seed, const std::string& test, const std::vector<std::string>& findings, const Graph& graph) {
-  return "seed " + std::to_string(seed) + "\n" + joined(findings) + "The graph:\n" + text_of(graph) +
+  return "seed " + std::to_string(seed) + "\n" + joined(findings) + "The graph:\n" + testing::text_of(graph) +
          "Again: SCONCE_SEED=" + std::to_string(seed) +
          " build/release/tests/differential_test --gtest_filter=RandomGraphs." + test + "\n";
 }
@@ -331,7 +330,7 @@ Seeds seeds(uint64_t share) {
   return {1, environment_number("SCONCE_GRAPHS", 1000) / share};
 }
 
-constexpr size_t kMostFailures = 5;  // reports are long
+constexpr size_t kMostDisagreements = 5;  // reports are long
 
 TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
   const Seeds range = seeds(1);
@@ -342,7 +341,7 @@ TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
   size_t raising = 0;
   size_t views_for_leaves = 0;
   size_t lost_values = 0;
-  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMostFailures; ++seed) {
+  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMostDisagreements; ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::unique_ptr<Graph> graph = parse(generated.text);
     const auto violations = find_violations(*graph);
@@ -359,7 +358,7 @@ TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
       ++failures;
       ADD_FAILURE() << report(seed, "AgreeWithTheInterpreterAsTheyAreAndAfterEachPass", findings, *graph)
                     << "A minimal one:\n"
-                    << text_of(*minimal_graph(*graph, generated, &GraphCheck::run));
+                    << testing::text_of(*minimal_graph(*graph, generated, &GraphCheck::run));
     }
   }
   std::cout << range.count << " graphs from seed " << range.first << " on, " << nodes << " nodes, " << with_gradients
@@ -376,7 +375,7 @@ TEST(RandomGraphs, AgreeWithTheOptimisingExecutor) {
   size_t failures = 0;
   size_t calls = 0;
   size_t peer_is_right = 0;
-  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMostFailures; ++seed) {
+  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMostDisagreements; ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::unique_ptr<Graph> graph = parse(generated.text);
     GraphCheck check(*graph, generated);
@@ -386,7 +385,7 @@ TEST(RandomGraphs, AgreeWithTheOptimisingExecutor) {
     if (!findings.empty()) {
       ++failures;
       ADD_FAILURE() << report(seed, "AgreeWithTheOptimisingExecutor", findings, *graph) << "A minimal one:\n"
-                    << text_of(*minimal_graph(*graph, generated, &GraphCheck::run_against_optimising_peer));
+                    << testing::text_of(*minimal_graph(*graph, generated, &GraphCheck::run_against_optimising_peer));
     }
   }
   std::cout << "compared in " << peer_is_right << " of " << calls
@@ -413,10 +412,10 @@ TEST(RandomGraphs, TellWhenAPassDropsAWriteAndShrinkToIt) {
     with_writes += drop_a_write(*graph->clone()) ? 1 : 0;
     if (is_noticed(*graph) && ++noticed <= kShrunk) {
       const std::unique_ptr<Graph> small = shrink(*graph, is_noticed, 400);
-      EXPECT_LE(small->node_count(), 12U) << "seed " << seed << "\n" << text_of(*small);
+      EXPECT_LE(small->node_count(), 12U) << "seed " << seed << "\n" << testing::text_of(*small);
       if (noticed == 1) {
         std::cout << "the write that seed " << seed << " misses, of " << graph->node_count() << " nodes:\n"
-                  << text_of(*small);
+                  << testing::text_of(*small);
       }
     }
   }

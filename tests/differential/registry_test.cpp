@@ -324,7 +324,7 @@ std::optional<Place> run_calls(const std::vector<OperatorPtr>& all, Place first,
   int ends[2];
   TORCH_CHECK(pipe(ends) == 0, "no pipe");
   std::cout.flush();
-  const pid_t child = fork();
+  const pid_t child = ::fork();
   TORCH_CHECK(child >= 0, "no process");
   if (child == 0) {
     close(ends[0]);

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using testing::message_of;
 using testing::module_of;
 
-const char* const kMethods = R"(
+const char* const kModuleMethods = R"(
 def forward(self, x, factor: float = 2.0, note: str = "none"):
     return self.scaled(x, factor) + self.w
 
@@ -42,7 +42,7 @@ def fail(self, x, flag: bool):
 )";
 
 Module make(const Options& options = {}) {
-  return accelerate(module_of(kMethods, {{"w", at::ones({2})}, {"calls", 0}, {"training", true}}), options);
+  return accelerate(module_of(kModuleMethods, {{"w", at::ones({2})}, {"calls", 0}, {"training", true}}), options);
 }
 
 TEST(Module, FillsInDefaultsAndTakesKeywordArguments) {

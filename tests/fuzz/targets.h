@@ -2,9 +2,9 @@
 #pragma once
 
 #include "base/assert.h"
+#include "ir/text/lexer.h"
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
-#include "ir/text/lexer.h"
 #include "load/check/archive.h"
 
 #include <c10/util/Exception.h>

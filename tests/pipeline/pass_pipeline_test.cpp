@@ -5,8 +5,8 @@
 #include "tests/support/graphs.h"
 
 #include "executor/compile.h"
-#include "ir/text/print.h"
 #include "ir/schema_match.h"
+#include "ir/text/print.h"
 #include "pipeline/reproducer.h"
 
 #include <ATen/ATen.h>

@@ -225,10 +225,10 @@ size_t drops_in(const Plan& plan) {
 TEST(Plan, MarksTheLastUseOfEveryValueAndNoOther) {
   auto compiled =
       compile_unspecialised(*graph_of("graph(%a : Tensor, %b : Tensor):\n"
-                                 "  %c : Tensor = aten::mul(%a, %b)\n"
-                                 "  %d : Tensor = aten::mul(%c, %c)\n"
-                                 "  %e : Tensor = aten::mul(%d, %a)\n"
-                                 "  return (%e, %b)\n"));
+                                      "  %c : Tensor = aten::mul(%a, %b)\n"
+                                      "  %d : Tensor = aten::mul(%c, %c)\n"
+                                      "  %e : Tensor = aten::mul(%d, %a)\n"
+                                      "  return (%e, %b)\n"));
   ASSERT_TRUE(compiled);
   // %0 holds the zero of loops, %1 and %2 are the inputs.
   EXPECT_EQ(compiled->plan->text(),
@@ -277,8 +277,8 @@ TEST(Plan, BranchesShareTheirRegisters) {
 TEST(Plan, DropsAnUnusedResultAtOnce) {
   auto compiled =
       compile_unspecialised(*graph_of("graph(%a : Tensor):\n"
-                                 "  %b : Tensor = aten::neg_(%a)\n"
-                                 "  return (%a)\n"));
+                                      "  %b : Tensor = aten::neg_(%a)\n"
+                                      "  return (%a)\n"));
   EXPECT_EQ(drops_in(*compiled->plan), 1);
 }
 
@@ -293,8 +293,8 @@ TEST(Plan, RaisesWithTheAuthorsMessageAndClass) {
       FAIL() << "nothing was raised";
     } catch (const torch::jit::JITException& raised) {
       EXPECT_EQ(raised.getOriginalMsg(), "too large");
-      EXPECT_THAT(raised.what(),
-                  ::testing::EndsWith(python_class.isNone() ? "\nRuntimeError: too large\n" : "\nbuiltins.ValueError: too large\n"));
+      EXPECT_THAT(raised.what(), ::testing::EndsWith(python_class.isNone() ? "\nRuntimeError: too large\n"
+                                                                           : "\nbuiltins.ValueError: too large\n"));
       EXPECT_EQ(raised.getPythonClassName(), python_class.toOptional<std::string>());
     }
   }

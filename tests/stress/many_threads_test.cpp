@@ -16,7 +16,7 @@
 namespace sconce::testing {
 namespace {
 
-constexpr int kThreads = 64;
+constexpr int kColdThreads = 64;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int kCalls = 10'000;
 #else
@@ -67,9 +67,9 @@ TEST(ManyThreads, AnswerRightOnAColdModuleWithMixedShapes) {
   // Smaller than the number of specs, so that plans are evicted beside it all.
   const Module module = accelerate(script(), Options().plan_cache_capacity(4));
   std::atomic<int> wrong{0};
-  run_threads(kThreads, [&](int thread) {
+  run_threads(kColdThreads, [&](int thread) {
     const at::NoGradGuard no_grad;
-    for (int i = thread; i < kCalls; i += kThreads) {
+    for (int i = thread; i < kCalls; i += kColdThreads) {
       const at::Tensor x = input_number(i);
       const c10::IValue answer = module.forward({x, i % 6});
       const auto& results = answer.toTupleRef().elements();

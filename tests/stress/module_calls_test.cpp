@@ -22,7 +22,7 @@
 namespace sconce::testing {
 namespace {
 
-constexpr int kThreads = 8;
+constexpr int kCallers = 8;
 constexpr int kCallsPerThread = 2000;
 
 std::string models_dir() {
@@ -91,14 +91,14 @@ TEST_P(SharedModule, AnswersRightToAllThreads) {
   const KnownCalls calls = KnownCalls::of_model(GetParam());
   const Module module = load(model_file(GetParam()));
   Failures failures;
-  run_threads(kThreads, [&](int thread) {
+  run_threads(kCallers, [&](int thread) {
     for (int i = 0; i < kCallsPerThread; ++i) {
       calls.check(module, static_cast<size_t>(i + thread), failures);
     }
   });
   failures.expect_none();
   const Counters counters = module.method("forward").explain().counters;
-  EXPECT_EQ(counters.invocations, static_cast<uint64_t>(kThreads * kCallsPerThread));
+  EXPECT_EQ(counters.invocations, static_cast<uint64_t>(kCallers * kCallsPerThread));
   EXPECT_EQ(counters.cache_hits + counters.cache_misses, counters.invocations);
 }
 
@@ -108,9 +108,9 @@ TEST_P(SharedModule, AnswersRightWhenAllThreadsCallFirst) {
   for (int round = 0; round < 25; ++round) {
     const Module module = load(model_file(GetParam()));
     Failures failures;
-    run_threads(kThreads, [&](int thread) { calls.check(module, static_cast<size_t>(thread), failures); });
+    run_threads(kCallers, [&](int thread) { calls.check(module, static_cast<size_t>(thread), failures); });
     failures.expect_none();
-    EXPECT_EQ(module.method("forward").explain().counters.invocations, static_cast<uint64_t>(kThreads));
+    EXPECT_EQ(module.method("forward").explain().counters.invocations, static_cast<uint64_t>(kCallers));
   }
 }
 
@@ -119,8 +119,8 @@ TEST_P(SharedModule, AnswersRightWhileItsCacheIsClearedAndExplained) {
   const KnownCalls calls = KnownCalls::of_model(GetParam());
   const Module module = load(model_file(GetParam()));
   Failures failures;
-  std::atomic<int> callers_left{kThreads - 2};
-  run_threads(kThreads, [&](int thread) {
+  std::atomic<int> callers_left{kCallers - 2};
+  run_threads(kCallers, [&](int thread) {
     if (thread == 0) {
       while (callers_left.load() > 0) {
         module.method("forward").clear_cache();
@@ -163,7 +163,7 @@ TEST(RaisingMethods, LeaveOtherThreadsAlone) {
       }
     }
   };
-  run_threads(kThreads, [&](int thread) {
+  run_threads(kCallers, [&](int thread) {
     for (int i = 0; i < 300; ++i) {
       if (thread % 2 == 0) {
         calls.check(module, static_cast<size_t>(i), failures);
@@ -199,7 +199,7 @@ TEST_P(SmallCache, AnswersRightWhilePlansAreEvicted) {
   const Module module = load(model_file("mlp"), Options().plan_cache_capacity(GetParam()));
   const KnownCalls calls(load(model_file("mlp")), arguments_of_many_specs());
   Failures failures;
-  run_threads(kThreads, [&](int thread) {
+  run_threads(kCallers, [&](int thread) {
     for (int i = 0; i < kCallsPerThread / 4; ++i) {
       calls.check(module, static_cast<size_t>(i * (thread + 1)), failures);
     }

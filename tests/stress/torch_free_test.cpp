@@ -124,7 +124,7 @@ class PlanCacheStress : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(PlanCacheStress, GivesEachKeyItsValueWhileEntriesAreEvictedAndCleared) {
   constexpr uint64_t kKeys = 12;
-  constexpr int kCalls = 1'000;
+  constexpr int kCacheCalls = 1'000;
   std::atomic<int> alive{0};
   std::atomic<uint64_t> wrong{0};
   std::atomic<uint64_t> hits{0};
@@ -133,7 +133,7 @@ TEST_P(PlanCacheStress, GivesEachKeyItsValueWhileEntriesAreEvictedAndCleared) {
   {
     PlanCache<Plan> cache(GetParam());
     run_threads(kThreads, [&](int thread) {
-      for (int i = 0; i < kCalls; ++i) {
+      for (int i = 0; i < kCacheCalls; ++i) {
         const uint64_t number = static_cast<uint64_t>(i * (thread + 1)) % kKeys;
         const std::vector<uint64_t> key = {number, number * number};
         const PlanCache<Plan>::Guard guard(cache);

@@ -25,6 +25,8 @@ std::unique_ptr<Graph> graph_of(std::string_view text) {
   return graph;
 }
 
+std::string text_of(const Graph& graph) { return print(graph, {.locations = false}); }
+
 std::unique_ptr<Graph> graph_of_source(const std::string& source, const std::string& name) {
   torch::jit::CompilationUnit unit;
   unit.define(std::nullopt, source, torch::jit::nativeResolver(), nullptr);

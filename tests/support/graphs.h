@@ -24,6 +24,9 @@ namespace sconce::testing {
 // The graph of the text; a text that is malformed or does not verify fails the test.
 std::unique_ptr<Graph> graph_of(std::string_view text);
 
+// The graph's text without source locations: equal for equal graphs from different places.
+std::string text_of(const Graph& graph);
+
 // The graph of the function `name` of TorchScript source, calls not inlined.
 std::unique_ptr<Graph> graph_of_source(const std::string& source, const std::string& name = "f");
 

@@ -11,8 +11,8 @@
 namespace sconce::tests {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 cli::Measurement measured(const std::string& name, double seconds) {
   cli::Measurement row;

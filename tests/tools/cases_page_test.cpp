@@ -35,11 +35,11 @@ TEST(CasesPage, ItsPythonWritesWhatCheckReads) {
   ASSERT_EQ(written.exit_code, 0) << written.err;
   const ProgramResult checked = sconce({"check", scratch.path() + "/model.pt", scratch.path() + "/model.cases.pt"});
   EXPECT_EQ(checked.exit_code, 0) << checked.err;
-  EXPECT_THAT(checked.out, testing::StartsWith("2 of 2 cases agree"));
+  EXPECT_THAT(checked.out, ::testing::StartsWith("2 of 2 cases agree"));
 }
 
 TEST(CasesPage, IsWhereTheHelpSays) {
-  EXPECT_THAT(sconce({"check", "--help"}).out, testing::HasSubstr("docs/cases.md"));
+  EXPECT_THAT(sconce({"check", "--help"}).out, ::testing::HasSubstr("docs/cases.md"));
   EXPECT_TRUE(std::filesystem::exists(repository() / "docs/cases.md"));
 }
 

@@ -95,7 +95,7 @@ TEST(Cases, SaysWhatIsMissingOrWrong) {
   EXPECT_EQ(error_of(attributes), "x.cases.pt: it has 2 'inputs' but 1 'outputs'");
   attributes = two_cases();
   attributes[0].second = c10::List<int64_t>({1, 2});
-  EXPECT_THAT(error_of(attributes), testing::HasSubstr("should be a list of tuples"));
+  EXPECT_THAT(error_of(attributes), ::testing::HasSubstr("should be a list of tuples"));
   attributes = two_cases();
   attributes.emplace_back("seed", "zero");
   EXPECT_EQ(error_of(attributes), "x.cases.pt: its 'seed' should be an int, but is str");

@@ -13,8 +13,8 @@
 namespace sconce::tests {
 namespace {
 
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const std::vector<std::string> kMlpInput = {"--input", "float32[4,16]"};
 
@@ -114,7 +114,7 @@ TEST(CommandLine, ErrorsOfTheModelNameTheOperatorAndThePythonLine) {
     EXPECT_THAT(result.err, StartsWith("sconce: error: mat1 and mat2"));
     EXPECT_THAT(result.err, HasSubstr("aten::linear"));
     EXPECT_THAT(result.err, HasSubstr("linear.py"));
-    EXPECT_THAT(result.err, testing::Not(HasSubstr("frame #")));
+    EXPECT_THAT(result.err, ::testing::Not(HasSubstr("frame #")));
   }
 }
 
@@ -194,8 +194,8 @@ TEST(CommandLineRun, FreezesModelsInEvaluationMode) {
   EXPECT_EQ(sconce({"check", model, cases, "--frozen"}).exit_code, 0);
   expect_usage_error({"check", model, cases, "--frozen", "--grad"}, "take no gradients");
   const ProgramResult dumped = sconce({"dump", model, "--frozen"});
-  EXPECT_THAT(dumped.out, testing::Not(HasSubstr("prim::GetAttr")));
-  EXPECT_THAT(dumped.out, testing::Not(HasSubstr("aten::batch_norm")));
+  EXPECT_THAT(dumped.out, ::testing::Not(HasSubstr("prim::GetAttr")));
+  EXPECT_THAT(dumped.out, ::testing::Not(HasSubstr("aten::batch_norm")));
   EXPECT_THAT(sconce({"dump", model, "--frozen", "--stage", "all"}).out, HasSubstr("# forward, freeze"));
   expect_usage_error({"dump", model, "--stage", "freeze"}, "nothing is frozen without --frozen");
   const ScratchFolder scratch;
@@ -302,7 +302,7 @@ TEST(CommandLineCheck, SaysThatBothSidesRejectTheInputs) {
   EXPECT_THAT(both.out,
               HasSubstr("against recorded answer: call: no result: sconce and LibTorch both raise, with the same text; "
                         "the model rejects these inputs: mat1 and mat2"));
-  EXPECT_THAT(both.out, testing::Not(HasSubstr("against LibTorch")));
+  EXPECT_THAT(both.out, ::testing::Not(HasSubstr("against LibTorch")));
 }
 
 TEST(CommandLineCheck, ListsFailingOperatorsByName) {
@@ -384,11 +384,11 @@ TEST(CommandLineDump, MarksWhatEachStageChangesOnOnePage) {
   ASSERT_EQ(page.exit_code, 0) << page.err;
   EXPECT_THAT(page.out, StartsWith("<!DOCTYPE html>"));
   EXPECT_THAT(page.out, HasSubstr("<h2>optimise</h2>"));
-  EXPECT_THAT(page.out, testing::Not(HasSubstr("http"))) << "it needs no network";
+  EXPECT_THAT(page.out, ::testing::Not(HasSubstr("http"))) << "it needs no network";
   // The call is gone, and what was called is there.
-  EXPECT_THAT(page.out, testing::ContainsRegex("<span class=\"gone\">[^<]*prim::CallMethod"));
-  EXPECT_THAT(page.out, testing::ContainsRegex("<span class=\"new\">[^<]*aten::sigmoid"));
-  EXPECT_THAT(page.out, testing::Not(testing::ContainsRegex("<span class=\"new\">[^<]*prim::CallMethod")));
+  EXPECT_THAT(page.out, ::testing::ContainsRegex("<span class=\"gone\">[^<]*prim::CallMethod"));
+  EXPECT_THAT(page.out, ::testing::ContainsRegex("<span class=\"new\">[^<]*aten::sigmoid"));
+  EXPECT_THAT(page.out, ::testing::Not(::testing::ContainsRegex("<span class=\"new\">[^<]*prim::CallMethod")));
 }
 
 TEST(CommandLineDump, DrawsAndShowsPlans) {
@@ -445,7 +445,7 @@ TEST(CommandLine, AListIsOneSpec) {
 TEST(CommandLine, TheInlinedGraphOfAModelCanBeReadAgain) {
   const ProgramResult dump = sconce({"dump", model_file("resnet18.pt"), "--stage", "inline"});
   ASSERT_EQ(dump.exit_code, 0) << dump.err;
-  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "inlined.ir";
+  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "inlined.ir";
   std::ofstream(file) << dump.out;
   const ProgramResult opt =
       sconce({"opt", file.string(), "--passes", "canonicalize_ops,eliminate_dead_nodes", "--verify-each"});

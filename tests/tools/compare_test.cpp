@@ -76,7 +76,8 @@ TEST(Compare, NamesFirstDifferingIndexAndLargestErrors) {
   EXPECT_EQ(mismatches[0].first_index, (std::vector<int64_t>{1, 0}));
   EXPECT_EQ(mismatches[0].max_absolute_error, 4.0);
   EXPECT_EQ(mismatches[0].max_relative_error, 4.0);
-  EXPECT_THAT(to_string(mismatches[0]), testing::HasSubstr("2 of 6 elements differ, the first is 2 instead of 1 at [1, 0]"));
+  EXPECT_THAT(to_string(mismatches[0]),
+              ::testing::HasSubstr("2 of 6 elements differ, the first is 2 instead of 1 at [1, 0]"));
 }
 
 TEST(Compare, NamesThePathToTheDifference) {
@@ -85,7 +86,7 @@ TEST(Compare, NamesThePathToTheDifference) {
   c10::impl::GenericDict expected(c10::StringType::get(), c10::TensorType::get());
   expected.insert("x", at::zeros({1}));
   EXPECT_THAT(first_difference(tuple({1, got}), tuple({1, expected})),
-              testing::StartsWith("out[1][\"x\"]: 1 of 1 elements differ"));
+              ::testing::StartsWith("out[1][\"x\"]: 1 of 1 elements differ"));
 }
 
 TEST(Compare, ChecksKindsLengthsAndKeys) {
@@ -101,7 +102,7 @@ TEST(Compare, ChecksKindsLengthsAndKeys) {
   c10::impl::GenericDict other(c10::StringType::get(), c10::IntType::get());
   other.insert("b", 1);
   other.insert("a", 1);
-  EXPECT_THAT(first_difference(one, other), testing::HasSubstr("has the keys"));
+  EXPECT_THAT(first_difference(one, other), ::testing::HasSubstr("has the keys"));
 }
 
 TEST(Compare, FloatsHaveTheTolerance) {
@@ -114,10 +115,10 @@ TEST(Compare, FloatsHaveTheTolerance) {
 TEST(Compare, ObjectsAgreeByStructureAcrossCompilationUnits) {
   const c10::IValue a = pair_object("__torch__.Pair", at::ones({2}), 1);
   EXPECT_EQ(first_difference(a, pair_object("__torch__.___torch_mangle_3.Pair", at::ones({2}), 1)), "");
-  EXPECT_THAT(first_difference(a, pair_object("__torch__.Pair", at::zeros({2}), 1)), testing::StartsWith("out.first: "));
-  EXPECT_THAT(first_difference(a, pair_object("__torch__.Pair", at::ones({2}), 2)), testing::StartsWith("out.second: "));
+  EXPECT_THAT(first_difference(a, pair_object("__torch__.Pair", at::zeros({2}), 1)), ::testing::StartsWith("out.first: "));
+  EXPECT_THAT(first_difference(a, pair_object("__torch__.Pair", at::ones({2}), 2)), ::testing::StartsWith("out.second: "));
   EXPECT_THAT(first_difference(a, pair_object("__torch__.Other", at::ones({2}), 1)),
-              testing::HasSubstr("instead of a __torch__.Other"));
+              ::testing::HasSubstr("instead of a __torch__.Other"));
 }
 
 TEST(Compare, LimitsTheNumberOfMismatches) {
@@ -166,7 +167,7 @@ TEST(Sharing, NamesTheFirstOwnerOfTheMemory) {
   const at::Tensor x = at::ones({4});
   const auto sharing =
       sharing_of({{"inputs[0]", x}}, tensors_in(tuple({x.view({2, 2}), at::ones({4}), x}), "out", Objects::kEnter));
-  EXPECT_THAT(sharing, testing::ElementsAre("out[0] shares memory with inputs[0]", "out[2] shares memory with inputs[0]"));
+  EXPECT_THAT(sharing, ::testing::ElementsAre("out[0] shares memory with inputs[0]", "out[2] shares memory with inputs[0]"));
 }
 
 }  // namespace

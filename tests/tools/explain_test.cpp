@@ -8,8 +8,8 @@
 namespace sconce::tests {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kRaises = R"(
 def forward(self, x: Tensor, n: int):
@@ -25,14 +25,14 @@ TEST(Explain, ShowsWhatItHasBeforeTheErrorOfTheModel) {
   EXPECT_EQ(raised.exit_code, 2);
   EXPECT_THAT(raised.out, HasSubstr("tier0: "));
   EXPECT_THAT(raised.out, HasSubstr("invocations   1\n"));
-  EXPECT_THAT(raised.err, testing::StartsWith("sconce: error: AssertionError: too many\n"));
+  EXPECT_THAT(raised.err, ::testing::StartsWith("sconce: error: AssertionError: too many\n"));
 
   const ProgramResult failed = sconce({"explain", model, "--input", "float32[2,3]", "1", "--json"});
   EXPECT_EQ(failed.exit_code, 2);
   const auto json = json_of(failed);
   EXPECT_THAT(json["error"].get<std::string>(), HasSubstr("mat1 and mat2"));
   EXPECT_THAT(json["node"].get<std::string>(), HasSubstr("aten::mm("));
-  EXPECT_THAT(json["source"].get<std::string>(), testing::EndsWith(":5")) << "the line in the model's source";
+  EXPECT_THAT(json["source"].get<std::string>(), ::testing::EndsWith(":5")) << "the line in the model's source";
   EXPECT_EQ(json["exit_code"], 2);
   EXPECT_EQ(json["counters"]["invocations"], 1);
   EXPECT_EQ(json["plans"].size(), 1);

@@ -52,10 +52,10 @@ TEST(Files, DamagedModelsAreOneLineWhateverTheDamage) {
   }
   for (const std::string& content : damaged) {
     const ProgramResult result = sconce({"run", scratch.write("damaged.pt", content), "--input", "float32[1,16]"});
-    EXPECT_THAT(result.exit_code, testing::AnyOf(0, 2));
+    EXPECT_THAT(result.exit_code, ::testing::AnyOf(0, 2));
     EXPECT_LE(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     for (const char* insides : {"INTERNAL ASSERT", "enforce fail", "miniz", "frame #", ".cpp"}) {
-      EXPECT_THAT(result.err, testing::Not(testing::HasSubstr(insides)));
+      EXPECT_THAT(result.err, ::testing::Not(::testing::HasSubstr(insides)));
     }
   }
 }

@@ -54,7 +54,7 @@ TEST(FitArguments, ExplainsWhatDoesNotFitInOneLine) {
             "the 1st argument, 'x', must be Tensor, not str; the method is forward(Tensor x, int n=2)");
   EXPECT_EQ(error_of(method, {at::ones({1}), 2.5}),
             "the 2nd argument, 'n', must be int, not float; the method is forward(Tensor x, int n=2)");
-  EXPECT_THAT(error_of(method, {c10::IValue()}), testing::HasSubstr("must be Tensor, not None"));
+  EXPECT_THAT(error_of(method, {c10::IValue()}), ::testing::HasSubstr("must be Tensor, not None"));
 }
 
 }  // namespace

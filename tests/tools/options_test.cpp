@@ -9,7 +9,7 @@
 namespace sconce::tests {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(CommonOptions, EveryCommandTakesThemAndRefusesWhatIsNotThereYet) {
   const ScratchFolder scratch;
@@ -51,7 +51,7 @@ TEST(CommonOptions, OptReadsGraphsWithOperatorsOfALibrary) {
   const ProgramResult result = sconce(with_library);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("%y : Tensor = sconce_test::twice(%x)"));
-  EXPECT_THAT(result.out, testing::Not(HasSubstr("unused"))) << "its schema says that it has no effects";
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("unused"))) << "its schema says that it has no effects";
   const ProgramResult run = sconce({"run", "--ops-library", plugin_file("custom_operators"), model_file("mlp.pt"),
                                     "--inputs", model_file("mlp.cases.pt")});
   EXPECT_EQ(run.exit_code, 0) << "the option takes no more than its one library\n" << run.err;
@@ -84,16 +84,17 @@ TEST(MethodOption, DoesNotGoWithAnOperatorSuite) {
 }
 
 TEST(DumpVariable, TyposAreNamedWithWhatWasMeant) {
-  EXPECT_THAT(cli::find_dump_typos("load,after,plan,all,before:eliminate_dead_nodes,plan:forward", {}), testing::IsEmpty());
-  EXPECT_THAT(cli::find_dump_typos("", {}), testing::IsEmpty());
+  EXPECT_THAT(cli::find_dump_typos("load,after,plan,all,before:eliminate_dead_nodes,plan:forward", {}),
+              ::testing::IsEmpty());
+  EXPECT_THAT(cli::find_dump_typos("", {}), ::testing::IsEmpty());
   EXPECT_THAT(cli::find_dump_typos("load,plna", {}),
-              testing::ElementsAre("SCONCE_DUMP: no choice 'plna'; did you mean 'plan'?"));
+              ::testing::ElementsAre("SCONCE_DUMP: no choice 'plna'; did you mean 'plan'?"));
   EXPECT_THAT(
       cli::find_dump_typos("after:eliminate_dead_node", {}),
-      testing::ElementsAre("SCONCE_DUMP: after: no pass 'eliminate_dead_node'; did you mean 'eliminate_dead_nodes'?"));
+      ::testing::ElementsAre("SCONCE_DUMP: after: no pass 'eliminate_dead_node'; did you mean 'eliminate_dead_nodes'?"));
   PassPipeline passes;
   passes.after(Stage::kOptimise, "mine", [](Graph&) { return false; });
-  EXPECT_THAT(cli::find_dump_typos("before:mine,after:freeze", passes), testing::IsEmpty());
+  EXPECT_THAT(cli::find_dump_typos("before:mine,after:freeze", passes), ::testing::IsEmpty());
   const ProgramResult result = sconce({"passes"}, {{"SCONCE_DUMP", "plna"}});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.err, "sconce: warning: SCONCE_DUMP: no choice 'plna'; did you mean 'plan'?\n");

@@ -7,9 +7,9 @@
 namespace sconce::tests {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kProduct =
     "graph(%a : Tensor):\n"

@@ -43,20 +43,20 @@ TEST(SconceProgram, DoesWhatTheTestsRunInItsPlace) {
 
 void expect_usage_error(const std::vector<std::string>& arguments, const std::string& expected) {
   const ProgramResult result = sconce(arguments);
-  SCOPED_TRACE(testing::PrintToString(arguments) + "\n" + result.err);
+  SCOPED_TRACE(::testing::PrintToString(arguments) + "\n" + result.err);
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, testing::StartsWith("sconce: error: "));
-  EXPECT_THAT(result.err, testing::HasSubstr(expected));
+  EXPECT_THAT(result.err, ::testing::StartsWith("sconce: error: "));
+  EXPECT_THAT(result.err, ::testing::HasSubstr(expected));
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1);
   EXPECT_EQ(result.out, "");
 }
 
 void expect_refusal(const std::vector<std::string>& arguments, const std::string& expected) {
   const ProgramResult result = sconce(arguments);
-  SCOPED_TRACE(testing::PrintToString(arguments) + "\n" + result.err);
+  SCOPED_TRACE(::testing::PrintToString(arguments) + "\n" + result.err);
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, testing::StartsWith("sconce: refused: "));
-  EXPECT_THAT(result.err, testing::HasSubstr(expected));
+  EXPECT_THAT(result.err, ::testing::StartsWith("sconce: refused: "));
+  EXPECT_THAT(result.err, ::testing::HasSubstr(expected));
 }
 
 nlohmann::json json_of(const ProgramResult& result) { return nlohmann::json::parse(result.out); }

@@ -73,8 +73,8 @@ TEST(Spec, RefusesValuesThatTheDtypeDoesNotHave) {
       {"int4[2]", "give it with --inputs FILE"},
   };
   for (const auto& [spec, expected] : cases) {
-    EXPECT_THAT(error_of(spec), testing::HasSubstr(expected)) << spec;
-    EXPECT_THAT(error_of(spec), testing::StartsWith("bad SPEC '")) << spec;
+    EXPECT_THAT(error_of(spec), ::testing::HasSubstr(expected)) << spec;
+    EXPECT_THAT(error_of(spec), ::testing::StartsWith("bad SPEC '")) << spec;
   }
 }
 
@@ -149,15 +149,15 @@ TEST(Spec, ErrorNamesPlaceAndRemedyInOneLine) {
   };
   for (const auto& each : cases) {
     const std::string message = error_of(each.spec);
-    EXPECT_THAT(message, testing::HasSubstr(each.expected)) << each.spec;
-    EXPECT_THAT(message, testing::StartsWith("bad SPEC '")) << each.spec;
+    EXPECT_THAT(message, ::testing::HasSubstr(each.expected)) << each.spec;
+    EXPECT_THAT(message, ::testing::StartsWith("bad SPEC '")) << each.spec;
     EXPECT_EQ(message.find('\n'), std::string::npos) << each.spec;
   }
 }
 
 TEST(Spec, RefusesTensorsThatAreTooLarge) {
-  EXPECT_THAT(error_of("float32[1000000,1000000,1000000]"), testing::StartsWith("bad SPEC"));
-  EXPECT_THAT(error_of(std::string(5000, '(')), testing::HasSubstr("nested too deeply"));
+  EXPECT_THAT(error_of("float32[1000000,1000000,1000000]"), ::testing::StartsWith("bad SPEC"));
+  EXPECT_THAT(error_of(std::string(5000, '(')), ::testing::HasSubstr("nested too deeply"));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST(Percentile, IsASampleThatTheShareDoesNotExceed) {
 
 TEST(NearestName, FindsTyposAndParts) {
   const std::vector<std::string> names = {"run", "check", "bench", "dump"};
-  EXPECT_THAT(nearest_names("chek", names), testing::ElementsAre("check"));
+  EXPECT_THAT(nearest_names("chek", names), ::testing::ElementsAre("check"));
   EXPECT_EQ(did_you_mean("benhc", names), "; did you mean 'bench'?");
   EXPECT_EQ(did_you_mean("something", names), "; there are: run, check, bench, dump");
   EXPECT_EQ(did_you_mean("x", {}), "");

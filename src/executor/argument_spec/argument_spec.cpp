@@ -1,8 +1,8 @@
 #include "executor/argument_spec/argument_spec.h"
 
+#include "analysis/alias_sets.h"
 #include "executor/argument_spec/attribute_memo.h"
 #include "executor/argument_spec/writer.h"
-#include "analysis/alias_sets.h"
 
 #include <ATen/core/class_type.h>
 #include <ATen/core/jit_type.h>

@@ -1,8 +1,8 @@
 #include "executor/argument_spec/attribute_memo.h"
 
+#include "executor/argument_spec/tensor_fields.h"
 #include "executor/argument_spec/words.h"
 #include "executor/argument_spec/writer.h"
-#include "executor/argument_spec/tensor_fields.h"
 
 #include <atomic>
 #include <bit>

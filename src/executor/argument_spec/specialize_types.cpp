@@ -1,8 +1,9 @@
 #include "executor/argument_spec/specialize_types.h"
 
-#include "executor/argument_spec/writer.h"
-#include "base/assert.h"
 #include "analysis/assigned_attributes.h"
+#include "base/assert.h"
+#include "executor/argument_spec/words.h"
+#include "executor/argument_spec/writer.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/class_type.h>
@@ -18,8 +19,6 @@ bool is_exotic(const at::Tensor& tensor) {
   return !are_plain_keys(tensor.key_set()) || tensor.unsafeGetTensorImpl()->is_wrapped_number() || tensor.is_sparse() ||
          (autograd != nullptr && autograd->fw_grad_ != nullptr);
 }
-
-constexpr size_t kMostElements = 64;  // of a list or dict; a spec does not look at longer ones
 
 // Of an object that holds packed weights: a tuple of weight and bias. Unknown for other objects.
 AbstractValue packed_weights(const c10::ivalue::Object& object) {
@@ -80,7 +79,7 @@ class Specialization {
       return facts ? AbstractValue::tensor(std::move(*facts)) : AbstractValue();
     }
     // Which keys a dict among the arguments has is no part of a spec.
-    if (held.isGenericDict() && origin == Origin::kAttribute && held.toGenericDict().size() <= kMostElements) {
+    if (held.isGenericDict() && origin == Origin::kAttribute && held.toGenericDict().size() <= spec_words::kMostElements) {
       AbstractValues keys;
       AbstractValues values;
       for (const auto& entry : held.toGenericDict()) {
@@ -89,7 +88,7 @@ class Specialization {
       }
       return AbstractValue::mapping(std::move(keys), std::move(values));
     }
-    if (held.isTuple() || (held.isList() && held.toListRef().size() <= kMostElements)) {
+    if (held.isTuple() || (held.isList() && held.toListRef().size() <= spec_words::kMostElements)) {
       AbstractValues elements;
       for (const c10::IValue& element : held.isTuple() ? held.toTupleRef().elements().vec() : held.toListRef().vec()) {
         elements.push_back(abstract(element, origin));

@@ -3,8 +3,8 @@
 
 #include "executor/argument_spec/argument_spec.h"
 #include "executor/argument_spec/attribute_memo.h"
-#include "executor/argument_spec/words.h"
 #include "executor/argument_spec/tensor_fields.h"
+#include "executor/argument_spec/words.h"
 
 #include <ATen/core/Tensor.h>
 

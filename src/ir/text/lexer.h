@@ -8,6 +8,9 @@
 
 namespace sconce {
 
+// How deep types and values may nest: malformed input must not exhaust the stack.
+inline constexpr size_t kMaxDepth = 200;
+
 // The user's text is malformed. what(): "LINE:COLUMN: message\n  the line\n      ^".
 class ParseError : public std::runtime_error {
  public:

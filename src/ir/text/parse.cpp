@@ -1,16 +1,13 @@
 #include "ir/text/parse.h"
 
-#include "ir/text/parse_literal.h"
 #include "ir/schema_match.h"
+#include "ir/text/parse_literal.h"
 
 #include <charconv>
 #include <utility>
 
 namespace sconce {
 namespace {
-
-// Malformed input must not exhaust the stack.
-constexpr size_t kMaxDepth = 200;
 
 class Parser {
  public:

@@ -11,8 +11,6 @@
 namespace sconce {
 namespace {
 
-constexpr size_t kMaxDepth = 200;
-
 double to_double(TextCursor& cursor, std::string_view digits) {
   const bool negative = digits.starts_with('-');
   if (digits.ends_with("inf")) {

@@ -9,9 +9,6 @@
 namespace sconce {
 namespace {
 
-// Malformed input must not exhaust the stack.
-constexpr size_t kMaxDepth = 200;
-
 const std::map<std::string_view, c10::TypePtr>& simple_types() {
   static const std::map<std::string_view, c10::TypePtr> types = {
       {"int", c10::IntType::get()},

@@ -1,5 +1,5 @@
-#include "ir/text/print.h"
 #include "ir/schema_match.h"
+#include "ir/text/print.h"
 #include "ir/verify/verify.h"
 
 #include <ATen/core/jit_type.h>

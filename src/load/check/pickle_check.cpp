@@ -12,7 +12,7 @@ namespace sconce {
 namespace {
 
 using Kind = PickleKind;
-using Value = PickleValue;
+
 using Index = uint32_t;
 
 constexpr uint16_t kDeepest = 1000;
@@ -79,10 +79,10 @@ class PickleChecker {
 
   // ---- values -------------------------------------------------------------------------------------------------------
 
-  const Value& value(Index index) const { return values_[index]; }
+  const PickleValue& value(Index index) const { return values_[index]; }
 
   Index make(Kind kind, std::vector<Index> parts = {}) {
-    Value made;
+    PickleValue made;
     made.kind = kind;
     values_.push_back(std::move(made));
     const Index index = static_cast<Index>(values_.size() - 1);
@@ -308,7 +308,7 @@ class PickleChecker {
                     !__builtin_add_overflow(end, extent, &end);
       is_empty = is_empty || size == 0;
     }
-    const Value& storage = value(parts[0]);
+    const PickleValue& storage = value(parts[0]);
     require(is_possible && (is_empty || end < storage.number / storage.item_size), "a tensor reaches beyond its storage");
   }
   bool is_tuple_of_numbers(Index tuple) const {
@@ -322,7 +322,7 @@ class PickleChecker {
   const StorageBytes& storage_bytes_;
   bool has_meta_storages_ = false;
   uint64_t position_ = 0;
-  std::vector<Value> values_;
+  std::vector<PickleValue> values_;
   std::vector<Index> stack_;
   std::vector<size_t> marks_;
   std::vector<Index> memo_;

@@ -35,9 +35,8 @@ struct CheckedPickle {
 
 // Walks through protocol 2 of Python's pickle, as LibTorch reads it, without making anything. Throws MalformedArchive, with
 // the place, unless every opcode is one that LibTorch knows and finds on the stack what it takes, nothing holds itself or is
-// nested deeper than a thousand times, and every tensor lies inside of its storage and every storage inside of its record; one
-// on the meta device has none.
-// The protocol: Python's pickletools.py.
+// nested deeper than a thousand times, and every tensor lies inside of its storage and every storage inside of its record;
+// one on the meta device has none. The protocol: Python's pickletools.py.
 CheckedPickle check_pickle(Bytes pickle, const StorageBytes& storage_bytes);
 
 // The pickle behind a file of code: which lines of the model's Python it came from. Throws MalformedArchive unless every

@@ -1,9 +1,9 @@
 #include "passes/freeze/fold_batch_norm.h"
 
 #include "analysis/affine_ops.h"
-#include "ir/constant_operands.h"
-#include "analysis/memory_writes.h"
 #include "analysis/invariant_tensors.h"
+#include "analysis/memory_writes.h"
+#include "ir/constant_operands.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>

@@ -1,10 +1,10 @@
 #include "passes/freeze/module_constants.h"
 
-#include "ir/constant_operands.h"
 #include "analysis/escapes.h"
-#include "passes/simplify/constant_branches.h"
-#include "passes/required/eliminate_dead_nodes.h"
+#include "ir/constant_operands.h"
 #include "passes/freeze/module_code.h"
+#include "passes/required/eliminate_dead_nodes.h"
+#include "passes/simplify/constant_branches.h"
 #include "passes/simplify/peephole.h"
 #include "passes/simplify/propagate_constants.h"
 

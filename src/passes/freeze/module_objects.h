@@ -1,8 +1,8 @@
 // The objects that a module is made of, and which of them the values of a graph are.
 #pragma once
 
-#include "ir/graph.h"
 #include "ir/expected.h"
+#include "ir/graph.h"
 #include "load/function_table.h"
 
 #include <ATen/core/ivalue.h>

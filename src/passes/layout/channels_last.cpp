@@ -3,11 +3,11 @@
 #include "analysis/affine_ops.h"
 #include "analysis/escapes.h"
 #include "analysis/in_place.h"
-#include "analysis/layout_ops.h"
-#include "ir/schema_match.h"
-#include "analysis/memory_writes.h"
 #include "analysis/invariant_tensors.h"
 #include "analysis/known_layout.h"
+#include "analysis/layout_ops.h"
+#include "analysis/memory_writes.h"
+#include "ir/schema_match.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/jit_type.h>
@@ -22,9 +22,9 @@ namespace {
 
 constexpr int64_t kImageRank = 4;
 
-class Propagation {
+class ChannelsLast {
  public:
-  explicit Propagation(Graph& graph) : graph_(graph), aliases_(graph), order_(graph, aliases_), constants_(graph) {
+  explicit ChannelsLast(Graph& graph) : graph_(graph), aliases_(graph), order_(graph, aliases_), constants_(graph) {
     for_each_node(graph.body(), [&](Node* node) {
       blocked_ = blocked_ || may_change_sizes(*node);
       nodes_.push_back(node);
@@ -249,7 +249,7 @@ bool channels_last(Graph& graph) {
     const auto op = affine_op(*node);
     has_convolutions = has_convolutions || (op && node->input(op->weight)->node()->kind() == prim::Constant);
   });
-  return has_convolutions && Propagation(graph).run();
+  return has_convolutions && ChannelsLast(graph).run();
 }
 
 }  // namespace sconce

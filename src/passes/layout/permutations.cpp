@@ -1,7 +1,7 @@
 #include "passes/layout/permutations.h"
 
-#include "ir/constant_operands.h"
 #include "analysis/list_writes.h"
+#include "ir/constant_operands.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,7 +9,7 @@
 namespace sconce {
 namespace {
 
-using Order = std::vector<size_t>;
+using Permutation = std::vector<size_t>;
 
 bool are_same(const Value& a, const Value& b) {
   const auto first = a.constant();
@@ -17,19 +17,19 @@ bool are_same(const Value& a, const Value& b) {
   return &a == &b || (first && second && first->isInt() && second->isInt() && first->toInt() == second->toInt());
 }
 
-bool is_identity(const Order& order) { return std::is_sorted(order.begin(), order.end()); }
+bool is_identity(const Permutation& order) { return std::is_sorted(order.begin(), order.end()); }
 
-bool is_permutation(const Order& order) {
-  Order sorted = order;
+bool is_permutation(const Permutation& order) {
+  Permutation sorted = order;
   std::sort(sorted.begin(), sorted.end());
-  Order identity(order.size());
+  Permutation identity(order.size());
   std::iota(identity.begin(), identity.end(), 0);
   return sorted == identity;
 }
 
 // Of the list of an aten::permute.
-std::optional<Order> order_of_list(const Value& list) {
-  Order order;
+std::optional<Permutation> order_of_list(const Value& list) {
+  Permutation order;
   if (list.node()->kind() == prim::ListConstruct) {
     const auto uses = list.uses();
     if (!std::all_of(uses.begin(), uses.end(), [](const Use& use) { return only_reads_list(*use.user, use.index); })) {
@@ -74,12 +74,12 @@ std::optional<size_t> rank_of(const Node& permutation) {
   return std::nullopt;
 }
 
-std::optional<Order> order_of(const Node& node, size_t rank) {
+std::optional<Permutation> order_of(const Node& node, size_t rank) {
   if (node.kind() == aten::permute) {
     const auto order = order_of_list(*node.input(1));
     return order && order->size() == rank ? order : std::nullopt;
   }
-  Order order(rank);
+  Permutation order(rank);
   std::iota(order.begin(), order.end(), 0);
   if (node.kind() == aten::t) {
     std::reverse(order.begin(), order.end());
@@ -157,7 +157,7 @@ std::optional<std::vector<size_t>> order_of_both(const Node& node) {
   if (!inner_order) {
     return std::nullopt;
   }
-  Order order;
+  Permutation order;
   for (const size_t dim : *outer_order) {
     order.push_back((*inner_order)[dim]);
   }

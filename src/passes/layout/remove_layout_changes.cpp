@@ -1,13 +1,13 @@
 #include "passes/layout/remove_layout_changes.h"
 
-#include "ir/constant_operands.h"
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
 #include "analysis/in_place.h"
+#include "analysis/known_layout.h"
 #include "analysis/layout_ops.h"
 #include "analysis/lazy_alias_sets.h"
+#include "ir/constant_operands.h"
 #include "ir/schema_match.h"
-#include "analysis/known_layout.h"
 #include "passes/layout/permutations.h"
 
 #include <ATen/core/jit_type.h>
@@ -29,9 +29,9 @@ bool reshapes(const Node& node) {
          (is_one_of(node, {aten::flatten}) && node.named_input("out_dim") == nullptr);
 }
 
-class Removal {
+class LayoutChanges {
  public:
-  explicit Removal(Graph& graph) : graph_(graph), aliases_(graph), blocked_(tells_equal_results_apart(graph)) {}
+  explicit LayoutChanges(Graph& graph) : graph_(graph), aliases_(graph), blocked_(tells_equal_results_apart(graph)) {}
 
   bool run() {
     bool changed = false;
@@ -271,6 +271,6 @@ class Removal {
 
 }  // namespace
 
-bool remove_layout_changes(Graph& graph) { return Removal(graph).run(); }
+bool remove_layout_changes(Graph& graph) { return LayoutChanges(graph).run(); }
 
 }  // namespace sconce

@@ -9,7 +9,7 @@ namespace sconce {
 namespace {
 
 constexpr int64_t kFactor = 8;
-constexpr size_t kMostNodes = 32;
+constexpr size_t kMostUnrolledNodes = 32;
 
 c10::Symbol unrolled() {
   static const c10::Symbol name = c10::Symbol::attr("unrolled");
@@ -24,7 +24,7 @@ bool is_to_be_unrolled(const Node& loop) {
   const auto trips = loop.input(0)->constant();
   size_t nodes = 0;
   for_each_node(*loop.block(0), [&](Node*) { ++nodes; });
-  return nodes <= kMostNodes && !(trips && trips->toInt() < kFactor);
+  return nodes <= kMostUnrolledNodes && !(trips && trips->toInt() < kFactor);
 }
 
 Value* insert_int(c10::Symbol kind, c10::ArrayRef<Value*> operands, Node* position) {
@@ -98,11 +98,11 @@ void unroll(Node& loop) {
   }
 }
 
-bool unroll_in(const Block& block) {
+bool partially_unroll_in(const Block& block) {
   bool changed = false;
   for (Node* node : block.nodes()) {
     for (const Block* nested : node->blocks()) {
-      changed |= unroll_in(*nested);
+      changed |= partially_unroll_in(*nested);
     }
     if (is_to_be_unrolled(*node)) {
       unroll(*node);
@@ -114,6 +114,6 @@ bool unroll_in(const Block& block) {
 
 }  // namespace
 
-bool partially_unroll_loops(Graph& graph) { return unroll_in(graph.body()); }
+bool partially_unroll_loops(Graph& graph) { return partially_unroll_in(graph.body()); }
 
 }  // namespace sconce

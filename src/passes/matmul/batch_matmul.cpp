@@ -5,10 +5,10 @@
 #include "analysis/in_place.h"
 #include "analysis/matrix_products.h"
 #include "analysis/memory_writes.h"
-#include "passes/simplify/check_inplace.h"
+#include "passes/matmul/cost_model.h"
 #include "passes/matmul/insert_node.h"
 #include "passes/matmul/known_matrices.h"
-#include "passes/matmul/cost_model.h"
+#include "passes/simplify/check_inplace.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>

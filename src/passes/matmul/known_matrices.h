@@ -1,10 +1,10 @@
 // Matrix products, as far as facts know their operands. Nothing wherever they are silent.
 #pragma once
 
-#include "ir/graph.h"
-#include "analysis/matrix_products.h"
 #include "analysis/invariant_tensors.h"
 #include "analysis/known_layout.h"
+#include "analysis/matrix_products.h"
+#include "ir/graph.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>

@@ -1,11 +1,11 @@
 #include "passes/memory/remove_dead_copies.h"
 
-#include "ir/constant_operands.h"
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
 #include "analysis/in_place.h"
-#include "analysis/lazy_alias_sets.h"
 #include "analysis/known_layout.h"
+#include "analysis/lazy_alias_sets.h"
+#include "ir/constant_operands.h"
 
 #include <ATen/core/jit_type.h>
 #include <c10/core/MemoryFormat.h>
@@ -16,9 +16,9 @@
 namespace sconce {
 namespace {
 
-class Removal {
+class DeadCopies {
  public:
-  explicit Removal(Graph& graph) : graph_(graph), aliases_(graph), blocked_(tells_equal_results_apart(graph)) {}
+  explicit DeadCopies(Graph& graph) : graph_(graph), aliases_(graph), blocked_(tells_equal_results_apart(graph)) {}
 
   bool run() {
     bool changed = false;
@@ -128,6 +128,6 @@ class Removal {
 
 }  // namespace
 
-bool remove_dead_copies(Graph& graph) { return Removal(graph).run(); }
+bool remove_dead_copies(Graph& graph) { return DeadCopies(graph).run(); }
 
 }  // namespace sconce

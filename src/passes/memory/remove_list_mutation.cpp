@@ -1,7 +1,7 @@
 #include "passes/memory/remove_list_mutation.h"
 
-#include "ir/constant_operands.h"
 #include "analysis/list_writes.h"
+#include "ir/constant_operands.h"
 
 #include <algorithm>
 #include <cstdint>

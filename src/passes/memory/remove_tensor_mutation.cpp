@@ -3,9 +3,10 @@
 #include "analysis/alias_sets.h"
 #include "analysis/effects.h"
 #include "analysis/in_place.h"
-#include "analysis/matrix_products.h"
-#include "ops/schema_corrections.h"
 #include "analysis/known_layout.h"
+#include "analysis/matrix_products.h"
+#include "ir/constant_operands.h"
+#include "ops/schema_corrections.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -14,8 +15,6 @@
 
 namespace sconce {
 namespace {
-
-bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
 
 // An int in the place of a Scalar, None in the place of a tensor: nothing that promotes a floating tensor.
 bool is_plain_operand(const Value& value) {
@@ -44,9 +43,9 @@ const Node* in_block(const Node* node, const Block* block) {
   return node;
 }
 
-class Removal {
+class TensorMutation {
  public:
-  explicit Removal(const Graph& graph) {
+  explicit TensorMutation(const Graph& graph) {
     for_each_node(graph.body(), [&](Node* node) {
       sizes_may_change_ = sizes_may_change_ || may_change_sizes(*node);
       layout_is_asked_for_ = layout_is_asked_for_ || asks_for_layout_or_version(*node);
@@ -234,6 +233,6 @@ class Removal {
 
 }  // namespace
 
-bool remove_tensor_mutation(Graph& graph) { return Removal(graph).run(graph.body()); }
+bool remove_tensor_mutation(Graph& graph) { return TensorMutation(graph).run(graph.body()); }
 
 }  // namespace sconce

@@ -14,8 +14,8 @@ namespace sconce {
 // operator always keeps, needs no facts (relu_); what promotes or broadcasts, needs those of its operands (add_). Where the
 // result may be seen by others, its strides must be known.
 //
-// Where a later write spoils the written tensor for backward, backward raises with the operator in place; with the functional
-// one it may succeed.
+// Where a later write spoils the written tensor for backward, backward raises with the operator in place; with the
+// functional one it may succeed.
 //
 // Leaves writes to inputs, attributes, constants, views, elements of containers and values that blocks hand on, writes of
 // random operators, and graphs that walk autograd's graph themselves.

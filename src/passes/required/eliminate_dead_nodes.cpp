@@ -10,9 +10,9 @@ namespace {
 
 // Marks what is needed, from effects and the graph's outputs on backwards, then sweeps the rest. A value that a loop only
 // carries round for itself is never reached.
-class Elimination {
+class DeadNodes {
  public:
-  explicit Elimination(Graph& graph) {
+  explicit DeadNodes(Graph& graph) {
     need_all(graph.outputs());
     need_effects(graph.body());
     while (!pending_.empty()) {
@@ -152,6 +152,6 @@ class Elimination {
 
 }  // namespace
 
-bool eliminate_dead_nodes(Graph& graph) { return Elimination(graph).sweep(graph); }
+bool eliminate_dead_nodes(Graph& graph) { return DeadNodes(graph).sweep(graph); }
 
 }  // namespace sconce

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "ir/graph.h"
 #include "ir/expected.h"
+#include "ir/graph.h"
 #include "load/function_table.h"
 
 #include <functional>

@@ -1,8 +1,8 @@
 #include "passes/required/lower_autocast.h"
 
-#include "ops/autocast_policy.h"
-#include "ir/text/print.h"
 #include "ir/schema_match.h"
+#include "ir/text/print.h"
+#include "ops/autocast_policy.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/class_type.h>

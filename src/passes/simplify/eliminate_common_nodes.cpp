@@ -2,8 +2,8 @@
 
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
-#include "analysis/object_identity.h"
 #include "analysis/memory_writes.h"
+#include "analysis/object_identity.h"
 
 #include <c10/util/hash.h>
 
@@ -33,9 +33,9 @@ struct Same {
   bool operator()(const Node* a, const Node* b) const { return computes_the_same(*a, *b); }
 };
 
-class Elimination {
+class CommonNodes {
  public:
-  explicit Elimination(Graph& graph)
+  explicit CommonNodes(Graph& graph)
       : aliases_(graph), writes_(graph, aliases_), asks_which_tuple_(asks_which_tuple(graph)) {
     for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || differentiates(*node); });
   }
@@ -58,7 +58,7 @@ class Elimination {
         }
       }
       for (const Block* nested : node->blocks()) {
-        changed |= Elimination::run(*nested);
+        changed |= CommonNodes::run(*nested);
       }
     }
     for (; !before.empty(); before.pop_back()) {
@@ -130,6 +130,6 @@ class Elimination {
 
 }  // namespace
 
-bool eliminate_common_nodes(Graph& graph) { return Elimination(graph).run(graph.body()); }
+bool eliminate_common_nodes(Graph& graph) { return CommonNodes(graph).run(graph.body()); }
 
 }  // namespace sconce

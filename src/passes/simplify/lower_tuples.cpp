@@ -1,7 +1,7 @@
 #include "passes/simplify/lower_tuples.h"
 
-#include "ir/constant_operands.h"
 #include "analysis/object_identity.h"
+#include "ir/constant_operands.h"
 
 #include <ATen/core/jit_type.h>
 

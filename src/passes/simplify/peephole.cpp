@@ -1,7 +1,7 @@
 #include "passes/simplify/peephole.h"
 
-#include "ir/constant_operands.h"
 #include "analysis/lazy_alias_sets.h"
+#include "ir/constant_operands.h"
 #include "ir/schema_match.h"
 #include "passes/simplify/constant_branches.h"
 

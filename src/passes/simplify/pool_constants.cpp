@@ -1,9 +1,9 @@
 #include "passes/simplify/pool_constants.h"
 
 #include "analysis/escapes.h"
-#include "ir/text/print_literal.h"
-#include "analysis/object_identity.h"
 #include "analysis/invariant_tensors.h"
+#include "analysis/object_identity.h"
+#include "ir/text/print_literal.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,16 +1,16 @@
 #include "passes/simplify/propagate_constants.h"
 
-#include "ops/autocast_policy.h"
-#include "ir/constant_operands.h"
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
+#include "analysis/invariant_tensors.h"
 #include "analysis/lazy_alias_sets.h"
-#include "ops/schema_corrections.h"
-#include "ir/schema_match.h"
 #include "analysis/object_identity.h"
+#include "ir/constant_operands.h"
+#include "ir/schema_match.h"
+#include "ops/autocast_policy.h"
+#include "ops/schema_corrections.h"
 #include "passes/simplify/check_inplace.h"
 #include "passes/simplify/constant_branches.h"
-#include "analysis/invariant_tensors.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -206,9 +206,9 @@ bool is_foldable_tensor(const c10::IValue& value) {
                                value.toTensor().layout() == c10::kStrided && value.toTensor().nbytes() <= kMostBytes);
 }
 
-class Propagation {
+class ConstantPropagation {
  public:
-  explicit Propagation(Graph& graph) : graph_(graph), aliases_(graph), asks_which_tuple_(asks_which_tuple(graph)) {}
+  explicit ConstantPropagation(Graph& graph) : graph_(graph), aliases_(graph), asks_which_tuple_(asks_which_tuple(graph)) {}
 
   bool run() {
     bool changed = false;
@@ -301,6 +301,6 @@ class Propagation {
 
 }  // namespace
 
-bool propagate_constants(Graph& graph) { return Propagation(graph).run(); }
+bool propagate_constants(Graph& graph) { return ConstantPropagation(graph).run(); }
 
 }  // namespace sconce

@@ -2,8 +2,8 @@
 
 #include "analysis/alias_sets.h"
 #include "analysis/assigned_attributes.h"
-#include "ir/constant_operands.h"
 #include "analysis/effects.h"
+#include "ir/constant_operands.h"
 #include "ir/memory_types.h"
 #include "shapes/abstract_evaluator.h"
 #include "shapes/metadata_mutations.h"
@@ -22,8 +22,6 @@ namespace {
 
 constexpr int64_t kExampleWithoutOne = 8;
 
-bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
-
 // Whether a list or dict is one that the graph itself makes, and no other.
 bool is_made_here(const Value& value) {
   static const std::array makes = {prim::ListConstruct, prim::DictConstruct, aten::dict, aten::list,
@@ -37,9 +35,9 @@ bool is_made_here(const Value& value) {
   return std::find(makes.begin(), makes.end(), node.kind()) != makes.end();
 }
 
-class Propagation {
+class FactPropagation {
  public:
-  Propagation(Graph& graph, const GivenFacts& given)
+  FactPropagation(Graph& graph, const GivenFacts& given)
       : graph_(graph), aliases_(graph), exchanged_(graph), assigned_(graph), given_(given), arithmetic_(last_given(graph)) {
     find_what_changes();
     for (const int64_t symbol : given_symbols_) {
@@ -271,7 +269,7 @@ class Propagation {
 
 }  // namespace
 
-bool propagate_facts(Graph& graph, const GivenFacts& given) { return Propagation(graph, given).run(); }
+bool propagate_facts(Graph& graph, const GivenFacts& given) { return FactPropagation(graph, given).run(); }
 
 bool propagate_facts(Graph& graph) { return propagate_facts(graph, {}); }
 

@@ -1,7 +1,7 @@
 #include "plan/device/device.h"
 
-#include "base/shared_library.h"
 #include "base/exception_message.h"
+#include "base/shared_library.h"
 
 #include <c10/util/Exception.h>
 

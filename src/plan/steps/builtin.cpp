@@ -1,5 +1,5 @@
-#include "ops/schema_corrections.h"
 #include "ir/source.h"
+#include "ops/schema_corrections.h"
 #include "plan/steps/call_step.h"
 
 #include <sconce/script_error.h>

@@ -1,8 +1,8 @@
-#include "plan/steps/call_step.h"
 #include "plan/callees.h"
 #include "plan/fork_pool.h"
 #include "plan/plan.h"
 #include "plan/run_plan.h"
+#include "plan/steps/call_step.h"
 #include "plan/steps/sort_objects.h"
 
 #include <ATen/core/class_type.h>

@@ -1,8 +1,8 @@
 #include "ir/delegate.h"
 #include "base/exception_message.h"
-#include "plan/steps/call_step.h"
 #include "plan/lower.h"
 #include "plan/run_plan.h"
+#include "plan/steps/call_step.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,8 @@
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
 #include "analysis/in_place.h"
-#include "ops/schema_corrections.h"
 #include "ir/schema_match.h"
+#include "ops/schema_corrections.h"
 #include "plan/steps/call_step.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,8 +1,8 @@
 // The kinds of steps. Each `make_…` gives the step for one node kind; lower.cpp decides which.
 #pragma once
 
-#include "ir/graph.h"
 #include "ir/expected.h"
+#include "ir/graph.h"
 #include "plan/step.h"
 
 #include <memory>

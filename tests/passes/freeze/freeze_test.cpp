@@ -194,7 +194,7 @@ def forward(self, x):
   EXPECT_EQ(method.reads(), 0);
 }
 
-const char* const kNorm = R"(
+const char* const kNormModule = R"(
 def forward(self, x):
     if self.training:
         self.seen.add_(1)
@@ -204,12 +204,12 @@ const Attributes kStatistics = {
     {"mean", at::zeros({2})}, {"var", at::ones({2})}, {"seen", at::zeros({}, at::kLong)}, {"training", false}};
 
 TEST(Freeze, WhatABranchOnAConstantRulesOutIsNotWritten) {
-  const FrozenMethod method(module_of(kNorm, kStatistics));
+  const FrozenMethod method(module_of(kNormModule, kStatistics));
   EXPECT_EQ(method.reads(), 0) << print(*method.graph);
 }
 
 TEST(Freeze, RunningStatisticsAreWrittenWhereTheNormMayTrain) {
-  const FrozenMethod method(module_of(kNorm, kStatistics), {"training"});
+  const FrozenMethod method(module_of(kNormModule, kStatistics), {"training"});
   EXPECT_THAT(method.stays(),
               ElementsAre("constant seen: " + std::string(kWritten), "constant mean, var: " + std::string(kWritten)));
 }
@@ -308,7 +308,7 @@ TEST(Freeze, RefusesAModuleInTrainingMode) {
 
 // LibTorch looks at the methods that it keeps alone; where nothing is written, as much must be constant here.
 TEST(Freeze, LeavesNoReadsThatLibTorchsFreezingDoesNot) {
-  const torch::jit::Module inner = module_of(kNorm, kStatistics);
+  const torch::jit::Module inner = module_of(kNormModule, kStatistics);
   const torch::jit::Module outer =
       nested(R"(
 def forward(self, x):

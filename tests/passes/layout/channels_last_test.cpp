@@ -16,7 +16,7 @@ namespace {
 using testing::agree;
 using testing::count_nodes;
 
-constexpr const char* kConstants = R"(
+constexpr const char* kImageConstants = R"(
   %none : NoneType = prim::Constant()
   %false : bool = prim::Constant[value=0]()
   %zero : int = prim::Constant[value=0]()
@@ -28,7 +28,7 @@ constexpr const char* kConstants = R"(
   %n : int[] = prim::ListConstruct(%zero, %zero)
 )";
 // What a norm behind a convolution asks first, so that it has four dimensions.
-constexpr const char* kCheck = R"(
+constexpr const char* kImageCheck = R"(
   %dim : int = aten::dim(%y)
   %other : bool = aten::ne(%dim, %four)
    = prim::If(%other)
@@ -43,7 +43,7 @@ const std::string kFirst = "  %y : Tensor = aten::conv2d(%x, %w, %none, %l, %l, 
 // Who flattens the result and only reads that.
 const std::string kEnd = "  %flat : Tensor = aten::flatten(%z, %one, %last)\n  %r : Tensor = aten::tanh(%flat)\n";
 
-const at::Tensor& image() {
+const at::Tensor& test_image() {
   static const at::Tensor x = at::randn({2, 3, 6, 5});
   return x;
 }
@@ -51,7 +51,7 @@ const at::Tensor& image() {
 // %w is a weight of [4, 3, 3, 3], %v one of [4, 4, 1, 1].
 std::unique_ptr<Graph> graph_with_weights(const std::string& body, const std::string& result = "%r",
                                           at::ScalarType dtype = at::kFloat) {
-  auto graph = testing::graph_of(std::string("graph(%x : Tensor, %w : Tensor, %v : Tensor):") + kConstants + body +
+  auto graph = testing::graph_of(std::string("graph(%x : Tensor, %w : Tensor, %v : Tensor):") + kImageConstants + body +
                                  "  return (" + result + ")\n");
   at::manual_seed(5);
   for (const at::Tensor& weight : {at::randn({4, 3, 3, 3}, dtype), at::randn({4, 4, 1, 1}, dtype)}) {
@@ -78,7 +78,7 @@ void expect_same_results(const Graph& before, const Graph& after) {
     }
     return strides;
   };
-  const std::vector<at::Tensor> inputs = {image(), image().clone(at::MemoryFormat::ChannelsLast),
+  const std::vector<at::Tensor> inputs = {test_image(), test_image().clone(at::MemoryFormat::ChannelsLast),
                                           at::randn({5, 2, 3, 6}).permute({1, 2, 3, 0}), at::randn({0, 3, 6, 5})};
   for (const at::Tensor& x : inputs) {
     const auto expected = testing::run(before, {x});
@@ -111,7 +111,7 @@ void expect_left(const std::string& body, const std::string& result = "%r", at::
 // ---- what is converted ----------------------------------------------------------------------------------------------
 
 TEST(ChannelsLast, ConvertsWeightsOnceWhereFlatteningHidesTheLayout) {
-  expect_converted(*graph_with_weights(kFirst + kCheck + R"(
+  expect_converted(*graph_with_weights(kFirst + kImageCheck + R"(
   %a : Tensor = aten::relu_(%y)
   %b : Tensor = aten::conv2d(%a, %v, %none, %l, %n, %l, %one)
   %c : Tensor = aten::add_(%b, %b, %one)
@@ -122,7 +122,7 @@ TEST(ChannelsLast, ConvertsWeightsOnceWhereFlatteningHidesTheLayout) {
 }
 
 TEST(ChannelsLast, CarriesTheLayoutThroughListsPoolsAndProducts) {
-  expect_converted(*graph_with_weights(kFirst + kCheck + R"(
+  expect_converted(*graph_with_weights(kFirst + kImageCheck + R"(
   %pooled : Tensor = aten::adaptive_avg_pool2d(%y, %l)
   %scale : Tensor = aten::conv2d(%pooled, %v, %none, %l, %n, %l, %one)
   %gate : Tensor = aten::sigmoid(%scale)
@@ -151,8 +151,8 @@ TEST(ChannelsLast, GivesBackTheStridesThatFactsKnow) {
   EXPECT_EQ(converted_weights(*graph), 2);
   EXPECT_EQ(count_nodes(*graph, "aten::clone"), 2) << print(*graph);
   EXPECT_FALSE(testing::find_value(*graph, "b")->facts()->strides) << print(*graph);
-  const auto expected = testing::run(*before, {image()});
-  const auto got = testing::run(*graph, {image()});
+  const auto expected = testing::run(*before, {test_image()});
+  const auto got = testing::run(*graph, {test_image()});
   EXPECT_TRUE(agree(got, expected, 1e-4));
   for (size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].toTensor().strides(), expected[i].toTensor().strides());
@@ -161,7 +161,7 @@ TEST(ChannelsLast, GivesBackTheStridesThatFactsKnow) {
 }
 
 TEST(ChannelsLast, ConvertsTheRestWhereOneConvolutionShowsItsLayout) {
-  const auto graph = graph_with_weights(kFirst + kCheck + R"(
+  const auto graph = graph_with_weights(kFirst + kImageCheck + R"(
   %z : Tensor = aten::relu(%y)
   %b : Tensor = aten::conv2d(%x, %w, %none, %l, %l, %l, %one)
 )" + kEnd,
@@ -174,29 +174,30 @@ TEST(ChannelsLast, ConvertsTheRestWhereOneConvolutionShowsItsLayout) {
 TEST(ChannelsLast, LeavesWhatLeavesOrIsSeen) {
   expect_left(kFirst, "%y");
   expect_left(kFirst + "  %z : Tensor = aten::relu(%y)\n", "%z");
-  expect_left(kFirst + kCheck + "  %z : Tensor = aten::relu(%y)\n" + kEnd, "%z, %r");
-  expect_left(kFirst + kCheck + "  %r : Tensor = aten::flatten(%y, %one, %last)\n");
-  expect_left(kFirst + kCheck + "  %s : int[] = aten::stride(%y)\n  %z : Tensor = aten::relu(%y)\n" + kEnd, "%r, %s");
-  expect_left(kFirst + kCheck + "  %r : Tensor = aten::view(%y, %l)\n");
-  expect_left(kFirst + kCheck + "  %z : Tensor = aten::softmax(%y, %one, %none)\n" + kEnd);
+  expect_left(kFirst + kImageCheck + "  %z : Tensor = aten::relu(%y)\n" + kEnd, "%z, %r");
+  expect_left(kFirst + kImageCheck + "  %r : Tensor = aten::flatten(%y, %one, %last)\n");
+  expect_left(kFirst + kImageCheck + "  %s : int[] = aten::stride(%y)\n  %z : Tensor = aten::relu(%y)\n" + kEnd, "%r, %s");
+  expect_left(kFirst + kImageCheck + "  %r : Tensor = aten::view(%y, %l)\n");
+  expect_left(kFirst + kImageCheck + "  %z : Tensor = aten::softmax(%y, %one, %none)\n" + kEnd);
 }
 
 TEST(ChannelsLast, LeavesWhatIsFlattenedToAnUnknownOrder) {
-  // It may be one image without a batch.
+  // It may be one test_image without a batch.
   expect_left(kFirst + "  %z : Tensor = aten::relu(%y)\n" + kEnd);
-  expect_left(kFirst + kCheck + "  %flat : Tensor = aten::flatten(%y, %zero, %one)\n  %r : Tensor = aten::tanh(%flat)\n");
+  expect_left(kFirst + kImageCheck +
+              "  %flat : Tensor = aten::flatten(%y, %zero, %one)\n  %r : Tensor = aten::tanh(%flat)\n");
   // Where the images of %x lie nobody knows.
-  expect_left(kFirst + kCheck + "  %z : Tensor = aten::add(%y, %x, %one)\n" + kEnd);
+  expect_left(kFirst + kImageCheck + "  %z : Tensor = aten::add(%y, %x, %one)\n" + kEnd);
 }
 
 TEST(ChannelsLast, LeavesWhatIsWrittenBehindTheFlattening) {
   const std::string flat = "  %flat : Tensor = aten::flatten(%y, %one, %last)\n";
-  expect_left(kFirst + kCheck + flat + "  %c : Tensor = aten::relu_(%y)\n  %r : Tensor = aten::tanh(%flat)\n");
-  expect_left(kFirst + kCheck + flat + "  %c : Tensor = aten::relu_(%flat)\n  %r : Tensor = aten::tanh(%y)\n");
+  expect_left(kFirst + kImageCheck + flat + "  %c : Tensor = aten::relu_(%y)\n  %r : Tensor = aten::tanh(%flat)\n");
+  expect_left(kFirst + kImageCheck + flat + "  %c : Tensor = aten::relu_(%flat)\n  %r : Tensor = aten::tanh(%y)\n");
 }
 
 TEST(ChannelsLast, LeavesDoubles) {
-  expect_left(kFirst + kCheck + "  %z : Tensor = aten::relu(%y)\n" + kEnd, "%r", at::kDouble);
+  expect_left(kFirst + kImageCheck + "  %z : Tensor = aten::relu(%y)\n" + kEnd, "%r", at::kDouble);
 }
 
 // ---- the table ------------------------------------------------------------------------------------------------------

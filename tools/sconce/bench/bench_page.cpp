@@ -18,7 +18,7 @@ namespace sconce::cli {
 namespace {
 
 // Of the tables and plots; sconce, the first executor, has the colour of the text and a thick line.
-constexpr const char* kStyle = R"(
+constexpr const char* kBenchStyle = R"(
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0.6rem 0; }
 th, td { padding: 0.25rem 0.7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--rule); }
 th { font-weight: 600; } tbody tr:nth-child(even) { background: var(--stripe); }
@@ -327,7 +327,7 @@ std::string to_page(const std::vector<BenchedModel>& models, const PageFacts& fa
   for (const BenchedModel& model : models) {
     body += section_of(model);
   }
-  return html_page("sconce bench", kStyle, body);
+  return html_page("sconce bench", kBenchStyle, body);
 }
 
 }  // namespace sconce::cli

@@ -1,8 +1,8 @@
 // What sconce bench shows.
 #pragma once
 
-#include "tools/sconce/report/json.h"
 #include "tools/sconce/bench/measure.h"
+#include "tools/sconce/report/json.h"
 
 #include <string>
 #include <vector>

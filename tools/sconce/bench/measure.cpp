@@ -1,11 +1,11 @@
 #include "tools/sconce/bench/measure.h"
 
-#include "tools/sconce/values/deep_copy.h"
-#include "tools/sconce/report/errors.h"
-#include "tools/sconce/values/fit_arguments.h"
-#include "tools/sconce/ui/interruption.h"
 #include "tools/sconce/bench/muted_output.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/ui/interruption.h"
 #include "tools/sconce/ui/percentile.h"
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/values/fit_arguments.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>

@@ -1,8 +1,8 @@
 // Running the cases of a CASES file.
 #pragma once
 
-#include "tools/sconce/values/cases.h"
 #include "tools/sconce/check/check_findings.h"
+#include "tools/sconce/values/cases.h"
 
 #include <sconce/options.h>
 

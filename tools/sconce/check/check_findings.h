@@ -1,8 +1,8 @@
 // What a check found.
 #pragma once
 
-#include "tools/sconce/values/compare.h"
 #include "tools/sconce/report/json.h"
+#include "tools/sconce/values/compare.h"
 
 #include <set>
 #include <string>

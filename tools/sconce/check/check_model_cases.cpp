@@ -1,12 +1,12 @@
 #include "tools/sconce/check/check_cases.h"
 #include "tools/sconce/check/check_threads.h"
-#include "tools/sconce/values/deep_copy.h"
-#include "tools/sconce/report/errors.h"
-#include "tools/sconce/values/fit_arguments.h"
 #include "tools/sconce/check/gradients.h"
-#include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/check/reference_calls.h"
+#include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/values/fit_arguments.h"
 
 #include "load/load_module.h"
 

@@ -1,11 +1,11 @@
 #include "tools/sconce/check/check_cases.h"
 #include "tools/sconce/check/check_threads.h"
-#include "tools/sconce/values/deep_copy.h"
-#include "tools/sconce/report/errors.h"
-#include "tools/sconce/values/fit_arguments.h"
 #include "tools/sconce/check/gradients.h"
-#include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/check/reference_calls.h"
+#include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/values/fit_arguments.h"
 
 #include "load/load_module.h"
 

@@ -1,10 +1,10 @@
 #include "tools/sconce/check/reference_calls.h"
 
-#include "tools/sconce/values/deep_copy.h"
-#include "tools/sconce/report/errors.h"
-#include "tools/sconce/values/fit_arguments.h"
 #include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/values/fit_arguments.h"
 #include "tools/sconce/values/value_walk.h"
 
 #include <ATen/Context.h>

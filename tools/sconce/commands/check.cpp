@@ -1,11 +1,11 @@
 // sconce check: recorded answers, and LibTorch call by call, against sconce.
 #include "tools/sconce/check/check_cases.h"
 #include "tools/sconce/commands/commands.h"
-#include "tools/sconce/report/errors.h"
 #include "tools/sconce/commands/model_options.h"
-#include "tools/sconce/values/spec.h"
+#include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/progress_bar.h"
+#include "tools/sconce/values/spec.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,8 +1,8 @@
 #include "tools/sconce/commands/command_line.h"
 
 #include "ir/dump.h"
-#include "tools/sconce/report/command_line_page.h"
 #include "tools/sconce/commands/commands.h"
+#include "tools/sconce/report/command_line_page.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
 

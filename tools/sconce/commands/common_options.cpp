@@ -2,12 +2,12 @@
 
 #include "tools/sconce/commands/device.h"
 #include "tools/sconce/commands/dump_variable.h"
+#include "tools/sconce/commands/ops_library.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/json.h"
-#include "tools/sconce/commands/ops_library.h"
-#include "tools/sconce/values/read_file.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/number_format.h"
+#include "tools/sconce/values/read_file.h"
 
 #include "base/environment.h"
 

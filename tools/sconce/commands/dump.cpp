@@ -1,20 +1,20 @@
 // sconce dump: a model's graph at the stages of its way to a plan.
 #include "tools/sconce/commands/commands.h"
+#include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/dump_page.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/graphviz.h"
 #include "tools/sconce/report/json.h"
-#include "tools/sconce/commands/model_options.h"
-#include "tools/sconce/values/spec.h"
 #include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/values/spec.h"
 #include "tools/sconce/values/write_file.h"
 
-#include "executor/compile.h"
 #include "analysis/dot.h"
+#include "executor/compile.h"
 #include "ir/text/print.h"
 #include "load/function_table.h"
-#include "pipeline/graph_file.h"
 #include "passes/freeze/module_constants.h"
+#include "pipeline/graph_file.h"
 
 #include <torch/csrc/jit/api/module.h>
 

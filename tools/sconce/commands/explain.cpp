@@ -1,9 +1,9 @@
 // sconce explain: what the executor did with a model, and why.
 #include "tools/sconce/commands/commands.h"
-#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/explanation_text.h"
-#include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/spec.h"
 
 #include <ATen/Context.h>

@@ -1,12 +1,12 @@
 #include "tools/sconce/commands/model_options.h"
 
 #include "load/load_module.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/deep_copy.h"
-#include "tools/sconce/report/errors.h"
 #include "tools/sconce/values/fit_arguments.h"
 #include "tools/sconce/values/spec.h"
-#include "tools/sconce/ui/nearest_name.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/jit/api/module.h>

@@ -2,11 +2,11 @@
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/json.h"
-#include "tools/sconce/values/read_file.h"
 #include "tools/sconce/report/text_diff.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/table.h"
+#include "tools/sconce/values/read_file.h"
 
 #include "ir/text/parse.h"
 #include "ir/text/print.h"

@@ -1,12 +1,12 @@
 // sconce run: one model, its result on the terminal or in a file.
 #include "tools/sconce/commands/commands.h"
-#include "tools/sconce/values/deep_copy.h"
-#include "tools/sconce/values/describe.h"
-#include "tools/sconce/report/errors.h"
 #include "tools/sconce/commands/model_options.h"
-#include "tools/sconce/values/spec.h"
+#include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/percentile.h"
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/values/describe.h"
+#include "tools/sconce/values/spec.h"
 #include "tools/sconce/values/write_file.h"
 
 #include <ATen/Context.h>

@@ -40,8 +40,8 @@ std::vector<const CLI::Option*> shared_options(const std::vector<const CLI::App*
   return shared;
 }
 
-// A description in a cell of a table; its further lines stay lines.
-std::string cell(const std::string& text) {
+// A description in a table_cell of a table; its further lines stay lines.
+std::string table_cell(const std::string& text) {
   std::string out;
   for (const char c : text) {
     out += c == '\n' ? "<br>" : c == '|' ? "\\|" : std::string(1, c);
@@ -81,7 +81,7 @@ std::string remarks_on(const CLI::Option& option) {
 std::string table_of(const std::vector<const CLI::Option*>& options) {
   std::string text = options.empty() ? "" : "| option | |\n|---|---|\n";
   for (const CLI::Option* option : options) {
-    text += "| " + names_of(*option) + " | " + cell(option->get_description()) + remarks_on(*option) + " |\n";
+    text += "| " + names_of(*option) + " | " + table_cell(option->get_description()) + remarks_on(*option) + " |\n";
   }
   return text + (options.empty() ? "" : "\n");
 }
@@ -91,7 +91,7 @@ std::string table_of_positionals(const CLI::App& command) {
   std::string text = positionals.empty() ? "" : "| positional | |\n|---|---|\n";
   for (const CLI::Option* option : positionals) {
     text += "| `" + option->get_name(/*positional=*/true) + (option->get_expected_max() > 1 ? " ..." : "") + "` | " +
-            cell(option->get_description()) + " |\n";
+            table_cell(option->get_description()) + " |\n";
   }
   return text + (positionals.empty() ? "" : "\n");
 }
@@ -147,8 +147,8 @@ std::string command_line_page(const CLI::App& app) {
   std::string text = kHead + app.get_description() + "\n\n```\nsconce COMMAND ...\n```\n\n" + table_of(options_of(app));
   text += "| command | |\n|---|---|\n";
   for (const CLI::App* command : commands) {
-    text += "| [" + command->get_name() + "](#sconce-" + command->get_name() + ") | " + cell(command->get_description()) +
-            " |\n";
+    text += "| [" + command->get_name() + "](#sconce-" + command->get_name() + ") | " +
+            table_cell(command->get_description()) + " |\n";
   }
   text += "\nAll commands also take [these options](#options-of-every-command).\n\n" + paragraphs_of(app.get_footer());
   for (const CLI::App* command : commands) {

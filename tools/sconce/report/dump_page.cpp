@@ -6,7 +6,7 @@
 namespace sconce::cli {
 namespace {
 
-constexpr const char* kStyle = R"(
+constexpr const char* kDumpStyle = R"(
 body { max-width: none; }
 .stages { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(40rem, 100%), 1fr)); gap: 1rem; }
 pre { font: 13px/1.5 ui-monospace, monospace; overflow-x: auto; margin: 0.6rem 0; border: 1px solid var(--rule);
@@ -39,7 +39,7 @@ std::string marked_text(const std::vector<DiffLine>& lines, Side side, size_t& m
   return element("pre", html);
 }
 
-std::string count_text(size_t nodes) { return std::to_string(nodes) + (nodes == 1 ? " node" : " nodes"); }
+std::string node_count_text(size_t nodes) { return std::to_string(nodes) + (nodes == 1 ? " node" : " nodes"); }
 
 }  // namespace
 
@@ -47,7 +47,7 @@ std::string to_page(const std::string& title, const std::vector<StageText>& stag
   std::string body = element("h1", escape_html(title)) + "\n";
   for (size_t i = 0; i < stages.size(); ++i) {
     const StageText& stage = stages[i];
-    std::string about = stage.help + ": " + count_text(stage.nodes);
+    std::string about = stage.help + ": " + node_count_text(stage.nodes);
     std::string columns;
     size_t gone = 0;
     size_t added = 0;
@@ -57,7 +57,7 @@ std::string to_page(const std::string& title, const std::vector<StageText>& stag
       const StageText& before = stages[i - 1];
       const std::vector<DiffLine> lines = diff_texts(before.text, stage.text);
       columns = marked_text(lines, Side::kBefore, gone) + marked_text(lines, Side::kAfter, added);
-      about = stage.help + ": " + count_text(before.nodes) + ", then " + std::to_string(stage.nodes) +
+      about = stage.help + ": " + node_count_text(before.nodes) + ", then " + std::to_string(stage.nodes) +
               "; lines gone: " + std::to_string(gone) + ", new: " + std::to_string(added);
     }
     const bool same = i > 0 && gone == 0 && added == 0;
@@ -66,7 +66,7 @@ std::string to_page(const std::string& title, const std::vector<StageText>& stag
                                    (same ? "" : element("div class=\"stages\"", columns))) +
             "\n";
   }
-  return html_page(title, kStyle, body);
+  return html_page(title, kDumpStyle, body);
 }
 
 }  // namespace sconce::cli

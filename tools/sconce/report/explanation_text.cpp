@@ -1,9 +1,9 @@
 #include "tools/sconce/report/explanation_text.h"
 
 #include "tools/sconce/commands/common_options.h"
-#include "tools/sconce/values/compare.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/table.h"
+#include "tools/sconce/values/compare.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>

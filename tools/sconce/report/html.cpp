@@ -4,7 +4,7 @@ namespace sconce::cli {
 namespace {
 
 // Colours that people tell apart whatever their eyes.
-const std::string kStyle = R"(
+const std::string kPageStyle = R"(
 :root { color-scheme: light dark; --text: #1b1f24; --back: #ffffff; --soft: #59636e; --rule: #d5dae0; --stripe: #f4f6f8;
         --good: #12703a; --bad: #b3261e;
         --c0: var(--text); --c1: #0072b2; --c2: #d55e00; --c3: #009e73; --c4: #b6579a; --c5: #b88000; }
@@ -46,7 +46,7 @@ std::string element(const std::string& tag, const std::string& content) {
 std::string html_page(const std::string& title, const std::string& style, const std::string& body) {
   return "<!DOCTYPE html>\n<html lang=\"en\">\n" +
          element("head", "\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width\"/>\n" +
-                             element("title", escape_html(title)) + "\n" + element("style", kStyle + style) + "\n") +
+                             element("title", escape_html(title)) + "\n" + element("style", kPageStyle + style) + "\n") +
          "\n" + element("body", "\n" + body) + "\n</html>\n";
 }
 

@@ -1,7 +1,7 @@
 #include "tools/sconce/values/compare.h"
 
-#include "tools/sconce/values/compare_tensors.h"
 #include "tools/sconce/ui/number_format.h"
+#include "tools/sconce/values/compare_tensors.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/class_type.h>

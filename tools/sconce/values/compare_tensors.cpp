@@ -1,7 +1,7 @@
 #include "tools/sconce/values/compare_tensors.h"
 
-#include "tools/sconce/values/spec_dtypes.h"
 #include "tools/sconce/ui/number_format.h"
+#include "tools/sconce/values/spec_dtypes.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/grad_mode.h>

@@ -1,8 +1,8 @@
 #include "tools/sconce/values/describe.h"
 
-#include "tools/sconce/values/compare.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/number_format.h"
+#include "tools/sconce/values/compare.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/class_type.h>

@@ -1,8 +1,8 @@
 #include "tools/sconce/values/fit_arguments.h"
 
-#include "tools/sconce/values/compare.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/values/compare.h"
 
 #include <ATen/core/enum_type.h>
 #include <ATen/core/jit_type.h>

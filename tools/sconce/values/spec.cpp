@@ -1,8 +1,8 @@
 #include "tools/sconce/values/spec.h"
 
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/values/spec_dtypes.h"
 #include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/values/spec_dtypes.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/jit_type.h>
