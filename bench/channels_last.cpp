@@ -1,5 +1,5 @@
-// Frozen image models with and without the pass channels_last, in one run: the calls alternate, so that what disturbs the
-// machine disturbs both. Counters, of medians: milliseconds of a call `with` and `without`, and
+// Frozen image models with and without the pass propagate_channels_last, in one run: the calls alternate, so that what
+// disturbs the machine disturbs both. Counters, of medians: milliseconds of a call `with` and `without`, and
 //   ratio      without / with   (above 1: the pass gains)
 // Arguments: the model, the batch, the number of threads. SCONCE_BENCH_SMOKE: one iteration of each.
 #include <sconce/sconce.h>
@@ -26,7 +26,7 @@ sconce::Module load_frozen(const std::string& name, bool with_pass) {
   sconce::Options options;
   options.frozen(true);
   if (!with_pass) {
-    options.passes().disable("channels_last");
+    options.passes().disable("propagate_channels_last");
   }
   sconce::Module module = sconce::load(std::string(dir != nullptr ? dir : "build/models") + "/" + name + ".pt", options);
   module.eval();

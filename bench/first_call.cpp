@@ -1,4 +1,4 @@
-// Load and first call in a process of its own: sconce beside LibTorch without optimisation.
+// Load and first call in a process of its own: sconce beside LibTorch without optimization.
 //
 // Bar: 1.1 × LibTorch (the counter `ratio`, of medians of 20). Each iteration starts one process per side, in turn first;
 // a process measures from before the load to behind the call. SCONCE_BENCH_SMOKE: one iteration.
@@ -42,7 +42,7 @@ int load_and_call(const std::string& side, const std::string& model) {
       std::find_if(kSubjects.begin(), kSubjects.end(), [&](const Subject& each) { return each.model == model; });
   const at::Tensor input = at::ones(subject->input);
   const at::NoGradGuard no_grad;
-  const sconce::peers::ExecutorScope unoptimised({.optimize = false});  // concerns LibTorch alone
+  const sconce::peers::ExecutorScope unoptimized({.optimize = false});  // concerns LibTorch alone
   const auto begin = std::chrono::steady_clock::now();
   c10::IValue output;
   if (side == "sconce") {

@@ -1,6 +1,6 @@
 // Calls of one module from one thread and from two: how much more two do in the same time.
 //
-// Bar: 1.8 (the counter `sconce`). `libtorch` is LibTorch's own executor without optimisation, `arithmetic` a loop in
+// Bar: 1.8 (the counter `sconce`). `libtorch` is LibTorch's own executor without optimization, `arithmetic` a loop in
 // registers: what the machine gives a second thread at that time. Operators run on one thread each (OMP_NUM_THREADS counts
 // as one here), so that the calls are all there is to run in parallel. A counter is the median, over the iterations, of
 // calls a second of two threads / one; in an iteration each caller has a turn of one thread, one of two, and one of one,
@@ -85,7 +85,7 @@ void arithmetic() {
 void two_threads_over_one(benchmark::State& state) {
   const at::Tensor input = at::ones({9, 3, 10});
   const sconce::Module ours = sconce::load(model_file("lstm_loop"));
-  const sconce::peers::ExecutorScope unoptimised({.optimize = false});  // concerns LibTorch alone
+  const sconce::peers::ExecutorScope unoptimized({.optimize = false});  // concerns LibTorch alone
   torch::jit::Module theirs = torch::jit::load(model_file("lstm_loop"));
   const std::array callers = {
       Caller{"sconce", [&] { benchmark::DoNotOptimize(ours.forward({input})); }},

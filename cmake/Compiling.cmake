@@ -23,7 +23,7 @@ target_compile_options(SconceFlags INTERFACE
   -fno-semantic-interposition
   -Wall -Wextra -Wpedantic $<$<CXX_COMPILER_ID:GNU>:-Werror>
   -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wsuggest-override -Wimplicit-fallthrough
-  # Rows of tables name the fields that they have (designated initialisers); the rest is the default.
+  # Rows of tables name the fields that they have (designated initializers); the rest is the default.
   -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(SconceFlags INTERFACE
@@ -61,7 +61,7 @@ elseif(SCONCE_SANITIZE STREQUAL "thread")
 elseif(SCONCE_SANITIZE)
   message(FATAL_ERROR "SCONCE_SANITIZE is '${SCONCE_SANITIZE}'; known: address, undefined, thread")
 endif()
-if(SCONCE_FUZZ)  # lets libFuzzer see which branches an input took, and finds undefined behaviour too
+if(SCONCE_FUZZ)  # lets libFuzzer see which branches an input took, and finds undefined behavior too
   set(_undefined -fsanitize=undefined -fno-sanitize=vptr,function -fno-sanitize-recover=undefined)
   target_compile_options(SconceFlags INTERFACE -fsanitize=fuzzer-no-link ${_undefined})
   target_link_options(SconceFlags INTERFACE ${_undefined})

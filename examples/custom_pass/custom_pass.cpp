@@ -26,7 +26,7 @@ bool drop_second_relu(sconce::Graph& graph) {
   sconce::for_each_node(graph.body(), [&](sconce::Node* node) {
     const bool is_second = node->kind() == sconce::aten::relu && node->input(0)->node()->kind() == sconce::aten::relu;
     // The two results are equal, but two objects: nobody may hold or change them.
-    if (is_second && !sconce::may_leave(*node->output())) {
+    if (is_second && !sconce::may_escape(*node->output())) {
       const sconce::AliasSets aliases(graph);
       if (!aliases.may_be_written(*node->output()) && !aliases.may_be_written(*node->input(0))) {
         node->output()->replace_all_uses_with(node->input(0));
@@ -89,11 +89,11 @@ sconce::SubgraphKernel compile_chain(const std::shared_ptr<const sconce::Graph>&
 }  // namespace
 
 SCONCE_PASS_PLUGIN("custom_pass", [](sconce::PassPipeline& passes) {
-  passes.rewrite(sconce::Stage::kOptimise, "use_silu", kProduct, kSilu, "x * sigmoid(x) becomes silu(x)");
-  passes.after(sconce::Stage::kOptimise, "drop_second_relu", drop_second_relu, "relu(relu(x)) becomes relu(x)");
+  passes.rewrite(sconce::Stage::kOptimize, "use_silu", kProduct, kSilu, "x * sigmoid(x) becomes silu(x)");
+  passes.after(sconce::Stage::kOptimize, "drop_second_relu", drop_second_relu, "relu(relu(x)) becomes relu(x)");
   passes.after(
-      sconce::Stage::kOptimise, "pointwise_chains",
-      sconce::claim_subgraphs("pointwise_chains", {.supports = [](const auto& node) { return scalar_function(node); },
-                                                   .compile = compile_chain}),
-      "relu, neg and abs one behind the other run as one");
+      sconce::Stage::kOptimize, "pointwise_chains",
+      sconce::partition_for_backend("pointwise_chains", {.supports = [](const auto& node) { return scalar_function(node); },
+                                                         .compile = compile_chain}),
+      "relu, neg and abs one after the other run as one");
 })

@@ -18,7 +18,7 @@ class Graph;
 // Thread-safe: any number of threads may call `run` at the same time.
 class GraphExecutor {
  public:
-  // Takes over a graph. Its calls of script functions and methods run, but are not optimised: inline them before. `self`,
+  // Takes over a graph. Its calls of script functions and methods run, but are not optimized: inline them before. `self`,
   // when given, is the value of the graph's first input in every run and not part of the caller's stack. Throws c10::Error
   // when the graph is null or not well formed, and with the refusal's text when it cannot be planned at all.
   GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
@@ -34,7 +34,7 @@ class GraphExecutor {
   void run(torch::jit::Stack& stack);
 
   const std::string& name() const;
-  // The graph that plans are made of: calls inlined, functions with several calls simplified (unless optimisation is off),
+  // The graph that plans are made of: calls inlined, functions with several calls simplified (unless optimization is off),
   // and frozen, of a frozen module. Alive as long as the executor.
   const Graph& graph() const;
 

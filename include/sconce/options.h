@@ -12,10 +12,10 @@
 
 namespace sconce {
 
-// How far a plan is specialised. A higher tier is only ever a faster way to the same values.
+// How far a plan is specialized. A higher tier is only ever a faster way to the same values.
 //   kRequired  not at all: one plan for all arguments, quick to build, which serves a first call
-//   kRanks     specialised on dtypes, devices and ranks; sizes stay symbolic
-//   kShapes    specialised on sizes and strides
+//   kRanks     specialized on dtypes, devices and ranks; sizes stay symbolic
+//   kShapes    specialized on sizes and strides
 enum class Tier { kRequired = 0, kRanks = 1, kShapes = 2 };
 
 // The tiers that this build of sconce can make, lowest first.
@@ -29,7 +29,7 @@ class Options {
   Options& device(const std::string& name);
   const std::optional<c10::Device>& device() const { return device_; }
 
-  // false: every call runs a plan of required passes alone, nothing is specialised or counted as a miss.
+  // false: every call runs a plan of required passes alone, nothing is specialized or counted as a miss.
   Options& optimize(bool on) { return set(optimize_, on); }
   bool optimize() const { return optimize_; }
 

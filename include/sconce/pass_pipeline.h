@@ -1,7 +1,7 @@
 // Passes of your own among sconce's, per module.
 //
 //   sconce::Options options;
-//   options.passes().after(sconce::Stage::kOptimise, "my_pass", [](sconce::Graph& graph) { … return changed; });
+//   options.passes().after(sconce::Stage::kOptimize, "my_pass", [](sconce::Graph& graph) { … return changed; });
 //   options.passes().disable("unroll_loops");
 //   sconce::Module module = sconce::load("model.pt", options);
 //
@@ -19,8 +19,8 @@ class Graph;
 
 // The named points of a compile: passes of your own run before and after each.
 //   kRequired  what must happen before a graph can run
-//   kOptimise  what makes it better and leaves it differentiable
-enum class Stage { kRequired, kOptimise };
+//   kOptimize  what makes it better and leaves it differentiable
+enum class Stage { kRequired, kOptimize };
 
 // Returns whether it changed the graph. May throw, which counts as having failed.
 using PassCallback = std::function<bool(Graph&)>;
@@ -28,7 +28,7 @@ using PassCallback = std::function<bool(Graph&)>;
 struct CustomPass {
   std::string name;
   std::string help;  // one line
-  Stage stage = Stage::kOptimise;
+  Stage stage = Stage::kOptimize;
   bool is_after = true;  // the stage's passes; else before them
   PassCallback run;
   std::string library;  // the plug-in it came from, if one

@@ -4,7 +4,7 @@
 //   #include <sconce/pass_plugin.h>
 //
 //   SCONCE_PASS_PLUGIN("my_passes", [](sconce::PassPipeline& passes) {
-//     passes.after(sconce::Stage::kOptimise, "my_pass", my_pass, "what it does");
+//     passes.after(sconce::Stage::kOptimize, "my_pass", my_pass, "what it does");
 //   })
 //
 // It shares C++ types with sconce, so it must be built with the same sconce, LibTorch and compiler: what it says of itself

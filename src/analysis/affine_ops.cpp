@@ -12,7 +12,7 @@ namespace {
 struct AffineRow {
   std::string_view op;
   bool transposed = false;
-  bool takes_batches_only = false;
+  bool accepts_batches_only = false;
 };
 // Those that have an argument `transposed` are what it says.
 constexpr std::array kAffineRows = {
@@ -23,8 +23,8 @@ constexpr std::array kAffineRows = {
     AffineRow{.op = "aten::conv_transpose1d", .transposed = true},
     AffineRow{.op = "aten::conv_transpose2d", .transposed = true},
     AffineRow{.op = "aten::conv_transpose3d", .transposed = true},
-    AffineRow{.op = "aten::convolution", .takes_batches_only = true},
-    AffineRow{.op = "aten::_convolution", .takes_batches_only = true},
+    AffineRow{.op = "aten::convolution", .accepts_batches_only = true},
+    AffineRow{.op = "aten::_convolution", .accepts_batches_only = true},
 };
 
 std::optional<size_t> argument_index(const Node& node, std::string_view name) {
@@ -69,7 +69,7 @@ std::optional<AffineOp> affine_op(const Node& node) {
     return std::nullopt;
   }
   AffineOp op{
-      .weight = *weight, .bias = *bias, .transposed = row->transposed, .takes_batches_only = row->takes_batches_only};
+      .weight = *weight, .bias = *bias, .transposed = row->transposed, .accepts_batches_only = row->accepts_batches_only};
   if (const Value* transposed = node.named_input("transposed")) {
     const auto constant = transposed->constant();
     if (!constant || !constant->isBool()) {
@@ -89,7 +89,7 @@ std::optional<AffineOp> affine_op(const Node& node) {
 
 bool is_batch_norm(const Node& node) { return node.kind() == aten::batch_norm && node.schema() != nullptr; }
 
-bool asks_for_metadata(const Node& node) {
+bool reads_metadata(const Node& node) {
   static const std::array kinds = {aten::dim,   aten::size,   aten::len,    aten::is_floating_point,
                                    prim::dtype, prim::device, prim::layout, c10::Symbol::fromQualString("aten::numel")};
   return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();

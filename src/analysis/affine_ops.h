@@ -16,7 +16,7 @@ struct AffineOp {
   size_t bias;
   bool transposed = false;  // the weight is [in, out / groups, …] instead of [out, in / groups, …]
   int64_t groups = 1;
-  bool takes_batches_only = false;  // else x may have another rank
+  bool accepts_batches_only = false;  // else x may have another rank
 };
 
 // Nothing for any other node, and where groups or transposition are no constants.
@@ -25,7 +25,7 @@ std::optional<AffineOp> affine_op(const Node& node);
 bool is_batch_norm(const Node& node);
 
 // Whether the node asks for no more than what two tensors of one size, dtype and device have in common.
-bool asks_for_metadata(const Node& node);
+bool reads_metadata(const Node& node);
 
 // Whether the tensor has the rank at that node, because code before it in its block raises otherwise: `if x.dim() != 4:
 // raise …`, as torch.nn's modules check, or `assert x.dim() == 4`.

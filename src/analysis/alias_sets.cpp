@@ -220,7 +220,7 @@ void AliasSets::visit_node(const Node& node) {
 
 // The one switch for the language's node kinds; false for those that are not known here.
 bool AliasSets::visit_language_node(const Node& node) {
-  if (node.kind() == kClaimed) {
+  if (node.kind() == kDelegate) {
     return true;  // its results are new
   }
   switch (static_cast<c10::unique_t>(node.kind())) {

@@ -50,7 +50,7 @@ std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const 
 namespace {
 
 // Whether the operator asks which object the value is, not what is in it.
-bool asks_for_identity(const Node& node, const Value& value) {
+bool reads_identity(const Node& node, const Value& value) {
   if (node.kind() == aten::__is__ || node.kind() == aten::__isnot__) {
     return std::none_of(node.inputs().begin(), node.inputs().end(),
                         [](const Value* input) { return input->type()->kind() == c10::TypeKind::NoneType; });
@@ -92,7 +92,7 @@ bool moves_on(const Node& node) {
   return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
 }
 
-const Node* leaves_through(const Value& value, std::unordered_set<const Value*>& seen) {
+const Node* escaping_use(const Value& value, std::unordered_set<const Value*>& seen) {
   if (!holds_memory(value.type()) || !seen.insert(&value).second) {
     return nullptr;
   }
@@ -106,7 +106,7 @@ const Node* leaves_through(const Value& value, std::unordered_set<const Value*>&
         }
         continue;
       }
-      if (asks_for_identity(user, value)) {
+      if (reads_identity(user, value)) {
         return &user;
       }
       if (!operator_hands_on(user, use.index)) {
@@ -117,7 +117,7 @@ const Node* leaves_through(const Value& value, std::unordered_set<const Value*>&
       }
     }
     for (const Value* output : user.outputs()) {
-      if (const Node* through = leaves_through(*output, seen)) {
+      if (const Node* through = escaping_use(*output, seen)) {
         return through;
       }
     }
@@ -125,7 +125,7 @@ const Node* leaves_through(const Value& value, std::unordered_set<const Value*>&
   return nullptr;
 }
 
-bool is_only_read(const Value& value, std::unordered_set<const Value*>& seen) {
+bool is_read_only_and_local(const Value& value, std::unordered_set<const Value*>& seen) {
   if (!holds_memory(value.type()) || !seen.insert(&value).second) {
     return true;
   }
@@ -135,7 +135,7 @@ bool is_only_read(const Value& value, std::unordered_set<const Value*>& seen) {
       if (is_language_kind(user.kind()) || user.schema() == nullptr || effects_of(user).unknown) {
         return user.kind() == prim::isinstance;
       }
-      if (asks_for_identity(user, value) || may_write_operand(user, use.index)) {
+      if (reads_identity(user, value) || may_write_operand(user, use.index)) {
         return false;
       }
       if (!operator_hands_on(user, use.index)) {
@@ -143,25 +143,25 @@ bool is_only_read(const Value& value, std::unordered_set<const Value*>& seen) {
       }
     }
     return std::all_of(user.outputs().begin(), user.outputs().end(),
-                       [&](const Value* output) { return is_only_read(*output, seen); });
+                       [&](const Value* output) { return is_read_only_and_local(*output, seen); });
   });
 }
 
 }  // namespace
 
-bool is_only_read(const Value& value) {
+bool is_read_only_and_local(const Value& value) {
   std::unordered_set<const Value*> seen;
-  return is_only_read(value, seen);
+  return is_read_only_and_local(value, seen);
 }
 
-bool may_leave(const Value& value) { return leaves_through(value) != nullptr; }
+bool may_escape(const Value& value) { return escaping_use(value) != nullptr; }
 
-const Node* leaves_through(const Value& value) {
+const Node* escaping_use(const Value& value) {
   std::unordered_set<const Value*> seen;
-  return leaves_through(value, seen);
+  return escaping_use(value, seen);
 }
 
-bool gives_existing_objects(const Node& node) {
+bool produces_existing_objects(const Node& node) {
   static const std::array kinds = {prim::GetAttr,    prim::TupleIndex,     prim::TupleUnpack,
                                    prim::ListUnpack, prim::unchecked_cast, aten::__getitem__};
   return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end() &&

@@ -18,15 +18,15 @@ std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const 
 // Whether the value itself, or another object over its memory, may be in somebody's hands after the run or in a container
 // or block meanwhile, or is asked for its identity. Unlike the above it asks for the object: what only shares memory with an
 // input does not leave.
-bool may_leave(const Value& value);
+bool may_escape(const Value& value);
 // A node through which it may; null when it may not.
-const Node* leaves_through(const Value& value);
+const Node* escaping_use(const Value& value);
 
 // Whether the graph reads the value and forgets it: it is not written, nor is another object over its memory that is made of
 // it, and neither leaves. Judged by the uses alone: what else shares its memory is not asked.
-bool is_only_read(const Value& value);
+bool is_read_only_and_local(const Value& value);
 
 // Whether the node's results are objects that were there before, so that a second read gives the same ones.
-bool gives_existing_objects(const Node& node);
+bool produces_existing_objects(const Node& node);
 
 }  // namespace sconce

@@ -29,50 +29,50 @@ bool contains(const Kinds& kinds, c10::Symbol kind) {
 }
 
 // By the twin's name.
-const std::unordered_map<std::string_view, TwinFits>& fits() {
-  static const std::unordered_map<std::string_view, TwinFits> table = {
+const std::unordered_map<std::string_view, VariantMatch>& fits() {
+  static const std::unordered_map<std::string_view, VariantMatch> table = {
       // Of integers, too: they keep the dtype, or refuse it in both forms.
-      {"celu", TwinFits::kAlways},
-      {"elu", TwinFits::kAlways},
-      {"hardsigmoid", TwinFits::kAlways},
-      {"hardswish", TwinFits::kAlways},
-      {"hardtanh", TwinFits::kAlways},
-      {"leaky_relu", TwinFits::kAlways},
-      {"mish", TwinFits::kAlways},
-      {"neg", TwinFits::kAlways},
-      {"relu", TwinFits::kAlways},
-      {"relu6", TwinFits::kAlways},
-      {"selu", TwinFits::kAlways},
-      {"silu", TwinFits::kAlways},
-      {"threshold", TwinFits::kAlways},
+      {"celu", VariantMatch::kAlways},
+      {"elu", VariantMatch::kAlways},
+      {"hardsigmoid", VariantMatch::kAlways},
+      {"hardswish", VariantMatch::kAlways},
+      {"hardtanh", VariantMatch::kAlways},
+      {"leaky_relu", VariantMatch::kAlways},
+      {"mish", VariantMatch::kAlways},
+      {"neg", VariantMatch::kAlways},
+      {"relu", VariantMatch::kAlways},
+      {"relu6", VariantMatch::kAlways},
+      {"selu", VariantMatch::kAlways},
+      {"silu", VariantMatch::kAlways},
+      {"threshold", VariantMatch::kAlways},
       // A copy of self that is then written.
-      {"copy", TwinFits::kWithoutGradient},
-      {"fill", TwinFits::kAlways},
-      {"zero", TwinFits::kAlways},
+      {"copy", VariantMatch::kWithoutGradient},
+      {"fill", VariantMatch::kAlways},
+      {"zero", VariantMatch::kAlways},
       // They promote and broadcast.
-      {"abs", TwinFits::kPointwise},
-      {"add", TwinFits::kPointwise},
-      {"ceil", TwinFits::kPointwise},
-      {"clamp", TwinFits::kPointwise},
-      {"clamp_max", TwinFits::kPointwise},
-      {"clamp_min", TwinFits::kPointwise},
-      {"cos", TwinFits::kPointwise},
-      {"div", TwinFits::kPointwise},
-      {"erf", TwinFits::kPointwise},
-      {"floor", TwinFits::kPointwise},
-      {"gelu", TwinFits::kPointwise},
-      {"lerp", TwinFits::kPointwise},
-      {"mul", TwinFits::kPointwise},
-      {"round", TwinFits::kPointwise},
-      {"sigmoid", TwinFits::kPointwise},
-      {"sign", TwinFits::kPointwise},
-      {"sin", TwinFits::kPointwise},
-      {"sqrt", TwinFits::kPointwise},
-      {"square", TwinFits::kPointwise},
-      {"sub", TwinFits::kPointwise},
-      {"tanh", TwinFits::kPointwise},
-      {"trunc", TwinFits::kPointwise},
-      {"masked_fill", TwinFits::kContiguous},
+      {"abs", VariantMatch::kPointwise},
+      {"add", VariantMatch::kPointwise},
+      {"ceil", VariantMatch::kPointwise},
+      {"clamp", VariantMatch::kPointwise},
+      {"clamp_max", VariantMatch::kPointwise},
+      {"clamp_min", VariantMatch::kPointwise},
+      {"cos", VariantMatch::kPointwise},
+      {"div", VariantMatch::kPointwise},
+      {"erf", VariantMatch::kPointwise},
+      {"floor", VariantMatch::kPointwise},
+      {"gelu", VariantMatch::kPointwise},
+      {"lerp", VariantMatch::kPointwise},
+      {"mul", VariantMatch::kPointwise},
+      {"round", VariantMatch::kPointwise},
+      {"sigmoid", VariantMatch::kPointwise},
+      {"sign", VariantMatch::kPointwise},
+      {"sin", VariantMatch::kPointwise},
+      {"sqrt", VariantMatch::kPointwise},
+      {"square", VariantMatch::kPointwise},
+      {"sub", VariantMatch::kPointwise},
+      {"tanh", VariantMatch::kPointwise},
+      {"trunc", VariantMatch::kPointwise},
+      {"masked_fill", VariantMatch::kContiguous},
   };
   return table;
 }
@@ -94,7 +94,7 @@ bool writes_and_gives_self_alone(const c10::FunctionSchema& op) {
          has_marks(op.returns()[0]) && op.returns()[0].alias_info()->isWrite();
 }
 
-bool gives_new_result_of_same_arguments(const c10::FunctionSchema& twin, const c10::FunctionSchema& op) {
+bool produces_new_result_of_same_arguments(const c10::FunctionSchema& twin, const c10::FunctionSchema& op) {
   return !twin.is_mutable() && !results_may_share_memory(twin) && twin.returns().size() == 1 &&
          !has_marks(twin.returns()[0]) &&
          std::equal(twin.arguments().begin(), twin.arguments().end(), op.arguments().begin(), op.arguments().end(),
@@ -103,13 +103,13 @@ bool gives_new_result_of_same_arguments(const c10::FunctionSchema& twin, const c
                     });
 }
 
-const c10::FunctionSchema* find_twin(const c10::FunctionSchema& op) {
+const c10::FunctionSchema* find_functional_variant(const c10::FunctionSchema& op) {
   if (!op.name().ends_with('_') || !writes_and_gives_self_alone(op)) {
     return nullptr;
   }
   const c10::OperatorName name(op.name().substr(0, op.name().size() - 1), op.overload_name());
   const auto twin = torch::jit::findOperatorFor(name);
-  return twin != nullptr && gives_new_result_of_same_arguments(twin->schema(), op) && !casts_under_autocast(name) &&
+  return twin != nullptr && produces_new_result_of_same_arguments(twin->schema(), op) && !casts_under_autocast(name) &&
                  !casts_under_autocast(op.operator_name())
              ? &twin->schema()
              : nullptr;
@@ -117,15 +117,15 @@ const c10::FunctionSchema* find_twin(const c10::FunctionSchema& op) {
 
 }  // namespace
 
-const c10::FunctionSchema* functional_twin(const c10::FunctionSchema& op) {
+const c10::FunctionSchema* functional_variant(const c10::FunctionSchema& op) {
   static thread_local PerSchema<const c10::FunctionSchema*> known;
-  return known.get(op, find_twin);
+  return known.get(op, find_functional_variant);
 }
 
-TwinFits twin_fits(const c10::FunctionSchema& op) {
-  const c10::FunctionSchema* twin = functional_twin(op);
+VariantMatch variant_match(const c10::FunctionSchema& op) {
+  const c10::FunctionSchema* twin = functional_variant(op);
   const auto found = twin == nullptr ? fits().end() : fits().find(without_namespace(twin->name()));
-  return found == fits().end() ? TwinFits::kNever : found->second;
+  return found == fits().end() ? VariantMatch::kNever : found->second;
 }
 
 bool backward_may_read_result(const c10::FunctionSchema& op) {
@@ -187,7 +187,7 @@ bool backward_may_read_result(const c10::FunctionSchema& op) {
   return !never.contains(without_namespace(op.name()));
 }
 
-bool gives_new_tensor(const Node& node) {
+bool produces_new_tensor(const Node& node) {
   // Their results may overlap themselves, or must not be written.
   static const std::array exceptions = {aten::empty_strided, aten::new_empty_strided, aten::_efficientzerotensor};
   return node.schema() != nullptr && !effects_of(node).unknown && node.outputs().size() == 1 &&
@@ -198,7 +198,7 @@ bool gives_new_tensor(const Node& node) {
          c10::Dispatcher::singleton().findSchema(node.schema()->operator_name()).has_value();
 }
 
-bool asks_for_sizes_or_dtype(const Node& node) {
+bool reads_sizes_or_dtype(const Node& node) {
   static const std::array kinds = {aten::size,
                                    aten::dim,
                                    aten::len,
@@ -209,7 +209,7 @@ bool asks_for_sizes_or_dtype(const Node& node) {
   return contains(kinds, node.kind());
 }
 
-bool asks_for_layout_or_version(const Node& node) {
+bool reads_layout_or_version(const Node& node) {
   static const std::array kinds = {aten::stride,
                                    aten::_version,
                                    aten::as_strided,

@@ -4,21 +4,21 @@
 
 namespace sconce {
 
-FixedTensors::FixedTensors(const Graph& graph) {
+InvariantTensors::InvariantTensors(const Graph& graph) {
   for_each_node(graph.body(), [&](Node* node) {
     const auto constant = node->kind() == prim::Constant ? node->output()->constant() : std::nullopt;
     if (constant && constant->isTensor() && constant->toTensor().has_storage() &&
-        (node->attribute(attr::kShared) != nullptr || !is_only_read(*node->output()))) {
+        (node->attribute(attr::kShared) != nullptr || !is_read_only_and_local(*node->output()))) {
       changing_.insert(constant->toTensor().storage().unsafeGetStorageImpl());
     }
   });
 }
 
-bool FixedTensors::may_change(const at::Tensor& constant) const {
+bool InvariantTensors::may_change(const at::Tensor& constant) const {
   return constant.has_storage() && changing_.count(constant.storage().unsafeGetStorageImpl()) != 0;
 }
 
-std::optional<at::Tensor> FixedTensors::find(const Value* operand) const {
+std::optional<at::Tensor> InvariantTensors::find(const Value* operand) const {
   const auto constant = operand == nullptr ? std::nullopt : operand->constant();
   if (!constant || constant->isNone()) {
     return constant ? std::optional(at::Tensor()) : std::nullopt;

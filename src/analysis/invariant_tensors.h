@@ -12,9 +12,9 @@ namespace sconce {
 
 // A snapshot of which memory constants lie in that the graph writes or hands to others, or others hold anyhow
 // (attr::kShared).
-class FixedTensors {
+class InvariantTensors {
  public:
-  explicit FixedTensors(const Graph& graph);
+  explicit InvariantTensors(const Graph& graph);
 
   // The strided tensor that the operand is in all runs, taking no gradient; an undefined one for None. Nothing for any other
   // operand, and for a null one.

@@ -62,7 +62,7 @@ inline bool has_layout(const TensorFacts* facts, c10::MemoryFormat format) {
 
 // Whether the graph changes sizes in place or walks autograd's graph: then of two results with equal elements one cannot
 // stand for the other.
-inline bool tells_equal_results_apart(const Graph& graph) {
+inline bool distinguishes_equal_tensors(const Graph& graph) {
   bool may_differentiate = false;
   for_each_node(graph.body(), [&](Node* node) { may_differentiate = may_differentiate || differentiates(*node); });
   return may_differentiate || may_change_sizes(graph);

@@ -82,7 +82,7 @@ std::optional<Treatment> treatment_of(const Node& node) {
   }
   static thread_local PerSchema<std::optional<Treatment>> known;
   return known.get(*node.schema(), [](const c10::FunctionSchema& schema) -> std::optional<Treatment> {
-    const c10::FunctionSchema* twin = schema.is_mutable() ? functional_twin(schema) : &schema;
+    const c10::FunctionSchema* twin = schema.is_mutable() ? functional_variant(schema) : &schema;
     const auto found = twin == nullptr ? treatments().end() : treatments().find(twin->name());
     return found == treatments().end() ? std::nullopt : std::optional(found->second);
   });
@@ -95,8 +95,8 @@ bool writes_first_operand(const Node& node) { return node.schema()->is_mutable()
 }  // namespace
 
 LayoutUse layout_use(const Node& node, size_t index) {
-  if (asks_for_metadata(node)) {
-    return LayoutUse::kIgnores;
+  if (reads_metadata(node)) {
+    return LayoutUse::kAgnostic;
   }
   if (node.kind() == aten::flatten && node.schema() != nullptr && index == 0 && is_int(node.named_input("start_dim"), 1) &&
       (is_int(node.named_input("end_dim"), -1) || is_int(node.named_input("end_dim"), 3)) &&
@@ -105,15 +105,16 @@ LayoutUse layout_use(const Node& node, size_t index) {
   }
   const auto treatment = treatment_of(node);
   if (!treatment) {
-    return LayoutUse::kSees;
+    return LayoutUse::kSensitive;
   }
   switch (*treatment) {
     // Others are read into the memory of the first where that is written.
-    case Treatment::kPointwise: return index > 0 && writes_first_operand(node) ? LayoutUse::kIgnores : LayoutUse::kKeeps;
-    case Treatment::kImages: return index == 0 ? LayoutUse::kKeeps : LayoutUse::kSees;
-    case Treatment::kReduces: return index == 0 ? LayoutUse::kIgnores : LayoutUse::kSees;
+    case Treatment::kPointwise:
+      return index > 0 && writes_first_operand(node) ? LayoutUse::kAgnostic : LayoutUse::kPreserving;
+    case Treatment::kImages: return index == 0 ? LayoutUse::kPreserving : LayoutUse::kSensitive;
+    case Treatment::kReduces: return index == 0 ? LayoutUse::kAgnostic : LayoutUse::kSensitive;
   }
-  return LayoutUse::kSees;
+  return LayoutUse::kSensitive;
 }
 
 bool is_pointwise(const Node& node) { return treatment_of(node) == Treatment::kPointwise; }

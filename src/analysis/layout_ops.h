@@ -9,10 +9,10 @@
 namespace sconce {
 
 enum class LayoutUse : uint8_t {
-  kSees,     // or not known: results, errors or aliasing may depend on it
-  kKeeps,    // the strides of the result, which is new memory or that of the operand, follow it; nothing else does
-  kIgnores,  // nothing depends on it but the order in which numbers are added up
-  kFlattens  // the elements of each image of a batch in a row: a view in one layout, a copy in another
+  kSensitive,   // or not known: results, errors or aliasing may depend on it
+  kPreserving,  // the strides of the result, which is new memory or that of the operand, follow it; nothing else does
+  kAgnostic,    // nothing depends on it but the order in which numbers are added up
+  kFlattens     // the elements of each image of a batch in a row: a view in one layout, a copy in another
 };
 
 // Of the tensor, or of the tensors in the list, that is the node's input `index`.

@@ -34,10 +34,10 @@ ListWrite list_write_of(const Node& node) {
 
 bool only_reads_list(const Node& node, size_t index) {
   // A list cannot hide in a tensor or number.
-  const bool gives_no_lists = std::all_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+  const bool produces_no_lists = std::all_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
     return output->type()->kind() == c10::TypeKind::TensorType || !holds_memory(output->type());
   });
-  if (!gives_no_lists || node.kind() == aten::__is__ || node.kind() == aten::__isnot__) {
+  if (!produces_no_lists || node.kind() == aten::__is__ || node.kind() == aten::__isnot__) {
     return false;
   }
   if (node.kind() == prim::ListUnpack) {

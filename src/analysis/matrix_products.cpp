@@ -45,9 +45,9 @@ std::optional<Value*> plain_factor(Value* value, bool elements_are_integers) {
   return is_of_kind && !is_number(*value, 0) ? std::optional(value) : std::nullopt;
 }
 
-bool gives_new_pointwise(const Node& node) {
+bool produces_new_pointwise(const Node& node) {
   static thread_local PerSchema<bool> known;
-  return gives_new_tensor(node) && known.get(*node.schema(), [](const c10::FunctionSchema& schema) {
+  return produces_new_tensor(node) && known.get(*node.schema(), [](const c10::FunctionSchema& schema) {
     const auto op = c10::Dispatcher::singleton().findSchema(schema.operator_name());
     return op && op->hasTag(at::Tag::pointwise);
   });
@@ -80,7 +80,7 @@ bool is_plain_sum(const Node& node) {
 
 bool is_transposition(const Node& node) { return node.kind() == aten::t; }
 
-bool gives_contiguous_product(const Node& node) {
+bool produces_contiguous_product(const Node& node) {
   if (node.kind() == aten::bmm) {
     return true;
   }
@@ -93,7 +93,7 @@ bool gives_contiguous_product(const Node& node) {
 bool may_have_rows_apart(const Value& result) {
   return std::all_of(result.uses().begin(), result.uses().end(), [](const Use& use) {
     const Node& user = *use.user;
-    if (asks_for_sizes_or_dtype(user) || gives_new_pointwise(user) || gives_contiguous_product(user)) {
+    if (reads_sizes_or_dtype(user) || produces_new_pointwise(user) || produces_contiguous_product(user)) {
       return true;
     }
     return keeps_order_of_strides(user) && std::all_of(user.outputs().begin(), user.outputs().end(),

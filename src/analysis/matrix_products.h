@@ -36,11 +36,11 @@ bool is_plain_sum(const Node& node);
 bool is_transposition(const Node& node);
 
 // Whether the node's result is a new product, laid out by its sizes alone.
-bool gives_contiguous_product(const Node& node);
+bool produces_contiguous_product(const Node& node);
 
 // Whether nobody can tell, but by rounding, that the rows of the result lie further apart than they are long: no strides of
 // results behind it depend on it, and no operator refuses it. Requires that rows are of more than one element, and that the
-// graph only reads the result and forgets it (is_only_read).
+// graph only reads the result and forgets it (is_read_only_and_local).
 bool may_have_rows_apart(const Value& result);
 
 }  // namespace sconce

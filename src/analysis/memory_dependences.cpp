@@ -13,7 +13,7 @@ bool contains(const std::vector<AliasSets::Memory>& all, AliasSets::Set set) {
 
 }  // namespace
 
-WriteReach::WriteReach(const Graph& graph) {
+MemoryDependences::MemoryDependences(const Graph& graph) {
   const AliasSets aliases(graph);
   wildcard_ = aliases.wildcard();
   for_each_node(graph.body(), [&](Node* node) {
@@ -37,7 +37,7 @@ WriteReach::WriteReach(const Graph& graph) {
   });
 }
 
-bool WriteReach::reaches(const Node* write, const Node* reader, Wildcard wildcard) const {
+bool MemoryDependences::reaches(const Node* write, const Node* reader, Wildcard wildcard) const {
   const Memories& written = written_.at(write);
   const Memories& read = read_.at(reader);
   return std::any_of(written.begin(), written.end(), [&](const AliasSets::Memory& wrote) {
@@ -48,7 +48,7 @@ bool WriteReach::reaches(const Node* write, const Node* reader, Wildcard wildcar
   });
 }
 
-std::string WriteReach::grown_since(const WriteReach& before) const {
+std::string MemoryDependences::new_since(const MemoryDependences& before) const {
   for (const auto& [write, sets] : written_) {
     if (!before.written_.contains(write)) {
       continue;

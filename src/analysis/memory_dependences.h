@@ -11,14 +11,14 @@
 namespace sconce {
 
 // A snapshot.
-class WriteReach {
+class MemoryDependences {
  public:
-  explicit WriteReach(const Graph& graph);
+  explicit MemoryDependences(const Graph& graph);
 
   // Two nodes that are in both snapshots of one graph, of which the one may write what the other reads and might not before:
   // a pass has merged what must stay two. Empty when there are none. Of what somebody outside may hold now, nothing is said:
   // inputs, attributes and constants lie in one alias set, the wildcard.
-  std::string grown_since(const WriteReach& before) const;
+  std::string new_since(const MemoryDependences& before) const;
 
  private:
   using Memories = std::vector<AliasSets::Memory>;

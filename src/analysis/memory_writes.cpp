@@ -7,9 +7,9 @@
 
 namespace sconce {
 
-WriteOrder::WriteOrder(const Graph& graph, const AliasSets& aliases) : aliases_(aliases) { visit(graph.body()); }
+MemoryWrites::MemoryWrites(const Graph& graph, const AliasSets& aliases) : aliases_(aliases) { visit(graph.body()); }
 
-void WriteOrder::visit(const Block& block) {
+void MemoryWrites::visit(const Block& block) {
   for (const Node* node : block.nodes()) {
     const Position position = next_++;
     for (const AliasSets::Memory& write : aliases_.writes_of(*node)) {
@@ -26,7 +26,7 @@ void WriteOrder::visit(const Block& block) {
   }
 }
 
-WriteOrder::Span WriteOrder::between(const Node& first, const Node& second) const {
+MemoryWrites::Span MemoryWrites::between(const Node& first, const Node& second) const {
   Span span{spans_.at(&first).end, spans_.at(&second).begin};
   // Of the loops around `second`, those that begin behind `first` are not around it.
   for (const Node* around = second.owning_block()->owner(); around != nullptr && spans_.at(around).begin >= span.begin;
@@ -38,7 +38,7 @@ WriteOrder::Span WriteOrder::between(const Node& first, const Node& second) cons
   return span;
 }
 
-bool WriteOrder::is_behind(const Node& node, const Node& other) const {
+bool MemoryWrites::is_behind(const Node& node, const Node& other) const {
   const Node* stands = &node;
   while (stands->kind() == prim::Return) {
     if (stands->owning_block() == other.owning_block() || stands->owning_block()->owner() == nullptr) {
@@ -49,17 +49,17 @@ bool WriteOrder::is_behind(const Node& node, const Node& other) const {
   return covers(*stands) && spans_.at(stands).begin > spans_.at(&other).begin;
 }
 
-WriteOrder::Span WriteOrder::within(const Node& node) const {
+MemoryWrites::Span MemoryWrites::within(const Node& node) const {
   const Span span = spans_.at(&node);
   return {span.begin + 1, span.end};
 }
 
-bool WriteOrder::any_in(const Positions& positions, Span span) {
+bool MemoryWrites::any_in(const Positions& positions, Span span) {
   const auto next = std::lower_bound(positions.begin(), positions.end(), span.begin);
   return next != positions.end() && *next < span.end;
 }
 
-bool WriteOrder::may_be_written(const Value& value, Span span) const {
+bool MemoryWrites::may_be_written(const Value& value, Span span) const {
   const MemoryKinds kinds = memory_kinds_within(value.type());
   std::unordered_set<AliasSets::Set> seen;
   for (AliasSets::Set set = aliases_.set_of(value); set != AliasSets::kNone && seen.insert(set).second;
@@ -74,22 +74,22 @@ bool WriteOrder::may_be_written(const Value& value, Span span) const {
   return false;
 }
 
-bool WriteOrder::may_be_written_between(const Value& value, const Node& first, const Node& second) const {
+bool MemoryWrites::may_be_written_between(const Value& value, const Node& first, const Node& second) const {
   return may_be_written(value, between(first, second));
 }
 
-bool WriteOrder::may_be_written_behind(const Value& value, const Node& first) const {
+bool MemoryWrites::may_be_written_behind(const Value& value, const Node& first) const {
   return may_be_written(value, {spans_.at(&first).end, next_});
 }
 
-bool WriteOrder::state_may_change_between(const Node& first, const Node& second) const {
+bool MemoryWrites::state_may_change_between(const Node& first, const Node& second) const {
   return any_in(state_changes_, between(first, second));
 }
 
-bool WriteOrder::may_be_written_within(const Value& value, const Node& node) const {
+bool MemoryWrites::may_be_written_within(const Value& value, const Node& node) const {
   return may_be_written(value, within(node));
 }
 
-bool WriteOrder::state_may_change_within(const Node& node) const { return any_in(state_changes_, within(node)); }
+bool MemoryWrites::state_may_change_within(const Node& node) const { return any_in(state_changes_, within(node)); }
 
 }  // namespace sconce

@@ -11,9 +11,9 @@
 namespace sconce {
 
 // A snapshot of the graph's program order and of the writes in it. Nodes may be erased afterwards, not added or moved.
-class WriteOrder {
+class MemoryWrites {
  public:
-  WriteOrder(const Graph& graph, const AliasSets& aliases);
+  MemoryWrites(const Graph& graph, const AliasSets& aliases);
 
   // Whether the memory of `value`, or of what it contains, may be written after `first` has run and before `second` runs.
   // Requires that `first` stands before `second`, in the same block or in one around it. Writes of earlier iterations

@@ -32,7 +32,7 @@ bool any_may_hold_tuple_or_text(c10::ArrayRef<Value*> values) {
 
 }  // namespace
 
-bool asks_which_tuple(const Graph& graph, const std::function<bool(const Node&)>& is_seen) {
+bool observes_identity(const Graph& graph, const std::function<bool(const Node&)>& is_seen) {
   bool asks = false;
   for_each_node(graph.body(), [&](Node* node) {
     const auto may_be_tuple = [](const Value* value) {
@@ -49,7 +49,7 @@ bool asks_which_tuple(const Graph& graph, const std::function<bool(const Node&)>
   return asks;
 }
 
-bool gives_tuple_or_text(const Node& node) {
+bool produces_tuple_or_string(const Node& node) {
   return std::any_of(node.outputs().begin(), node.outputs().end(),
                      [](const Value* output) { return is_tuple_or_text(*output->type()); });
 }

@@ -108,7 +108,7 @@ class CudaRuntime final : public DeviceRuntime {
     return std::make_unique<CudaEvent>(*driver_, *bridge_, context(device));
   }
 
-  OrRefusal<std::string> compile(const std::string& text, const std::string& architecture) override {
+  Expected<std::string> compile(const std::string& text, const std::string& architecture) override {
     std::call_once(nvrtc_once_, [&] { nvrtc_ = open_nvrtc(nvrtc_places_, &why_no_nvrtc_); });
     if (nvrtc_ == nullptr) {
       return Refusal::because(why_no_nvrtc_);
@@ -120,7 +120,7 @@ class CudaRuntime final : public DeviceRuntime {
     return std::move(cubin.bytes);
   }
 
-  OrRefusal<std::shared_ptr<DeviceModule>> load_module(c10::DeviceIndex device, const std::string& machine_code) override {
+  Expected<std::shared_ptr<DeviceModule>> load_module(c10::DeviceIndex device, const std::string& machine_code) override {
     return load_cubin(*driver_, context(device), machine_code);
   }
 
@@ -135,8 +135,8 @@ class CudaRuntime final : public DeviceRuntime {
   std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) override {
     return std::make_shared<CudaPool>(bridge_of(device), device);
   }
-  OrRefusal<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
-                                                               std::shared_ptr<RecordingPool> pool) override {
+  Expected<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
+                                                              std::shared_ptr<RecordingPool> pool) override {
     return begin_session(*driver_, *bridge_, context(stream.device_index()), stream, std::move(pool));
   }
 

@@ -46,7 +46,7 @@ class CudaModule final : public DeviceModule {
   CudaModule(const CudaModule&) = delete;
   CudaModule& operator=(const CudaModule&) = delete;
 
-  OrRefusal<const DeviceKernel*> kernel(const std::string& name) override {
+  Expected<const DeviceKernel*> kernel(const std::string& name) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const auto known = kernels_.find(name); known != kernels_.end()) {
       return static_cast<const DeviceKernel*>(known->second.get());
@@ -72,7 +72,7 @@ class CudaModule final : public DeviceModule {
 
 }  // namespace
 
-OrRefusal<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext context, const std::string& cubin) {
+Expected<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext context, const std::string& cubin) {
   // The driver reads the image's size from its header: an image that is none would be read past its end.
   constexpr std::string_view kElf =
       "\x7f"

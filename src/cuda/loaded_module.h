@@ -10,7 +10,7 @@
 namespace sconce::cuda {
 
 // Driver and context must outlive the module.
-OrRefusal<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext context, const std::string& cubin);
+Expected<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext context, const std::string& cubin);
 
 // A kernel of such a module. Shared memory beyond 48 KiB is asked for when a launch first wants it.
 Status launch(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape, CUstream stream,

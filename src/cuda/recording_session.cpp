@@ -117,7 +117,7 @@ class CudaSession final : public RecordingSession {
     return status;
   }
 
-  OrRefusal<std::unique_ptr<Recording>> finish() override {
+  Expected<std::unique_ptr<Recording>> finish() override {
     SCONCE_ASSERT(recording_ != nullptr, "a recording is finished once");
     std::unique_ptr<ExecutableGraph> graph;
     Status status;
@@ -155,8 +155,8 @@ class CudaSession final : public RecordingSession {
 
 }  // namespace
 
-OrRefusal<std::unique_ptr<RecordingSession>> begin_session(Driver& driver, TorchBridge& bridge, CUcontext context,
-                                                           c10::Stream stream, std::shared_ptr<RecordingPool> pool) {
+Expected<std::unique_ptr<RecordingSession>> begin_session(Driver& driver, TorchBridge& bridge, CUcontext context,
+                                                          c10::Stream stream, std::shared_ptr<RecordingPool> pool) {
   auto cuda_pool = std::dynamic_pointer_cast<CudaPool>(std::move(pool));
   SCONCE_ASSERT(cuda_pool != nullptr && cuda_pool->device() == stream.device_index(),
                 "a recording's pool is of the device of its stream");

@@ -27,7 +27,7 @@ class CudaPool final : public RecordingPool {
 };
 
 // Driver, bridge and context must outlive the session and the recording that comes of it.
-OrRefusal<std::unique_ptr<RecordingSession>> begin_session(Driver& driver, TorchBridge& bridge, CUcontext context,
-                                                           c10::Stream stream, std::shared_ptr<RecordingPool> pool);
+Expected<std::unique_ptr<RecordingSession>> begin_session(Driver& driver, TorchBridge& bridge, CUcontext context,
+                                                          c10::Stream stream, std::shared_ptr<RecordingPool> pool);
 
 }  // namespace sconce::cuda

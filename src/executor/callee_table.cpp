@@ -36,20 +36,20 @@ const Callee& CalleeTable::find(torch::jit::Function& function) {
   return entries_.emplace(&function, std::move(entry)).first->second->callee;
 }
 
-OrRefusal<std::unique_ptr<Plan>> CalleeTable::plan_subgraph(const Graph& graph) { return plan(graph, "a subgraph"); }
+Expected<std::unique_ptr<Plan>> CalleeTable::plan_subgraph(const Graph& graph) { return plan(graph, "a subgraph"); }
 
 std::vector<RefusalExplanation> CalleeTable::refusals() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return refusals_;
 }
 
-OrRefusal<std::unique_ptr<Plan>> CalleeTable::plan(const Graph& graph, const std::string& name) {
+Expected<std::unique_ptr<Plan>> CalleeTable::plan(const Graph& graph, const std::string& name) {
   const auto copy = graph.clone();
   if (const auto inlined = inline_and_simplify(*copy, functions_, options_.passes(), options_.optimize()); !inlined) {
     return inlined.refusal();
   }
-  auto compiled = compile_unspecialised(
-      *copy, {.callees = this, .passes = &options_.passes(), .optimise = options_.optimize(), .frozen = options_.frozen()});
+  auto compiled = compile_unspecialized(
+      *copy, {.callees = this, .passes = &options_.passes(), .optimize = options_.optimize(), .frozen = options_.frozen()});
   if (!compiled) {
     return compiled.refusal();
   }

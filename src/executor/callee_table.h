@@ -22,12 +22,12 @@ class CalleeTable final : public Callees {
   ~CalleeTable() override;
   FunctionTable& functions() { return functions_; }
   const Callee& find(torch::jit::Function& function) override;
-  OrRefusal<std::unique_ptr<Plan>> plan_subgraph(const Graph& graph) override;
+  Expected<std::unique_ptr<Plan>> plan_subgraph(const Graph& graph) override;
   // What was left out in the plans made so far, with the name of the function.
   std::vector<RefusalExplanation> refusals() const;
 
  private:
-  OrRefusal<std::unique_ptr<Plan>> plan(const Graph& graph, const std::string& name);
+  Expected<std::unique_ptr<Plan>> plan(const Graph& graph, const std::string& name);
 
   struct Entry;
   const Options options_;

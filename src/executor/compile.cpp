@@ -4,7 +4,7 @@
 #include "ir/verify/verify.h"
 #include "passes/freeze/fold_batch_norm.h"
 #include "passes/freeze/freeze.h"
-#include "passes/layout/channels_last.h"
+#include "passes/layout/propagate_channels_last.h"
 #include "passes/layout/remove_layout_changes.h"
 #include "passes/loops/hoist_loop_invariants.h"
 #include "passes/loops/unroll_loops.h"
@@ -18,8 +18,8 @@
 #include "passes/required/remove_expands.h"
 #include "passes/required/specialize_autograd_zero.h"
 #include "passes/simplify/check_inplace.h"
-#include "passes/simplify/constant_branches.h"
 #include "passes/simplify/eliminate_common_nodes.h"
+#include "passes/simplify/fold_constant_branches.h"
 #include "passes/simplify/lower_tuples.h"
 #include "passes/simplify/peephole.h"
 #include "passes/simplify/pool_constants.h"
@@ -47,13 +47,13 @@ void required_passes(Graph& graph, PassRunner& runner) {
 
 // What each of these leaves, another may take further: a constant decides a branch, a branch leaves a tuple, ….
 void simplify(Graph& graph, PassRunner& runner) {
-  constexpr int kMostRounds = 10;
+  constexpr int kMaxIterations = 10;
   bool changed = true;
-  for (int round = 0; changed && round < kMostRounds; ++round) {
+  for (int round = 0; changed && round < kMaxIterations; ++round) {
     changed = runner.run("lower_tuples", lower_tuples, graph);
     changed |= runner.run("peephole", peephole, graph);
     changed |= runner.run("propagate_constants", propagate_constants, graph);
-    changed |= runner.run("constant_branches", constant_branches, graph);
+    changed |= runner.run("fold_constant_branches", fold_constant_branches, graph);
   }
 }
 
@@ -86,7 +86,7 @@ void optimising_passes(Graph& graph, PassRunner& runner, bool frozen) {
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
   // What freeze_method could not see the end of: lists that are built step by step are known now.
   if (frozen) {
-    runner.run("channels_last", channels_last, graph);
+    runner.run("propagate_channels_last", propagate_channels_last, graph);
   }
   // Last: the passes above make constants where they need them.
   runner.run("pool_constants", pool_constants, graph);
@@ -96,12 +96,11 @@ void optimising_passes(Graph& graph, PassRunner& runner, bool frozen) {
 
 }  // namespace
 
-OrRefusal<PassTiming> inline_and_simplify(Graph& graph, FunctionTable& functions, const PassPipeline& passes,
-                                          bool optimise) {
+Expected<PassTiming> inline_and_simplify(Graph& graph, FunctionTable& functions, const PassPipeline& passes, bool optimize) {
   const auto start = std::chrono::steady_clock::now();
   PassRunner runner(passes);
   std::function<void(Graph&)> simplify_function;
-  if (optimise) {
+  if (optimize) {
     // One round: what it leaves is few, and is settled with what the callers know.
     simplify_function = [&](Graph& body) {
       runner.run("peephole", peephole, body);
@@ -120,9 +119,9 @@ OrRefusal<PassTiming> inline_and_simplify(Graph& graph, FunctionTable& functions
                     *changed};
 }
 
-void freeze_method(Graph& method, const ModuleConstants& constants, bool optimise, PassRunner& runner) {
+void freeze_method(Graph& method, const ModuleConstants& constants, bool optimize, PassRunner& runner) {
   runner.run("freeze", [&](Graph& graph) { return freeze(graph, constants); }, method);
-  if (optimise) {
+  if (optimize) {
     // Branches on `training` decide whether a norm trains.
     simplify(method, runner);
     runner.run("fold_batch_norm", fold_batch_norm, method);
@@ -131,7 +130,7 @@ void freeze_method(Graph& method, const ModuleConstants& constants, bool optimis
     runner.run("pool_constants", pool_constants, method);
     runner.run("eliminate_common_nodes", eliminate_common_nodes, method);
     // Behind folding, which makes new weights. Once: all plans share what it converts.
-    runner.run("channels_last", channels_last, method);
+    runner.run("propagate_channels_last", propagate_channels_last, method);
     runner.run("eliminate_dead_nodes", eliminate_dead_nodes, method);
   }
 }
@@ -140,23 +139,23 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
   runner.run_custom(stage, /*after=*/false, graph);
   switch (stage) {
     case Stage::kRequired: required_passes(*graph, runner); break;
-    case Stage::kOptimise: optimising_passes(*graph, runner, frozen); break;
+    case Stage::kOptimize: optimising_passes(*graph, runner, frozen); break;
   }
   // What the user's passes leave behind is swept up: a node that they replaced would run in every call.
-  if (runner.run_custom(stage, /*after=*/true, graph) && stage == Stage::kOptimise) {
+  if (runner.run_custom(stage, /*after=*/true, graph) && stage == Stage::kOptimize) {
     runner.run("eliminate_dead_nodes", eliminate_dead_nodes, *graph);
     runner.run("pool_constants", pool_constants, *graph);
   }
 }
 
-OrRefusal<Compiled> compile_unspecialised(const Graph& graph, const CompileSettings& settings) {
+Expected<Compiled> compile_unspecialized(const Graph& graph, const CompileSettings& settings) {
   const auto start = std::chrono::steady_clock::now();
   static const PassPipeline none;
   PassRunner runner(settings.passes != nullptr ? *settings.passes : none);
   std::unique_ptr<Graph> copy = graph.clone();
   run_stage(Stage::kRequired, copy, runner);
-  if (settings.optimise) {
-    run_stage(Stage::kOptimise, copy, runner, settings.frozen);
+  if (settings.optimize) {
+    run_stage(Stage::kOptimize, copy, runner, settings.frozen);
   }
   auto plan = lower(std::move(copy), settings.callees);
   if (!plan) {
@@ -170,7 +169,7 @@ OrRefusal<Compiled> compile_unspecialised(const Graph& graph, const CompileSetti
   return compiled;
 }
 
-OrRefusal<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees) {
+Expected<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees) {
   Profiled profiled;
   profiled.profile = std::make_unique<Profile>(graph);
   auto plan = lower(graph, callees, profiled.profile.get());

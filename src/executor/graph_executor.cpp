@@ -87,9 +87,9 @@ GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const 
       passes_(std::move(past.passes)),
       refusals_(std::move(past.refusals)),
       cache_(options.plan_cache_capacity()) {
-  auto compiled = compile_unspecialised(*graph_, {.callees = callees_.get(),
+  auto compiled = compile_unspecialized(*graph_, {.callees = callees_.get(),
                                                   .passes = &options_.passes(),
-                                                  .optimise = options_.optimize(),
+                                                  .optimize = options_.optimize(),
                                                   .frozen = options_.frozen()});
   TORCH_CHECK(compiled, "sconce cannot run ", name_, ": ", compiled ? "" : to_string(compiled.refusal()));
   passes_.insert(passes_.end(), compiled->passes.begin(), compiled->passes.end());
@@ -210,7 +210,7 @@ void GraphExecutor::Impl::clear_cache() {
 GraphExecutor::DebugState GraphExecutor::Impl::debug_state() const {
   DebugState state;
   state.graph = print(*graph_);
-  auto fallback = compile_unspecialised(*graph_, {.callees = callees_.get()});
+  auto fallback = compile_unspecialized(*graph_, {.callees = callees_.get()});
   state.fallback = fallback ? fallback->plan->text() : to_string(fallback.refusal());
   state.plans = explain().plans;
   return state;

@@ -13,7 +13,7 @@ using MakeCompiler = KernelCompiler* (*)(int interface_version, std::string* why
 constexpr const char* kLibrary = "libsconce_llvm.so";
 constexpr const char* kEntryPoint = "sconce_kernel_compiler";
 
-OrRefusal<KernelCompiler*> load_compiler() {
+Expected<KernelCompiler*> load_compiler() {
   const std::string directory = directory_of_code(reinterpret_cast<const void*>(&cpu_kernel_compiler));
   const std::string path = directory.empty() ? kLibrary : directory + "/" + kLibrary;
   // Not global: the process may hold another LLVM.
@@ -36,12 +36,12 @@ OrRefusal<KernelCompiler*> load_compiler() {
 
 }  // namespace
 
-OrRefusal<KernelCompiler*> cpu_kernel_compiler() {
-  static const OrRefusal<KernelCompiler*> compiler = load_compiler();
+Expected<KernelCompiler*> cpu_kernel_compiler() {
+  static const Expected<KernelCompiler*> compiler = load_compiler();
   return compiler;
 }
 
-OrRefusal<std::shared_ptr<const KernelCode>> compile_cpu_kernel(const KernelText& kernel) {
+Expected<std::shared_ptr<const KernelCode>> compile_cpu_kernel(const KernelText& kernel) {
   const auto compiler = cpu_kernel_compiler();
   if (!compiler) {
     return compiler.refusal();

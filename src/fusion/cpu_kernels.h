@@ -11,9 +11,9 @@ namespace sconce {
 
 // Refuses text that does not compile, with LLVM's words, and everything where the code generator cannot be loaded.
 // Thread-safe.
-OrRefusal<std::shared_ptr<const KernelCode>> compile_cpu_kernel(const KernelText& kernel);
+Expected<std::shared_ptr<const KernelCode>> compile_cpu_kernel(const KernelText& kernel);
 
 // The code generator itself; loads it.
-OrRefusal<KernelCompiler*> cpu_kernel_compiler();
+Expected<KernelCompiler*> cpu_kernel_compiler();
 
 }  // namespace sconce

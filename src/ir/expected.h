@@ -26,10 +26,10 @@ std::string to_string(const Refusal& refusal);
 
 // A T, or the Refusal that tells why there is none.
 template <typename T>
-class OrRefusal {
+class Expected {
  public:
-  OrRefusal(T value) : content_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
-  OrRefusal(Refusal refusal) : content_(std::move(refusal)) {}  // NOLINT(google-explicit-constructor)
+  Expected(T value) : content_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
+  Expected(Refusal refusal) : content_(std::move(refusal)) {}  // NOLINT(google-explicit-constructor)
 
   explicit operator bool() const { return content_.index() == 0; }
   T& operator*() { return std::get<0>(content_); }

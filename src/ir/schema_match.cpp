@@ -79,7 +79,7 @@ bool is_language_kind(c10::Symbol kind) {
     case prim::ConstantChunk:
     case prim::Param:
     case prim::Return: return true;
-    default: return kind == kClaimed;
+    default: return kind == kDelegate;
   }
 }
 
@@ -90,7 +90,7 @@ const c10::FunctionSchema* match_schema(const Node& node) {
   const c10::FunctionSchema* first = nullptr;
   for (const auto& candidate : torch::jit::getAllOperatorsFor(node.kind())) {
     if (takes(candidate->schema(), node.inputs())) {
-      if (gives_results_of(candidate->schema(), node)) {
+      if (produces_results_of(candidate->schema(), node)) {
         return &candidate->schema();
       }
       first = first == nullptr ? &candidate->schema() : first;
@@ -99,7 +99,7 @@ const c10::FunctionSchema* match_schema(const Node& node) {
   return first;
 }
 
-bool gives_results_of(const c10::FunctionSchema& schema, const Node& node) {
+bool produces_results_of(const c10::FunctionSchema& schema, const Node& node) {
   if (schema.is_varret()) {
     return true;
   }

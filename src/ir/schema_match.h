@@ -18,7 +18,7 @@ const c10::FunctionSchema* match_schema(const Node& node);
 
 // Whether the schema gives as many results as the node has, of types that may be theirs: a node may know more than the
 // schema says, or keep less.
-bool gives_results_of(const c10::FunctionSchema& schema, const Node& node);
+bool produces_results_of(const c10::FunctionSchema& schema, const Node& node);
 
 // Why `match_schema` found nothing: the types given, and the overloads that exist.
 std::string explain_no_match(const Node& node);

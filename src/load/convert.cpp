@@ -114,7 +114,7 @@ class Converter {
     }
     if (!is_language_kind(node->kind())) {
       const c10::FunctionSchema* schema = source.maybeSchema();
-      node->set_schema(schema == nullptr || gives_results_of(*schema, *node) ? schema : match_schema(*node));
+      node->set_schema(schema == nullptr || produces_results_of(*schema, *node) ? schema : match_schema(*node));
     }
     return std::nullopt;
   }
@@ -173,7 +173,7 @@ class Converter {
 
 }  // namespace
 
-OrRefusal<std::unique_ptr<Graph>> convert(const torch::jit::Graph& source) {
+Expected<std::unique_ptr<Graph>> convert(const torch::jit::Graph& source) {
   auto graph = std::make_unique<Graph>();
   // The loader's graph is only read; LibTorch's accessors to its body are not all const.
   const jit::Block& body = *const_cast<torch::jit::Graph&>(source).block();

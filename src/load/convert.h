@@ -14,6 +14,6 @@ namespace sconce {
 
 // One node for one node, nothing is resolved or simplified: names, types, attributes, source ranges and the operators'
 // schemas are carried over. Refuses graphs that hold what only Python can run.
-OrRefusal<std::unique_ptr<Graph>> convert(const torch::jit::Graph& source);
+Expected<std::unique_ptr<Graph>> convert(const torch::jit::Graph& source);
 
 }  // namespace sconce

@@ -9,7 +9,7 @@
 
 namespace sconce {
 
-OrRefusal<const Graph*> FunctionTable::graph_of(torch::jit::Function& function) {
+Expected<const Graph*> FunctionTable::graph_of(torch::jit::Function& function) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (const auto found = graphs_.find(&function); found != graphs_.end()) {
     return found->second.get();
@@ -25,7 +25,7 @@ OrRefusal<const Graph*> FunctionTable::graph_of(torch::jit::Function& function) 
   return graphs_.emplace(&function, std::move(*graph)).first->second.get();
 }
 
-OrRefusal<torch::jit::Function*> FunctionTable::callee_of(const Node& call) {
+Expected<torch::jit::Function*> FunctionTable::callee_of(const Node& call) {
   const c10::TypePtr& callee = call.input(0)->type();
   if (call.kind() == prim::CallFunction) {
     return callee->expectRef<c10::FunctionType>().function();

@@ -18,11 +18,11 @@ namespace sconce {
 class FunctionTable {
  public:
   // The graph of the function as it was written: calls not inlined. The table keeps it.
-  OrRefusal<const Graph*> graph_of(torch::jit::Function& function);
+  Expected<const Graph*> graph_of(torch::jit::Function& function);
 
   // The function that a prim::CallFunction or prim::CallMethod calls; null for a method of an interface, which is known only
   // when it runs. Refuses a method that the class does not have.
-  static OrRefusal<torch::jit::Function*> callee_of(const Node& call);
+  static Expected<torch::jit::Function*> callee_of(const Node& call);
 
  private:
   std::mutex mutex_;

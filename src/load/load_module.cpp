@@ -2,7 +2,7 @@
 
 #include "base/exception_message.h"
 #include "load/check/archive.h"
-#include "load/plain_reason.h"
+#include "load/summarize_libtorch_error.h"
 
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/Version.h>
@@ -21,7 +21,7 @@ namespace sconce {
 namespace {
 
 [[noreturn]] void fail_to_read(const std::string& path, const std::string& message) {
-  const std::string reason = plain_reason(message);
+  const std::string reason = summarize_libtorch_error(message);
   // The file is good; an operator or a class that it uses is not there.
   const bool misses_a_library =
       reason.find("Unknown builtin op") != std::string::npos || reason.find("__torch__.torch.classes") != std::string::npos;

@@ -192,10 +192,10 @@ def sizes(self: List[int], pad: List[int]):
       // ---- sparse tensors
       {.op = "aten::to_sparse", .keeps_sizes = true, .differs_on_meta = true},
       {.op = "aten::to_sparse_csr", .keeps_sizes = true, .differs_on_meta = true},
-      {.op = "aten::to_dense", .keeps_sizes = true, .takes_sparse = true},
-      {.op = "aten::coalesce", .keeps_sizes = true, .takes_sparse = true},
-      {.op = "aten::_sparse_mm", .sizes = kProductSizes, .takes_sparse = true},
-      {.op = "aten::mm", .takes_sparse = true},
+      {.op = "aten::to_dense", .keeps_sizes = true, .accepts_sparse = true},
+      {.op = "aten::coalesce", .keeps_sizes = true, .accepts_sparse = true},
+      {.op = "aten::_sparse_mm", .sizes = kProductSizes, .accepts_sparse = true},
+      {.op = "aten::mm", .accepts_sparse = true},
       // ---- selection
       {.op = "aten::argmax", .sizes = kPositionSizes},
       {.op = "aten::argmin", .sizes = kPositionSizes},

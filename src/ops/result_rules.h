@@ -27,7 +27,7 @@ struct ResultRule {
   // the place of tensors; those at the end may be left out, as may results.
   std::string_view sizes = {};
   bool differs_on_meta = false;     // what it does depends on the device: a run on meta tensors tells nothing
-  bool takes_sparse = false;        // what of sparse operands comes can be seen by a run on empty ones
+  bool accepts_sparse = false;      // what of sparse operands comes can be seen by a run on empty ones
   bool sizes_by_structure = false;  // of the numbers among its operands sizes do not depend, only on how many there are
 };
 

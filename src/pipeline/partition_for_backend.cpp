@@ -23,7 +23,7 @@ bool is_used_outside(const Value& value, const Members& members) {
 // Which nodes go together. Reads the graph, and changes nothing.
 class Grouping {
  public:
-  Grouping(Graph& graph, const SubgraphClaim& claim) : claim_(claim) { visit(graph.body()); }
+  Grouping(Graph& graph, const BackendPartitioner& partitioner) : partitioner_(partitioner) { visit(graph.body()); }
 
   const std::vector<Group>& groups() const { return groups_; }
 
@@ -35,7 +35,7 @@ class Grouping {
       if (node->kind() == prim::Constant) {
         continue;
       }
-      if (is_claimable(*node)) {
+      if (is_supported(*node)) {
         group.push_back(node);
         results.insert(node->outputs().begin(), node->outputs().end());
       } else if (has_effects(*node) || uses_any(*node, results)) {
@@ -49,12 +49,12 @@ class Grouping {
     finish(std::move(group));
   }
 
-  bool is_claimable(const Node& node) const {
+  bool is_supported(const Node& node) const {
     return node.schema() != nullptr && node.blocks().empty() && !node.outputs().empty() && !has_effects(node) &&
            !reads_state(node) && !differentiates(node) &&
            std::all_of(node.outputs().begin(), node.outputs().end(),
                        [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; }) &&
-           claim_.supports(node);
+           partitioner_.supports(node);
   }
 
   static bool uses_any(const Node& node, const std::unordered_set<const Value*>& values) {
@@ -89,7 +89,7 @@ class Grouping {
       finish(Group(shares + 1, group.end()));
     } else {
       for (Group& connected : connected_parts(group)) {
-        if (connected.size() >= claim_.least_nodes) {
+        if (connected.size() >= partitioner_.min_nodes) {
           groups_.push_back(std::move(connected));
         }
       }
@@ -124,7 +124,7 @@ class Grouping {
     return parts;
   }
 
-  const SubgraphClaim& claim_;
+  const BackendPartitioner& partitioner_;
   std::vector<Group> groups_;
 };
 
@@ -182,15 +182,15 @@ class Cutting {
 };
 
 // In the place of the group's last node: what the group takes has been computed there, and nobody has asked for a result.
-void replace(const Group& group, const CutOut& cut, const std::string& claim, SubgraphKernel kernel) {
-  Node* claimed = group.front()->owning_block()->graph().create(kClaimed, cut.operands, cut.results.size());
-  claimed->set_attribute(attr::kClaim, claim);
-  claimed->set_attribute(attr::kKernel, c10::IValue::make_capsule(c10::make_intrusive<KernelHolder>(std::move(kernel))));
-  claimed->set_attribute(attr::kSubgraph, cut.subgraph);
-  claimed->set_location(group.front()->location());
-  claimed->insert_after(group.back());
+void replace(const Group& group, const CutOut& cut, const std::string& backend, SubgraphKernel kernel) {
+  Node* delegate = group.front()->owning_block()->graph().create(kDelegate, cut.operands, cut.results.size());
+  delegate->set_attribute(attr::kBackend, backend);
+  delegate->set_attribute(attr::kKernel, c10::IValue::make_capsule(c10::make_intrusive<KernelHolder>(std::move(kernel))));
+  delegate->set_attribute(attr::kSubgraph, cut.subgraph);
+  delegate->set_location(group.front()->location());
+  delegate->insert_after(group.back());
   for (size_t i = 0; i < cut.results.size(); ++i) {
-    Value* result = claimed->output(i);
+    Value* result = delegate->output(i);
     result->set_name(cut.results[i]->name());
     if (cut.results[i]->facts() != nullptr) {
       result->set_facts(*cut.results[i]->facts());
@@ -202,16 +202,16 @@ void replace(const Group& group, const CutOut& cut, const std::string& claim, Su
 
 }  // namespace
 
-PassCallback claim_subgraphs(std::string name, SubgraphClaim claim) {
-  return [name = std::move(name), claim = std::move(claim)](Graph& graph) {
+PassCallback partition_for_backend(std::string name, BackendPartitioner partitioner) {
+  return [name = std::move(name), partitioner = std::move(partitioner)](Graph& graph) {
     bool changed = false;
-    const Grouping grouping(graph, claim);
+    const Grouping grouping(graph, partitioner);
     for (const Group& group : grouping.groups()) {
       const CutOut cut = Cutting(group).take();
       if (cut.results.empty()) {
         continue;  // dead
       }
-      if (SubgraphKernel kernel = claim.compile(cut.subgraph)) {
+      if (SubgraphKernel kernel = partitioner.compile(cut.subgraph)) {
         replace(group, cut, name, std::move(kernel));
         changed = true;
       }

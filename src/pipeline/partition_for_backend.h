@@ -1,6 +1,6 @@
 // Subgraphs for a backend of your own: what it supports is cut out and run by its kernel.
 //
-//   options.passes().after(sconce::Stage::kOptimise, "my_backend", sconce::claim_subgraphs("my_backend", {
+//   options.passes().after(sconce::Stage::kOptimize, "my_backend", sconce::partition_for_backend("my_backend", {
 //       .supports = [](const sconce::Node& node) { return node.kind() == sconce::aten::relu || …; },
 //       .compile = [](const auto& subgraph) -> sconce::SubgraphKernel { … }}));
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace sconce {
 
-struct SubgraphClaim {
+struct BackendPartitioner {
   // Asked for operators without effects: nothing that writes, draws random numbers, prints, or reads global state. An
   // operator whose result shares memory with an operand (a view) is asked for, too, and is claimed where only claimed
   // operators use that result.
@@ -26,7 +26,7 @@ struct SubgraphClaim {
   // constants; its values have the facts that are known in the graph around it.
   std::function<SubgraphKernel(const std::shared_ptr<const Graph>& subgraph)> compile;
   // Smaller subgraphs stay as they are. Constants don't count.
-  size_t least_nodes = 2;
+  size_t min_nodes = 2;
 };
 
 // A pass that claims the largest connected subgraphs that it can, block by block. A subgraph is as it would be had its
@@ -36,6 +36,6 @@ struct SubgraphClaim {
 // The operators themselves run where an operand wants a gradient (in either mode) or the caller's autocast is on, where the
 // kernel declines the call, and where it throws. If they succeed after it has thrown, it is to blame: a warning says so, and
 // it is not called again.
-PassCallback claim_subgraphs(std::string name, SubgraphClaim claim);
+PassCallback partition_for_backend(std::string name, BackendPartitioner partitioner);
 
 }  // namespace sconce

@@ -2,7 +2,7 @@
 
 #include "base/edit_distance.h"
 #include "passes/freeze/fold_batch_norm.h"
-#include "passes/layout/channels_last.h"
+#include "passes/layout/propagate_channels_last.h"
 #include "passes/layout/remove_layout_changes.h"
 #include "passes/loops/hoist_loop_invariants.h"
 #include "passes/loops/partially_unroll_loops.h"
@@ -19,8 +19,8 @@
 #include "passes/required/remove_expands.h"
 #include "passes/required/specialize_autograd_zero.h"
 #include "passes/simplify/check_inplace.h"
-#include "passes/simplify/constant_branches.h"
 #include "passes/simplify/eliminate_common_nodes.h"
+#include "passes/simplify/fold_constant_branches.h"
 #include "passes/simplify/lower_tuples.h"
 #include "passes/simplify/peephole.h"
 #include "passes/simplify/pool_constants.h"
@@ -35,45 +35,47 @@ namespace sconce {
 namespace {
 
 constexpr std::array kPasses = {
-    PassInfo{"batch_matmul", batch_matmul, "on request", "computes several matrix products as one", /*rounds=*/true},
+    PassInfo{"batch_matmul", batch_matmul, "on request", "computes several matrix products as one",
+             /*changes_rounding=*/true},
     PassInfo{"canonicalize_ops", canonicalize_ops, "required", "calls synonyms of an operator by its one name"},
-    PassInfo{"channels_last", channels_last, "optimise",
-             "runs convolutions of images channels-last where results do not show it, in frozen modules", /*rounds=*/true},
-    PassInfo{"check_inplace", check_inplace, "optimise", "fails if a constant that was folded is written"},
-    PassInfo{"constant_branches", constant_branches, "optimise",
-             "takes branches whose condition is constant, removes loops that never run"},
+    PassInfo{"check_inplace", check_inplace, "optimize", "fails if a constant that was folded is written"},
     PassInfo{"decompose_ops", decompose_ops, "on request", "takes addmm and linear apart where batch_matmul gains",
-             /*rounds=*/true},
-    PassInfo{"eliminate_common_nodes", eliminate_common_nodes, "optimise",
+             /*changes_rounding=*/true},
+    PassInfo{"eliminate_common_nodes", eliminate_common_nodes, "optimize",
              "merges nodes that compute the same from the same"},
     PassInfo{"eliminate_dead_nodes", eliminate_dead_nodes, "required",
              "removes nodes without effects whose outputs nobody uses"},
-    PassInfo{"fold_batch_norm", fold_batch_norm, "optimise",
-             "makes batch norms part of the convolutions before them, in frozen modules", /*rounds=*/true},
-    PassInfo{"hoist_loop_invariants", hoist_loop_invariants, "optimise",
+    PassInfo{"fold_batch_norm", fold_batch_norm, "optimize",
+             "makes batch norms part of the convolutions before them, in frozen modules", /*changes_rounding=*/true},
+    PassInfo{"fold_constant_branches", fold_constant_branches, "optimize",
+             "takes branches whose condition is constant, removes loops that never run"},
+    PassInfo{"hoist_loop_invariants", hoist_loop_invariants, "optimize",
              "moves out of loops what every iteration computes anew"},
     PassInfo{"lower_autocast", lower_autocast, "required",
              "turns `with torch.autocast(…)` blocks into casts of the operands"},
     PassInfo{"lower_grad_of", lower_grad_of, "required", "turns prim::GradOf into a branch on which gradients are defined"},
-    PassInfo{"lower_tuples", lower_tuples, "optimise", "takes apart tuples that are only carried around"},
+    PassInfo{"lower_tuples", lower_tuples, "optimize", "takes apart tuples that are only carried around"},
     PassInfo{"partially_unroll_loops", partially_unroll_loops, "on request",
              "runs loops of unknown length by eight iterations at a time"},
-    PassInfo{"peephole", peephole, "optimise", "small rewrites of a node and its operands"},
-    PassInfo{"pool_constants", pool_constants, "optimise", "keeps one constant of each value, at the top of the graph"},
-    PassInfo{"propagate_constants", propagate_constants, "optimise", "computes what depends on constants alone"},
-    PassInfo{"propagate_facts", propagate_facts, "specialised plans",
+    PassInfo{"peephole", peephole, "optimize", "small rewrites of a node and its operands"},
+    PassInfo{"pool_constants", pool_constants, "optimize", "keeps one constant of each value, at the top of the graph"},
+    PassInfo{"propagate_channels_last", propagate_channels_last, "optimize",
+             "runs convolutions of images channels-last where results do not show it, in frozen modules",
+             /*changes_rounding=*/true},
+    PassInfo{"propagate_constants", propagate_constants, "optimize", "computes what depends on constants alone"},
+    PassInfo{"propagate_facts", propagate_facts, "specialized plans",
              "finds dtypes, devices, sizes and strides from those of the inputs"},
-    PassInfo{"remove_dead_copies", remove_dead_copies, "optimise", "removes copies and casts that change nothing"},
+    PassInfo{"remove_dead_copies", remove_dead_copies, "optimize", "removes copies and casts that change nothing"},
     PassInfo{"remove_expands", remove_expands, "required", "removes expands that only spell out broadcasting"},
-    PassInfo{"remove_layout_changes", remove_layout_changes, "optimise",
+    PassInfo{"remove_layout_changes", remove_layout_changes, "optimize",
              "removes views and copies that undo one another, makes one view of several"},
-    PassInfo{"remove_list_mutation", remove_list_mutation, "optimise",
+    PassInfo{"remove_list_mutation", remove_list_mutation, "optimize",
              "makes lists that are built step by step where they are complete"},
     PassInfo{"remove_tensor_mutation", remove_tensor_mutation, "on request",
              "calls operators in place by their functional twins where nobody can tell"},
     PassInfo{"specialize_autograd_zero", specialize_autograd_zero, "required",
              "removes the work on gradients known to be undefined"},
-    PassInfo{"unroll_loops", unroll_loops, "optimise", "writes out loops with a known number of iterations"},
+    PassInfo{"unroll_loops", unroll_loops, "optimize", "writes out loops with a known number of iterations"},
 };
 static_assert(std::is_sorted(kPasses.begin(), kPasses.end(),
                              [](const PassInfo& a, const PassInfo& b) { return a.name < b.name; }));

@@ -16,9 +16,9 @@ using PassFunction = bool (*)(Graph& graph);
 struct PassInfo {
   std::string_view name;
   PassFunction function;
-  std::string_view where;  // the stage that runs it
-  std::string_view help;   // one line
-  bool rounds = false;     // results may differ by rounding from those of the graph before
+  std::string_view where;         // the stage that runs it
+  std::string_view help;          // one line
+  bool changes_rounding = false;  // results may differ by rounding from those of the graph before
 };
 
 // Sorted by name.

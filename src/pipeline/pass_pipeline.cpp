@@ -24,7 +24,7 @@ auto find_custom(const std::vector<CustomPass>& passes, const std::string& name)
 const char* to_string(Stage stage) {
   switch (stage) {
     case Stage::kRequired: return "required";
-    case Stage::kOptimise: return "optimise";
+    case Stage::kOptimize: return "optimize";
   }
   return "?";
 }

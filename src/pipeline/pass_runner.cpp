@@ -38,7 +38,7 @@ bool PassRunner::run(std::string_view name, const PassCallback& pass, Graph& gra
   dump(DumpPoint::kBefore, name, graph);
   const bool checked = verify_ == Verify::kAfterChange;
   const std::string before = checked ? print(graph) : std::string();
-  const auto reach_before = checked ? std::optional<WriteReach>(graph) : std::nullopt;
+  const auto reach_before = checked ? std::optional<MemoryDependences>(graph) : std::nullopt;
   const auto start = std::chrono::steady_clock::now();
   const bool changed = pass(graph);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
@@ -51,7 +51,7 @@ bool PassRunner::run(std::string_view name, const PassCallback& pass, Graph& gra
     dump(DumpPoint::kAfter, name, graph);
     if (checked) {
       verify(graph, name);
-      const std::string grown = WriteReach(graph).grown_since(*reach_before);
+      const std::string grown = MemoryDependences(graph).new_since(*reach_before);
       SCONCE_ASSERT(grown.empty(), "behind ", name, ", ", grown, "\nbefore:\n", before, "after:\n", print(graph));
     }
   }

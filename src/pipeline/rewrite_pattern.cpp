@@ -122,7 +122,7 @@ bool RewritePattern::fits(const Value& wanted, Value& value, Match& match) const
 }
 
 bool RewritePattern::may_replace(const Node& last, const Match& match, const AliasSets& aliases,
-                                 const WriteOrder& writes) const {
+                                 const MemoryWrites& writes) const {
   const c10::ArrayRef<Value*> outputs = pattern_->outputs();
   std::unordered_set<const Node*> matched;
   for (const Node* node : pattern_->body().nodes()) {
@@ -170,7 +170,7 @@ bool RewritePattern::may_replace(const Node& last, const Match& match, const Ali
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto output = match.find(outputs[i]);
     if (output == match.end() ||
-        (!shares_alike_[i] && (operands_change || aliases.may_be_written(*output->second) || may_leave(*output->second)))) {
+        (!shares_alike_[i] && (operands_change || aliases.may_be_written(*output->second) || may_escape(*output->second)))) {
       return false;
     }
   }
@@ -201,7 +201,7 @@ void RewritePattern::replace(Node& last, const Match& match) const {
 
 bool RewritePattern::sweep(Graph& graph) const {
   const AliasSets aliases(graph);
-  const WriteOrder writes(graph, aliases);
+  const MemoryWrites writes(graph, aliases);
   bool changed = false;
   for_each_node(graph.body(), [&](Node* node) {
     Match match;
@@ -215,11 +215,11 @@ bool RewritePattern::sweep(Graph& graph) const {
 }
 
 bool RewritePattern::apply(Graph& graph) const {
-  constexpr int kMostSweeps = 64;  // each meets what the one before it made
-  const size_t most_nodes = 10'000 + 100 * graph.node_count();
+  constexpr int kMaxSweeps = 64;  // each meets what the one before it made
+  const size_t max_nodes = 10'000 + 100 * graph.node_count();
   int sweeps = 0;
   while (sweep(graph)) {
-    TORCH_CHECK(++sweeps < kMostSweeps && graph.node_count() <= most_nodes,
+    TORCH_CHECK(++sweeps < kMaxSweeps && graph.node_count() <= max_nodes,
                 "the replacement matches the pattern again and again");
   }
   return sweeps > 0;

@@ -21,7 +21,7 @@
 namespace sconce {
 
 class AliasSets;
-class WriteOrder;
+class MemoryWrites;
 
 class RewritePattern {
  public:
@@ -39,7 +39,7 @@ class RewritePattern {
   using Match = std::unordered_map<const Value*, Value*>;  // of the pattern → of the graph
 
   bool fits(const Value& wanted, Value& value, Match& match) const;
-  bool may_replace(const Node& last, const Match& match, const AliasSets& aliases, const WriteOrder& writes) const;
+  bool may_replace(const Node& last, const Match& match, const AliasSets& aliases, const MemoryWrites& writes) const;
   void replace(Node& last, const Match& match) const;
   bool sweep(Graph& graph) const;
 

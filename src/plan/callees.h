@@ -30,7 +30,7 @@ class Callees {
   // Planned when it is first asked for; valid as long as this object. Throws c10::Error with the refusal's text.
   virtual const Callee& find(torch::jit::Function& function) = 0;
   // A plan for a graph that a node holds (prim::fork).
-  virtual OrRefusal<std::unique_ptr<Plan>> plan_subgraph(const Graph& graph) = 0;
+  virtual Expected<std::unique_ptr<Plan>> plan_subgraph(const Graph& graph) = 0;
 
   // Forked tasks, which may call. The destructor of a derived class waits for them before it destroys a plan.
   Users users;

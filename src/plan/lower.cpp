@@ -282,7 +282,7 @@ class Lowering {
 
 }  // namespace
 
-OrRefusal<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees, Profile* profile) {
+Expected<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees, Profile* profile) {
   Lowering lowering(*graph, callees, profile);
   if (auto refusal = lowering.run()) {
     return *refusal;

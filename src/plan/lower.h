@@ -14,7 +14,7 @@ namespace sconce {
 // Requires: a verified graph. The plan keeps the graph alive. Refuses node kinds and operators that cannot be run, with the
 // first such node. `callees`: what calls are answered by, outlives the plan; without it calls are refused. `profile`: of
 // this very graph, filled by every run of the plan and outliving it.
-OrRefusal<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees = nullptr,
-                                       Profile* profile = nullptr);
+Expected<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees = nullptr,
+                                      Profile* profile = nullptr);
 
 }  // namespace sconce

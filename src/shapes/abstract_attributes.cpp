@@ -36,7 +36,7 @@ void AbstractEvaluator::find_assigned_attributes() {
     const std::string path = path_to(*node->input(0), assigned_);
     const std::string name = node->attribute_as<std::string>(attr::kName);
     if (!path.empty() && attributes_.count({path, name}) == 0) {
-      AbstractValue held = rules_.held_at_first ? rules_.held_at_first(*node) : AbstractValue();
+      AbstractValue held = rules_.initial_attribute_values ? rules_.initial_attribute_values(*node) : AbstractValue();
       attributes_.emplace(std::pair(path, name), heap_.make({.elements = AbstractValues{std::move(held)}}));
     }
   });

@@ -15,8 +15,7 @@
 namespace sconce {
 
 // Of integers, the one that a comparison of integers chooses; or else what holds for both.
-AbstractValue AbstractEvaluator::either(const Value& condition, const AbstractValue& if_true,
-                                        const AbstractValue& if_false) {
+AbstractValue AbstractEvaluator::join(const Value& condition, const AbstractValue& if_true, const AbstractValue& if_false) {
   const Node& test = *condition.node();
   if (test.inputs().size() != 2 || !if_true.is_integer() || !if_false.is_integer() || !now(*test.input(0)).is_integer() ||
       !now(*test.input(1)).is_integer()) {
@@ -38,16 +37,16 @@ AbstractValue AbstractEvaluator::either(const Value& condition, const AbstractVa
 }
 
 // Notes what follows for given symbols from the condition's being true, or false.
-void AbstractEvaluator::learn(const Value& condition, bool holds) {
+void AbstractEvaluator::assume(const Value& condition, bool holds) {
   const Node& test = *condition.node();
   switch (static_cast<c10::unique_t>(test.kind())) {
-    case aten::__not__: learn(*test.input(0), !holds); return;
+    case aten::__not__: assume(*test.input(0), !holds); return;
     case aten::eq:
     case aten::ne:
       if (const auto compared = compared_.find(&test); holds == (test.kind() == aten::eq)) {
         const bool is_of_lists = compared != compared_.end();
-        learn_equal(with(learnt_, is_of_lists ? compared->second.first : at(*test.input(0))),
-                    with(learnt_, is_of_lists ? compared->second.second : at(*test.input(1))));
+        assume_equal(with(path_constraints_, is_of_lists ? compared->second.first : at(*test.input(0))),
+                     with(path_constraints_, is_of_lists ? compared->second.second : at(*test.input(1))));
       }
       return;
     case prim::If: {
@@ -57,8 +56,8 @@ void AbstractEvaluator::learn(const Value& condition, bool holds) {
           static_cast<size_t>(std::find(test.outputs().begin(), test.outputs().end(), &condition) - test.outputs().begin());
       const Value& other = *test.block(holds ? 1 : 0)->returns()[output];
       if (constant_bool(other) == !holds) {
-        learn(*test.input(0), holds);
-        learn(*test.block(holds ? 0 : 1)->returns()[output], holds);
+        assume(*test.input(0), holds);
+        assume(*test.block(holds ? 0 : 1)->returns()[output], holds);
       }
       return;
     }
@@ -67,12 +66,12 @@ void AbstractEvaluator::learn(const Value& condition, bool holds) {
 }
 
 // Of two integers, or of two lists of as many.
-void AbstractEvaluator::learn_equal(const AbstractValue& one, const AbstractValue& other) {
+void AbstractEvaluator::assume_equal(const AbstractValue& one, const AbstractValue& other) {
   const AbstractValues* elements = one.as_sequence();
   const AbstractValues* others = other.as_sequence();
   for (size_t i = 0; elements != nullptr && others != nullptr && elements->size() == others->size() && i < elements->size();
        ++i) {
-    learn_equal((*elements)[i], (*others)[i]);
+    assume_equal((*elements)[i], (*others)[i]);
   }
   const Dim a = one.as_integer();
   const Dim b = other.as_integer();
@@ -88,14 +87,14 @@ void AbstractEvaluator::learn_equal(const AbstractValue& one, const AbstractValu
   if (arithmetic_.replaced(stays, replacement) != stays) {
     return;  // it depends on itself
   }
-  for (auto& [symbol, size] : learnt_) {
+  for (auto& [symbol, size] : path_constraints_) {
     size = arithmetic_.replaced(size, replacement);
   }
-  learnt_.emplace(goes.value(), stays);
+  path_constraints_.emplace(goes.value(), stays);
 }
 
-bool AbstractEvaluator::is_case_of(const AbstractValue& special, const AbstractValue& general,
-                                   const SizeArithmetic::Replacements& learnt) const {
+bool AbstractEvaluator::is_refinement_of(const AbstractValue& special, const AbstractValue& general,
+                                         const SizeArithmetic::Replacements& learnt) const {
   if (special == general) {
     return true;
   }

@@ -11,9 +11,9 @@
 namespace sconce {
 namespace {
 
-constexpr int kMostRounds = 8;          // of a loop that does not become stable; then nothing that it changes is known
-constexpr int64_t kMostSteps = 20'000;  // of an evaluation one by one
-constexpr int64_t kMostTrips = 100;     // of a loop that is run one by one though it need not be
+constexpr int kMaxIterations = 8;      // of a loop that does not become stable; then nothing that it changes is known
+constexpr int64_t kMaxSteps = 20'000;  // of an evaluation one by one
+constexpr int64_t kMaxTrips = 100;     // of a loop that is run one by one though it need not be
 
 }  // namespace
 
@@ -24,7 +24,7 @@ AbstractEvaluator::AbstractEvaluator(const Graph& graph, SizeArithmetic& arithme
       rules_(std::move(rules)),
       assigned_(graph),
       values_(graph.id_bound()),
-      steps_left_(kMostSteps) {}
+      steps_left_(kMaxSteps) {}
 
 bool AbstractEvaluator::run(AbstractValues inputs) {
   SCONCE_ASSERT(inputs.size() == graph_.inputs().size());
@@ -37,7 +37,7 @@ bool AbstractEvaluator::run(AbstractValues inputs) {
 
 bool AbstractEvaluator::run_block(const Block& block) {
   for (const Node* node : block.nodes()) {
-    gave_up_ = gave_up_ || (--steps_left_ < 0 && loops_ == Loops::kOneByOne);
+    gave_up_ = gave_up_ || (--steps_left_ < 0 && loops_ == Loops::kConcreteTrips);
     if (gave_up_ || !run_node(*node)) {
       return false;
     }
@@ -74,12 +74,12 @@ bool AbstractEvaluator::run_branches(const Node& node) {
       continue;  // never taken
     }
     heap_.begin_branch();
-    const SizeArithmetic::Replacements learnt_before = learnt_;
-    learn(*node.input(0), branch == 0);
+    const SizeArithmetic::Replacements constraints_before = path_constraints_;
+    assume(*node.input(0), branch == 0);
     outcomes[branch].completes = run_block(*node.block(branch));
     outcomes[branch].returns = returns_of(*node.block(branch));
     outcomes[branch].changes = heap_.end_branch();
-    outcomes[branch].learnt = std::exchange(learnt_, learnt_before);
+    outcomes[branch].learnt = std::exchange(path_constraints_, constraints_before);
   }
   auto& [first, second] = outcomes;
   if (!first.completes && !second.completes) {
@@ -89,7 +89,7 @@ bool AbstractEvaluator::run_branches(const Node& node) {
     heap_.apply_either(first.changes, second.changes);
   } else {
     heap_.apply(first.completes ? first.changes : second.changes);
-    learnt_ = first.completes ? first.learnt : second.learnt;
+    path_constraints_ = first.completes ? first.learnt : second.learnt;
   }
   for (size_t i = 0; i < node.outputs().size(); ++i) {
     if (first.completes && second.completes && make_either_list(node, i, {&first.changes, &second.changes})) {
@@ -97,12 +97,12 @@ bool AbstractEvaluator::run_branches(const Node& node) {
     }
     if (!first.completes || !second.completes) {
       set(node.output(i), first.completes ? first.returns[i] : second.returns[i]);
-    } else if (is_case_of(first.returns[i], second.returns[i], first.learnt)) {
+    } else if (is_refinement_of(first.returns[i], second.returns[i], first.learnt)) {
       set(node.output(i), second.returns[i]);
-    } else if (is_case_of(second.returns[i], first.returns[i], second.learnt)) {
+    } else if (is_refinement_of(second.returns[i], first.returns[i], second.learnt)) {
       set(node.output(i), first.returns[i]);
     } else {
-      set(node.output(i), either(*node.input(0), first.returns[i], second.returns[i]));
+      set(node.output(i), join(*node.input(0), first.returns[i], second.returns[i]));
     }
   }
   return true;
@@ -134,7 +134,7 @@ bool AbstractEvaluator::run_loop(const Node& node) {
   if (const auto completes = run_loop_one_by_one(node)) {
     return *completes;
   }
-  gave_up_ = gave_up_ || loops_ == Loops::kOneByOne;
+  gave_up_ = gave_up_ || loops_ == Loops::kConcreteTrips;
   return !gave_up_ && run_loop_until_stable(node);
 }
 
@@ -157,9 +157,9 @@ bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
     }
     heap_.begin_branch();
     heap_.apply(at_head);
-    const SizeArithmetic::Replacements learnt_before = learnt_;
+    const SizeArithmetic::Replacements constraints_before = path_constraints_;
     completes = run_block(body);
-    learnt_ = learnt_before;
+    path_constraints_ = constraints_before;
     AbstractValues returned = returns_of(body);
     const AbstractHeap::Changes changes = heap_.end_branch();
     if (!completes) {
@@ -170,7 +170,7 @@ bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
       // The condition is the first of what the body returns.
       AbstractValue joined = heap_.join(carried[i], returned[i + 1]);
       is_stable = is_stable && joined == carried[i];
-      carried[i] = round < kMostRounds || joined == carried[i] ? joined : AbstractValue();
+      carried[i] = round < kMaxIterations || joined == carried[i] ? joined : AbstractValue();
     }
     for (const auto& [number, list] : changes) {
       const auto known = at_head.find(number);
@@ -178,7 +178,7 @@ bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
       AbstractList joined = heap_.join(before, list);
       if (!(joined == before)) {
         is_stable = false;
-        at_head[number] = round < kMostRounds ? joined : kEscapedList;
+        at_head[number] = round < kMaxIterations ? joined : kEscapedList;
       } else if (known == at_head.end() && !(list == before)) {
         at_head.emplace(number, joined);
       }
@@ -205,15 +205,15 @@ std::optional<bool> AbstractEvaluator::run_loop_one_by_one(const Node& node) {
   for (const Value* input : node.inputs().slice(2)) {
     carried.push_back(at(*input));
   }
-  const bool is_choice = loops_ == Loops::kUntilStable;
+  const bool is_choice = loops_ == Loops::kFixpoint;
   const bool reused_lists = std::exchange(reuses_lists_, false);
   const bool collected = std::exchange(collects_, is_choice);
   bool is_known = trips.has_value();
   bool completes = true;
   heap_.begin_branch();
-  const SizeArithmetic::Replacements learnt_before = learnt_;
+  const SizeArithmetic::Replacements constraints_before = path_constraints_;
   for (int64_t i = 0; is_known && completes && i < *trips && condition.as_boolean() != false; ++i) {
-    is_known = condition.as_boolean() == true && (!is_choice || (i < kMostTrips && steps_left_ >= 0));
+    is_known = condition.as_boolean() == true && (!is_choice || (i < kMaxTrips && steps_left_ >= 0));
     if (!is_known) {
       break;
     }
@@ -226,7 +226,7 @@ std::optional<bool> AbstractEvaluator::run_loop_one_by_one(const Node& node) {
     condition = returned[0];
     carried.assign(returned.begin() + 1, returned.end());
   }
-  learnt_ = learnt_before;
+  path_constraints_ = constraints_before;
   collects_ = collected;
   reuses_lists_ = reused_lists;
   const AbstractHeap::Changes changes = heap_.end_branch();

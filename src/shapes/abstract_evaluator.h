@@ -21,8 +21,8 @@ namespace sconce {
 class AbstractEvaluator {
  public:
   enum class Loops {
-    kUntilStable,  // what is known holds for every iteration; few ones, of known number, are run one by one
-    kOneByOne      // each with its own values; one of unknown length ends the evaluation
+    kFixpoint,      // what is known holds for every iteration; few ones, of known number, are run one by one
+    kConcreteTrips  // each with its own values; one of unknown length ends the evaluation
   };
   // What is known beyond numbers and lists.
   struct Rules {
@@ -31,12 +31,12 @@ class AbstractEvaluator {
     // What holds for a value, from what was found out about it.
     std::function<AbstractValue(const Value& value, AbstractValue found)> refined;
     // What the attribute that the `prim::GetAttr` reads holds when the run begins, though the graph assigns it later.
-    std::function<AbstractValue(const Node& get)> held_at_first;
+    std::function<AbstractValue(const Node& get)> initial_attribute_values;
   };
 
   AbstractEvaluator(const Graph& graph, SizeArithmetic& arithmetic, Loops loops, Rules rules = {});
 
-  // Whether the end is reached in some run. False as well where kOneByOne has given up: then `gave_up`.
+  // Whether the end is reached in some run. False as well where kConcreteTrips has given up: then `gave_up`.
   bool run(AbstractValues inputs);
   bool gave_up() const { return gave_up_; }
 
@@ -49,14 +49,14 @@ class AbstractEvaluator {
   bool run_block(const Block& block);
   bool run_node(const Node& node);
   bool run_branches(const Node& node);
-  AbstractValue either(const Value& condition, const AbstractValue& if_true, const AbstractValue& if_false);
-  void learn(const Value& condition, bool holds);
-  void learn_equal(const AbstractValue& one, const AbstractValue& other);
+  AbstractValue join(const Value& condition, const AbstractValue& if_true, const AbstractValue& if_false);
+  void assume(const Value& condition, bool holds);
+  void assume_equal(const AbstractValue& one, const AbstractValue& other);
   // Whether `special`, found where that is learnt, is what `general` says there, and no less is known of it.
-  bool is_case_of(const AbstractValue& special, const AbstractValue& general,
-                  const SizeArithmetic::Replacements& learnt) const;
+  bool is_refinement_of(const AbstractValue& special, const AbstractValue& general,
+                        const SizeArithmetic::Replacements& learnt) const;
   AbstractValue with(const SizeArithmetic::Replacements& learnt, const AbstractValue& value) const;
-  AbstractValue now(const Value& value) const { return with(learnt_, at(value)); }
+  AbstractValue now(const Value& value) const { return with(path_constraints_, at(value)); }
   bool make_either_list(const Node& node, size_t output, const std::array<const AbstractHeap::Changes*, 2>& changes);
   bool run_loop(const Node& node);
   bool run_loop_until_stable(const Node& node);
@@ -70,7 +70,7 @@ class AbstractEvaluator {
   std::optional<AbstractValues> constant_results(const Node& node) const;
 
   void set(const Value* value, AbstractValue found) {
-    found = with(learnt_, found);
+    found = with(path_constraints_, found);
     values_[value->id()] = rules_.refined ? rules_.refined(*value, std::move(found)) : std::move(found);
     if (collects_) {
       collect(*value);
@@ -94,7 +94,8 @@ class AbstractEvaluator {
   const Rules rules_;
   AbstractHeap heap_;
   std::unordered_map<const Node*, std::pair<AbstractValue, AbstractValue>> compared_;  // lists as they were, by comparison
-  SizeArithmetic::Replacements learnt_;  // of given symbols: what they are wherever the run comes to what is run now
+  SizeArithmetic::Replacements
+      path_constraints_;  // of given symbols: what they are wherever the run comes to what is run now
   const AssignedAttributes assigned_;
   std::map<std::pair<std::string, std::string>, ListId> attributes_;  // that are assigned, by path of the object and name
   AbstractValues values_;                                             // by id

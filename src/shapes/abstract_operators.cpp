@@ -39,7 +39,7 @@ void AbstractEvaluator::run_operator(const Node& node) {
   }
   AbstractValues operands;
   for (const Value* input : node.inputs()) {
-    operands.push_back(with(learnt_, heap_.snapshot(at(*input))));
+    operands.push_back(with(path_constraints_, heap_.snapshot(at(*input))));
   }
   if ((node.kind() == aten::eq || node.kind() == aten::ne) && operands.size() == 2 && operands[0].as_sequence() != nullptr) {
     compared_.insert_or_assign(&node, std::pair(operands[0], operands[1]));
@@ -51,13 +51,13 @@ void AbstractEvaluator::run_operator(const Node& node) {
   // Who is not known to leave lists alone and to give new ones, may change the ones it gets later.
   const auto& arguments = node.schema()->arguments();
   const bool has_effects = effects_of(node).any();
-  const bool gives_containers = std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+  const bool produces_containers = std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
     return holds_memory(output->type()) && output->type()->kind() != c10::TypeKind::TensorType;
   });
   for (size_t i = 0; i < node.inputs().size(); ++i) {
     if (has_effects || i >= arguments.size() || arguments[i].alias_info() != nullptr) {
       heap_.escape(at(*node.input(i)));
-    } else if (gives_containers) {
+    } else if (produces_containers) {
       heap_.escape_contents(at(*node.input(i)));
     }
   }

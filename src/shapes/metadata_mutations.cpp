@@ -56,7 +56,7 @@ bool makes_only_a_result(const Node& node) {
 
 }  // namespace
 
-ExchangedTensors::ExchangedTensors(const Graph& graph) : assigned_(graph) {
+MetadataMutations::MetadataMutations(const Graph& graph) : assigned_(graph) {
   for (const Value* input : graph.inputs()) {
     unite(set_for(*input), kBefore);
   }
@@ -74,13 +74,13 @@ ExchangedTensors::ExchangedTensors(const Graph& graph) : assigned_(graph) {
   });
 }
 
-bool ExchangedTensors::contains(const Value& value) const {
+bool MetadataMutations::contains(const Value& value) const {
   const auto found = sets_.find(&value);
   return found != sets_.end() && is_exchanged_[find(found->second)];
 }
 
 // What is read may be any object that was put somewhere; what was there before the run, any other of the kind.
-void ExchangedTensors::exchange(Set set) {
+void MetadataMutations::exchange(Set set) {
   is_exchanged_.resize(parent_.size());
   is_exchanged_[set] = true;
   if (set == find(kRead)) {
@@ -92,14 +92,14 @@ void ExchangedTensors::exchange(Set set) {
   }
 }
 
-ExchangedTensors::Set ExchangedTensors::find(Set set) const {
+MetadataMutations::Set MetadataMutations::find(Set set) const {
   while (parent_[set] != set) {
     set = parent_[set] = parent_[parent_[set]];
   }
   return set;
 }
 
-ExchangedTensors::Set ExchangedTensors::set_for(const Value& value) {
+MetadataMutations::Set MetadataMutations::set_for(const Value& value) {
   const auto [entry, is_new] = sets_.try_emplace(&value, static_cast<Set>(parent_.size()));
   if (is_new) {
     parent_.push_back(entry->second);
@@ -108,20 +108,20 @@ ExchangedTensors::Set ExchangedTensors::set_for(const Value& value) {
   return entry->second;
 }
 
-void ExchangedTensors::unite(Set a, Set b) {
+void MetadataMutations::unite(Set a, Set b) {
   a = find(a);
   b = find(b);
   parent_[b] = a;
   is_put_[a] = is_put_[a] || is_put_[b];
 }
 
-void ExchangedTensors::visit_block(const Block& block) {
+void MetadataMutations::visit_block(const Block& block) {
   for (const Node* node : block.nodes()) {
     visit_node(*node);
   }
 }
 
-void ExchangedTensors::visit_node(const Node& node) {
+void MetadataMutations::visit_node(const Node& node) {
   const auto unite_values = [this](const Value& a, const Value& b) { unite(set_for(a), set_for(b)); };
   switch (static_cast<c10::unique_t>(node.kind())) {
     case prim::Constant: unite(set_for(*node.output()), kBefore); return;
@@ -174,7 +174,7 @@ void ExchangedTensors::visit_node(const Node& node) {
   }
 }
 
-void ExchangedTensors::visit_operator(const Node& node) {
+void MetadataMutations::visit_operator(const Node& node) {
   const c10::FunctionSchema& schema = *node.schema();
   const bool may_keep = std::any_of(node.inputs().begin(), node.inputs().end(),
                                     [](const Value* input) { return is_container(input->type()); });

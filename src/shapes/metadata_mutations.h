@@ -21,9 +21,9 @@ namespace sconce {
 // Values come to be one object through branches, loops, casts and operators that give back an operand. Beside those there
 // are the objects that were there before the run, and those read out of lists, tuples, dicts and attributes, which may be
 // any that was put there.
-class ExchangedTensors {
+class MetadataMutations {
  public:
-  explicit ExchangedTensors(const Graph& graph);
+  explicit MetadataMutations(const Graph& graph);
 
   // Whether the value may be an object that is exchanged at some time. False for what is no tensor.
   bool contains(const Value& value) const;

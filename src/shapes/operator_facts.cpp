@@ -61,12 +61,12 @@ class OperatorFacts {
     if (auto property = tensor_property(node_, operands_, arithmetic_)) {
       return {*property};
     }
-    const bool gives_tensors = std::any_of(node_.outputs().begin(), node_.outputs().end(), [](const Value* output) {
+    const bool produces_tensors = std::any_of(node_.outputs().begin(), node_.outputs().end(), [](const Value* output) {
       return output->type()->kind() == c10::TypeKind::TensorType || output->type()->kind() == c10::TypeKind::ListType;
     });
     const Effects effects = effects_of(node_);
     AbstractValues results(node_.outputs().size());
-    if (!gives_tensors || effects.unknown || effects.external || effects.state) {
+    if (!produces_tensors || effects.unknown || effects.external || effects.state) {
       return results;
     }
     const auto meta = run_on_meta();
@@ -157,7 +157,7 @@ class OperatorFacts {
   std::optional<MetaRun> run_on_meta() const {
     const auto op = torch::jit::findOperatorFor(schema_.operator_name());
     const ResultRule* rule = find_result_rule(schema_);
-    const bool runs_on_empty = rule != nullptr && (rule->differs_on_meta || (rule->takes_sparse && !all_strided()));
+    const bool runs_on_empty = rule != nullptr && (rule->differs_on_meta || (rule->accepts_sparse && !all_strided()));
     if (op == nullptr || schema_.is_vararg() || (runs_on_empty && common_device() != c10::Device(at::kCPU))) {
       return std::nullopt;
     }

@@ -100,7 +100,7 @@ std::optional<std::vector<std::vector<Dim>>> evaluate_shape_function(const c10::
     }
     arguments.push_back(std::move(*argument));
   }
-  AbstractEvaluator evaluator(*function, arithmetic, AbstractEvaluator::Loops::kOneByOne);
+  AbstractEvaluator evaluator(*function, arithmetic, AbstractEvaluator::Loops::kConcreteTrips);
   if (!evaluator.run(std::move(arguments))) {
     return std::nullopt;
   }

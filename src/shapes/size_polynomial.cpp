@@ -16,7 +16,7 @@ std::optional<int64_t> checked_multiply(int64_t a, int64_t b) {
 
 namespace {
 
-constexpr size_t kMostTerms = 64;
+constexpr size_t kMaxTerms = 64;
 
 bool add_term(SizePolynomial& sum, const SizeMonomial& monomial, int64_t coefficient) {
   const auto term = sum.try_emplace(monomial, 0).first;
@@ -28,7 +28,7 @@ bool add_term(SizePolynomial& sum, const SizeMonomial& monomial, int64_t coeffic
   if (*total == 0) {
     sum.erase(term);
   }
-  return sum.size() <= kMostTerms;
+  return sum.size() <= kMaxTerms;
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ std::optional<SizePolynomial> exact_quotient(SizePolynomial a, const SizePolynom
     const SizePolynomial term = {{rest, coefficient / divisor_coefficient}};
     const auto taken = product(term, b);
     auto left = taken ? sum(std::move(a), *taken, -1) : std::nullopt;
-    if (!left || quotient.size() > kMostTerms) {
+    if (!left || quotient.size() > kMaxTerms) {
       return std::nullopt;
     }
     quotient.insert(*term.begin());

@@ -200,7 +200,7 @@ TEST_F(CudaRuntimeTest, RefusesWorkThatThrowsAndSaysWhatItThrew) {
   EXPECT_EQ(sum(), 5) << "the stream runs again";
 }
 
-TEST_F(CudaRuntimeTest, RefusesWorkThatSynchronises) {
+TEST_F(CudaRuntimeTest, RefusesWorkThatSynchronizes) {
   const auto recording =
       record(*runtime_, *stream_, runtime_->make_recording_pool(0), [&] { EXPECT_ANY_THROW(runtime_->synchronize(0)); });
   ASSERT_FALSE(recording);

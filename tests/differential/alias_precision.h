@@ -23,7 +23,7 @@ struct PairCounts {
   PairCounts& operator+=(const PairCounts& other);
 };
 
-// Throws what AliasDb throws for graphs that it cannot analyse.
+// Throws what AliasDb throws for graphs that it cannot analyze.
 PairCounts count_pairs(const Graph& graph, const RecordedRun& run);
 
 std::string precision_head();

@@ -44,7 +44,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr size_t kMostFailures = 5;  // reports are long
+constexpr size_t kMaxFailures = 5;  // reports are long
 
 enum class Passes { kNone, kRequired, kAll };
 
@@ -55,7 +55,7 @@ std::unique_ptr<Graph> behind_passes(const Graph& graph, Passes passes) {
     run_stage(Stage::kRequired, copy, runner);
   }
   if (passes == Passes::kAll) {
-    run_stage(Stage::kOptimise, copy, runner);
+    run_stage(Stage::kOptimize, copy, runner);
   }
   return copy;
 }
@@ -75,7 +75,7 @@ struct Totals {
   size_t raised = 0;
   size_t executions = 0;
   PairCounts counts;
-  size_t refused_by_torch = 0;  // graphs that AliasDb cannot analyse
+  size_t refused_by_torch = 0;  // graphs that AliasDb cannot analyze
   std::string first_refusal;
 
   void add(const RecordedRun& run) {
@@ -139,7 +139,7 @@ TEST(AliasSoundness, HoldsOnGeneratedGraphs) {
   const uint64_t count = alone ? 1 : environment_number("SCONCE_GRAPHS", 500);
   Totals totals;
   size_t failures = 0;
-  for (uint64_t seed = first; seed < first + count && failures < kMostFailures; ++seed) {
+  for (uint64_t seed = first; seed < first + count && failures < kMaxFailures; ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::unique_ptr<Graph> graph = parse(generated.text);
     const std::vector<std::string> found = findings_in(*graph, generated, &totals);
@@ -333,7 +333,7 @@ TEST_F(DamagedRecord, TellsWhatOutlivesTheRun) {
     run_.pieces[piece].outlives_run = true;
   }
   EXPECT_THAT(claims(), Contains("%c (aten::cat) outlives the run, and find_escaping_values does not say so"));
-  EXPECT_THAT(claims(), Contains("%c (aten::cat) outlives the run, and may_leave does not say so"));
+  EXPECT_THAT(claims(), Contains("%c (aten::cat) outlives the run, and may_escape does not say so"));
 }
 
 // ---- what is recorded -----------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ std::vector<std::string> findings_of(const GeneratedGraph& generated, bool requi
   std::unique_ptr<Graph> known = graph->clone();
   PassRunner runner(PassRunner::Verify::kNever);
   run_stage(Stage::kRequired, known, runner);
-  const GivenFacts given = specialize_types(*known, arguments, ArgumentSpecCreator::Detail::kShapes);
+  const InputAssumptions given = specialize_types(*known, arguments, ArgumentSpecCreator::Detail::kShapes);
   propagate_facts(*known, given);
 
   std::vector<std::string> found;

@@ -12,7 +12,7 @@ namespace sconce::testing {
 // from numbers and strings among the arguments, or numbers kept in attributes that the method changes: from what no input
 // spec tells. What merely computes with data (`x * y.item()`) does not depend on it.
 //
-// Judged by the operators alone, in favour of dependence where it is open whether one matters; so tensors whose sizes
+// Judged by the operators alone, in favor of dependence where it is open whether one matters; so tensors whose sizes
 // somebody has found out before the run are named by `has_known_sizes`, and depend on nothing.
 class DataDependence {
  public:

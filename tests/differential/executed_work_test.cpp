@@ -70,7 +70,7 @@ LastCall last_call(const cli::ModelCases& cases, const std::function<c10::IValue
 
 // What LibTorch makes of a model for inference, as far as it gets.
 struct OfLibTorch {
-  std::string how;  // empty: frozen and optimised
+  std::string how;  // empty: frozen and optimized
   LastCall last;
 };
 
@@ -89,17 +89,17 @@ LastCall last_call_in_libtorch(peers::ScriptPeer& peer, const torch::jit::Module
 std::optional<OfLibTorch> run_libtorch(const std::string& name, const cli::ModelCases& cases) {
   const std::vector<std::string> methods(cases.method == "forward" ? 0 : 1, cases.method);
   std::string reason;
-  for (const bool optimise : {true, false}) {
+  for (const bool optimize : {true, false}) {
     try {
       torch::jit::Module frozen = torch::jit::freeze(load_in_evaluation_mode(name), methods);
-      if (optimise) {
+      if (optimize) {
         frozen = torch::jit::optimize_for_inference(frozen, methods);
         record_kernels_of_interpreter(*frozen.get_method(cases.method).graph());
       }
       peers::ScriptPeer peer({});
       return OfLibTorch{reason, last_call_in_libtorch(peer, frozen, cases)};
     } catch (const std::exception& failure) {
-      reason = "not optimised: " + peers::reason_of(failure);
+      reason = "not optimized: " + peers::reason_of(failure);
     }
   }
   std::cout << name << ": LibTorch freezes and runs nothing: " << reason << "\n";

@@ -54,7 +54,7 @@ FactsOutcome check(const std::shared_ptr<const Graph>& graph, const std::vector<
   FactsOutcome outcome;
   std::array<std::unique_ptr<Graph>, 2> claimed = {graph->clone(), graph->clone()};
   for (const auto& [detail, at] : {std::pair(Detail::kShapes, 0), std::pair(Detail::kRanks, 1)}) {
-    const GivenFacts given = specialize_types(*claimed[at], arguments, detail);
+    const InputAssumptions given = specialize_types(*claimed[at], arguments, detail);
     propagate_facts(*claimed[at], given);
     const std::string first = print(*claimed[at]);
     propagate_facts(*claimed[at], given);
@@ -77,9 +77,9 @@ FactsOutcome check(const std::shared_ptr<const Graph>& graph, const std::vector<
     // What has run until then was seen.
   }
   const std::unique_ptr<Graph> seen = profiled.profile->annotated_graph();
-  for (const auto& [graph_with_claims, coverage] :
+  for (const auto& [graph_with_facts, coverage] :
        {std::pair(claimed[0].get(), &outcome.exact), std::pair(claimed[1].get(), &outcome.symbolic)}) {
-    Comparison comparison = compare_facts(*graph_with_claims, *seen, *claimed[0]);
+    Comparison comparison = compare_facts(*graph_with_facts, *seen, *claimed[0]);
     *coverage = comparison.coverage;
     outcome += {std::move(comparison.contradictions), {}, {}, std::move(comparison.unknown)};
   }

@@ -73,26 +73,26 @@ std::vector<at::Tensor> gradients_of(const c10::FunctionSchema& schema, const Va
 }
 
 // Whether the arguments are such that the pass takes the twin.
-bool are_taken(TwinFits fits, const Values& arguments) {
+bool are_taken(VariantMatch fits, const Values& arguments) {
   const at::Tensor self = arguments[0].toTensor();
   if (self.layout() != at::kStrided || !self.is_non_overlapping_and_dense()) {
     return false;
   }
-  if (fits == TwinFits::kAlways || fits == TwinFits::kWithoutGradient) {
+  if (fits == VariantMatch::kAlways || fits == VariantMatch::kWithoutGradient) {
     return true;
   }
   for (size_t i = 1; i < arguments.size(); ++i) {
     if (arguments[i].isTensor()) {
       const at::Tensor other = arguments[i].toTensor();
       if (!other.defined() || !at::is_expandable_to(other.sizes(), self.sizes()) ||
-          (fits == TwinFits::kPointwise && other.scalar_type() != self.scalar_type())) {
+          (fits == VariantMatch::kPointwise && other.scalar_type() != self.scalar_type())) {
         return false;
       }
     } else if (arguments[i].isComplexDouble()) {
       return false;
     }
   }
-  return fits == TwinFits::kContiguous ? self.is_contiguous() : self.is_floating_point();
+  return fits == VariantMatch::kContiguous ? self.is_contiguous() : self.is_floating_point();
 }
 
 struct InPlaceTally {
@@ -100,11 +100,11 @@ struct InPlaceTally {
   int gradients = 0;
 };
 
-void compare_with_twin(const c10::FunctionSchema& schema, const Values& arguments, InPlaceTally& tally) {
-  if (!arguments[0].isTensor() || !arguments[0].toTensor().defined() || !are_taken(twin_fits(schema), arguments)) {
+void compare_with_reference(const c10::FunctionSchema& schema, const Values& arguments, InPlaceTally& tally) {
+  if (!arguments[0].isTensor() || !arguments[0].toTensor().defined() || !are_taken(variant_match(schema), arguments)) {
     return;
   }
-  const c10::FunctionSchema& twin = *functional_twin(schema);
+  const c10::FunctionSchema& twin = *functional_variant(schema);
   const auto written = call(schema, copies_of(arguments));
   const auto given = call(twin, copies_of(arguments));
   ASSERT_EQ(written.has_value(), given.has_value()) << schema << " on " << arguments[0].toTensor();
@@ -116,7 +116,7 @@ void compare_with_twin(const c10::FunctionSchema& schema, const Values& argument
   EXPECT_EQ(given->sizes(), written->sizes()) << schema;
   EXPECT_EQ(given->strides(), written->strides()) << schema;
   EXPECT_TRUE(at::allclose(given->to(at::kDouble), written->to(at::kDouble), 0, 0, /*equal_nan=*/true)) << schema;
-  if (!is_floating(arguments[0]) || twin_fits(schema) == TwinFits::kWithoutGradient) {
+  if (!is_floating(arguments[0]) || variant_match(schema) == VariantMatch::kWithoutGradient) {
     return;
   }
   const auto of_written = gradients_of(schema, arguments);
@@ -152,12 +152,12 @@ std::vector<Values> variants_of(const Values& arguments) {
   return variants;
 }
 
-TEST(FunctionalTwin, GivesWhatTheOperatorInPlaceWrites) {
+TEST(FunctionalVariant, GivesWhatTheOperatorInPlaceWrites) {
   InPlaceTally tally;
   std::set<std::string> all;
   for (const auto& op : torch::jit::getAllOperators()) {
     const c10::FunctionSchema& schema = op->schema();
-    if (twin_fits(schema) == TwinFits::kNever) {
+    if (variant_match(schema) == VariantMatch::kNever) {
       continue;
     }
     all.insert(schema.name());
@@ -168,7 +168,7 @@ TEST(FunctionalTwin, GivesWhatTheOperatorInPlaceWrites) {
       if (arguments) {
         fill_in_numbers(schema, arguments->values);
         for (const Values& variant : variants_of(arguments->values)) {
-          compare_with_twin(schema, variant, tally);
+          compare_with_reference(schema, variant, tally);
         }
       }
     }
@@ -180,11 +180,11 @@ TEST(FunctionalTwin, GivesWhatTheOperatorInPlaceWrites) {
   std::cout << all.size() << " operators, gradients compared in " << tally.gradients << " calls\n";
 }
 
-TEST(FunctionalTwin, IsNoneWhereTheOperatorWritesOrDrawsOtherwise) {
+TEST(FunctionalVariant, IsNoneWhereTheOperatorWritesOrDrawsOtherwise) {
   for (const char* name : {"aten::dropout_", "aten::t_", "aten::resize_", "aten::exp_", "aten::append", "aten::add",
                            "aten::__iand__", "aten::set_", "aten::index_add_"}) {
     for (const auto& op : torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name))) {
-      EXPECT_EQ(twin_fits(op->schema()), TwinFits::kNever) << op->schema();
+      EXPECT_EQ(variant_match(op->schema()), VariantMatch::kNever) << op->schema();
     }
   }
 }

@@ -26,7 +26,7 @@ class ClaimsCheck {
   // Who says in which set a piece lies.
   struct Claim {
     Set set = AliasSets::kNone;
-    const Value* claimant = nullptr;
+    const Value* holder = nullptr;
     const Value* unnamed_in = nullptr;  // a container that holds it, whose set has no contents: nobody takes anything out
     std::vector<Set> entered = {};      // a container's contents have been claimed as those of these sets
   };
@@ -40,8 +40,8 @@ class ClaimsCheck {
       }
     }
     for (const Claim& claim : claims_) {
-      if (claim.unnamed_in != nullptr && claim.claimant != nullptr) {
-        found_.push_back(describe(*claim.claimant) + " lies in " + describe(*claim.unnamed_in) +
+      if (claim.unnamed_in != nullptr && claim.holder != nullptr) {
+        found_.push_back(describe(*claim.holder) + " lies in " + describe(*claim.unnamed_in) +
                          ", of whose contents nothing is known");
       }
     }
@@ -53,11 +53,11 @@ class ClaimsCheck {
       return;
     }
     Claim& claimed = claims_[piece];
-    if (claimed.claimant == nullptr) {
-      claimed.claimant = &value;
+    if (claimed.holder == nullptr) {
+      claimed.holder = &value;
       claimed.set = set;
     } else if (claimed.set != set) {
-      found_.push_back(describe(*claimed.claimant) + " and " + describe(value) + " share memory, and are called distinct");
+      found_.push_back(describe(*claimed.holder) + " and " + describe(value) + " share memory, and are called distinct");
       return;
     }
     if (std::find(claimed.entered.begin(), claimed.entered.end(), set) != claimed.entered.end()) {
@@ -86,18 +86,18 @@ class ClaimsCheck {
       }
       for (const Piece piece : changed->second) {
         const Claim& claim = claims_[piece];
-        if (claim.claimant != nullptr && !may_write(*node, piece, claim)) {
-          found_.push_back(describe(*node) + " writes the memory of " + describe(*claim.claimant) +
+        if (claim.holder != nullptr && !may_write(*node, piece, claim)) {
+          found_.push_back(describe(*node) + " writes the memory of " + describe(*claim.holder) +
                            ", and may_write does not say so");
         }
       }
     });
   }
 
-  // What lies in the claimant has no type here, but bytes are those of tensors.
+  // What lies in the holder has no type here, but bytes are those of tensors.
   bool may_write(const Node& node, Piece piece, const Claim& claim) const {
-    if (const auto held = run_.held.find(claim.claimant); held != run_.held.end() && held->second.contains(piece)) {
-      return sets_.may_write(node, *claim.claimant);
+    if (const auto held = run_.held.find(claim.holder); held != run_.held.end() && held->second.contains(piece)) {
+      return sets_.may_write(node, *claim.holder);
     }
     const MemoryKinds kinds = run_.pieces[piece].is_bytes ? kTensorMemory : kAnyMemory;
     const auto writes = sets_.writes_of(node);
@@ -123,8 +123,8 @@ class ClaimsCheck {
       }
       // What an operator of which nothing is known does with its results, is not a question of who uses them.
       const bool is_plain = value->node()->kind() != prim::Constant && !effects_of(*value->node()).unknown;
-      if (autograd_ == Autograd::kOff && was_made && is_plain && !may_leave(*value)) {
-        found_.push_back(describe(*value) + " outlives the run, and may_leave does not say so");
+      if (autograd_ == Autograd::kOff && was_made && is_plain && !may_escape(*value)) {
+        found_.push_back(describe(*value) + " outlives the run, and may_escape does not say so");
       }
     }
   }

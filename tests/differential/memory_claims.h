@@ -17,7 +17,7 @@ enum class Autograd { kOff, kOn };
 //     the contents of its set,
 //   - a node that changed memory has the memory's set among sets_written_by, and effects that say so,
 //   - a value whose memory outlives the run escapes (find_escaping_values),
-//   - without autograd: a value that the run made, and that outlives it, may leave (may_leave).
+//   - without autograd: a value that the run made, and that outlives it, may leave (may_escape).
 // `autograd`: whether the run may have saved operands and results for a backward pass.
 std::vector<std::string> wrong_claims(const Graph& graph, const RecordedRun& run, Autograd autograd);
 

@@ -161,7 +161,7 @@ TEST(ModelTexts, AreReadByTorchScriptsOwnParser) {
       const std::string text = print(*lifted, {.locations = false});
       torch::jit::Graph theirs;
       ASSERT_NO_THROW(torch::jit::parseIR(text, &theirs)) << text;
-      if (lifted->node_count() <= kMostNodesToLint) {
+      if (lifted->node_count() <= kMaxNodesToLint) {
         theirs.lint();
       }
       EXPECT_EQ(node_count(*theirs.block()), lifted->node_count());

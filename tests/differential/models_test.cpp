@@ -53,7 +53,7 @@ std::vector<cli::NamedTensor> accumulated_gradients(const c10::IValue& output, c
 
 void add_difference(cli::Findings& findings, const std::string& path, const std::string& got, const std::string& expected) {
   if (got != expected) {
-    findings.add(cli::kAgainstTwin, path, got + " instead of " + expected);
+    findings.add(cli::kAgainstReference, path, got + " instead of " + expected);
   }
 }
 
@@ -66,12 +66,13 @@ void compare_layouts(const c10::IValue& got, const c10::IValue& expected, const 
   }
 }
 
-void compare_gradients(const cli::TwinModels& twins, const cli::TwinModels::Outcomes& outcomes, cli::Findings& findings) {
+void compare_gradients(const cli::ReferenceModels& twins, const cli::ReferenceModels::Outcomes& outcomes,
+                       cli::Findings& findings) {
   const auto got = accumulated_gradients(outcomes.got.output, twins.original());
   const auto expected = accumulated_gradients(outcomes.expected.output, twins.twin());
   add_difference(findings, "gradients", std::to_string(got.size()), std::to_string(expected.size()));
   for (size_t i = 0; i < got.size() && i < expected.size(); ++i) {
-    findings.add_all(cli::kAgainstTwin,
+    findings.add_all(cli::kAgainstReference,
                      cli::compare(got[i].tensor, expected[i].tensor, kModelGradients, "gradient of " + got[i].path));
   }
 }
@@ -79,14 +80,14 @@ void compare_gradients(const cli::TwinModels& twins, const cli::TwinModels::Outc
 // Calls 1 … 5, with backward passes behind them: they must not change what the next call gives.
 void check_case(const std::string& name, const cli::ModelCases& cases, size_t index, const Options& options,
                 cli::Findings& findings) {
-  cli::TwinModels twins(load(model_file(name), options), load_script_module(model_file(name), std::nullopt), cases.method,
-                        cli::TwinModels::State::kCompare);
-  // Without optimisation every call runs the same plan: what a call leaves behind is seen in the second.
+  cli::ReferenceModels twins(load(model_file(name), options), load_script_module(model_file(name), std::nullopt),
+                             cases.method, cli::ReferenceModels::State::kCompare);
+  // Without optimization every call runs the same plan: what a call leaves behind is seen in the second.
   const size_t calls = options.optimize() ? kModelCalls : 2;
   const bool is_huge = std::filesystem::file_size(model_file(name)) > kHugeFile;
   for (size_t call = 1; call <= calls; ++call) {
     findings.begin_call(call);
-    cli::TwinModels::Outcomes outcomes = twins.call(cases.inputs[index], cases.seed + call - 1);
+    cli::ReferenceModels::Outcomes outcomes = twins.call(cases.inputs[index], cases.seed + call - 1);
     twins.compare_outcomes(outcomes, kModelTolerance, /*has_answer=*/true, findings);
     if (outcomes.got.error || outcomes.expected.error) {
       return;
@@ -111,10 +112,10 @@ void check_model(const std::string& name) {
   const bool is_large = std::filesystem::file_size(model_file(name)) > kLargeFile;
   for (const bool optimize : {true, false}) {
     cli::Findings findings;
-    // Without optimisation one case is enough, too.
+    // Without optimization one case is enough, too.
     const size_t count = optimize && !is_large ? cases.inputs.size() : 1;
     for (size_t i = 0; i < count; ++i) {
-      findings.begin_case("case " + std::to_string(i), optimize ? "optimised" : "not optimised");
+      findings.begin_case("case " + std::to_string(i), optimize ? "optimized" : "not optimized");
       check_case(name, cases, i, Options().optimize(optimize), findings);
     }
     EXPECT_TRUE(findings.all().empty()) << cli::to_text(findings);
@@ -134,10 +135,10 @@ void check_frozen(const std::string& name) {
     torch::jit::Module twin = load_script_module(model_file(name), std::nullopt);
     module.eval();
     twin.eval();
-    cli::TwinModels twins(module, twin, cases.method, cli::TwinModels::State::kCompare);
+    cli::ReferenceModels twins(module, twin, cases.method, cli::ReferenceModels::State::kCompare);
     for (size_t call = 1; call <= 3; ++call) {
       findings.begin_call(call);
-      const cli::TwinModels::Outcomes outcomes = twins.call(cases.inputs[i], cases.seed + call - 1);
+      const cli::ReferenceModels::Outcomes outcomes = twins.call(cases.inputs[i], cases.seed + call - 1);
       twins.compare_outcomes(outcomes, rounded, /*has_answer=*/true, findings);
       if (outcomes.got.error || outcomes.expected.error) {
         break;

@@ -35,8 +35,8 @@ constexpr int kCalls = 3;
 constexpr cli::CompareOptions kExact{.rtol = 0, .atol = 0};
 // Of merged nodes the gradients are added up in another order.
 constexpr cli::CompareOptions kGradients{.rtol = 1e-5, .atol = 1e-6};
-// LibTorch's own optimisations move results by a few ulp, and its symbolic gradients more; so do passes that round.
-constexpr cli::CompareOptions kOptimised{.rtol = 1e-4, .atol = 1e-5};
+// LibTorch's own optimizations move results by a few ulp, and its symbolic gradients more; so do passes that round.
+constexpr cli::CompareOptions kOptimized{.rtol = 1e-4, .atol = 1e-5};
 
 std::string joined(const std::vector<std::string>& lines) {
   std::string text;
@@ -90,25 +90,25 @@ class GraphCheck {
 
   std::vector<std::string> run() {
     check_text();
-    check_executor("optimised executor", Options());
-    check_executor("executor without optimisation", Options().optimize(false));
+    check_executor("optimized executor", Options());
+    check_executor("executor without optimization", Options().optimize(false));
     for (const PassInfo& pass : all_passes()) {
-      check_transformed(
-          "after pass " + std::string(pass.name),
-          [&](auto& graph) { PassRunner(PassRunner::Verify::kAfterChange).run(pass, *graph); },
-          {.values = pass.rounds ? kOptimised : kExact, .keeps_what_writes_spoil = pass.name == "remove_tensor_mutation"});
+      check_transformed("after pass " + std::string(pass.name),
+                        [&](auto& graph) { PassRunner(PassRunner::Verify::kAfterChange).run(pass, *graph); },
+                        {.values = pass.changes_rounding ? kOptimized : kExact,
+                         .keeps_what_writes_spoil = pass.name == "remove_tensor_mutation"});
     }
     std::unique_ptr<Graph> required = graph_.clone();
     PassRunner runner(PassRunner::Verify::kAfterChange);
     run_stage(Stage::kRequired, required, runner);
-    check_optimised(*required, "");
+    check_optimized(*required, "");
     for (const PassInfo& pass : all_passes()) {
       if (pass.where != to_string(Stage::kRequired)) {
-        check_optimised(*required, std::string(pass.name));
+        check_optimized(*required, std::string(pass.name));
       }
     }
     check_transformed("without passes", [](auto&) {});
-    check_transformed("with claimed subgraphs", [](auto& graph) { claim_everything(*graph); });
+    check_transformed("with claimed subgraphs", [](auto& graph) { delegate_everything(*graph); });
     check_transformed("after all required passes", [&](auto& graph) { graph = required->clone(); });
     return std::move(found_);
   }
@@ -119,7 +119,7 @@ class GraphCheck {
     return std::move(found_);
   }
 
-  // LibTorch's optimising executor against ours, in the calls where it agrees with LibTorch's interpreter. It doesn't
+  // LibTorch's optimizing executor against ours, in the calls where it agrees with LibTorch's interpreter. It doesn't
   // always: it makes writes to elements of a list functional although the list still holds the operand, and removes random
   // operators that nobody uses, so that the others draw different numbers.
   std::vector<std::string> run_against_optimising_peer() {
@@ -131,9 +131,9 @@ class GraphCheck {
       const ObservedCall got = observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { executor.run(stack); });
       if (takes_view_for_leaf(got) && !call.expected.error) {
         ++calls_that_take_a_view_for_a_leaf_;
-      } else if (differences(peers, call.expected, Strictness::kValues, kOptimised).empty()) {
+      } else if (differences(peers, call.expected, Strictness::kValues, kOptimized).empty()) {
         ++calls_where_the_peer_is_right_;
-        note("against LibTorch's default executor", call, differences(got, peers, Strictness::kValues, kOptimised));
+        note("against LibTorch's default executor", call, differences(got, peers, Strictness::kValues, kOptimized));
       }
     }
     return std::move(found_);
@@ -193,7 +193,7 @@ class GraphCheck {
   }
 
   // By a backend that computes all that it is offered.
-  static void claim_everything(Graph& graph) {
+  static void delegate_everything(Graph& graph) {
     const auto compile = [](const std::shared_ptr<const Graph>& subgraph) -> SubgraphKernel {
       std::shared_ptr<const Plan> plan = std::move(*lower(subgraph));
       return [plan](c10::ArrayRef<c10::IValue> operands) {
@@ -202,8 +202,8 @@ class GraphCheck {
         return stack;
       };
     };
-    claim_subgraphs("everything",
-                    {.supports = [](const Node&) { return true; }, .compile = compile, .least_nodes = 1})(graph);
+    partition_for_backend("everything",
+                          {.supports = [](const Node&) { return true; }, .compile = compile, .min_nodes = 1})(graph);
   }
 
   void check_text() {
@@ -222,8 +222,8 @@ class GraphCheck {
     compare_calls(who, [&](auto& stack) { executor.run(stack); });
   }
 
-  void check_optimised(const Graph& required, const std::string& without) {
-    check_transformed("optimised" + (without.empty() ? "" : " without pass " + without), [&](auto& graph) {
+  void check_optimized(const Graph& required, const std::string& without) {
+    check_transformed("optimized" + (without.empty() ? "" : " without pass " + without), [&](auto& graph) {
       PassPipeline passes;
       if (!without.empty()) {
         passes.disable(without);
@@ -231,7 +231,7 @@ class GraphCheck {
       // With all passes the graph is verified after each; with one left out, at the end.
       PassRunner runner(without.empty() ? PassRunner::Verify::kAfterChange : PassRunner::Verify::kNever, passes);
       graph = required.clone();
-      run_stage(Stage::kOptimise, graph, runner);
+      run_stage(Stage::kOptimize, graph, runner);
     });
   }
 
@@ -330,7 +330,7 @@ Seeds seeds(uint64_t share) {
   return {1, environment_number("SCONCE_GRAPHS", 1000) / share};
 }
 
-constexpr size_t kMostDisagreements = 5;  // reports are long
+constexpr size_t kMaxDisagreements = 5;  // reports are long
 
 TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
   const Seeds range = seeds(1);
@@ -341,7 +341,7 @@ TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
   size_t raising = 0;
   size_t views_for_leaves = 0;
   size_t lost_values = 0;
-  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMostDisagreements; ++seed) {
+  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMaxDisagreements; ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::unique_ptr<Graph> graph = parse(generated.text);
     const auto violations = find_violations(*graph);
@@ -375,7 +375,7 @@ TEST(RandomGraphs, AgreeWithTheOptimisingExecutor) {
   size_t failures = 0;
   size_t calls = 0;
   size_t peer_is_right = 0;
-  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMostDisagreements; ++seed) {
+  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMaxDisagreements; ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::unique_ptr<Graph> graph = parse(generated.text);
     GraphCheck check(*graph, generated);

@@ -73,7 +73,7 @@ const std::set<std::string>& not_called() {
       "prim::ConstantChunk", "prim::tolist",
       // Of tasks that nothing starts but LibTorch's own `torch.jit._awaitable`.
       "prim::awaitable_wait",
-      // Of packed weights, which only quantised modules hold.
+      // Of packed weights, which only quantized modules hold.
       "aten::quantized_gru.data", "aten::quantized_gru.input", "aten::quantized_lstm.data", "aten::quantized_lstm.input"};
   return all;
 }
@@ -145,7 +145,7 @@ std::vector<std::string> wrong_facts_about(const c10::FunctionSchema& schema, co
   std::vector<std::string> wrong;
   for (const Detail detail : {Detail::kShapes, Detail::kRanks}) {
     const std::unique_ptr<Graph> graph = one_node_graph(schema, arguments);
-    GivenFacts given = specialize_types(*graph, arguments.values, detail);
+    InputAssumptions given = specialize_types(*graph, arguments.values, detail);
     for (size_t i = 0; i < arguments.values.size(); ++i) {
       const c10::IValue& argument = arguments.values[i];
       if (argument.isInt() || argument.isDouble() || argument.isBool() || argument.isString() || argument.isIntList() ||

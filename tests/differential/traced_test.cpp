@@ -189,7 +189,7 @@ TEST(ExportGraph, GivesEveryGraphOfTheModelsBackUnchanged) {
     for (const std::string& method : module.method_names()) {
       const Graph& graph = module.method(method).graph();
       const auto exported = export_graph(graph);
-      if (graph.node_count() <= kMostNodesToLint) {
+      if (graph.node_count() <= kMaxNodesToLint) {
         exported->lint();
       }
       const auto again = convert(*exported);

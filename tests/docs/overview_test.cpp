@@ -58,8 +58,8 @@ std::map<std::string, std::string> stages_of(const std::string& source) {
   PassRunner runner;
   run_stage(Stage::kRequired, graph, runner);
   stages["ir required"] = print(*graph, without_locations);
-  run_stage(Stage::kOptimise, graph, runner);
-  stages["ir optimise"] = print(*graph, without_locations);
+  run_stage(Stage::kOptimize, graph, runner);
+  stages["ir optimize"] = print(*graph, without_locations);
   const auto plan = lower(std::move(graph));
   EXPECT_TRUE(plan);
   stages["plan"] = std::regex_replace((*plan)->text(), std::regex("  #[^\n]*"), "");

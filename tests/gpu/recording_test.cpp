@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 class GpuRecordingTest : public GpuTest {
  protected:
   // Runs the work once on a side stream, as `record` wants it, and records it there.
-  OrRefusal<std::unique_ptr<Recording>> warm_up_and_record(const std::function<void()>& work) {
+  Expected<std::unique_ptr<Recording>> warm_up_and_record(const std::function<void()>& work) {
     const c10::Stream side = runtime_->side_stream(0);
     runtime_->synchronize(0);
     {

@@ -5,7 +5,7 @@ A CASES file is a TorchScript module without methods. Its attributes, in the ord
     method, mode, seed, rtol, atol      how to call, and how closely to compare
     inputs         List[Tuple[...]]     one tuple of positional arguments per case, as they are before the call
     outputs        List[R]              what the method returned
-    optimized      bool                 only where true: the answers are those of LibTorch's optimising executor
+    optimized      bool                 only where true: the answers are those of LibTorch's optimizing executor
     grad_names, grads                   case 0, where an output requires grad: gradients by parameter name
     buffer_names, buffers_after         case 0, where the module has buffers: their values after that one call
 

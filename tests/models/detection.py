@@ -28,11 +28,11 @@ def detector() -> nn.Module:
     nn.init.normal_(model.rpn.head.bbox_pred.weight, std=0.01)
     nn.init.normal_(model.roi_heads.box_predictor.cls_score.weight, std=0.1)
     nn.init.normal_(model.roi_heads.box_predictor.bbox_pred.weight, std=0.01)
-    centre_scores(model)
+    center_scores(model)
     return model
 
 
-def centre_scores(model: nn.Module) -> None:
+def center_scores(model: nn.Module) -> None:
     """Makes the classes of the last layer equally likely on average."""
     last = model.roi_heads.box_predictor.cls_score
     seen: List[Tensor] = []

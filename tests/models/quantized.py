@@ -1,4 +1,4 @@
-"""Quantised and sparse models."""
+"""Quantized and sparse models."""
 import warnings
 from typing import Tuple
 
@@ -23,7 +23,7 @@ class LstmTagger(nn.Module):
 
 
 def quantize_dynamic(module: nn.Module, dtype: torch.dtype) -> nn.Module:
-    module.eval().requires_grad_(False)  # quantised layers have no gradients
+    module.eval().requires_grad_(False)  # quantized layers have no gradients
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.ao.quantization will move to another package
         return torch.ao.quantization.quantize_dynamic(module, {nn.Linear, nn.LSTM, nn.GRUCell}, dtype=dtype)
@@ -31,7 +31,7 @@ def quantize_dynamic(module: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 @recipe
 def dynamic_mlp() -> Sample:
-    """linear layers, dynamically quantised to int8: packed weights in the archive"""
+    """linear layers, dynamically quantized to int8: packed weights in the archive"""
     module = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32, bias=False), nn.Tanh(), nn.Linear(32, 4))
     return Sample(quantize_dynamic(module, torch.qint8), [(torch.randn(rows, 16),) for rows in (4, 1, 33)])
 
@@ -45,13 +45,13 @@ def dynamic_mlp_float16() -> Sample:
 
 @recipe
 def dynamic_lstm() -> Sample:
-    """embedding, bidirectional LSTM and linear layers, the latter two dynamically quantised to int8"""
+    """embedding, bidirectional LSTM and linear layers, the latter two dynamically quantized to int8"""
     return Sample(quantize_dynamic(LstmTagger(), torch.qint8),
                   [(torch.randint(40, (2, 6)),), (torch.randint(40, (1, 1)),), (torch.randint(40, (3, 4)),)])
 
 
 class QuantizableNet(nn.Module):
-    """A residual block, pooling and a linear layer between a quantising and a dequantising stub."""
+    """A residual block, pooling and a linear layer between a quantizing and a dequantizing stub."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class QuantizableNet(nn.Module):
 
 @recipe
 def static_convnet() -> Sample:
-    """small convolutional network, quantised after training: fused layers, per-channel weights, a quantised output"""
+    """small convolutional network, quantized after training: fused layers, per-channel weights, a quantized output"""
     from torch.ao import quantization
     torch.backends.quantized.engine = "fbgemm"
     module = QuantizableNet()
@@ -90,7 +90,7 @@ def static_convnet() -> Sample:
 
 
 class SparseGraph(nn.Module):
-    """Graph convolution (Kipf, Welling 2017): neighbours' features summed by a sparse matrix product."""
+    """Graph convolution (Kipf, Welling 2017): neighbors' features summed by a sparse matrix product."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ class Sample:
     atol: float = 1e-5
     # Parameters with more elements than this are left out of grad_names; None keeps all.
     largest_grad: Optional[int] = None
-    # The reference is LibTorch with optimisation off. True takes its default executor instead, for programs
+    # The reference is LibTorch with optimization off. True takes its default executor instead, for programs
     # whose meaning only that one applies (autocast blocks).
     optimized: bool = False
 

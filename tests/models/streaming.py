@@ -57,7 +57,7 @@ def rows_with_gaps(rows: int, gaps: List[int]) -> tuple:
 
 @recipe
 def running_statistics() -> Sample:
-    """normalises by statistics of all rows so far: buffers, a dict and an int grow with each call"""
+    """normalizes by statistics of all rows so far: buffers, a dict and an int grow with each call"""
     return Sample(RunningStatistics(4), [rows_with_gaps(5, []), rows_with_gaps(3, [1]), rows_with_gaps(2, [0, 1]),
                                          rows_with_gaps(1, [])])
 

@@ -1,4 +1,4 @@
-"""Text in models: tokenisers that work on TorchScript's strings and dicts."""
+"""Text in models: tokenizers that work on TorchScript's strings and dicts."""
 from typing import Dict, List, Tuple
 
 import torch
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from recipe import Sample, recipe
 
 
-class WordTokeniser(nn.Module):
+class WordTokenizer(nn.Module):
     """Cleans text, cuts it into words, and turns words into numbers; words it does not know become characters."""
 
     def __init__(self) -> None:
@@ -71,17 +71,17 @@ class WordTokeniser(nn.Module):
 
 
 @recipe
-def word_tokeniser() -> Sample:
+def word_tokenizer() -> Sample:
     """text into words, words into numbers and vectors, and back"""
-    return Sample(WordTokeniser(), [
+    return Sample(WordTokenizer(), [
         (["The model runs fast, and well!", "  a\tbig MODEL "],),
         (["12 models don't\nrun", "", "ünknown? (yes)"],),
         ([],),
     ])
 
 
-class BytePairTokeniser(nn.Module):
-    """Byte pair encoding (Sennrich, Haddow, Birch 2015): the most frequent pair of neighbours becomes one symbol."""
+class BytePairTokenizer(nn.Module):
+    """Byte pair encoding (Sennrich, Haddow, Birch 2015): the most frequent pair of neighbors becomes one symbol."""
 
     def learn(self, text: str, merges: int) -> List[Tuple[str, str]]:
         learned: List[Tuple[str, str]] = []
@@ -135,5 +135,5 @@ class BytePairTokeniser(nn.Module):
 def byte_pairs() -> Sample:
     """byte pair encoding learned and applied in one call: no tensors at all"""
     corpus = "low lower lowest newer newest wider widest low low new new"
-    return Sample(BytePairTokeniser(), [(corpus, "lowest wide", 10), (corpus, "now", 3), ("aa aa aaa", "aaaa a", 4),
+    return Sample(BytePairTokenizer(), [(corpus, "lowest wide", 10), (corpus, "now", 3), ("aa aa aaa", "aaaa a", 4),
                                         ("", "", 5)])

@@ -5,7 +5,7 @@ that the recorded answers are reproducible.
     python verify_models.py OUTDIR [--only NAME ...] [--calls N]
 
 Each case is called several times, on one freshly loaded module that lives on between the calls, beside a twin that
-gets the same calls with optimisation off. The first call is compared with the recorded answer, all calls with the
+gets the same calls with optimization off. The first call is compared with the recorded answer, all calls with the
 twin's. Also something must be found wrong with every file in bad/, and every argument file must load. The exit code
 is 1 if anything differs.
 """
@@ -25,7 +25,7 @@ import operators
 import language  # noqa: F401  (Python makes objects of a script class only if it has seen the class)
 from cases import call, parameter_gradients, tensors_in
 
-# Where LibTorch's optimising executor, from its second call on, gives another answer than eager LibTorch. The recorded
+# Where LibTorch's optimizing executor, from its second call on, gives another answer than eager LibTorch. The recorded
 # answers are the eager ones. A failure of a later call that contains the text doesn't count.
 DEVIATIONS = {
     "autocast_to_float": ("twin: other outputs require grad",

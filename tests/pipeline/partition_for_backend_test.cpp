@@ -27,19 +27,19 @@ bool is_supported(const Node& node) {
   return node.kind() == aten::relu || node.kind() == aten::neg || node.kind() == aten::mul || node.kind() == aten::t;
 }
 
-Options claiming(SubgraphKernel kernel, size_t least_nodes = 2) {
+Options claiming(SubgraphKernel kernel, size_t min_nodes = 2) {
   Options options;
-  options.passes().after(Stage::kOptimise, "backend",
-                         claim_subgraphs("backend", {.supports = is_supported,
-                                                     .compile = [kernel](const auto&) { return kernel; },
-                                                     .least_nodes = least_nodes}));
+  options.passes().after(Stage::kOptimize, "backend",
+                         partition_for_backend("backend", {.supports = is_supported,
+                                                           .compile = [kernel](const auto&) { return kernel; },
+                                                           .min_nodes = min_nodes}));
   return options;
 }
 
-std::string claimed_text(const std::string& text, size_t least_nodes = 2) {
+std::string delegate_text(const std::string& text, size_t min_nodes = 2) {
   const auto graph = graph_of(text);
   const auto compile = [](const auto&) { return SubgraphKernel([](auto) { return std::vector<c10::IValue>(); }); };
-  claim_subgraphs("backend", {is_supported, compile, least_nodes})(*graph);
+  partition_for_backend("backend", {is_supported, compile, min_nodes})(*graph);
   return print(*graph, {.locations = false});
 }
 
@@ -64,21 +64,21 @@ std::vector<c10::IValue> chain(c10::ArrayRef<c10::IValue> operands) {
   return {product, product.relu()};
 }
 
-TEST(ClaimSubgraphs, LeavesAnUnrelatedGraphAlone) {
+TEST(PartitionForBackend, LeavesAnUnrelatedGraphAlone) {
   const auto graph = graph_of("graph(%a : Tensor):\n  %b : Tensor = aten::tanh(%a)\n  return (%b)\n");
   const std::string before = print(*graph);
-  EXPECT_FALSE(claim_subgraphs("backend", {is_supported, [](const auto&) { return SubgraphKernel(); }})(*graph));
+  EXPECT_FALSE(partition_for_backend("backend", {is_supported, [](const auto&) { return SubgraphKernel(); }})(*graph));
   EXPECT_EQ(print(*graph), before);
 }
 
-TEST(ClaimSubgraphs, CutsOutWhatIsSupported) {
-  EXPECT_EQ(claimed_text(kChain),
+TEST(PartitionForBackend, CutsOutWhatIsSupported) {
+  EXPECT_EQ(delegate_text(kChain),
             "graph(%a : Tensor,\n"
             "      %b : Tensor):\n"
-            "  %m : Tensor, %r : Tensor = sconce::claimed_0[claim=\"backend\"](%a, %b)\n"
+            "  %m : Tensor, %r : Tensor = sconce::delegate_0[backend=\"backend\"](%a, %b)\n"
             "  %t : Tensor = aten::tanh(%r)\n"
             "  return (%t, %m)\n"
-            "with sconce::claimed_0 = graph(%a : Tensor,\n"
+            "with sconce::delegate_0 = graph(%a : Tensor,\n"
             "      %b : Tensor):\n"
             "  %n : Tensor = aten::neg(%a)\n"
             "  %m : Tensor = aten::mul(%n, %b)\n"
@@ -86,33 +86,33 @@ TEST(ClaimSubgraphs, CutsOutWhatIsSupported) {
             "  return (%m, %r)\n");
 }
 
-TEST(ClaimSubgraphs, TakesConstantsWithIt) {
-  const std::string text = claimed_text(
+TEST(PartitionForBackend, TakesConstantsWithIt) {
+  const std::string text = delegate_text(
       "graph(%a : Tensor):\n"
       "  %two : int = prim::Constant[value=2]()\n"
       "  %m : Tensor = aten::mul(%a, %two)\n"
       "  %r : Tensor = aten::relu(%m)\n"
       "  return (%r)\n");
-  EXPECT_THAT(text, HasSubstr("sconce::claimed_0[claim=\"backend\"](%a)\n"));
-  EXPECT_THAT(text, HasSubstr("with sconce::claimed_0 = graph(%a : Tensor):\n"
+  EXPECT_THAT(text, HasSubstr("sconce::delegate_0[backend=\"backend\"](%a)\n"));
+  EXPECT_THAT(text, HasSubstr("with sconce::delegate_0 = graph(%a : Tensor):\n"
                               "  %two : int = prim::Constant[value=2]()\n"));
 }
 
-TEST(ClaimSubgraphs, EndsAtEffectsAndAtUsesInBetween) {
+TEST(PartitionForBackend, EndsAtEffectsAndAtUsesInBetween) {
   const char* written =
       "graph(%a : Tensor, %b : Tensor):\n"
       "  %n : Tensor = aten::neg(%a)\n"
       "  %w : Tensor = aten::tanh_(%a)\n"
       "  %r : Tensor = aten::relu(%n)\n"
       "  return (%r)\n";
-  EXPECT_THAT(claimed_text(written), Not(HasSubstr("claimed")));
+  EXPECT_THAT(delegate_text(written), Not(HasSubstr("claimed")));
   const char* used =
       "graph(%a : Tensor):\n"
       "  %n : Tensor = aten::neg(%a)\n"
       "  %t : Tensor = aten::tanh(%n)\n"
       "  %r : Tensor = aten::relu(%t)\n"
       "  return (%r)\n";
-  EXPECT_THAT(claimed_text(used), Not(HasSubstr("claimed")));
+  EXPECT_THAT(delegate_text(used), Not(HasSubstr("claimed")));
   const char* used_within =
       "graph(%a : Tensor, %c : bool):\n"
       "  %n : Tensor = aten::neg(%a)\n"
@@ -123,27 +123,27 @@ TEST(ClaimSubgraphs, EndsAtEffectsAndAtUsesInBetween) {
       "      -> (%a)\n"
       "  %r : Tensor = aten::relu(%i)\n"
       "  return (%r)\n";
-  EXPECT_THAT(claimed_text(used_within), Not(HasSubstr("claimed")));
+  EXPECT_THAT(delegate_text(used_within), Not(HasSubstr("claimed")));
 }
 
-TEST(ClaimSubgraphs, StepsOverWhatIsIndependent) {
-  const std::string text = claimed_text(
+TEST(PartitionForBackend, StepsOverWhatIsIndependent) {
+  const std::string text = delegate_text(
       "graph(%a : Tensor, %b : Tensor):\n"
       "  %n : Tensor = aten::neg(%a)\n"
       "  %t : Tensor = aten::tanh(%b)\n"
       "  %m : Tensor = aten::mul(%n, %t)\n"
       "  return (%m)\n");
   EXPECT_THAT(text, HasSubstr("  %t : Tensor = aten::tanh(%b)\n"
-                              "  %m : Tensor = sconce::claimed_0[claim=\"backend\"](%a, %t)\n"));
+                              "  %m : Tensor = sconce::delegate_0[backend=\"backend\"](%a, %t)\n"));
 }
 
-TEST(ClaimSubgraphs, TakesViewsOnlyThatNobodyElseUses) {
+TEST(PartitionForBackend, TakesViewsOnlyThatNobodyElseUses) {
   const char* inside =
       "graph(%a : Tensor, %b : Tensor):\n"
       "  %v : Tensor = aten::t(%a)\n"
       "  %m : Tensor = aten::mul(%v, %b)\n"
       "  return (%m)\n";
-  EXPECT_THAT(claimed_text(inside), HasSubstr("return (%m)\nwith sconce::claimed_0"));
+  EXPECT_THAT(delegate_text(inside), HasSubstr("return (%m)\nwith sconce::delegate_0"));
   const char* outside =
       "graph(%a : Tensor, %b : Tensor):\n"
       "  %n : Tensor = aten::neg(%a)\n"
@@ -151,25 +151,25 @@ TEST(ClaimSubgraphs, TakesViewsOnlyThatNobodyElseUses) {
       "  %v : Tensor = aten::t(%r)\n"
       "  %m : Tensor = aten::mul(%v, %b)\n"
       "  return (%m, %v)\n";
-  const std::string text = claimed_text(outside);
+  const std::string text = delegate_text(outside);
   EXPECT_THAT(text, HasSubstr("  %v : Tensor = aten::t(%r)\n  %m : Tensor = aten::mul(%v, %b)\n"));
-  EXPECT_THAT(text, HasSubstr("%r : Tensor = sconce::claimed_0"));
+  EXPECT_THAT(text, HasSubstr("%r : Tensor = sconce::delegate_0"));
 }
 
-TEST(ClaimSubgraphs, GoesIntoBlocks) {
-  EXPECT_THAT(claimed_text("graph(%a : Tensor, %c : bool):\n"
-                           "  %i : Tensor = prim::If(%c)\n"
-                           "    block0():\n"
-                           "      %n : Tensor = aten::neg(%a)\n"
-                           "      %r : Tensor = aten::relu(%n)\n"
-                           "      -> (%r)\n"
-                           "    block1():\n"
-                           "      -> (%a)\n"
-                           "  return (%i)\n"),
-              HasSubstr("      %r : Tensor = sconce::claimed_0"));
+TEST(PartitionForBackend, GoesIntoBlocks) {
+  EXPECT_THAT(delegate_text("graph(%a : Tensor, %c : bool):\n"
+                            "  %i : Tensor = prim::If(%c)\n"
+                            "    block0():\n"
+                            "      %n : Tensor = aten::neg(%a)\n"
+                            "      %r : Tensor = aten::relu(%n)\n"
+                            "      -> (%r)\n"
+                            "    block1():\n"
+                            "      -> (%a)\n"
+                            "  return (%i)\n"),
+              HasSubstr("      %r : Tensor = sconce::delegate_0"));
 }
 
-TEST(ClaimSubgraphs, RunsTheKernel) {
+TEST(PartitionForBackend, RunsTheKernel) {
   std::atomic<int> calls = 0;
   const Options options = claiming([&](auto operands) {
     ++calls;
@@ -188,7 +188,7 @@ TEST(ClaimSubgraphs, RunsTheKernel) {
   EXPECT_THAT(plan_text(executor), HasSubstr("[backend]"));
 }
 
-TEST(ClaimSubgraphs, RunsTheOperatorsWhereAGradientIsNeeded) {
+TEST(PartitionForBackend, RunsTheOperatorsWhereAGradientIsNeeded) {
   std::atomic<int> calls = 0;
   const Options options = claiming([&](auto operands) {
     ++calls;
@@ -208,20 +208,20 @@ TEST(ClaimSubgraphs, RunsTheOperatorsWhereAGradientIsNeeded) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(ClaimSubgraphs, LooksForGradientsInListsAndInForwardMode) {
+TEST(PartitionForBackend, LooksForGradientsInListsAndInForwardMode) {
   int calls = 0;
   Options options;
   options.passes().after(
-      Stage::kOptimise, "backend",
-      claim_subgraphs("backend", {.supports = [](const Node& node) { return node.kind() == aten::cat; },
-                                  .compile = [&](const auto&) -> SubgraphKernel {
-                                    return [&](c10::ArrayRef<c10::IValue> operands) {
-                                      ++calls;
-                                      const c10::NoGradGuard no_grad;
-                                      return std::vector<c10::IValue>{at::cat(operands[0].toTensorVector()).detach()};
-                                    };
-                                  },
-                                  .least_nodes = 1}));
+      Stage::kOptimize, "backend",
+      partition_for_backend("backend", {.supports = [](const Node& node) { return node.kind() == aten::cat; },
+                                        .compile = [&](const auto&) -> SubgraphKernel {
+                                          return [&](c10::ArrayRef<c10::IValue> operands) {
+                                            ++calls;
+                                            const c10::NoGradGuard no_grad;
+                                            return std::vector<c10::IValue>{at::cat(operands[0].toTensorVector()).detach()};
+                                          };
+                                        },
+                                        .min_nodes = 1}));
   GraphExecutor executor(graph_of("graph(%a : Tensor, %b : Tensor):\n"
                                   "  %zero : int = prim::Constant[value=0]()\n"
                                   "  %l : Tensor[] = prim::ListConstruct(%a, %b)\n"
@@ -245,20 +245,20 @@ TEST(ClaimSubgraphs, LooksForGradientsInListsAndInForwardMode) {
   torch::autograd::ForwardADLevel::release_idx(level);
 }
 
-TEST(ClaimSubgraphs, UnconnectedOnesAreApart) {
-  const std::string text = claimed_text(
+TEST(PartitionForBackend, UnconnectedOnesAreApart) {
+  const std::string text = delegate_text(
       "graph(%a : Tensor, %b : Tensor):\n"
       "  %n : Tensor = aten::neg(%a)\n"
       "  %o : Tensor = aten::neg(%b)\n"
       "  %r : Tensor = aten::relu(%n)\n"
       "  %s : Tensor = aten::relu(%o)\n"
       "  return (%r, %s)\n");
-  EXPECT_THAT(text, HasSubstr("  %r : Tensor = sconce::claimed_0[claim=\"backend\"](%a)\n"
-                              "  %s : Tensor = sconce::claimed_1[claim=\"backend\"](%b)\n"));
+  EXPECT_THAT(text, HasSubstr("  %r : Tensor = sconce::delegate_0[backend=\"backend\"](%a)\n"
+                              "  %s : Tensor = sconce::delegate_1[backend=\"backend\"](%b)\n"));
 }
 
-TEST(ClaimSubgraphs, AGraphReadFromItsTextRunsTheOperators) {
-  GraphExecutor executor(graph_of(claimed_text(kChain)), "f", Options());
+TEST(PartitionForBackend, AGraphReadFromItsTextRunsTheOperators) {
+  GraphExecutor executor(graph_of(delegate_text(kChain)), "f", Options());
   const at::Tensor a = at::randn({3});
   torch::jit::Stack stack = {a, a};
   executor.run(stack);
@@ -289,7 +289,7 @@ TwoCalls run_twice(const SubgraphKernel& kernel) {
   return {recorder.messages, plan_text(executor)};
 }
 
-TEST(ClaimSubgraphs, AKernelMayDeclineACall) {
+TEST(PartitionForBackend, AKernelMayDeclineACall) {
   int calls = 0;
   const TwoCalls calls_made = run_twice([&](auto) {
     ++calls;
@@ -299,7 +299,7 @@ TEST(ClaimSubgraphs, AKernelMayDeclineACall) {
   EXPECT_TRUE(calls_made.warnings.empty());
 }
 
-TEST(ClaimSubgraphs, AKernelThatFailsIsNotCalledAgain) {
+TEST(PartitionForBackend, AKernelThatFailsIsNotCalledAgain) {
   int calls = 0;
   const TwoCalls calls_made = run_twice([&](auto) -> std::vector<c10::IValue> {
     ++calls;
@@ -311,7 +311,7 @@ TEST(ClaimSubgraphs, AKernelThatFailsIsNotCalledAgain) {
   EXPECT_THAT(calls_made.text, HasSubstr("[backend, which has failed: its operators run]"));
 }
 
-TEST(ClaimSubgraphs, AKernelWithWrongResultsIsNotCalledAgain) {
+TEST(PartitionForBackend, AKernelWithWrongResultsIsNotCalledAgain) {
   const TwoCalls too_few = run_twice([](auto operands) { return std::vector<c10::IValue>{operands[0]}; });
   ASSERT_EQ(too_few.warnings.size(), 1U);
   EXPECT_THAT(too_few.warnings.front(), HasSubstr("it gives 1 results instead of 2"));
@@ -325,7 +325,7 @@ TEST(ClaimSubgraphs, AKernelWithWrongResultsIsNotCalledAgain) {
   EXPECT_THAT(no_exception.warnings.front(), HasSubstr("a value of type int"));
 }
 
-TEST(ClaimSubgraphs, AnErrorOfTheModelsIsRaisedAsTheOperatorsRaiseIt) {
+TEST(PartitionForBackend, AnErrorOfTheModelsIsRaisedAsTheOperatorsRaiseIt) {
   int calls = 0;
   GraphExecutor executor(graph_of(kChain), "f", claiming([&](auto operands) {
                            ++calls;
@@ -338,12 +338,13 @@ TEST(ClaimSubgraphs, AnErrorOfTheModelsIsRaisedAsTheOperatorsRaiseIt) {
   EXPECT_EQ(calls, 2) << "the kernel is not to blame";
 }
 
-TEST(ClaimSubgraphs, ABackendThatThrowsWhileItCompilesIsLeftOut) {
+TEST(PartitionForBackend, ABackendThatThrowsWhileItCompilesIsLeftOut) {
   Options options;
-  options.passes().after(Stage::kOptimise, "backend",
-                         claim_subgraphs("backend", {.supports = is_supported, .compile = [](const auto&) -> SubgraphKernel {
-                                                       throw std::runtime_error("no device");
-                                                     }}));
+  options.passes().after(
+      Stage::kOptimize, "backend",
+      partition_for_backend("backend", {.supports = is_supported, .compile = [](const auto&) -> SubgraphKernel {
+                                          throw std::runtime_error("no device");
+                                        }}));
   options.passes().reproducer_folder("");
   GraphExecutor executor(graph_of(kChain), "f", options);
   torch::jit::Stack stack = {at::ones({2}), at::ones({2})};

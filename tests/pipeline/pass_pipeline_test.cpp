@@ -64,7 +64,7 @@ TEST(PassPipeline, RunsPassesAtTheirPlacesInTheOrderInWhichTheyWereAdded) {
       .after(Stage::kRequired, "third", nothing)
       .before(Stage::kRequired, "first", nothing)
       .before(Stage::kRequired, "second", nothing)
-      .after(Stage::kOptimise, "last", nothing);
+      .after(Stage::kOptimize, "last", nothing);
   std::vector<std::string> order;
   for (const PassTiming& timing : explain(options).passes) {
     order.push_back(timing.pass);
@@ -81,7 +81,7 @@ TEST(PassPipeline, RunsPassesAtTheirPlacesInTheOrderInWhichTheyWereAdded) {
 TEST(PassPipeline, APassChangesWhatRunsAndCanBeRemoved) {
   const at::Tensor x = at::randn({3});
   Options options;
-  options.passes().after(Stage::kOptimise, "relu_to_tanh", relu_to_tanh);
+  options.passes().after(Stage::kOptimize, "relu_to_tanh", relu_to_tanh);
   EXPECT_TRUE(at::equal(run(options, x), at::tanh(-x)));
   options.passes().remove("relu_to_tanh");
   EXPECT_TRUE(at::equal(run(options, x), at::relu(-x)));
@@ -90,14 +90,14 @@ TEST(PassPipeline, APassChangesWhatRunsAndCanBeRemoved) {
 TEST(PassPipeline, APassBelongsToItsModuleAlone) {
   const at::Tensor x = at::randn({3});
   Options options;
-  options.passes().after(Stage::kOptimise, "relu_to_tanh", relu_to_tanh);
+  options.passes().after(Stage::kOptimize, "relu_to_tanh", relu_to_tanh);
   EXPECT_TRUE(at::equal(run(Options(), x), at::relu(-x)));
 }
 
 TEST(PassPipeline, WithoutOptimisationOnlyPassesOfTheRequiredStageRun) {
   const at::Tensor x = at::randn({3});
   Options options = Options().optimize(false);
-  options.passes().after(Stage::kOptimise, "relu_to_tanh", relu_to_tanh);
+  options.passes().after(Stage::kOptimize, "relu_to_tanh", relu_to_tanh);
   EXPECT_TRUE(at::equal(run(options, x), at::relu(-x)));
   options.passes().remove("relu_to_tanh").after(Stage::kRequired, "relu_to_tanh", relu_to_tanh);
   EXPECT_TRUE(at::equal(run(options, x), at::tanh(-x)));
@@ -109,14 +109,14 @@ TEST(PassPipeline, LeavesOutWhatIsDisabled) {
   EXPECT_NE(explain(options).passes.back().pass, "check_inplace");
   options.passes().enable("check_inplace");
   EXPECT_EQ(explain(options).passes.back().pass, "check_inplace");
-  options.passes().after(Stage::kOptimise, "mine", relu_to_tanh).disable("mine");
+  options.passes().after(Stage::kOptimize, "mine", relu_to_tanh).disable("mine");
   EXPECT_EQ(explain(options).passes.back().pass, "check_inplace");
 }
 
 TEST(PassPipeline, RefusesNamesThatAreTakenUnknownOrNeeded) {
   PassPipeline passes;
   const auto nothing = [](Graph&) { return false; };
-  passes.after(Stage::kOptimise, "mine", nothing);
+  passes.after(Stage::kOptimize, "mine", nothing);
   EXPECT_THAT(message_of([&] { passes.before(Stage::kRequired, "mine", nothing); }), HasSubstr("named 'mine' already"));
   EXPECT_THAT(message_of([&] { passes.after(Stage::kRequired, "peephole", nothing); }), HasSubstr("already"));
   EXPECT_THAT(message_of([&] { passes.after(Stage::kRequired, "a/b", nothing); }), HasSubstr("letters"));
@@ -129,7 +129,7 @@ TEST(PassPipeline, RefusesNamesThatAreTakenUnknownOrNeeded) {
 
 TEST(PassPipeline, SweepsUpBehindPassesThatChangeTheGraph) {
   Options options;
-  options.passes().after(Stage::kOptimise, "leaves_dead_nodes", [](Graph& graph) {
+  options.passes().after(Stage::kOptimize, "leaves_dead_nodes", [](Graph& graph) {
     Node* relu = find_node(graph, "aten::relu");
     Node* tanh = graph.create(aten::tanh, relu->inputs());
     tanh->set_schema(match_schema(*tanh));
@@ -155,7 +155,7 @@ TEST_P(FailingPass, IsNamedAndLeftOutAndItsReproducerFailsAgain) {
   const auto folder = std::filesystem::temp_directory_path() / ("sconce-passes-" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   Options options;
-  options.passes().reproducer_folder(folder.string()).after(Stage::kOptimise, GetParam().name, GetParam().run);
+  options.passes().reproducer_folder(folder.string()).after(Stage::kOptimize, GetParam().name, GetParam().run);
   const at::Tensor x = at::randn({3});
   EXPECT_TRUE(at::equal(run(options, x), at::relu(-x)));
   const Explanation explanation = explain(options);
@@ -222,18 +222,18 @@ TEST(PassPipeline, BelievesPassesThatTellTheTruth) {
       "  return (%3)\n";
   Options options;
   options.passes()
-      .after(Stage::kOptimise, "nothing", [](Graph&) { return false; })
-      .after(Stage::kOptimise, "relu_to_tanh", relu_to_tanh);
+      .after(Stage::kOptimize, "nothing", [](Graph&) { return false; })
+      .after(Stage::kOptimize, "relu_to_tanh", relu_to_tanh);
   const Explanation explanation = GraphExecutor(graph_of(graph), "f", options).explain();
   EXPECT_TRUE(explanation.refusals.empty()) << explanation.refusals[0].reason;
   EXPECT_THAT(explanation.plans.at(0).text, HasSubstr("aten::tanh"));
-  options.passes().after(Stage::kOptimise, "boasting", [](Graph&) { return true; });
+  options.passes().after(Stage::kOptimize, "boasting", [](Graph&) { return true; });
   EXPECT_EQ(GraphExecutor(graph_of(graph), "f", options).explain().refusals.size(), 1U);
 }
 
 TEST(FailingPasses, AreNamedWithTheFunctionThatIsCalled) {
   Options options;
-  options.passes().reproducer_folder("").after(Stage::kOptimise, "boasting", [](Graph&) { return true; });
+  options.passes().reproducer_folder("").after(Stage::kOptimize, "boasting", [](Graph&) { return true; });
   const Module module = load(testing::models_dir() + "/interface_dispatch.pt", options);
   module.run_method("forward", {at::randn({2, 5}), c10::List<int64_t>({1, 0, 1})});
   std::vector<std::string> refused;
@@ -246,7 +246,7 @@ TEST(FailingPasses, AreNamedWithTheFunctionThatIsCalled) {
 
 TEST(FailingPasses, SayWhyThereIsNoReproducer) {
   Options options;
-  options.passes().reproducer_folder("/nowhere").after(Stage::kOptimise, "boasting", [](Graph&) { return true; });
+  options.passes().reproducer_folder("/nowhere").after(Stage::kOptimize, "boasting", [](Graph&) { return true; });
   EXPECT_THAT(explain(options).refusals.at(0).reason, HasSubstr("no reproducer: /nowhere/sconce-boasting"));
   options.passes().reproducer_folder("");
   EXPECT_THAT(explain(options).refusals.at(0).reason, ::testing::Not(HasSubstr("reproducer")));

@@ -115,7 +115,7 @@ TEST(PassList, SuggestsTheNearestNames) {
   EXPECT_EQ(nearest_pass_names("lower_gradof").at(0), "lower_grad_of");
 }
 
-// Behaviour "required passes": a graph can always run after them.
+// Behavior "required passes": a graph can always run after them.
 TEST(RequiredPasses, LeaveAGraphThatCanRunWhateverTheyFind) {
   auto graph = testing::graph_of(
       "graph(%u : Tensor[Undefined], %x : Tensor, %g : Tensor):\n"
@@ -143,7 +143,7 @@ TEST(RequiredPasses, LeaveAGraphThatCanRunWhateverTheyFind) {
   EXPECT_EQ(testing::count_nodes(*graph, "aten::expand"), 0);
   EXPECT_EQ(testing::count_nodes(*graph, "aten::multiply"), 0);
   EXPECT_EQ(testing::count_nodes(*graph, "aten::abs"), 0);
-  EXPECT_TRUE(compile_unspecialised(*graph));
+  EXPECT_TRUE(compile_unspecialized(*graph));
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 SCONCE_PASS_PLUGIN("broken_pass", [](sconce::PassPipeline& passes) {
-  passes.after(sconce::Stage::kOptimise, "throws", [](sconce::Graph&) -> bool { throw std::runtime_error("no such luck"); });
-  passes.after(sconce::Stage::kOptimise, "breaks", [](sconce::Graph& graph) {
+  passes.after(sconce::Stage::kOptimize, "throws", [](sconce::Graph&) -> bool { throw std::runtime_error("no such luck"); });
+  passes.after(sconce::Stage::kOptimize, "breaks", [](sconce::Graph& graph) {
     for (sconce::Node* node : graph.body().nodes()) {
       node->set_schema(nullptr);
     }

@@ -3,6 +3,6 @@
 #include <sconce/pass_plugin.h>
 
 SCONCE_PASS_PLUGIN("throwing", [](sconce::PassPipeline& passes) {
-  passes.after(sconce::Stage::kOptimise, "nothing", [](sconce::Graph&) { return false; });
+  passes.after(sconce::Stage::kOptimize, "nothing", [](sconce::Graph&) { return false; });
   throw 5;
 })

@@ -47,7 +47,7 @@ at::Tensor nms(const at::Tensor& boxes, const at::Tensor& scores, double thresho
 // ---- roi_align ------------------------------------------------------------------------------------------------------
 
 // RoIAlign (He, Gkioxari, Dollár, Girshick: Mask R-CNN, 2017, section 3): each bin is the mean of the image at points
-// spread evenly in it, each read by bilinear interpolation. `aligned` has the centres of pixels at whole numbers, by a
+// spread evenly in it, each read by bilinear interpolation. `aligned` has the centers of pixels at whole numbers, by a
 // shift of a half (Wu and others: Detectron2, 2019, ROIAlign). It is linear in the image: out[bin] = Σ weight ·
 // image[pixel].
 struct Geometry {

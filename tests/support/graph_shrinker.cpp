@@ -80,8 +80,8 @@ bool remove_output(Graph& graph, size_t index) {
 
 class Shrinker {
  public:
-  Shrinker(const Graph& graph, const StillFails& still_fails, int most_tries)
-      : best_(graph.clone()), still_fails_(still_fails), tries_left_(most_tries) {}
+  Shrinker(const Graph& graph, const StillFails& still_fails, int max_tries)
+      : best_(graph.clone()), still_fails_(still_fails), tries_left_(max_tries) {}
 
   std::unique_ptr<Graph> run() {
     attempt([](Graph& graph) { return eliminate_dead_nodes(graph); });
@@ -138,8 +138,8 @@ class Shrinker {
 
 }  // namespace
 
-std::unique_ptr<Graph> shrink(const Graph& graph, const StillFails& still_fails, int most_tries) {
-  return Shrinker(graph, still_fails, most_tries).run();
+std::unique_ptr<Graph> shrink(const Graph& graph, const StillFails& still_fails, int max_tries) {
+  return Shrinker(graph, still_fails, max_tries).run();
 }
 
 }  // namespace sconce::testing

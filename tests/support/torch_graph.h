@@ -13,7 +13,7 @@ struct Graph;
 namespace sconce::testing {
 
 // LibTorch's check of its graphs takes time with the square of their size.
-constexpr size_t kMostNodesToLint = 500;
+constexpr size_t kMaxNodesToLint = 500;
 
 class TorchGraph {
  public:
@@ -24,7 +24,7 @@ class TorchGraph {
 
   // Node after node, no pass before. Replaces the inputs on the stack by the outputs.
   void interpret(torch::jit::Stack& stack);
-  // LibTorch's default executor, which specialises and optimises from the second call on.
+  // LibTorch's default executor, which specializes and optimizes from the second call on.
   void execute(torch::jit::Stack& stack);
 
  private:

@@ -147,13 +147,13 @@ torch::jit::Operation recorded(const c10::FunctionSchema& schema, torch::jit::Op
 }
 
 // Made for a node, whose attributes some operators read.
-torch::jit::Operation recorded_twin(const torch::jit::Node* node) {
+torch::jit::Operation recorded_variant(const torch::jit::Node* node) {
   const auto op = torch::jit::getAllOperatorsFor(c10::Symbol::prim(node->kind().toUnqualString())).front();
   return recorded(op->schema(), op->getOperation(node));
 }
 
 // The symbols of the twins, by those of the operators.
-std::map<c10::Symbol, c10::Symbol> register_recorded_twins() {
+std::map<c10::Symbol, c10::Symbol> register_recorded_variants() {
   std::map<c10::Symbol, c10::Symbol> twins;
   for (const char* name : {"mkldnn_convolution", "MKLDNNHardSwish", "MKLDNNHardSwish_", "MKLDNNHardSigmoid",
                            "MKLDNNHardSigmoid_", "MKLDNNHardTanh", "MKLDNNHardTanh_", "MKLDNNClamp", "MKLDNNClamp_",
@@ -164,7 +164,7 @@ std::map<c10::Symbol, c10::Symbol> register_recorded_twins() {
     std::ostringstream schema;
     schema << operators.front()->schema();
     const std::string twin = kRecorded + std::string(name);
-    torch::jit::registerOperator(torch::jit::Operator(twin + schema.str().substr(schema.str().find('(')), recorded_twin,
+    torch::jit::registerOperator(torch::jit::Operator(twin + schema.str().substr(schema.str().find('(')), recorded_variant,
                                                       c10::AliasAnalysisKind::FROM_SCHEMA));
     twins.emplace(kind, c10::Symbol::fromQualString(twin));
   }
@@ -172,7 +172,7 @@ std::map<c10::Symbol, c10::Symbol> register_recorded_twins() {
 }
 
 void record_kernels(torch::jit::Block& block) {
-  static const auto twins = register_recorded_twins();
+  static const auto twins = register_recorded_variants();
   for (auto it = block.nodes().begin(); it != block.nodes().end();) {
     torch::jit::Node* const node = *it++;
     if (const auto twin = twins.find(node->kind()); twin != twins.end()) {

@@ -35,7 +35,7 @@ struct Work {
 //                 what gives back its operand; of an expanded tensor each element counts once
 Work count_work(const std::function<void()>& call);
 
-// In a graph of LibTorch's that was optimised for inference: its operators that call oneDNN past the dispatcher come to be
+// In a graph of LibTorch's that was optimized for inference: its operators that call oneDNN past the dispatcher come to be
 // counted like others.
 void record_kernels_of_interpreter(torch::jit::Graph& graph);
 

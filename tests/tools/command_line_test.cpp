@@ -204,7 +204,7 @@ TEST(CommandLineRun, FreezesModelsInEvaluationMode) {
   EXPECT_EQ(sconce({"dump", model, "--frozen", "--output", file}).exit_code, 0);
   const ProgramResult read = sconce({"opt", file, "--passes", "pool_constants"});
   EXPECT_EQ(read.exit_code, 0) << read.err;
-  EXPECT_EQ("# forward, optimise\n" + read.out.substr(0, read.out.find("pass ")), dumped.out);
+  EXPECT_EQ("# forward, optimize\n" + read.out.substr(0, read.out.find("pass ")), dumped.out);
   std::filesystem::remove(file + ".constants.pt");
   const ProgramResult without = sconce({"opt", file, "--passes", "pool_constants"});
   EXPECT_EQ(without.exit_code, 2);
@@ -346,11 +346,11 @@ TEST(CommandLineDump, PrintsStagesThatOptReadsBack) {
   const ScratchFolder scratch;
   const ProgramResult dumped = sconce({"dump", model_file("control_flow.pt"), "--stage", "inline"});
   ASSERT_EQ(dumped.exit_code, 0) << dumped.err;
-  const ProgramResult optimised = sconce(
+  const ProgramResult optimized = sconce(
       {"opt", scratch.write("m.ir", dumped.out), "--passes", "canonicalize_ops,eliminate_dead_nodes", "--verify-each"});
-  EXPECT_EQ(optimised.exit_code, 0) << optimised.err;
-  EXPECT_THAT(optimised.out, StartsWith("graph("));
-  EXPECT_THAT(optimised.err, HasSubstr("eliminate_dead_nodes"));
+  EXPECT_EQ(optimized.exit_code, 0) << optimized.err;
+  EXPECT_THAT(optimized.out, StartsWith("graph("));
+  EXPECT_THAT(optimized.err, HasSubstr("eliminate_dead_nodes"));
   expect_usage_error({"opt", model_file("mlp.pt"), "--passes", "peephole"}, "is an archive, not a graph in text form");
   const ProgramResult all = sconce({"dump", model_file("mlp.pt"), "--stage", "all", "--json"});
   EXPECT_EQ(json_of(all)["dumps"].size(), 4);
@@ -383,7 +383,7 @@ TEST(CommandLineDump, MarksWhatEachStageChangesOnOnePage) {
   const ProgramResult page = sconce({"dump", model_file("lstm_loop.pt"), "--stage", "all", "--format", "html"});
   ASSERT_EQ(page.exit_code, 0) << page.err;
   EXPECT_THAT(page.out, StartsWith("<!DOCTYPE html>"));
-  EXPECT_THAT(page.out, HasSubstr("<h2>optimise</h2>"));
+  EXPECT_THAT(page.out, HasSubstr("<h2>optimize</h2>"));
   EXPECT_THAT(page.out, ::testing::Not(HasSubstr("http"))) << "it needs no network";
   // The call is gone, and what was called is there.
   EXPECT_THAT(page.out, ::testing::ContainsRegex("<span class=\"gone\">[^<]*prim::CallMethod"));

@@ -93,7 +93,7 @@ TEST(DumpVariable, TyposAreNamedWithWhatWasMeant) {
       cli::find_dump_typos("after:eliminate_dead_node", {}),
       ::testing::ElementsAre("SCONCE_DUMP: after: no pass 'eliminate_dead_node'; did you mean 'eliminate_dead_nodes'?"));
   PassPipeline passes;
-  passes.after(Stage::kOptimise, "mine", [](Graph&) { return false; });
+  passes.after(Stage::kOptimize, "mine", [](Graph&) { return false; });
   EXPECT_THAT(cli::find_dump_typos("before:mine,after:freeze", passes), ::testing::IsEmpty());
   const ProgramResult result = sconce({"passes"}, {{"SCONCE_DUMP", "plna"}});
   EXPECT_EQ(result.exit_code, 0);

@@ -19,7 +19,7 @@ constexpr const char* kProduct =
 
 TEST(PassPluginOption, ItsPassesAreListed) {
   const ProgramResult listed = sconce({"passes", "--pass-plugin", plugin_file("custom_pass")});
-  EXPECT_THAT(listed.out, AllOf(HasSubstr("use_silu"), HasSubstr("after optimise"), HasSubstr("custom_pass.so")));
+  EXPECT_THAT(listed.out, AllOf(HasSubstr("use_silu"), HasSubstr("after optimize"), HasSubstr("custom_pass.so")));
   const auto json = json_of(sconce({"passes", "--json", "--pass-plugin", plugin_file("custom_pass")}));
   EXPECT_EQ(json.back()["name"], "pointwise_chains");
   EXPECT_THAT(sconce({"passes"}).out, Not(HasSubstr("use_silu")));

@@ -22,7 +22,7 @@ TEST(RaisedCalls, OneSideAloneIsNamed) {
   ASSERT_EQ(raised("bad", std::nullopt).size(), 1);
   EXPECT_EQ(raised("bad", std::nullopt)[0].mismatch.what, "sconce raises, LibTorch does not: bad");
   EXPECT_EQ(raised(std::nullopt, "bad")[0].mismatch.what, "LibTorch raises, sconce does not: bad");
-  EXPECT_EQ(raised(std::nullopt, "bad")[0].against, kAgainstTwin);
+  EXPECT_EQ(raised(std::nullopt, "bad")[0].against, kAgainstReference);
 }
 
 TEST(RaisedCalls, BothSidesWithOneTextDifferFromTheRecordedAnswerOnly) {
@@ -36,7 +36,7 @@ TEST(RaisedCalls, BothSidesWithDifferentTextsShowThem) {
   const auto findings = raised("bad", "worse");
   ASSERT_EQ(findings.size(), 2);
   EXPECT_THAT(findings[0].mismatch.what, HasSubstr("with different texts"));
-  EXPECT_EQ(findings[1].against, kAgainstTwin);
+  EXPECT_EQ(findings[1].against, kAgainstReference);
   EXPECT_EQ(findings[1].mismatch.what, "sconce raises: bad; LibTorch raises: worse");
 }
 
@@ -49,15 +49,15 @@ TEST(RaisedCalls, WithoutARecordedAnswerOneTextIsANote) {
   EXPECT_EQ(findings.notes()[0].text, "backward of call 1 raises, in sconce as in LibTorch: bad");
   report_raised("bad", "worse", "call", /*has_answer=*/false, findings);
   ASSERT_EQ(findings.all().size(), 1);
-  EXPECT_EQ(findings.all()[0].against, kAgainstTwin);
+  EXPECT_EQ(findings.all()[0].against, kAgainstReference);
 }
 
 TEST(RaisedCalls, WhatTheyLeaveBehindIsCompared) {
   const char* const source = "def forward(self, x):\n  x.add_(1)\n  self.b.mul_(2)\n  assert x.dim() > 5\n  return x\n";
   const auto make = [&] { return testing::module_of(source, {{"b", at::ones({2})}}); };
-  TwinModels twins(accelerate(make()), make(), "forward", TwinModels::State::kCompare);
-  const TwinModels::Outcomes outcomes = twins.call({at::zeros({2})}, /*seed=*/0);
-  const auto findings_of = [&](const TwinModels::Outcomes& each) {
+  ReferenceModels twins(accelerate(make()), make(), "forward", ReferenceModels::State::kCompare);
+  const ReferenceModels::Outcomes outcomes = twins.call({at::zeros({2})}, /*seed=*/0);
+  const auto findings_of = [&](const ReferenceModels::Outcomes& each) {
     Findings findings;
     findings.begin_case("case 0", "tier0");
     twins.compare_outcomes(each, {}, /*has_answer=*/false, findings);

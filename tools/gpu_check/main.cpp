@@ -48,7 +48,7 @@ class Session {
       }
       if (!settings_.no_libtorch.empty()) {
         finish(program.part, build, {{"status", "skipped"}, {"reason", settings_.no_libtorch}});
-      } else if (const double left = seconds_left(); left > kLeastSeconds) {
+      } else if (const double left = seconds_left(); left > kMinSeconds) {
         finish(program.part, build, run_program(program, left, log_path_));
       } else {
         finish(program.part, build, out_of_time());
@@ -63,7 +63,7 @@ class Session {
   }
 
  private:
-  static constexpr double kLeastSeconds = 2;  // to start a part with
+  static constexpr double kMinSeconds = 2;  // to start a part with
 
   double seconds_left() const {
     return settings_.budget - std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
@@ -121,7 +121,7 @@ class Session {
       }
       if (!gpu) {
         finish(check.name, build, {{"status", "skipped"}, {"reason", why_not}});
-      } else if (seconds_left() < kLeastSeconds) {
+      } else if (seconds_left() < kMinSeconds) {
         finish(check.name, build, out_of_time());
       } else {
         finish(check.name, build, run_check(check, *gpu));

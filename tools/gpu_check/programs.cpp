@@ -100,14 +100,14 @@ json summarize_tests(const json& report) {
 }
 
 std::string tail(const std::string& path, uintmax_t from) {
-  constexpr uintmax_t kMost = 4000;
+  constexpr uintmax_t kMax = 4000;
   std::ifstream file(path, std::ios::binary);
   std::error_code ignored;
   const uintmax_t size = fs::file_size(path, ignored);
   if (ignored) {
     return {};
   }
-  file.seekg(std::streamoff(std::max(from, size > kMost ? size - kMost : 0)));
+  file.seekg(std::streamoff(std::max(from, size > kMax ? size - kMax : 0)));
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

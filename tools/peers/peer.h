@@ -51,7 +51,7 @@ struct PeerInfo {
 //   jit-legacy  the executor with plans per argument spec
 //   jit-frozen  freeze and optimize_for_inference, then as jit; modules in eval mode only
 //   static      Static Runtime; the forward method of modules in eval mode only
-//   eager       op after op: the interpreter with optimisation off. Autocast blocks are lowered first, for without that
+//   eager       op after op: the interpreter with optimization off. Autocast blocks are lowered first, for without that
 //               LibTorch ignores them.
 const std::vector<PeerInfo>& peer_list();
 

@@ -73,7 +73,7 @@ std::optional<std::string> EagerPeer::prepare(const torch::jit::Module& module, 
   const auto inlined = graph->copy();
   torch::jit::Inline(*inlined);
   if (holds_autocast_block(*inlined->block())) {
-    // They have an effect only when lowered, which LibTorch does before it optimises. The result replaces the method's graph
+    // They have an effect only when lowered, which LibTorch does before it optimizes. The result replaces the method's graph
     // for this module.
     torch::jit::Inline(*graph);
     torch::jit::PeepholeOptimize(graph, /*disable_shape_peepholes=*/true);

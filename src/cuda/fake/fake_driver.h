@@ -1,7 +1,7 @@
 // A CUDA driver simulated on the CPU, for tests without a GPU: streams, events, captures and graphs with the driver's
 // rules, kernels that are C++ functions, failures on demand.
 //
-// Work is queued and runs only when somebody synchronises: a missing synchronisation shows as a missing result. Device
+// Work is queued and runs only when somebody synchronizes: a missing synchronization shows as a missing result. Device
 // memory is host memory. Thread-safe; kernels must not call the driver.
 #pragma once
 

@@ -16,7 +16,7 @@ namespace sconce::cuda {
 
 class FakeTorchBridge final : public TorchBridge {
  public:
-  // Initialises the driver and makes the side streams in it; they are gone with the bridge.
+  // Initializes the driver and makes the side streams in it; they are gone with the bridge.
   explicit FakeTorchBridge(FakeDriver& driver, size_t side_streams = 2);
   ~FakeTorchBridge() override;
   FakeTorchBridge(const FakeTorchBridge&) = delete;

@@ -31,7 +31,7 @@ bool may_hold_tensors(const c10::TypePtr& type) {
 
 // Memos are read without a lock: one that was published lives as long as the creator. So there must not be many.
 struct ArgumentSpecCreator::Memos {
-  static constexpr size_t kMost = 32;
+  static constexpr size_t kMax = 32;
   std::atomic<const AttributeMemo*> newest{nullptr};
   std::atomic<size_t> attempts{0};
   std::mutex mutex;
@@ -134,7 +134,7 @@ void ArgumentSpecCreator::create(std::span<const c10::IValue> arguments, Detail 
 
 void ArgumentSpecCreator::remember(std::span<const c10::IValue> arguments, std::span<const c10::IValue* const> slots,
                                    const ArgumentSpec& spec) const {
-  if (memos_->attempts.load(std::memory_order_relaxed) >= Memos::kMost || memos_->attempts.fetch_add(1) >= Memos::kMost) {
+  if (memos_->attempts.load(std::memory_order_relaxed) >= Memos::kMax || memos_->attempts.fetch_add(1) >= Memos::kMax) {
     return;
   }
   std::vector<FoundObject> objects;

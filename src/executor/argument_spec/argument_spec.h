@@ -10,14 +10,14 @@
 //     class   how the strides lie: see StrideClass
 //     rg      requires_grad
 //
-// An exotic tensor (sparse, quantised, conjugate or negative bit, functorch, subclass, forward-mode dual, wrapped number,
+// An exotic tensor (sparse, quantized, conjugate or negative bit, functorch, subclass, forward-mode dual, wrapped number,
 // rank above 16; rule R10) is followed by a word with its key set. A list or dict is a word with its length, then its
 // elements, or one word `long` when it has more than 64; an optional that is None is a `none` word; a number or string
 // leaves no word where it must be one, and a `present` word where it could be None.
 //
 // First stand the words of the thread's and the process's state: grad mode, inference mode, determinism, default dtype,
 // dispatch keys (which hold the autocast state). The precision of matrix products is not among it: operators ask for it
-// when they run, and no plan is specialised on it. Then come the attributes of type Tensor, which hardly change, so that
+// when they run, and no plan is specialized on it. Then come the attributes of type Tensor, which hardly change, so that
 // their words are kept from call to call (attribute_memo.h), then all others. The shape tier adds sizes and strides behind
 // each tensor.
 #pragma once

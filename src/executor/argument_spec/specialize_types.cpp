@@ -57,7 +57,7 @@ class Specialization {
     }
   }
 
-  GivenFacts given() { return std::move(given_); }
+  InputAssumptions given() { return std::move(given_); }
 
  private:
   void specialize_attribute(const Node& user, const c10::ivalue::Object& object) {
@@ -68,7 +68,7 @@ class Specialization {
     if (!assigned_.contains(user)) {
       specialize(*user.output(), held, Origin::kAttribute);
     } else if (held.isTensor() && user.output()->type()->kind() == c10::TypeKind::TensorType) {
-      given_.held_at_first.emplace(user.output(), abstract(held, Origin::kAttribute));
+      given_.initial_attribute_values.emplace(user.output(), abstract(held, Origin::kAttribute));
     }
   }
 
@@ -79,7 +79,7 @@ class Specialization {
       return facts ? AbstractValue::tensor(std::move(*facts)) : AbstractValue();
     }
     // Which keys a dict among the arguments has is no part of a spec.
-    if (held.isGenericDict() && origin == Origin::kAttribute && held.toGenericDict().size() <= spec_words::kMostElements) {
+    if (held.isGenericDict() && origin == Origin::kAttribute && held.toGenericDict().size() <= spec_words::kMaxElements) {
       AbstractValues keys;
       AbstractValues values;
       for (const auto& entry : held.toGenericDict()) {
@@ -88,7 +88,7 @@ class Specialization {
       }
       return AbstractValue::mapping(std::move(keys), std::move(values));
     }
-    if (held.isTuple() || (held.isList() && held.toListRef().size() <= spec_words::kMostElements)) {
+    if (held.isTuple() || (held.isList() && held.toListRef().size() <= spec_words::kMaxElements)) {
       AbstractValues elements;
       for (const c10::IValue& element : held.isTuple() ? held.toTupleRef().elements().vec() : held.toListRef().vec()) {
         elements.push_back(abstract(element, origin));
@@ -119,12 +119,12 @@ class Specialization {
   const bool exact_;
   const AssignedAttributes assigned_;
   int64_t last_symbol_ = 0;
-  GivenFacts given_;
+  InputAssumptions given_;
 };
 
 }  // namespace
 
-GivenFacts specialize_types(Graph& graph, std::span<const c10::IValue> arguments, ArgumentSpecCreator::Detail detail) {
+InputAssumptions specialize_types(Graph& graph, std::span<const c10::IValue> arguments, ArgumentSpecCreator::Detail detail) {
   SCONCE_ASSERT(arguments.size() == graph.inputs().size());
   Specialization specialization(graph, detail);
   for (size_t i = 0; i < arguments.size(); ++i) {

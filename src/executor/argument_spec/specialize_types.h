@@ -13,6 +13,6 @@ namespace sconce {
 // call with the same spec of that detail. For kRanks: sizes of arguments are symbols, but for those of 1; those of a
 // module's attributes are numbers. For kShapes all are numbers, and strides too. Exotic tensors get none. What comes back
 // has, for the symbols made, the sizes of these arguments as examples.
-GivenFacts specialize_types(Graph& graph, std::span<const c10::IValue> arguments, ArgumentSpecCreator::Detail detail);
+InputAssumptions specialize_types(Graph& graph, std::span<const c10::IValue> arguments, ArgumentSpecCreator::Detail detail);
 
 }  // namespace sconce

@@ -19,7 +19,7 @@ constexpr size_t kMaxRank = 16;
 constexpr uint64_t kLengthTag = uint64_t{1} << 62;
 constexpr uint64_t kPresent = kLengthTag | uint64_t{1} << 61;
 constexpr uint64_t kLong = kLengthTag | uint64_t{1} << 60;
-constexpr size_t kMostElements = 64;
+constexpr size_t kMaxElements = 64;
 constexpr uint64_t kSharedStorageTag = uint64_t{1} << 63;
 // The words of the thread's and the process's state stand first.
 constexpr size_t kStateWords = 3;

@@ -201,7 +201,7 @@ void SpecWriter::write_other_value(const c10::IValue& value) {
 // Whether the elements are to be written. A long container is not looked into, nor its length: one that grows from call to
 // call (a cache, a history) would make each call slower, and a new spec each time.
 bool SpecWriter::begin_container(size_t size) {
-  if (size <= kMostElements) {
+  if (size <= kMaxElements) {
     push(kLengthTag | size);
     return true;
   }

@@ -10,7 +10,7 @@ namespace {
 bool is_name_character(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; }
 
 std::string format(size_t line, size_t column, const std::string& message, std::string_view source_line) {
-  // A line may be as long as the file that was given: show the neighbourhood.
+  // A line may be as long as the file that was given: show the neighborhood.
   constexpr size_t kWidth = 120;
   const size_t begin = column > kWidth ? column - kWidth / 2 : 0;
   const std::string_view shown = source_line.substr(std::min(begin, source_line.size()), kWidth);
@@ -26,7 +26,7 @@ std::string format(size_t line, size_t column, const std::string& message, std::
 ParseError::ParseError(size_t line, size_t column, const std::string& message, std::string_view source_line)
     : std::runtime_error(format(line, column, message, source_line)), line_(line), column_(column) {}
 
-void TextCursor::skip_blanks() {
+void Lexer::skip_blanks() {
   while (position_ < text_.size()) {
     const char c = text_[position_];
     if (c == '#') {
@@ -39,17 +39,17 @@ void TextCursor::skip_blanks() {
   }
 }
 
-size_t TextCursor::position() {
+size_t Lexer::position() {
   skip_blanks();
   return position_;
 }
 
-bool TextCursor::at_end() {
+bool Lexer::at_end() {
   skip_blanks();
   return position_ == text_.size();
 }
 
-bool TextCursor::peek(std::string_view token) {
+bool Lexer::peek(std::string_view token) {
   skip_blanks();
   if (text_.substr(position_, token.size()) != token) {
     return false;
@@ -59,7 +59,7 @@ bool TextCursor::peek(std::string_view token) {
   return !is_name_character(token.back()) || end == text_.size() || !is_name_character(text_[end]);
 }
 
-bool TextCursor::accept(std::string_view token) {
+bool Lexer::accept(std::string_view token) {
   if (!peek(token)) {
     return false;
   }
@@ -67,13 +67,13 @@ bool TextCursor::accept(std::string_view token) {
   return true;
 }
 
-void TextCursor::expect(std::string_view token) {
+void Lexer::expect(std::string_view token) {
   if (!accept(token)) {
     fail("expected '" + std::string(token) + "'");
   }
 }
 
-std::string_view TextCursor::identifier(const char* what) {
+std::string_view Lexer::identifier(const char* what) {
   skip_blanks();
   const size_t begin = position_;
   while (position_ < text_.size() && (is_name_character(text_[position_]) || text_.substr(position_, 2) == "::")) {
@@ -85,7 +85,7 @@ std::string_view TextCursor::identifier(const char* what) {
   return text_.substr(begin, position_ - begin);
 }
 
-std::string_view TextCursor::value_name() {
+std::string_view Lexer::value_name() {
   expect("%");
   const size_t begin = position_;
   while (position_ < text_.size() && is_name_character(text_[position_])) {
@@ -97,7 +97,7 @@ std::string_view TextCursor::value_name() {
   return text_.substr(begin, position_ - begin);
 }
 
-std::string TextCursor::string_literal() {
+std::string Lexer::string_literal() {
   skip_blanks();
   const size_t begin = position_;
   expect("\"");
@@ -130,7 +130,7 @@ std::string TextCursor::string_literal() {
   return value;
 }
 
-bool TextCursor::peek_number() {
+bool Lexer::peek_number() {
   skip_blanks();
   if (position_ == text_.size()) {
     return false;
@@ -144,7 +144,7 @@ bool TextCursor::peek_number() {
          peek("infj") || peek("nanj");
 }
 
-std::string_view TextCursor::number() {
+std::string_view Lexer::number() {
   if (!peek_number()) {
     fail("expected a number");
   }
@@ -176,7 +176,7 @@ std::string_view TextCursor::number() {
   return text_.substr(begin, position_ - begin);
 }
 
-int64_t TextCursor::integer() {
+int64_t Lexer::integer() {
   const size_t begin = position();
   const std::string_view digits = number();
   int64_t value = 0;
@@ -187,7 +187,7 @@ int64_t TextCursor::integer() {
   return value;
 }
 
-std::string_view TextCursor::trailing_comment() {
+std::string_view Lexer::trailing_comment() {
   size_t at = position_;
   while (at < text_.size() && text_[at] == ' ') {
     ++at;
@@ -201,9 +201,9 @@ std::string_view TextCursor::trailing_comment() {
   return comment;
 }
 
-void TextCursor::fail(const std::string& message) { fail_at(position(), message); }
+void Lexer::fail(const std::string& message) { fail_at(position(), message); }
 
-void TextCursor::fail_at(size_t position, const std::string& message) const {
+void Lexer::fail_at(size_t position, const std::string& message) const {
   const std::string_view before = text_.substr(0, position);
   const size_t line = static_cast<size_t>(std::count(before.begin(), before.end(), '\n')) + 1;
   const size_t line_begin = before.find_last_of('\n') == std::string_view::npos ? 0 : before.find_last_of('\n') + 1;

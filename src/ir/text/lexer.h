@@ -24,9 +24,9 @@ class ParseError : public std::runtime_error {
 };
 
 // Skips blanks and newlines before every token; a `#` comment ends a line and is kept for `last_comment`.
-class TextCursor {
+class Lexer {
  public:
-  explicit TextCursor(std::string_view text) : text_(text) {}
+  explicit Lexer(std::string_view text) : text_(text) {}
 
   bool at_end();
   // Whether the next characters are `token`; nothing is consumed.

@@ -266,7 +266,7 @@ class Parser {
   }
 
   const ParseOptions& options_;
-  TextCursor cursor_;
+  Lexer cursor_;
   TypeParser types_;
   LiteralParser literals_;
   Scope scope_;

@@ -36,16 +36,16 @@ struct ParsedType {
 class TypeParser {
  public:
   explicit TypeParser(const ParseOptions& options) : options_(options) {}
-  ParsedType parse(TextCursor& cursor);
+  ParsedType parse(Lexer& cursor);
   // Adds an attribute to a class that this parser declared; other types are left alone.
   void declare_attribute(const c10::TypePtr& owner, const std::string& name, const c10::TypePtr& type);
 
  private:
-  ParsedType parse_with_suffixes(TextCursor& cursor);
-  ParsedType parse_base(TextCursor& cursor);
-  ParsedType parse_tensor(TextCursor& cursor, std::string_view name);
-  c10::TypePtr parse_nested(TextCursor& cursor);
-  c10::TypePtr parse_named(TextCursor& cursor, std::string_view name);
+  ParsedType parse_with_suffixes(Lexer& cursor);
+  ParsedType parse_base(Lexer& cursor);
+  ParsedType parse_tensor(Lexer& cursor, std::string_view name);
+  c10::TypePtr parse_nested(Lexer& cursor);
+  c10::TypePtr parse_named(Lexer& cursor, std::string_view name);
 
   const ParseOptions& options_;
   std::unordered_map<std::string, c10::ClassTypePtr> declared_;

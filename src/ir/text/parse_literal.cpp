@@ -11,7 +11,7 @@
 namespace sconce {
 namespace {
 
-double to_double(TextCursor& cursor, std::string_view digits) {
+double to_double(Lexer& cursor, std::string_view digits) {
   const bool negative = digits.starts_with('-');
   if (digits.ends_with("inf")) {
     return negative ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();

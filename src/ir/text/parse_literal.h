@@ -10,7 +10,7 @@ namespace sconce {
 
 class LiteralParser {
  public:
-  LiteralParser(TextCursor& cursor, TypeParser& types, const ParseOptions& options)
+  LiteralParser(Lexer& cursor, TypeParser& types, const ParseOptions& options)
       : cursor_(cursor), types_(types), options_(options) {}
 
   // An attribute's value; its form tells its kind. The items of a list are of one kind.
@@ -27,7 +27,7 @@ class LiteralParser {
   c10::IValue parse_complex();
   c10::IValue parse_reference();
 
-  TextCursor& cursor_;
+  Lexer& cursor_;
   TypeParser& types_;
   const ParseOptions& options_;
 };

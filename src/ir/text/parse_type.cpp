@@ -66,7 +66,7 @@ std::optional<c10::Layout> layout_of(std::string_view name) {
   return std::nullopt;
 }
 
-Dim parse_dim(TextCursor& cursor) {
+Dim parse_dim(Lexer& cursor) {
   if (cursor.accept("*")) {
     return Dim::unknown();
   }
@@ -83,7 +83,7 @@ Dim parse_dim(TextCursor& cursor) {
 }
 
 // What stands between the parentheses of a tensor type.
-void parse_tensor_fields(TextCursor& cursor, TensorFacts& facts, bool sizes_are_known) {
+void parse_tensor_fields(Lexer& cursor, TensorFacts& facts, bool sizes_are_known) {
   if (sizes_are_known) {
     facts.sizes.emplace();
   }
@@ -129,7 +129,7 @@ void parse_tensor_fields(TextCursor& cursor, TensorFacts& facts, bool sizes_are_
 
 }  // namespace
 
-ParsedType TypeParser::parse(TextCursor& cursor) {
+ParsedType TypeParser::parse(Lexer& cursor) {
   if (++depth_ > kMaxDepth) {
     cursor.fail("the type is nested too deep");
   }
@@ -144,7 +144,7 @@ ParsedType TypeParser::parse(TextCursor& cursor) {
   }
 }
 
-ParsedType TypeParser::parse_with_suffixes(TextCursor& cursor) {
+ParsedType TypeParser::parse_with_suffixes(Lexer& cursor) {
   ParsedType parsed = parse_base(cursor);
   for (size_t suffixes = 0; suffixes < kMaxDepth; ++suffixes) {
     if (cursor.accept("[]")) {
@@ -158,9 +158,9 @@ ParsedType TypeParser::parse_with_suffixes(TextCursor& cursor) {
   cursor.fail("the type is nested too deep");
 }
 
-c10::TypePtr TypeParser::parse_nested(TextCursor& cursor) { return parse(cursor).type; }
+c10::TypePtr TypeParser::parse_nested(Lexer& cursor) { return parse(cursor).type; }
 
-ParsedType TypeParser::parse_base(TextCursor& cursor) {
+ParsedType TypeParser::parse_base(Lexer& cursor) {
   if (cursor.accept("(")) {
     std::vector<c10::TypePtr> elements;
     while (!cursor.accept(")")) {
@@ -186,7 +186,7 @@ ParsedType TypeParser::parse_base(TextCursor& cursor) {
   cursor.fail_at(begin, "unknown type '" + std::string(name) + "'");
 }
 
-ParsedType TypeParser::parse_tensor(TextCursor& cursor, std::string_view name) {
+ParsedType TypeParser::parse_tensor(Lexer& cursor, std::string_view name) {
   ParsedType parsed{c10::TensorType::get(), {}};
   const bool rank_is_unknown = name.ends_with("Tensor") && name != "Tensor";
   if (rank_is_unknown) {
@@ -205,7 +205,7 @@ ParsedType TypeParser::parse_tensor(TextCursor& cursor, std::string_view name) {
   return parsed;
 }
 
-c10::TypePtr TypeParser::parse_named(TextCursor& cursor, std::string_view name) {
+c10::TypePtr TypeParser::parse_named(Lexer& cursor, std::string_view name) {
   if (name == "Dict" || name == "Future" || name == "RRef" || name == "Await") {
     cursor.expect("(");
     const c10::TypePtr first = parse_nested(cursor);

@@ -44,7 +44,7 @@ void inputs_match_schema(const Graph& graph, Violations& violations) {
 
 void outputs_match_schema(const Graph& graph, Violations& violations) {
   for_each_node(graph.body(), [&](Node* node) {
-    if (node->schema() != nullptr && !gives_results_of(*node->schema(), *node)) {
+    if (node->schema() != nullptr && !produces_results_of(*node->schema(), *node)) {
       violations.push_back({"outputs_match_schema", print_node_line(*node)});
     }
   });

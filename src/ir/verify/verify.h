@@ -21,7 +21,7 @@ struct NamedCheck {
   Check check;
 };
 
-// Uses, links, dominance, the shapes of prim::If and prim::Loop. A graph that fails here must not be analysed.
+// Uses, links, dominance, the shapes of prim::If and prim::Loop. A graph that fails here must not be analyzed.
 std::span<const NamedCheck> structure_checks();
 // Schemas, types, constants, facts.
 std::span<const NamedCheck> typing_checks();

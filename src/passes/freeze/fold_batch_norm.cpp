@@ -71,7 +71,7 @@ class BatchNormFolding {
     return normed.node()->owning_block() == norm.owning_block() &&
            std::all_of(normed.uses().begin(), normed.uses().end(), [&](const Use& use) {
              return (use.user == &norm && use.index == 0) ||
-                    (asks_for_metadata(*use.user) && (!changes || stands_before(*use.user, norm)));
+                    (reads_metadata(*use.user) && (!changes || stands_before(*use.user, norm)));
            });
   }
 
@@ -109,7 +109,7 @@ class BatchNormFolding {
       return value.facts() != nullptr && value.facts()->sizes && !aliases_.may_be_written(value) &&
              static_cast<int64_t>(value.facts()->sizes->size()) == weight_rank;
     };
-    return op.takes_batches_only || has_rank(*source.output()) || has_rank(*source.input(0)) ||
+    return op.accepts_batches_only || has_rank(*source.output()) || has_rank(*source.input(0)) ||
            has_checked_rank(*source.output(), weight_rank, norm);
   }
 
@@ -175,8 +175,8 @@ class BatchNormFolding {
 
   Graph& graph_;
   AliasSets aliases_;
-  WriteOrder order_;
-  FixedTensors constants_;
+  MemoryWrites order_;
+  InvariantTensors constants_;
 };
 
 }  // namespace

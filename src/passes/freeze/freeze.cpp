@@ -63,14 +63,14 @@ std::vector<RefusalExplanation> attributes_not_frozen(const Graph& method, const
       names[index].push_back(constants.name(*slot));
     }
   });
-  constexpr size_t kMostNames = 3;
+  constexpr size_t kMaxNames = 3;
   for (size_t i = 0; i < refusals.size(); ++i) {
     refusals[i].what = "constant ";
-    for (size_t n = 0; n < std::min(names[i].size(), kMostNames); ++n) {
+    for (size_t n = 0; n < std::min(names[i].size(), kMaxNames); ++n) {
       refusals[i].what += (n == 0 ? "" : ", ") + names[i][n];
     }
-    if (names[i].size() > kMostNames) {
-      refusals[i].what += " and " + std::to_string(names[i].size() - kMostNames) + " more";
+    if (names[i].size() > kMaxNames) {
+      refusals[i].what += " and " + std::to_string(names[i].size() - kMaxNames) + " more";
     }
   }
   return refusals;

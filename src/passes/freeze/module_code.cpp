@@ -13,7 +13,7 @@ namespace sconce {
 
 // That an attribute is assigned another module shows only in the bodies; calls of its methods are then not known, and the
 // bodies are collected again without them.
-OrRefusal<ModuleCode> ModuleCode::collect(ModuleObjects& objects, FunctionTable& functions) {
+Expected<ModuleCode> ModuleCode::collect(ModuleObjects& objects, FunctionTable& functions) {
   while (true) {
     ModuleCode code;
     if (auto refusal = code.add_all(objects, functions)) {

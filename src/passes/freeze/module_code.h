@@ -23,7 +23,7 @@ class ModuleCode {
   };
 
   // Submodules that some body replaces by others are marked so in `objects`. Refuses code that cannot be looked into.
-  static OrRefusal<ModuleCode> collect(ModuleObjects& objects, FunctionTable& functions);
+  static Expected<ModuleCode> collect(ModuleObjects& objects, FunctionTable& functions);
 
   std::deque<Body>& bodies() { return bodies_; }
   // Whether the node is a call or fork whose body is among these.

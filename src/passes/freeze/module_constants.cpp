@@ -4,7 +4,7 @@
 #include "ir/constant_operands.h"
 #include "passes/freeze/module_code.h"
 #include "passes/required/eliminate_dead_nodes.h"
-#include "passes/simplify/constant_branches.h"
+#include "passes/simplify/fold_constant_branches.h"
 #include "passes/simplify/peephole.h"
 #include "passes/simplify/propagate_constants.h"
 
@@ -42,12 +42,12 @@ c10::TypePtr narrowed_type(AttributeSlot slot) {
 }
 
 void simplify(Graph& graph) {
-  constexpr int kMostRounds = 10;
+  constexpr int kMaxIterations = 10;
   bool changed = true;
-  for (int round = 0; changed && round < kMostRounds; ++round) {
+  for (int round = 0; changed && round < kMaxIterations; ++round) {
     changed = peephole(graph);
     changed |= propagate_constants(graph);
-    changed |= constant_branches(graph);
+    changed |= fold_constant_branches(graph);
   }
   eliminate_dead_nodes(graph);
 }
@@ -223,7 +223,7 @@ class Analysis {
     const AliasSets aliases(graph);
     for (const auto& [slot, value] : stand_ins) {
       const Node* writer = aliases.may_be_written(*value) ? writer_of(*value, graph, aliases) : nullptr;
-      const Node* leaving = leaves_through(*value);
+      const Node* leaving = escaping_use(*value);
       // Of what lies among the things of others, not every write is one of this.
       if (writer != nullptr && (leaving == nullptr || !aliases.is_wildcard(*value))) {
         block(slot, Refusal::of(*writer, "a method may write it in place"));
@@ -293,8 +293,8 @@ class Analysis {
 
 }  // namespace
 
-OrRefusal<ModuleConstants> ModuleConstants::find(const c10::IValue& module, const std::vector<std::string>& preserved,
-                                                 FunctionTable& functions) {
+Expected<ModuleConstants> ModuleConstants::find(const c10::IValue& module, const std::vector<std::string>& preserved,
+                                                FunctionTable& functions) {
   Analysis analysis(module, functions);
   if (auto refusal = analysis.run(preserved)) {
     return *refusal;

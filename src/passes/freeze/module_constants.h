@@ -31,15 +31,15 @@ class ModuleConstants {
   // `preserved`: names of attributes that stay attributes, of submodules with all that is in them, or of methods, which
   // stay in any case. `functions` outlives this. Refuses a module in training mode, unknown names, and code that cannot be
   // looked into.
-  static OrRefusal<ModuleConstants> find(const c10::IValue& module, const std::vector<std::string>& preserved,
-                                         FunctionTable& functions);
+  static Expected<ModuleConstants> find(const c10::IValue& module, const std::vector<std::string>& preserved,
+                                        FunctionTable& functions);
 
   const ModuleAttribute& attribute(AttributeSlot slot) const { return attributes_.at(slot); }
   const std::string& name(AttributeSlot slot) const { return objects_.names().at(slot); }
 
   // Of a method or hook, whose first input is the module.
   ObjectMap objects_in(const Graph& method) const { return objects_.objects_in(method, {objects_.module()}); }
-  OrRefusal<bool> inline_interface_calls(Graph& method) const {
+  Expected<bool> inline_interface_calls(Graph& method) const {
     return objects_.inline_interface_calls(method, {objects_.module()}, *functions_);
   }
 

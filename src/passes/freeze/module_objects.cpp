@@ -94,8 +94,8 @@ ObjectMap ModuleObjects::objects_in(const Graph& graph, c10::ArrayRef<const Modu
   return objects;
 }
 
-OrRefusal<bool> ModuleObjects::inline_interface_calls(Graph& graph, c10::ArrayRef<const ModuleObject*> inputs,
-                                                      FunctionTable& functions) const {
+Expected<bool> ModuleObjects::inline_interface_calls(Graph& graph, c10::ArrayRef<const ModuleObject*> inputs,
+                                                     FunctionTable& functions) const {
   bool changed = false;
   for (bool found = true; found;) {
     found = false;

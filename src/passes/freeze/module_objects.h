@@ -53,8 +53,8 @@ class ModuleObjects {
   ObjectMap objects_in(const Graph& graph, c10::ArrayRef<const ModuleObject*> inputs) const;
   // An attribute whose type is an interface, and that is never replaced, gets the class of the object that it holds; the
   // calls that are known by that are inlined. Returns whether the graph changed.
-  OrRefusal<bool> inline_interface_calls(Graph& graph, c10::ArrayRef<const ModuleObject*> inputs,
-                                         FunctionTable& functions) const;
+  Expected<bool> inline_interface_calls(Graph& graph, c10::ArrayRef<const ModuleObject*> inputs,
+                                        FunctionTable& functions) const;
 
  private:
   void add(const ModuleObject& object, const std::string& prefix);

@@ -31,7 +31,7 @@ bool reshapes(const Node& node) {
 
 class LayoutChanges {
  public:
-  explicit LayoutChanges(Graph& graph) : graph_(graph), aliases_(graph), blocked_(tells_equal_results_apart(graph)) {}
+  explicit LayoutChanges(Graph& graph) : graph_(graph), aliases_(graph), blocked_(distinguishes_equal_tensors(graph)) {}
 
   bool run() {
     bool changed = false;
@@ -64,11 +64,11 @@ class LayoutChanges {
     const Node& inner = *operand->node();
     if (permutes(node)) {
       Value* start = permuted_back(node);
-      return start != nullptr && nobody_tells_view(node) ? start : nullptr;
+      return start != nullptr && view_is_unobservable(node) ? start : nullptr;
     }
     if (reshapes(node)) {
       Value* start = reshaped_back(node);
-      return start != nullptr && nobody_tells_view(node) ? start : nullptr;
+      return start != nullptr && view_is_unobservable(node) ? start : nullptr;
     }
     if (is_one_of(node, {aten::contiguous}) && is_one_of(inner, {aten::contiguous})) {
       return format_of(node) && format_of(node) == format_of(inner) ? operand : nullptr;
@@ -76,14 +76,14 @@ class LayoutChanges {
     if (is_one_of(node, {aten::to_dense}) && is_one_of(inner, {aten::to_mkldnn})) {
       const TensorFacts* facts = inner.input(0)->facts();
       return keeps_dtype(node) && keeps_dtype(inner) && is_contiguous(facts) && facts->dtype == c10::kFloat &&
-                     facts->device && facts->device->is_cpu() && nobody_tells_copy(*inner.input(0), *node.output())
+                     facts->device && facts->device->is_cpu() && copy_is_unobservable(*inner.input(0), *node.output())
                  ? inner.input(0)
                  : nullptr;
     }
     if (is_one_of(node, {aten::to_mkldnn}) && is_one_of(inner, {aten::to_dense})) {
       const TensorFacts* facts = inner.input(0)->facts();
       return keeps_dtype(node) && keeps_dtype(inner) && facts != nullptr && facts->layout == c10::kMkldnn &&
-                     facts->dtype == c10::kFloat && nobody_tells_copy(*inner.input(0), *node.output())
+                     facts->dtype == c10::kFloat && copy_is_unobservable(*inner.input(0), *node.output())
                  ? inner.input(0)
                  : nullptr;
     }
@@ -103,12 +103,14 @@ class LayoutChanges {
            (found != stands_for_.end() && aliases_.get().may_be_written(*found->second));
   }
 
-  bool nobody_tells_view(const Node& node) const { return !may_be_written(*node.output()) && !may_leave(*node.output()); }
+  bool view_is_unobservable(const Node& node) const {
+    return !may_be_written(*node.output()) && !may_escape(*node.output());
+  }
 
   // Backward may keep the source in the place of the copy: nobody outside may write it until then.
-  bool nobody_tells_copy(const Value& source, const Value& copy) const {
-    return !may_be_written(source) && !may_be_written(copy) && !aliases_.get().is_wildcard(source) && !may_leave(source) &&
-           !may_leave(copy);
+  bool copy_is_unobservable(const Value& source, const Value& copy) const {
+    return !may_be_written(source) && !may_be_written(copy) && !aliases_.get().is_wildcard(source) && !may_escape(source) &&
+           !may_escape(copy);
   }
 
   // ---- views --------------------------------------------------------------------------------------------------------
@@ -219,7 +221,7 @@ class LayoutChanges {
     }
     Node* first = nullptr;  // of those in between
     Node* at = node.input(0)->node();
-    while (at->schema() != nullptr && is_pointwise_of_one(*at) && gives_new_tensor(*at) &&
+    while (at->schema() != nullptr && is_pointwise_of_one(*at) && produces_new_tensor(*at) &&
            at->output()->uses().size() == 1 && at->owning_block() == node.owning_block()) {
       first = at;
       at = at->input(0)->node();
@@ -230,7 +232,7 @@ class LayoutChanges {
     }
     Value& start = *at->input(0);
     if (first == nullptr) {
-      if (!nobody_tells_copy(start, *node.output())) {
+      if (!copy_is_unobservable(start, *node.output())) {
         return false;
       }
       node.output()->replace_all_uses_with(&start);
@@ -238,8 +240,8 @@ class LayoutChanges {
       return true;
     }
     Value& last = *node.input(0);
-    const bool is_told = may_be_written(*node.output()) || may_leave(*node.output());
-    if (!nobody_tells_copy(start, *at->output()) || (is_told && backward_may_read_result(*last.node()->schema()))) {
+    const bool is_told = may_be_written(*node.output()) || may_escape(*node.output());
+    if (!copy_is_unobservable(start, *at->output()) || (is_told && backward_may_read_result(*last.node()->schema()))) {
       return false;
     }
     for (Node* each = first; each != nullptr; each = each == last.node() ? nullptr : each->output()->uses()[0].user) {

@@ -33,7 +33,7 @@ bool runs_at_least_once(const Node& loop) {
 
 class Hoisting {
  public:
-  explicit Hoisting(Graph& graph) : aliases_(graph), writes_(graph, aliases_), asks_which_tuple_(asks_which_tuple(graph)) {
+  explicit Hoisting(Graph& graph) : aliases_(graph), writes_(graph, aliases_), observes_identity_(observes_identity(graph)) {
     for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || differentiates(*node); });
   }
 
@@ -73,7 +73,7 @@ class Hoisting {
   }
 
   bool is_invariant(const Node& node, const Node& loop) const {
-    if (asks_which_tuple_ && gives_tuple_or_text(node)) {
+    if (observes_identity_ && produces_tuple_or_string(node)) {
       return false;
     }
     if (effects_of(node).any() || !node.blocks().empty() || node.outputs().empty() || node.kind() == prim::Constant ||
@@ -83,16 +83,16 @@ class Hoisting {
     const bool reads_the_same = std::all_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {
       return comes_from_outside(*input, loop) && !writes_.may_be_written_within(*input, loop);
     });
-    return reads_the_same && (gives_existing_objects(node) ||
+    return reads_the_same && (produces_existing_objects(node) ||
                               std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
                                 return !holds_memory(output->type()) ||
-                                       (!differentiates_ && !aliases_.may_be_written(*output) && !may_leave(*output));
+                                       (!differentiates_ && !aliases_.may_be_written(*output) && !may_escape(*output));
                               }));
   }
 
   AliasSets aliases_;
-  WriteOrder writes_;
-  const bool asks_which_tuple_;
+  MemoryWrites writes_;
+  const bool observes_identity_;
   bool differentiates_ = false;
 };
 

@@ -9,7 +9,7 @@ namespace sconce {
 namespace {
 
 constexpr int64_t kFactor = 8;
-constexpr size_t kMostUnrolledNodes = 32;
+constexpr size_t kMaxUnrolledNodes = 32;
 
 c10::Symbol unrolled() {
   static const c10::Symbol name = c10::Symbol::attr("unrolled");
@@ -24,7 +24,7 @@ bool is_to_be_unrolled(const Node& loop) {
   const auto trips = loop.input(0)->constant();
   size_t nodes = 0;
   for_each_node(*loop.block(0), [&](Node*) { ++nodes; });
-  return nodes <= kMostUnrolledNodes && !(trips && trips->toInt() < kFactor);
+  return nodes <= kMaxUnrolledNodes && !(trips && trips->toInt() < kFactor);
 }
 
 Value* insert_int(c10::Symbol kind, c10::ArrayRef<Value*> operands, Node* position) {

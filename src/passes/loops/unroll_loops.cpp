@@ -5,7 +5,7 @@
 namespace sconce {
 namespace {
 
-constexpr int64_t kMostNodes = 1024;
+constexpr int64_t kMaxNodes = 1024;
 
 int64_t node_count(const Block& block) {
   int64_t count = 0;
@@ -45,7 +45,7 @@ bool unroll_in(const Block& block) {
       changed |= unroll_in(*nested);
     }
     const auto iterations = node->kind() == prim::Loop ? known_iterations(*node) : std::nullopt;
-    if (iterations && *iterations <= kMostNodes / std::max<int64_t>(node_count(*node->block(0)), 1)) {
+    if (iterations && *iterations <= kMaxNodes / std::max<int64_t>(node_count(*node->block(0)), 1)) {
       write_out(*node, *iterations);
       changed = true;
     }

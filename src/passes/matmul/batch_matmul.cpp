@@ -22,9 +22,9 @@ namespace sconce {
 namespace {
 
 // Of a constant that is joined from others and kept with the plan.
-constexpr size_t kMostBytes = size_t{64} << 20;
+constexpr size_t kMaxBytes = size_t{64} << 20;
 // Above, operators take what is contiguous for channels-last, too.
-constexpr size_t kHighestRank = 3;
+constexpr size_t kMaxRank = 3;
 
 class Batching {
  public:
@@ -80,7 +80,7 @@ class Batching {
     Sum sum;
     collect(root, root, sum);
     if (sum.terms.size() < 2 || !may_add_at_once(root, sum) ||
-        (where_ == BatchWhere::kPays && !pays_to_add_at_once(sum.terms))) {
+        (where_ == BatchWhere::kProfitable && !pays_to_add_at_once(sum.terms))) {
       return false;
     }
     const Product& first = sum.terms.front();
@@ -122,8 +122,8 @@ class Batching {
     const bool terms_fit = std::all_of(sum.terms.begin(), sum.terms.end(), [&](const Product& term) {
       return term.left_facts.sizes->size() == 2 && is_same(term.left_facts.sizes->front(), rows) &&
              is_same(term.columns(), first.columns()) && is_same(term.left_facts.sizes->back(), term.inner()) &&
-             is_alike(term.left_facts, first.left_facts) && takes_no_gradient(term.left_facts) &&
-             takes_no_gradient(term.right_facts);
+             is_alike(term.left_facts, first.left_facts) && has_no_gradient(term.left_facts) &&
+             has_no_gradient(term.right_facts);
     });
     return terms_fit && adds_in_any_order(*first.left_facts.dtype) &&
            std::all_of(sum.others.begin(), sum.others.end(),
@@ -166,7 +166,7 @@ class Batching {
     Products members;
     for (Node* node : nodes) {
       auto next = covered_product(*node);
-      if (next && (where_ == BatchWhere::kLegal || pays_to_join(*next, shared)) && may_be_part(*next, shared) &&
+      if (next && (where_ == BatchWhere::kLegal || is_profitable_to_join(*next, shared)) && may_be_part(*next, shared) &&
           (members.empty() || (fits(*next, members.front(), shared) && may_run_with(*next, members.front(), shared)))) {
         members.push_back(std::move(*next));
       }
@@ -198,11 +198,11 @@ class Batching {
     const Value& result = *product.node->output();
     const TensorFacts& joined = shared == Side::kLeft ? product.right_facts : product.left_facts;
     const TensorFacts& common = shared == Side::kLeft ? product.left_facts : product.right_facts;
-    const bool is_kept_safely = takes_no_gradient(common) || (shared == Side::kLeft && product.fixed_right);
+    const bool is_kept_safely = has_no_gradient(common) || (shared == Side::kLeft && product.fixed_right);
     const bool may_be_apart =
-        shared == Side::kRight || (product.left_facts.sizes->size() <= kHighestRank && product.columns().is_known() &&
+        shared == Side::kRight || (product.left_facts.sizes->size() <= kMaxRank && product.columns().is_known() &&
                                    product.columns().value() > 1 && may_have_rows_apart(result));
-    return takes_no_gradient(joined) && is_kept_safely && !aliases_.may_be_written(result) && is_only_read(result) &&
+    return has_no_gradient(joined) && is_kept_safely && !aliases_.may_be_written(result) && is_read_only_and_local(result) &&
            may_be_apart;
   }
 
@@ -321,7 +321,7 @@ class Batching {
       bytes += member.fixed_right->nbytes();
       tensors.push_back(*member.fixed_right);
     }
-    if (bytes > kMostBytes) {
+    if (bytes > kMaxBytes) {
       return std::nullopt;
     }
     const c10::InferenceMode normal(false);
@@ -342,9 +342,9 @@ class Batching {
 
   Graph& graph_;
   const BatchWhere where_;
-  FixedTensors constants_;
+  InvariantTensors constants_;
   AliasSets aliases_;
-  WriteOrder order_;
+  MemoryWrites order_;
 };
 
 }  // namespace
@@ -355,7 +355,7 @@ bool batch_matmul(Graph& graph, BatchWhere where) {
   for_each_node(graph.body(), [&](Node* node) {
     products += matrix_product(*node) ? 1 : 0;
     // Facts of an operand hold where it was made, unless somebody gives it other sizes.
-    is_open = is_open && !may_change_sizes(*node) && !asks_for_layout_or_version(*node) && !differentiates(*node);
+    is_open = is_open && !may_change_sizes(*node) && !reads_layout_or_version(*node) && !differentiates(*node);
   });
   bool changed = false;
   // What one round makes, the next one sees in its place.
@@ -365,6 +365,6 @@ bool batch_matmul(Graph& graph, BatchWhere where) {
   return changed;
 }
 
-bool batch_matmul(Graph& graph) { return batch_matmul(graph, BatchWhere::kPays); }
+bool batch_matmul(Graph& graph) { return batch_matmul(graph, BatchWhere::kProfitable); }
 
 }  // namespace sconce

@@ -30,7 +30,7 @@ namespace sconce {
 bool batch_matmul(Graph& graph);
 
 enum class BatchWhere {
-  kPays,
+  kProfitable,
   kLegal,  // even where it is slower: for tests
 };
 bool batch_matmul(Graph& graph, BatchWhere where);

@@ -19,13 +19,13 @@ namespace {
 //                        128 × 64 · 64 × 64, N = 4, constants                           1.2
 
 // Of elements copied to join operands, per element that adding up one by one would write.
-constexpr int64_t kMostCopies = 2;
+constexpr int64_t kMaxCopies = 2;
 // Vectors, that is, by a matrix so large that reading it takes the time.
-constexpr int64_t kMostRows = 1;
-constexpr int64_t kLeastShared = int64_t{1} << 15;
+constexpr int64_t kMaxRows = 1;
+constexpr int64_t kMinShared = int64_t{1} << 15;
 // Matrices so narrow that the kernel does not fill its blocks, and enough rows to make up for a call more.
-constexpr int64_t kMostColumns = 128;
-constexpr int64_t kLeastRows = 8;
+constexpr int64_t kMaxColumns = 128;
+constexpr int64_t kMinRows = 8;
 
 }  // namespace
 
@@ -46,21 +46,20 @@ bool pays_to_add_at_once(const Products& terms) {
     }
     copied += *left + *right;
   }
-  return copied / kMostCopies <= added * *sum;
+  return copied / kMaxCopies <= added * *sum;
 }
 
-bool pays_to_join(const Product& member, Side shared) {
+bool is_profitable_to_join(const Product& member, Side shared) {
   const c10::ArrayRef<Dim> sizes = *member.left_facts.sizes;
   const auto rows = elements_in(sizes.slice(0, sizes.size() - 1));
   if (!rows) {
     return false;
   }
   if (shared == Side::kLeft) {
-    return *rows >= kLeastRows && member.fixed_right && member.columns().is_known() &&
-           member.columns().value() <= kMostColumns;
+    return *rows >= kMinRows && member.fixed_right && member.columns().is_known() && member.columns().value() <= kMaxColumns;
   }
   const auto elements = elements_in(*member.right_facts.sizes);
-  return *rows <= kMostRows && elements && *elements >= kLeastShared;
+  return *rows <= kMaxRows && elements && *elements >= kMinShared;
 }
 
 }  // namespace sconce

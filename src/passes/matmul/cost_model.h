@@ -13,6 +13,6 @@ enum class Side : uint8_t { kLeft, kRight };
 bool pays_to_add_at_once(const Products& terms);
 
 // A product that has the operand on that side in common with others.
-bool pays_to_join(const Product& member, Side shared);
+bool is_profitable_to_join(const Product& member, Side shared);
 
 }  // namespace sconce

@@ -75,7 +75,7 @@ std::optional<Parts> parts_of(const Node& node) {
   const auto added = known_tensor(addend);
   const Dim columns = (*right->sizes)[product->right_is_transposed ? 0 : 1];
   // Of a batch with a bias the whole gives a view of its own sum, which its parts don't.
-  if (parts.adds && left->sizes->size() > 2 && !is_only_read(*node.output())) {
+  if (parts.adds && left->sizes->size() > 2 && !is_read_only_and_local(*node.output())) {
     return std::nullopt;
   }
   // A bias for each row of a batch is refused by the whole, which makes one matrix of it.

@@ -64,7 +64,7 @@ inline bool leaves_as_is(const TensorFacts& addend, const TensorFacts& product) 
 }
 
 // The matrix that the operand is in all runs, a constant or one that is transposed.
-inline std::optional<at::Tensor> fixed_matrix(const Value& value, const FixedTensors& constants) {
+inline std::optional<at::Tensor> fixed_matrix(const Value& value, const InvariantTensors& constants) {
   if (!is_transposition(*value.node())) {
     return constants.find(&value);
   }
@@ -86,7 +86,7 @@ struct Product {
 };
 using Products = std::vector<Product>;
 
-inline std::optional<Product> known_product(Node& node, const FixedTensors& constants) {
+inline std::optional<Product> known_product(Node& node, const InvariantTensors& constants) {
   const auto product = matrix_product(node);
   if (!product || product->addend || product->right_is_transposed) {
     return std::nullopt;
@@ -102,7 +102,7 @@ inline std::optional<Product> known_product(Node& node, const FixedTensors& cons
   return Product{&node, left, right, std::move(*left_facts), std::move(*right_facts), fixed_matrix(*right, constants)};
 }
 
-inline bool takes_no_gradient(const TensorFacts& facts) { return facts.requires_grad == false; }
+inline bool has_no_gradient(const TensorFacts& facts) { return facts.requires_grad == false; }
 
 // Nothing where one of the sizes is not known, or on overflow.
 inline std::optional<int64_t> elements_in(c10::ArrayRef<Dim> dims) {

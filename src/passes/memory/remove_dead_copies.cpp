@@ -18,7 +18,7 @@ namespace {
 
 class DeadCopies {
  public:
-  explicit DeadCopies(Graph& graph) : graph_(graph), aliases_(graph), blocked_(tells_equal_results_apart(graph)) {}
+  explicit DeadCopies(Graph& graph) : graph_(graph), aliases_(graph), blocked_(distinguishes_equal_tensors(graph)) {}
 
   bool run() {
     bool changed = false;
@@ -43,13 +43,14 @@ class DeadCopies {
   Value* same_as(const Node& node) const {
     Value* operand = node.input(0);
     switch (static_cast<c10::unique_t>(node.kind())) {
-      case aten::to: return gives_back_operand(node) ? operand : nullptr;
+      case aten::to: return returns_operand(node) ? operand : nullptr;
       case aten::type_as: return has_dtype_and_device_of(*operand, *node.input(1)) ? operand : nullptr;
       case aten::contiguous: return has_layout_already(node) ? operand : nullptr;
-      case aten::clone: return has_layout_already(node) && nobody_tells_copy(node) ? operand : nullptr;
+      case aten::clone: return has_layout_already(node) && copy_is_unobservable(node) ? operand : nullptr;
       case aten::detach:
-        return operand->facts() != nullptr && operand->facts()->requires_grad == false && nobody_tells_view(node) ? operand
-                                                                                                                  : nullptr;
+        return operand->facts() != nullptr && operand->facts()->requires_grad == false && view_is_unobservable(node)
+                   ? operand
+                   : nullptr;
       default: return nullptr;
     }
   }
@@ -57,7 +58,7 @@ class DeadCopies {
   // ---- casts --------------------------------------------------------------------------------------------------------
 
   // LibTorch's `to` returns its operand when it has nothing to do.
-  static bool gives_back_operand(const Node& node) {
+  static bool returns_operand(const Node& node) {
     const TensorFacts* facts = node.input(0)->facts();
     const Value* copy = node.named_input("copy");
     if (facts == nullptr || copy == nullptr || constant_bool(*copy) != false) {
@@ -108,17 +109,17 @@ class DeadCopies {
   }
 
   // Backward may keep the source in the place of the copy: nobody outside may write it until then.
-  bool nobody_tells_copy(const Node& node) const {
+  bool copy_is_unobservable(const Node& node) const {
     const Value& source = *node.input(0);
     const Value& copy = *node.output();
     return !aliases_.get().may_be_written(source) && !aliases_.get().may_be_written(copy) &&
-           !aliases_.get().is_wildcard(source) && !may_leave(source) && !may_leave(copy);
+           !aliases_.get().is_wildcard(source) && !may_escape(source) && !may_escape(copy);
   }
 
   // ---- views --------------------------------------------------------------------------------------------------------
 
-  bool nobody_tells_view(const Node& node) const {
-    return !aliases_.get().may_be_written(*node.output()) && !may_leave(*node.output());
+  bool view_is_unobservable(const Node& node) const {
+    return !aliases_.get().may_be_written(*node.output()) && !may_escape(*node.output());
   }
 
   Graph& graph_;

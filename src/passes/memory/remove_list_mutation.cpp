@@ -11,7 +11,7 @@ namespace sconce {
 namespace {
 
 // A list that is read between two writes becomes two lists: not for long ones, or graphs grow with the square.
-constexpr size_t kMostElementsCopied = 64;
+constexpr size_t kMaxElementsCopied = 64;
 
 // The nodes of a block by their order, which moving lists down does not disturb.
 class Order {
@@ -111,8 +111,8 @@ void set_elements(Node& list, const std::vector<Value*>& elements) {
 void absorb(Node& list, Node& write, const std::vector<Value*>& elements, Order& order) {
   if (!write.outputs().empty()) {
     // The list, or what was removed from it.
-    const bool gives_element = list_write_of(write) == ListWrite::kRemove;
-    const auto index = gives_element ? constant_index(*write.input(1), list.inputs().size()) : std::nullopt;
+    const bool produces_element = list_write_of(write) == ListWrite::kRemove;
+    const auto index = produces_element ? constant_index(*write.input(1), list.inputs().size()) : std::nullopt;
     write.output()->replace_all_uses_with(index ? list.input(*index) : list.output());
   }
   set_elements(list, elements);
@@ -166,7 +166,7 @@ Absorbed absorb_writes(Node& list, Order& order) {
     }
     const bool is_write = user.owning_block() == list.owning_block() && use.index == 0 &&
                           has_one_use_in(*list.output(), user) &&
-                          (readers.empty() || list.inputs().size() <= kMostElementsCopied);
+                          (readers.empty() || list.inputs().size() <= kMaxElementsCopied);
     const auto elements = is_write ? elements_behind(list, user) : std::nullopt;
     if (!elements) {
       break;

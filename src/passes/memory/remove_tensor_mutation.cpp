@@ -48,7 +48,7 @@ class TensorMutation {
   explicit TensorMutation(const Graph& graph) {
     for_each_node(graph.body(), [&](Node* node) {
       sizes_may_change_ = sizes_may_change_ || may_change_sizes(*node);
-      layout_is_asked_for_ = layout_is_asked_for_ || asks_for_layout_or_version(*node);
+      layout_is_asked_for_ = layout_is_asked_for_ || reads_layout_or_version(*node);
       differentiates_ = differentiates_ || differentiates(*node);
     });
   }
@@ -69,7 +69,7 @@ class TensorMutation {
 
  private:
   bool remove(Node& write) const {
-    const c10::FunctionSchema* twin = write.schema() == nullptr ? nullptr : functional_twin(*write.schema());
+    const c10::FunctionSchema* twin = write.schema() == nullptr ? nullptr : functional_variant(*write.schema());
     if (twin == nullptr || effects_of(write).random || !is_tensor(*write.input(0)) || !fits(write) ||
         !nobody_holds_target(write)) {
       return false;
@@ -112,16 +112,16 @@ class TensorMutation {
   bool fits(const Node& write) const {
     const TensorFacts* target = write.input(0)->facts();
     const auto broadcasts = [&](const Value& operand) { return broadcasts_to(lasting_facts(operand), target); };
-    switch (twin_fits(*write.schema())) {
-      case TwinFits::kNever: return false;
-      case TwinFits::kAlways: return true;
-      case TwinFits::kWithoutGradient:
+    switch (variant_match(*write.schema())) {
+      case VariantMatch::kNever: return false;
+      case VariantMatch::kAlways: return true;
+      case VariantMatch::kWithoutGradient:
         return is_known_without_gradient(*write.input(0)) && all_other_tensors(write, is_known_without_gradient);
-      case TwinFits::kPointwise:
+      case VariantMatch::kPointwise:
         return has_floating_dtype(target) && all_other_tensors(write, [&](const Value& operand) {
                  return has_same_dtype(lasting_facts(operand), target) && broadcasts(operand);
                });
-      case TwinFits::kContiguous: return is_contiguous(target) && all_other_tensors(write, broadcasts);
+      case VariantMatch::kContiguous: return is_contiguous(target) && all_other_tensors(write, broadcasts);
     }
     return false;
   }
@@ -130,7 +130,7 @@ class TensorMutation {
   bool nobody_holds_target(const Node& write) const {
     const Value& target = *write.input(0);
     const Node& origin = *target.node();
-    if (origin.owning_block() != write.owning_block() || !gives_new_tensor(origin) ||
+    if (origin.owning_block() != write.owning_block() || !produces_new_tensor(origin) ||
         !(is_known_without_gradient(target) || !backward_may_read_result(*origin.schema()))) {
       return false;
     }
@@ -144,7 +144,7 @@ class TensorMutation {
     }
     return std::all_of(target.uses().begin(), target.uses().end(), [&](const Use& use) {
       const bool is_before = between.contains(in_block(use.user, write.owning_block()));
-      return !is_before || leaves_no_trace(*use.user);
+      return !is_before || has_no_observable_effect(*use.user);
     });
   }
 
@@ -159,9 +159,9 @@ class TensorMutation {
 
   // Whether nobody can tell from the reader's results that its operand is written later: no view of it, and nothing that
   // backward has kept of it.
-  static bool leaves_no_trace(const Node& reader) {
-    return asks_for_sizes_or_dtype(reader) ||
-           (gives_new_tensor(reader) && !effects_of(reader).any() &&
+  static bool has_no_observable_effect(const Node& reader) {
+    return reads_sizes_or_dtype(reader) ||
+           (produces_new_tensor(reader) && !effects_of(reader).any() &&
             std::all_of(reader.inputs().begin(), reader.inputs().end(), [](const Value* operand) {
               return is_plain_operand(*operand) || (is_tensor(*operand) && is_known_without_gradient(*operand));
             }));
@@ -213,14 +213,14 @@ class TensorMutation {
              if (user.schema() == nullptr || effects_of(user).unknown) {
                return true;
              }
-             if (functional_twin(*user.schema()) != nullptr) {
+             if (functional_variant(*user.schema()) != nullptr) {
                return use.index == 0 && may_be_seen(*user.output(), seen);
              }
              if (writes(user, [&](size_t index) { return index == use.index || !is_tensor(*user.input(index)); })) {
                return true;  // into a container, it may put the tensor
              }
              return std::any_of(user.outputs().begin(), user.outputs().end(), [&](const Value* output) {
-               return holds_memory(output->type()) && !gives_contiguous_product(user) &&
+               return holds_memory(output->type()) && !produces_contiguous_product(user) &&
                       (!is_tensor(*output) || may_be_seen(*output, seen));
              });
            });

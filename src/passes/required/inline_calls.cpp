@@ -25,20 +25,20 @@ class Program {
   // Whether the function's body is simplified once for all its calls.
   bool is_shared(torch::jit::Function* function) const {
     const auto found = calls_.find(function);
-    return found != calls_.end() && found->second > 1 && !asks_which_tuple_;
+    return found != calls_.end() && found->second > 1 && !observes_identity_;
   }
 
-  OrRefusal<const Graph*> body_as_written(torch::jit::Function& function) { return functions_.graph_of(function); }
+  Expected<const Graph*> body_as_written(torch::jit::Function& function) { return functions_.graph_of(function); }
   // Of a function that is shared: its calls inlined, simplified.
-  OrRefusal<const Graph*> shared_body(torch::jit::Function& function);
+  Expected<const Graph*> shared_body(torch::jit::Function& function);
 
   // The functions whose bodies are being inlined: calls of them are recursion.
   std::vector<torch::jit::Function*> active;
 
  private:
   void visit(const Graph& graph) {
-    asks_which_tuple_ =
-        asks_which_tuple_ || asks_which_tuple(graph, [](const Node& call) { return graph_function(call) != nullptr; });
+    observes_identity_ =
+        observes_identity_ || observes_identity(graph, [](const Node& call) { return graph_function(call) != nullptr; });
     for_each_node(graph.body(), [&](Node* node) {
       torch::jit::Function* callee = graph_function(*node);
       if (callee != nullptr && ++calls_[callee] == 1) {
@@ -61,7 +61,7 @@ class Program {
   FunctionTable& functions_;
   const std::function<void(Graph&)>& simplify_;
   std::unordered_map<torch::jit::Function*, size_t> calls_;  // that stand in the graph or in a function
-  bool asks_which_tuple_ = false;
+  bool observes_identity_ = false;
   std::unordered_map<torch::jit::Function*, std::unique_ptr<Graph>> shared_bodies_;
 };
 
@@ -159,7 +159,7 @@ class Inliner {
   bool changed_ = false;
 };
 
-OrRefusal<const Graph*> Program::shared_body(torch::jit::Function& function) {
+Expected<const Graph*> Program::shared_body(torch::jit::Function& function) {
   if (const auto found = shared_bodies_.find(&function); found != shared_bodies_.end()) {
     return found->second.get();
   }
@@ -180,7 +180,7 @@ OrRefusal<const Graph*> Program::shared_body(torch::jit::Function& function) {
 
 }  // namespace
 
-OrRefusal<bool> inline_calls(Graph& graph, FunctionTable& functions, const std::function<void(Graph&)>& simplify) {
+Expected<bool> inline_calls(Graph& graph, FunctionTable& functions, const std::function<void(Graph&)>& simplify) {
   Program program(graph, functions, simplify);
   Inliner inliner(graph, program);
   if (auto refusal = inliner.run()) {

@@ -18,6 +18,6 @@ namespace sconce {
 // Requires: a verified graph. Methods of interfaces, whose callee only a run can tell, and recursion stay calls. Refuses a
 // function that has no graph of ours; the graph is then left in the middle of the work and must be thrown away.
 // Returns whether the graph changed.
-OrRefusal<bool> inline_calls(Graph& graph, FunctionTable& functions, const std::function<void(Graph&)>& simplify = nullptr);
+Expected<bool> inline_calls(Graph& graph, FunctionTable& functions, const std::function<void(Graph&)>& simplify = nullptr);
 
 }  // namespace sconce

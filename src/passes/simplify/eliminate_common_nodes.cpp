@@ -36,7 +36,7 @@ struct Same {
 class CommonNodes {
  public:
   explicit CommonNodes(Graph& graph)
-      : aliases_(graph), writes_(graph, aliases_), asks_which_tuple_(asks_which_tuple(graph)) {
+      : aliases_(graph), writes_(graph, aliases_), observes_identity_(observes_identity(graph)) {
     for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || differentiates(*node); });
   }
 
@@ -79,12 +79,12 @@ class CommonNodes {
   }
 
   bool may_merge(const Node& earlier, const Node& later) const {
-    if (differentiates_ && !gives_existing_objects(later) &&
+    if (differentiates_ && !produces_existing_objects(later) &&
         std::any_of(later.outputs().begin(), later.outputs().end(),
                     [](const Value* output) { return holds_memory(output->type()); })) {
       return false;
     }
-    if (asks_which_tuple_ && gives_tuple_or_text(later)) {
+    if (observes_identity_ && produces_tuple_or_string(later)) {
       return false;
     }
     if (later.schema() != nullptr && writes_.state_may_change_between(earlier, later)) {
@@ -95,13 +95,13 @@ class CommonNodes {
         return false;
       }
     }
-    if (gives_existing_objects(later)) {
+    if (produces_existing_objects(later)) {
       return true;
     }
     for (size_t i = 0; i < later.outputs().size(); ++i) {
       const Value& a = *earlier.output(i);
       const Value& b = *later.output(i);
-      if (aliases_.may_be_written(a) || aliases_.may_be_written(b) || (may_leave(a) && may_leave(b))) {
+      if (aliases_.may_be_written(a) || aliases_.may_be_written(b) || (may_escape(a) && may_escape(b))) {
         return false;
       }
     }
@@ -111,7 +111,7 @@ class CommonNodes {
   // A constant list of numbers is this graph's alone: who writes it, writes it by its name.
   static bool is_fixed_list(const Value& value) {
     const auto constant = value.constant();
-    return constant && constant->isList() && !holds_memory(value.type()->containedType(0)) && is_only_read(value);
+    return constant && constant->isList() && !holds_memory(value.type()->containedType(0)) && is_read_only_and_local(value);
   }
 
   static void merge(Node& earlier, Node& later) {
@@ -122,8 +122,8 @@ class CommonNodes {
   }
 
   AliasSets aliases_;
-  WriteOrder writes_;
-  const bool asks_which_tuple_;
+  MemoryWrites writes_;
+  const bool observes_identity_;
   bool differentiates_ = false;
   std::unordered_map<Node*, Node*, Hash, Same> seen_;  // by what they compute, in this block and those around it
 };

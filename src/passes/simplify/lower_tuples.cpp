@@ -188,7 +188,7 @@ bool remove_unused(const Block& block) {
 }  // namespace
 
 bool lower_tuples(Graph& graph) {
-  if (asks_which_tuple(graph)) {
+  if (observes_identity(graph)) {
     return false;
   }
   const bool lowered = lower_in(graph.body());

@@ -3,7 +3,7 @@
 #include "analysis/lazy_alias_sets.h"
 #include "ir/constant_operands.h"
 #include "ir/schema_match.h"
-#include "passes/simplify/constant_branches.h"
+#include "passes/simplify/fold_constant_branches.h"
 
 #include <ATen/core/jit_type.h>
 

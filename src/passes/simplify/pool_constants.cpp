@@ -17,7 +17,7 @@ namespace {
 
 class Pool {
  public:
-  explicit Pool(const Graph& graph) : asks_which_tuple_(asks_which_tuple(graph)), fixed_(graph) {}
+  explicit Pool(const Graph& graph) : observes_identity_(observes_identity(graph)), fixed_(graph) {}
 
   // The constant that the pool has for this one: itself if it is the first of its value, null if it has to stay.
   Value* pooled(Value& output) {
@@ -32,10 +32,10 @@ class Pool {
       return same->second;
     }
     if (value.isIntList() || value.isDoubleList() || value.isBoolList()) {
-      if (!is_only_read(output)) {
+      if (!is_read_only_and_local(output)) {
         return nullptr;
       }
-    } else if (value.isString() && asks_which_tuple_) {
+    } else if (value.isString() && observes_identity_) {
       return nullptr;
     } else if (!value.isNone() && !value.isInt() && !value.isDouble() && !value.isBool() && !value.isComplexDouble() &&
                !value.isString() && !value.isDevice()) {
@@ -70,8 +70,8 @@ class Pool {
     return &output;
   }
 
-  const bool asks_which_tuple_;
-  const FixedTensors fixed_;
+  const bool observes_identity_;
+  const InvariantTensors fixed_;
   std::unordered_map<std::string, Value*> pool_;                  // by what makes two constants the same
   std::unordered_map<std::string, std::vector<Value*>> tensors_;  // different ones, by dtype and sizes
 };

@@ -10,7 +10,7 @@
 #include "ops/autocast_policy.h"
 #include "ops/schema_corrections.h"
 #include "passes/simplify/check_inplace.h"
-#include "passes/simplify/constant_branches.h"
+#include "passes/simplify/fold_constant_branches.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -28,7 +28,7 @@ namespace {
 
 using Values = std::vector<c10::IValue>;
 
-constexpr size_t kMostBytes = size_t{64} << 20;  // of a tensor that is kept with the plan
+constexpr size_t kMaxBytes = size_t{64} << 20;  // of a tensor that is kept with the plan
 
 // Lists of tensors are never constants; what reads one that the graph makes of constants may be.
 bool makes_list_of_tensors(const Value& value) {
@@ -145,7 +145,7 @@ std::optional<size_t> bytes_on_meta(torch::jit::Operation operation, Values oper
 // Whether the results may be larger than what is kept, in which case they are not even made: the run may never get there.
 bool may_grow_large(const Node& node, const torch::jit::Operator& op, const Values& operands) {
   const double bytes = static_cast<double>(std::max<size_t>(1, bytes_of_all(operands)));
-  const bool is_bounded = bytes * product_of_integers(operands) <= static_cast<double>(kMostBytes);
+  const bool is_bounded = bytes * product_of_integers(operands) <= static_cast<double>(kMaxBytes);
   const auto results = node.outputs();
   const bool has_tensors = std::any_of(operands.begin(), operands.end(), [](const auto& v) { return v.isTensor(); });
   if (is_bounded || std::none_of(results.begin(), results.end(), [](const Value* result) {
@@ -160,7 +160,7 @@ bool may_grow_large(const Node& node, const torch::jit::Operator& op, const Valu
     return std::find(grow.begin(), grow.end(), node.schema()->name()) != grow.end();
   }
   const auto on_meta = bytes_on_meta(op.getOperation(), operands);
-  return !on_meta || *on_meta > kMostBytes;
+  return !on_meta || *on_meta > kMaxBytes;
 }
 
 std::optional<Values> evaluate_operator(const Node& node, Values operands) {
@@ -185,7 +185,7 @@ std::optional<Values> evaluate_operator(const Node& node, Values operands) {
 }
 
 // Whether autocast that the caller has switched on gives the operator other operands in some runs.
-bool minds_autocast(const Node& node, const Values& operands) {
+bool affected_by_autocast(const Node& node, const Values& operands) {
   const AutocastPolicy policy = node.schema() == nullptr ? AutocastPolicy::kNone : autocast_policy(*node.schema());
   return policy != AutocastPolicy::kNone && std::any_of(operands.begin(), operands.end(), [&](const c10::IValue& operand) {
            if (operand.isTensorList() || operand.isOptionalTensorList()) {
@@ -203,12 +203,13 @@ bool is_foldable_tensor(const c10::IValue& value) {
     return std::all_of(elements.begin(), elements.end(), is_foldable_tensor);
   }
   return !value.isTensor() || (value.toTensor().defined() && !value.toTensor().requires_grad() &&
-                               value.toTensor().layout() == c10::kStrided && value.toTensor().nbytes() <= kMostBytes);
+                               value.toTensor().layout() == c10::kStrided && value.toTensor().nbytes() <= kMaxBytes);
 }
 
 class ConstantPropagation {
  public:
-  explicit ConstantPropagation(Graph& graph) : graph_(graph), aliases_(graph), asks_which_tuple_(asks_which_tuple(graph)) {}
+  explicit ConstantPropagation(Graph& graph)
+      : graph_(graph), aliases_(graph), observes_identity_(observes_identity(graph)) {}
 
   bool run() {
     bool changed = false;
@@ -219,7 +220,7 @@ class ConstantPropagation {
  private:
   bool fold(Node& node) {
     if (node.kind() == prim::Constant || node.outputs().empty() || !node.blocks().empty() ||
-        (asks_which_tuple_ && gives_tuple_or_text(node))) {
+        (observes_identity_ && produces_tuple_or_string(node))) {
       return false;
     }
     // A list's identity could be asked for; what gives a tensor doesn't.
@@ -233,7 +234,7 @@ class ConstantPropagation {
     auto operands = constants_of(node.inputs());
     if (!operands || effects_of(node).any() || reads_state(node) || !may_be_constants(node) || reads_what_is_written(node) ||
         !std::all_of(operands->begin(), operands->end(), [&](const c10::IValue& operand) { return is_fixed(operand); }) ||
-        !std::all_of(operands->begin(), operands->end(), is_foldable_tensor) || minds_autocast(node, *operands)) {
+        !std::all_of(operands->begin(), operands->end(), is_foldable_tensor) || affected_by_autocast(node, *operands)) {
       return false;
     }
     // The default dtype, and what else makes tensors of numbers, is the run's.
@@ -265,7 +266,7 @@ class ConstantPropagation {
   bool may_be_constants(const Node& node) const {
     return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
       return can_be_constant(output->type()) &&
-             (!holds_memory(output->type()) || (!may_leave(*output) && !aliases_.get().may_be_written(*output)));
+             (!holds_memory(output->type()) || (!may_escape(*output) && !aliases_.get().may_be_written(*output)));
     });
   }
 
@@ -295,8 +296,8 @@ class ConstantPropagation {
 
   Graph& graph_;
   LazyAliasSets aliases_;
-  std::optional<FixedTensors> fixed_;  // as the graph was when it was first asked for; folding takes uses away, no more
-  const bool asks_which_tuple_;
+  std::optional<InvariantTensors> fixed_;  // as the graph was when it was first asked for; folding takes uses away, no more
+  const bool observes_identity_;
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ bool is_made_here(const Value& value) {
 
 class FactPropagation {
  public:
-  FactPropagation(Graph& graph, const GivenFacts& given)
+  FactPropagation(Graph& graph, const InputAssumptions& given)
       : graph_(graph), aliases_(graph), exchanged_(graph), assigned_(graph), given_(given), arithmetic_(last_given(graph)) {
     find_what_changes();
     for (const int64_t symbol : given_symbols_) {
@@ -67,11 +67,11 @@ class FactPropagation {
       const auto known = given_.values.find(&value);
       return known != given_.values.end() && !may_be_changed(value.type()) ? known->second : found;
     };
-    rules.held_at_first = [this](const Node& get) {
-      const auto held = given_.held_at_first.find(get.output());
-      return held == given_.held_at_first.end() ? AbstractValue() : held->second;
+    rules.initial_attribute_values = [this](const Node& get) {
+      const auto held = given_.initial_attribute_values.find(get.output());
+      return held == given_.initial_attribute_values.end() ? AbstractValue() : held->second;
     };
-    AbstractEvaluator evaluator(graph_, arithmetic_, AbstractEvaluator::Loops::kUntilStable, std::move(rules));
+    AbstractEvaluator evaluator(graph_, arithmetic_, AbstractEvaluator::Loops::kFixpoint, std::move(rules));
     evaluator.run(AbstractValues(graph_.inputs().size()));
     bool changed = write_facts(graph_.body().params(), evaluator);
     for_each_node(graph_.body(), [&](Node* node) {
@@ -256,9 +256,9 @@ class FactPropagation {
 
   Graph& graph_;
   AliasSets aliases_;
-  ExchangedTensors exchanged_;
+  MetadataMutations exchanged_;
   AssignedAttributes assigned_;
-  const GivenFacts& given_;
+  const InputAssumptions& given_;
   std::unordered_set<int64_t> given_symbols_;
   bool something_requires_grad_ = false;
   std::vector<c10::TypePtr> changed_types_;  // of lists and dicts from outside
@@ -269,7 +269,7 @@ class FactPropagation {
 
 }  // namespace
 
-bool propagate_facts(Graph& graph, const GivenFacts& given) { return FactPropagation(graph, given).run(); }
+bool propagate_facts(Graph& graph, const InputAssumptions& given) { return FactPropagation(graph, given).run(); }
 
 bool propagate_facts(Graph& graph) { return propagate_facts(graph, {}); }
 

@@ -15,7 +15,7 @@ using MakeRuntime = DeviceRuntime* (*)(int interface_version, std::string* why_n
 constexpr const char* kCudaLibrary = "libsconce_cuda.so";
 constexpr const char* kCudaEntryPoint = "sconce_cuda_runtime";
 
-OrRefusal<DeviceRuntime*> load_cuda_runtime() {
+Expected<DeviceRuntime*> load_cuda_runtime() {
   const std::string directory = directory_of_code(reinterpret_cast<const void*>(&find_device_runtime));
   const std::string path = directory.empty() ? kCudaLibrary : directory + "/" + kCudaLibrary;
   const SharedLibrary library = open_library(path);
@@ -37,17 +37,17 @@ OrRefusal<DeviceRuntime*> load_cuda_runtime() {
 
 }  // namespace
 
-OrRefusal<DeviceRuntime*> find_device_runtime(c10::DeviceType type) {
+Expected<DeviceRuntime*> find_device_runtime(c10::DeviceType type) {
   if (type != c10::DeviceType::CUDA) {
     return Refusal::because("sconce has no back end for the device '" + c10::DeviceTypeName(type, /*lower_case=*/true) +
                             "'");
   }
-  static const OrRefusal<DeviceRuntime*> cuda = load_cuda_runtime();
+  static const Expected<DeviceRuntime*> cuda = load_cuda_runtime();
   return cuda;
 }
 
-OrRefusal<std::unique_ptr<Recording>> record(DeviceRuntime& runtime, c10::Stream stream, std::shared_ptr<RecordingPool> pool,
-                                             const std::function<void()>& work) {
+Expected<std::unique_ptr<Recording>> record(DeviceRuntime& runtime, c10::Stream stream, std::shared_ptr<RecordingPool> pool,
+                                            const std::function<void()>& work) {
   auto session = runtime.begin_recording(stream, std::move(pool));
   if (!session) {
     return session.refusal();

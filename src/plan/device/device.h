@@ -41,7 +41,7 @@ class DeviceModule {
  public:
   virtual ~DeviceModule() = default;
   // The kernel of this (extern "C") name. Refuses an unknown name.
-  virtual OrRefusal<const DeviceKernel*> kernel(const std::string& name) = 0;
+  virtual Expected<const DeviceKernel*> kernel(const std::string& name) = 0;
 };
 
 // A point in a stream's work.
@@ -76,7 +76,7 @@ class RecordingSession {
  public:
   virtual ~RecordingSession() = default;
   // Ends the session either way. Refuses when something that cannot be recorded happened, with the driver's message.
-  virtual OrRefusal<std::unique_ptr<Recording>> finish() = 0;
+  virtual Expected<std::unique_ptr<Recording>> finish() = 0;
 };
 
 // One kind of device. Functions that return void throw c10::Error with the driver's message when the driver fails;
@@ -99,21 +99,21 @@ class DeviceRuntime {
   virtual std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex device) = 0;
 
   // Source text to machine code for an architecture; needs no device. The refusal carries the compiler's log.
-  virtual OrRefusal<std::string> compile(const std::string& text, const std::string& architecture) = 0;
-  virtual OrRefusal<std::shared_ptr<DeviceModule>> load_module(c10::DeviceIndex device, const std::string& machine_code) = 0;
+  virtual Expected<std::string> compile(const std::string& text, const std::string& architecture) = 0;
+  virtual Expected<std::shared_ptr<DeviceModule>> load_module(c10::DeviceIndex device, const std::string& machine_code) = 0;
   // `arguments[i]` points to the value of the kernel's i-th parameter; read before the call returns.
   virtual void launch(const DeviceKernel& kernel, const LaunchShape& shape, c10::Stream stream,
                       std::span<void* const> arguments) = 0;
 
   virtual std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) = 0;
   // `stream` must not be the default stream, and no other recording may use `pool` at this moment.
-  virtual OrRefusal<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
-                                                                       std::shared_ptr<RecordingPool> pool) = 0;
+  virtual Expected<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
+                                                                      std::shared_ptr<RecordingPool> pool) = 0;
 };
 
 // The runtime of this kind of device, loaded at the first call. Refuses kinds that sconce has no back end for, and says
 // what is wrong where the back end cannot be loaded. A runtime without any device is no refusal: see `device_count`.
-OrRefusal<DeviceRuntime*> find_device_runtime(c10::DeviceType type);
+Expected<DeviceRuntime*> find_device_runtime(c10::DeviceType type);
 
 // Makes a stream the calling thread's current one while it lives.
 class CurrentStream {
@@ -133,7 +133,7 @@ class CurrentStream {
 // result. Run the work once on `stream` before, so that libraries have set themselves up (handles, workspaces).
 // What `work` throws becomes the refusal's reason, for whatever cannot be recorded throws (random operators, reading a
 // value back): streams and allocator are as before, and the caller runs the work as usual.
-OrRefusal<std::unique_ptr<Recording>> record(DeviceRuntime& runtime, c10::Stream stream, std::shared_ptr<RecordingPool> pool,
-                                             const std::function<void()>& work);
+Expected<std::unique_ptr<Recording>> record(DeviceRuntime& runtime, c10::Stream stream, std::shared_ptr<RecordingPool> pool,
+                                            const std::function<void()>& work);
 
 }  // namespace sconce

@@ -202,7 +202,7 @@ void call(const Callee& callee, torch::jit::Stack& stack) {
   }
 }
 
-OrRefusal<StepPtr> make_call_step(const Node& node, Operands operands, Registers results, Callees* callees) {
+Expected<StepPtr> make_call_step(const Node& node, Operands operands, Registers results, Callees* callees) {
   if (node.kind() == aten::wait) {
     return StepPtr(std::make_unique<WaitStep>(node, std::move(operands), std::move(results)));
   }

@@ -20,12 +20,12 @@
 namespace sconce {
 namespace {
 
-class ClaimedStep final : public CallStep {
+class DelegateStep final : public CallStep {
  public:
   // `operators`: the subgraph op by op, with the answers that count.
-  ClaimedStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> operators)
+  DelegateStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> operators)
       : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/true),
-        claim_(node.attribute_as<std::string>(attr::kClaim)),
+        backend_(node.attribute_as<std::string>(attr::kBackend)),
         kernel_(kernel_of(node)),
         operators_(std::move(operators)) {}
 
@@ -33,7 +33,7 @@ class ClaimedStep final : public CallStep {
     const char* state = kernel_ == nullptr ? ", whose kernel is not here: its operators run]"
                         : is_dropped()     ? ", which has failed: its operators run]"
                                            : "]";
-    return CallStep::describe() + " [" + claim_ + state;
+    return CallStep::describe() + " [" + backend_ + state;
   }
 
   void run(Frame& frame) const override {
@@ -103,11 +103,11 @@ class ClaimedStep final : public CallStep {
 
   void drop(const std::string& why) const {
     if (!dropped_.exchange(true, std::memory_order_relaxed)) {
-      TORCH_WARN("sconce: the kernel of ", claim_, " failed (", why, "); from now on its operators run themselves");
+      TORCH_WARN("sconce: the kernel of ", backend_, " failed (", why, "); from now on its operators run themselves");
     }
   }
 
-  std::string claim_;
+  std::string backend_;
   c10::intrusive_ptr<KernelHolder> kernel_;
   std::unique_ptr<Plan> operators_;
   mutable std::atomic<bool> dropped_{false};
@@ -115,12 +115,12 @@ class ClaimedStep final : public CallStep {
 
 }  // namespace
 
-OrRefusal<StepPtr> make_claimed_step(const Node& node, Operands operands, Registers results) {
+Expected<StepPtr> make_delegate_step(const Node& node, Operands operands, Registers results) {
   auto operators = lower(node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
   if (!operators) {
     return operators.refusal();
   }
-  return StepPtr(std::make_unique<ClaimedStep>(node, std::move(operands), std::move(results), std::move(*operators)));
+  return StepPtr(std::make_unique<DelegateStep>(node, std::move(operands), std::move(results), std::move(*operators)));
 }
 
 }  // namespace sconce

@@ -135,7 +135,7 @@ StepPtr slice_tuple(const Construct& of) {
   });
 }
 
-OrRefusal<StepPtr> get_attribute(const Construct& of) {
+Expected<StepPtr> get_attribute(const Construct& of) {
   const auto type = of.node.input(0)->type()->cast<c10::ClassType>();
   const std::string& name = of.node.attribute_as<std::string>(attr::kName);
   const auto slot = type ? type->findAttributeSlot(name) : std::nullopt;
@@ -148,7 +148,7 @@ OrRefusal<StepPtr> get_attribute(const Construct& of) {
   });
 }
 
-OrRefusal<StepPtr> set_attribute(const Construct& of) {
+Expected<StepPtr> set_attribute(const Construct& of) {
   const auto type = of.node.input(0)->type()->cast<c10::ClassType>();
   const std::string& name = of.node.attribute_as<std::string>(attr::kName);
   const auto slot = type ? type->findAttributeSlot(name) : std::nullopt;
@@ -182,9 +182,9 @@ StepPtr is_instance(const Construct& of) {
 
 }  // namespace
 
-OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results) {
-  if (node.kind() == kClaimed) {
-    return make_claimed_step(node, std::move(operands), std::move(results));
+Expected<StepPtr> make_language_step(const Node& node, Operands operands, Registers results) {
+  if (node.kind() == kDelegate) {
+    return make_delegate_step(node, std::move(operands), std::move(results));
   }
   const Construct of{node, std::move(operands), std::move(results)};
   switch (static_cast<c10::unique_t>(node.kind())) {

@@ -50,13 +50,13 @@ class DetachStep final : public CallStep {
 // It is another object over the same memory: that shows where the object leaves or is asked about itself. (It shows too
 // where the operand's sizes are changed in place; whether some are is known of the whole graph.)
 bool is_detach_for_gradients_alone(const Node& node) {
-  if (node.kind() != aten::detach || !is_only_read(*node.output())) {
+  if (node.kind() != aten::detach || !is_read_only_and_local(*node.output())) {
     return false;
   }
   const auto uses = node.output()->uses();
   return std::all_of(uses.begin(), uses.end(), [](const Use& use) {
     const auto results = use.user->outputs();
-    return asks_for_sizes_or_dtype(*use.user) ||
+    return reads_sizes_or_dtype(*use.user) ||
            (use.user->kind().is_aten() && std::any_of(results.begin(), results.end(), [](const Value* result) {
               return result->type()->kind() == c10::TypeKind::TensorType;
             }));
@@ -98,7 +98,7 @@ bool runs_equally_below_autograd(const Node& node) {
 
 }  // namespace
 
-OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change) {
+Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change) {
   if (node.schema() == nullptr) {
     return Refusal::of(node, explain_no_match(node));
   }

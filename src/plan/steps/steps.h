@@ -19,7 +19,7 @@ using Registers = std::vector<Register>;
 
 // ---- operators (steps_operator.cpp): a call through the dispatcher, or of a function of LibTorch's operator registry.
 // `sizes_may_change`: of tensors that exist, somewhere in the graph.
-OrRefusal<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change);
+Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change);
 
 // ---- builtins (steps_builtin.cpp): operators that LibTorch's registry has, but not as a node means them.
 // Null for every other operator.
@@ -31,16 +31,16 @@ StepPtr make_scalar_step(const Node& node, const Operands& operands, const Regis
 
 // ---- the language's constructs (steps_language.cpp)
 // Refuses the node kinds that are not supported yet.
-OrRefusal<StepPtr> make_language_step(const Node& node, Operands operands, Registers results);
+Expected<StepPtr> make_language_step(const Node& node, Operands operands, Registers results);
 
-// ---- claimed subgraphs (steps_claimed.cpp): a kernel of the user's, or the subgraph's operators
-OrRefusal<StepPtr> make_claimed_step(const Node& node, Operands operands, Registers results);
+// ---- delegates (delegate.cpp): a kernel of the user's, or the subgraph's operators
+Expected<StepPtr> make_delegate_step(const Node& node, Operands operands, Registers results);
 
 // ---- calls (steps_call.cpp): functions and methods that were not inlined, `with` blocks, fork and wait, sorting of
 // objects.
 bool is_call(const Node& node);
 // Requires is_call(node). `callees`: null for a graph that has none.
-OrRefusal<StepPtr> make_call_step(const Node& node, Operands operands, Registers results, Callees* callees);
+Expected<StepPtr> make_call_step(const Node& node, Operands operands, Registers results, Callees* callees);
 
 // ---- profiling (steps_profile.cpp): what a run sees is added to the profile, which outlives the step.
 StepPtr make_profile_values_step(Profile& profile, std::vector<std::pair<const Value*, Register>> values);

@@ -147,7 +147,7 @@ TEST(ArgumentSpec, ExoticTensorsAreToldApartFromPlainOnes) {
       {"sparse_csr", plain.to_sparse_csr()},
       {"conjugate", complex.conj()},
       {"negative", at::imag(complex.conj())},
-      {"quantised", at::quantize_per_tensor(plain, 0.1, 0, at::kQInt8)},
+      {"quantized", at::quantize_per_tensor(plain, 0.1, 0, at::kQInt8)},
       {"mkldnn", plain.to_mkldnn()},
       {"rank 17", sixteen.unsqueeze(0)},
       {"meta", at::ones({2, 2}, at::device(at::kMeta))},

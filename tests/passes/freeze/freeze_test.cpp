@@ -58,7 +58,7 @@ struct FrozenMethod {
 
   torch::jit::Module module;
   FunctionTable functions;
-  OrRefusal<ModuleConstants> found;
+  Expected<ModuleConstants> found;
   std::string refusal;
   std::unique_ptr<Graph> graph;
   bool changed = false;

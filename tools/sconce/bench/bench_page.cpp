@@ -17,7 +17,7 @@
 namespace sconce::cli {
 namespace {
 
-// Of the tables and plots; sconce, the first executor, has the colour of the text and a thick line.
+// Of the tables and plots; sconce, the first executor, has the color of the text and a thick line.
 constexpr const char* kBenchStyle = R"(
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0.6rem 0; }
 th, td { padding: 0.25rem 0.7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--rule); }
@@ -35,15 +35,15 @@ svg text { fill: var(--soft); font: 12px system-ui, sans-serif; } .grid { stroke
 .d0 { fill: var(--c0); } .d1 { fill: var(--c1); } .d2 { fill: var(--c2); } .d3 { fill: var(--c3); } .d4 { fill: var(--c4); }
 .d5 { fill: var(--c5); }
 )";
-constexpr size_t kColours = 6;
+constexpr size_t kColors = 6;
 
-std::string colour_of(size_t index) { return std::to_string(index % kColours); }
+std::string colour_of(size_t index) { return std::to_string(index % kColors); }
 
 // ---- plots
 
 struct Series {
   std::string name;
-  size_t colour = 0;  // its executor's place in the table
+  size_t color = 0;  // its executor's place in the table
   std::vector<double> seconds;
 };
 
@@ -61,8 +61,8 @@ class Plot {
     }
     // Not less than a factor of two in all, or noise would look like a mountain range.
     const double room = std::max(1.1, std::sqrt(2 / std::max(1.0, most / least)));
-    least_ = std::log10(least / room);
-    most_ = std::log10(std::max(least, most) * room);
+    min_ = std::log10(least / room);
+    max_ = std::log10(std::max(least, most) * room);
   }
 
   std::string svg(const std::string& about) const {
@@ -91,18 +91,18 @@ class Plot {
   }
 
   double y_of(double seconds) const {
-    const double share = (std::log10(std::max(seconds, 1e-9)) - least_) / (most_ - least_);
+    const double share = (std::log10(std::max(seconds, 1e-9)) - min_) / (max_ - min_);
     return kBottom - (kBottom - kTop) * share;
   }
 
   // 1, 2, 5, 10, ... or, over a wide range, powers of ten.
   std::vector<double> ticks() const {
     std::vector<double> values;
-    for (double decade = std::floor(least_); decade <= most_; ++decade) {
+    for (double decade = std::floor(min_); decade <= max_; ++decade) {
       for (const double digit : {1.0, 2.0, 5.0}) {
         const double value = std::pow(10, decade) * digit;
-        const bool inside = std::log10(value) >= least_ && std::log10(value) <= most_;
-        if (inside && (digit == 1 || most_ - least_ < 2.5)) {
+        const bool inside = std::log10(value) >= min_ && std::log10(value) <= max_;
+        if (inside && (digit == 1 || max_ - min_ < 2.5)) {
           values.push_back(value);
         }
       }
@@ -129,7 +129,7 @@ class Plot {
   }
 
   std::string line(const Series& series) const {
-    const std::string colour = colour_of(series.colour);
+    const std::string color = colour_of(series.color);
     std::string points;
     std::string dots;
     for (size_t i = 0; i < series.seconds.size(); ++i) {
@@ -137,16 +137,16 @@ class Plot {
       const std::string y = ui::format_number(y_of(series.seconds[i]));
       points += (i == 0 ? "" : " ") + x + "," + y;
       dots += element(
-          "circle class=\"d" + colour + "\" cx=\"" + x + "\" cy=\"" + y + "\" r=\"3.5\"",
+          "circle class=\"d" + color + "\" cx=\"" + x + "\" cy=\"" + y + "\" r=\"3.5\"",
           element("title", escape_html(series.name + ", " + x_labels_[i] + ": " + ui::format_duration(series.seconds[i]))));
     }
-    return "<polyline class=\"line l" + colour + "\" points=\"" + points + "\"/>" + dots;
+    return "<polyline class=\"line l" + color + "\" points=\"" + points + "\"/>" + dots;
   }
 
   const std::vector<std::string>& x_labels_;
   const std::vector<Series>& all_;
-  double least_ = 0;  // logarithms
-  double most_ = 0;
+  double min_ = 0;  // logarithms
+  double max_ = 0;
 };
 
 std::string figure(const std::string& title, const std::vector<std::string>& x_labels, const std::vector<Series>& all) {
@@ -190,7 +190,7 @@ std::string plots_of(const MeasurementTable& table) {
 
 std::string cell(const std::string& text) { return element("td", escape_html(text)); }
 
-// Small differences stay without colour: they may be noise.
+// Small differences stay without color: they may be noise.
 std::string ratio_cell(double ratio) {
   const char* tag = ratio > 1.05 ? "td class=\"good\"" : ratio < 0.95 ? "td class=\"bad\"" : "td";
   return element(tag, ui::format_ratio(ratio));

@@ -31,7 +31,7 @@ constexpr double kSlowCall = 0.3;
 constexpr size_t kFirstCallsOfSlowModels = 3;
 constexpr size_t kRoundsForSpread = 5;
 // Of tiny models: enough for percentiles, few enough to keep.
-constexpr size_t kMostSamples = 2'000'000;
+constexpr size_t kMaxSamples = 2'000'000;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -130,7 +130,7 @@ class Bench {
     }
     for (size_t i = 0; i < contestants_.size(); ++i) {
       if (!rows_[i].not_available) {
-        summarise(loads[i], rows_[i]);
+        summarize(loads[i], rows_[i]);
       }
     }
   }
@@ -165,7 +165,7 @@ class Bench {
     return calls;
   }
 
-  void summarise(const std::vector<FirstCalls>& loads, Measurement& row) {
+  void summarize(const std::vector<FirstCalls>& loads, Measurement& row) {
     for (size_t call = 0; call < first_calls_; ++call) {
       std::vector<double> seconds;
       for (const FirstCalls& load : loads) {
@@ -212,7 +212,7 @@ class Bench {
           wall[i] += seconds_since(start);
           calls[i] += slice.size();
           medians[i].push_back(ui::median(slice));
-          const size_t room = kMostSamples - std::min(kMostSamples, rows_[i].steady.size());
+          const size_t room = kMaxSamples - std::min(kMaxSamples, rows_[i].steady.size());
           rows_[i].steady.insert(rows_[i].steady.end(), slice.begin(),
                                  slice.begin() + static_cast<std::ptrdiff_t>(std::min(room, slice.size())));
         } catch (const std::exception& failure) {

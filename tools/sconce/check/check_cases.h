@@ -30,9 +30,9 @@ struct CheckSettings {
 using CaseProgress = std::function<void(const std::string& case_name)>;
 
 // Per case, the model is loaded afresh, in sconce and as a twin in LibTorch, and called `calls` times. Call 1 is compared
-// with the recorded answer, where there is one, every call with the twin (see TwinModels). With `grad`, gradients after call
-// 1: the recorded ones of case 0, and those of all parameters with the twin's. Throws UserError when cases and model do not
-// belong together.
+// with the recorded answer, where there is one, every call with the twin (see ReferenceModels). With `grad`, gradients after
+// call 1: the recorded ones of case 0, and those of all parameters with the twin's. Throws UserError when cases and model do
+// not belong together.
 void check_model_cases(const ModelCases& cases, const CheckSettings& settings, const CaseProgress& progress,
                        Findings& findings);
 

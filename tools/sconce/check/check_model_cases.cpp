@@ -53,12 +53,13 @@ class ModelCheck {
                    /*requires_grad=*/!settings.options.frozen()} {}
 
   void check_case(size_t index) {
-    TwinModels twins(load_model(settings_.model, settings_.options),
-                     load_script_module(settings_.model, settings_.options.device()), method_, TwinModels::State::kCompare);
+    ReferenceModels twins(load_model(settings_.model, settings_.options),
+                          load_script_module(settings_.model, settings_.options.device()), method_,
+                          ReferenceModels::State::kCompare);
     const std::vector<c10::IValue> arguments = arguments_of(index, twins.twin());
     for (size_t call = 1; call <= settings_.calls; ++call) {
       findings_.begin_call(call);
-      TwinModels::Outcomes outcomes = twins.call(arguments, cases_.seed);
+      ReferenceModels::Outcomes outcomes = twins.call(arguments, cases_.seed);
       const size_t found = findings_.all().size();
       twins.compare_outcomes(outcomes, tolerance_, is_recorded(index), findings_);
       if (outcomes.got.error) {
@@ -101,12 +102,12 @@ class ModelCheck {
     ThreadedCalls calls{method_, arguments, cases_.seed, tolerance_, nullptr, nullptr};
     if (settings_.grad) {
       calls.gradients = [&](const CallOutcome& outcome) { return gradients_of(outcome, module.script_module()); };
-      calls.twins_gradients = [&](const CallOutcome& outcome) { return gradients_of(outcome, twin); };
+      calls.reference_gradients = [&](const CallOutcome& outcome) { return gradients_of(outcome, twin); };
     }
     check_threads(module, twin, calls, settings_, findings_);
   }
 
-  void compare_first_call(size_t index, const TwinModels::Outcomes& outcomes, const TwinModels& twins) {
+  void compare_first_call(size_t index, const ReferenceModels::Outcomes& outcomes, const ReferenceModels& twins) {
     const CompareOptions recorded = {tolerance_.rtol, tolerance_.atol, /*requires_grad=*/false};
     if (is_recorded(index)) {
       findings_.add_all(kAgainstRecorded, compare(outcomes.got.output, cases_.outputs[index], recorded));
@@ -154,15 +155,16 @@ class ModelCheck {
     }
   }
 
-  void compare_gradients(const TwinModels::Outcomes& outcomes, const TwinModels& twins, const CompareOptions& recorded) {
+  void compare_gradients(const ReferenceModels::Outcomes& outcomes, const ReferenceModels& twins,
+                         const CompareOptions& recorded) {
     const auto parameters = trained_parameters(twins.original());
     for (const std::string& name : cases_.grad_names) {
       tensor_named(parameters, name, "parameter that requires grad", settings_);
     }
     const Gradients of_sconce = try_gradients_of(outcomes.got, twins.original());
-    const Gradients of_twin = outcomes.expected.error ? Gradients{} : try_gradients_of(outcomes.expected, twins.twin());
-    if (of_sconce.error || of_twin.error) {
-      report_raised(of_sconce.error, of_twin.error, "backward", !cases_.grad_names.empty(), findings_);
+    const Gradients of_reference = outcomes.expected.error ? Gradients{} : try_gradients_of(outcomes.expected, twins.twin());
+    if (of_sconce.error || of_reference.error) {
+      report_raised(of_sconce.error, of_reference.error, "backward", !cases_.grad_names.empty(), findings_);
       return;
     }
     const std::vector<NamedTensor>& got = of_sconce.by_name;
@@ -178,15 +180,15 @@ class ModelCheck {
     if (outcomes.expected.error) {
       return;
     }
-    const std::vector<NamedTensor>& expected = of_twin.by_name;
+    const std::vector<NamedTensor>& expected = of_reference.by_name;
     if (got.size() != expected.size()) {
-      findings_.add(kAgainstTwin, "grad",
+      findings_.add(kAgainstReference, "grad",
                     got.empty() ? "no output requires grad, with LibTorch one does"
                                 : "an output requires grad, with LibTorch none does");
       return;
     }
     for (size_t i = 0; i < got.size(); ++i) {
-      findings_.add_all(kAgainstTwin, compare(got[i].tensor, expected[i].tensor, recorded, "grad of " + got[i].path));
+      findings_.add_all(kAgainstReference, compare(got[i].tensor, expected[i].tensor, recorded, "grad of " + got[i].path));
     }
   }
 

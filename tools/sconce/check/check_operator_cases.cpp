@@ -98,17 +98,18 @@ class OperatorCheck {
   void check_case(const OperatorCase& operator_case) {
     if (!module_ || has_state_) {
       module_ = load_model(settings_.model, settings_.options);
-      twin_ = load_script_module(settings_.model, settings_.options.device());
-      has_state_ = has_state(*twin_);
+      reference_ = load_script_module(settings_.model, settings_.options.device());
+      has_state_ = has_state(*reference_);
     }
     const std::string& method = settings_.method.empty() ? operator_case.method : settings_.method;
-    TwinModels twins(*module_, *twin_, method, has_state_ ? TwinModels::State::kCompare : TwinModels::State::kNone);
+    ReferenceModels twins(*module_, *reference_, method,
+                          has_state_ ? ReferenceModels::State::kCompare : ReferenceModels::State::kNone);
     const CompareOptions options = {settings_.rtol.value_or(operator_case.rtol), settings_.atol.value_or(operator_case.atol),
                                     true};
     const std::vector<c10::IValue> arguments = arguments_of(operator_case, method);
     for (size_t call = 1; call <= settings_.calls; ++call) {
       findings_.begin_call(call);
-      const TwinModels::Outcomes outcomes = twins.call(arguments, /*seed=*/0);
+      const ReferenceModels::Outcomes outcomes = twins.call(arguments, /*seed=*/0);
       twins.compare_outcomes(outcomes, options, /*has_answer=*/true, findings_);
       if (outcomes.got.error) {
         return;
@@ -118,9 +119,9 @@ class OperatorCheck {
     if (settings_.threads > 1) {
       ThreadedCalls calls{method, arguments, /*seed=*/0, options, nullptr, nullptr, has_state_};
       if (settings_.grad) {
-        calls.gradients = calls.twins_gradients = named_gradients_of;
+        calls.gradients = calls.reference_gradients = named_gradients_of;
       }
-      check_threads(*module_, *twin_, calls, settings_, findings_);
+      check_threads(*module_, *reference_, calls, settings_, findings_);
     }
   }
 
@@ -136,13 +137,13 @@ class OperatorCheck {
       }
     }
     try {
-      return fit_arguments(*twin_, method, arguments);
+      return fit_arguments(*reference_, method, arguments);
     } catch (const UserError& failure) {
       throw UserError(settings_.cases + ": case " + operator_case.name + " does not fit its method: " + failure.what());
     }
   }
 
-  void compare_with_recorded(const OperatorCase& operator_case, const TwinModels::Outcomes& outcomes,
+  void compare_with_recorded(const OperatorCase& operator_case, const ReferenceModels::Outcomes& outcomes,
                              const CompareOptions& options, bool is_first) {
     const CompareOptions recorded = {options.rtol, options.atol, /*requires_grad=*/false};
     if (is_first) {
@@ -158,7 +159,7 @@ class OperatorCheck {
         findings_.add_all(kAgainstRecorded, compare_lists(got, as_values(operator_case.grads), recorded, "grad"));
       }
       if (!outcomes.expected.error) {
-        findings_.add_all(kAgainstTwin, compare_lists(got, gradients_of(outcomes.expected), recorded, "grad"));
+        findings_.add_all(kAgainstReference, compare_lists(got, gradients_of(outcomes.expected), recorded, "grad"));
       }
     } catch (const c10::Error& failure) {
       findings_.add(kAgainstRecorded, "grad", "backward raises: " + one_line_message(failure));
@@ -168,7 +169,7 @@ class OperatorCheck {
   const CheckSettings& settings_;
   Findings& findings_;
   std::optional<Module> module_;
-  std::optional<torch::jit::Module> twin_;
+  std::optional<torch::jit::Module> reference_;
   bool has_state_ = false;
 };
 

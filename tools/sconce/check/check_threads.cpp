@@ -56,7 +56,7 @@ std::vector<Mismatch> calls_of_thread(const Module& module, const ThreadedCalls&
 }
 
 CallOutcome call_once(const torch::jit::Module& twin, const ThreadedCalls& calls) {
-  return call_twin(twin, calls.method, fit_arguments(twin, calls.method, calls.arguments), calls.seed);
+  return call_reference(twin, calls.method, fit_arguments(twin, calls.method, calls.arguments), calls.seed);
 }
 
 // Why the calls have no answer that the order of threads leaves alone; empty when they have one.
@@ -95,7 +95,7 @@ void check_threads(const Module& module, const torch::jit::Module& twin, const T
     return;
   }
   if (calls.gradients) {
-    answer.gradients = calls.twins_gradients(answer.outcome);
+    answer.gradients = calls.reference_gradients(answer.outcome);
   }
   ThreadedCalls fitted = calls;
   fitted.arguments = fit_arguments(module.script_module(), calls.method, calls.arguments);
@@ -117,7 +117,7 @@ void check_threads(const Module& module, const torch::jit::Module& twin, const T
   }
   for (size_t i = 0; i < settings.threads; ++i) {
     findings.add_all(
-        kAgainstTwin + std::string(", thread ") + std::to_string(i + 1) + " of " + std::to_string(settings.threads),
+        kAgainstReference + std::string(", thread ") + std::to_string(i + 1) + " of " + std::to_string(settings.threads),
         std::move(mismatches[i]));
   }
 }

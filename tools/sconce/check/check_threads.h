@@ -21,7 +21,7 @@ struct ThreadedCalls {
   uint64_t seed = 0;
   CompareOptions options;
   GradientsOf gradients;  // of sconce's outcomes; null: not compared
-  GradientsOf twins_gradients;
+  GradientsOf reference_gradients;
   bool may_have_state = true;
 };
 

@@ -44,21 +44,21 @@ std::vector<NamedTensor> tensors_of(const std::vector<c10::IValue>& arguments, c
 
 }  // namespace
 
-TwinModels::TwinModels(Module original, const torch::jit::Module& twin, const std::string& method, State state)
-    : module_(std::move(original)), twin_(twin), method_(method), state_(state), peer_(peers::make_peer("eager")) {
-  expect_method(twin_, method);
+ReferenceModels::ReferenceModels(Module original, const torch::jit::Module& twin, const std::string& method, State state)
+    : module_(std::move(original)), reference_(twin), method_(method), state_(state), peer_(peers::make_peer("eager")) {
+  expect_method(reference_, method);
   try {
     module_.method(method);
   } catch (const c10::Error& failure) {
     refusal_ = plain_message(failure);
     std::replace(refusal_->begin(), refusal_->end(), '\n', ';');
   }
-  if (const auto reason = peer_->prepare(twin_, method)) {
+  if (const auto reason = peer_->prepare(reference_, method)) {
     throw RefusedError("LibTorch cannot run " + method + ": " + *reason);
   }
 }
 
-TwinModels::Outcomes TwinModels::call(const std::vector<c10::IValue>& arguments, uint64_t seed) {
+ReferenceModels::Outcomes ReferenceModels::call(const std::vector<c10::IValue>& arguments, uint64_t seed) {
   Outcomes outcomes;
   if (refusal_) {
     outcomes.got.error = outcomes.expected.error = refusal_;
@@ -73,8 +73,8 @@ TwinModels::Outcomes TwinModels::call(const std::vector<c10::IValue>& arguments,
   return outcomes;
 }
 
-CallOutcome call_twin(const torch::jit::Module& twin, const std::string& method, const std::vector<c10::IValue>& arguments,
-                      uint64_t seed) {
+CallOutcome call_reference(const torch::jit::Module& twin, const std::string& method,
+                           const std::vector<c10::IValue>& arguments, uint64_t seed) {
   const auto peer = peers::make_peer("eager");
   if (const auto reason = peer->prepare(twin, method)) {
     throw RefusedError("LibTorch cannot run " + method + ": " + *reason);
@@ -86,7 +86,7 @@ CallOutcome call_twin(const torch::jit::Module& twin, const std::string& method,
 void report_raised(const std::optional<std::string>& got, const std::optional<std::string>& expected,
                    const std::string& what, bool has_answer, Findings& findings) {
   if (!got || !expected) {
-    findings.add(kAgainstTwin, what,
+    findings.add(kAgainstReference, what,
                  got ? "sconce raises, LibTorch does not: " + *got : "LibTorch raises, sconce does not: " + *expected);
     return;
   }
@@ -104,12 +104,12 @@ void report_raised(const std::optional<std::string>& got, const std::optional<st
                      (agree ? ": " + *got : ""));
   }
   if (!agree) {
-    findings.add(kAgainstTwin, what, "sconce raises: " + *got + "; LibTorch raises: " + *expected);
+    findings.add(kAgainstReference, what, "sconce raises: " + *got + "; LibTorch raises: " + *expected);
   }
 }
 
-void TwinModels::compare_outcomes(const Outcomes& outcomes, const CompareOptions& options, bool has_answer,
-                                  Findings& findings) const {
+void ReferenceModels::compare_outcomes(const Outcomes& outcomes, const CompareOptions& options, bool has_answer,
+                                       Findings& findings) const {
   const CallOutcome& got = outcomes.got;
   const CallOutcome& expected = outcomes.expected;
   if (findings.call() == 1 && !refusal_) {
@@ -119,7 +119,7 @@ void TwinModels::compare_outcomes(const Outcomes& outcomes, const CompareOptions
   }
   if (got.error || expected.error) {
     if (refusal_) {
-      findings.add(kAgainstTwin, "call", "refused: " + *refusal_);
+      findings.add(kAgainstReference, "call", "refused: " + *refusal_);
     } else {
       report_raised(got.error, expected.error, "call", has_answer, findings);
     }
@@ -127,30 +127,30 @@ void TwinModels::compare_outcomes(const Outcomes& outcomes, const CompareOptions
       return;
     }
   } else {
-    findings.add_all(kAgainstTwin, compare(got.output, expected.output, options));
+    findings.add_all(kAgainstReference, compare(got.output, expected.output, options));
   }
   for (size_t i = 0; i < got.arguments.size(); ++i) {
-    findings.add_all(kAgainstTwin, compare(got.arguments[i], expected.arguments[i], options,
-                                           "inputs[" + std::to_string(i) + "] after the call"));
+    findings.add_all(kAgainstReference, compare(got.arguments[i], expected.arguments[i], options,
+                                                "inputs[" + std::to_string(i) + "] after the call"));
   }
   const auto state_of = [&](const torch::jit::Module& module) {
     return state_ == State::kCompare ? c10::IValue(module._ivalue()) : c10::IValue();
   };
-  findings.add_all(kAgainstTwin, compare(state_of(original()), state_of(twin_), options, "model"));
+  findings.add_all(kAgainstReference, compare(state_of(original()), state_of(reference_), options, "model"));
 
   const auto sharing = [&](const CallOutcome& outcome, const torch::jit::Module& module) {
     return sharing_of(tensors_of(outcome.arguments, state_of(module)), tensors_in(outcome.output, "out", Objects::kEnter));
   };
   const auto got_sharing = sharing(got, original());
-  const auto expected_sharing = sharing(expected, twin_);
+  const auto expected_sharing = sharing(expected, reference_);
   if (got_sharing != expected_sharing) {
     const auto text = [](const auto& list) {
       return list.empty() ? std::string("no output shares memory") : ui::join(list);
     };
-    findings.add(kAgainstTwin, "out", text(got_sharing) + "; with LibTorch: " + text(expected_sharing));
+    findings.add(kAgainstReference, "out", text(got_sharing) + "; with LibTorch: " + text(expected_sharing));
   }
   if (!got.generator_state.equal(expected.generator_state)) {
-    findings.add(kAgainstTwin, "generator",
+    findings.add(kAgainstReference, "generator",
                  "LibTorch's CPU generator is left in another state: more, fewer or other random numbers were drawn");
   }
 }

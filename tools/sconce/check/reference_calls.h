@@ -21,14 +21,14 @@ struct CallOutcome {
 };
 
 // A model in sconce and its twin in LibTorch, op after op. Both live on between calls, each with a state of its own.
-class TwinModels {
+class ReferenceModels {
  public:
   enum class State {
     kCompare,
     kNone,  // the methods have no state: the modules' attributes are left out of all comparisons
   };
   // `original` and `twin` are the same model loaded twice. Throws UserError when there is no such method.
-  TwinModels(Module original, const torch::jit::Module& twin, const std::string& method, State state);
+  ReferenceModels(Module original, const torch::jit::Module& twin, const std::string& method, State state);
 
   // Calls both with copies of the arguments, the generator seeded before each.
   struct Outcomes {
@@ -43,11 +43,11 @@ class TwinModels {
   void compare_outcomes(const Outcomes& outcomes, const CompareOptions& options, bool has_answer, Findings& findings) const;
 
   const torch::jit::Module& original() const { return module_.script_module(); }
-  const torch::jit::Module& twin() const { return twin_; }
+  const torch::jit::Module& twin() const { return reference_; }
 
  private:
   Module module_;
-  torch::jit::Module twin_;
+  torch::jit::Module reference_;
   std::string method_;
   State state_;
   std::optional<std::string> refusal_;  // why sconce cannot run the method at all
@@ -55,8 +55,8 @@ class TwinModels {
 };
 
 // One call of a module in LibTorch, op after op.
-CallOutcome call_twin(const torch::jit::Module& twin, const std::string& method, const std::vector<c10::IValue>& arguments,
-                      uint64_t seed);
+CallOutcome call_reference(const torch::jit::Module& twin, const std::string& method,
+                           const std::vector<c10::IValue>& arguments, uint64_t seed);
 
 // One or both sides raised in `what`, a call or the backward pass. Even where they agree there is nothing to compare with
 // the recorded answer, if there is one.
@@ -64,7 +64,7 @@ void report_raised(const std::optional<std::string>& got, const std::optional<st
                    const std::string& what, bool has_answer, Findings& findings);
 
 // What findings name the twin.
-inline constexpr const char* kAgainstTwin = "LibTorch";
+inline constexpr const char* kAgainstReference = "LibTorch";
 // Of a pass of the user's that failed: what was compared is a plan without it.
 inline constexpr const char* kAgainstPasses = "the list of passes";
 inline constexpr const char* kAgainstRecorded = "recorded answer";

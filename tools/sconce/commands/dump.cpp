@@ -44,8 +44,8 @@ constexpr std::array kStages = {
     StageInfo{"load", "as it was converted from the file"},
     StageInfo{"inline", "calls of methods and functions inlined, those of one function simplified together"},
     StageInfo{"freeze", "attributes that no method changes are constants, what they decide is done; with --frozen alone"},
-    StageInfo{"required", "after the required passes: all that is done when the options switch optimisation off"},
-    StageInfo{"optimise", "after the optimising passes: what the first plan runs"},
+    StageInfo{"required", "after the required passes: all that is done when the options switch optimization off"},
+    StageInfo{"optimize", "after the optimizing passes: what the first plan runs"},
 };
 
 struct StageGraph {
@@ -54,7 +54,7 @@ struct StageGraph {
 };
 
 template <typename T>
-T& expect(OrRefusal<T>& result) {
+T& expect(Expected<T>& result) {
   if (!result) {
     throw RefusedError(to_string(result.refusal()));
   }
@@ -82,7 +82,7 @@ std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::s
       freeze_method(*graphs.back().graph, expect(constants), settings.optimize(), runner);
     } else if (name != "load") {
       try {
-        run_stage(name == "required" ? Stage::kRequired : Stage::kOptimise, graphs.back().graph, runner, settings.frozen());
+        run_stage(name == "required" ? Stage::kRequired : Stage::kOptimize, graphs.back().graph, runner, settings.frozen());
       } catch (const c10::Error& failure) {
         throw RefusedError(plain_message(failure));
       }

@@ -113,7 +113,7 @@ class Diff {
   }
 
   void compare_middle(const Piece& piece, Field field) {
-    constexpr size_t kMostCells = 1'000'000;  // of the table of common subsequences
+    constexpr size_t kMaxCells = 1'000'000;  // of the table of common subsequences
     if (piece.before_size() == 0 || piece.after_size() == 0) {
       replace(piece);
     } else if (const Anchors anchors = increasing(unique_lines(piece, field)); !anchors.empty()) {
@@ -127,7 +127,7 @@ class Diff {
       compare(rest, field);
     } else if (field == &Line::code) {
       compare(piece, &Line::key);
-    } else if (piece.before_size() * piece.after_size() <= kMostCells) {
+    } else if (piece.before_size() * piece.after_size() <= kMaxCells) {
       compare_by_table(piece);
     } else {
       replace(piece);

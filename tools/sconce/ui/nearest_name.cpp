@@ -26,7 +26,7 @@ std::vector<std::string> nearest_names(std::string_view name, const std::vector<
 }
 
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& names) {
-  constexpr size_t kMostListed = 20;
+  constexpr size_t kMaxListed = 20;
   const std::vector<std::string> near = nearest_names(name, names);
   if (!near.empty()) {
     std::vector<std::string> quoted;
@@ -38,8 +38,8 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
   if (names.empty()) {
     return "";
   }
-  const bool all = names.size() <= kMostListed;
-  return "; there are: " + join({names.begin(), all ? names.end() : names.begin() + kMostListed}) + (all ? "" : ", ...");
+  const bool all = names.size() <= kMaxListed;
+  return "; there are: " + join({names.begin(), all ? names.end() : names.begin() + kMaxListed}) + (all ? "" : ", ...");
 }
 
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {

@@ -6,8 +6,8 @@
 
 namespace sconce::cli {
 
-// The first difference of two tensors, checked in the order definedness, dtype, shape, requires_grad, elements. Quantised
-// tensors are compared dequantised, sparse ones dense.
+// The first difference of two tensors, checked in the order definedness, dtype, shape, requires_grad, elements. Quantized
+// tensors are compared dequantized, sparse ones dense.
 std::optional<Mismatch> compare_tensors(const at::Tensor& got, const at::Tensor& expected, const CompareOptions& options,
                                         const std::string& path);
 

@@ -11,7 +11,7 @@ namespace sconce::cli {
 //   - one object in two places stays one object,
 //   - two views of one storage stay views of one storage, with the same strides and offsets,
 //   - leaves that require grad require it again; other tensors lose their gradient graph.
-// Sparse, quantised and other tensors without plain strides are cloned one by one.
+// Sparse, quantized and other tensors without plain strides are cloned one by one.
 std::vector<c10::IValue> deep_copy(const std::vector<c10::IValue>& values);
 c10::IValue deep_copy(const c10::IValue& value);
 

@@ -33,7 +33,7 @@ class SpecParser {
 
  private:
   c10::IValue value() {
-    if (++depth_ > kMostNested) {
+    if (++depth_ > kMaxNested) {
       fail("nested too deeply");
     }
     c10::IValue result = one_value();
@@ -337,7 +337,7 @@ class SpecParser {
     fail(what);
   }
 
-  static constexpr int kMostNested = 100;
+  static constexpr int kMaxNested = 100;
   const std::string_view text_;
   at::Generator& generator_;
   size_t position_ = 0;

@@ -19,6 +19,6 @@ namespace sconce {
 //
 // Values change by rounding, so this runs where the user asked for it: in frozen modules. Changes nothing without oneDNN,
 // and in graphs in which operators in place change sizes.
-bool channels_last(Graph& graph);
+bool propagate_channels_last(Graph& graph);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-#include "load/plain_reason.h"
+#include "load/summarize_libtorch_error.h"
 
 #include <algorithm>
 
@@ -14,7 +14,7 @@ void erase_behind(std::string& text, const std::string& mark) { text.erase(std::
 
 }  // namespace
 
-std::string plain_reason(const std::string& message) {
+std::string summarize_libtorch_error(const std::string& message) {
   std::string text = first_line(message);
   // "[enforce fail at inline_container.cc:145] . Couldn't parse …"
   if (text.starts_with("[enforce fail at ")) {

@@ -7,6 +7,6 @@ namespace sconce {
 
 // What a message of LibTorch's says about a file: its first line, without the stack and the places in LibTorch's code.
 // May be empty.
-std::string plain_reason(const std::string& message);
+std::string summarize_libtorch_error(const std::string& message);
 
 }  // namespace sconce

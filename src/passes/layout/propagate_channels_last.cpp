@@ -1,4 +1,4 @@
-#include "passes/layout/channels_last.h"
+#include "passes/layout/propagate_channels_last.h"
 
 #include "analysis/affine_ops.h"
 #include "analysis/escapes.h"
@@ -58,7 +58,7 @@ class ChannelsLast {
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       const bool carries = [&] {
         for (size_t i = 0; i < (*node)->inputs().size(); ++i) {
-          if (layout_use(**node, i) == LayoutUse::kKeeps) {
+          if (layout_use(**node, i) == LayoutUse::kPreserving) {
             return true;
           }
         }
@@ -81,14 +81,15 @@ class ChannelsLast {
     if (user.kind() == prim::ListConstruct) {
       const auto uses = user.output()->uses();
       return std::all_of(uses.begin(), uses.end(), [&](const Use& of_list) {
-        return layout_use(*of_list.user, of_list.index) == LayoutUse::kKeeps && contained_.contains(of_list.user->output());
+        return layout_use(*of_list.user, of_list.index) == LayoutUse::kPreserving &&
+               contained_.contains(of_list.user->output());
       });
     }
     switch (layout_use(user, use.index)) {
-      case LayoutUse::kKeeps: return contained_.contains(user.output());
-      case LayoutUse::kIgnores: return true;
+      case LayoutUse::kPreserving: return contained_.contains(user.output());
+      case LayoutUse::kAgnostic: return true;
       case LayoutUse::kFlattens: return flattens_alike(user);
-      case LayoutUse::kSees: return false;
+      case LayoutUse::kSensitive: return false;
     }
     return false;
   }
@@ -98,7 +99,7 @@ class ChannelsLast {
   bool flattens_alike(const Node& node) const {
     const Block& body = graph_.body();
     KnownImages known;
-    return node.owning_block() == &body && node.input(0)->node()->owning_block() == &body && !may_leave(*node.output()) &&
+    return node.owning_block() == &body && node.input(0)->node()->owning_block() == &body && !may_escape(*node.output()) &&
            !order_.may_be_written_behind(*node.output(), node) && is_batch_of_images(*node.input(0), node, known);
   }
 
@@ -122,7 +123,7 @@ class ChannelsLast {
   }
 
   static bool makes_batch_of_images(const Node& node, const Node& at, KnownImages& known) {
-    if (node.inputs().empty() || layout_use(node, 0) != LayoutUse::kKeeps) {
+    if (node.inputs().empty() || layout_use(node, 0) != LayoutUse::kPreserving) {
       return false;
     }
     if (is_pointwise(node)) {
@@ -138,7 +139,7 @@ class ChannelsLast {
                              ? *node.input(0)->node()->input(0)
                              : *node.input(0);
     return has_image_rank(*node.output(), at) || has_image_rank(first, at) || is_batch_of_images(first, at, known) ||
-           (op && op->takes_batches_only && constant_rank(*node.input(op->weight)) == kImageRank);
+           (op && op->accepts_batches_only && constant_rank(*node.input(op->weight)) == kImageRank);
   }
 
   static bool has_image_rank(const Value& value, const Node& at) {
@@ -192,7 +193,7 @@ class ChannelsLast {
     for (size_t i = 0; i < node.inputs().size(); ++i) {
       const Value& input = *node.input(i);
       const auto elements = input.node()->kind() == prim::ListConstruct ? input.node()->inputs() : node.inputs().slice(i, 1);
-      if (layout_use(node, i) == LayoutUse::kKeeps &&
+      if (layout_use(node, i) == LayoutUse::kPreserving &&
           std::any_of(elements.begin(), elements.end(), [&](const Value* value) { return changed_.contains(value); })) {
         return true;
       }
@@ -229,8 +230,8 @@ class ChannelsLast {
 
   Graph& graph_;
   AliasSets aliases_;
-  WriteOrder order_;
-  FixedTensors constants_;
+  MemoryWrites order_;
+  InvariantTensors constants_;
   bool blocked_ = false;
   std::vector<Node*> nodes_;                            // in program order
   std::unordered_set<const Value*> contained_;          // nobody else could tell their layout
@@ -240,7 +241,7 @@ class ChannelsLast {
 
 }  // namespace
 
-bool channels_last(Graph& graph) {
+bool propagate_channels_last(Graph& graph) {
   if (!at::hasMKLDNN() || !at::globalContext().userEnabledMkldnn()) {
     return false;
   }

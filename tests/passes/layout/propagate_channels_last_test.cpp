@@ -1,4 +1,4 @@
-#include "passes/layout/channels_last.h"
+#include "passes/layout/propagate_channels_last.h"
 
 #include "tests/support/graphs.h"
 
@@ -90,13 +90,13 @@ void expect_same_results(const Graph& before, const Graph& after) {
 
 void expect_converted(Graph& graph, size_t weights) {
   const auto before = graph.clone();
-  EXPECT_TRUE(channels_last(graph)) << print(graph);
+  EXPECT_TRUE(propagate_channels_last(graph)) << print(graph);
   EXPECT_EQ(converted_weights(graph), weights) << print(graph);
   for (const Violation& violation : find_violations(graph)) {
     ADD_FAILURE() << violation.check << ": " << violation.message;
   }
   const std::string once = print(graph);
-  EXPECT_FALSE(channels_last(graph));
+  EXPECT_FALSE(propagate_channels_last(graph));
   EXPECT_EQ(print(graph), once);
   expect_same_results(*before, graph);
 }
@@ -104,7 +104,7 @@ void expect_converted(Graph& graph, size_t weights) {
 void expect_left(const std::string& body, const std::string& result = "%r", at::ScalarType dtype = at::kFloat) {
   const auto graph = graph_with_weights(body, result, dtype);
   const std::string before = print(*graph);
-  EXPECT_FALSE(channels_last(*graph)) << body;
+  EXPECT_FALSE(propagate_channels_last(*graph)) << body;
   EXPECT_EQ(print(*graph), before);
 }
 
@@ -147,7 +147,7 @@ TEST(ChannelsLast, GivesBackTheStridesThatFactsKnow) {
 )",
                                         "%z, %flat");
   const auto before = graph->clone();
-  EXPECT_TRUE(channels_last(*graph));
+  EXPECT_TRUE(propagate_channels_last(*graph));
   EXPECT_EQ(converted_weights(*graph), 2);
   EXPECT_EQ(count_nodes(*graph, "aten::clone"), 2) << print(*graph);
   EXPECT_FALSE(testing::find_value(*graph, "b")->facts()->strides) << print(*graph);
@@ -157,7 +157,7 @@ TEST(ChannelsLast, GivesBackTheStridesThatFactsKnow) {
   for (size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].toTensor().strides(), expected[i].toTensor().strides());
   }
-  EXPECT_FALSE(channels_last(*graph));
+  EXPECT_FALSE(propagate_channels_last(*graph));
 }
 
 TEST(ChannelsLast, ConvertsTheRestWhereOneConvolutionShowsItsLayout) {
@@ -248,10 +248,10 @@ graph(%x : Tensor, %w : Tensor, %small : Tensor, %stat : Tensor):
       const at::Tensor a = run(first);
       const at::Tensor b = run(first.clone(at::MemoryFormat::ChannelsLast));
       const size_t index = call.starts_with("aten::mul(%small") ? 1 : 0;
-      if (layout_use(node, index) == LayoutUse::kIgnores) {
+      if (layout_use(node, index) == LayoutUse::kAgnostic) {
         EXPECT_EQ(a.strides(), b.strides()) << call;
       } else {
-        EXPECT_EQ(layout_use(node, index), LayoutUse::kKeeps) << call;
+        EXPECT_EQ(layout_use(node, index), LayoutUse::kPreserving) << call;
         EXPECT_TRUE(a.is_contiguous()) << call;
         EXPECT_TRUE(b.is_contiguous(at::MemoryFormat::ChannelsLast)) << call << b.strides();
         EXPECT_EQ(a.flatten(1).strides(), b.flatten(1).strides()) << call;

@@ -1,4 +1,4 @@
-#include "passes/simplify/constant_branches.h"
+#include "passes/simplify/fold_constant_branches.h"
 
 #include "ir/constant_operands.h"
 
@@ -77,7 +77,7 @@ bool simplify(const Block& block) {
 
 }  // namespace
 
-bool constant_branches(Graph& graph) { return simplify(graph.body()); }
+bool fold_constant_branches(Graph& graph) { return simplify(graph.body()); }
 
 bool for_each_node_taking_branches(const Block& block, const std::function<void(Node*)>& visit) {
   bool took_a_branch = false;
