@@ -1,4 +1,4 @@
-// What an executor did and why, as data. `sconce explain` prints it.
+// An executor's account of what it did and why. `sconce explain` prints it.
 #pragma once
 
 #include <sconce/options.h>
@@ -42,7 +42,7 @@ struct RefusalExplanation {
   std::string source;  // "model.py:12:8 in Block.forward" lines, may be empty
 };
 
-// What the profiled runs saw (Options::profiled_runs).
+// What the profiled runs recorded (Options::profiled_runs).
 struct ProfileExplanation {
   struct Branch {
     std::string source;  // as in RefusalExplanation
@@ -52,7 +52,7 @@ struct ProfileExplanation {
   struct Loop {
     std::string source;
     uint64_t reached = 0;
-    uint64_t rounds = 0;  // of all times together
+    uint64_t rounds = 0;  // iterations, summed over all times the loop was reached
   };
   uint64_t runs = 0;
   std::string graph;  // IR with the shapes that held in every run
@@ -68,7 +68,7 @@ struct PassTiming {
 
 struct Explanation {
   std::string method;
-  size_t nodes = 0;  // of the graph with its calls inlined
+  size_t nodes = 0;  // nodes of the graph after inlining
   std::vector<PassTiming> passes;
   std::vector<PlanExplanation> plans;
   std::vector<RefusalExplanation> refusals;

@@ -1,4 +1,4 @@
-// Runs one graph for any arguments.
+// GraphExecutor: runs one graph for any arguments.
 #pragma once
 
 #include <sconce/explanation.h>
@@ -15,34 +15,38 @@ namespace sconce {
 
 class Graph;
 
-// Thread-safe: any number of threads may call `run` at the same time.
+// Owns a graph and the plans made of it. Thread-safe: any number of threads may call `run` at the same time, as long as the
+// graph writes no attribute of an object that two of them share.
 class GraphExecutor {
  public:
-  // Takes over a graph. Its calls of script functions and methods run, but are not optimized: inline them before. `self`,
-  // when given, is the value of the graph's first input in every run and not part of the caller's stack. Throws c10::Error
-  // when the graph is null or not well formed, and with the refusal's text when it cannot be planned at all.
+  // Takes ownership of a graph and makes its generic plan. Calls of script functions and methods in the graph run, but are
+  // not optimized: inline them first. `self`, when given, is the graph's first input in every run, and the caller's stack
+  // does not hold it. Throws c10::Error if the graph is null or malformed, or if it cannot be planned; the message then is
+  // the refusal's.
   GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
                 std::optional<c10::IValue> self = std::nullopt);
   ~GraphExecutor();
   GraphExecutor(const GraphExecutor&) = delete;
   GraphExecutor& operator=(const GraphExecutor&) = delete;
 
-  // Replaces the inputs on top of the stack by the outputs. Values below the inputs are left alone.
-  // Throws what an operator throws, with the node and the model's source line added; the executor stays usable.
-  // Throws c10::Error when the stack holds fewer values than the graph has inputs; their types are not checked, as
-  // Module::forward does. After an exception the inputs are gone from the stack, or some of them.
+  // Replaces the inputs on top of the stack by the outputs. Values below the inputs stay. The types of the inputs are not
+  // checked; Module::forward checks them.
+  //
+  // Throws what an operator throws, with the node and the model's source lines added, and c10::Error if the stack holds
+  // fewer values than the graph has inputs. The executor stays usable after an exception; some or all inputs have then been
+  // removed from the stack.
   void run(torch::jit::Stack& stack);
 
   const std::string& name() const;
-  // The graph that plans are made of: calls inlined, functions with several calls simplified (unless optimization is off),
-  // and frozen, of a frozen module. Alive as long as the executor.
+  // Returns the graph that plans are made of. Its calls are inlined; functions with several calls have been simplified,
+  // unless optimization is off; the graph of a frozen module is frozen. Valid as long as the executor.
   const Graph& graph() const;
 
   Explanation explain() const;
-  // Forgets every plan but the one that serves every call, and the counters.
+  // Drops every plan except the generic plan, and resets the counters.
   void clear_cache();
 
-  // For debugging: everything the executor holds, in text.
+  // Everything the executor holds, as text, for debugging.
   struct DebugState {
     std::string graph;
     std::string fallback;  // the plan of required passes
@@ -54,12 +58,13 @@ class GraphExecutor {
   friend class Module;
   class Impl;
   explicit GraphExecutor(std::unique_ptr<Impl> impl);
-  // As `run`, but the stack holds `self` too, below the arguments.
+  // Like `run`, but the stack also holds `self`, below the arguments.
   void run_with_self(torch::jit::Stack& stack);
   std::unique_ptr<Impl> impl_;
 };
 
-// The graph that this thread ran last, after all passes; null when it ran none or its executor is gone.
+// Returns the graph that this thread ran last, as it is after all passes. Null if the thread ran none, or if the executor
+// has been destroyed.
 std::shared_ptr<const Graph> last_executed_graph();
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// A loaded TorchScript module that sconce runs.
+// Module: a TorchScript module that sconce runs; `load` and `accelerate` make one.
 #pragma once
 
 #include <sconce/graph_executor.h>
@@ -20,36 +20,42 @@ namespace sconce {
 
 using Kwargs = std::unordered_map<std::string, c10::IValue>;
 
-// A handle: copies are the same module. Methods may be called from any number of threads as long as they leave the
-// module's attributes alone; `train`, `eval` and `to` must not run beside them. Both as in LibTorch.
+// A handle: a copy refers to the same module, with the same parameters and attributes.
+//
+// Threads: methods that write no attribute may run in any number of threads at the same time. Calls of a method that writes
+// one (a counter, a cache) must take turns; a copy of the handle does not help, a second `load` of the file does. `train`,
+// `eval` and `to` must not run at the same time as a method. LibTorch has the same rules.
 class Module {
  public:
-  // Moving copies: no handle is ever without a module.
+  // A move copies, so that a moved-from handle still refers to its module.
   Module(const Module&) = default;
   Module& operator=(const Module&) = default;
   ~Module() = default;
 
-  // As `method("forward")` with the arguments checked against the method's schema, defaults filled in, and with the hooks
-  // that the module itself has (those of its submodules always run) before and behind it. Throws c10::Error on arguments
-  // that do not fit, and what the model throws.
+  // Calls the method "forward", or the one named. Checks the arguments against the method's schema, fills in defaults, and
+  // runs the module's own hooks before and after `forward`. (Hooks of submodules always run.) Throws c10::Error if an
+  // argument does not fit the schema, and whatever the model throws.
   c10::IValue forward(std::vector<c10::IValue> arguments, const Kwargs& keyword_arguments = {}) const;
   c10::IValue run_method(const std::string& name, std::vector<c10::IValue> arguments,
                          const Kwargs& keyword_arguments = {}) const;
 
-  // The executor of the method, made when first asked for and alive as long as the module. Throws c10::Error when the
-  // module has no such method (the message names those it has) or sconce refuses it (the message says why): a module that
-  // is to be frozen and is in training mode, for example.
+  // Returns the executor of a method, which is compiled on the first request and valid as long as the module.
+  //
+  // Throws c10::Error if
+  //   - the module has no such method; the message lists the methods it has;
+  //   - sconce refuses the method, for example because a module to be frozen is in training mode; the message says why.
   GraphExecutor& method(const std::string& name) const;
   bool has_method(const std::string& name) const;
   std::vector<std::string> method_names() const;
 
   std::vector<at::Tensor> parameters() const;
-  // Throw c10::Error when the module is frozen (Options::frozen) and a method was asked for: it would not be seen.
+  // These three throw c10::Error if the module is frozen (Options::frozen) and one of its methods has been compiled:
+  // compiled methods would not observe the change.
   void train(bool on = true);
   void eval() { train(false); }
   void to(c10::Device device);
 
-  // LibTorch's own module behind this one; it shares the parameters and attributes.
+  // Returns the LibTorch module that this one runs. The two share parameters and attributes.
   const torch::jit::Module& script_module() const;
   const Options& options() const;
 
@@ -60,10 +66,10 @@ class Module {
   std::shared_ptr<Impl> impl_;
 };
 
-// Reads what `torch.jit.script(model).save(path)` wrote. Throws c10::Error with one line that begins with the path.
+// Loads the file that `torch.jit.script(model).save(path)` wrote. Throws c10::Error with one line that begins with the path.
 Module load(const std::string& path, const Options& options = {});
 
-// Runs a module that is already in the program.
+// Wraps a module that is already in the program. The result shares its parameters and attributes.
 Module accelerate(torch::jit::Module script_module, const Options& options = {});
 
 }  // namespace sconce

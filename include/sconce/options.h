@@ -23,38 +23,40 @@ std::vector<Tier> available_tiers();
 
 class Options {
  public:
-  // Where the module's tensors are put when it is loaded: "cpu", "cuda", "cuda:1". As saved when not set. Throws c10::Error
-  // on a name that is no device. With a CUDA device, `load` brings LibTorch's CUDA library into the process; unless the
-  // program links it, that must come before other uses of LibTorch.
+  // Sets the device of the module's tensors: "cpu", "cuda", "cuda:1". Without it they stay on the device they were saved
+  // from. Throws c10::Error if the name is not a device. For a CUDA device, `load` opens LibTorch's CUDA library. A program
+  // that does not link this library must call `load` before it uses LibTorch otherwise (rule R9).
   Options& device(const std::string& name);
   const std::optional<c10::Device>& device() const { return device_; }
 
-  // false: every call runs a plan of required passes alone, nothing is specialized or counted as a miss.
+  // Turns optimization on or off; on by default. When off, every call runs a plan made by the required passes alone. Nothing
+  // is specialized, and no call counts as a miss of the plan cache.
   Options& optimize(bool on) { return set(optimize_, on); }
   bool optimize() const { return optimize_; }
 
-  // The most plans that one method keeps; the least recently used go first. At least 1.
+  // Limits the plans that one method keeps. The least recently used plan is dropped first. Throws c10::Error for 0.
   Options& plan_cache_capacity(size_t plans);
   size_t plan_cache_capacity() const { return plan_cache_capacity_; }
 
-  // So many first calls of each method are profiled: shapes, branches and rounds of loops are recorded, at the price of a
-  // slower call, and shown by `explain`. 0: none.
+  // Profiles the first `runs` calls of each method. A profiled call is slower; it records shapes, branches taken and
+  // iterations of loops, which `explain` shows. The default is 0.
   Options& profiled_runs(size_t runs) { return set(profiled_runs_, runs); }
   size_t profiled_runs() const { return profiled_runs_; }
 
-  // Passes of your own, and which of sconce's are left out.
+  // The passes that you add to sconce's, and those you disable.
   PassPipeline& passes() { return passes_; }
   const PassPipeline& passes() const { return passes_; }
 
-  // true: methods run with the module as it is when the first of them is asked for. Attributes that no method can change are
-  // constants from then on, gradients flow to the arguments alone, batch norms become part of the convolutions before them
-  // (which changes results by rounding). The module must be in evaluation mode. `explain` tells what stays an attribute, and
-  // why; docs/freezing.md has it all.
+  // Freezes the module when its first method is compiled. Requires evaluation mode. From then on
+  //   - attributes that no method can change are constants; `explain` lists the others and says why;
+  //   - gradients flow to the arguments, not to the parameters;
+  //   - batch norms are folded into the convolutions before them, which changes rounding.
+  // docs/freezing.md has the details.
   Options& frozen(bool on) { return set(frozen_, on); }
   bool frozen() const { return frozen_; }
 
-  // Of a frozen module: the names of attributes ("encoder.scale") and submodules ("encoder") that are read in every call all
-  // the same, because you will change them. Methods may be named, too; all of them stay. Adds to what was named before.
+  // Keeps attributes ("encoder.scale") and submodules ("encoder") of a frozen module readable in every call, because you
+  // will change them. Adds to the names given before. Names of methods are accepted and have no effect: all methods stay.
   Options& preserve(const std::vector<std::string>& names);
   const std::vector<std::string>& preserved() const { return preserved_; }
 

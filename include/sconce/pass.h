@@ -1,4 +1,4 @@
-// What passes are written with: the graph, its text, and what is known about it.
+// Everything a pass needs: the graph, its text form, and the analyses.
 #pragma once
 
 #include <sconce/pass_pipeline.h>

@@ -1,11 +1,11 @@
-// Passes of your own among sconce's, per module.
+// PassPipeline: adds your passes to sconce's, for one module.
 //
 //   sconce::Options options;
 //   options.passes().after(sconce::Stage::kOptimize, "my_pass", [](sconce::Graph& graph) { … return changed; });
 //   options.passes().disable("unroll_loops");
 //   sconce::Module module = sconce::load("model.pt", options);
 //
-// <sconce/pass.h> has what a pass is written with.
+// <sconce/pass.h> has the graph and the analyses that a pass needs.
 #pragma once
 
 #include <functional>
@@ -17,51 +17,55 @@ namespace sconce {
 
 class Graph;
 
-// The named points of a compile: passes of your own run before and after each.
-//   kRequired  what must happen before a graph can run
-//   kOptimize  what makes it better and leaves it differentiable
+// The stages of a compile. Your passes run before or after one of them.
+//   kRequired  passes without which a graph cannot run; also runs with optimization off
+//   kOptimize  passes that make the graph faster and leave it differentiable
 enum class Stage { kRequired, kOptimize };
 
-// Returns whether it changed the graph. May throw, which counts as having failed.
+// A pass. Returns whether it changed the graph. A pass that throws has failed.
 using PassCallback = std::function<bool(Graph&)>;
 
 struct CustomPass {
   std::string name;
   std::string help;  // one line
   Stage stage = Stage::kOptimize;
-  bool is_after = true;  // the stage's passes; else before them
+  bool is_after = true;  // runs after the stage's passes, else before them
   PassCallback run;
-  std::string library;  // the plug-in it came from, if one
+  std::string library;  // the plug-in it came from, or empty
 };
 
-// A pass works on a copy of the graph, which is verified when it returns. If it throws, breaks the graph or is wrong about
-// whether it changed it, the copy is dropped and the model runs without the pass; `explain` tells why and names a
-// reproducer.
+// Each pass of yours works on a copy of the graph. The copy is verified when the pass returns, and dropped if the pass
+//   - threw an exception,
+//   - violated an invariant of the graph, or changed the number or types of its inputs or outputs,
+//   - returned a flag that does not fit what it did.
+// The model then runs without the pass. `explain` lists it as a refusal, with the reason and a reproducer.
 class PassPipeline {
  public:
   PassPipeline();
-  // Runs the pass at that point, behind those added there before it. Throws c10::Error when the name is taken.
+  // Runs the pass before or after the stage's own passes, and after your passes added earlier at the same point. Throws
+  // c10::Error if the name is taken.
   PassPipeline& before(Stage stage, const std::string& name, PassCallback run, const std::string& help = "");
   PassPipeline& after(Stage stage, const std::string& name, PassCallback run, const std::string& help = "");
-  // Behind the stage, rewrites what matches `pattern` to `replacement`, both IR text (<sconce/pass.h>, rewrite_pattern,
-  // which `before` takes in a function). Throws c10::Error when they are no pattern.
+  // After the stage, replaces what matches `pattern` by `replacement`. Both are graphs in text form, as pipeline/
+  // rewrite_pattern.h describes. (To rewrite before a stage, call RewritePattern in a pass.) Throws c10::Error if the two
+  // texts do not form a pattern.
   PassPipeline& rewrite(Stage stage, const std::string& name, const std::string& pattern, const std::string& replacement,
                         const std::string& help = "");
-  // The passes of a library that was built for this sconce. Throws c10::Error, with both versions, for any other.
+  // Adds the passes of a plug-in library. Throws c10::Error, with both versions, if it was built for another sconce.
   PassPipeline& load_plugin(const std::string& path);
 
-  // Takes a pass of your own out again. Throws c10::Error when there is none of the name.
+  // Removes a pass of yours. Throws c10::Error if there is none of that name.
   PassPipeline& remove(const std::string& name);
-  // Leaves out a pass, sconce's or your own. Throws c10::Error for an unknown name, and for one without which graphs cannot
-  // run.
+  // Skips a pass, sconce's or yours; `enable` undoes this. Throws c10::Error for an unknown name, and for a pass without
+  // which graphs cannot run.
   PassPipeline& disable(const std::string& name);
   PassPipeline& enable(const std::string& name);
 
   const std::vector<CustomPass>& custom_passes() const { return custom_; }
   bool is_disabled(const std::string& name) const { return disabled_.count(name) != 0; }
 
-  // Where a reproducer is written for a pass that failed (`sconce replay` runs it). Empty: nowhere. By default the
-  // system's folder for temporary files.
+  // Sets the folder for reproducers of failed passes, which `sconce replay` runs. The default is the system's folder for
+  // temporary files. With an empty string none is written.
   PassPipeline& reproducer_folder(const std::string& folder);
   const std::string& reproducer_folder() const { return reproducer_folder_; }
 

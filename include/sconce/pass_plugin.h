@@ -7,8 +7,8 @@
 //     passes.after(sconce::Stage::kOptimize, "my_pass", my_pass, "what it does");
 //   })
 //
-// It shares C++ types with sconce, so it must be built with the same sconce, LibTorch and compiler: what it says of itself
-// is compared before anything of it is called.
+// The library shares C++ types with sconce, so it must be built with the same sconce, LibTorch and compiler. Its version
+// string is compared with sconce's before any of its code is called (rule R14).
 #pragma once
 
 #include <sconce/headers_hash.h>
@@ -19,16 +19,16 @@
 
 #define SCONCE_PASS_PLUGIN_STRING_(x) #x
 #define SCONCE_PASS_PLUGIN_STRING(x) SCONCE_PASS_PLUGIN_STRING_(x)
-// What has to agree.
+// The version string: everything that must be equal in sconce and the library.
 #define SCONCE_PASS_PLUGIN_ABI                                                                                     \
   "sconce " SCONCE_VERSION " (headers " SCONCE_HEADERS_HASH "), LibTorch " TORCH_VERSION ", compiler " __VERSION__ \
   ", C++ " SCONCE_PASS_PLUGIN_STRING(__cplusplus) ", C++11 ABI " SCONCE_PASS_PLUGIN_STRING(_GLIBCXX_USE_CXX11_ABI)
 
 namespace sconce {
 
-// Its layout stays as it is: it is read before the versions are known to agree.
+// The layout of this struct must never change: it is read before the versions are known to agree.
 struct PassPlugin {
-  const char* abi;   // SCONCE_PASS_PLUGIN_ABI where the library was compiled
+  const char* abi;   // SCONCE_PASS_PLUGIN_ABI as the library was compiled with it
   const char* name;  // for messages
   void (*add_passes)(PassPipeline& passes);
 };

@@ -1,4 +1,4 @@
-// sconce runs and trains TorchScript models.
+// sconce runs TorchScript models in C++. This header includes the whole public interface but <sconce/pass.h>.
 //
 //   #include <sconce/sconce.h>
 //   sconce::Module model = sconce::load("model.pt");

@@ -1,4 +1,4 @@
-// The version of sconce, read by CMakeLists.txt too.
+// The version of sconce. CMakeLists.txt reads it from here.
 #pragma once
 
 #define SCONCE_VERSION "0.1.0"
