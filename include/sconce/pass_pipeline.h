@@ -46,9 +46,9 @@ class PassPipeline {
   // c10::Error if the name is taken.
   PassPipeline& before(Stage stage, const std::string& name, PassCallback run, const std::string& help = "");
   PassPipeline& after(Stage stage, const std::string& name, PassCallback run, const std::string& help = "");
-  // After the stage, replaces what matches `pattern` by `replacement`. Both are graphs in text form, as pipeline/
-  // rewrite_pattern.h describes. (To rewrite before a stage, call RewritePattern in a pass.) Throws c10::Error if the two
-  // texts do not form a pattern.
+  // After the stage, replaces what matches `pattern` by `replacement`, both graphs in text form. The class RewritePattern in
+  // <sconce/pass.h> describes matches and their legality; call it in a pass of yours to rewrite before a stage. Throws
+  // c10::Error if the two texts do not form a pattern.
   PassPipeline& rewrite(Stage stage, const std::string& name, const std::string& pattern, const std::string& replacement,
                         const std::string& help = "");
   // Adds the passes of a plug-in library. Throws c10::Error, with both versions, if it was built for another sconce.

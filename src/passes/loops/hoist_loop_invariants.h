@@ -1,13 +1,21 @@
-// Takes out of loops what every iteration computes anew.
+// Loop-invariant code motion.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace sconce {
 
-// A node moves to before its loop when its operands come from outside, nothing in the loop may write what it reads or change
-// the state that operators see, and nobody can tell one result from one per iteration. A node that may raise moves only out
-// of loops that surely run once, and only if it stands in the loop's own block with no effect before it.
+// Moves a node to before its loop.
+//
+// Legal when
+//   - its operands are defined outside the loop;
+//   - no node of the loop may write memory that it reads, or change global state that operators read;
+//   - one result instead of one per iteration is unobservable: it is not written and does not escape, and the graph neither
+//     walks autograd's graph nor compares tuples or strings by identity;
+//   - it cannot raise; or the loop is known to run at least once, the node is in the loop's own block, and no node before it
+//     there has an effect or may raise.
+//
+// Returns whether the graph changed.
 bool hoist_loop_invariants(Graph& graph);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// Loops whose number of iterations only a run knows, by eight iterations at a time.
+// Partial unrolling, by eight, of loops whose trip count is known only at run time.
 #pragma once
 
 #include "ir/graph.h"
@@ -13,8 +13,8 @@ namespace sconce {
 //                                            %r = prim::Loop[unrolled=8](max(%n, 0) - %rounds * 8, %true, %q)
 //                                              … as before, the iterations counted from %rounds * 8
 //
-// where the loop cannot end before, its body is of at most 32 nodes, and the number of iterations is not a constant below
-// eight. The attribute says that the loop has been through this.
+// Legal when the loop has no early exit. Done when its body has at most 32 nodes and its trip count is not a constant below
+// eight. The attribute marks loops that this pass has unrolled. Returns whether the graph changed.
 bool partially_unroll_loops(Graph& graph);
 
 }  // namespace sconce

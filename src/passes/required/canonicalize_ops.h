@@ -4,10 +4,11 @@
 
 namespace sconce {
 
-// Calls every operator by one name: synonyms (`aten::multiply`, `aten::clip`, `aten::concat`, …) become the operator that
-// LibTorch runs for them (`aten::mul`, `aten::clamp`, `aten::cat`), so that later passes and the op table know one spelling.
+// Renames synonyms of operators (`aten::multiply`, `aten::clip`, `aten::concat`, …) to the operator that LibTorch runs for
+// them (`aten::mul`, `aten::clamp`, `aten::cat`), so that later passes need to know one name only.
 //
-// Requires: a verified graph. Keeps: operands, results, order. A synonym whose operator takes other arguments is left.
+// Requires: a verified graph. Keeps: operands, results, order.
+// Does not: rename a synonym whose operator takes other arguments.
 // Returns whether the graph changed.
 bool canonicalize_ops(Graph& graph);
 

@@ -4,11 +4,11 @@
 
 namespace sconce {
 
-// Removes every node without effects whose outputs nobody needs, and what branches and loops hand on to nobody: a value that
-// only goes round in a loop, too.
+// Removes every node whose outputs are unused and which has no effects. Removes unused outputs of branches and loops, too,
+// including a value that a loop only carries from one iteration to the next.
 //
 // Requires: a verified graph. Keeps: order, types, graph inputs and outputs; random nodes (rule R5).
-// Does not: remove writes to memory that nobody reads.
+// Does not: remove writes to memory that is never read.
 // Returns whether the graph changed.
 bool eliminate_dead_nodes(Graph& graph);
 

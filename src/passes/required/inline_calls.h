@@ -8,15 +8,16 @@
 
 namespace sconce {
 
-// Replaces every call of a script function or method by the callee's nodes, until no call is left. The source locations
-// of what was inlined keep the chain of call sites (source.h).
+// Replaces every call of a script function or method by the callee's nodes, until no such call is left. The locations of
+// inlined nodes keep the chain of call sites (source.h).
 //
-// `simplify`, where given, is called once with the body of each function that several calls name, its own calls inlined,
-// before the body is copied to them: a model of twelve equal layers is simplified once and not twelve times. Not in programs
-// that ask which of two tuples an object is: what happens to one function could be seen by another.
+// `simplify`, if given, runs once on the body of each function that has several calls, after the calls in that body are
+// inlined and before it is copied. A model of twelve equal layers is then simplified once and not twelve times. It does not
+// run in programs that compare tuples or strings by identity, where it could merge objects of two functions.
 //
-// Requires: a verified graph. Methods of interfaces, whose callee only a run can tell, and recursion stay calls. Refuses a
-// function that has no graph of ours; the graph is then left in the middle of the work and must be thrown away.
+// Requires: a verified graph.
+// Does not: inline methods of interfaces, whose callee is known only at run time, or recursive calls.
+// Refuses a function that has no sconce graph. The graph is then half inlined and must be discarded.
 // Returns whether the graph changed.
 Expected<bool> inline_calls(Graph& graph, FunctionTable& functions, const std::function<void(Graph&)>& simplify = nullptr);
 

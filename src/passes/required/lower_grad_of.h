@@ -4,7 +4,7 @@
 
 namespace sconce {
 
-// Replaces prim::GradOf, "compute this gradient if any incoming gradient is defined", by the branch it stands for:
+// Replaces prim::GradOf, which computes a gradient if any incoming gradient is defined, by an explicit branch:
 //
 //   %g = prim::GradOf[name="aten::mul"](%in)      %any : bool = prim::AutogradAnyNonZero(%in)
 //     block0():                                   %g = prim::If(%any)

@@ -4,11 +4,11 @@
 
 namespace sconce {
 
-// Removes the expands that only spell out broadcasting, which every consumer does by itself:
+// Removes implicit expands, which make the broadcasting explicit that every consumer does by itself:
 //
 //   %e = aten::expand(%x, %size, %true)   # implicit        →   uses of %e become uses of %x
 //
-// Requires: a verified graph. Does not: touch expands that the model's author wrote (implicit=False).
+// Requires: a verified graph. Does not: remove expands that the model's author wrote (implicit=False).
 // Returns whether the graph changed.
 bool remove_expands(Graph& graph);
 

@@ -4,7 +4,7 @@
 
 namespace sconce {
 
-// Removes the work on gradients that are known to be undefined, from the `defined` facts of the graph's inputs on:
+// Removes computations on gradients that are known to be undefined. Starts from the `defined` facts of the graph's inputs.
 //
 //   prim::GradOf, all inputs undefined              →  its outputs are prim::AutogradZero
 //   prim::GradOf, an input defined                  →  its block, inlined
@@ -12,7 +12,8 @@ namespace sconce {
 //   prim::AutogradAdd, both defined                 →  aten::add
 //   prim::AutogradAnyNonZero, decided by the facts  →  a constant
 //
-// Requires: a verified graph. What depends on a prim::If or prim::Loop counts as unknown and stays.
+// Requires: a verified graph.
+// Does not: follow definedness through prim::If and prim::Loop; their outputs count as unknown.
 // Returns whether the graph changed.
 bool specialize_autograd_zero(Graph& graph);
 

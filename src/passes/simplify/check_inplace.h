@@ -1,19 +1,21 @@
-// A check, not a transformation: what passes have made one for all, nobody writes.
+// A check, not a transformation: no node writes a constant that a pass has computed.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace sconce {
 
-// A list or tensor that propagate_constants has computed carries `folded=1`: it is one object for all runs. An operator in
-// place that gets hold of it would change what later runs read. Follows such constants through views, casts, branches and
-// loops, without the alias analysis that let them be folded; internal error with the node that writes.
+// Fails with an internal error, which names the node, if an in-place operator may write a folded constant.
 //
-// Constants of the model's own may be written: they keep what is written from run to run.
-// Returns false: changes nothing.
+// A list or tensor that propagate_constants has computed carries `folded=1`. It is one object, shared by all runs, so a
+// write to it would change what later runs read. Follows folded constants through views, casts, branches and loops, and does
+// not use the alias analysis on which the folding relied.
+//
+// Does not: check constants of the model itself. They may be written, and keep what is written from run to run.
+// Returns false: the graph never changes.
 bool check_inplace(Graph& graph);
 
-// The attribute, an int.
+// The name of the attribute that marks folded constants, an int.
 c10::Symbol folded_attribute();
 
 }  // namespace sconce

@@ -1,13 +1,20 @@
-// Merges nodes that compute the same from the same.
+// Common-subexpression elimination.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace sconce {
 
-// A node is replaced by an earlier one of the same kind, operands and attributes, in its block or one around it, when
-// nothing in between may write what they read or change the state that operators see, and when nobody can tell one result
-// from two: neither is written, and not both leave the graph.
+// Replaces a node by an earlier one with the same kind, operands and attributes, in its block or an enclosing one.
+//
+// Legal when
+//   - no node between the two may write memory that they read, or change global state that operators read;
+//   - sharing one result is unobservable: neither result is written, at most one of them escapes, and the graph neither
+//   walks
+//     autograd's graph nor compares tuples or strings by identity. (Results that existed before are always shared.)
+//
+// Requires: a verified graph. Keeps: order, graph inputs and outputs; random nodes (rule R5).
+// Returns whether the graph changed.
 bool eliminate_common_nodes(Graph& graph);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// Branches and loops whose way is known.
+// Branches and loops whose condition is constant.
 #pragma once
 
 #include "ir/graph.h"
@@ -7,13 +7,19 @@
 
 namespace sconce {
 
-// Puts the taken branch of a prim::If with a constant condition in its place; removes loops that run no iteration; gives the
-// users of an If's output the value itself where both branches give it, and the condition where they give true and false.
+// Simplifies control flow:
+//
+//   prim::If with a constant condition                  the nodes of the taken branch
+//   prim::Loop that runs no iteration                   removed; its outputs are the initial values
+//   output of prim::If, the same value in both branches that value
+//   output of prim::If, True in one and False in the other   the condition
+//
+// Returns whether the graph changed.
 bool fold_constant_branches(Graph& graph);
 
-// Like for_each_node, for passes that find out constants on their way: of a prim::If whose condition is constant by the time
-// it is reached, only the taken branch is visited, and comes to stand in the If's place. So one walk settles what would take
-// a round of passes for each branch that decides another. Returns whether it took a branch.
+// Visits nodes like for_each_node, for passes that fold constants while they walk. If the condition of a prim::If is
+// constant when the walk reaches it, the taken branch replaces the If, and only its nodes are visited. A chain of branches,
+// each of which decides the next, is thus settled in one walk. Returns whether a branch was taken.
 bool for_each_node_taking_branches(const Block& block, const std::function<void(Node*)>& visit);
 
 }  // namespace sconce

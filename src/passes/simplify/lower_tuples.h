@@ -1,12 +1,16 @@
-// Tuples that are only carried around, taken apart.
+// Scalar replacement of tuples.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace sconce {
 
-// Elements read from a tuple that the graph builds are the elements themselves; a tuple that a branch or loop hands on is
-// handed on element by element. Tuples that enter or leave the graph, or are stored or passed to operators, stay.
+// Replaces reads of a tuple that the graph builds by the elements, and passes tuples through branches and loops element by
+// element.
+//
+// Does not: change tuples that are inputs or outputs of the graph, are stored, or are operands of operators; or any tuple
+// whose identity is observable (object_identity.h).
+// Returns whether the graph changed.
 bool lower_tuples(Graph& graph);
 
 }  // namespace sconce

@@ -1,12 +1,17 @@
-// Small rewrites that need to see a node and its operands only.
+// Small rewrites of a node and its operands.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace sconce {
 
-// Elements and lengths of lists the graph builds, casts and tests that the types decide, properties of tensors that their
-// facts know, calls that give back their argument. Each rule stands beside the operator it rewrites in peephole.cpp.
+// Rewrites
+//   - reads of elements and lengths of lists that the graph builds;
+//   - casts and tests that the types decide;
+//   - queries of tensor properties that facts answer;
+//   - calls that return their argument.
+//
+// Each rule is next to the operator that it rewrites in peephole.cpp. Returns whether the graph changed.
 bool peephole(Graph& graph);
 
 }  // namespace sconce

@@ -1,13 +1,18 @@
-// One constant of each value, at the top of the graph.
+// One constant of each value.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace sconce {
 
-// Of numbers, strings, None and the like; of tensors where it is one and the same tensor. Two tensors of the same bytes, and
-// two lists of the same numbers, become one where the graph does no more than read either. Enums and others stay where they
-// are.
+// Deduplicates constants and moves them to the top of the graph.
+//
+//   numbers, strings, None   merged when equal
+//   tensors                  merged when they are the same object, or have equal bytes and are only read
+//   lists of numbers         merged when equal and only read
+//   enums, other types       left in place
+//
+// Requires: a verified graph. Returns whether the graph changed.
 bool pool_constants(Graph& graph);
 
 }  // namespace sconce

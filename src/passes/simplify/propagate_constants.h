@@ -1,13 +1,20 @@
-// Computes at compile time what depends on constants alone.
+// Constant folding.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace sconce {
 
-// Runs nodes without effects whose operands are constants, or lists that the graph makes of constant tensors, and puts their
-// results in their place. Lists and tensors only where nobody writes them and they don't leave the graph: every run gives
-// its caller objects of its own. A node that raises stays: whether it is reached is for the run to find out.
+// Runs nodes at compile time and replaces them by their results.
+//
+// Legal when
+//   - the node has no effects;
+//   - every operand is a constant, or a list that the graph makes of constant tensors;
+//   - a result that is a list or tensor is neither written nor escapes the graph. Every run must give its caller new
+//   objects;
+//   - running the node does not raise. A node that raises stays, because a run may never reach it.
+//
+// Returns whether the graph changed.
 bool propagate_constants(Graph& graph);
 
 }  // namespace sconce

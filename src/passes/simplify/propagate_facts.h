@@ -1,4 +1,4 @@
-// What is known about the tensors of a graph, from what is known about its inputs.
+// Facts about every tensor of a graph, derived from facts about its inputs.
 #pragma once
 
 #include "ir/graph.h"
@@ -10,31 +10,31 @@
 
 namespace sconce {
 
-// What is known about a graph's inputs, and about what it takes out of them, beside the facts that tensors carry.
+// Assumptions about a graph's inputs, and about values read from them, beyond the facts that tensors carry.
 struct InputAssumptions {
-  std::unordered_map<int64_t, int64_t> examples;  // for symbols: a size that each stood for in one call
-  bool no_symbol_is_one = false;                  // sizes of 1 have been given as numbers
-  std::optional<bool> grad_mode;                  // when the run begins
-  // Of the result of a `prim::GetAttr` whose attribute the graph assigns: what it holds when the run begins.
+  std::unordered_map<int64_t, int64_t> examples;  // symbol → a size that it stood for in one call
+  bool no_symbol_is_one = false;                  // every size of 1 is given as a number
+  std::optional<bool> grad_mode;                  // at the start of a run
+  // For the result of a `prim::GetAttr` whose attribute the graph assigns: the attribute's value at the start of a run.
   std::unordered_map<const Value*, AbstractValue> initial_attribute_values;
-  // Of inputs and attributes that are no tensors by type: None, numbers, tuples, lists and dicts. These last two count as
-  // long as the graph changes none of the type that comes from outside.
+  // For inputs and attributes whose type is not Tensor: None, numbers, tuples, lists and dicts. Lists and dicts are used
+  // only if the graph changes no list or dict of that type that comes from outside.
   std::unordered_map<const Value*, AbstractValue> values;
 };
 
-// Gives every tensor value the facts that follow from those of the graph's inputs, of the attributes it reads and of its
-// constants: through operators, numbers and lists, branches and loops. Facts that a value has already are taken for true and
-// kept, but for symbols: those of inputs and of attributes alone are given, all others are made here.
+// Sets the facts of every tensor value: those that follow from the graph's inputs, its constants and the attributes it
+// reads, through operators, numbers and lists, branches and loops. Facts that a value has already are assumed true and kept,
+// except symbolic sizes: only symbols of inputs and attributes are kept, all others are created anew.
 //
 //   graph(%x : Float(SS(-1), 8, requires_grad=0, device=cpu)):
 //     %n : int = aten::size(%x, %zero)
 //     %y : Tensor = aten::view(%x, [%n, 2, 4])      gets Float(SS(-1), 2, 4, requires_grad=0, device=cpu)
 //
-// Nothing is claimed about tensors whose sizes, strides or memory are exchanged in place (`resize_`, `t_`, `set_`). The
-// facts hold for the default dtype of now, and outside of autocast that the caller has switched on.
+// Tensors whose sizes, strides or memory change in place (`resize_`, `t_`, `set_`) get no facts. The facts assume the
+// current default dtype and no autocast in the caller. Returns whether the graph changed.
 bool propagate_facts(Graph& graph, const InputAssumptions& given);
 
-// With numbers for examples that go with each other in most graphs.
+// The same, with example sizes that fit together in most graphs.
 bool propagate_facts(Graph& graph);
 
 }  // namespace sconce
