@@ -1,4 +1,4 @@
-// Operators that give the dimensions of a tensor another order: aten::permute, aten::transpose, aten::t.
+// Operators that reorder the dimensions of a tensor: aten::permute, aten::transpose, aten::t.
 #pragma once
 
 #include "ir/graph.h"
@@ -11,12 +11,13 @@ namespace sconce {
 
 bool permutes(const Node& node);
 
-// The tensor, the node's operand or that of the permutation before it, whose dimensions stand in the result as they stand in
-// it; null where there is none, or where an order is no constant. Requires `permutes`.
+// Returns the tensor whose dimensions have the same order as the result's: the node's operand if the node changes nothing,
+// or the operand of the permutation before it if the two cancel. Null if neither, or if an order is not constant. Requires
+// `permutes`.
 Value* permuted_back(const Node& node);
 
-// What the node and the permutation before it do together: of each dimension of the result, the position in the operand of
-// the first. Nothing where there is no such permutation, where an order is no constant, or the rank not known. Requires
+// Composes the node with the permutation before it. Element i of the result is the position of dimension i in the operand of
+// the first one. Nothing if there is no such permutation, if an order is not constant, or if the rank is not known. Requires
 // `permutes`.
 std::optional<std::vector<size_t>> order_of_both(const Node& node);
 

@@ -1,4 +1,4 @@
-// Convolutions of images run channels-last, where that cannot be told from the results.
+// Channels-last convolutions.
 #pragma once
 
 #include "ir/graph.h"
@@ -10,15 +10,19 @@ namespace sconce {
 //   …                               …
 //   return flatten(z, 1)            return flatten(z, 1)
 //
-// A convolution whose weight lies so converts an operand that does not, and gives a result that does; operators that keep
-// the layout (ir/layout_ops.h) carry it on to the next one. A weight is converted, once, if it is a constant of float32 on
-// the CPU and the layout stays inside: all that is made of the convolution's result goes through such operators, or into one
-// whose result is the same either way (`flatten` of batches, means, questions for sizes). Where another operator, a
-// container or the caller gets it, that gets a copy with the strides it had before, as far as facts know them; the
-// convolution stays as it is where they don't.
+// A convolution with a channels-last weight converts its image if necessary, and returns a channels-last result. Operators
+// that preserve the layout (analysis/layout_ops.h) pass it on to the next convolution.
 //
-// Values change by rounding, so this runs where the user asked for it: in frozen modules. Changes nothing without oneDNN,
-// and in graphs in which operators in place change sizes.
+// Converts a weight, once, when
+//   - it is a float32 constant on the CPU;
+//   - the new layout is unobservable: every value made from the convolution's result goes through operators that preserve
+//   the
+//     layout, or to operators whose result does not depend on it (`flatten` of a batch, means, queries of sizes). Any other
+//     operator, a container or the caller gets a copy with the strides of before, if facts know these; else the convolution
+//     stays as it is.
+//
+// Results change by rounding, so this pass runs only in frozen modules. Skips graphs that change sizes in place, and does
+// nothing without oneDNN. Returns whether the graph changed.
 bool propagate_channels_last(Graph& graph);
 
 }  // namespace sconce

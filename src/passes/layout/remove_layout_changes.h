@@ -1,22 +1,28 @@
-// Changes of layout that undo one another or do nothing.
+// Layout changes that cancel each other, or that change nothing.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace sconce {
 
-//   aten::permute, aten::transpose, aten::t that lead back, or nowhere                →  the tensor they start from
+//   aten::permute, aten::transpose, aten::t that cancel, or change nothing            →  the tensor they start from
 //   any two of them                                                                   →  one aten::permute
 //   aten::contiguous of aten::contiguous, both of one format                          →  the inner one
-//   aten::contiguous back, aten::clone back, with operators on elements in between    →  the tensor they start from
-//   aten::to_dense of aten::to_mkldnn, and the other way round                        →  the tensor they start from
-//   aten::view, aten::reshape, aten::flatten of such                                  →  one of the tensor they start from
-//   the same, to the sizes that the tensor has                                        →  the tensor
+//   aten::contiguous or aten::clone back, with pointwise operators in between         →  the tensor they start from
+//   aten::to_dense of aten::to_mkldnn, and the reverse                                →  the tensor they start from
+//   aten::view, aten::reshape, aten::flatten of one of these three                    →  one of the tensor they start from
+//   one of these three, to the sizes that the tensor has                              →  the tensor
 //
-// The orders of dimensions are constants. All but the first three need facts: sizes and strides of the tensor at the start
-// are known, and as those of a new one. A view that is undone is not written and does not leave; of a copy that is undone
-// nobody can tell, so neither it nor its source is written, kept by autograd in the hands of others, or leaves. Graphs in
-// which operators in place change sizes are left alone. (That a single copy or cast does nothing: remove_dead_copies.h.)
+// Legal when
+//   - orders of dimensions are constants;
+//   - for all but the first three rules, the sizes and strides of the first tensor are known and are those of a new tensor;
+//   - a removed view is neither written nor escapes;
+//   - neither a removed copy nor its source is written or escapes, and the source comes from the graph itself. Autograd
+//   would
+//     save the source in place of the copy, and miss a later write by the caller.
+//
+// Skips graphs that change sizes in place or walk autograd's graph. A single copy or cast that changes nothing is the
+// business of remove_dead_copies.h. Returns whether the graph changed.
 bool remove_layout_changes(Graph& graph);
 
 }  // namespace sconce

@@ -1,32 +1,35 @@
-// Several matrix products as one.
+// Several matrix products, computed as one.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace sconce {
 
-//   a·b + c·d + e                          [a c] · [b]  + e           products that are added up
+//   a·b + c·d + e                          [a c] · [b]  + e           products that are summed
 //                                                  [d]
-//   x·b, x·d            →   the columns of    x  · [b d]              … that share the left operand
-//   a·y, c·y                the rows of      [a] · y                  … that share the right one
+//   x·b, x·d            →   the columns of    x  · [b d]              products that share the left operand
+//   a·y, c·y                the rows of      [a] · y                  products that share the right operand
 //                                            [c]
 //
-// with aten::cat for [ ], and aten::chunk or aten::split_with_sizes for columns and rows. For aten::mm, and aten::matmul by
-// a matrix; decompose_ops makes them of aten::addmm and aten::linear.
+// Uses aten::cat for [ ], and aten::chunk or aten::split_with_sizes for columns and rows. Handles aten::mm, and aten::matmul
+// with a matrix on the right; decompose_ops makes these of aten::addmm and aten::linear.
 //
-// Legal where facts know dtypes, devices and ranks, and that the sizes go together, so that one product raises exactly where
-// the several do; where the operands are not written, and the state that operators see does not change, between the products
-// that become one; and where nobody can tell that the results lie in one storage: they are read and forgotten, neither
-// written nor handed out, and columns, which lie apart, go to operators that do not mind. Autograd keeps the joined operands
-// instead of the several, and would not notice that one is written behind the call: so these take no gradient, and
-// nobody's gradient needs them, but for constants that nothing writes. Leaves graphs that ask for strides or addresses, walk
-// autograd's graph, or give tensors other sizes in place; half precision where products are added up.
+// Legal when
+//   - the dtype, device and rank of every operand are known and the sizes are compatible, so that the batched product raises
+//     exactly when one of the originals would;
+//   - no operand is written, and no global state that operators read changes, between the first and the last product;
+//   - sharing storage is unobservable: results are only read inside the graph, and results with non-contiguous rows go only
+//     to layout-agnostic operators;
+//   - the operands need no gradient, except constants that are never written. Autograd would save the joined copy and miss a
+//     later in-place write to an original.
 //
-// Pays, and is done, where little is copied to join operands: constants are joined when the graph is compiled
-// (propagate_constants, behind this pass), other operands in every run. The limits stand with the figures in
-// batch_matmul.cpp.
+// Skips graphs that read strides or data pointers, walk autograd's graph, or resize tensors; and half-precision sums.
 //
-// Results differ by rounding, of integers not at all: a longer sum, and other blocks in the kernel.
+// Done when joining the operands copies little. Constants are joined at compile time, by propagate_constants after this
+// pass; other operands are joined in every run. cost_model.cpp has the limits and the measurements.
+//
+// Results differ by rounding, except those of integers: the sum is longer, and the kernel's blocks are others.
+// Returns whether the graph changed.
 bool batch_matmul(Graph& graph);
 
 enum class BatchWhere {

@@ -1,4 +1,4 @@
-// Where one matrix product is faster than several. By sizes: the limits stand with the figures in what_pays.cpp.
+// When one matrix product is faster than several, judged by sizes. cost_model.cpp has the limits and the measurements.
 #pragma once
 
 #include "passes/matmul/known_matrices.h"
@@ -9,10 +9,10 @@ namespace sconce {
 
 enum class Side : uint8_t { kLeft, kRight };
 
-// Products that are added up, at least two.
+// Returns whether to compute a sum of products, at least two, as one product.
 bool pays_to_add_at_once(const Products& terms);
 
-// A product that has the operand on that side in common with others.
+// Returns whether to join a product with others that share its operand on that side.
 bool is_profitable_to_join(const Product& member, Side shared);
 
 }  // namespace sconce

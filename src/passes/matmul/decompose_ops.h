@@ -1,4 +1,4 @@
-// Operators that multiply matrices and do more, in their parts.
+// Matrix operators, decomposed into products and sums.
 #pragma once
 
 #include "ir/graph.h"
@@ -10,15 +10,20 @@ namespace sconce {
 //   aten::linear(%x, %w, %b)                 →   %t = aten::t(%w)          %p = aten::matmul(%x, %t)    mm of a matrix %x
 //                                                %r = aten::add(%p, %b, 1)                              unless %b is None
 //
-// where batch_matmul gains: in the same block another operator multiplies by the same matrix, or what this one gives is
-// added to a product. Others are faster whole. Norms stay whole, too: nothing behind this pass gains from their parts.
+// Done where batch_matmul gains: another operator of the block multiplies by the same matrix, or the result is added to a
+// product. Elsewhere the whole operator is faster. Norms are not decomposed: no later pass uses their parts.
 //
-// Dtypes, devices and ranks must be known from facts, be the same for all operands and the result (autocast would cast
-// some), and %b must broadcast to the product, not the other way round: else the whole refuses what its parts accept.
-// Factors are constants, not 0. Leaves half precision, where each part would round, and %w that is a vector.
+// Legal when
+//   - dtype, device and rank are known, and equal for all operands and the result (autocast would cast some of them);
+//   - %b broadcasts to the product, not the reverse: the whole operator raises where its parts would not;
+//   - the result of a batched `linear` with a bias is only read inside the graph: it is a view, and the sum of the parts is
+//   not;
+//   - factors are constants other than 0.
 //
-// Results differ from those of the whole by rounding, of integers not at all: the bias is added last, not first. `linear`
-// without bias is what it was. Gradients the same.
+// Does not: decompose half-precision operators, whose parts would each round, or operators whose %w is a vector.
+//
+// Results differ by rounding, except those of integers: the bias is added last, not first. Without a bias, `linear` gives
+// the same bits. Gradients are the same. Returns whether the graph changed.
 bool decompose_ops(Graph& graph);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// New nodes before a node, at its place in the model's source.
+// Inserts nodes before a node. They get its source location.
 #pragma once
 
 #include "ir/graph.h"
@@ -10,7 +10,7 @@
 
 namespace sconce {
 
-// An operator that gives a tensor, or a value of that type.
+// Inserts an operator with one result, a tensor or a value of `type`.
 inline Value* insert_operator(c10::Symbol kind, c10::ArrayRef<Value*> operands, Node& position, TensorFacts facts = {},
                               const c10::TypePtr& type = c10::TensorType::get()) {
   Node* node = position.graph().create(kind, operands, 0);

@@ -1,4 +1,4 @@
-// Matrix products, as far as facts know their operands. Nothing wherever they are silent.
+// Matrix products whose operands are known from facts. Functions return nothing if a fact they need is missing.
 #pragma once
 
 #include "analysis/invariant_tensors.h"
@@ -16,7 +16,7 @@
 
 namespace sconce {
 
-// Facts of a strided tensor of known dtype, device and rank, be it a constant.
+// Returns the facts of a strided tensor, constant or not, whose dtype, device and rank are known.
 inline std::optional<TensorFacts> known_tensor(const Value& value) {
   if (value.type()->kind() != c10::TypeKind::TensorType) {
     return std::nullopt;
@@ -40,14 +40,14 @@ inline bool is_same(const Dim& a, const Dim& b) { return a == b && !a.is_unknown
 
 inline bool is_alike(const TensorFacts& a, const TensorFacts& b) { return a.dtype == b.dtype && a.device == b.device; }
 
-// Whether sums of such elements in another order are the same, or differ by no more than a few of the last bits of the
-// operands: integers wrap around, halves have few bits to lose.
+// Returns whether sums of elements of this dtype may be reordered. Integers wrap around, so any order gives the same sum;
+// for single and double precision the error is a few last bits; half precision has too few bits to lose.
 inline bool adds_in_any_order(c10::ScalarType dtype) {
   return c10::isIntegralType(dtype, /*includeBool=*/false) || dtype == c10::kFloat || dtype == c10::kDouble ||
          dtype == c10::kComplexFloat || dtype == c10::kComplexDouble;
 }
 
-// Facts of left · right, of known ranks: a new tensor of the left's dtype. Of gradients they say nothing.
+// Returns the facts of the product left · right: a new tensor of the left operand's dtype. `requires_grad` stays unknown.
 inline TensorFacts product_facts(const TensorFacts& left, const Dim& columns) {
   TensorFacts facts;
   facts.dtype = left.dtype;
@@ -57,13 +57,13 @@ inline TensorFacts product_facts(const TensorFacts& left, const Dim& columns) {
   return facts;
 }
 
-// Whether `product + addend` has the dtype, sizes and strides of the product, which is contiguous.
+// Returns whether `product + addend` has the dtype, sizes and strides of the product, which is contiguous.
 inline bool leaves_as_is(const TensorFacts& addend, const TensorFacts& product) {
   return is_alike(addend, product) && broadcasts_to(&addend, &product) &&
          (addend.sizes->size() <= 1 || is_contiguous(&addend));
 }
 
-// The matrix that the operand is in all runs, a constant or one that is transposed.
+// Returns the matrix that the operand is in every run: a constant, or a transposed constant.
 inline std::optional<at::Tensor> fixed_matrix(const Value& value, const InvariantTensors& constants) {
   if (!is_transposition(*value.node())) {
     return constants.find(&value);
@@ -104,7 +104,7 @@ inline std::optional<Product> known_product(Node& node, const InvariantTensors& 
 
 inline bool has_no_gradient(const TensorFacts& facts) { return facts.requires_grad == false; }
 
-// Nothing where one of the sizes is not known, or on overflow.
+// Returns the number of elements; nothing if a size is not known, or on overflow.
 inline std::optional<int64_t> elements_in(c10::ArrayRef<Dim> dims) {
   int64_t elements = 1;
   for (const Dim& dim : dims) {

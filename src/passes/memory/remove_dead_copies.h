@@ -1,16 +1,23 @@
-// Copies and casts that change nothing.
+// Copies and casts without a purpose.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace sconce {
 
-//   aten::to, aten::type_as, aten::contiguous that the facts show to give back their operand itself   →  the operand
-//   aten::clone to the strides that the tensor has, aten::detach of one that requires no gradient     →  the operand
+// Replaces an operator by its operand:
 //
-// A copy goes only where neither it nor its source is written, kept by autograd in the hands of others, or leaves the graph;
-// a view of the whole only where it is not written and does not leave. Graphs in which operators in place change sizes are
-// left alone.
+//   aten::to, aten::type_as, aten::contiguous   if facts show that it returns the operand itself
+//   aten::clone                                 if the operand has the strides of the copy already
+//   aten::detach                                if the operand requires no gradient
+//
+// Legal for a clone when
+//   - neither the copy nor its source is written or escapes;
+//   - the source comes from the graph itself. Autograd would save the source in place of the copy, and miss a later write by
+//     the caller.
+// Legal for a detach when its result is neither written nor escapes.
+//
+// Skips graphs that change sizes in place or walk autograd's graph. Returns whether the graph changed.
 bool remove_dead_copies(Graph& graph);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// Lists that are built step by step.
+// Lists that are built step by step, constructed at once.
 #pragma once
 
 #include "ir/graph.h"
@@ -9,11 +9,15 @@ namespace sconce {
 //   %b : Tensor = aten::tanh(%a)                      %b : Tensor = aten::tanh(%a)
 //   %m : Tensor[] = aten::append(%l, %b)         →    %l : Tensor[] = prim::ListConstruct(%a, %b)
 //
-// for what is appended, inserted, set, removed, reversed and cleared at constant places, in the block that makes the list,
-// as long as nobody has got hold of the list: it is made where it is complete. What is stored in it, handed on or shared
-// from there on, is the one list as before. Who has read it meanwhile, reads a list of the elements it had.
+// Constructs a list at its last known write instead of its first. Handles append, insert, set, remove, reverse and clear at
+// constant positions. A node that reads the list between two writes gets a list of the elements of that moment.
 //
-// Leaves writes in branches and loops around which the list is made, and those that raise.
+// Legal when
+//   - the writes are in the block that makes the list;
+//   - the list has not escaped before the last of these writes. From there on it is one list, as before.
+//
+// Does not: move writes in branches or loops inside that block, or writes that raise.
+// Returns whether the graph changed.
 bool remove_list_mutation(Graph& graph);
 
 }  // namespace sconce

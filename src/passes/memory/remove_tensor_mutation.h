@@ -1,4 +1,4 @@
-// Operators in place, as operators that give a new tensor.
+// In-place operators, replaced by their functional variants.
 #pragma once
 
 #include "ir/graph.h"
@@ -9,16 +9,19 @@ namespace sconce {
 //   %z = aten::relu_(%s)          →   %z = aten::relu(%s)
 //   %r = aten::add(%z, %s)            %r = aten::add(%z, %z)
 //
-// where nobody can tell: the written tensor was made in the same block, in memory of its own, and up to the write nobody has
-// got hold of it, a view of it, or what backward needs of it; and the new tensor has its dtype, sizes and strides. What its
-// operator always keeps, needs no facts (relu_); what promotes or broadcasts, needs those of its operands (add_). Where the
-// result may be seen by others, its strides must be known.
+// Legal when
+//   - the written tensor was made in the same block, in memory of its own;
+//   - before the write, the tensor has not escaped, no view of it is used later, and backward has saved nothing of it;
+//   - the new tensor has the dtype, sizes and strides of the written one. Operators that always keep them need no facts
+//     (relu_); operators that promote or broadcast need the facts of their operands (add_). If the result may escape, its
+//     strides must be known.
 //
-// Where a later write spoils the written tensor for backward, backward raises with the operator in place; with the
-// functional one it may succeed.
+// Observable: if a later write invalidates the written tensor for backward, backward raises with the in-place operator and
+// may succeed with the functional one.
 //
-// Leaves writes to inputs, attributes, constants, views, elements of containers and values that blocks hand on, writes of
-// random operators, and graphs that walk autograd's graph themselves.
+// Does not: replace writes to inputs, attributes, constants, views, elements of containers and values that blocks return, or
+// in-place random operators. Skips graphs that walk autograd's graph.
+// Returns whether the graph changed.
 bool remove_tensor_mutation(Graph& graph);
 
 }  // namespace sconce

@@ -9,10 +9,11 @@ namespace sconce {
 
 // Simplifies control flow:
 //
-//   prim::If with a constant condition                  the nodes of the taken branch
-//   prim::Loop that runs no iteration                   removed; its outputs are the initial values
-//   output of prim::If, the same value in both branches that value
-//   output of prim::If, True in one and False in the other   the condition
+//   prim::If with a constant condition                                →  the nodes of the taken branch
+//   prim::Loop that runs no iteration                                 →  the initial values, as its outputs
+//   an output of prim::If that is one value in both branches          →  that value
+//   an output of prim::If that is True in the first branch and False  →  the condition
+//   in the second
 //
 // Returns whether the graph changed.
 bool fold_constant_branches(Graph& graph);
