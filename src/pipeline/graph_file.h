@@ -1,4 +1,4 @@
-// A graph in a file: its text, and what has no text (tensors) in a file of the same name and ".constants.pt".
+// Graphs in files: the text, and beside it "NAME.constants.pt" with the constants that have no text form (tensors).
 #pragma once
 
 #include "ir/graph.h"
@@ -8,10 +8,10 @@
 
 namespace sconce {
 
-// `head`: lines that begin with '#'. Throws c10::Error when a file cannot be written.
+// Writes the graph. `head`: comment lines that begin with '#'. Throws c10::Error if a file cannot be written.
 void write_graph_file(const std::string& path, const std::string& head, const Graph& graph);
 
-// What was written beside the text, for ParseOptions::constants. Empty when there is no such file.
+// Reads the constants beside the text, for ParseOptions::constants. Empty if there is no such file.
 std::vector<c10::IValue> read_graph_constants(const std::string& path);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// Subgraphs for a backend of your own: what it supports is cut out and run by its kernel.
+// Partitions a graph for a backend of the user's: subgraphs of supported operators become delegates, which run its kernels.
 //
 //   options.passes().after(sconce::Stage::kOptimize, "my_backend", sconce::partition_for_backend("my_backend", {
 //       .supports = [](const sconce::Node& node) { return node.kind() == sconce::aten::relu || …; },
@@ -18,24 +18,25 @@
 namespace sconce {
 
 struct BackendPartitioner {
-  // Asked for operators without effects: nothing that writes, draws random numbers, prints, or reads global state. An
-  // operator whose result shares memory with an operand (a view) is asked for, too, and is claimed where only claimed
-  // operators use that result.
+  // Returns whether the backend supports an operator. Called only for operators without effects: they do not write, draw
+  // random numbers, print or read global state. Called for views, too; a view is delegated only if all users of its result
+  // are in the same subgraph.
   std::function<bool(const Node&)> supports;
-  // Gives the kernel, or none: then the operators stay as they are. The subgraph is one block of supported operators and
-  // constants; its values have the facts that are known in the graph around it.
+  // Returns a kernel for the subgraph, or none, in which case its operators stay as they are. The subgraph is one block of
+  // supported operators and constants. Its values have the facts of the graph around it.
   std::function<SubgraphKernel(const std::shared_ptr<const Graph>& subgraph)> compile;
-  // Smaller subgraphs stay as they are. Constants don't count.
+  // Subgraphs with fewer nodes stay as they are. Constants do not count.
   size_t min_nodes = 2;
 };
 
-// A pass that claims the largest connected subgraphs that it can, block by block. A subgraph is as it would be had its
-// operators stood one behind the other: between them nothing has effects and nothing uses their results. Operators in
-// between that do neither run first, so that of two errors another may be the one that is raised.
+// Returns a pass that delegates the largest connected subgraphs it can, block by block.
 //
-// The operators themselves run where an operand wants a gradient (in either mode) or the caller's autocast is on, where the
-// kernel declines the call, and where it throws. If they succeed after it has thrown, it is to blame: a warning says so, and
-// it is not called again.
+// Legal when, between the first and the last operator of a subgraph, no other node has effects or uses their results.
+// Other nodes in between run before the delegate. If two operators would raise, a different one may therefore raise first.
+//
+// A delegate runs its operators instead of the kernel if an operand requires a gradient (in either mode), if the caller's
+// autocast is on, if the kernel declines the call, and after the kernel threw. If the operators succeed where the kernel
+// threw, the kernel is at fault: a warning says so, and the kernel is not called again.
 PassCallback partition_for_backend(std::string name, BackendPartitioner partitioner);
 
 }  // namespace sconce

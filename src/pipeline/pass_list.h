@@ -1,5 +1,5 @@
-// The list of passes that have a name: for the command line, the tests and plug-ins. Their order in the compiler is
-// code, in executor/compile.cpp.
+// The list of named passes, for the command line, the tests and plug-ins. executor/compile.cpp has the order in which the
+// compiler runs them.
 #pragma once
 
 #include "ir/graph.h"
@@ -10,7 +10,7 @@
 
 namespace sconce {
 
-// Returns whether the graph changed.
+// A pass. Returns whether the graph changed.
 using PassFunction = bool (*)(Graph& graph);
 
 struct PassInfo {
@@ -18,15 +18,16 @@ struct PassInfo {
   PassFunction function;
   std::string_view where;         // the stage that runs it
   std::string_view help;          // one line
-  bool changes_rounding = false;  // results may differ by rounding from those of the graph before
+  bool changes_rounding = false;  // results may differ by rounding from those before the pass
 };
 
-// Sorted by name.
+// Returns all named passes, sorted by name.
 std::span<const PassInfo> all_passes();
 
+// Returns the pass of that name, or null.
 const PassInfo* find_pass(std::string_view name);
 
-// The names nearest to a name that is none, best first; for error messages.
+// Returns the names nearest to an unknown name, best first, for error messages.
 std::vector<std::string_view> nearest_pass_names(std::string_view name);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// Runs passes one after the other: times, dumps and checks them.
+// PassRunner: runs passes, and times, dumps and checks them.
 #pragma once
 
 #include "pipeline/pass_list.h"
@@ -16,20 +16,20 @@ namespace sconce {
 class PassRunner {
  public:
   enum class Verify { kNever, kAfterChange };
-  // The default verifies in debug builds and where SCONCE_VERIFY asks for it.
+  // By default, verifies in debug builds and if SCONCE_VERIFY is set.
   PassRunner();
   explicit PassRunner(Verify verify) : verify_(verify) {}
-  // With passes of the user's, and without those that are disabled. The pipeline outlives the runner.
+  // Runs the user's passes too, and skips disabled ones. The pipeline must outlive the runner.
   explicit PassRunner(const PassPipeline& pipeline) : PassRunner() { pipeline_ = &pipeline; }
   PassRunner(Verify verify, const PassPipeline& pipeline) : verify_(verify), pipeline_(&pipeline) {}
 
-  // Runs the pass and returns whether it says that the graph changed. In debug builds, and when verifying, checks that
-  // claim against the graph's text. A broken graph or claim is an internal error that names the pass.
+  // Runs the pass and returns its result: whether the graph changed. When verifying, compares this with the graph's text and
+  // verifies the graph. Either failure is an internal error that names the pass.
   bool run(std::string_view name, const PassCallback& pass, Graph& graph);
   bool run(const PassInfo& pass, Graph& graph) { return run(pass.name, pass.function, graph); }
 
-  // The user's passes at this point, each on a copy of the graph that takes its place if nothing is wrong with it. One that
-  // fails is a refusal, and its reproducer is written. Returns whether the graph has changed.
+  // Runs the user's passes at this point. Each works on a copy of the graph, which replaces the graph unless the pass
+  // failed. A failed pass becomes a refusal, and a reproducer is written. Returns whether the graph changed.
   bool run_custom(Stage stage, bool after, std::unique_ptr<Graph>& graph);
   bool run_custom(const CustomPass& pass, std::unique_ptr<Graph>& graph);
 

@@ -1,4 +1,4 @@
-// A file with all it takes to see a pass fail again.
+// Reproducers: files with everything needed to see a pass fail again.
 #pragma once
 
 #include "ir/graph.h"
@@ -15,11 +15,11 @@ struct Reproducer {
   std::unique_ptr<Graph> graph;  // before the pass
 };
 
-// Writes sconce-PASS-PID-N.ir into the folder (graph_file.h) and gives its path. Throws c10::Error when a file cannot be
+// Writes sconce-PASS-PID-N.ir into the folder (graph_file.h) and returns its path. Throws c10::Error if a file cannot be
 // written.
 std::string write_reproducer(const Reproducer& reproducer, const std::string& folder);
 
-// Throws c10::Error with one line that begins with the path, or with the place in the text.
+// Reads a reproducer. Throws c10::Error with one line that begins with the path, or with the place in the text.
 Reproducer read_reproducer(const std::string& path);
 
 }  // namespace sconce

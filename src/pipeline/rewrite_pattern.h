@@ -1,4 +1,4 @@
-// Rewriting by example: a graph to look for, and what to put in its place.
+// RewritePattern: replaces every occurrence of one small graph by another.
 //
 //   pattern                                         replacement
 //   graph(%x : Tensor):                             graph(%x : Tensor):
@@ -6,8 +6,9 @@
 //     %r : Tensor = aten::mul(%x, %s)                 return (%r)
 //     return (%r)
 //
-// The inputs are holes: a value fits if its type does and it is known to have the facts that the hole names, as in
-// `%x : Float(*, *)`. Constants in the pattern fit constants of their value. The same value fits where the same is written.
+// An input of the pattern matches any value of its type whose known facts include those that the input names, as in
+// `%x : Float(*, *)`. A constant in the pattern matches constants of equal value. A name that occurs twice must match one
+// value.
 #pragma once
 
 #include "ir/graph.h"
@@ -25,18 +26,24 @@ class MemoryWrites;
 
 class RewritePattern {
  public:
-  // Throws c10::Error when the texts are malformed, have nodes with effects or blocks, when a node of the pattern does not
-  // lead to its last one, or when inputs and outputs do not agree in number and type.
+  // Throws c10::Error if
+  //   - a text is malformed, or has a node with effects or blocks;
+  //   - a node of the pattern does not contribute to its last node;
+  //   - the inputs or outputs of the two differ in number or type.
   RewritePattern(std::string_view pattern, std::string_view replacement);
 
-  // Rewrites everywhere, until nothing matches; returns whether anything did. A match counts only if its nodes stand in one
-  // block, nobody outside uses what lies between, nothing writes what they read until the last of them, and nobody can tell
-  // the new result from the old: where one of the two shares memory with an operand, neither operands nor result may be
-  // written, and the result does not leave the graph. Throws c10::Error for a replacement that goes on matching for ever.
+  // Rewrites until nothing matches. Returns whether the graph changed. Throws c10::Error if replacements keep matching.
+  //
+  // A match is legal when
+  //   - its nodes are in one block;
+  //   - intermediate values have no users outside the match;
+  //   - no node writes what the match reads before the last node of the match;
+  //   - if the old or the new result shares memory with an operand, neither the operands nor the result are written, and the
+  //     result does not escape.
   bool apply(Graph& graph) const;
 
  private:
-  using Match = std::unordered_map<const Value*, Value*>;  // of the pattern → of the graph
+  using Match = std::unordered_map<const Value*, Value*>;  // value of the pattern → value of the graph
 
   bool fits(const Value& wanted, Value& value, Match& match) const;
   bool may_replace(const Node& last, const Match& match, const AliasSets& aliases, const MemoryWrites& writes) const;
@@ -46,7 +53,7 @@ class RewritePattern {
   std::unique_ptr<Graph> pattern_;
   std::unique_ptr<Graph> replacement_;
   const Node* last_;
-  std::vector<bool> shares_alike_;  // by output: fresh in both
+  std::vector<bool> shares_alike_;  // for each output: new memory in both graphs
 };
 
 }  // namespace sconce

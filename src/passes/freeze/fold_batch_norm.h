@@ -1,4 +1,4 @@
-// Batch norms in evaluation mode become part of the convolution or matrix product before them.
+// Batch norms in evaluation mode, folded into the convolution or matrix product before them.
 #pragma once
 
 #include "ir/graph.h"
@@ -9,12 +9,17 @@ namespace sconce {
 //   z = batch_norm(y, weight, bias, mean,    ⇒
 //                  var, training=False, …)
 //
-// for convolutions of any number of dimensions, grouped and transposed ones, and aten::linear. Requires that all parameters
-// are constants of one floating dtype that take no gradient and are not written, that nobody else uses y (to ask for its
-// size is allowed, while z is not written yet), and that the channels of both are the same dimension: the rank of y is
-// known, is checked before, or is the only one that the operator takes. Leaves alone all else, and what would overflow.
+// Folds into convolutions of any number of dimensions, grouped and transposed ones included, and into aten::linear.
 //
-// Values change by rounding, so this runs where the user asked for it: in frozen modules.
+// Legal when
+//   - all parameters are constants of one floating dtype, need no gradient, and are never written;
+//   - y has no other use, except queries of its sizes before z is written;
+//   - the channels of both operators are the same dimension: the rank of y is known, is checked before, or is the only one
+//   that
+//     the operator accepts;
+//   - the folded weights do not overflow.
+//
+// Results change by rounding, so this pass runs only in frozen modules. Returns whether the graph changed.
 bool fold_batch_norm(Graph& graph);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// Reads of a module's attributes become constants.
+// Attributes of a frozen module, replaced by constants.
 #pragma once
 
 #include "passes/freeze/module_constants.h"
@@ -9,15 +9,16 @@
 
 namespace sconce {
 
-// Replaces each read of an attribute that is a constant by that constant, wherever the object is known: the module and its
-// submodules, read one from another. Calls through interfaces that are known by that are inlined; reads of submodules of
-// which nothing else is read go.
+// Replaces every read of a constant attribute by the constant, if the object it is read from is known: the module, or a
+// submodule read from it. Inlines calls of interface methods that become known, and removes reads of submodules that become
+// unused.
 //
-// Requires: a method or hook of the module, calls inlined, whose first input is the module. What is frozen takes no
-// gradient. Returns whether the graph changed.
+// Requires: a method or hook of the module, whose first input is the module, with its calls inlined.
+// Frozen attributes take no gradient. Returns whether the graph changed.
 bool freeze(Graph& method, const ModuleConstants& constants);
 
-// The attributes that a frozen method still reads although nobody asked for it, and why; those with one reason together.
+// Returns the attributes that a frozen method still reads although the user did not ask to preserve them, with the reasons.
+// Attributes with one reason are listed together.
 std::vector<RefusalExplanation> attributes_not_frozen(const Graph& method, const ModuleConstants& constants);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// All that a call of a module may run.
+// The code that a call of a module may run.
 #pragma once
 
 #include "ir/graph.h"
@@ -13,8 +13,8 @@
 
 namespace sconce {
 
-// The bodies of all methods and hooks of a module, calls inlined, and of the calls and tasks in them that are not inlined
-// and are given an object of the module.
+// The bodies of all methods and hooks of a module, with their calls inlined; and the bodies of calls and tasks that are not
+// inlined and get an object of the module as an operand.
 class ModuleCode {
  public:
   struct Body {
@@ -22,11 +22,11 @@ class ModuleCode {
     std::vector<const ModuleObject*> inputs;  // as in ModuleObjects::objects_in
   };
 
-  // Submodules that some body replaces by others are marked so in `objects`. Refuses code that cannot be looked into.
+  // Collects the bodies. Marks in `objects` the submodules that a body may replace. Refuses code that cannot be analyzed.
   static Expected<ModuleCode> collect(ModuleObjects& objects, FunctionTable& functions);
 
   std::deque<Body>& bodies() { return bodies_; }
-  // Whether the node is a call or fork whose body is among these.
+  // Returns whether the node is a call or fork whose body is among these.
   bool follows(const Node& node) const { return followed_.count(&node) != 0; }
 
  private:
@@ -42,7 +42,7 @@ class ModuleCode {
   std::deque<Body> bodies_;
   std::set<std::pair<const torch::jit::Function*, std::vector<const ModuleObject*>>> functions_;
   std::unordered_set<const Node*> followed_;
-  int depth_ = 0;  // of tasks in tasks
+  int depth_ = 0;  // of nested tasks
 };
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// The objects that a module is made of, and which of them the values of a graph are.
+// The module and its submodules as objects, and the values of a graph that refer to them.
 #pragma once
 
 #include "ir/expected.h"
@@ -18,16 +18,16 @@ namespace sconce {
 
 // The module or a submodule.
 using ModuleObject = c10::ivalue::Object;
-// An attribute of one object: the object and the number of its slot.
+// An attribute of one object: the object and the slot's number.
 using AttributeSlot = std::pair<const ModuleObject*, size_t>;
 
 struct ValueOrder {
   bool operator()(const Value* a, const Value* b) const { return a->id() < b->id(); }
 };
-// The values of a graph that are objects of the module, in every run; in the order in which they were made.
+// The values of a graph that are the same object of the module in every run, in the order of their creation.
 using ObjectMap = std::map<const Value*, const ModuleObject*, ValueOrder>;
 
-// What is read by a prim::GetAttr, or written by a prim::SetAttr, of a known object.
+// Returns the attribute that a prim::GetAttr reads or a prim::SetAttr writes, if the object is known.
 std::optional<AttributeSlot> attribute_slot(const Node& node, const ObjectMap& objects);
 
 class ModuleObjects {
@@ -40,19 +40,20 @@ class ModuleObjects {
   const std::map<AttributeSlot, std::string>& names() const { return names_; }
   static const c10::IValue& value_of(AttributeSlot slot) { return slot.first->getSlot(slot.second); }
 
-  // The attribute of the name; nothing when there is none.
+  // Finds an attribute by name; nothing if there is none.
   std::optional<AttributeSlot> find(const std::string& name) const;
-  // Of an object and of all objects in it.
+  // Visits the attributes of an object and of all objects in it.
   static void for_each_slot_in(const ModuleObject& object, const std::function<void(AttributeSlot)>& visit);
 
-  // The object that the attribute holds whenever it is read; null when it holds none, or may come to hold another.
+  // Returns the object that the attribute holds in every run. Null if it holds none, or if it may be replaced.
   const ModuleObject* submodule(AttributeSlot slot) const;
   void may_be_replaced(AttributeSlot slot) { submodules_.erase(slot); }
 
-  // `inputs`: the objects that the graph's first inputs are, null for any other value.
+  // Finds the values that are objects of the module. `inputs`: the objects that the graph's first inputs are; null for an
+  // input that is another value.
   ObjectMap objects_in(const Graph& graph, c10::ArrayRef<const ModuleObject*> inputs) const;
-  // An attribute whose type is an interface, and that is never replaced, gets the class of the object that it holds; the
-  // calls that are known by that are inlined. Returns whether the graph changed.
+  // Gives attributes of interface type the class of the object they hold, if they are never replaced, and inlines the calls
+  // that become known. Returns whether the graph changed.
   Expected<bool> inline_interface_calls(Graph& graph, c10::ArrayRef<const ModuleObject*> inputs,
                                         FunctionTable& functions) const;
 
@@ -64,7 +65,7 @@ class ModuleObjects {
   std::map<AttributeSlot, const ModuleObject*> submodules_;
 };
 
-// The storages and containers behind a value: two values without a common one share nothing that can be written.
+// Returns the storages and containers that a value refers to. Two values without a common one share no writable memory.
 std::vector<const void*> memory_of(const c10::IValue& value);
 
 }  // namespace sconce
