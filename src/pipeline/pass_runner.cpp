@@ -44,15 +44,15 @@ bool PassRunner::run(std::string_view name, const PassCallback& pass, Graph& gra
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   timings_.push_back({std::string(name), elapsed.count(), changed});
   if (checked) {
-    SCONCE_ASSERT(changed == (print(graph) != before), name, " says that it ", changed ? "changed" : "did not change",
-                  " the graph, and the text says otherwise\nbefore:\n", before, "after:\n", print(graph));
+    SCONCE_ASSERT(changed == (print(graph) != before), name, " returned ", changed ? "true" : "false", " but ",
+                  changed ? "did not change" : "changed", " the graph\nbefore:\n", before, "after:\n", print(graph));
   }
   if (changed) {
     dump(DumpPoint::kAfter, name, graph);
     if (checked) {
       verify(graph, name);
       const std::string grown = MemoryDependences(graph).new_since(*reach_before);
-      SCONCE_ASSERT(grown.empty(), "behind ", name, ", ", grown, "\nbefore:\n", before, "after:\n", print(graph));
+      SCONCE_ASSERT(grown.empty(), "after ", name, ", ", grown, "\nbefore:\n", before, "after:\n", print(graph));
     }
   }
   return changed;
@@ -74,27 +74,28 @@ bool has_same_types(c10::ArrayRef<Value*> a, c10::ArrayRef<Value*> b) {
 
 }  // namespace
 
-// Verified always, unlike sconce's own. `problem` is empty when nothing is wrong.
+// Runs a pass of the user's on a copy of the graph, which replaces the graph if the pass succeeds. Always verifies the copy,
+// unlike for sconce's own passes. `problem` stays empty if the pass succeeds.
 bool PassRunner::run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& graph, std::string& problem) {
   std::unique_ptr<Graph> copy = graph->clone();
-  const std::string before = print(*copy);  // of the copy: it numbers values anew
+  const std::string before = print(*copy);  // print the copy: clone() renumbers values
   bool changed = false;
   try {
     changed = pass.run(*copy);
   } catch (const InternalError& failure) {
-    problem = "it breaks a rule of the graph: " + failure.reason();
+    problem = "violated a graph invariant: " + failure.reason();
     return false;
   } catch (...) {
-    problem = "it throws: " + as_one_line(message_of(std::current_exception()));
+    problem = "threw an exception: " + as_one_line(message_of(std::current_exception()));
     return false;
   }
   const std::vector<Violation> violations = find_violations(*copy);
   if (!violations.empty()) {
-    problem = "the graph is broken behind it (" + std::string(violations.front().check) + "): " + violations.front().message;
+    problem = "violated a graph invariant (" + std::string(violations.front().check) + "): " + violations.front().message;
   } else if (!has_same_types(copy->inputs(), graph->inputs()) || !has_same_types(copy->outputs(), graph->outputs())) {
-    problem = "the graph behind it takes other inputs or gives other outputs than before";
+    problem = "changed the types or number of the graph's inputs or outputs";
   } else if (changed != (print(*copy) != before)) {
-    problem = changed ? "it says that it changed the graph, and did not" : "it changed the graph, and says that it did not";
+    problem = changed ? "returned true but did not change the graph" : "returned false but changed the graph";
   } else if (changed) {
     graph = std::move(copy);
   }
@@ -119,10 +120,10 @@ bool PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& grap
     try {
       const std::string file =
           write_reproducer({pass.name, pass.library, problem, graph->clone()}, pipeline_->reproducer_folder());
-      // The command line knows the passes of libraries, not those of a program.
-      refusal.reason += (pass.library.empty() ? "; the graph before it: " : "; again with: sconce replay ") + file;
+      // `sconce replay` can load the pass of a library, but not the pass of a program.
+      refusal.reason += (pass.library.empty() ? "; the graph before the pass: " : "; to reproduce: sconce replay ") + file;
     } catch (const std::exception& failure) {
-      refusal.reason += "; no reproducer: " + as_one_line(message_of(failure));
+      refusal.reason += "; cannot write a reproducer: " + as_one_line(message_of(failure));
     }
   }
   refusals_.push_back(std::move(refusal));

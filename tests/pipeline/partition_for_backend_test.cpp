@@ -353,7 +353,7 @@ TEST(PartitionForBackend, ABackendThatThrowsWhileItCompilesIsLeftOut) {
   const Explanation explanation = executor.explain();
   ASSERT_EQ(explanation.refusals.size(), 1U);
   EXPECT_EQ(explanation.refusals.front().what, "pass backend");
-  EXPECT_EQ(explanation.refusals.front().reason, "it throws: no device");
+  EXPECT_EQ(explanation.refusals.front().reason, "threw an exception: no device");
 }
 
 }  // namespace

@@ -162,7 +162,8 @@ TEST_P(FailingPass, IsNamedAndLeftOutAndItsReproducerFailsAgain) {
   ASSERT_EQ(explanation.refusals.size(), 1U);
   EXPECT_EQ(explanation.counters.refusals, 1U);
   EXPECT_EQ(explanation.refusals[0].what, std::string("pass ") + GetParam().name);
-  EXPECT_THAT(explanation.refusals[0].reason, AllOf(HasSubstr(GetParam().problem), HasSubstr("; the graph before it: ")));
+  EXPECT_THAT(explanation.refusals[0].reason,
+              AllOf(HasSubstr(GetParam().problem), HasSubstr("; the graph before the pass: ")));
 
   const std::string reason = explanation.refusals[0].reason;
   const Reproducer reproducer = read_reproducer(reason.substr(reason.find(folder.string())));
@@ -175,41 +176,43 @@ TEST_P(FailingPass, IsNamedAndLeftOutAndItsReproducerFailsAgain) {
 INSTANTIATE_TEST_SUITE_P(
     PassPipeline, FailingPass,
     ::testing::Values(Failing{"throwing", [](Graph&) -> bool { throw std::runtime_error("out of\nluck"); },
-                              "it throws: out of luck"},
-                      Failing{"throwing_a_number", [](Graph&) -> bool { throw 5; }, "it throws: a value of type int"},
+                              "threw an exception: out of luck"},
+                      Failing{"throwing_a_number", [](Graph&) -> bool { throw 5; },
+                              "threw an exception: a value of type int"},
                       Failing{"breaking",
                               [](Graph& graph) {
                                 find_node(graph, "aten::relu")->set_schema(nullptr);
                                 return true;
                               },
-                              "the graph is broken behind it ("},
+                              "violated a graph invariant ("},
                       Failing{"breaking_at_length",
                               [](Graph& graph) {
                                 Node* relu = find_node(graph, "aten::relu");
                                 relu->set_input(0, graph.insert_constant(int64_t{1}, relu));
                                 return true;
                               },
-                              "the graph is broken behind it"},
+                              "violated a graph invariant"},
                       Failing{"returning_less",
                               [](Graph& graph) {
                                 graph.body().remove_return(0);
                                 return true;
                               },
-                              "takes other inputs or gives other outputs"},
+                              "changed the types or number of the graph's inputs or outputs"},
                       Failing{"taking_more",
                               [](Graph& graph) {
                                 graph.add_input("more", c10::IntType::get());
                                 return true;
                               },
-                              "takes other inputs or gives other outputs"},
+                              "changed the types or number of the graph's inputs or outputs"},
                       Failing{"setting_null",
                               [](Graph& graph) {
                                 find_node(graph, "aten::relu")->set_input(0, nullptr);
                                 return true;
                               },
-                              "it breaks a rule of the graph: input 0 of aten::relu"},
-                      Failing{"boasting", [](Graph&) { return true; }, "says that it changed the graph, and did not"},
-                      Failing{"hiding", [](Graph& graph) { return relu_to_tanh(graph) && false; }, "says that it did not"}),
+                              "violated a graph invariant: input 0 of aten::relu"},
+                      Failing{"boasting", [](Graph&) { return true; }, "returned true but did not change the graph"},
+                      Failing{"hiding", [](Graph& graph) { return relu_to_tanh(graph) && false; },
+                              "returned false but changed the graph"}),
     [](const auto& each) { return std::string(each.param.name); });
 
 // A copy of a graph from which nodes have gone numbers the values without a name anew.
@@ -247,7 +250,7 @@ TEST(FailingPasses, AreNamedWithTheFunctionThatIsCalled) {
 TEST(FailingPasses, SayWhyThereIsNoReproducer) {
   Options options;
   options.passes().reproducer_folder("/nowhere").after(Stage::kOptimize, "boasting", [](Graph&) { return true; });
-  EXPECT_THAT(explain(options).refusals.at(0).reason, HasSubstr("no reproducer: /nowhere/sconce-boasting"));
+  EXPECT_THAT(explain(options).refusals.at(0).reason, HasSubstr("cannot write a reproducer: /nowhere/sconce-boasting"));
   options.passes().reproducer_folder("");
   EXPECT_THAT(explain(options).refusals.at(0).reason, ::testing::Not(HasSubstr("reproducer")));
 }

@@ -74,11 +74,11 @@ TEST(PassPluginOption, AModelRunsWithoutThePassesThatFail) {
   const ProgramResult ran = with_broken_passes({"run"});
   EXPECT_EQ(ran.exit_code, 0);
   for (const ProgramResult& result : {ran, with_broken_passes({"dump"}), with_broken_passes({"dump", "--format", "plan"})}) {
-    EXPECT_THAT(result.err, HasSubstr("warning: pass throws: it throws: no such luck"));
+    EXPECT_THAT(result.err, HasSubstr("warning: pass throws: threw an exception: no such luck"));
   }
   const ProgramResult checked = with_broken_passes({"check"});
   EXPECT_EQ(checked.exit_code, 1) << "what agrees is a plan without them";
-  EXPECT_THAT(checked.out, HasSubstr("against the list of passes: left out: pass throws: it throws: no such luck"));
+  EXPECT_THAT(checked.out, HasSubstr("against the list of passes: left out: pass throws: threw an exception: no such luck"));
   const auto refusals = json_of(with_broken_passes({"explain", "--json"}))["refusals"];
   ASSERT_EQ(refusals.size(), 3) << refusals;
   EXPECT_EQ(refusals[0]["what"], "pass lies");
@@ -91,7 +91,7 @@ TEST(PassPluginOption, AModelRunsWithoutThePassesThatFail) {
   const std::string reproducer = reason.substr(reason.find("sconce replay ") + 14);
   const ProgramResult again = sconce({"replay", reproducer});
   EXPECT_EQ(again.exit_code, 1) << again.err;
-  EXPECT_THAT(again.out, AllOf(HasSubstr("pass throws: it throws: no such luck"), HasSubstr("graph(")));
+  EXPECT_THAT(again.out, AllOf(HasSubstr("pass throws: threw an exception: no such luck"), HasSubstr("graph(")));
 }
 
 TEST(Methods, MayCallTheModuleAsTheyLike) {
