@@ -57,7 +57,7 @@ int replay(const ReplayOptions& options) {
                             {"graph", print(*reproducer.graph)}});
   } else {
     std::cout << "pass " << reproducer.pass << ": " << outcome << "\n";
-    std::cout << (fails ? "the graph before it:\n" : "the graph behind it:\n") << print(*reproducer.graph);
+    std::cout << (fails ? "the graph before the pass:\n" : "the graph after the pass:\n") << print(*reproducer.graph);
   }
   return fails ? kMismatchOrRefusal : kGood;
 }
