@@ -17,9 +17,9 @@ namespace sconce {
 
 class Graph;
 
-// The stages of a compile. Your passes run before or after one of them.
-//   kRequired  passes without which a graph cannot run; also runs with optimization off
-//   kOptimize  passes that make the graph faster and leave it differentiable
+// The named points of a compile: passes of your own run before and after each.
+//   kRequired  what must happen before a graph can run
+//   kOptimize  what makes it better and leaves it differentiable
 enum class Stage { kRequired, kOptimize };
 
 // A pass. Returns whether it changed the graph. A pass that throws has failed.

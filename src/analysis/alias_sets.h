@@ -1,12 +1,13 @@
 // Which values may share memory: a unification-based (Steensgaard-style) may-alias analysis.
 //
-// Every value that can hold memory lies in one set; a set may have a *contents* set, for what its containers hold:
+// Every value that can hold memory is in one set. A set may have a *contents* set, which holds what its containers hold:
 //
 //   %l : Tensor[] = prim::ListConstruct(%a, %b)      sets: {%l} ──contents──► {%a, %b, %c}
 //   %c : Tensor   = aten::__getitem__(%l, %i)
 //
-// One set is the wildcard: whatever anyone outside may hold (graph inputs, module attributes, results of unknown ops);
-// its contents are itself. Two values in different sets never share memory, in no run. The reverse is not claimed.
+// One set is the wildcard: everything that code outside the graph may hold (graph inputs, module attributes, results of
+// unknown operators). It is its own contents set. Two values in different sets share memory in no run. Two values in one set
+// may or may not.
 #pragma once
 
 #include "ir/graph.h"
@@ -24,27 +25,28 @@ class AliasSets {
 
   explicit AliasSets(const Graph& graph);
 
-  // Numbers and strings lie in no set and alias nothing; two objects in one set are two if their types tell them apart.
+  // Returns whether the values may share memory. Numbers and strings are in no set and alias nothing. Values of one set
+  // whose types no object can have at once do not alias.
   bool may_alias(const Value& a, const Value& b) const;
-  // Whether somebody outside the graph may hold the memory (before, or through an object during, the run).
+  // Returns whether code outside the graph may hold the memory, before the run or through an object during it.
   bool is_wildcard(const Value& value) const;
-  // Whether some node of the graph may write the memory of the value (not only of what it contains).
+  // Returns whether a node of the graph may write the value's own memory, not counting what it contains.
   bool may_be_written(const Value& value) const;
-  // The same, or the memory of what it contains.
+  // The same, counting what it contains.
   bool may_be_written_within(const Value& value) const;
 
-  // Of what lies in a set, that of these kinds.
+  // The memory of these kinds in a set.
   struct Memory {
     Set set;
     MemoryKinds kinds;
   };
-  // What the node itself, without the nodes nested in it, may write.
+  // Returns the memory that the node may write, not counting the nodes nested in it.
   std::vector<Memory> writes_of(const Node& node) const;
-  // Whether it may write the memory of the value, not only of what it contains.
+  // Returns whether the node may write the value's own memory.
   bool may_write(const Node& node, const Value& value) const;
 
-  Set set_of(const Value& value) const;  // kNone for values that hold no memory
-  Set contents_of(Set set) const;        // kNone when nothing in the set is a container with known contents
+  Set set_of(const Value& value) const;  // kNone for a value that holds no memory
+  Set contents_of(Set set) const;        // kNone if no value of the set is a container with known contents
   Set wildcard() const { return find(kWildcard); }
 
  private:
@@ -66,7 +68,7 @@ class AliasSets {
   mutable std::vector<Set> parent_;
   std::vector<Set> contents_;
   std::vector<MemoryKinds> written_;
-  std::vector<Set> sets_;  // by the ids of values; kNone for those that were not met
+  std::vector<Set> sets_;  // indexed by the ids of values; kNone for values not visited
 };
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// Which attributes of objects the nodes of a graph assign.
+// The attributes of objects that the nodes of a graph assign.
 #pragma once
 
 #include "ir/graph.h"
@@ -9,13 +9,13 @@
 
 namespace sconce {
 
-// Objects are told apart by their classes alone: an attribute assigned in one counts as assigned in all of the class.
+// Distinguishes objects by class only: an attribute assigned in one object counts as assigned in every object of its class.
 class AssignedAttributes {
  public:
   explicit AssignedAttributes(const Graph& graph);
 
-  // Of a `prim::GetAttr` or `prim::SetAttr`: whether some node assigns the attribute. True for all where something of which
-  // nothing is known runs.
+  // Returns whether a node of the graph assigns the attribute that `access`, a prim::GetAttr or prim::SetAttr, names. True
+  // for every attribute if the graph runs unknown code.
   bool contains(const Node& access) const;
 
  private:

@@ -1,4 +1,4 @@
-// A graph as Graphviz sees it.
+// Graphs as pictures, drawn by Graphviz.
 #pragma once
 
 #include "ir/graph.h"
@@ -7,7 +7,7 @@
 
 namespace sconce {
 
-// Directed graph in the DOT language: nodes with kind and attributes, edges with the value's name and type, blocks as
+// Returns the graph in the DOT language: nodes with kind and attributes, edges with the value's name and type, blocks as
 // clusters. Constants are drawn inside the nodes that use them.
 std::string to_dot(const Graph& graph, const std::string& title);
 

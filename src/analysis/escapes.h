@@ -1,4 +1,4 @@
-// Which values may outlive a run (rule R2).
+// Values that may outlive a run (rule R2).
 #pragma once
 
 #include "analysis/alias_sets.h"
@@ -9,24 +9,29 @@
 
 namespace sconce {
 
-// The values whose memory must never come from a plan's arena, because somebody may hold it after the run: all that may
-// share memory with, or be contained in, an output of the graph, a module attribute or other object, a container from
-// outside, a future, an operand or result of an operator about which nothing is known. With `autograd_runs`, operands and
-// results of every operator as well: autograd may save any of them for backward.
+// Returns the values whose memory must not come from a plan's arena, because it may be held after the run. A value escapes
+// if it may share memory with, or be contained in,
+//   - an output of the graph;
+//   - a module attribute or other object, or a container from outside;
+//   - a future;
+//   - an operand or result of an unknown operator;
+//   - with `autograd_runs`, an operand or result of any operator: autograd may save it for backward.
 std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const AliasSets& aliases, bool autograd_runs);
 
-// Whether the value itself, or another object over its memory, may be in somebody's hands after the run or in a container
-// or block meanwhile, or is asked for its identity. Unlike the above it asks for the object: what only shares memory with an
-// input does not leave.
+// Returns whether the object, or another object made from it over its memory,
+//   - may be held after the run, or be stored in a container or returned from a block during it; or
+//   - has its identity observed.
+// In contrast to find_escaping_values this is about the object: a value does not escape because it shares memory with an
+// input.
 bool may_escape(const Value& value);
-// A node through which it may; null when it may not.
+// Returns a node through which the value may escape; null if it may not.
 const Node* escaping_use(const Value& value);
 
-// Whether the graph reads the value and forgets it: it is not written, nor is another object over its memory that is made of
-// it, and neither leaves. Judged by the uses alone: what else shares its memory is not asked.
+// Returns whether the graph only reads the value: neither it nor another object made from it over its memory is written or
+// escapes. Looks at uses only; other aliases of its memory do not count.
 bool is_read_only_and_local(const Value& value);
 
-// Whether the node's results are objects that were there before, so that a second read gives the same ones.
+// Returns whether the node's results are objects that existed before, so that a second read returns the same ones.
 bool produces_existing_objects(const Node& node);
 
 }  // namespace sconce

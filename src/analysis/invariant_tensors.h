@@ -1,4 +1,4 @@
-// Constants of a graph that are the same tensor in every run.
+// Constants of a graph that are the same tensor, with the same elements, in every run.
 #pragma once
 
 #include "ir/graph.h"
@@ -10,20 +10,19 @@
 
 namespace sconce {
 
-// A snapshot of which memory constants lie in that the graph writes or hands to others, or others hold anyhow
-// (attr::kShared).
+// A snapshot. A constant may change if the graph writes it, if it escapes, or if code outside holds it (attr::kShared).
 class InvariantTensors {
  public:
   explicit InvariantTensors(const Graph& graph);
 
-  // The strided tensor that the operand is in all runs, taking no gradient; an undefined one for None. Nothing for any other
-  // operand, and for a null one.
+  // Returns the strided tensor that the operand is in every run, if it requires no gradient; an undefined tensor for None.
+  // Nothing for any other operand, and for null.
   std::optional<at::Tensor> find(const Value* operand) const;
-  // Whether the constant may hold something else in another run, or later in the same.
+  // Returns whether the constant's elements may change, within a run or between runs.
   bool may_change(const at::Tensor& constant) const;
 
  private:
-  std::unordered_set<const c10::StorageImpl*> changing_;  // several constants may lie in one storage
+  std::unordered_set<const c10::StorageImpl*> changing_;  // by storage: several constants may share one
 };
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// What facts say of sizes and strides. False wherever they are silent.
+// Questions about sizes and strides, answered by facts. False if a fact is missing.
 #pragma once
 
 #include "analysis/effects.h"
@@ -13,7 +13,7 @@
 
 namespace sconce {
 
-// Whether a tensor with `facts` broadcasts to the sizes of one with `wanted`, and not the other way round.
+// Returns whether a tensor with `facts` broadcasts to the sizes of a tensor with `wanted`.
 inline bool broadcasts_to(const TensorFacts* facts, const TensorFacts* wanted) {
   if (facts == nullptr || wanted == nullptr || !facts->sizes || !wanted->sizes ||
       facts->sizes->size() > wanted->sizes->size()) {
@@ -24,14 +24,14 @@ inline bool broadcasts_to(const TensorFacts* facts, const TensorFacts* wanted) {
       [](const Dim& from, const Dim& to) { return from == Dim::known(1) || (from == to && !from.is_unknown()); });
 }
 
-// Whether sizes are known and strides are what a new tensor of these sizes and this format gets.
+// Returns whether the sizes are known and the strides are those of a new tensor of these sizes and this format.
 inline bool has_layout(const TensorFacts* facts, c10::MemoryFormat format) {
   if (facts == nullptr || !facts->sizes || !facts->strides) {
     return false;
   }
   const auto& sizes = *facts->sizes;
   const auto& strides = *facts->strides;
-  // From the dimension whose elements lie side by side on.
+  // Dimensions by growing stride: the elements of the first are adjacent in memory.
   std::vector<size_t> inner_first;
   if (format == c10::MemoryFormat::Contiguous) {
     for (size_t i = sizes.size(); i-- > 0;) {
@@ -50,7 +50,7 @@ inline bool has_layout(const TensorFacts* facts, c10::MemoryFormat format) {
       return false;
     }
     expected *= sizes[i].value();
-    if (expected == 0) {  // the formats differ in what they do about empty tensors
+    if (expected == 0) {  // for empty tensors each format has strides of its own
       if (format != c10::MemoryFormat::Contiguous) {
         return false;
       }
@@ -60,8 +60,8 @@ inline bool has_layout(const TensorFacts* facts, c10::MemoryFormat format) {
   return true;
 }
 
-// Whether the graph changes sizes in place or walks autograd's graph: then of two results with equal elements one cannot
-// stand for the other.
+// Returns whether the graph changes sizes in place or walks autograd's graph. A tensor must then not be replaced by another
+// one with equal elements.
 inline bool distinguishes_equal_tensors(const Graph& graph) {
   bool may_differentiate = false;
   for_each_node(graph.body(), [&](Node* node) { may_differentiate = may_differentiate || differentiates(*node); });

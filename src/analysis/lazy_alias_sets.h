@@ -1,4 +1,4 @@
-// Alias sets that are made when they are first asked for: most graphs give a pass no reason to.
+// Alias sets, computed on first use: in most graphs a pass never needs them.
 #pragma once
 
 #include "analysis/alias_sets.h"
@@ -11,7 +11,7 @@ class LazyAliasSets {
  public:
   explicit LazyAliasSets(const Graph& graph) : graph_(graph) {}
 
-  // Of the graph as it was at the first call: what comes after may forward values and make constants, no more.
+  // Returns the alias sets of the graph at the first call. After it, a pass may only forward values and insert constants.
   const AliasSets& get() const {
     if (!made_) {
       made_.emplace(graph_);

@@ -1,4 +1,5 @@
-// Who reads what whom writes: to be compared before and after a pass.
+// A snapshot of the read/write dependences between nodes. Comparing the snapshots from before and after a pass detects a
+// pass that merged two values it should have kept apart: a write then reaches a read that it could not reach before.
 #pragma once
 
 #include "analysis/alias_sets.h"
@@ -10,14 +11,13 @@
 
 namespace sconce {
 
-// A snapshot.
 class MemoryDependences {
  public:
   explicit MemoryDependences(const Graph& graph);
 
-  // Two nodes that are in both snapshots of one graph, of which the one may write what the other reads and might not before:
-  // a pass has merged what must stay two. Empty when there are none. Of what somebody outside may hold now, nothing is said:
-  // inputs, attributes and constants lie in one alias set, the wildcard.
+  // Describes two nodes, present in both snapshots of one graph, of which the first may write what the second reads and
+  // could not before. Empty if there are none. Ignores memory that code outside may hold: inputs, attributes and constants
+  // are all in one alias set, the wildcard.
   std::string new_since(const MemoryDependences& before) const;
 
  private:

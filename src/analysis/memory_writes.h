@@ -1,4 +1,4 @@
-// When memory may be written: the question behind merging and moving nodes.
+// When memory may be written. Passes that merge or move nodes ask this.
 #pragma once
 
 #include "analysis/alias_sets.h"
@@ -15,29 +15,30 @@ class MemoryWrites {
  public:
   MemoryWrites(const Graph& graph, const AliasSets& aliases);
 
-  // Whether the memory of `value`, or of what it contains, may be written after `first` has run and before `second` runs.
-  // Requires that `first` stands before `second`, in the same block or in one around it. Writes of earlier iterations
-  // count where a loop is around `second` alone.
+  // Returns whether the memory of `value`, or of what it contains, may be written after `first` has run and before `second`
+  // runs. Requires that `first` is before `second`, in the same block or an enclosing one. If a loop encloses only `second`,
+  // writes of earlier iterations count.
   bool may_be_written_between(const Value& value, const Node& first, const Node& second) const;
-  // The same from `first` to the end of the graph, which must stand in the graph's body.
+  // The same from `first`, which must be in the graph's body, to the end of the graph.
   bool may_be_written_behind(const Value& value, const Node& first) const;
-  // Whether a node between them may change what operators see beside their operands: grad mode, default dtype, ….
+  // Returns whether a node between them may change global state that operators read: grad mode, default dtype, ….
   bool state_may_change_between(const Node& first, const Node& second) const;
 
-  // Whether the node stood in the graph when this was made.
+  // Returns whether the node was in the graph when this snapshot was made.
   bool covers(const Node& node) const { return spans_.count(&node) != 0; }
-  // Whether `node`, or the end of a block it is, comes after `other`, which stands in its block or in one around it.
+  // Returns whether `node` (or the end of a block, if it is a return node) comes after `other`, which is in the same block
+  // or an enclosing one.
   bool is_behind(const Node& node, const Node& other) const;
 
-  // The same for the nodes nested in `node`.
+  // The same questions about the nodes nested in `node`.
   bool may_be_written_within(const Value& value, const Node& node) const;
   bool state_may_change_within(const Node& node) const;
 
  private:
   using Position = uint32_t;
   struct Span {
-    Position begin;  // the node's own
-    Position end;    // behind what is nested in it
+    Position begin;  // of the node
+    Position end;    // after the nodes nested in it
   };
   using Positions = std::vector<Position>;  // ascending
 
@@ -49,7 +50,7 @@ class MemoryWrites {
 
   const AliasSets& aliases_;
   std::unordered_map<const Node*, Span> spans_;
-  // By the set and the kinds of memory that are written in it together.
+  // Indexed by set, then by the kinds of memory that one write affects.
   std::unordered_map<AliasSets::Set, std::unordered_map<MemoryKinds, Positions>> writes_;
   Positions state_changes_;
   Position next_ = 0;

@@ -1,4 +1,4 @@
-// Whether anybody can tell one tuple or text from another that is equal.
+// Whether a graph observes the identity of tuples and strings.
 #pragma once
 
 #include "ir/graph.h"
@@ -7,10 +7,11 @@
 
 namespace sconce {
 
-// Of a tuple or a text nobody can tell more than which object it is, by `is`. Whether the graph asks that of any: passes
-// that make such values anew, or one of two, then leave them alone. Code that is called and not looked at, and is given such
-// a value, may ask; of the calls, those of which `is_seen` says that their code is looked at do not count.
+// Returns whether the graph could observe the identity of a tuple or string. These values are immutable, so two equal ones
+// differ only under `is`. If the result is true, passes must not recreate or merge them. A call that receives such a value
+// counts as an observer, unless `is_seen(call)` says that its body is analyzed, too.
 bool observes_identity(const Graph& graph, const std::function<bool(const Node& call)>& is_seen = nullptr);
+// Returns whether an output of the node is a tuple or string.
 bool produces_tuple_or_string(const Node& node);
 
 }  // namespace sconce
