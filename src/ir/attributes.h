@@ -16,8 +16,8 @@ namespace sconce {
 
 class Graph;
 
-// One alternative per form of the text; a `prim::Constant`'s value is an IValue, whose printed form its output's
-// type decides. Subgraphs are owned: copying an attribute shares them, `Graph::clone` deep-copies them.
+// One alternative per literal of the text form. The value of a `prim::Constant` is an IValue, printed according to the type
+// of the node's output. Copying an attribute shares its subgraph; `Graph::clone` copies it.
 using AttributeValue =
     std::variant<int64_t, double, std::string, c10::TypePtr, std::vector<int64_t>, std::vector<double>,
                  std::vector<std::string>, std::vector<c10::TypePtr>, c10::IValue, std::shared_ptr<Graph>>;
@@ -27,8 +27,8 @@ struct Attribute {
   AttributeValue value;
 };
 
-// Whether they are the same in number, names and values, in the same order. Values that are IValues are so if they are one
-// object or equal numbers, subgraphs if they are one.
+// Returns whether both have the same names and values in the same order. Two IValues are equal if they are one object or
+// equal numbers, two subgraphs only if they are one graph.
 bool equal_attributes(c10::ArrayRef<Attribute> a, c10::ArrayRef<Attribute> b);
 
 namespace attr {
@@ -37,7 +37,7 @@ inline const c10::Symbol kName = c10::Symbol::attr("name");
 inline const c10::Symbol kTypes = c10::Symbol::attr("types");
 inline const c10::Symbol kSubgraph = c10::Symbol::attr("Subgraph");
 inline const c10::Symbol kValue = c10::Symbol::attr("value");
-// Of a constant tensor, 1: code outside of the graph holds it too, and may write it.
+// 1 on a constant tensor that code outside the graph also holds, and may write.
 inline const c10::Symbol kShared = c10::Symbol::attr("shared");
 }  // namespace attr
 

@@ -1,4 +1,4 @@
-// What analyses and passes ask of operands that are constants.
+// Questions about types and constant operands that analyses and passes share.
 #pragma once
 
 #include "ir/graph.h"
@@ -10,7 +10,8 @@
 
 namespace sconce {
 
-// Whether a prim::Constant can hold values of the type: tensors, numbers and the like, lists and tuples of the latter.
+// Returns whether a prim::Constant can hold values of the type: tensors, numbers, strings, None and devices, and lists and
+// tuples of all these but tensors.
 inline bool can_be_constant(const c10::TypePtr& type) {
   switch (type->kind()) {
     case c10::TypeKind::ListType:
@@ -48,14 +49,15 @@ inline std::optional<bool> constant_bool(const Value& value) {
   return constant && constant->isBool() ? std::optional(constant->toBool()) : std::nullopt;
 }
 
-// The position among `size` elements that an index means: counted from the back when negative. Nothing out of range.
+// Returns the position that an index denotes among `size` elements; a negative index counts from the end. Nothing if it is
+// out of range.
 inline std::optional<size_t> position_among(size_t size, int64_t index) {
   const auto count = static_cast<int64_t>(size);
   const int64_t at = index + (index < 0 ? count : 0);
   return at >= 0 && at < count ? std::optional(static_cast<size_t>(at)) : std::nullopt;
 }
 
-// The same of an index that is a constant; nothing when it is none.
+// The same for a constant index; nothing if the index is not constant.
 inline std::optional<size_t> constant_index(const Value& index, size_t size) {
   const auto constant = index.constant();
   return constant && constant->isInt() ? position_among(size, constant->toInt()) : std::nullopt;

@@ -1,10 +1,10 @@
-// A subgraph that somebody else computes: sconce::delegate, made by pipeline/partition_for_backend.h.
+// sconce::delegate: a subgraph that a backend's kernel computes. pipeline/partition_for_backend.h makes delegates.
 //
 //   %r : Tensor = sconce::delegate_0[backend="my_backend"](%a, %b)
 //   with sconce::delegate_0 = graph(%a : Tensor, %b : Tensor): …
 //
-// The node has no effect, and its results are new objects over new memory. The text is without the kernel: in a graph that
-// is read from it the subgraph's operators run.
+// The node has no effects, and its results are new objects over new memory. The text form leaves out the kernel, so a parsed
+// delegate runs the operators of its subgraph.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -17,10 +17,12 @@
 
 namespace sconce {
 
-// The results of a subgraph from its operands, both in the subgraph's order; none at all when these operands (their dtype,
-// their device, …) are not for it. Called by many threads at once, when no gradient is wanted, in either mode. It writes no
-// operand and holds none after the call; its tensors share memory neither with one another nor with anything else. What it
-// throws is its own failure, not the model's: see partition_for_backend.
+// A kernel: computes the results of a subgraph from its operands, both in the subgraph's order. Returns an empty list to
+// decline a call, for example because of an operand's dtype or device.
+//
+// It is called by many threads at once, and only when no gradient is required. It must not write an operand or keep one
+// after the call. Its results must share memory neither with each other nor with anything else. An exception means that the
+// kernel failed, not the model: see partition_for_backend.
 using SubgraphKernel = std::function<std::vector<c10::IValue>(c10::ArrayRef<c10::IValue> operands)>;
 
 inline const c10::Symbol kDelegate = c10::Symbol::fromQualString("sconce::delegate");

@@ -1,4 +1,4 @@
-// What the compiler prints about its work when asked by SCONCE_DUMP.
+// SCONCE_DUMP: prints graphs and plans while a model is compiled.
 //
 //   SCONCE_DUMP=load,after:eliminate_dead_nodes,plan
 #pragma once
@@ -24,13 +24,13 @@ struct DumpChoice {
   std::string_view name;
   std::string_view help;
 };
-// Generates the help of the command line; `all` chooses everything.
+// Returns all choices, from which the command line's help is generated. The choice `all` includes every other.
 std::span<const DumpChoice> dump_choices();
 
-// Whether `filter` (the value of SCONCE_DUMP) asks for the point; `subject` is the name of the pass or method.
+// Returns whether `filter`, a value of SCONCE_DUMP, includes the point. `subject` is the name of the pass or method.
 bool dump_wanted(std::string_view filter, DumpPoint point, std::string_view subject);
 
-// Prints to stderr when the environment asks for it; the text is made only then.
+// Prints to stderr if SCONCE_DUMP includes the point. `text` is called only then.
 void dump(DumpPoint point, std::string_view subject, const Graph& graph);
 void dump(DumpPoint point, std::string_view subject, const std::function<std::string()>& text);
 

@@ -1,4 +1,4 @@
-// What is known about a tensor value beyond "it is a Tensor".
+// Facts: what is known about a tensor value beyond its type.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,18 +14,18 @@
 
 namespace sconce {
 
-// One size or stride: a number, a symbol (two dims with the same symbol are equal in every run), or unknown.
+// One size or stride: a number, a symbol, or unknown. Two dims with one symbol are equal in every run.
 class Dim {
  public:
   static Dim unknown() { return {Kind::kUnknown, 0}; }
   static Dim known(int64_t value) { return {Kind::kKnown, value}; }
-  // `symbol` is positive; the text form prints SS(-symbol), as TorchScript does.
+  // `symbol` must be positive. The text form prints SS(-symbol), as TorchScript does.
   static Dim symbol(int64_t symbol) { return {Kind::kSymbol, symbol}; }
 
   bool is_known() const { return kind_ == Kind::kKnown; }
   bool is_symbol() const { return kind_ == Kind::kSymbol; }
   bool is_unknown() const { return kind_ == Kind::kUnknown; }
-  // The number of a known dim or the symbol of a symbolic one.
+  // The number of a known dim, or the symbol of a symbolic one.
   int64_t value() const { return value_; }
 
   friend bool operator==(const Dim&, const Dim&) = default;
@@ -37,8 +37,8 @@ class Dim {
   int64_t value_;
 };
 
-// Facts hold in every run of the graph that carries them; an absent field means "not known".
-// `sizes` present means that the rank is known; `strides`, when present, has the same length.
+// Facts hold in every run of the graph that has them. An absent field is unknown. If `sizes` is present, the rank is known;
+// `strides`, if present, has the same length.
 struct TensorFacts {
   std::optional<bool> defined;  // false: always an undefined tensor (autograd's zero)
   std::optional<c10::ScalarType> dtype;
@@ -52,18 +52,19 @@ struct TensorFacts {
   friend bool operator==(const TensorFacts&, const TensorFacts&) = default;
 };
 
-// TorchScript's notation: `Float(2, *, SS(-1), strides=[6, 2, 1], requires_grad=0, device=cpu)`,
-// `FloatTensor(device=cpu)` when the rank is unknown, `Tensor` when nothing is, with `[Undefined]` behind.
+// Returns TorchScript's notation: `Float(2, *, SS(-1), strides=[6, 2, 1], requires_grad=0, device=cpu)`,
+// `FloatTensor(device=cpu)` if the rank is unknown, `Tensor` if nothing is known; followed by `[Undefined]` for an undefined
+// tensor.
 std::string to_string(const TensorFacts& facts);
 
-// The facts that LibTorch's own type carries (a loaded graph may have been saved with them).
+// Returns the facts that a LibTorch type has; a graph may have been saved with them.
 TensorFacts facts_of(const c10::TensorType& type);
-// All facts of one tensor. Strides of strided ones only.
+// Returns all facts of a tensor; strides only if it is strided.
 TensorFacts facts_of(const at::Tensor& tensor);
 
-// The facts that hold for both.
+// Returns the facts that hold for a tensor with facts `a` and for one with facts `b` (the join).
 TensorFacts common_facts(const TensorFacts& a, const TensorFacts& b);
-// What holds of a tensor of which both do. Of a size that both know, the number.
+// Returns the facts of a tensor for which both hold (the meet). A number is preferred to a symbol.
 TensorFacts all_facts(TensorFacts a, const TensorFacts& b);
 
 }  // namespace sconce

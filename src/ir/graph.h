@@ -9,7 +9,7 @@
 //          │    └─ blocks:  Block …            (prim::If has two, prim::Loop one)
 //          └─ returns ◄── Value*…              (inputs of the block's hidden return node)
 //
-// A value may be used in the block that defines it and in blocks nested below, after its definition.
+// A value may be used after its definition, in the block that defines it and in blocks nested in that.
 // What an operator means, is never asked by its name outside ir/: op_table.h, effects.h and alias_sets.h answer.
 #pragma once
 
@@ -52,16 +52,16 @@ class Value {
   size_t id() const { return id_; }          // unique in the graph, in order of creation
   Graph& graph() const;
 
-  // The frontend's name ("x.1"), or empty; the printer makes names unique and numbers the nameless.
+  // The frontend's name ("x.1"), or empty. The printer makes names unique and prints values without a name as numbers.
   const std::string& name() const { return name_; }
   Value* set_name(std::string name);
 
-  // Tensors are always plain `Tensor` here: what else is known about them is in the facts.
+  // The type. A tensor's is always plain `Tensor`; everything else that is known about it is in the facts.
   const c10::TypePtr& type() const { return type_; }
-  // A TensorType with details is split into `Tensor` and facts.
+  // Sets the type. A TensorType with details is split into `Tensor` and facts.
   Value* set_type(c10::TypePtr type);
 
-  // Null when nothing is known.
+  // Null if nothing is known.
   const TensorFacts* facts() const { return facts_.get(); }
   void set_facts(TensorFacts facts);
 
@@ -70,7 +70,7 @@ class Value {
   bool has_uses() const { return !uses_.empty(); }
   void replace_all_uses_with(Value* replacement);
 
-  // The value of the prim::Constant that produces this, if one does.
+  // The constant, if a prim::Constant produces this value.
   std::optional<c10::IValue> constant() const;
 
  private:
@@ -96,7 +96,7 @@ class Node {
 
   c10::ArrayRef<Value*> inputs() const { return inputs_; }
   Value* input(size_t index) const { return inputs_[index]; }
-  // The input for the schema's argument `name`; null when the schema has none of that name.
+  // The input for the schema's argument `name`; null if the schema has no such argument.
   Value* named_input(std::string_view name) const;
   void add_input(Value* value);
   void set_input(size_t index, Value* value);
@@ -120,7 +120,7 @@ class Node {
   const SourceLocationPtr& location() const { return location_; }
   Node* set_location(SourceLocationPtr location);
 
-  // The block the node stands in; null while it is not inserted.
+  // The block that the node is in; null while it is in none.
   Block* owning_block() const { return owning_block_; }
   Graph& graph() const { return *graph_; }
   Node* next() const;      // null at the end of the block
@@ -129,9 +129,9 @@ class Node {
   Node* insert_before(Node* position);
   Node* insert_after(Node* position);
   Node* append_to(Block& block);
-  // Takes the node out of its block; it can be inserted again.
+  // Removes the node from its block. It can be inserted again.
   void detach();
-  // Takes the node out for good, with its blocks. Requires that no output is used. The storage stays the graph's.
+  // Removes the node and its blocks for good. Requires that no output is used. The graph keeps the storage.
   void erase();
   bool is_erased() const { return erased_; }
 
@@ -151,14 +151,14 @@ class Node {
   Node* next_ = nullptr;
   bool erased_ = false;
   c10::SmallVector<Value*, 4> inputs_;
-  c10::SmallVector<uint32_t, 4> use_positions_;  // of each input, where its use stands in Value::uses
+  c10::SmallVector<uint32_t, 4> use_positions_;  // for each input, the index of its use in Value::uses
   c10::SmallVector<Value*, 2> outputs_;
   c10::SmallVector<Block*, 2> blocks_;
   std::vector<Attribute> attributes_;
   SourceLocationPtr location_;
 };
 
-// The nodes of a block in program order. The node under the iterator may be erased or moved while iterating.
+// The nodes of a block in program order. The node at the iterator may be erased or moved during the iteration.
 class NodeRange {
  public:
   class Iterator {
@@ -199,7 +199,8 @@ class Block {
   // The node the block belongs to; null for a graph's body.
   Node* owner() const { return owner_; }
   Graph& graph() const { return *graph_; }
-  // Hidden end nodes (kinds prim::Param and prim::Return): positions for insertion and users of the returns.
+  // Hidden nodes at the ends of the block (prim::Param and prim::Return): positions for insertion, and the user of the
+  // returns.
   Node* param_node() const { return param_node_; }
   Node* return_node() const { return return_node_; }
 
@@ -227,23 +228,23 @@ class Graph {
   Value* add_input(std::string name, c10::TypePtr type);
   void add_output(Value* value) { body_->add_return(value); }
 
-  // A node that stands nowhere yet, with `outputs` outputs of type Tensor.
+  // Creates a node with `outputs` outputs of type Tensor, in no block yet.
   Node* create(c10::Symbol kind, c10::ArrayRef<Value*> inputs, size_t outputs = 1);
-  // A prim::Constant of the value's type, inserted before `position`.
+  // Inserts a prim::Constant before `position`. By default it has the value's own type.
   Value* insert_constant(c10::IValue value, Node* position, c10::TypePtr type = nullptr);
 
-  // Copies the nodes of `source` to before `position`, renaming through `values` (which must map what `source` uses
-  // from outside, its params included, and is extended by what is copied). Returns the copies of source's returns.
+  // Copies the nodes of `source` to before `position`. `values` must map the params of `source` and every value that it uses
+  // from outside; the copies are added to it. Returns the copies of the block's returns.
   std::vector<Value*> copy_nodes(const Block& source, Node* position, ValueMap& values);
-  // The same for a block of this graph: `params` in the place of its params, what it uses from outside as it is.
+  // The same for a block of this graph: replaces its params by `params`, and keeps values used from outside.
   std::vector<Value*> repeat_nodes(const Block& source, c10::ArrayRef<Value*> params, Node* position);
-  // Finds the copy of a value the map does not hold (a use of an enclosing block) in `copy_node`.
+  // Copies one node to before `position`; `values` as in `copy_nodes`.
   Node* copy_node(const Node& source, Node* position, ValueMap& values);
   std::unique_ptr<Graph> clone() const;
 
   // Values have ids below this.
   size_t id_bound() const { return next_id_; }
-  // Number of nodes that stand in the graph, nested blocks included.
+  // The number of nodes in the graph, nested blocks included.
   size_t node_count() const;
 
  private:
@@ -260,8 +261,8 @@ class Graph {
   Block* body_;
 };
 
-// Calls `visit` on every node of the block and of the blocks nested in it, in program order, a node before its blocks.
-// The visited node may be erased by `visit`.
+// Calls `visit` for every node of the block and of blocks nested in it, in program order, a node before its blocks. `visit`
+// may erase the node.
 void for_each_node(const Block& block, const std::function<void(Node*)>& visit);
 
 template <typename T>

@@ -1,4 +1,4 @@
-// What types say about memory.
+// The kinds of memory that values of a type hold.
 #pragma once
 
 #include <ATen/core/jit_type_base.h>
@@ -7,25 +7,26 @@
 
 namespace sconce {
 
-// Kinds of memory, as bits: a write to memory of one kind leaves that of the others as it is.
+// Kinds of memory, as bits. A write to memory of one kind does not change memory of another kind.
 using MemoryKinds = uint8_t;
 inline constexpr MemoryKinds kNoMemory = 0;
 inline constexpr MemoryKinds kTensorMemory = 1;  // elements, sizes and strides of tensors
-inline constexpr MemoryKinds kListMemory = 2;    // which elements a list has
+inline constexpr MemoryKinds kListMemory = 2;    // the elements of lists
 inline constexpr MemoryKinds kDictMemory = 4;
 inline constexpr MemoryKinds kObjectMemory = 8;  // attributes of objects, and what LibTorch's own objects hold
 inline constexpr MemoryKinds kAnyMemory = 15;
 
-// Whether values of the type can hold memory that others see: tensors, containers of them, objects.
+// Returns whether values of the type can hold memory that another value shares: tensors, containers of them, objects.
 bool holds_memory(const c10::TypePtr& type);
-// Whether they can hold other values.
+// Returns whether values of the type can contain other values.
 bool is_container(const c10::TypePtr& type);
-// Whether what a container holds are containers themselves.
+// Returns whether the elements of a container are containers.
 bool holds_containers(const c10::TypePtr& type);
-// The kinds of memory that a value of the type is, without and with what it contains. A tuple is what it contains.
+// Return the kinds of memory of a value of the type, without and with the values it contains. A tuple has no memory of its
+// own: it is its elements.
 MemoryKinds memory_kinds_of(const c10::TypePtr& type);
 MemoryKinds memory_kinds_within(const c10::TypePtr& type);
-// Whether one object can be of both types: `Tensor[]` and `Tensor?[]`, but not `Tensor[]` and `int[]`.
+// Returns whether one object can be of both types: `Tensor[]` and `Tensor?[]`, but not `Tensor[]` and `int[]`.
 bool may_be_of_both_types(const c10::TypePtr& a, const c10::TypePtr& b);
 
 }  // namespace sconce

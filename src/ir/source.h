@@ -1,4 +1,4 @@
-// Where a node comes from in the model's Python, kept from the loader to the running plan.
+// Source locations: where a node comes from in the model's Python. They are kept from the loader to the running plan.
 #pragma once
 
 #include <torch/csrc/jit/frontend/source_range.h>
@@ -16,24 +16,25 @@ namespace sconce {
 // Owned by a Graph (or by the graph it was cloned from: locations are immutable and shared).
 class SourceLocation {
  public:
-  // From LibTorch's range: file, line and column are looked up only when asked for.
+  // From LibTorch's range. File, line and column are looked up on demand.
   SourceLocation(torch::jit::SourceRange range, std::shared_ptr<const SourceLocation> caller = nullptr,
                  std::string function = {});
-  // From the text form's comment `# file.py:12:8`.
+  // From a comment of the text form, `# file.py:12:8`.
   SourceLocation(std::string file, size_t line, size_t column);
 
-  // "model.py:12:8", or empty when the frontend recorded none. Columns count from 0, as the frontend's do.
+  // Returns "model.py:12:8", or an empty string if the frontend recorded no place. Columns count from 0, as the frontend's
+  // do.
   std::string file_line_column() const;
-  // The lines around the place with the expression underlined; empty when only file and line are known.
+  // Returns the lines around the place with the expression underlined. Empty if only file and line are known.
   std::string excerpt() const;
-  // The qualified name of the method the place lies in, where an inlined call made it known; else empty.
+  // Returns the qualified name of the method that the place is in. Empty unless the location came from an inlined call.
   const std::string& function() const { return function_; }
   const std::shared_ptr<const SourceLocation>& caller() const { return caller_; }
-  // LibTorch's range where the place has one (places that were parsed from text do not).
+  // Returns LibTorch's range; null for a place that was parsed from text.
   const torch::jit::SourceRange* range() const { return range_ ? &*range_ : nullptr; }
 
  private:
-  // The range of the original Python, not of the archive's generated code, where the archive kept it.
+  // Returns the range in the original Python if the archive kept it, else the range in the archive's generated code.
   torch::jit::SourceRange original_range() const;
 
   std::optional<torch::jit::SourceRange> range_;
@@ -44,15 +45,15 @@ class SourceLocation {
 
 using SourceLocationPtr = std::shared_ptr<const SourceLocation>;
 
-// `location` seen from one more call further out: the chain of callers ends in `caller`. Used by inlining.
+// Returns `location` with `caller` added at the outer end of its chain of call sites. Used by inlining.
 SourceLocationPtr with_caller(const SourceLocationPtr& location, const SourceLocationPtr& caller,
                               const std::string& function);
 
-// The whole chain as LibTorch and Python print a stack: the innermost place last, each with its lines and the expression
-// underlined; ends in a newline. Empty when nothing is known.
+// Returns the whole chain as LibTorch and Python print a stack: the innermost place last, each with its source lines and the
+// expression underlined. Ends in a newline. Empty if no place is known.
 std::string stack_frames(const SourceLocationPtr& location);
 
-// The whole chain, innermost first, one "file:line:column in function" per line; empty when nothing is known.
+// Returns the whole chain, innermost first, one "file:line:column in function" per line. Empty if no place is known.
 std::string describe_call_chain(const SourceLocationPtr& location);
 
 }  // namespace sconce

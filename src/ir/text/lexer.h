@@ -1,4 +1,4 @@
-// Reading position in a text, with errors that show line, column and a caret.
+// Lexer: tokens of the text form, and errors that show line, column and a caret.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace sconce {
 
-// How deep types and values may nest: malformed input must not exhaust the stack.
+// The limit on nested types and values, so that malformed input cannot exhaust the stack.
 inline constexpr size_t kMaxDepth = 200;
 
-// The user's text is malformed. what(): "LINE:COLUMN: message\n  the line\n      ^".
+// Thrown for malformed text. what() is "LINE:COLUMN: message\n  the line\n      ^".
 class ParseError : public std::runtime_error {
  public:
   ParseError(size_t line, size_t column, const std::string& message, std::string_view source_line);
@@ -23,21 +23,21 @@ class ParseError : public std::runtime_error {
   size_t column_;
 };
 
-// Skips blanks and newlines before every token; a `#` comment ends a line and is kept for `last_comment`.
+// Skips blanks, newlines and `#` comments before every token.
 class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
 
   bool at_end();
-  // Whether the next characters are `token`; nothing is consumed.
+  // Returns whether the next characters are `token`, without consuming them.
   bool peek(std::string_view token);
-  // Consumes `token` if it is next.
+  // Consumes `token` if it is next, and returns whether it was.
   bool accept(std::string_view token);
   void expect(std::string_view token);
 
   // A name of letters, digits, `_`, `.`, and `::`; `what` names it in the error ("a type").
   std::string_view identifier(const char* what);
-  // The name behind a `%`.
+  // The name after a `%`.
   std::string_view value_name();
   // A quoted string with escapes resolved.
   std::string string_literal();
@@ -46,7 +46,7 @@ class Lexer {
   bool peek_number();
   int64_t integer();
 
-  // The comment on the line that the previous token ended, without '#', when nothing else follows on the line; else empty.
+  // Returns the comment after the previous token on its line, without '#'. Empty if there is none, or if a token follows.
   std::string_view trailing_comment();
 
   size_t position();

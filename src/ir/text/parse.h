@@ -1,4 +1,4 @@
-// Text form → Graph: the inverse of print.h.
+// Parses the text form of a graph: the inverse of print.h.
 #pragma once
 
 #include "ir/graph.h"
@@ -12,32 +12,32 @@
 namespace sconce {
 
 struct ParseOptions {
-  // The class, interface, enum or named tuple of a qualified name. Names it does not know (null), and all names when it
-  // is empty, become classes whose attributes are declared by the GetAttr and SetAttr nodes of the text.
+  // Returns the class, interface, enum or named tuple of a qualified name, or null. For null, and if this function is empty,
+  // the name becomes a class whose attributes are declared by the GetAttr and SetAttr nodes of the text.
   std::function<c10::TypePtr(const std::string& qualified_name)> resolve_type;
-  // The type of the function that `%f : Function = prim::Constant[name="…"]()` names. Names it does not know are an error.
+  // Returns the type of the function that `%f : Function = prim::Constant[name="…"]()` names. Null is an error.
   std::function<c10::TypePtr(const std::string& qualified_name)> resolve_function;
-  // What `<Tensor:0>` stands for, see PrintOptions::constants.
+  // The values of `<Tensor:0>`, …; see PrintOptions::constants.
   const std::vector<c10::IValue>* constants = nullptr;
-  // An operator that the registry does not have is an error; when false its node is left without schema.
+  // If true, an operator that the registry lacks is an error. If false, its node gets no schema.
   bool require_schemas = true;
 };
 
-// Throws ParseError on malformed text, with line, column and caret. The graph is not verified (verify.h).
+// Parses a graph. Throws ParseError for malformed text. Does not verify the graph (verify.h).
 std::unique_ptr<Graph> parse(std::string_view text, const ParseOptions& options = {});
 
-// A type alone, facts included: "Float(2, *, device=cpu)", "Dict(str, Tensor)[]".
+// A type with its facts: "Float(2, *, device=cpu)", "Dict(str, Tensor)[]".
 struct ParsedType {
   c10::TypePtr type;
   TensorFacts facts;
 };
 
-// Reads types; keeps the classes it had to declare, so that equal names give the same class.
+// Parses types. Keeps the classes it declares, so that equal names mean one class.
 class TypeParser {
  public:
   explicit TypeParser(const ParseOptions& options) : options_(options) {}
   ParsedType parse(Lexer& cursor);
-  // Adds an attribute to a class that this parser declared; other types are left alone.
+  // Adds an attribute to a class that this parser declared. Does nothing for other types.
   void declare_attribute(const c10::TypePtr& owner, const std::string& name, const c10::TypePtr& type);
 
  private:

@@ -1,4 +1,4 @@
-// Reads the literals of the text form: attributes and constants. See print_literal.h.
+// Parses the literals of the text form: attributes and constants. The inverse of print_literal.h.
 #pragma once
 
 #include "ir/text/parse.h"
@@ -13,9 +13,9 @@ class LiteralParser {
   LiteralParser(Lexer& cursor, TypeParser& types, const ParseOptions& options)
       : cursor_(cursor), types_(types), options_(options) {}
 
-  // An attribute's value; its form tells its kind. The items of a list are of one kind.
+  // Parses an attribute's value. The literal's form determines the kind; all items of a list have one kind.
   AttributeValue parse_attribute();
-  // A prim::Constant's value; the type decides how the text is read.
+  // Parses a prim::Constant's value. The type determines how the text is read.
   c10::IValue parse_constant(const c10::TypePtr& type, size_t depth = 0);
 
  private:

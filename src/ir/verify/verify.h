@@ -1,4 +1,5 @@
-// Checks that a graph is well formed. Two layers of small named checks; each check has a test that violates it.
+// The verifier: checks that a graph is well formed. It has two layers of small named checks, and each check has a test that
+// violates it.
 #pragma once
 
 #include "ir/graph.h"
@@ -12,7 +13,7 @@ namespace sconce {
 
 struct Violation {
   std::string_view check;  // the name of the check, "inputs_are_defined_before"
-  std::string message;     // what is wrong and with which node
+  std::string message;     // the fault and the node
 };
 
 using Check = void (*)(const Graph& graph, std::vector<Violation>& violations);
@@ -26,10 +27,10 @@ std::span<const NamedCheck> structure_checks();
 // Schemas, types, constants, facts.
 std::span<const NamedCheck> typing_checks();
 
-// All violations; the typing layer runs only when the structure is sound. Empty means well formed.
+// Returns all violations; none means well formed. The typing layer runs only if the structure layer finds nothing.
 std::vector<Violation> find_violations(const Graph& graph);
 
-// Ends in `internal_error` with the violations and the graph when there are any. `after` names the pass or stage.
+// Fails with `internal_error`, which shows the violations and the graph, if there are any. `after` names the pass or stage.
 void verify(const Graph& graph, std::string_view after);
 
 }  // namespace sconce
