@@ -1,8 +1,10 @@
-// Runs a graph on what is known about its inputs: abstract interpretation.
+// Abstract interpretation: evaluates a graph on abstract values of its inputs.
 //
-// Branches whose condition is not known are run both, and what holds after either is kept; a branch that raises is left out,
-// for no run comes back from it. Loops are run as often as they would be where that is known; else until what is known at
-// their head holds for every iteration. In-place changes of lists and dicts are followed, as long as nobody else holds them.
+//   prim::If     if the condition is unknown, evaluates both branches and joins the results. A branch that raises is left
+//   out,
+//                because no run returns from it
+//   prim::Loop   runs as many iterations as a run would, if that number is known; else iterates to a fixpoint
+//   lists, dicts follows in-place changes until the list or dict escapes
 #pragma once
 
 #include "analysis/assigned_attributes.h"
@@ -21,38 +23,41 @@ namespace sconce {
 class AbstractEvaluator {
  public:
   enum class Loops {
-    kFixpoint,      // what is known holds for every iteration; few ones, of known number, are run one by one
-    kConcreteTrips  // each with its own values; one of unknown length ends the evaluation
+    kFixpoint,      // values hold for every iteration; a few iterations of known number are evaluated one by one
+    kConcreteTrips  // every iteration has values of its own; a loop of unknown length ends the evaluation
   };
-  // What is known beyond numbers and lists.
+  // Rules of the caller for values that are not numbers or lists.
   struct Rules {
-    // The results of an operator, one per output, from its operands with elements in the place of lists.
+    // Returns an operator's results, one per output. Operands that are lists are given as their elements.
     std::function<AbstractValues(const Node& node, const AbstractValues& operands)> results;
-    // What holds for a value, from what was found out about it.
+    // Refines the abstract value that was derived for a value.
     std::function<AbstractValue(const Value& value, AbstractValue found)> refined;
-    // What the attribute that the `prim::GetAttr` reads holds when the run begins, though the graph assigns it later.
+    // Returns the value at the start of a run of the attribute that a `prim::GetAttr` reads, for attributes that the graph
+    // assigns.
     std::function<AbstractValue(const Node& get)> initial_attribute_values;
   };
 
   AbstractEvaluator(const Graph& graph, SizeArithmetic& arithmetic, Loops loops, Rules rules = {});
 
-  // Whether the end is reached in some run. False as well where kConcreteTrips has given up: then `gave_up`.
+  // Evaluates the graph. Returns whether a run may reach its end. Also false if kConcreteTrips gave up; `gave_up` is then
+  // true.
   bool run(AbstractValues inputs);
   bool gave_up() const { return gave_up_; }
 
-  // After the run: what held whenever the value was computed. Unknown for values that no run gets to.
+  // After `run`: the abstract value that covers every time the value is computed. Unknown if no run computes it.
   const AbstractValue& at(const Value& value) const { return values_[value.id()]; }
   AbstractValue snapshot(const Value& value) const { return heap_.snapshot(at(value)); }
 
  private:
-  // Whether the end of the block is reached.
+  // Returns whether a run may reach the end of the block.
   bool run_block(const Block& block);
   bool run_node(const Node& node);
   bool run_branches(const Node& node);
   AbstractValue join(const Value& condition, const AbstractValue& if_true, const AbstractValue& if_false);
   void assume(const Value& condition, bool holds);
   void assume_equal(const AbstractValue& one, const AbstractValue& other);
-  // Whether `special`, found where that is learnt, is what `general` says there, and no less is known of it.
+  // Returns whether `special`, derived under the assumptions `learnt`, equals `general` under these assumptions, without
+  // losing knowledge.
   bool is_refinement_of(const AbstractValue& special, const AbstractValue& general,
                         const SizeArithmetic::Replacements& learnt) const;
   AbstractValue with(const SizeArithmetic::Replacements& learnt, const AbstractValue& value) const;
@@ -93,16 +98,16 @@ class AbstractEvaluator {
   const Loops loops_;
   const Rules rules_;
   AbstractHeap heap_;
-  std::unordered_map<const Node*, std::pair<AbstractValue, AbstractValue>> compared_;  // lists as they were, by comparison
-  SizeArithmetic::Replacements
-      path_constraints_;  // of given symbols: what they are wherever the run comes to what is run now
+  std::unordered_map<const Node*, std::pair<AbstractValue, AbstractValue>>
+      compared_;                                   // by comparison: the lists at that time
+  SizeArithmetic::Replacements path_constraints_;  // given symbols whose value the path to the current node implies
   const AssignedAttributes assigned_;
-  std::map<std::pair<std::string, std::string>, ListId> attributes_;  // that are assigned, by path of the object and name
+  std::map<std::pair<std::string, std::string>, ListId> attributes_;  // assigned ones, by path of the object and name
   AbstractValues values_;                                             // by id
-  std::unordered_map<const Value*, ListId> made_here_;  // the list of each value of a new one, in a loop until stable
-  bool reuses_lists_ = false;                           // the innermost loop is run until stable
-  int loops_until_stable_ = 0;                          // around what is run now
-  bool collects_ = false;                               // in iterations one by one: what holds in all of them
+  std::unordered_map<const Value*, ListId> made_here_;  // lists made in a fixpoint loop, by the value that is the list
+  bool reuses_lists_ = false;                           // the innermost loop iterates to a fixpoint
+  int loops_until_stable_ = 0;                          // number of fixpoint loops around the current node
+  bool collects_ = false;                               // iterations run one by one: collect what holds in all of them
   std::unordered_map<uint32_t, AbstractValue> collected_;
   int64_t steps_left_;
   bool gave_up_ = false;

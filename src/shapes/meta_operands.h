@@ -1,4 +1,4 @@
-// Operands for a run of an operator on tensors that cost nothing: meta tensors, which have no memory, or empty ones.
+// Operands for running an operator on tensors without elements: meta tensors, or empty ones.
 #pragma once
 
 #include "shapes/abstract_value.h"
@@ -11,18 +11,18 @@
 
 namespace sconce {
 
-// Makes operands one after the other, and tells how far the results can be trusted. Tensors have no memory, or, on another
-// device than `meta`, no elements: their sizes tell nothing then. Sparse ones can be made empty only.
+// Makes operands, one at a time, and tracks how far the results of the run can be trusted. On a device other than `meta` the
+// tensors are empty, so their sizes mean nothing. Sparse tensors can only be made empty.
 class MetaOperands {
  public:
   MetaOperands(SizeArithmetic& arithmetic, c10::DeviceType device) : arithmetic_(arithmetic), device_(device) {}
 
-  // `value`: elements in the place of lists. Nothing where it cannot be made.
+  // Makes an operand; lists in `value` are given as their elements. Nothing if it cannot be made.
   std::optional<c10::IValue> make(const AbstractValue& value, const c10::Type& type);
 
-  // Whether every size and number so far is that of the run.
+  // Returns whether every size and number so far is that of a real run.
   bool sizes_are_exact() const { return sizes_are_exact_; }
-  // And every stride.
+  // The same for strides.
   bool strides_are_exact() const { return sizes_are_exact_ && strides_are_exact_; }
 
  private:

@@ -1,4 +1,4 @@
-// Tensors that get other sizes, strides or memory while the graph runs.
+// Tensors whose sizes, strides or memory change while the graph runs (metadata mutation).
 #pragma once
 
 #include "analysis/assigned_attributes.h"
@@ -12,27 +12,27 @@
 
 namespace sconce {
 
-// Operators such as `t_`, `resize_`, `set_` and those that resize an `out=` change one object: of other objects over the
-// same memory the sizes stay. So it is asked which values may be the same object, not which share memory.
+// Operators such as `t_`, `resize_`, `set_`, and those that resize an `out=`, change one object. Other objects over the same
+// memory keep their sizes. So this analysis computes which values may be the same object, not which share memory.
 //
 //   %v = aten::view(%x, …)     another object: %x may be resized, %v keeps its sizes
 //   %c = aten::contiguous(%x)  may be %x itself
 //
-// Values come to be one object through branches, loops, casts and operators that give back an operand. Beside those there
-// are the objects that were there before the run, and those read out of lists, tuples, dicts and attributes, which may be
-// any that was put there.
+// Two values may be one object because of branches, loops, casts and operators that return an operand. Two more sets are the
+// objects from before the run, and those read from lists, tuples, dicts and attributes. The latter may be any object stored
+// in one of these.
 class MetadataMutations {
  public:
   explicit MetadataMutations(const Graph& graph);
 
-  // Whether the value may be an object that is exchanged at some time. False for what is no tensor.
+  // Returns whether the value may be an object whose metadata changes at some time. False for a value that is not a tensor.
   bool contains(const Value& value) const;
   bool any() const { return any_; }
 
  private:
   using Set = uint32_t;
-  static constexpr Set kBefore = 0;  // there before the run
-  static constexpr Set kRead = 1;    // read out of something
+  static constexpr Set kBefore = 0;  // objects from before the run
+  static constexpr Set kRead = 1;    // objects read from containers and attributes
 
   Set find(Set set) const;
   Set set_for(const Value& value);
@@ -44,7 +44,7 @@ class MetadataMutations {
   void exchange(Set set);
 
   mutable std::vector<Set> parent_ = {kBefore, kRead};
-  std::vector<bool> is_put_ = {true, true};  // somebody may have put the object where others read it
+  std::vector<bool> is_put_ = {true, true};  // the object may have been stored in a container or attribute
   std::vector<bool> is_exchanged_;
   std::unordered_map<const Value*, Set> sets_;
   const AssignedAttributes assigned_;

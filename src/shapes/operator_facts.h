@@ -1,4 +1,4 @@
-// The facts of an operator's results, from those of its operands.
+// Derives the facts of an operator's results from those of its operands.
 #pragma once
 
 #include "ir/graph.h"
@@ -7,14 +7,14 @@
 
 namespace sconce {
 
-// One value per output of the node; unknown where nothing is. `operands`: elements in the place of lists.
+// Returns one value per output of the node, unknown where nothing can be derived. Lists in `operands` are given as their
+// elements.
 //
-// Dtype, device and rank come from a run of the operator on meta tensors, which have no memory: symbols stand for their
-// examples there, and numbers of the run, whose kind alone matters, for any. Where every size is a number the sizes and
-// strides are that run's, too. Else sizes come from LibTorch's shape function, or from the rule that all pointwise operators
-// share.
+// Dtype, device and rank come from running the operator on meta tensors, with examples for symbols and arbitrary numbers of
+// the right kind for unknown ones. If every size is a number, sizes and strides come from that run, too. Else sizes come
+// from LibTorch's shape function, or from the rule that all pointwise operators share.
 //
-// Requires: a schema. The facts hold for the default dtype of now, and outside of autocast.
+// Requires: a schema. The facts assume the current default dtype and no autocast.
 AbstractValues operator_facts(const Node& node, const AbstractValues& operands, SizeArithmetic& arithmetic);
 
 }  // namespace sconce

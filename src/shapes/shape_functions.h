@@ -1,4 +1,4 @@
-// The sizes of an operator's results, from the sizes of its operands.
+// Derives the sizes of an operator's results from those of its operands.
 #pragma once
 
 #include "shapes/abstract_value.h"
@@ -10,10 +10,11 @@
 
 namespace sconce {
 
-// LibTorch's own shape functions, which are TorchScript programs on lists of integers, run on what is known: sizes may be
-// symbols, and stay such. Those of the result rules (ir/result_rules.h) go before them. `operands`: one per argument of
-// the schema, elements in the place of lists. One sequence of integers per tensor that is returned. Nothing where there is
-// no such function for the operator, where a rank is not known, or where the operator would raise.
+// Evaluates the operator's shape function on abstract values; symbolic sizes stay symbolic. Shape functions are TorchScript
+// programs on lists of integers. They come from sconce's result rules, or else from LibTorch.
+//
+// `operands`: one per argument of the schema; lists are given as their elements. Returns the sizes of each returned tensor.
+// Nothing if the operator has no shape function, if a rank is not known, or if the operator would raise.
 std::optional<std::vector<std::vector<Dim>>> evaluate_shape_function(const c10::FunctionSchema& schema,
                                                                      const AbstractValues& operands,
                                                                      SizeArithmetic& arithmetic);

@@ -1,11 +1,11 @@
-// Arithmetic on sizes of which only some are known.
+// Arithmetic on symbolic sizes.
 //
-// A symbolic size is a polynomial with integer coefficients over *atoms*. An atom is a symbol that was given (one size of an
-// input), or an operation on polynomials that is none itself: a quotient, a remainder, a maximum, a minimum.
+// A symbolic size is a polynomial with integer coefficients over *atoms*. An atom is a given symbol (one size of an input),
+// or an operation on polynomials whose result is not a polynomial: a quotient, a remainder, a maximum, a minimum.
 //
 //   (h + 2*1 - 3)//2 + 1   is   1 + 1·atom(floor_divide, -1 + 1·h, 2)
 //
-// Polynomials are kept in one form and numbered, so that equal sizes have equal symbols, however they were computed.
+// Polynomials have a canonical form and are numbered, so that equal sizes get one symbol, however they were computed.
 #pragma once
 
 #include "ir/facts.h"
@@ -23,43 +23,43 @@ namespace sconce {
 
 class SizeArithmetic {
  public:
-  // New symbols get numbers above `last_given`. A given symbol is a size: no less than 0.
+  // New symbols get numbers above `last_given`. A given symbol is a size, so it is at least 0.
   explicit SizeArithmetic(int64_t last_given = 0) : next_symbol_(last_given + 1) {}
-  // Where a given symbol is known not to be 1, as it is for every size of an argument that is not the number 1 itself.
+  // States that a given symbol is not 1. This holds for every symbolic size of an argument, because sizes of 1 are numbers.
   void set_not_one(Dim given) { not_one_.insert(given.value()); }
-  // A number that a given symbol may stand for, used where an example has to do. To be set before the symbol is used.
+  // Sets an example value of a given symbol. Must be called before the symbol is used.
   void set_example(Dim given, int64_t value) { examples_[given.value()] = value; }
 
-  // Unknown where an operand is unknown, on overflow, and where the operation would raise.
+  // These return unknown if an operand is unknown, on overflow, and if the operation would raise.
   Dim add(Dim a, Dim b);
   Dim subtract(Dim a, Dim b);
   Dim multiply(Dim a, Dim b);
-  Dim floor_divide(Dim a, Dim b);  // rounds down, as Python's //
-  Dim remainder(Dim a, Dim b);     // has the sign of the divisor, as Python's %
+  Dim floor_divide(Dim a, Dim b);  // rounds down, like Python's //
+  Dim remainder(Dim a, Dim b);     // has the sign of the divisor, like Python's %
   Dim maximum(Dim a, Dim b);
   Dim minimum(Dim a, Dim b);
 
-  // `a if x < y else b`, `a if x == y else b`: one of both, and in every run with the same x and y the same one.
+  // `a if x < y else b` and `a if x == y else b`. Two such sizes with equal arguments are equal.
   Dim if_less(Dim x, Dim y, Dim a, Dim b);
   Dim if_equal(Dim x, Dim y, Dim a, Dim b);
 
-  // Nothing where it depends on the run.
+  // Return nothing if the answer depends on the run.
   std::optional<bool> equal(Dim a, Dim b);
   std::optional<bool> less(Dim a, Dim b);
 
-  // The size with other sizes in the place of given symbols.
+  // Returns the size with given symbols replaced.
   using Replacements = std::map<int64_t, Dim>;
   Dim replaced(Dim dim, const Replacements& replacements);
   bool is_given(Dim dim) const { return dim.is_symbol() && polynomials_.count(dim.value()) == 0; }
 
-  // The size to which both are broadcast, in runs where they can be.
+  // Returns the size to which both broadcast, in runs where they do.
   Dim broadcast(Dim a, Dim b);
 
-  // The size that the examples give. Nothing when a symbol has none.
+  // Evaluates the size on the examples. Nothing if a symbol has none.
   std::optional<int64_t> example(Dim dim);
 
  private:
-  // kIsLess and kIsEqual are 1 or 0; kChoice, of a condition and a pair, is one of the pair.
+  // kIsLess and kIsEqual are 1 or 0. kChoice takes a condition and a pair, and is one element of the pair.
   enum class Operation : uint8_t { kGiven, kFloorDivide, kRemainder, kMaximum, kMinimum, kIsLess, kIsEqual, kPair, kChoice };
   using AtomId = uint32_t;  // the variables of the polynomials
   using Polynomial = SizePolynomial;
@@ -68,7 +68,7 @@ class SizeArithmetic {
   };
   struct Atom {
     Operation operation;
-    Dim a, b;  // a given symbol: a
+    Dim a, b;  // operands; a given symbol is `a`
     Range range;
     std::optional<int64_t> example;
   };
@@ -89,7 +89,7 @@ class SizeArithmetic {
   int64_t next_symbol_;
   std::unordered_set<int64_t> not_one_;
   std::unordered_map<int64_t, int64_t> examples_;
-  std::unordered_map<int64_t, Polynomial> polynomials_;  // of the symbols made here
+  std::unordered_map<int64_t, Polynomial> polynomials_;  // by symbols made here
   std::map<Polynomial, int64_t> symbols_;                // the inverse
   std::vector<Atom> atoms_;
   std::map<std::tuple<Operation, bool, int64_t, bool, int64_t>, AtomId> atom_ids_;

@@ -1,4 +1,4 @@
-// Polynomials with integer coefficients, in one form: equal ones are equal as maps.
+// Polynomials with integer coefficients, in canonical form: equal polynomials are equal maps.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,26 @@
 
 namespace sconce {
 
-// A product of variables, by number, ascending; empty: the number 1.
+// A product of variables, as ascending numbers. An empty one is 1.
 using SizeMonomial = std::vector<uint32_t>;
 
-// By degree, then by variables: multiplying both sides by the same keeps the order.
+// Orders by degree, then by variables. Multiplying both sides by one monomial keeps the order.
 struct SizeMonomialOrder {
   bool operator()(const SizeMonomial& a, const SizeMonomial& b) const {
     return a.size() != b.size() ? a.size() < b.size() : a < b;
   }
 };
 
-// Coefficients without zeros; empty: 0.
+// Coefficients by monomial, none of them zero. An empty map is 0.
 using SizePolynomial = std::map<SizeMonomial, int64_t, SizeMonomialOrder>;
 
-// Nothing on overflow, and where a result would have very many terms.
+// These return nothing on overflow, or if the result would have very many terms.
 std::optional<int64_t> checked_add(int64_t a, int64_t b);
 std::optional<int64_t> checked_multiply(int64_t a, int64_t b);
 // a + factor·b
 std::optional<SizePolynomial> sum(SizePolynomial a, const SizePolynomial& b, int64_t factor);
 std::optional<SizePolynomial> product(const SizePolynomial& a, const SizePolynomial& b);
-// a/b where b, which is not 0, divides a without remainder; else nothing.
+// Returns a/b if b divides a without remainder, else nothing. Requires b != 0.
 std::optional<SizePolynomial> exact_quotient(SizePolynomial a, const SizePolynomial& b);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// Sizes as values of the program, and the sizes of results that no shape function knows.
+// Queries of sizes, and sizes of results for which there is no shape function.
 #pragma once
 
 #include "ir/graph.h"
@@ -10,19 +10,20 @@
 
 namespace sconce {
 
-// What the node asks of its first operand, a tensor: sizes, rank, dtype, device, …. Nothing where it asks for nothing.
+// Returns what the node queries of its first operand, a tensor: sizes, rank, dtype, device, …. Nothing for any other node.
 std::optional<AbstractValue> tensor_property(const Node& node, const AbstractValues& operands, SizeArithmetic& arithmetic);
 
-// Of tensors joined along a dim: cat and stack. Nothing for other nodes.
+// Returns the sizes of tensors joined along a dim by cat or stack. Nothing for any other node.
 std::optional<std::vector<Dim>> sizes_of_joined(const Node& node, const AbstractValues& operands,
                                                 SizeArithmetic& arithmetic);
 
-// Of the parts that a tensor is cut into along a dim whose size is known: how many there are, and how long each is along the
-// dim, is what the example says, the result of a run on other sizes elsewhere. Nothing for other nodes.
+// Returns the sizes of the parts into which a tensor is split along a dim of known size. The number of parts and their
+// lengths along that dim come from `example`, the result of a run in which only other dims differ. Nothing for any other
+// node.
 std::optional<std::vector<std::vector<Dim>>> sizes_of_parts(const Node& node, const AbstractValues& operands,
                                                             const c10::IValue& example);
 
-// The sizes to which both are broadcast.
+// Returns the sizes to which both broadcast.
 std::vector<Dim> broadcast(const std::vector<Dim>& a, const std::vector<Dim>& b, SizeArithmetic& arithmetic);
 
 }  // namespace sconce
