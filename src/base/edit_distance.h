@@ -1,4 +1,4 @@
-// How far a name that is not known is from those that are.
+// The edit distance of two names, to suggest names close to an unknown one.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace sconce {
 
-// Levenshtein's distance, one row at a time.
+// Returns Levenshtein's distance, computed one row at a time.
 inline size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);

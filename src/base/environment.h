@@ -1,5 +1,5 @@
-// The environment variables that sconce reads, all of them here and once per process. Settings that change what is
-// computed are Options; these are for watching and checking.
+// All environment variables that sconce reads, once per process. They are for observing and checking; settings that change
+// results are in Options.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The device interface (plan/device.h) for NVIDIA GPUs: over a Driver, LibTorch's CUDA half, and NVRTC.
+// Implements the device interface (plan/device/device.h) for NVIDIA GPUs, with a Driver, LibTorch's CUDA library, and NVRTC.
 #pragma once
 
 #include "cuda/driver.h"
@@ -16,7 +16,7 @@ namespace sconce::cuda {
 std::unique_ptr<DeviceRuntime> make_cuda_runtime(std::shared_ptr<Driver> driver, std::shared_ptr<TorchBridge> bridge,
                                                  NvrtcPlaces nvrtc, std::string why_not = {});
 
-// For this machine.
+// Makes the runtime of this machine.
 std::unique_ptr<DeviceRuntime> make_cuda_runtime();
 
 }  // namespace sconce::cuda

@@ -1,5 +1,5 @@
-// The part of the CUDA driver that sconce uses, behind an interface: the real driver (real_driver.h) on a machine with
-// a GPU, a simulated one (fake_driver.h) in tests anywhere. Handles and flags are the driver's own.
+// Driver: an interface to the part of the CUDA driver that sconce uses. real_driver.h implements it on a machine with a GPU,
+// fake/fake_driver.h simulates it in tests. Handles and flags are the driver's own.
 #pragma once
 
 #include <cuda.h>
@@ -18,7 +18,7 @@ struct [[nodiscard]] Status {
   bool ok() const { return code == CUDA_SUCCESS; }
 };
 
-// What to do with a failure where nothing can be done about it (destructors): the resource is gone either way.
+// Ignores a failure that cannot be handled, in destructors: the resource is gone either way.
 inline void ignore(const Status&) {}
 
 // A kernel's grid and block in threads, and its dynamic shared memory.
@@ -28,8 +28,8 @@ struct LaunchDimensions {
   uint32_t shared_bytes = 0;
 };
 
-// Each function is the driver's of the same name (`launch_kernel` is cuLaunchKernel), with its rules: most need a
-// current context, which `push_context` makes. Thread-safe as the driver is: one stream capture belongs to one thread.
+// Each function calls the driver's function of the same name (`launch_kernel` is cuLaunchKernel) and has its rules. Most
+// need a current context; see `push_context`. Thread-safe like the driver: a stream capture belongs to one thread.
 class Driver {
  public:
   virtual ~Driver() = default;
@@ -41,7 +41,7 @@ class Driver {
   virtual Status device_name(CUdevice device, std::string* name) = 0;
   virtual Status device_attribute(CUdevice_attribute attribute, CUdevice device, int* value) = 0;
 
-  // The context that LibTorch uses too. Counted: each retain wants one release.
+  // The context that LibTorch uses, too. Counted: each retain needs one release.
   virtual Status retain_primary_context(CUdevice device, CUcontext* context) = 0;
   virtual Status release_primary_context(CUdevice device) = 0;
   virtual Status current_context(CUcontext* context) = 0;
@@ -65,7 +65,7 @@ class Driver {
   virtual Status create_event(unsigned flags, CUevent* event) = 0;
   virtual Status destroy_event(CUevent event) = 0;
   virtual Status record_event(CUevent event, CUstream stream) = 0;
-  virtual Status query_event(CUevent event) = 0;  // CUDA_ERROR_NOT_READY while the work before it is not done
+  virtual Status query_event(CUevent event) = 0;  // CUDA_ERROR_NOT_READY until the work before it is done
   virtual Status synchronize_event(CUevent event) = 0;
   virtual Status elapsed_milliseconds(CUevent start, CUevent end, float* milliseconds) = 0;
 
@@ -88,7 +88,7 @@ class Driver {
   virtual Status memory_info(size_t* free_bytes, size_t* total_bytes) = 0;
 };
 
-// Makes a context current for the calling thread while it lives. Costs one query where it is current already.
+// Makes a context current for the calling thread during its lifetime. Costs one query if the context is current already.
 class ContextScope {
  public:
   ContextScope(Driver& driver, CUcontext context) : driver_(driver) {

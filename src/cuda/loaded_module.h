@@ -1,4 +1,4 @@
-// Kernels of a cubin on one device.
+// The kernels of a cubin on one device.
 #pragma once
 
 #include "cuda/driver.h"
@@ -9,10 +9,10 @@
 
 namespace sconce::cuda {
 
-// Driver and context must outlive the module.
+// Loads a cubin. Driver and context must outlive the module.
 Expected<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext context, const std::string& cubin);
 
-// A kernel of such a module. Shared memory beyond 48 KiB is asked for when a launch first wants it.
+// Launches a kernel of such a module. Raises the kernel's limit of shared memory when a launch first needs more than 48 KiB.
 Status launch(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape, CUstream stream,
               std::span<void* const> arguments);
 

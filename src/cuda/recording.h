@@ -1,4 +1,4 @@
-// CUDA graphs on the driver's level: what a stream was given while it was recorded, as one executable graph.
+// CUDA graphs at the driver's level: records the work sent to a stream as one executable graph.
 //
 //   std::unique_ptr<StreamRecording> recording;
 //   Status status = StreamRecording::begin(driver, stream, &recording);  // from here the stream runs nothing
@@ -7,8 +7,8 @@
 //   status = recording->finish(&graph);                                  // the stream runs again
 //   status = graph->launch(any_stream);
 //
-// A recording that is not finished, or fails to, leaves no graph behind and the stream as it was before `begin`.
-// The context must be current in every call. Memory and LibTorch's state are cuda_runtime.cpp's concern.
+// A recording that is abandoned or fails leaves no graph, and the stream in its state before `begin`. The context must be
+// current in every call. cuda_runtime.cpp handles memory and LibTorch's state.
 #pragma once
 
 #include "cuda/driver.h"
@@ -23,8 +23,8 @@ class ExecutableGraph {
   ExecutableGraph(const ExecutableGraph&) = delete;
   ExecutableGraph& operator=(const ExecutableGraph&) = delete;
 
-  // Enqueues everything that was recorded. Not from two threads at once, as the driver demands; two launches of one
-  // graph run one after the other, whatever their streams.
+  // Enqueues everything that was recorded. The driver does not allow two threads to launch one graph at the same time. Two
+  // launches of one graph run one after the other, whatever their streams.
   Status launch(CUstream stream);
   size_t nodes() const { return nodes_; }
 
@@ -40,19 +40,19 @@ class ExecutableGraph {
 
 class StreamRecording {
  public:
-  // `stream` must not be the default stream and not be recorded already. Belongs to the calling thread: `finish` and
-  // the destructor must run on it. Other threads may go on to allocate memory.
+  // Begins to record a stream, which must not be the default stream or be recorded already. `finish` and the destructor must
+  // run on the calling thread. Other threads may allocate memory meanwhile.
   static Status begin(Driver& driver, CUstream stream, std::unique_ptr<StreamRecording>* recording);
-  // Abandons the recording if it was not finished.
+  // Abandons an unfinished recording.
   ~StreamRecording();
   StreamRecording(const StreamRecording&) = delete;
   StreamRecording& operator=(const StreamRecording&) = delete;
 
-  // Names this recording among all of the process; a stream that was forked off reports it too.
+  // Identifies this recording in the process. Streams forked from the recorded one report it, too.
   uint64_t id() const { return id_; }
 
-  // Ends the recording, whatever the outcome. Fails when something that cannot be recorded was called meanwhile
-  // (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED), or a forked stream was not joined again.
+  // Ends the recording, whatever the outcome. Fails if a call that cannot be recorded was made meanwhile
+  // (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED), or if a forked stream was not joined.
   Status finish(std::unique_ptr<ExecutableGraph>* graph);
 
  private:

@@ -1,10 +1,10 @@
-// Recordings as plans see them (plan/device.h): the driver's stream capture, LibTorch's current stream, and a private
+// Recordings as plans use them (plan/device/device.h): the driver's stream capture, LibTorch's current stream, and a private
 // pool of LibTorch's allocator, begun and ended together.
 //
 //   begin            current stream ► allocations go to the pool ► stream capture
 //   finish / abandon stream capture ends ► allocations as before ► current stream as before
 //
-// Each is one object that undoes itself, so a failure at any point undoes exactly what was done before it.
+// Each of the three is an object whose destructor undoes it, so a failure undoes exactly what was done before it.
 #pragma once
 
 #include "cuda/driver.h"
@@ -26,7 +26,7 @@ class CudaPool final : public RecordingPool {
   PoolId id_;
 };
 
-// Driver, bridge and context must outlive the session and the recording that comes of it.
+// Begins a recording. Driver, bridge and context must outlive the session and its recording.
 Expected<std::unique_ptr<RecordingSession>> begin_session(Driver& driver, TorchBridge& bridge, CUcontext context,
                                                           c10::Stream stream, std::shared_ptr<RecordingPool> pool);
 

@@ -1,4 +1,4 @@
-// The functions that a module's plans call.
+// CalleeTable: the plans of functions that a module's plans call.
 #pragma once
 
 #include "load/function_table.h"

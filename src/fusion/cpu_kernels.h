@@ -1,5 +1,5 @@
-// Compiled kernels for the CPU. The code generator (libsconce_llvm, with LLVM behind it) is loaded when the first kernel
-// is compiled: programs that never compile one don't pay for it.
+// Compiles kernels for the CPU. The code generator (libsconce_llvm, which links LLVM) is loaded when the first kernel is
+// compiled, so programs that compile none do not pay for it.
 #pragma once
 
 #include "fusion/kernel_code.h"

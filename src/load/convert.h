@@ -1,4 +1,4 @@
-// LibTorch's graph, as its loader and frontend give it → ours.
+// Converts LibTorch's graphs, as its loader and frontend return them.
 #pragma once
 
 #include "ir/expected.h"
@@ -12,8 +12,8 @@ struct Graph;
 
 namespace sconce {
 
-// One node for one node, nothing is resolved or simplified: names, types, attributes, source ranges and the operators'
-// schemas are carried over. Refuses graphs that hold what only Python can run.
+// Copies the graph node by node, with names, types, attributes, source ranges and operators' schemas. Resolves and
+// simplifies nothing. Refuses graphs with nodes that only Python can run.
 Expected<std::unique_ptr<Graph>> convert(const torch::jit::Graph& source);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// Our graph → LibTorch's, for those who speak only LibTorch's: its tracer, its printer, its serializer.
+// Exports a graph to LibTorch's form, for LibTorch's tracer, printer and serializer.
 #pragma once
 
 #include "ir/graph.h"
@@ -11,8 +11,8 @@ struct Graph;
 
 namespace sconce {
 
-// One node for one node: names, types, facts, attributes, nested blocks, subgraphs and source ranges are carried over.
-// `convert` of the result gives the same graph again. Throws c10::Error for a constant of a function that is not known here.
+// Copies the graph node by node, with names, types, facts, attributes, nested blocks, subgraphs and source ranges. `convert`
+// of the result returns an equal graph. Throws c10::Error for a constant that is a function unknown in this process.
 std::shared_ptr<torch::jit::Graph> export_graph(const Graph& source);
 
 }  // namespace sconce

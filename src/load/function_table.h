@@ -1,4 +1,4 @@
-// The functions and methods of a loaded program, as our graphs.
+// The functions and methods of a loaded program, as sconce graphs.
 #pragma once
 
 #include "ir/expected.h"
@@ -14,14 +14,14 @@ struct Function;
 
 namespace sconce {
 
-// Converts each function once, when it is first asked for. Thread-safe.
+// Converts each function once, on first use. Thread-safe.
 class FunctionTable {
  public:
-  // The graph of the function as it was written: calls not inlined. The table keeps it.
+  // Returns the graph of the function as written, with its calls. The table owns it.
   Expected<const Graph*> graph_of(torch::jit::Function& function);
 
-  // The function that a prim::CallFunction or prim::CallMethod calls; null for a method of an interface, which is known only
-  // when it runs. Refuses a method that the class does not have.
+  // Returns the function that a prim::CallFunction or prim::CallMethod calls. Null for a method of an interface, whose
+  // callee is known only at run time. Refuses a method that the class does not have.
   static Expected<torch::jit::Function*> callee_of(const Node& call);
 
  private:

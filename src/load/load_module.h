@@ -1,4 +1,4 @@
-// Reading a model file.
+// Reads model files.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -16,11 +16,11 @@ struct Module;
 
 namespace sconce {
 
-// The module that `torch.jit.save` wrote, its tensors on `device` (as saved when absent).
+// Loads the module that `torch.jit.save` wrote. Its tensors go to `device`, or stay where they were saved if there is none.
 // Throws c10::Error with one line that begins with the path.
 torch::jit::Module load_script_module(const std::string& path, std::optional<c10::Device> device);
 
-// The arguments that `torch.save((arg, ...), path)` wrote; a single value is one argument.
+// Loads the arguments that `torch.save((arg, ...), path)` wrote. A value that is not a tuple is one argument.
 // Throws c10::Error with one line that begins with the path.
 std::vector<c10::IValue> load_arguments(const std::string& path);
 

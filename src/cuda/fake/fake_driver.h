@@ -1,8 +1,8 @@
 // A CUDA driver simulated on the CPU, for tests without a GPU: streams, events, captures and graphs with the driver's
 // rules, kernels that are C++ functions, failures on demand.
 //
-// Work is queued and runs only when somebody synchronizes: a missing synchronization shows as a missing result. Device
-// memory is host memory. Thread-safe; kernels must not call the driver.
+// Queued work runs only at a synchronization, so a missing synchronization shows as a missing result. Device memory is host
+// memory. Thread-safe; kernels must not call the driver.
 #pragma once
 
 #include "cuda/driver.h"
@@ -24,21 +24,21 @@ class FakeDriver final : public Driver {
   explicit FakeDriver(int devices = 1) : device_count_(devices) {}
 
   // ---- for tests ------------------------------------------------------------------------------------------------
-  // A kernel that every loaded module has. `arguments` points to copies of the launch's values.
+  // Defines a kernel, which every loaded module then has. `arguments` points to copies of the launch's values.
   using Kernel = std::function<void(const LaunchDimensions& dimensions, void* const* arguments)>;
   void define_kernel(const std::string& name, std::vector<size_t> argument_bytes, Kernel kernel);
-  static std::string image();  // passes for machine code
+  static std::string image();  // accepted as machine code
 
-  // The n-th call from now on (1 is the next), or the n-th call of one function, fails with this code. It does nothing
-  // then, unless it gives something up (destroy, free, pop, end of a capture): that is gone all the same. Exchanging the
-  // capture mode never fails: it only sets a thread's variable.
+  // Makes the n-th call from now on (1 is the next), or the n-th call of one function, fail with this code. A failing call
+  // has no effect, except that calls which release something (destroy, free, pop, end of a capture) release it. Exchanging
+  // the capture mode never fails, because it only sets a variable of the thread.
   void fail_call(size_t n, CUresult code);
   void fail_call_of(const std::string& function, size_t n, CUresult code);
   void fail_nothing();
 
   std::vector<std::string> calls() const;   // names of all calls so far
-  std::vector<std::string> misuse() const;  // what a real driver would allow or crash on, and is surely a mistake
-  std::string leaks() const;                // everything that is still alive, or empty
+  std::vector<std::string> misuse() const;  // mistakes that a real driver would allow, or crash on
+  std::string leaks() const;                // everything not released, or empty
 
   // ---- Driver ---------------------------------------------------------------------------------------------------
   Status init() override;
@@ -86,7 +86,7 @@ class FakeDriver final : public Driver {
 
  private:
   using Work = std::function<void()>;
-  struct Operation {  // of a stream's queue
+  struct Operation {  // in a stream's queue
     Work work;
     CUevent record = nullptr;
     CUevent wait = nullptr;
@@ -98,8 +98,8 @@ class FakeDriver final : public Driver {
     std::thread::id thread;
     bool invalidated = false;
     std::vector<Work> nodes;
-    std::map<CUstream, size_t> position;  // of each stream that takes part: how much it was given
-    std::map<CUstream, size_t> joined;    // how much of that others have waited for
+    std::map<CUstream, size_t> position;  // by stream in the capture: the number of its nodes
+    std::map<CUstream, size_t> joined;    // by stream: how many of them another stream has waited for
   };
   struct Stream {
     std::deque<Operation> queue;
@@ -128,7 +128,7 @@ class FakeDriver final : public Driver {
     CUresult code;
   };
 
-  // Every call begins here, under the lock: notes the call and returns the failure to give, if any.
+  // Called first by every function, under the lock. Logs the call and returns the failure to report, if any.
   CUresult enter(const char* function);
   CUresult needs_context() const;
   static Status outcome(const char* function, CUresult code);

@@ -1,5 +1,5 @@
-// LibTorch's CUDA half simulated beside a FakeDriver, for tests without a GPU: one default and a few side streams on
-// device 0, a current stream for each thread, and the accounts of the allocator's pools.
+// Simulates LibTorch's CUDA library on a FakeDriver, for tests without a GPU: one default stream and a few side streams on
+// device 0, a current stream per thread, and the use counts of the allocator's pools.
 #pragma once
 
 #include "cuda/fake/fake_driver.h"
@@ -16,15 +16,16 @@ namespace sconce::cuda {
 
 class FakeTorchBridge final : public TorchBridge {
  public:
-  // Initializes the driver and makes the side streams in it; they are gone with the bridge.
+  // Initializes the driver and makes the side streams in it, which the destructor removes.
   explicit FakeTorchBridge(FakeDriver& driver, size_t side_streams = 2);
   ~FakeTorchBridge() override;
   FakeTorchBridge(const FakeTorchBridge&) = delete;
   FakeTorchBridge& operator=(const FakeTorchBridge&) = delete;
 
-  // The pool that an allocation for this stream would come from now; none: the allocator's own memory.
+  // Returns the pool from which an allocation for this stream would come now; nothing for the allocator's own memory.
   std::optional<PoolId> pool_serving(CUstream stream) const;
-  // Pools with shares or still allocating, and threads whose current stream is not the default one; else empty.
+  // Describes pools that have shares or are still allocating, and threads whose current stream is not the default one. Empty
+  // if there are none.
   std::string leaks() const;
 
   c10::Stream current_stream(c10::DeviceIndex device) override;

@@ -1,4 +1,5 @@
-// What a plan may rely on about the arguments of a call, as a short string of words that is quick to make and compare.
+// ArgumentSpec: what a plan may rely on about the arguments of a call, as a short string of words. It is the key of the plan
+// cache, quick to make and to compare.
 //
 // Rank tier, one 64-bit word per tensor:
 //
@@ -10,16 +11,20 @@
 //     class   how the strides lie: see StrideClass
 //     rg      requires_grad
 //
-// An exotic tensor (sparse, quantized, conjugate or negative bit, functorch, subclass, forward-mode dual, wrapped number,
-// rank above 16; rule R10) is followed by a word with its key set. A list or dict is a word with its length, then its
-// elements, or one word `long` when it has more than 64; an optional that is None is a `none` word; a number or string
-// leaves no word where it must be one, and a `present` word where it could be None.
+//     exotic tensor   (sparse, quantized, conjugate or negative bit, functorch, subclass, forward-mode dual, wrapped number,
+//                     rank above 16; rule R10): its word, then a word with its key set
+//     list, dict      a word with the length, then the elements; one word `long` for more than 64 elements
+//     optional        a `none` word for None; a `present` word for a number or string
+//     number, string  no word
 //
-// First stand the words of the thread's and the process's state: grad mode, inference mode, determinism, default dtype,
-// dispatch keys (which hold the autocast state). The precision of matrix products is not among it: operators ask for it
-// when they run, and no plan is specialized on it. Then come the attributes of type Tensor, which hardly change, so that
-// their words are kept from call to call (attribute_memo.h), then all others. The shape tier adds sizes and strides behind
-// each tensor.
+// The words are in this order:
+//   1. the state of the thread and the process: grad mode, inference mode, determinism, default dtype, and dispatch keys,
+//   which
+//      include the autocast state. The precision of matrix products is left out: operators read it when they run, and no
+//      plan is specialized on it.
+//   2. attributes of type Tensor. They rarely change, so their words are kept from call to call (attribute_memo.h).
+//   3. other attributes, and the arguments.
+// The shape tier adds sizes and strides after each tensor.
 #pragma once
 
 #include "ir/graph.h"
@@ -36,30 +41,31 @@ namespace sconce {
 
 enum class StrideClass : uint8_t { kOther = 0, kContiguous = 1, kChannelsLast = 2, kChannelsLast3d = 3, kDense = 4 };
 
-// Reused from call to call by one thread: making a spec allocates nothing once it has grown.
+// The key of one call. A thread reuses it from call to call, so that making a spec does not allocate once it has grown.
 class ArgumentSpec {
  public:
   std::span<const uint64_t> words() const { return {words_.data(), size_}; }
   uint64_t hash() const { return hash_; }
-  // Some tensor requires a gradient, or what the graph reads could not all be seen.
+  // Returns whether a tensor requires a gradient, or may do so because the graph reads values that the spec cannot cover.
   bool requires_grad() const { return requires_grad_; }
   bool has_exotic() const { return exotic_; }
 
  private:
   friend class SpecWriter;
   friend class ArgumentSpecCreator;
-  std::vector<uint64_t> words_;  // its size is what has been allocated
+  std::vector<uint64_t> words_;  // words_.size() is the capacity
   size_t size_ = 0;
   uint64_t hash_ = 0;
-  uint64_t memo_ = 0;  // the AttributeMemo whose words stand behind the state's
+  uint64_t memo_ = 0;  // the AttributeMemo whose words follow those of the state
   bool requires_grad_ = false;
   bool exotic_ = false;
 };
 
-// In words, for `explain`: "grad; Float(*, 3:1) contiguous, Long()". The inverse of making it, as far as words go.
+// Describes a spec for `explain`: "grad; Float(*, 3:1) contiguous, Long()".
 std::string describe_spec(std::span<const uint64_t> words);
 
-// Derived from a graph once: knows which arguments hold tensors and which attributes of module objects the graph reads.
+// Makes the specs of a graph's calls. Determines once which arguments hold tensors, and which attributes of module objects
+// the graph reads.
 class ArgumentSpecCreator {
  public:
   enum class Detail { kRanks, kShapes };
@@ -68,10 +74,11 @@ class ArgumentSpecCreator {
   explicit ArgumentSpecCreator(const Graph& graph);
   ~ArgumentSpecCreator();
 
-  // `arguments`: one value per input of the graph. Takes tens of ns for a handful of tensors; no locks.
+  // Makes the spec of a call. `arguments`: one value per input of the graph. Takes tens of ns for a few tensors, and no
+  // lock.
   void create(std::span<const c10::IValue> arguments, Detail detail, ArgumentSpec& spec) const;
 
-  // How many attributes are read on each call, for tests and benchmarks.
+  // Returns the number of attributes that are read in each call, for tests and benchmarks.
   size_t attribute_count() const { return tensors_.size() + others_.size(); }
 
  private:
@@ -79,8 +86,8 @@ class ArgumentSpecCreator {
   // An object whose attributes are read: an argument of the graph, or an attribute of an object before it in the list.
   struct ObjectRead {
     bool is_argument;
-    uint32_t owner;  // index of the argument, or of the owner among the objects
-    uint32_t slot;   // of the owner
+    uint32_t owner;  // index of the argument, or of the object that holds this one
+    uint32_t slot;   // slot of the owner
   };
   struct AttributeRead {
     uint32_t object;  // index among the objects
@@ -90,12 +97,12 @@ class ArgumentSpecCreator {
   void remember(std::span<const c10::IValue> arguments, std::span<const c10::IValue* const> slots,
                 const ArgumentSpec& spec) const;
 
-  std::vector<uint32_t> values_;  // indices of the arguments that are not objects and may hold tensors
+  std::vector<uint32_t> values_;  // indices of arguments that are not objects and may hold tensors
   std::vector<ObjectRead> objects_;
   std::vector<AttributeRead> tensors_;  // attributes of type Tensor
   std::vector<AttributeRead> others_;   // attributes of other types that may hold tensors
-  bool sees_everything_ = true;         // false: an object is used in a way that cannot be followed
-  bool writes_inputs_ = false;          // then it matters which arguments share storage
+  bool sees_everything_ = true;         // false if the use of an object cannot be followed
+  bool writes_inputs_ = false;          // if true, the spec includes which arguments share storage
   std::unique_ptr<Memos> memos_;
 };
 

@@ -1,4 +1,4 @@
-// What the attributes of a module looked like when their words of an ArgumentSpec were made.
+// AttributeMemo: the words of a module's attributes in an ArgumentSpec, and the state of the attributes they describe.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -11,27 +11,29 @@
 
 namespace sconce {
 
-// Where an object of a graph was found: the argument, or the slot of another object that holds it.
+// An object that the graph reads from, and where it was found: as an argument, or in a slot of another object.
 struct FoundObject {
   const c10::IValue* slot;  // null: the argument
   uint32_t argument;
   const c10::ivalue::Object* object;
 };
 
-// Attributes hardly ever change between calls: comparing all that their words say is quicker than making the words again.
-// Everything is compared as it is now, and nothing is kept alive: a memo that holds describes the attributes exactly.
+// Attributes rarely change between calls. Comparing everything that their words describe is quicker than making the words
+// again. The comparison reads the current state, and the memo keeps nothing alive. A memo that holds describes the
+// attributes exactly.
 class AttributeMemo {
  public:
-  // `attributes`: slots of the objects, of type Tensor; `words`: theirs. Null when one of them is no ordinary tensor (it has
-  // other words, a gradient function, a forward gradient, a high rank): then the words must be made on each call.
+  // Makes a memo. `attributes`: slots of type Tensor of the objects; `words`: their words. Null if an attribute is not an
+  // ordinary tensor (it is exotic, or has a gradient function, a forward gradient or a high rank). The words must then be
+  // made in each call.
   static std::unique_ptr<const AttributeMemo> make(std::span<const FoundObject> objects,
                                                    std::span<const c10::IValue* const> attributes,
                                                    std::span<const uint64_t> words);
 
-  // Whether making the words would give the same ones. `arguments`: of the graph.
+  // Returns whether the attributes' words are still these. `arguments`: those of the call.
   bool holds(std::span<const c10::IValue> arguments) const;
 
-  uint64_t id() const { return id_; }  // never 0, never the same for two
+  uint64_t id() const { return id_; }  // unique, never 0
   std::span<const uint64_t> words() const { return words_; }
   uint64_t words_ored() const { return words_ored_; }
   uint64_t hash() const { return hash_; }
@@ -44,8 +46,7 @@ class AttributeMemo {
   const uint64_t id_;
   std::vector<FoundObject> objects_;
   std::vector<const c10::IValue*> slots_;
-  // One record per attribute, those of rank 0 first: its slot, its TensorImpl, the key set, traits, autograd metadata,
-  // sizes.
+  // One record per attribute, in order of rank: slot, TensorImpl, key set, traits, autograd metadata, sizes.
   std::vector<uint64_t> records_;
   std::array<size_t, 6> count_of_rank_{};
   std::vector<uint64_t> words_;

@@ -1,4 +1,4 @@
-// The arguments of a call → facts about a graph's inputs, and about all that it takes out of them.
+// Derives facts about a graph's inputs, and about values read from them, from the arguments of a call.
 #pragma once
 
 #include "executor/argument_spec/argument_spec.h"
@@ -9,10 +9,13 @@
 
 namespace sconce {
 
-// Gives the graph's inputs, the elements of tuples among them and the attributes that it reads the facts that hold for every
-// call with the same spec of that detail. For kRanks: sizes of arguments are symbols, but for those of 1; those of a
-// module's attributes are numbers. For kShapes all are numbers, and strides too. Exotic tensors get none. What comes back
-// has, for the symbols made, the sizes of these arguments as examples.
+// Sets the facts of the graph's inputs, of elements of tuples among them, and of attributes that the graph reads. The facts
+// hold for every call with the same spec of that detail.
+//
+//   kRanks    sizes of arguments are symbols, except sizes of 1; sizes of a module's attributes are numbers
+//   kShapes   all sizes and strides are numbers
+//
+// Exotic tensors get no facts. The result has the sizes of these arguments as examples for the symbols.
 InputAssumptions specialize_types(Graph& graph, std::span<const c10::IValue> arguments, ArgumentSpecCreator::Detail detail);
 
 }  // namespace sconce

@@ -1,8 +1,8 @@
-// A TensorImpl's fields, read where they lie.
+// Reads a TensorImpl's fields directly.
 //
-// LibTorch's accessors ask for policies, subclasses and symbolic sizes first, and the one of the autograd metadata is a call
-// into another library: together over a hundred instructions for each tensor, and a model's attributes are hundreds of
-// tensors on every call. The layout belongs to the LibTorch version that sconce is pinned to; tests/executor compares every
+// LibTorch's accessors check policies, subclasses and symbolic sizes first, and the accessor of the autograd metadata is a
+// call into another library. Together that is over a hundred instructions per tensor, and a model may read hundreds of
+// attributes in every call. The layout is that of the LibTorch version that sconce requires; tests/executor compares every
 // field read here with its accessor.
 #pragma once
 
@@ -20,17 +20,17 @@ static_assert(sizeof(c10::TensorImpl) == 192 || sizeof(c10::TensorImpl) == 184,
 
 // Never constructed: a derived class may name its base's protected members.
 struct TensorFields : c10::TensorImpl {
-  // Up to this rank the sizes lie in the tensor itself.
+  // Up to this rank the sizes are stored in the tensor itself.
   static constexpr size_t kInlineRank = C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE;
 
   static c10::DispatchKeySet key_set_of(const c10::TensorImpl& tensor) { return tensor.*(&TensorFields::key_set_); }
 
-  // Only for tensors whose key set is an ordinary one: of others the sizes may be elsewhere.
+  // Requires an ordinary key set. Other tensors may keep their sizes elsewhere.
   static const c10::impl::SizesAndStrides& sizes_and_strides_of(const c10::TensorImpl& tensor) {
     return tensor.*(&TensorFields::sizes_and_strides_);
   }
 
-  // Null for a tensor that never met autograd. It lies before the member that can be named.
+  // Null for a tensor without autograd metadata. The field is located before the member that can be named.
   static const torch::autograd::AutogradMeta* autograd_meta_of(const c10::TensorImpl& tensor) {
     const auto* const next = reinterpret_cast<const char*>(&(tensor.*(&TensorFields::extra_meta_)));
     c10::AutogradMetaInterface* meta = nullptr;

@@ -1,4 +1,4 @@
-// A counter that many threads raise without disturbing each other.
+// A counter that many threads increment without contention.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ class StripedCounter {
     }
     return sum;
   }
-  // Counts of threads that add at the same time may be lost.
+  // Sets the counter to zero. Additions made at the same time may be lost.
   void reset() {
     for (Stripe& stripe : stripes_) {
       stripe.count.store(0, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// Checks a pickle before LibTorch's unpickler, which trusts much of it, sees it.
+// Checks a pickle before LibTorch's unpickler reads it, because the unpickler trusts much of its input.
 #pragma once
 
 #include "load/check/zip_file.h"
@@ -10,15 +10,15 @@
 
 namespace sconce {
 
-// The size in bytes of the record that holds the storage with this key; absent when there is none.
+// Returns the size in bytes of the record that holds the storage with this key; nothing if there is none.
 using StorageBytes = std::function<std::optional<uint64_t>(std::string_view key)>;
 
 enum class PickleKind : uint8_t { kOther, kInt, kText, kTuple, kList, kDict, kGlobal, kStorage };
 
-// What the checks need to know of a value. Values stand in one pool and are named by their place in it.
+// What the checks need to know about a value. Values are kept in one pool and referred to by index.
 struct PickleValue {
   PickleKind kind = PickleKind::kOther;
-  bool was_recalled = false;  // from the memo: it may stand in several places
+  bool was_recalled = false;  // read from the memo, so it may occur in several places
   uint16_t depth = 0;
   int64_t number = 0;     // kInt: the value, kStorage: its bytes
   int64_t item_size = 0;  // kStorage: bytes of an element
@@ -29,18 +29,19 @@ struct PickleValue {
 struct CheckedPickle {
   std::vector<PickleValue> values;
   uint32_t root = 0;
-  bool has_meta_storages = false;  // they have a size and no data
+  bool has_meta_storages = false;  // some storage has a size and no data
   const PickleValue& operator[](uint32_t place) const { return values[place]; }
 };
 
-// Walks through protocol 2 of Python's pickle, as LibTorch reads it, without making anything. Throws MalformedArchive, with
-// the place, unless every opcode is one that LibTorch knows and finds on the stack what it takes, nothing holds itself or is
-// nested deeper than a thousand times, and every tensor lies inside of its storage and every storage inside of its record;
-// one on the meta device has none. The protocol: Python's pickletools.py.
+// Walks through a pickle of protocol 2, as LibTorch reads it, without creating objects. Python's pickletools.py documents
+// the protocol. Throws MalformedArchive, with the place, unless
+//   - LibTorch knows every opcode, and each opcode finds its operands on the stack;
+//   - no value contains itself, or nests deeper than a thousand levels;
+//   - every tensor is inside its storage, and every storage inside its record. A storage on the meta device has no record.
 CheckedPickle check_pickle(Bytes pickle, const StorageBytes& storage_bytes);
 
-// The pickle behind a file of code: which lines of the model's Python it came from. Throws MalformedArchive unless every
-// text it names is in its table and every range lies inside of its text: LibTorch looks them up without asking.
+// Checks the pickle of source ranges that belongs to a file of code. Throws MalformedArchive unless every text that it names
+// is in its table, and every range is inside its text: LibTorch looks them up unchecked.
 void check_source_ranges(const CheckedPickle& pickle);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// Zip archives, checked before anybody trusts them. The format: PKWARE's APPNOTE, version 6.3.10.
+// Zip archives, checked before they are read. The format is that of PKWARE's APPNOTE, version 6.3.10.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace sconce {
 
 using Bytes = std::span<const uint8_t>;
 
-// What is wrong with an archive, in a few words that can stand behind a path.
+// Thrown for a malformed archive. The message is a phrase that can follow the file's path.
 class MalformedArchive : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -36,7 +36,7 @@ class MappedFile {
 
 struct ZipEntry {
   std::string name;
-  Bytes stored;  // as they are in the file
+  Bytes stored;  // as in the file, perhaps compressed
   bool deflated = false;
   uint64_t size = 0;  // of the content
   uint32_t crc = 0;
@@ -44,15 +44,15 @@ struct ZipEntry {
 
 class ZipFile {
  public:
-  // Reads the directory of `file`, which must outlive this. Throws MalformedArchive unless every entry lies in the file, by
-  // itself, is stored or deflated, and has a name that is relative, printable and unique.
+  // Reads the directory of `file`, which must outlive this. Throws MalformedArchive unless every entry is inside the file,
+  // overlaps no other, is stored or deflated, and has a name that is relative, printable and unique.
   explicit ZipFile(Bytes file);
 
   const std::vector<ZipEntry>& entries() const { return entries_; }
-  const ZipEntry* find(std::string_view name) const;  // null when absent
+  const ZipEntry* find(std::string_view name) const;  // null if absent
 
-  // Calls `use` with the content, which lives as long as the call. Throws MalformedArchive when it does not have the size
-  // or the checksum that the directory says.
+  // Calls `use` with the content, which is valid during the call. Throws MalformedArchive if its size or checksum differs
+  // from the directory's.
   template <typename Use>
   void with_content(const ZipEntry& entry, const Use& use) const {
     std::unique_ptr<uint8_t[]> inflated;
