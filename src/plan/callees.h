@@ -1,4 +1,4 @@
-// What a plan calls while it runs: functions that are not inlined.
+// Callees: the functions that a plan calls while it runs, because they were not inlined.
 #pragma once
 
 #include "ir/expected.h"
@@ -19,25 +19,27 @@ class Plan;
 
 struct Callee {
   torch::jit::Function* function;
-  const Plan* plan;  // null: a function that is built in, TorchBind's for example
+  const Plan* plan;  // null for a built-in function, such as TorchBind's
 };
 
-// Methods of interfaces, recursive functions, context managers and forked subgraphs are known or bounded only when a plan
-// runs. Shared by all plans of a module; must outlive them. Thread-safe.
+// Plans functions that are known, or whose recursion is bounded, only when a plan runs: methods of interfaces, recursive
+// functions, context managers and forked subgraphs. Shared by all plans of a module, which it must outlive. Thread-safe.
 class Callees {
  public:
   virtual ~Callees() = default;
-  // Planned when it is first asked for; valid as long as this object. Throws c10::Error with the refusal's text.
+  // Returns the function's plan, made on first use and valid as long as this object. Throws c10::Error with the refusal's
+  // text.
   virtual const Callee& find(torch::jit::Function& function) = 0;
-  // A plan for a graph that a node holds (prim::fork).
+  // Plans a graph that a node holds (prim::fork).
   virtual Expected<std::unique_ptr<Plan>> plan_subgraph(const Graph& graph) = 0;
 
-  // Forked tasks, which may call. The destructor of a derived class waits for them before it destroys a plan.
+  // Counts forked tasks, which may call functions. The destructor of a derived class waits for them before it destroys a
+  // plan.
   Users users;
 };
 
-// Replaces the arguments on the stack by the result. Throws what the callee throws, and c10::Error when calls are nested so
-// deep that the thread's stack would run out.
+// Calls a function: replaces the arguments on the stack by the result. Throws what the callee throws, and c10::Error if
+// calls nest so deeply that the thread's stack would overflow.
 void call(const Callee& callee, torch::jit::Stack& stack);
 
 }  // namespace sconce

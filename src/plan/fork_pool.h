@@ -1,4 +1,4 @@
-// Work that runs beside its caller: prim::fork and aten::wait.
+// Tasks that run concurrently with their caller: prim::fork and aten::wait.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -10,7 +10,7 @@
 
 namespace sconce {
 
-// Counts those who use something; the destructor waits for the last.
+// Counts the uses of an object. The destructor waits until there are none.
 class Users {
  public:
   Users() : state_(std::make_shared<State>()) {}
@@ -18,7 +18,7 @@ class Users {
   Users(const Users&) = delete;
   Users& operator=(const Users&) = delete;
 
-  // A use lasts as long as the token.
+  // A use ends with its token.
   using Token = std::shared_ptr<void>;
   Token use() const;
   void wait() const;
@@ -34,12 +34,12 @@ class Users {
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
-// Runs `work` on a thread of TBB's pool, in this thread's state (grad mode, autocast, dispatch keys), with one intra-op
-// thread; what it returns or throws goes to the future of type `type`. `work` is destroyed when it has run.
+// Runs `work` on a thread of TBB's pool, in this thread's state (grad mode, autocast, dispatch keys) and with one intra-op
+// thread. Its result or exception completes the returned future, whose type is `type`. `work` is destroyed after it ran.
 FuturePtr fork(c10::TypePtr type, std::function<c10::IValue()> work);
 
-// The future's value, or throws its error. A forked task that no thread has begun yet runs here: however deeply tasks
-// wait for each other, and however few threads there are, some thread always makes progress.
+// Returns the future's value, or throws its error. A forked task that no thread has started yet runs on this thread. So some
+// thread always makes progress, however deeply tasks wait for each other and however few threads there are.
 c10::IValue wait(const FuturePtr& future);
 
 }  // namespace sconce

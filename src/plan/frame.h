@@ -1,4 +1,4 @@
-// All state of one run of a plan.
+// Frame: all state of one run of a plan.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -13,14 +13,14 @@ namespace sconce {
 
 class Plan;
 
-// Index of a value's place in a frame.
+// The index of a value in a frame.
 using Register = uint32_t;
 
-// The object of a `with` block and what leaves it.
+// Leaves a `with` block.
 class ContextManager {
  public:
   virtual ~ContextManager() = default;
-  // Calls `__exit__` and gives its result.
+  // Calls `__exit__` and returns its result.
   virtual c10::IValue leave(c10::IValue object) const = 0;
 };
 struct EnteredContext {
@@ -28,8 +28,8 @@ struct EnteredContext {
   const ContextManager* manager;
 };
 
-// A frame serves one run at a time and may be used for many, one after the other: between runs it holds the plan's
-// constants and no value of a caller.
+// A frame serves one run at a time, and many runs one after the other. Between runs it holds the plan's constants and no
+// value of a caller.
 class Frame {
  public:
   explicit Frame(const Plan& plan);
@@ -43,7 +43,7 @@ class Frame {
   // Whether this run may leave out autograd where a step allows it (nothing requires a gradient).
   bool may_skip_autograd = false;
 
-  // `with` blocks that were entered and not left, the innermost last.
+  // `with` blocks that were entered and not yet left, the innermost last.
   std::vector<EnteredContext> entered;
 
   // Drops every value but the constants.
@@ -54,8 +54,8 @@ class Frame {
   std::vector<c10::IValue> registers_;
 };
 
-// Switches the dispatcher's autograd layers off and on while a plan runs; the destructor restores what was.
-// Only the autograd keys are touched: what steps do to other keys stays.
+// Switches the dispatcher's autograd layers off and on while a plan runs. The destructor restores the initial state. Changes
+// only the autograd keys; changes of other keys by steps persist.
 class AutogradSwitch {
  public:
   AutogradSwitch();

@@ -1,4 +1,4 @@
-// Where each value is used for the last time.
+// The last use of each value.
 #pragma once
 
 #include "ir/graph.h"
@@ -11,16 +11,16 @@ namespace sconce {
 
 // A value dies at exactly one place on every path through the graph:
 //
-//   - as an input of a node (or of a block's return node): `is_last_use`
-//   - behind a node: an output nobody uses, or a value from outside a prim::Loop that only the loop uses
-//   - on entry of a branch: a value that dies in the other branch
+//   - as an input of a node, or of a block's return node: `is_last_use`
+//   - after a node, if it is an unused output, or a value from outside a prim::Loop that is used only in the loop
+//   - on entry to a branch, if it dies in the other branch
 //
-// A value from outside never dies inside a loop's body: the next iteration may use it.
+// A value from outside a loop never dies in the loop's body, because the next iteration may use it.
 class Liveness {
  public:
   explicit Liveness(const Graph& graph);
 
-  // Of several equal inputs of one node, only the last is the last use.
+  // Returns whether an input is a last use. If a node has several equal inputs, only the last of them can be.
   bool is_last_use(const Node& node, size_t input) const { return last_uses_.contains({&node, input}); }
   const std::vector<const Value*>& dying_behind(const Node& node) const;
   const std::vector<const Value*>& dead_on_entry(const Block& block) const;

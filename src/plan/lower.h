@@ -1,4 +1,4 @@
-// Graph → Plan.
+// Lowers a graph to a plan.
 #pragma once
 
 #include "ir/expected.h"
@@ -11,9 +11,12 @@
 
 namespace sconce {
 
-// Requires: a verified graph. The plan keeps the graph alive. Refuses node kinds and operators that cannot be run, with the
-// first such node. `callees`: what calls are answered by, outlives the plan; without it calls are refused. `profile`: of
-// this very graph, filled by every run of the plan and outliving it.
+// Lowers a graph. The plan keeps the graph alive.
+//
+// Requires: a verified graph.
+// `callees` runs calls, and must outlive the plan; without it, calls are refused. `profile` must be a profile of this very
+// graph and outlive the plan; every run fills it. Refuses node kinds and operators that cannot run, with the first such
+// node.
 Expected<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees = nullptr,
                                       Profile* profile = nullptr);
 

@@ -1,4 +1,4 @@
-// A graph made ready to run.
+// Plan: a graph made ready to run.
 #pragma once
 
 #include "ir/graph.h"
@@ -18,12 +18,12 @@ namespace sconce {
 //   registers   0 … constants-1 │ inputs, values …
 //   steps       0: aten::mm  1: branch_false → 4  2: …  3: jump → 5  4: …  5: return
 //
-// Immutable, shared by all threads; the pool of frames and the run counter are the only things that change.
+// Immutable and shared by all threads, except for the pool of frames and the counter of frames.
 class Plan {
  public:
   struct PlannedStep {
     std::unique_ptr<Step> step;
-    const Node* node;  // where it comes from, for messages; null for jumps and moves between blocks
+    const Node* node;  // the node it was made from, for messages; null for jumps and moves between blocks
   };
 
   Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
@@ -37,16 +37,16 @@ class Plan {
 
   const std::shared_ptr<const Graph>& graph() const { return graph_; }
   std::span<const PlannedStep> steps() const { return steps_; }
-  std::span<const c10::IValue> constants() const { return constants_; }  // what registers 0, 1, … hold
+  std::span<const c10::IValue> constants() const { return constants_; }  // the values of registers 0, 1, …
   std::span<const Register> inputs() const { return inputs_; }
   size_t register_count() const { return registers_; }
   // Whether a result may require a gradient although no input does (`requires_grad_`).
   bool may_introduce_grad() const { return may_introduce_grad_; }
 
-  // One step a line, with its node and source line.
+  // Returns one line per step, with its node and source line.
   std::string text() const;
 
-  // A frame nobody else uses: from the pool, or new and prepared.
+  // Returns a frame for exclusive use: one from the pool, or a new, prepared one.
   std::unique_ptr<Frame> take_frame() const;
   void give_back(std::unique_ptr<Frame> frame) const;
   size_t frames_made() const { return frames_made_.load(std::memory_order_relaxed); }

@@ -1,4 +1,4 @@
-// What runs of a graph saw: the shapes of its tensors, the branches it took, the rounds of its loops.
+// Profile: the shapes of tensors, branches taken and iterations of loops in runs of a graph.
 #pragma once
 
 #include "ir/graph.h"
@@ -13,27 +13,27 @@
 
 namespace sconce {
 
-// Filled by the steps of a plan that was lowered with it, from any number of threads.
+// Filled by the steps of a plan that was lowered with this profile, from any number of threads.
 class Profile {
  public:
   explicit Profile(std::shared_ptr<const Graph> graph) : graph_(std::move(graph)) {}
 
   void add_run();
-  // Ignores what is no tensor.
+  // Ignores values that are not tensors.
   void add_value(const Value& value, const c10::IValue& held);
   void add_branch(const Node& branch, bool taken);
-  void add_loop(const Node& loop);   // it was reached
-  void add_round(const Node& loop);  // its body was
+  void add_loop(const Node& loop);   // the loop was reached
+  void add_round(const Node& loop);  // an iteration began
 
-  // The graph with the facts that held in every run so far: a size that changed is unknown, as is all about a value that
-  // was never made.
+  // Returns the graph with the facts that held in every run so far. A size that changed is unknown; a value that was never
+  // computed has no facts.
   std::unique_ptr<Graph> annotated_graph() const;
   ProfileExplanation explain() const;
 
  private:
   struct Counts {
-    uint64_t first = 0;   // branches: taken, loops: reached
-    uint64_t second = 0;  // branches: not taken, loops: rounds
+    uint64_t first = 0;   // a branch: taken; a loop: reached
+    uint64_t second = 0;  // a branch: not taken; a loop: iterations
   };
 
   const std::shared_ptr<const Graph> graph_;

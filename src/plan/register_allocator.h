@@ -1,4 +1,4 @@
-// Which registers of a plan hold a value, while its steps are laid out.
+// RegisterAllocator: tracks which registers of a plan hold a value, during lowering.
 #pragma once
 
 #include "base/assert.h"
@@ -9,7 +9,7 @@
 
 namespace sconce {
 
-// Gives the register that was freed last, so that frames stay small and warm.
+// Returns the register that was released last, so that frames stay small and warm in the cache.
 class RegisterAllocator {
  public:
   Register take() {
@@ -30,11 +30,11 @@ class RegisterAllocator {
     free_.push_back(index);
   }
 
-  // So many registers have ever been in use.
+  // Returns the number of registers that have ever been in use.
   size_t count() const { return in_use_.size(); }
 
-  // For the branches of an If: each begins with what is in use at the If's start. What a branch that was laid out before
-  // took anew and released is free for the next.
+  // For the branches of an If, each of which starts with the registers in use before the If. Registers that one branch took
+  // and released are free for the next.
   std::vector<bool> in_use() const { return in_use_; }
   void restart_with(const std::vector<bool>& in_use) {
     for (Register index = 0; index < in_use.size(); ++index) {

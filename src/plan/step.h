@@ -1,4 +1,4 @@
-// One unit of work of a plan.
+// Step: one unit of work of a plan.
 #pragma once
 
 #include "plan/frame.h"
@@ -8,20 +8,20 @@
 
 namespace sconce {
 
-// Where a step finds an operand. A last use is moved out of its register, so that memory is free as early as in eager
-// execution and operators can see that they are the only owner.
+// The register of an operand. A last use is moved out of its register, so that memory is freed as early as in eager
+// execution, and operators can observe that they are the only owner.
 struct Operand {
   Register index = 0;
   bool last_use = false;
 };
 
-// Takes the operand: moves it at its last use, else copies.
+// Returns the operand: moves it at its last use, else copies it.
 inline c10::IValue take(Frame& frame, Operand operand) {
   return operand.last_use ? std::move(frame[operand.index]) : frame[operand.index];
 }
 
-// Steps are immutable and shared by all threads: what a step remembers between runs lives in the frame. Three stages:
-// prepare (once per frame), bind (when an address or a shape changed), run.
+// Steps are immutable and shared by all threads; state that a step keeps between runs is in the frame. `prepare` is called
+// once per frame, `run` once per execution of the step. `bind`, for a change of addresses or shapes, is not called yet.
 class Step {
  public:
   virtual ~Step() = default;
@@ -29,10 +29,10 @@ class Step {
   virtual void bind(Frame& /*frame*/) const {}
   virtual void run(Frame& frame) const = 0;
 
-  // For people: "aten::add %3 %4 -> %5", "jump 12".
+  // Returns a line for people: "aten::add %3 %4 -> %5", "jump 12".
   virtual std::string describe() const = 0;
-  // Whether the step gives the same below the dispatcher's autograd layers when nothing requires a gradient: it neither
-  // writes nor aliases what it is given (rule R4).
+  // Returns whether the step may run below the dispatcher's autograd layers if nothing requires a gradient: its results are
+  // new, and it writes no operand (rule R4).
   bool may_skip_autograd() const { return may_skip_autograd_; }
 
  protected:
@@ -42,9 +42,9 @@ class Step {
   bool may_skip_autograd_;
 };
 
-// "%3" or "%3!" at a last use.
+// Returns "%3", or "%3!" at a last use.
 std::string describe(Operand operand);
-// "aten::add %3 %4! -> %5".
+// Returns "aten::add %3 %4! -> %5".
 std::string describe_step(const std::string& name, const std::vector<Operand>& operands,
                           const std::vector<Register>& results);
 

@@ -1,4 +1,4 @@
-// A step that works on a stack.
+// CallStep: a step that works on a stack.
 #pragma once
 
 #include "ir/graph.h"
@@ -9,7 +9,7 @@
 
 namespace sconce {
 
-// Its `run` pushes the operands, works on the frame's stack and pops the results.
+// The `run` of a derived class pushes the operands, works on the frame's stack and pops the results.
 class CallStep : public Step {
  public:
   CallStep(const Node& node, Operands operands, Registers results, bool may_skip_autograd)
