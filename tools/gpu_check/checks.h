@@ -1,4 +1,4 @@
-// What is checked and measured on a GPU without LibTorch: sconce's driver layer, NVRTC, recordings.
+// Checks and measurements on a GPU without LibTorch: sconce's driver layer, NVRTC, recordings.
 #pragma once
 
 #include "cuda/fake/fake_driver.h"
@@ -10,7 +10,7 @@
 
 namespace sconce::gpu_check {
 
-// Throws where something is wrong, else gives what it found and measured.
+// Throws if a check fails, else returns what it found and measured.
 struct Check {
   const char* name;
   nlohmann::json (*run)(Gpu& gpu);

@@ -16,7 +16,7 @@ void need(const cuda::Status& status);
 
 class Gpu {
  public:
-  // Device 0. Throws when there is none, with the reason.
+  // Opens device 0. Throws, with the reason, if there is none.
   Gpu(cuda::Driver& driver, const cuda::Nvrtc& nvrtc);
   ~Gpu();
   Gpu(const Gpu&) = delete;
@@ -28,7 +28,7 @@ class Gpu {
   const std::string& name() const { return name_; }
   const std::string& architecture() const { return architecture_; }  // "sm_90"
 
-  // The kernel of this name in the text, compiled for this GPU; loaded as long as the Gpu lives.
+  // Compiles the text for this GPU and returns the kernel of this name, which is valid as long as the Gpu.
   CUfunction kernel(const std::string& text, const std::string& name);
   void synchronize() { need(driver_.synchronize_stream(stream_)); }
 
@@ -62,7 +62,8 @@ class Floats {
   CUdeviceptr pointer_ = 0;
 };
 
-// Milliseconds of GPU time that `work` takes on the stream: the median of `repeats` runs, after three to warm up.
+// Returns the milliseconds of GPU time that `work` takes on the stream: the median of `repeats` runs, after three warm-up
+// runs.
 double median_milliseconds(Gpu& gpu, int repeats, const std::function<void()>& work);
 
 }  // namespace sconce::gpu_check

@@ -1,4 +1,4 @@
-// Running the test and benchmark programs that need LibTorch, each in a process of its own with a time limit.
+// Runs the test and benchmark programs that need LibTorch, each in a process of its own with a time limit.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ struct Program {
 // The executables in `root`/tests (GoogleTest) and `root`/bench (Google Benchmark), by name.
 std::vector<Program> find_programs(const std::string& root);
 
-// A result for Results::set. What the program prints goes to the end of `log_path`.
+// Runs a program and returns a result for Results::set. Appends the program's output to `log_path`.
 nlohmann::json run_program(const Program& program, double seconds, const std::string& log_path);
 
 }  // namespace sconce::gpu_check

@@ -1,4 +1,4 @@
-// The results of all parts, in one JSON file that is whole at any moment.
+// The results of all parts, in one JSON file that is complete at any moment.
 //
 //   {"machine": {…}, "parts": {"kernel": {"status": "passed", "build": "9f…", "seconds": 0.2, "data": {…}}, …}}
 //
@@ -15,9 +15,9 @@ class Results {
  public:
   explicit Results(std::string path) : path_(std::move(path)) {}
 
-  // Takes over what an earlier run finished. Throws std::runtime_error when the file is not such a one.
+  // Loads the results of an earlier run. Throws std::runtime_error if the file is of another kind.
   void resume(const std::string& earlier_path);
-  // Whether the part has passed or failed, with this very build of it (a program's fingerprint, and the GPU's name).
+  // Returns whether the part has passed or failed with this build of it (the program's fingerprint and the GPU's name).
   bool finished(const std::string& part, const std::string& build) const;
 
   void set_machine(nlohmann::json facts);
@@ -31,7 +31,7 @@ class Results {
   nlohmann::json content_ = {{"machine", nlohmann::json::object()}, {"parts", nlohmann::json::object()}};
 };
 
-// Names the contents of a file; empty when it cannot be read.
+// Returns a fingerprint of a file's content; empty if it cannot be read.
 std::string fingerprint(const std::string& path);
 
 }  // namespace sconce::gpu_check

@@ -1,4 +1,4 @@
-// LibTorch's switches between its executors, held for a while.
+// LibTorch's settings that choose its executor, changed for a scope.
 #pragma once
 
 namespace sconce::peers {
@@ -13,8 +13,9 @@ struct ExecutorSettings {
   friend bool operator==(const ExecutorSettings&, const ExecutorSettings&) = default;
 };
 
-// The settings hold on this thread, and those of the process everywhere, while the scope lives. The first of several
-// scopes sets the process, the last puts it back; scopes that disagree about the process must not overlap: TORCH_CHECK.
+// Applies settings to this thread, and those of the process to the process, during its lifetime. The first of several
+// overlapping scopes changes the process, the last one restores it. Scopes that differ in the settings of the process must
+// not overlap, which TORCH_CHECK enforces.
 class ExecutorScope {
  public:
   explicit ExecutorScope(const ExecutorSettings& settings);

@@ -1,4 +1,4 @@
-// LibTorch's own executors behind one interface: what sconce is compared with. Nothing else in sconce may call them.
+// Peers: LibTorch's executors under one interface, for comparisons with sconce. Only this folder may call them.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -14,7 +14,7 @@ struct Module;
 
 namespace sconce::peers {
 
-// A model as one executor runs it.
+// A model run by one executor.
 //
 //   auto peer = make_peer("jit");
 //   if (const auto reason = peer->prepare(module, "forward")) { … n/a: *reason … }
@@ -24,14 +24,14 @@ class Peer {
  public:
   virtual ~Peer() = default;
 
-  // Makes the module's method ready to run; what compiles at the first call compiles then. Must come first, once.
-  // Returns why this executor cannot run the model, in one line; nothing when it can. `jit`, `jit-legacy` and `eager` run
-  // the module itself, so that changes of its state are seen in it; the others run a copy.
+  // Prepares the module's method. Must be called once, first. (Executors that compile at the first call do so then.) Returns
+  // why this executor cannot run the model, in one line; nothing if it can. `jit`, `jit-legacy` and `eager` run the module
+  // itself, so changes of its state are visible in it; the others run a copy.
   virtual std::optional<std::string> prepare(const torch::jit::Module& module, const std::string& method) = 0;
 
-  // The right to run on this thread. LibTorch chooses its executor by settings of the thread and of the process: they are
-  // set when a session begins and put back when it ends. Sessions of peers with different settings of the process
-  // (`jit-legacy` and the rest) must not overlap, on any thread; beginning one ends in an error then.
+  // Permits calls on this thread. LibTorch chooses its executor by settings of the thread and the process, which a session
+  // sets at its beginning and restores at its end. Sessions of peers with different settings of the process (`jit-legacy`
+  // and all others) must not overlap on any thread; the second one throws.
   class Session {
    public:
     virtual ~Session() = default;
@@ -46,16 +46,16 @@ struct PeerInfo {
   const char* help;
 };
 
-// In the order in which tables show them.
+// Returns the names of all peers, in the order of tables.
 //   jit         the profiling executor with its defaults
 //   jit-legacy  the executor with plans per argument spec
 //   jit-frozen  freeze and optimize_for_inference, then as jit; modules in eval mode only
 //   static      Static Runtime; the forward method of modules in eval mode only
-//   eager       op after op: the interpreter with optimization off. Autocast blocks are lowered first, for without that
-//               LibTorch ignores them.
+//   eager       operator after operator: the interpreter with optimization off. Autocast blocks are lowered first, because
+//               LibTorch ignores them otherwise.
 const std::vector<PeerInfo>& peer_list();
 
-// Null when there is no peer of that name.
+// Makes a peer. Null if there is none of that name.
 std::unique_ptr<Peer> make_peer(const std::string& name);
 
 }  // namespace sconce::peers

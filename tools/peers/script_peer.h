@@ -35,10 +35,10 @@ class FrozenPeer : public ScriptPeer {
   std::optional<std::string> prepare(const torch::jit::Module& module, const std::string& method) override;
 };
 
-// Whether the module has a `training` attribute that is true.
+// Returns whether the module has a `training` attribute that is true.
 bool is_in_training_mode(const torch::jit::Module& module);
 
-// The first line of what LibTorch says, without its backtrace.
+// Returns the first line of LibTorch's message, without its backtrace.
 std::string reason_of(const std::exception& failure);
 
 }  // namespace sconce::peers

@@ -1,4 +1,4 @@
-// What sconce bench --html writes: one page that needs nothing but itself, neither a network nor a script.
+// The page that `sconce bench --html` writes. It is self-contained: no network, no scripts.
 #pragma once
 
 #include "tools/sconce/bench/bench_report.h"
@@ -9,7 +9,7 @@
 
 namespace sconce::cli {
 
-// The head of the page: what was asked and on which machine, as names and values.
+// The head of the page: the settings and the machine, as names and values.
 using PageFacts = std::vector<std::pair<std::string, std::string>>;
 
 // The date, the processor and its threads, as they are now. `versions` as `sconce --version` prints them.

@@ -1,4 +1,4 @@
-// What sconce bench shows.
+// The output of `sconce bench`.
 #pragma once
 
 #include "tools/sconce/bench/measure.h"
@@ -16,26 +16,27 @@ struct BenchedModel {
   MeasurementTable table;  // sconce's row is the first
 };
 
-// How the time of an executor relates to sconce's: above 1, sconce is faster. NaN where one of them has none.
+// Returns the ratio of an executor's time to sconce's; above 1, sconce is faster. NaN if one of them has no time.
 struct Ratios {
   double steady = NAN;
   double first_call = NAN;
   double first_calls = NAN;
 };
 Ratios ratios_of(const Measurement& row, const Measurement& sconce);
-// Geometric means over the models for the executor at `index`; NaN when it did not run them all.
+// Returns geometric means over the models for the executor at `index`. NaN if it did not run all of them.
 Ratios mean_ratios(const std::vector<BenchedModel>& models, size_t index);
 
 double total(const std::vector<double>& values);
 std::string memory_of(const Measurement& row);
 // "model.pt: forward(float32[8,16]), 1 calling thread, 2 intra-op".
 std::string title_of(const BenchedModel& model);
-// Lines about executors that cannot run the model or are wrong, and about what makes the comparison unfair.
+// Returns lines about executors that cannot run the model or give wrong results, and about conditions that make the
+// comparison unfair.
 std::string notes_of(const MeasurementTable& table);
 
-// What was measured, ratios first, and notes on what stands in the way of a fair comparison.
+// Prints the measurements, ratios first, and the notes.
 std::string to_text(const BenchedModel& model);
-// Geometric means of the ratios over the models, of executors that ran them all.
+// Prints geometric means of the ratios over the models, for executors that ran all of them.
 std::string summary_of(const std::vector<BenchedModel>& models);
 
 // An object for each model, with "executors". Of several models, one more: its "model" is null, and its executors have the

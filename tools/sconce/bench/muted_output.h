@@ -1,4 +1,4 @@
-// What a model prints and warns, kept off the terminal while calls are timed: thousands of lines, and their time.
+// Suppresses a model's prints and warnings while calls are timed: they could be thousands of lines, and take time.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -8,7 +8,7 @@
 
 namespace sconce::cli {
 
-// While it lives, `print` of scripts is silent on all threads; one at a time.
+// Silences `print` of scripts on all threads during its lifetime. At most one may exist at a time.
 class MutedOutput {
  public:
   MutedOutput();
@@ -16,7 +16,7 @@ class MutedOutput {
   MutedOutput(const MutedOutput&) = delete;
   MutedOutput& operator=(const MutedOutput&) = delete;
 
-  // Warnings are heard by thread: each thread that calls the model holds one of these.
+  // Silences warnings of one thread. Each thread that calls the model holds one.
   class OnThread {
    public:
     explicit OnThread(MutedOutput& muted) : guard_(&muted.warnings_) {}
@@ -25,7 +25,7 @@ class MutedOutput {
     const c10::WarningUtils::WarningHandlerGuard guard_;
   };
 
-  // How often the model wanted to say something.
+  // Returns the number of suppressed prints and warnings.
   size_t count() const;
 
  private:

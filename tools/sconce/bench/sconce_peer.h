@@ -1,4 +1,4 @@
-// sconce behind the interface of the executors that it is measured against.
+// sconce under the interface of its peers.
 #pragma once
 
 #include "tools/peers/peer.h"

@@ -1,4 +1,4 @@
-// Running the cases of a CASES file.
+// Runs the cases of a CASES file.
 #pragma once
 
 #include "tools/sconce/check/check_findings.h"
@@ -15,12 +15,12 @@ namespace sconce::cli {
 struct CheckSettings {
   std::string model;   // path
   std::string cases;   // path, for messages; empty for arguments of the command line
-  std::string method;  // empty: what the cases say
-  std::string plan;    // how findings name the settings below: "tier0"
+  std::string method;  // empty: the method that the cases name
+  std::string plan;    // the name of the settings below in findings: "tier0"
   Options options;
-  std::string device;  // where arguments go; empty: as saved
+  std::string device;  // the device of arguments; empty: as saved
   size_t calls = 3;
-  size_t threads = 1;  // above 1: after a case, so many call the module at once
+  size_t threads = 1;  // above 1: after a case, so many threads call the module at once
   bool grad = false;
   std::optional<double> rtol;  // instead of those of the cases
   std::optional<double> atol;
@@ -29,14 +29,14 @@ struct CheckSettings {
 // Called before each case with its name.
 using CaseProgress = std::function<void(const std::string& case_name)>;
 
-// Per case, the model is loaded afresh, in sconce and as a twin in LibTorch, and called `calls` times. Call 1 is compared
-// with the recorded answer, where there is one, every call with the twin (see ReferenceModels). With `grad`, gradients after
-// call 1: the recorded ones of case 0, and those of all parameters with the twin's. Throws UserError when cases and model do
-// not belong together.
+// Checks each case. The model is loaded anew, in sconce and in LibTorch as the reference model, and called `calls` times.
+// Call 1 is compared with the recorded answer, if there is one; every call is compared with the reference model's
+// (ReferenceModels). With `grad`, gradients after call 1 are compared: with the recorded ones of case 0, and those of all
+// parameters with the reference model's. Throws UserError if the cases do not fit the model.
 void check_model_cases(const ModelCases& cases, const CheckSettings& settings, const CaseProgress& progress,
                        Findings& findings);
 
-// The second form. A suite whose methods have no state is loaded once for all its cases, which is the same and faster.
+// Checks the second form. A suite whose methods have no state is loaded once for all cases, which is faster and equivalent.
 void check_operator_cases(const OperatorCases& cases, const CheckSettings& settings, const CaseProgress& progress,
                           Findings& findings);
 

@@ -1,4 +1,4 @@
-// What a check found.
+// The findings of a check.
 #pragma once
 
 #include "tools/sconce/report/json.h"
@@ -18,7 +18,7 @@ struct Finding {
   Mismatch mismatch;
 };
 
-// Collects findings, at most a few per call: the first ones tell most.
+// Collects findings, at most a few per call: the first ones are the most useful.
 class Findings {
  public:
   void begin_case(std::string name, std::string plan);
@@ -28,11 +28,11 @@ class Findings {
   void add(const std::string& against, Mismatch mismatch);
   void add(const std::string& against, const std::string& path, const std::string& what);
   void add_all(const std::string& against, std::vector<Mismatch> mismatches);
-  // What was not checked in this case.
+  // Notes what was not checked in this case.
   void add_note(std::string text) { notes_.push_back({case_name_, std::move(text)}); }
 
   const std::vector<Finding>& all() const { return findings_; }
-  // The names of the cases with findings, in their order.
+  // Returns the names of the cases with findings, in their order.
   std::vector<std::string> failing_cases() const;
   size_t cases() const { return cases_.size(); }
 
@@ -51,7 +51,7 @@ class Findings {
   size_t call_ = 1;
 };
 
-// "FAILED case 2" and below it one line for each finding; then the notes.
+// Returns "FAILED case 2", a line for each finding, then the notes.
 std::string to_text(const Findings& findings);
 Json to_json(const Finding& finding);
 

@@ -1,4 +1,4 @@
-// One module, called by many threads at once.
+// Checks one module that many threads call at once.
 #pragma once
 
 #include "tools/sconce/check/check_cases.h"
@@ -11,23 +11,23 @@
 
 namespace sconce::cli {
 
-// Gradients of a call's outputs, by their names.
+// Returns the gradients of a call's outputs, by name.
 using GradientsOf = std::function<std::vector<NamedTensor>(const CallOutcome& outcome)>;
 
-// Calls and what each must give.
+// Calls and their expected results.
 struct ThreadedCalls {
   std::string method;
   std::vector<c10::IValue> arguments;
   uint64_t seed = 0;
   CompareOptions options;
-  GradientsOf gradients;  // of sconce's outcomes; null: not compared
+  GradientsOf gradients;  // computes gradients of sconce's outcomes; null: not compared
   GradientsOf reference_gradients;
   bool may_have_state = true;
 };
 
-// Has `settings.threads` threads call the module at once, `settings.calls` times each, and compares every call with one that
-// `twin` makes, the same model in LibTorch. Calls without an answer of their own, which write the model's state or draw
-// random numbers, are left out with a note. Findings name the thread.
+// Lets `settings.threads` threads call the module at once, `settings.calls` times each, and compares every call with one of
+// `twin`, the reference model in LibTorch. Calls whose results depend on other calls, because they write the model's state
+// or draw random numbers, are left out with a note. Findings name the thread.
 void check_threads(const Module& module, const torch::jit::Module& twin, const ThreadedCalls& calls,
                    const CheckSettings& settings, Findings& findings);
 

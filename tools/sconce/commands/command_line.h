@@ -1,4 +1,4 @@
-// What the program does with its command line. The contract is DESIGN.md §12.
+// Runs the program's command line. docs/command_line.md describes it.
 #pragma once
 
 #include <string>
@@ -6,10 +6,11 @@
 
 namespace sconce::cli {
 
-// `arguments` without the program's name. Writes to std::cout and std::cerr; gives the exit code and does not throw.
+// Runs a command and returns the exit code. `arguments` lacks the program's name. Writes to std::cout and std::cerr; does
+// not throw.
 int run_command_line(const std::vector<std::string>& arguments);
 
-// Ends the process without LibTorch's destructors: to unregister all its operators takes longer than most commands.
+// Ends the process without LibTorch's destructors: unregistering all its operators takes longer than most commands.
 [[noreturn]] void end_program(int exit_code);
 
 }  // namespace sconce::cli

@@ -11,7 +11,7 @@
 
 namespace sconce::cli {
 
-// What a command does once the line is understood; gives the exit code.
+// Runs a command after its options are parsed, and returns the exit code.
 using Action = std::function<int()>;
 
 struct CommonOptions {
@@ -24,19 +24,19 @@ struct CommonOptions {
   std::string trace_out;
 };
 
-// --device, of the commands that run a model.
+// Adds --device, for commands that run a model.
 void add_device_option(CLI::App& command, CommonOptions& options);
-// --frozen, of those that can do so with a frozen one.
+// Adds --frozen, for commands that can run a frozen model.
 void add_frozen_option(CLI::App& command, CommonOptions& options);
-// All others.
+// Adds all other common options.
 void add_common_options(CLI::App& command, CommonOptions& options);
 
-// Opens the libraries, checks the device, reads the options file (a JSON object of fields of Options; an unknown key names
-// the nearest). Must run before any tensor is made: CUDA can only join at the start. Throws UserError, or RefusedError for
-// what this build does not do yet.
+// Opens the libraries, checks the device and reads the options file: a JSON object of fields of Options. The error for an
+// unknown key names the nearest. Must run before any tensor is made, because CUDA must be loaded first (rule R9). Throws
+// UserError, or RefusedError for options that this build does not support yet.
 Options prepare(const CommonOptions& options);
 
-// For numbers on the command line: "--threads: must be from 1 to 1024, not 0".
+// Checks a number on the command line: "--threads: must be from 1 to 1024, not 0".
 CLI::Validator between(double least, double most);
 
 // "tier0" → Tier::kRequired; nothing for another text.

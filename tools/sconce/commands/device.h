@@ -1,4 +1,4 @@
-// --device.
+// The option --device.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,11 +7,11 @@
 
 namespace sconce::cli {
 
-// "cpu", "cuda", "cuda:1". Throws UserError for anything else.
+// Parses "cpu", "cuda" or "cuda:1". Throws UserError for anything else.
 c10::Device parse_device(const std::string& name);
 
-// Loads what the device needs and checks that it is there. Throws UserError with the reason when it is not. For CUDA this
-// must come before the first tensor (LibTorch keeps its stubs for ever otherwise).
+// Loads the libraries of the device and checks that it exists. Throws UserError with the reason if it does not. For CUDA
+// this must be called before the first tensor is made (rule R9).
 void make_available(const c10::Device& device);
 
 }  // namespace sconce::cli

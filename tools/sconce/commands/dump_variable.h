@@ -1,4 +1,4 @@
-// SCONCE_DUMP, checked: a typo there would otherwise print nothing and say nothing.
+// Checks SCONCE_DUMP: without the check, a typo would silently print nothing.
 #pragma once
 
 #include <sconce/pass_pipeline.h>
@@ -9,7 +9,7 @@
 
 namespace sconce::cli {
 
-// One line, without its end, for each item of the variable's value that chooses nothing.
+// Returns one line, without a newline, for each item of the variable's value that matches nothing.
 std::vector<std::string> find_dump_typos(std::string_view value, const PassPipeline& passes);
 
 }  // namespace sconce::cli

@@ -1,4 +1,4 @@
-// docs/command_line.md, made of the options that the parser itself has.
+// Generates docs/command_line.md from the parser's options.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -7,8 +7,8 @@
 
 namespace sconce::cli {
 
-// Markdown: a section for each command with its usage, positionals, options and footer; what all commands share
-// (options, the grammar of SPECs) is told once, at the end. Keeps the order in which the options were added.
+// Returns Markdown: a section for each command with its usage, positionals, options and footer; at the end, once, what all
+// commands share (options, the grammar of SPECs). Options are in the order in which they were added.
 std::string command_line_page(const CLI::App& app);
 
 }  // namespace sconce::cli

@@ -1,4 +1,4 @@
-// What sconce dump --format html writes: a graph after each stage on one page, changes marked.
+// The page that `sconce dump --format html` writes: a graph after each stage, with the changes marked.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@ namespace sconce::cli {
 
 struct StageText {
   std::string stage;
-  std::string help;  // what the stage did, one line
+  std::string help;  // one line that describes the stage
   size_t nodes;
   std::string text;  // IR
 };
 
-// For each stage but the first two columns, the graph before and after: in the first the lines that are gone are marked, in
-// the second those that are new. Numbers of values without a name are not compared, nor are source locations.
+// Returns the page. Each stage but the first has two columns, the graph before and after it; removed lines are marked in the
+// first, new lines in the second. Numbers of values without a name, and source locations, are not compared.
 std::string to_page(const std::string& title, const std::vector<StageText>& stages);
 
 }  // namespace sconce::cli

@@ -1,4 +1,4 @@
-// How the command line fails: three forms, two exit codes.
+// The command line's errors: three kinds, two exit codes.
 #pragma once
 
 #include "tools/sconce/report/json.h"
@@ -17,7 +17,7 @@ enum ExitCode : int {
   kGood = 0,
   kMismatchOrRefusal = 1,
   kUsageOrBadInput = 2,
-  kInterrupted = 130,  // as shells have it: 128 + SIGINT
+  kInterrupted = 130,  // as in shells: 128 + SIGINT
 };
 
 // The user's mistake: exit code 2. The message is one line that names the remedy; more lines may follow with details.
@@ -26,40 +26,40 @@ class UserError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Something that sconce cannot do, and why: exit code 1.
+// A refusal: something that sconce cannot do, with the reason. Exit code 1.
 class RefusedError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// What an exception says, without the C++ backtrace and the frame of LibTorch's interpreter around it.
+// Returns an exception's message without the C++ backtrace and the text that LibTorch's interpreter adds.
 std::string plain_message(const std::exception& failure);
 
-// As `plain_message`, the first line only.
+// Like `plain_message`, but the first line only.
 std::string one_line_message(const std::exception& failure);
 
-// An exception in the words of the command line.
+// An exception as the command line reports it.
 struct Failure {
   std::string message;
-  const char* kind = "error";  // or "refused", or "internal error": a mistake of sconce's own
+  const char* kind = "error";  // or "refused", or "internal error" for a bug of sconce
   int exit_code = kUsageOrBadInput;
-  // Where the message tells them: the node that failed, and the line of the model's source, "model.py:12".
+  // If the message names them: the node that failed, and the line of the model's source, "model.py:12".
   std::string node;
   std::string source;
 };
 Failure describe_failure(const std::exception& failure);
-// To stderr, the first line behind "sconce: error: " or another kind.
+// Prints to stderr. The first line begins with "sconce: error: " or another kind.
 void print(const Failure& failure);
-// "error", "kind", "exit_code", and where known "node" and "source".
+// Returns "error", "kind", "exit_code" and, if known, "node" and "source".
 Json to_json(const Failure& failure);
 
-// Prints the exception to stderr, the first line behind "sconce: error: ", "sconce: refused: " or, when it is sconce's own
-// mistake, "sconce: internal error: "; with `json`, an object with the same text to stdout too. Returns the exit code.
+// Prints the exception to stderr. The first line begins with "sconce: error: ", "sconce: refused: " or, for a bug of sconce,
+// "sconce: internal error: ". With `json`, also prints an object with the same text to stdout. Returns the exit code.
 int report_failure(const std::exception& failure, bool json);
 
-// Passes of the user's that failed and were left out: which, and why. Other refusals are for `explain`.
+// Returns the user's passes that failed and were left out, with the reasons. Other refusals are shown by `explain` only.
 std::vector<std::string> failed_passes(const std::vector<RefusalExplanation>& refusals);
-// A warning of each.
+// Prints a warning for each of them.
 void warn_of_failed_passes(const std::vector<std::string>& failed);
 
 }  // namespace sconce::cli

@@ -1,4 +1,4 @@
-// What an executor tells about itself, for people and for programs.
+// An executor's explanation, as text for people and as JSON for programs.
 #pragma once
 
 #include "tools/sconce/report/json.h"
@@ -13,14 +13,14 @@
 namespace sconce::cli {
 
 struct ExplanationDetail {
-  bool steps = false;  // of every plan
-  bool specs = false;  // those that each plan serves, in full
+  bool steps = false;  // show the steps of every plan
+  bool specs = false;  // show the specs that each plan serves, in full
 };
 // `inputs`: a line for each argument of the calls.
 std::string to_text(const Explanation& explanation, const std::vector<std::string>& inputs, const ExplanationDetail& detail);
 Json to_json(const Explanation& explanation);
 
-// "float32 [8, 16] contiguous", "int 3", "list of 4".
+// Returns "float32 [8, 16] contiguous", "int 3", "list of 4".
 std::string describe_argument(const c10::IValue& argument);
 
 }  // namespace sconce::cli

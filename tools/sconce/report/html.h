@@ -1,4 +1,4 @@
-// What the pages of sconce have in common: HTML with inline CSS that needs neither a network nor a script.
+// The common parts of sconce's pages: HTML with inline CSS, without a network or scripts.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@ namespace sconce::cli {
 
 std::string escape_html(const std::string& text);
 
-// <tag>content</tag>; `tag` may carry attributes. The content is HTML already.
+// Returns <tag>content</tag>. `tag` may include attributes; the content must be HTML.
 std::string element(const std::string& tag, const std::string& content);
 
-// A whole document, light or dark as the reader's system is. `style`: CSS beside that of all pages.
+// Returns a whole document, light or dark according to the reader's system. `style`: CSS in addition to that of all pages.
 std::string html_page(const std::string& title, const std::string& style, const std::string& body);
 
 }  // namespace sconce::cli

@@ -18,10 +18,10 @@ inline Json json_number(double value) {
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-// For what was measured: what there is none of is null.
+// Returns a measured value, or null if there is none.
 inline Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-// Indented text. Bytes that are not UTF-8 (from a damaged file, in a message about it) become U+FFFD.
+// Returns indented text. Bytes that are not UTF-8 (quoted from a damaged file) become U+FFFD.
 inline std::string json_text(const Json& json) {
   return json.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::detail::error_handler_t::replace) + "\n";
 }

@@ -1,4 +1,4 @@
-// What changed from one graph's text to another's.
+// The difference of two graphs in text form.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,23 @@ namespace sconce::cli {
 struct DiffLine {
   enum class Kind { kSame, kGone, kNew };
   Kind kind;
-  std::string before;  // empty when new
-  std::string after;   // empty when gone
+  std::string before;  // empty for a new line
+  std::string after;   // empty for a removed line
 };
 
-// The lines of both texts in order. Lines are the same if they are but for the source location and the numbers of nameless
-// values, as long as they use the same values. Of changed pieces without a line that is unique in both texts, and too long
-// to be compared line by line, all lines are gone and new. Algorithm: patience diff (B. Cohen), which keeps the longest
-// increasing run of lines that are unique on both sides; between them the longest common subsequence by dynamic programming.
+// Returns the lines of both texts in order. Two lines are equal if they differ only in the source location and in the
+// numbers of values without a name, and use the same values.
+//
+// The algorithm is patience diff (B. Cohen): it keeps the longest increasing run of lines that are unique in both texts, and
+// between them the longest common subsequence, found by dynamic programming. If a changed piece has no unique line and is
+// too long for that, all its lines count as removed and new.
 std::vector<DiffLine> diff_texts(const std::string& before, const std::string& after);
 
-// In the unified format, without file names: hunks of changed lines with `context` lines around them. Empty when nothing
+// Returns the unified format without file names: hunks of changed lines with `context` lines around them. Empty if nothing
 // changed.
 std::string unified_diff(const std::vector<DiffLine>& lines, size_t context = 3);
 
-// Where the source location of a line of IR begins; its length if it has none.
+// Returns where the source location in a line of IR begins; the line's length if it has none.
 size_t end_of_code(const std::string& line);
 
 }  // namespace sconce::cli

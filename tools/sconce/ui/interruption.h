@@ -1,4 +1,4 @@
-// Ctrl-C in the middle of work whose finished part is worth showing.
+// Handles Ctrl-C during work whose finished part is worth showing.
 #pragma once
 
 #include <csignal>
@@ -6,7 +6,7 @@
 
 namespace sconce::cli {
 
-// While it lives, the first SIGINT only asks for the end; a second one ends the process as usual.
+// During its lifetime, the first SIGINT requests the end; a second one ends the process as usual.
 class InterruptionGuard {
  public:
   InterruptionGuard();
@@ -18,10 +18,10 @@ class InterruptionGuard {
   struct sigaction previous_{};
 };
 
-// Whether the user asked for the end. Work in pieces looks here between them.
+// Returns whether the user requested the end. Work checks this between its pieces.
 bool interrupted();
 
-// Thrown where a piece of work is of no use unfinished.
+// Thrown if an unfinished piece of work is of no use.
 class Interrupted : public std::runtime_error {
  public:
   Interrupted() : std::runtime_error("interrupted") {}

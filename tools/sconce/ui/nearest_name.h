@@ -1,4 +1,4 @@
-// What the user may have meant.
+// Suggestions for misspelled names.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace sconce::ui {
 
-// The names nearest to `name` by edit distance, best first, at most `limit`; those that share next to nothing with it
-// are left out.
+// Returns the names nearest to `name` by edit distance, best first, at most `limit`. Leaves out names that have almost
+// nothing in common with it.
 std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& names, size_t limit = 3);
 
-// "; did you mean 'forward' or 'forward_once'?", or "; there are: a, b, c" when nothing is near, or empty when there is
-// nothing at all.
+// Returns "; did you mean 'forward' or 'forward_once'?", or "; there are: a, b, c" if no name is near, or an empty string if
+// there are no names.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& names);
 
 // "a, b, c"

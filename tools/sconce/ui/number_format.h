@@ -1,4 +1,4 @@
-// Numbers as people read them.
+// Formats numbers for people.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@ namespace sconce::ui {
 std::string format_duration(double seconds);
 // "1.83x"; "-" when it is not a number.
 std::string format_ratio(double ratio);
-// Of a share: "0.4 %", "12 %", "160 %"; "-" when it is not a number.
+// A share: "0.4 %", "12 %", "160 %"; "-" for NaN.
 std::string format_percent(double share);
-// How often in a second: "0.25", "12.3", "456", "12 345"; "-" when it is not a number.
+// A rate per second: "0.25", "12.3", "456", "12 345"; "-" for NaN.
 std::string format_rate(double per_second);
 // "12.4 MiB", with a sign when negative.
 std::string format_bytes(double bytes);
-// As short as possible without loss of what matters: "0.25", "1e-07", "nan".
+// A number in few significant digits: "0.25", "1e-07", "nan".
 std::string format_number(double value, int significant_digits = 5);
 // "1 234 567".
 std::string format_count(uint64_t count);

@@ -1,4 +1,4 @@
-// How far the work is, on stderr.
+// A progress bar on stderr.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@ enum class ProgressMode {
   kNever,
 };
 
-// One line that is rewritten in place, at most some ten times a second, and erased at the end: what stays on the
-// terminal is the result alone.
+// Rewrites one line in place, at most about ten times a second, and erases it at the end, so that only the result stays on
+// the terminal.
 class ProgressBar {
  public:
   ProgressBar(std::string label, size_t total, ProgressMode mode);
@@ -22,7 +22,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // `current` names what is worked on now.
+  // `current` names the current piece of work.
   void advance(const std::string& current = {});
   void finish();
 

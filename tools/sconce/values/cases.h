@@ -1,4 +1,4 @@
-// CASES files: recorded calls with the answers that are right.
+// CASES files: recorded calls and their correct results.
 #pragma once
 
 #include "tools/sconce/values/compare.h"
@@ -24,8 +24,8 @@ struct ModelCases {
   double rtol = 1e-3;
   double atol = 1e-4;
   std::vector<std::vector<c10::IValue>> inputs;
-  std::vector<c10::IValue> outputs;  // one for each of the inputs, or none at all
-  // Of case 0; empty where not recorded.
+  std::vector<c10::IValue> outputs;  // one per case, or none at all
+  // For case 0; empty if not recorded.
   std::vector<std::string> grad_names;
   std::vector<at::Tensor> grads;
   std::vector<std::string> buffer_names;
@@ -51,14 +51,14 @@ using Cases = std::variant<ModelCases, OperatorCases>;
 Cases read_cases(const std::string& path);
 Cases read_cases(const torch::jit::Module& module, const std::string& path);
 
-// Where the recorded calls of a model are looked for when none are named: NAME.cases.pt beside NAME.pt.
+// Returns the default path of a model's recorded calls: NAME.cases.pt beside NAME.pt.
 std::filesystem::path cases_file_beside(const std::string& model);
 
-// Whether the file is a TorchScript archive (as a CASES file is), or one written by torch.save.
+// Returns whether the file is a TorchScript archive, such as a CASES file; false for one written by torch.save.
 bool is_script_archive(const std::string& path);
 bool is_file_of_arguments(const std::string& path);
 
-// Whether the module is the content of a CASES file of the first form, which has no methods.
+// Returns whether the module is a CASES file of the first form, which has no methods.
 bool is_cases_module(const torch::jit::Module& module);
 
 }  // namespace sconce::cli

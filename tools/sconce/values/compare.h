@@ -1,4 +1,4 @@
-// Are two results of a model the same?
+// Compares two results of a model.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -13,7 +13,7 @@ namespace sconce::cli {
 struct CompareOptions {
   double rtol = 1e-3;
   double atol = 1e-4;
-  // Whether tensors must agree in requires_grad; recorded answers have lost theirs.
+  // Compare requires_grad of tensors; recorded answers do not have it.
   bool requires_grad = true;
 };
 
@@ -21,21 +21,21 @@ struct CompareOptions {
 struct Mismatch {
   std::string path;  // `out[1]["x"].weight`
   std::string what;  // "dtype is float64 instead of float32", "3 of 40 elements differ"
-  // Of tensors and numbers with different elements: the largest errors, and the first element that is out of bounds.
+  // For tensors and numbers with different elements: the largest errors, and the first element that is out of bounds.
   std::optional<double> max_absolute_error;
   std::optional<double> max_relative_error;
   std::vector<int64_t> first_index;
 };
 
-// All in one line.
+// Returns the difference in one line.
 std::string to_string(const Mismatch& mismatch);
 
-// Every place where `got` differs from `expected`, outermost first, at most `limit`. Empty: they are the same.
+// Returns every place where `got` differs from `expected`, outermost first, at most `limit`. Empty if they agree.
 //
 // Compared by structure: kind of value, lengths and keys in their order, names of classes without the part that a
 // compilation unit adds, attributes of objects. Floating values agree when |got - expected| <= atol + rtol * |expected|,
-// or both are NaN, or equal infinities; everything else agrees when it is equal. Tensors may be on different devices.
-// Values that cannot be looked into (custom C++ classes, generators, futures) agree when they are of one type.
+// or both are NaN, or equal infinities; everything else agrees if it is equal. Tensors may be on different devices. Opaque
+// values (custom C++ classes, generators, futures) agree if they have one type.
 std::vector<Mismatch> compare(const c10::IValue& got, const c10::IValue& expected, const CompareOptions& options,
                               const std::string& path = "out", size_t limit = 8);
 

@@ -6,7 +6,7 @@
 
 namespace sconce::cli {
 
-// The first difference of two tensors, checked in the order definedness, dtype, shape, requires_grad, elements. Quantized
+// Returns the first difference of two tensors, in the order definedness, dtype, shape, requires_grad, elements. Quantized
 // tensors are compared dequantized, sparse ones dense.
 std::optional<Mismatch> compare_tensors(const at::Tensor& got, const at::Tensor& expected, const CompareOptions& options,
                                         const std::string& path);

@@ -1,4 +1,4 @@
-// Copies of arguments that share nothing with the original, but among themselves what the original shares.
+// Deep copies of arguments. They share no memory with the original, and keep the sharing among themselves.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -7,7 +7,7 @@
 
 namespace sconce::cli {
 
-// A call may write into its arguments, so every call gets a copy of its own. As Python's copy.deepcopy:
+// Returns a deep copy: a call may write its arguments, so every call gets a copy of its own. Like Python's copy.deepcopy,
 //   - one object in two places stays one object,
 //   - two views of one storage stay views of one storage, with the same strides and offsets,
 //   - leaves that require grad require it again; other tensors lose their gradient graph.
@@ -15,7 +15,7 @@ namespace sconce::cli {
 std::vector<c10::IValue> deep_copy(const std::vector<c10::IValue>& values);
 c10::IValue deep_copy(const c10::IValue& value);
 
-// The same, with tensors on the device.
+// The same, with the tensors on `device`.
 std::vector<c10::IValue> deep_copy_to(const std::vector<c10::IValue>& values, c10::Device device);
 
 }  // namespace sconce::cli

@@ -1,4 +1,4 @@
-// Results for people and for programs.
+// Describes results, as text for people and as JSON for programs.
 #pragma once
 
 #include "tools/sconce/report/json.h"
@@ -9,8 +9,8 @@
 
 namespace sconce::cli {
 
-// Several lines. Tensors with dtype, shape and first elements; those with more than a few elements also with least, largest
-// and mean value and the number of NaNs:
+// Returns several lines. A tensor has its dtype, shape and first elements; a larger one also the minimum, maximum and mean,
+// and the number of NaNs:
 //
 //   out: tuple of 2
 //     [0]: float32[2, 1000]  min -2.1  max 3.4  mean 0.01
@@ -20,7 +20,7 @@ namespace sconce::cli {
 // The fields of a NamedTuple, `out: Stats(mean=..., label=...)`, are lines `.mean: ...` below it. Texts are escaped.
 std::string describe(const c10::IValue& value, const std::string& name = "out");
 
-// The same as data. Tensors of up to 64 elements with all of them ("values", flat), larger ones with the first ("first").
+// Returns the same as data. Tensors of up to 64 elements have all of them ("values", flat), larger ones the first ("first").
 Json to_json(const c10::IValue& value);
 
 }  // namespace sconce::cli

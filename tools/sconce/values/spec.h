@@ -1,4 +1,4 @@
-// Arguments written on the command line.
+// SPECs: arguments written on the command line.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -8,7 +8,7 @@
 
 namespace sconce::cli {
 
-// SPEC → value. The grammar, blanks allowed between all parts:
+// Parses a SPEC. The grammar, with blanks allowed between all parts:
 //
 //   SPEC    = TENSOR | NUMBER | true | false | none | "text" | ( SPEC, … ) | [ SPEC, … ] | { SPEC: SPEC, … }
 //   DTYPE   = float32 | int8 | …: what spec_dtypes.h lists

@@ -1,4 +1,4 @@
-// The dtypes that a SPEC can name, and the values that each of them has.
+// The dtypes that a SPEC can name, and their ranges of values.
 #pragma once
 
 #include <c10/core/Scalar.h>
@@ -24,13 +24,13 @@ struct SpecDtype {
 };
 
 std::span<const SpecDtype> spec_dtypes();
-// Null when no SPEC makes tensors of it.
+// Returns the dtype, or null if SPECs cannot make tensors of it.
 const SpecDtype* find_spec_dtype(std::string_view name);
-// Why torch's dtype of that name is none of them; nothing for names that are no dtype of torch at all.
+// Returns why SPECs do not support a dtype of torch; nothing for a name that is not a dtype of torch.
 std::optional<std::string> why_no_spec_dtype(std::string_view name);
 
-// Why the dtype has no such value, as "int8 holds -128 to 127"; nothing when it has. Conversion alone would wrap around,
-// cut off or refuse, each for other dtypes.
+// Returns why the dtype cannot hold the value, such as "int8 holds -128 to 127"; nothing if it can. A mere conversion would
+// wrap around, truncate or fail, depending on the dtype.
 std::optional<std::string> why_no_value(const SpecDtype& dtype, const c10::Scalar& value);
 
 }  // namespace sconce::cli

@@ -1,4 +1,4 @@
-// Walking through the values that a model takes and gives.
+// Walks through a model's arguments and results.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,11 +16,11 @@ struct NamedTensor {
 
 enum class Objects { kEnter, kSkip };
 
-// The defined tensors inside the value, depth first; `path` names the value itself. Each object is entered once.
+// Returns the defined tensors inside the value, depth first. `path` names the value itself. Enters each object once.
 std::vector<NamedTensor> tensors_in(const c10::IValue& value, const std::string& path, Objects objects);
 
-// Which tensors share memory, as text: for each tensor of `values` that shares its storage with one named before it
-// (`before` first, then `values` in their order), "out[1] shares memory with inputs[0]", with the first such tensor only.
+// Describes which tensors share memory. For each tensor of `values` that shares its storage with an earlier one (`before`
+// first, then `values` in their order), says "out[1] shares memory with inputs[0]", naming the first such tensor only.
 std::vector<std::string> sharing_of(const std::vector<NamedTensor>& before, const std::vector<NamedTensor>& values);
 
 }  // namespace sconce::cli
