@@ -15,7 +15,7 @@
 namespace sconce {
 namespace {
 
-// Undefined where they are None.
+// A parameter that is None is an undefined tensor.
 struct Parameters {
   at::Tensor weight;
   at::Tensor bias;
@@ -64,8 +64,8 @@ class BatchNormFolding {
     return true;
   }
 
-  // Others may ask for sizes and the like, which are those of the norm's result; before that can be written and come to have
-  // other ones, if it is.
+  // Returns whether all other users of the result only query sizes and the like, which equal those of the norm's
+  // result. If the norm's result may be written, and so change its sizes, these users must come before the norm.
   bool takes_part_alone(const Value& normed, const Node& norm) const {
     const bool changes = aliases_.may_be_written(*norm.output());
     return normed.node()->owning_block() == norm.owning_block() &&
@@ -75,7 +75,7 @@ class BatchNormFolding {
            });
   }
 
-  // `node` is in the block of `other`, or nested in it.
+  // Returns whether `node`, which is in the block of `other` or nested in it, comes before `other`.
   static bool stands_before(const Node& node, const Node& other) {
     const Node* top = &node;
     while (top->owning_block() != other.owning_block()) {
@@ -88,7 +88,7 @@ class BatchNormFolding {
     return before != nullptr;
   }
 
-  // The question is another one now, and with that the node.
+  // Recreates the users, because the facts of their operand have changed.
   void ask_anew(const Value& normed, const Node& norm) {
     for (const Use& use : normed.uses().vec()) {
       if (use.user != &norm) {
@@ -103,7 +103,7 @@ class BatchNormFolding {
     }
   }
 
-  // Whether the second dimension, which the norm takes for the channels', is that of the output channels.
+  // Returns whether the second dimension, which the norm takes for the channels, is that of the output channels.
   bool normalises_channels(const Node& source, const AffineOp& op, int64_t weight_rank, const Node& norm) const {
     const auto has_rank = [&](const Value& value) {
       return value.facts() != nullptr && value.facts()->sizes && !aliases_.may_be_written(value) &&
@@ -139,7 +139,7 @@ class BatchNormFolding {
                : std::nullopt;
   }
 
-  // What is one number per channel in double precision, and no product in less than float. Nothing where one overflows.
+  // Computes values per channel in double precision, and products in float or better. Nothing if one overflows.
   static std::optional<std::pair<at::Tensor, at::Tensor>> compute(const AffineOp& op, const Parameters& of) {
     const c10::InferenceMode normal(false);
     const at::NoGradGuard no_grad;
@@ -153,7 +153,7 @@ class BatchNormFolding {
     std::vector<int64_t> sizes(static_cast<size_t>(of.weight.dim()), 1);
     sizes[0] = of.weight.size(0);
     if (op.transposed) {
-      // Group after group: the inputs of one have its outputs.
+      // Group by group: the inputs of a group have its outputs.
       sizes[1] = of.weight.size(1);
       factor = factor.view({op.groups, 1, sizes[1]}).expand({op.groups, sizes[0] / op.groups, sizes[1]});
     }

@@ -29,7 +29,7 @@ bool freeze(Graph& method, const ModuleConstants& constants) {
       reads_of_submodules.push_back(node);
     }
   });
-  // The innermost first.
+  // Innermost first.
   std::reverse(reads_of_submodules.begin(), reads_of_submodules.end());
   for (Node* read : reads_of_submodules) {
     if (!read->output()->has_uses()) {
@@ -43,7 +43,7 @@ bool freeze(Graph& method, const ModuleConstants& constants) {
 std::vector<RefusalExplanation> attributes_not_frozen(const Graph& method, const ModuleConstants& constants) {
   const ObjectMap objects = constants.objects_in(method);
   std::vector<RefusalExplanation> refusals;
-  std::vector<std::vector<std::string>> names;  // of the attributes of each
+  std::vector<std::vector<std::string>> names;  // names of the attributes with each reason
   for_each_node(method.body(), [&](Node* node) {
     const auto slot = node->kind() == prim::GetAttr ? attribute_slot(*node, objects) : std::nullopt;
     if (!slot || !constants.attribute(*slot).refusal) {

@@ -11,7 +11,7 @@
 
 namespace sconce {
 
-// That an attribute is assigned another module shows only in the bodies; calls of its methods are then not known, and the
+// Only the bodies show that an attribute is assigned another module. Calls of its methods are then unknown, and the
 // bodies are collected again without them.
 Expected<ModuleCode> ModuleCode::collect(ModuleObjects& objects, FunctionTable& functions) {
   while (true) {
@@ -38,7 +38,7 @@ std::optional<Refusal> ModuleCode::add_all(const ModuleObjects& objects, Functio
   return std::nullopt;
 }
 
-// By name alone, whichever object it is.
+// Looks at names of attributes only, whatever the object is.
 bool ModuleCode::mark_replaced(ModuleObjects& objects) const {
   std::set<std::string> assigned;
   for (const Body& body : bodies_) {
@@ -94,7 +94,7 @@ std::optional<Refusal> ModuleCode::follow(const Node& node, const ObjectMap& kno
   if (!calls && subgraph == nullptr) {
     return std::nullopt;
   }
-  // A function stands before its arguments.
+  // A function is the operand before its arguments.
   std::vector<const ModuleObject*> inputs;
   for (const Value* input : node.inputs().slice(node.kind() == prim::CallFunction ? 1 : 0)) {
     const auto object = known.find(input);
@@ -106,7 +106,7 @@ std::optional<Refusal> ModuleCode::follow(const Node& node, const ObjectMap& kno
   if (subgraph != nullptr) {
     constexpr int kDeepest = 16;
     if (depth_ == kDeepest) {
-      return std::nullopt;  // a task that starts itself
+      return std::nullopt;  // a task that forks itself
     }
     followed_.insert(&node);
     ++depth_;
@@ -121,7 +121,7 @@ std::optional<Refusal> ModuleCode::follow(const Node& node, const ObjectMap& kno
     callee = *found;
   }
   if (callee == nullptr || !callee->isGraphFunction()) {
-    return std::nullopt;  // a method of an unknown object, or built in
+    return std::nullopt;  // a method of an unknown object, or a built-in function
   }
   followed_.insert(&node);
   return add(*callee, std::move(inputs), objects, functions);

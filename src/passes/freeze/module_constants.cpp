@@ -20,7 +20,7 @@
 namespace sconce {
 namespace {
 
-// Nothing that a plan must be told about on each call (rule R10).
+// Returns whether the tensor is plain, so that a plan need not check it in each call (rule R10).
 bool is_ordinary(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.layout() != c10::kStrided || !(tensor.is_cpu() || tensor.is_cuda())) {
     return false;
@@ -31,7 +31,7 @@ bool is_ordinary(const at::Tensor& tensor) {
          !tensor._fw_grad(0).defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
-// Of a constant that stands for reads of the attribute.
+// Returns the type of a constant that replaces reads of the attribute.
 c10::TypePtr narrowed_type(AttributeSlot slot) {
   const c10::TypePtr declared = slot.first->type()->getAttribute(slot.second);
   if (ModuleObjects::value_of(slot).isNone() && c10::NoneType::get()->isSubtypeOf(*declared)) {
@@ -54,7 +54,7 @@ void simplify(Graph& graph) {
 
 bool ends_the_method(const Node& node) { return node.kind() == prim::Return && node.owning_block()->owner() == nullptr; }
 
-// The hidden end of a block has no text: the node around it has.
+// The return node of a block has no text, so the node around the block is named.
 Refusal refusal_at(const Node& node, const std::string& reason) {
   return ends_the_method(node) ? Refusal::because(reason)
                                : Refusal::of(node.kind() == prim::Return ? *node.owning_block()->owner() : node, reason);
@@ -134,7 +134,7 @@ class Analysis {
 
   void block(AttributeSlot slot, const Refusal& refusal) { blocked_.try_emplace(slot, refusal); }
 
-  // The type of the constant that the attribute is, as far as is known; null when it is none.
+  // Returns the type of the constant that the attribute is, as far as is known; null if it is not a constant.
   c10::TypePtr candidate_type(AttributeSlot slot) const {
     c10::TypePtr type = narrowed_type(slot);
     const c10::IValue& value = value_of(slot);
@@ -143,7 +143,7 @@ class Analysis {
     return fits && preserved_.count(slot) == 0 && blocked_.count(slot) == 0 ? type : nullptr;
   }
 
-  // Calls `visit(node, slot, type)` for the reads of what is a constant as far as is known.
+  // Calls `visit(node, slot, type)` for every read of an attribute that is a constant as far as is known.
   template <typename Visit>
   void for_each_read(const ModuleCode::Body& body, const Visit& visit) const {
     const ObjectMap known = objects_.objects_in(*body.graph, body.inputs);
@@ -155,7 +155,7 @@ class Analysis {
     });
   }
 
-  // Numbers and the like decide which branches there are, and by that who writes what: round after round.
+  // Constants decide which branches remain, and so which nodes write. Iterates until no more constants are found.
   void fold_data(ModuleCode& code) {
     for (const ModuleCode::Body& body : code.bodies()) {
       simplify(*body.graph);
@@ -188,7 +188,7 @@ class Analysis {
     }
   }
 
-  // An optional that is a tensor stays one, whatever is written into that.
+  // Narrows the type of an optional that holds a tensor: writes into the tensor cannot make it None.
   bool fold_data_in(const ModuleCode::Body& body) const {
     bool changed = false;
     for_each_read(body, [&](Node& read, AttributeSlot slot, const c10::TypePtr& type) {
@@ -207,8 +207,8 @@ class Analysis {
     return changed;
   }
 
-  // In the place of all reads of an attribute stands a value that nothing else has to do with. What the graph does with
-  // that, it does with the attribute.
+  // A new value, unrelated to any other, replaces all reads of an attribute. What the graph does with that value, it
+  // does with the attribute.
   void look_at_memory(const ModuleCode::Body& body) {
     Graph& graph = *body.graph;
     std::map<AttributeSlot, Value*> stand_ins;
@@ -224,7 +224,8 @@ class Analysis {
     for (const auto& [slot, value] : stand_ins) {
       const Node* writer = aliases.may_be_written(*value) ? writer_of(*value, graph, aliases) : nullptr;
       const Node* leaving = escaping_use(*value);
-      // Of what lies among the things of others, not every write is one of this.
+      // Most values in the wildcard set belong to code outside. A write to one of them need not be a write to this
+      // attribute.
       if (writer != nullptr && (leaving == nullptr || !aliases.is_wildcard(*value))) {
         block(slot, Refusal::of(*writer, "a method may write it in place"));
       } else if (leaving != nullptr) {
@@ -236,7 +237,7 @@ class Analysis {
   }
 
   void look_at_sharing() {
-    std::unordered_map<const void*, const std::string*> held;  // by attributes that are no constants
+    std::unordered_map<const void*, const std::string*> held;  // attributes that are not constants, by the memory they hold
     for (const auto& [slot, name] : objects_.names()) {
       if (!value_of(slot).isModule() && candidate_type(slot) == nullptr) {
         for (const void* memory : memory_of(value_of(slot))) {
@@ -276,7 +277,7 @@ class Analysis {
             .refusal = std::nullopt};
   }
 
-  // One for one, so that who was one tensor stays one.
+  // Returns one detached tensor per tensor, so that two attributes that hold one tensor still do.
   at::Tensor detached(const at::Tensor& tensor) {
     const c10::InferenceMode normal(false);
     at::Tensor& made = detached_[tensor.unsafeGetTensorImpl()];

@@ -32,7 +32,7 @@ void ModuleObjects::add(const ModuleObject& object, const std::string& prefix) {
   for (size_t slot = 0; slot < object.slots().size(); ++slot) {
     const std::string name = prefix + type->getAttributeName(slot);
     if (!names_.try_emplace({&object, slot}, name).second) {
-      return;  // held by two others, and known by its first name
+      return;  // held by two others, and named by the first
     }
     if (const c10::IValue& value = object.getSlot(slot); value.isModule()) {
       submodules_[{&object, slot}] = &value.toObjectRef();
@@ -148,7 +148,7 @@ std::vector<const void*> memory_of(const c10::IValue& value) {
     }
     if (part.isList() || part.isGenericDict() || part.isObject()) {
       memory.push_back(part.internalToPointer());
-      return !seen.insert(memory.back()).second;  // true: what is in it is not looked at again
+      return !seen.insert(memory.back()).second;  // true: seen before, do not visit its elements again
     }
     return false;
   });

@@ -27,7 +27,7 @@ bool is_permutation(const Permutation& order) {
   return sorted == identity;
 }
 
-// Of the list of an aten::permute.
+// Returns the order in the list operand of an aten::permute.
 std::optional<Permutation> order_of_list(const Value& list) {
   Permutation order;
   if (list.node()->kind() == prim::ListConstruct) {
@@ -60,7 +60,7 @@ std::optional<Permutation> order_of_list(const Value& list) {
   return is_permutation(order) ? std::optional(order) : std::nullopt;
 }
 
-// Of operand and result.
+// Returns the rank of the permutation's operand and result.
 std::optional<size_t> rank_of(const Node& permutation) {
   if (permutation.kind() == aten::permute) {
     const auto order = order_of_list(*permutation.input(1));
@@ -94,7 +94,7 @@ std::optional<Permutation> order_of(const Node& node, size_t rank) {
   return order;
 }
 
-// Swaps the dimensions of a matrix, and raises for fewer.
+// Returns whether an aten::transpose swaps the two dimensions of a matrix. It raises for fewer dimensions.
 bool swaps_two(const Node& node) {
   if (node.kind() != aten::transpose) {
     return false;
@@ -111,12 +111,12 @@ std::optional<size_t> common_rank(const Node& node, const Node& inner) {
   if (const auto rank = rank_of(inner)) {
     return rank;
   }
-  // Of more than two dimensions `t` takes none.
+  // `t` accepts at most two dimensions.
   const bool is_matrix = (node.kind() == aten::t && swaps_two(inner)) || (inner.kind() == aten::t && swaps_two(node));
   return is_matrix ? std::optional<size_t>(2) : std::nullopt;
 }
 
-// Whether both swap the same two dimensions, whatever the rank is.
+// Returns whether both swap the same two dimensions, whatever the rank is.
 bool swap_the_same(const Node& a, const Node& b) {
   if (a.kind() == aten::t) {
     return b.kind() == aten::t;
@@ -130,7 +130,7 @@ bool swap_the_same(const Node& a, const Node& b) {
 
 bool permutes(const Node& node) {
   return node.schema() != nullptr && (node.kind() == aten::permute || node.kind() == aten::t ||
-                                      // The dimensions may also be given by name.
+                                      // the other overload takes names of dimensions
                                       (node.kind() == aten::transpose && node.schema()->overload_name() == "int"));
 }
 

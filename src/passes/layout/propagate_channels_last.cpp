@@ -37,7 +37,7 @@ class ChannelsLast {
     }
     find_contained();
     bool changed = false;
-    // What is nested in a node comes behind it: operands first.
+    // Nodes nested in a node come after it, so operands come first.
     for (Node* node : nodes_) {
       if (const auto weight = convertible_weight(*node); weight && contained_.contains(node->output())) {
         node->set_input(*weight, converted(*node->input(*weight), *node));
@@ -53,7 +53,7 @@ class ChannelsLast {
  private:
   // ---- where the layout goes ----------------------------------------------------------------------------------------
 
-  // Users first.
+  // Users before operands.
   void find_contained() {
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       const bool carries = [&] {
@@ -75,7 +75,7 @@ class ChannelsLast {
                        [&](const Use& use) { return stays_inside(use) || can_be_restored(value); });
   }
 
-  // Whether nobody behind the use, in any run, can tell the layout.
+  // Returns whether the layout is unobservable after this use, in every run.
   bool stays_inside(const Use& use) const {
     const Node& user = *use.user;
     if (user.kind() == prim::ListConstruct) {
@@ -94,8 +94,8 @@ class ChannelsLast {
     return false;
   }
 
-  // Whether view and copy are the same: neither is written any more, nor handed out. Of a batch of images in either layout
-  // both have the strides of a new tensor.
+  // Returns whether a view and a copy are equivalent: neither is written later or escapes. For a batch of images in
+  // either layout, both have the strides of a new tensor.
   bool flattens_alike(const Node& node) const {
     const Block& body = graph_.body();
     KnownImages known;
@@ -103,15 +103,15 @@ class ChannelsLast {
            !order_.may_be_written_behind(*node.output(), node) && is_batch_of_images(*node.input(0), node, known);
   }
 
-  // A copy with the strides that facts know is no other tensor for whoever gets it.
+  // A copy with the known strides is indistinguishable from the original tensor.
   bool can_be_restored(const Value& value) const { return is_contiguous(value.facts()) && !aliases_.may_be_written(value); }
 
   // ---- images -------------------------------------------------------------------------------------------------------
 
   using KnownImages = std::unordered_map<const Value*, bool>;
 
-  // Whether the tensor has four dimensions at that node, and its elements lie image after image: contiguous or
-  // channels-last.
+  // Returns whether the tensor has four dimensions at that node, and its images are one after another in memory:
+  // contiguous or channels-last.
   static bool is_batch_of_images(const Value& value, const Node& at, KnownImages& known) {
     const auto [entry, is_new] = known.try_emplace(&value, false);
     if (is_new) {
@@ -153,7 +153,7 @@ class ChannelsLast {
                                                                               : std::nullopt;
   }
 
-  // It has nothing to say about where an image lies in the batch.
+  // Returns whether the value is a constant of too low a rank to affect how images lie in the batch.
   static bool is_small_constant(const Value& value) {
     const auto rank = constant_rank(value);
     return rank && *rank < kImageRank;
@@ -161,7 +161,8 @@ class ChannelsLast {
 
   // ---- the change ---------------------------------------------------------------------------------------------------
 
-  // The position of a weight that is not channels-last yet, if the node is a convolution that can run so.
+  // Returns the position of a weight that is not channels-last yet, if the node is a convolution that can run
+  // channels-last.
   std::optional<size_t> convertible_weight(const Node& node) const {
     const auto op = affine_op(node);
     const auto weight = op && !op->transposed ? constants_.find(node.input(op->weight)) : std::nullopt;
@@ -201,7 +202,7 @@ class ChannelsLast {
     return false;
   }
 
-  // Its facts are another's now: the copy's, which those get who can tell.
+  // The facts move to the copy, which the layout-sensitive users get.
   void change_layout(Value& value) {
     changed_.insert(&value);
     if (value.facts() == nullptr || !value.facts()->strides) {
@@ -234,8 +235,8 @@ class ChannelsLast {
   InvariantTensors constants_;
   bool blocked_ = false;
   std::vector<Node*> nodes_;                            // in program order
-  std::unordered_set<const Value*> contained_;          // nobody else could tell their layout
-  std::unordered_set<const Value*> changed_;            // have another one than before
+  std::unordered_set<const Value*> contained_;          // values whose layout no user outside can observe
+  std::unordered_set<const Value*> changed_;            // values whose layout has changed
   std::unordered_map<const Value*, Value*> converted_;  // weights
 };
 

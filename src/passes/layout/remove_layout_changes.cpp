@@ -23,7 +23,7 @@ bool is_one_of(const Node& node, std::initializer_list<c10::Symbol> kinds) {
   return node.schema() != nullptr && std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
 }
 
-// Of elements in their order: other sizes, the same row-major sequence.
+// Returns whether the operator changes sizes and keeps the row-major sequence of elements.
 bool reshapes(const Node& node) {
   return (is_one_of(node, {aten::view}) && node.named_input("size") != nullptr) || is_one_of(node, {aten::reshape}) ||
          (is_one_of(node, {aten::flatten}) && node.named_input("out_dim") == nullptr);
@@ -58,7 +58,7 @@ class LayoutChanges {
   }
 
  private:
-  // What the node's output can be replaced by; null when nothing is known.
+  // Returns the value that can replace the node's output; null if none is known.
   Value* same_as(const Node& node) const {
     Value* operand = node.input(0);
     const Node& inner = *operand->node();
@@ -107,7 +107,7 @@ class LayoutChanges {
     return !may_be_written(*node.output()) && !may_escape(*node.output());
   }
 
-  // Backward may keep the source in the place of the copy: nobody outside may write it until then.
+  // Autograd may save the source in place of the copy, so code outside must not be able to write it before backward.
   bool copy_is_unobservable(const Value& source, const Value& copy) const {
     return !may_be_written(source) && !may_be_written(copy) && !aliases_.get().is_wildcard(source) && !may_escape(source) &&
            !may_escape(copy);
@@ -115,12 +115,12 @@ class LayoutChanges {
 
   // ---- views --------------------------------------------------------------------------------------------------------
 
-  // The inner permutation stays for others who use it.
+  // The inner permutation stays if it has other users.
   bool merge_permutations(Node& node) {
     const auto order = order_of_both(node);
     const Node& inner = *node.input(0)->node();
     const bool is_permute = node.kind() == aten::permute || (order && inner.kind() == aten::permute);
-    // Tensors of other layouts can be transposed and not permuted.
+    // Tensors of layouts other than strided can be transposed, but not permuted.
     if (!order || !(is_permute || is_strided(*inner.input(0)))) {
       return false;
     }
@@ -128,12 +128,12 @@ class LayoutChanges {
     return true;
   }
 
-  // Strides are known of strided tensors only.
+  // Only strided tensors have known strides.
   static bool is_strided(const Value& value) {
     return value.facts() != nullptr && (value.facts()->strides || value.facts()->layout == c10::kStrided);
   }
 
-  // By a view of `start`.
+  // Replaces the node by a view of `start`.
   void replace(Node& node, c10::Symbol kind, Value& start, const std::vector<int64_t>& numbers) {
     std::vector<Value*> elements;
     for (const int64_t number : numbers) {
@@ -183,7 +183,7 @@ class LayoutChanges {
     return reshapes(inner) && has_sizes_of_contiguous(*node.output(), *inner.input(0)) ? inner.input(0) : nullptr;
   }
 
-  // Every result is a view of the start, with strides as a new tensor's.
+  // Every result is a view of the start, with the strides of a new tensor.
   bool merge_reshapes(Node& node) {
     const Node& inner = *node.input(0)->node();
     if (!reshapes(inner) || !is_contiguous(inner.input(0)->facts())) {
@@ -193,7 +193,7 @@ class LayoutChanges {
       node.set_input(0, inner.input(0));
       return true;
     }
-    // Which dimensions it joins is said of the inner result. It gives back that itself where there are none to join.
+    // The operator's dimensions refer to the inner result. It returns its operand itself if there are none to join.
     const auto sizes = known_sizes(*node.output());
     const auto inner_sizes = known_sizes(*inner.output());
     if (!sizes || !inner_sizes || sizes->size() == inner_sizes->size()) {
@@ -219,14 +219,15 @@ class LayoutChanges {
     if (!format) {
       return false;
     }
-    Node* first = nullptr;  // of those in between
+    Node* first = nullptr;  // the first node in between
     Node* at = node.input(0)->node();
     while (at->schema() != nullptr && is_pointwise_of_one(*at) && produces_new_tensor(*at) &&
            at->output()->uses().size() == 1 && at->owning_block() == node.owning_block()) {
       first = at;
       at = at->input(0)->node();
     }
-    // A clone in a format need not be what `contiguous` gives: of one that fits both formats that makes nothing.
+    // A clone in a format may differ from `contiguous`: for a tensor that fits both formats, `contiguous` copies
+    // nothing.
     if (!is_one_of(*at, {aten::contiguous}) || !format_of(*at) || !has_layout(at->input(0)->facts(), *format)) {
       return false;
     }
@@ -267,7 +268,7 @@ class LayoutChanges {
 
   Graph& graph_;
   LazyAliasSets aliases_;
-  std::unordered_map<const Value*, const Value*> stands_for_;  // what was put in the place of another value
+  std::unordered_map<const Value*, const Value*> stands_for_;  // replaced value → the value that replaced it
   bool blocked_;
 };
 

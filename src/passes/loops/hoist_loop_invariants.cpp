@@ -37,7 +37,7 @@ class Hoisting {
     for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || differentiates(*node); });
   }
 
-  // Inner loops first: what leaves them may leave the outer one, too.
+  // Inner loops first: nodes hoisted out of them may be invariant in the outer loop, too.
   bool run(const Block& block) {
     bool changed = false;
     for (Node* node : block.nodes()) {
@@ -53,7 +53,7 @@ class Hoisting {
   }
 
  private:
-  // `certain`: whether execution surely gets to the next node once the loop is reached.
+  // `certain`: execution is sure to reach the next node once it reaches the loop.
   bool hoist_from(const Block& block, Node& loop, bool& certain) {
     bool changed = false;
     for (Node* node : block.nodes()) {
@@ -65,7 +65,7 @@ class Hoisting {
       }
       certain = certain && !has_effects(*node) && !may_raise(*node);
       for (const Block* nested : node->blocks()) {
-        bool reached = false;  // a branch, or a loop of no iteration
+        bool reached = false;  // a branch, or a loop that may run no iteration
         changed |= hoist_from(*nested, loop, reached);
       }
     }

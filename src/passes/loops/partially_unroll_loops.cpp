@@ -35,7 +35,7 @@ Value* insert_int(c10::Symbol kind, c10::ArrayRef<Value*> operands, Node* positi
   return node->output();
 }
 
-// Of the same type, name and facts.
+// Gives a new value the name and facts of `model`, which has the same type.
 Value* like(Value* made, const Value& model) {
   made->set_name(model.name());
   if (model.facts() != nullptr) {
@@ -44,7 +44,8 @@ Value* like(Value* made, const Value& model) {
   return made;
 }
 
-// A loop of `rounds` rounds, each of eight iterations of `loop`; what it hands on, is the initial values of `loop` then.
+// Makes a loop of `rounds` iterations, each of which runs eight iterations of `loop`. Its results are the new initial
+// values of `loop`.
 void insert_rounds(Node& loop, Value* rounds, Value* factor) {
   Graph& graph = loop.graph();
   const Block& once = *loop.block(0);
@@ -82,7 +83,7 @@ void insert_rounds(Node& loop, Value* rounds, Value* factor) {
 void unroll(Node& loop) {
   Graph& graph = loop.graph();
   Value* factor = graph.insert_constant(kFactor, &loop);
-  // A negative number means none.
+  // A negative trip count means none.
   Value* trips = insert_int(prim::max, {loop.input(0), graph.insert_constant(int64_t{0}, &loop)}, &loop);
   Value* rounds = insert_int(aten::floordiv, {trips, factor}, &loop);
   insert_rounds(loop, rounds, factor);

@@ -13,7 +13,7 @@ int64_t node_count(const Block& block) {
   return count;
 }
 
-// The number of iterations, where it is known and the loop can't end before.
+// Returns the trip count if it is constant and the loop has no early exit.
 std::optional<int64_t> known_iterations(const Node& loop) {
   const auto trips = loop.input(0)->constant();
   if (!trips || !trips->isInt() || constant_bool(*loop.input(1)) != true ||

@@ -21,9 +21,9 @@
 namespace sconce {
 namespace {
 
-// Of a constant that is joined from others and kept with the plan.
+// The limit for a constant that is joined from others and kept with the plan.
 constexpr size_t kMaxBytes = size_t{64} << 20;
-// Above, operators take what is contiguous for channels-last, too.
+// Above this, operators take a contiguous tensor for a channels-last one.
 constexpr size_t kMaxRank = 3;
 
 class Batching {
@@ -31,7 +31,7 @@ class Batching {
   Batching(Graph& graph, BatchWhere where)
       : graph_(graph), where_(where), constants_(graph), aliases_(graph), order_(graph, aliases_) {}
 
-  // Sums first: what is left of one product is no term of a sum any more.
+  // Sums first: a product that is batched otherwise is no longer a term of a sum.
   bool run(const Block& block) {
     bool changed = false;
     std::vector<Node*> sums;
@@ -43,7 +43,7 @@ class Batching {
         sums.push_back(node);
       }
     }
-    // From behind: the whole of a sum before its parts.
+    // Backward, so that a whole sum comes before its parts.
     for (auto sum = sums.rbegin(); sum != sums.rend(); ++sum) {
       changed = (!(*sum)->is_erased() && add_at_once(**sum)) || changed;
     }
@@ -58,7 +58,7 @@ class Batching {
   }
 
  private:
-  // Whether the analyses know the value: it was not made in this round.
+  // Returns whether the analyses know the value, because it was not made in this iteration.
   bool is_covered(const Value& value) const { return value.node()->kind() == prim::Param || order_.covers(*value.node()); }
 
   std::optional<Product> covered_product(Node& node) const {
@@ -73,7 +73,7 @@ class Batching {
   struct Sum {
     Products terms;
     std::vector<Value*> others;
-    std::vector<Node*> nodes;  // of which nothing is left: those that add, and the products; users before operands
+    std::vector<Node*> nodes;  // nodes that become dead: the sums and the products, users before operands
   };
 
   bool add_at_once(Node& root) {
@@ -98,7 +98,7 @@ class Batching {
     return true;
   }
 
-  // What is added up in one block, by nodes whose results nobody else uses.
+  // Collects the terms that are summed in one block by nodes whose results have no other use.
   void collect(Node& add, const Node& root, Sum& sum) const {
     sum.nodes.push_back(&add);
     for (Value* operand : {add.input(0), add.input(1)}) {
@@ -134,7 +134,7 @@ class Batching {
            std::all_of(sum.nodes.begin(), sum.nodes.end(), [&](const Node* node) { return may_move(*node, root); });
   }
 
-  // Whether the node would read the same further behind.
+  // Returns whether the node would read the same values at a later place.
   bool may_move(const Node& node, const Node& to) const {
     return &node == &to || (!order_.state_may_change_between(node, to) &&
                             std::none_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {
@@ -144,7 +144,7 @@ class Batching {
 
   // ---- products that share an operand ---------------------------------------------------------------------------------
 
-  // The products that have the operand on that side, for each operand, in their order.
+  // Groups products by their operand on that side, in order.
   static std::vector<std::vector<Node*>> products_by_operand(const Block& block, Side side) {
     std::vector<std::vector<Node*>> groups;
     std::unordered_map<const Value*, size_t> numbers;
@@ -161,7 +161,7 @@ class Batching {
     return groups;
   }
 
-  // The first of `nodes`, and those behind it that can be computed along with it.
+  // Joins the first of `nodes` and those after it that can be computed together with it.
   bool join(c10::ArrayRef<Node*> nodes, Side shared) {
     Products members;
     for (Node* node : nodes) {
@@ -181,7 +181,7 @@ class Batching {
     return true;
   }
 
-  // Whether the sizes are those of the first, but for the one that is joined, and so are dtype and device.
+  // Returns whether dtype, device and sizes are those of the first, except for the size along which they are joined.
   static bool fits(const Product& next, const Product& first, Side shared) {
     if (shared == Side::kLeft) {
       return next.left == first.left && is_same(next.inner(), first.inner()) &&
@@ -193,7 +193,7 @@ class Batching {
            std::equal(sizes.begin() + 1, sizes.end(), others.begin() + 1, is_same);
   }
 
-  // Whether nobody can tell the result from a part of a larger one.
+  // Returns whether replacing the result by a part of a larger tensor is unobservable.
   bool may_be_part(const Product& product, Side shared) const {
     const Value& result = *product.node->output();
     const TensorFacts& joined = shared == Side::kLeft ? product.right_facts : product.left_facts;
@@ -206,7 +206,7 @@ class Batching {
            may_be_apart;
   }
 
-  // Whether `next` may run where the first stands.
+  // Returns whether `next` may run at the place of the first.
   bool may_run_with(const Product& next, const Product& first, Side shared) const {
     const Value& operand = shared == Side::kLeft ? *next.right : *next.left;
     return !order_.state_may_change_between(*first.node, *next.node) && exists_at(operand, *first.node) &&
@@ -214,7 +214,7 @@ class Batching {
                         [&](const Value* input) { return order_.may_be_written_between(*input, *first.node, *next.node); });
   }
 
-  // Or can be made there: a constant, a view of what exists.
+  // Returns whether the value exists at that place or can be made there: a constant, or a view of an existing value.
   bool exists_at(const Value& value, const Node& position) const {
     const Node& node = *value.node();
     if (node.kind() == prim::Param || node.owning_block() != position.owning_block()) {
@@ -229,7 +229,7 @@ class Batching {
     if (node.kind() == prim::Param || node.owning_block() != position.owning_block() || order_.is_behind(position, node)) {
       return value;
     }
-    // A constant, or a view of what exists.
+    // Copies a constant, or a view of an existing value, to the position.
     ValueMap values;
     for (Value* input : node.inputs()) {
       values[input] = value_at(input, position);
@@ -237,7 +237,7 @@ class Batching {
     return graph_.copy_node(node, &position, values)->output();
   }
 
-  // Parts of one size need not be numbers.
+  // Returns whether all pieces have one size, which may be symbolic, or all have known sizes.
   static bool are_known_pieces(const Products& members, Side shared) {
     const Dim first = size_of_piece(members.front(), shared);
     const auto all = [&](const auto& holds) {
@@ -310,7 +310,7 @@ class Batching {
     return insert_operator(aten::cat, {list, graph_.insert_constant(dim, &position)}, position);
   }
 
-  // Nothing if one of them is none, or if together they are large.
+  // Returns nothing if one of them is not a constant, or if the joined constant would be large.
   static std::optional<at::Tensor> joined_constants(const Products& members, int64_t dim) {
     std::vector<at::Tensor> tensors;
     size_t bytes = 0;
@@ -354,11 +354,11 @@ bool batch_matmul(Graph& graph, BatchWhere where) {
   bool is_open = true;
   for_each_node(graph.body(), [&](Node* node) {
     products += matrix_product(*node) ? 1 : 0;
-    // Facts of an operand hold where it was made, unless somebody gives it other sizes.
+    // Facts of an operand hold where it was made, unless its sizes change in place.
     is_open = is_open && !may_change_sizes(*node) && !reads_layout_or_version(*node) && !differentiates(*node);
   });
   bool changed = false;
-  // What one round makes, the next one sees in its place.
+  // The products made in one iteration are operands in the next.
   while (products > 1 && is_open && Batching(graph, where).run(graph.body())) {
     changed = true;
   }

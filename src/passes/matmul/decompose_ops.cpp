@@ -18,7 +18,7 @@ bool is_product(const Value& value, const Block* block) {
   return value.node()->owning_block() == block && matrix_product(*value.node());
 }
 
-// Whether another product of the block has the same operand on the same side.
+// Returns whether another product of the block has the same operand on the same side.
 bool shares_operand(const Node& node, const MatrixProduct& product) {
   const auto shares = [&](const Value& operand, bool is_left) {
     return std::any_of(operand.uses().begin(), operand.uses().end(), [&](const Use& use) {
@@ -46,7 +46,7 @@ struct Parts {
   MatrixProduct product;
   ProductFactors factors;
   TensorFacts right;
-  TensorFacts result;  // of the product as of the sum
+  TensorFacts result;  // facts of the product and of the sum
   bool adds = false;
 };
 
@@ -74,11 +74,11 @@ std::optional<Parts> parts_of(const Node& node) {
   parts.adds = addend.type()->kind() != c10::TypeKind::NoneType;
   const auto added = known_tensor(addend);
   const Dim columns = (*right->sizes)[product->right_is_transposed ? 0 : 1];
-  // Of a batch with a bias the whole gives a view of its own sum, which its parts don't.
+  // For a batch with a bias, the whole operator returns a view of its sum; the parts do not.
   if (parts.adds && left->sizes->size() > 2 && !is_read_only_and_local(*node.output())) {
     return std::nullopt;
   }
-  // A bias for each row of a batch is refused by the whole, which makes one matrix of it.
+  // The whole operator rejects a bias per row of a batch, because it flattens the batch to one matrix.
   const bool fits = !parts.adds || (added && leaves_as_is(*added, product_facts(*left, columns)) &&
                                     (left->sizes->size() == 2 || added->sizes->size() <= 1));
   return fits ? std::optional(std::move(parts)) : std::nullopt;
@@ -91,7 +91,7 @@ class Decomposition {
   explicit Decomposition(Graph& graph) : graph_(graph) {}
 
   bool run() {
-    std::vector<Node*> found;  // all that pays before anything changes: of two that share an operand both
+    std::vector<Node*> found;  // collected before anything changes, so that both operators that share an operand are found
     const bool sizes_may_change = may_change_sizes(graph_);  // facts of an operand hold where it was made
     for_each_node(graph_.body(), [&](Node* node) {
       const auto product = matrix_product(*node);
@@ -120,7 +120,7 @@ class Decomposition {
       }
       right = insert_operator(aten::t, {right}, node, facts);
     }
-    // A sum takes a gradient where its parts do, a part not where the sum does.
+    // The sum requires a gradient if a part does; a part need not require one if the sum does.
     TensorFacts facts = parts.result;
     facts.requires_grad = facts.requires_grad == false ? facts.requires_grad : std::nullopt;
     Value* result = insert_operator(facts.sizes->size() == 2 ? aten::mm : aten::matmul,

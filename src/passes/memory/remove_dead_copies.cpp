@@ -39,7 +39,7 @@ class DeadCopies {
   }
 
  private:
-  // What the node's output can be replaced by; null when nothing is known.
+  // Returns the value that can replace the node's output; null if none is known.
   Value* same_as(const Node& node) const {
     Value* operand = node.input(0);
     switch (static_cast<c10::unique_t>(node.kind())) {
@@ -87,7 +87,7 @@ class DeadCopies {
   static bool has_dtype_and_device_of(const Value& value, const Value& other) {
     const TensorFacts* a = value.facts();
     const TensorFacts* b = other.facts();
-    // Strides are known of strided tensors only.
+    // Only strided tensors have known strides.
     return a != nullptr && b != nullptr && a->dtype && a->dtype == b->dtype && a->device && a->device == b->device &&
            a->strides && b->strides;
   }
@@ -108,7 +108,7 @@ class DeadCopies {
                        [&](c10::MemoryFormat each) { return (keeps || is(each)) && has_layout(facts, each); });
   }
 
-  // Backward may keep the source in the place of the copy: nobody outside may write it until then.
+  // Autograd may save the source in place of the copy, so code outside must not be able to write it before backward.
   bool copy_is_unobservable(const Node& node) const {
     const Value& source = *node.input(0);
     const Value& copy = *node.output();

@@ -10,10 +10,10 @@
 namespace sconce {
 namespace {
 
-// A list that is read between two writes becomes two lists: not for long ones, or graphs grow with the square.
+// A list that is read between two writes becomes two lists. The limit keeps graphs from growing quadratically.
 constexpr size_t kMaxElementsCopied = 64;
 
-// The nodes of a block by their order, which moving lists down does not disturb.
+// The order of the nodes of a block, which stays valid while lists are moved down.
 class Order {
  public:
   explicit Order(const Block& block) : block_(block) {
@@ -23,7 +23,7 @@ class Order {
     positions_[block.return_node()] = positions_.size();
   }
 
-  // Of the node of the block that `node` is or stands in.
+  // Returns the position of the node of the block that is `node` or contains it.
   size_t of(const Node* node) const {
     while (node->owning_block() != &block_) {
       node = node->owning_block()->owner();
@@ -41,7 +41,8 @@ bool has_one_use_in(const Value& value, const Node& user) {
   return std::count_if(value.uses().begin(), value.uses().end(), [&](const Use& use) { return use.user == &user; }) == 1;
 }
 
-// The elements that `write` gives the list; nothing when that is not known. Of a list made for this alone, they are known.
+// Returns the elements of the list after `write`; nothing if they are not known. They are known for a list made for
+// this alone.
 std::optional<std::vector<Value*>> elements_behind(const Node& list, const Node& write) {
   std::vector<Value*> elements = list.inputs().vec();
   const auto known_index = [&] { return constant_index(*write.input(1), elements.size()); };
@@ -107,10 +108,10 @@ void set_elements(Node& list, const std::vector<Value*>& elements) {
   }
 }
 
-// Makes the list at the place of `write`, with what it holds from there on.
+// Makes the list at the place of `write`, with its elements from there on.
 void absorb(Node& list, Node& write, const std::vector<Value*>& elements, Order& order) {
   if (!write.outputs().empty()) {
-    // The list, or what was removed from it.
+    // Users of the write's result get the list, or the removed element.
     const bool produces_element = list_write_of(write) == ListWrite::kRemove;
     const auto index = produces_element ? constant_index(*write.input(1), list.inputs().size()) : std::nullopt;
     write.output()->replace_all_uses_with(index ? list.input(*index) : list.output());
@@ -122,7 +123,7 @@ void absorb(Node& list, Node& write, const std::vector<Value*>& elements, Order&
   write.erase();
 }
 
-// Gives those who read the list before it is made anew a list of their own, at its old place.
+// Gives the users that read the list before `write` a list of their own, at the old place.
 void keep_for_readers(Node& list, const std::vector<Use>& readers, Order& order) {
   Node* copy = list.graph().create(prim::ListConstruct, list.inputs(), 0);
   copy->set_location(list.location())->insert_before(&list);
@@ -133,7 +134,7 @@ void keep_for_readers(Node& list, const std::vector<Use>& readers, Order& order)
   }
 }
 
-// Uses of the list, by their order in the block.
+// Returns the uses of the list in the order of the block.
 std::vector<Use> uses_in_order(const Value& list, const Order& order) {
   std::vector<std::pair<size_t, Use>> uses;
   for (const Use& use : list.uses()) {
@@ -150,14 +151,14 @@ std::vector<Use> uses_in_order(const Value& list, const Order& order) {
 enum class Absorbed : uint8_t {
   kNothing,
   kWrites,
-  kWritesAndUsers  // of the list that a write gave back: now they are users of the list itself
+  kWritesAndUsers  // the write returned the list, whose users are now users of the list itself
 };
 
-// Writes up to the first use that keeps hold of the list, is no write, or one that is not understood; or up to one that
-// gives the list back to somebody, whose place among the users is not known yet.
+// Absorbs writes up to the first use that keeps the list or is not understood. Also stops after a write that returns
+// the list to a user, whose place among the users is not known yet.
 Absorbed absorb_writes(Node& list, Order& order) {
   Absorbed absorbed = Absorbed::kNothing;
-  std::vector<Use> readers;  // since the last write
+  std::vector<Use> readers;  // readers since the last write
   for (const Use& use : uses_in_order(*list.output(), order)) {
     Node& user = *use.user;
     if (only_reads_list(user, use.index)) {
@@ -217,7 +218,7 @@ bool sweep(const Block& block) {
 
 bool remove_list_mutation(Graph& graph) {
   bool changed = false;
-  // A list that another is extended by may be unchanged now.
+  // Extending a list by another may have become possible because that one is no longer written.
   while (sweep(graph.body())) {
     changed = true;
   }

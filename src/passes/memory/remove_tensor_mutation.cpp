@@ -16,7 +16,7 @@
 namespace sconce {
 namespace {
 
-// An int in the place of a Scalar, None in the place of a tensor: nothing that promotes a floating tensor.
+// Returns whether the value is a number, a string or None, which do not promote a floating tensor.
 bool is_plain_operand(const Value& value) {
   const c10::TypeKind kind = value.type()->kind();
   return kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType || kind == c10::TypeKind::BoolType ||
@@ -35,7 +35,7 @@ bool is_known_without_gradient(const Value& value) {
   return value.facts() != nullptr && value.facts()->requires_grad == false;
 }
 
-// The node of `block` that the node is or stands in; null when it stands elsewhere.
+// Returns the node of `block` that is `node` or contains it; null if there is none.
 const Node* in_block(const Node* node, const Block* block) {
   while (node != nullptr && node->owning_block() != block) {
     node = node->owning_block()->owner();
@@ -74,7 +74,7 @@ class TensorMutation {
         !nobody_holds_target(write)) {
       return false;
     }
-    // The result is the target: what is behind the write may call it so.
+    // The write returns its target, so later nodes may refer to the target by that name.
     Value* const target = write.input(0);
     const std::vector<Use> moved = uses_behind(write);
     for (const Use& use : moved) {
@@ -98,7 +98,7 @@ class TensorMutation {
     return true;
   }
 
-  // Facts of an operand hold where it was made; another operator in place may have given it other sizes since.
+  // Facts of an operand hold where it was made. An in-place operator may have changed its sizes since.
   const TensorFacts* lasting_facts(const Value& value) const { return sizes_may_change_ ? nullptr : value.facts(); }
 
   template <typename Condition>
@@ -108,7 +108,7 @@ class TensorMutation {
     });
   }
 
-  // Whether the twin's result has the target's dtype and sizes.
+  // Returns whether the functional variant's result has the target's dtype and sizes.
   bool fits(const Node& write) const {
     const TensorFacts* target = write.input(0)->facts();
     const auto broadcasts = [&](const Value& operand) { return broadcasts_to(lasting_facts(operand), target); };
@@ -126,7 +126,7 @@ class TensorMutation {
     return false;
   }
 
-  // Whether the target was made before in this block, and what happened since keeps no hold of it.
+  // Returns whether the target was made earlier in this block, and no node since then holds it.
   bool nobody_holds_target(const Node& write) const {
     const Value& target = *write.input(0);
     const Node& origin = *target.node();
@@ -136,7 +136,8 @@ class TensorMutation {
     }
     std::unordered_set<const Node*> between;
     for (const Node* node = origin.next(); node != &write; node = node->next()) {
-      // Without grad mode an operator in place leaves autograd's graph as it is; its twin has none.
+      // Without grad mode, an in-place operator leaves autograd's graph as it is; its functional variant records
+      // none.
       if (changes_state(*node)) {
         return false;
       }
@@ -157,8 +158,8 @@ class TensorMutation {
     return changes;
   }
 
-  // Whether nobody can tell from the reader's results that its operand is written later: no view of it, and nothing that
-  // backward has kept of it.
+  // Returns whether a later write to the operand is unobservable through the reader's results: none is a view of it,
+  // and backward has saved nothing of it.
   static bool has_no_observable_effect(const Node& reader) {
     return reads_sizes_or_dtype(reader) ||
            (produces_new_tensor(reader) && !effects_of(reader).any() &&
@@ -181,7 +182,8 @@ class TensorMutation {
     return behind;
   }
 
-  // The strides of dimensions of one element are an operator's own choice: they stay where others may see them.
+  // An operator may choose the strides of dimensions of one element freely. They must stay the same if the result
+  // escapes.
   bool strides_stay(const Node& write) const {
     std::unordered_set<const Value*> seen;
     if (!layout_is_asked_for_ && !may_be_seen(*write.output(), seen)) {
@@ -205,8 +207,8 @@ class TensorMutation {
     return false;
   }
 
-  // Whether somebody outside the block's operators may get hold of the tensor, a view of it, or of what operators make of
-  // it: most lay out their results after their operands.
+  // Returns whether the tensor, a view of it, or a value computed from it may escape the operators of the block. Most
+  // operators choose the layout of their results by that of their operands.
   static bool may_be_seen(const Value& value, std::unordered_set<const Value*>& seen) {
     return seen.insert(&value).second && std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
              const Node& user = *use.user;
@@ -217,7 +219,7 @@ class TensorMutation {
                return use.index == 0 && may_be_seen(*user.output(), seen);
              }
              if (writes(user, [&](size_t index) { return index == use.index || !is_tensor(*user.input(index)); })) {
-               return true;  // into a container, it may put the tensor
+               return true;  // the operator may store the tensor in a container
              }
              return std::any_of(user.outputs().begin(), user.outputs().end(), [&](const Value* output) {
                return holds_memory(output->type()) && !produces_contiguous_product(user) &&

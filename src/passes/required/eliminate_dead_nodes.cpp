@@ -8,8 +8,8 @@
 namespace sconce {
 namespace {
 
-// Marks what is needed, from effects and the graph's outputs on backwards, then sweeps the rest. A value that a loop only
-// carries round for itself is never reached.
+// Marks live nodes backward, from effects and the graph's outputs, then removes the rest. A value that a loop only
+// carries for itself is never marked.
 class DeadNodes {
  public:
   explicit DeadNodes(Graph& graph) {
@@ -23,8 +23,8 @@ class DeadNodes {
   }
 
   bool sweep(Graph& graph) {
-    // First what blocks hand on, so that all users of a dead value are dead nodes; then these, from the last on; then the
-    // outputs and params that nobody uses now.
+    // Removes unused outputs of blocks first, so that all users of a dead value are dead nodes. Then removes dead
+    // nodes, last first, and then the outputs and params that are now unused.
     for_each_node(graph.body(), [&](Node* node) { unlink_dead_outputs(*node); });
     const bool erased = erase_dead_nodes(graph.body());
     for (auto each = dead_outputs_.rbegin(); each != dead_outputs_.rend(); ++each) {
@@ -50,7 +50,7 @@ class DeadNodes {
     }
   }
 
-  // The node runs: so do those around it, and what decides whether they do is needed.
+  // The node runs, so the nodes around it run, and the values that decide whether they do are live.
   void need_node(const Node* node) {
     for (; node != nullptr && nodes_.insert(node).second; node = node->owning_block()->owner()) {
       if (node->kind() == prim::If) {
@@ -99,7 +99,8 @@ class DeadNodes {
     }
   }
 
-  // What a branch or loop hands on and nobody needs, a loop's next iterations included.
+  // Collects and unlinks the unused outputs of a branch or loop; an output of a loop must be unused in its next iterations,
+  // too.
   void unlink_dead_outputs(Node& node) {
     const bool is_loop = node.kind() == prim::Loop;
     if (!is_needed(node) || (!is_loop && node.kind() != prim::If)) {
@@ -147,7 +148,7 @@ class DeadNodes {
   std::unordered_set<const Node*> nodes_;
   std::unordered_set<const Value*> values_;
   std::vector<const Value*> pending_;
-  std::vector<Output> dead_outputs_;  // of each node in ascending order
+  std::vector<Output> dead_outputs_;  // for each node in ascending order
 };
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace sconce {
 namespace {
 
-// The functions that a graph comes to call, and what was done for all their calls together.
+// The functions that a graph calls, directly or not, and the work shared by all their calls.
 class Program {
  public:
   Program(const Graph& graph, FunctionTable& functions, const std::function<void(Graph&)>& simplify)
@@ -22,17 +22,17 @@ class Program {
     }
   }
 
-  // Whether the function's body is simplified once for all its calls.
+  // Returns whether the function's body is simplified once for all its calls.
   bool is_shared(torch::jit::Function* function) const {
     const auto found = calls_.find(function);
     return found != calls_.end() && found->second > 1 && !observes_identity_;
   }
 
   Expected<const Graph*> body_as_written(torch::jit::Function& function) { return functions_.graph_of(function); }
-  // Of a function that is shared: its calls inlined, simplified.
+  // The body of a shared function: its calls inlined, simplified.
   Expected<const Graph*> shared_body(torch::jit::Function& function);
 
-  // The functions whose bodies are being inlined: calls of them are recursion.
+  // The functions whose bodies are being inlined. A call of one of them is recursion.
   std::vector<torch::jit::Function*> active;
 
  private:
@@ -49,7 +49,8 @@ class Program {
     });
   }
 
-  // The function that the node calls; null where it is no call, and where only a run can tell.
+  // Returns the function that the node calls. Null if the node is not a call, or if its callee is known only at run
+  // time.
   static torch::jit::Function* graph_function(const Node& node) {
     if (node.kind() != prim::CallFunction && node.kind() != prim::CallMethod) {
       return nullptr;
@@ -60,7 +61,7 @@ class Program {
 
   FunctionTable& functions_;
   const std::function<void(Graph&)>& simplify_;
-  std::unordered_map<torch::jit::Function*, size_t> calls_;  // that stand in the graph or in a function
+  std::unordered_map<torch::jit::Function*, size_t> calls_;  // number of calls in the graph and in functions
   bool observes_identity_ = false;
   std::unordered_map<torch::jit::Function*, std::unique_ptr<Graph>> shared_bodies_;
 };
@@ -81,7 +82,7 @@ class Inliner {
     if (!callee) {
       return callee.refusal();
     }
-    // Stays a call: which method it is, or how often it calls itself, is known only at run time; or it has no graph.
+    // Stays a call: its callee or its depth of recursion is known only at run time, or it has no graph.
     std::vector<torch::jit::Function*>& active = program_.active;
     if (*callee == nullptr || !(*callee)->isGraphFunction() ||
         std::find(active.begin(), active.end(), *callee) != active.end()) {
@@ -92,7 +93,7 @@ class Inliner {
     if (!body) {
       return body.refusal();
     }
-    // A method takes its object as first input, a function stands before its arguments.
+    // A method gets its object as first input; a function is the operand before its arguments.
     const size_t first_argument = call->kind() == prim::CallFunction ? 1 : 0;
     const Graph& source = **body;
     ValueMap values;
@@ -119,17 +120,17 @@ class Inliner {
       Node* const named = call->kind() == prim::CallFunction ? call->input(0)->node() : nullptr;
       call->erase();
       if (named != nullptr && !named->output()->has_uses()) {
-        named->erase();  // nobody else calls it, and its text means nothing without the module
+        named->erase();  // it has no other use, and its text form needs the module
       }
       changed_ = true;
     }
     return refusal;
   }
 
-  // The nodes from `first` to before `end`, null meaning the end of the block.
+  // Inlines calls from `first` to before `end`; null means the end of the block.
   std::optional<Refusal> inline_between(Node* first, const Node* end) {
     for (Node* node = first; node != end;) {
-      Node* next = node->next();  // a call erases itself and its function's constant, which stands before it
+      Node* next = node->next();  // inlining a call erases it and the constant before it that names the function
       if (node->kind() == prim::CallFunction || node->kind() == prim::CallMethod) {
         if (auto refusal = inline_call(node)) {
           return refusal;
@@ -140,7 +141,7 @@ class Inliner {
             return refusal;
           }
         }
-        // A fork's subgraph is a graph of its own, which is planned, and inlined, on its own.
+        // A fork's subgraph is a graph of its own, which is planned and inlined separately.
       }
       node = next;
     }

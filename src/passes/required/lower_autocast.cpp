@@ -14,7 +14,7 @@
 namespace sconce {
 namespace {
 
-// What is in force in a block: per kind of device, whether and to which dtype operands are cast.
+// The autocast state inside a block: for each kind of device, whether operands are cast, and to which dtype.
 struct Region {
   bool cuda = false;
   bool cpu = false;
@@ -38,8 +38,8 @@ std::string at_place_of(const Node& node) {
   return chain.empty() ? std::string() : "\n  at: " + chain;
 }
 
-// The value as far as it is the same in every run: constants, seen through the casts and branches on None by which
-// torch.autocast's constructor chooses its defaults.
+// Returns the value if it is the same in every run: a constant, seen through the casts and the branches on None with
+// which torch.autocast's constructor chooses its defaults.
 std::optional<c10::IValue> constant_behind(const Value& value) {
   const Node& node = *value.node();
   if (node.kind() == prim::unchecked_cast) {
@@ -67,7 +67,7 @@ std::optional<c10::IValue> constant_behind(const Value& value) {
   return value.constant();
 }
 
-// The casts are placed when the graph is compiled, so what they depend on must be known then.
+// Casts are placed at compile time, so their conditions must be known then.
 c10::IValue attribute_constant(const Value& object, const char* attribute) {
   for (const Use& use : object.uses()) {
     if (use.user->kind() == prim::SetAttr && use.index == 0 &&
@@ -171,7 +171,7 @@ class AutocastLowering {
       }
       case AutocastPolicy::kFull:
       case AutocastPolicy::kWidest:
-        // Dtypes are not known here, and an unknown one counts as float32.
+        // Dtypes are not known here. An unknown dtype counts as float32.
         return cast_tensors(node, region, aten::_autocast_to_full_precision);
     }
   }

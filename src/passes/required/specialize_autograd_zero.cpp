@@ -39,7 +39,7 @@ class Specializer {
 
   void visit_block(const Block& block) {
     for (Node* node = block.first(); node != nullptr;) {
-      // An inlined GradOf puts its nodes after itself, to be visited next.
+      // Inlining a GradOf inserts its nodes after it, so they are visited next.
       Node* erased = visit_node(node);
       Node* next = node->next();
       if (erased != nullptr) {
@@ -49,7 +49,7 @@ class Specializer {
     }
   }
 
-  // The node itself when it has become dead.
+  // Returns the node itself if it has become dead.
   Node* visit_node(Node* node) {
     if (node->kind() == prim::AutogradZero) {
       states_[node->output()] = State::kUndefined;
@@ -63,7 +63,7 @@ class Specializer {
       for (const Block* block : node->blocks()) {
         visit_block(*block);
       }
-      // An operator's result is a defined tensor; control flow and unknown nodes may hand on anything.
+      // The result of an operator is a defined tensor. Control flow and unknown nodes may return anything.
       if (node->schema() != nullptr && node->blocks().empty() && node->kind().is_aten()) {
         for (const Value* output : node->outputs()) {
           states_[output] = output->type()->kind() == c10::TypeKind::TensorType ? State::kDefined : State::kUnknown;

@@ -41,7 +41,7 @@ class CommonNodes {
   }
 
   bool run(const Block& block) {
-    std::vector<std::pair<Node*, Node*>> before;  // what `seen_` held, to be restored behind the block
+    std::vector<std::pair<Node*, Node*>> before;  // the entries of `seen_` to restore after the block
     bool changed = false;
     for (Node* node : block.nodes()) {
       if (is_candidate(*node)) {
@@ -54,7 +54,7 @@ class CommonNodes {
           continue;
         } else {
           before.emplace_back(earlier->first, earlier->second);
-          earlier->second = node;  // the nearer one has less in between
+          earlier->second = node;  // the nearer node has fewer writes in between
         }
       }
       for (const Block* nested : node->blocks()) {
@@ -108,7 +108,7 @@ class CommonNodes {
     return true;
   }
 
-  // A constant list of numbers is this graph's alone: who writes it, writes it by its name.
+  // A constant list of numbers belongs to this graph alone, so every write to it uses its name.
   static bool is_fixed_list(const Value& value) {
     const auto constant = value.constant();
     return constant && constant->isList() && !holds_memory(value.type()->containedType(0)) && is_read_only_and_local(value);
@@ -125,7 +125,7 @@ class CommonNodes {
   MemoryWrites writes_;
   const bool observes_identity_;
   bool differentiates_ = false;
-  std::unordered_map<Node*, Node*, Hash, Same> seen_;  // by what they compute, in this block and those around it
+  std::unordered_map<Node*, Node*, Hash, Same> seen_;  // by what they compute, in this block and enclosing ones
 };
 
 }  // namespace

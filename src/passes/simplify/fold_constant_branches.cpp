@@ -14,7 +14,7 @@ void replace_outputs(Node& node, c10::ArrayRef<Value*> replacements) {
   node.erase();
 }
 
-// The nodes of the block, which has no params, to before the node around it.
+// Moves the nodes of a block without params to before the node around it.
 void put_in_place(Node& node, Block& block) {
   const std::vector<Value*> results = block.returns().vec();
   for (Node* inner : block.nodes()) {
@@ -24,7 +24,7 @@ void put_in_place(Node& node, Block& block) {
   replace_outputs(node, results);
 }
 
-// Whether the branches give true and false: what the condition is.
+// Returns whether the branches return True and False, which is the condition itself.
 bool gives_the_condition(const Node& branch, size_t output) {
   return constant_bool(*branch.block(0)->returns()[output]) == true &&
          constant_bool(*branch.block(1)->returns()[output]) == false;
@@ -37,7 +37,7 @@ bool simplify_outputs(Node& branch) {
     Value* const either = branch.block(0)->returns()[i];
     Value* replacement = nullptr;
     if (either == branch.block(1)->returns()[i] && *either->type() == *output->type()) {
-      replacement = either;  // from outside: no value of one branch is seen in the other
+      replacement = either;  // defined outside: a branch cannot return a value of the other branch
     } else if (gives_the_condition(branch, i)) {
       replacement = branch.input(0);
     }

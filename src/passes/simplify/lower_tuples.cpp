@@ -10,7 +10,7 @@ namespace {
 
 bool is_tuple(const Value& value) { return value.type()->kind() == c10::TypeKind::TupleType; }
 
-// The elements of a tuple that the graph builds; null for any other value.
+// Returns the node that builds the tuple; null for any other value.
 const Node* construction_of(const Value& value) {
   return value.node()->kind() == prim::TupleConstruct ? value.node() : nullptr;
 }
@@ -47,14 +47,14 @@ bool forward_elements(Node& node) {
 
 // ---- tuples that blocks hand on -------------------------------------------------------------------------------------
 
-// A tuple built of `values` before `position`.
+// Builds a tuple of `values` before `position`.
 Value* insert_tuple(Node* position, c10::ArrayRef<Value*> values, const c10::TypePtr& type) {
   Node* tuple = position->graph().create(prim::TupleConstruct, values, 0);
   tuple->insert_before(position);
   return tuple->add_output(type);
 }
 
-// The elements of a tuple, read before `position`.
+// Returns the elements of a tuple, read before `position`.
 std::vector<Value*> insert_unpack(Node* position, Value* tuple) {
   if (const Node* construction = construction_of(*tuple)) {
     return construction->inputs().vec();
@@ -71,7 +71,7 @@ std::vector<c10::TypePtr> element_types(const Value& tuple) {
   return tuple.type()->expectRef<c10::TupleType>().elements().vec();
 }
 
-// The elements behind the other results, a tuple of them where the tuple was used.
+// Appends the elements after the other results, and builds a tuple of them if the tuple was used.
 bool split_branch_outputs(Node& branch) {
   bool changed = false;
   for (size_t i = 0; i < branch.outputs().size();) {
@@ -149,7 +149,7 @@ bool split_loop_values(Node& loop) {
 bool lower_in(const Block& block) {
   bool changed = false;
   for (Node* node = block.first(); node != nullptr;) {
-    // Taken apart first, so that what its blocks read of it is forwarded below.
+    // Split carried tuples first, so that reads in the body are forwarded below.
     if (node->kind() == prim::Loop) {
       changed |= split_loop_values(*node);
     }
@@ -168,7 +168,7 @@ bool lower_in(const Block& block) {
   return changed;
 }
 
-// Tuples that nobody uses any more.
+// Removes tuples that have become unused.
 bool remove_unused(const Block& block) {
   bool changed = false;
   for (Node* node = block.last(); node != nullptr;) {

@@ -33,7 +33,7 @@ class Peephole {
   }
 
  private:
-  // What the node's output can be replaced by; null when no rule applies.
+  // Returns the value that can replace the node's output; null if no rule applies.
   Value* simplified(Node& node) {
     switch (static_cast<c10::unique_t>(node.kind())) {
       case aten::len: return length_of_list(node);
@@ -71,7 +71,7 @@ class Peephole {
 
   // ---- lists --------------------------------------------------------------------------------------------------------
 
-  // The elements of a list that the graph builds and nobody changes; null for any other.
+  // Returns the elements of a list that the graph builds and does not change; null for any other list.
   const Node* unchanged_list(const Value& list) const {
     return list.node()->kind() == prim::ListConstruct && !aliases_.get().may_be_written(list) ? list.node() : nullptr;
   }
@@ -132,7 +132,7 @@ class Peephole {
 
   // ---- facts --------------------------------------------------------------------------------------------------------
 
-  // A write in place may change sizes, too (`t_`, `resize_`, `set_`).
+  // An in-place write may change sizes, too (`t_`, `resize_`, `set_`).
   const TensorFacts* lasting_facts(const Value& tensor) const {
     return tensor.facts() != nullptr && !aliases_.get().may_be_written(tensor) ? tensor.facts() : nullptr;
   }
@@ -142,7 +142,7 @@ class Peephole {
     return facts != nullptr && facts->sizes ? constant(static_cast<int64_t>(facts->sizes->size()), node) : nullptr;
   }
 
-  // One size. Of all sizes at once every call gives a list of its own.
+  // Answers queries of one size only: a query of all sizes returns a new list in each call.
   Value* known_size(Node& node) {
     const TensorFacts* facts = lasting_facts(*node.input(0));
     if (facts == nullptr || !facts->sizes || node.inputs().size() != 2) {
@@ -169,7 +169,7 @@ class Peephole {
 
   // ---- calls that do nothing ----------------------------------------------------------------------------------------
 
-  // In evaluation mode it gives back its argument itself, unwritten.
+  // In evaluation mode it returns its argument, unwritten.
   static Value* dropout_of_nothing(Node& node) {
     const auto probability = node.input(1)->constant();
     const bool is_valid =

@@ -19,7 +19,7 @@ class Pool {
  public:
   explicit Pool(const Graph& graph) : observes_identity_(observes_identity(graph)), fixed_(graph) {}
 
-  // The constant that the pool has for this one: itself if it is the first of its value, null if it has to stay.
+  // Returns the constant that replaces this one: itself if it is the first of its value, null if it must stay.
   Value* pooled(Value& output) {
     const c10::IValue value = *output.constant();
     std::string text = output.type()->annotation_str() + ' ';
@@ -46,7 +46,7 @@ class Pool {
   }
 
  private:
-  // Whether the tensor is its elements and no more, and these are the same in all runs.
+  // Returns whether the tensor is only its elements, and these are the same in all runs.
   bool has_fixed_bytes(const at::Tensor& tensor) const {
     return tensor.defined() && tensor.layout() == c10::kStrided && tensor.is_cpu() &&
            tensor.is_non_overlapping_and_dense() && !tensor.requires_grad() && !tensor.is_quantized() && !tensor.is_conj() &&
@@ -72,8 +72,8 @@ class Pool {
 
   const bool observes_identity_;
   const InvariantTensors fixed_;
-  std::unordered_map<std::string, Value*> pool_;                  // by what makes two constants the same
-  std::unordered_map<std::string, std::vector<Value*>> tensors_;  // different ones, by dtype and sizes
+  std::unordered_map<std::string, Value*> pool_;                  // by a key that equal constants share
+  std::unordered_map<std::string, std::vector<Value*>> tensors_;  // distinct tensors, by dtype and sizes
 };
 
 }  // namespace
@@ -81,7 +81,7 @@ class Pool {
 bool pool_constants(Graph& graph) {
   bool changed = false;
   Pool pool(graph);
-  Node* last = nullptr;  // of the constants at the top
+  Node* last = nullptr;  // the last of the constants at the top
   for_each_node(graph.body(), [&](Node* node) {
     if (node->kind() != prim::Constant) {
       return;

@@ -28,9 +28,9 @@ namespace {
 
 using Values = std::vector<c10::IValue>;
 
-constexpr size_t kMaxBytes = size_t{64} << 20;  // of a tensor that is kept with the plan
+constexpr size_t kMaxBytes = size_t{64} << 20;  // the limit for a tensor that is kept with the plan
 
-// Lists of tensors are never constants; what reads one that the graph makes of constants may be.
+// Lists of tensors are never constants. A node that reads a list that the graph makes of constants may be one.
 bool makes_list_of_tensors(const Value& value) {
   return value.node()->kind() == prim::ListConstruct && holds_memory(value.type()->containedType(0));
 }
@@ -62,7 +62,7 @@ std::optional<Values> constants_of(c10::ArrayRef<Value*> values) {
   return constants;
 }
 
-// The language's own nodes, as far as they give values of numbers, strings, lists and tuples.
+// Computes nodes of the language itself that return numbers, strings, lists and tuples.
 std::optional<Values> evaluate_language_node(const Node& node, Values operands) {
   switch (static_cast<c10::unique_t>(node.kind())) {
     case prim::ListConstruct: {
@@ -74,14 +74,14 @@ std::optional<Values> evaluate_language_node(const Node& node, Values operands) 
     }
     case prim::TupleConstruct:
       if (node.output()->type()->expectRef<c10::TupleType>().schema() != nullptr) {
-        return std::nullopt;  // fields have names
+        return std::nullopt;  // a named tuple
       }
       return Values{c10::ivalue::Tuple::create(std::move(operands))};
     case prim::TupleUnpack:
       return operands[0].isTuple() ? std::optional(operands[0].toTupleRef().elements().vec()) : std::nullopt;
     case prim::TupleIndex: {
       if (!operands[0].isTuple()) {
-        return std::nullopt;  // an optional, behind a test that it does not pass
+        return std::nullopt;  // an optional, under a test that it does not pass
       }
       const auto& elements = operands[0].toTupleRef().elements();
       const auto at = position_among(elements.size(), operands[1].toInt());
@@ -94,7 +94,8 @@ std::optional<Values> evaluate_language_node(const Node& node, Values operands) 
   }
 }
 
-// The product of all integers among the operands, those in lists too: by so much results may be longer than operands.
+// Returns the product of all integers among the operands and in lists. Results may be longer than operands by this
+// factor.
 double product_of_integers(const Values& operands) {
   double product = 1;
   const auto take = [&](const c10::IValue& value) {
@@ -126,7 +127,7 @@ size_t bytes_of_all(const Values& values) {
   return bytes;
 }
 
-// The bytes of the results of a run on tensors without memory; nothing when there is no such run.
+// Returns the bytes of the results of a run on meta tensors; nothing if there is no such run.
 std::optional<size_t> bytes_on_meta(torch::jit::Operation operation, Values operands) {
   for (c10::IValue& operand : operands) {
     if (operand.isTensor()) {
@@ -142,7 +143,8 @@ std::optional<size_t> bytes_on_meta(torch::jit::Operation operation, Values oper
   return bytes_of_all(operands);
 }
 
-// Whether the results may be larger than what is kept, in which case they are not even made: the run may never get there.
+// Returns whether the results may exceed the limit. They are then not even computed, because a run may never reach
+// the node.
 bool may_grow_large(const Node& node, const torch::jit::Operator& op, const Values& operands) {
   const double bytes = static_cast<double>(std::max<size_t>(1, bytes_of_all(operands)));
   const bool is_bounded = bytes * product_of_integers(operands) <= static_cast<double>(kMaxBytes);
@@ -154,7 +156,7 @@ bool may_grow_large(const Node& node, const torch::jit::Operator& op, const Valu
     return false;
   }
   if (!has_tensors) {
-    // Those that take numbers for lengths; others for positions.
+    // These operators take numbers as lengths; others take them as positions.
     static const std::array<std::string_view, 6> grow = {"aten::mul",    "aten::ljust", "aten::rjust",
                                                          "aten::center", "aten::zfill", "aten::expandtabs"};
     return std::find(grow.begin(), grow.end(), node.schema()->name()) != grow.end();
@@ -168,23 +170,23 @@ std::optional<Values> evaluate_operator(const Node& node, Values operands) {
   const auto division = integer_division(*node.schema());
   if (op == nullptr || operands.empty() || copies_by_reading_no_dtype(*node.schema(), operands) ||
       (division && division->traps(operands)) || may_grow_large(node, *op, operands)) {
-    return std::nullopt;  // without operands a result comes from the state of thread or process
+    return std::nullopt;  // without operands, a result comes from the state of the thread or process
   }
   if (node.schema()->is_vararg()) {
     operands.emplace_back(static_cast<int64_t>(operands.size()));
   }
-  const c10::InferenceMode normal(false);  // a constant serves runs of every mode
+  const c10::InferenceMode normal(false);  // a constant serves runs in every mode
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   try {
     op->getOperation()(operands);
   } catch (const std::exception&) {
-    return std::nullopt;  // the run raises it, if it gets there
+    return std::nullopt;  // a run raises this error if it reaches the node
   }
   return operands;
 }
 
-// Whether autocast that the caller has switched on gives the operator other operands in some runs.
+// Returns whether the caller's autocast would cast the operator's operands in some runs.
 bool affected_by_autocast(const Node& node, const Values& operands) {
   const AutocastPolicy policy = node.schema() == nullptr ? AutocastPolicy::kNone : autocast_policy(*node.schema());
   return policy != AutocastPolicy::kNone && std::any_of(operands.begin(), operands.end(), [&](const c10::IValue& operand) {
@@ -223,7 +225,7 @@ class ConstantPropagation {
         (observes_identity_ && produces_tuple_or_string(node))) {
       return false;
     }
-    // A list's identity could be asked for; what gives a tensor doesn't.
+    // A node that reads a list of tensors and returns no tensor could observe the identity of the list.
     const auto inputs = node.inputs();
     const auto outputs = node.outputs();
     if (std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return makes_list_of_tensors(*input); }) &&
@@ -237,7 +239,7 @@ class ConstantPropagation {
         !std::all_of(operands->begin(), operands->end(), is_foldable_tensor) || affected_by_autocast(node, *operands)) {
       return false;
     }
-    // The default dtype, and what else makes tensors of numbers, is the run's.
+    // The default dtype, and other state that decides how numbers become tensors, is the run's.
     const bool makes_tensors =
         std::none_of(operands->begin(), operands->end(), [](const auto& v) { return v.isTensor(); }) &&
         node.schema() != nullptr && node.output()->type()->kind() == c10::TypeKind::TensorType;
@@ -262,7 +264,7 @@ class ConstantPropagation {
     return true;
   }
 
-  // Only what a constant can hold, and nobody can tell from an object of this run.
+  // Folds only results that a constant can hold, and for which sharing one object between runs is unobservable.
   bool may_be_constants(const Node& node) const {
     return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
       return can_be_constant(output->type()) &&
@@ -270,7 +272,7 @@ class ConstantPropagation {
     });
   }
 
-  // A constant, too, can be written in place, and then says something else in the next run.
+  // A constant can also be written in place, and then differs in the next run.
   bool reads_what_is_written(const Node& node) const {
     return std::any_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {
       return holds_memory(input->type()) && (aliases_.get().may_be_written(*input) ||
@@ -278,7 +280,7 @@ class ConstantPropagation {
     });
   }
 
-  // Nor what others hold: other functions, of the same archive, have some of its constant tensors.
+  // Constants that code outside holds are excluded, too: functions of one archive may share constant tensors.
   bool is_fixed(const c10::IValue& constant) {
     if (constant.isTensor()) {
       if (!fixed_) {
@@ -296,7 +298,7 @@ class ConstantPropagation {
 
   Graph& graph_;
   LazyAliasSets aliases_;
-  std::optional<InvariantTensors> fixed_;  // as the graph was when it was first asked for; folding takes uses away, no more
+  std::optional<InvariantTensors> fixed_;  // as of its first use; folding only removes uses
   const bool observes_identity_;
 };
 

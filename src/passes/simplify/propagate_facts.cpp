@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kExampleWithoutOne = 8;
 
-// Whether a list or dict is one that the graph itself makes, and no other.
+// Returns whether a list or dict is one that the graph itself makes.
 bool is_made_here(const Value& value) {
   static const std::array makes = {prim::ListConstruct, prim::DictConstruct, aten::dict, aten::list,
                                    aten::copy,          aten::slice,         aten::add,  aten::size};
@@ -84,12 +84,12 @@ class FactPropagation {
   }
 
  private:
-  // Whether the value is, or is taken out of, something that the graph does not compute.
+  // Returns whether the value is, or is read from, a value that the graph does not compute.
   bool is_given(const Value& value) const {
     return is_from_outside(value, [this](const Node& get) { return assigned_.contains(get); });
   }
 
-  // The same, and that the graph may have put there itself.
+  // The same, but the graph may have stored the value there itself.
   static bool may_be_given(const Value& value) {
     return is_from_outside(value, [](const Node&) { return false; });
   }
@@ -133,7 +133,7 @@ class FactPropagation {
     return given_symbols_.empty() ? 0 : *std::max_element(given_symbols_.begin(), given_symbols_.end());
   }
 
-  // Notes the lists and dicts from outside that the node may change, by their type.
+  // Notes the types of lists and dicts from outside that the node may change.
   void find_changed_containers(const Node& node) {
     if (node.schema() == nullptr || effects_of(node).unknown) {
       everything_changes_ |= effects_of(node).unknown;
@@ -148,7 +148,7 @@ class FactPropagation {
     }
   }
 
-  // Of a list, dict, or what may contain one.
+  // Returns whether a list or dict of the type, or one that it may contain, may be changed.
   bool may_be_changed(const c10::TypePtr& type) const {
     if (!holds_memory(type) || everything_changes_) {
       return holds_memory(type);
@@ -160,7 +160,7 @@ class FactPropagation {
                                      [this](const c10::TypePtr& inner) { return may_be_changed(inner); });
   }
 
-  // What an operator says of the thread's state, which no operator of the graph changes.
+  // Returns the result of an operator that queries the thread's state, if no operator of the graph changes that state.
   std::optional<AbstractValue> state_asked_for(const Node& node) const {
     static const auto kGradMode = c10::Symbol::fromQualString("aten::is_grad_enabled");
     static const std::array autocast = {c10::Symbol::fromQualString("aten::is_autocast_enabled"),
@@ -194,7 +194,7 @@ class FactPropagation {
 
   static bool may_require_grad(const Value& value) {
     if (!holds_memory(value.type()) || value.type()->kind() == c10::TypeKind::ClassType) {
-      return false;  // what is read of an object is looked at where it is read
+      return false;  // reads of an object are handled at the read
     }
     const auto constant = value.constant();
     if (constant && constant->isTensor()) {
@@ -203,7 +203,7 @@ class FactPropagation {
     return value.facts() == nullptr || value.facts()->requires_grad != false;
   }
 
-  // A tensor comes to require a gradient by what is written into it, or into what it is a view of.
+  // A tensor may come to require a gradient because of a value written into it, or into its base.
   TensorFacts lasting(const Value& value, TensorFacts facts) const {
     if (something_requires_grad_ && facts.requires_grad == false && aliases_.may_be_written(value)) {
       facts.requires_grad.reset();
@@ -211,7 +211,7 @@ class FactPropagation {
     return facts;
   }
 
-  // What was found out, and what the value says of itself.
+  // Combines the derived facts with those that the value has already.
   AbstractValue with_facts_of(const Value& value, const AbstractValue& found) const {
     if (exchanged_.contains(value)) {
       return {};
@@ -220,7 +220,7 @@ class FactPropagation {
     if (value.facts() != nullptr) {
       facts = all_facts(facts, is_given(value) ? *value.facts() : without_symbols(*value.facts()));
     }
-    // Sparse arguments are given none, and the text names layouts but this one.
+    // Sparse arguments have no facts, and the text form names every layout but the strided one.
     if (is_given(value) && facts.dtype && !facts.layout) {
       facts.layout = c10::kStrided;
     }
@@ -244,7 +244,7 @@ class FactPropagation {
         continue;
       }
       TensorFacts facts = *found;
-      facts.defined = facts.defined == true ? std::nullopt : facts.defined;  // which has no text
+      facts.defined = facts.defined == true ? std::nullopt : facts.defined;  // has no text form
       const std::string before = value->facts() == nullptr ? to_string(TensorFacts{}) : to_string(*value->facts());
       if (to_string(facts) != before) {
         value->set_facts(std::move(facts));
@@ -261,7 +261,7 @@ class FactPropagation {
   const InputAssumptions& given_;
   std::unordered_set<int64_t> given_symbols_;
   bool something_requires_grad_ = false;
-  std::vector<c10::TypePtr> changed_types_;  // of lists and dicts from outside
+  std::vector<c10::TypePtr> changed_types_;  // types of lists and dicts from outside
   bool everything_changes_ = false;
   bool state_changes_ = false;
   SizeArithmetic arithmetic_;
