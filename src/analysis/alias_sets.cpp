@@ -120,7 +120,7 @@ bool AliasSets::may_be_written_within(const Value& value) const {
 
 namespace {
 
-// A type variable among what it contains: `t[]`, `Dict(str, t)`.
+// Returns whether the type contains a type variable: `t[]`, `Dict(str, t)`.
 bool is_container_of_anything(const c10::Type& type) {
   const auto contained = type.containedTypes();
   return (type.kind() == c10::TypeKind::ListType || type.kind() == c10::TypeKind::DictType) &&
@@ -153,13 +153,13 @@ std::vector<AliasSets::Memory> AliasSets::writes_of(const Node& node) const {
   }
   if (is_language_kind(node.kind())) {
     if (effects.writes) {
-      add(set_of(*node.input(0)), kObjectMemory);  // an attribute is stored into its object
+      add(set_of(*node.input(0)), kObjectMemory);  // an attribute is stored in its object
     }
     return writes;
   }
   for (size_t i = 0; effects.writes && i < std::min(node.schema()->arguments().size(), node.inputs().size()); ++i) {
     if (may_write_operand(node, i)) {
-      // `foreach_add_(Tensor(a!)[] self)` writes the elements, too; `append(t[](a!) self)` does not know what they are.
+      // `foreach_add_(Tensor(a!)[] self)` writes the elements, too; `append(t[](a!) self)` does not know their type.
       const Value& operand = *node.input(i);
       const bool is_all = !is_container_of_anything(*node.schema()->arguments()[i].type());
       const MemoryKinds kinds = is_all ? memory_kinds_within(operand.type()) : memory_kinds_of(operand.type());
@@ -218,14 +218,14 @@ void AliasSets::visit_node(const Node& node) {
   }
 }
 
-// The one switch for the language's node kinds; false for those that are not known here.
+// Handles the node kinds of the language. Returns false for an unknown kind.
 bool AliasSets::visit_language_node(const Node& node) {
   if (node.kind() == kDelegate) {
     return true;  // its results are new
   }
   switch (static_cast<c10::unique_t>(node.kind())) {
     case prim::Constant:
-      // Constants outlive the run and are seen by every run; `None` is nothing that could be.
+      // Constants outlive the run, and every run observes them. None has no memory.
       if (const auto value = node.output()->constant(); !value || !value->isNone()) {
         escape(node.output());
       }
@@ -296,8 +296,8 @@ void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& sche
     }
   }
   if (writes_container) {
-    // What was stored came from the other arguments: it lies in the container from now on. `append` stores the argument
-    // itself, `extend` and `update` what it holds.
+    // Stored values come from the other arguments, and are in the container from now on. `append` stores its argument
+    // itself; `extend` and `update` store the elements of theirs.
     for (size_t i = 0; i < formal_inputs; ++i) {
       const Value* container = node.input(i);
       if (!writes_argument(schema, i) || !is_container(container->type())) {
@@ -340,8 +340,8 @@ void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& sche
         }
       }
     } else if (marked || unmarked_may_share || is_container(output->type())) {
-      // An element taken out of a container, a list of views, or a composite's result: it may share with any argument
-      // and what that holds.
+      // The result is an element of a container, a list of views, or a composite's result. It may share memory with
+      // any argument and with anything that the arguments contain.
       for (const Value* input : node.inputs()) {
         if (!holds_memory(input->type())) {
           continue;
@@ -349,7 +349,7 @@ void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& sche
         const Set source = is_container(input->type()) ? contents_for(set_for(input)) : set_for(input);
         unite(is_container(output->type()) ? contents_for(set_for(output)) : set_for(output), source);
         if (is_container(output->type()) && is_container(input->type())) {
-          // `items` gives pairs of what lay in the dict itself: at what depth something lies, is not told apart.
+          // `items` returns pairs of values of the dict itself. The analysis does not distinguish depths of nesting.
           if (holds_containers(output->type()) && *output->type() != *input->type()) {
             unite(contents_for(set_for(output)), contents_for(contents_for(set_for(output))));
           }

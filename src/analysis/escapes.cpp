@@ -13,7 +13,7 @@ namespace sconce {
 
 std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const AliasSets& aliases, bool autograd_runs) {
   std::unordered_set<AliasSets::Set> escaping_sets = {aliases.wildcard()};
-  // Whoever gets hold of a value gets what it contains, and what that contains.
+  // A value that escapes takes along the values it contains, at any depth.
   const auto escape = [&](const Value* value) {
     for (AliasSets::Set set = aliases.set_of(*value); set != AliasSets::kNone && escaping_sets.insert(set).second;) {
       set = aliases.contents_of(set);
@@ -49,27 +49,27 @@ std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const 
 
 namespace {
 
-// Whether the operator asks which object the value is, not what is in it.
+// Returns whether the operator observes the identity of the value.
 bool reads_identity(const Node& node, const Value& value) {
   if (node.kind() == aten::__is__ || node.kind() == aten::__isnot__) {
     return std::none_of(node.inputs().begin(), node.inputs().end(),
                         [](const Value* input) { return input->type()->kind() == c10::TypeKind::NoneType; });
   }
-  // Of tensors; they are keys of dicts, too.
+  // These observe the identity of tensors, which may also be keys of dicts.
   static const std::array kinds = {aten::__contains__, aten::hash, c10::Symbol::fromQualString("aten::is_set_to"),
                                    c10::Symbol::fromQualString("aten::data_ptr")};
   return value.type()->kind() == c10::TypeKind::TensorType &&
          std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
 }
 
-// Whether the operator may keep or give back the value at `index`, or a view of it.
+// Returns whether the operator may keep or return the value at `index`, or a view of it.
 bool operator_hands_on(const Node& node, size_t index) {
   const c10::FunctionSchema& schema = *node.schema();
   const auto& arguments = schema.arguments();
   const auto holds_mutable = [](const Value* value) {
     return value->type()->kind() != c10::TypeKind::TensorType && holds_memory(value->type());
   };
-  // Writes into containers may store their other operands there.
+  // An operator that writes a container may store its other operands there.
   for (size_t i = 0; i < std::min(arguments.size(), node.inputs().size()); ++i) {
     if (i != index && writes_argument(schema, i) && holds_mutable(node.input(i))) {
       return true;
@@ -77,7 +77,7 @@ bool operator_hands_on(const Node& node, size_t index) {
   }
   const bool marked = index < arguments.size() && arguments[index].alias_info() != nullptr;
   const c10::TypePtr& type = node.input(index)->type();
-  // No tensor shares memory with a list of numbers.
+  // A tensor shares no memory with a list of numbers.
   const bool is_plain_list = type->kind() == c10::TypeKind::ListType && !holds_memory(type->containedType(0));
   return std::any_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
     return holds_memory(output->type()) &&
@@ -85,7 +85,7 @@ bool operator_hands_on(const Node& node, size_t index) {
   });
 }
 
-// Whether the node does no more than put its operand into its results, or take it out of there.
+// Returns whether the node only stores its operand in its results, or reads it from there.
 bool moves_on(const Node& node) {
   static const std::array kinds = {prim::ListConstruct, prim::TupleConstruct, prim::ListUnpack,    prim::TupleUnpack,
                                    prim::TupleIndex,    prim::TupleSlice,     prim::unchecked_cast};
@@ -100,7 +100,7 @@ const Node* escaping_use(const Value& value, std::unordered_set<const Value*>& s
     const Node& user = *use.user;
     if (!moves_on(user)) {
       if (is_language_kind(user.kind()) || user.schema() == nullptr || effects_of(user).unknown) {
-        // Its type is asked for, no more.
+        // it reads the type only
         if (user.kind() != prim::isinstance && user.kind() != prim::GetAttr) {
           return &user;
         }

@@ -28,7 +28,7 @@ void MemoryWrites::visit(const Block& block) {
 
 MemoryWrites::Span MemoryWrites::between(const Node& first, const Node& second) const {
   Span span{spans_.at(&first).end, spans_.at(&second).begin};
-  // Of the loops around `second`, those that begin behind `first` are not around it.
+  // Loops that enclose `second` and begin after `first` do not enclose `first`.
   for (const Node* around = second.owning_block()->owner(); around != nullptr && spans_.at(around).begin >= span.begin;
        around = around->owning_block()->owner()) {
     if (around->kind() == prim::Loop) {

@@ -16,7 +16,7 @@ bool is_tuple_or_text(const c10::Type& type) {
           is_tuple_or_text(*type.expectRef<c10::OptionalType>().getElementType()));
 }
 
-// A tuple or a text, or a container of some. Objects of classes are not looked into.
+// Returns whether the type is a tuple, a string, or a container of them. Does not look into classes.
 bool may_hold_tuple_or_text(const c10::TypePtr& type) {
   if (type->kind() == c10::TypeKind::ClassType || type->kind() == c10::TypeKind::FunctionType) {
     return false;

@@ -41,7 +41,7 @@ bool dump_wanted(std::string_view filter, DumpPoint point, std::string_view subj
 
 void dump(DumpPoint point, std::string_view subject, const std::function<std::string()>& text) {
   if (!environment().dump.empty() && dump_wanted(environment().dump, point, subject)) {
-    // One write, so that the dumps of several threads do not mix.
+    // A single write, so that dumps of several threads do not mix.
     std::string_view name;
     for (const DumpChoice& choice : dump_choices()) {
       name = choice.point == point ? choice.name : name;

@@ -100,7 +100,7 @@ TensorFacts facts_of(const at::Tensor& tensor) {
   facts.layout = tensor.layout();
   facts.requires_grad = tensor.requires_grad();
   if (tensor.is_nested()) {
-    return facts;  // its rows differ in size
+    return facts;  // a nested tensor: its rows differ in size
   }
   facts.sizes = known(tensor.sizes());
   if (tensor.layout() == c10::kStrided && tensor.dim() > 0) {
@@ -116,7 +116,7 @@ std::optional<Fact> common(const std::optional<Fact>& a, const std::optional<Fac
   return a == b ? a : std::nullopt;
 }
 
-// Of one rank; else nothing is common.
+// Joins dims of equal rank; tensors of different ranks have no sizes in common.
 std::optional<std::vector<Dim>> common_dims(const std::optional<std::vector<Dim>>& a,
                                             const std::optional<std::vector<Dim>>& b) {
   if (!a || !b || a->size() != b->size()) {

@@ -74,7 +74,7 @@ void Node::add_input(Value* value) {
 }
 
 void Node::drop_use(size_t index) {
-  // The last use takes the place: a constant may have as many uses as the graph has nodes.
+  // Moves the last use to the free place: a constant may have as many uses as the graph has nodes.
   auto& uses = inputs_[index]->uses_;
   const uint32_t position = use_positions_[index];
   SCONCE_DEBUG_ASSERT(uses[position].user == this && uses[position].index == index, "a use in another place");
@@ -179,7 +179,7 @@ void Node::erase() {
   for (const Value* output : outputs_) {
     SCONCE_ASSERT(!output->has_uses(), "erasing ", kind_.toQualString(), " whose output is used");
   }
-  // Bottom up: what a nested node uses may be defined beside it.
+  // Last node first: a nested node may use a value defined by a node beside its owner.
   for (Block* block : blocks_) {
     while (block->return_node_->inputs_.size() > 0) {
       block->return_node_->remove_input(block->return_node_->inputs_.size() - 1);
@@ -318,7 +318,7 @@ std::vector<Value*> Graph::repeat_nodes(const Block& source, c10::ArrayRef<Value
   for (size_t i = 0; i < source.params().size(); ++i) {
     values.emplace(source.params()[i], params[i]);
   }
-  // Values made inside are put in their copies' place as these are made.
+  // Values defined inside are mapped as their copies are made.
   for_each_node(source, [&](Node* node) {
     for (Value* input : node->inputs()) {
       values.try_emplace(input, input);
@@ -350,7 +350,7 @@ size_t Graph::node_count() const {
 
 void for_each_node(const Block& block, const std::function<void(Node*)>& visit) {
   for (Node* node : block.nodes()) {
-    // Blocks are the graph's and outlive the node, but an erased node has emptied them.
+    // The graph owns the blocks, so they outlive the node. An erased node has emptied them.
     const c10::SmallVector<Block*, 2> blocks(node->blocks().begin(), node->blocks().end());
     visit(node);
     if (!node->is_erased()) {

@@ -11,8 +11,8 @@ c10::TypePtr without_optional(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::OptionalType ? type->expectRef<c10::OptionalType>().getElementType() : type;
 }
 
-// Whether every object of the type's kind is of no other kind. `Any`, unions and interfaces leave it open, and so does None,
-// which is of every optional type.
+// Returns whether every object of the type's kind is of no other kind. False for `Any`, unions and interfaces, and
+// for None, which every optional type includes.
 bool is_of_one_kind(const c10::TypePtr& type) {
   switch (type->kind()) {
     case c10::TypeKind::TensorType:

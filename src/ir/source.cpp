@@ -14,7 +14,7 @@ SourceLocation::SourceLocation(std::string file, size_t line, size_t column)
 
 torch::jit::SourceRange SourceLocation::original_range() const {
   if (range_->source()) {
-    // Of some nodes the archive kept no more than an empty place.
+    // For some nodes the archive recorded an empty source range.
     if (auto original = range_->findSourceRangeThatGenerated()) {
       const auto place = original->file_line_col();
       if (place && !std::get<0>(*place).empty()) {
@@ -68,7 +68,7 @@ std::string stack_frames(const SourceLocationPtr& location) {
       const std::string where = place->file_line_column();
       frame = where.empty() ? "" : "  at " + where + "\n";
     } else if (!place->function().empty()) {
-      // Behind `  File "model.py", line 15`, the method's name without its class.
+      // After `  File "model.py", line 15`, LibTorch prints the method's name without its class.
       frame.insert(frame.find('\n'), ", in " + place->function().substr(place->function().rfind('.') + 1));
     }
     frames.insert(0, frame);

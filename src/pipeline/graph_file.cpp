@@ -13,7 +13,7 @@
 namespace sconce {
 namespace {
 
-// Or nothing: half a file would be taken for a whole one.
+// Writes the whole file or nothing, because half a file could be mistaken for a whole one.
 void write_whole(const std::string& path, const std::string& content) {
   std::ofstream file(path, std::ios::binary);
   file.write(content.data(), static_cast<std::streamsize>(content.size()));
@@ -37,7 +37,7 @@ void write_graph_file(const std::string& path, const std::string& head, const Gr
     const std::vector<char> bytes = torch::jit::pickle_save(c10::ivalue::Tuple::create(std::move(constants)));
     write_whole(constants_path(path), {bytes.begin(), bytes.end()});
   }
-  write_whole(path, text);  // last: with it the graph is whole
+  write_whole(path, text);  // last, so that an existing text has its constants
 }
 
 std::vector<c10::IValue> read_graph_constants(const std::string& path) {

@@ -13,14 +13,14 @@
 namespace sconce {
 namespace {
 
-using Group = std::vector<Node*>;  // in the order of their block
+using Group = std::vector<Node*>;  // nodes in the order of their block
 using Members = std::unordered_set<const Node*>;
 
 bool is_used_outside(const Value& value, const Members& members) {
   return std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) { return !members.contains(use.user); });
 }
 
-// Which nodes go together. Reads the graph, and changes nothing.
+// Chooses the nodes that are delegated together. Does not change the graph.
 class Grouping {
  public:
   Grouping(Graph& graph, const BackendPartitioner& partitioner) : partitioner_(partitioner) { visit(graph.body()); }
@@ -77,7 +77,7 @@ class Grouping {
            std::any_of(returns.begin(), returns.end(), [](const auto& result) { return result.alias_info() != nullptr; });
   }
 
-  // A view that is used outside stays outside, and those before and behind it are groups of their own.
+  // A view that is used outside the group stays outside. The nodes before and after it form groups of their own.
   void finish(Group group) {
     const Members members(group.begin(), group.end());
     const auto shares = std::find_if(group.begin(), group.end(), [&](const Node* node) {
@@ -96,10 +96,10 @@ class Grouping {
     }
   }
 
-  // By the results that members use of one another; each part in the order of the group.
+  // Splits a group into parts connected by results that members use. Each part is in the order of the group.
   static std::vector<Group> connected_parts(const Group& group) {
     std::unordered_map<const Node*, size_t> places;
-    std::vector<size_t> parent(group.size());  // union-find; the root of a part is its first place
+    std::vector<size_t> parent(group.size());  // union-find; the root of a part is its first index
     const auto root_of = [&](size_t place) {
       while (parent[place] != place) {
         place = parent[place] = parent[parent[place]];
@@ -128,7 +128,7 @@ class Grouping {
   std::vector<Group> groups_;
 };
 
-// A subgraph made of copies of the group's nodes, and what it takes and gives in the graph around it.
+// A subgraph made of copies of the group's nodes, with its operands and results in the graph around it.
 struct CutOut {
   std::shared_ptr<Graph> subgraph;
   std::vector<Value*> operands;
@@ -158,7 +158,7 @@ class Cutting {
   CutOut take() { return std::move(cut_); }
 
  private:
-  // A value from outside: an operand, or a constant, which the subgraph has for itself.
+  // A value from outside: an operand, or a constant, of which the subgraph gets its own copy.
   void enter(Value* value) {
     if (copies_.contains(value)) {
       return;
@@ -181,7 +181,8 @@ class Cutting {
   CutOut cut_{std::make_shared<Graph>(), {}, {}};
 };
 
-// In the place of the group's last node: what the group takes has been computed there, and nobody has asked for a result.
+// Inserts the delegate in the place of the group's last node, where all operands have been computed and no result has
+// been used.
 void replace(const Group& group, const CutOut& cut, const std::string& backend, SubgraphKernel kernel) {
   Node* delegate = group.front()->owning_block()->graph().create(kDelegate, cut.operands, cut.results.size());
   delegate->set_attribute(attr::kBackend, backend);

@@ -32,7 +32,7 @@ const char* to_string(Stage stage) {
 PassPipeline::PassPipeline() {
   std::error_code missing;
   reproducer_folder_ = std::filesystem::temp_directory_path(missing).string();
-  if (reproducer_folder_.empty()) {  // a folder that is not there: whoever is to write into it says so
+  if (reproducer_folder_.empty()) {  // the folder may not exist: writing the file reports that
     const char* named = std::getenv("TMPDIR");
     reproducer_folder_ = named != nullptr ? named : P_tmpdir;
   }

@@ -9,11 +9,11 @@
 
 namespace sconce {
 
-// Rule R14: what the library says of itself is read before any C++ type is shared with it.
+// Rule R14: the library's version string is read before any C++ type is shared with it.
 PassPipeline& PassPipeline::load_plugin(const std::string& path) {
   std::error_code ignored;
   TORCH_CHECK(std::filesystem::exists(path, ignored), path, ": no such file");
-  // With a slash, so that the path is taken and not the library search path.
+  // A path with a slash, so that the library search path is not used.
   const std::string file = std::filesystem::absolute(path).string();
   const SharedLibrary library = open_library(file);
   TORCH_CHECK(library, path, ": cannot be opened: ", library.why_not());

@@ -47,7 +47,7 @@ const Node* last_node_of(const Graph& pattern) {
   return last;
 }
 
-// Whether all that the hole asks for is known of the value.
+// Returns whether all facts that the pattern's input names are known of the value.
 bool has_facts_of(const Value& value, const Value& hole) {
   if (hole.facts() == nullptr || hole.facts()->empty()) {
     return true;
@@ -140,7 +140,7 @@ bool RewritePattern::may_replace(const Node& last, const Match& match, const Ali
           return input->node()->kind() == prim::Param || writes.covers(*input->node());
         });
     if (found.owning_block() != last.owning_block() || !is_known) {
-      return false;  // what this sweep made is for the next
+      return false;  // nodes made in this sweep are matched in the next
     }
     if (&found != &last && (writes.state_may_change_between(found, last) ||
                             std::any_of(found.inputs().begin(), found.inputs().end(), [&](const Value* input) {
@@ -155,7 +155,7 @@ bool RewritePattern::may_replace(const Node& last, const Match& match, const Ali
                                     [&](const Use& use) { return !matched.contains(use.user); })) {
         return false;
       }
-      // The results are made where the last node stands: nobody may need one before.
+      // The results are computed at the last node, so no other node may use one before.
       if (is_output && &found != &last && std::any_of(inner.uses().begin(), inner.uses().end(), [&](const Use& use) {
             return !matched.contains(use.user) && !writes.is_behind(*use.user, last);
           })) {
@@ -191,7 +191,7 @@ void RewritePattern::replace(Node& last, const Match& match) const {
   for (size_t i = 0; i < results.size(); ++i) {
     match.at(pattern_->outputs()[i])->replace_all_uses_with(results[i]);
   }
-  // From the last on, so that each is unused when its turn comes. Constants are left to others.
+  // Last first, so that each node is unused when it is erased. Constants are left to other passes.
   for (const Node* node = last_; node != nullptr; node = node->previous()) {
     if (node->kind() != prim::Constant) {
       match.at(node->output(0))->node()->erase();
@@ -215,7 +215,7 @@ bool RewritePattern::sweep(Graph& graph) const {
 }
 
 bool RewritePattern::apply(Graph& graph) const {
-  constexpr int kMaxSweeps = 64;  // each meets what the one before it made
+  constexpr int kMaxSweeps = 64;  // each sweep matches what the one before it made
   const size_t max_nodes = 10'000 + 100 * graph.node_count();
   int sweeps = 0;
   while (sweep(graph)) {

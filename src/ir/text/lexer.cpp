@@ -10,7 +10,7 @@ namespace {
 bool is_name_character(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; }
 
 std::string format(size_t line, size_t column, const std::string& message, std::string_view source_line) {
-  // A line may be as long as the file that was given: show the neighborhood.
+  // A line may be as long as the file, so only the neighborhood is shown.
   constexpr size_t kWidth = 120;
   const size_t begin = column > kWidth ? column - kWidth / 2 : 0;
   const std::string_view shown = source_line.substr(std::min(begin, source_line.size()), kWidth);
@@ -54,7 +54,7 @@ bool Lexer::peek(std::string_view token) {
   if (text_.substr(position_, token.size()) != token) {
     return false;
   }
-  // A word must not go on: "block" is not a prefix of "blocks".
+  // A word must end here: "block" does not match the beginning of "blocks".
   const size_t end = position_ + token.size();
   return !is_name_character(token.back()) || end == text_.size() || !is_name_character(text_[end]);
 }

@@ -16,7 +16,7 @@ class Parser {
 
   std::unique_ptr<Graph> parse() {
     auto graph = parse_graph();
-    // Subgraphs are numbered through the whole text and stand behind the graph in that order.
+    // Subgraphs are numbered through the whole text and follow the graph in that order.
     while (cursor_.accept("with")) {
       const size_t begin = cursor_.position();
       const std::string name(cursor_.identifier("the name of a subgraph"));
@@ -69,7 +69,7 @@ class Parser {
     cursor_.expect(":");
   }
 
-  // `%name : Type`, read before the node or block that defines it exists.
+  // A `%name : Type`, read before the node or block that defines it exists.
   struct Definition {
     size_t begin;
     std::string name;
@@ -83,7 +83,7 @@ class Parser {
     return {begin, std::move(name), types_.parse(cursor_)};
   }
 
-  // A number printed for a nameless value becomes its name, which keeps the text stable.
+  // A printed number of a value without a name becomes its name, which keeps the text stable.
   static void describe(Value& value, Definition& definition) {
     value.set_facts(std::move(definition.parsed.facts));
     value.set_name(definition.name);
@@ -159,7 +159,7 @@ class Parser {
     while (cursor_.peek("block" + std::to_string(node->blocks().size()))) {
       parse_block(graph, *node, depth);
     }
-    // Only now: a node's blocks do not see its outputs.
+    // Declared after the blocks, because a node's blocks cannot use its outputs.
     for (size_t i = 0; i < definitions.size(); ++i) {
       define(definitions[i], node->output(i));
     }
@@ -172,7 +172,8 @@ class Parser {
     }
   }
 
-  // "prim::DifferentiableGraph_0" names its subgraph: takes the number off `kind` and returns the whole name.
+  // Removes the number from `kind`, such as "prim::DifferentiableGraph_0", which names the node's subgraph. Returns
+  // the whole name.
   static std::string split_subgraph_name(std::string& kind) {
     const size_t underscore = kind.find_last_of('_');
     if (!(kind.starts_with("prim::") || kind.starts_with("sconce::")) || underscore == std::string::npos ||
@@ -254,7 +255,7 @@ class Parser {
     }
   }
 
-  // A function is named, not stored: the type of the constant holds it.
+  // A function constant holds a name; its type holds the function.
   void resolve_function(Node& constant, size_t begin) {
     const auto& name = constant.attribute_as<std::string>(attr::kName);
     const c10::TypePtr type = options_.resolve_function ? options_.resolve_function(name) : nullptr;

@@ -35,7 +35,7 @@ const std::map<std::string_view, c10::TypePtr>& simple_types() {
       {"tuple", c10::AnyTupleType::get()},
       {"AnyClassType", c10::AnyClassType::get()},
       {"AnyEnumType", c10::AnyEnumType::get()},
-      // Until the constant's name tells which function (Parser::resolve_function).
+      // A placeholder, until the constant's name determines the function (Parser::resolve_function).
       {"Function", c10::AnyType::get()},
       {"SymInt", c10::SymIntType::get()},
       {"SymFloat", c10::SymFloatType::get()},
@@ -82,7 +82,7 @@ Dim parse_dim(Lexer& cursor) {
   return Dim::known(cursor.integer());
 }
 
-// What stands between the parentheses of a tensor type.
+// Parses the text between the parentheses of a tensor type.
 void parse_tensor_fields(Lexer& cursor, TensorFacts& facts, bool sizes_are_known) {
   if (sizes_are_known) {
     facts.sizes.emplace();
@@ -139,7 +139,7 @@ ParsedType TypeParser::parse(Lexer& cursor) {
     --depth_;
     return parsed;
   } catch (const c10::Error& error) {
-    // LibTorch refuses the type: a class named "a..b", a dict with lists as keys, `NoneType?`.
+    // LibTorch rejects the type: a class named "a..b", a dict with lists as keys, `NoneType?`.
     cursor.fail_at(begin, error.what_without_backtrace());
   }
 }
@@ -195,7 +195,7 @@ ParsedType TypeParser::parse_tensor(Lexer& cursor, std::string_view name) {
     parsed.facts.dtype = dtype_of(name);
   }
   if (cursor.accept("(")) {
-    // `Tensor(device=cpu)` knows no rank, `Tensor(2, 3)` and `Float()` do.
+    // `Tensor(device=cpu)` has no rank; `Tensor(2, 3)` and `Float()` have one.
     const bool only_fields = cursor.peek("requires_grad") || cursor.peek("device") || cursor.peek("layout");
     parse_tensor_fields(cursor, parsed.facts, !rank_is_unknown && !(name == "Tensor" && only_fields));
   }

@@ -24,7 +24,7 @@ struct Subgraph {
   const Graph* graph;
 };
 
-// Prints one graph with a name scope of its own; the subgraphs it meets are left for the caller to print.
+// Prints one graph with a name scope of its own. The caller prints the subgraphs that it meets.
 class Printer {
  public:
   Printer(std::string& out, const PrintOptions& options, std::vector<Subgraph>& subgraphs)
@@ -57,7 +57,7 @@ class Printer {
   }
 
  private:
-  // Names are taken in the order of the text, so that the first holder keeps its name.
+  // Names are assigned in the order of the text, so that the first holder keeps its name.
   void reserve_names(const Block& block) {
     for (const Value* param : block.params()) {
       reserve_name(param);
@@ -163,7 +163,7 @@ std::string print(const Graph& graph, const PrintOptions& options) {
   std::string out;
   std::vector<Subgraph> subgraphs;
   Printer(out, options, subgraphs).print_graph(graph);
-  // The list grows while it is printed: subgraphs may hold subgraphs.
+  // The list grows during the loop, because subgraphs may have subgraphs.
   for (size_t i = 0; i < subgraphs.size(); ++i) {
     out += std::string("with ") + subgraphs[i].kind.toQualString() + "_" + std::to_string(i) + " = ";
     Printer(out, options, subgraphs).print_graph(*subgraphs[i].graph);

@@ -27,7 +27,7 @@ void print_items(std::string& out, char open, const Items& items, char close, Pr
   out += close;
 }
 
-// Values without a literal are named by their place in a side table.
+// A value without a literal is printed as its index in a side table.
 void print_reference(std::string& out, const c10::IValue& value, std::vector<c10::IValue>* constants) {
   out += "<" + value.tagKind();
   if (constants != nullptr) {

@@ -73,7 +73,7 @@ void uses_match_inputs(const Graph& graph, Violations& violations) {
   });
 }
 
-// What a node uses is defined earlier in its block, or before the node around that block.
+// Every input is defined earlier in the node's block, or before the node around that block.
 void inputs_are_defined_before(const Graph& graph, Violations& violations) {
   std::unordered_set<const Value*> defined;
   const std::function<void(const Block&)> visit = [&](const Block& block) {

@@ -80,7 +80,7 @@ void conditions_are_bool(const Graph& graph, Violations& violations) {
   });
 }
 
-// What a branch or an iteration hands on, has the type of the value that receives it.
+// A value returned by a branch or an iteration has the type of the value that receives it.
 void block_results_fit(const Graph& graph, Violations& violations) {
   for_each_node(graph.body(), [&](Node* node) {
     const bool is_loop = node->kind() == prim::Loop;
