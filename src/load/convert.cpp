@@ -14,14 +14,15 @@ namespace {
 
 namespace jit = torch::jit;
 
-// Of a constant; null for any other node.
+// Returns a constant's value; null for any other node.
 const at::Tensor* constant_tensor(const jit::Node& node) {
   const bool is_tensor = node.kind() == prim::Constant && node.hasAttribute(c10::attr::value) &&
                          node.kindOf(c10::attr::value) == jit::AttributeKind::t;
   return is_tensor && node.t(c10::attr::value).defined() ? &node.t(c10::attr::value) : nullptr;
 }
 
-// The constant tensors of a graph that others hold as well: another function of the archive, or the program that traced it.
+// The constant tensors of a graph that code outside also holds: another function of the archive, or the program that
+// traced it.
 class SharedTensors {
  public:
   explicit SharedTensors(const jit::Block& block) {
@@ -59,10 +60,10 @@ class SharedTensors {
 
   struct Held {
     const at::Tensor* tensor = nullptr;
-    size_t nodes = 0;  // of the graph, that hold it
+    size_t nodes = 0;  // number of nodes of the graph that hold it
   };
   std::unordered_map<const c10::TensorImpl*, Held> held_;
-  std::unordered_map<const c10::StorageImpl*, size_t> in_storage_;  // how many of these tensors lie in it
+  std::unordered_map<const c10::StorageImpl*, size_t> in_storage_;  // storage → number of these tensors in it
   std::unordered_set<const c10::TensorImpl*> shared_;
 };
 
@@ -120,7 +121,7 @@ class Converter {
   }
 
   std::optional<Refusal> convert_constant(const jit::Node& source, Node& node) const {
-    // A function is named, not stored: its type holds it.
+    // A function constant holds a name; its type holds the function.
     if (const auto function = node.output()->type()->cast<c10::FunctionType>()) {
       node.set_attribute(attr::kName, function->function()->qualname().qualifiedName());
       return std::nullopt;
@@ -175,7 +176,7 @@ class Converter {
 
 Expected<std::unique_ptr<Graph>> convert(const torch::jit::Graph& source) {
   auto graph = std::make_unique<Graph>();
-  // The loader's graph is only read; LibTorch's accessors to its body are not all const.
+  // The loader's graph is only read, but some of LibTorch's accessors to its body are not const.
   const jit::Block& body = *const_cast<torch::jit::Graph&>(source).block();
   if (auto refusal = Converter(*graph, body).convert_block(body, graph->body())) {
     return *refusal;

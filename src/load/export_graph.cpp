@@ -28,7 +28,7 @@ class Exporter {
   }
 
  private:
-  // LibTorch makes names unique, and refuses numbers.
+  // LibTorch makes names unique, and rejects numbers.
   void describe(jit::Value& value, const Value& source) {
     value.setType(source.type());
     if (const TensorFacts* facts = source.facts()) {
@@ -40,7 +40,7 @@ class Exporter {
     values_[&source] = &value;
   }
 
-  // What LibTorch's type can hold of them.
+  // Returns the facts that LibTorch's type can hold.
   static c10::TypePtr type_of(const TensorFacts& facts) {
     const auto shape_of = [](const std::optional<std::vector<Dim>>& dims) {
       if (!dims) {
@@ -90,7 +90,7 @@ class Exporter {
     }
   }
 
-  // LibTorch keeps a constant's value in an attribute whose form follows from its type.
+  // LibTorch keeps a constant's value in an attribute whose form depends on the type.
   void export_constant(const Node& source, jit::Node& node) {
     static const c10::Symbol kValue = c10::Symbol::attr("value");
     if (source.output()->type()->kind() == c10::TypeKind::FunctionType) {

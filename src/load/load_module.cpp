@@ -22,16 +22,16 @@ namespace {
 
 [[noreturn]] void fail_to_read(const std::string& path, const std::string& message) {
   const std::string reason = summarize_libtorch_error(message);
-  // The file is good; an operator or a class that it uses is not there.
+  // The file is intact; an operator or class that it uses is missing.
   const bool misses_a_library =
       reason.find("Unknown builtin op") != std::string::npos || reason.find("__torch__.torch.classes") != std::string::npos;
   TORCH_CHECK(!misses_a_library, path, ": ", reason);
-  // Its checksums are right: copying it again would not help.
+  // The checksums are right, so copying the file again would not help.
   TORCH_CHECK(false, path, ": LibTorch ", TORCH_VERSION, " cannot read it", reason.empty() ? "" : ": ", reason,
               "; if another version wrote the model, write it anew with this one");
 }
 
-// LibTorch reports a malformed file by many types of exception, all of them std::exception.
+// LibTorch reports a malformed file with many types of exception, all derived from std::exception.
 template <typename Read>
 auto read_or_explain(const std::string& path, const Read& read) {
   try {
@@ -41,7 +41,7 @@ auto read_or_explain(const std::string& path, const Read& read) {
   }
 }
 
-// LibTorch makes sparse tensors of what the file says without looking whether their indices lie inside.
+// LibTorch makes sparse tensors from the file without checking that their indices are in range.
 void check_sparse(const at::Tensor& tensor) {
   if (tensor.layout() == c10::kSparse) {
     at::_validate_sparse_coo_tensor_args(tensor._indices(), tensor._values(), tensor.sizes(), tensor.is_coalesced());
@@ -57,7 +57,7 @@ void check_sparse_tensors(const torch::jit::Module& module) {
     if (value.isTensor() && value.toTensor().defined()) {
       check_sparse(value.toTensor());
     }
-    return value.isObject() && !seen.insert(&value.toObjectRef()).second;  // whether to stop
+    return value.isObject() && !seen.insert(&value.toObjectRef()).second;  // returns whether to stop
   });
 }
 

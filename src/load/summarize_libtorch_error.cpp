@@ -20,8 +20,8 @@ std::string summarize_libtorch_error(const std::string& message) {
   if (text.starts_with("[enforce fail at ")) {
     text.erase(0, std::min(text.find("] . "), text.size() - std::min<size_t>(text.size(), 4)) + 4);
   }
-  // "a == b INTERNAL ASSERT FAILED at "…":12, please report a bug to PyTorch. Expected …": where LibTorch's code stands
-  // and that this is its own bug helps nobody whose file is damaged.
+  // "a == b INTERNAL ASSERT FAILED at "…":12, please report a bug to PyTorch. Expected …": the place in LibTorch's
+  // code, and that it is LibTorch's bug, do not help a user whose file is damaged.
   const size_t internal = text.find("INTERNAL ASSERT FAILED at ");
   if (internal != std::string::npos) {
     const std::string end = "please report a bug to PyTorch.";
@@ -30,7 +30,7 @@ std::string summarize_libtorch_error(const std::string& message) {
   }
   erase_behind(text, " This is an internal miniz error.");
   erase_behind(text, " (Could this error message be improved?");
-  erase_behind(text, " here:");  // the lines that follow show the place in the archive's code
+  erase_behind(text, " here:");  // the lines after it show the place in the archive's code
   text.erase(0, std::min(text.find_first_not_of(' '), text.size()));
   text.erase(text.find_last_not_of(" .:") + 1);
   return text;

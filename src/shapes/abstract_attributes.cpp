@@ -1,8 +1,7 @@
-// Attributes that the graph assigns, for AbstractEvaluator.
-//
-// Objects are told apart by the attributes that lead to them from an argument, as long as none of those is assigned itself.
-// Each assigned attribute of each such object is a list of one element on the heap: what it holds, which branches and loops
-// then join as they do lists. Two objects of one class found in two ways may be one.
+// Attributes that the graph assigns, for AbstractEvaluator. An object is identified by the path of attributes that
+// leads to it from an argument, provided that none of these is assigned. Each assigned attribute of each such object
+// is a one-element list on the heap, which holds its value. Branches and loops join these lists like any other. Two
+// objects of one class with different paths may be one object.
 #include "ir/memory_types.h"
 #include "shapes/abstract_evaluator.h"
 
@@ -13,7 +12,7 @@
 namespace sconce {
 namespace {
 
-// Empty when the object is not found in such a way.
+// Empty if the object has no such path.
 std::string path_to(const Value& object, const AssignedAttributes& assigned) {
   const Node& node = *object.node();
   if (node.kind() == prim::Param && node.owning_block()->owner() == nullptr) {
@@ -47,7 +46,7 @@ AbstractValue AbstractEvaluator::attribute_read_by(const Node& get) const {
   return found == attributes_.end() ? AbstractValue() : held_in(found->second);
 }
 
-// Of an attribute that a loop keeps changing nothing is known.
+// The value of an attribute that a loop keeps changing is unknown.
 AbstractValue AbstractEvaluator::held_in(ListId attribute) const {
   const AbstractList& list = heap_.at(attribute);
   return list.elements ? list.elements->front() : AbstractValue();
@@ -55,7 +54,7 @@ AbstractValue AbstractEvaluator::held_in(ListId attribute) const {
 
 void AbstractEvaluator::assign_attribute(const Node& set) {
   heap_.escape(at(*set.input(1)));
-  // Lists, also constant ones, may be changed by whoever reads them from there.
+  // Lists, also constant ones, may be changed through the attribute.
   const bool can_be_changed = (memory_kinds_within(set.input(1)->type()) & ~kTensorMemory) != 0;
   const AbstractValue value = can_be_changed ? AbstractValue() : at(*set.input(1));
   const std::string path = path_to(*set.input(0), assigned_);

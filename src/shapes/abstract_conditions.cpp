@@ -14,7 +14,7 @@
 
 namespace sconce {
 
-// Of integers, the one that a comparison of integers chooses; or else what holds for both.
+// Joins two integers: the one that a comparison of integers chooses, or else a value that covers both.
 AbstractValue AbstractEvaluator::join(const Value& condition, const AbstractValue& if_true, const AbstractValue& if_false) {
   const Node& test = *condition.node();
   if (test.inputs().size() != 2 || !if_true.is_integer() || !if_false.is_integer() || !now(*test.input(0)).is_integer() ||
@@ -36,7 +36,7 @@ AbstractValue AbstractEvaluator::join(const Value& condition, const AbstractValu
   }
 }
 
-// Notes what follows for given symbols from the condition's being true, or false.
+// Adds the constraints on given symbols that follow if the condition is true, or false.
 void AbstractEvaluator::assume(const Value& condition, bool holds) {
   const Node& test = *condition.node();
   switch (static_cast<c10::unique_t>(test.kind())) {
@@ -50,8 +50,8 @@ void AbstractEvaluator::assume(const Value& condition, bool holds) {
       }
       return;
     case prim::If: {
-      // `a and b` is `b if a else False`, `a or b` is `True if a else b`: where the one is true, or the other false, both
-      // are.
+      // `a and b` is `b if a else False`, `a or b` is `True if a else b`. If the first is true, or the second is
+      // false, the same holds for both operands.
       const auto output =
           static_cast<size_t>(std::find(test.outputs().begin(), test.outputs().end(), &condition) - test.outputs().begin());
       const Value& other = *test.block(holds ? 1 : 0)->returns()[output];
@@ -65,7 +65,7 @@ void AbstractEvaluator::assume(const Value& condition, bool holds) {
   }
 }
 
-// Of two integers, or of two lists of as many.
+// Assumes that two integers, or two lists of equal length, are equal.
 void AbstractEvaluator::assume_equal(const AbstractValue& one, const AbstractValue& other) {
   const AbstractValues* elements = one.as_sequence();
   const AbstractValues* others = other.as_sequence();
@@ -85,7 +85,7 @@ void AbstractEvaluator::assume_equal(const AbstractValue& one, const AbstractVal
   }
   const SizeArithmetic::Replacements replacement = {{goes.value(), stays}};
   if (arithmetic_.replaced(stays, replacement) != stays) {
-    return;  // it depends on itself
+    return;  // the symbol would depend on itself
   }
   for (auto& [symbol, size] : path_constraints_) {
     size = arithmetic_.replaced(size, replacement);
@@ -98,7 +98,7 @@ bool AbstractEvaluator::is_refinement_of(const AbstractValue& special, const Abs
   if (special == general) {
     return true;
   }
-  // A size may get unknown by what was learnt: that is no case of it.
+  // A size that becomes unknown under the constraint is not a refinement.
   const auto is_less_known = [](const auto& dims, const auto& others) {
     for (size_t i = 0; dims && i < dims->size(); ++i) {
       if ((*dims)[i].is_unknown() && !(*others)[i].is_unknown()) {
@@ -116,7 +116,7 @@ bool AbstractEvaluator::is_refinement_of(const AbstractValue& special, const Abs
                                 !is_less_known(facts->strides, general.as_tensor()->strides);
 }
 
-// What was found out before, with what has been learnt since.
+// Returns a value, derived before, under new constraints.
 AbstractValue AbstractEvaluator::with(const SizeArithmetic::Replacements& learnt, const AbstractValue& value) const {
   if (learnt.empty()) {
     return value;

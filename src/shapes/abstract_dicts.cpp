@@ -1,4 +1,4 @@
-// The operators on dicts, for AbstractEvaluator.
+// Operators on dicts, for AbstractEvaluator.
 #include "shapes/abstract_evaluator.h"
 
 #include <ATen/core/jit_type.h>
@@ -56,7 +56,7 @@ bool AbstractEvaluator::run_dict_operator(const Node& node) {
   const AbstractValue dict = at(*node.input(0));
   const ListId* id = dict.as_list();
   const AbstractValue every = id == nullptr ? AbstractValue() : heap_.at(*id).every;
-  std::optional<AbstractMapping> mapping;  // with the lists themselves among its values
+  std::optional<AbstractMapping> mapping;  // with lists themselves, not snapshots, among its values
   if (dict.as_mapping() != nullptr) {
     mapping = *dict.as_mapping();
   } else if (id != nullptr && heap_.at(*id).keys) {

@@ -11,9 +11,9 @@
 namespace sconce {
 namespace {
 
-constexpr int kMaxIterations = 8;      // of a loop that does not become stable; then nothing that it changes is known
-constexpr int64_t kMaxSteps = 20'000;  // of an evaluation one by one
-constexpr int64_t kMaxTrips = 100;     // of a loop that is run one by one though it need not be
+constexpr int kMaxIterations = 8;      // limit of a fixpoint loop; beyond it, everything that the loop changes is unknown
+constexpr int64_t kMaxSteps = 20'000;  // limit of an evaluation with concrete trips
+constexpr int64_t kMaxTrips = 100;     // limit for evaluating iterations one by one in a fixpoint evaluation
 
 }  // namespace
 
@@ -108,7 +108,8 @@ bool AbstractEvaluator::run_branches(const Node& node) {
   return true;
 }
 
-// Of two lists that nobody else holds, made where the branches return them, one more that stands for either.
+// For two lists that do not escape and are made where the branches return them, makes one list that stands for
+// either.
 bool AbstractEvaluator::make_either_list(const Node& node, size_t output,
                                          const std::array<const AbstractHeap::Changes*, 2>& changes) {
   std::array<const AbstractList*, 2> lists = {nullptr, nullptr};
@@ -138,7 +139,7 @@ bool AbstractEvaluator::run_loop(const Node& node) {
   return !gave_up_ && run_loop_until_stable(node);
 }
 
-//   carried = what comes in; repeat: run the body; carried = what holds for carried and for what the body returns.
+//   carried = initial values; repeat until stable: run the body; carried = join(carried, values that the body returns)
 bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
   const Block& body = *node.block(0);
   AbstractValues carried;
@@ -146,7 +147,7 @@ bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
     carried.push_back(at(*input));
   }
   const bool may_run = at(*node.input(0)).as_known_integer() != 0 && at(*node.input(1)).as_boolean() != false;
-  AbstractHeap::Changes at_head;  // the lists that an earlier iteration may have changed, beside how the loop found them
+  AbstractHeap::Changes at_head;  // the lists that an earlier iteration may have changed, as they were before the loop
   bool completes = true;
   const bool reused_lists = std::exchange(reuses_lists_, true);
   ++loops_until_stable_;
@@ -163,11 +164,11 @@ bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
     AbstractValues returned = returns_of(body);
     const AbstractHeap::Changes changes = heap_.end_branch();
     if (!completes) {
-      break;  // no second iteration, and no way back from the first
+      break;  // no run returns from the first iteration
     }
     bool is_stable = true;
     for (size_t i = 0; i < carried.size(); ++i) {
-      // The condition is the first of what the body returns.
+      // The condition is the first value that the body returns.
       AbstractValue joined = heap_.join(carried[i], returned[i + 1]);
       is_stable = is_stable && joined == carried[i];
       carried[i] = round < kMaxIterations || joined == carried[i] ? joined : AbstractValue();
@@ -196,7 +197,7 @@ bool AbstractEvaluator::run_loop_until_stable(const Node& node) {
   return true;
 }
 
-// Nothing, and as if it had not been tried, where it is not known how often the body runs, or that is too often.
+// Returns nothing, and undoes its changes, if the number of iterations is unknown or too large.
 std::optional<bool> AbstractEvaluator::run_loop_one_by_one(const Node& node) {
   const Block& body = *node.block(0);
   const auto trips = at(*node.input(0)).as_known_integer();
@@ -248,7 +249,7 @@ std::optional<bool> AbstractEvaluator::run_loop_one_by_one(const Node& node) {
   return true;
 }
 
-// Of tensors; other values of a loop's body are not asked for from outside.
+// Collects tensors; other values of a loop's body are not used outside it.
 void AbstractEvaluator::collect(const Value& value) {
   if (value.type()->kind() != c10::TypeKind::TensorType) {
     return;
@@ -301,7 +302,7 @@ bool AbstractEvaluator::run_language_node(const Node& node) {
   if (!is_language_kind(node.kind()) && node.schema() != nullptr) {
     return false;
   }
-  // Whatever it does with lists: who gets one may keep and change it.
+  // Any other node may keep a list that it gets, and change it later.
   for (const Value* input : node.inputs()) {
     heap_.escape(at(*input));
   }
@@ -315,8 +316,8 @@ void AbstractEvaluator::set_unknown(const Node& node) {
   }
 }
 
-// In a loop that is run until stable every iteration makes another list; none of the ones before is held under the number
-// any more, since what is carried from one iteration to the next and put into containers there escapes.
+// In a fixpoint loop every iteration makes another list. The number of an earlier one is free to reuse, because lists
+// that are carried to the next iteration or stored in containers escape.
 void AbstractEvaluator::make_list(const Value& output, AbstractList list) {
   for (const AbstractValue& element : list.elements.value_or(AbstractValues())) {
     put_into_container(element);

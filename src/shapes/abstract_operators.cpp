@@ -1,4 +1,4 @@
-// The operators on numbers and lists, for AbstractEvaluator.
+// Operators on numbers and lists, for AbstractEvaluator.
 #include "analysis/effects.h"
 #include "base/assert.h"
 #include "ir/memory_types.h"
@@ -12,7 +12,7 @@
 namespace sconce {
 namespace {
 
-// What holds for every one of the tensors. Nothing of other elements.
+// Returns the facts that cover every tensor among the elements. Nothing if another element is not a tensor.
 AbstractValue any_of(const AbstractValues& elements) {
   std::optional<TensorFacts> common;
   for (const AbstractValue& element : elements) {
@@ -48,7 +48,8 @@ void AbstractEvaluator::run_operator(const Node& node) {
   if (!results) {
     results = rules_.results ? rules_.results(node, operands) : AbstractValues(node.outputs().size());
   }
-  // Who is not known to leave lists alone and to give new ones, may change the ones it gets later.
+  // An operator may keep a reference to a list operand, or return it, and so modify it later. Treat operands as
+  // escaped unless the schema rules this out.
   const auto& arguments = node.schema()->arguments();
   const bool has_effects = effects_of(node).any();
   const bool produces_containers = std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
@@ -72,7 +73,7 @@ void AbstractEvaluator::run_operator(const Node& node) {
   }
 }
 
-// Of an operation on integers, or that asks for one.
+// Evaluates an operation on integers, or one that returns an integer.
 AbstractValue AbstractEvaluator::integer_result(const Node& node) const {
   const auto& inputs = node.inputs();
   const auto operand = [&](size_t i) { return now(*inputs[i]).as_integer(); };
@@ -81,7 +82,7 @@ AbstractValue AbstractEvaluator::integer_result(const Node& node) const {
     const AbstractValues* elements = row.as_mapping() == nullptr ? row.as_sequence() : &row.as_mapping()->keys;
     return elements == nullptr ? AbstractValue() : AbstractValue::integer(static_cast<int64_t>(elements->size()));
   }
-  // By what they are, not by their types: a number of any kind (`Scalar`) may be an integer.
+  // By the values, not by their types: a `Scalar` may be an integer.
   if (inputs.empty() ||
       !std::all_of(inputs.begin(), inputs.end(), [&](const Value* input) { return at(*input).is_integer(); })) {
     return {};
@@ -119,7 +120,7 @@ AbstractValue AbstractEvaluator::integer_result(const Node& node) const {
   }
 }
 
-// Operators on lists, and on optionals, whose operands need not be constants.
+// Evaluates operators on lists and optionals, whose operands need not be constants.
 bool AbstractEvaluator::run_list_operator(const Node& node) {
   static const auto kExtend = c10::Symbol::fromQualString("aten::extend");
   const auto kind = static_cast<c10::unique_t>(node.kind() == kExtend ? aten::add_ : node.kind());
@@ -134,7 +135,7 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
     }
     const auto a = is_none(at(*node.input(0)));
     const auto b = is_none(at(*node.input(1)));
-    const bool decided = a && b && (*a || *b);  // of two that are not None, which objects they are decides
+    const bool decided = a && b && (*a || *b);  // if neither is None, their identities decide
     set(node.output(), decided ? AbstractValue::boolean((*a && *b) == (kind == aten::__is__)) : AbstractValue());
     return true;
   }
@@ -209,7 +210,7 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       if (elements == nullptr || id == nullptr || !index) {
         return false;
       }
-      // As Python's: beyond the ends is at the ends.
+      // As in Python, a position beyond an end means that end.
       const auto size = static_cast<int64_t>(elements->size());
       AbstractValues longer = *elements;
       longer.insert(longer.begin() + std::clamp<int64_t>(*index + (*index < 0 ? size : 0), 0, size), at(*node.input(2)));
@@ -249,7 +250,7 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
 
 namespace {
 
-// The value itself, where it is known. Requires a snapshot. No dicts, the orders of which say how they came to be.
+// Returns the value if it is known. Requires a snapshot. Excludes dicts, whose order of insertion is observable.
 std::optional<c10::IValue> known_value(const AbstractValue& value, const c10::TypePtr& type) {
   if (const auto number = value.as_known_integer()) {
     return c10::IValue(*number);
@@ -274,7 +275,7 @@ std::optional<c10::IValue> known_value(const AbstractValue& value, const c10::Ty
 
 }  // namespace
 
-// Of an operator on numbers and strings that are all known.
+// Evaluates an operator on known numbers and strings.
 std::optional<AbstractValues> AbstractEvaluator::constant_results(const Node& node) const {
   if (node.inputs().empty() || effects_of(node).any() || reads_state(node) || node.schema()->is_vararg() ||
       std::any_of(node.outputs().begin(), node.outputs().end(),
@@ -296,7 +297,7 @@ std::optional<AbstractValues> AbstractEvaluator::constant_results(const Node& no
   try {
     op->getOperation()(stack);
   } catch (const std::exception&) {
-    return AbstractValues(node.outputs().size());  // the run raises it, if it gets there
+    return AbstractValues(node.outputs().size());  // a run raises this error if it reaches the node
   }
   AbstractValues results;
   for (const c10::IValue& value : stack) {

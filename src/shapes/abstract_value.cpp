@@ -122,7 +122,7 @@ const AbstractValue* AbstractMapping::find(const AbstractValue& key) const {
 
 namespace {
 
-// Of the kinds that `constant` keeps. A number that is not equal to itself is equal here: nothing changes.
+// Compares constants. NaN equals NaN here, so that a fixpoint is reached.
 bool same_constant(const c10::IValue& a, const c10::IValue& b) {
   if (a.tagKind() != b.tagKind()) {
     return false;

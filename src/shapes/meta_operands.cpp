@@ -9,7 +9,7 @@
 namespace sconce {
 namespace {
 
-// A size of which nothing is known is taken for one that goes with most others.
+// The example of an unknown size: one that fits most others.
 std::vector<int64_t> examples_of(const std::vector<Dim>& dims, SizeArithmetic& arithmetic) {
   std::vector<int64_t> numbers;
   for (const Dim dim : dims) {
@@ -55,7 +55,7 @@ std::optional<c10::IValue> MetaOperands::make(const AbstractValue& value, const 
   return list;
 }
 
-// Of a number of the run, another of its kind: dtypes do not depend on which.
+// For a number of the run, any other of its kind serves: dtypes do not depend on the value.
 std::optional<c10::IValue> MetaOperands::stand_in(const c10::Type& type) {
   sizes_are_exact_ = false;
   switch (type.kind()) {
@@ -76,11 +76,11 @@ std::optional<c10::IValue> MetaOperands::meta_tensor(const TensorFacts& facts) {
   }
   const std::vector<int64_t> sizes = examples_of(*facts.sizes, arithmetic_);
   if (std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; })) {
-    return std::nullopt;  // the examples do not go together
+    return std::nullopt;  // the examples do not fit together
   }
   const auto options = at::TensorOptions().dtype(*facts.dtype).device(device_).layout(*facts.layout);
   if (facts.layout == c10::kSparseCsr && sizes.size() < 2) {
-    return std::nullopt;  // there are none such
+    return std::nullopt;  // there are no such tensors
   }
   if (!is_meta) {
     sizes_are_exact_ = strides_are_exact_ = false;

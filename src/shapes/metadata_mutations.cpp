@@ -18,7 +18,7 @@ bool is_tensor(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::TensorType || type->isSubtypeOf(*c10::OptionalType::ofTensor());
 }
 
-// Which of its operands the node may give other sizes, strides or memory.
+// Returns which operands may get other sizes, strides or memory.
 std::vector<const Value*> exchanged_by(const Node& node) {
   if (effects_of(node).unknown) {
     return {node.inputs().begin(), node.inputs().end()};
@@ -35,7 +35,8 @@ std::vector<const Value*> exchanged_by(const Node& node) {
   return exchanged;
 }
 
-// Views that are always objects of their own. Others may give back their operand (`contiguous`, `to`, `reshape`).
+// Returns whether the view is always an object of its own. Other views may return their operand (`contiguous`, `to`,
+// `reshape`).
 bool makes_another_object(const Node& node) {
   static const std::array views = {aten::view,     aten::select,  aten::slice,      aten::narrow,  aten::transpose,
                                    aten::t,        aten::permute, aten::unsqueeze,  aten::squeeze, aten::expand,
@@ -43,7 +44,8 @@ bool makes_another_object(const Node& node) {
   return std::find(views.begin(), views.end(), node.kind()) != views.end();
 }
 
-// Whether nobody in the graph reads the container that the node makes: it is a result of the graph, or lies in one.
+// Returns whether the container that the node makes is never read in the graph: it is a result of the graph, or is
+// stored in one.
 bool makes_only_a_result(const Node& node) {
   const bool makes_container =
       node.kind() == prim::ListConstruct || node.kind() == prim::TupleConstruct || node.kind() == prim::DictConstruct;
@@ -79,7 +81,7 @@ bool MetadataMutations::contains(const Value& value) const {
   return found != sets_.end() && is_exchanged_[find(found->second)];
 }
 
-// What is read may be any object that was put somewhere; what was there before the run, any other of the kind.
+// An object that was read may be any object that was stored; one from before the run may be any other such object.
 void MetadataMutations::exchange(Set set) {
   is_exchanged_.resize(parent_.size());
   is_exchanged_[set] = true;
@@ -156,7 +158,7 @@ void MetadataMutations::visit_node(const Node& node) {
   if (makes_only_a_result(node)) {
     return;
   }
-  // Containers are made and taken apart, attributes assigned; of what is not known, anything may be.
+  // Handles containers and assigned attributes. The result of an unknown node may be any object.
   for (const Value* input : node.inputs()) {
     put(*input);
   }

@@ -107,7 +107,7 @@ class OperatorFacts {
     }
   }
 
-  // In-place operators give back what they have written.
+  // In-place operators return the tensor they wrote.
   const AbstractValue* returned_operand(size_t output) const {
     const c10::AliasInfo* returned = schema_.returns()[output].alias_info();
     if (returned == nullptr || !returned->isWrite()) {
@@ -138,7 +138,8 @@ class OperatorFacts {
                        [](const TensorFacts* tensor) { return tensor->layout == c10::kStrided; });
   }
 
-  // Where a tensor lies that the operator makes on the meta device: on the device it is told, or on that of its operands.
+  // Returns the device of a tensor that the operator makes on the meta device: the one given as an operand, or the
+  // operands' own.
   std::optional<c10::Device> device_of_results() const {
     for (size_t i = 0; i < operands_.size(); ++i) {
       if (schema_.arguments()[i].real_type()->kind() == c10::TypeKind::DeviceObjType ||
@@ -169,7 +170,7 @@ class OperatorFacts {
       const bool makes_elsewhere =
           is_device &&
           (tensors_.empty() || (operands_[i].as_constant() != nullptr && operands_[i].as_constant()->isDevice()));
-      // The one integer that they depend on is that which means a dtype.
+      // The only integer that dtypes depend on is one that denotes a dtype.
       if (schema_.arguments()[i].name().ends_with("dtype") && operands_[i].is_unknown()) {
         return std::nullopt;
       }
@@ -188,7 +189,7 @@ class OperatorFacts {
     try {
       op->getOperation()(stack);
     } catch (const std::exception&) {
-      return std::nullopt;  // it has no meta kernel, reads data, or raises in the run as well
+      return std::nullopt;  // it has no meta kernel, reads data, or would raise in a run, too
     }
     if (stack.size() != node_.outputs().size()) {
       return std::nullopt;
@@ -257,7 +258,8 @@ class OperatorFacts {
     return facts;
   }
 
-  // Whose dtype and device the result has whatever its sizes: a view by integers, which say where it lies.
+  // Returns the operand of a view whose other arguments are integers. The result has its dtype and device, whatever the
+  // integers are.
   const TensorFacts* viewed_operand(size_t output) const {
     const auto& arguments = schema_.arguments();
     const c10::AliasInfo* returned = schema_.returns()[output].alias_info();
@@ -276,7 +278,7 @@ class OperatorFacts {
                : nullptr;
   }
 
-  // Where no run on meta tensors tells it. Operators with such a rule make their results on the device of their operands.
+  // Rules for operators that cannot run on meta tensors. Their results are on the operands' device.
   void add_dtype_by_rule(size_t output, TensorFacts& facts) const {
     const ResultRule* rule = find_result_rule(schema_);
     if (rule == nullptr || output >= rule->dtypes.size() || tensors_.empty() || !sees_all_but_objects_ || !all_strided() ||
@@ -296,7 +298,7 @@ class OperatorFacts {
     facts.layout = c10::kStrided;
   }
 
-  // Of tensors of one rank: a rank of 0 counts for less than another.
+  // Returns the promoted dtype. Requires equal ranks, because a tensor of rank 0 has less weight than others.
   std::optional<c10::ScalarType> promoted_dtype() const {
     c10::ScalarType dtype = *tensors_[0]->dtype;
     for (const TensorFacts* tensor : tensors_) {
@@ -316,7 +318,7 @@ class OperatorFacts {
     return schema_.returns().size() == 1 && schema_.returns()[0].alias_info() != nullptr;
   }
 
-  // Operators on tensors that require none give none that does.
+  // If no operand requires a gradient, no result does.
   std::optional<bool> requires_grad_of_result(const TensorFacts& facts) const {
     if (facts.dtype && !c10::isFloatingType(*facts.dtype) && !c10::isComplexType(*facts.dtype)) {
       return false;
@@ -336,9 +338,9 @@ class OperatorFacts {
   const c10::FunctionSchema& schema_;
   const AbstractValues& operands_;
   SizeArithmetic& arithmetic_;
-  std::vector<const TensorFacts*> tensors_;  // among the operands, those in lists too
+  std::vector<const TensorFacts*> tensors_;  // tensors among the operands and in lists
   bool sees_all_tensors_ = true;
-  bool sees_all_but_objects_ = true;  // those too that objects hold, such as packed weights
+  bool sees_all_but_objects_ = true;  // tensors_ lacks at most those in objects, such as packed weights
 };
 
 }  // namespace

@@ -16,12 +16,12 @@
 namespace sconce {
 namespace {
 
-// A rule goes before LibTorch's function: it is there because that is wrong, or is not.
+// A result rule takes precedence: it exists because LibTorch's function is wrong or missing.
 std::shared_ptr<const Graph> find_shape_function(const c10::FunctionSchema& schema) {
   if (const ResultRule* rule = find_result_rule(schema); rule != nullptr && !rule->sizes.empty()) {
     return compile_function(rule->op, rule->sizes);
   }
-  // The registry knows schemas by their address in LibTorch's own list of operators.
+  // The registry identifies schemas by their address in LibTorch's list of operators.
   const auto op = torch::jit::findOperatorFor(schema.operator_name());
   const auto found = op == nullptr ? std::nullopt : torch::jit::shapeComputeGraphForSchema(op->schema());
   if (!found) {
@@ -31,7 +31,7 @@ std::shared_ptr<const Graph> find_shape_function(const c10::FunctionSchema& sche
   return graph ? std::shared_ptr<const Graph>(std::move(*graph)) : nullptr;
 }
 
-// What the function takes for an operand: sizes for tensors. Nothing where a rank is not known.
+// Returns the operand of the shape function: sizes for a tensor. Nothing if a rank is not known.
 std::optional<AbstractValue> argument_of(const AbstractValue& operand, const c10::TypePtr& type) {
   if (const TensorFacts* facts = operand.as_tensor()) {
     if (!facts->sizes) {
@@ -92,7 +92,7 @@ std::optional<std::vector<std::vector<Dim>>> evaluate_shape_function(const c10::
   if (function == nullptr || function->inputs().size() > operands.size()) {
     return std::nullopt;
   }
-  AbstractValues arguments;  // those at the end of which the function says nothing are left out
+  AbstractValues arguments;  // trailing arguments that the function does not have are left out
   for (size_t i = 0; i < function->inputs().size(); ++i) {
     auto argument = argument_of(operands[i], schema.arguments()[i].type());
     if (!argument) {
@@ -104,7 +104,7 @@ std::optional<std::vector<std::vector<Dim>>> evaluate_shape_function(const c10::
   if (!evaluator.run(std::move(arguments))) {
     return std::nullopt;
   }
-  // Sizes, of a function with several results a tuple of them or one output each.
+  // Sizes; a function with several results returns a tuple of them, or has several outputs.
   std::vector<AbstractValue> returned;
   for (const Value* output : function->outputs()) {
     returned.push_back(evaluator.snapshot(*output));

@@ -5,7 +5,7 @@
 namespace sconce {
 namespace {
 
-constexpr int64_t kLargestSize = int64_t{1} << 48;  // of a dim: more than any memory holds
+constexpr int64_t kLargestSize = int64_t{1} << 48;  // a dim larger than any memory
 
 // Requires: b is neither 0 nor -1.
 int64_t floor_quotient(int64_t a, int64_t b) { return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0); }
@@ -95,7 +95,7 @@ Dim SizeArithmetic::floor_divide(Dim a, Dim b) {
   if (!b.is_known() || b.value() < 0) {
     return atom(Operation::kFloorDivide, a, b);
   }
-  // What the divisor divides comes out, of the number only a remainder stays: (4x + y + 5)//4 = x + 1 + (y + 1)//4.
+  // Multiples of the divisor are taken out, and the number is split: (4x + y + 5)//4 = x + 1 + (y + 1)//4.
   Polynomial whole;
   Polynomial rest;
   for (const auto& [monomial, coefficient] : dividend) {
@@ -232,7 +232,7 @@ Dim SizeArithmetic::broadcast(Dim a, Dim b) {
   const bool a_stays = !a.is_unknown() && equal(a, Dim::known(1)) == false;
   const bool b_stays = !b.is_unknown() && equal(b, Dim::known(1)) == false;
   if (a_stays && b_stays) {
-    return b.is_known() ? b : a;  // equal in every run that gets further
+    return b.is_known() ? b : a;  // equal in every run that does not raise
   }
   return a_stays ? a : b_stays ? b : Dim::unknown();
 }
@@ -260,7 +260,7 @@ std::optional<bool> SizeArithmetic::equal(Dim a, Dim b) {
 
 std::optional<bool> SizeArithmetic::less(Dim a, Dim b) {
   if (a == Dim::known(INT64_MAX) || b == Dim::known(INT64_MIN)) {
-    return false;  // what slices without an end ask
+    return false;  // the end of a slice without an end
   }
   if (a.is_unknown() || b.is_unknown()) {
     return std::nullopt;
@@ -279,7 +279,8 @@ std::optional<bool> SizeArithmetic::less(Dim a, Dim b) {
   return range.low && *range.low >= 0 ? std::optional(false) : std::nullopt;
 }
 
-// Whether a is never less than b: b the smaller of it and another, or it the larger of b and another.
+// Returns whether a is at least b in every run, because b is a minimum of a and another size, or a is a maximum of b
+// and another.
 bool SizeArithmetic::is_bound(Dim a, Dim b) {
   const auto is_of = [&](Dim whole, Operation operation, Dim part) {
     const Polynomial polynomial = polynomial_of(whole);
@@ -328,7 +329,7 @@ SizeArithmetic::Range SizeArithmetic::range_of(Operation operation, const Range&
       if (!divisor_is_positive) {
         return {};
       }
-      // The larger the divisor, the nearer to 0 (or to -1).
+      // The larger the divisor, the nearer the quotient is to 0 (or to -1).
       return {a.low && *a.low >= 0 ? std::optional<int64_t>(b.high ? *a.low / *b.high : 0) : calculate(true, a.low, b.low),
               a.high && *a.high >= 0 ? calculate(true, a.high, b.low) : std::nullopt};
     case Operation::kRemainder:
@@ -340,7 +341,7 @@ SizeArithmetic::Range SizeArithmetic::range_of(Operation operation, const Range&
     case Operation::kIsLess:
     case Operation::kIsEqual: return {0, 1};
     case Operation::kPair: return {smaller(a.low, b.low), larger(a.high, b.high)};
-    case Operation::kChoice: return b;  // what holds for both of the pair
+    case Operation::kChoice: return b;  // covers both elements of the pair
   }
   return {};
 }

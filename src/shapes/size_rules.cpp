@@ -80,7 +80,7 @@ std::optional<std::vector<Dim>> sizes_of_joined(const Node& node, const Abstract
     tensors.push_back(part.as_tensor());
   }
   for (const TensorFacts* part : tensors) {
-    // Of cat, an empty tensor of rank 1 goes with tensors of any rank.
+    // cat accepts an empty tensor of rank 1 with tensors of any rank.
     if (part == nullptr || !part->sizes || part->sizes->size() != tensors[0]->sizes->size() ||
         (!is_stack && part->sizes->size() < 2)) {
       return std::nullopt;
@@ -89,7 +89,7 @@ std::optional<std::vector<Dim>> sizes_of_joined(const Node& node, const Abstract
   std::vector<Dim> sizes = *tensors[0]->sizes;
   for (const TensorFacts* part : tensors) {
     for (size_t i = 0; i < sizes.size(); ++i) {
-      sizes[i] = (*part->sizes)[i].is_known() ? (*part->sizes)[i] : sizes[i];  // all are equal but where they are joined
+      sizes[i] = (*part->sizes)[i].is_known() ? (*part->sizes)[i] : sizes[i];  // all are equal except along the joined dim
     }
   }
   const auto dim = dim_among(sizes.size() + (is_stack ? 1 : 0), operands[1]);

@@ -25,7 +25,8 @@ namespace {
 const std::string kModelRemedy = "write the model with torch.jit.script(model).save(path)";
 const std::string kArgumentsRemedy = "write it with torch.save((x, y), path)";
 
-// A file that is no zip file: how torch.save wrote before PyTorch 1.6 (and does when asked), another pickle, or neither.
+// Describes a file that is not a zip file: the format of torch.save before PyTorch 1.6 (and on request), another
+// pickle, or neither.
 std::string describe_no_zip(Bytes file) {
   const std::string_view read(reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), 14));
   constexpr std::string_view kLegacyMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
@@ -38,10 +39,10 @@ std::string describe_no_zip(Bytes file) {
   return "it is not a zip file";
 }
 
-// "__main__.Net" when the pickle holds an object of a Python class, which only Python can make again. Tensors, and what
-// LibTorch's reader makes of a few more names, are none.
+// Returns "__main__.Net" if the pickle holds an object of a Python class, which only Python can restore. Tensors, and
+// the few other names that LibTorch's reader restores, do not count.
 std::optional<std::string> python_class_in(const std::string& pickle) {
-  // A state_dict; inside of tensors an OrderedDict is no more than a place for hooks.
+  // A state_dict. In a tensor's pickle, an OrderedDict is only a placeholder for hooks.
   if (pickle.substr(2).starts_with("ccollections\nOrderedDict\n")) {
     return "collections.OrderedDict";
   }
@@ -58,7 +59,7 @@ std::optional<std::string> python_class_in(const std::string& pickle) {
   return std::nullopt;
 }
 
-// The folder that LibTorch reads, with its slash: that of the first entry.
+// Returns the folder that LibTorch reads, with its slash: that of the first entry.
 std::string root_of(const ZipFile& zip) {
   if (zip.entries().empty()) {
     throw MalformedArchive("the archive is empty");
@@ -71,8 +72,8 @@ std::string root_of(const ZipFile& zip) {
   return root;
 }
 
-// Whoever reads the content is told when it is damaged; what LibTorch does not read (inputs of a trace, files that the
-// author put in) may hold anything. Returns whether it has tensors on the meta device.
+// Checks an entry: its checksum, and its content if LibTorch reads it. Other entries (inputs of a trace, files that the
+// author added) may hold anything. Returns whether there are tensors on the meta device.
 bool check_record(const ZipFile& zip, const ZipEntry& entry, const std::string& root) {
   const std::string_view name = entry.name;
   const bool is_code = name.starts_with(root + "code/");
@@ -82,7 +83,7 @@ bool check_record(const ZipFile& zip, const ZipEntry& entry, const std::string& 
   zip.with_content(entry, [&](Bytes content) {
     try {
       if (is_pickle) {
-        // The storages of data.pkl stand in the folder data.
+        // The storages of data.pkl are in the folder data.
         const std::string folder = entry.name.substr(0, name.rfind('.')) + "/";
         const CheckedPickle pickle = check_pickle(content, [&](std::string_view key) -> std::optional<uint64_t> {
           const ZipEntry* storage = zip.find(folder + std::string(key));
@@ -102,7 +103,7 @@ bool check_record(const ZipFile& zip, const ZipEntry& entry, const std::string& 
   return has_meta_tensors;
 }
 
-// Large files on all cores: checksums of the weights are most of the work.
+// Checks large files on all cores: checksums of the weights are most of the work.
 CheckedArchive check_records(const ZipFile& zip, const std::string& root) {
   constexpr size_t kWorthThreads = size_t{4} << 20;  // bytes
   const std::vector<ZipEntry>& entries = zip.entries();
@@ -125,7 +126,7 @@ CheckedArchive check_records(const ZipFile& zip, const std::string& root) {
       check(i);
     }
   } else {
-    // Isolated: a caller that is a task itself is not given another of its tasks meanwhile.
+    // Isolated, so that a caller that is itself a task does not run another of its tasks meanwhile.
     tbb::this_task_arena::isolate([&] { tbb::parallel_for(size_t{0}, entries.size(), check); });
   }
   CheckedArchive checked;
@@ -145,7 +146,7 @@ std::optional<std::string> python_class_of(const ZipFile& zip, const std::string
   return python_class;
 }
 
-// LibTorch reads it first, and leaks its reader when it does not like it.
+// LibTorch reads the version first, and leaks its reader if it rejects it.
 void check_version(const ZipFile& zip, const std::string& path, const std::string& root) {
   const ZipEntry* entry = zip.find(root + ".data/version");
   entry = entry == nullptr ? zip.find(root + "version") : entry;
@@ -166,8 +167,8 @@ void check_version(const ZipFile& zip, const std::string& path, const std::strin
               "; write it anew with that version");
 }
 
-// Maps the file, tells what it is when it is no zip file, and hands its directory and the root of its entries to `identify`,
-// which throws when the archive is of another kind. What is malformed in it is reported with the remedy.
+// Maps the file, describes it if it is not a zip file, and calls `identify` with its directory and the root of its
+// entries. `identify` throws if the archive is of another kind. Faults in the archive are reported with the remedy.
 template <typename Identify>
 CheckedArchive check_file(const std::string& path, const std::string& what, const std::string& remedy,
                           const Identify& identify) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kDeepestBrackets = 200;
 constexpr size_t kDeepestIndentation = 600;  // columns; LibTorch writes two per block
-constexpr size_t kLongestExpression = 1000;  // operators; a sum is a tree as deep as it has terms
+constexpr size_t kLongestExpression = 1000;  // operators; the tree of a sum is as deep as its number of terms
 
 class CodeCheck {
  public:
@@ -40,7 +40,8 @@ class CodeCheck {
  private:
   static bool is_word_letter(char letter) { return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_'; }
 
-  // To behind its end; the end of the line ends a text in single quotes that nobody closed.
+  // Moves past the end of the string. A string in single quotes ends at the end of the line, even if it is
+  // unterminated.
   void skip_text(char quote) {
     const std::string three(3, quote);
     if (code_.substr(position_).starts_with(three)) {

@@ -17,7 +17,7 @@ using Index = uint32_t;
 
 constexpr uint16_t kDeepest = 1000;
 
-// "FloatStorage" → bytes of an element; 0 for a name that is none of a storage.
+// Returns the bytes of an element of "FloatStorage" and the like; 0 for a name that is not a storage type.
 int64_t item_size_of_storage(std::string_view name) {
 #define SCONCE_STORAGE(_, type)                                           \
   if (name == "torch\n" #type "Storage") {                                \
@@ -65,7 +65,7 @@ class PickleChecker {
     return static_cast<int64_t>(value);
   }
   static std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-  // Two lines, as one text with the line end between them.
+  // Returns two lines as one text, with the newline between them.
   std::string_view lines() {
     const uint64_t begin = position_;
     for (int ends = 0; ends < 2;) {
@@ -97,7 +97,7 @@ class PickleChecker {
       require(value(whole).depth <= kDeepest, "values are nested too deeply");
     }
   }
-  // What stands in one place only, the stack, is held by nothing.
+  // A value that occurs once, on the stack, is contained in no other value.
   bool holds(Index part, Index whole) const {
     if (!value(whole).was_recalled) {
       return false;
@@ -146,7 +146,7 @@ class PickleChecker {
 
   // ---- instructions -------------------------------------------------------------------------------------------------
 
-  // False behind the last one. The letters are those of the protocol.
+  // Runs one opcode; returns false after the last. The letters are the protocol's.
   bool step() {
     switch (byte()) {
       case '.': return false;                                         // STOP
@@ -221,7 +221,7 @@ class PickleChecker {
     set_items({key, item});
   }
 
-  // Every put takes two bytes: a place beyond the pickle's size is one that nobody could have reached.
+  // Every put takes two bytes, so no pickle can reach an index above its size.
   void remember(uint64_t place) {
     require(place < pickle_.size(), "a place of the memo is out of range");
     if (place >= memo_.size()) {
@@ -235,7 +235,7 @@ class PickleChecker {
     push(memo_[place]);
   }
 
-  // Of a global and its argument.
+  // Takes a global and its argument.
   void call() {
     const Index argument = pop();
     const Index callee = pop();
@@ -251,7 +251,7 @@ class PickleChecker {
         check_tensor(parts[2]);
       }
     }
-    // LibTorch's lists with a type are the list they are given.
+    // LibTorch's typed lists are the list they are given.
     const bool is_typed =
         name.starts_with("torch.jit._pickle\n") && value(argument).kind == Kind::kTuple && !value(argument).parts.empty();
     push(is_typed ? value(argument).parts[0] : make(Kind::kOther, {argument}));
@@ -288,7 +288,7 @@ class PickleChecker {
     return storage;
   }
 
-  // (storage, offset, sizes, strides, …): the last element must lie in the storage.
+  // (storage, offset, sizes, strides, …): the last element must be inside the storage.
   void check_tensor(Index tuple) const {
     const std::vector<Index>& parts = value(tuple).parts;
     require(value(tuple).kind == Kind::kTuple && parts.size() >= 6 && value(parts[0]).kind == Kind::kStorage &&

@@ -13,8 +13,8 @@ void require(bool holds) {
   }
 }
 
-// Two forms. Since PyTorch 1.11 ("FORMAT_WITH_STRING_TABLE", texts, rows), where sources are lists of places in `texts` and
-// file names are places in it too; before it the rows alone, where both are texts.
+// The pickle has two forms. Since PyTorch 1.11 it is ("FORMAT_WITH_STRING_TABLE", texts, rows); sources are lists of
+// indices into `texts`, and file names are indices, too. Before 1.11 it has the rows only, with both as texts.
 class SourceRanges {
  public:
   explicit SourceRanges(const CheckedPickle& pickle) : pickle_(pickle) {}
@@ -43,14 +43,14 @@ class SourceRanges {
     check_range(pickle_[row.parts[1]]);
   }
 
-  // (source, first byte, byte behind the last)
+  // (source, first byte, end)
   void check_range(const PickleValue& range) const {
     require(range.kind == Kind::kTuple && range.parts.size() == 3);
     const PickleValue& begin = pickle_[range.parts[1]];
     const PickleValue& end = pickle_[range.parts[2]];
     require(begin.kind == Kind::kInt && end.kind == Kind::kInt);
     const int64_t length = length_of(pickle_[range.parts[0]]);
-    // LibTorch's own may end one byte behind a text.
+    // LibTorch's ranges may end one byte after a text.
     require(begin.number >= 0 && begin.number <= end.number && end.number <= length + 1);
   }
 

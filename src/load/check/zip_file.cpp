@@ -13,14 +13,14 @@
 namespace sconce {
 namespace {
 
-// Not inlined: it is everywhere, and happens once.
+// Not inlined: it is called in many places and runs at most once.
 [[noreturn, gnu::noinline]] void malformed(std::string_view what, std::string_view problem = {}) {
   throw MalformedArchive(std::string(what).append(problem));
 }
 
 std::string system_reason(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
-// Numbers of the format, little endian. Throws when they lie outside of the bytes.
+// Reads numbers of the format, little endian. Throws if they are outside the bytes.
 class Reader {
  public:
   Reader(Bytes bytes, uint64_t position, const char* what) : bytes_(bytes), position_(position), what_(what) {}
@@ -64,10 +64,10 @@ constexpr uint32_t kEndOfDirectory64 = 0x06064b50;
 constexpr uint32_t kLocator64 = 0x07064b50;
 constexpr size_t kEndSize = 22;
 constexpr size_t kLocatorSize = 20;
-constexpr uint32_t kIn64 = 0xffffffff;  // the value stands in the extra field
+constexpr uint32_t kIn64 = 0xffffffff;  // the value is in the extra field
 constexpr uint16_t kStored = 0;
 constexpr uint16_t kDeflated = 8;
-constexpr uint64_t kBestCompression = 1032;  // deflate makes at most so many bytes of one
+constexpr uint64_t kBestCompression = 1032;  // deflate expands a byte to at most so many
 
 struct Directory {
   uint64_t entries = 0;
@@ -75,7 +75,7 @@ struct Directory {
   uint64_t offset = 0;
 };
 
-// The end record is the last, but for a comment of up to 64 KiB.
+// The end record is the last record, followed by a comment of at most 64 KiB.
 uint64_t find_end(Bytes file) {
   const uint64_t last = file.size() < kEndSize ? 0 : file.size() - kEndSize + 1;
   for (uint64_t i = last; i > 0 && last - i <= 0xffff; --i) {
@@ -111,7 +111,7 @@ Directory read_directory_place(Bytes file) {
   return directory;
 }
 
-// The 64-bit values that stand in the extra field, in their fixed order.
+// Reads the 64-bit values in the extra field, in their fixed order.
 void read_extra64(Bytes extra, uint64_t& size, uint64_t& stored_size, uint64_t& offset) {
   Reader fields(extra, 0, "an entry's extra field");
   while (!fields.at_end()) {
@@ -143,7 +143,7 @@ void check_name(std::string_view name) {
   }
 }
 
-// The entry's bytes stand behind a second header, whose name must be the same.
+// The entry's bytes follow a second header, which must have the same name.
 Bytes locate(Bytes file, const Directory& directory, const ZipEntry& entry, uint64_t header_offset, uint64_t stored_size) {
   Reader header(file.first(directory.offset), header_offset, "the header of an entry");
   header.expect_signature(kLocalHeader);
@@ -189,7 +189,7 @@ ZipFile::ZipFile(Bytes file) {
   const Directory directory = read_directory_place(file);
   const Bytes records = file.subspan(directory.offset, directory.size);
   Reader record(records, 0, "an entry of the directory");
-  std::vector<std::pair<uint64_t, uint64_t>> ranges;  // of the file that entries occupy
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;  // ranges of the file that entries occupy
   for (uint64_t i = 0; i < directory.entries; ++i) {
     ZipEntry entry;
     record.expect_signature(kDirectoryEntry);
