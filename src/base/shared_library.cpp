@@ -20,8 +20,9 @@ std::string path_of_code(const void* address) {
   return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : std::string();
 }
 
-// Whether the file ends before what its program headers promise: the dynamic linker maps it all the same, and the process
-// ends where it reads there. A file that is no ELF file of this machine's kind is the linker's to refuse.
+// Returns whether the file ends before the end of its program headers' segments. The dynamic linker maps such a file,
+// and the process ends when it reads there. A file that is not an ELF file of this machine is left to the linker to
+// reject.
 bool is_cut_short(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const auto size = file ? static_cast<uint64_t>(file.tellg()) : 0;

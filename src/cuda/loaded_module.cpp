@@ -18,7 +18,7 @@ class CudaKernel final : public DeviceKernel {
   const std::string& name() const override { return name_; }
   CUfunction function() const { return function_; }
 
-  // A function that was not asked gets no more dynamic shared memory than this.
+  // By default, a function gets no more dynamic shared memory than this.
   Status allow_shared(Driver& driver, uint32_t bytes) const {
     if (bytes <= allowed_shared_.load(std::memory_order_relaxed)) [[likely]] {
       return {};
@@ -73,7 +73,7 @@ class CudaModule final : public DeviceModule {
 }  // namespace
 
 Expected<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext context, const std::string& cubin) {
-  // The driver reads the image's size from its header: an image that is none would be read past its end.
+  // The driver reads the image's size from its header, so it would read past the end of a malformed image.
   constexpr std::string_view kElf =
       "\x7f"
       "ELF";

@@ -10,7 +10,7 @@
 namespace sconce::cuda {
 namespace {
 
-// The library's name carries CUDA's major version; code for one major version does not load in another's driver.
+// The library's name contains CUDA's major version. Code of one major version does not load in another's driver.
 const std::string kFileName = "libnvrtc.so." + std::to_string(CUDA_VERSION / 1000);
 
 // clang-format off
@@ -25,7 +25,7 @@ struct NvrtcFunctions {
 #undef SCONCE_FIELD
 };
 
-// The headers (cuda_fp16.h, …) of a wheel or toolkit lie in `include` beside the library's folder.
+// The headers (cuda_fp16.h, …) of a wheel or toolkit are in `include` beside the library's folder.
 std::string include_directory_beside(const std::string& library_path) {
   const std::filesystem::path include = std::filesystem::path(library_path).parent_path().parent_path() / "include";
   std::error_code ignored;
@@ -98,7 +98,7 @@ class LoadedNvrtc final : public Nvrtc {
     nvrtcResult created;
   };
 
-  // Both "size, then bytes" pairs of the interface; empty when there is nothing.
+  // Calls one of the interface's pairs "size, then bytes". Empty if there is nothing.
   template <typename GetSize, typename Get>
   static std::string text_of(nvrtcProgram program, GetSize get_size, Get get) {
     size_t size = 0;

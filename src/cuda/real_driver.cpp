@@ -7,8 +7,8 @@
 namespace sconce::cuda {
 namespace {
 
-// cuda.h maps many names to versioned ones (cuMemAlloc to cuMemAlloc_v2) by macros. The list is expanded through those
-// macros, so that type, field and symbol are always of the version that this header declares.
+// cuda.h maps many names to versioned ones (cuMemAlloc to cuMemAlloc_v2) with macros. The list is expanded through
+// these macros, so that type, field and symbol always have the header's version.
 // clang-format off
 #define SCONCE_DRIVER_FUNCTIONS(X)                                                                                   \
   X(cuGetErrorName) X(cuGetErrorString) X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet)           \

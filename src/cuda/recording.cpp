@@ -5,7 +5,7 @@
 namespace sconce::cuda {
 namespace {
 
-// Destroying a graph may free memory, which a thread that is recording (another stream) may only do in relaxed mode.
+// Destroying a graph may free memory. A thread that is recording another stream may do that only in relaxed mode.
 class RelaxedMode {
  public:
   explicit RelaxedMode(Driver& driver) : driver_(driver) { changed_ = driver_.exchange_capture_mode(&mode_).ok(); }
@@ -23,7 +23,7 @@ class RelaxedMode {
   bool changed_ = false;
 };
 
-// The graph is only a template for the executable one.
+// The graph is only a template for the executable graph.
 class OwnedGraph {
  public:
   explicit OwnedGraph(Driver& driver) : driver_(driver) {}
@@ -52,8 +52,8 @@ ExecutableGraph::~ExecutableGraph() {
 Status ExecutableGraph::launch(CUstream stream) { return driver_.launch_graph(executable_, stream); }
 
 Status StreamRecording::begin(Driver& driver, CUstream stream, std::unique_ptr<StreamRecording>* recording) {
-  // Thread-local mode: calls of this thread that cannot be recorded invalidate the recording, other threads (a loader
-  // that allocates) do not.
+  // Thread-local mode: calls of this thread that cannot be recorded invalidate the recording. Calls of other threads,
+  // such as a loader that allocates, do not.
   Status status = driver.begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   if (!status.ok()) {
     return status;
@@ -87,8 +87,8 @@ Status StreamRecording::finish(std::unique_ptr<ExecutableGraph>* executable) {
   if (!status.ok()) {
     return status;
   }
-  // As LibTorch instantiates its own: memory that is still allocated at a second launch is freed by it (the
-  // cudaMallocAsync allocator needs that), and nodes keep the priority of the stream that they were recorded on.
+  // Instantiated like LibTorch's own graphs: a second launch frees memory that is still allocated (the
+  // cudaMallocAsync allocator needs that), and nodes keep the priority of the stream they were recorded on.
   CUgraphExec handle = nullptr;
   status = driver_.instantiate_graph(
       graph.handle, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY,

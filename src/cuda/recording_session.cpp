@@ -27,7 +27,7 @@ class StreamScope {
   const c10::Stream before_;
 };
 
-// A share in a pool: while there is one, the pool's memory is not handed to others.
+// A share in a pool. As long as one exists, the pool's memory is not used for other allocations.
 class PoolShare {
  public:
   PoolShare(TorchBridge& bridge, std::shared_ptr<CudaPool> pool) : bridge_(bridge), pool_(std::move(pool)) {}
@@ -40,7 +40,7 @@ class PoolShare {
   const std::shared_ptr<CudaPool> pool_;
 };
 
-// The pool serves the streams that take part in the recording, also those that an operator forks off.
+// The pool serves all streams of the recording, including those that an operator forks.
 class AllocatingScope {
  public:
   AllocatingScope(Driver& driver, TorchBridge& bridge, const CudaPool& pool)
@@ -62,7 +62,7 @@ class AllocatingScope {
   TorchBridge& bridge_;
   const c10::DeviceIndex device_;
   const PoolId pool_;
-  // Asked from other threads that allocate, and known only once the capture has begun; no capture has the id 0.
+  // Called by other threads that allocate. The id is known only after the capture has begun; no capture has the id 0.
   const std::shared_ptr<std::atomic<uint64_t>> recording_ = std::make_shared<std::atomic<uint64_t>>(0);
 };
 

@@ -15,8 +15,8 @@ namespace {
 using Allocator = c10::cuda::CUDACachingAllocator::CUDAAllocator;
 static_assert(std::is_same_v<PoolId, c10::MempoolId_t>);
 
-// `c10::cuda::CUDACachingAllocator::allocator`. Looked up, because linking libc10_cuda would load CUDA's libraries in
-// every process; the allocator's virtual functions need no linking.
+// `c10::cuda::CUDACachingAllocator::allocator`, looked up at run time, because linking libc10_cuda would load CUDA's
+// libraries in every process. The allocator's virtual functions need no linking.
 constexpr const char* kAllocatorSymbol = "_ZN3c104cuda20CUDACachingAllocator9allocatorE";
 
 class RealBridge final : public TorchBridge {
@@ -33,19 +33,19 @@ class RealBridge final : public TorchBridge {
   CUstream handle(c10::Stream stream) override { return static_cast<CUstream>(stream.native_handle()); }
 
   PoolId new_pool() override {
-    // LibTorch numbers pools from 1 in either half; the top bit keeps ours apart.
+    // LibTorch numbers pools from 1 in either half, so the top bit makes sconce's unique.
     static std::atomic<unsigned long long> next{1ULL << 63};
     return {0, next++};
   }
   void begin_allocating(c10::DeviceIndex device, PoolId pool, std::function<bool(CUstream)> serves) override {
-    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // the allocator knows no device before
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // before this, the allocator knows no device
     allocator().beginAllocateToPool(device, pool, std::move(serves));
   }
   void end_allocating(c10::DeviceIndex device, PoolId pool) override { allocator().endAllocateToPool(device, pool); }
   void release(c10::DeviceIndex device, PoolId pool) override { allocator().releasePool(device, pool); }
 
  private:
-  // Read each time: LibTorch lets programs change the allocator until CUDA is first used.
+  // Read each time: programs may change LibTorch's allocator until CUDA is first used.
   Allocator& allocator() const { return *allocator_.load(); }
 
   const std::atomic<Allocator*>& allocator_;

@@ -21,7 +21,7 @@ const Callee& CalleeTable::find(torch::jit::Function& function) {
       return found->second->callee;
     }
   }
-  // Planned outside the lock; two threads may plan one function at the same time, the first wins.
+  // Planned outside the lock. If two threads plan one function at the same time, the first plan is kept.
   auto entry = std::make_unique<Entry>();
   if (function.isGraphFunction()) {
     const std::string name = function.qualname().qualifiedName();

@@ -34,14 +34,14 @@ namespace sconce {
 namespace {
 
 void required_passes(Graph& graph, PassRunner& runner) {
-  // Definedness first: what is known about gradients decides which GradOf blocks are worth lowering.
+  // First: facts about definedness decide which GradOf blocks are worth lowering.
   runner.run("specialize_autograd_zero", specialize_autograd_zero, graph);
   runner.run("lower_grad_of", lower_grad_of, graph);
   runner.run("remove_expands", remove_expands, graph);
-  // Before autocast: its lists know operators by their one name.
+  // Before lower_autocast, whose lists have one name per operator.
   runner.run("canonicalize_ops", canonicalize_ops, graph);
   runner.run("lower_autocast", lower_autocast, graph);
-  // Last: the passes above leave constants and branches that nobody uses.
+  // Last: the passes above leave unused constants and branches.
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
 }
 
@@ -59,38 +59,40 @@ void simplify(Graph& graph, PassRunner& runner) {
 
 void optimising_passes(Graph& graph, PassRunner& runner, bool frozen) {
   simplify(graph, runner);
-  // Those that freeze_method could not fold because ranks were not known. Before a common node becomes a second user.
+  // Folds those that freeze_method could not, because ranks were not known. Must run before a merged node gives a
+  // convolution a second user.
   if (frozen) {
     runner.run("fold_batch_norm", fold_batch_norm, graph);
   }
-  // The bodies of loops come to depend on constants: the number of the iteration.
+  // After unrolling, loop bodies depend on constants: the numbers of iterations.
   if (runner.run("unroll_loops", unroll_loops, graph)) {
     simplify(graph, runner);
   }
-  // Behind unrolling, which brings what the iterations append into one block. Lengths and elements can be read off then.
+  // After unroll_loops, which brings the appends of all iterations into one block. Lengths and elements of lists are
+  // then known.
   if (runner.run("remove_list_mutation", remove_list_mutation, graph)) {
     simplify(graph, runner);
   }
-  // Before nodes are merged: what reads a copy and what reads its source become the same.
+  // Before eliminate_common_nodes: readers of a copy and readers of its source become equal.
   runner.run("remove_dead_copies", remove_dead_copies, graph);
-  // Behind it: a copy between two views hides that they undo one another.
+  // After remove_dead_copies: a copy between two inverse views would hide that they cancel.
   runner.run("remove_layout_changes", remove_layout_changes, graph);
-  // Constants first: nodes are the same only if their operands are. Not where gradients are wanted: those of merged casts
-  // (autocast) would be added up in the lower precision.
+  // Before eliminate_common_nodes, because nodes are equal only if their operands are. Only in frozen modules: merged
+  // casts (autocast) would add up their gradients in the lower precision.
   if (frozen) {
     runner.run("pool_constants", pool_constants, graph);
   }
-  // Before hoisting, so that of what iterations have in common with the code around the loop nothing is left to hoist.
+  // Before hoisting: nodes that a loop has in common with the code around it need not be hoisted.
   runner.run("eliminate_common_nodes", eliminate_common_nodes, graph);
   runner.run("hoist_loop_invariants", hoist_loop_invariants, graph);
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
-  // What freeze_method could not see the end of: lists that are built step by step are known now.
+  // Converts what freeze_method could not, because lists that are built step by step were not known then.
   if (frozen) {
     runner.run("propagate_channels_last", propagate_channels_last, graph);
   }
-  // Last: the passes above make constants where they need them.
+  // After the passes above, which make constants where they need them.
   runner.run("pool_constants", pool_constants, graph);
-  // Behind all that folds, merges and moves.
+  // Must be last: it checks the result of every pass that folds, merges or moves nodes.
   runner.run("check_inplace", check_inplace, graph);
 }
 
@@ -125,11 +127,11 @@ void freeze_method(Graph& method, const ModuleConstants& constants, bool optimiz
     // Branches on `training` decide whether a norm trains.
     simplify(method, runner);
     runner.run("fold_batch_norm", fold_batch_norm, method);
-    // Behind folding, which wants the norm's operand for itself; equal weights are one again. Before layouts are chosen, by
-    // which what is the same may come to differ.
+    // After fold_batch_norm, which needs the norm's operand to have no other user; equal weights are merged again.
+    // Before propagate_channels_last, which may convert only one of two equal weights.
     runner.run("pool_constants", pool_constants, method);
     runner.run("eliminate_common_nodes", eliminate_common_nodes, method);
-    // Behind folding, which makes new weights. Once: all plans share what it converts.
+    // After fold_batch_norm, which makes new weights. Here, so that all plans share the converted weights.
     runner.run("propagate_channels_last", propagate_channels_last, method);
     runner.run("eliminate_dead_nodes", eliminate_dead_nodes, method);
   }
@@ -141,7 +143,7 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
     case Stage::kRequired: required_passes(*graph, runner); break;
     case Stage::kOptimize: optimising_passes(*graph, runner, frozen); break;
   }
-  // What the user's passes leave behind is swept up: a node that they replaced would run in every call.
+  // Removes what the user's passes leave behind: a node that they replaced would run in every call.
   if (runner.run_custom(stage, /*after=*/true, graph) && stage == Stage::kOptimize) {
     runner.run("eliminate_dead_nodes", eliminate_dead_nodes, *graph);
     runner.run("pool_constants", pool_constants, *graph);

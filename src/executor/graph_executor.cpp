@@ -14,16 +14,16 @@
 namespace sconce {
 namespace {
 
-// The last graph this thread ran. Plans come and go, so it is held weakly, and only touched when it changes: a shared
-// reference count would be contended by all threads that run one plan.
+// The last graph that this thread ran. It is held weakly, because plans come and go, and written only when it
+// changes, because all threads that run one plan would contend for its reference count.
 struct LastExecuted {
   const void* plan = nullptr;
   std::weak_ptr<const Graph> graph;
 };
 thread_local LastExecuted last_executed;
 
-// LibTorch gives a new thread the number of threads that was set for operators only when one of its loops is large enough;
-// until then MKL takes as many as there are cores, for the smallest product.
+// LibTorch applies the number of threads that was set to a new thread only when one of its loops is large enough.
+// Until then MKL uses all cores, even for the smallest product.
 void prepare_thread() { at::get_num_threads(); }
 
 void remember_last_executed(const Plan& plan) {
@@ -35,14 +35,14 @@ void remember_last_executed(const Plan& plan) {
   }
 }
 
-// Whether only the dispatcher's usual keys are included for this thread: a transform (functorch, tracing, a recorder)
-// that works through further keys must see every operator as eager execution would show it.
+// Returns whether only the dispatcher's usual keys are included on this thread. A transform that uses further keys
+// (functorch, tracing, a recorder) must see every operator, as in eager execution.
 bool no_transform_is_active() {
   constexpr c10::DispatchKeySet kUsual({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView});
   return (c10::impl::tls_local_dispatch_key_set().included_ - kUsual).empty();
 }
 
-// A graph that the caller made: its mistakes are the caller's, not sconce's.
+// Checks a graph that the caller made: its faults are the caller's errors, not sconce's.
 std::unique_ptr<Graph> well_formed(std::unique_ptr<Graph> graph, const std::string& name) {
   TORCH_CHECK(graph != nullptr, name, ": there is no graph");
   for (const NamedCheck& check : structure_checks()) {
@@ -141,7 +141,7 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   run_plan(*chosen->plan, stack, may_skip_autograd);
 }
 
-// Counts only up to the limit, so that it can never wrap.
+// Counts only up to the limit, so that the counter cannot wrap.
 bool GraphExecutor::Impl::takes_profiled_run() {
   return profiled_runs_.load(std::memory_order_relaxed) < options_.profiled_runs() &&
          profiled_runs_.fetch_add(1, std::memory_order_relaxed) < options_.profiled_runs();
@@ -154,7 +154,7 @@ const GraphExecutor::Impl::CountedPlan& GraphExecutor::Impl::plan_for(const Argu
     return *entry->plan;
   }
   misses_.add();
-  // The general plan serves a spec that was not met before.
+  // The generic plan serves a new spec.
   const auto inserted =
       cache_.find_or_insert(guard, spec.words(), spec.hash(), [this] { return SpecEntry{general_.get()}; });
   evictions_.add(inserted.evicted);

@@ -43,7 +43,7 @@ class Module::Impl {
     return *methods_.back();
   }
 
-  // Or some submodule.
+  // Returns whether the module or a submodule is in training mode.
   bool is_training() const {
     bool found = false;
     for (const torch::jit::Module& each : script_module_.modules()) {
@@ -52,7 +52,7 @@ class Module::Impl {
     return found;
   }
 
-  // Once a method of a frozen module was asked for, changes of attributes are not seen any more.
+  // Compiled methods of a frozen module do not observe changes of attributes.
   void expect_not_frozen(const char* action, const char* remedy) {
     const std::lock_guard<std::mutex> lock(mutex_);
     TORCH_CHECK(!constants_, action, ": the module is frozen, its methods would not see it; ", remedy);
@@ -74,7 +74,7 @@ class Module::Impl {
   std::unique_ptr<Method> make_method(const std::string& name) {
     const c10::ClassTypePtr type = script_module_.type();
     torch::jit::Function* function = type->findMethod(name);
-    function = function != nullptr ? function : type->findHook(name);  // the two have no name in common
+    function = function != nullptr ? function : type->findHook(name);  // methods and hooks have no name in common
     if (function == nullptr) {
       std::string known;
       for (const auto& each : script_module_.get_methods()) {
@@ -113,9 +113,9 @@ class Module::Impl {
     return *constants_;
   }
 
-  std::mutex mutex_;  // for making methods
+  std::mutex mutex_;  // held while a method is made
   const std::shared_ptr<CalleeTable> callees_ = std::make_shared<CalleeTable>(options_);
-  std::optional<ModuleConstants> constants_;  // of a frozen module, once a method was asked for
+  std::optional<ModuleConstants> constants_;  // of a frozen module, after its first method was compiled
   std::vector<std::unique_ptr<Method>> methods_;
   std::atomic<const Method*> first_{nullptr};
 };
@@ -124,13 +124,13 @@ c10::IValue Module::run_method(const std::string& name, std::vector<c10::IValue>
                                const Kwargs& keyword_arguments) const {
   const Impl::Method& method = impl_->method(name);
   arguments.insert(arguments.begin(), impl_->script_module_._ivalue());
-  // Checks types, fills in defaults, and says what is wrong in LibTorch's words.
+  // Checks types, fills in defaults, and reports errors in LibTorch's words.
   method.schema.checkAndNormalizeInputs(arguments, keyword_arguments);
   method.executor->run_with_self(arguments);
   return std::move(arguments.front());
 }
 
-// As torch::jit::Module::operator(): a hook before may replace the arguments, one behind the result.
+// Like torch::jit::Module::operator(): a pre-hook may replace the arguments, a hook the result.
 c10::IValue Module::forward(std::vector<c10::IValue> arguments, const Kwargs& keyword_arguments) const {
   if (!impl_->has_hooks_) {
     return run_method("forward", std::move(arguments), keyword_arguments);

@@ -13,7 +13,7 @@ namespace {
 
 namespace tracer = torch::jit::tracer;
 
-// What the tracer knows of the arguments, so that what is inserted is as specific as what it records itself.
+// The tracer's knowledge about the arguments, so that the inserted graph is as specific as what the tracer records.
 void specialize_inputs(torch::jit::Graph& graph, const std::vector<c10::IValue>& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].isTensor() && graph.inputs()[i]->type()->kind() == c10::TypeKind::TensorType) {
@@ -27,7 +27,7 @@ void specialize_inputs(torch::jit::Graph& graph, const std::vector<c10::IValue>&
 void run_traced(const Graph& graph, torch::jit::Stack& stack, const std::function<void(torch::jit::Stack&)>& run) {
   const std::shared_ptr<tracer::TracingState> state = tracer::getTracingState();
   const size_t first = stack.size() - graph.inputs().size();
-  // Held until the end: the tracer knows tensors by their addresses.
+  // Held until the end: the tracer identifies tensors by their addresses.
   const std::vector<c10::IValue> arguments(stack.begin() + static_cast<std::ptrdiff_t>(first), stack.end());
   std::vector<torch::jit::Value*> values;
   for (const c10::IValue& argument : arguments) {

@@ -8,7 +8,7 @@
 namespace sconce {
 namespace {
 
-// What libsconce_llvm exports. Null, with `why_not` set, on another version of the interface.
+// The function that libsconce_llvm exports. Null, with `why_not` set, for another version of the interface.
 using MakeCompiler = KernelCompiler* (*)(int interface_version, std::string* why_not);
 constexpr const char* kLibrary = "libsconce_llvm.so";
 constexpr const char* kEntryPoint = "sconce_kernel_compiler";
@@ -16,7 +16,7 @@ constexpr const char* kEntryPoint = "sconce_kernel_compiler";
 Expected<KernelCompiler*> load_compiler() {
   const std::string directory = directory_of_code(reinterpret_cast<const void*>(&cpu_kernel_compiler));
   const std::string path = directory.empty() ? kLibrary : directory + "/" + kLibrary;
-  // Not global: the process may hold another LLVM.
+  // Not global, because the process may have another LLVM.
   const SharedLibrary library = open_library(path);
   if (!library) {
     return Refusal::because("sconce's CPU code generator cannot be loaded (" + library.why_not() +

@@ -9,13 +9,13 @@
 #include <atomic>
 #include <utility>
 
-extern "C" [[gnu::weak]] int MKL_Set_Num_Threads_Local(int threads);  // in libtorch_cpu, when it was built with MKL
+extern "C" [[gnu::weak]] int MKL_Set_Num_Threads_Local(int threads);  // in libtorch_cpu, if it was built with MKL
 
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #endif
 
-// Of the OpenMP runtime that LibTorch brings; its header belongs to a compiler's own runtime.
+// A function of LibTorch's OpenMP runtime. Its header belongs to a compiler's own runtime.
 extern "C" void omp_set_num_threads(int count);
 
 namespace sconce {
@@ -27,11 +27,11 @@ struct Task {
   at::ThreadLocalState state;
   std::atomic<bool> begun{false};
 
-  // By the first thread that asks; the others return at once.
+  // Runs the task on the first thread that asks; others return at once.
   void run_unless_begun();
 };
 
-// The tasks that no thread has begun yet, by their future.
+// The tasks that no thread has started yet, by their future.
 using Waiting = tbb::concurrent_hash_map<const c10::ivalue::Future*, std::shared_ptr<Task>>;
 Waiting& waiting() {
   static Waiting tasks;
@@ -48,16 +48,16 @@ void Task::run_unless_begun() {
     try {
       future->markCompleted(std::exchange(work, nullptr)());
     } catch (...) {
-      // It belongs to whoever waits.
+      // The waiting thread handles the exception.
       future->setError(std::current_exception());
     }
   }
 }
 
-// Tasks run side by side: a team of threads inside each would only get in the way of the others.
+// Tasks run concurrently, so a team of threads in each of them would slow the others down.
 void use_one_intra_op_thread() {
   static thread_local const bool done = [] {
-    at::get_num_threads();  // sets the thread up, with its own idea of the number
+    at::get_num_threads();  // initializes LibTorch's state of the thread, with its own number of threads
     omp_set_num_threads(1);
     if (MKL_Set_Num_Threads_Local != nullptr) {
       MKL_Set_Num_Threads_Local(1);
@@ -67,8 +67,8 @@ void use_one_intra_op_thread() {
   static_cast<void>(done);
 }
 
-// An exception of a future is one object for all who wait: each gets a copy, to which context may be added. LibTorch's
-// classes differ in nothing but their name.
+// The exception of a future is one object for all waiting threads. Each gets a copy, to which it may add context.
+// LibTorch's exception classes differ only in name.
 template <typename... Errors>
 [[noreturn]] void rethrow_own_copy(const std::exception_ptr& shared) {
   try {
@@ -107,8 +107,9 @@ void Users::wait() const {
 
 namespace {
 
-// oneTBB is not instrumented: TSan must be told that what lies in its queue is complete before another thread sees it, and
-// gone before the place is used again. As a base class it is made before the members and destroyed after them.
+// oneTBB is not instrumented, so TSan must be told that an object in its queue is complete before another thread uses
+// it, and destroyed before its memory is used again. As a base class this is constructed before the members and
+// destroyed after them.
 struct LiesInQueue {
 #if defined(__SANITIZE_THREAD__)
   LiesInQueue() { __tsan_acquire(this); }

@@ -5,7 +5,7 @@ namespace {
 
 const std::vector<const Value*> kNothing;
 
-// What the node's blocks, nested ones included, use.
+// The values used by the node's blocks, nested ones included.
 std::unordered_set<const Value*> values_used_inside(const Node& node) {
   std::unordered_set<const Value*> used;
   for (const Block* block : node.blocks()) {
@@ -34,7 +34,7 @@ const std::vector<const Value*>& Liveness::dead_on_entry(const Block& block) con
   return found == dead_on_entry_.end() ? kNothing : found->second;
 }
 
-// `owned`: the values that may die in this block. `live`: those used by what comes later, grows backwards.
+// `owned`: the values that may die in this block. `live`: those used later; grows as the walk goes backward.
 void Liveness::mark_last_uses(const Node& node, size_t first_input, const Values& owned, Values& live,
                               const Values& used_inside) {
   for (size_t i = node.inputs().size(); i-- > first_input;) {

@@ -14,8 +14,8 @@
 namespace sconce {
 namespace {
 
-// Constants first, so that a frame can keep them in place; then inputs and values. A value has its register from the node
-// that makes it to its death; then another one may have it.
+// Constants come first, so that a frame keeps them in place; then inputs and values. A value has its register from
+// the node that makes it until its death; then another value may have it.
 class Lowering {
  public:
   Lowering(const Graph& graph, Callees* callees, Profile* profile)
@@ -50,7 +50,7 @@ class Lowering {
     for_each_node(graph_.body(), [&](Node* node) {
       if (node->kind() == prim::Constant) {
         place(node->output());
-        // A function is not a value: the step that calls it knows it.
+        // a function is not a value: its call step has it
         constants_.push_back(node->output()->constant().value_or(c10::IValue()));
       }
     });
@@ -71,7 +71,8 @@ class Lowering {
 
   static bool is_constant(const Value* value) { return value->node()->kind() == prim::Constant; }
 
-  // A loop's params keep their registers through its body: the next round, and the loop's outputs, have them.
+  // A loop's params keep their registers through its body, because the next iteration and the loop's outputs use
+  // them.
   void release(const Value* value) {
     const Node* owner = value->node();
     const bool is_loop_param = owner->kind() == prim::Param && owner->owning_block()->owner() != nullptr &&
@@ -81,7 +82,7 @@ class Lowering {
     }
   }
 
-  // Behind a step that has read them; before it has written its results they are in use.
+  // Releases registers after the step that reads them. They are in use until the step has written its results.
   void release_last_uses(const Node& node) {
     for (size_t i = 0; i < node.inputs().size(); ++i) {
       if (liveness_.is_last_use(node, i)) {
@@ -121,7 +122,7 @@ class Lowering {
     emit(make_profile_values_step(*profile_, std::move(places)), nullptr);
   }
 
-  // Numbers need no dropping: they hold no memory.
+  // Numbers need not be dropped: they hold no memory.
   void drop(const std::vector<const Value*>& values) {
     Registers registers;
     for (const Value* value : values) {
@@ -173,7 +174,7 @@ class Lowering {
     return std::nullopt;
   }
 
-  // A graph without tensors that require a gradient may still come to one.
+  // A graph without tensors that require a gradient may still introduce one.
   static bool introduces_grad(const Node& node) {
     // `torch.tensor(…, requires_grad=True)`
     if (const Value* asked = node.named_input("requires_grad"); asked != nullptr && node.kind() != aten::requires_grad_) {
@@ -276,7 +277,7 @@ class Lowering {
   std::vector<c10::IValue> constants_;
   Registers inputs_;
   RegisterAllocator allocator_;
-  Register zero_ = 0;  // holds 0, where loop counters begin
+  Register zero_ = 0;  // holds 0, the initial value of loop counters
   bool may_introduce_grad_ = false;
 };
 

@@ -35,8 +35,8 @@ void run_steps(const Plan& plan, Frame& frame) {
   }
 }
 
-// After an exception: leaves the `with` blocks, the innermost first. The exception that ended the run is the one to report;
-// as in LibTorch, one that `__exit__` raises on top of it is dropped.
+// Leaves the `with` blocks after an exception, the innermost first. The exception that ended the run is reported; as
+// in LibTorch, an exception that `__exit__` raises in addition is dropped.
 void leave_contexts(Frame& frame) {
   while (!frame.entered.empty()) {
     EnteredContext context = std::move(frame.entered.back());
@@ -58,7 +58,7 @@ void run_steps_and_leave(const Plan& plan, Frame& frame) {
   }
 }
 
-// The node whose step threw; null for steps between blocks, which only memory can fail.
+// The node whose step threw; null for a step between blocks, which can only fail for lack of memory.
 const Node* failed_node(const Plan& plan, const Frame& frame) { return plan.steps()[frame.next_step - 1].node; }
 
 std::string frames_of(const Node* node) { return node == nullptr ? std::string() : stack_frames(node->location()); }
@@ -105,10 +105,10 @@ void run_plan(const Plan& plan, torch::jit::Stack& stack, bool may_skip_autograd
   try {
     run_steps_and_leave(plan, frame);
   } catch (const ScriptError& raised) {
-    // Raised here or in a callee, whose places are further in.
+    // Raised here or in a callee, whose frames are further in.
     throw ScriptError(raised.message(), raised.getPythonClassName(), frames_of(failed_node(plan, frame)) + raised.frames());
   } catch (const torch::jit::JITException&) {
-    // By an operator that runs scripts of its own.
+    // Raised by an operator that runs scripts itself.
     throw;
   } catch (c10::Error& error) {
     error.add_context(describe_failure(failed_node(plan, frame)));
@@ -116,7 +116,7 @@ void run_plan(const Plan& plan, torch::jit::Stack& stack, bool may_skip_autograd
   } catch (const std::exception& error) {
     TORCH_CHECK(false, error.what(), "\n", describe_failure(failed_node(plan, frame)));
   }
-  // The last step has left the outputs on the frame's stack.
+  // The last step left the outputs on the frame's stack.
   for (c10::IValue& output : frame.stack) {
     stack.push_back(std::move(output));
   }

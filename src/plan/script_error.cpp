@@ -6,7 +6,7 @@ namespace {
 std::string text_of(const std::string& message, const std::optional<std::string>& python_class, const std::string& frames) {
   std::string text = "The following operation failed in the TorchScript interpreter.\n";
   text += frames.empty() ? "" : "Traceback of TorchScript (most recent call last):\n" + frames;
-  // Python raises what names no class as a RuntimeError.
+  // As in Python, an exception without a class is a RuntimeError.
   return text + python_class.value_or("RuntimeError") + ": " + message + "\n";
 }
 

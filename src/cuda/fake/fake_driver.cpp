@@ -109,7 +109,7 @@ CUresult FakeDriver::needs_context() const {
   return stack == contexts_.end() || stack->second.empty() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
-// A call: enter, then the body where nothing failed. The body assigns `code`.
+// The frame of a call: `enter`, then the body unless a failure is injected. The body assigns `code`.
 #define SCONCE_FAKE_CALL(function)                \
   const std::lock_guard<std::mutex> lock(mutex_); \
   CUresult code = enter(function);                \
@@ -316,7 +316,7 @@ Status FakeDriver::free(CUdeviceptr pointer) {
     misuse_.emplace_back("memory is freed that was not allocated");
     return outcome("free", CUDA_ERROR_INVALID_VALUE);
   }
-  drain_all();  // as the driver does: work may still use it
+  drain_all();  // like the driver: work may still use it
   allocations_.erase(pointer);
   return outcome("free", code);
 }

@@ -15,8 +15,8 @@ bool FakeDriver::captures_on_this_thread() const {
                      [](const auto& entry) { return entry.second.thread == std::this_thread::get_id(); });
 }
 
-// While a thread captures, a call that waits or allocates would break the order that is being captured: the driver
-// refuses it and spoils the capture, unless the thread says that it knows (relaxed mode).
+// While a thread captures, a call that waits or allocates would break the captured order. The driver refuses the call
+// and invalidates the capture, unless the thread is in relaxed mode.
 CUresult FakeDriver::forbidden_while_capturing() {
   const auto mode = modes_.find(std::this_thread::get_id());
   if (mode != modes_.end() && mode->second == CU_STREAM_CAPTURE_MODE_RELAXED) {
@@ -40,7 +40,7 @@ CUresult FakeDriver::enqueue(CUstream handle, Work work) {
   }
   if (stream->capture == 0) {
     if (handle == nullptr && !captures_.empty()) {
-      // The default stream waits for all others, which would make it part of what is captured.
+      // The default stream waits for all others, which would make it part of the capture.
       for (auto& [id, capture] : captures_) {
         invalidate(capture);
       }
@@ -154,7 +154,7 @@ Status FakeDriver::stream_wait_event(CUstream handle, CUevent event_handle) {
   const auto capture = captures_.find(event.capture);
   if (event.capture == 0) {
     if (stream->capture != 0) {
-      // Work outside cannot be waited for inside.
+      // A captured stream cannot wait for work outside the capture.
       invalidate(captures_.at(stream->capture));
       return outcome("stream_wait_event", CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     }
@@ -167,7 +167,7 @@ Status FakeDriver::stream_wait_event(CUstream handle, CUevent event_handle) {
   if (capture == captures_.end() || (stream->capture != 0 && stream->capture != event.capture)) {
     return outcome("stream_wait_event", CUDA_ERROR_CAPTURED_EVENT);
   }
-  // The stream joins the capture, and what the event's stream was given up to here is waited for.
+  // The stream joins the capture, and waits for the work of the event's stream so far.
   if (stream->capture == 0) {
     stream->capture = event.capture;
     capture->second.position[handle] = 1;

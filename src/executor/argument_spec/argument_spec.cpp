@@ -16,11 +16,11 @@
 namespace sconce {
 namespace {
 
-// Whether a value of the type can hold tensors that a spec sees.
+// Returns whether a value of the type can hold tensors that a spec covers.
 bool may_hold_tensors(const c10::TypePtr& type) {
   switch (type->kind()) {
     case c10::TypeKind::OptionalType:
-      // Whether it is None is part of the spec, whatever it holds.
+      // Whether it is None is part of the spec, whatever its type is.
       return true;
     case c10::TypeKind::ListType: return may_hold_tensors(type->expectRef<c10::ListType>().getElementType());
     default: return holds_memory(type);
@@ -29,7 +29,7 @@ bool may_hold_tensors(const c10::TypePtr& type) {
 
 }  // namespace
 
-// Memos are read without a lock: one that was published lives as long as the creator. So there must not be many.
+// Memos are read without a lock, so a published memo lives as long as the creator. Their number is therefore limited.
 struct ArgumentSpecCreator::Memos {
   static constexpr size_t kMax = 32;
   std::atomic<const AttributeMemo*> newest{nullptr};
@@ -55,8 +55,8 @@ ArgumentSpecCreator::ArgumentSpecCreator(const Graph& graph) : memos_(std::make_
 
 ArgumentSpecCreator::~ArgumentSpecCreator() = default;
 
-// `object`: the values that hold it; one attribute may be read at many places. False when it goes where its attributes
-// cannot be followed.
+// Collects the reads of an object. `object`: the values that hold it; one attribute may be read in many places.
+// Returns false if the object goes where its attributes cannot be followed.
 bool ArgumentSpecCreator::collect_reads(const std::vector<const Value*>& object, ObjectRead read) {
   const auto type = object.front()->type()->cast<c10::ClassType>();
   bool followed = type != nullptr;
@@ -101,7 +101,7 @@ void ArgumentSpecCreator::create(std::span<const c10::IValue> arguments, Detail 
   SpecWriter writer(spec, detail == Detail::kShapes);
   const AttributeMemo* memo = detail == Detail::kRanks ? memos_->newest.load(std::memory_order_acquire) : nullptr;
   c10::SmallVector<const c10::IValue*, 64> found;
-  std::span<const c10::IValue* const> slots;  // of each object
+  std::span<const c10::IValue* const> slots;  // the slots of each object
   if (memo != nullptr && memo->holds(arguments)) {
     writer.write_attributes(*memo);
     slots = memo->slots();

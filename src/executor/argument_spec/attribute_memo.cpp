@@ -14,8 +14,8 @@ constexpr size_t kFixedFields = 5;
 
 uint64_t bits_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-// The address of the metadata, with requires_grad in its lowest bit. A gradient function, a forward gradient or a base of
-// which the tensor is a view sets the second lowest, which no record has.
+// Returns the address of the metadata with requires_grad in the lowest bit. A gradient function, a forward gradient,
+// or a base of which the tensor is a view sets the second lowest bit, which no record has.
 uint64_t autograd_bits(const torch::autograd::AutogradMeta* meta) {
   if (meta == nullptr) {
     return 0;
@@ -33,7 +33,8 @@ bool can_be_remembered(const c10::IValue& attribute, uint64_t word) {
          (autograd_bits(TensorFields::autograd_meta_of(tensor)) & 2) == 0;
 }
 
-// Moves `record` behind the records. Ors what differs into `difference`; false when an attribute is another tensor.
+// Compares an attribute with `record`, and moves on to the next record. Ors differences into `difference`. Returns
+// false if the attribute is another tensor.
 template <size_t kRank>
 [[gnu::always_inline]] inline bool compare(const uint64_t*& record, size_t count, uint64_t& difference) {
   for (; count > 0; --count, record += kFixedFields + kRank) {
@@ -102,7 +103,7 @@ std::unique_ptr<const AttributeMemo> AttributeMemo::make(std::span<const FoundOb
 }
 
 bool AttributeMemo::holds(std::span<const c10::IValue> arguments) const {
-  // An owner comes before what it owns: a slot is looked at only when its owner is the one that was found.
+  // An owner comes before the objects it holds: a slot is read only if its owner is still the same object.
   for (size_t i = 0; i < objects_.size(); ++i) {
     const FoundObject& found = objects_[i];
     const c10::IValue& value = found.slot == nullptr ? arguments[found.argument] : *found.slot;

@@ -11,7 +11,7 @@ std::string describe_spec(std::span<const uint64_t> words) {
   std::ostringstream out;
   out << ((words[0] & 1) != 0 ? "grad mode" : "no grad") << ((words[0] & 2) != 0 ? ", inference mode" : "")
       << ((words[0] & 4) != 0 ? ", deterministic" : "");
-  // The same description again and again is counted.
+  // Repeated descriptions are counted.
   std::string previous;
   size_t repeats = 0;
   const auto flush = [&] {

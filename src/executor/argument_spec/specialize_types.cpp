@@ -20,7 +20,7 @@ bool is_exotic(const at::Tensor& tensor) {
          (autograd != nullptr && autograd->fw_grad_ != nullptr);
 }
 
-// Of an object that holds packed weights: a tuple of weight and bias. Unknown for other objects.
+// Returns the facts of an object that holds packed weights: a tuple of weight and bias. Unknown for other objects.
 AbstractValue packed_weights(const c10::ivalue::Object& object) {
   const auto holder = object.slots().empty() || !object.getSlot(0).isCapsule() ? nullptr : object.getSlot(0).toCapsule();
   auto* linear = dynamic_cast<LinearPackedParamsBase*>(holder.get());
@@ -72,13 +72,13 @@ class Specialization {
     }
   }
 
-  // Numbers among the arguments may be others in the next call.
+  // Numbers among the arguments may differ in the next call.
   AbstractValue abstract(const c10::IValue& held, Origin origin) {
     if (held.isTensor()) {
       auto facts = facts_of_plain(held.toTensor(), origin);
       return facts ? AbstractValue::tensor(std::move(*facts)) : AbstractValue();
     }
-    // Which keys a dict among the arguments has is no part of a spec.
+    // The keys of a dict are not part of a spec.
     if (held.isGenericDict() && origin == Origin::kAttribute && held.toGenericDict().size() <= spec_words::kMaxElements) {
       AbstractValues keys;
       AbstractValues values;

@@ -41,7 +41,7 @@ StrideClass stride_class_of(uint64_t flags) {
   return (flags & tensor_traits::kDense) != 0 ? StrideClass::kDense : StrideClass::kOther;
 }
 
-// The process's and the thread's state that plans rely on.
+// Writes the state of the process and the thread that plans rely on.
 [[gnu::always_inline]] inline void write_state(uint64_t* out) {
   static const at::Context& context = at::globalContext();
   const c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
@@ -65,7 +65,7 @@ bool is_scalar_type(const c10::Type& type) {
 const c10::DispatchKeySet kPlainCpuKeys = plain_keys(c10::DispatchKey::CPU);
 
 bool are_plain_keys(c10::DispatchKeySet keys) {
-  // Inference tensors lack the keys of autograd.
+  // Inference tensors lack autograd's keys.
   constexpr c10::DispatchKeySet kAutograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
   return keys == kPlainCpuKeys || keys == kPlainCudaKeys || keys == (kPlainCpuKeys - kAutograd) ||
          keys == (kPlainCudaKeys - kAutograd);
@@ -191,22 +191,22 @@ void SpecWriter::write_other_value(const c10::IValue& value) {
       }
     }
   } else {
-    // Objects, futures, capsules: what they hold is not looked at.
+    // Objects, futures, capsules: their contents are not covered.
     spec_.requires_grad_ =
         spec_.requires_grad_ || value.isObject() || value.isFuture() || (value.isPtrType() && !value.isString());
     push(kPresent);
   }
 }
 
-// Whether the elements are to be written. A long container is not looked into, nor its length: one that grows from call to
-// call (a cache, a history) would make each call slower, and a new spec each time.
+// Returns whether to write the elements. For a long container, neither the elements nor the length are written: a
+// container that grows from call to call (a cache, a history) would make each call slower, and each spec new.
 bool SpecWriter::begin_container(size_t size) {
   if (size <= kMaxElements) {
     push(kLengthTag | size);
     return true;
   }
   push(kLong);
-  spec_.requires_grad_ = spec_.exotic_ = true;  // for all that is known
+  spec_.requires_grad_ = spec_.exotic_ = true;  // conservatively
   return false;
 }
 
@@ -221,7 +221,7 @@ void SpecWriter::write_list(const c10::IValue& value) {
     return;
   }
   const auto list = value.toList();
-  // A list of numbers has only its length.
+  // A list of numbers has its length only.
   if (begin_container(list.size()) && !is_scalar_type(*list.elementType())) {
     for (const auto& element : list) {
       write_value(element.get());

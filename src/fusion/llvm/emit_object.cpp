@@ -18,7 +18,7 @@
 namespace sconce {
 namespace {
 
-// Collects what code generation complains about. Without a handler, LLVM prints errors and ends the process.
+// Collects the errors of code generation. Without a handler, LLVM prints errors and ends the process.
 class CollectErrors final : public llvm::DiagnosticHandler {
  public:
   explicit CollectErrors(std::string* errors) : errors_(errors) {}
@@ -36,7 +36,7 @@ class CollectErrors final : public llvm::DiagnosticHandler {
   std::string* errors_;
 };
 
-// A TargetMachine may serve one thread only, and takes a good part of a small kernel's time to make.
+// A TargetMachine serves one thread only, and making it takes a good part of a small kernel's compile time.
 llvm::TargetMachine* target_machine(const llvm::orc::JITTargetMachineBuilder& target, std::string* why_not) {
   thread_local std::unique_ptr<llvm::TargetMachine> machine;
   if (machine == nullptr) {
@@ -67,7 +67,7 @@ std::unique_ptr<llvm::Module> parse(const std::string& text, llvm::LLVMContext& 
   return module;
 }
 
-// Names and visibility; see emit_object's contract. False when a function is missing.
+// Sets names and visibility as emit_object specifies. Returns false if a function is missing.
 bool prepare_symbols(llvm::Module& module, const KernelText& kernel, const std::string& suffix, std::string* why_not) {
   for (const std::string& name : kernel.functions) {
     const llvm::Function* function = module.getFunction(name);
@@ -93,7 +93,7 @@ bool prepare_symbols(llvm::Module& module, const KernelText& kernel, const std::
   return true;
 }
 
-// By itself, LLVM halves vectors of 512 bits where it thinks that they lower the processor's clock.
+// Without this, LLVM splits 512-bit vectors if it assumes that they lower the processor's clock.
 void use_full_vectors(llvm::Module& module, const llvm::TargetMachine& machine) {
   if (!machine.getTargetFeatureString().contains("+avx512f")) {
     return;

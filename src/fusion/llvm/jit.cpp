@@ -13,8 +13,8 @@ namespace {
 
 namespace orc = llvm::orc;
 
-// What ORC reports beside the errors that it returns, for instance why a symbol could not be linked. It links on the
-// calling thread.
+// Errors that ORC reports in addition to those it returns, for instance why a symbol could not be linked. It links on
+// the calling thread.
 thread_local std::string* reported_errors = nullptr;
 
 class Jit;
@@ -81,7 +81,7 @@ class Jit final : public KernelCompiler {
   size_t live_kernels() const override { return live_; }
 
   void free(orc::ResourceTracker& tracker) {
-    // Fails only where the session has ended; then there is nothing left to free.
+    // Fails only if the session has ended; then nothing is left to free.
     llvm::consumeError(tracker.remove());
     lljit_->getExecutionSession().getSymbolStringPool()->clearDeadEntries();
     --live_;
@@ -123,7 +123,7 @@ KernelCompiler* make_jit(std::string* why_not) {
     *why_not = "LLVM does not know this machine: " + llvm::toString(target.takeError());
     return nullptr;
   }
-  // Kernels have no static constructors, so that the platform support that would run them is left out.
+  // Kernels have no static constructors, so the platform support for them is left out.
   auto lljit = orc::LLJITBuilder().setJITTargetMachineBuilder(*target).setPlatformSetUp(orc::setUpInactivePlatform).create();
   if (!lljit) {
     *why_not = "LLVM's linker does not start: " + llvm::toString(lljit.takeError());

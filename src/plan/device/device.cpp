@@ -10,7 +10,7 @@
 namespace sconce {
 namespace {
 
-// What libsconce_cuda exports. Null, with `why_not` set, on another version of the interface.
+// The function that libsconce_cuda exports. Null, with `why_not` set, for another version of the interface.
 using MakeRuntime = DeviceRuntime* (*)(int interface_version, std::string* why_not);
 constexpr const char* kCudaLibrary = "libsconce_cuda.so";
 constexpr const char* kCudaEntryPoint = "sconce_cuda_runtime";

@@ -18,7 +18,7 @@
 namespace sconce {
 namespace {
 
-// The registry's own implementation is for one argument: with two it takes the class's name for the message.
+// The registry's implementation takes one argument. Given two, it uses the class's name as the message.
 class RaiseStep final : public CallStep {
  public:
   RaiseStep(const Node& node, Operands operands) : CallStep(node, std::move(operands), {}, false) {}
@@ -33,7 +33,7 @@ class RaiseStep final : public CallStep {
   }
 };
 
-// aten::warn: each place warns once, as in Python; LibTorch's interpreter has it built in.
+// aten::warn: each place warns once, as in Python. LibTorch's interpreter implements it itself.
 class WarnStep final : public CallStep {
  public:
   WarnStep(const Node& node, Operands operands)
@@ -57,7 +57,7 @@ class WarnStep final : public CallStep {
   }
 
  private:
-  // The frontend numbers the places of the process: the number outlives this plan.
+  // The frontend numbers places per process, so the number outlives this plan.
   static bool is_first(int64_t id) {
     static std::mutex mutex;
     static std::unordered_set<int64_t> warned;
@@ -69,7 +69,8 @@ class WarnStep final : public CallStep {
   SourceLocationPtr location_;
 };
 
-// prim::tolist of a tensor, a number of nested lists and the kind of their elements. LibTorch's needs its node.
+// prim::tolist of a tensor, a number of nested lists and the kind of their elements. LibTorch's implementation needs
+// its node.
 class ToListStep final : public CallStep {
  public:
   ToListStep(const Node& node, Operands operands, Registers results)
@@ -86,7 +87,7 @@ class ToListStep final : public CallStep {
                 " vs ", tensor.scalar_type());
     TORCH_CHECK(depth == tensor.dim(),
                 "Output annotation list dimension and runtime tensor dimension must match for tolist()");
-    // Narrow numbers are widened one by one: `to` is a call.
+    // Converts narrow numbers one by one, because `to` is a whole call.
     Read read = kind.read;
     if (kind.read_narrow != nullptr && tensor.scalar_type() == kind.dtype) {
       read = kind.read_narrow;
@@ -108,10 +109,10 @@ class ToListStep final : public CallStep {
   using Read = c10::IValue (*)(const void* elements, int64_t index);
   struct ElementKind {
     c10::TypePtr type;
-    at::ScalarType dtype;    // of the tensor; floating and complex ones may be of another width
-    at::ScalarType read_as;  // the width that the language's numbers have
+    at::ScalarType dtype;    // dtype of the tensor; floating and complex ones may have another width
+    at::ScalarType read_as;  // the width of numbers in TorchScript
     Read read;
-    Read read_narrow;  // of the dtype, where that is not the width; else null
+    Read read_narrow;  // reads the dtype, if it has another width; else null
   };
 
   template <typename Number, typename Stored = Number>
@@ -119,7 +120,7 @@ class ToListStep final : public CallStep {
     return Number(static_cast<const Stored*>(elements)[index]);
   }
 
-  // As the frontend numbers them.
+  // The numbers that the frontend uses.
   static const ElementKind& element_kind(int64_t number) {
     static const std::array<ElementKind, 4> kinds = {
         {{c10::IntType::get(), at::kLong, at::kLong, number_at<int64_t>, nullptr},
@@ -131,7 +132,7 @@ class ToListStep final : public CallStep {
   }
 
   static c10::IValue to_list(const at::Tensor& tensor, const c10::TypePtr& type, Read read) {
-    std::vector<c10::TypePtr> types = {type};  // of what lies so many dimensions above the elements
+    std::vector<c10::TypePtr> types = {type};  // types[i]: the type of values i dimensions above the elements
     for (int64_t i = 0; i < tensor.dim(); ++i) {
       types.push_back(c10::ListType::create(types.back()));
     }
@@ -139,7 +140,8 @@ class ToListStep final : public CallStep {
     return rows(tensor, tensor.dim(), read, types, next);
   }
 
-  // What lies `height` dimensions above the elements and begins with the element `next`, of a contiguous tensor.
+  // Builds the value `height` dimensions above the elements that begins with the element `next` of a contiguous
+  // tensor.
   static c10::IValue rows(const at::Tensor& tensor, int64_t height, Read read, const std::vector<c10::TypePtr>& types,
                           int64_t& next) {
     if (height == 0) {
@@ -155,10 +157,11 @@ class ToListStep final : public CallStep {
   }
 };
 
-// An operator whose kernel in LibTorch goes wrong on some operands: these are met before it sees them.
+// An operator whose kernel in LibTorch is wrong for some operands. Handles these operands before the kernel gets
+// them.
 class ForestalledStep final : public CallStep {
  public:
-  // Looks at the operands, and returns whether it has put the results in their place.
+  // Inspects the operands. Returns whether it has replaced them by the results.
   using Forestall = std::function<bool(torch::jit::Stack&)>;
 
   ForestalledStep(const Node& node, Operands operands, Registers results, Forestall forestall)
@@ -176,11 +179,11 @@ class ForestalledStep final : public CallStep {
 
  private:
   const Forestall forestall_;
-  // Stateless; LibTorch only forgot to make the call const.
+  // Stateless; LibTorch's call is not const.
   mutable torch::jit::Operation operation_;
 };
 
-// A list extended by itself: the kernel reads what it has just moved away.
+// Extending a list by itself: the kernel reads elements that it has moved away.
 bool forestall_extension_by_itself(torch::jit::Stack& operands) {
   if (operands[0].is(operands[1])) {
     operands[1] = operands[1].toList().copy();
@@ -188,7 +191,7 @@ bool forestall_extension_by_itself(torch::jit::Stack& operands) {
   return false;
 }
 
-// Integers without a quotient end the process.
+// Division of integers without a quotient: the kernel ends the process.
 bool forestall_trap(IntegerDivision division, torch::jit::Stack& operands) {
   TORCH_CHECK(!division.traps(operands), operands[1].toInt() == 0
                                              ? "integer division or modulo by zero"
@@ -196,7 +199,7 @@ bool forestall_trap(IntegerDivision division, torch::jit::Stack& operands) {
   return false;
 }
 
-// aten::to.prim_*: the kernel reads a dtype that is not there.
+// aten::to.prim_*: the kernel reads a dtype that is missing.
 bool forestall_missing_dtype(const c10::FunctionSchema& schema, torch::jit::Stack& operands) {
   const bool applies = copies_by_reading_no_dtype(schema, operands);
   if (applies) {

@@ -13,7 +13,7 @@
 namespace sconce {
 namespace {
 
-// Finds a function's plan again without looking it up, as long as it is the one of the last time.
+// Finds a function's plan without a lookup, as long as it is the same as the last time.
 class CalleeCache {
  public:
   explicit CalleeCache(Callees& callees) : callees_(callees) {}
@@ -71,7 +71,7 @@ class MethodCallStep final : public CallStep {
   CalleeCache callees_;
 };
 
-// `with` blocks: a context that was entered is left once, by its prim::Exit or by the exception that ends the run.
+// `with` blocks: an entered context is left once, by its prim::Exit or by the exception that ends the run.
 class EnterStep final : public CallStep, public ContextManager {
  public:
   EnterStep(const Node& node, Operands operands, Registers results, Callees& callees)
@@ -136,7 +136,7 @@ class ForkStep final : public CallStep {
   Users tasks_;  // destroyed first: tasks run the plan
 };
 
-// Runs at its first `awaitable_wait`, on the thread that waits.
+// Runs at its first `awaitable_wait`, on the waiting thread.
 class AwaitableStep final : public CallStep {
  public:
   AwaitableStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> plan)
@@ -144,7 +144,7 @@ class AwaitableStep final : public CallStep {
         type_(node.output()->type()->expectRef<c10::AwaitType>().getElementType()),
         plan_(std::move(plan)) {}
 
-  // Nobody has to wait for it, so it must not keep the plan alive, nor the plan wait for it.
+  // An awaitable may never be waited for, so it must not keep the plan alive, and the plan must not wait for it.
   void run(Frame& frame) const override {
     push_operands(frame);
     frame.stack = {c10::make_intrusive<c10::ivalue::Await>(
@@ -174,7 +174,7 @@ class WaitStep final : public CallStep {
   }
 };
 
-// How much of this thread's stack is left, in bytes.
+// Returns the bytes left on this thread's stack.
 size_t stack_left() {
   static thread_local const char* const end = [] {
     pthread_attr_t attributes;
@@ -191,7 +191,7 @@ size_t stack_left() {
 }  // namespace
 
 void call(const Callee& callee, torch::jit::Stack& stack) {
-  // What an operator called at the innermost level may need.
+  // The stack that an operator at the innermost level may need.
   constexpr size_t kReserve = 512 * 1024;
   TORCH_CHECK(stack_left() > kReserve, callee.function->qualname().qualifiedName(),
               ": calls are nested so deeply that the thread's stack is nearly full (does the recursion end?)");

@@ -22,7 +22,7 @@ namespace {
 
 class DelegateStep final : public CallStep {
  public:
-  // `operators`: the subgraph op by op, with the answers that count.
+  // `operators`: the subgraph as operators, whose results are the reference.
   DelegateStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> operators)
       : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/true),
         backend_(node.attribute_as<std::string>(attr::kBackend)),
@@ -43,7 +43,7 @@ class DelegateStep final : public CallStep {
       run_plan(*operators_, frame.stack, /*may_skip_autograd=*/false);
     }
     if (failure) {
-      drop(*failure);  // the operands were right, for the operators took them
+      drop(*failure);  // the operands were valid, because the operators accepted them
     }
     pop_results(frame);
   }
@@ -51,14 +51,14 @@ class DelegateStep final : public CallStep {
  private:
   bool is_dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
-  // Null in a graph that was read from its text.
+  // Null in a parsed graph.
   static c10::intrusive_ptr<KernelHolder> kernel_of(const Node& node) {
     const AttributeValue* kernel = node.attribute(attr::kKernel);
     return kernel == nullptr ? nullptr
                              : c10::static_intrusive_pointer_cast<KernelHolder>(std::get<c10::IValue>(*kernel).toCapsule());
   }
 
-  // For what works through the operators: gradients in either mode, and the caller's autocast.
+  // Returns whether the operators must run: an operand needs a gradient (in either mode), or the caller's autocast is on.
   static bool needs_operators(const torch::jit::Stack& operands) {
     const bool records = c10::GradMode::is_enabled();
     bool needed = at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA);

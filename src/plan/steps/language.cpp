@@ -19,13 +19,13 @@ struct Construct {
   Registers results;
 };
 
-// A step that computes results from operands by a function of the frame; the function is the construct's meaning.
+// A step that computes results from operands with a function of the frame, which implements the construct.
 template <typename Run>
 class LanguageStep final : public Step {
  public:
   LanguageStep(Construct of, Run run) : Step(true), of_(std::move(of)), run_(std::move(run)) {}
   void run(Frame& frame) const override { run_(frame); }
-  // With what a construct names: `prim::GetAttr[weight] %1 -> %2`.
+  // With the construct's names: `prim::GetAttr[weight] %1 -> %2`.
   std::string describe() const override {
     const std::string kind = of_.node.kind().toQualString();
     const bool is_named = of_.node.attribute(attr::kName) != nullptr;

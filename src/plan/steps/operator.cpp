@@ -29,7 +29,7 @@ class DispatcherStep final : public CallStep {
   c10::OperatorHandle op_;
 };
 
-// A detach whose result nobody can tell from its operand where no gradients are recorded: then it is left out.
+// A detach whose result is indistinguishable from its operand if no gradients are recorded. It is then left out.
 class DetachStep final : public CallStep {
  public:
   DetachStep(const Node& node, Operands operands, Registers results, c10::OperatorHandle op)
@@ -47,8 +47,8 @@ class DetachStep final : public CallStep {
   c10::OperatorHandle op_;
 };
 
-// It is another object over the same memory: that shows where the object leaves or is asked about itself. (It shows too
-// where the operand's sizes are changed in place; whether some are is known of the whole graph.)
+// The result is another object over the same memory. This is observable if the object escapes or its identity is
+// read. (It is also observable if the operand's sizes change in place, which is known for the whole graph.)
 bool is_detach_for_gradients_alone(const Node& node) {
   if (node.kind() != aten::detach || !is_read_only_and_local(*node.output())) {
     return false;
@@ -80,13 +80,13 @@ class RegistryStep final : public CallStep {
   }
 
  private:
-  // Stateless; LibTorch only forgot to make the call const.
+  // Stateless; LibTorch's call is not const.
   mutable torch::jit::Operation operation_;
   bool takes_count_;
 };
 
-// Rule R4: only what makes its results anew may run below autograd. Views must be known as views to their base, writes
-// must be checked and counted by it.
+// Rule R4: only operators whose results are new may run below autograd. Autograd must know the bases of views, and
+// must check and count writes.
 bool runs_equally_below_autograd(const Node& node) {
   const c10::FunctionSchema& schema = *node.schema();
   const auto is_marked = [](const c10::Argument& argument) { return argument.alias_info() != nullptr; };

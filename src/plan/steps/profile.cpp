@@ -6,7 +6,7 @@
 namespace sconce {
 namespace {
 
-// Below autograd or not, as the step before it: looking changes nothing.
+// Above or below autograd like the step before it, because observing changes nothing.
 class ProfileValuesStep final : public Step {
  public:
   ProfileValuesStep(Profile& profile, std::vector<std::pair<const Value*, Register>> values)

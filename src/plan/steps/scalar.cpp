@@ -1,5 +1,5 @@
-// Operators on numbers, lists and what tensors say about themselves: a few instructions of work, which a call through
-// LibTorch's stack would take ten times as many for. They give and raise what LibTorch's do.
+// Operators on numbers, lists and properties of tensors. They take a few instructions; a call through LibTorch's
+// stack would take ten times as many. Results and errors are LibTorch's.
 #include "plan/steps/steps.h"
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,7 @@ namespace {
 
 using c10::IValue;
 
-// Operands in their order, as they lie in the frame.
+// Operands in order, as they are in the frame.
 using Arguments = std::array<const IValue*, 2>;
 using ScalarFunction = IValue (*)(const Arguments& arguments);
 
@@ -25,7 +25,7 @@ IValue compare_ints(const Arguments& arguments) {
   return Compare()(int_of(arguments, 0), int_of(arguments, 1));
 }
 
-// Overflow wraps around, as it does in LibTorch's build.
+// Overflow wraps around, as in LibTorch's build.
 template <typename Combine>
 IValue combine_ints(const Arguments& arguments) {
   return static_cast<int64_t>(
@@ -109,9 +109,9 @@ class ScalarStep final : public Step {
   }
 
  private:
-  const Node& node_;  // of the graph that the plan keeps alive
+  const Node& node_;  // node of the graph that the plan keeps alive
   ScalarFunction function_;
-  std::array<Operand, 2> operands_;  // of a function of one argument: twice the same
+  std::array<Operand, 2> operands_;  // a function of one argument has it twice
   Register result_;
 };
 

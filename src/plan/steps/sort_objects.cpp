@@ -37,7 +37,7 @@ class LessThan {
  private:
   bool is_less_object(const c10::IValue& a, const c10::IValue& b) const {
     if (a.is(b)) {
-      return false;  // whatever __lt__ says: an order must be strict
+      return false;  // whatever __lt__ returns: an order must be strict
     }
     torch::jit::Function* function = a.toObjectRef().type()->findMethod("__lt__");
     TORCH_CHECK(function != nullptr, "a list of ", a.toObjectRef().type()->repr_str(),
