@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `make run` shows: a real model, loaded and run by sconce, compared with LibTorch and set beside its executors.
+# The demo of `make run`: loads and runs a real model, compares it with LibTorch, and times LibTorch's executors beside it.
 #   tools/demo.sh SCONCE MODELS_DIR
 set -euo pipefail
 sconce=$1

@@ -42,7 +42,7 @@ struct RefusalExplanation {
   std::string source;  // "model.py:12:8 in Block.forward" lines, may be empty
 };
 
-// What the profiled runs recorded (Options::profiled_runs).
+// The recordings of profiled runs (Options::profiled_runs).
 struct ProfileExplanation {
   struct Branch {
     std::string source;  // as in RefusalExplanation

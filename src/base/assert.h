@@ -9,11 +9,11 @@
 
 namespace sconce {
 
-// What `SCONCE_ASSERT` throws.
+// Thrown by `SCONCE_ASSERT`.
 class InternalError final : public std::logic_error {
  public:
   InternalError(const std::string& report, std::string reason) : std::logic_error(report), reason_(std::move(reason)) {}
-  // What does not hold, in one line; `what()` tells all.
+  // Returns the violated invariant in one line; `what()` returns the whole report.
   const std::string& reason() const { return reason_; }
 
  private:

@@ -1,4 +1,4 @@
-// What was thrown, in words for an error that quotes it.
+// Messages of exceptions, for errors that quote them.
 #pragma once
 
 #include <exception>

@@ -1,5 +1,5 @@
-// What the CUDA back end needs of LibTorch's CUDA half: which stream is current, and from where memory comes while a
-// recording is made. An interface, so that tests run without a GPU.
+// The part of LibTorch's CUDA library that libsconce_cuda uses: the current stream, and the source of memory during a
+// recording. An interface, so that tests run without a GPU.
 #pragma once
 
 #include <c10/core/Stream.h>

@@ -23,7 +23,7 @@ class CalleeTable final : public Callees {
   FunctionTable& functions() { return functions_; }
   const Callee& find(torch::jit::Function& function) override;
   Expected<std::unique_ptr<Plan>> plan_subgraph(const Graph& graph) override;
-  // What was left out in the plans made so far, with the name of the function.
+  // Returns the passes that failed in the plans made so far, with the name of the function.
   std::vector<RefusalExplanation> refusals() const;
 
  private:

@@ -45,7 +45,7 @@ void required_passes(Graph& graph, PassRunner& runner) {
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
 }
 
-// What each of these leaves, another may take further: a constant decides a branch, a branch leaves a tuple, ….
+// Iterates, because each pass may enable another: a constant decides a branch, a branch exposes a tuple, ….
 void simplify(Graph& graph, PassRunner& runner) {
   constexpr int kMaxIterations = 10;
   bool changed = true;
@@ -143,7 +143,7 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
     case Stage::kRequired: required_passes(*graph, runner); break;
     case Stage::kOptimize: optimising_passes(*graph, runner, frozen); break;
   }
-  // Removes what the user's passes leave behind: a node that they replaced would run in every call.
+  // Removes nodes that the user's passes made dead: they would run in every call.
   if (runner.run_custom(stage, /*after=*/true, graph) && stage == Stage::kOptimize) {
     runner.run("eliminate_dead_nodes", eliminate_dead_nodes, *graph);
     runner.run("pool_constants", pool_constants, *graph);

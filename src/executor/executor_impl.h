@@ -1,4 +1,4 @@
-// What is behind sconce::GraphExecutor.
+// The implementation of sconce::GraphExecutor.
 #pragma once
 
 #include "executor/argument_spec/argument_spec.h"
@@ -45,7 +45,7 @@ class GraphExecutor::Impl {
     double compile_seconds;
     mutable StripedCounter runs;
   };
-  // What the cache holds for a spec.
+  // The cache's value for a spec.
   struct SpecEntry {
     const CountedPlan* plan;
   };

@@ -1,5 +1,5 @@
-// What crosses the boundary between libsconce and its CPU code generator (libsconce_llvm): LLVM IR goes in as text,
-// callable machine code comes out. Without headers of LibTorch or LLVM: each side sees only one of them.
+// The interface between libsconce and its CPU code generator (libsconce_llvm): LLVM IR goes in as text, callable machine
+// code comes out. Includes no headers of LibTorch or LLVM, because each side includes only one of the two.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace sconce {
 constexpr int kKernelInterfaceVersion = 1;
 
 struct KernelText {
-  // An LLVM IR module. Target and data layout are filled in; external functions are found in the process (MKL, Sleef,
-  // libm). Floating-point operations are done as written: a product and a sum are fused only where `llvm.fma` says so.
+  // An LLVM IR module. Target and data layout are filled in; external functions are looked up in the process (MKL, Sleef,
+  // libm). Floating-point operations run as written: a product and a sum are fused only by `llvm.fma`.
   std::string text;
   // The functions to call, by their names in the text. Other definitions are private to the kernel, so that kernels
   // may use the same names.
@@ -24,7 +24,7 @@ struct KernelText {
   bool optimize = false;
 };
 
-// Machine code in memory, freed with its last owner: who calls it, owns it.
+// Machine code in memory, freed with its last owner. A caller must own it.
 class KernelCode {
  public:
   virtual ~KernelCode() = default;

@@ -1,4 +1,4 @@
-// What conditions tell about sizes, for AbstractEvaluator.
+// Sizes implied by conditions, for AbstractEvaluator.
 //
 //   %differ : bool = aten::ne(%n, %eight)
 //   prim::If(%differ)

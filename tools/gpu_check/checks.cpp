@@ -28,7 +28,7 @@ void require(bool condition, const std::string& what) {
 }
 
 std::vector<float> random_floats(size_t size) {
-  std::mt19937 generator(std::random_device{}());  // fresh each time: a stale result must not pass
+  std::mt19937 generator(std::random_device{}());  // new values each time, so that a stale result cannot pass
   std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
   std::vector<float> values(size);
   for (float& value : values) {
@@ -37,7 +37,7 @@ std::vector<float> random_floats(size_t size) {
   return values;
 }
 
-// out = a * x + y on a stream, and what it must give.
+// out = a * x + y on a stream, and the expected result.
 class Axpy {
  public:
   Axpy(Gpu& gpu, size_t size)
@@ -64,7 +64,7 @@ class Axpy {
     need(gpu_.driver().launch_kernel(function_, dimensions, gpu_.stream(), arguments));
   }
 
-  // The largest error against arithmetic in double; throws where it is more than rounding.
+  // Returns the largest error against double-precision arithmetic. Throws if it is more than rounding.
   double largest_error(float a) const {
     const std::vector<float> result = out_.read();
     double largest = 0;
@@ -88,7 +88,7 @@ class Axpy {
 };
 
 json check_kernel(Gpu& gpu) {
-  Axpy axpy(gpu, 1'000'003);  // no multiple of anything
+  Axpy axpy(gpu, 1'000'003);  // a size that is not a multiple of any block size
   axpy.fill();
   axpy.launch(1.7F, 512);
   return {{"largest_error", axpy.largest_error(1.7F)}};
@@ -116,7 +116,7 @@ json check_recording(Gpu& gpu) {
   return {{"nodes", graph->nodes()}, {"largest_error", largest}};
 }
 
-// What must not be left behind: a stream that still records, or an error that sticks.
+// Checks for leftovers: a stream that still records, or a persistent error.
 json check_failed_recording(Gpu& gpu) {
   Axpy axpy(gpu, 10'007);
   axpy.fill();
@@ -168,7 +168,8 @@ json measure_launches(Gpu& gpu) {
           {"ratio", replayed > 0 ? launched / replayed : 0}};
 }
 
-// Bytes read and written over time. Buffers are several times any GPU's cache; values are random (METHOD: zeros lie).
+// Measures bytes read and written per second. Buffers are several times larger than any GPU's cache, and values are
+// random, because zeros may be transferred faster.
 json measure_bandwidth(Gpu& gpu) {
   size_t free_bytes = 0;
   size_t total_bytes = 0;

@@ -1,4 +1,4 @@
-// gpu_check: everything about sconce that needs a GPU, with one command, on a machine where nothing is built and
+// gpu_check: runs everything of sconce that needs a GPU, with one command, on a machine where nothing is built and
 // LibTorch may be missing. run.sh beside this file finds LibTorch and starts it.
 #include "cuda/real_driver.h"
 #include "tools/gpu_check/checks.h"
@@ -63,7 +63,7 @@ class Session {
   }
 
  private:
-  static constexpr double kMinSeconds = 2;  // to start a part with
+  static constexpr double kMinSeconds = 2;  // the least time left with which a part is started
 
   double seconds_left() const {
     return settings_.budget - std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();

@@ -35,10 +35,11 @@ void add_programs(const fs::path& folder, const std::string& prefix, Program::Ki
 
 struct Outcome {
   bool timed_out = false;
-  int exit_code = 0;  // 128 + n when signal n ended it
+  int exit_code = 0;  // 128 + n if signal n ended it
 };
 
-// The program leads a process group of its own, so that a time limit ends what it started, too; and it ends when we do.
+// The program leads a process group of its own, so that a time limit ends its children, too. It ends if this process
+// does.
 Outcome run_with_limit(std::vector<std::string> arguments, double seconds, const std::string& log_path) {
   std::vector<char*> pointers;
   for (std::string& argument : arguments) {

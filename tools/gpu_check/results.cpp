@@ -14,7 +14,7 @@ using nlohmann::json;
 
 namespace {
 
-// What was skipped is tried again: it costs nothing, and the reason may be gone.
+// Skipped parts run again: that costs little, and the reason may be gone.
 bool is_final(const json& result) {
   const std::string status = result.value("status", "");
   return status == "passed" || status == "failed";
@@ -59,12 +59,12 @@ size_t Results::count(const std::string& status) const {
   return count;
 }
 
-// Beside it first, then in its place: a program that is killed leaves the file of the moment before.
+// Writes a new file and renames it, so that a program that is killed leaves the previous state.
 void Results::write() const {
   const std::string temporary = path_ + ".new";
   {
     std::ofstream file(temporary);
-    // Output of test programs may hold anything; what is no UTF-8 is replaced.
+    // Output of test programs may contain anything; bytes that are not UTF-8 are replaced.
     file << content_.dump(1, ' ', false, json::error_handler_t::replace) << "\n";
     if (!file.flush()) {
       throw std::runtime_error(temporary + ": cannot be written");

@@ -8,7 +8,7 @@
 namespace sconce::peers {
 namespace {
 
-// The process's share of the settings, counted by the scopes that are alive.
+// The settings of the process, with the number of scopes that hold them.
 struct ProcessSettings {
   std::mutex mutex;
   int scopes = 0;

@@ -4,9 +4,10 @@
 namespace sconce::peers {
 
 struct ExecutorSettings {
-  // Of the thread: false runs graphs op after op.
+  // Setting of the thread; false runs graphs operator after operator.
   bool optimize = true;
-  // Of the process. true, true: the profiling executor, LibTorch's default. false, false: plans per argument spec.
+  // Settings of the process. true, true: the profiling executor, LibTorch's default. false, false: plans per argument
+  // spec.
   bool executor_mode = true;
   bool profiling_mode = true;
 

@@ -68,13 +68,13 @@ std::optional<std::string> EagerPeer::prepare(const torch::jit::Module& module, 
   if (auto reason = ScriptPeer::prepare(module, method)) {
     return reason;
   }
-  // Inlined on a copy, to look for blocks with autocast in the callees too.
+  // Inlined on a copy, to find autocast blocks in callees, too.
   auto graph = module.get_method(method).graph();
   const auto inlined = graph->copy();
   torch::jit::Inline(*inlined);
   if (holds_autocast_block(*inlined->block())) {
-    // They have an effect only when lowered, which LibTorch does before it optimizes. The result replaces the method's graph
-    // for this module.
+    // Autocast blocks have an effect only after lowering, which LibTorch does before it optimizes. The lowered graph
+    // replaces the method's for this module.
     torch::jit::Inline(*graph);
     torch::jit::PeepholeOptimize(graph, /*disable_shape_peepholes=*/true);
     torch::jit::ConstantPropagationImmutableTypes(graph);

@@ -46,7 +46,7 @@ struct TensorFields : c10::TensorImpl {
   }
 };
 
-// What the bits of TensorFields::traits_of mean.
+// The bits of TensorFields::traits_of.
 namespace tensor_traits {
 constexpr uint64_t kDtypeMask = 0xffff;
 constexpr int kFlagsShift = 40;

@@ -39,7 +39,7 @@ namespace sconce {
 
 // The key set of an ordinary strided tensor of the CPU, as TensorImpl's constructor puts it together.
 extern const c10::DispatchKeySet kPlainCpuKeys;
-// Of an ordinary strided tensor of any device that sconce knows, inference tensors included.
+// Returns whether the keys are those of an ordinary strided tensor of a supported device, inference tensors included.
 bool are_plain_keys(c10::DispatchKeySet keys);
 
 // The stride class by the flags of a tensor's traits (tensor_fields.h), in its place in the word.
@@ -117,7 +117,8 @@ class SpecWriter {
       }
       requires_grad = static_cast<uint64_t>(autograd->requires_grad_ | (autograd->grad_fn_ != nullptr));
     }
-    // All that lie in the tensor, a fixed number of them: no branch. What lies behind its rank is masked.
+    // Compares all sizes stored in the tensor, a fixed number of them, so that there is no branch. Sizes beyond its
+    // rank are masked.
     const int64_t* const sizes = shape.sizes_data();
     static_assert(TensorFields::kInlineRank == 5);
     const auto one = [sizes](size_t dim) { return static_cast<uint64_t>(sizes[dim] == 1) << dim; };

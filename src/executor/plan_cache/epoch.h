@@ -1,4 +1,4 @@
-// Reading shared structures without locks, and freeing them once nobody reads them.
+// EpochDomain: lock-free reading of shared structures, which are destroyed after their last reader.
 #pragma once
 
 #include <array>
@@ -13,13 +13,11 @@
 
 namespace sconce {
 
-// Readers enter a domain, load a pointer that a writer publishes, and leave when they are done with it. A writer that has
-// unpublished an object retires it; it is destroyed after every reader that might have seen it has left.
-//
-// How: readers count themselves in under the parity of the current epoch. The epoch advances only when nobody is left
-// under the other parity, so that two advances after its retirement nobody can hold an object: first those who entered
-// before the last advance are gone, then those who entered before the retirement. Readers never wait; a long reader
-// delays destruction, nothing else.
+// Readers enter a domain, load a pointer that a writer publishes, and leave when they are done with it. A writer that
+// has unpublished an object retires it; it is destroyed after every reader that might hold it has left. Readers are
+// counted under the parity of the current epoch. The epoch advances only if no reader is left under the other parity.
+// Two advances after its retirement no reader can hold an object: first the readers from before the last advance have
+// left, then those from before the retirement. Readers never wait; a long reader only delays destruction.
 //
 // Free of LibTorch, so that its tests run under ThreadSanitizer without suppressions.
 class EpochDomain {

@@ -35,7 +35,7 @@ class PlanCache {
   PlanCache(const PlanCache&) = delete;
   PlanCache& operator=(const PlanCache&) = delete;
 
-  // What `find` and `find_or_insert` return stays valid while the guard lives.
+  // A guard keeps the results of `find` and `find_or_insert` valid.
   class Guard : public EpochDomain::Guard {
    public:
     explicit Guard(PlanCache& cache) : EpochDomain::Guard(cache.domain_) {}

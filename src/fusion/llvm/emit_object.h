@@ -14,8 +14,9 @@ namespace sconce {
 // A builder for the host's processor with the settings that sconce's kernels need (strict floating point).
 llvm::Expected<llvm::orc::JITTargetMachineBuilder> host_target();
 
-// The listed functions get `suffix` behind their names, which makes them unique in the process; all else is private.
-// Null with the reason on invalid text. Uses an LLVMContext of its own and one TargetMachine per thread.
+// Compiles the kernel. Appends `suffix` to the names of the listed functions, which makes them unique in the process;
+// everything else is private. Null with the reason on invalid text. Uses an LLVMContext of its own and one TargetMachine per
+// thread.
 std::unique_ptr<llvm::MemoryBuffer> emit_object(const KernelText& kernel, const std::string& suffix,
                                                 const llvm::orc::JITTargetMachineBuilder& target, std::string* why_not);
 

@@ -15,7 +15,7 @@ using StorageBytes = std::function<std::optional<uint64_t>(std::string_view key)
 
 enum class PickleKind : uint8_t { kOther, kInt, kText, kTuple, kList, kDict, kGlobal, kStorage };
 
-// What the checks need to know about a value. Values are kept in one pool and referred to by index.
+// The properties of a value that the checks need. Values are kept in one pool and referred to by index.
 struct PickleValue {
   PickleKind kind = PickleKind::kOther;
   bool was_recalled = false;  // read from the memo, so it may occur in several places

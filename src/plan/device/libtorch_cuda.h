@@ -7,10 +7,9 @@
 
 namespace sconce {
 
-// ATen asks once, at whichever call first needs it (`manual_seed`, a tensor on a GPU), whether the CUDA library is
-// loaded, and keeps the answer: a stub, for the life of the process, when it is not. sconce links LibTorch's CPU half
-// only (a third of a second and 350 MB cheaper to start), so that whoever may want a GPU calls this first, by
-// `make_available`.
+// ATen checks once, at the first call that needs it (`manual_seed`, a tensor on a GPU), whether the CUDA library is loaded.
+// If it is not, ATen keeps a stub for the life of the process. sconce links LibTorch's CPU library only, which saves a third
+// of a second and 350 MB at the start. So code that may need a GPU calls this first, through `make_available`.
 //
 // True when ATen has its CUDA half now. Else false with the reason in one sentence: no driver on this machine, a
 // LibTorch without CUDA, or too late. Safe to call again and from any thread. Starts no GPU.

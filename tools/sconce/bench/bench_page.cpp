@@ -17,7 +17,7 @@
 namespace sconce::cli {
 namespace {
 
-// Of the tables and plots; sconce, the first executor, has the color of the text and a thick line.
+// Colors of tables and plots. sconce, the first executor, has the color of the text and a thick line.
 constexpr const char* kBenchStyle = R"(
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0.6rem 0; }
 th, td { padding: 0.25rem 0.7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--rule); }
@@ -43,11 +43,11 @@ std::string colour_of(size_t index) { return std::to_string(index % kColors); }
 
 struct Series {
   std::string name;
-  size_t color = 0;  // its executor's place in the table
+  size_t color = 0;  // the executor's index in the table
   std::vector<double> seconds;
 };
 
-// Times on a logarithmic axis: between two labels of the y axis, whatever the height, lies the same factor.
+// Times on a logarithmic axis: two labels of the y axis differ by the same factor at any height.
 class Plot {
  public:
   Plot(const std::vector<std::string>& x_labels, const std::vector<Series>& all) : x_labels_(x_labels), all_(all) {
@@ -59,7 +59,7 @@ class Plot {
         most = std::max(most, seconds);
       }
     }
-    // Not less than a factor of two in all, or noise would look like a mountain range.
+    // At least a factor of two in total, so that noise does not look like a mountain range.
     const double room = std::max(1.1, std::sqrt(2 / std::max(1.0, most / least)));
     min_ = std::log10(least / room);
     max_ = std::log10(std::max(least, most) * room);
@@ -67,7 +67,7 @@ class Plot {
 
   std::string svg(const std::string& about) const {
     std::string drawn = grid();
-    for (size_t i = all_.size(); i-- > 0;) {  // sconce last, above the others
+    for (size_t i = all_.size(); i-- > 0;) {  // sconce last, on top of the others
       drawn += line(all_[i]);
     }
     return element("svg viewBox=\"0 0 560 300\" role=\"img\" aria-label=\"" + escape_html(about) + "\"", drawn);
@@ -95,7 +95,7 @@ class Plot {
     return kBottom - (kBottom - kTop) * share;
   }
 
-  // 1, 2, 5, 10, ... or, over a wide range, powers of ten.
+  // 1, 2, 5, 10, ... or powers of ten for a wide range.
   std::vector<double> ticks() const {
     std::vector<double> values;
     for (double decade = std::floor(min_); decade <= max_; ++decade) {
@@ -190,7 +190,7 @@ std::string plots_of(const MeasurementTable& table) {
 
 std::string cell(const std::string& text) { return element("td", escape_html(text)); }
 
-// Small differences stay without color: they may be noise.
+// Small differences get no color: they may be noise.
 std::string ratio_cell(double ratio) {
   const char* tag = ratio > 1.05 ? "td class=\"good\"" : ratio < 0.95 ? "td class=\"bad\"" : "td";
   return element(tag, ui::format_ratio(ratio));
@@ -274,7 +274,7 @@ std::string means_of(const std::vector<BenchedModel>& models) {
 std::string section_of(const BenchedModel& model) {
   std::string notes;
   if (!model.table.complete || model.table.muted > 0 || model.table.rows.front().spread > 0) {
-    // Lines of the terminal's notes; those about executors stand in the table already.
+    // The terminal's notes. Those about executors are in the table already.
     const std::string all = notes_of(model.table);
     for (size_t at = all.find("note: "); at != std::string::npos; at = all.find("note: ", at + 1)) {
       notes += element("p", escape_html(all.substr(at, all.find("note: ", at + 1) - at))) + "\n";

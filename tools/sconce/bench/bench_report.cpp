@@ -10,7 +10,7 @@
 namespace sconce::cli {
 namespace {
 
-// Above this, the machine does other things, and small differences mean nothing.
+// Above this spread the machine is busy otherwise, and small differences mean nothing.
 constexpr double kNoisySpread = 0.15;
 
 Json json_of(const Ratios& ratios) {

@@ -26,16 +26,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr double kSliceSeconds = 0.05;
-// A model whose call takes longer than this is loaded once and called less often before the steady state.
+// A model whose call takes longer than this is loaded once, and called less often before the steady state.
 constexpr double kSlowCall = 0.3;
 constexpr size_t kFirstCallsOfSlowModels = 3;
 constexpr size_t kRoundsForSpread = 5;
-// Of tiny models: enough for percentiles, few enough to keep.
+// The limit for tiny models: enough for percentiles, few enough to keep.
 constexpr size_t kMaxSamples = 2'000'000;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Resident memory, after the allocator gave back what nobody uses.
+// Returns resident memory, after the allocator returned unused pages.
 double resident_bytes() {
   malloc_trim(0);
   std::ifstream statm("/proc/self/statm");
@@ -49,7 +49,7 @@ size_t rounds_of(const MeasureSettings& settings) {
   return std::max<size_t>(1, static_cast<size_t>(std::lround(settings.seconds / kSliceSeconds)));
 }
 
-// Results of the calls that are compared.
+// The results that are compared.
 struct Results {
   c10::IValue first;
   c10::IValue last;
@@ -84,7 +84,7 @@ class Bench {
   }
 
  private:
-  // Eager LibTorch's results, and whether the model writes into its arguments.
+  // Eager LibTorch's results, and whether the model writes its arguments.
   void find_reference() {
     const auto eager = peers::make_peer("eager");
     const torch::jit::Module module = settings_.load();
@@ -156,7 +156,7 @@ class Bench {
       const c10::IValue output = session->run(std::move(arguments));
       calls.seconds.push_back(seconds_since(start) + not_in_calls);
       not_in_calls = 0;
-      // Compared later, but copied now: an executor may reuse the memory of its outputs.
+      // Compared later, but copied now: an executor may reuse its outputs' memory.
       if (call == 1 || call == first_calls_) {
         (call == 1 ? calls.results.first : calls.results.last) = deep_copy(output);
       }
@@ -189,7 +189,7 @@ class Bench {
     }
   }
 
-  // Whether it was not ended early.
+  // Returns whether it was not ended early.
   bool measure_steady_state() {
     const size_t rounds = rounds_of(settings_);
     std::vector<double> wall(contestants_.size(), 0);
@@ -229,7 +229,7 @@ class Bench {
     return round == rounds;
   }
 
-  // Times of the calls of all threads.
+  // Returns the times of the calls of all threads.
   std::vector<double> run_slice(peers::Peer& peer, const std::vector<c10::IValue>& shared, double seconds) {
     std::vector<std::vector<double>> times(settings_.threads);
     std::vector<std::exception_ptr> failures(settings_.threads);
@@ -244,7 +244,7 @@ class Bench {
     const auto work = [&](size_t thread) {
       const torch::autograd::AutoGradMode grad_mode(settings_.with_grad);
       const MutedOutput::OnThread muted(muted_);
-      at::get_num_threads();  // sets the thread up for the number that was asked for; LibTorch's executors may not
+      at::get_num_threads();  // initializes the thread with the number of intra-op threads; LibTorch's executors may not
       std::vector<c10::IValue> own;
       std::unique_ptr<peers::Peer::Session> session;
       guarded(thread, [&] {
@@ -290,7 +290,7 @@ class Bench {
   const MeasureProgress& progress_;
   MutedOutput muted_;
   std::vector<std::unique_ptr<peers::Peer>> peers_;
-  std::vector<std::vector<c10::IValue>> arguments_;  // of each peer
+  std::vector<std::vector<c10::IValue>> arguments_;  // by peer
   std::vector<Measurement> rows_;
   Results reference_;
   bool mutates_ = false;

@@ -5,7 +5,7 @@
 namespace sconce::cli {
 namespace {
 
-// LibTorch's handler is a plain function.
+// A function without state, as LibTorch's handler must be.
 std::atomic<size_t> prints = 0;
 
 void count_print(const std::string& /*text*/) { prints.fetch_add(1, std::memory_order_relaxed); }

@@ -22,7 +22,7 @@ std::vector<NamedTensor> named_tensors(const Named& list) {
   return named;
 }
 
-// The parameters that take part in training.
+// Returns the parameters that are trained.
 std::vector<NamedTensor> trained_parameters(const torch::jit::Module& module) {
   std::vector<NamedTensor> parameters = named_tensors(module.named_parameters());
   std::erase_if(parameters, [](const NamedTensor& named) { return !named.tensor.requires_grad(); });
@@ -48,7 +48,7 @@ class ModelCheck {
         settings_(settings),
         findings_(findings),
         method_(settings.method.empty() ? cases.method : settings.method),
-        // A frozen model's parameters are constants, so that its results require no gradient.
+        // The parameters of a frozen model are constants, so its results require no gradient.
         tolerance_{settings.rtol.value_or(cases.rtol), settings.atol.value_or(cases.atol),
                    /*requires_grad=*/!settings.options.frozen()} {}
 
@@ -67,7 +67,7 @@ class ModelCheck {
         if (agree && call == 1) {
           throw UserError("the model rejects these arguments, in sconce as in LibTorch: " + *outcomes.got.error);
         }
-        return;  // later calls would only repeat it
+        return;  // later calls would repeat the finding
       }
       if (call == 1) {
         compare_first_call(index, outcomes, twins);
@@ -79,7 +79,7 @@ class ModelCheck {
   }
 
  private:
-  // Whether there is an answer to the case; arguments of the command line have none.
+  // Returns whether the case has a recorded answer; arguments of the command line have none.
   bool is_recorded(size_t index) const { return index < cases_.outputs.size(); }
 
   std::vector<c10::IValue> arguments_of(size_t index, const torch::jit::Module& module) const {
@@ -95,7 +95,7 @@ class ModelCheck {
     }
   }
 
-  // On a module whose first calls these are.
+  // Requires a module that has not been called yet.
   void check_from_threads(const std::vector<c10::IValue>& arguments) {
     const Module module = load_model(settings_.model, settings_.options);
     const torch::jit::Module twin = load_script_module(settings_.model, settings_.options.device());
@@ -125,7 +125,7 @@ class ModelCheck {
     }
   }
 
-  // Of the mean of squares of the outputs by all parameters; by name.
+  // Returns gradients of the mean of squares of the outputs by all parameters, by name.
   static std::vector<NamedTensor> gradients_of(const CallOutcome& outcome, const torch::jit::Module& module) {
     std::vector<NamedTensor> parameters = trained_parameters(module);
     const auto loss = mean_square_loss(differentiable_tensors(outcome.output));

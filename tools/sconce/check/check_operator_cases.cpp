@@ -16,7 +16,8 @@
 namespace sconce::cli {
 namespace {
 
-// The leaves of a nest of lists, tuples and dicts, depth first, numbers as 0-d tensors; None and texts are left out.
+// Returns the leaves of nested lists, tuples and dicts, depth first, with numbers as 0-d tensors. Leaves out None and
+// strings.
 void append_flattened(const c10::IValue& value, std::vector<c10::IValue>& leaves) {
   if (value.isTensor()) {
     leaves.push_back(value);
@@ -45,7 +46,7 @@ std::vector<c10::IValue> flattened(const c10::IValue& value) {
 
 std::vector<c10::IValue> as_values(const std::vector<at::Tensor>& tensors) { return {tensors.begin(), tensors.end()}; }
 
-// One path per element, unlike a comparison of two lists, which would stop at their lengths.
+// One path per element; a comparison of two lists would stop at different lengths.
 std::vector<Mismatch> compare_lists(const std::vector<c10::IValue>& got, const std::vector<c10::IValue>& expected,
                                     const CompareOptions& options, const std::string& path) {
   if (got.size() != expected.size()) {
@@ -60,7 +61,8 @@ std::vector<Mismatch> compare_lists(const std::vector<c10::IValue>& got, const s
   return mismatches;
 }
 
-// Gradients of the sum of all outputs that require grad, by the arguments that do; empty when there are none of either.
+// Returns gradients of the sum of all outputs that require grad, by the arguments that do. Empty if there are none of
+// either.
 std::vector<c10::IValue> gradients_of(const CallOutcome& outcome) {
   std::vector<at::Tensor> wanted;
   for (const c10::IValue& argument : outcome.arguments) {

@@ -16,7 +16,7 @@
 namespace sconce::cli {
 namespace {
 
-// LibTorch's first call.
+// The first call in LibTorch.
 struct Answer {
   CallOutcome outcome;
   std::vector<NamedTensor> gradients;
@@ -26,10 +26,10 @@ void append(std::vector<Mismatch>& all, std::vector<Mismatch> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-// The calls of one thread; stops at the first that is wrong.
+// The calls of one thread, up to the first wrong one.
 std::vector<Mismatch> calls_of_thread(const Module& module, const ThreadedCalls& calls, const Answer& answer, size_t count) {
   for (size_t call = 0; call < count; ++call) {
-    const at::AutoGradMode as_before(at::GradMode::is_enabled());  // the model may switch it
+    const at::AutoGradMode as_before(at::GradMode::is_enabled());  // the model may switch grad mode
     CallOutcome got;
     got.arguments = deep_copy(calls.arguments);
     got.output = calls.method == "forward" ? module.forward(got.arguments) : module.run_method(calls.method, got.arguments);
@@ -59,7 +59,7 @@ CallOutcome call_once(const torch::jit::Module& twin, const ThreadedCalls& calls
   return call_reference(twin, calls.method, fit_arguments(twin, calls.method, calls.arguments), calls.seed);
 }
 
-// Why the calls have no answer that the order of threads leaves alone; empty when they have one.
+// Returns why the calls' results depend on the order of threads; empty if they do not.
 std::string reason_to_leave_out(const torch::jit::Module& twin, const CallOutcome& outcome, const ThreadedCalls& calls,
                                 const CheckSettings& settings) {
   if (outcome.error) {
@@ -76,7 +76,7 @@ std::string reason_to_leave_out(const torch::jit::Module& twin, const CallOutcom
   if (!at::globalContext().defaultGenerator(c10::kCPU).get_state().equal(outcome.generator_state)) {
     return "they draw random numbers";
   }
-  // What they write may lie elsewhere: in constant tensors of the file.
+  // Calls may also write constant tensors of the file.
   const CallOutcome again = call_once(twin, calls);
   if (again.error || !compare(again.output, outcome.output, calls.options).empty()) {
     return "a second call gives something else";

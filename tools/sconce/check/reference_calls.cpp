@@ -21,7 +21,7 @@ CallOutcome make_call(const std::vector<c10::IValue>& arguments, uint64_t seed,
   CallOutcome outcome;
   outcome.arguments = deep_copy(arguments);
   at::manual_seed(seed);
-  // LibTorch's interpreter leaves grad mode off when a future is waited for in a block without it.
+  // LibTorch's interpreter leaves grad mode off if a future is waited for in a no_grad block.
   const at::AutoGradMode as_before(at::GradMode::is_enabled());
   try {
     outcome.output = function(outcome.arguments);

@@ -41,7 +41,7 @@ struct BenchOptions {
   bool with_grad = false;
   bool progress = false;
   std::string html;
-  std::string versions;  // of the program, for the page
+  std::string versions;  // version of the program, for the page
   double rtol = 1e-3;
   double atol = 1e-4;
 };
@@ -67,7 +67,7 @@ std::vector<Contestant> contestants_of(const std::string& against, const Options
   return contestants;
 }
 
-// The inputs of the index-th model: its own file, the one file, the SPECs, or the CASES file beside it.
+// Returns the inputs of the index-th model: its own file, the one file, the SPECs, or the CASES file beside it.
 InputOptions inputs_of(const BenchOptions& options, size_t index) {
   InputOptions inputs;
   inputs.specs = options.specs;
@@ -81,7 +81,8 @@ InputOptions inputs_of(const BenchOptions& options, size_t index) {
   return inputs;
 }
 
-// What is asked of the index-th model. Reads the model once, so that a mistake shows before anything is measured.
+// Returns the settings for the index-th model. Reads the model once, so that mistakes are reported before anything is
+// measured.
 MeasureSettings settings_of(const BenchOptions& options, size_t index, const Options& settings) {
   const std::string& path = options.models[index];
   const Module module = load_model(path, settings);
@@ -113,7 +114,7 @@ MeasurementTable measure_model(const BenchOptions& options, const std::string& p
   return measure(contestants, measured, [&](const std::string& executor) { bar.advance(executor); });
 }
 
-// A word behind a SPEC is a model here; where it looks like one more SPEC, the remedy is to say so.
+// A word after a SPEC is a model here. If it looks like another SPEC, the error names the remedy.
 void expect_no_specs_among_models(const BenchOptions& options) {
   for (const std::string& model : options.models) {
     std::error_code ignored;
@@ -124,7 +125,7 @@ void expect_no_specs_among_models(const BenchOptions& options) {
     try {
       parse_spec(model, generator);
     } catch (const UserError&) {
-      continue;  // then it was meant as a model, and its loader says that it is not there
+      continue;  // it was meant as a model, and the loader reports that it does not exist
     }
     throw UserError("'" + model +
                     "' stands where a model is expected, but is a SPEC; bench takes one behind each --input: "
@@ -142,7 +143,7 @@ int bench(const BenchOptions& options) {
   }
   expect_no_specs_among_models(options);
   const Options settings = prepare(options.common);
-  contestants_of(options.against, settings);  // a wrong name shows before anything is measured
+  contestants_of(options.against, settings);  // reports a wrong name before anything is measured
   if (!options.html.empty()) {
     expect_writable(options.html);
   }
@@ -167,7 +168,7 @@ int bench(const BenchOptions& options) {
       if (options.models.size() == 1) {
         throw;
       }
-      // The others are measured all the same.
+      // The other models are still measured.
       std::cerr << "sconce: error: " << path << ": " << one_line_message(failure) << "\n";
       ++failed;
       continue;
@@ -209,7 +210,7 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   CLI::Option* files = command.add_option("--inputs", options->input_files,
                                           "arguments: one file for all models, or --inputs once for each; "
                                           "without any, NAME.cases.pt beside NAME.pt");
-  // One value each: models may follow.
+  // One value each, because models may follow.
   files->type_name("FILE")->expected(1)->take_all()->allow_extra_args(false);
   command.add_option("--input", options->specs, "an argument (SPEC, see below); once for each argument")
       ->type_name("SPEC")

@@ -1,4 +1,4 @@
-// sconce check: recorded answers, and LibTorch call by call, against sconce.
+// sconce check: compares sconce with recorded answers, and with LibTorch call by call.
 #include "tools/sconce/check/check_cases.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
@@ -45,7 +45,8 @@ std::vector<Tier> tiers_of(const std::string& plan, const Options& options) {
   return {*tier};
 }
 
-// The calls to make: those of CASES, one with the arguments given, or those of the CASES file beside the model.
+// Returns the calls to make: those of CASES, one with the given arguments, or those of the CASES file beside the
+// model.
 Cases cases_of(CheckOptions& options) {
   if (!options.inputs.file.empty() || !options.inputs.specs.empty()) {
     const Call call = read_call(options.inputs, options.method);

@@ -52,7 +52,7 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
-// The command of the line, or the application itself.
+// Returns the command on the command line, or the application itself.
 const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& arguments) {
   for (const CLI::App* command : app.get_subcommands({})) {
     if (!arguments.empty() && arguments.front() == command->get_name()) {
@@ -62,7 +62,7 @@ const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& 
   return app;
 }
 
-// Options that the command does not have, with the nearest that it has.
+// Describes options that the command lacks, with the nearest that it has.
 std::string explain_extras(const CLI::App& command, const CLI::ExtrasError& failure,
                            const std::vector<std::string>& arguments) {
   std::vector<std::string> known;
@@ -80,7 +80,7 @@ std::string explain_extras(const CLI::App& command, const CLI::ExtrasError& fail
   return failure.what();
 }
 
-// What the parser says, as one line with a remedy.
+// Returns the parser's message as one line with a remedy.
 [[noreturn]] void throw_usage_error(const CLI::App& app, const CLI::ParseError& failure,
                                     const std::vector<std::string>& arguments) {
   const CLI::App& command = command_of(app, arguments);
@@ -128,10 +128,10 @@ int run(const std::vector<std::string>& arguments) {
     throw UserError("no command '" + first + "'" + ui::did_you_mean(first, names) + " (see 'sconce --help')");
   }
   try {
-    // The parser takes them from the back.
+    // The parser takes arguments from the back.
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     for (std::string& argument : reversed) {
-      // It would take "[1,2]", one SPEC of a list, for two values.
+      // The parser would split "[1,2]", a SPEC of a list, into two values.
       argument.insert(0, argument.starts_with('[') ? " " : "");
     }
     app.parse(reversed);
@@ -148,7 +148,7 @@ int run(const std::vector<std::string>& arguments) {
 int run_command_line(const std::vector<std::string>& arguments) {
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   if (json) {
-    // What the model prints must not stand between braces.
+    // The model's prints must not be mixed with JSON.
     torch::jit::setPrintHandler([](const std::string& text) { std::cerr << text; });
   }
   int code = kGood;
@@ -166,7 +166,7 @@ int run_command_line(const std::vector<std::string>& arguments) {
 
 void end_program(int exit_code) {
 #if defined(__SANITIZE_ADDRESS__)
-  std::exit(exit_code);  // leaks are looked for there
+  std::exit(exit_code);  // LeakSanitizer checks here
 #else
   std::fflush(nullptr);
   std::cout.flush();

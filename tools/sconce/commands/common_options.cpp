@@ -23,7 +23,7 @@
 namespace sconce::cli {
 namespace {
 
-constexpr const char* kDisabledPasses = "disabled_passes";  // those of plug-ins too, which are opened first
+constexpr const char* kDisabledPasses = "disabled_passes";  // including those of plug-ins, which are opened first
 constexpr std::array kTiers = {Tier::kRequired, Tier::kRanks, Tier::kShapes};
 
 bool is_list_of_names(const nlohmann::json& value) {
@@ -181,7 +181,7 @@ CLI::Validator between(double least, double most) {
     if (!text.empty() && *end == '\0' && number >= least && number <= most) {
       return "";
     }
-    constexpr int kDigits = 12;  // no limit of an option is longer
+    constexpr int kDigits = 12;  // no option's limit is longer
     return "must be from " + ui::format_number(least, kDigits) + " to " + ui::format_number(most, kDigits) + ", not " + text;
   };
   return CLI::Validator(check, "");

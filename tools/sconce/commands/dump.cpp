@@ -1,4 +1,4 @@
-// sconce dump: a model's graph at the stages of its way to a plan.
+// sconce dump: shows a model's graph after each stage.
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/dump_page.h"
@@ -31,7 +31,7 @@ struct DumpOptions {
   InputOptions inputs;
   std::string model;
   std::string method;
-  std::string stage;  // empty: the last, which plans are made of
+  std::string stage;  // empty: the last one, from which plans are made
   std::string format = "ir";
   std::string output;
 };
@@ -61,7 +61,7 @@ T& expect(Expected<T>& result) {
   return *result;
 }
 
-// The graphs of the stages up to the last one that is wanted.
+// Returns the graphs of the stages up to the last one requested.
 std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::string& method, const std::string& stage,
                                   const Options& settings) {
   FunctionTable functions;
@@ -106,7 +106,7 @@ std::string title_line(const StageGraph& stage, const std::string& method) {
   return "# " + method + ", " + stage.stage + "\n";
 }
 
-// One that `sconce opt` reads, with the tensors of the graph beside it. /dev/stdout has no place beside it.
+// Writes a file that `sconce opt` reads, with the graph's tensors beside it. /dev/stdout has no place beside it.
 bool goes_into_a_graph_file(const DumpOptions& options) {
   std::error_code there_is_none;
   const auto status = std::filesystem::status(options.output, there_is_none);
@@ -126,7 +126,7 @@ std::string text_of(const StageGraph& stage, const std::string& format, const st
   return format == "dot" ? dot : draw_svg(dot);
 }
 
-// With arguments, the plans that a call with them builds; without, the plan that every call can use.
+// With arguments, returns the plans that a call with them builds; without, the generic plan.
 std::string plans_of(const DumpOptions& options, const Module& module, const std::string& method, const Call& call) {
   GraphExecutor& executor = executor_of(module, method);
   warn_of_failed_passes(failed_passes(module, method));

@@ -1,4 +1,4 @@
-// sconce explain: what the executor did with a model, and why.
+// sconce explain: shows what the executor did with a model, and why.
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
@@ -24,7 +24,7 @@ struct ExplainOptions {
   bool verbose = false;
 };
 
-// What there is to tell, and what ended the calls early.
+// The explanation, and the error that ended the calls early.
 struct Account {
   Explanation explanation;
   std::optional<Failure> failure;
@@ -54,7 +54,7 @@ Account account_of(const Module& module, const Call& call, const std::vector<c10
   return account;
 }
 
-// "x: float32 [8, 16] contiguous", one for each argument.
+// Returns "x: float32 [8, 16] contiguous", one line for each argument.
 std::vector<std::string> describe_inputs(const torch::jit::Module& module, const std::string& method,
                                          const std::vector<c10::IValue>& arguments) {
   const auto& expected = module.get_method(method).function().getSchema().arguments();

@@ -27,7 +27,7 @@ void add_input_options(CLI::App& command, InputOptions& options) {
 
 namespace {
 
-// Of an operator suite, whose cases each call a method of their own: the first that calls this one.
+// For an operator suite, whose cases each call a method of their own, returns the first case that calls this method.
 const OperatorCase& first_case_of(const OperatorCases& cases, const std::string& method, const std::string& path) {
   std::vector<std::string> methods;
   for (const OperatorCase& each : cases) {

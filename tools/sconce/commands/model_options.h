@@ -1,4 +1,4 @@
-// What commands that run a model have in common on the command line: the model, its method, its arguments.
+// The options that commands which run a model have in common: the model, its method, its arguments.
 #pragma once
 
 #include "tools/sconce/commands/common_options.h"

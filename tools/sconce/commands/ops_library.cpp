@@ -11,8 +11,8 @@
 namespace sconce::cli {
 namespace {
 
-// Whether the library was built as a Python extension, as torchvision's _C.so is: by the libraries that it names. The
-// dynamic linker tells only the first that it does not find.
+// Returns whether the library was built as a Python extension, like torchvision's _C.so. Judges by the libraries that
+// it names, because the dynamic linker reports only the first missing one.
 bool needs_python(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -26,7 +26,7 @@ bool needs_python(const std::string& path) {
 
 SharedLibrary open_globally(const std::string& file) {
   const SharedLibrary library = open_library(file, /*global=*/true);
-  // Libraries built with LibTorch's CMake package name libtorch.so, which holds nothing but the names of its halves.
+  // Libraries built with LibTorch's CMake package need libtorch.so, which only refers to LibTorch's parts.
   if (!library && library.why_not().rfind("libtorch.so:", 0) == 0) {
     open_library(libtorch_directory() + "/libtorch.so", /*global=*/true);
     return open_library(file, /*global=*/true);
@@ -41,7 +41,7 @@ void open_ops_library(const std::string& path) {
   if (!std::filesystem::exists(path, ignored)) {
     throw UserError(path + ": no such file (--ops-library)");
   }
-  // With a slash, so that the path is taken and not the library search path.
+  // A path with a slash, so that the library search path is not used.
   const std::string file = std::filesystem::absolute(path).string();
   const SharedLibrary library = open_globally(file);
   if (library) {

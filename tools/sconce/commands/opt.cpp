@@ -54,7 +54,7 @@ std::unique_ptr<Graph> read_graph(const std::string& path) {
   return graph;
 }
 
-// One of sconce's or one of a plug-in's.
+// Finds a pass of sconce or of a plug-in.
 struct ChosenPass {
   const PassInfo* own = nullptr;
   const CustomPass* custom = nullptr;
@@ -86,7 +86,7 @@ std::vector<ChosenPass> find_passes(const std::vector<std::string>& names, const
 }
 
 int opt(const OptOptions& options) {
-  const Options prepared = prepare(options.common);  // before the text is read: its operators may be in a library
+  const Options prepared = prepare(options.common);  // before the text is read, because its operators may be in a library
   const std::vector<ChosenPass> passes = find_passes(options.passes, prepared.passes());
   std::unique_ptr<Graph> graph = read_graph(options.file);
   PassRunner runner = options.verify_each ? PassRunner(PassRunner::Verify::kAfterChange) : PassRunner();

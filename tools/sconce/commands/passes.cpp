@@ -1,4 +1,4 @@
-// sconce passes: the passes that have a name.
+// sconce passes: lists the named passes.
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/json.h"

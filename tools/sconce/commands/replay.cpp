@@ -1,4 +1,4 @@
-// sconce replay: a graph that sconce failed on, once more.
+// sconce replay: runs a pass again on the graph on which it failed.
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/json.h"

@@ -1,4 +1,4 @@
-// sconce run: one model, its result on the terminal or in a file.
+// sconce run: runs a model, and shows its result or writes it to a file.
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
@@ -34,14 +34,14 @@ struct RunOptions {
   bool no_grad = false;
 };
 
-// What one thread did.
+// The results of one thread.
 struct ThreadResult {
   c10::IValue first_output;
   std::vector<double> seconds;  // per call
   std::exception_ptr failure;
 };
 
-// Calls the model `repeat` times on the calling thread, each time with arguments of its own.
+// Calls the model `repeat` times on the calling thread, each time with its own copy of the arguments.
 void call_repeatedly(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments,
                      const RunOptions& options, ThreadResult& result) {
   const torch::autograd::AutoGradMode grad_mode(!options.no_grad);
@@ -57,7 +57,7 @@ void call_repeatedly(const Module& module, const Call& call, const std::vector<c
   }
 }
 
-// All threads start at once, so the first calls meet.
+// All threads start at once, so that their first calls coincide.
 std::vector<ThreadResult> call_on_threads(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments,
                                           const RunOptions& options) {
   std::vector<ThreadResult> results(options.threads);
@@ -96,7 +96,7 @@ void write_output(const c10::IValue& output, const std::string& path) {
   });
   std::vector<char> bytes;
   try {
-    bytes = torch::jit::pickle_save(deep_copy(output));  // the copy is free of the gradient graph, which no file can hold
+    bytes = torch::jit::pickle_save(deep_copy(output));  // the copy has no gradient graph, which a file cannot hold
   } catch (const c10::Error& failure) {
     throw RefusedError("the output cannot be written to a file: " + one_line_message(failure));
   }

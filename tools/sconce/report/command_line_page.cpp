@@ -27,7 +27,7 @@ std::vector<const CLI::Option*> options_of(const CLI::App& app) {
   return app.get_options([](const CLI::Option* option) { return option->nonpositional(); });
 }
 
-// What every command has, with the same text: --help, --json and others.
+// Options that every command has, with the same text: --help, --json and others.
 std::vector<const CLI::Option*> shared_options(const std::vector<const CLI::App*>& commands) {
   std::vector<const CLI::Option*> shared = options_of(*commands.front());
   for (const CLI::App* command : commands) {
@@ -40,7 +40,7 @@ std::vector<const CLI::Option*> shared_options(const std::vector<const CLI::App*
   return shared;
 }
 
-// A description in a table_cell of a table; its further lines stay lines.
+// Returns a description as a table cell; line breaks are kept.
 std::string table_cell(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -96,7 +96,7 @@ std::string table_of_positionals(const CLI::App& command) {
   return text + (positionals.empty() ? "" : "\n");
 }
 
-// Indented lines of a footer are what the user may type or look up: a block of code. Others are text, as they are.
+// Indented lines of a footer are commands or terms, and become a block of code. Other lines are text, unchanged.
 std::string paragraphs_of(const std::string& footer) {
   std::string text;
   bool in_code = false;

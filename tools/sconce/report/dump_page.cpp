@@ -19,7 +19,7 @@ i { color: var(--soft); font-style: normal; }
 
 enum class Side { kBefore, kAfter };
 
-// The text on one side, with what the other does not have marked. `marked` counts those lines.
+// Returns the text of one side, with the lines that the other side lacks marked. `marked` counts them.
 std::string marked_text(const std::vector<DiffLine>& lines, Side side, size_t& marked) {
   const DiffLine::Kind missing = side == Side::kBefore ? DiffLine::Kind::kNew : DiffLine::Kind::kGone;
   std::string html;

@@ -46,13 +46,14 @@ std::string without_interpreter_frame(const std::string& text) {
   return text;
 }
 
-// Messages about damaged files quote them.
+// Messages about damaged files quote their bytes.
 std::string without_control_characters(std::string text) {
   std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 && c != '\n' && c != '\t'; }, '?');
   return text;
 }
 
-// The message, then what was added on its way up, each on lines of its own: c10::Error puts the latter in brackets.
+// Returns the message, then the context added while it was passed on, each on lines of its own. c10::Error puts
+// context in brackets.
 std::string text_of(const c10::Error& failure) {
   std::string text = failure.msg();
   for (const std::string& context : failure.context()) {
@@ -69,7 +70,8 @@ std::string text_of(const ScriptError& raised) {
          (raised.frames().empty() ? "" : "\nTraceback of TorchScript (most recent call last):\n" + raised.frames());
 }
 
-// The rest of the line behind the last `begin` at the beginning of a line, blanks before it left out; empty without one.
+// Returns the rest of the line after the last `begin` that starts a line, ignoring blanks before it. Empty if there
+// is none.
 std::string last_line_behind(const std::string& text, const std::string& begin) {
   std::istringstream lines(text);
   std::string found;
@@ -83,14 +85,14 @@ std::string last_line_behind(const std::string& text, const std::string& begin) 
   return found;
 }
 
-// "in %5 : Tensor = aten::linear(…)" of what an operator threw, "node: …" of a refusal.
+// Finds "in %5 : Tensor = aten::linear(…)" in an operator's error, "node: …" in a refusal.
 std::string node_in(const std::string& message) {
   const std::string raised_in = last_line_behind(message, "in %");
   return raised_in.empty() ? last_line_behind(message, "node: ") : "%" + raised_in;
 }
 
-// `File "model.py", line 12, in forward` of a stack, whose innermost place is the last; "at: model.py:12:8 in forward" of
-// a refusal, whose innermost place is the first.
+// Finds `File "model.py", line 12, in forward` in a stack, where the innermost place is last; "at: model.py:12:8 in
+// forward" in a refusal, where the innermost place is first.
 std::string source_in(const std::string& message) {
   const std::string place = last_line_behind(message, "File \"");
   const size_t quote = place.find("\", line ");
@@ -119,8 +121,8 @@ std::string one_line_message(const std::exception& failure) {
 
 Failure describe_failure(const std::exception& failure) {
   const bool refused = dynamic_cast<const RefusedError*>(&failure) != nullptr;
-  // LibTorch's errors are runtime errors or c10::Error; what else is a logic error, sconce's assertions among them, is
-  // no fault of the user's.
+  // LibTorch's errors are runtime errors or c10::Error. Any other logic error, such as a failed assertion of sconce,
+  // is not the user's fault.
   const bool internal = dynamic_cast<const std::logic_error*>(&failure) != nullptr;
   const bool no_memory = dynamic_cast<const std::bad_alloc*>(&failure) != nullptr;
   Failure described;

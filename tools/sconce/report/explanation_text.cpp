@@ -40,7 +40,7 @@ std::string counted(size_t count, const std::string& what) {
   return ui::format_count(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-// One word of a spec stands for one value; a model's own attributes come first and are many.
+// One word of a spec describes one value. A model's attributes come first and are many.
 std::string one_spec_text(const std::string& spec) {
   std::string text;
   for (size_t begin = 0; begin < spec.size();) {
@@ -68,7 +68,7 @@ std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& deta
   return text + (detail.steps ? indented(plan.text, "    ") : "");
 }
 
-// "3 taken, 1 not: model.py:12:4 in forward"
+// Returns "3 taken, 1 not: model.py:12:4 in forward".
 std::string count_line(const std::string& counts, const std::string& source) {
   return "  " + counts + (source.empty() ? "" : ": " + source.substr(0, source.find('\n'))) + "\n";
 }

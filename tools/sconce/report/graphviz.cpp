@@ -16,7 +16,7 @@ extern char** environ;
 namespace sconce::cli {
 namespace {
 
-// A file without a name that `dot` can read or write by its number: no pipes that could fill up on both sides.
+// A file without a name, which `dot` can read or write by its number. Pipes could fill up on both sides.
 class ScratchFile {
  public:
   ScratchFile() {

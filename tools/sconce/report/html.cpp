@@ -3,7 +3,7 @@
 namespace sconce::cli {
 namespace {
 
-// Colors that people tell apart whatever their eyes.
+// Colors that are distinguishable with color blindness, too.
 const std::string kPageStyle = R"(
 :root { color-scheme: light dark; --text: #1b1f24; --back: #ffffff; --soft: #59636e; --rule: #d5dae0; --stripe: #f4f6f8;
         --good: #12703a; --bad: #b3261e;

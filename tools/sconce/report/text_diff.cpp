@@ -13,7 +13,7 @@ namespace {
 struct Line {
   std::string text;
   std::string code;  // without the location
-  std::string key;   // without the numbers of nameless values, too
+  std::string key;   // also without the numbers of values without a name
 };
 
 std::string key_of(const std::string& line) {
@@ -41,7 +41,7 @@ std::vector<Line> lines_of(const std::string& text) {
   return lines;
 }
 
-// A value in a line of IR. Where it is made its type follows.
+// A value in a line of IR. At its definition its type follows.
 struct Name {
   std::string text;
   bool is_definition;
@@ -72,7 +72,7 @@ class Diff {
 
  private:
   using Kind = DiffLine::Kind;
-  // Lines [before_begin, before_end) against [after_begin, after_end).
+  // Compares lines [before_begin, before_end) with [after_begin, after_end).
   struct Piece {
     size_t before_begin, before_end, after_begin, after_end;
     size_t before_size() const { return before_end - before_begin; }
@@ -94,7 +94,8 @@ class Diff {
     }
   }
 
-  // First by the word, as numbers mostly stay what they were; what has no line in common then, by the key.
+  // Compares exact lines first, because numbers mostly stay the same; pieces without a common line are then compared
+  // by key.
   void compare(Piece piece, Field field) {
     const auto same = [&](size_t before, size_t after) { return before_[before].*field == after_[after].*field; };
     for (; piece.before_size() > 0 && piece.after_size() > 0 && same(piece.before_begin, piece.after_begin);
@@ -113,7 +114,7 @@ class Diff {
   }
 
   void compare_middle(const Piece& piece, Field field) {
-    constexpr size_t kMaxCells = 1'000'000;  // of the table of common subsequences
+    constexpr size_t kMaxCells = 1'000'000;  // limit for the table of common subsequences
     if (piece.before_size() == 0 || piece.after_size() == 0) {
       replace(piece);
     } else if (const Anchors anchors = increasing(unique_lines(piece, field)); !anchors.empty()) {
@@ -134,7 +135,7 @@ class Diff {
     }
   }
 
-  // Lines that stand once in the piece on each side, by their place before.
+  // The lines that occur once in the piece on each side, in the order before.
   Anchors unique_lines(const Piece& piece, Field field) const {
     struct Places {
       size_t count_before = 0, count_after = 0, before = 0, after = 0;
@@ -160,10 +161,10 @@ class Diff {
     return unique;
   }
 
-  // The longest subsequence whose places afterwards increase, too: piles, as in the card game.
+  // Finds the longest subsequence whose positions after increase, too, with piles, as in patience sorting.
   static Anchors increasing(const Anchors& anchors) {
     constexpr size_t kNone = SIZE_MAX;
-    std::vector<size_t> tops;  // of each pile: an index of `anchors`
+    std::vector<size_t> tops;  // top of each pile: an index into `anchors`
     std::vector<size_t> previous(anchors.size(), kNone);
     for (size_t i = 0; i < anchors.size(); ++i) {
       const auto pile = std::lower_bound(tops.begin(), tops.end(), anchors[i].second,
@@ -185,7 +186,7 @@ class Diff {
 
   void compare_by_table(const Piece& piece) {
     const size_t width = piece.after_size() + 1;
-    // Of the lines from (row, column) on.
+    // For the lines from (row, column) on.
     std::vector<uint32_t> longest((piece.before_size() + 1) * width, 0);
     for (size_t row = piece.before_size(); row-- > 0;) {
       for (size_t column = piece.after_size(); column-- > 0;) {
@@ -216,7 +217,7 @@ class Diff {
     }
   }
 
-  // Lines that differ in the numbers of values alone are the same only if they use the same values.
+  // Lines that differ only in numbers of values are equal only if they use the same values.
   void part_rewired_lines() {
     std::unordered_map<std::string, std::string> renamed;
     std::vector<DiffLine> parted;
@@ -258,7 +259,7 @@ std::vector<DiffLine> diff_texts(const std::string& before, const std::string& a
 std::string unified_diff(const std::vector<DiffLine>& lines, size_t context) {
   using Kind = DiffLine::Kind;
   std::string text;
-  size_t before = 1;  // the number of the next line on each side
+  size_t before = 1;  // number of the next line on each side
   size_t after = 1;
   const auto next_change = [&](size_t from) {
     while (from < lines.size() && lines[from].kind == Kind::kSame) {
@@ -274,7 +275,7 @@ std::string unified_diff(const std::vector<DiffLine>& lines, size_t context) {
     const size_t begin = std::max(i, change - std::min(change, context));
     before += begin - i;
     after += begin - i;
-    // Changes with no more than twice the context between them are one hunk.
+    // Changes with at most twice the context between them are one hunk.
     size_t end = change;
     for (size_t next = change; next < lines.size() && (end == change || next <= end + 2 * context);) {
       while (next < lines.size() && lines[next].kind != Kind::kSame) {

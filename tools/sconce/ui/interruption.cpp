@@ -10,7 +10,7 @@ namespace {
 
 volatile std::sig_atomic_t asked_to_end = 0;
 
-// A call in progress cannot be ended from here, and may take long.
+// A call in progress cannot be interrupted, and may take long.
 void ask_to_end(int /*signal*/) {
   asked_to_end = 1;
   constexpr std::string_view kText = "\nsconce: ending behind the call that runs; Ctrl-C again to end now\n";

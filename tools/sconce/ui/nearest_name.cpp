@@ -7,7 +7,7 @@
 namespace sconce::ui {
 namespace {
 
-// A beginning or part of a name is near, however much is missing.
+// A prefix or part of a name counts as near, however much is missing.
 bool is_near(std::string_view name, const std::string& candidate) {
   const bool is_part = name.size() >= 3 && candidate.find(name) != std::string::npos;
   return is_part || edit_distance(name, candidate) <= std::max<size_t>(2, name.size() / 3);

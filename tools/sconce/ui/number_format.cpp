@@ -8,7 +8,7 @@
 namespace sconce::ui {
 namespace {
 
-// Three significant digits without an exponent, for values from 1 up to some thousands.
+// Formats three significant digits without an exponent, for values from 1 to some thousands.
 std::string three_digits(double value) {
   const double size = std::abs(value);
   return fmt::format("{:.{}f}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
@@ -24,7 +24,7 @@ struct Unit {
 std::string format_duration(double seconds) {
   constexpr std::array units = {Unit{1, "s"}, Unit{1e-3, "ms"}, Unit{1e-6, "us"}, Unit{1e-9, "ns"}};
   for (const Unit& unit : units) {
-    // Half a last digit below the unit already rounds up to it.
+    // A value half a last digit below the unit rounds up to it.
     if (std::abs(seconds) >= unit.size * 0.9995) {
       return three_digits(seconds / unit.size) + " " + unit.name;
     }

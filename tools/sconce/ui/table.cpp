@@ -17,7 +17,7 @@ void append_line(std::string& out, std::string line) {
   out += line + "\n";
 }
 
-// Their indices, in order.
+// Returns their indices, in order.
 std::vector<size_t> columns_that_fit(const std::vector<Column>& columns, const std::vector<size_t>& widths, size_t width) {
   std::vector<size_t> shown(columns.size());
   std::iota(shown.begin(), shown.end(), 0);

@@ -12,7 +12,7 @@
 namespace sconce::cli {
 namespace {
 
-// Reads the attributes of one CASES file; what is missing or of another kind is the user's error.
+// Reads the attributes of a CASES file. A missing attribute, or one of another type, is the user's error.
 class Reader {
  public:
   Reader(const torch::jit::Module& module, const std::string& path) : module_(module), path_(path) {}
@@ -62,7 +62,7 @@ class Reader {
         });
   }
 
-  // Two columns that go together.
+  // Reads two columns that belong together.
   void expect_equal_lengths(const std::string& a, size_t a_length, const std::string& b, size_t b_length) const {
     if (a_length != b_length) {
       fail("it has " + std::to_string(a_length) + " '" + a + "' but " + std::to_string(b_length) + " '" + b + "'");
@@ -189,8 +189,8 @@ bool is_cases_module(const torch::jit::Module& module) {
 
 namespace {
 
-// Whether the zip file, if it is one, has the one record and lacks the other. A damaged one has neither: whoever reads it
-// says so.
+// Returns whether the zip file, if it is one, has the first record and lacks the second. A damaged file has neither;
+// its reader reports the damage.
 bool has_but_lacks(const std::string& path, const std::string& record, const std::string& lacking) {
   std::error_code ignored;
   std::ifstream file(path, std::ios::binary);

@@ -92,7 +92,7 @@ class Comparison {
     }
   }
 
-  // Dicts keep the order of insertion, and a program can see it.
+  // Dicts keep the order of insertion, which a program can observe.
   void compare_dicts(const c10::impl::GenericDict& got, const c10::impl::GenericDict& expected, const std::string& path) {
     const auto keys = [](const c10::impl::GenericDict& dict) {
       std::string text;
@@ -113,7 +113,7 @@ class Comparison {
   }
 
   void compare_objects(const c10::ivalue::Object& got, const c10::ivalue::Object& expected, const std::string& path) {
-    // Objects may refer to each other in a circle.
+    // Objects may refer to each other in a cycle.
     if (!visited_.emplace(&got, &expected).second) {
       return;
     }
@@ -192,7 +192,7 @@ std::string unmangled(const std::string& qualified_name) {
   for (size_t at = name.find(kMangle); at != std::string::npos; at = name.find(kMangle)) {
     size_t end = name.find_first_not_of("0123456789", at + kMangle.size());
     end = end == std::string::npos ? name.size() : end;
-    // The dot behind it goes too.
+    // The dot after it is removed, too.
     name.erase(at, end - at + (end < name.size() && name[end] == '.' ? 1 : 0));
   }
   return name;

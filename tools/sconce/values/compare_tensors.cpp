@@ -11,7 +11,7 @@ namespace {
 
 Mismatch difference(const std::string& path, std::string what) { return {path, std::move(what), {}, {}, {}}; }
 
-// Dense, on the CPU, outside autograd.
+// Returns the tensor as a dense one on the CPU, outside autograd.
 at::Tensor plain(const at::Tensor& tensor) {
   at::Tensor result = tensor.detach();
   if (result.is_quantized()) {
@@ -21,7 +21,7 @@ at::Tensor plain(const at::Tensor& tensor) {
     result = result.to_dense();
   }
   if (result.scalar_type() == c10::kComplexHalf) {
-    result = result.to(c10::kComplexFloat);  // LibTorch can hardly do anything with it
+    result = result.to(c10::kComplexFloat);  // LibTorch has almost no operators for it
   }
   return result.to(c10::kCPU).resolve_conj().resolve_neg();
 }
@@ -48,7 +48,7 @@ std::optional<Mismatch> compare_elements(const at::Tensor& got, const at::Tensor
   const at::Tensor b = wide(expected);
   const at::Tensor error = (a - b).abs();
   if (inexact) {
-    // Written so that NaN on one side alone counts: no comparison with NaN holds.
+    // Written so that NaN on one side only counts as a difference: no comparison with NaN holds.
     const at::Tensor within = error.le(b.abs() * options.rtol + options.atol);
     differs = differs.logical_and(within.logical_not()).logical_and(a.isnan().logical_and(b.isnan()).logical_not());
     // Infinities agree only with themselves: inf - 1 is within inf * rtol.
@@ -72,7 +72,7 @@ std::optional<Mismatch> compare_elements(const at::Tensor& got, const at::Tensor
   };
   mismatch.what += ", the first is " + text(first_got) + " instead of " + text(first_expected);
 
-  // Errors over the elements where they are numbers: one NaN must not hide the rest.
+  // Errors over the elements that are numbers: one NaN must not hide the rest.
   const at::Tensor finite = error.isfinite();
   if (finite.any().item<bool>()) {
     mismatch.max_absolute_error = error.masked_select(finite).max().item<double>();
@@ -111,7 +111,7 @@ std::optional<Mismatch> compare_tensors(const at::Tensor& got, const at::Tensor&
 }
 
 std::string dtype_name(c10::ScalarType dtype) {
-  // The first of several names of one dtype is Python's.
+  // If a dtype has several names, the first is Python's.
   for (const SpecDtype& known : spec_dtypes()) {
     if (known.dtype == dtype) {
       return std::string(known.name);

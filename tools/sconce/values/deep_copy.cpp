@@ -17,7 +17,7 @@ class Copier {
     if (value.isTensor()) {
       return copy_tensor(value.toTensor());
     }
-    // Nobody can write into these. Tasks and their results are shared.
+    // Immutable values, and tasks and their results, are shared.
     if (!value.isPtrType() || value.isString() || value.isComplexDouble() || value.isEnum() || value.isFuture()) {
       return value;
     }
@@ -70,7 +70,7 @@ class Copier {
         .set_(copy_storage(tensor.storage(), tensor.options()), tensor.storage_offset(), tensor.sizes(), tensor.strides());
   }
 
-  // The whole storage as bytes: whatever the views of it look like.
+  // Copies the whole storage as bytes, whatever its views look like.
   c10::Storage copy_storage(const c10::Storage& storage, const c10::TensorOptions& options) {
     const auto found = storages_.find(storage.unsafeGetStorageImpl());
     if (found != storages_.end()) {
@@ -92,7 +92,7 @@ class Copier {
                           : c10::ivalue::Tuple::create(std::move(elements));
   }
 
-  // Lists, dicts and objects may hold themselves: they are registered before they are filled.
+  // Lists, dicts and objects may contain themselves, so they are registered before they are filled.
   c10::IValue copy_list(const c10::List<c10::IValue>& list, const void* identity) {
     c10::impl::GenericList copied(list.elementType());
     containers_[identity] = copied;

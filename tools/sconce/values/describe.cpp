@@ -30,7 +30,7 @@ struct Statistics {
   int64_t nans = 0;
 };
 
-// Of real tensors with elements.
+// For real tensors with elements.
 std::optional<Statistics> statistics_of(const at::Tensor& tensor) {
   if (tensor.numel() == 0 || tensor.is_complex()) {
     return std::nullopt;
@@ -105,12 +105,12 @@ void describe_tensor(std::string& out, const at::Tensor& tensor, const std::stri
   out += flat.numel() > kElementsShown ? ", ...\n" : "\n";
 }
 
-// As a Python or JSON literal: line ends and quotes escaped.
+// Returns a Python or JSON literal: newlines and quotes are escaped.
 std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::detail::error_handler_t::replace);
 }
 
-// The fields of a NamedTuple; empty for a plain tuple.
+// Returns the fields of a NamedTuple; empty for a plain tuple.
 std::vector<std::string> fields_of(const c10::ivalue::Tuple& tuple) {
   const auto type = tuple.type()->cast<c10::TupleType>();
   std::vector<std::string> names;

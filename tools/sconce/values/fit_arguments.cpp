@@ -62,7 +62,8 @@ std::optional<c10::IValue> fit_tuple(const c10::IValue& value, const c10::TupleT
                         : c10::ivalue::Tuple::create(std::move(fitted));
 }
 
-// The member that a text names, or that is the same of another copy of the class: each module that is loaded has its own.
+// Returns the member that a string names, or the equal member of another copy of the class: each loaded module has
+// its own.
 std::optional<c10::IValue> fit_enum(const c10::IValue& value, const c10::EnumTypePtr& type) {
   std::string wanted;
   if (value.isString()) {
@@ -100,7 +101,7 @@ std::string position_text(size_t index) {
 }  // namespace
 
 std::optional<c10::IValue> fit_value(const c10::IValue& value, const c10::TypePtr& type) {
-  // As it is where that will do: a list that is given twice stays one list.
+  // Unchanged if it fits, so that a list given twice stays one list.
   if (value.isTensor() ? type->kind() == c10::TypeKind::TensorType : value.type()->isSubtypeOf(*type)) {
     return value;
   }
@@ -123,7 +124,7 @@ std::optional<c10::IValue> fit_value(const c10::IValue& value, const c10::TypePt
 
 namespace {
 
-// All but the module itself, whatever its method calls it.
+// All arguments but the module itself, whatever its method calls it.
 c10::ArrayRef<c10::Argument> callers_arguments(const c10::FunctionSchema& schema) {
   const c10::ArrayRef<c10::Argument> all = schema.arguments();
   const auto type = all.empty() ? nullptr : all[0].type()->cast<c10::ClassType>();

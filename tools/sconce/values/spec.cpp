@@ -177,7 +177,7 @@ class SpecParser {
     try {
       return (accept('=') ? filled(dtype, sizes) : random(dtype, sizes)).to(dtype.dtype);
     } catch (const c10::Error& failure) {
-      fail(one_line_message(failure));  // too large
+      fail(one_line_message(failure));  // out of range
     }
   }
 
@@ -217,7 +217,7 @@ class SpecParser {
     return uniform(dtype, sizes, *low, start);
   }
 
-  // LOW.. was read, beginning at `start`.
+  // Parses the rest of LOW.., which begins at `start`.
   at::Tensor uniform(const SpecDtype& dtype, at::IntArrayRef sizes, const c10::IValue& low, size_t start) {
     const size_t high_start = position_;
     const auto high = accept_number();
@@ -250,7 +250,7 @@ class SpecParser {
     }
   }
 
-  // Ends before "..", so that 0..10 is a range.
+  // Stops before "..", so that 0..10 is a range.
   std::optional<c10::IValue> accept_number() {
     skip_blanks();
     const std::string_view rest = text_.substr(position_);

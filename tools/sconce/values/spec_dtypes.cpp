@@ -79,7 +79,7 @@ std::optional<std::string> why_no_spec_dtype(std::string_view name) {
 std::optional<std::string> why_no_value(const SpecDtype& dtype, const c10::Scalar& value) {
   const std::string name(dtype.name);
   if (!c10::isIntegralType(dtype.dtype, /*includeBool=*/true)) {
-    // NaN and infinity are values of all of them, or become NaN.
+    // All of them have NaN and infinity, or convert infinity to NaN.
     const double number = value.toDouble();
     return !std::isfinite(number) || std::abs(number) <= dtype.largest_real
                ? std::nullopt

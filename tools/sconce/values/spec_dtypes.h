@@ -17,7 +17,7 @@ struct SpecDtype {
   c10::ScalarType dtype;
   // LibTorch draws no random numbers, or makes no ranges, in some dtypes: values are made in this one and converted.
   c10::ScalarType made_in;
-  // Of whole numbers and bool; SPECs have no numbers above 64 signed bits.
+  // The range of integers and bool; SPECs have no numbers above 64 signed bits.
   int64_t least = 0;
   int64_t largest = 0;
   double largest_real = 0;  // of floating and complex dtypes, on both sides

@@ -28,7 +28,7 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// Everything, or the error number.
+// Writes everything, or returns the error number.
 int write_all(int file, std::string_view content) {
   while (!content.empty()) {
     const ssize_t count = ::write(file, content.data(), content.size());
@@ -62,7 +62,7 @@ void write_file(const std::string& path, std::string_view content) {
     fail(path, errno);
   }
   int error = write_all(file, content);
-  // A full disk may show only here, where delayed writes happen.
+  // A full disk may be reported only here, where delayed writes happen.
   if (error == 0 && !special && ::fsync(file) != 0) {
     error = errno;
   }
