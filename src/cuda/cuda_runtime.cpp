@@ -223,7 +223,7 @@ std::unique_ptr<DeviceRuntime> make_cuda_runtime() {
 
 }  // namespace sconce::cuda
 
-// The only symbol that libsconce looks up in this library (plan/device.cpp).
+// The only symbol that libsconce looks up in this library (plan/device/device.cpp).
 extern "C" __attribute__((visibility("default"))) sconce::DeviceRuntime* sconce_cuda_runtime(int interface_version,
                                                                                              std::string* why_not) {
   if (interface_version != sconce::kDeviceInterfaceVersion) {

@@ -16,17 +16,17 @@ namespace sconce::cuda {
 // Names a private pool of LibTorch's caching allocator.
 using PoolId = std::pair<unsigned long long, unsigned long long>;
 
-// Functions throw c10::Error when LibTorch does. Thread-safe; the current stream is the calling thread's.
+// Functions throw c10::Error if LibTorch does. Thread-safe; the current stream is the calling thread's.
 class TorchBridge {
  public:
   virtual ~TorchBridge() = default;
   virtual c10::Stream current_stream(c10::DeviceIndex device) = 0;
   virtual c10::Stream side_stream(c10::DeviceIndex device) = 0;
-  virtual c10::Stream exchange_stream(c10::Stream stream) = 0;  // returns the one before
+  virtual c10::Stream exchange_stream(c10::Stream stream) = 0;  // returns the previous one
   virtual CUstream handle(c10::Stream stream) = 0;
 
-  // From `begin` to `end`, allocations for streams that `serves` says yes to come from the pool. Each `begin` also
-  // takes a share in the pool, which `release` gives back; without shares the pool's memory returns to the allocator.
+  // From `begin` to `end`, the pool serves allocations for streams for which `serves` returns true. Each `begin` also
+  // takes a share in the pool, which `release` returns. A pool without shares returns its memory to the allocator.
   virtual PoolId new_pool() = 0;
   virtual void begin_allocating(c10::DeviceIndex device, PoolId pool, std::function<bool(CUstream)> serves) = 0;
   virtual void end_allocating(c10::DeviceIndex device, PoolId pool) = 0;

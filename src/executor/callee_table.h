@@ -15,7 +15,7 @@
 
 namespace sconce {
 
-// Plans functions when they are first called, with the passes of the module.
+// Plans functions on their first call, with the module's passes.
 class CalleeTable final : public Callees {
  public:
   explicit CalleeTable(const Options& options);

@@ -40,7 +40,7 @@ class Frame {
   torch::jit::Stack stack;
   // The next step; a step that jumps sets it.
   size_t next_step = 0;
-  // Whether this run may leave out autograd where a step allows it (nothing requires a gradient).
+  // Whether this run may skip autograd in steps that allow it, because nothing requires a gradient.
   bool may_skip_autograd = false;
 
   // `with` blocks that were entered and not yet left, the innermost last.

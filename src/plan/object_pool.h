@@ -1,4 +1,4 @@
-// A lock-free pool of reusable objects.
+// ObjectPool: a lock-free pool of reusable objects.
 #pragma once
 
 #include <array>
@@ -11,9 +11,10 @@
 
 namespace sconce {
 
-// Any number of threads may take and give back at the same time; no operation waits for another thread. The pool keeps at
-// most kSlots objects: what is given back beyond that is destroyed. Objects must be given back, or destroyed by their
-// holder, before the pool goes. Free of LibTorch, so that its tests run under ThreadSanitizer without suppressions.
+// Any number of threads may take and return objects at the same time, and no operation waits for another thread. The
+// pool keeps at most kSlots objects and destroys returned objects beyond that. Every object must be returned, or
+// destroyed by its holder, before the pool is destroyed. Free of LibTorch, so that its tests run under
+// ThreadSanitizer without suppressions.
 template <typename T>
 class ObjectPool {
  public:
@@ -63,7 +64,7 @@ class ObjectPool {
     return slot;
   }
 
-  // One cache line each: threads with different slots do not disturb each other.
+  // A cache line per slot, so that threads with different slots do not contend.
   struct alignas(64) Slot {
     std::atomic<T*> object{nullptr};
   };

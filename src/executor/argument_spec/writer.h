@@ -76,17 +76,17 @@ class SpecWriter {
     tensors_ |= tensors;
   }
 
-  // The words of the attributes: either all the words that were written since the state's, or those of a memo.
+  // End the attributes: with all words written since the state's, or with the words of a memo.
   void end_attributes();
   void write_attributes(const AttributeMemo& memo);
 
-  // Groups of tensors, wherever the arguments hold them, by the first that lies in the same storage.
+  // Writes groups of tensors, anywhere in the arguments, that share a storage, by the first tensor of each group.
   void write_shared_storage(std::span<const c10::IValue> arguments);
 
   void finish();
 
  private:
-  // Where the next words go, with room for `words` of them.
+  // Returns the place of the next words, with room for `words` of them.
   uint64_t* reserve(size_t words) {
     if (static_cast<size_t>(limit_ - out_) < words) [[unlikely]] {
       grow(words);
@@ -99,7 +99,8 @@ class SpecWriter {
     *out_++ = word;
   }
 
-  // 0 when it is not one: another device, undefined, exotic, of a high rank, a view that autograd knows of.
+  // Returns 0 for a tensor that is not ordinary: on another device, undefined, exotic, of high rank, or a view known
+  // to autograd.
   [[gnu::always_inline]] uint64_t word_of_ordinary(const c10::TensorImpl& tensor) const {
     const uint64_t traits = TensorFields::traits_of(tensor);
     const uint64_t flags = tensor_traits::flags_of(traits);
@@ -111,7 +112,7 @@ class SpecWriter {
     }
     uint64_t requires_grad = 0;
     if (const torch::autograd::AutogradMeta* const autograd = TensorFields::autograd_meta_of(tensor)) {
-      // A view may require a gradient by its base, and by its base alone.
+      // A view requires a gradient exactly if its base does.
       if (autograd->fw_grad_ != nullptr || autograd->is_view_) [[unlikely]] {
         return 0;
       }
@@ -139,10 +140,10 @@ class SpecWriter {
   ArgumentSpec& spec_;
   uint64_t* out_ = nullptr;
   uint64_t* limit_ = nullptr;
-  uint64_t tensors_ = 0;  // all words of plain tensors, or-ed
+  uint64_t tensors_ = 0;  // bitwise or of all words of plain tensors
   const c10::DispatchKeySet plain_cpu_keys_ = kPlainCpuKeys;
   const bool with_shapes_;
-  const uint64_t memo_in_spec_;  // whose words still stand in the spec
+  const uint64_t memo_in_spec_;  // the memo whose words the spec holds from its last use
   size_t attributes_end_ = spec_words::kStateWords;
   uint64_t attributes_hash_ = 0;
 };

@@ -95,7 +95,7 @@ class LayoutChanges {
     return dtype == nullptr || is_none(*dtype);
   }
 
-  // ---- who can tell -------------------------------------------------------------------------------------------------
+  // ---- observability ------------------------------------------------------------------------------------------------
 
   bool may_be_written(const Value& value) const {
     const auto found = stands_for_.find(&value);

@@ -45,7 +45,7 @@ bool forward_elements(Node& node) {
   return true;
 }
 
-// ---- tuples that blocks hand on -------------------------------------------------------------------------------------
+// ---- tuples that blocks return --------------------------------------------------------------------------------------
 
 // Builds a tuple of `values` before `position`.
 Value* insert_tuple(Node* position, c10::ArrayRef<Value*> values, const c10::TypePtr& type) {

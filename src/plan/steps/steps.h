@@ -56,7 +56,7 @@ StepPtr make_return_step(Operands operands);
 // Empties registers.
 StepPtr make_drop_step(Registers registers);
 
-// Steps that jump; their target is set once it is known.
+// Steps that jump. Their target is set after lowering knows it.
 class JumpingStep : public Step {
  public:
   void set_target(size_t target) { target_ = target; }
