@@ -85,15 +85,26 @@ class RegistryStep final : public CallStep {
   bool takes_count_;
 };
 
+// Returns whether the dispatcher has a kernel to call once autograd is skipped: one of the backend, or a composite one. An
+// operator may have none but autograd's.
+bool has_kernel_below_autograd(const c10::OperatorHandle& op) {
+  // Every backend that is loaded has a kernel for this one.
+  static const c10::OperatorHandle empty = c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty", "memory_format");
+  const auto runs_on = [&op](c10::DispatchKey backend) {
+    return op.hasComputedKernelForDispatchKey(backend) || !empty.hasComputedKernelForDispatchKey(backend);
+  };
+  return runs_on(c10::DispatchKey::CPU) && runs_on(c10::DispatchKey::CUDA);
+}
+
 // Rule R4: only what makes its results anew may run below autograd. Views must be known as views to their base, writes
 // must be checked and counted by it.
-bool runs_equally_below_autograd(const Node& node) {
+bool runs_equally_below_autograd(const Node& node, const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = *node.schema();
   const auto is_marked = [](const c10::Argument& argument) { return argument.alias_info() != nullptr; };
   Effects effects = effects_of(node);
   effects.random = false;
   return !effects.any() && std::none_of(schema.returns().begin(), schema.returns().end(), is_marked) &&
-         !results_may_share_memory(schema);
+         !results_may_share_memory(schema) && has_kernel_below_autograd(op);
 }
 
 }  // namespace
@@ -112,7 +123,7 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
   }
   if (const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name())) {
     return StepPtr(std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results),
-                                                    runs_equally_below_autograd(node), *op));
+                                                    runs_equally_below_autograd(node, *op), *op));
   }
   if (StepPtr builtin = make_builtin_step(node, operands, results)) {
     return builtin;
