@@ -35,8 +35,9 @@ void run_steps(const Plan& plan, Frame& frame) {
   }
 }
 
-// After an exception: leaves the `with` blocks, the innermost first. The exception that ended the run is the one to report;
-// as in LibTorch, one that `__exit__` raises on top of it is dropped.
+// Leaves the `with` blocks after an exception, the innermost first. The exception that ended the run is the one to report;
+// as in LibTorch, one that `__exit__` raises on top of it is dropped. What is no std::exception is never dropped: the
+// cancellation of a thread must go on.
 void leave_contexts(Frame& frame) {
   while (!frame.entered.empty()) {
     EnteredContext context = std::move(frame.entered.back());
@@ -45,6 +46,9 @@ void leave_contexts(Frame& frame) {
       context.manager->leave(std::move(context.object));
     } catch (const std::exception& dropped) {
       TORCH_WARN("while an exception left a `with` block its __exit__ raised another one: ", dropped.what());
+    } catch (...) {
+      leave_contexts(frame);
+      throw;
     }
   }
 }
@@ -52,7 +56,7 @@ void leave_contexts(Frame& frame) {
 void run_steps_and_leave(const Plan& plan, Frame& frame) {
   try {
     run_steps(plan, frame);
-  } catch (const std::exception&) {
+  } catch (...) {
     leave_contexts(frame);
     throw;
   }
