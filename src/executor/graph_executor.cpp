@@ -133,8 +133,8 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
     static thread_local ArgumentSpec spec;
     specs_.create({stack.data() + (stack.size() - expected), expected}, ArgumentSpecCreator::Detail::kRanks, spec);
     chosen = &plan_for(spec, guard);
-    may_skip_autograd = !spec.has_exotic() && no_transform_is_active() &&
-                        (!c10::GradMode::is_enabled() || !spec.requires_grad()) && !chosen->plan->may_introduce_grad();
+    may_skip_autograd = !spec.has_exotic() && no_transform_is_active() && !chosen->plan->may_introduce_grad() &&
+                        (!c10::GradMode::is_enabled() || (!spec.requires_grad() && !chosen->plan->constants_require_grad()));
   }
   chosen->runs.add();
   remember_last_executed(*chosen->plan);

@@ -33,6 +33,26 @@ void Frame::clear() {
   }
 }
 
+Plan::Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
+           std::vector<Register> inputs, size_t registers, bool may_introduce_grad)
+    : graph_(std::move(graph)),
+      steps_(std::move(steps)),
+      constants_(std::move(constants)),
+      inputs_(std::move(inputs)),
+      registers_(registers),
+      may_introduce_grad_(may_introduce_grad) {
+  for (const c10::IValue& constant : constants_) {
+    constant.visit([this](const c10::IValue& value) {
+      if (value.isTensor() && value.toTensor().defined()) {
+        constant_tensors_.push_back(value.toTensor());
+      }
+      // The attributes of an object may be other tensors in the next run.
+      may_introduce_grad_ = may_introduce_grad_ || (value.isObject() && !value.isCustomClass());
+      return false;
+    });
+  }
+}
+
 std::unique_ptr<Frame> Plan::take_frame() const {
   if (auto frame = frames_.take()) {
     return frame;
