@@ -95,7 +95,10 @@ class PlanCache {
       visit(entry->key, entry->value);
     }
   }
-  size_t size() const { return snapshot_.load()->entries().size(); }
+  size_t size() const {
+    const EpochDomain::Guard guard(domain_);
+    return snapshot_.load()->entries().size();
+  }
   // Retired entries and snapshots that a reader may still hold.
   size_t collect() { return domain_.collect(); }
 
@@ -178,7 +181,7 @@ class PlanCache {
   }
 
   const size_t capacity_;
-  EpochDomain domain_;
+  mutable EpochDomain domain_;
   std::mutex mutex_;  // writers only
   std::atomic<const Snapshot*> snapshot_;
   size_t hand_ = 0;

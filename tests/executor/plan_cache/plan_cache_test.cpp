@@ -323,5 +323,20 @@ TEST(PlanCache, HoldsValuesThatCannotBeMoved) {
   EXPECT_EQ(inserted.value->load(), 5);
 }
 
+TEST(PlanCache, ItsSizeMayBeAskedForBesideWriters) {
+  Cache cache(4);
+  std::atomic<bool> stop{false};
+  std::thread asking([&] {
+    while (!stop.load()) {
+      EXPECT_LE(cache.size(), 4);
+    }
+  });
+  for (uint64_t key = 0; key < 20000; ++key) {
+    insert(cache, {key}, 1);
+  }
+  stop = true;
+  asking.join();
+}
+
 }  // namespace
 }  // namespace sconce
