@@ -58,6 +58,7 @@ std::unique_ptr<Frame> Plan::take_frame() const {
     return frame;
   }
   auto frame = std::make_unique<Frame>(*this);
+  frame->kept_plan = self_.lock();
   frames_made_.fetch_add(1, std::memory_order_relaxed);
   for (const PlannedStep& planned : steps_) {
     planned.step->prepare(*frame);
@@ -69,6 +70,8 @@ void Plan::give_back(std::unique_ptr<Frame> frame) const {
   frame->clear();
   frames_.give_back(std::move(frame));
 }
+
+DroppablePlan::DroppablePlan(std::unique_ptr<Plan> plan) : plan_(std::move(plan)) { plan_->self_ = plan_; }
 
 std::string Plan::text() const {
   std::ostringstream out;

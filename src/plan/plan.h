@@ -54,6 +54,8 @@ class Plan {
   size_t frames_made() const { return frames_made_.load(std::memory_order_relaxed); }
 
  private:
+  friend class DroppablePlan;
+
   std::shared_ptr<const Graph> graph_;
   std::vector<PlannedStep> steps_;
   std::vector<c10::IValue> constants_;
@@ -61,8 +63,46 @@ class Plan {
   std::vector<Register> inputs_;
   size_t registers_;
   bool may_introduce_grad_;
+  std::weak_ptr<const Plan> self_;  // null unless the plan is a DroppablePlan's
   mutable ObjectPool<Frame> frames_;
   mutable std::atomic<size_t> frames_made_{0};
+};
+
+// Owns a plan that may be dropped while it runs: then the last run destroys it.
+//
+//   DroppablePlan ──► Plan ──► pool ──► Frame ──► Plan
+//
+// Each frame counts as an owner of the plan, in the pool too, so that a run counts nothing: it has its frame. Dropping the
+// plan closes the pool, which breaks the cycle; the frames of runs under way are destroyed when they are given back. Whoever
+// takes a frame must know that the plan has not been dropped yet.
+class DroppablePlan {
+ public:
+  DroppablePlan(std::unique_ptr<Plan> plan);  // NOLINT(google-explicit-constructor): takes the place of a unique_ptr
+  ~DroppablePlan() { plan_->frames_.close(); }
+  DroppablePlan(const DroppablePlan&) = delete;
+  DroppablePlan& operator=(const DroppablePlan&) = delete;
+
+  const Plan& operator*() const { return *plan_; }
+  const Plan* operator->() const { return plan_.get(); }
+
+ private:
+  std::shared_ptr<Plan> plan_;
+};
+
+// Gives a plan's frame back however the run ends.
+class FrameLease {
+ public:
+  explicit FrameLease(const Plan& plan) : plan_(plan), frame_(plan.take_frame()) {}
+  ~FrameLease() { plan_.give_back(std::move(frame_)); }
+  FrameLease(const FrameLease&) = delete;
+  FrameLease& operator=(const FrameLease&) = delete;
+
+  const Plan& plan() const { return plan_; }
+  Frame& operator*() { return *frame_; }
+
+ private:
+  const Plan& plan_;
+  std::unique_ptr<Frame> frame_;
 };
 
 }  // namespace sconce

@@ -10,20 +10,6 @@
 namespace sconce {
 namespace {
 
-// Gives the frame back however the run ends.
-class FrameLease {
- public:
-  explicit FrameLease(const Plan& plan) : plan_(plan), frame_(plan.take_frame()) {}
-  ~FrameLease() { plan_.give_back(std::move(frame_)); }
-  FrameLease(const FrameLease&) = delete;
-  FrameLease& operator=(const FrameLease&) = delete;
-  Frame& operator*() { return *frame_; }
-
- private:
-  const Plan& plan_;
-  std::unique_ptr<Frame> frame_;
-};
-
 void run_steps(const Plan& plan, Frame& frame) {
   AutogradSwitch autograd;
   const auto steps = plan.steps();
@@ -99,6 +85,11 @@ void AutogradSwitch::apply(bool on) {
 
 void run_plan(const Plan& plan, torch::jit::Stack& stack, bool may_skip_autograd) {
   FrameLease lease(plan);
+  run_plan(lease, stack, may_skip_autograd);
+}
+
+void run_plan(FrameLease& lease, torch::jit::Stack& stack, bool may_skip_autograd) {
+  const Plan& plan = lease.plan();
   Frame& frame = *lease;
   frame.may_skip_autograd = may_skip_autograd;
   const size_t first = stack.size() - plan.inputs().size();

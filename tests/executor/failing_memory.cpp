@@ -10,10 +10,13 @@ namespace {
 
 thread_local bool watched = false;
 thread_local size_t allocations_left = 0;
+thread_local int64_t living = 0;
 
 }  // namespace
 
 namespace sconce::testing {
+
+int64_t living_allocations() { return living; }
 
 FailingMemory::FailingMemory(size_t number) {
   allocations_left = number;
@@ -33,6 +36,7 @@ bool FailingMemory::failed() const { return allocations_left == 0; }
     throw std::bad_alloc();
   }
   if (void* memory = std::malloc(size == 0 ? 1 : size)) {
+    ++living;
     return memory;
   }
   throw std::bad_alloc();
@@ -43,6 +47,7 @@ bool FailingMemory::failed() const { return allocations_left == 0; }
   if (watched && memory != nullptr) {
     std::memset(memory, 0xdd, malloc_usable_size(memory));
   }
+  living -= memory != nullptr ? 1 : 0;
   std::free(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
