@@ -259,6 +259,16 @@ TEST(CommandLineCheck, TakesArgumentsInPlaceOfRecordedCalls) {
   expect_usage_error({"check", alone}, "which calls? give arguments with --input SPEC");
 }
 
+// several_methods.cases.pt records calls of forward.
+TEST(CommandLineCheck, TakesTheCasesBesideTheModelForTheirMethodAlone) {
+  const std::string model = model_file("several_methods.pt");
+  const std::string of_another = "several_methods.cases.pt records calls of 'forward', not of 'encode'";
+  expect_usage_error({"check", model, "--method", "encode"}, of_another);
+  EXPECT_THAT(json_of(sconce({"check", model, "--method", "forward", "--json"}))["cases_file"].dump(),
+              HasSubstr("several_methods.cases.pt"));
+  expect_usage_error({"bench", model, "--method", "encode"}, of_another);
+}
+
 TEST(CommandLineCheck, FindsWrongAnswersGradientsAndBuffers) {
   const ProgramResult output = sconce({"check", model_file("mlp.pt"), model_file("bad/mlp_wrong_output.cases.pt")});
   EXPECT_EQ(output.exit_code, 1);

@@ -8,7 +8,6 @@
 #include "tools/sconce/values/spec.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 
 namespace sconce::cli {
@@ -56,13 +55,13 @@ Cases cases_of(CheckOptions& options) {
     return one;
   }
   if (options.cases.empty()) {
-    const std::filesystem::path beside = cases_file_beside(options.model);
-    if (!std::filesystem::exists(beside)) {
+    const CasesBeside beside = find_cases_beside(options.model, options.method);
+    if (beside.path.empty()) {
       throw UserError(
           "which calls? give arguments with --input SPEC or --inputs FILE, or a file of recorded calls as CASES (" +
-          beside.string() + ", which is taken without being named, is not there)");
+          beside.why_not + ")");
     }
-    options.cases = beside.string();
+    options.cases = beside.path;
   }
   Cases cases = read_cases(options.cases);
   if (!options.method.empty() && std::holds_alternative<OperatorCases>(cases)) {
