@@ -42,6 +42,16 @@ bool FailingMemory::failed() const { return allocations_left == 0; }
   throw std::bad_alloc();
 }
 [[gnu::noinline]] void* operator new[](size_t size) { return operator new(size); }
+[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+[[gnu::noinline]] void* operator new[](size_t size, const std::nothrow_t& nothrow) noexcept {
+  return operator new(size, nothrow);
+}
 
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   if (watched && memory != nullptr) {
@@ -53,3 +63,5 @@ bool FailingMemory::failed() const { return allocations_left == 0; }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept { operator delete(memory); }
 [[gnu::noinline]] void operator delete[](void* memory, size_t) noexcept { operator delete(memory); }
+[[gnu::noinline]] void operator delete(void* memory, const std::nothrow_t&) noexcept { operator delete(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, const std::nothrow_t&) noexcept { operator delete(memory); }
