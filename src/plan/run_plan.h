@@ -10,5 +10,7 @@ namespace sconce {
 // Throws what a step throws; the node and its source lines are added to a c10::Error and to a std::exception's text.
 // The caller's inputs are then gone from the stack.
 void run_plan(const Plan& plan, torch::jit::Stack& stack, bool may_skip_autograd);
+// The same with a frame that was taken before.
+void run_plan(FrameLease& lease, torch::jit::Stack& stack, bool may_skip_autograd);
 
 }  // namespace sconce

@@ -3,6 +3,7 @@
 #include "ir/schema_match.h"
 #include "plan/steps/call_step.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
@@ -82,6 +83,17 @@ class RegistryStep final : public CallStep {
   bool takes_count_;
 };
 
+// Returns whether the dispatcher has a kernel to call once autograd is skipped: one of the backend, or a composite one. An
+// operator may have none but autograd's.
+bool has_kernel_below_autograd(const c10::OperatorHandle& op) {
+  // Every backend that is loaded has a kernel for this one.
+  static const c10::OperatorHandle empty = c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty", "memory_format");
+  const auto runs_on = [&op](c10::DispatchKey backend) {
+    return op.hasComputedKernelForDispatchKey(backend) || !empty.hasComputedKernelForDispatchKey(backend);
+  };
+  return runs_on(c10::DispatchKey::CPU) && runs_on(c10::DispatchKey::CUDA);
+}
+
 // Rule R4: only what makes its results anew may run below autograd. Views must be known as views to their base, writes
 // must be checked and counted by it.
 bool runs_equally_below_autograd(const Node& node) {
@@ -90,7 +102,7 @@ bool runs_equally_below_autograd(const Node& node) {
   Effects effects = effects_of(node);
   effects.random = false;
   return !effects.any() && std::none_of(schema.returns().begin(), schema.returns().end(), is_marked) &&
-         !node.op().results_may_share_memory;
+         !node.op().results_may_share_memory && has_kernel_below_autograd(*node.op().dispatched);
 }
 
 }  // namespace

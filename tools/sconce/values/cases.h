@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
-#include <filesystem>
 #include <string>
 #include <variant>
 #include <vector>
@@ -51,8 +50,13 @@ using Cases = std::variant<ModelCases, OperatorCases>;
 Cases read_cases(const std::string& path);
 Cases read_cases(const torch::jit::Module& module, const std::string& path);
 
-// Where the recorded calls of a model are looked for when none are named: NAME.cases.pt beside NAME.pt.
-std::filesystem::path cases_file_beside(const std::string& model);
+// The recorded calls of a model when none are named: NAME.cases.pt beside NAME.pt.
+struct CasesBeside {
+  std::string path;     // empty: no such file, or one that records no call of the method
+  std::string why_not;  // why the path is empty, in words that go on a sentence
+};
+// Finds those of the method; of any method when it is empty. Throws what `read_cases` throws.
+CasesBeside find_cases_beside(const std::string& model, const std::string& method);
 
 // Whether the file is a TorchScript archive (as a CASES file is), or one written by torch.save.
 bool is_script_archive(const std::string& path);
