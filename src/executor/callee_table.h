@@ -33,7 +33,7 @@ class CalleeTable final : public Callees {
   const Options options_;
   FunctionTable functions_;
   mutable std::mutex mutex_;
-  std::unordered_map<torch::jit::Function*, std::unique_ptr<Entry>> entries_;
+  std::unordered_map<torch::jit::Function*, std::unique_ptr<Entry>> entries_;  // functions_ keeps their code alive
   std::vector<RefusalExplanation> refusals_;
 };
 

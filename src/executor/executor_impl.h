@@ -41,7 +41,7 @@ class GraphExecutor::Impl {
   // A plan with what is counted about it.
   struct CountedPlan {
     Tier tier;
-    std::unique_ptr<Plan> plan;
+    DroppablePlan plan;
     double compile_seconds;
     mutable StripedCounter runs;
   };
@@ -51,6 +51,7 @@ class GraphExecutor::Impl {
   };
 
   bool takes_profiled_run();
+  FrameLease take_frame(const ArgumentSpec* spec);
   const CountedPlan& plan_for(const ArgumentSpec& spec, const PlanCache<SpecEntry>::Guard& guard);
   PlanExplanation explain_plan(const CountedPlan& plan, std::vector<std::string> specs) const;
 

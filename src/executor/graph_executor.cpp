@@ -126,19 +126,29 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
     run_plan(*profiled_->plan, stack, /*may_skip_autograd=*/false);
     return;
   }
-  const PlanCache<SpecEntry>::Guard guard(cache_);
-  const CountedPlan* chosen = general_.get();
+  // Nothing is read of the thread's spec once a plan is looked for: making one may call a module, which overwrites it.
+  static thread_local ArgumentSpec spec;
+  const bool records_gradients = c10::GradMode::is_enabled();
   bool may_skip_autograd = false;
   if (options_.optimize()) {
-    static thread_local ArgumentSpec spec;
     specs_.create({stack.data() + (stack.size() - expected), expected}, ArgumentSpecCreator::Detail::kRanks, spec);
-    chosen = &plan_for(spec, guard);
-    may_skip_autograd = !spec.has_exotic() && no_transform_is_active() &&
-                        (!c10::GradMode::is_enabled() || !spec.requires_grad()) && !chosen->plan->may_introduce_grad();
+    may_skip_autograd = !spec.has_exotic() && no_transform_is_active() && !(records_gradients && spec.requires_grad());
   }
-  chosen->runs.add();
-  remember_last_executed(*chosen->plan);
-  run_plan(*chosen->plan, stack, may_skip_autograd);
+  FrameLease frame = take_frame(options_.optimize() ? &spec : nullptr);
+  const Plan& plan = frame.plan();
+  may_skip_autograd =
+      may_skip_autograd && !plan.may_introduce_grad() && !(records_gradients && plan.constants_require_grad());
+  remember_last_executed(plan);
+  run_plan(frame, stack, may_skip_autograd);
+}
+
+// Chooses the plan that serves the spec; without a spec, the one that serves all. Only the look-up holds back the
+// destruction of what leaves the cache: the frame keeps its plan.
+FrameLease GraphExecutor::Impl::take_frame(const ArgumentSpec* spec) {
+  const PlanCache<SpecEntry>::Guard guard(cache_);
+  const CountedPlan& chosen = spec != nullptr ? plan_for(*spec, guard) : *general_;
+  chosen.runs.add();
+  return FrameLease(*chosen.plan);
 }
 
 // Counts only up to the limit, so that the counter cannot wrap.

@@ -8,11 +8,21 @@
 #include <torch/csrc/jit/api/function_impl.h>
 
 namespace sconce {
+namespace {
+
+// Returns what owns the code of a method; null for a function. A function is called by a method of the same unit.
+std::shared_ptr<const torch::jit::CompilationUnit> unit_of(torch::jit::Function& function) {
+  const auto& arguments = function.getSchema().arguments();
+  const auto self = arguments.empty() ? nullptr : arguments.front().type()->cast<c10::ClassType>();
+  return self == nullptr ? nullptr : self->compilation_unit();
+}
+
+}  // namespace
 
 Expected<const Graph*> FunctionTable::graph_of(torch::jit::Function& function) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (const auto found = graphs_.find(&function); found != graphs_.end()) {
-    return found->second.get();
+    return found->second.graph.get();
   }
   function.ensure_defined();
   if (!function.isGraphFunction()) {
@@ -22,7 +32,7 @@ Expected<const Graph*> FunctionTable::graph_of(torch::jit::Function& function) {
   if (!graph) {
     return graph.refusal();
   }
-  return graphs_.emplace(&function, std::move(*graph)).first->second.get();
+  return graphs_.emplace(&function, Entry{std::move(*graph), unit_of(function)}).first->second.graph.get();
 }
 
 Expected<torch::jit::Function*> FunctionTable::callee_of(const Node& call) {

@@ -9,12 +9,16 @@
 #include <unordered_map>
 
 namespace torch::jit {
+struct CompilationUnit;
 struct Function;
-}
+}  // namespace torch::jit
 
 namespace sconce {
 
 // Converts each function once, on first use. Thread-safe.
+//
+// A function is identified by its address. The table keeps the code of every method alive, so that the address cannot be
+// reused: an object of another module may be passed in, and that module be destroyed before the next call.
 class FunctionTable {
  public:
   // Returns the graph of the function as written, with its calls. The table owns it.
@@ -25,8 +29,12 @@ class FunctionTable {
   static Expected<torch::jit::Function*> callee_of(const Node& call);
 
  private:
+  struct Entry {
+    std::unique_ptr<Graph> graph;
+    std::shared_ptr<const torch::jit::CompilationUnit> unit;
+  };
   std::mutex mutex_;
-  std::unordered_map<torch::jit::Function*, std::unique_ptr<Graph>> graphs_;
+  std::unordered_map<torch::jit::Function*, Entry> graphs_;
 };
 
 }  // namespace sconce

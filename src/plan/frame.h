@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace sconce {
@@ -33,6 +34,9 @@ struct EnteredContext {
 class Frame {
  public:
   explicit Frame(const Plan& plan);
+
+  // What keeps the plan alive while the run goes on; null for a plan that its owner keeps.
+  std::shared_ptr<const Plan> kept_plan;
 
   c10::IValue& operator[](Register index) { return registers_[index]; }
 

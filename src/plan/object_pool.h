@@ -23,9 +23,15 @@ class ObjectPool {
   ObjectPool() = default;
   ObjectPool(const ObjectPool&) = delete;
   ObjectPool& operator=(const ObjectPool&) = delete;
-  ~ObjectPool() {
+  ~ObjectPool() { close(); }
+
+  // Destroys what the pool holds and, from now on, what it is given back.
+  void close() {
     for (Slot& slot : slots_) {
-      delete slot.object.load(std::memory_order_relaxed);
+      T* object = slot.object.exchange(closed(), std::memory_order_acq_rel);
+      if (object != closed()) {
+        delete object;
+      }
     }
   }
 
@@ -35,16 +41,16 @@ class ObjectPool {
     const size_t first = first_slot();
     for (size_t i = 0; i < kSlots; ++i) {
       std::atomic<T*>& slot = slots_[(first + i) % kSlots].object;
-      // The plain load spares empty slots the exchange.
-      if (slot.load(std::memory_order_relaxed) != nullptr) {
-        if (T* object = slot.exchange(nullptr, std::memory_order_acquire)) {
-          return std::unique_ptr<T>(object);
-        }
+      T* object = slot.load(std::memory_order_relaxed);
+      if (object != nullptr && object != closed() &&
+          slot.compare_exchange_strong(object, nullptr, std::memory_order_acquire, std::memory_order_relaxed)) {
+        return std::unique_ptr<T>(object);
       }
     }
     return nullptr;
   }
 
+  // Does not touch the pool once the object lies in it or is destroyed: an object may own what owns the pool.
   void give_back(std::unique_ptr<T> object) {
     const size_t first = first_slot();
     for (size_t i = 0; i < kSlots; ++i) {
@@ -59,6 +65,12 @@ class ObjectPool {
   }
 
  private:
+  // What the slots of a closed pool hold: no object lies there.
+  static T* closed() {
+    static char place;
+    return reinterpret_cast<T*>(&place);
+  }
+
   static size_t first_slot() {
     static thread_local const size_t slot = std::hash<std::thread::id>{}(std::this_thread::get_id()) % kSlots;
     return slot;

@@ -33,11 +33,32 @@ void Frame::clear() {
   }
 }
 
+Plan::Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
+           std::vector<Register> inputs, size_t registers, bool may_introduce_grad)
+    : graph_(std::move(graph)),
+      steps_(std::move(steps)),
+      constants_(std::move(constants)),
+      inputs_(std::move(inputs)),
+      registers_(registers),
+      may_introduce_grad_(may_introduce_grad) {
+  for (const c10::IValue& constant : constants_) {
+    constant.visit([this](const c10::IValue& value) {
+      if (value.isTensor() && value.toTensor().defined()) {
+        constant_tensors_.push_back(value.toTensor());
+      }
+      // The attributes of an object may be other tensors in the next run.
+      may_introduce_grad_ = may_introduce_grad_ || (value.isObject() && !value.isCustomClass());
+      return false;
+    });
+  }
+}
+
 std::unique_ptr<Frame> Plan::take_frame() const {
   if (auto frame = frames_.take()) {
     return frame;
   }
   auto frame = std::make_unique<Frame>(*this);
+  frame->kept_plan = self_.lock();
   frames_made_.fetch_add(1, std::memory_order_relaxed);
   for (const PlannedStep& planned : steps_) {
     planned.step->prepare(*frame);
@@ -49,6 +70,8 @@ void Plan::give_back(std::unique_ptr<Frame> frame) const {
   frame->clear();
   frames_.give_back(std::move(frame));
 }
+
+DroppablePlan::DroppablePlan(std::unique_ptr<Plan> plan) : plan_(std::move(plan)) { plan_->self_ = plan_; }
 
 std::string Plan::text() const {
   std::ostringstream out;

@@ -10,20 +10,6 @@
 namespace sconce {
 namespace {
 
-// Gives the frame back however the run ends.
-class FrameLease {
- public:
-  explicit FrameLease(const Plan& plan) : plan_(plan), frame_(plan.take_frame()) {}
-  ~FrameLease() { plan_.give_back(std::move(frame_)); }
-  FrameLease(const FrameLease&) = delete;
-  FrameLease& operator=(const FrameLease&) = delete;
-  Frame& operator*() { return *frame_; }
-
- private:
-  const Plan& plan_;
-  std::unique_ptr<Frame> frame_;
-};
-
 void run_steps(const Plan& plan, Frame& frame) {
   AutogradSwitch autograd;
   const auto steps = plan.steps();
@@ -35,8 +21,9 @@ void run_steps(const Plan& plan, Frame& frame) {
   }
 }
 
-// Leaves the `with` blocks after an exception, the innermost first. The exception that ended the run is reported; as
-// in LibTorch, an exception that `__exit__` raises in addition is dropped.
+// Leaves the `with` blocks after an exception, the innermost first. The exception that ended the run is reported; as in
+// LibTorch, an exception that `__exit__` raises in addition is dropped. Only a std::exception is dropped: the cancellation
+// of a thread must continue.
 void leave_contexts(Frame& frame) {
   while (!frame.entered.empty()) {
     EnteredContext context = std::move(frame.entered.back());
@@ -45,6 +32,9 @@ void leave_contexts(Frame& frame) {
       context.manager->leave(std::move(context.object));
     } catch (const std::exception& dropped) {
       TORCH_WARN("while an exception left a `with` block its __exit__ raised another one: ", dropped.what());
+    } catch (...) {
+      leave_contexts(frame);
+      throw;
     }
   }
 }
@@ -52,7 +42,7 @@ void leave_contexts(Frame& frame) {
 void run_steps_and_leave(const Plan& plan, Frame& frame) {
   try {
     run_steps(plan, frame);
-  } catch (const std::exception&) {
+  } catch (...) {
     leave_contexts(frame);
     throw;
   }
@@ -95,6 +85,11 @@ void AutogradSwitch::apply(bool on) {
 
 void run_plan(const Plan& plan, torch::jit::Stack& stack, bool may_skip_autograd) {
   FrameLease lease(plan);
+  run_plan(lease, stack, may_skip_autograd);
+}
+
+void run_plan(FrameLease& lease, torch::jit::Stack& stack, bool may_skip_autograd) {
+  const Plan& plan = lease.plan();
   Frame& frame = *lease;
   frame.may_skip_autograd = may_skip_autograd;
   const size_t first = stack.size() - plan.inputs().size();

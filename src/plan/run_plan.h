@@ -12,5 +12,7 @@ namespace sconce {
 // Throws what a step throws. The node and its source lines are added to the message of a c10::Error or std::exception. The
 // inputs have then been removed from the stack.
 void run_plan(const Plan& plan, torch::jit::Stack& stack, bool may_skip_autograd);
+// The same with a frame that was taken before.
+void run_plan(FrameLease& lease, torch::jit::Stack& stack, bool may_skip_autograd);
 
 }  // namespace sconce

@@ -1,8 +1,7 @@
 // Abstract interpretation: evaluates a graph on abstract values of its inputs.
 //
-//   prim::If     if the condition is unknown, evaluates both branches and joins the results. A branch that raises is left
-//   out,
-//                because no run returns from it
+//   prim::If     if the condition is unknown, evaluates both branches and joins the results. A branch that raises is
+//                left out, because no run returns from it
 //   prim::Loop   runs as many iterations as a run would, if that number is known; else iterates to a fixpoint
 //   lists, dicts follows in-place changes until the list or dict escapes
 #pragma once

@@ -249,6 +249,42 @@ TEST(ObjectPool, DestroysWhatExceedsItsSlotsAndTheRestWithItself) {
   EXPECT_EQ(Counted::living, 0);
 }
 
+TEST(ObjectPool, DestroysOnceItIsClosedWhatItHasAndWhatItIsGiven) {
+  ObjectPool<Counted> pool;
+  auto taken = std::make_unique<Counted>();
+  pool.give_back(std::make_unique<Counted>());
+  pool.close();
+  EXPECT_EQ(Counted::living, 1);
+  EXPECT_EQ(pool.take(), nullptr);
+  pool.give_back(std::move(taken));
+  EXPECT_EQ(Counted::living, 0);
+  EXPECT_EQ(pool.take(), nullptr);
+}
+
+TEST(ObjectPool, MayBeClosedWhileThreadsUseIt) {
+  for (int round = 0; round < 100; ++round) {
+    ObjectPool<Counted> pool;
+    std::atomic<int> rounds{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < 200; ++i, ++rounds) {
+          auto object = pool.take();
+          pool.give_back(object ? std::move(object) : std::make_unique<Counted>());
+        }
+      });
+    }
+    while (rounds < 100) {
+      std::this_thread::yield();
+    }
+    pool.close();
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    EXPECT_EQ(Counted::living, 0);
+  }
+}
+
 TEST(ObjectPool, NeverGivesOneObjectToTwoThreads) {
   {
     ObjectPool<Counted> pool;

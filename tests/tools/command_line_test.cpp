@@ -259,6 +259,32 @@ TEST(CommandLineCheck, TakesArgumentsInPlaceOfRecordedCalls) {
   expect_usage_error({"check", alone}, "which calls? give arguments with --input SPEC");
 }
 
+TEST(CommandLineCheck, ChecksAMethodThatTakesNoArguments) {
+  const ScratchFolder scratch;
+  const std::string model = write_model(scratch, "m.pt",
+                                        "def forward(self, x):\n    return x\n\n"
+                                        "def width(self) -> int:\n    return 10\n\n"
+                                        "def draw(self, size: int = 3):\n    return torch.rand(size)\n");
+  for (const char* method : {"width", "draw"}) {
+    const ProgramResult result = sconce({"check", model, "--method", method});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("1 of 1 cases agree (3 calls each, with LibTorch alone"));
+  }
+  expect_usage_error({"check", model, "--method", "widht"}, "the model has no method 'widht'; did you mean 'width'?");
+}
+
+// several_methods.cases.pt records calls of forward.
+TEST(CommandLineCheck, TakesTheCasesBesideTheModelForTheirMethodAlone) {
+  const std::string model = model_file("several_methods.pt");
+  const std::string of_another = "several_methods.cases.pt records calls of 'forward', not of 'encode'";
+  expect_usage_error({"check", model, "--method", "encode"}, of_another);
+  EXPECT_THAT(sconce({"check", model, "--method", "width"}).out,
+              HasSubstr("1 of 1 cases agree (3 calls each, with LibTorch alone"));
+  EXPECT_THAT(json_of(sconce({"check", model, "--method", "forward", "--json"}))["cases_file"].dump(),
+              HasSubstr("several_methods.cases.pt"));
+  expect_usage_error({"bench", model, "--method", "encode"}, of_another);
+}
+
 TEST(CommandLineCheck, FindsWrongAnswersGradientsAndBuffers) {
   const ProgramResult output = sconce({"check", model_file("mlp.pt"), model_file("bad/mlp_wrong_output.cases.pt")});
   EXPECT_EQ(output.exit_code, 1);

@@ -151,8 +151,9 @@ void ArgumentSpecCreator::remember(std::span<const c10::IValue> arguments, std::
   auto memo = AttributeMemo::make(objects, attributes, words.first(std::min(attributes.size(), words.size())));
   if (memo) {
     const std::lock_guard<std::mutex> lock(memos_->mutex);
-    memos_->newest.store(memo.get(), std::memory_order_release);
+    // Kept first: a memo that is published and cannot be kept would be freed under its readers.
     memos_->all.push_back(std::move(memo));
+    memos_->newest.store(memos_->all.back().get(), std::memory_order_release);
   }
 }
 

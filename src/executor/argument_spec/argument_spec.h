@@ -19,9 +19,8 @@
 //
 // The words are in this order:
 //   1. the state of the thread and the process: grad mode, inference mode, determinism, default dtype, and dispatch keys,
-//   which
-//      include the autocast state. The precision of matrix products is left out: operators read it when they run, and no
-//      plan is specialized on it.
+//      which include the autocast state. The precision of matrix products is left out: operators read it when they run, and
+//      no plan is specialized on it.
 //   2. attributes of type Tensor. They rarely change, so their words are kept from call to call (attribute_memo.h).
 //   3. other attributes, and the arguments.
 // The shape tier adds sizes and strides after each tensor.

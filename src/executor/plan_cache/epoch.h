@@ -6,10 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
+#include <list>
 #include <mutex>
 #include <thread>
 #include <utility>
-#include <vector>
 
 namespace sconce {
 
@@ -27,7 +28,7 @@ class EpochDomain {
   EpochDomain& operator=(const EpochDomain&) = delete;
   // Requires: no readers.
   ~EpochDomain() {
-    for (Retired& retired : retired_) {
+    for (Destruction::Item& retired : retired_) {
       retired.destroy();
     }
   }
@@ -45,19 +46,37 @@ class EpochDomain {
     std::atomic<uint32_t>* count_;
   };
 
-  // `destroy` runs in a later call of `retire` or `collect`, by any thread, or in the destructor. The object must be
-  // unpublished by a sequentially consistent store before.
-  void retire(std::function<void()> destroy) {
+  // How to destroy an object. A writer makes it before it unpublishes the object: retiring allocates nothing, so that no
+  // failure can lose an object.
+  class Destruction {
+   public:
+    explicit Destruction(std::function<void()> destroy) { item_.push_back({0, std::move(destroy)}); }
+
+   private:
+    friend class EpochDomain;
+    struct Item {
+      uint64_t epoch;
+      std::function<void()> destroy;
+    };
+    std::list<Item> item_;
+  };
+
+  // The object is destroyed by this call, by a later call of `retire` or `collect` from any thread, or by the destructor. It
+  // must be unpublished by a sequentially consistent store before. Destruction may take long and wait for other threads: the
+  // caller holds no lock that they may want.
+  void retire(Destruction destruction) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      retired_.push_back({epoch_.load(), std::move(destroy)});
+      destruction.item_.front().epoch = epoch_.load();
+      retired_.splice(retired_.end(), destruction.item_);
     }
     collect();
   }
+  void retire(std::function<void()> destroy) { retire(Destruction(std::move(destroy))); }
 
-  // Destroys what nobody can hold any more. Returns how many retired objects are left.
+  // Destroys what no reader can hold any more. Returns how many retired objects are left.
   size_t collect() {
-    std::vector<Retired> free;
+    std::list<Destruction::Item> free;
     size_t left = 0;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -65,24 +84,22 @@ class EpochDomain {
         epoch_.fetch_add(1);
       }
       const uint64_t epoch = epoch_.load();
-      std::vector<Retired> kept;
-      for (Retired& retired : retired_) {
-        (retired.epoch + 2 <= epoch ? free : kept).push_back(std::move(retired));
+      for (auto retired = retired_.begin(); retired != retired_.end();) {
+        const auto next = std::next(retired);
+        if (retired->epoch + 2 <= epoch) {
+          free.splice(free.end(), retired_, retired);
+        }
+        retired = next;
       }
-      retired_ = std::move(kept);
       left = retired_.size();
     }
-    for (Retired& retired : free) {
+    for (Destruction::Item& retired : free) {
       retired.destroy();
     }
     return left;
   }
 
  private:
-  struct Retired {
-    uint64_t epoch;
-    std::function<void()> destroy;
-  };
   // Readers of different threads count on different cache lines.
   struct alignas(64) Stripe {
     std::array<std::atomic<uint32_t>, 2> readers{};
@@ -111,7 +128,7 @@ class EpochDomain {
   std::array<Stripe, kStripes> stripes_;
   std::atomic<uint64_t> epoch_{0};
   std::mutex mutex_;
-  std::vector<Retired> retired_;
+  std::list<Destruction::Item> retired_;
 };
 
 }  // namespace sconce

@@ -18,7 +18,8 @@ using SpecWords = std::span<const uint64_t>;
 
 // Readers search an immutable snapshot: an open-addressing table of pointers to entries. A writer copies the snapshot,
 // publishes the copy and retires the old one (epoch.h). When the cache is full the entry that was not used for longest,
-// as a CLOCK hand sees it, makes room. V must be constructible once and is destroyed when no reader can hold it.
+// as a CLOCK hand sees it, makes room. A V is made in its place, need not be movable, and is destroyed when no reader can
+// hold it. It is destroyed outside the writers' lock: destruction may wait for other threads, which may insert.
 //
 // Free of LibTorch (keys are words), so that its tests run under ThreadSanitizer without suppressions.
 template <typename V>
@@ -59,34 +60,33 @@ class PlanCache {
     bool is_new;     // false: another thread was first
     size_t evicted;  // entries that made room
   };
-  // `make` is called at most once per key, by one thread, while other writers wait (readers do not): it must be quick.
+  // `make` is called at most once per key, by one thread, while other writers wait (readers do not): it must be quick. The
+  // words of `key` are copied before, so that `make` may overwrite them. What throws leaves the cache as it was.
   Inserted find_or_insert(const Guard& guard, SpecWords key, uint64_t hash, const std::function<V()>& make) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
     if (V* present = find(guard, key, hash)) {
       return {present, false, 0};
     }
-    const Snapshot* current = snapshot_.load();
-    std::vector<Entry*> entries = current->entries();
+    std::vector<Entry*> entries = snapshot_.load()->entries();
     std::vector<Entry*> victims;
     while (entries.size() >= capacity_) {
       victims.push_back(evict(entries));
     }
-    auto* entry = new Entry{std::vector<uint64_t>(key.begin(), key.end()), hash, make()};
-    entries.push_back(entry);
-    publish(entries);
-    for (Entry* victim : victims) {
-      domain_.retire([victim] { delete victim; });
-    }
-    return {&entry->value, true, victims.size()};
+    const size_t evicted = victims.size();
+    auto made = std::make_unique<Entry>(key, hash, make);
+    entries.push_back(made.get());
+    EpochDomain::Destruction replaced = publish(entries, std::move(victims));
+    Entry* const entry = made.release();
+    lock.unlock();
+    domain_.retire(std::move(replaced));
+    return {&entry->value, true, evicted};
   }
 
   void clear() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const std::vector<Entry*> entries = snapshot_.load()->entries();
-    publish({});
-    for (Entry* entry : entries) {
-      domain_.retire([entry] { delete entry; });
-    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    EpochDomain::Destruction replaced = publish({}, snapshot_.load()->entries());
+    lock.unlock();
+    domain_.retire(std::move(replaced));
   }
 
   // Visits every entry, oldest first.
@@ -95,7 +95,10 @@ class PlanCache {
       visit(entry->key, entry->value);
     }
   }
-  size_t size() const { return snapshot_.load()->entries().size(); }
+  size_t size() const {
+    const EpochDomain::Guard guard(domain_);
+    return snapshot_.load()->entries().size();
+  }
   // Retired entries and snapshots that a reader may still hold.
   size_t collect() { return domain_.collect(); }
 
@@ -105,7 +108,8 @@ class PlanCache {
     uint64_t hash;
     V value;
     std::atomic<bool> used{false};  // since it was made or the hand passed; a plan that serves one call only goes first
-    Entry(std::vector<uint64_t> k, uint64_t h, V v) : key(std::move(k)), hash(h), value(std::move(v)) {}
+    Entry(SpecWords words, uint64_t hash_of_words, const std::function<V()>& make)
+        : key(words.begin(), words.end()), hash(hash_of_words), value(make()) {}
   };
 
   class Snapshot {
@@ -159,17 +163,25 @@ class PlanCache {
     }
   }
 
-  void publish(const std::vector<Entry*>& entries) {
-    auto* snapshot = new Snapshot(entries.size());
+  // Publishes a snapshot of `entries`. Returns the destruction of the one before and of `victims`, to be retired once the
+  // lock is released. Nothing is published if an allocation fails.
+  EpochDomain::Destruction publish(const std::vector<Entry*>& entries, std::vector<Entry*> victims) {
+    auto snapshot = std::make_unique<Snapshot>(entries.size());
     for (Entry* entry : entries) {
       snapshot->add(entry);
     }
-    const Snapshot* old = snapshot_.exchange(snapshot);
-    domain_.retire([old] { delete old; });
+    EpochDomain::Destruction replaced([old = snapshot_.load(), gone = std::move(victims)] {
+      for (const Entry* entry : gone) {
+        delete entry;
+      }
+      delete old;
+    });
+    snapshot_.store(snapshot.release());
+    return replaced;
   }
 
   const size_t capacity_;
-  EpochDomain domain_;
+  mutable EpochDomain domain_;
   std::mutex mutex_;  // writers only
   std::atomic<const Snapshot*> snapshot_;
   size_t hand_ = 0;

@@ -17,6 +17,19 @@ namespace orc = llvm::orc;
 // the calling thread.
 thread_local std::string* reported_errors = nullptr;
 
+// Collects what ORC reports on this thread while it lives, however linking ends.
+class ReportedErrors {
+ public:
+  ReportedErrors() { reported_errors = &text_; }
+  ~ReportedErrors() { reported_errors = nullptr; }
+  ReportedErrors(const ReportedErrors&) = delete;
+  ReportedErrors& operator=(const ReportedErrors&) = delete;
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
 class Jit;
 
 class JitCode final : public KernelCode {
@@ -65,13 +78,10 @@ class Jit final : public KernelCompiler {
     }
     ++live_;
     auto code = std::make_shared<JitCode>(*this, lljit_->getMainJITDylib().createResourceTracker(), object->getBufferSize());
-    std::string reported;
-    reported_errors = &reported;
-    llvm::Error failure = link(*code, std::move(object), kernel, suffix);
-    reported_errors = nullptr;
-    if (failure) {
+    const ReportedErrors reported;
+    if (llvm::Error failure = link(*code, std::move(object), kernel, suffix)) {
       *why_not = "the kernel cannot be linked: " + llvm::toString(std::move(failure)) +
-                 (reported.empty() ? "" : " (" + reported + ")");
+                 (reported.text().empty() ? "" : " (" + reported.text() + ")");
       return nullptr;
     }
     return code;

@@ -15,8 +15,7 @@ namespace sconce {
 //   - all parameters are constants of one floating dtype, need no gradient, and are never written;
 //   - y has no other use, except queries of its sizes before z is written;
 //   - the channels of both operators are the same dimension: the rank of y is known, is checked before, or is the only one
-//   that
-//     the operator accepts;
+//     that the operator accepts;
 //   - the folded weights do not overflow.
 //
 // Results change by rounding, so this pass runs only in frozen modules. Returns whether the graph changed.

@@ -11,15 +11,14 @@ namespace sconce {
 //   return flatten(z, 1)            return flatten(z, 1)
 //
 // A convolution with a channels-last weight converts its image if necessary, and returns a channels-last result. Operators
-// that preserve the layout (analysis/layout_ops.h) pass it on to the next convolution.
+// that preserve the layout (analysis/layout_use.h) pass it on to the next convolution.
 //
 // Converts a weight, once, when
 //   - it is a float32 constant on the CPU;
 //   - the new layout is unobservable: every value made from the convolution's result goes through operators that preserve
-//   the
-//     layout, or to operators whose result does not depend on it (`flatten` of a batch, means, queries of sizes). Any other
-//     operator, a container or the caller gets a copy with the strides of before, if facts know these; else the convolution
-//     stays as it is.
+//     the layout, or to operators whose result does not depend on it (`flatten` of a batch, means, queries of sizes). Any
+//     other operator, a container or the caller gets a copy with the strides of before, if facts know these; else the
+//     convolution stays as it is.
 //
 // Results change by rounding, so this pass runs only in frozen modules. Skips graphs that change sizes in place, and does
 // nothing without oneDNN. Returns whether the graph changed.

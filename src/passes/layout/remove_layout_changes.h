@@ -18,8 +18,7 @@ namespace sconce {
 //   - for all but the first three rules, the sizes and strides of the first tensor are known and are those of a new tensor;
 //   - a removed view is neither written nor escapes;
 //   - neither a removed copy nor its source is written or escapes, and the source comes from the graph itself. Autograd
-//   would
-//     save the source in place of the copy, and miss a later write by the caller.
+//     would save the source in place of the copy, and miss a later write by the caller.
 //
 // Skips graphs that change sizes in place or walk autograd's graph. A single copy or cast that changes nothing is the
 // business of remove_dead_copies.h. Returns whether the graph changed.

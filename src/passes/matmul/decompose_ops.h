@@ -16,8 +16,7 @@ namespace sconce {
 // Legal when
 //   - dtype, device and rank are known, and equal for all operands and the result (autocast would cast some of them);
 //   - %b broadcasts to the product, not the reverse: the whole operator raises where its parts would not;
-//   - the result of a batched `linear` with a bias is only read inside the graph: it is a view, and the sum of the parts is
-//   not;
+//   - the result of a batched `linear` with a bias is only read inside the graph: it is a view, the sum of the parts is not;
 //   - factors are constants other than 0.
 //
 // Does not: decompose half-precision operators, whose parts would each round, or operators whose %w is a vector.

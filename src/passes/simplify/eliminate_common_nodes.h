@@ -10,8 +10,7 @@ namespace sconce {
 // Legal when
 //   - no node between the two may write memory that they read, or change global state that operators read;
 //   - sharing one result is unobservable: neither result is written, at most one of them escapes, and the graph neither
-//   walks
-//     autograd's graph nor compares tuples or strings by identity. (Results that existed before are always shared.)
+//     walks autograd's graph nor compares tuples or strings by identity. (Results that existed before are always shared.)
 //
 // Requires: a verified graph. Keeps: order, graph inputs and outputs; random nodes (rule R5).
 // Returns whether the graph changed.

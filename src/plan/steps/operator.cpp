@@ -1,8 +1,6 @@
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
-#include "analysis/in_place.h"
 #include "ir/schema_match.h"
-#include "ops/schema_corrections.h"
 #include "plan/steps/call_step.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -50,13 +48,13 @@ class DetachStep final : public CallStep {
 // The result is another object over the same memory. This is observable if the object escapes or its identity is
 // read. (It is also observable if the operand's sizes change in place, which is known for the whole graph.)
 bool is_detach_for_gradients_alone(const Node& node) {
-  if (node.kind() != aten::detach || !is_read_only_and_local(*node.output())) {
+  if (node.opcode() != Opcode::kDetach || !is_read_only_and_local(*node.output())) {
     return false;
   }
   const auto uses = node.output()->uses();
   return std::all_of(uses.begin(), uses.end(), [](const Use& use) {
     const auto results = use.user->outputs();
-    return reads_sizes_or_dtype(*use.user) ||
+    return use.user->op().reads == Reads::kMetadata ||
            (use.user->kind().is_aten() && std::any_of(results.begin(), results.end(), [](const Value* result) {
               return result->type()->kind() == c10::TypeKind::TensorType;
             }));
@@ -85,15 +83,26 @@ class RegistryStep final : public CallStep {
   bool takes_count_;
 };
 
-// Rule R4: only operators whose results are new may run below autograd. Autograd must know the bases of views, and
-// must check and count writes.
+// Returns whether the dispatcher has a kernel to call when autograd is skipped: the backend's, or a composite one. Some
+// operators have only autograd's.
+bool has_kernel_below_autograd(const c10::OperatorHandle& op) {
+  // Every loaded backend has a kernel for this operator.
+  static const c10::OperatorHandle empty = c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty", "memory_format");
+  const auto runs_on = [&op](c10::DispatchKey backend) {
+    return op.hasComputedKernelForDispatchKey(backend) || !empty.hasComputedKernelForDispatchKey(backend);
+  };
+  return runs_on(c10::DispatchKey::CPU) && runs_on(c10::DispatchKey::CUDA);
+}
+
+// Rule R4: only operators whose results are new may run below autograd. Autograd must know the bases of views, and must
+// check and count writes.
 bool runs_equally_below_autograd(const Node& node) {
   const c10::FunctionSchema& schema = *node.schema();
   const auto is_marked = [](const c10::Argument& argument) { return argument.alias_info() != nullptr; };
   Effects effects = effects_of(node);
   effects.random = false;
   return !effects.any() && std::none_of(schema.returns().begin(), schema.returns().end(), is_marked) &&
-         !results_may_share_memory(schema);
+         !node.op().results_may_share_memory && has_kernel_below_autograd(*node.op().dispatched);
 }
 
 }  // namespace
@@ -105,23 +114,22 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
   if (StepPtr scalar = make_scalar_step(node, operands, results)) {
     return scalar;
   }
+  const Op& op = node.op();
   if (!sizes_may_change && is_detach_for_gradients_alone(node)) {
-    const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(node.schema()->name().c_str(),
-                                                                   node.schema()->overload_name().c_str());
-    return StepPtr(std::make_unique<DetachStep>(node, std::move(operands), std::move(results), op));
+    return StepPtr(std::make_unique<DetachStep>(node, std::move(operands), std::move(results), *op.dispatched));
   }
-  if (const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name())) {
+  if (op.dispatched) {
     return StepPtr(std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results),
-                                                    runs_equally_below_autograd(node), *op));
+                                                    runs_equally_below_autograd(node), *op.dispatched));
   }
   if (StepPtr builtin = make_builtin_step(node, operands, results)) {
     return builtin;
   }
-  const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
-  if (op == nullptr || !op->hasOperation()) {
+  if (op.registered == nullptr || !op.registered->hasOperation()) {
     return Refusal::of(node, std::string("the operator ") + node.kind().toQualString() + " cannot be called on its own");
   }
-  return StepPtr(std::make_unique<RegistryStep>(node, std::move(operands), std::move(results), op->getOperation()));
+  return StepPtr(
+      std::make_unique<RegistryStep>(node, std::move(operands), std::move(results), op.registered->getOperation()));
 }
 
 }  // namespace sconce

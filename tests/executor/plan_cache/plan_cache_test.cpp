@@ -1,9 +1,14 @@
 #include "executor/plan_cache/plan_cache.h"
 
+#include "tests/executor/failing_memory.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <string>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -220,6 +225,117 @@ TEST(PlanCache, ThreadsThatFindInsertEvictAndClearAlwaysSeeTheirOwnKeysValue) {
     EXPECT_EQ(static_cast<size_t>(Tracked::living), cache.size());
   }
   EXPECT_EQ(Tracked::living, 0);
+}
+
+// ---- what may go wrong ----------------------------------------------------------------------------------------------
+
+// A value whose destruction waits for a task that inserts into the same cache, as that of a plan waits for its forked tasks.
+struct WaitsForAnInsertion {
+  explicit WaitsForAnInsertion(std::function<void()> insertion) : insert_one(std::move(insertion)) {}
+  WaitsForAnInsertion(const WaitsForAnInsertion&) = delete;
+  ~WaitsForAnInsertion() {
+    auto task = std::make_shared<std::packaged_task<void()>>(insert_one);
+    std::future<void> done = task->get_future();
+    std::thread([task] { (*task)(); }).detach();
+    finished = done.wait_for(std::chrono::seconds(5)) == std::future_status::ready;
+    done.wait_for(std::chrono::seconds(finished ? 0 : 1));
+  }
+  std::function<void()> insert_one;
+  static inline std::atomic<bool> finished{false};
+};
+
+TEST(PlanCache, DestroysOutsideItsLock) {
+  using WaitingCache = PlanCache<std::shared_ptr<WaitsForAnInsertion>>;
+  const std::vector<std::function<void(WaitingCache&)>> removals = {
+      [](WaitingCache& cache) { cache.clear(); },
+      [](WaitingCache& cache) {
+        for (uint64_t key = 2; key < 6; ++key) {
+          const WaitingCache::Guard guard(cache);
+          cache.find_or_insert(guard, Words{key}, key, [] { return nullptr; });
+        }
+      },
+  };
+  for (const auto& remove : removals) {
+    const auto cache = std::make_shared<WaitingCache>(1);  // a task that is late keeps it
+    WaitsForAnInsertion::finished = false;
+    {
+      const WaitingCache::Guard guard(*cache);
+      cache->find_or_insert(guard, Words{1}, 1, [weak = std::weak_ptr(cache)] {
+        return std::make_shared<WaitsForAnInsertion>([weak] {
+          if (const auto living = weak.lock()) {
+            const WaitingCache::Guard inner(*living);
+            living->find_or_insert(inner, Words{100}, 100, [] { return nullptr; });
+          }
+        });
+      });
+    }
+    remove(*cache);
+    EXPECT_TRUE(WaitsForAnInsertion::finished) << "the task waited for the lock of its plan's cache";
+  }
+}
+
+TEST(PlanCache, AFailedAllocationLosesNothing) {
+  {
+    bool failed = true;
+    for (size_t number = 1; failed; ++number) {
+      PlanCache<Tracked> cache(2);
+      for (uint64_t key = 1; key <= 2; ++key) {
+        const PlanCache<Tracked>::Guard guard(cache);
+        cache.find_or_insert(guard, Words{key}, key, [key] { return Tracked(key); });
+      }
+      const Words key{3};
+      const PlanCache<Tracked>::Guard guard(cache);
+      {
+        const testing::FailingMemory memory(number);
+        try {
+          cache.find_or_insert(guard, key, 3, [] { return Tracked(3); });
+        } catch (const std::bad_alloc&) {
+        }
+        failed = memory.failed();
+      }
+      cache.collect();
+      EXPECT_EQ(cache.size(), 2);
+      EXPECT_EQ(cache.find(guard, key, 3) == nullptr, failed) << "allocation " << number;
+      EXPECT_EQ(static_cast<size_t>(Tracked::living), failed ? 2 : 3) << "allocation " << number;
+    }
+  }
+  EXPECT_EQ(Tracked::living, 0);
+}
+
+TEST(PlanCache, TheKeyMayBeOverwrittenWhileTheValueIsMade) {
+  Cache cache(4);
+  Words key{1, 2};
+  {
+    const Cache::Guard guard(cache);
+    cache.find_or_insert(guard, key, 1, [&] {
+      key = {7, 8};
+      return 12;
+    });
+  }
+  EXPECT_EQ(lookup(cache, {1, 2}), 12);
+  EXPECT_EQ(lookup(cache, {7, 8}, 1), -1);
+}
+
+TEST(PlanCache, HoldsValuesThatCannotBeMoved) {
+  PlanCache<std::atomic<int>> cache(1);
+  const PlanCache<std::atomic<int>>::Guard guard(cache);
+  const auto inserted = cache.find_or_insert(guard, Words{1}, 1, [] { return std::atomic<int>(5); });
+  EXPECT_EQ(inserted.value->load(), 5);
+}
+
+TEST(PlanCache, ItsSizeMayBeAskedForBesideWriters) {
+  Cache cache(4);
+  std::atomic<bool> stop{false};
+  std::thread asking([&] {
+    while (!stop.load()) {
+      EXPECT_LE(cache.size(), 4);
+    }
+  });
+  for (uint64_t key = 0; key < 20000; ++key) {
+    insert(cache, {key}, 1);
+  }
+  stop = true;
+  asking.join();
 }
 
 }  // namespace

@@ -67,16 +67,18 @@ std::vector<Contestant> contestants_of(const std::string& against, const Options
   return contestants;
 }
 
-// Returns the inputs of the index-th model: its own file, the one file, the SPECs, or the CASES file beside it.
-InputOptions inputs_of(const BenchOptions& options, size_t index) {
+// Returns the inputs of the index-th model: its own file, the one file, the SPECs, or the CASES file beside it. If there are
+// none, `why_none` says why.
+InputOptions inputs_of(const BenchOptions& options, size_t index, std::string* why_none) {
   InputOptions inputs;
   inputs.specs = options.specs;
   inputs.seed = options.seed;
   if (!options.input_files.empty()) {
     inputs.file = options.input_files[options.input_files.size() == 1 ? 0 : index];
   } else if (options.specs.empty()) {
-    const std::filesystem::path beside = cases_file_beside(options.models[index]);
-    inputs.file = std::filesystem::exists(beside) ? beside.string() : "";
+    CasesBeside beside = find_cases_beside(options.models[index], options.method);
+    inputs.file = std::move(beside.path);
+    *why_none = std::move(beside.why_not);
   }
   return inputs;
 }
@@ -86,14 +88,16 @@ InputOptions inputs_of(const BenchOptions& options, size_t index) {
 MeasureSettings settings_of(const BenchOptions& options, size_t index, const Options& settings) {
   const std::string& path = options.models[index];
   const Module module = load_model(path, settings);
-  const Call call = read_call(inputs_of(options, index), options.method);
+  std::string why_no_inputs;
+  const Call call = read_call(inputs_of(options, index, &why_no_inputs), options.method);
   MeasureSettings measured;
   measured.load = [path, device = settings.device()] { return load_script_module(path, device); };
   measured.method = call.method;
   try {
     measured.arguments = fit_call(module.script_module(), call, options.common);
   } catch (const UserError& failure) {
-    throw UserError(path + ": " + failure.what());
+    const bool lacks_inputs = !why_no_inputs.empty() && module.script_module().find_method(call.method);
+    throw UserError(path + ": " + failure.what() + (lacks_inputs ? " (" + why_no_inputs + ")" : ""));
   }
   warn_of_failed_passes(failed_passes(module, call.method));
   measured.seed = call.seed;

@@ -7,8 +7,9 @@
 #include "tools/sconce/ui/progress_bar.h"
 #include "tools/sconce/values/spec.h"
 
+#include <torch/csrc/jit/api/module.h>
+
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 
 namespace sconce::cli {
@@ -45,9 +46,17 @@ std::vector<Tier> tiers_of(const std::string& plan, const Options& options) {
   return {*tier};
 }
 
-// Returns the calls to make: those of CASES, one with the given arguments, or those of the CASES file beside the
-// model.
-Cases cases_of(CheckOptions& options) {
+// Returns whether the method can be called without arguments. Throws UserError when the model has no such method.
+bool needs_no_arguments(const CheckOptions& options, const Options& settings, const std::string& method) {
+  const Module module = load_model(options.model, settings);
+  expect_method(module.script_module(), method);
+  const auto& arguments = module.script_module().get_method(method).function().getSchema().arguments();
+  return arguments.size() <= 1 || arguments[1].default_value();
+}
+
+// Returns the calls to make: those of CASES, one with the given arguments, those of the CASES file beside the model, or one
+// without arguments.
+Cases cases_of(CheckOptions& options, const Options& settings) {
   if (!options.inputs.file.empty() || !options.inputs.specs.empty()) {
     const Call call = read_call(options.inputs, options.method);
     ModelCases one;
@@ -57,13 +66,20 @@ Cases cases_of(CheckOptions& options) {
     return one;
   }
   if (options.cases.empty()) {
-    const std::filesystem::path beside = cases_file_beside(options.model);
-    if (!std::filesystem::exists(beside)) {
+    const CasesBeside beside = find_cases_beside(options.model, options.method);
+    if (beside.path.empty()) {
+      ModelCases one;
+      one.method = options.method.empty() ? one.method : options.method;
+      one.seed = options.inputs.seed.value_or(one.seed);
+      one.inputs = {{}};
+      if (needs_no_arguments(options, settings, one.method)) {
+        return one;
+      }
       throw UserError(
           "which calls? give arguments with --input SPEC or --inputs FILE, or a file of recorded calls as CASES (" +
-          beside.string() + ", which is taken without being named, is not there)");
+          beside.why_not + ")");
     }
-    options.cases = beside.string();
+    options.cases = beside.path;
   }
   Cases cases = read_cases(options.cases);
   if (!options.method.empty() && std::holds_alternative<OperatorCases>(cases)) {
@@ -139,7 +155,7 @@ int check(const CheckOptions& given) {
     throw UserError("--grad: the parameters of a frozen model take no gradients; leave out one of the two");
   }
   const std::vector<Tier> tiers = tiers_of(options.plan, settings);
-  const Cases cases = cases_of(options);
+  const Cases cases = cases_of(options, settings);
   const Findings findings = check_all(options, cases, settings, tiers);
 
   std::vector<std::string> plans;

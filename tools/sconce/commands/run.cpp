@@ -7,12 +7,12 @@
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/describe.h"
 #include "tools/sconce/values/spec.h"
+#include "tools/sconce/values/torch_file.h"
 #include "tools/sconce/values/write_file.h"
 
 #include <ATen/Context.h>
 #include <torch/csrc/autograd/grad_mode.h>
 #include <torch/csrc/jit/api/module.h>
-#include <torch/csrc/jit/serialization/pickle.h>
 
 #include <chrono>
 #include <exception>
@@ -96,7 +96,7 @@ void write_output(const c10::IValue& output, const std::string& path) {
   });
   std::vector<char> bytes;
   try {
-    bytes = torch::jit::pickle_save(deep_copy(output));  // the copy has no gradient graph, which a file cannot hold
+    bytes = torch_file(deep_copy(output));  // the copy has no gradient graph, which a file cannot hold
   } catch (const c10::Error& failure) {
     throw RefusedError("the output cannot be written to a file: " + one_line_message(failure));
   }

@@ -6,6 +6,7 @@
 #include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/api/module.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -211,8 +212,24 @@ bool has_but_lacks(const std::string& path, const std::string& record, const std
 bool is_script_archive(const std::string& path) { return has_but_lacks(path, "constants.pkl", ""); }
 bool is_file_of_arguments(const std::string& path) { return has_but_lacks(path, "data.pkl", "constants.pkl"); }
 
-std::filesystem::path cases_file_beside(const std::string& model) {
-  return std::filesystem::path(model).replace_extension(".cases.pt");
+CasesBeside find_cases_beside(const std::string& model, const std::string& method) {
+  const std::string path = std::filesystem::path(model).replace_extension(".cases.pt").string();
+  if (!std::filesystem::exists(path)) {
+    return {"", path + ", which is taken without being named, is not there"};
+  }
+  if (method.empty()) {
+    return {path, ""};
+  }
+  const Cases cases = read_cases(path);
+  if (const auto* of_model = std::get_if<ModelCases>(&cases)) {
+    if (of_model->method != method) {
+      return {"", path + " records calls of '" + of_model->method + "', not of '" + method + "'"};
+    }
+  } else if (const auto& rows = std::get<OperatorCases>(cases);
+             std::none_of(rows.begin(), rows.end(), [&](const OperatorCase& each) { return each.method == method; })) {
+    return {"", path + " records no call of '" + method + "'"};
+  }
+  return {path, ""};
 }
 
 }  // namespace sconce::cli

@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
-#include <filesystem>
 #include <string>
 #include <variant>
 #include <vector>
@@ -51,8 +50,13 @@ using Cases = std::variant<ModelCases, OperatorCases>;
 Cases read_cases(const std::string& path);
 Cases read_cases(const torch::jit::Module& module, const std::string& path);
 
-// Returns the default path of a model's recorded calls: NAME.cases.pt beside NAME.pt.
-std::filesystem::path cases_file_beside(const std::string& model);
+// The default file of a model's recorded calls: NAME.cases.pt beside NAME.pt.
+struct CasesBeside {
+  std::string path;     // empty: no such file, or one that records no call of the method
+  std::string why_not;  // why the path is empty, in words that go on a sentence
+};
+// Finds the recorded calls of the method, or of any method if it is empty. Throws what `read_cases` throws.
+CasesBeside find_cases_beside(const std::string& model, const std::string& method);
 
 // Returns whether the file is a TorchScript archive, such as a CASES file; false for one written by torch.save.
 bool is_script_archive(const std::string& path);
