@@ -151,25 +151,23 @@ class RealDriver final : public Driver {
 
 }  // namespace
 
-std::unique_ptr<Driver> open_driver(std::string* why_not) {
-  const SharedLibrary library = open_library("libcuda.so.1");
+Expected<std::unique_ptr<Driver>> open_driver() {
+  const auto library = open_library("libcuda.so.1");
   if (!library) {
-    *why_not = "no NVIDIA driver on this machine (" + library.why_not() + ")";
-    return nullptr;
+    return Refusal::because("no NVIDIA driver on this machine (" + library.refusal().reason + ")");
   }
   DriverFunctions functions;
   std::string missing;
 #define SCONCE_TEXT(name) #name
-#define SCONCE_LOAD(name)                                                                         \
-  functions.name = reinterpret_cast<decltype(functions.name)>(library.symbol(SCONCE_TEXT(name))); \
+#define SCONCE_LOAD(name)                                                                          \
+  functions.name = reinterpret_cast<decltype(functions.name)>(library->symbol(SCONCE_TEXT(name))); \
   if (functions.name == nullptr) missing += std::string(missing.empty() ? "" : ", ") + SCONCE_TEXT(name);
   SCONCE_DRIVER_FUNCTIONS(SCONCE_LOAD)
 #undef SCONCE_LOAD
 #undef SCONCE_TEXT
   if (!missing.empty()) {
-    *why_not = "the NVIDIA driver of this machine is too old for CUDA " + std::to_string(CUDA_VERSION / 1000) +
-               ": it lacks " + missing;
-    return nullptr;
+    return Refusal::because("the NVIDIA driver of this machine is too old for CUDA " + std::to_string(CUDA_VERSION / 1000) +
+                            ": it lacks " + missing);
   }
   return std::make_unique<RealDriver>(functions);
 }

@@ -25,11 +25,8 @@ const Callee& CalleeTable::find(torch::jit::Function& function) {
   auto entry = std::make_unique<Entry>();
   if (function.isGraphFunction()) {
     const std::string name = function.qualname().qualifiedName();
-    const auto graph = functions_.graph_of(function);
-    TORCH_CHECK(graph, "sconce cannot run ", name, ": ", graph ? "" : to_string(graph.refusal()));
-    auto planned = plan(**graph, name);
-    TORCH_CHECK(planned, "sconce cannot run ", name, ": ", planned ? "" : to_string(planned.refusal()));
-    entry->plan = std::move(*planned);
+    const Graph* graph = functions_.graph_of(function).value_or_throw("sconce cannot run " + name);
+    entry->plan = plan(*graph, name).value_or_throw("sconce cannot run " + name);
   }
   entry->callee = {&function, entry->plan.get()};
   const std::lock_guard<std::mutex> lock(mutex_);

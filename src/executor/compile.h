@@ -1,7 +1,7 @@
 // Graph → plan: the order of everything.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 #include "load/function_table.h"
 #include "pipeline/pass_runner.h"

@@ -87,18 +87,16 @@ GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const 
       passes_(std::move(past.passes)),
       refusals_(std::move(past.refusals)),
       cache_(options.plan_cache_capacity()) {
-  auto compiled = compile_unspecialized(*graph_, {.callees = callees_.get(),
-                                                  .passes = &options_.passes(),
-                                                  .optimize = options_.optimize(),
-                                                  .frozen = options_.frozen()});
-  TORCH_CHECK(compiled, "sconce cannot run ", name_, ": ", compiled ? "" : to_string(compiled.refusal()));
-  passes_.insert(passes_.end(), compiled->passes.begin(), compiled->passes.end());
-  refusals_.insert(refusals_.end(), compiled->refusals.begin(), compiled->refusals.end());
-  general_.reset(new CountedPlan{Tier::kRequired, std::move(compiled->plan), compiled->seconds, {}});
+  Compiled compiled = compile_unspecialized(*graph_, {.callees = callees_.get(),
+                                                      .passes = &options_.passes(),
+                                                      .optimize = options_.optimize(),
+                                                      .frozen = options_.frozen()})
+                          .value_or_throw("sconce cannot run " + name_);
+  passes_.insert(passes_.end(), compiled.passes.begin(), compiled.passes.end());
+  refusals_.insert(refusals_.end(), compiled.refusals.begin(), compiled.refusals.end());
+  general_.reset(new CountedPlan{Tier::kRequired, std::move(compiled.plan), compiled.seconds, {}});
   if (options_.profiled_runs() > 0) {
-    auto profiled = compile_profiled(general_->plan->graph(), callees_.get());
-    TORCH_CHECK(profiled, "sconce cannot profile ", name_, ": ", profiled ? "" : to_string(profiled.refusal()));
-    profiled_ = std::move(*profiled);
+    profiled_ = compile_profiled(general_->plan->graph(), callees_.get()).value_or_throw("sconce cannot profile " + name_);
   }
   dump(DumpPoint::kPlan, name_, [this] { return general_->plan->text(); });
 }

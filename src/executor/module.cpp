@@ -83,13 +83,12 @@ class Module::Impl {
       TORCH_CHECK(false, "the module has no method '", name, "'; it has: ", known);
     }
     const InternalErrorContext context("loading of " + name);
-    const auto source = callees_->functions().graph_of(*function);
-    TORCH_CHECK(source, "sconce cannot run ", name, ": ", source ? "" : to_string(source.refusal()));
-    std::unique_ptr<Graph> graph = (*source)->clone();
+    std::unique_ptr<Graph> graph =
+        callees_->functions().graph_of(*function).value_or_throw("sconce cannot run " + name)->clone();
     dump(DumpPoint::kLoad, name, *graph);
-    const auto inlined = inline_and_simplify(*graph, callees_->functions(), options_.passes(), options_.optimize());
-    TORCH_CHECK(inlined, "sconce cannot run ", name, ": ", inlined ? "" : to_string(inlined.refusal()));
-    std::vector<PassTiming> passes = {*inlined};
+    std::vector<PassTiming> passes = {
+        inline_and_simplify(*graph, callees_->functions(), options_.passes(), options_.optimize())
+            .value_or_throw("sconce cannot run " + name)};
     std::vector<RefusalExplanation> refusals;
     if (options_.frozen()) {
       PassRunner runner(options_.passes());
@@ -106,9 +105,8 @@ class Module::Impl {
 
   const ModuleConstants& find_constants() {
     if (!constants_) {
-      auto found = ModuleConstants::find(script_module_._ivalue(), options_.preserved(), callees_->functions());
-      TORCH_CHECK(found, "sconce cannot freeze the module: ", found ? "" : to_string(found.refusal()));
-      constants_ = std::move(*found);
+      constants_ = ModuleConstants::find(script_module_._ivalue(), options_.preserved(), callees_->functions())
+                       .value_or_throw("sconce cannot freeze the module");
     }
     return *constants_;
   }

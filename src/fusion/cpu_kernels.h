@@ -2,8 +2,8 @@
 // is compiled: programs that never compile one don't pay for it.
 #pragma once
 
+#include "base/expected.h"
 #include "fusion/kernel_code.h"
-#include "ir/expected.h"
 
 #include <memory>
 

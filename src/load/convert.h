@@ -1,7 +1,7 @@
 // LibTorch's graph, as its loader and frontend give it → ours.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 
 #include <memory>

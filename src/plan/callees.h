@@ -1,7 +1,7 @@
 // What a plan calls while it runs: functions that are not inlined.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 #include "plan/fork_pool.h"
 

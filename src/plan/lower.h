@@ -1,7 +1,7 @@
 // Graph → Plan.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 #include "plan/callees.h"
 #include "plan/plan.h"

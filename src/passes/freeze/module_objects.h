@@ -1,7 +1,7 @@
 // The objects that a module is made of, and which of them the values of a graph are.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 #include "load/function_table.h"
 

@@ -5,7 +5,7 @@
 // current stream and the pool of a recording.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>

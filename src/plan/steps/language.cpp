@@ -1,4 +1,5 @@
 #include "ir/delegate.h"
+#include "ir/refusal.h"
 #include "plan/steps/steps.h"
 
 #include <ATen/core/class_type.h>
@@ -140,7 +141,7 @@ Expected<StepPtr> get_attribute(const Construct& of) {
   const std::string& name = of.node.attribute_as<std::string>(attr::kName);
   const auto slot = type ? type->findAttributeSlot(name) : std::nullopt;
   if (!slot) {
-    return Refusal::of(of.node, "the object's class has no attribute '" + name + "' that sconce can see");
+    return refusal_of(of.node, "the object's class has no attribute '" + name + "' that sconce can see");
   }
   return language_step(of, [=, object = of.operands[0], result = of.results[0], slot = *slot](Frame& frame) {
     const c10::IValue value = take(frame, object);
@@ -153,7 +154,7 @@ Expected<StepPtr> set_attribute(const Construct& of) {
   const std::string& name = of.node.attribute_as<std::string>(attr::kName);
   const auto slot = type ? type->findAttributeSlot(name) : std::nullopt;
   if (!slot) {
-    return Refusal::of(of.node, "the object's class has no attribute '" + name + "' that sconce can see");
+    return refusal_of(of.node, "the object's class has no attribute '" + name + "' that sconce can see");
   }
   return language_step(of, [=, object = of.operands[0], value = of.operands[1], slot = *slot](Frame& frame) {
     c10::IValue stored = take(frame, value);
@@ -202,7 +203,7 @@ Expected<StepPtr> make_language_step(const Node& node, Operands operands, Regist
     case prim::unchecked_cast: return make_move_step(of.operands, of.results);
     case prim::Uninitialized:
       return language_step(of, [result = of.results[0]](Frame& frame) { frame[result] = c10::IValue::uninitialized(); });
-    default: return Refusal::of(node, std::string(node.kind().toQualString()) + " is not supported yet");
+    default: return refusal_of(node, std::string(node.kind().toQualString()) + " is not supported yet");
   }
 }
 

@@ -1,6 +1,7 @@
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
 #include "analysis/in_place.h"
+#include "ir/refusal.h"
 #include "ir/schema_match.h"
 #include "ops/schema_corrections.h"
 #include "plan/steps/call_step.h"
@@ -100,7 +101,7 @@ bool runs_equally_below_autograd(const Node& node) {
 
 Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change) {
   if (node.schema() == nullptr) {
-    return Refusal::of(node, explain_no_match(node));
+    return refusal_of(node, explain_no_match(node));
   }
   if (StepPtr scalar = make_scalar_step(node, operands, results)) {
     return scalar;
@@ -119,7 +120,7 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
   }
   const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
   if (op == nullptr || !op->hasOperation()) {
-    return Refusal::of(node, std::string("the operator ") + node.kind().toQualString() + " cannot be called on its own");
+    return refusal_of(node, std::string("the operator ") + node.kind().toQualString() + " cannot be called on its own");
   }
   return StepPtr(std::make_unique<RegistryStep>(node, std::move(operands), std::move(results), op->getOperation()));
 }

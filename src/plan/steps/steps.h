@@ -1,7 +1,7 @@
 // The kinds of steps. Each `make_…` gives the step for one node kind; lower.cpp decides which.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 #include "plan/step.h"
 
