@@ -62,11 +62,6 @@ bool PassRunner::run(std::string_view name, const PassCallback& pass, Graph& gra
 
 namespace {
 
-std::string as_one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
 bool has_same_types(c10::ArrayRef<Value*> a, c10::ArrayRef<Value*> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Value* x, const Value* y) { return *x->type() == *y->type(); });
@@ -85,7 +80,7 @@ bool PassRunner::run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& gra
     problem = "it breaks a rule of the graph: " + failure.reason();
     return false;
   } catch (...) {
-    problem = "it throws: " + as_one_line(message_of(std::current_exception()));
+    problem = "it throws: " + joined_lines(message_of(std::current_exception()));
     return false;
   }
   const std::vector<Violation> violations = find_violations(*copy);
@@ -122,7 +117,7 @@ bool PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& grap
       // The command line knows the passes of libraries, not those of a program.
       refusal.reason += (pass.library.empty() ? "; the graph before it: " : "; again with: sconce replay ") + file;
     } catch (const std::exception& failure) {
-      refusal.reason += "; no reproducer: " + as_one_line(message_of(failure));
+      refusal.reason += "; no reproducer: " + joined_lines(message_of(failure));
     }
   }
   refusals_.push_back(std::move(refusal));

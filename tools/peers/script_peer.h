@@ -38,7 +38,4 @@ class FrozenPeer : public ScriptPeer {
 // Whether the module has a `training` attribute that is true.
 bool is_in_training_mode(const torch::jit::Module& module);
 
-// The first line of what LibTorch says, without its backtrace.
-std::string reason_of(const std::exception& failure);
-
 }  // namespace sconce::peers

@@ -1,5 +1,6 @@
 #include "tools/sconce/commands/common_options.h"
 
+#include "base/exception_message.h"
 #include "tools/sconce/commands/device.h"
 #include "tools/sconce/commands/dump_variable.h"
 #include "tools/sconce/commands/ops_library.h"

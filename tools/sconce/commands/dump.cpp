@@ -1,4 +1,5 @@
 // sconce dump: a model's graph at the stages of its way to a plan.
+#include "base/exception_message.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/dump_page.h"

@@ -1,4 +1,5 @@
 // sconce replay: a graph that sconce failed on, once more.
+#include "base/exception_message.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/json.h"

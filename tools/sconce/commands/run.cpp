@@ -1,4 +1,5 @@
 // sconce run: one model, its result on the terminal or in a file.
+#include "base/exception_message.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"

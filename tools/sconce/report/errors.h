@@ -32,12 +32,6 @@ class RefusedError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What an exception says, without the C++ backtrace and the frame of LibTorch's interpreter around it.
-std::string plain_message(const std::exception& failure);
-
-// As `plain_message`, the first line only.
-std::string one_line_message(const std::exception& failure);
-
 // An exception in the words of the command line.
 struct Failure {
   std::string message;
