@@ -41,12 +41,10 @@ std::vector<RefusalExplanation> CalleeTable::refusals() const {
 }
 
 Expected<std::unique_ptr<Plan>> CalleeTable::plan(const Graph& graph, const std::string& name) {
-  const auto copy = graph.clone();
-  if (const auto inlined = inline_and_simplify(*copy, functions_, options_.passes(), options_.optimize()); !inlined) {
-    return inlined.refusal();
-  }
-  auto compiled = compile_unspecialized(
-      *copy, {.callees = this, .passes = &options_.passes(), .optimize = options_.optimize(), .frozen = options_.frozen()});
+  CompileSettings settings(options_);
+  settings.callees = this;
+  settings.functions = &functions_;
+  auto compiled = compile_method(graph.clone(), settings);
   if (!compiled) {
     return compiled.refusal();
   }

@@ -20,13 +20,11 @@ namespace sconce {
 
 class GraphExecutor::Impl {
  public:
-  // What was done to the graph before the executor got it, for `explain`.
-  struct Past {
-    std::vector<PassTiming> passes;
-    std::vector<RefusalExplanation> refusals;
-  };
+  Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
+       std::shared_ptr<CalleeTable> callees);
+  // Compiles the graph, whose calls are not inlined.
   Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options, std::optional<c10::IValue> self,
-       std::shared_ptr<CalleeTable> callees, Past past = {});
+       std::shared_ptr<CalleeTable> callees);
 
   void run(torch::jit::Stack& stack);
   void run_with_self(torch::jit::Stack& stack);

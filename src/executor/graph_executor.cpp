@@ -53,6 +53,14 @@ std::unique_ptr<Graph> well_formed(std::unique_ptr<Graph> graph, const std::stri
   return graph;
 }
 
+// Compiles a graph whose calls are not inlined.
+CompiledMethod compile_alone(std::unique_ptr<Graph> graph, const std::string& name, const Options& options,
+                             CalleeTable& callees) {
+  CompileSettings settings(options);
+  settings.callees = &callees;
+  return compile_method(std::move(graph), settings).value_or_throw("sconce cannot run " + name);
+}
+
 }  // namespace
 
 // ---- GraphExecutor --------------------------------------------------------------------------------------------------
@@ -77,24 +85,21 @@ std::shared_ptr<const Graph> last_executed_graph() { return last_executed.graph.
 // ---- Impl -----------------------------------------------------------------------------------------------------------
 
 GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                          std::optional<c10::IValue> self, std::shared_ptr<CalleeTable> callees, Past past)
+                          std::optional<c10::IValue> self, std::shared_ptr<CalleeTable> callees)
+    : Impl(compile_alone(std::move(graph), name, options, *callees), name, options, std::move(self), callees) {}
+
+GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
+                          std::shared_ptr<CalleeTable> callees)
     : callees_(std::move(callees)),
-      graph_(std::move(graph)),
+      graph_(std::move(compiled.graph)),
       name_(std::move(name)),
       options_(options),
       self_(std::move(self)),
       specs_(*graph_),
-      passes_(std::move(past.passes)),
-      refusals_(std::move(past.refusals)),
+      passes_(std::move(compiled.passes)),
+      refusals_(std::move(compiled.refusals)),
+      general_(new CountedPlan{Tier::kRequired, std::move(compiled.plan), compiled.seconds, {}}),
       cache_(options.plan_cache_capacity()) {
-  Compiled compiled = compile_unspecialized(*graph_, {.callees = callees_.get(),
-                                                      .passes = &options_.passes(),
-                                                      .optimize = options_.optimize(),
-                                                      .frozen = options_.frozen()})
-                          .value_or_throw("sconce cannot run " + name_);
-  passes_.insert(passes_.end(), compiled.passes.begin(), compiled.passes.end());
-  refusals_.insert(refusals_.end(), compiled.refusals.begin(), compiled.refusals.end());
-  general_.reset(new CountedPlan{Tier::kRequired, std::move(compiled.plan), compiled.seconds, {}});
   if (options_.profiled_runs() > 0) {
     profiled_ = compile_profiled(general_->plan->graph(), callees_.get()).value_or_throw("sconce cannot profile " + name_);
   }
@@ -208,7 +213,9 @@ void GraphExecutor::Impl::clear_cache() {
 GraphExecutor::DebugState GraphExecutor::Impl::debug_state() const {
   DebugState state;
   state.graph = print(*graph_);
-  auto fallback = compile_unspecialized(*graph_, {.callees = callees_.get()});
+  CompileSettings settings;
+  settings.callees = callees_.get();
+  const auto fallback = compile_method(graph_->clone(), settings);
   state.fallback = fallback ? fallback->plan->text() : to_string(fallback.refusal());
   state.plans = explain().plans;
   return state;

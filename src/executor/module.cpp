@@ -86,20 +86,13 @@ class Module::Impl {
     std::unique_ptr<Graph> graph =
         callees_->functions().graph_of(*function).value_or_throw("sconce cannot run " + name)->clone();
     dump(DumpPoint::kLoad, name, *graph);
-    std::vector<PassTiming> passes = {
-        inline_and_simplify(*graph, callees_->functions(), options_.passes(), options_.optimize())
-            .value_or_throw("sconce cannot run " + name)};
-    std::vector<RefusalExplanation> refusals;
-    if (options_.frozen()) {
-      PassRunner runner(options_.passes());
-      const ModuleConstants& constants = find_constants();
-      freeze_method(*graph, constants, options_.optimize(), runner);
-      refusals = attributes_not_frozen(*graph, constants);
-      passes.insert(passes.end(), runner.timings().begin(), runner.timings().end());
-    }
+    CompileSettings settings(options_);
+    settings.callees = callees_.get();
+    settings.functions = &callees_->functions();
+    settings.constants = options_.frozen() ? &find_constants() : nullptr;
+    CompiledMethod compiled = compile_method(std::move(graph), settings).value_or_throw("sconce cannot run " + name);
     std::unique_ptr<GraphExecutor> executor(new GraphExecutor(
-        std::make_unique<GraphExecutor::Impl>(std::move(graph), name, options_, script_module_._ivalue(), callees_,
-                                              GraphExecutor::Impl::Past{std::move(passes), std::move(refusals)})));
+        std::make_unique<GraphExecutor::Impl>(std::move(compiled), name, options_, script_module_._ivalue(), callees_)));
     return std::unique_ptr<Method>(new Method{name, function->getSchema(), std::move(executor), first_.load()});
   }
 

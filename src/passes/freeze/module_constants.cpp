@@ -5,9 +5,7 @@
 #include "ir/refusal.h"
 #include "passes/freeze/module_code.h"
 #include "passes/required/eliminate_dead_nodes.h"
-#include "passes/simplify/fold_constant_branches.h"
-#include "passes/simplify/peephole.h"
-#include "passes/simplify/propagate_constants.h"
+#include "passes/simplify/simplify.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/class_type.h>
@@ -42,14 +40,8 @@ c10::TypePtr narrowed_type(AttributeSlot slot) {
                                                          : declared;
 }
 
-void simplify(Graph& graph) {
-  constexpr int kMaxIterations = 10;
-  bool changed = true;
-  for (int round = 0; changed && round < kMaxIterations; ++round) {
-    changed = peephole(graph);
-    changed |= propagate_constants(graph);
-    changed |= fold_constant_branches(graph);
-  }
+void simplify_and_clean(Graph& graph) {
+  simplify(graph);
   eliminate_dead_nodes(graph);
 }
 
@@ -159,7 +151,7 @@ class Analysis {
   // Numbers and the like decide which branches there are, and by that who writes what: round after round.
   void fold_data(ModuleCode& code) {
     for (const ModuleCode::Body& body : code.bodies()) {
-      simplify(*body.graph);
+      simplify_and_clean(*body.graph);
     }
     for (bool changed = true; changed;) {
       blocked_.clear();
@@ -203,7 +195,7 @@ class Analysis {
       }
     });
     if (changed) {
-      simplify(*body.graph);
+      simplify_and_clean(*body.graph);
     }
     return changed;
   }
