@@ -39,13 +39,12 @@ class GraphExecutor {
   const Graph& graph() const;
 
   Explanation explain() const;
-  // Forgets every plan but the one that serves every call, and the counters.
+  // Forgets every plan but the generic one, and the counters.
   void clear_cache();
 
   // For debugging: everything the executor holds, in text.
   struct DebugState {
     std::string graph;
-    std::string fallback;  // the plan of required passes
     std::vector<PlanExplanation> plans;
   };
   DebugState debug_state() const;

@@ -12,15 +12,6 @@
 
 namespace sconce {
 
-// How far a plan is specialized. A higher tier is only ever a faster way to the same values.
-//   kRequired  not at all: one plan for all arguments, quick to build, which serves a first call
-//   kRanks     specialized on dtypes, devices and ranks; sizes stay symbolic
-//   kShapes    specialized on sizes and strides
-enum class Tier { kRequired = 0, kRanks = 1, kShapes = 2 };
-
-// The tiers that this build of sconce can make, lowest first.
-std::vector<Tier> available_tiers();
-
 class Options {
  public:
   // Where the module's tensors are put when it is loaded: "cpu", "cuda", "cuda:1". As saved when not set. Throws c10::Error
@@ -29,7 +20,7 @@ class Options {
   Options& device(const std::string& name);
   const std::optional<c10::Device>& device() const { return device_; }
 
-  // false: every call runs a plan of required passes alone, nothing is specialized or counted as a miss.
+  // false: every call runs the generic plan, made by required passes alone; nothing is counted as a miss.
   Options& optimize(bool on) { return set(optimize_, on); }
   bool optimize() const { return optimize_; }
 
@@ -58,10 +49,6 @@ class Options {
   Options& preserve(const std::vector<std::string>& names);
   const std::vector<std::string>& preserved() const { return preserved_; }
 
-  // The highest tier that is built.
-  Options& max_tier(Tier tier) { return set(max_tier_, tier); }
-  Tier max_tier() const { return max_tier_; }
-
  private:
   template <typename T>
   Options& set(T& field, T value) {
@@ -75,7 +62,6 @@ class Options {
   size_t profiled_runs_ = 0;
   bool frozen_ = false;
   std::vector<std::string> preserved_;
-  Tier max_tier_ = Tier::kShapes;
 };
 
 }  // namespace sconce

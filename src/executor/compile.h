@@ -22,7 +22,7 @@ class ModuleConstants;
 // A method, a function or a graph, ready to run.
 struct CompiledMethod {
   std::unique_ptr<Graph> graph;  // calls inlined, and frozen: what plans are made of
-  std::unique_ptr<Plan> plan;    // serves every argument spec
+  std::unique_ptr<Plan> plan;    // the generic plan, which serves every argument spec
   std::vector<PassTiming> passes;
   std::vector<RefusalExplanation> refusals;  // attributes that were not frozen, passes that failed and were left out
   double seconds = 0;

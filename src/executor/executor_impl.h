@@ -60,7 +60,7 @@ class GraphExecutor::Impl {
   ArgumentSpecCreator specs_;
   std::vector<PassTiming> passes_;
   std::vector<RefusalExplanation> refusals_;
-  std::unique_ptr<CountedPlan> general_;  // serves every spec
+  std::unique_ptr<CountedPlan> generic_;  // serves every spec
   mutable PlanCache<SpecEntry> cache_;
   // When runs are profiled: those that have begun, up to the number asked for.
   std::optional<Profiled> profiled_;

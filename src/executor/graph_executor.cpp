@@ -98,12 +98,12 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
       specs_(*graph_),
       passes_(std::move(compiled.passes)),
       refusals_(std::move(compiled.refusals)),
-      general_(new CountedPlan{Tier::kRequired, std::move(compiled.plan), compiled.seconds, {}}),
+      generic_(new CountedPlan{Tier::kGeneric, std::move(compiled.plan), compiled.seconds, {}}),
       cache_(options.plan_cache_capacity()) {
   if (options_.profiled_runs() > 0) {
-    profiled_ = compile_profiled(general_->plan->graph(), callees_.get()).value_or_throw("sconce cannot profile " + name_);
+    profiled_ = compile_profiled(generic_->plan->graph(), callees_.get()).value_or_throw("sconce cannot profile " + name_);
   }
-  dump(DumpPoint::kPlan, name_, [this] { return general_->plan->text(); });
+  dump(DumpPoint::kPlan, name_, [this] { return generic_->plan->text(); });
 }
 
 void GraphExecutor::Impl::run(torch::jit::Stack& stack) {
@@ -130,7 +130,7 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
     return;
   }
   const PlanCache<SpecEntry>::Guard guard(cache_);
-  const CountedPlan* chosen = general_.get();
+  const CountedPlan* chosen = generic_.get();
   bool may_skip_autograd = false;
   if (options_.optimize()) {
     static thread_local ArgumentSpec spec;
@@ -157,9 +157,9 @@ const GraphExecutor::Impl::CountedPlan& GraphExecutor::Impl::plan_for(const Argu
     return *entry->plan;
   }
   misses_.add();
-  // The general plan serves a spec that was not met before.
+  // The generic plan serves a spec that was not met before.
   const auto inserted =
-      cache_.find_or_insert(guard, spec.words(), spec.hash(), [this] { return SpecEntry{general_.get()}; });
+      cache_.find_or_insert(guard, spec.words(), spec.hash(), [this] { return SpecEntry{generic_.get()}; });
   evictions_.add(inserted.evicted);
   return *inserted.value->plan;
 }
@@ -191,7 +191,7 @@ Explanation GraphExecutor::Impl::explain() const {
     const PlanCache<SpecEntry>::Guard guard(cache_);
     cache_.for_each(guard, [&](SpecWords words, const SpecEntry&) { specs.push_back(describe_spec(words)); });
   }
-  explanation.plans.push_back(explain_plan(*general_, std::move(specs)));
+  explanation.plans.push_back(explain_plan(*generic_, std::move(specs)));
   explanation.counters.invocations = invocations_.value();
   explanation.counters.cache_hits = hits_.value();
   explanation.counters.cache_misses = misses_.value();
@@ -205,7 +205,7 @@ Explanation GraphExecutor::Impl::explain() const {
 
 void GraphExecutor::Impl::clear_cache() {
   cache_.clear();
-  for (StripedCounter* counter : {&invocations_, &hits_, &misses_, &evictions_, &general_->runs}) {
+  for (StripedCounter* counter : {&invocations_, &hits_, &misses_, &evictions_, &generic_->runs}) {
     counter->reset();
   }
 }
@@ -213,10 +213,6 @@ void GraphExecutor::Impl::clear_cache() {
 GraphExecutor::DebugState GraphExecutor::Impl::debug_state() const {
   DebugState state;
   state.graph = print(*graph_);
-  CompileSettings settings;
-  settings.callees = callees_.get();
-  const auto fallback = compile_method(graph_->clone(), settings);
-  state.fallback = fallback ? fallback->plan->text() : to_string(fallback.refusal());
   state.plans = explain().plans;
   return state;
 }

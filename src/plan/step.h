@@ -20,13 +20,12 @@ inline c10::IValue take(Frame& frame, Operand operand) {
   return operand.last_use ? std::move(frame[operand.index]) : frame[operand.index];
 }
 
-// Steps are immutable and shared by all threads: what a step remembers between runs lives in the frame. Three stages:
-// prepare (once per frame), bind (when an address or a shape changed), run.
+// Steps are immutable and shared by all threads: what a step remembers between runs lives in the frame. A step is prepared
+// once per frame, then run any number of times.
 class Step {
  public:
   virtual ~Step() = default;
   virtual void prepare(Frame& /*frame*/) const {}
-  virtual void bind(Frame& /*frame*/) const {}
   virtual void run(Frame& frame) const = 0;
 
   // For people: "aten::add %3 %4 -> %5", "jump 12".
