@@ -62,7 +62,7 @@ class [[nodiscard]] Expected<void> {
   Expected(Refusal refusal) : refusal_(std::move(refusal)) {}  // NOLINT(google-explicit-constructor)
 
   explicit operator bool() const { return !refusal_; }
-  const Refusal& refusal() const { return *refusal_; }
+  const Refusal& refusal() const { return refusal_.value(); }
   void value_or_throw(const std::string& context) const {
     if (refusal_) {
       throw_refusal(context, *refusal_);

@@ -16,7 +16,7 @@
 namespace sconce::cuda {
 namespace {
 
-void check(const Status& status) { TORCH_CHECK(status.ok(), "the CUDA driver failed (", status.message, ")"); }
+void check(const Expected<void>& status) { TORCH_CHECK(status, "the CUDA driver failed (", status.refusal().reason, ")"); }
 
 class CudaEvent final : public DeviceEvent {
  public:
@@ -42,12 +42,9 @@ class CudaEvent final : public DeviceEvent {
   }
   void wait() override { check(driver_.synchronize_event(event_)); }
   bool done() override {
-    const Status status = driver_.query_event(event_);
-    if (status.code == CUDA_ERROR_NOT_READY) {
-      return false;
-    }
-    check(status);
-    return true;
+    const auto done = driver_.query_event(event_);
+    TORCH_CHECK(done, "the CUDA driver failed (", done.refusal().reason, ")");
+    return *done;
   }
   double seconds_since(DeviceEvent& earlier) override {
     float milliseconds = 0;
@@ -71,10 +68,10 @@ class CudaRuntime final : public DeviceRuntime {
         nvrtc_places_(std::move(nvrtc)),
         why_unavailable_(std::move(why_unavailable)) {
     if (driver_ != nullptr && bridge_ != nullptr) {
-      const Status status = find_devices();
-      if (!status.ok()) {
+      const Expected<void> status = find_devices();
+      if (!status) {
         devices_.clear();
-        why_unavailable_ = "no NVIDIA GPU can be used (" + status.message + ")";
+        why_unavailable_ = "no NVIDIA GPU can be used (" + status.refusal().reason + ")";
       } else if (devices_.empty()) {
         why_unavailable_ = "the NVIDIA driver reports no GPU";
       }
@@ -130,8 +127,8 @@ class CudaRuntime final : public DeviceRuntime {
               std::span<void* const> arguments) override {
     const ContextScope current(*driver_, context(stream.device_index()));
     check(current.status());
-    const Status status = cuda::launch(*driver_, kernel, shape, bridge_->handle(stream), arguments);
-    TORCH_CHECK(status.ok(), "the kernel ", kernel.name(), " cannot be launched (", status.message, ")");
+    const Expected<void> status = cuda::launch(*driver_, kernel, shape, bridge_->handle(stream), arguments);
+    TORCH_CHECK(status, "the kernel ", kernel.name(), " cannot be launched (", status.refusal().reason, ")");
   }
 
   std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) override {
@@ -151,21 +148,21 @@ class CudaRuntime final : public DeviceRuntime {
     mutable CUcontext context = nullptr;  // LibTorch's, retained when first used: it costs hundreds of megabytes on the GPU
   };
 
-  Status find_devices() {
+  Expected<void> find_devices() {
     int count = 0;
-    Status status = driver_->device_count(&count);
-    for (int ordinal = 0; status.ok() && ordinal < count; ++ordinal) {
+    Expected<void> status = driver_->device_count(&count);
+    for (int ordinal = 0; status && ordinal < count; ++ordinal) {
       Device& device = devices_.emplace_back();
       int major = 0;
       int minor = 0;
       status = driver_->device(ordinal, &device.handle);
-      if (status.ok()) {
+      if (status) {
         status = driver_->device_name(device.handle, &device.name);
       }
-      if (status.ok()) {
+      if (status) {
         status = driver_->device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device.handle, &major);
       }
-      if (status.ok()) {
+      if (status) {
         status = driver_->device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device.handle, &minor);
       }
       device.architecture = "sm_" + std::to_string(major) + std::to_string(minor);
@@ -212,8 +209,8 @@ std::unique_ptr<DeviceRuntime> make_cuda_runtime() {
   if (!driver) {
     return make_cuda_runtime(nullptr, nullptr, nvrtc, driver.refusal().reason);
   }
-  if (const Status started = (*driver)->init(); !started.ok()) {
-    return make_cuda_runtime(nullptr, nullptr, nvrtc, "the NVIDIA driver does not start (" + started.message + ")");
+  if (const Expected<void> started = (*driver)->init(); !started) {
+    return make_cuda_runtime(nullptr, nullptr, nvrtc, "the NVIDIA driver does not start (" + started.refusal().reason + ")");
   }
   const auto loaded = load_cuda_early();
   auto bridge = loaded ? make_torch_bridge() : loaded.refusal();

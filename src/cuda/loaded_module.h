@@ -13,7 +13,7 @@ namespace sconce::cuda {
 Expected<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext context, const std::string& cubin);
 
 // A kernel of such a module. Shared memory beyond 48 KiB is asked for when a launch first wants it.
-Status launch(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape, CUstream stream,
-              std::span<void* const> arguments);
+Expected<void> launch(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape, CUstream stream,
+                      std::span<void* const> arguments);
 
 }  // namespace sconce::cuda

@@ -7,9 +7,9 @@ namespace sconce::gpu_check {
 
 using cuda::ignore;
 
-void need(const cuda::Status& status) {
-  if (!status.ok()) {
-    throw std::runtime_error(status.message);
+void need(const Expected<void>& status) {
+  if (!status) {
+    throw std::runtime_error(status.refusal().reason);
   }
 }
 

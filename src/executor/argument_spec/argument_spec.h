@@ -1,6 +1,6 @@
 // What a plan may rely on about the arguments of a call, as a short string of words that is quick to make and compare.
 //
-// Rank tier, one 64-bit word per tensor:
+// Rank level, one 64-bit word per tensor (fields.h has the table):
 //
 //    63          47 46            31 30   28 27 26   21 20       13 12     8 7    2 1  0
 //   ┌──────────────┬────────────────┬───────┬──┬───────┬───────────┬────────┬──────┬────┐
@@ -18,7 +18,7 @@
 // First stand the words of the thread's and the process's state: grad mode, inference mode, determinism, default dtype,
 // dispatch keys (which hold the autocast state). The precision of matrix products is not among it: operators ask for it
 // when they run, and no plan is specialized on it. Then come the attributes of type Tensor, which hardly change, so that
-// their words are kept from call to call (attribute_memo.h), then all others. The shape tier adds sizes and strides behind
+// their words are kept from call to call (attribute_memo.h), then all others. The shape level adds sizes and strides behind
 // each tensor.
 #pragma once
 
