@@ -1,8 +1,6 @@
 // An executor's account of what it did and why. `sconce explain` prints it.
 #pragma once
 
-#include <sconce/options.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,16 +14,17 @@ struct Counters {
   uint64_t invocations = 0;
   uint64_t cache_hits = 0;
   uint64_t cache_misses = 0;
-  uint64_t compiles = 0;   // plans built
-  uint64_t refusals = 0;   // things that could not be done, each listed in Explanation::refusals
-  uint64_t fallbacks = 0;  // calls that ran the plan of required passes although a better one was asked for
+  uint64_t compiles = 0;  // plans built
+  uint64_t refusals = 0;  // things that could not be done, each listed in Explanation::refusals
   uint64_t evictions = 0;
-  uint64_t captures = 0;  // CUDA graphs recorded
-  uint64_t replays = 0;   // CUDA graphs replayed
 };
 
+// How far a plan is specialized.
+//   kGeneric  not at all: one plan for all arguments. Runs every optimization that needs no knowledge of the arguments.
+enum class Tier { kGeneric = 0 };
+
 struct PlanExplanation {
-  Tier tier = Tier::kRequired;
+  Tier tier = Tier::kGeneric;
   std::vector<std::string> specs;  // the argument specs that this plan serves, in words
   uint64_t runs = 0;
   size_t steps = 0;
@@ -36,7 +35,7 @@ struct PlanExplanation {
 };
 
 struct RefusalExplanation {
-  std::string what;  // what was refused: "tier 1", "method forward"
+  std::string what;  // what was refused: "pass my_pass", "freezing self.scale"
   std::string reason;
   std::string node;    // may be empty
   std::string source;  // "model.py:12:8 in Block.forward" lines, may be empty

@@ -49,7 +49,6 @@ class GraphExecutor {
   // Everything the executor holds, as text, for debugging.
   struct DebugState {
     std::string graph;
-    std::string fallback;  // the plan of required passes
     std::vector<PlanExplanation> plans;
   };
   DebugState debug_state() const;

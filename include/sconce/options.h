@@ -12,15 +12,6 @@
 
 namespace sconce {
 
-// How far a plan is specialized. A higher tier is only ever a faster way to the same values.
-//   kRequired  not at all: one plan for all arguments, quick to build, which serves a first call
-//   kRanks     specialized on dtypes, devices and ranks; sizes stay symbolic
-//   kShapes    specialized on sizes and strides
-enum class Tier { kRequired = 0, kRanks = 1, kShapes = 2 };
-
-// The tiers that this build of sconce can make, lowest first.
-std::vector<Tier> available_tiers();
-
 class Options {
  public:
   // Sets the device of the module's tensors: "cpu", "cuda", "cuda:1". Without it they stay on the device they were saved
@@ -29,8 +20,8 @@ class Options {
   Options& device(const std::string& name);
   const std::optional<c10::Device>& device() const { return device_; }
 
-  // Turns optimization on or off; on by default. When off, every call runs a plan made by the required passes alone. Nothing
-  // is specialized, and no call counts as a miss of the plan cache.
+  // Turns optimization on or off; on by default. When off, every call runs a generic plan made by the required passes alone.
+  // Nothing is specialized, and no call counts as a miss of the plan cache.
   Options& optimize(bool on) { return set(optimize_, on); }
   bool optimize() const { return optimize_; }
 
@@ -60,10 +51,6 @@ class Options {
   Options& preserve(const std::vector<std::string>& names);
   const std::vector<std::string>& preserved() const { return preserved_; }
 
-  // The highest tier that is built.
-  Options& max_tier(Tier tier) { return set(max_tier_, tier); }
-  Tier max_tier() const { return max_tier_; }
-
  private:
   template <typename T>
   Options& set(T& field, T value) {
@@ -77,7 +64,6 @@ class Options {
   size_t profiled_runs_ = 0;
   bool frozen_ = false;
   std::vector<std::string> preserved_;
-  Tier max_tier_ = Tier::kShapes;
 };
 
 }  // namespace sconce

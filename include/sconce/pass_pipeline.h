@@ -17,10 +17,12 @@ namespace sconce {
 
 class Graph;
 
-// The named points of a compile: passes of your own run before and after each.
-//   kRequired  what must happen before a graph can run
-//   kOptimize  what makes it better and leaves it differentiable
-enum class Stage { kRequired, kOptimize };
+// The named points of a compile. Passes of your own run before or after the first two.
+//   kRequired    what must happen before a graph can run
+//   kOptimize    what makes it better and leaves it differentiable
+//   kSpecialize  what needs to know the arguments; no compile runs it yet
+//   kOnRequest   what runs only where it is asked for by name
+enum class Stage { kRequired, kOptimize, kSpecialize, kOnRequest };
 
 // A pass. Returns whether it changed the graph. A pass that throws has failed.
 using PassCallback = std::function<bool(Graph&)>;

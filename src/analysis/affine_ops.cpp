@@ -9,7 +9,7 @@ namespace {
 
 bool surely_raises(const Block& block) {
   for (const Node* node : block.nodes()) {
-    if (node->kind() == prim::RaiseException) {
+    if (node->opcode() == Opcode::kRaise) {
       return true;
     }
   }
@@ -55,22 +55,23 @@ std::optional<AffineOp> affine_op(const Node& node) {
   return op;
 }
 
-bool is_batch_norm(const Node& node) { return node.kind() == aten::batch_norm && node.schema() != nullptr; }
+bool is_batch_norm(const Node& node) { return node.opcode() == Opcode::kBatchNorm; }
 
 bool has_checked_rank(const Value& tensor, int64_t rank, const Node& at) {
   const auto decides = [&](const Use& use) {
     const Node& test = *use.user;
-    if ((test.kind() != aten::ne && test.kind() != aten::eq) || !is_constant_int(*test.input(1 - use.index), rank)) {
+    if ((test.opcode() != Opcode::kNotEqual && test.opcode() != Opcode::kEqual) ||
+        !is_constant_int(*test.input(1 - use.index), rank)) {
       return false;
     }
-    const size_t otherwise = test.kind() == aten::ne ? 0 : 1;  // the branch for other ranks
+    const size_t otherwise = test.opcode() == Opcode::kNotEqual ? 0 : 1;  // the branch for other ranks
     return std::any_of(test.output()->uses().begin(), test.output()->uses().end(), [&](const Use& tested) {
       return tested.user->kind() == prim::If && surely_raises(*tested.user->block(otherwise)) &&
              comes_before(*tested.user, at);
     });
   };
   return std::any_of(tensor.uses().begin(), tensor.uses().end(), [&](const Use& use) {
-    return use.user->kind() == aten::dim &&
+    return use.user->opcode() == Opcode::kDim &&
            std::any_of(use.user->output()->uses().begin(), use.user->output()->uses().end(), decides);
   });
 }

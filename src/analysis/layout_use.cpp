@@ -24,7 +24,7 @@ LayoutUse layout_use(const Node& node, size_t index) {
   if (node.op().reads == Reads::kMetadata) {
     return LayoutUse::kAgnostic;
   }
-  if (node.kind() == aten::flatten && node.schema() != nullptr && index == 0 && is_int(node.named_input("start_dim"), 1) &&
+  if (node.opcode() == Opcode::kFlatten && index == 0 && is_int(node.named_input("start_dim"), 1) &&
       (is_int(node.named_input("end_dim"), -1) || is_int(node.named_input("end_dim"), 3)) &&
       node.named_input("out_dim") == nullptr) {
     return LayoutUse::kFlattens;

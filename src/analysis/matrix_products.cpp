@@ -42,10 +42,10 @@ bool is_plain_sum(const Node& node) {
          (node.inputs().size() < 3 || is_number(*node.input(2), 1));
 }
 
-bool is_transposition(const Node& node) { return node.kind() == aten::t; }
+bool is_transposition(const Node& node) { return node.opcode() == Opcode::kTransposeMatrix; }
 
 bool produces_contiguous_product(const Node& node) {
-  if (node.kind() == aten::bmm) {
+  if (node.opcode() == Opcode::kBatchedProduct) {
     return true;
   }
   const auto product = matrix_product(node);

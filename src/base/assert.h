@@ -1,5 +1,5 @@
 // Our own mistakes. `SCONCE_ASSERT` is for invariants of sconce; the user's mistakes are `TORCH_CHECK`,
-// expected limits are a returned `Refusal` (refusal.h).
+// expected limits are a returned `Refusal` (expected.h).
 #pragma once
 
 #include <sstream>

@@ -1,9 +1,80 @@
 #include "base/exception_message.h"
 
+#include <sconce/script_error.h>
+
 #include <c10/util/Exception.h>
 #include <c10/util/Type.h>
 
+#include <algorithm>
+
 namespace sconce {
+namespace {
+
+std::string without_trailing_blanks(std::string text) {
+  text.erase(text.find_last_not_of(" \n\r\t") + 1);
+  return text;
+}
+
+// LibTorch's interpreter puts the script's stack in front of what was thrown:
+//
+//   The following operation failed in the TorchScript interpreter.
+//   Traceback of TorchScript (most recent call last):
+//     ...
+//                ~~~~~~ <--- HERE
+//   RuntimeError: mat1 and mat2 shapes cannot be multiplied     <- what matters; "builtins.ValueError: …" of a script
+std::string without_interpreter_frame(const std::string& text) {
+  const auto starts_with = [](const std::string& line, const std::string& begin) { return line.rfind(begin, 0) == 0; };
+  const size_t marker = text.rfind("<--- HERE");
+  if (!starts_with(text, "The following operation failed in the TorchScript interpreter.") || marker == std::string::npos) {
+    return text;
+  }
+  // Source lines that follow the marked one are indented.
+  for (size_t line = text.find('\n', marker); line != std::string::npos; line = text.find('\n', line + 1)) {
+    const std::string rest = text.substr(line + 1);
+    if (!rest.empty() && rest[0] != ' ' && rest[0] != '\n' &&
+        rest.substr(0, rest.find('\n')).find(": ") != std::string::npos) {
+      for (const std::string prefix : {"RuntimeError: ", "builtins."}) {
+        if (starts_with(rest, prefix)) {
+          return rest.substr(prefix.size());
+        }
+      }
+      return rest;
+    }
+  }
+  return text;
+}
+
+// Messages about damaged files quote them.
+std::string without_control_characters(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 && c != '\n' && c != '\t'; }, '?');
+  return text;
+}
+
+// The message, then what was added on its way up, each on lines of its own: c10::Error puts the latter in brackets.
+std::string full_text(const c10::Error& failure) {
+  std::string text = failure.msg();
+  for (const std::string& context : failure.context()) {
+    text += "\n" + context;
+  }
+  return text;
+}
+
+// "ValueError: too large", then the script's stack.
+std::string full_text(const ScriptError& raised) {
+  std::string python_class = raised.getPythonClassName().value_or("");
+  python_class.erase(0, python_class.starts_with("builtins.") ? std::string("builtins.").size() : 0);
+  return (python_class.empty() ? "" : python_class + ": ") + raised.message() +
+         (raised.frames().empty() ? "" : "\nTraceback of TorchScript (most recent call last):\n" + raised.frames());
+}
+
+std::string first_line_of(const std::string& message) {
+  const size_t begin = std::min(message.find_first_not_of(" \n"), message.size());
+  return message.substr(begin, message.find('\n', begin) - begin);
+}
+
+void erase_from(std::string& text, const std::string& mark) { text.erase(std::min(text.find(mark), text.size())); }
+
+}  // namespace
 
 std::string message_of(const std::exception& failure) {
   const auto* error = dynamic_cast<const c10::Error*>(&failure);
@@ -18,6 +89,46 @@ std::string message_of(const std::exception_ptr& thrown) {
   } catch (...) {
     return "a value of type " + c10::demangle(std::current_exception().__cxa_exception_type()->name());
   }
+}
+
+std::string plain_message(const std::exception& failure) {
+  if (const auto* raised = dynamic_cast<const ScriptError*>(&failure)) {
+    return without_trailing_blanks(without_control_characters(full_text(*raised)));
+  }
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
+  const std::string text = torch_error != nullptr ? full_text(*torch_error) : failure.what();
+  return without_trailing_blanks(without_control_characters(without_interpreter_frame(text)));
+}
+
+std::string one_line_message(const std::exception& failure) {
+  return without_trailing_blanks(first_line_of(plain_message(failure)));
+}
+
+std::string joined_lines(std::string message) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return message;
+}
+
+std::string summarize_libtorch_error(const std::string& message) {
+  std::string text = first_line_of(message);
+  // "[enforce fail at inline_container.cc:145] . Couldn't parse …"
+  if (text.starts_with("[enforce fail at ")) {
+    text.erase(0, std::min(text.find("] . "), text.size() - std::min<size_t>(text.size(), 4)) + 4);
+  }
+  // "a == b INTERNAL ASSERT FAILED at "…":12, please report a bug to PyTorch. Expected …": the
+  // place in LibTorch's code and the request for a report do not help where a file is damaged.
+  const size_t internal = text.find("INTERNAL ASSERT FAILED at ");
+  if (internal != std::string::npos) {
+    const std::string end = "please report a bug to PyTorch.";
+    const size_t rest = text.find(end, internal);
+    text = rest == std::string::npos ? "" : text.substr(rest + end.size());
+  }
+  erase_from(text, " This is an internal miniz error.");
+  erase_from(text, " (Could this error message be improved?");
+  erase_from(text, " here:");  // the lines that follow show the place in the archive's code
+  text.erase(0, std::min(text.find_first_not_of(' '), text.size()));
+  text.erase(text.find_last_not_of(" .:") + 1);
+  return text;
 }
 
 }  // namespace sconce

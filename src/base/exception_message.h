@@ -1,4 +1,4 @@
-// Messages of exceptions, for errors that quote them.
+// Messages of exceptions. Every error that quotes an exception uses one of these functions.
 #pragma once
 
 #include <exception>
@@ -6,10 +6,24 @@
 
 namespace sconce {
 
-// Without LibTorch's stack of C++ frames.
+// Returns the whole message without LibTorch's stack of C++ frames.
 std::string message_of(const std::exception& failure);
 
-// The above, or "a value of type T" for what is no std::exception.
+// The same. Returns "a value of type T" for a thrown value that is not a std::exception.
 std::string message_of(const std::exception_ptr& thrown);
+
+// Returns the message for people: without the frame of LibTorch's interpreter around it, without control characters, and
+// with each context on a line of its own.
+std::string plain_message(const std::exception& failure);
+
+// Returns the first line of `plain_message`.
+std::string one_line_message(const std::exception& failure);
+
+// Returns the message with its lines joined by blanks.
+std::string joined_lines(std::string message);
+
+// Returns the essence of LibTorch's message about a file: its first line, without the places in LibTorch's code. May be
+// empty.
+std::string summarize_libtorch_error(const std::string& message);
 
 }  // namespace sconce

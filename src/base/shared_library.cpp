@@ -49,33 +49,30 @@ bool is_cut_short(const std::string& path) {
 
 }  // namespace
 
-void* SharedLibrary::symbol(const char* name) const { return handle_ == nullptr ? nullptr : dlsym(handle_, name); }
+void* SharedLibrary::symbol(const char* name) const { return dlsym(handle_, name); }
 
 std::string SharedLibrary::path_of(const char* symbol_name) const {
   const void* address = symbol(symbol_name);
   return address == nullptr ? std::string() : path_of_code(address);
 }
 
-SharedLibrary open_library(const std::string& name, bool global) {
-  SharedLibrary library;
+Expected<SharedLibrary> open_library(const std::string& name, bool global) {
   if (name.find('/') != std::string::npos && is_cut_short(name)) {
-    library.why_not_ = name + ": the file is cut short";
-    return library;
+    return Refusal::because(name + ": the file is cut short");
   }
-  library.handle_ = dlopen(name.c_str(), RTLD_NOW | (global ? RTLD_GLOBAL : RTLD_LOCAL));
-  if (!library) {
-    library.why_not_ = last_linker_error(name);
+  void* handle = dlopen(name.c_str(), RTLD_NOW | (global ? RTLD_GLOBAL : RTLD_LOCAL));
+  if (handle == nullptr) {
+    return Refusal::because(last_linker_error(name));
   }
-  return library;
+  return SharedLibrary(handle);
 }
 
-SharedLibrary loaded_library(const std::string& name) {
-  SharedLibrary library;
-  library.handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  if (!library) {
-    library.why_not_ = name + ": not loaded";
+Expected<SharedLibrary> loaded_library(const std::string& name) {
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (handle == nullptr) {
+    return Refusal::because(name + ": not loaded");
   }
-  return library;
+  return SharedLibrary(handle);
 }
 
 std::string directory_of_code(const void* address) {

@@ -2,37 +2,35 @@
 // Without LibTorch's headers: code that must run where LibTorch is not installed includes this.
 #pragma once
 
+#include "base/expected.h"
+
 #include <string>
 
 namespace sconce {
 
-// An open library, or the reason why there is none. Never closed: code and type information of a back end must outlive
-// everything that was made with it.
+// An open library. Never closed: code and type information of a back end must outlive everything that was made with it.
 class SharedLibrary {
  public:
-  SharedLibrary() = default;
-
-  explicit operator bool() const { return handle_ != nullptr; }
-  // Why there is none: the dynamic linker's words, which begin with the file's name.
-  const std::string& why_not() const { return why_not_; }
   // The symbol's address; null when the library has no such symbol.
   void* symbol(const char* name) const;
   // Where the library that defines `symbol_name` lies on disk; empty when it has no such symbol.
   std::string path_of(const char* symbol_name) const;
 
  private:
-  friend SharedLibrary open_library(const std::string& name, bool global);
-  friend SharedLibrary loaded_library(const std::string& name);
-  void* handle_ = nullptr;
-  std::string why_not_;
+  friend Expected<SharedLibrary> open_library(const std::string& name, bool global);
+  friend Expected<SharedLibrary> loaded_library(const std::string& name);
+  explicit SharedLibrary(void* handle) : handle_(handle) {}
+
+  void* handle_;
 };
 
 // Opens a path, or a name that the dynamic linker looks up. All symbols are bound at once, so that a missing one is a
-// reason here and not a crash later. `global`: later libraries may bind to its symbols.
-SharedLibrary open_library(const std::string& name, bool global = false);
+// refusal here and not a crash later: the dynamic linker's words, which begin with the file's name. `global`: later
+// libraries may bind to its symbols.
+Expected<SharedLibrary> open_library(const std::string& name, bool global = false);
 
-// The library if the process has it already, else none.
-SharedLibrary loaded_library(const std::string& name);
+// Returns the library if the process has it already.
+Expected<SharedLibrary> loaded_library(const std::string& name);
 
 // The folder of the library or program that holds this address, for finding what lies beside it; empty when unknown.
 std::string directory_of_code(const void* address);

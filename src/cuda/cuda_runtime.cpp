@@ -10,12 +10,13 @@
 
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace sconce::cuda {
 namespace {
 
-void check(const Status& status) { TORCH_CHECK(status.ok(), "the CUDA driver failed (", status.message, ")"); }
+void check(const Expected<void>& status) { TORCH_CHECK(status, "the CUDA driver failed (", status.refusal().reason, ")"); }
 
 class CudaEvent final : public DeviceEvent {
  public:
@@ -41,12 +42,9 @@ class CudaEvent final : public DeviceEvent {
   }
   void wait() override { check(driver_.synchronize_event(event_)); }
   bool done() override {
-    const Status status = driver_.query_event(event_);
-    if (status.code == CUDA_ERROR_NOT_READY) {
-      return false;
-    }
-    check(status);
-    return true;
+    const auto done = driver_.query_event(event_);
+    TORCH_CHECK(done, "the CUDA driver failed (", done.refusal().reason, ")");
+    return *done;
   }
   double seconds_since(DeviceEvent& earlier) override {
     float milliseconds = 0;
@@ -63,18 +61,19 @@ class CudaEvent final : public DeviceEvent {
 
 class CudaRuntime final : public DeviceRuntime {
  public:
-  CudaRuntime(std::shared_ptr<Driver> driver, std::shared_ptr<TorchBridge> bridge, NvrtcPlaces nvrtc, std::string why_not)
+  CudaRuntime(std::shared_ptr<Driver> driver, std::shared_ptr<TorchBridge> bridge, NvrtcPlaces nvrtc,
+              std::string why_unavailable)
       : driver_(std::move(driver)),
         bridge_(std::move(bridge)),
         nvrtc_places_(std::move(nvrtc)),
-        why_not_(std::move(why_not)) {
+        why_unavailable_(std::move(why_unavailable)) {
     if (driver_ != nullptr && bridge_ != nullptr) {
-      const Status status = find_devices();
-      if (!status.ok()) {
+      const Expected<void> status = find_devices();
+      if (!status) {
         devices_.clear();
-        why_not_ = "no NVIDIA GPU can be used (" + status.message + ")";
+        why_unavailable_ = "no NVIDIA GPU can be used (" + status.refusal().reason + ")";
       } else if (devices_.empty()) {
-        why_not_ = "the NVIDIA driver reports no GPU";
+        why_unavailable_ = "the NVIDIA driver reports no GPU";
       }
     }
   }
@@ -90,7 +89,7 @@ class CudaRuntime final : public DeviceRuntime {
 
   c10::DeviceType type() const override { return c10::DeviceType::CUDA; }
   int device_count() const override { return int(devices_.size()); }
-  const std::string& why_unavailable() const override { return why_not_; }
+  const std::string& why_unavailable() const override { return why_unavailable_; }
   std::string name(c10::DeviceIndex device) const override { return at(device).name; }
   std::string architecture(c10::DeviceIndex device) const override { return at(device).architecture; }
 
@@ -109,15 +108,15 @@ class CudaRuntime final : public DeviceRuntime {
   }
 
   Expected<std::string> compile(const std::string& text, const std::string& architecture) override {
-    std::call_once(nvrtc_once_, [&] { nvrtc_ = open_nvrtc(nvrtc_places_, &why_no_nvrtc_); });
-    if (nvrtc_ == nullptr) {
-      return Refusal::because(why_no_nvrtc_);
+    std::call_once(nvrtc_once_, [&] { nvrtc_ = open_nvrtc(nvrtc_places_); });
+    if (!*nvrtc_) {
+      return nvrtc_->refusal();
     }
-    Cubin cubin = nvrtc_->compile(text, architecture);
-    if (!cubin.ok()) {
-      return Refusal::because(std::move(cubin.why_not));
+    auto cubin = (**nvrtc_)->compile(text, architecture);
+    if (!cubin) {
+      return cubin.refusal();
     }
-    return std::move(cubin.bytes);
+    return std::move(cubin->bytes);
   }
 
   Expected<std::shared_ptr<DeviceModule>> load_module(c10::DeviceIndex device, const std::string& machine_code) override {
@@ -128,8 +127,8 @@ class CudaRuntime final : public DeviceRuntime {
               std::span<void* const> arguments) override {
     const ContextScope current(*driver_, context(stream.device_index()));
     check(current.status());
-    const Status status = cuda::launch(*driver_, kernel, shape, bridge_->handle(stream), arguments);
-    TORCH_CHECK(status.ok(), "the kernel ", kernel.name(), " cannot be launched (", status.message, ")");
+    const Expected<void> status = cuda::launch(*driver_, kernel, shape, bridge_->handle(stream), arguments);
+    TORCH_CHECK(status, "the kernel ", kernel.name(), " cannot be launched (", status.refusal().reason, ")");
   }
 
   std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) override {
@@ -149,21 +148,21 @@ class CudaRuntime final : public DeviceRuntime {
     mutable CUcontext context = nullptr;  // LibTorch's, retained when first used: it costs hundreds of megabytes on the GPU
   };
 
-  Status find_devices() {
+  Expected<void> find_devices() {
     int count = 0;
-    Status status = driver_->device_count(&count);
-    for (int ordinal = 0; status.ok() && ordinal < count; ++ordinal) {
+    Expected<void> status = driver_->device_count(&count);
+    for (int ordinal = 0; status && ordinal < count; ++ordinal) {
       Device& device = devices_.emplace_back();
       int major = 0;
       int minor = 0;
       status = driver_->device(ordinal, &device.handle);
-      if (status.ok()) {
+      if (status) {
         status = driver_->device_name(device.handle, &device.name);
       }
-      if (status.ok()) {
+      if (status) {
         status = driver_->device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device.handle, &major);
       }
-      if (status.ok()) {
+      if (status) {
         status = driver_->device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device.handle, &minor);
       }
       device.architecture = "sm_" + std::to_string(major) + std::to_string(minor);
@@ -173,7 +172,7 @@ class CudaRuntime final : public DeviceRuntime {
 
   const Device& at(c10::DeviceIndex device) const {
     TORCH_CHECK(device >= 0 && size_t(device) < devices_.size(), "there is no device cuda:", int(device), ": ",
-                devices_.empty() ? why_not_ : "this machine has " + std::to_string(devices_.size()));
+                devices_.empty() ? why_unavailable_ : "this machine has " + std::to_string(devices_.size()));
     return devices_[size_t(device)];
   }
 
@@ -192,43 +191,43 @@ class CudaRuntime final : public DeviceRuntime {
   const std::shared_ptr<TorchBridge> bridge_;
   const NvrtcPlaces nvrtc_places_;
   std::deque<Device> devices_;  // a once_flag cannot be moved
-  std::string why_not_;
+  std::string why_unavailable_;
   std::once_flag nvrtc_once_;
-  std::unique_ptr<Nvrtc> nvrtc_;
-  std::string why_no_nvrtc_;
+  std::optional<Expected<std::unique_ptr<Nvrtc>>> nvrtc_;
 };
 
 }  // namespace
 
 std::unique_ptr<DeviceRuntime> make_cuda_runtime(std::shared_ptr<Driver> driver, std::shared_ptr<TorchBridge> bridge,
-                                                 NvrtcPlaces nvrtc, std::string why_not) {
-  return std::make_unique<CudaRuntime>(std::move(driver), std::move(bridge), std::move(nvrtc), std::move(why_not));
+                                                 NvrtcPlaces nvrtc, std::string why_unavailable) {
+  return std::make_unique<CudaRuntime>(std::move(driver), std::move(bridge), std::move(nvrtc), std::move(why_unavailable));
 }
 
 std::unique_ptr<DeviceRuntime> make_cuda_runtime() {
-  std::string why_not;
-  std::shared_ptr<Driver> driver = open_driver(&why_not);
-  std::shared_ptr<TorchBridge> bridge;
-  if (driver != nullptr) {
-    if (const Status started = driver->init(); !started.ok()) {
-      why_not = "the NVIDIA driver does not start (" + started.message + ")";
-      driver = nullptr;
-    } else if (load_cuda_early(&why_not)) {
-      bridge = make_torch_bridge(&why_not);
-    }
-  }
   const NvrtcPlaces nvrtc{environment().nvrtc, nvrtc_directories_of_libtorch(libtorch_directory())};
-  return make_cuda_runtime(std::move(driver), std::move(bridge), nvrtc, std::move(why_not));
+  auto driver = open_driver();
+  if (!driver) {
+    return make_cuda_runtime(nullptr, nullptr, nvrtc, driver.refusal().reason);
+  }
+  if (const Expected<void> started = (*driver)->init(); !started) {
+    return make_cuda_runtime(nullptr, nullptr, nvrtc, "the NVIDIA driver does not start (" + started.refusal().reason + ")");
+  }
+  const auto loaded = load_cuda_early();
+  auto bridge = loaded ? make_torch_bridge() : loaded.refusal();
+  if (!bridge) {
+    return make_cuda_runtime(std::move(*driver), nullptr, nvrtc, bridge.refusal().reason);
+  }
+  return make_cuda_runtime(std::move(*driver), std::move(*bridge), nvrtc);
 }
 
 }  // namespace sconce::cuda
 
 // The only symbol that libsconce looks up in this library (plan/device/device.cpp).
 extern "C" __attribute__((visibility("default"))) sconce::DeviceRuntime* sconce_cuda_runtime(int interface_version,
-                                                                                             std::string* why_not) {
+                                                                                             std::string* reason) {
   if (interface_version != sconce::kDeviceInterfaceVersion) {
-    *why_not = "it is of another build of sconce: device interface " + std::to_string(sconce::kDeviceInterfaceVersion) +
-               ", wanted " + std::to_string(interface_version);
+    *reason = "it is of another build of sconce: device interface " + std::to_string(sconce::kDeviceInterfaceVersion) +
+              ", wanted " + std::to_string(interface_version);
     return nullptr;
   }
   // Never destroyed: plans that are destroyed at exit still unload their kernels through it.

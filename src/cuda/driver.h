@@ -2,6 +2,8 @@
 // fake/fake_driver.h simulates it in tests. Handles and flags are the driver's own.
 #pragma once
 
+#include "base/expected.h"
+
 #include <cuda.h>
 
 #include <cstddef>
@@ -10,16 +12,8 @@
 
 namespace sconce::cuda {
 
-// The outcome of a driver call.
-struct [[nodiscard]] Status {
-  CUresult code = CUDA_SUCCESS;
-  std::string message;  // empty on success, else "cuLaunchKernel: CUDA_ERROR_INVALID_VALUE: invalid argument"
-
-  bool ok() const { return code == CUDA_SUCCESS; }
-};
-
 // Ignores a failure that cannot be handled, in destructors: the resource is gone either way.
-inline void ignore(const Status&) {}
+inline void ignore(const Expected<void>&) {}
 
 // A kernel's grid and block in threads, and its dynamic shared memory.
 struct LaunchDimensions {
@@ -29,63 +23,64 @@ struct LaunchDimensions {
 };
 
 // Each function calls the driver's function of the same name (`launch_kernel` is cuLaunchKernel) and has its rules. Most
-// need a current context; see `push_context`. Thread-safe like the driver: a stream capture belongs to one thread.
+// need a current context; see `push_context`. A refusal reads "cuLaunchKernel: CUDA_ERROR_INVALID_VALUE: invalid argument".
+// Thread-safe like the driver: a stream capture belongs to one thread.
 class Driver {
  public:
   virtual ~Driver() = default;
 
-  virtual Status init() = 0;
-  virtual Status driver_version(int* version) = 0;  // 13000 for 13.0
-  virtual Status device_count(int* count) = 0;
-  virtual Status device(int ordinal, CUdevice* device) = 0;
-  virtual Status device_name(CUdevice device, std::string* name) = 0;
-  virtual Status device_attribute(CUdevice_attribute attribute, CUdevice device, int* value) = 0;
+  virtual Expected<void> init() = 0;
+  virtual Expected<void> driver_version(int* version) = 0;  // 13000 for 13.0
+  virtual Expected<void> device_count(int* count) = 0;
+  virtual Expected<void> device(int ordinal, CUdevice* device) = 0;
+  virtual Expected<void> device_name(CUdevice device, std::string* name) = 0;
+  virtual Expected<void> device_attribute(CUdevice_attribute attribute, CUdevice device, int* value) = 0;
 
   // The context that LibTorch uses, too. Counted: each retain needs one release.
-  virtual Status retain_primary_context(CUdevice device, CUcontext* context) = 0;
-  virtual Status release_primary_context(CUdevice device) = 0;
-  virtual Status current_context(CUcontext* context) = 0;
-  virtual Status push_context(CUcontext context) = 0;
-  virtual Status pop_context() = 0;
-  virtual Status synchronize_context() = 0;
+  virtual Expected<void> retain_primary_context(CUdevice device, CUcontext* context) = 0;
+  virtual Expected<void> release_primary_context(CUdevice device) = 0;
+  virtual Expected<void> current_context(CUcontext* context) = 0;
+  virtual Expected<void> push_context(CUcontext context) = 0;
+  virtual Expected<void> pop_context() = 0;
+  virtual Expected<void> synchronize_context() = 0;
 
-  virtual Status load_module(const void* image, CUmodule* module) = 0;
-  virtual Status unload_module(CUmodule module) = 0;
-  virtual Status module_function(CUmodule module, const char* name, CUfunction* function) = 0;
-  virtual Status set_function_attribute(CUfunction function, CUfunction_attribute attribute, int value) = 0;
+  virtual Expected<void> load_module(const void* image, CUmodule* module) = 0;
+  virtual Expected<void> unload_module(CUmodule module) = 0;
+  virtual Expected<void> module_function(CUmodule module, const char* name, CUfunction* function) = 0;
+  virtual Expected<void> set_function_attribute(CUfunction function, CUfunction_attribute attribute, int value) = 0;
   // `arguments[i]` points to the i-th argument's value, read before the call returns.
-  virtual Status launch_kernel(CUfunction function, const LaunchDimensions& dimensions, CUstream stream,
-                               void** arguments) = 0;
+  virtual Expected<void> launch_kernel(CUfunction function, const LaunchDimensions& dimensions, CUstream stream,
+                                       void** arguments) = 0;
 
-  virtual Status create_stream(unsigned flags, CUstream* stream) = 0;
-  virtual Status destroy_stream(CUstream stream) = 0;
-  virtual Status synchronize_stream(CUstream stream) = 0;
-  virtual Status stream_wait_event(CUstream stream, CUevent event) = 0;
+  virtual Expected<void> create_stream(unsigned flags, CUstream* stream) = 0;
+  virtual Expected<void> destroy_stream(CUstream stream) = 0;
+  virtual Expected<void> synchronize_stream(CUstream stream) = 0;
+  virtual Expected<void> stream_wait_event(CUstream stream, CUevent event) = 0;
 
-  virtual Status create_event(unsigned flags, CUevent* event) = 0;
-  virtual Status destroy_event(CUevent event) = 0;
-  virtual Status record_event(CUevent event, CUstream stream) = 0;
-  virtual Status query_event(CUevent event) = 0;  // CUDA_ERROR_NOT_READY until the work before it is done
-  virtual Status synchronize_event(CUevent event) = 0;
-  virtual Status elapsed_milliseconds(CUevent start, CUevent end, float* milliseconds) = 0;
+  virtual Expected<void> create_event(unsigned flags, CUevent* event) = 0;
+  virtual Expected<void> destroy_event(CUevent event) = 0;
+  virtual Expected<void> record_event(CUevent event, CUstream stream) = 0;
+  virtual Expected<bool> query_event(CUevent event) = 0;  // whether the work before it is done
+  virtual Expected<void> synchronize_event(CUevent event) = 0;
+  virtual Expected<void> elapsed_milliseconds(CUevent start, CUevent end, float* milliseconds) = 0;
 
-  virtual Status begin_capture(CUstream stream, CUstreamCaptureMode mode) = 0;
-  virtual Status end_capture(CUstream stream, CUgraph* graph) = 0;
+  virtual Expected<void> begin_capture(CUstream stream, CUstreamCaptureMode mode) = 0;
+  virtual Expected<void> end_capture(CUstream stream, CUgraph* graph) = 0;
   // `id` names the capture that the stream takes part in; unchanged unless `status` is active.
-  virtual Status capture_info(CUstream stream, CUstreamCaptureStatus* status, uint64_t* id) = 0;
-  virtual Status exchange_capture_mode(CUstreamCaptureMode* mode) = 0;  // of this thread
-  virtual Status graph_node_count(CUgraph graph, size_t* count) = 0;
-  virtual Status instantiate_graph(CUgraph graph, unsigned long long flags, CUgraphExec* executable) = 0;
-  virtual Status launch_graph(CUgraphExec executable, CUstream stream) = 0;
-  virtual Status destroy_graph(CUgraph graph) = 0;
-  virtual Status destroy_executable_graph(CUgraphExec executable) = 0;
+  virtual Expected<void> capture_info(CUstream stream, CUstreamCaptureStatus* status, uint64_t* id) = 0;
+  virtual Expected<void> exchange_capture_mode(CUstreamCaptureMode* mode) = 0;  // of this thread
+  virtual Expected<void> graph_node_count(CUgraph graph, size_t* count) = 0;
+  virtual Expected<void> instantiate_graph(CUgraph graph, unsigned long long flags, CUgraphExec* executable) = 0;
+  virtual Expected<void> launch_graph(CUgraphExec executable, CUstream stream) = 0;
+  virtual Expected<void> destroy_graph(CUgraph graph) = 0;
+  virtual Expected<void> destroy_executable_graph(CUgraphExec executable) = 0;
 
-  virtual Status allocate(size_t bytes, CUdeviceptr* pointer) = 0;
-  virtual Status free(CUdeviceptr pointer) = 0;
-  virtual Status copy_to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) = 0;
-  virtual Status copy_to_host(void* to, CUdeviceptr from, size_t bytes, CUstream stream) = 0;
-  virtual Status copy_on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) = 0;
-  virtual Status memory_info(size_t* free_bytes, size_t* total_bytes) = 0;
+  virtual Expected<void> allocate(size_t bytes, CUdeviceptr* pointer) = 0;
+  virtual Expected<void> free(CUdeviceptr pointer) = 0;
+  virtual Expected<void> copy_to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) = 0;
+  virtual Expected<void> copy_to_host(void* to, CUdeviceptr from, size_t bytes, CUstream stream) = 0;
+  virtual Expected<void> copy_on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) = 0;
+  virtual Expected<void> memory_info(size_t* free_bytes, size_t* total_bytes) = 0;
 };
 
 // Makes a context current for the calling thread during its lifetime. Costs one query if the context is current already.
@@ -94,9 +89,9 @@ class ContextScope {
   ContextScope(Driver& driver, CUcontext context) : driver_(driver) {
     CUcontext current = nullptr;
     status_ = driver.current_context(&current);
-    if (status_.ok() && current != context) {
+    if (status_ && current != context) {
       status_ = driver.push_context(context);
-      pushed_ = status_.ok();
+      pushed_ = static_cast<bool>(status_);
     }
   }
   ~ContextScope() {
@@ -107,11 +102,11 @@ class ContextScope {
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
 
-  const Status& status() const { return status_; }
+  const Expected<void>& status() const { return status_; }
 
  private:
   Driver& driver_;
-  Status status_;
+  Expected<void> status_;
   bool pushed_ = false;
 };
 

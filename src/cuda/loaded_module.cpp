@@ -19,12 +19,13 @@ class CudaKernel final : public DeviceKernel {
   CUfunction function() const { return function_; }
 
   // By default, a function gets no more dynamic shared memory than this.
-  Status allow_shared(Driver& driver, uint32_t bytes) const {
+  Expected<void> allow_shared(Driver& driver, uint32_t bytes) const {
     if (bytes <= allowed_shared_.load(std::memory_order_relaxed)) [[likely]] {
       return {};
     }
-    Status status = driver.set_function_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(bytes));
-    if (status.ok()) {
+    Expected<void> status =
+        driver.set_function_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(bytes));
+    if (status) {
       allowed_shared_.store(bytes, std::memory_order_relaxed);
     }
     return status;
@@ -53,10 +54,11 @@ class CudaModule final : public DeviceModule {
     }
     const ContextScope current(driver_, context_);
     CUfunction function = nullptr;
-    const Status status =
-        current.status().ok() ? driver_.module_function(module_, name.c_str(), &function) : current.status();
-    if (!status.ok()) {
-      return Refusal::because("the compiled module has no kernel '" + name + "' that can be used (" + status.message + ")");
+    const Expected<void> status =
+        current.status() ? driver_.module_function(module_, name.c_str(), &function) : current.status();
+    if (!status) {
+      return Refusal::because("the compiled module has no kernel '" + name + "' that can be used (" +
+                              status.refusal().reason + ")");
     }
     const auto added = kernels_.emplace(name, std::make_unique<CudaKernel>(name, function));
     return static_cast<const DeviceKernel*>(added.first->second.get());
@@ -82,19 +84,19 @@ Expected<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext con
   }
   const ContextScope current(driver, context);
   CUmodule module = nullptr;
-  const Status status = current.status().ok() ? driver.load_module(cubin.data(), &module) : current.status();
-  if (!status.ok()) {
-    return Refusal::because("the GPU cannot load the compiled kernels (" + status.message + ")");
+  const Expected<void> status = current.status() ? driver.load_module(cubin.data(), &module) : current.status();
+  if (!status) {
+    return Refusal::because("the GPU cannot load the compiled kernels (" + status.refusal().reason + ")");
   }
   return std::shared_ptr<DeviceModule>(std::make_shared<CudaModule>(driver, context, module));
 }
 
-Status launch(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape, CUstream stream,
-              std::span<void* const> arguments) {
+Expected<void> launch(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape, CUstream stream,
+                      std::span<void* const> arguments) {
   const auto* cuda_kernel = dynamic_cast<const CudaKernel*>(&kernel);
   SCONCE_ASSERT(cuda_kernel != nullptr, kernel.name(), " is a kernel of another back end");
-  Status status = cuda_kernel->allow_shared(driver, shape.shared_bytes);
-  if (!status.ok()) {
+  Expected<void> status = cuda_kernel->allow_shared(driver, shape.shared_bytes);
+  if (!status) {
     return status;
   }
   LaunchDimensions dimensions;

@@ -13,7 +13,7 @@ namespace sconce::cuda {
 Expected<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext context, const std::string& cubin);
 
 // Launches a kernel of such a module. Raises the kernel's limit of shared memory when a launch first needs more than 48 KiB.
-Status launch(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape, CUstream stream,
-              std::span<void* const> arguments);
+Expected<void> launch(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape, CUstream stream,
+                      std::span<void* const> arguments);
 
 }  // namespace sconce::cuda

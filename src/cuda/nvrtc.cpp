@@ -45,11 +45,11 @@ class LoadedNvrtc final : public Nvrtc {
   const std::string& version() const override { return version_; }
   const std::string& path() const override { return path_; }
 
-  Cubin compile(const std::string& text, const std::string& architecture,
-                const std::vector<std::string>& options) const override {
+  Expected<Cubin> compile(const std::string& text, const std::string& architecture,
+                          const std::vector<std::string>& options) const override {
     const Program program(f_, text);
     if (program.created != NVRTC_SUCCESS) {
-      return {{}, error("nvrtcCreateProgram", program.created), {}};
+      return Refusal::because(error("nvrtcCreateProgram", program.created));
     }
     std::vector<std::string> arguments = {"--gpu-architecture=" + architecture, "--std=c++17",
                                           "--device-as-default-execution-space"};
@@ -67,17 +67,14 @@ class LoadedNvrtc final : public Nvrtc {
       log.pop_back();
     }
     if (compiled != NVRTC_SUCCESS) {
-      return {{}, error("compiling for " + architecture, compiled) + (log.empty() ? "" : "\n" + log), log};
+      return Refusal::because(error("compiling for " + architecture, compiled) + (log.empty() ? "" : "\n" + log));
     }
     std::string bytes = text_of(program.handle, f_.nvrtcGetCUBINSize, f_.nvrtcGetCUBIN);
     if (bytes.empty()) {
-      return {{},
-              "NVRTC " + version_ + " gave no machine code for " + architecture +
-                  "; is it a chip (sm_90) and not a "
-                  "virtual architecture (compute_90)?",
-              log};
+      return Refusal::because("NVRTC " + version_ + " gave no machine code for " + architecture +
+                              "; is it a chip (sm_90) and not a virtual architecture (compute_90)?");
     }
-    return {std::move(bytes), {}, log};
+    return Cubin{std::move(bytes), std::move(log)};
   }
 
  private:
@@ -119,6 +116,21 @@ class LoadedNvrtc final : public Nvrtc {
   std::string version_;
 };
 
+Expected<std::unique_ptr<Nvrtc>> load_nvrtc(const SharedLibrary& library) {
+  NvrtcFunctions functions;
+  const char* missing = nullptr;
+#define SCONCE_LOAD(name)                                                             \
+  functions.name = reinterpret_cast<decltype(functions.name)>(library.symbol(#name)); \
+  if (functions.name == nullptr) missing = #name;
+  SCONCE_NVRTC_FUNCTIONS(SCONCE_LOAD)
+#undef SCONCE_LOAD
+  if (missing != nullptr) {
+    return Refusal::because("the NVRTC library that was found is not one of CUDA " + std::to_string(CUDA_VERSION / 1000) +
+                            ": it lacks " + missing);
+  }
+  return std::make_unique<LoadedNvrtc>(functions, library.path_of("nvrtcVersion"));
+}
+
 }  // namespace
 
 std::vector<std::string> nvrtc_directories_of_libtorch(const std::string& libtorch_directory) {
@@ -129,7 +141,7 @@ std::vector<std::string> nvrtc_directories_of_libtorch(const std::string& libtor
   return {libtorch_directory + "/../../" + wheel, libtorch_directory};
 }
 
-std::unique_ptr<Nvrtc> open_nvrtc(const NvrtcPlaces& places, std::string* why_not) {
+Expected<std::unique_ptr<Nvrtc>> open_nvrtc(const NvrtcPlaces& places) {
   std::vector<std::string> names;
   if (!places.file.empty()) {
     names = {places.file};
@@ -139,35 +151,18 @@ std::unique_ptr<Nvrtc> open_nvrtc(const NvrtcPlaces& places, std::string* why_no
     }
     names.push_back(kFileName);
   }
-  SharedLibrary library;
   std::string tried;
   for (const std::string& name : names) {
-    library = open_library(name);
+    const auto library = open_library(name);
     if (library) {
-      break;
+      return load_nvrtc(*library);
     }
-    tried += "\n  " + library.why_not();
+    tried += "\n  " + library.refusal().reason;
   }
-  if (!library) {
-    *why_not = "no " + kFileName +
-               ", which compiles CUDA kernels, was found (install the package nvidia-cuda-nvrtc, or "
-               "name the file in SCONCE_NVRTC):" +
-               tried;
-    return nullptr;
-  }
-  NvrtcFunctions functions;
-  const char* missing = nullptr;
-#define SCONCE_LOAD(name)                                                             \
-  functions.name = reinterpret_cast<decltype(functions.name)>(library.symbol(#name)); \
-  if (functions.name == nullptr) missing = #name;
-  SCONCE_NVRTC_FUNCTIONS(SCONCE_LOAD)
-#undef SCONCE_LOAD
-  if (missing != nullptr) {
-    *why_not = std::string("the NVRTC library that was found is not one of CUDA ") + std::to_string(CUDA_VERSION / 1000) +
-               ": it lacks " + missing;
-    return nullptr;
-  }
-  return std::make_unique<LoadedNvrtc>(functions, library.path_of("nvrtcVersion"));
+  return Refusal::because("no " + kFileName +
+                          ", which compiles CUDA kernels, was found (install the package nvidia-cuda-nvrtc, or "
+                          "name the file in SCONCE_NVRTC):" +
+                          tried);
 }
 
 }  // namespace sconce::cuda

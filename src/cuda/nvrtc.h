@@ -1,6 +1,8 @@
 // NVIDIA's run-time compiler: CUDA C++ text to machine code for one GPU architecture. Needs no GPU and no driver.
 #pragma once
 
+#include "base/expected.h"
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,11 +10,8 @@
 namespace sconce::cuda {
 
 struct Cubin {
-  std::string bytes;    // an ELF image for Driver::load_module; empty when the text did not compile
-  std::string why_not;  // then: the compiler's error and its whole log
-  std::string log;      // warnings, when it did compile
-
-  bool ok() const { return why_not.empty(); }
+  std::string bytes;  // an ELF image for Driver::load_module
+  std::string log;    // warnings
 };
 
 // Thread-safe: a compilation shares nothing with another.
@@ -21,9 +20,10 @@ class Nvrtc {
   virtual ~Nvrtc() = default;
 
   // `architecture` is of one chip, "sm_90": the image is not portable to others. `options` are the compiler's own
-  // ("--fmad=false"), added to the standard ones (C++17, the CUDA headers that lie beside the library).
-  virtual Cubin compile(const std::string& text, const std::string& architecture,
-                        const std::vector<std::string>& options = {}) const = 0;
+  // ("--fmad=false"), added to the standard ones (C++17, the CUDA headers that lie beside the library). A refusal has the
+  // compiler's error and its whole log.
+  virtual Expected<Cubin> compile(const std::string& text, const std::string& architecture,
+                                  const std::vector<std::string>& options = {}) const = 0;
 
   virtual const std::string& version() const = 0;  // "13.0"
   virtual const std::string& path() const = 0;     // of the library
@@ -37,7 +37,7 @@ struct NvrtcPlaces {
 // The folders where a LibTorch from PyPI or from an archive has its libnvrtc.
 std::vector<std::string> nvrtc_directories_of_libtorch(const std::string& libtorch_directory);
 
-// Opens the library. Null when there is none, with every place that was tried and why it failed.
-std::unique_ptr<Nvrtc> open_nvrtc(const NvrtcPlaces& places, std::string* why_not);
+// Opens the library. A refusal lists every place that was tried and why it failed.
+Expected<std::unique_ptr<Nvrtc>> open_nvrtc(const NvrtcPlaces& places);
 
 }  // namespace sconce::cuda

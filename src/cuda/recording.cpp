@@ -8,7 +8,9 @@ namespace {
 // Destroying a graph may free memory. A thread that is recording another stream may do that only in relaxed mode.
 class RelaxedMode {
  public:
-  explicit RelaxedMode(Driver& driver) : driver_(driver) { changed_ = driver_.exchange_capture_mode(&mode_).ok(); }
+  explicit RelaxedMode(Driver& driver) : driver_(driver) {
+    changed_ = static_cast<bool>(driver_.exchange_capture_mode(&mode_));
+  }
   ~RelaxedMode() {
     if (changed_) {
       ignore(driver_.exchange_capture_mode(&mode_));
@@ -49,23 +51,22 @@ ExecutableGraph::~ExecutableGraph() {
   ignore(driver_.destroy_executable_graph(executable_));
 }
 
-Status ExecutableGraph::launch(CUstream stream) { return driver_.launch_graph(executable_, stream); }
+Expected<void> ExecutableGraph::launch(CUstream stream) { return driver_.launch_graph(executable_, stream); }
 
-Status StreamRecording::begin(Driver& driver, CUstream stream, std::unique_ptr<StreamRecording>* recording) {
+Expected<std::unique_ptr<StreamRecording>> StreamRecording::begin(Driver& driver, CUstream stream) {
   // Thread-local mode: calls of this thread that cannot be recorded invalidate the recording. Calls of other threads,
   // such as a loader that allocates, do not.
-  Status status = driver.begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  if (!status.ok()) {
-    return status;
+  Expected<void> status = driver.begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  if (!status) {
+    return status.refusal();
   }
   std::unique_ptr<StreamRecording> begun(new StreamRecording(driver, stream));
   CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
   status = driver.capture_info(stream, &state, &begun->id_);
-  if (!status.ok()) {
-    return status;
+  if (!status) {
+    return status.refusal();
   }
-  *recording = std::move(begun);
-  return {};
+  return begun;
 }
 
 StreamRecording::~StreamRecording() {
@@ -75,17 +76,17 @@ StreamRecording::~StreamRecording() {
   }
 }
 
-Status StreamRecording::finish(std::unique_ptr<ExecutableGraph>* executable) {
+Expected<std::unique_ptr<ExecutableGraph>> StreamRecording::finish() {
   OwnedGraph graph(driver_);
   open_ = false;
-  Status status = driver_.end_capture(stream_, &graph.handle);
-  if (!status.ok()) {
-    return status;
+  Expected<void> status = driver_.end_capture(stream_, &graph.handle);
+  if (!status) {
+    return status.refusal();
   }
   size_t nodes = 0;
   status = driver_.graph_node_count(graph.handle, &nodes);
-  if (!status.ok()) {
-    return status;
+  if (!status) {
+    return status.refusal();
   }
   // Instantiated like LibTorch's own graphs: a second launch frees memory that is still allocated (the
   // cudaMallocAsync allocator needs that), and nodes keep the priority of the stream they were recorded on.
@@ -93,10 +94,10 @@ Status StreamRecording::finish(std::unique_ptr<ExecutableGraph>* executable) {
   status = driver_.instantiate_graph(
       graph.handle, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY,
       &handle);
-  if (status.ok()) {
-    executable->reset(new ExecutableGraph(driver_, handle, nodes));
+  if (!status) {
+    return status.refusal();
   }
-  return status;
+  return std::unique_ptr<ExecutableGraph>(new ExecutableGraph(driver_, handle, nodes));
 }
 
 }  // namespace sconce::cuda

@@ -11,8 +11,8 @@
 namespace sconce::cuda {
 namespace {
 
-Refusal refusal_of(const std::string& what, const Status& status) {
-  return Refusal::because(what + " (" + status.message + ")");
+Refusal in_words(const std::string& what, const Refusal& refusal) {
+  return Refusal::because(what + " (" + refusal.reason + ")");
 }
 
 class StreamScope {
@@ -48,7 +48,7 @@ class AllocatingScope {
     bridge_.begin_allocating(device_, pool_, [&driver, recording = recording_](CUstream stream) {
       CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
       uint64_t id = 0;
-      return driver.capture_info(stream, &status, &id).ok() && status == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
+      return driver.capture_info(stream, &status, &id) && status == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
              id == recording->load();
     });
   }
@@ -80,9 +80,9 @@ class CudaRecording final : public Recording {
 
   void replay(c10::Stream stream) override {
     const ContextScope current(driver_, context_);
-    TORCH_CHECK(current.status().ok(), "a recorded CUDA graph cannot be replayed (", current.status().message, ")");
-    const Status status = graph_->launch(bridge_.handle(stream));
-    TORCH_CHECK(status.ok(), "a recorded CUDA graph cannot be replayed (", status.message, ")");
+    TORCH_CHECK(current.status(), "a recorded CUDA graph cannot be replayed (", current.status().refusal().reason, ")");
+    const Expected<void> status = graph_->launch(bridge_.handle(stream));
+    TORCH_CHECK(status, "a recorded CUDA graph cannot be replayed (", status.refusal().reason, ")");
   }
   size_t nodes() const override { return graph_->nodes(); }
 
@@ -102,37 +102,37 @@ class CudaSession final : public RecordingSession {
   CudaSession(const CudaSession&) = delete;
   CudaSession& operator=(const CudaSession&) = delete;
 
-  Status begin(c10::Stream stream, std::shared_ptr<CudaPool> pool) {
+  Expected<void> begin(c10::Stream stream, std::shared_ptr<CudaPool> pool) {
     const ContextScope current(driver_, context_);
-    if (!current.status().ok()) {
+    if (!current.status()) {
       return current.status();
     }
     stream_.emplace(bridge_, stream);
     allocating_.emplace(driver_, bridge_, *pool);
     share_ = std::make_unique<PoolShare>(bridge_, std::move(pool));
-    Status status = StreamRecording::begin(driver_, bridge_.handle(stream), &recording_);
-    if (status.ok()) {
-      allocating_->serve(*recording_);
+    auto begun = StreamRecording::begin(driver_, bridge_.handle(stream));
+    if (!begun) {
+      return begun.refusal();
     }
-    return status;
+    recording_ = std::move(*begun);
+    allocating_->serve(*recording_);
+    return {};
   }
 
   Expected<std::unique_ptr<Recording>> finish() override {
     SCONCE_ASSERT(recording_ != nullptr, "a recording is finished once");
-    std::unique_ptr<ExecutableGraph> graph;
-    Status status;
-    {
+    auto graph = [&] {
       const ContextScope current(driver_, context_);
-      status = recording_->finish(&graph);
+      auto finished = recording_->finish();
       recording_.reset();
-    }
+      return finished;
+    }();
     std::unique_ptr<PoolShare> share = std::move(share_);
     undo();
-    if (!status.ok()) {
-      return refusal_of("the work cannot be recorded as a CUDA graph", status);
+    if (!graph) {
+      return in_words("the work cannot be recorded as a CUDA graph", graph.refusal());
     }
-    return std::unique_ptr<Recording>(
-        std::make_unique<CudaRecording>(driver_, bridge_, context_, std::move(share), std::move(graph)));
+    return std::make_unique<CudaRecording>(driver_, bridge_, context_, std::move(share), std::move(*graph));
   }
 
  private:
@@ -164,11 +164,11 @@ Expected<std::unique_ptr<RecordingSession>> begin_session(Driver& driver, TorchB
     return Refusal::because("the default stream cannot be recorded; use a side stream");
   }
   auto session = std::make_unique<CudaSession>(driver, bridge, context);
-  const Status status = session->begin(stream, std::move(cuda_pool));
-  if (!status.ok()) {
-    return refusal_of("the recording of a CUDA graph cannot begin", status);
+  const Expected<void> status = session->begin(stream, std::move(cuda_pool));
+  if (!status) {
+    return in_words("the recording of a CUDA graph cannot begin", status.refusal());
   }
-  return std::unique_ptr<RecordingSession>(std::move(session));
+  return session;
 }
 
 }  // namespace sconce::cuda

@@ -54,12 +54,15 @@ class RealBridge final : public TorchBridge {
 
 }  // namespace
 
-std::unique_ptr<TorchBridge> make_torch_bridge(std::string* why_not) {
-  const SharedLibrary library = loaded_library("libc10_cuda.so");
-  const auto* allocator = static_cast<const std::atomic<Allocator*>*>(library.symbol(kAllocatorSymbol));
+Expected<std::unique_ptr<TorchBridge>> make_torch_bridge() {
+  const std::string not_loaded = "LibTorch's CUDA half is not loaded";
+  const auto library = loaded_library("libc10_cuda.so");
+  if (!library) {
+    return Refusal::because(not_loaded + " (" + library.refusal().reason + ")");
+  }
+  const auto* allocator = static_cast<const std::atomic<Allocator*>*>(library->symbol(kAllocatorSymbol));
   if (allocator == nullptr || !c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) {
-    *why_not = "LibTorch's CUDA half is not loaded" + (library ? std::string() : " (" + library.why_not() + ")");
-    return nullptr;
+    return Refusal::because(not_loaded);
   }
   return std::make_unique<RealBridge>(*allocator);
 }

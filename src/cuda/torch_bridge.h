@@ -2,13 +2,14 @@
 // recording. An interface, so that tests run without a GPU.
 #pragma once
 
+#include "base/expected.h"
+
 #include <c10/core/Stream.h>
 
 #include <cuda.h>
 
 #include <functional>
 #include <memory>
-#include <string>
 #include <utility>
 
 namespace sconce::cuda {
@@ -33,7 +34,7 @@ class TorchBridge {
   virtual void release(c10::DeviceIndex device, PoolId pool) = 0;
 };
 
-// Null with the reason when LibTorch's CUDA half is not in the process (libtorch_cuda.h loads it).
-std::unique_ptr<TorchBridge> make_torch_bridge(std::string* why_not);
+// Refuses when LibTorch's CUDA half is not in the process (libtorch_cuda.h loads it).
+Expected<std::unique_ptr<TorchBridge>> make_torch_bridge();
 
 }  // namespace sconce::cuda

@@ -25,11 +25,8 @@ const Callee& CalleeTable::find(torch::jit::Function& function) {
   auto entry = std::make_unique<Entry>();
   if (function.isGraphFunction()) {
     const std::string name = function.qualname().qualifiedName();
-    const auto graph = functions_.graph_of(function);
-    TORCH_CHECK(graph, "sconce cannot run ", name, ": ", graph ? "" : to_string(graph.refusal()));
-    auto planned = plan(**graph, name);
-    TORCH_CHECK(planned, "sconce cannot run ", name, ": ", planned ? "" : to_string(planned.refusal()));
-    entry->plan = std::move(*planned);
+    const Graph* graph = functions_.graph_of(function).value_or_throw("sconce cannot run " + name);
+    entry->plan = plan(*graph, name).value_or_throw("sconce cannot run " + name);
   }
   entry->callee = {&function, entry->plan.get()};
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -44,12 +41,10 @@ std::vector<RefusalExplanation> CalleeTable::refusals() const {
 }
 
 Expected<std::unique_ptr<Plan>> CalleeTable::plan(const Graph& graph, const std::string& name) {
-  const auto copy = graph.clone();
-  if (const auto inlined = inline_and_simplify(*copy, functions_, options_.passes(), options_.optimize()); !inlined) {
-    return inlined.refusal();
-  }
-  auto compiled = compile_unspecialized(
-      *copy, {.callees = this, .passes = &options_.passes(), .optimize = options_.optimize(), .frozen = options_.frozen()});
+  CompileSettings settings(options_);
+  settings.callees = this;
+  settings.functions = &functions_;
+  auto compiled = compile_method(graph.clone(), settings);
   if (!compiled) {
     return compiled.refusal();
   }

@@ -19,11 +19,8 @@
 #include "passes/required/specialize_autograd_zero.h"
 #include "passes/simplify/check_inplace.h"
 #include "passes/simplify/eliminate_common_nodes.h"
-#include "passes/simplify/fold_constant_branches.h"
-#include "passes/simplify/lower_tuples.h"
-#include "passes/simplify/peephole.h"
 #include "passes/simplify/pool_constants.h"
-#include "passes/simplify/propagate_constants.h"
+#include "passes/simplify/simplify.h"
 #include "pipeline/pass_runner.h"
 #include "plan/lower.h"
 
@@ -45,20 +42,12 @@ void required_passes(Graph& graph, PassRunner& runner) {
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
 }
 
-// Iterates, because each pass may enable another: a constant decides a branch, a branch exposes a tuple, ….
-void simplify(Graph& graph, PassRunner& runner) {
-  constexpr int kMaxIterations = 10;
-  bool changed = true;
-  for (int round = 0; changed && round < kMaxIterations; ++round) {
-    changed = runner.run("lower_tuples", lower_tuples, graph);
-    changed |= runner.run("peephole", peephole, graph);
-    changed |= runner.run("propagate_constants", propagate_constants, graph);
-    changed |= runner.run("fold_constant_branches", fold_constant_branches, graph);
-  }
+RunPass timed_by(PassRunner& runner) {
+  return [&runner](std::string_view name, bool (*pass)(Graph&), Graph& graph) { return runner.run(name, pass, graph); };
 }
 
-void optimising_passes(Graph& graph, PassRunner& runner, bool frozen) {
-  simplify(graph, runner);
+void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
+  simplify(graph, timed_by(runner));
   // Folds those that freeze_method could not, because ranks were not known. Must run before a merged node gives a
   // convolution a second user.
   if (frozen) {
@@ -66,12 +55,12 @@ void optimising_passes(Graph& graph, PassRunner& runner, bool frozen) {
   }
   // After unrolling, loop bodies depend on constants: the numbers of iterations.
   if (runner.run("unroll_loops", unroll_loops, graph)) {
-    simplify(graph, runner);
+    simplify(graph, timed_by(runner));
   }
   // After unroll_loops, which brings the appends of all iterations into one block. Lengths and elements of lists are
   // then known.
   if (runner.run("remove_list_mutation", remove_list_mutation, graph)) {
-    simplify(graph, runner);
+    simplify(graph, timed_by(runner));
   }
   // Before eliminate_common_nodes: readers of a copy and readers of its source become equal.
   runner.run("remove_dead_copies", remove_dead_copies, graph);
@@ -103,10 +92,9 @@ Expected<PassTiming> inline_and_simplify(Graph& graph, FunctionTable& functions,
   PassRunner runner(passes);
   std::function<void(Graph&)> simplify_function;
   if (optimize) {
-    // One round: what it leaves is few, and is settled with what the callers know.
+    // Once: it leaves little, which is settled with what the callers know.
     simplify_function = [&](Graph& body) {
-      runner.run("peephole", peephole, body);
-      runner.run("propagate_constants", propagate_constants, body);
+      simplify(body, timed_by(runner), /*max_iterations=*/1);
       runner.run("eliminate_dead_nodes", eliminate_dead_nodes, body);
     };
   }
@@ -125,7 +113,7 @@ void freeze_method(Graph& method, const ModuleConstants& constants, bool optimiz
   runner.run("freeze", [&](Graph& graph) { return freeze(graph, constants); }, method);
   if (optimize) {
     // Branches on `training` decide whether a norm trains.
-    simplify(method, runner);
+    simplify(method, timed_by(runner));
     runner.run("fold_batch_norm", fold_batch_norm, method);
     // After fold_batch_norm, which needs the norm's operand to have no other user; equal weights are merged again.
     // Before propagate_channels_last, which may convert only one of two equal weights.
@@ -141,7 +129,9 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
   runner.run_custom(stage, /*after=*/false, graph);
   switch (stage) {
     case Stage::kRequired: required_passes(*graph, runner); break;
-    case Stage::kOptimize: optimising_passes(*graph, runner, frozen); break;
+    case Stage::kOptimize: optimizing_passes(*graph, runner, frozen); break;
+    case Stage::kSpecialize:
+    case Stage::kOnRequest: break;
   }
   // Removes nodes that the user's passes made dead: they would run in every call.
   if (runner.run_custom(stage, /*after=*/true, graph) && stage == Stage::kOptimize) {
@@ -150,11 +140,25 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
   }
 }
 
-Expected<Compiled> compile_unspecialized(const Graph& graph, const CompileSettings& settings) {
-  const auto start = std::chrono::steady_clock::now();
+Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const CompileSettings& settings) {
   static const PassPipeline none;
-  PassRunner runner(settings.passes != nullptr ? *settings.passes : none);
-  std::unique_ptr<Graph> copy = graph.clone();
+  const PassPipeline& pipeline = settings.passes != nullptr ? *settings.passes : none;
+  const auto start = std::chrono::steady_clock::now();
+  CompiledMethod compiled;
+  PassRunner runner(pipeline);
+  if (settings.functions != nullptr) {
+    auto inlined = inline_and_simplify(*graph, *settings.functions, pipeline, settings.optimize);
+    if (!inlined) {
+      return inlined.refusal();
+    }
+    compiled.passes.push_back(std::move(*inlined));
+  }
+  if (settings.constants != nullptr) {
+    freeze_method(*graph, *settings.constants, settings.optimize, runner);
+    compiled.refusals = attributes_not_frozen(*graph, *settings.constants);
+  }
+  // Every plan begins with a copy of this graph.
+  std::unique_ptr<Graph> copy = graph->clone();
   run_stage(Stage::kRequired, copy, runner);
   if (settings.optimize) {
     run_stage(Stage::kOptimize, copy, runner, settings.frozen);
@@ -163,10 +167,10 @@ Expected<Compiled> compile_unspecialized(const Graph& graph, const CompileSettin
   if (!plan) {
     return plan.refusal();
   }
-  Compiled compiled;
+  compiled.graph = std::move(graph);
   compiled.plan = std::move(*plan);
-  compiled.passes = runner.timings();
-  compiled.refusals = runner.refusals();
+  compiled.passes.insert(compiled.passes.end(), runner.timings().begin(), runner.timings().end());
+  compiled.refusals.insert(compiled.refusals.end(), runner.refusals().begin(), runner.refusals().end());
   compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return compiled;
 }

@@ -1,7 +1,7 @@
-// Graph → plan: the order of everything.
+// Graph → plan: the order of every stage and pass.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 #include "load/function_table.h"
 #include "pipeline/pass_runner.h"
@@ -10,6 +10,7 @@
 #include "plan/profile.h"
 
 #include <sconce/explanation.h>
+#include <sconce/options.h>
 
 #include <memory>
 #include <vector>
@@ -18,31 +19,43 @@ namespace sconce {
 
 class ModuleConstants;
 
-struct Compiled {
-  std::unique_ptr<Plan> plan;
+// A method, a function or a graph, ready to run.
+struct CompiledMethod {
+  std::unique_ptr<Graph> graph;  // calls inlined, and frozen: what plans are made of
+  std::unique_ptr<Plan> plan;    // the generic plan, which serves every argument spec
   std::vector<PassTiming> passes;
-  std::vector<RefusalExplanation> refusals;  // of passes that failed and were left out
+  std::vector<RefusalExplanation> refusals;  // attributes that were not frozen, passes that failed and were left out
   double seconds = 0;
 };
 
 struct CompileSettings {
-  Callees* callees = nullptr;            // answers calls that are not inlined; outlives the plan
-  const PassPipeline* passes = nullptr;  // the user's passes, and which are disabled
-  bool optimize = false;                 // else the required passes alone
+  CompileSettings() = default;
+  explicit CompileSettings(const Options& options)
+      : passes(&options.passes()), optimize(options.optimize()), frozen(options.frozen()) {}
+
+  Callees* callees = nullptr;                  // answers calls that are not inlined; outlives the plan
+  FunctionTable* functions = nullptr;          // whose calls are inlined; null: none are
+  const ModuleConstants* constants = nullptr;  // of the method's module, to be frozen
+  const PassPipeline* passes = nullptr;        // the user's passes, and which are disabled
+  bool optimize = false;                       // else the required passes alone
   bool frozen = false;  // of a frozen module, whose constants may be computed with, at the price of rounding
 };
 
-// Inlines all calls that can be (passes/inline_calls.h); to `optimize`, what several calls share is simplified once. Gives
-// the time it took.
+// Compiles a method: inline, freeze, required passes, optimizing passes, lower. Refuses what cannot be inlined or lowered.
+Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const CompileSettings& settings = {});
+
+// ---- the stages, for tools and tests that stop in between -----------------------------------------------------------
+
+// Inlines all calls that can be (passes/required/inline_calls.h). To `optimize`, simplifies once what several calls share.
+// Returns the time it took.
 Expected<PassTiming> inline_and_simplify(Graph& graph, FunctionTable& functions, const PassPipeline& passes, bool optimize);
 
 // Freezes a method (passes/freeze.h) and, to `optimize`, does what its constants decide: once for all plans of the method,
 // so that they share what is computed, and before argument specs are made of what it still reads.
 void freeze_method(Graph& method, const ModuleConstants& constants, bool optimize, PassRunner& runner);
 
-// Tier 0: a plan that serves every argument spec, quick to build. `graph`: calls inlined as far as they can be; it is left
-// alone.
-Expected<Compiled> compile_unspecialized(const Graph& graph, const CompileSettings& settings = {});
+// Runs the passes of a stage in their order, the user's at their places.
+void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, bool frozen = false);
 
 // A plan of a graph that the passes have run on, each run of which fills a profile.
 struct Profiled {
@@ -50,8 +63,5 @@ struct Profiled {
   std::unique_ptr<Plan> plan;
 };
 Expected<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees = nullptr);
-
-// The passes of a stage in their order, the user's at their places.
-void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, bool frozen = false);
 
 }  // namespace sconce

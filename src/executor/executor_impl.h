@@ -20,13 +20,11 @@ namespace sconce {
 
 class GraphExecutor::Impl {
  public:
-  // What was done to the graph before the executor got it, for `explain`.
-  struct Past {
-    std::vector<PassTiming> passes;
-    std::vector<RefusalExplanation> refusals;
-  };
+  Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
+       std::shared_ptr<CalleeTable> callees);
+  // Compiles the graph, whose calls are not inlined.
   Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options, std::optional<c10::IValue> self,
-       std::shared_ptr<CalleeTable> callees, Past past = {});
+       std::shared_ptr<CalleeTable> callees);
 
   void run(torch::jit::Stack& stack);
   void run_with_self(torch::jit::Stack& stack);
@@ -63,7 +61,7 @@ class GraphExecutor::Impl {
   ArgumentSpecCreator specs_;
   std::vector<PassTiming> passes_;
   std::vector<RefusalExplanation> refusals_;
-  std::unique_ptr<CountedPlan> general_;  // serves every spec
+  std::unique_ptr<CountedPlan> generic_;  // serves every spec
   mutable PlanCache<SpecEntry> cache_;
   // When runs are profiled: those that have begun, up to the number asked for.
   std::optional<Profiled> profiled_;

@@ -53,6 +53,14 @@ std::unique_ptr<Graph> well_formed(std::unique_ptr<Graph> graph, const std::stri
   return graph;
 }
 
+// Compiles a graph whose calls are not inlined.
+CompiledMethod compile_alone(std::unique_ptr<Graph> graph, const std::string& name, const Options& options,
+                             CalleeTable& callees) {
+  CompileSettings settings(options);
+  settings.callees = &callees;
+  return compile_method(std::move(graph), settings).value_or_throw("sconce cannot run " + name);
+}
+
 }  // namespace
 
 // ---- GraphExecutor --------------------------------------------------------------------------------------------------
@@ -77,30 +85,25 @@ std::shared_ptr<const Graph> last_executed_graph() { return last_executed.graph.
 // ---- Impl -----------------------------------------------------------------------------------------------------------
 
 GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                          std::optional<c10::IValue> self, std::shared_ptr<CalleeTable> callees, Past past)
+                          std::optional<c10::IValue> self, std::shared_ptr<CalleeTable> callees)
+    : Impl(compile_alone(std::move(graph), name, options, *callees), name, options, std::move(self), callees) {}
+
+GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
+                          std::shared_ptr<CalleeTable> callees)
     : callees_(std::move(callees)),
-      graph_(std::move(graph)),
+      graph_(std::move(compiled.graph)),
       name_(std::move(name)),
       options_(options),
       self_(std::move(self)),
       specs_(*graph_),
-      passes_(std::move(past.passes)),
-      refusals_(std::move(past.refusals)),
+      passes_(std::move(compiled.passes)),
+      refusals_(std::move(compiled.refusals)),
+      generic_(new CountedPlan{Tier::kGeneric, std::move(compiled.plan), compiled.seconds, {}}),
       cache_(options.plan_cache_capacity()) {
-  auto compiled = compile_unspecialized(*graph_, {.callees = callees_.get(),
-                                                  .passes = &options_.passes(),
-                                                  .optimize = options_.optimize(),
-                                                  .frozen = options_.frozen()});
-  TORCH_CHECK(compiled, "sconce cannot run ", name_, ": ", compiled ? "" : to_string(compiled.refusal()));
-  passes_.insert(passes_.end(), compiled->passes.begin(), compiled->passes.end());
-  refusals_.insert(refusals_.end(), compiled->refusals.begin(), compiled->refusals.end());
-  general_.reset(new CountedPlan{Tier::kRequired, std::move(compiled->plan), compiled->seconds, {}});
   if (options_.profiled_runs() > 0) {
-    auto profiled = compile_profiled(general_->plan->graph(), callees_.get());
-    TORCH_CHECK(profiled, "sconce cannot profile ", name_, ": ", profiled ? "" : to_string(profiled.refusal()));
-    profiled_ = std::move(*profiled);
+    profiled_ = compile_profiled(generic_->plan->graph(), callees_.get()).value_or_throw("sconce cannot profile " + name_);
   }
-  dump(DumpPoint::kPlan, name_, [this] { return general_->plan->text(); });
+  dump(DumpPoint::kPlan, name_, [this] { return generic_->plan->text(); });
 }
 
 void GraphExecutor::Impl::run(torch::jit::Stack& stack) {
@@ -146,7 +149,7 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
 // destruction of what leaves the cache: the frame keeps its plan.
 FrameLease GraphExecutor::Impl::take_frame(const ArgumentSpec* spec) {
   const PlanCache<SpecEntry>::Guard guard(cache_);
-  const CountedPlan& chosen = spec != nullptr ? plan_for(*spec, guard) : *general_;
+  const CountedPlan& chosen = spec != nullptr ? plan_for(*spec, guard) : *generic_;
   chosen.runs.add();
   return FrameLease(*chosen.plan);
 }
@@ -166,7 +169,7 @@ const GraphExecutor::Impl::CountedPlan& GraphExecutor::Impl::plan_for(const Argu
   misses_.add();
   // The generic plan serves a new spec.
   const auto inserted =
-      cache_.find_or_insert(guard, spec.words(), spec.hash(), [this] { return SpecEntry{general_.get()}; });
+      cache_.find_or_insert(guard, spec.words(), spec.hash(), [this] { return SpecEntry{generic_.get()}; });
   evictions_.add(inserted.evicted);
   return *inserted.value->plan;
 }
@@ -198,7 +201,7 @@ Explanation GraphExecutor::Impl::explain() const {
     const PlanCache<SpecEntry>::Guard guard(cache_);
     cache_.for_each(guard, [&](SpecWords words, const SpecEntry&) { specs.push_back(describe_spec(words)); });
   }
-  explanation.plans.push_back(explain_plan(*general_, std::move(specs)));
+  explanation.plans.push_back(explain_plan(*generic_, std::move(specs)));
   explanation.counters.invocations = invocations_.value();
   explanation.counters.cache_hits = hits_.value();
   explanation.counters.cache_misses = misses_.value();
@@ -212,7 +215,7 @@ Explanation GraphExecutor::Impl::explain() const {
 
 void GraphExecutor::Impl::clear_cache() {
   cache_.clear();
-  for (StripedCounter* counter : {&invocations_, &hits_, &misses_, &evictions_, &general_->runs}) {
+  for (StripedCounter* counter : {&invocations_, &hits_, &misses_, &evictions_, &generic_->runs}) {
     counter->reset();
   }
 }
@@ -220,8 +223,6 @@ void GraphExecutor::Impl::clear_cache() {
 GraphExecutor::DebugState GraphExecutor::Impl::debug_state() const {
   DebugState state;
   state.graph = print(*graph_);
-  auto fallback = compile_unspecialized(*graph_, {.callees = callees_.get()});
-  state.fallback = fallback ? fallback->plan->text() : to_string(fallback.refusal());
   state.plans = explain().plans;
   return state;
 }

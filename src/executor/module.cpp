@@ -83,32 +83,23 @@ class Module::Impl {
       TORCH_CHECK(false, "the module has no method '", name, "'; it has: ", known);
     }
     const InternalErrorContext context("loading of " + name);
-    const auto source = callees_->functions().graph_of(*function);
-    TORCH_CHECK(source, "sconce cannot run ", name, ": ", source ? "" : to_string(source.refusal()));
-    std::unique_ptr<Graph> graph = (*source)->clone();
+    std::unique_ptr<Graph> graph =
+        callees_->functions().graph_of(*function).value_or_throw("sconce cannot run " + name)->clone();
     dump(DumpPoint::kLoad, name, *graph);
-    const auto inlined = inline_and_simplify(*graph, callees_->functions(), options_.passes(), options_.optimize());
-    TORCH_CHECK(inlined, "sconce cannot run ", name, ": ", inlined ? "" : to_string(inlined.refusal()));
-    std::vector<PassTiming> passes = {*inlined};
-    std::vector<RefusalExplanation> refusals;
-    if (options_.frozen()) {
-      PassRunner runner(options_.passes());
-      const ModuleConstants& constants = find_constants();
-      freeze_method(*graph, constants, options_.optimize(), runner);
-      refusals = attributes_not_frozen(*graph, constants);
-      passes.insert(passes.end(), runner.timings().begin(), runner.timings().end());
-    }
+    CompileSettings settings(options_);
+    settings.callees = callees_.get();
+    settings.functions = &callees_->functions();
+    settings.constants = options_.frozen() ? &find_constants() : nullptr;
+    CompiledMethod compiled = compile_method(std::move(graph), settings).value_or_throw("sconce cannot run " + name);
     std::unique_ptr<GraphExecutor> executor(new GraphExecutor(
-        std::make_unique<GraphExecutor::Impl>(std::move(graph), name, options_, script_module_._ivalue(), callees_,
-                                              GraphExecutor::Impl::Past{std::move(passes), std::move(refusals)})));
+        std::make_unique<GraphExecutor::Impl>(std::move(compiled), name, options_, script_module_._ivalue(), callees_)));
     return std::unique_ptr<Method>(new Method{name, function->getSchema(), std::move(executor), first_.load()});
   }
 
   const ModuleConstants& find_constants() {
     if (!constants_) {
-      auto found = ModuleConstants::find(script_module_._ivalue(), options_.preserved(), callees_->functions());
-      TORCH_CHECK(found, "sconce cannot freeze the module: ", found ? "" : to_string(found.refusal()));
-      constants_ = std::move(*found);
+      constants_ = ModuleConstants::find(script_module_._ivalue(), options_.preserved(), callees_->functions())
+                       .value_or_throw("sconce cannot freeze the module");
     }
     return *constants_;
   }

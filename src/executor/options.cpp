@@ -4,8 +4,6 @@
 
 namespace sconce {
 
-std::vector<Tier> available_tiers() { return {Tier::kRequired}; }
-
 Options& Options::device(const std::string& name) {
   device_ = c10::Device(name);
   return *this;

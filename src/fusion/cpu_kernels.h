@@ -2,8 +2,8 @@
 // compiled, so programs that compile none do not pay for it.
 #pragma once
 
+#include "base/expected.h"
 #include "fusion/kernel_code.h"
-#include "ir/expected.h"
 
 #include <memory>
 

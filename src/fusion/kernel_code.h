@@ -2,6 +2,8 @@
 // code comes out. Includes no headers of LibTorch or LLVM, because each side includes only one of the two.
 #pragma once
 
+#include "base/expected.h"
+
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -11,7 +13,7 @@
 namespace sconce {
 
 // Both sides of the library boundary must agree on this file: count up when it changes.
-constexpr int kKernelInterfaceVersion = 1;
+constexpr int kKernelInterfaceVersion = 2;
 
 struct KernelText {
   // An LLVM IR module. Target and data layout are filled in; external functions are looked up in the process (MKL, Sleef,
@@ -37,8 +39,8 @@ class KernelCode {
 class KernelCompiler {
  public:
   virtual ~KernelCompiler() = default;
-  // Null with the reason when the text is not valid IR, lacks a function, or calls something that is not there.
-  virtual std::shared_ptr<const KernelCode> compile(const KernelText& kernel, std::string* why_not) = 0;
+  // Refuses text that is not valid IR, lacks a function, or calls something that is not there.
+  virtual Expected<std::shared_ptr<const KernelCode>> compile(const KernelText& kernel) = 0;
   // Name and features of the processor that code is made for: a part of the key where code is kept.
   virtual std::string processor() const = 0;
   virtual size_t live_kernels() const = 0;

@@ -38,7 +38,7 @@ std::unique_ptr<Graph> compile_function(std::string_view op, std::string_view so
     SCONCE_ASSERT(false, "the row of ", op, " does not compile: ", error.what());
   }
   auto graph = convert(*torch::jit::toGraphFunction(*unit.get_functions().front()).graph());
-  SCONCE_ASSERT(graph, "the row of ", op, ": ", graph ? "" : graph.refusal().reason);
+  SCONCE_ASSERT(graph, "the row of ", op, ": ", graph.refusal().reason);
   return std::move(*graph);
 }
 

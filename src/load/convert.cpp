@@ -1,5 +1,6 @@
 #include "load/convert.h"
 
+#include "ir/refusal.h"
 #include "ir/schema_match.h"
 
 #include <torch/csrc/jit/ir/constants.h>
@@ -71,19 +72,19 @@ class Converter {
  public:
   Converter(Graph& target, const jit::Block& source) : target_(target), shared_(source) {}
 
-  std::optional<Refusal> convert_block(const jit::Block& source, Block& block) {
+  Expected<void> convert_block(const jit::Block& source, Block& block) {
     for (const jit::Value* input : source.inputs()) {
       describe(*block.add_param(input->type()), *input);
     }
     for (const jit::Node* node : source.nodes()) {
-      if (auto refusal = convert_node(*node, block)) {
-        return refusal;
+      if (auto done = convert_node(*node, block); !done) {
+        return done.refusal();
       }
     }
     for (const jit::Value* output : source.outputs()) {
       block.add_return(values_.at(output));
     }
-    return std::nullopt;
+    return {};
   }
 
  private:
@@ -94,7 +95,7 @@ class Converter {
     values_[&source] = &value;
   }
 
-  std::optional<Refusal> convert_node(const jit::Node& source, Block& block) {
+  Expected<void> convert_node(const jit::Node& source, Block& block) {
     Node* node = target_.create(source.kind(), {}, 0);
     node->set_location(std::make_shared<SourceLocation>(source.sourceRange()));
     for (const jit::Value* input : source.inputs()) {
@@ -104,13 +105,13 @@ class Converter {
       describe(*node->add_output(output->type()), *output);
     }
     node->append_to(block);
-    if (auto refusal =
-            source.kind() == prim::Constant ? convert_constant(source, *node) : convert_attributes(source, *node)) {
-      return refusal;
+    if (auto done = source.kind() == prim::Constant ? convert_constant(source, *node) : convert_attributes(source, *node);
+        !done) {
+      return done.refusal();
     }
     for (const jit::Block* nested : source.blocks()) {
-      if (auto refusal = convert_block(*nested, *node->add_block())) {
-        return refusal;
+      if (auto done = convert_block(*nested, *node->add_block()); !done) {
+        return done.refusal();
       }
     }
     const c10::FunctionSchema* schema = node->op().is_language() ? nullptr : source.maybeSchema();
@@ -119,18 +120,18 @@ class Converter {
     } else if (schema != nullptr) {
       resolve(*node);
     }
-    return std::nullopt;
+    return {};
   }
 
-  std::optional<Refusal> convert_constant(const jit::Node& source, Node& node) const {
+  Expected<void> convert_constant(const jit::Node& source, Node& node) const {
     // A function constant holds a name; its type holds the function.
     if (const auto function = node.output()->type()->cast<c10::FunctionType>()) {
       node.set_attribute(attr::kName, function->function()->qualname().qualifiedName());
-      return std::nullopt;
+      return {};
     }
     std::optional<c10::IValue> value = jit::toIValue(source.output());
     if (!value) {
-      return Refusal::of(node, "the constant's value cannot be read from the file");
+      return refusal_of(node, "the constant's value cannot be read from the file");
     }
     if (!value->isNone()) {
       node.set_attribute(attr::kValue, std::move(*value));
@@ -138,10 +139,10 @@ class Converter {
     if (const at::Tensor* tensor = constant_tensor(source); tensor != nullptr && shared_.contains(*tensor)) {
       node.set_attribute(attr::kShared, int64_t{1});
     }
-    return std::nullopt;
+    return {};
   }
 
-  static std::optional<Refusal> convert_attributes(const jit::Node& source, Node& node) {
+  static Expected<void> convert_attributes(const jit::Node& source, Node& node) {
     for (const c10::Symbol name : source.attributeNames()) {
       switch (source.kindOf(name)) {
         case jit::AttributeKind::i: node.set_attribute(name, source.i(name)); break;
@@ -162,11 +163,11 @@ class Converter {
           break;
         }
         default:
-          return Refusal::of(node,
-                             std::string("its attribute '") + name.toUnqualString() + "' is of a form sconce does not hold");
+          return refusal_of(node,
+                            std::string("its attribute '") + name.toUnqualString() + "' is of a form sconce does not hold");
       }
     }
-    return std::nullopt;
+    return {};
   }
 
   Graph& target_;
@@ -180,8 +181,8 @@ Expected<std::unique_ptr<Graph>> convert(const torch::jit::Graph& source) {
   auto graph = std::make_unique<Graph>();
   // The loader's graph is only read, but some of LibTorch's accessors to its body are not const.
   const jit::Block& body = *const_cast<torch::jit::Graph&>(source).block();
-  if (auto refusal = Converter(*graph, body).convert_block(body, graph->body())) {
-    return *refusal;
+  if (auto done = Converter(*graph, body).convert_block(body, graph->body()); !done) {
+    return done.refusal();
   }
   return graph;
 }

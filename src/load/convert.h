@@ -1,7 +1,7 @@
 // Converts LibTorch's graphs, as its loader and frontend return them.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 
 #include <memory>

@@ -1,5 +1,6 @@
 #include "load/function_table.h"
 
+#include "ir/refusal.h"
 #include "load/convert.h"
 
 #include <ATen/core/class_type.h>
@@ -47,7 +48,7 @@ Expected<torch::jit::Function*> FunctionTable::callee_of(const Node& call) {
   }
   torch::jit::Function* method = class_type->findMethod(name);
   if (method == nullptr) {
-    return Refusal::of(call, callee->str() + " has no method '" + name + "'");
+    return refusal_of(call, callee->str() + " has no method '" + name + "'");
   }
   return method;
 }

@@ -1,7 +1,7 @@
 // The functions and methods of a loaded program, as sconce graphs.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 
 #include <memory>

@@ -2,7 +2,6 @@
 
 #include "base/exception_message.h"
 #include "load/check/archive.h"
-#include "load/summarize_libtorch_error.h"
 
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/Version.h>

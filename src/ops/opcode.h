@@ -106,6 +106,12 @@ enum class Opcode : uint8_t {
   kStack,
   kUnbind,
 
+  // ---- what analyses and passes look for by itself
+  kBatchNorm,
+  kBatchedProduct,
+  kFlatten,
+  kTransposeMatrix,
+
   // ---- primitives: element by element, on numbers and tensors. The code generators emit these; other pointwise operators
   // are expressed in them. Keep them together: is_primitive() compares with the first and the last.
   kAdd,

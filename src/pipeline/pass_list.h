@@ -4,6 +4,8 @@
 
 #include "ir/graph.h"
 
+#include <sconce/pass_pipeline.h>
+
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,7 +18,7 @@ using PassFunction = bool (*)(Graph& graph);
 struct PassInfo {
   std::string_view name;
   PassFunction function;
-  std::string_view where;         // the stage that runs it
+  Stage stage;                    // runs it first; executor/compile.cpp has the order
   std::string_view help;          // one line
   bool changes_rounding = false;  // results may differ by rounding from those before the pass
 };

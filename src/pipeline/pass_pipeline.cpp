@@ -25,6 +25,8 @@ const char* to_string(Stage stage) {
   switch (stage) {
     case Stage::kRequired: return "required";
     case Stage::kOptimize: return "optimize";
+    case Stage::kSpecialize: return "specialized plans";
+    case Stage::kOnRequest: return "on request";
   }
   return "?";
 }
@@ -45,6 +47,8 @@ PassPipeline& PassPipeline::add(CustomPass pass) {
   TORCH_CHECK(find_pass(pass.name) == nullptr && find_custom(custom_, pass.name) == custom_.end(), "there is a pass named '",
               pass.name, "' already");
   TORCH_CHECK(pass.run != nullptr, "the pass '", pass.name, "' has no function");
+  TORCH_CHECK(pass.stage == Stage::kRequired || pass.stage == Stage::kOptimize, "the pass '", pass.name,
+              "' can run before or after the stages 'required' and 'optimize', not '", to_string(pass.stage), "'");
   custom_.push_back(std::move(pass));
   return *this;
 }
@@ -79,8 +83,7 @@ void PassPipeline::expect_known(const std::string& name) const {
 PassPipeline& PassPipeline::disable(const std::string& name) {
   expect_known(name);
   const PassInfo* pass = find_pass(name);
-  TORCH_CHECK(pass == nullptr || pass->where != to_string(Stage::kRequired), "graphs cannot run without the pass '", name,
-              "'");
+  TORCH_CHECK(pass == nullptr || pass->stage != Stage::kRequired, "graphs cannot run without the pass '", name, "'");
   disabled_.insert(name);
   return *this;
 }

@@ -15,8 +15,7 @@ PassPipeline& PassPipeline::load_plugin(const std::string& path) {
   TORCH_CHECK(std::filesystem::exists(path, ignored), path, ": no such file");
   // A path with a slash, so that the library search path is not used.
   const std::string file = std::filesystem::absolute(path).string();
-  const SharedLibrary library = open_library(file);
-  TORCH_CHECK(library, path, ": cannot be opened: ", library.why_not());
+  const SharedLibrary library = open_library(file).value_or_throw(path + ": cannot be opened");
   using EntryPoint = const PassPlugin* (*)();
   const auto entry = reinterpret_cast<EntryPoint>(library.symbol("sconce_pass_plugin"));
   TORCH_CHECK(entry != nullptr, path, ": is no library of passes: it has no SCONCE_PASS_PLUGIN (<sconce/pass_plugin.h>)");

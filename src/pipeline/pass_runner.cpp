@@ -62,11 +62,6 @@ bool PassRunner::run(std::string_view name, const PassCallback& pass, Graph& gra
 
 namespace {
 
-std::string as_one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
 bool has_same_types(c10::ArrayRef<Value*> a, c10::ArrayRef<Value*> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Value* x, const Value* y) { return *x->type() == *y->type(); });
@@ -86,7 +81,7 @@ bool PassRunner::run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& gra
     problem = "violated a graph invariant: " + failure.reason();
     return false;
   } catch (...) {
-    problem = "threw an exception: " + as_one_line(message_of(std::current_exception()));
+    problem = "threw an exception: " + joined_lines(message_of(std::current_exception()));
     return false;
   }
   const std::vector<Violation> violations = find_violations(*copy);
@@ -123,7 +118,7 @@ bool PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& grap
       // `sconce replay` can load the pass of a library, but not the pass of a program.
       refusal.reason += (pass.library.empty() ? "; the graph before the pass: " : "; to reproduce: sconce replay ") + file;
     } catch (const std::exception& failure) {
-      refusal.reason += "; cannot write a reproducer: " + as_one_line(message_of(failure));
+      refusal.reason += "; cannot write a reproducer: " + joined_lines(message_of(failure));
     }
   }
   refusals_.push_back(std::move(refusal));

@@ -1,7 +1,7 @@
 // Callees: the functions that a plan calls while it runs, because they were not inlined.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 #include "plan/fork_pool.h"
 

@@ -20,7 +20,7 @@ class Lowering {
   Lowering(const Graph& graph, Callees* callees, Profile* profile)
       : graph_(graph), callees_(callees), profile_(profile), liveness_(graph), sizes_may_change_(may_change_sizes(graph)) {}
 
-  std::optional<Refusal> run() {
+  Expected<void> run() {
     const InternalErrorContext context("lowering to a plan");
     place_constants();
     for (const Value* input : graph_.inputs()) {
@@ -30,11 +30,11 @@ class Lowering {
       emit(make_profile_run_step(*profile_), nullptr);
       profile_values(graph_.inputs());
     }
-    if (auto refusal = lower_block(graph_.body())) {
-      return refusal;
+    if (auto done = lower_block(graph_.body()); !done) {
+      return done.refusal();
     }
     emit(make_return_step(operands_of(*graph_.body().return_node(), 0)), nullptr);
-    return std::nullopt;
+    return {};
   }
 
   std::unique_ptr<Plan> finish(std::shared_ptr<const Graph> graph) {
@@ -136,25 +136,25 @@ class Lowering {
     }
   }
 
-  std::optional<Refusal> lower_block(const Block& block) {
+  Expected<void> lower_block(const Block& block) {
     drop(liveness_.dead_on_entry(block));
     for (const Node* node : block.nodes()) {
       if (node->opcode() == Opcode::kConstant) {
         continue;
       }
-      auto refusal = node->opcode() == Opcode::kIf     ? lower_if(*node)
-                     : node->opcode() == Opcode::kLoop ? lower_loop(*node)
-                                                       : lower_node(*node);
-      if (refusal) {
-        return refusal;
+      auto done = node->opcode() == Opcode::kIf     ? lower_if(*node)
+                  : node->opcode() == Opcode::kLoop ? lower_loop(*node)
+                                                    : lower_node(*node);
+      if (!done) {
+        return done;
       }
       profile_values(node->outputs());
       drop(liveness_.dying_behind(*node));
     }
-    return std::nullopt;
+    return {};
   }
 
-  std::optional<Refusal> lower_node(const Node& node) {
+  Expected<void> lower_node(const Node& node) {
     Operands operands = operands_of(node, 0);
     Registers results;
     for (const Value* output : node.outputs()) {
@@ -171,7 +171,7 @@ class Lowering {
     emit(std::move(*step), &node);
     release_last_uses(node);
     may_introduce_grad_ = may_introduce_grad_ || introduces_grad(node);
-    return std::nullopt;
+    return {};
   }
 
   // A graph without tensors that require a gradient may still introduce one.
@@ -186,7 +186,7 @@ class Lowering {
     return node.opcode() == Opcode::kRequiresGrad_ || effects.unknown || effects.state;
   }
 
-  std::optional<Refusal> lower_if(const Node& node) {
+  Expected<void> lower_if(const Node& node) {
     Registers results;
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
@@ -194,32 +194,32 @@ class Lowering {
     JumpingStep* to_else = emit(make_jump_unless_step({register_of(node.input(0)), false}), &node);
     release_last_uses(node);
     const std::vector<bool> in_use = allocator_.in_use();
-    if (auto refusal = lower_branch(node, 0, results)) {
-      return refusal;
+    if (auto done = lower_branch(node, 0, results); !done) {
+      return done.refusal();
     }
     JumpingStep* to_end = emit(make_jump_step(), nullptr);
     to_else->set_target(steps_.size());
     allocator_.restart_with(in_use);
-    if (auto refusal = lower_branch(node, 1, results)) {
-      return refusal;
+    if (auto done = lower_branch(node, 1, results); !done) {
+      return done.refusal();
     }
     to_end->set_target(steps_.size());
-    return std::nullopt;
+    return {};
   }
 
-  std::optional<Refusal> lower_branch(const Node& node, size_t branch, const Registers& results) {
+  Expected<void> lower_branch(const Node& node, size_t branch, const Registers& results) {
     const Block& block = *node.block(branch);
     if (profile_ != nullptr) {
       emit(make_profile_branch_step(*profile_, node, branch == 0), nullptr);
     }
-    if (auto refusal = lower_block(block)) {
-      return refusal;
+    if (auto done = lower_block(block); !done) {
+      return done.refusal();
     }
     if (!results.empty()) {
       emit(make_move_step(operands_of(*block.return_node(), 0), results), nullptr);
       release_last_uses(*block.return_node());
     }
-    return std::nullopt;
+    return {};
   }
 
   //   move 0, limit, condition, carried… -> counter, limit', condition', params…
@@ -228,7 +228,7 @@ class Lowering {
   //     move condition, carried… -> condition', params…
   //     jump head
   //   end: the params' registers are the outputs'
-  std::optional<Refusal> lower_loop(const Node& node) {
+  Expected<void> lower_loop(const Node& node) {
     const Block& body = *node.block(0);
     const Register counter = allocator_.take();
     const Register limit = allocator_.take();
@@ -255,8 +255,8 @@ class Lowering {
       emit(make_profile_round_step(*profile_, node), nullptr);
       profile_values(body.params());
     }
-    if (auto refusal = lower_block(body)) {
-      return refusal;
+    if (auto done = lower_block(body); !done) {
+      return done.refusal();
     }
     emit(make_move_step(operands_of(*body.return_node(), 0), std::move(carried)), nullptr);
     release_last_uses(*body.return_node());
@@ -265,7 +265,7 @@ class Lowering {
     for (const Register index : {counter, limit, condition, iteration}) {
       allocator_.release(index);
     }
-    return std::nullopt;
+    return {};
   }
 
   const Graph& graph_;
@@ -286,8 +286,8 @@ class Lowering {
 
 Expected<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees, Profile* profile) {
   Lowering lowering(*graph, callees, profile);
-  if (auto refusal = lowering.run()) {
-    return *refusal;
+  if (auto done = lowering.run(); !done) {
+    return done.refusal();
   }
   return lowering.finish(std::move(graph));
 }

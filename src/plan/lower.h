@@ -1,7 +1,7 @@
 // Lowers a graph to a plan.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 #include "plan/callees.h"
 #include "plan/plan.h"

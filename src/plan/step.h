@@ -20,13 +20,12 @@ inline c10::IValue take(Frame& frame, Operand operand) {
   return operand.last_use ? std::move(frame[operand.index]) : frame[operand.index];
 }
 
-// Steps are immutable and shared by all threads; state that a step keeps between runs is in the frame. `prepare` is called
-// once per frame, `run` once per execution of the step. `bind`, for a change of addresses or shapes, is not called yet.
+// Steps are immutable and shared by all threads; state that a step keeps between runs is in the frame. A step is prepared
+// once per frame, then run any number of times.
 class Step {
  public:
   virtual ~Step() = default;
   virtual void prepare(Frame& /*frame*/) const {}
-  virtual void bind(Frame& /*frame*/) const {}
   virtual void run(Frame& frame) const = 0;
 
   // Returns a line for people: "aten::add %3 %4 -> %5", "jump 12".

@@ -4,16 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 namespace sconce::cuda {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-void succeed(const Status& status) { ASSERT_TRUE(status.ok()) << status.message; }
+void succeed(const Expected<void>& status) { ASSERT_TRUE(status) << status.refusal().reason; }
 
 class FakeDriverTest : public ::testing::Test {
  protected:
@@ -38,7 +40,7 @@ class FakeDriverTest : public ::testing::Test {
 TEST(FakeDriver, WantsToBeInitialisedFirst) {
   FakeDriver driver;
   int count = 0;
-  EXPECT_EQ(driver.device_count(&count).code, CUDA_ERROR_NOT_INITIALIZED);
+  EXPECT_THAT(driver.device_count(&count).refusal().reason, EndsWith(FakeDriver::error_text(CUDA_ERROR_NOT_INITIALIZED)));
   EXPECT_THAT(driver.calls(), ElementsAre("device_count"));
 }
 
@@ -46,7 +48,8 @@ TEST(FakeDriver, WantsACurrentContext) {
   FakeDriver driver;
   succeed(driver.init());
   CUstream stream = nullptr;
-  EXPECT_EQ(driver.create_stream(0, &stream).code, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_THAT(driver.create_stream(0, &stream).refusal().reason,
+              EndsWith(FakeDriver::error_text(CUDA_ERROR_INVALID_CONTEXT)));
 }
 
 TEST_F(FakeDriverTest, RunsWorkOnlyWhenSomebodyWaits) {
@@ -73,35 +76,40 @@ TEST_F(FakeDriverTest, OrdersStreamsByEvents) {
   int out = 0;
   succeed(driver_.copy_to_device(memory, &in, sizeof in, stream_));
   succeed(driver_.record_event(event, stream_));
-  EXPECT_EQ(driver_.query_event(event).code, CUDA_ERROR_NOT_READY);
+  EXPECT_FALSE(*driver_.query_event(event));
   succeed(driver_.stream_wait_event(other_, event));
   succeed(driver_.copy_to_host(&out, memory, sizeof out, other_));
   succeed(driver_.synchronize_stream(other_));
   EXPECT_EQ(out, 7);
-  succeed(driver_.query_event(event));
+  EXPECT_TRUE(*driver_.query_event(event));
 }
 
 TEST_F(FakeDriverTest, RefusesSharedMemoryThatWasNotAskedFor) {
   LaunchDimensions dimensions;
   dimensions.shared_bytes = 100 * 1024;
-  EXPECT_EQ(driver_.launch_kernel(function_, dimensions, stream_, nullptr).code, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_THAT(driver_.launch_kernel(function_, dimensions, stream_, nullptr).refusal().reason,
+              EndsWith(FakeDriver::error_text(CUDA_ERROR_INVALID_VALUE)));
   succeed(driver_.set_function_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 * 1024));
   succeed(driver_.launch_kernel(function_, dimensions, stream_, nullptr));
 }
 
 TEST_F(FakeDriverTest, SpoilsACaptureThatTheDefaultStreamWouldJoin) {
   succeed(driver_.begin_capture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-  EXPECT_EQ(driver_.launch_kernel(function_, {}, nullptr, nullptr).code, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  EXPECT_THAT(driver_.launch_kernel(function_, {}, nullptr, nullptr).refusal().reason,
+              EndsWith(FakeDriver::error_text(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)));
   CUgraph graph = nullptr;
-  EXPECT_EQ(driver_.end_capture(stream_, &graph).code, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_THAT(driver_.end_capture(stream_, &graph).refusal().reason,
+              EndsWith(FakeDriver::error_text(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)));
 }
 
 TEST_F(FakeDriverTest, SpoilsACaptureWhoseThreadAllocates) {
   succeed(driver_.begin_capture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   CUdeviceptr memory = 0;
-  EXPECT_EQ(driver_.allocate(16, &memory).code, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_THAT(driver_.allocate(16, &memory).refusal().reason,
+              EndsWith(FakeDriver::error_text(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)));
   CUgraph graph = nullptr;
-  EXPECT_EQ(driver_.end_capture(stream_, &graph).code, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_THAT(driver_.end_capture(stream_, &graph).refusal().reason,
+              EndsWith(FakeDriver::error_text(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)));
 }
 
 TEST_F(FakeDriverTest, AllowsAllocationsInRelaxedMode) {
@@ -123,7 +131,7 @@ TEST_F(FakeDriverTest, NotesWorkThatEscapesARecording) {
 
 TEST_F(FakeDriverTest, NotesKernelsOfUnloadedModules) {
   succeed(driver_.unload_module(module_));
-  EXPECT_FALSE(driver_.launch_kernel(function_, {}, stream_, nullptr).ok());
+  EXPECT_FALSE(driver_.launch_kernel(function_, {}, stream_, nullptr));
   EXPECT_THAT(driver_.misuse(), ElementsAre(HasSubstr("not loaded")));
 }
 
@@ -143,7 +151,7 @@ TEST_F(FakeDriverTest, FailsOnDemand) {
   driver_.fail_call_of("create_event", 2, CUDA_ERROR_OUT_OF_MEMORY);
   CUevent event = nullptr;
   succeed(driver_.create_event(0, &event));
-  EXPECT_EQ(driver_.create_event(0, &event).code, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_THAT(driver_.create_event(0, &event).refusal().reason, EndsWith(FakeDriver::error_text(CUDA_ERROR_OUT_OF_MEMORY)));
   succeed(driver_.create_event(0, &event));
 }
 

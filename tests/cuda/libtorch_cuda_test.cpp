@@ -29,10 +29,9 @@ class LibtorchCudaTest : public ::testing::Test {
 };
 
 // Prints the outcome and ends the process: 0 when the CUDA half is there.
-[[noreturn]] void load_and_exit(bool (*load)(std::string*)) {
-  std::string why_not;
-  const bool loaded = load(&why_not);
-  std::cerr << (loaded ? "loaded" : why_not) << std::endl;
+[[noreturn]] void load_and_exit(Expected<void> (*load)()) {
+  const auto loaded = load();
+  std::cerr << (loaded ? "loaded" : loaded.refusal().reason) << std::endl;
   std::_Exit(loaded ? 0 : 1);
 }
 
@@ -63,8 +62,7 @@ TEST_F(LibtorchCudaTest, ComesTooLateAfterAtenHasSettledAndSaysSo) {
 TEST_F(LibtorchCudaTest, MayBeAskedForAgain) {
   EXPECT_EXIT(
       {
-        std::string why_not;
-        load_libtorch_cuda(&why_not);
+        load_libtorch_cuda().value_or_throw("the first time");
         at::manual_seed(1);
         load_and_exit(load_libtorch_cuda);
       },
@@ -74,12 +72,11 @@ TEST_F(LibtorchCudaTest, MayBeAskedForAgain) {
 TEST_F(LibtorchCudaTest, IsBridgedToOnceLoaded) {
   EXPECT_EXIT(
       {
-        std::string why_not;
-        if (cuda::make_torch_bridge(&why_not) == nullptr) {
-          std::cerr << "first " << why_not << "; ";
+        if (const auto early = cuda::make_torch_bridge(); !early) {
+          std::cerr << "first " << early.refusal().reason << "; ";
         }
-        load_libtorch_cuda(&why_not);
-        if (cuda::make_torch_bridge(&why_not) != nullptr) {
+        load_libtorch_cuda().value_or_throw("then");
+        if (cuda::make_torch_bridge()) {
           std::cerr << "then bridged" << std::endl;
         }
         std::_Exit(0);

@@ -27,11 +27,11 @@ extern "C" __global__ void axpy(float a, const float* x, const __half* y, float*
 class NvrtcTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string why_not;
-    nvrtc_ = open_nvrtc({environment().nvrtc, nvrtc_directories_of_libtorch(libtorch_directory())}, &why_not);
-    if (nvrtc_ == nullptr) {
-      GTEST_SKIP() << why_not;
+    auto opened = open_nvrtc({environment().nvrtc, nvrtc_directories_of_libtorch(libtorch_directory())});
+    if (!opened) {
+      GTEST_SKIP() << opened.refusal().reason;
     }
+    nvrtc_ = std::move(*opened);
   }
   std::unique_ptr<Nvrtc> nvrtc_;
 };
@@ -47,13 +47,13 @@ int architecture_of(const std::string& cubin) {
 class NvrtcArchitectureTest : public NvrtcTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(NvrtcArchitectureTest, CompilesToMachineCodeOfTheArchitecture) {
-  const Cubin cubin = nvrtc_->compile(kAxpy, "sm_" + std::to_string(GetParam()));
-  ASSERT_TRUE(cubin.ok()) << cubin.why_not;
-  EXPECT_EQ(cubin.bytes.substr(0, 4),
+  const auto cubin = nvrtc_->compile(kAxpy, "sm_" + std::to_string(GetParam()));
+  ASSERT_TRUE(cubin) << cubin.refusal().reason;
+  EXPECT_EQ(cubin->bytes.substr(0, 4),
             "\x7f"
             "ELF");
-  EXPECT_THAT(cubin.bytes, HasSubstr("axpy"));
-  EXPECT_EQ(architecture_of(cubin.bytes), GetParam());
+  EXPECT_THAT(cubin->bytes, HasSubstr("axpy"));
+  EXPECT_EQ(architecture_of(cubin->bytes), GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(Chips, NvrtcArchitectureTest, ::testing::Values(80, 90, 100, 120));
 
@@ -63,39 +63,38 @@ TEST_F(NvrtcTest, NamesItsVersionAndFile) {
 }
 
 TEST_F(NvrtcTest, GivesTheCompilersLogWithAnError) {
-  const Cubin cubin = nvrtc_->compile("extern \"C\" __global__ void broken() { undeclared = 1; }", "sm_90");
-  EXPECT_FALSE(cubin.ok());
-  EXPECT_TRUE(cubin.bytes.empty());
-  EXPECT_THAT(cubin.why_not, HasSubstr("kernel.cu(1)"));
-  EXPECT_THAT(cubin.why_not, HasSubstr("undeclared"));
+  const auto cubin = nvrtc_->compile("extern \"C\" __global__ void broken() { undeclared = 1; }", "sm_90");
+  EXPECT_FALSE(cubin);
+  EXPECT_THAT(cubin.refusal().reason, HasSubstr("kernel.cu(1)"));
+  EXPECT_THAT(cubin.refusal().reason, HasSubstr("undeclared"));
 }
 
 TEST_F(NvrtcTest, KeepsWarnings) {
-  const Cubin cubin = nvrtc_->compile("extern \"C\" __global__ void f() { int unused; }", "sm_90");
-  ASSERT_TRUE(cubin.ok()) << cubin.why_not;
-  EXPECT_THAT(cubin.log, HasSubstr("unused"));
+  const auto cubin = nvrtc_->compile("extern \"C\" __global__ void f() { int unused; }", "sm_90");
+  ASSERT_TRUE(cubin) << cubin.refusal().reason;
+  EXPECT_THAT(cubin->log, HasSubstr("unused"));
 }
 
 TEST_F(NvrtcTest, RefusesAnArchitectureThatItDoesNotKnow) {
-  EXPECT_THAT(nvrtc_->compile(kAxpy, "sm_1").why_not, HasSubstr("sm_1"));
+  EXPECT_THAT(nvrtc_->compile(kAxpy, "sm_1").refusal().reason, HasSubstr("sm_1"));
 }
 
 TEST_F(NvrtcTest, RefusesAVirtualArchitecture) {
-  EXPECT_THAT(nvrtc_->compile(kAxpy, "compute_90").why_not, HasSubstr("no machine code"));
+  EXPECT_THAT(nvrtc_->compile(kAxpy, "compute_90").refusal().reason, HasSubstr("no machine code"));
 }
 
 TEST_F(NvrtcTest, PassesOptionsOn) {
   const std::string text = "extern \"C\" __global__ void f(int* p) { *p = VALUE; }";
-  EXPECT_FALSE(nvrtc_->compile(text, "sm_90").ok());
-  EXPECT_TRUE(nvrtc_->compile(text, "sm_90", {"-DVALUE=3"}).ok());
+  EXPECT_FALSE(nvrtc_->compile(text, "sm_90"));
+  EXPECT_TRUE(nvrtc_->compile(text, "sm_90", {"-DVALUE=3"}));
 }
 
 TEST_F(NvrtcTest, CompilesInManyThreadsAtOnce) {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([this, thread] {
-      const Cubin cubin = nvrtc_->compile(kAxpy, thread % 2 == 0 ? "sm_80" : "sm_90");
-      EXPECT_TRUE(cubin.ok()) << cubin.why_not;
+      const auto cubin = nvrtc_->compile(kAxpy, thread % 2 == 0 ? "sm_80" : "sm_90");
+      EXPECT_TRUE(cubin) << cubin.refusal().reason;
     });
   }
   for (std::thread& thread : threads) {
@@ -104,15 +103,15 @@ TEST_F(NvrtcTest, CompilesInManyThreadsAtOnce) {
 }
 
 TEST(Nvrtc, IsNotSearchedForWhenAFileIsNamed) {
-  std::string why_not;
-  EXPECT_EQ(open_nvrtc({"no/such/libnvrtc.so.13", nvrtc_directories_of_libtorch(libtorch_directory())}, &why_not), nullptr);
-  EXPECT_THAT(why_not, HasSubstr("no/such/libnvrtc.so.13: cannot open"));
+  const auto nvrtc = open_nvrtc({"no/such/libnvrtc.so.13", nvrtc_directories_of_libtorch(libtorch_directory())});
+  ASSERT_FALSE(nvrtc);
+  EXPECT_THAT(nvrtc.refusal().reason, HasSubstr("no/such/libnvrtc.so.13: cannot open"));
 }
 
 TEST(Nvrtc, RefusesAnotherLibrary) {
-  std::string why_not;
-  EXPECT_EQ(open_nvrtc({"libm.so.6", {}}, &why_not), nullptr);
-  EXPECT_THAT(why_not, HasSubstr("it lacks nvrtc"));
+  const auto nvrtc = open_nvrtc({"libm.so.6", {}});
+  ASSERT_FALSE(nvrtc);
+  EXPECT_THAT(nvrtc.refusal().reason, HasSubstr("it lacks nvrtc"));
 }
 
 }  // namespace

@@ -11,10 +11,16 @@
 namespace sconce::cuda {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-void expect_success(const Status& status) { ASSERT_TRUE(status.ok()) << status.message; }
+void expect_success(const Expected<void>& status) { ASSERT_TRUE(status) << status.refusal().reason; }
+
+template <typename T>
+T value_of(Expected<T> result) {
+  return std::move(result).value_or_throw("value_of");
+}
 
 class StreamRecordingTest : public ::testing::Test {
  protected:
@@ -42,7 +48,7 @@ class StreamRecordingTest : public ::testing::Test {
     EXPECT_THAT(driver_.misuse(), IsEmpty());
   }
 
-  Status add(int amount, CUstream stream) {
+  Expected<void> add(int amount, CUstream stream) {
     int* target = &sum_;
     void* arguments[] = {&target, &amount};
     return driver_.launch_kernel(add_, {}, stream, arguments);
@@ -63,12 +69,10 @@ class StreamRecordingTest : public ::testing::Test {
 };
 
 TEST_F(StreamRecordingTest, RunsNothingUntilItIsReplayed) {
-  std::unique_ptr<StreamRecording> recording;
-  expect_success(StreamRecording::begin(driver_, stream_, &recording));
+  const auto recording = value_of(StreamRecording::begin(driver_, stream_));
   expect_success(add(1, stream_));
   expect_success(add(10, stream_));
-  std::unique_ptr<ExecutableGraph> graph;
-  expect_success(recording->finish(&graph));
+  const auto graph = value_of(recording->finish());
   EXPECT_EQ(sum(), 0);
   EXPECT_EQ(graph->nodes(), 2U);
   expect_success(graph->launch(stream_));
@@ -80,8 +84,7 @@ TEST_F(StreamRecordingTest, RunsNothingUntilItIsReplayed) {
 
 TEST_F(StreamRecordingTest, LeavesTheStreamUsableWhenAbandoned) {
   {
-    std::unique_ptr<StreamRecording> recording;
-    expect_success(StreamRecording::begin(driver_, stream_, &recording));
+    const auto recording = value_of(StreamRecording::begin(driver_, stream_));
     expect_success(add(1, stream_));
   }
   expect_success(add(5, stream_));
@@ -89,19 +92,16 @@ TEST_F(StreamRecordingTest, LeavesTheStreamUsableWhenAbandoned) {
 }
 
 TEST_F(StreamRecordingTest, FailsAfterACallThatCannotBeRecorded) {
-  std::unique_ptr<StreamRecording> recording;
-  expect_success(StreamRecording::begin(driver_, stream_, &recording));
-  EXPECT_EQ(driver_.synchronize_stream(stream_).code, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  std::unique_ptr<ExecutableGraph> graph;
-  EXPECT_EQ(recording->finish(&graph).code, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-  EXPECT_EQ(graph, nullptr);
+  const auto recording = value_of(StreamRecording::begin(driver_, stream_));
+  EXPECT_THAT(driver_.synchronize_stream(stream_).refusal().reason,
+              EndsWith(FakeDriver::error_text(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)));
+  EXPECT_THAT(recording->finish().refusal().reason, EndsWith(FakeDriver::error_text(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)));
   expect_success(add(5, stream_));
   EXPECT_EQ(sum(), 5);
 }
 
 TEST_F(StreamRecordingTest, IsNotSpoiledByAllocationsOfOtherThreads) {
-  std::unique_ptr<StreamRecording> recording;
-  expect_success(StreamRecording::begin(driver_, stream_, &recording));
+  const auto recording = value_of(StreamRecording::begin(driver_, stream_));
   std::thread([this] {
     expect_success(driver_.push_context(context_));
     CUdeviceptr memory = 0;
@@ -109,22 +109,19 @@ TEST_F(StreamRecordingTest, IsNotSpoiledByAllocationsOfOtherThreads) {
     expect_success(driver_.free(memory));
     expect_success(driver_.pop_context());
   }).join();
-  std::unique_ptr<ExecutableGraph> graph;
-  expect_success(recording->finish(&graph));
+  const auto graph = value_of(recording->finish());
 }
 
 TEST_F(StreamRecordingTest, TakesInStreamsThatAreForkedAndJoined) {
   CUevent event = nullptr;
   expect_success(driver_.create_event(CU_EVENT_DISABLE_TIMING, &event));
-  std::unique_ptr<StreamRecording> recording;
-  expect_success(StreamRecording::begin(driver_, stream_, &recording));
+  const auto recording = value_of(StreamRecording::begin(driver_, stream_));
   expect_success(driver_.record_event(event, stream_));
   expect_success(driver_.stream_wait_event(other_, event));
   expect_success(add(1, other_));
   expect_success(driver_.record_event(event, other_));
   expect_success(driver_.stream_wait_event(stream_, event));
-  std::unique_ptr<ExecutableGraph> graph;
-  expect_success(recording->finish(&graph));
+  const auto graph = value_of(recording->finish());
   expect_success(graph->launch(stream_));
   EXPECT_EQ(sum(), 1);
   expect_success(driver_.destroy_event(event));
@@ -133,33 +130,28 @@ TEST_F(StreamRecordingTest, TakesInStreamsThatAreForkedAndJoined) {
 TEST_F(StreamRecordingTest, FailsWhenAForkedStreamIsNotJoined) {
   CUevent event = nullptr;
   expect_success(driver_.create_event(CU_EVENT_DISABLE_TIMING, &event));
-  std::unique_ptr<StreamRecording> recording;
-  expect_success(StreamRecording::begin(driver_, stream_, &recording));
+  const auto recording = value_of(StreamRecording::begin(driver_, stream_));
   expect_success(driver_.record_event(event, stream_));
   expect_success(driver_.stream_wait_event(other_, event));
   expect_success(add(1, other_));
-  std::unique_ptr<ExecutableGraph> graph;
-  EXPECT_EQ(recording->finish(&graph).code, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+  EXPECT_THAT(recording->finish().refusal().reason, EndsWith(FakeDriver::error_text(CUDA_ERROR_STREAM_CAPTURE_UNJOINED)));
   expect_success(driver_.destroy_event(event));
   expect_success(add(7, other_));
   EXPECT_EQ(sum(), 7);
 }
 
 TEST_F(StreamRecordingTest, CannotBeginOnTheDefaultStreamOrTwice) {
-  std::unique_ptr<StreamRecording> recording;
-  std::unique_ptr<StreamRecording> second;
-  EXPECT_EQ(StreamRecording::begin(driver_, nullptr, &recording).code, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  expect_success(StreamRecording::begin(driver_, stream_, &recording));
-  EXPECT_EQ(StreamRecording::begin(driver_, stream_, &second).code, CUDA_ERROR_ILLEGAL_STATE);
-  EXPECT_EQ(second, nullptr);
+  EXPECT_THAT(StreamRecording::begin(driver_, nullptr).refusal().reason,
+              EndsWith(FakeDriver::error_text(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)));
+  const auto recording = value_of(StreamRecording::begin(driver_, stream_));
+  EXPECT_THAT(StreamRecording::begin(driver_, stream_).refusal().reason,
+              EndsWith(FakeDriver::error_text(CUDA_ERROR_ILLEGAL_STATE)));
 }
 
 TEST_F(StreamRecordingTest, NamesTheFunctionThatFailed) {
   driver_.fail_call_of("instantiate_graph", 1, CUDA_ERROR_OUT_OF_MEMORY);
-  std::unique_ptr<StreamRecording> recording;
-  expect_success(StreamRecording::begin(driver_, stream_, &recording));
-  std::unique_ptr<ExecutableGraph> graph;
-  EXPECT_THAT(recording->finish(&graph).message, HasSubstr("instantiate_graph"));
+  const auto recording = value_of(StreamRecording::begin(driver_, stream_));
+  EXPECT_THAT(recording->finish().refusal().reason, HasSubstr("instantiate_graph"));
 }
 
 // Whichever call fails: an error or a graph that works, nothing left behind (TearDown), the stream usable.
@@ -169,10 +161,11 @@ TEST_F(StreamRecordingTest, LeavesNothingBehindWhicheverCallFails) {
     driver_.fail_call(n, CUDA_ERROR_UNKNOWN);
     bool succeeded = false;
     {
-      std::unique_ptr<StreamRecording> recording;
-      std::unique_ptr<ExecutableGraph> graph;
-      succeeded = StreamRecording::begin(driver_, stream_, &recording).ok() && add(1, stream_).ok() &&
-                  recording->finish(&graph).ok() && graph->launch(stream_).ok();
+      const auto recording = StreamRecording::begin(driver_, stream_);
+      if (recording && add(1, stream_)) {
+        const auto graph = (*recording)->finish();
+        succeeded = graph && (*graph)->launch(stream_);
+      }
     }
     const size_t calls = driver_.calls().size() - calls_before;
     driver_.fail_nothing();

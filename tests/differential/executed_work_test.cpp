@@ -1,4 +1,5 @@
 // What one call of a frozen model executes, beside what LibTorch's freeze and optimize_for_inference leave of it.
+#include "base/exception_message.h"
 #include "tests/differential/model_files.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
@@ -99,7 +100,7 @@ std::optional<OfLibTorch> run_libtorch(const std::string& name, const cli::Model
       peers::ScriptPeer peer({});
       return OfLibTorch{reason, last_call_in_libtorch(peer, frozen, cases)};
     } catch (const std::exception& failure) {
-      reason = "not optimized: " + peers::reason_of(failure);
+      reason = "not optimized: " + one_line_message(failure);
     }
   }
   std::cout << name << ": LibTorch freezes and runs nothing: " << reason << "\n";

@@ -1,11 +1,11 @@
 // A snippet per feature of the language (tests/models/language_features.py): results, printed text and exceptions are
 // LibTorch's.
+#include "base/exception_message.h"
 #include "tests/differential/model_files.h"
 #include "tests/differential/observed_call.h"
 #include "tests/support/graphs.h"
 
 #include "tools/peers/executor_settings.h"
-#include "tools/sconce/report/errors.h"
 
 #include "load/load_module.h"
 
@@ -86,7 +86,7 @@ std::string describe_exception(const std::exception& exception) {
            (message.find("<--- HERE") == std::string::npos ? message : message_behind_traceback(message));
   }
   if (const auto* error = dynamic_cast<const c10::Error*>(&exception)) {
-    return error->what_without_backtrace() == nullptr ? "" : cli::one_line_message(*error);
+    return error->what_without_backtrace() == nullptr ? "" : one_line_message(*error);
   }
   return message_behind_traceback(exception.what());
 }

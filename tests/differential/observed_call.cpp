@@ -1,7 +1,7 @@
 #include "tests/differential/observed_call.h"
 
+#include "base/exception_message.h"
 #include "tools/sconce/check/gradients.h"
-#include "tools/sconce/report/errors.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/value_walk.h"
 
@@ -40,7 +40,7 @@ void take_gradients(ObservedCall& call) {
   try {
     call.gradients = cli::gradients(*loss, wanted);
   } catch (const std::exception& failure) {
-    call.gradient_error = cli::one_line_message(failure);
+    call.gradient_error = one_line_message(failure);
   }
 }
 
@@ -103,7 +103,7 @@ ObservedCall observe_call(const std::vector<c10::IValue>& arguments, uint64_t se
     run(stack);
     call.outputs = std::move(stack);
   } catch (const std::exception& failure) {
-    call.error = cli::one_line_message(failure);
+    call.error = one_line_message(failure);
   }
   call.generator_state = at::globalContext().defaultGenerator(c10::kCPU).get_state();
   take_gradients(call);

@@ -103,7 +103,7 @@ class GraphCheck {
     run_stage(Stage::kRequired, required, runner);
     check_optimized(*required, "");
     for (const PassInfo& pass : all_passes()) {
-      if (pass.where != to_string(Stage::kRequired)) {
+      if (pass.stage != Stage::kRequired) {
         check_optimized(*required, std::string(pass.name));
       }
     }

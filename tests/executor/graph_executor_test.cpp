@@ -99,7 +99,7 @@ TEST(GraphExecutor, WithoutOptimisationRunsTheFallbackPlanAndCountsNoMiss) {
   EXPECT_EQ(explanation.counters.cache_misses, 0);
   EXPECT_EQ(explanation.counters.cache_hits, 0);
   ASSERT_EQ(explanation.plans.size(), 1);
-  EXPECT_EQ(explanation.plans[0].tier, Tier::kRequired);
+  EXPECT_EQ(explanation.plans[0].tier, Tier::kGeneric);
   EXPECT_EQ(explanation.plans[0].runs, 1);
 }
 
@@ -179,13 +179,13 @@ TEST(GraphExecutor, ExplainsItsPlanPassesAndSpecs) {
   EXPECT_THAT(plan.text, HasSubstr("# model.py:3:8"));
 }
 
-TEST(GraphExecutor, DebugStateHoldsGraphFallbackAndEveryPlan) {
+TEST(GraphExecutor, DebugStateHoldsGraphAndEveryPlan) {
   GraphExecutor executor(graph_of(kMulAdd), "f", Options{});
   mul_add(executor, at::ones({2}), at::ones({2}));
   const GraphExecutor::DebugState state = executor.debug_state();
   EXPECT_EQ(state.graph, print(executor.graph()));
   EXPECT_THAT(state.graph, HasSubstr("aten::mul(%a, %b)"));
-  EXPECT_THAT(state.fallback, HasSubstr("aten::add"));
+  EXPECT_THAT(state.plans.at(0).text, HasSubstr("aten::add"));
   ASSERT_EQ(state.plans.size(), 1);
   EXPECT_EQ(state.plans[0].specs.size(), 1);
 }
@@ -288,7 +288,6 @@ TEST(Options, RefusesNonsense) {
   EXPECT_THAT(message_of([] { Options{}.plan_cache_capacity(0); }), HasSubstr("at least 1"));
   EXPECT_THROW(Options{}.device("toaster"), c10::Error);
   EXPECT_EQ(Options{}.device("cuda:1").device(), c10::Device(c10::kCUDA, 1));
-  EXPECT_THAT(available_tiers(), ::testing::Contains(Tier::kRequired));
 }
 
 }  // namespace

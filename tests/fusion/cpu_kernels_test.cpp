@@ -42,7 +42,7 @@ using VectorAdd = void (*)(const float*, const float*, float*, int64_t);
 
 std::shared_ptr<const KernelCode> compiled(const KernelText& kernel) {
   auto code = compile_cpu_kernel(kernel);
-  EXPECT_TRUE(code) << (code ? "" : code.refusal().reason);
+  EXPECT_TRUE(code) << code.refusal().reason;
   return code ? *code : nullptr;
 }
 

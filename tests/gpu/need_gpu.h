@@ -9,26 +9,21 @@
 
 namespace sconce {
 
-// The CUDA runtime with at least one device, or null with the reason. Ask before anything else in the process: it loads
-// LibTorch's CUDA half (rule R9).
-inline DeviceRuntime* gpu_runtime(std::string* why_not) {
-  const auto runtime = find_device_runtime(c10::DeviceType::CUDA);
-  if (!runtime) {
-    *why_not = runtime.refusal().reason;
-    return nullptr;
-  }
-  *why_not = (*runtime)->why_unavailable();
-  return (*runtime)->device_count() == 0 ? nullptr : *runtime;
+// Returns the CUDA runtime, which has at least one device. Ask before anything else in the process: it loads LibTorch's
+// CUDA half (rule R9).
+inline Expected<DeviceRuntime*> gpu_runtime() {
+  auto runtime = find_device_runtime(c10::DeviceType::CUDA);
+  return runtime && (*runtime)->device_count() == 0 ? Refusal::because((*runtime)->why_unavailable()) : runtime;
 }
 
 class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string why_not;
-    runtime_ = gpu_runtime(&why_not);
-    if (runtime_ == nullptr) {
-      GTEST_SKIP() << why_not;
+    const auto runtime = gpu_runtime();
+    if (!runtime) {
+      GTEST_SKIP() << runtime.refusal().reason;
     }
+    runtime_ = *runtime;
   }
   DeviceRuntime* runtime_ = nullptr;
 };

@@ -37,8 +37,8 @@ class GpuPlanTest : public GpuTest {};
 
 TEST_F(GpuPlanTest, GivesTheValuesOfTheCpu) {
   const torch::jit::Module network = make_network();
-  const sconce::Module on_cpu = accelerate(network.deepcopy(), Options().max_tier(Tier::kRequired));
-  sconce::Module on_gpu = accelerate(network.deepcopy(), Options().max_tier(Tier::kRequired));
+  const sconce::Module on_cpu = accelerate(network.deepcopy(), Options());
+  sconce::Module on_gpu = accelerate(network.deepcopy(), Options());
   on_gpu.to(c10::Device(at::kCUDA, 0));
   for (int64_t rounds : {0, 1, 5}) {
     const at::Tensor x = at::rand({16, 32});
@@ -59,7 +59,7 @@ TEST_F(GpuPlanTest, GivesTheGradientsOfTheCpu) {
   network.define("def forward(self, x):\n    return torch.tanh(torch.matmul(x, self.weight)).pow(2).sum()\n");
   const at::Tensor x = at::rand({4, 8});
   const auto gradient_on = [&](c10::Device device) {
-    sconce::Module module = accelerate(network.deepcopy(), Options().max_tier(Tier::kRequired));
+    sconce::Module module = accelerate(network.deepcopy(), Options());
     module.to(device);
     module.parameters().at(0).requires_grad_();
     module.forward({x.to(device)}).toTensor().backward();
@@ -69,7 +69,7 @@ TEST_F(GpuPlanTest, GivesTheGradientsOfTheCpu) {
 }
 
 TEST_F(GpuPlanTest, RunsInManyThreadsAtOnce) {
-  sconce::Module module = accelerate(make_network(), Options().max_tier(Tier::kRequired));
+  sconce::Module module = accelerate(make_network(), Options());
   module.to(c10::Device(at::kCUDA, 0));
   const at::Tensor x = at::rand({16, 32}, at::kCUDA);
   const int64_t rounds = 3;

@@ -121,6 +121,7 @@ TEST(PassPipeline, RefusesNamesThatAreTakenUnknownOrNeeded) {
   EXPECT_THAT(message_of([&] { passes.after(Stage::kRequired, "peephole", nothing); }), HasSubstr("already"));
   EXPECT_THAT(message_of([&] { passes.after(Stage::kRequired, "a/b", nothing); }), HasSubstr("letters"));
   EXPECT_THAT(message_of([&] { passes.after(Stage::kRequired, "none", nullptr); }), HasSubstr("no function"));
+  EXPECT_THAT(message_of([&] { passes.after(Stage::kOnRequest, "late", nothing); }), HasSubstr("not 'on request'"));
   EXPECT_THAT(message_of([&] { passes.remove("other"); }), HasSubstr("no pass of your own named 'other'"));
   EXPECT_THAT(message_of([&] { passes.remove("peephole"); }), HasSubstr("disable()"));
   EXPECT_THAT(message_of([&] { passes.disable("unrol_loops"); }), HasSubstr("nearest: unroll_loops"));

@@ -6,6 +6,10 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+#include <set>
+#include <string>
+
 namespace sconce {
 namespace {
 
@@ -105,9 +109,30 @@ TEST(PassList, IsSortedAndFindsByName) {
     previous = pass.name;
     EXPECT_EQ(find_pass(pass.name), &pass);
     EXPECT_FALSE(pass.help.empty());
-    EXPECT_FALSE(pass.where.empty());
   }
   EXPECT_EQ(find_pass("no_such_pass"), nullptr);
+}
+
+// The list and executor/compile.cpp say the same.
+TEST(PassList, NamesTheStageThatRunsEachPass) {
+  std::map<Stage, std::set<std::string>> listed;
+  for (const PassInfo& pass : all_passes()) {
+    listed[pass.stage].emplace(pass.name);
+  }
+  std::map<Stage, std::set<std::string>> run;
+  for (const Stage stage : {Stage::kRequired, Stage::kOptimize, Stage::kSpecialize, Stage::kOnRequest}) {
+    std::unique_ptr<Graph> graph = small();
+    PassRunner runner;
+    run_stage(stage, graph, runner, /*frozen=*/true);
+    for (const PassTiming& timing : runner.timings()) {
+      run[stage].insert(timing.pass);
+    }
+  }
+  EXPECT_EQ(run[Stage::kRequired], listed[Stage::kRequired]);
+  // Optimizing passes leave dead nodes, too.
+  listed[Stage::kOptimize].insert("eliminate_dead_nodes");
+  EXPECT_EQ(run[Stage::kOptimize], listed[Stage::kOptimize]);
+  EXPECT_TRUE(run[Stage::kSpecialize].empty() && run[Stage::kOnRequest].empty());
 }
 
 TEST(PassList, SuggestsTheNearestNames) {
@@ -143,7 +168,7 @@ TEST(RequiredPasses, LeaveAGraphThatCanRunWhateverTheyFind) {
   EXPECT_EQ(testing::count_nodes(*graph, "aten::expand"), 0);
   EXPECT_EQ(testing::count_nodes(*graph, "aten::multiply"), 0);
   EXPECT_EQ(testing::count_nodes(*graph, "aten::abs"), 0);
-  EXPECT_TRUE(compile_unspecialized(*graph));
+  EXPECT_TRUE(compile_method(std::move(graph)));
 }
 
 }  // namespace

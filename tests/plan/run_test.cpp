@@ -224,11 +224,11 @@ size_t drops_in(const Plan& plan) {
 
 TEST(Plan, MarksTheLastUseOfEveryValueAndNoOther) {
   auto compiled =
-      compile_unspecialized(*graph_of("graph(%a : Tensor, %b : Tensor):\n"
-                                      "  %c : Tensor = aten::mul(%a, %b)\n"
-                                      "  %d : Tensor = aten::mul(%c, %c)\n"
-                                      "  %e : Tensor = aten::mul(%d, %a)\n"
-                                      "  return (%e, %b)\n"));
+      compile_method(graph_of("graph(%a : Tensor, %b : Tensor):\n"
+                              "  %c : Tensor = aten::mul(%a, %b)\n"
+                              "  %d : Tensor = aten::mul(%c, %c)\n"
+                              "  %e : Tensor = aten::mul(%d, %a)\n"
+                              "  return (%e, %b)\n"));
   ASSERT_TRUE(compiled);
   // %0 holds the zero of loops, %1 and %2 are the inputs.
   EXPECT_EQ(compiled->plan->text(),
@@ -245,7 +245,7 @@ TEST(Plan, AChainNeedsNoMoreRegistersTheLongerItIs) {
     for (int i = 0; i < length; ++i) {
       text += "  %x" + std::to_string(i + 1) + " : Tensor = aten::neg(%x" + std::to_string(i) + ")\n";
     }
-    return compile_unspecialized(*graph_of(text + "  return (%x" + std::to_string(length) + ")\n"))->plan->register_count();
+    return compile_method(graph_of(text + "  return (%x" + std::to_string(length) + ")\n"))->plan->register_count();
   };
   EXPECT_EQ(registers_of(3), registers_of(100));
 }
@@ -267,7 +267,7 @@ TEST(Plan, BranchesShareTheirRegisters) {
       "      -> (%u)\n"
       "  %y : Tensor = aten::mul(%x, %kept)\n"
       "  return (%y)\n";
-  EXPECT_LE(compile_unspecialized(*graph_of(text))->plan->register_count(), 7U);  // 0, inputs, x, two temporaries
+  EXPECT_LE(compile_method(graph_of(text))->plan->register_count(), 7U);  // 0, inputs, x, two temporaries
   const at::Tensor a = at::rand({3});
   const at::Tensor kept = at::rand({3});
   EXPECT_TRUE(agree(run(text, {a, kept, true}), {(-a) * (-a).exp() * kept}));
@@ -276,9 +276,9 @@ TEST(Plan, BranchesShareTheirRegisters) {
 
 TEST(Plan, DropsAnUnusedResultAtOnce) {
   auto compiled =
-      compile_unspecialized(*graph_of("graph(%a : Tensor):\n"
-                                      "  %b : Tensor = aten::neg_(%a)\n"
-                                      "  return (%a)\n"));
+      compile_method(graph_of("graph(%a : Tensor):\n"
+                              "  %b : Tensor = aten::neg_(%a)\n"
+                              "  return (%a)\n"));
   EXPECT_EQ(drops_in(*compiled->plan), 1);
 }
 

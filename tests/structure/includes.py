@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Holds the sources to the order of their folders.
 
-A folder of src/ includes itself and the folders named in its `sconce_folder(… DEPENDS …)` of src/CMakeLists.txt (which
-themselves stand above it there: CMake checks that), the public headers include only public headers, nobody but
-tools/peers and the tests includes LibTorch's executors, passes, autodiff and fusers, and the code generator and the
-terminal's output, which are compiled without LibTorch, include none of it.
+- A folder of src/ includes itself and the folders named in its `sconce_folder(… DEPENDS …)` of src/CMakeLists.txt, which
+  stand above it there (CMake checks that).
+- A public header belongs to a folder of src/, OWNERS below, and is included as that folder's other headers are. Public
+  headers include only public headers.
+- Only tools/peers and the tests include LibTorch's executors, passes, autodiff and fusers.
+- The code generator and the terminal's output, which are compiled without LibTorch, include none of it.
 
     includes.py               checks the tree around this file
     includes.py --self-test   plants one violation of each kind in a copy and fails unless every one is reported
@@ -23,6 +25,21 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
 # Opens the insides that passes are written with to their authors.
 PASS_HEADER = Path("include/sconce/pass.h")
 PASS_FOLDERS = ("base", "ops", "ir", "analysis", "pipeline")
+
+# The folder that each public header belongs to.
+OWNERS = {
+    "explanation.h": "base",
+    "headers_hash.h": "base",
+    "script_error.h": "base",
+    "version.h": "base",
+    "pass.h": "pipeline",
+    "pass_pipeline.h": "pipeline",
+    "pass_plugin.h": "pipeline",
+    "graph_executor.h": "executor",
+    "module.h": "executor",
+    "options.h": "executor",
+    "sconce.h": "executor",
+}
 
 LIBTORCH_HEADERS = re.compile(r"(torch|ATen|c10|caffe2)/")
 
@@ -65,7 +82,16 @@ def violations(root: Path) -> list:
                 found.append(f"{where}: includes {target}, which only src/fusion/llvm may")
             elif ".." in target.split("/"):
                 found.append(f"{where}: includes {target}; name headers from the root")
-            elif bracket == "<" or top not in ("src", "include"):
+            elif top not in ("src", "include"):
+                continue
+            elif folder == "sconce":
+                includer = OWNERS.get(where.name) if top == "include" else own
+                owner = OWNERS.get(target.split("/")[1])
+                if owner is None or includer is None:
+                    found.append(f"{where}: includes <{target}>; OWNERS of includes.py does not name both headers' folders")
+                elif owner != includer and owner not in allowed[includer]:
+                    found.append(f"{where}: includes <{target}> of src/{owner}, which src/{includer} may not see")
+            elif bracket == "<":
                 continue
             elif where == PASS_HEADER and folder in PASS_FOLDERS:
                 continue
@@ -89,6 +115,9 @@ def self_test() -> int:
         "the executor and cuda": ("src/executor/planted.h", '#include "cuda/driver.h"\n', "may not see src/cuda"),
         "an undeclared folder": ("src/misc/planted.h", '#include "ir/graph.h"\n', "not declared"),
         "a public header": ("include/sconce/planted.h", '#include "ir/graph.h"\n', "public header"),
+        "a public header of an upper folder": ("src/plan/planted.h", "#include <sconce/options.h>\n", "may not see"),
+        "one by way of another": ("include/sconce/explanation.h", "#include <sconce/options.h>\n", "may not see"),
+        "a public header of nobody": ("src/executor/planted.h", "#include <sconce/nobody.h>\n", "OWNERS"),
         "a pass of LibTorch": ("src/passes/planted.cpp", "#include <torch/csrc/jit/passes/inliner.h>\n", "only tools/peers"),
         "a folder of nobody": ("src/ir/planted.cpp", '#include "misc/x.h"\n', "in no folder"),
         "a detour": ("src/plan/planted.cpp", '#include "../executor/compile.h"\n', "from the root"),

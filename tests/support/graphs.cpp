@@ -1,5 +1,6 @@
 #include "tests/support/graphs.h"
 
+#include "base/exception_message.h"
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
@@ -30,9 +31,7 @@ std::string text_of(const Graph& graph) { return print(graph, {.locations = fals
 std::unique_ptr<Graph> graph_of_source(const std::string& source, const std::string& name) {
   torch::jit::CompilationUnit unit;
   unit.define(std::nullopt, source, torch::jit::nativeResolver(), nullptr);
-  auto graph = convert(*torch::jit::toGraphFunction(unit.get_function(name)).graph());
-  EXPECT_TRUE(graph) << (graph ? "" : to_string(graph.refusal()));
-  return std::move(*graph);
+  return convert(*torch::jit::toGraphFunction(unit.get_function(name)).graph()).value_or_throw("graph_of_source");
 }
 
 torch::jit::Module module_of(const std::string& methods,
@@ -163,10 +162,8 @@ Value* find_value(const Graph& graph, std::string_view name) {
 std::string message_of(const std::function<void()>& action) {
   try {
     action();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
   } catch (const std::exception& error) {
-    return error.what();
+    return sconce::message_of(error);
   }
   ADD_FAILURE() << "nothing was thrown";
   return {};

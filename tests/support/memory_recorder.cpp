@@ -450,21 +450,21 @@ class SessionScope {
 
 RecordedRun record_run(const Graph& graph, const std::vector<c10::IValue>& arguments, Callees* callees) {
   Session session;
-  auto plan = lower(Instrumentation(session.observations).run(graph), callees);
-  TORCH_CHECK(plan, "the graph cannot be planned: ", plan ? "" : to_string(plan.refusal()));
+  std::unique_ptr<Plan> plan =
+      lower(Instrumentation(session.observations).run(graph), callees).value_or_throw("the graph cannot be planned");
   std::optional<std::string> error;
   torch::jit::Stack stack(arguments);
   {
     const SessionScope scope(session);
     session.recorder.see_arguments(arguments);
     try {
-      run_plan(**plan, stack, /*may_skip_autograd=*/false);
+      run_plan(*plan, stack, /*may_skip_autograd=*/false);
     } catch (const std::exception& failure) {
       error = failure.what();
       stack.clear();
     }
   }
-  plan->reset();
+  plan.reset();
   session.operands.clear();
   RecordedRun run = session.recorder.finish();
   run.error = std::move(error);

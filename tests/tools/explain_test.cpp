@@ -23,7 +23,7 @@ TEST(Explain, ShowsWhatItHasBeforeTheErrorOfTheModel) {
   const std::string model = write_model(scratch, "raises.pt", kRaises);
   const ProgramResult raised = sconce({"explain", model, "--input", "float32[2,2]", "3"});
   EXPECT_EQ(raised.exit_code, 2);
-  EXPECT_THAT(raised.out, HasSubstr("tier0: "));
+  EXPECT_THAT(raised.out, HasSubstr("generic plan: "));
   EXPECT_THAT(raised.out, HasSubstr("invocations   1\n"));
   EXPECT_THAT(raised.err, ::testing::StartsWith("sconce: error: AssertionError: too many\n"));
 

@@ -99,11 +99,10 @@ json check_recording(Gpu& gpu) {
   std::unique_ptr<cuda::ExecutableGraph> graph;
   axpy.fill();
   {
-    std::unique_ptr<cuda::StreamRecording> recording;
-    need(cuda::StreamRecording::begin(gpu.driver(), gpu.stream(), &recording));
+    const auto recording = value_of(cuda::StreamRecording::begin(gpu.driver(), gpu.stream()));
     axpy.launch(-3.0F, 16);
     axpy.launch(2.5F, 16);
-    need(recording->finish(&graph));
+    graph = value_of(recording->finish());
   }
   require(axpy.is_poisoned(), "a kernel ran while it was recorded");
   require(graph->nodes() == 2, "two launches were recorded as " + std::to_string(graph->nodes()) + " nodes");
@@ -121,8 +120,7 @@ json check_failed_recording(Gpu& gpu) {
   Axpy axpy(gpu, 10'007);
   axpy.fill();
   {
-    std::unique_ptr<cuda::StreamRecording> abandoned;
-    need(cuda::StreamRecording::begin(gpu.driver(), gpu.stream(), &abandoned));
+    const auto abandoned = value_of(cuda::StreamRecording::begin(gpu.driver(), gpu.stream()));
     axpy.launch(1.0F, 16);
   }
   axpy.launch(1.5F, 16);
@@ -130,13 +128,11 @@ json check_failed_recording(Gpu& gpu) {
 
   std::string refusal;
   {
-    std::unique_ptr<cuda::StreamRecording> spoiled;
-    need(cuda::StreamRecording::begin(gpu.driver(), gpu.stream(), &spoiled));
-    require(!gpu.driver().synchronize_stream(gpu.stream()).ok(), "a recording stream can be waited for");
-    std::unique_ptr<cuda::ExecutableGraph> graph;
-    const cuda::Status status = spoiled->finish(&graph);
-    require(!status.ok() && graph == nullptr, "a spoiled recording gives a graph");
-    refusal = status.message;
+    const auto spoiled = value_of(cuda::StreamRecording::begin(gpu.driver(), gpu.stream()));
+    require(!gpu.driver().synchronize_stream(gpu.stream()), "a recording stream can be waited for");
+    const auto graph = spoiled->finish();
+    require(!graph, "a spoiled recording gives a graph");
+    refusal = graph.refusal().reason;
   }
   axpy.poison();
   axpy.launch(-0.5F, 16);
@@ -155,10 +151,9 @@ json measure_launches(Gpu& gpu) {
   };
   std::unique_ptr<cuda::ExecutableGraph> graph;
   {
-    std::unique_ptr<cuda::StreamRecording> recording;
-    need(cuda::StreamRecording::begin(gpu.driver(), gpu.stream(), &recording));
+    const auto recording = value_of(cuda::StreamRecording::begin(gpu.driver(), gpu.stream()));
     launch_all();
-    need(recording->finish(&graph));
+    graph = value_of(recording->finish());
   }
   const double launched = median_milliseconds(gpu, 101, launch_all);
   const double replayed = median_milliseconds(gpu, 101, [&] { need(graph->launch(gpu.stream())); });

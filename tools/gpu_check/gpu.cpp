@@ -7,9 +7,9 @@ namespace sconce::gpu_check {
 
 using cuda::ignore;
 
-void need(const cuda::Status& status) {
-  if (!status.ok()) {
-    throw std::runtime_error(status.message);
+void need(const Expected<void>& status) {
+  if (!status) {
+    throw std::runtime_error(status.refusal().reason);
   }
 }
 
@@ -42,13 +42,13 @@ Gpu::~Gpu() {
 }
 
 CUfunction Gpu::kernel(const std::string& text, const std::string& name) {
-  const cuda::Cubin cubin = nvrtc_.compile(text, architecture_);
-  if (!cubin.ok()) {
-    throw std::runtime_error(cubin.why_not);
+  const auto cubin = nvrtc_.compile(text, architecture_);
+  if (!cubin) {
+    throw std::runtime_error(cubin.refusal().reason);
   }
   CUmodule module = nullptr;
   CUfunction function = nullptr;
-  need(driver_.load_module(cubin.bytes.data(), &module));
+  need(driver_.load_module(cubin->bytes.data(), &module));
   modules_.push_back(module);
   need(driver_.module_function(module, name.c_str(), &function));
   return function;

@@ -12,7 +12,13 @@
 namespace sconce::gpu_check {
 
 // Throws std::runtime_error with the driver's message.
-void need(const cuda::Status& status);
+void need(const Expected<void>& status);
+
+template <typename T>
+T value_of(Expected<T> result) {
+  need(result ? Expected<void>() : result.refusal());
+  return std::move(*result);
+}
 
 class Gpu {
  public:

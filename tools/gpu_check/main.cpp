@@ -99,20 +99,22 @@ class Session {
   }
 
   void run_checks() {
-    std::string why_not;
     const cuda::NvrtcPlaces places{settings_.nvrtc, settings_.nvrtc_directories};
-    const std::unique_ptr<cuda::Nvrtc> nvrtc = cuda::open_nvrtc(places, &why_not);
-    std::unique_ptr<cuda::Driver> driver = nvrtc == nullptr ? nullptr : make_driver(&why_not);
+    const auto nvrtc = cuda::open_nvrtc(places);
+    const auto driver = nvrtc ? make_driver() : nvrtc.refusal();
+    std::string reason;  // why there is no GPU
     std::optional<Gpu> gpu;
-    if (driver != nullptr) {
+    if (driver) {
       try {
-        need(driver->init());
-        gpu.emplace(*driver, *nvrtc);
+        need((*driver)->init());
+        gpu.emplace(**driver, **nvrtc);
         gpu_name_ = gpu->name();
         describe_machine(*gpu);
       } catch (const std::exception& failure) {
-        why_not = failure.what();
+        reason = failure.what();
       }
+    } else {
+      reason = driver.refusal().reason;
     }
     const std::string build = build_of("/proc/self/exe");
     for (const Check& check : checks()) {
@@ -120,7 +122,7 @@ class Session {
         continue;
       }
       if (!gpu) {
-        finish(check.name, build, {{"status", "skipped"}, {"reason", why_not}});
+        finish(check.name, build, {{"status", "skipped"}, {"reason", reason}});
       } else if (seconds_left() < kMinSeconds) {
         finish(check.name, build, out_of_time());
       } else {
@@ -141,9 +143,9 @@ class Session {
     return result;
   }
 
-  std::unique_ptr<cuda::Driver> make_driver(std::string* why_not) const {
+  Expected<std::unique_ptr<cuda::Driver>> make_driver() const {
     if (!settings_.simulate) {
-      return cuda::open_driver(why_not);
+      return cuda::open_driver();
     }
     auto fake = std::make_unique<cuda::FakeDriver>();
     define_check_kernels(*fake);

@@ -97,17 +97,12 @@ std::optional<std::string> FrozenPeer::prepare(const torch::jit::Module& module,
     frozen = torch::jit::optimize_for_inference(frozen, is_forward ? std::vector<std::string>{} : std::vector{method});
     return ScriptPeer::prepare(frozen, method);
   } catch (const std::exception& failure) {
-    return "freezing failed: " + reason_of(failure);
+    return "freezing failed: " + one_line_message(failure);
   }
 }
 
 bool is_in_training_mode(const torch::jit::Module& module) {
   return module.hasattr("training") && module.attr("training").isBool() && module.is_training();
-}
-
-std::string reason_of(const std::exception& failure) {
-  const std::string text = message_of(failure);
-  return text.substr(0, text.find('\n'));
 }
 
 }  // namespace sconce::peers

@@ -38,7 +38,4 @@ class FrozenPeer : public ScriptPeer {
 // Returns whether the module has a `training` attribute that is true.
 bool is_in_training_mode(const torch::jit::Module& module);
 
-// Returns the first line of LibTorch's message, without its backtrace.
-std::string reason_of(const std::exception& failure);
-
 }  // namespace sconce::peers

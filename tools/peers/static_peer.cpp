@@ -1,5 +1,6 @@
 #include "tools/peers/static_peer.h"
 
+#include "base/exception_message.h"
 #include "tools/peers/executor_settings.h"
 #include "tools/peers/script_peer.h"
 
@@ -51,7 +52,7 @@ std::optional<std::string> StaticPeer::prepare(const torch::jit::Module& module,
   try {
     static_module_ = std::make_unique<torch::jit::StaticModule>(module.copy());
   } catch (const std::exception& failure) {
-    return "Static Runtime refuses the model: " + reason_of(failure);
+    return "Static Runtime refuses the model: " + one_line_message(failure);
   }
   return std::nullopt;
 }

@@ -97,12 +97,14 @@ CUresult FakeDriver::enter(const char* function) {
   return code;
 }
 
-Status FakeDriver::outcome(const char* function, CUresult code) {
+Expected<void> FakeDriver::outcome(const char* function, CUresult code) {
   if (code == CUDA_SUCCESS) {
     return {};
   }
-  return {code, std::string(function) + ": simulated driver: error " + std::to_string(int(code))};
+  return Refusal::because(std::string(function) + ": " + error_text(code));
 }
+
+std::string FakeDriver::error_text(CUresult code) { return "simulated driver: error " + std::to_string(int(code)); }
 
 CUresult FakeDriver::needs_context() const {
   const auto stack = contexts_.find(std::this_thread::get_id());
@@ -113,39 +115,39 @@ CUresult FakeDriver::needs_context() const {
 #define SCONCE_FAKE_CALL(function)                \
   const std::lock_guard<std::mutex> lock(mutex_); \
   CUresult code = enter(function);                \
-  if (code != CUDA_SUCCESS) return outcome(function, code)
+  if (code != CUDA_SUCCESS) return outcome(function, code).refusal()
 
-Status FakeDriver::init() {
+Expected<void> FakeDriver::init() {
   SCONCE_FAKE_CALL("init");
   initialized_ = true;
   return {};
 }
 
-Status FakeDriver::driver_version(int* version) {
+Expected<void> FakeDriver::driver_version(int* version) {
   SCONCE_FAKE_CALL("driver_version");
   *version = CUDA_VERSION;
   return {};
 }
 
-Status FakeDriver::device_count(int* count) {
+Expected<void> FakeDriver::device_count(int* count) {
   SCONCE_FAKE_CALL("device_count");
   *count = device_count_;
   return {};
 }
 
-Status FakeDriver::device(int ordinal, CUdevice* device) {
+Expected<void> FakeDriver::device(int ordinal, CUdevice* device) {
   SCONCE_FAKE_CALL("device");
   *device = ordinal;
   return outcome("device", ordinal < device_count_ ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
 }
 
-Status FakeDriver::device_name(CUdevice device, std::string* name) {
+Expected<void> FakeDriver::device_name(CUdevice device, std::string* name) {
   SCONCE_FAKE_CALL("device_name");
   *name = "simulated GPU " + std::to_string(device);
   return {};
 }
 
-Status FakeDriver::device_attribute(CUdevice_attribute attribute, CUdevice, int* value) {
+Expected<void> FakeDriver::device_attribute(CUdevice_attribute attribute, CUdevice, int* value) {
   SCONCE_FAKE_CALL("device_attribute");
   *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
   return {};
@@ -153,14 +155,14 @@ Status FakeDriver::device_attribute(CUdevice_attribute attribute, CUdevice, int*
 
 // ---- contexts -----------------------------------------------------------------------------------------------------
 
-Status FakeDriver::retain_primary_context(CUdevice device, CUcontext* context) {
+Expected<void> FakeDriver::retain_primary_context(CUdevice device, CUcontext* context) {
   SCONCE_FAKE_CALL("retain_primary_context");
   ++retained_[device];
   *context = context_of(device);
   return {};
 }
 
-Status FakeDriver::release_primary_context(CUdevice device) {
+Expected<void> FakeDriver::release_primary_context(CUdevice device) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const CUresult code = enter("release_primary_context");
   if (retained_[device] == 0) {
@@ -171,20 +173,20 @@ Status FakeDriver::release_primary_context(CUdevice device) {
   return outcome("release_primary_context", code);
 }
 
-Status FakeDriver::current_context(CUcontext* context) {
+Expected<void> FakeDriver::current_context(CUcontext* context) {
   SCONCE_FAKE_CALL("current_context");
   const auto& stack = contexts_[std::this_thread::get_id()];
   *context = stack.empty() ? nullptr : stack.back();
   return {};
 }
 
-Status FakeDriver::push_context(CUcontext context) {
+Expected<void> FakeDriver::push_context(CUcontext context) {
   SCONCE_FAKE_CALL("push_context");
   contexts_[std::this_thread::get_id()].push_back(context);
   return {};
 }
 
-Status FakeDriver::pop_context() {
+Expected<void> FakeDriver::pop_context() {
   const std::lock_guard<std::mutex> lock(mutex_);
   const CUresult code = enter("pop_context");
   auto& stack = contexts_[std::this_thread::get_id()];
@@ -198,7 +200,7 @@ Status FakeDriver::pop_context() {
 
 // ---- modules ------------------------------------------------------------------------------------------------------
 
-Status FakeDriver::load_module(const void* image, CUmodule* module) {
+Expected<void> FakeDriver::load_module(const void* image, CUmodule* module) {
   SCONCE_FAKE_CALL("load_module");
   code = needs_context();
   if (code == CUDA_SUCCESS && std::memcmp(image,
@@ -214,7 +216,7 @@ Status FakeDriver::load_module(const void* image, CUmodule* module) {
   return outcome("load_module", code);
 }
 
-Status FakeDriver::unload_module(CUmodule module) {
+Expected<void> FakeDriver::unload_module(CUmodule module) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const CUresult code = enter("unload_module");
   const auto found = modules_.find(module);
@@ -229,7 +231,7 @@ Status FakeDriver::unload_module(CUmodule module) {
   return outcome("unload_module", code);
 }
 
-Status FakeDriver::module_function(CUmodule module, const char* name, CUfunction* function) {
+Expected<void> FakeDriver::module_function(CUmodule module, const char* name, CUfunction* function) {
   SCONCE_FAKE_CALL("module_function");
   code = needs_context();
   if (code == CUDA_SUCCESS && modules_.count(module) == 0) {
@@ -246,7 +248,7 @@ Status FakeDriver::module_function(CUmodule module, const char* name, CUfunction
   return outcome("module_function", code);
 }
 
-Status FakeDriver::set_function_attribute(CUfunction function, CUfunction_attribute attribute, int value) {
+Expected<void> FakeDriver::set_function_attribute(CUfunction function, CUfunction_attribute attribute, int value) {
   SCONCE_FAKE_CALL("set_function_attribute");
   const auto found = functions_.find(function);
   if (found == functions_.end()) {
@@ -259,8 +261,8 @@ Status FakeDriver::set_function_attribute(CUfunction function, CUfunction_attrib
   return outcome("set_function_attribute", code);
 }
 
-Status FakeDriver::launch_kernel(CUfunction function, const LaunchDimensions& dimensions, CUstream stream,
-                                 void** arguments) {
+Expected<void> FakeDriver::launch_kernel(CUfunction function, const LaunchDimensions& dimensions, CUstream stream,
+                                         void** arguments) {
   SCONCE_FAKE_CALL("launch_kernel");
   const auto found = functions_.find(function);
   code = needs_context();
@@ -292,7 +294,7 @@ Status FakeDriver::launch_kernel(CUfunction function, const LaunchDimensions& di
 
 // ---- memory -------------------------------------------------------------------------------------------------------
 
-Status FakeDriver::allocate(size_t bytes, CUdeviceptr* pointer) {
+Expected<void> FakeDriver::allocate(size_t bytes, CUdeviceptr* pointer) {
   SCONCE_FAKE_CALL("allocate");
   code = needs_context();
   if (code == CUDA_SUCCESS) {
@@ -309,7 +311,7 @@ Status FakeDriver::allocate(size_t bytes, CUdeviceptr* pointer) {
   return outcome("allocate", code);
 }
 
-Status FakeDriver::free(CUdeviceptr pointer) {
+Expected<void> FakeDriver::free(CUdeviceptr pointer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const CUresult code = enter("free");
   if (allocations_.count(pointer) == 0) {
@@ -321,24 +323,24 @@ Status FakeDriver::free(CUdeviceptr pointer) {
   return outcome("free", code);
 }
 
-Status FakeDriver::copy_to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+Expected<void> FakeDriver::copy_to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   SCONCE_FAKE_CALL("copy_to_device");
   return outcome("copy_to_device", enqueue(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); }));
 }
 
-Status FakeDriver::copy_to_host(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+Expected<void> FakeDriver::copy_to_host(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   SCONCE_FAKE_CALL("copy_to_host");
   return outcome("copy_to_host", enqueue(stream, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); }));
 }
 
-Status FakeDriver::copy_on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+Expected<void> FakeDriver::copy_on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   SCONCE_FAKE_CALL("copy_on_device");
   return outcome("copy_on_device", enqueue(stream, [=] {
                    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
                  }));
 }
 
-Status FakeDriver::memory_info(size_t* free_bytes, size_t* total_bytes) {
+Expected<void> FakeDriver::memory_info(size_t* free_bytes, size_t* total_bytes) {
   SCONCE_FAKE_CALL("memory_info");
   *free_bytes = kMemoryBytes;
   *total_bytes = kMemoryBytes;

@@ -36,53 +36,55 @@ class FakeDriver final : public Driver {
   void fail_call_of(const std::string& function, size_t n, CUresult code);
   void fail_nothing();
 
-  std::vector<std::string> calls() const;   // names of all calls so far
-  std::vector<std::string> misuse() const;  // mistakes that a real driver would allow, or crash on
-  std::string leaks() const;                // everything not released, or empty
+  std::vector<std::string> calls() const;        // names of all calls so far
+  std::vector<std::string> misuse() const;       // mistakes that a real driver would allow, or crash on
+  std::string leaks() const;                     // everything not released, or empty
+  static std::string error_text(CUresult code);  // how a refusal names the error
 
   // ---- Driver ---------------------------------------------------------------------------------------------------
-  Status init() override;
-  Status driver_version(int* version) override;
-  Status device_count(int* count) override;
-  Status device(int ordinal, CUdevice* device) override;
-  Status device_name(CUdevice device, std::string* name) override;
-  Status device_attribute(CUdevice_attribute attribute, CUdevice device, int* value) override;
-  Status retain_primary_context(CUdevice device, CUcontext* context) override;
-  Status release_primary_context(CUdevice device) override;
-  Status current_context(CUcontext* context) override;
-  Status push_context(CUcontext context) override;
-  Status pop_context() override;
-  Status synchronize_context() override;
-  Status load_module(const void* image, CUmodule* module) override;
-  Status unload_module(CUmodule module) override;
-  Status module_function(CUmodule module, const char* name, CUfunction* function) override;
-  Status set_function_attribute(CUfunction function, CUfunction_attribute attribute, int value) override;
-  Status launch_kernel(CUfunction function, const LaunchDimensions& dimensions, CUstream stream, void** arguments) override;
-  Status create_stream(unsigned flags, CUstream* stream) override;
-  Status destroy_stream(CUstream stream) override;
-  Status synchronize_stream(CUstream stream) override;
-  Status stream_wait_event(CUstream stream, CUevent event) override;
-  Status create_event(unsigned flags, CUevent* event) override;
-  Status destroy_event(CUevent event) override;
-  Status record_event(CUevent event, CUstream stream) override;
-  Status query_event(CUevent event) override;
-  Status synchronize_event(CUevent event) override;
-  Status elapsed_milliseconds(CUevent start, CUevent end, float* milliseconds) override;
-  Status begin_capture(CUstream stream, CUstreamCaptureMode mode) override;
-  Status end_capture(CUstream stream, CUgraph* graph) override;
-  Status capture_info(CUstream stream, CUstreamCaptureStatus* status, uint64_t* id) override;
-  Status exchange_capture_mode(CUstreamCaptureMode* mode) override;
-  Status graph_node_count(CUgraph graph, size_t* count) override;
-  Status instantiate_graph(CUgraph graph, unsigned long long flags, CUgraphExec* executable) override;
-  Status launch_graph(CUgraphExec executable, CUstream stream) override;
-  Status destroy_graph(CUgraph graph) override;
-  Status destroy_executable_graph(CUgraphExec executable) override;
-  Status allocate(size_t bytes, CUdeviceptr* pointer) override;
-  Status free(CUdeviceptr pointer) override;
-  Status copy_to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) override;
-  Status copy_to_host(void* to, CUdeviceptr from, size_t bytes, CUstream stream) override;
-  Status copy_on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) override;
-  Status memory_info(size_t* free_bytes, size_t* total_bytes) override;
+  Expected<void> init() override;
+  Expected<void> driver_version(int* version) override;
+  Expected<void> device_count(int* count) override;
+  Expected<void> device(int ordinal, CUdevice* device) override;
+  Expected<void> device_name(CUdevice device, std::string* name) override;
+  Expected<void> device_attribute(CUdevice_attribute attribute, CUdevice device, int* value) override;
+  Expected<void> retain_primary_context(CUdevice device, CUcontext* context) override;
+  Expected<void> release_primary_context(CUdevice device) override;
+  Expected<void> current_context(CUcontext* context) override;
+  Expected<void> push_context(CUcontext context) override;
+  Expected<void> pop_context() override;
+  Expected<void> synchronize_context() override;
+  Expected<void> load_module(const void* image, CUmodule* module) override;
+  Expected<void> unload_module(CUmodule module) override;
+  Expected<void> module_function(CUmodule module, const char* name, CUfunction* function) override;
+  Expected<void> set_function_attribute(CUfunction function, CUfunction_attribute attribute, int value) override;
+  Expected<void> launch_kernel(CUfunction function, const LaunchDimensions& dimensions, CUstream stream,
+                               void** arguments) override;
+  Expected<void> create_stream(unsigned flags, CUstream* stream) override;
+  Expected<void> destroy_stream(CUstream stream) override;
+  Expected<void> synchronize_stream(CUstream stream) override;
+  Expected<void> stream_wait_event(CUstream stream, CUevent event) override;
+  Expected<void> create_event(unsigned flags, CUevent* event) override;
+  Expected<void> destroy_event(CUevent event) override;
+  Expected<void> record_event(CUevent event, CUstream stream) override;
+  Expected<bool> query_event(CUevent event) override;
+  Expected<void> synchronize_event(CUevent event) override;
+  Expected<void> elapsed_milliseconds(CUevent start, CUevent end, float* milliseconds) override;
+  Expected<void> begin_capture(CUstream stream, CUstreamCaptureMode mode) override;
+  Expected<void> end_capture(CUstream stream, CUgraph* graph) override;
+  Expected<void> capture_info(CUstream stream, CUstreamCaptureStatus* status, uint64_t* id) override;
+  Expected<void> exchange_capture_mode(CUstreamCaptureMode* mode) override;
+  Expected<void> graph_node_count(CUgraph graph, size_t* count) override;
+  Expected<void> instantiate_graph(CUgraph graph, unsigned long long flags, CUgraphExec* executable) override;
+  Expected<void> launch_graph(CUgraphExec executable, CUstream stream) override;
+  Expected<void> destroy_graph(CUgraph graph) override;
+  Expected<void> destroy_executable_graph(CUgraphExec executable) override;
+  Expected<void> allocate(size_t bytes, CUdeviceptr* pointer) override;
+  Expected<void> free(CUdeviceptr pointer) override;
+  Expected<void> copy_to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) override;
+  Expected<void> copy_to_host(void* to, CUdeviceptr from, size_t bytes, CUstream stream) override;
+  Expected<void> copy_on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) override;
+  Expected<void> memory_info(size_t* free_bytes, size_t* total_bytes) override;
 
  private:
   using Work = std::function<void()>;
@@ -131,7 +133,7 @@ class FakeDriver final : public Driver {
   // Called first by every function, under the lock. Logs the call and returns the failure to report, if any.
   CUresult enter(const char* function);
   CUresult needs_context() const;
-  static Status outcome(const char* function, CUresult code);
+  static Expected<void> outcome(const char* function, CUresult code);
   template <typename Handle>
   Handle new_handle() {
     return reinterpret_cast<Handle>(next_handle_ += 16);

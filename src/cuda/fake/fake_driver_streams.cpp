@@ -90,11 +90,11 @@ void FakeDriver::drain_all() {
 #define SCONCE_FAKE_CALL(function)                \
   const std::lock_guard<std::mutex> lock(mutex_); \
   CUresult code = enter(function);                \
-  if (code != CUDA_SUCCESS) return outcome(function, code)
+  if (code != CUDA_SUCCESS) return outcome(function, code).refusal()
 
 // ---- streams ------------------------------------------------------------------------------------------------------
 
-Status FakeDriver::synchronize_context() {
+Expected<void> FakeDriver::synchronize_context() {
   SCONCE_FAKE_CALL("synchronize_context");
   code = needs_context();
   if (code == CUDA_SUCCESS) {
@@ -106,7 +106,7 @@ Status FakeDriver::synchronize_context() {
   return outcome("synchronize_context", code);
 }
 
-Status FakeDriver::create_stream(unsigned, CUstream* stream) {
+Expected<void> FakeDriver::create_stream(unsigned, CUstream* stream) {
   SCONCE_FAKE_CALL("create_stream");
   code = needs_context();
   if (code == CUDA_SUCCESS) {
@@ -116,7 +116,7 @@ Status FakeDriver::create_stream(unsigned, CUstream* stream) {
   return outcome("create_stream", code);
 }
 
-Status FakeDriver::destroy_stream(CUstream handle) {
+Expected<void> FakeDriver::destroy_stream(CUstream handle) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const CUresult code = enter("destroy_stream");
   const Stream* stream = find_stream(handle);
@@ -129,7 +129,7 @@ Status FakeDriver::destroy_stream(CUstream handle) {
   return outcome("destroy_stream", code);
 }
 
-Status FakeDriver::synchronize_stream(CUstream handle) {
+Expected<void> FakeDriver::synchronize_stream(CUstream handle) {
   SCONCE_FAKE_CALL("synchronize_stream");
   const Stream* stream = find_stream(handle);
   if (stream == nullptr) {
@@ -143,7 +143,7 @@ Status FakeDriver::synchronize_stream(CUstream handle) {
   return outcome("synchronize_stream", code);
 }
 
-Status FakeDriver::stream_wait_event(CUstream handle, CUevent event_handle) {
+Expected<void> FakeDriver::stream_wait_event(CUstream handle, CUevent event_handle) {
   SCONCE_FAKE_CALL("stream_wait_event");
   Stream* stream = find_stream(handle);
   const auto found = events_.find(event_handle);
@@ -179,7 +179,7 @@ Status FakeDriver::stream_wait_event(CUstream handle, CUevent event_handle) {
 
 // ---- events -------------------------------------------------------------------------------------------------------
 
-Status FakeDriver::create_event(unsigned, CUevent* event) {
+Expected<void> FakeDriver::create_event(unsigned, CUevent* event) {
   SCONCE_FAKE_CALL("create_event");
   code = needs_context();
   if (code == CUDA_SUCCESS) {
@@ -189,7 +189,7 @@ Status FakeDriver::create_event(unsigned, CUevent* event) {
   return outcome("create_event", code);
 }
 
-Status FakeDriver::destroy_event(CUevent event) {
+Expected<void> FakeDriver::destroy_event(CUevent event) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const CUresult code = enter("destroy_event");
   if (events_.erase(event) == 0) {
@@ -199,7 +199,7 @@ Status FakeDriver::destroy_event(CUevent event) {
   return outcome("destroy_event", code);
 }
 
-Status FakeDriver::record_event(CUevent handle, CUstream stream_handle) {
+Expected<void> FakeDriver::record_event(CUevent handle, CUstream stream_handle) {
   SCONCE_FAKE_CALL("record_event");
   Stream* stream = find_stream(stream_handle);
   const auto found = events_.find(handle);
@@ -220,20 +220,21 @@ Status FakeDriver::record_event(CUevent handle, CUstream stream_handle) {
   return {};
 }
 
-Status FakeDriver::query_event(CUevent handle) {
+Expected<bool> FakeDriver::query_event(CUevent handle) {
   SCONCE_FAKE_CALL("query_event");
   const auto found = events_.find(handle);
   if (found == events_.end()) {
     code = CUDA_ERROR_INVALID_HANDLE;
   } else if (found->second.capture != 0) {
     code = CUDA_ERROR_CAPTURED_EVENT;
-  } else if (found->second.completed < found->second.recorded) {
-    code = CUDA_ERROR_NOT_READY;
   }
-  return outcome("query_event", code);
+  if (code != CUDA_SUCCESS) {
+    return outcome("query_event", code).refusal();
+  }
+  return found->second.completed >= found->second.recorded;
 }
 
-Status FakeDriver::synchronize_event(CUevent handle) {
+Expected<void> FakeDriver::synchronize_event(CUevent handle) {
   SCONCE_FAKE_CALL("synchronize_event");
   const auto found = events_.find(handle);
   if (found == events_.end()) {
@@ -246,7 +247,7 @@ Status FakeDriver::synchronize_event(CUevent handle) {
   return outcome("synchronize_event", code);
 }
 
-Status FakeDriver::elapsed_milliseconds(CUevent start, CUevent end, float* milliseconds) {
+Expected<void> FakeDriver::elapsed_milliseconds(CUevent start, CUevent end, float* milliseconds) {
   SCONCE_FAKE_CALL("elapsed_milliseconds");
   if (events_.count(start) == 0 || events_.count(end) == 0) {
     return outcome("elapsed_milliseconds", CUDA_ERROR_INVALID_HANDLE);
@@ -257,7 +258,7 @@ Status FakeDriver::elapsed_milliseconds(CUevent start, CUevent end, float* milli
 
 // ---- captures -----------------------------------------------------------------------------------------------------
 
-Status FakeDriver::begin_capture(CUstream handle, CUstreamCaptureMode mode) {
+Expected<void> FakeDriver::begin_capture(CUstream handle, CUstreamCaptureMode mode) {
   SCONCE_FAKE_CALL("begin_capture");
   Stream* stream = find_stream(handle);
   if (stream == nullptr) {
@@ -276,7 +277,7 @@ Status FakeDriver::begin_capture(CUstream handle, CUstreamCaptureMode mode) {
   return outcome("begin_capture", code);
 }
 
-Status FakeDriver::end_capture(CUstream handle, CUgraph* graph) {
+Expected<void> FakeDriver::end_capture(CUstream handle, CUgraph* graph) {
   const std::lock_guard<std::mutex> lock(mutex_);
   CUresult code = enter("end_capture");
   const Stream* stream = find_stream(handle);
@@ -312,7 +313,7 @@ Status FakeDriver::end_capture(CUstream handle, CUgraph* graph) {
   return outcome("end_capture", code);
 }
 
-Status FakeDriver::capture_info(CUstream handle, CUstreamCaptureStatus* status, uint64_t* id) {
+Expected<void> FakeDriver::capture_info(CUstream handle, CUstreamCaptureStatus* status, uint64_t* id) {
   SCONCE_FAKE_CALL("capture_info");
   const Stream* stream = find_stream(handle);
   if (stream == nullptr) {
@@ -327,7 +328,7 @@ Status FakeDriver::capture_info(CUstream handle, CUstreamCaptureStatus* status, 
   return {};
 }
 
-Status FakeDriver::exchange_capture_mode(CUstreamCaptureMode* mode) {
+Expected<void> FakeDriver::exchange_capture_mode(CUstreamCaptureMode* mode) {
   const std::lock_guard<std::mutex> lock(mutex_);
   enter("exchange_capture_mode");
   const auto [entry, added] = modes_.emplace(std::this_thread::get_id(), CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -337,14 +338,14 @@ Status FakeDriver::exchange_capture_mode(CUstreamCaptureMode* mode) {
 
 // ---- graphs -------------------------------------------------------------------------------------------------------
 
-Status FakeDriver::graph_node_count(CUgraph graph, size_t* count) {
+Expected<void> FakeDriver::graph_node_count(CUgraph graph, size_t* count) {
   SCONCE_FAKE_CALL("graph_node_count");
   const auto found = graphs_.find(graph);
   *count = found == graphs_.end() ? 0 : found->second.size();
   return outcome("graph_node_count", found == graphs_.end() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
 }
 
-Status FakeDriver::instantiate_graph(CUgraph graph, unsigned long long, CUgraphExec* executable) {
+Expected<void> FakeDriver::instantiate_graph(CUgraph graph, unsigned long long, CUgraphExec* executable) {
   SCONCE_FAKE_CALL("instantiate_graph");
   const auto found = graphs_.find(graph);
   if (found == graphs_.end()) {
@@ -355,7 +356,7 @@ Status FakeDriver::instantiate_graph(CUgraph graph, unsigned long long, CUgraphE
   return {};
 }
 
-Status FakeDriver::launch_graph(CUgraphExec executable, CUstream stream) {
+Expected<void> FakeDriver::launch_graph(CUgraphExec executable, CUstream stream) {
   SCONCE_FAKE_CALL("launch_graph");
   const auto found = executables_.find(executable);
   if (found == executables_.end()) {
@@ -370,7 +371,7 @@ Status FakeDriver::launch_graph(CUgraphExec executable, CUstream stream) {
   return outcome("launch_graph", code);
 }
 
-Status FakeDriver::destroy_graph(CUgraph graph) {
+Expected<void> FakeDriver::destroy_graph(CUgraph graph) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const CUresult code = enter("destroy_graph");
   if (graphs_.erase(graph) == 0) {
@@ -379,7 +380,7 @@ Status FakeDriver::destroy_graph(CUgraph graph) {
   return outcome("destroy_graph", code);
 }
 
-Status FakeDriver::destroy_executable_graph(CUgraphExec executable) {
+Expected<void> FakeDriver::destroy_executable_graph(CUgraphExec executable) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const CUresult code = enter("destroy_executable_graph");
   if (executables_.erase(executable) == 0) {

@@ -17,8 +17,8 @@ FakeTorchBridge::FakeTorchBridge(FakeDriver& driver, size_t side_streams) : driv
   ignore(driver_.init());
   const ContextScope current(driver_, reinterpret_cast<CUcontext>(uintptr_t(1)));
   for (CUstream& stream : side_streams_) {
-    const Status status = driver_.create_stream(CU_STREAM_NON_BLOCKING, &stream);
-    SCONCE_ASSERT(status.ok(), status.message);
+    const Expected<void> status = driver_.create_stream(CU_STREAM_NON_BLOCKING, &stream);
+    SCONCE_ASSERT(status, status.refusal().reason);
   }
 }
 

@@ -1,7 +1,7 @@
 // ArgumentSpec: what a plan may rely on about the arguments of a call, as a short string of words. It is the key of the plan
 // cache, quick to make and to compare.
 //
-// Rank tier, one 64-bit word per tensor:
+// Rank level, one 64-bit word per tensor (fields.h has the table):
 //
 //    63          47 46            31 30   28 27 26   21 20       13 12     8 7    2 1  0
 //   ┌──────────────┬────────────────┬───────┬──┬───────┬───────────┬────────┬──────┬────┐
@@ -23,7 +23,7 @@
 //      no plan is specialized on it.
 //   2. attributes of type Tensor. They rarely change, so their words are kept from call to call (attribute_memo.h).
 //   3. other attributes, and the arguments.
-// The shape tier adds sizes and strides after each tensor.
+// The shape level adds sizes and strides after each tensor.
 #pragma once
 
 #include "ir/graph.h"

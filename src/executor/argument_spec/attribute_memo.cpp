@@ -1,7 +1,7 @@
 #include "executor/argument_spec/attribute_memo.h"
 
+#include "executor/argument_spec/fields.h"
 #include "executor/argument_spec/tensor_fields.h"
-#include "executor/argument_spec/words.h"
 #include "executor/argument_spec/writer.h"
 
 #include <atomic>
@@ -25,7 +25,7 @@ uint64_t autograd_bits(const torch::autograd::AutogradMeta* meta) {
 }
 
 bool can_be_remembered(const c10::IValue& attribute, uint64_t word) {
-  if ((word & 3) != spec_words::kPlain) {
+  if (spec_words::kKind.of(word) != spec_words::kPlain) {
     return false;
   }
   const c10::TensorImpl& tensor = *attribute.unsafeToTensorImpl();

@@ -2,7 +2,7 @@
 
 #include "analysis/assigned_attributes.h"
 #include "base/assert.h"
-#include "executor/argument_spec/words.h"
+#include "executor/argument_spec/fields.h"
 #include "executor/argument_spec/writer.h"
 
 #include <ATen/core/Tensor.h>
@@ -13,12 +13,6 @@
 
 namespace sconce {
 namespace {
-
-bool is_exotic(const at::Tensor& tensor) {
-  const auto* autograd = TensorFields::autograd_meta_of(*tensor.unsafeGetTensorImpl());
-  return !are_plain_keys(tensor.key_set()) || tensor.unsafeGetTensorImpl()->is_wrapped_number() || tensor.is_sparse() ||
-         (autograd != nullptr && autograd->fw_grad_ != nullptr);
-}
 
 // Returns the facts of an object that holds packed weights: a tuple of weight and bias. Unknown for other objects.
 AbstractValue packed_weights(const c10::ivalue::Object& object) {
@@ -99,7 +93,7 @@ class Specialization {
   }
 
   std::optional<TensorFacts> facts_of_plain(const at::Tensor& tensor, Origin origin) {
-    if (!tensor.defined() || is_exotic(tensor)) {
+    if (!tensor.defined() || is_exotic(*tensor.unsafeGetTensorImpl())) {
       return std::nullopt;
     }
     TensorFacts facts = facts_of(tensor);

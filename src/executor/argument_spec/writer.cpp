@@ -24,8 +24,8 @@ c10::DispatchKeySet plain_keys(c10::DispatchKey backend_key) {
 const c10::DispatchKeySet kPlainCudaKeys = plain_keys(c10::DispatchKey::CUDA);
 
 uint64_t device_bits(c10::Device device) {
-  return static_cast<uint64_t>(device.type()) << kDeviceTypeShift |
-         static_cast<uint64_t>(static_cast<uint8_t>(device.index() + 1)) << kDeviceIndexShift;
+  return kDeviceType.with(static_cast<uint64_t>(device.type())) |
+         kDeviceIndex.with(static_cast<uint8_t>(device.index() + 1));
 }
 
 StrideClass stride_class_of(uint64_t flags) {
@@ -45,14 +45,20 @@ StrideClass stride_class_of(uint64_t flags) {
 [[gnu::always_inline]] inline void write_state(uint64_t* out) {
   static const at::Context& context = at::globalContext();
   const c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
-  out[0] = static_cast<uint64_t>(autograd.get_grad_mode()) | static_cast<uint64_t>(autograd.get_inference_mode()) << 1 |
-           static_cast<uint64_t>(context.deterministicAlgorithms()) << 2 |
-           static_cast<uint64_t>(context.deterministicAlgorithmsWarnOnly()) << 3 |
-           static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) << 8;
+  out[0] = kGradMode.with(static_cast<uint64_t>(autograd.get_grad_mode())) |
+           kInferenceMode.with(static_cast<uint64_t>(autograd.get_inference_mode())) |
+           kDeterministic.with(static_cast<uint64_t>(context.deterministicAlgorithms())) |
+           kWarnOnly.with(static_cast<uint64_t>(context.deterministicAlgorithmsWarnOnly())) |
+           kDefaultDtype.with(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   out[1] = keys.included_.raw_repr();
   out[2] = keys.excluded_.raw_repr();
   static_assert(kStateWords == 3);
+}
+
+bool is_dual(const c10::TensorImpl& tensor) {
+  const auto* autograd = TensorFields::autograd_meta_of(tensor);
+  return autograd != nullptr && autograd->fw_grad_ != nullptr;
 }
 
 bool is_scalar_type(const c10::Type& type) {
@@ -71,10 +77,15 @@ bool are_plain_keys(c10::DispatchKeySet keys) {
          keys == (kPlainCudaKeys - kAutograd);
 }
 
+bool is_exotic(const c10::TensorImpl& tensor) {
+  return !are_plain_keys(tensor.key_set()) || is_dual(tensor) || tensor.is_wrapped_number() ||
+         tensor.dim() > static_cast<int64_t>(kMaxRank);
+}
+
 const std::array<uint64_t, 256> kStrideBits = [] {
   std::array<uint64_t, 256> bits{};
   for (uint64_t flags = 0; flags < bits.size(); ++flags) {
-    bits[flags] = static_cast<uint64_t>(stride_class_of(flags)) << kStrideClassShift;
+    bits[flags] = kStrideClass.with(static_cast<uint64_t>(stride_class_of(flags)));
   }
   return bits;
 }();
@@ -119,7 +130,7 @@ void SpecWriter::write_attributes(const AttributeMemo& memo) {
 void SpecWriter::finish() {
   const uint64_t* const words = spec_.words_.data();
   spec_.size_ = static_cast<size_t>(out_ - words);
-  spec_.requires_grad_ = spec_.requires_grad_ || ((tensors_ >> kRequiresGradShift) & 1) != 0;
+  spec_.requires_grad_ = spec_.requires_grad_ || kRequiresGrad.of(tensors_) != 0;
   static_assert(kStateWords == 3);
   spec_.hash_ =
       hash_words(words + attributes_end_, spec_.size_ - attributes_end_, words[0], words[1], words[2], attributes_hash_);
@@ -138,16 +149,14 @@ void SpecWriter::write_unusual_tensor(const c10::TensorImpl& tensor) {
     push(kUndefined);
     return;
   }
-  const auto* autograd = static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
-  const bool is_dual = autograd != nullptr && autograd->fw_grad_ != nullptr;
-  const bool requires_grad = autograd != nullptr && autograd->requires_grad();
-  const uint64_t dtype = static_cast<uint64_t>(c10::typeMetaToScalarType(tensor.dtype())) << kDtypeShift;
-  const c10::DispatchKeySet keys = tensor.key_set();
-  if (!are_plain_keys(keys) || is_dual || tensor.is_wrapped_number() || tensor.dim() > static_cast<int64_t>(kMaxRank)) {
-    spec_.requires_grad_ = spec_.requires_grad_ || requires_grad || is_dual;
+  const auto* autograd = TensorFields::autograd_meta_of(tensor);
+  const uint64_t requires_grad = kRequiresGrad.with(static_cast<uint64_t>(autograd != nullptr && autograd->requires_grad()));
+  const uint64_t dtype = kDtype.with(static_cast<uint64_t>(c10::typeMetaToScalarType(tensor.dtype())));
+  if (is_exotic(tensor)) {
+    spec_.requires_grad_ = spec_.requires_grad_ || requires_grad != 0 || is_dual(tensor);
     spec_.exotic_ = true;
-    push(kExotic | dtype | device_bits(tensor.device()) | static_cast<uint64_t>(requires_grad) << kRequiresGradShift);
-    push(keys.raw_repr());
+    push(kExotic | dtype | device_bits(tensor.device()) | requires_grad);
+    push(tensor.key_set().raw_repr());
     return;
   }
   const c10::IntArrayRef sizes = tensor.sizes();
@@ -156,9 +165,8 @@ void SpecWriter::write_unusual_tensor(const c10::TensorImpl& tensor) {
     ones |= static_cast<uint64_t>(sizes[i] == 1) << i;
   }
   const uint64_t device = tensor.is_cpu() ? kCpuBits : device_bits(tensor.device());
-  const uint64_t word = kPlain | dtype | device | static_cast<uint64_t>(sizes.size()) << kRankShift |
-                        static_cast<uint64_t>(requires_grad) << kRequiresGradShift |
-                        kStrideBits[tensor_traits::flags_of(TensorFields::traits_of(tensor))] | ones << kOnesShift;
+  const uint64_t word = kPlain | dtype | device | kRank.with(sizes.size()) | requires_grad |
+                        kStrideBits[tensor_traits::flags_of(TensorFields::traits_of(tensor))] | kOnes.with(ones);
   tensors_ |= word;
   push(word);
   if (with_shapes_) {
@@ -202,7 +210,7 @@ void SpecWriter::write_other_value(const c10::IValue& value) {
 // container that grows from call to call (a cache, a history) would make each call slower, and each spec new.
 bool SpecWriter::begin_container(size_t size) {
   if (size <= kMaxElements) {
-    push(kLengthTag | size);
+    push(kLengthTag | kLength.with(size));
     return true;
   }
   push(kLong);
@@ -236,7 +244,8 @@ void SpecWriter::write_shared_storage(std::span<const c10::IValue> arguments) {
       const void* storage = value.toTensor().storage().unsafeGetStorageImpl();
       const auto first = std::find(storages.begin(), storages.end(), storage);
       if (first != storages.end()) {
-        push(kSharedStorageTag | static_cast<uint64_t>(first - storages.begin()) << 16 | storages.size());
+        push(kSharedStorageTag | kFirst.with(static_cast<uint64_t>(first - storages.begin())) |
+             kArgument.with(storages.size()));
       }
       storages.push_back(storage);
     }

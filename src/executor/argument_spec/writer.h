@@ -3,8 +3,8 @@
 
 #include "executor/argument_spec/argument_spec.h"
 #include "executor/argument_spec/attribute_memo.h"
+#include "executor/argument_spec/fields.h"
 #include "executor/argument_spec/tensor_fields.h"
-#include "executor/argument_spec/words.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -41,6 +41,8 @@ namespace sconce {
 extern const c10::DispatchKeySet kPlainCpuKeys;
 // Returns whether the keys are those of an ordinary strided tensor of a supported device, inference tensors included.
 bool are_plain_keys(c10::DispatchKeySet keys);
+// Whether a spec says no more of a defined tensor than its key set: rule R10.
+bool is_exotic(const c10::TensorImpl& tensor);
 
 // The stride class by the flags of a tensor's traits (tensor_fields.h), in its place in the word.
 extern const std::array<uint64_t, 256> kStrideBits;
@@ -124,9 +126,9 @@ class SpecWriter {
     static_assert(TensorFields::kInlineRank == 5);
     const auto one = [sizes](size_t dim) { return static_cast<uint64_t>(sizes[dim] == 1) << dim; };
     const uint64_t ones = (one(0) | one(1) | one(2) | one(3) | one(4)) & ~(~uint64_t{0} << rank);
-    return spec_words::kPlain | (traits & tensor_traits::kDtypeMask) << spec_words::kDtypeShift | kCpuBits |
-           rank << spec_words::kRankShift | requires_grad << spec_words::kRequiresGradShift | kStrideBits[flags] |
-           ones << spec_words::kOnesShift;
+    return spec_words::kPlain | spec_words::kDtype.with(traits & tensor_traits::kDtypeMask) | kCpuBits |
+           spec_words::kRank.with(rank) | spec_words::kRequiresGrad.with(requires_grad) | kStrideBits[flags] |
+           spec_words::kOnes.with(ones);
   }
 
   void write_unusual(const c10::IValue& value);
@@ -135,7 +137,7 @@ class SpecWriter {
   bool begin_container(size_t size);
   void write_list(const c10::IValue& value);
 
-  static constexpr uint64_t kCpuBits = static_cast<uint64_t>(c10::DeviceType::CPU) << spec_words::kDeviceTypeShift;
+  static constexpr uint64_t kCpuBits = spec_words::kDeviceType.with(static_cast<uint64_t>(c10::DeviceType::CPU));
 
   ArgumentSpec& spec_;
   uint64_t* out_ = nullptr;

@@ -1,4 +1,4 @@
-// Spec → plan: a bounded map whose readers take no lock.
+// Spec → plan: a bounded map whose readers take no lock. A key is the words of an ArgumentSpec (argument_spec.h).
 #pragma once
 
 #include "executor/plan_cache/epoch.h"

@@ -37,43 +37,39 @@ class CollectErrors final : public llvm::DiagnosticHandler {
 };
 
 // A TargetMachine serves one thread only, and making it takes a good part of a small kernel's compile time.
-llvm::TargetMachine* target_machine(const llvm::orc::JITTargetMachineBuilder& target, std::string* why_not) {
+Expected<llvm::TargetMachine*> target_machine(const llvm::orc::JITTargetMachineBuilder& target) {
   thread_local std::unique_ptr<llvm::TargetMachine> machine;
   if (machine == nullptr) {
     auto made = llvm::orc::JITTargetMachineBuilder(target).createTargetMachine();
     if (!made) {
-      *why_not = "LLVM has no code generator for this machine: " + llvm::toString(made.takeError());
-      return nullptr;
+      return Refusal::because("LLVM has no code generator for this machine: " + llvm::toString(made.takeError()));
     }
     machine = std::move(*made);
   }
   return machine.get();
 }
 
-std::unique_ptr<llvm::Module> parse(const std::string& text, llvm::LLVMContext& context, std::string* why_not) {
+Expected<std::unique_ptr<llvm::Module>> parse(const std::string& text, llvm::LLVMContext& context) {
   llvm::SMDiagnostic error;
   std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(text, error, context);
   if (module == nullptr) {
-    *why_not = "invalid LLVM IR, line " + std::to_string(error.getLineNo()) + ": " + error.getMessage().str() + "\n  " +
-               error.getLineContents().str();
-    return nullptr;
+    return Refusal::because("invalid LLVM IR, line " + std::to_string(error.getLineNo()) + ": " + error.getMessage().str() +
+                            "\n  " + error.getLineContents().str());
   }
   std::string broken;
   llvm::raw_string_ostream out(broken);
   if (llvm::verifyModule(*module, &out)) {
-    *why_not = "invalid LLVM IR: " + broken;
-    return nullptr;
+    return Refusal::because("invalid LLVM IR: " + broken);
   }
   return module;
 }
 
-// Sets names and visibility as emit_object specifies. Returns false if a function is missing.
-bool prepare_symbols(llvm::Module& module, const KernelText& kernel, const std::string& suffix, std::string* why_not) {
+// Sets names and visibility as emit_object specifies. Refuses if a function is missing.
+Expected<void> prepare_symbols(llvm::Module& module, const KernelText& kernel, const std::string& suffix) {
   for (const std::string& name : kernel.functions) {
     const llvm::Function* function = module.getFunction(name);
     if (function == nullptr || function->isDeclaration()) {
-      *why_not = "the LLVM IR defines no function '" + name + "'";
-      return false;
+      return Refusal::because("the LLVM IR defines no function '" + name + "'");
     }
   }
   const auto listed = [&kernel](llvm::StringRef name) {
@@ -90,7 +86,7 @@ bool prepare_symbols(llvm::Module& module, const KernelText& kernel, const std::
       value.setLinkage(llvm::GlobalValue::InternalLinkage);
     }
   }
-  return true;
+  return {};
 }
 
 // Without this, LLVM splits 512-bit vectors if it assumes that they lower the processor's clock.
@@ -131,33 +127,36 @@ llvm::Expected<llvm::orc::JITTargetMachineBuilder> host_target() {
   return target;
 }
 
-std::unique_ptr<llvm::MemoryBuffer> emit_object(const KernelText& kernel, const std::string& suffix,
-                                                const llvm::orc::JITTargetMachineBuilder& target, std::string* why_not) {
-  llvm::TargetMachine* machine = target_machine(target, why_not);
-  if (machine == nullptr) {
-    return nullptr;
+Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kernel, const std::string& suffix,
+                                                          const llvm::orc::JITTargetMachineBuilder& target) {
+  const auto found = target_machine(target);
+  if (!found) {
+    return found.refusal();
   }
+  llvm::TargetMachine& machine = **found;
   std::string errors;
   llvm::LLVMContext context;
   context.setDiagnosticHandler(std::make_unique<CollectErrors>(&errors));
-  const std::unique_ptr<llvm::Module> module = parse(kernel.text, context, why_not);
-  if (module == nullptr || !prepare_symbols(*module, kernel, suffix, why_not)) {
-    return nullptr;
+  const auto parsed = parse(kernel.text, context);
+  if (!parsed) {
+    return parsed.refusal();
   }
-  module->setTargetTriple(machine->getTargetTriple().str());
-  module->setDataLayout(machine->createDataLayout());
-  use_full_vectors(*module, *machine);
+  llvm::Module& module = **parsed;
+  if (const auto prepared = prepare_symbols(module, kernel, suffix); !prepared) {
+    return prepared.refusal();
+  }
+  module.setTargetTriple(machine.getTargetTriple().str());
+  module.setDataLayout(machine.createDataLayout());
+  use_full_vectors(module, machine);
   if (kernel.optimize) {
-    run_o2_pipeline(*module, *machine);
+    run_o2_pipeline(module, machine);
   }
-  auto object = llvm::orc::SimpleCompiler(*machine)(*module);
+  auto object = llvm::orc::SimpleCompiler(machine)(module);
   if (!object) {
-    *why_not = "LLVM cannot compile the kernel: " + llvm::toString(object.takeError());
-    return nullptr;
+    return Refusal::because("LLVM cannot compile the kernel: " + llvm::toString(object.takeError()));
   }
   if (!errors.empty()) {
-    *why_not = "LLVM cannot compile the kernel: " + errors;
-    return nullptr;
+    return Refusal::because("LLVM cannot compile the kernel: " + errors);
   }
   return std::move(*object);
 }

@@ -15,9 +15,8 @@ namespace sconce {
 llvm::Expected<llvm::orc::JITTargetMachineBuilder> host_target();
 
 // Compiles the kernel. Appends `suffix` to the names of the listed functions, which makes them unique in the process;
-// everything else is private. Null with the reason on invalid text. Uses an LLVMContext of its own and one TargetMachine per
-// thread.
-std::unique_ptr<llvm::MemoryBuffer> emit_object(const KernelText& kernel, const std::string& suffix,
-                                                const llvm::orc::JITTargetMachineBuilder& target, std::string* why_not);
+// everything else is private. Refuses invalid text. Uses an LLVMContext of its own and one TargetMachine per thread.
+Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kernel, const std::string& suffix,
+                                                          const llvm::orc::JITTargetMachineBuilder& target);
 
 }  // namespace sconce

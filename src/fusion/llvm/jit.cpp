@@ -70,19 +70,19 @@ class Jit final : public KernelCompiler {
     });
   }
 
-  std::shared_ptr<const KernelCode> compile(const KernelText& kernel, std::string* why_not) override {
+  Expected<std::shared_ptr<const KernelCode>> compile(const KernelText& kernel) override {
     const std::string suffix = ".k" + std::to_string(next_++);
-    std::unique_ptr<llvm::MemoryBuffer> object = emit_object(kernel, suffix, target_, why_not);
-    if (object == nullptr) {
-      return nullptr;
+    auto object = emit_object(kernel, suffix, target_);
+    if (!object) {
+      return object.refusal();
     }
     ++live_;
-    auto code = std::make_shared<JitCode>(*this, lljit_->getMainJITDylib().createResourceTracker(), object->getBufferSize());
+    auto code =
+        std::make_shared<JitCode>(*this, lljit_->getMainJITDylib().createResourceTracker(), (*object)->getBufferSize());
     const ReportedErrors reported;
-    if (llvm::Error failure = link(*code, std::move(object), kernel, suffix)) {
-      *why_not = "the kernel cannot be linked: " + llvm::toString(std::move(failure)) +
-                 (reported.text().empty() ? "" : " (" + reported.text() + ")");
-      return nullptr;
+    if (llvm::Error failure = link(*code, std::move(*object), kernel, suffix)) {
+      return Refusal::because("the kernel cannot be linked: " + llvm::toString(std::move(failure)) +
+                              (reported.text().empty() ? "" : " (" + reported.text() + ")"));
     }
     return code;
   }
@@ -124,32 +124,26 @@ llvm::Error Jit::link(JitCode& code, std::unique_ptr<llvm::MemoryBuffer> object,
   return llvm::Error::success();
 }
 
-KernelCompiler* make_jit(std::string* why_not) {
+Expected<KernelCompiler*> make_jit() {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   llvm::InitializeNativeTargetAsmParser();  // inline assembly
   auto target = host_target();
   if (!target) {
-    *why_not = "LLVM does not know this machine: " + llvm::toString(target.takeError());
-    return nullptr;
+    return Refusal::because("LLVM does not know this machine: " + llvm::toString(target.takeError()));
   }
   // Kernels have no static constructors, so the platform support for them is left out.
   auto lljit = orc::LLJITBuilder().setJITTargetMachineBuilder(*target).setPlatformSetUp(orc::setUpInactivePlatform).create();
   if (!lljit) {
-    *why_not = "LLVM's linker does not start: " + llvm::toString(lljit.takeError());
-    return nullptr;
+    return Refusal::because("LLVM's linker does not start: " + llvm::toString(lljit.takeError()));
   }
   return new Jit(std::move(*target), std::move(*lljit));
 }
 
 }  // namespace
 
-KernelCompiler* jit(std::string* why_not) {
-  static std::string reason;
-  static KernelCompiler* const compiler = make_jit(&reason);
-  if (compiler == nullptr) {
-    *why_not = reason;
-  }
+const Expected<KernelCompiler*>& jit() {
+  static const Expected<KernelCompiler*> compiler = make_jit();
   return compiler;
 }
 
@@ -157,11 +151,16 @@ KernelCompiler* jit(std::string* why_not) {
 
 // The only symbol that libsconce looks up in this library (fusion/cpu_kernels.cpp).
 extern "C" __attribute__((visibility("default"))) sconce::KernelCompiler* sconce_kernel_compiler(int interface_version,
-                                                                                                 std::string* why_not) {
+                                                                                                 std::string* reason) {
   if (interface_version != sconce::kKernelInterfaceVersion) {
-    *why_not = "it is of another build of sconce: kernel interface " + std::to_string(sconce::kKernelInterfaceVersion) +
-               ", wanted " + std::to_string(interface_version);
+    *reason = "it is of another build of sconce: kernel interface " + std::to_string(sconce::kKernelInterfaceVersion) +
+              ", wanted " + std::to_string(interface_version);
     return nullptr;
   }
-  return sconce::jit(why_not);
+  const auto& compiler = sconce::jit();
+  if (!compiler) {
+    *reason = compiler.refusal().reason;
+    return nullptr;
+  }
+  return *compiler;
 }

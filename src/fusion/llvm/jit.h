@@ -3,12 +3,10 @@
 
 #include "fusion/kernel_code.h"
 
-#include <string>
-
 namespace sconce {
 
-// The generator of this process, made at the first call and never destroyed: kernels may be freed at exit. Null with
-// the reason when LLVM has no support for this machine.
-KernelCompiler* jit(std::string* why_not);
+// Returns the generator of this process, made at the first call and never destroyed: kernels may be freed at exit. Refuses
+// when LLVM has no support for this machine.
+const Expected<KernelCompiler*>& jit();
 
 }  // namespace sconce

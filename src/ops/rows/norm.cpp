@@ -6,6 +6,7 @@ namespace sconce {
 std::span<const OpRow> norm_rows() {
   static const std::vector<OpRow> rows = {
       {.name = "aten::batch_norm",
+       .opcode = Opcode::kBatchNorm,
        .written = {"running_mean", "running_var"},
        .written_if = "training",
        .results = Sharing::kFresh,

@@ -8,8 +8,7 @@ namespace sconce {
 
 bool freeze(Graph& method, const ModuleConstants& constants) {
   const auto inlined = constants.inline_interface_calls(method);
-  SCONCE_ASSERT(inlined,
-                "refused, although the module's constants were found: ", inlined ? "" : to_string(inlined.refusal()));
+  SCONCE_ASSERT(inlined, "refused, although the module's constants were found: ", to_string(inlined.refusal()));
   bool changed = *inlined;
   const ObjectMap objects = constants.objects_in(method);
   std::vector<Node*> reads_of_submodules;
@@ -50,7 +49,7 @@ std::vector<RefusalExplanation> attributes_not_frozen(const Graph& method, const
       return;
     }
     const Refusal& refusal = *constants.attribute(*slot).refusal;
-    const RefusalExplanation wanted{"", refusal.reason, refusal.node, describe_call_chain(refusal.location)};
+    const RefusalExplanation wanted{"", refusal.reason, refusal.node, refusal.source};
     const auto same = std::find_if(refusals.begin(), refusals.end(), [&](const RefusalExplanation& each) {
       return each.reason == wanted.reason && each.node == wanted.node && each.source == wanted.source;
     });

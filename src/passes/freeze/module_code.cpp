@@ -16,8 +16,8 @@ namespace sconce {
 Expected<ModuleCode> ModuleCode::collect(ModuleObjects& objects, FunctionTable& functions) {
   while (true) {
     ModuleCode code;
-    if (auto refusal = code.add_all(objects, functions)) {
-      return *refusal;
+    if (auto done = code.add_all(objects, functions); !done) {
+      return done.refusal();
     }
     if (!code.mark_replaced(objects)) {
       return code;
@@ -25,17 +25,17 @@ Expected<ModuleCode> ModuleCode::collect(ModuleObjects& objects, FunctionTable& 
   }
 }
 
-std::optional<Refusal> ModuleCode::add_all(const ModuleObjects& objects, FunctionTable& functions) {
+Expected<void> ModuleCode::add_all(const ModuleObjects& objects, FunctionTable& functions) {
   const auto type = objects.module()->type();
   std::vector<torch::jit::Function*> called = type->methods();
   called.insert(called.end(), type->getForwardPreHooks().begin(), type->getForwardPreHooks().end());
   called.insert(called.end(), type->getForwardHooks().begin(), type->getForwardHooks().end());
   for (torch::jit::Function* function : called) {
-    if (auto refusal = add(*function, {objects.module()}, objects, functions)) {
-      return refusal;
+    if (auto done = add(*function, {objects.module()}, objects, functions); !done) {
+      return done.refusal();
     }
   }
-  return std::nullopt;
+  return {};
 }
 
 // Looks at names of attributes only, whatever the object is.
@@ -59,17 +59,17 @@ bool ModuleCode::mark_replaced(ModuleObjects& objects) const {
   return marked;
 }
 
-std::optional<Refusal> ModuleCode::add(torch::jit::Function& function, std::vector<const ModuleObject*> inputs,
-                                       const ModuleObjects& objects, FunctionTable& functions) {
+Expected<void> ModuleCode::add(torch::jit::Function& function, std::vector<const ModuleObject*> inputs,
+                               const ModuleObjects& objects, FunctionTable& functions) {
   if (!functions_.insert({&function, inputs}).second) {
-    return std::nullopt;
+    return {};
   }
   const auto source = functions.graph_of(function);
-  return source ? add(**source, std::move(inputs), objects, functions) : std::optional(source.refusal());
+  return source ? add(**source, std::move(inputs), objects, functions) : source.refusal();
 }
 
-std::optional<Refusal> ModuleCode::add(const Graph& source, std::vector<const ModuleObject*> inputs,
-                                       const ModuleObjects& objects, FunctionTable& functions) {
+Expected<void> ModuleCode::add(const Graph& source, std::vector<const ModuleObject*> inputs, const ModuleObjects& objects,
+                               FunctionTable& functions) {
   Body& body = bodies_.emplace_back(source.clone(), std::move(inputs));
   if (const auto inlined = inline_calls(*body.graph, functions); !inlined) {
     return inlined.refusal();
@@ -78,21 +78,21 @@ std::optional<Refusal> ModuleCode::add(const Graph& source, std::vector<const Mo
     return inlined.refusal();
   }
   const ObjectMap known = objects.objects_in(*body.graph, body.inputs);
-  std::optional<Refusal> refusal;
+  Expected<void> done;
   for_each_node(body.graph->body(), [&](Node* node) {
-    if (!refusal) {
-      refusal = follow(*node, known, objects, functions);
+    if (done) {
+      done = follow(*node, known, objects, functions);
     }
   });
-  return refusal;
+  return done;
 }
 
-std::optional<Refusal> ModuleCode::follow(const Node& node, const ObjectMap& known, const ModuleObjects& objects,
-                                          FunctionTable& functions) {
+Expected<void> ModuleCode::follow(const Node& node, const ObjectMap& known, const ModuleObjects& objects,
+                                  FunctionTable& functions) {
   const AttributeValue* subgraph = node.attribute(attr::kSubgraph);
   const bool calls = node.kind() == prim::CallFunction || node.kind() == prim::CallMethod;
   if (!calls && subgraph == nullptr) {
-    return std::nullopt;
+    return {};
   }
   // A function is the operand before its arguments.
   std::vector<const ModuleObject*> inputs;
@@ -101,18 +101,18 @@ std::optional<Refusal> ModuleCode::follow(const Node& node, const ObjectMap& kno
     inputs.push_back(object == known.end() ? nullptr : object->second);
   }
   if (std::all_of(inputs.begin(), inputs.end(), [](const ModuleObject* object) { return object == nullptr; })) {
-    return std::nullopt;
+    return {};
   }
   if (subgraph != nullptr) {
     constexpr int kDeepest = 16;
     if (depth_ == kDeepest) {
-      return std::nullopt;  // a task that forks itself
+      return {};  // a task that forks itself
     }
     followed_.insert(&node);
     ++depth_;
-    auto refusal = add(*std::get<std::shared_ptr<Graph>>(*subgraph), std::move(inputs), objects, functions);
+    auto done = add(*std::get<std::shared_ptr<Graph>>(*subgraph), std::move(inputs), objects, functions);
     --depth_;
-    return refusal;
+    return done;
   }
   torch::jit::Function* callee = nullptr;
   if (node.kind() == prim::CallMethod && inputs.front() != nullptr) {
@@ -121,7 +121,7 @@ std::optional<Refusal> ModuleCode::follow(const Node& node, const ObjectMap& kno
     callee = *found;
   }
   if (callee == nullptr || !callee->isGraphFunction()) {
-    return std::nullopt;  // a method of an unknown object, or a built-in function
+    return {};  // a method of an unknown object, or a built-in function
   }
   followed_.insert(&node);
   return add(*callee, std::move(inputs), objects, functions);

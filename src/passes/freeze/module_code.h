@@ -30,13 +30,12 @@ class ModuleCode {
   bool follows(const Node& node) const { return followed_.count(&node) != 0; }
 
  private:
-  std::optional<Refusal> add_all(const ModuleObjects& objects, FunctionTable& functions);
-  std::optional<Refusal> add(torch::jit::Function& function, std::vector<const ModuleObject*> inputs,
-                             const ModuleObjects& objects, FunctionTable& functions);
-  std::optional<Refusal> add(const Graph& source, std::vector<const ModuleObject*> inputs, const ModuleObjects& objects,
-                             FunctionTable& functions);
-  std::optional<Refusal> follow(const Node& node, const ObjectMap& known, const ModuleObjects& objects,
-                                FunctionTable& functions);
+  Expected<void> add_all(const ModuleObjects& objects, FunctionTable& functions);
+  Expected<void> add(torch::jit::Function& function, std::vector<const ModuleObject*> inputs, const ModuleObjects& objects,
+                     FunctionTable& functions);
+  Expected<void> add(const Graph& source, std::vector<const ModuleObject*> inputs, const ModuleObjects& objects,
+                     FunctionTable& functions);
+  Expected<void> follow(const Node& node, const ObjectMap& known, const ModuleObjects& objects, FunctionTable& functions);
   bool mark_replaced(ModuleObjects& objects) const;
 
   std::deque<Body> bodies_;

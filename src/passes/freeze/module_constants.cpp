@@ -2,11 +2,10 @@
 
 #include "analysis/escapes.h"
 #include "ir/constant_operands.h"
+#include "ir/refusal.h"
 #include "passes/freeze/module_code.h"
 #include "passes/required/eliminate_dead_nodes.h"
-#include "passes/simplify/fold_constant_branches.h"
-#include "passes/simplify/peephole.h"
-#include "passes/simplify/propagate_constants.h"
+#include "passes/simplify/simplify.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/class_type.h>
@@ -41,14 +40,8 @@ c10::TypePtr narrowed_type(AttributeSlot slot) {
                                                          : declared;
 }
 
-void simplify(Graph& graph) {
-  constexpr int kMaxIterations = 10;
-  bool changed = true;
-  for (int round = 0; changed && round < kMaxIterations; ++round) {
-    changed = peephole(graph);
-    changed |= propagate_constants(graph);
-    changed |= fold_constant_branches(graph);
-  }
+void simplify_and_clean(Graph& graph) {
+  simplify(graph);
   eliminate_dead_nodes(graph);
 }
 
@@ -57,7 +50,7 @@ bool ends_the_method(const Node& node) { return node.kind() == prim::Return && n
 // The return node of a block has no text, so the node around the block is named.
 Refusal refusal_at(const Node& node, const std::string& reason) {
   return ends_the_method(node) ? Refusal::because(reason)
-                               : Refusal::of(node.kind() == prim::Return ? *node.owning_block()->owner() : node, reason);
+                               : refusal_of(node.kind() == prim::Return ? *node.owning_block()->owner() : node, reason);
 }
 
 const Node* writer_of(const Value& value, const Graph& graph, const AliasSets& aliases) {
@@ -74,14 +67,14 @@ class Analysis {
  public:
   Analysis(const c10::IValue& module, FunctionTable& functions) : objects_(module), functions_(functions) {}
 
-  std::optional<Refusal> run(const std::vector<std::string>& preserved) {
+  Expected<void> run(const std::vector<std::string>& preserved) {
     const auto training = objects_.find("training");
     if (training && value_of(*training).isBool() && value_of(*training).toBool()) {
       return Refusal::because("the module is in training mode, and what is frozen cannot be trained; call eval() first");
     }
     for (const std::string& name : preserved) {
-      if (auto refusal = preserve(name)) {
-        return refusal;
+      if (auto done = preserve(name); !done) {
+        return done.refusal();
       }
     }
     auto code = ModuleCode::collect(objects_, functions_);
@@ -93,7 +86,7 @@ class Analysis {
       look_at_memory(body);
     }
     look_at_sharing();
-    return std::nullopt;
+    return {};
   }
 
   std::map<AttributeSlot, ModuleAttribute> attributes() {
@@ -112,14 +105,14 @@ class Analysis {
  private:
   static const c10::IValue& value_of(AttributeSlot slot) { return ModuleObjects::value_of(slot); }
 
-  std::optional<Refusal> preserve(const std::string& name) {
+  Expected<void> preserve(const std::string& name) {
     const auto slot = objects_.find(name);
+    if (!slot && objects_.module()->type()->findMethod(name) != nullptr) {
+      return {};
+    }
     if (!slot) {
-      return objects_.module()->type()->findMethod(name) != nullptr
-                 ? std::nullopt
-                 : std::optional(Refusal::because("there is no '" + name +
-                                                  "' to preserve; name an attribute as in 'encoder.weight', a submodule or "
-                                                  "a method"));
+      return Refusal::because("there is no '" + name +
+                              "' to preserve; name an attribute as in 'encoder.weight', a submodule or a method");
     }
     const auto preserve_slot = [&](AttributeSlot each) {
       preserved_.insert(each);
@@ -129,7 +122,7 @@ class Analysis {
     if (value_of(*slot).isModule()) {
       ModuleObjects::for_each_slot_in(value_of(*slot).toObjectRef(), preserve_slot);
     }
-    return std::nullopt;
+    return {};
   }
 
   void block(AttributeSlot slot, const Refusal& refusal) { blocked_.try_emplace(slot, refusal); }
@@ -158,7 +151,7 @@ class Analysis {
   // Constants decide which branches remain, and so which nodes write. Iterates until no more constants are found.
   void fold_data(ModuleCode& code) {
     for (const ModuleCode::Body& body : code.bodies()) {
-      simplify(*body.graph);
+      simplify_and_clean(*body.graph);
     }
     for (bool changed = true; changed;) {
       blocked_.clear();
@@ -178,7 +171,7 @@ class Analysis {
         const Node& user = *use.user;
         if (user.kind() == prim::SetAttr && use.index == 0) {
           if (const auto slot = object->type()->findAttributeSlot(user.attribute_as<std::string>(attr::kName))) {
-            block({object, *slot}, Refusal::of(user, "a method assigns it"));
+            block({object, *slot}, refusal_of(user, "a method assigns it"));
           }
         } else if (user.kind() != prim::GetAttr && user.kind() != prim::isinstance && !code.follows(user)) {
           const Refusal refusal = refusal_at(user, "the module that it belongs to goes where it cannot be followed");
@@ -202,7 +195,7 @@ class Analysis {
       }
     });
     if (changed) {
-      simplify(*body.graph);
+      simplify_and_clean(*body.graph);
     }
     return changed;
   }
@@ -227,7 +220,7 @@ class Analysis {
       // Most values in the wildcard set belong to code outside. A write to one of them need not be a write to this
       // attribute.
       if (writer != nullptr && (leaving == nullptr || !aliases.is_wildcard(*value))) {
-        block(slot, Refusal::of(*writer, "a method may write it in place"));
+        block(slot, refusal_of(*writer, "a method may write it in place"));
       } else if (leaving != nullptr) {
         block(slot, refusal_at(*leaving, ends_the_method(*leaving)
                                              ? "a method returns it or a view of it, and the caller could write that"
@@ -297,8 +290,8 @@ class Analysis {
 Expected<ModuleConstants> ModuleConstants::find(const c10::IValue& module, const std::vector<std::string>& preserved,
                                                 FunctionTable& functions) {
   Analysis analysis(module, functions);
-  if (auto refusal = analysis.run(preserved)) {
-    return *refusal;
+  if (auto done = analysis.run(preserved); !done) {
+    return done.refusal();
   }
   std::map<AttributeSlot, ModuleAttribute> attributes = analysis.attributes();
   return ModuleConstants(analysis.take_objects(), std::move(attributes), functions);

@@ -1,7 +1,7 @@
 // The module and its submodules as objects, and the values of a graph that refer to them.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 #include "load/function_table.h"
 

@@ -70,14 +70,14 @@ class Inliner {
  public:
   Inliner(Graph& graph, Program& program) : graph_(graph), program_(program) {}
 
-  std::optional<Refusal> run() { return inline_in(graph_.body()); }
+  Expected<void> run() { return inline_in(graph_.body()); }
 
   bool changed() const { return changed_; }
 
  private:
-  std::optional<Refusal> inline_in(const Block& block) { return inline_between(block.first(), nullptr); }
+  Expected<void> inline_in(const Block& block) { return inline_between(block.first(), nullptr); }
 
-  std::optional<Refusal> inline_call(Node* call) {
+  Expected<void> inline_call(Node* call) {
     const auto callee = FunctionTable::callee_of(*call);
     if (!callee) {
       return callee.refusal();
@@ -86,7 +86,7 @@ class Inliner {
     std::vector<torch::jit::Function*>& active = program_.active;
     if (*callee == nullptr || !(*callee)->isGraphFunction() ||
         std::find(active.begin(), active.end(), *callee) != active.end()) {
-      return std::nullopt;
+      return {};
     }
     const bool is_shared = program_.is_shared(*callee);
     const auto body = is_shared ? program_.shared_body(**callee) : program_.body_as_written(**callee);
@@ -110,13 +110,13 @@ class Inliner {
     for (size_t i = 0; i < results.size(); ++i) {
       call->output(i)->replace_all_uses_with(results[i]);
     }
-    std::optional<Refusal> refusal;
+    Expected<void> done;
     if (!is_shared) {
       active.push_back(*callee);
-      refusal = inline_between(first, call);
+      done = inline_between(first, call);
       active.pop_back();
     }
-    if (!refusal) {
+    if (done) {
       Node* const named = call->kind() == prim::CallFunction ? call->input(0)->node() : nullptr;
       call->erase();
       if (named != nullptr && !named->output()->has_uses()) {
@@ -124,28 +124,28 @@ class Inliner {
       }
       changed_ = true;
     }
-    return refusal;
+    return done;
   }
 
   // Inlines calls from `first` to before `end`; null means the end of the block.
-  std::optional<Refusal> inline_between(Node* first, const Node* end) {
+  Expected<void> inline_between(Node* first, const Node* end) {
     for (Node* node = first; node != end;) {
       Node* next = node->next();  // inlining a call erases it and the constant before it that names the function
       if (node->kind() == prim::CallFunction || node->kind() == prim::CallMethod) {
-        if (auto refusal = inline_call(node)) {
-          return refusal;
+        if (auto done = inline_call(node); !done) {
+          return done.refusal();
         }
       } else {
         for (const Block* nested : node->blocks()) {
-          if (auto refusal = inline_in(*nested)) {
-            return refusal;
+          if (auto done = inline_in(*nested); !done) {
+            return done.refusal();
           }
         }
         // A fork's subgraph is a graph of its own, which is planned and inlined separately.
       }
       node = next;
     }
-    return std::nullopt;
+    return {};
   }
 
   static void add_caller(Node& node, const SourceLocationPtr& caller, const std::string& function) {
@@ -170,10 +170,10 @@ Expected<const Graph*> Program::shared_body(torch::jit::Function& function) {
   }
   std::unique_ptr<Graph> body = (*written)->clone();
   active.push_back(&function);
-  const auto refusal = Inliner(*body, *this).run();
+  const auto inlined = Inliner(*body, *this).run();
   active.pop_back();
-  if (refusal) {
-    return *refusal;
+  if (!inlined) {
+    return inlined.refusal();
   }
   simplify_(*body);
   return shared_bodies_.emplace(&function, std::move(body)).first->second.get();
@@ -184,8 +184,8 @@ Expected<const Graph*> Program::shared_body(torch::jit::Function& function) {
 Expected<bool> inline_calls(Graph& graph, FunctionTable& functions, const std::function<void(Graph&)>& simplify) {
   Program program(graph, functions, simplify);
   Inliner inliner(graph, program);
-  if (auto refusal = inliner.run()) {
-    return *refusal;
+  if (auto done = inliner.run(); !done) {
+    return done.refusal();
   }
   return inliner.changed();
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 #include "load/function_table.h"
 

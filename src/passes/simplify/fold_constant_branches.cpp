@@ -54,11 +54,11 @@ bool runs_no_iteration(const Node& loop) {
   return (trips && trips->isInt() && trips->toInt() <= 0) || constant_bool(*loop.input(1)) == false;
 }
 
-bool simplify(const Block& block) {
+bool fold_branches_in(const Block& block) {
   bool changed = false;
   for (Node* node : block.nodes()) {
     for (const Block* nested : node->blocks()) {
-      changed |= simplify(*nested);
+      changed |= fold_branches_in(*nested);
     }
     if (node->kind() == prim::If) {
       if (const auto condition = constant_bool(*node->input(0))) {
@@ -77,7 +77,7 @@ bool simplify(const Block& block) {
 
 }  // namespace
 
-bool fold_constant_branches(Graph& graph) { return simplify(graph.body()); }
+bool fold_constant_branches(Graph& graph) { return fold_branches_in(graph.body()); }
 
 bool for_each_node_taking_branches(const Block& block, const std::function<void(Node*)>& visit) {
   bool took_a_branch = false;

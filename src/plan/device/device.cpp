@@ -10,27 +10,28 @@
 namespace sconce {
 namespace {
 
-// The function that libsconce_cuda exports. Null, with `why_not` set, for another version of the interface.
-using MakeRuntime = DeviceRuntime* (*)(int interface_version, std::string* why_not);
+// The function that libsconce_cuda exports. Null, with the reason, for another version of the interface; so its signature
+// must not contain a type of the interface.
+using MakeRuntime = DeviceRuntime* (*)(int interface_version, std::string* reason);
 constexpr const char* kCudaLibrary = "libsconce_cuda.so";
 constexpr const char* kCudaEntryPoint = "sconce_cuda_runtime";
 
 Expected<DeviceRuntime*> load_cuda_runtime() {
   const std::string directory = directory_of_code(reinterpret_cast<const void*>(&find_device_runtime));
   const std::string path = directory.empty() ? kCudaLibrary : directory + "/" + kCudaLibrary;
-  const SharedLibrary library = open_library(path);
+  const auto library = open_library(path);
   if (!library) {
-    return Refusal::because("sconce's CUDA library cannot be loaded (" + library.why_not() +
+    return Refusal::because("sconce's CUDA library cannot be loaded (" + library.refusal().reason +
                             "); it is built where CUDA's headers are found and lies beside libsconce.so");
   }
-  const auto make = reinterpret_cast<MakeRuntime>(library.symbol(kCudaEntryPoint));
+  const auto make = reinterpret_cast<MakeRuntime>(library->symbol(kCudaEntryPoint));
   if (make == nullptr) {
     return Refusal::because(path + " is not sconce's CUDA library: it has no " + kCudaEntryPoint);
   }
-  std::string why_not;
-  DeviceRuntime* runtime = make(kDeviceInterfaceVersion, &why_not);
+  std::string reason;
+  DeviceRuntime* runtime = make(kDeviceInterfaceVersion, &reason);
   if (runtime == nullptr) {
-    return Refusal::because(path + ": " + why_not);
+    return Refusal::because(path + ": " + reason);
   }
   return runtime;
 }

@@ -5,7 +5,7 @@
 // current stream and the pool of a recording.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
@@ -21,7 +21,7 @@
 namespace sconce {
 
 // Increment when this file changes: both sides of the library boundary must agree on it.
-constexpr int kDeviceInterfaceVersion = 1;
+constexpr int kDeviceInterfaceVersion = 2;
 
 struct LaunchShape {
   std::array<uint32_t, 3> grid = {1, 1, 1};   // blocks

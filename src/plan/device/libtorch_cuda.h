@@ -1,6 +1,8 @@
 // Rule R9: LibTorch's CUDA half must be in the process before ATen first looks for it.
 #pragma once
 
+#include "base/expected.h"
+
 #include <c10/core/Device.h>
 
 #include <string>
@@ -11,12 +13,12 @@ namespace sconce {
 // If it is not, ATen keeps a stub for the life of the process. sconce links LibTorch's CPU library only, which saves a third
 // of a second and 350 MB at the start. So code that may need a GPU calls this first, through `make_available`.
 //
-// True when ATen has its CUDA half now. Else false with the reason in one sentence: no driver on this machine, a
-// LibTorch without CUDA, or too late. Safe to call again and from any thread. Starts no GPU.
-bool load_cuda_early(std::string* why_not);
+// Succeeds when ATen has its CUDA half now. Refuses in one sentence: no driver on this machine, a LibTorch without CUDA, or
+// too late. Safe to call again and from any thread. Starts no GPU.
+Expected<void> load_cuda_early();
 
 // The same without asking for a driver first: for building for machines that have one.
-bool load_libtorch_cuda(std::string* why_not);
+Expected<void> load_libtorch_cuda();
 
 // Before anything is put on `device`: `load_cuda_early` for a CUDA device, nothing for others. Throws c10::Error with one
 // sentence, the reason, when there is no such device.

@@ -1,3 +1,4 @@
+#include "ir/refusal.h"
 #include "plan/callees.h"
 #include "plan/fork_pool.h"
 #include "plan/plan.h"
@@ -210,7 +211,7 @@ Expected<StepPtr> make_call_step(const Node& node, Operands operands, Registers 
     return StepPtr(std::make_unique<ExitStep>(node, std::move(operands), std::move(results)));
   }
   if (callees == nullptr) {
-    return Refusal::of(node, "a graph on its own cannot call: only the methods of a module can");
+    return refusal_of(node, "a graph on its own cannot call: only the methods of a module can");
   }
   switch (node.opcode()) {
     case Opcode::kCallFunction: {

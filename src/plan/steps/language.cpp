@@ -1,3 +1,4 @@
+#include "ir/refusal.h"
 #include "plan/steps/steps.h"
 
 #include <ATen/core/class_type.h>
@@ -139,7 +140,7 @@ Expected<StepPtr> get_attribute(const Construct& of) {
   const std::string& name = of.node.attribute_as<std::string>(attr::kName);
   const auto slot = type ? type->findAttributeSlot(name) : std::nullopt;
   if (!slot) {
-    return Refusal::of(of.node, "the object's class has no attribute '" + name + "' that sconce can see");
+    return refusal_of(of.node, "the object's class has no attribute '" + name + "' that sconce can see");
   }
   return language_step(of, [=, object = of.operands[0], result = of.results[0], slot = *slot](Frame& frame) {
     const c10::IValue value = take(frame, object);
@@ -152,7 +153,7 @@ Expected<StepPtr> set_attribute(const Construct& of) {
   const std::string& name = of.node.attribute_as<std::string>(attr::kName);
   const auto slot = type ? type->findAttributeSlot(name) : std::nullopt;
   if (!slot) {
-    return Refusal::of(of.node, "the object's class has no attribute '" + name + "' that sconce can see");
+    return refusal_of(of.node, "the object's class has no attribute '" + name + "' that sconce can see");
   }
   return language_step(of, [=, object = of.operands[0], value = of.operands[1], slot = *slot](Frame& frame) {
     c10::IValue stored = take(frame, value);
@@ -198,7 +199,7 @@ Expected<StepPtr> make_language_step(const Node& node, Operands operands, Regist
     case Opcode::kUncheckedCast: return make_move_step(of.operands, of.results);
     case Opcode::kUninitialized:
       return language_step(of, [result = of.results[0]](Frame& frame) { frame[result] = c10::IValue::uninitialized(); });
-    default: return Refusal::of(node, std::string(node.kind().toQualString()) + " is not supported yet");
+    default: return refusal_of(node, std::string(node.kind().toQualString()) + " is not supported yet");
   }
 }
 

@@ -1,5 +1,6 @@
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
+#include "ir/refusal.h"
 #include "ir/schema_match.h"
 #include "plan/steps/call_step.h"
 
@@ -109,7 +110,7 @@ bool runs_equally_below_autograd(const Node& node) {
 
 Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change) {
   if (node.schema() == nullptr) {
-    return Refusal::of(node, explain_no_match(node));
+    return refusal_of(node, explain_no_match(node));
   }
   if (StepPtr scalar = make_scalar_step(node, operands, results)) {
     return scalar;
@@ -126,7 +127,7 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
     return builtin;
   }
   if (op.registered == nullptr || !op.registered->hasOperation()) {
-    return Refusal::of(node, std::string("the operator ") + node.kind().toQualString() + " cannot be called on its own");
+    return refusal_of(node, std::string("the operator ") + node.kind().toQualString() + " cannot be called on its own");
   }
   return StepPtr(
       std::make_unique<RegistryStep>(node, std::move(operands), std::move(results), op.registered->getOperation()));

@@ -1,7 +1,7 @@
 // The kinds of steps. Each `make_…` makes the step for a kind of node; lower.cpp decides which to call.
 #pragma once
 
-#include "ir/expected.h"
+#include "base/expected.h"
 #include "ir/graph.h"
 #include "plan/step.h"
 

@@ -88,7 +88,7 @@ TEST(ArgumentSpec, TellsTensorsApartByDtypeRankGradAndOnes) {
   EXPECT_TRUE(differ(at::ones({1, 2}), at::ones({2, 1})));
 }
 
-TEST(ArgumentSpec, TheRankTierLooksPastSizesAndTheShapeTierDoesNot) {
+TEST(ArgumentSpec, TheRankLevelLooksPastSizesAndTheShapeLevelDoesNot) {
   EXPECT_FALSE(differ(at::ones({2, 3}), at::ones({5, 7})));
   EXPECT_TRUE(differ(at::ones({2, 3}), at::ones({5, 7}), Detail::kShapes));
   EXPECT_TRUE(differ(at::ones({2, 3}), at::ones({3, 2}).t(), Detail::kShapes)) << "same sizes, other strides";

@@ -27,7 +27,7 @@ std::unique_ptr<Graph> inlined(const torch::jit::Module& module, const std::stri
   EXPECT_TRUE(source);
   auto graph = (*source)->clone();
   const auto changed = inline_calls(*graph, functions);
-  EXPECT_TRUE(changed) << (changed ? "" : to_string(changed.refusal()));
+  EXPECT_TRUE(changed) << to_string(changed.refusal());
   for (const Violation& violation : find_violations(*graph)) {
     ADD_FAILURE() << violation.check << ": " << violation.message;
   }

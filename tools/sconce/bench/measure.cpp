@@ -1,5 +1,6 @@
 #include "tools/sconce/bench/measure.h"
 
+#include "base/exception_message.h"
 #include "tools/sconce/bench/muted_output.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/interruption.h"

@@ -1,6 +1,6 @@
 #include "tools/sconce/bench/sconce_peer.h"
 
-#include "tools/sconce/report/errors.h"
+#include "base/exception_message.h"
 
 #include <torch/csrc/jit/api/module.h>
 

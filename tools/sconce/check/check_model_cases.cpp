@@ -1,3 +1,4 @@
+#include "base/exception_message.h"
 #include "tools/sconce/check/check_cases.h"
 #include "tools/sconce/check/check_threads.h"
 #include "tools/sconce/check/gradients.h"

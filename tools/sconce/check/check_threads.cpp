@@ -1,7 +1,7 @@
 #include "tools/sconce/check/check_threads.h"
 
+#include "base/exception_message.h"
 #include "tools/sconce/commands/model_options.h"
-#include "tools/sconce/report/errors.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
 

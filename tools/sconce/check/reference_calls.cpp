@@ -1,5 +1,6 @@
 #include "tools/sconce/check/reference_calls.h"
 
+#include "base/exception_message.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"

@@ -1,4 +1,5 @@
 // sconce bench: executors side by side in one process.
+#include "base/exception_message.h"
 #include "tools/sconce/bench/bench_page.h"
 #include "tools/sconce/bench/bench_report.h"
 #include "tools/sconce/bench/measure.h"

@@ -10,6 +10,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 namespace sconce::cli {
@@ -30,20 +31,16 @@ struct CheckOptions {
   std::string plan;
 };
 
-// The highest tier of each run. Without --plan there is one run, with the options as they are.
-std::vector<Tier> tiers_of(const std::string& plan, const Options& options) {
-  if (plan.empty()) {
-    return {std::min(options.max_tier(), available_tiers().back())};
+// Returns the plans to check, one run each. There is only the generic one yet.
+std::vector<std::string> plans_of(const std::string& plan) {
+  const std::string generic = name_of(Tier::kGeneric);
+  if (!plan.empty() && plan != "all" && plan != generic) {
+    if (!is_tier(plan)) {
+      throw UserError("--plan: no plan '" + plan + "'" + ui::did_you_mean(plan, {"tier0", "tier1", "tier2", "all"}));
+    }
+    throw RefusedError("this build of sconce makes no plans of " + plan + "; it has: " + generic);
   }
-  if (plan == "all") {
-    return available_tiers();
-  }
-  const auto tier = tier_of(plan);
-  if (!tier) {
-    throw UserError("--plan: no plan '" + plan + "'" + ui::did_you_mean(plan, {"tier0", "tier1", "tier2", "all"}));
-  }
-  expect_available(*tier);
-  return {*tier};
+  return {generic};
 }
 
 // Returns whether the method can be called without arguments. Throws UserError when the model has no such method.
@@ -93,22 +90,21 @@ Cases cases_of(CheckOptions& options, const Options& settings) {
 }
 
 Findings check_all(const CheckOptions& options, const Cases& cases, const Options& settings,
-                   const std::vector<Tier>& tiers) {
+                   const std::vector<std::string>& plans) {
   const auto* model_cases = std::get_if<ModelCases>(&cases);
   const size_t count = model_cases != nullptr ? model_cases->inputs.size() : std::get<OperatorCases>(cases).size();
   const auto mode = options.common.json ? ui::ProgressMode::kNever
                     : options.progress  ? ui::ProgressMode::kAlways
                                         : ui::ProgressMode::kAuto;
-  ui::ProgressBar bar("checking", count * tiers.size(), mode);
+  ui::ProgressBar bar("checking", count * plans.size(), mode);
   Findings findings;
-  for (const Tier tier : tiers) {
+  for (const std::string& plan : plans) {
     CheckSettings check;
     check.model = options.model;
     check.cases = options.cases;
     check.method = options.method;
-    check.plan = name_of(tier);
+    check.plan = plan;
     check.options = settings;
-    check.options.max_tier(tier);
     check.device = options.common.device;
     check.calls = options.calls;
     check.threads = options.threads;
@@ -154,12 +150,9 @@ int check(const CheckOptions& given) {
   if (options.grad && settings.frozen()) {
     throw UserError("--grad: the parameters of a frozen model take no gradients; leave out one of the two");
   }
-  const std::vector<Tier> tiers = tiers_of(options.plan, settings);
+  const std::vector<std::string> plans = plans_of(options.plan);
   const Cases cases = cases_of(options, settings);
-  const Findings findings = check_all(options, cases, settings, tiers);
-
-  std::vector<std::string> plans;
-  std::transform(tiers.begin(), tiers.end(), std::back_inserter(plans), name_of);
+  const Findings findings = check_all(options, cases, settings, plans);
   if (options.common.json) {
     print_json(options, findings, plans);
   } else {

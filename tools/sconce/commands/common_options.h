@@ -1,6 +1,7 @@
 // The options that every command has.
 #pragma once
 
+#include <sconce/explanation.h>
 #include <sconce/options.h>
 
 #include <CLI/App.hpp>
@@ -39,10 +40,9 @@ Options prepare(const CommonOptions& options);
 // Checks a number on the command line: "--threads: must be from 1 to 1024, not 0".
 CLI::Validator between(double least, double most);
 
-// "tier0" → Tier::kRequired; nothing for another text.
-std::optional<Tier> tier_of(const std::string& name);
+// The name of a tier on the command line: "tier0" for the generic plan.
 std::string name_of(Tier tier);
-// Throws RefusedError when this build of sconce has no such tier.
-void expect_available(Tier tier);
+// Whether the name is of a tier, one that no build makes yet included: "tier0" to "tier2".
+bool is_tier(const std::string& name);
 
 }  // namespace sconce::cli

@@ -1,5 +1,6 @@
 #include "tools/sconce/commands/device.h"
 
+#include "base/exception_message.h"
 #include "plan/device/libtorch_cuda.h"
 #include "tools/sconce/report/errors.h"
 

@@ -1,4 +1,5 @@
 // sconce dump: shows a model's graph after each stage.
+#include "base/exception_message.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/dump_page.h"
@@ -136,8 +137,7 @@ std::string plans_of(const DumpOptions& options, const Module& module, const std
   module.run_method(method, fit_call(module.script_module(), call, options.common));
   std::string text;
   for (const PlanExplanation& plan : executor.explain().plans) {
-    text +=
-        "# " + name_of(plan.tier) + (plan.specs.empty() ? "" : ": " + ui::join(plan.specs, "; ")) + "\n" + plan.text + "\n";
+    text += "# generic plan" + (plan.specs.empty() ? "" : ": " + ui::join(plan.specs, "; ")) + "\n" + plan.text + "\n";
   }
   return text;
 }
@@ -240,7 +240,7 @@ void add_dump_command(CLI::App& app, Action& chosen) {
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
   add_common_options(command, options->common);
-  command.footer("Arguments are needed for plans of other tiers than tier0 only.\n\n" + std::string(kSpecHelp) +
+  command.footer("Arguments show which argument specs the plan has met.\n\n" + std::string(kSpecHelp) +
                  "\n"
                  "Examples:\n"
                  "  sconce dump model.pt\n"

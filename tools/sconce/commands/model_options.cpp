@@ -1,5 +1,6 @@
 #include "tools/sconce/commands/model_options.h"
 
+#include "base/exception_message.h"
 #include "load/load_module.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"

@@ -24,11 +24,11 @@ bool needs_python(const std::string& path) {
   return false;
 }
 
-SharedLibrary open_globally(const std::string& file) {
-  const SharedLibrary library = open_library(file, /*global=*/true);
+Expected<SharedLibrary> open_globally(const std::string& file) {
+  auto library = open_library(file, /*global=*/true);
   // Libraries built with LibTorch's CMake package need libtorch.so, which only refers to LibTorch's parts.
-  if (!library && library.why_not().rfind("libtorch.so:", 0) == 0) {
-    open_library(libtorch_directory() + "/libtorch.so", /*global=*/true);
+  if (!library && library.refusal().reason.starts_with("libtorch.so:") &&
+      open_library(libtorch_directory() + "/libtorch.so", /*global=*/true)) {
     return open_library(file, /*global=*/true);
   }
   return library;
@@ -43,16 +43,16 @@ void open_ops_library(const std::string& path) {
   }
   // A path with a slash, so that the library search path is not used.
   const std::string file = std::filesystem::absolute(path).string();
-  const SharedLibrary library = open_globally(file);
+  const auto library = open_globally(file);
   if (library) {
     return;
   }
   if (needs_python(file)) {
     throw UserError(
         path + ": this library is a Python extension: it needs Python's libraries, which are not in this process (" +
-        library.why_not() + "); build the operators with TORCH_LIBRARY alone, linked with torch_cpu and c10 only");
+        library.refusal().reason + "); build the operators with TORCH_LIBRARY alone, linked with torch_cpu and c10 only");
   }
-  throw UserError(path + ": cannot be opened: " + library.why_not());
+  throw UserError(path + ": cannot be opened: " + library.refusal().reason);
 }
 
 }  // namespace sconce::cli

@@ -20,7 +20,7 @@ int list_passes(const CommonOptions& options) {
   if (options.json) {
     Json passes = Json::array();
     for (const PassInfo& pass : all_passes()) {
-      passes.push_back(Json{{"name", pass.name}, {"where", pass.where}, {"help", pass.help}});
+      passes.push_back(Json{{"name", pass.name}, {"where", to_string(pass.stage)}, {"help", pass.help}});
     }
     for (const CustomPass& pass : prepared.passes().custom_passes()) {
       passes.push_back(Json{{"name", pass.name}, {"where", place_of(pass)}, {"help", pass.help}, {"library", pass.library}});
@@ -30,7 +30,7 @@ int list_passes(const CommonOptions& options) {
   }
   ui::Table table({{"pass", ui::Align::kLeft}, {"where it runs", ui::Align::kLeft}, {"what it does", ui::Align::kLeft}});
   for (const PassInfo& pass : all_passes()) {
-    table.add_row({std::string(pass.name), std::string(pass.where), std::string(pass.help)});
+    table.add_row({std::string(pass.name), to_string(pass.stage), std::string(pass.help)});
   }
   for (const CustomPass& pass : prepared.passes().custom_passes()) {
     table.add_row({pass.name, place_of(pass), pass.help + " (" + pass.library + ")"});

@@ -1,4 +1,5 @@
 // sconce replay: runs a pass again on the graph on which it failed.
+#include "base/exception_message.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/json.h"

@@ -1,4 +1,5 @@
 // sconce run: runs a model, and shows its result or writes it to a file.
+#include "base/exception_message.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"

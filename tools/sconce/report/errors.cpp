@@ -1,8 +1,6 @@
 #include "tools/sconce/report/errors.h"
 
-#include <sconce/script_error.h>
-
-#include <c10/util/Exception.h>
+#include "base/exception_message.h"
 
 #include <algorithm>
 #include <iostream>
@@ -11,64 +9,6 @@
 
 namespace sconce::cli {
 namespace {
-
-std::string without_trailing_blanks(std::string text) {
-  text.erase(text.find_last_not_of(" \n\r\t") + 1);
-  return text;
-}
-
-// LibTorch's interpreter puts the script's stack in front of what was thrown:
-//
-//   The following operation failed in the TorchScript interpreter.
-//   Traceback of TorchScript (most recent call last):
-//     ...
-//                ~~~~~~ <--- HERE
-//   RuntimeError: mat1 and mat2 shapes cannot be multiplied     <- what matters; "builtins.ValueError: …" of a script
-std::string without_interpreter_frame(const std::string& text) {
-  const auto starts_with = [](const std::string& line, const std::string& begin) { return line.rfind(begin, 0) == 0; };
-  const size_t marker = text.rfind("<--- HERE");
-  if (!starts_with(text, "The following operation failed in the TorchScript interpreter.") || marker == std::string::npos) {
-    return text;
-  }
-  // Source lines that follow the marked one are indented.
-  for (size_t line = text.find('\n', marker); line != std::string::npos; line = text.find('\n', line + 1)) {
-    const std::string rest = text.substr(line + 1);
-    if (!rest.empty() && rest[0] != ' ' && rest[0] != '\n' &&
-        rest.substr(0, rest.find('\n')).find(": ") != std::string::npos) {
-      for (const std::string prefix : {"RuntimeError: ", "builtins."}) {
-        if (starts_with(rest, prefix)) {
-          return rest.substr(prefix.size());
-        }
-      }
-      return rest;
-    }
-  }
-  return text;
-}
-
-// Messages about damaged files quote their bytes.
-std::string without_control_characters(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 && c != '\n' && c != '\t'; }, '?');
-  return text;
-}
-
-// Returns the message, then the context added while it was passed on, each on lines of its own. c10::Error puts
-// context in brackets.
-std::string text_of(const c10::Error& failure) {
-  std::string text = failure.msg();
-  for (const std::string& context : failure.context()) {
-    text += "\n" + context;
-  }
-  return text;
-}
-
-// "ValueError: too large", then the script's stack.
-std::string text_of(const ScriptError& raised) {
-  std::string python_class = raised.getPythonClassName().value_or("");
-  python_class.erase(0, python_class.starts_with("builtins.") ? std::string("builtins.").size() : 0);
-  return (python_class.empty() ? "" : python_class + ": ") + raised.message() +
-         (raised.frames().empty() ? "" : "\nTraceback of TorchScript (most recent call last):\n" + raised.frames());
-}
 
 // Returns the rest of the line after the last `begin` that starts a line, ignoring blanks before it. Empty if there
 // is none.
@@ -104,20 +44,6 @@ std::string source_in(const std::string& message) {
 }
 
 }  // namespace
-
-std::string plain_message(const std::exception& failure) {
-  if (const auto* raised = dynamic_cast<const ScriptError*>(&failure)) {
-    return without_trailing_blanks(without_control_characters(text_of(*raised)));
-  }
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
-  const std::string text = torch_error != nullptr ? text_of(*torch_error) : failure.what();
-  return without_trailing_blanks(without_control_characters(without_interpreter_frame(text)));
-}
-
-std::string one_line_message(const std::exception& failure) {
-  const std::string message = plain_message(failure);
-  return without_trailing_blanks(message.substr(0, message.find('\n')));
-}
 
 Failure describe_failure(const std::exception& failure) {
   const bool refused = dynamic_cast<const RefusedError*>(&failure) != nullptr;

@@ -32,12 +32,6 @@ class RefusedError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Returns an exception's message without the C++ backtrace and the text that LibTorch's interpreter adds.
-std::string plain_message(const std::exception& failure);
-
-// Like `plain_message`, but the first line only.
-std::string one_line_message(const std::exception& failure);
-
 // An exception as the command line reports it.
 struct Failure {
   std::string message;

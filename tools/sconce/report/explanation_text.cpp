@@ -14,16 +14,13 @@
 namespace sconce::cli {
 namespace {
 
-std::array<std::pair<const char*, uint64_t>, 9> counters_of(const Counters& counters) {
+std::array<std::pair<const char*, uint64_t>, 6> counters_of(const Counters& counters) {
   return {{{"invocations", counters.invocations},
            {"cache_hits", counters.cache_hits},
            {"cache_misses", counters.cache_misses},
            {"compiles", counters.compiles},
            {"refusals", counters.refusals},
-           {"fallbacks", counters.fallbacks},
-           {"evictions", counters.evictions},
-           {"captures", counters.captures},
-           {"replays", counters.replays}}};
+           {"evictions", counters.evictions}}};
 }
 
 std::string indented(const std::string& text, const std::string& indent) {
@@ -52,13 +49,12 @@ std::string one_spec_text(const std::string& spec) {
 }
 
 std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& detail) {
-  std::string text = "  " + name_of(plan.tier) + ": " + counted(plan.steps, "step") + ", " +
-                     counted(plan.registers, "register") + ", " + counted(plan.runs, "run") + ", " +
-                     counted(plan.frames, "frame") + ", built in " + ui::format_duration(plan.compile_seconds) + "\n";
-  const bool serves_all = plan.tier == Tier::kRequired;
-  text += serves_all ? "    serves all arguments" : "    serves " + counted(plan.specs.size(), "spec") + " of arguments";
+  std::string text = "  generic plan: " + counted(plan.steps, "step") + ", " + counted(plan.registers, "register") + ", " +
+                     counted(plan.runs, "run") + ", " + counted(plan.frames, "frame") + ", built in " +
+                     ui::format_duration(plan.compile_seconds) + "\n";
+  text += "    serves all arguments";
   if (!plan.specs.empty()) {
-    text += serves_all ? "; met so far: " + counted(plan.specs.size(), "spec") : "";
+    text += "; met so far: " + counted(plan.specs.size(), "spec");
     text += detail.specs ? "" : " (--verbose shows " + std::string(plan.specs.size() == 1 ? "it" : "them") + ")";
   }
   text += "\n";

@@ -1,5 +1,6 @@
 #include "tools/sconce/values/spec.h"
 
+#include "base/exception_message.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/values/spec_dtypes.h"

@@ -1,11 +1,11 @@
-#include "load/summarize_libtorch_error.h"
+#include "base/exception_message.h"
 
 #include <gtest/gtest.h>
 
 namespace sconce {
 namespace {
 
-TEST(PlainReason, LosesTheInsidesOfLibTorch) {
+TEST(ExceptionMessage, LosesTheInsidesOfLibTorch) {
   EXPECT_EQ(summarize_libtorch_error(
                 "type.present() INTERNAL ASSERT FAILED at \"/pytorch/torch/csrc/jit/frontend/parser.cpp\":12, please "
                 "report a bug to PyTorch. \nframe #0: what"),

@@ -1,5 +1,5 @@
-// Tier 0 beside every executor of LibTorch, in one run: the calls are interleaved, so that what disturbs the machine
-// disturbs all of them. Counters: ns per operator of each executor, and
+// The generic plan beside every executor of LibTorch, in one run: the calls are interleaved, so that what disturbs the
+// machine disturbs all of them. Counters: ns per operator of each executor, and
 //   vs_fastest_jit     fastest of LibTorch's graph executors / sconce   (above 1: sconce is faster)
 //   vs_static          Static Runtime / sconce
 // SCONCE_BENCH_SMOKE: one iteration.

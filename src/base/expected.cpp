@@ -1,27 +1,25 @@
-#include "ir/expected.h"
+#include "base/expected.h"
 
-#include "ir/graph.h"
-#include "ir/text/print.h"
+#include <c10/util/Exception.h>
 
 namespace sconce {
-
-Refusal Refusal::of(const Node& node, std::string reason) {
-  return {std::move(reason), print_node_line(node), node.location()};
-}
 
 std::string to_string(const Refusal& refusal) {
   std::string text = refusal.reason;
   if (!refusal.node.empty()) {
     text += "\n  node: " + refusal.node;
   }
-  const std::string chain = describe_call_chain(refusal.location);
-  if (!chain.empty()) {
+  if (!refusal.source.empty()) {
     text += "\n  at:   ";
-    for (const char c : chain) {
+    for (const char c : refusal.source) {
       text += c == '\n' ? std::string("\n        ") : std::string(1, c);
     }
   }
   return text;
+}
+
+void throw_refusal(const std::string& context, const Refusal& refusal) {
+  C10_THROW_ERROR(Error, context + ": " + to_string(refusal));
 }
 
 }  // namespace sconce

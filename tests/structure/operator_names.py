@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Keeps what is known about operators in src/ops: lists the other files of src/ that name operators.
+
+A file may name operators where it rewrites calls of named operators into others, and is listed here with its reason. Everything
+else asks the operator's record (src/ops/op.h). The node kinds of the language itself, the rows of src/ops/rows/language.cpp,
+are not operators: control flow, construction, attribute access.
+
+    operator_names.py               checks the tree around this file and prints the files with their counts
+    operator_names.py --self-test   plants a violation in a copy and fails unless it is reported
+"""
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# file -> why it names operators
+REWRITES = {
+    "src/ir/text/parse.cpp": "gives an example in an error message",
+    "src/passes/layout/permutations.cpp": "reads and composes views that exchange dimensions",
+    "src/passes/layout/propagate_channels_last.cpp": "converts weights by aten::contiguous",
+    "src/passes/layout/remove_layout_changes.cpp": "joins chains of views and copies",
+    "src/passes/loops/partially_unroll_loops.cpp": "computes trip counts by arithmetic nodes",
+    "src/passes/matmul/batch_matmul.cpp": "joins products into aten::bmm and aten::cat",
+    "src/passes/matmul/decompose_ops.cpp": "takes aten::addmm and aten::linear apart",
+    "src/passes/memory/remove_dead_copies.cpp": "removes the copies that it names",
+    "src/passes/required/lower_autocast.cpp": "finds autocast's classes and inserts its casts",
+    "src/passes/required/lower_grad_of.cpp": "tests gradients by prim::AutogradAnyNonZero",
+    "src/passes/required/remove_expands.cpp": "removes aten::expand",
+    "src/passes/required/specialize_autograd_zero.cpp": "replaces prim::AutogradAdd",
+    "src/passes/simplify/peephole.cpp": "small rewrites of the operators that it names",
+    "src/plan/steps/operator.cpp": "asks which backends are loaded by aten::empty, which each of them has",
+}
+
+NAME = re.compile(r'\b(aten|prim)::([A-Za-z_]\w*)')
+COMMENT = re.compile(r"//[^\n]*")
+
+
+def language_kinds(root: Path) -> set:
+    return set(re.findall(r'"prim::(\w+)"', (root / "src/ops/rows/language.cpp").read_text()))
+
+
+def named_operators(root: Path) -> dict:
+    """file -> the operators that its code names"""
+    language = language_kinds(root)
+    found = {}
+    for path in sorted((root / "src").rglob("*")):
+        where = path.relative_to(root).as_posix()
+        if path.suffix not in (".h", ".cpp") or where.startswith("src/ops/"):
+            continue
+        names = {f"{space}::{name}" for space, name in NAME.findall(COMMENT.sub("", path.read_text()))
+                 if not (space == "prim" and name in language)}
+        if names:
+            found[where] = names
+    return found
+
+
+def violations(root: Path) -> list:
+    found = named_operators(root)
+    return ([f"{where}: names {', '.join(sorted(names))}; ask node.op() instead (src/ops/README.md)"
+             for where, names in found.items() if where not in REWRITES] +
+            [f"{where}: names no operator any more; take it off the list" for where in REWRITES if where not in found])
+
+
+def self_test() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "src", Path(folder) / "src")
+        (Path(folder) / "src/plan/planted.cpp").write_text("bool f(const Node& node) { return node.kind() == aten::relu; }\n")
+        seen = any("src/plan/planted.cpp" in line for line in violations(Path(folder)))
+    print("1 of 1 planted violations found" if seen else "not found: an operator compared by name")
+    return 0 if seen else 1
+
+
+def main() -> int:
+    if "--self-test" in sys.argv:
+        return self_test()
+    found = violations(ROOT)
+    if found:
+        print("\n".join(found))
+        return 1
+    for where, names in named_operators(ROOT).items():
+        print(f"{len(names):3} {where}: {REWRITES[where]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
