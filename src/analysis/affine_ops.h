@@ -1,4 +1,4 @@
-// Operators that compute W·x + b, and what stands around them in models: what folding a batch norm has to know.
+// Operators that compute W·x + b, and the code around them in models, for folding batch norms.
 #pragma once
 
 #include "ir/graph.h"
@@ -9,8 +9,8 @@
 
 namespace sconce {
 
-// A convolution, a transposed one, or aten::linear. The output channels are the second dimension of the result if that has
-// the rank of the weight: then x is a batch.
+// A convolution, a transposed one, or aten::linear. If the result has the rank of the weight, x is a batch, and the
+// output channels are the result's second dimension.
 struct AffineOp {
   size_t weight;  // positions among the node's inputs
   size_t bias;
@@ -19,13 +19,13 @@ struct AffineOp {
   bool accepts_batches_only = false;  // else x may have another rank
 };
 
-// Nothing for any other node, and where groups or transposition are no constants.
+// Returns nothing for any other node, and if groups or transposition are not constants.
 std::optional<AffineOp> affine_op(const Node& node);
 
 bool is_batch_norm(const Node& node);
 
-// Whether the tensor has the rank at that node, because code before it in its block raises otherwise: `if x.dim() != 4:
-// raise …`, as torch.nn's modules check, or `assert x.dim() == 4`.
+// Returns whether the tensor is known to have the rank at that node, because earlier code in the node's block raises
+// otherwise: `if x.dim() != 4: raise …`, as in torch.nn's modules, or `assert x.dim() == 4`.
 bool has_checked_rank(const Value& tensor, int64_t rank, const Node& at);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// What running a node does besides producing its outputs.
+// The effects of nodes: everything that running one does besides producing its outputs.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// What operators do with the order in which the elements of an operand lie in memory.
+// How operators use the order of an operand's elements in memory.
 #pragma once
 
 #include "ir/graph.h"
@@ -10,19 +10,19 @@ namespace sconce {
 
 enum class LayoutUse : uint8_t {
   kSensitive,   // or not known: results, errors or aliasing may depend on it
-  kPreserving,  // the strides of the result, which is new memory or that of the operand, follow it; nothing else does
-  kAgnostic,    // nothing depends on it but the order in which numbers are added up
-  kFlattens     // the elements of each image of a batch in a row: a view in one layout, a copy in another
+  kPreserving,  // only the result's strides follow it; the result is new memory or that of the operand
+  kAgnostic,    // nothing depends on it but the order of additions
+  kFlattens     // flattens each image of a batch: a view in one layout, a copy in another
 };
 
-// Of the tensor, or of the tensors in the list, that is the node's input `index`.
+// Returns the use of the tensor, or of the tensors in the list, that is the node's input `index`.
 LayoutUse layout_use(const Node& node, size_t index);
 
-// Whether the result is computed element by element from tensors and numbers that broadcast; in place included.
+// Returns whether the result is computed element by element from tensors and numbers that broadcast, also in place.
 bool is_pointwise(const Node& node);
 
-// Whether the result has the sizes of the first operand and its strides, but for the case that the operand overlaps itself
-// or has gaps: pointwise, a new tensor, of one tensor.
+// Returns whether the operator is pointwise, takes one tensor, and returns a new tensor with its sizes and strides.
+// (The strides differ if the operand overlaps itself or has gaps.)
 bool is_pointwise_of_one(const Node& node);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// What operators do to lists.
+// How operators write and read lists.
 #pragma once
 
 #include "ir/graph.h"
@@ -17,8 +17,8 @@ namespace sconce {
 // kOpaque for any other write and for operators on other types.
 Opcode list_write_of(const Node& node);
 
-// Whether the node takes elements, or what it makes of them, out of the list at its input `index`: it does not write the
-// list, keep it, hand it on, or ask which list it is.
+// Returns whether the node only reads elements of the list at its input `index`, or values made of them: it does not
+// write, keep or return the list, or observe its identity.
 bool only_reads_list(const Node& node, size_t index);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// Graph → plan: the order of every stage and pass.
+// Compiles graphs to plans: the order of every stage and pass.
 #pragma once
 
 #include "base/expected.h"
@@ -21,7 +21,7 @@ class ModuleConstants;
 
 // A method, a function or a graph, ready to run.
 struct CompiledMethod {
-  std::unique_ptr<Graph> graph;  // calls inlined, and frozen: what plans are made of
+  std::unique_ptr<Graph> graph;  // calls inlined, and frozen: plans are made of it
   std::unique_ptr<Plan> plan;    // the generic plan, which serves every argument spec
   std::vector<PassTiming> passes;
   std::vector<RefusalExplanation> refusals;  // attributes that were not frozen, passes that failed and were left out
@@ -33,12 +33,12 @@ struct CompileSettings {
   explicit CompileSettings(const Options& options)
       : passes(&options.passes()), optimize(options.optimize()), frozen(options.frozen()) {}
 
-  Callees* callees = nullptr;                  // answers calls that are not inlined; outlives the plan
-  FunctionTable* functions = nullptr;          // whose calls are inlined; null: none are
-  const ModuleConstants* constants = nullptr;  // of the method's module, to be frozen
+  Callees* callees = nullptr;                  // runs calls that are not inlined; outlives the plan
+  FunctionTable* functions = nullptr;          // inlines calls of these functions; null: inlines none
+  const ModuleConstants* constants = nullptr;  // constants of the method's module, to freeze it
   const PassPipeline* passes = nullptr;        // the user's passes, and which are disabled
-  bool optimize = false;                       // else the required passes alone
-  bool frozen = false;  // of a frozen module, whose constants may be computed with, at the price of rounding
+  bool optimize = false;                       // else runs the required passes only
+  bool frozen = false;  // the module is frozen: passes may compute with its constants, at the price of rounding
 };
 
 // Compiles a method: inline, freeze, required passes, optimizing passes, lower. Refuses what cannot be inlined or lowered.
@@ -46,18 +46,19 @@ Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const Comp
 
 // ---- the stages, for tools and tests that stop in between -----------------------------------------------------------
 
-// Inlines all calls that can be (passes/required/inline_calls.h). To `optimize`, simplifies once what several calls share.
-// Returns the time it took.
+// Inlines all calls that can be inlined (passes/required/inline_calls.h). With `optimize`, simplifies a function with
+// several calls once. Returns the time it took.
 Expected<PassTiming> inline_and_simplify(Graph& graph, FunctionTable& functions, const PassPipeline& passes, bool optimize);
 
-// Freezes a method (passes/freeze.h) and, to `optimize`, does what its constants decide: once for all plans of the method,
-// so that they share what is computed, and before argument specs are made of what it still reads.
+// Freezes a method (passes/freeze/freeze.h) and, with `optimize`, runs the passes that its constants enable. Runs
+// once for all plans of the method, so that they share computed constants, and before argument specs are derived from
+// the remaining reads.
 void freeze_method(Graph& method, const ModuleConstants& constants, bool optimize, PassRunner& runner);
 
 // Runs the passes of a stage in their order, the user's at their places.
 void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, bool frozen = false);
 
-// A plan of a graph that the passes have run on, each run of which fills a profile.
+// A plan of a graph that the passes have processed. Each of its runs fills a profile.
 struct Profiled {
   std::unique_ptr<Profile> profile;  // outlives the plan
   std::unique_ptr<Plan> plan;

@@ -22,7 +22,7 @@ class GraphExecutor::Impl {
  public:
   Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
        std::shared_ptr<CalleeTable> callees);
-  // Compiles the graph, whose calls are not inlined.
+  // Compiles a graph whose calls are not inlined.
   Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options, std::optional<c10::IValue> self,
        std::shared_ptr<CalleeTable> callees);
 
@@ -36,7 +36,7 @@ class GraphExecutor::Impl {
   DebugState debug_state() const;
 
  private:
-  // A plan with what is counted about it.
+  // A plan and its counters.
   struct CountedPlan {
     Tier tier;
     DroppablePlan plan;
@@ -63,7 +63,7 @@ class GraphExecutor::Impl {
   std::vector<RefusalExplanation> refusals_;
   std::unique_ptr<CountedPlan> generic_;  // serves every spec
   mutable PlanCache<SpecEntry> cache_;
-  // When runs are profiled: those that have begun, up to the number asked for.
+  // The number of profiled runs that have begun, up to the number requested.
   std::optional<Profiled> profiled_;
   std::atomic<size_t> profiled_runs_{0};
 

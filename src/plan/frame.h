@@ -35,7 +35,7 @@ class Frame {
  public:
   explicit Frame(const Plan& plan);
 
-  // What keeps the plan alive while the run goes on; null for a plan that its owner keeps.
+  // Keeps the plan alive during the run; null for a plan that its owner keeps.
   std::shared_ptr<const Plan> kept_plan;
 
   c10::IValue& operator[](Register index) { return registers_[index]; }

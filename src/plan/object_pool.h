@@ -25,7 +25,7 @@ class ObjectPool {
   ObjectPool& operator=(const ObjectPool&) = delete;
   ~ObjectPool() { close(); }
 
-  // Destroys what the pool holds and, from now on, what it is given back.
+  // Destroys the objects in the pool and, from now on, those that are returned.
   void close() {
     for (Slot& slot : slots_) {
       T* object = slot.object.exchange(closed(), std::memory_order_acq_rel);
@@ -35,8 +35,8 @@ class ObjectPool {
     }
   }
 
-  // An object that was given back, else null. Threads begin at slots of their own, so that a thread mostly gets the
-  // object it had, warm in its cache.
+  // Returns a returned object, or null. Threads start at different slots, so that a thread mostly gets the object it
+  // had last, warm in its cache.
   std::unique_ptr<T> take() {
     const size_t first = first_slot();
     for (size_t i = 0; i < kSlots; ++i) {
@@ -50,7 +50,7 @@ class ObjectPool {
     return nullptr;
   }
 
-  // Does not touch the pool once the object lies in it or is destroyed: an object may own what owns the pool.
+  // Does not access the pool after the object is in it or destroyed: an object may own the owner of the pool.
   void give_back(std::unique_ptr<T> object) {
     const size_t first = first_slot();
     for (size_t i = 0; i < kSlots; ++i) {
@@ -65,7 +65,7 @@ class ObjectPool {
   }
 
  private:
-  // What the slots of a closed pool hold: no object lies there.
+  // The value of the slots of a closed pool; not an object.
   static T* closed() {
     static char place;
     return reinterpret_cast<T*>(&place);

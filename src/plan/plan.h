@@ -37,9 +37,9 @@ class Plan {
   std::span<const c10::IValue> constants() const { return constants_; }  // the values of registers 0, 1, …
   std::span<const Register> inputs() const { return inputs_; }
   size_t register_count() const { return registers_; }
-  // Whether a result may require a gradient although no input and no constant does (`requires_grad_`).
+  // Returns whether a result may require a gradient although no input and no constant does (`requires_grad_`).
   bool may_introduce_grad() const { return may_introduce_grad_; }
-  // Whether a tensor among the constants requires a gradient now. Its owner may change that between two runs.
+  // Returns whether a constant tensor requires a gradient now. Its owner may change that between two runs.
   bool constants_require_grad() const {
     return std::any_of(constant_tensors_.begin(), constant_tensors_.end(),
                        [](const at::Tensor& tensor) { return tensor.requires_grad(); });
@@ -59,7 +59,7 @@ class Plan {
   std::shared_ptr<const Graph> graph_;
   std::vector<PlannedStep> steps_;
   std::vector<c10::IValue> constants_;
-  std::vector<at::Tensor> constant_tensors_;  // those in lists and tuples too
+  std::vector<at::Tensor> constant_tensors_;  // including those in lists and tuples
   std::vector<Register> inputs_;
   size_t registers_;
   bool may_introduce_grad_;
@@ -68,13 +68,10 @@ class Plan {
   mutable std::atomic<size_t> frames_made_{0};
 };
 
-// Owns a plan that may be dropped while it runs: then the last run destroys it.
-//
-//   DroppablePlan ──► Plan ──► pool ──► Frame ──► Plan
-//
-// Each frame counts as an owner of the plan, in the pool too, so that a run counts nothing: it has its frame. Dropping the
-// plan closes the pool, which breaks the cycle; the frames of runs under way are destroyed when they are given back. Whoever
-// takes a frame must know that the plan has not been dropped yet.
+// Owns a plan that may be dropped during a run; the last run then destroys it. Each frame, also in the pool, counts
+// as an owner of the plan: DroppablePlan ──► Plan ──► pool ──► Frame ──► Plan. A run has a frame, so it need not
+// count itself. Dropping the plan closes the pool, which breaks the cycle; the frames of current runs are destroyed
+// when they are returned. Code that takes a frame must ensure that the plan has not been dropped.
 class DroppablePlan {
  public:
   DroppablePlan(std::unique_ptr<Plan> plan);  // NOLINT(google-explicit-constructor): takes the place of a unique_ptr
@@ -89,7 +86,7 @@ class DroppablePlan {
   std::shared_ptr<Plan> plan_;
 };
 
-// Gives a plan's frame back however the run ends.
+// Returns a plan's frame, however the run ends.
 class FrameLease {
  public:
   explicit FrameLease(const Plan& plan) : plan_(plan), frame_(plan.take_frame()) {}

@@ -24,7 +24,7 @@ struct Field {
 
 enum Kind : uint64_t { kNone = 0, kUndefined = 1, kPlain = 2, kExotic = 3 };
 constexpr size_t kMaxRank = 16;
-constexpr size_t kMaxElements = 64;  // of a container whose elements are part of a spec
+constexpr size_t kMaxElements = 64;  // limit for a container whose elements are part of a spec
 
 // A tensor, or None.
 constexpr std::array kTensorFields = {
@@ -46,7 +46,7 @@ constexpr Field kRequiresGrad = kTensorFields[5];
 constexpr Field kStrideClass = kTensorFields[6];
 constexpr Field kOnes = kTensorFields[7];
 
-// What is no tensor. One of the tags is set.
+// An argument that is not a tensor. One of the tags is set.
 constexpr std::array kOtherFields = {
     Field{"length", 0, 32, "the elements of a container"},
     Field{"long tag", 60, 1, "a container of more than kMaxElements"},
@@ -68,7 +68,7 @@ constexpr Field kArgument = kSharedStorageFields[0];
 constexpr Field kFirst = kSharedStorageFields[1];
 constexpr uint64_t kSharedStorageTag = kSharedStorageFields[2].mask();
 
-// The thread's and the process's state: this word stands first, then the dispatch keys that are included and excluded.
+// The state of the thread and the process: this word is first, then the included and excluded dispatch keys.
 constexpr std::array kStateFields = {
     Field{"grad mode", 0, 1, "1 where it is on"},
     Field{"inference mode", 1, 1, "1 where it is on"},
@@ -108,7 +108,7 @@ static_assert(do_not_overlap(kTensorFields));
 static_assert(do_not_overlap(kOtherFields));
 static_assert(do_not_overlap(kSharedStorageFields));
 static_assert(do_not_overlap(kStateFields));
-// The tags tell the kinds of words apart.
+// The tags distinguish the kinds of words.
 static_assert((bits_of_fields(kTensorFields) & (kLong | kPresent | kSharedStorageTag)) == 0);
 static_assert((bits_of_fields(kOtherFields) & kSharedStorageTag) == 0);
 

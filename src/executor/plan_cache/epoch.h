@@ -46,8 +46,8 @@ class EpochDomain {
     std::atomic<uint32_t>* count_;
   };
 
-  // How to destroy an object. A writer makes it before it unpublishes the object: retiring allocates nothing, so that no
-  // failure can lose an object.
+  // The destruction of an object. A writer makes it before it unpublishes the object, so that retiring allocates
+  // nothing, and no failure can lose an object.
   class Destruction {
    public:
     explicit Destruction(std::function<void()> destroy) { item_.push_back({0, std::move(destroy)}); }
@@ -61,9 +61,9 @@ class EpochDomain {
     std::list<Item> item_;
   };
 
-  // The object is destroyed by this call, by a later call of `retire` or `collect` from any thread, or by the destructor. It
-  // must be unpublished by a sequentially consistent store before. Destruction may take long and wait for other threads: the
-  // caller holds no lock that they may want.
+  // Destroys the object: in this call, in a later call of `retire` or `collect` from any thread, or in the
+  // destructor. The object must have been unpublished by a sequentially consistent store. Destruction may take long
+  // and wait for other threads, so the caller must hold no lock that these may need.
   void retire(Destruction destruction) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -74,7 +74,7 @@ class EpochDomain {
   }
   void retire(std::function<void()> destroy) { retire(Destruction(std::move(destroy))); }
 
-  // Destroys what no reader can hold any more. Returns how many retired objects are left.
+  // Destroys objects that no reader can hold any longer. Returns the number of retired objects that are left.
   size_t collect() {
     std::list<Destruction::Item> free;
     size_t left = 0;
@@ -100,7 +100,7 @@ class EpochDomain {
   }
 
  private:
-  // Readers of different threads count on different cache lines.
+  // A cache line per slot, so that readers of different threads do not contend.
   struct alignas(64) Stripe {
     std::array<std::atomic<uint32_t>, 2> readers{};
   };
@@ -108,7 +108,7 @@ class EpochDomain {
 
   Stripe& stripe() {
     static std::atomic<size_t> threads{0};
-    // Where the loader put it when the program started: an access is one instruction.
+    // Placed by the loader at program start, so that an access is one instruction.
     [[gnu::tls_model("initial-exec")]] static constinit thread_local size_t number = 0;
     if (number == 0) [[unlikely]] {
       number = threads.fetch_add(1) + 1;

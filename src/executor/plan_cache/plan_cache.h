@@ -1,4 +1,5 @@
-// Spec → plan: a bounded map whose readers take no lock. A key is the words of an ArgumentSpec (argument_spec.h).
+// PlanCache: a bounded map from specs to plans, whose readers take no lock. A key is the words of an ArgumentSpec
+// (argument_spec.h).
 #pragma once
 
 #include "executor/plan_cache/epoch.h"
@@ -16,10 +17,11 @@ namespace sconce {
 
 using SpecWords = std::span<const uint64_t>;
 
-// Readers search an immutable snapshot: an open-addressing table of pointers to entries. A writer copies the snapshot,
-// publishes the copy and retires the old one (epoch.h). When the cache is full the entry that was not used for longest,
-// as a CLOCK hand sees it, makes room. A V is made in its place, need not be movable, and is destroyed when no reader can
-// hold it. It is destroyed outside the writers' lock: destruction may wait for other threads, which may insert.
+// Readers search an immutable snapshot: an open-addressing table of pointers to entries. A writer copies the
+// snapshot, publishes the copy and retires the old one (epoch.h). When the cache is full, a CLOCK hand chooses the
+// entry to evict: one that was not used since the hand last passed. A V is made in place, need not be movable, and is
+// destroyed when no reader can hold it. It is destroyed outside the writers' lock, because destruction may wait for
+// other threads, which may insert.
 //
 // Free of LibTorch (keys are words), so that its tests run under ThreadSanitizer without suppressions.
 template <typename V>
@@ -48,7 +50,7 @@ class PlanCache {
     if (entry == nullptr) {
       return nullptr;
     }
-    // Written only when it changes something: readers of one entry then share its cache line.
+    // Written only if it changes, so that readers of one entry share its cache line.
     if (!entry->used.load(std::memory_order_relaxed)) {
       entry->used.store(true, std::memory_order_relaxed);
     }
@@ -57,11 +59,12 @@ class PlanCache {
 
   struct Inserted {
     V* value;
-    bool is_new;     // false: another thread was first
-    size_t evicted;  // entries that made room
+    bool is_new;     // false: another thread inserted it first
+    size_t evicted;  // entries evicted to make room
   };
-  // `make` is called at most once per key, by one thread, while other writers wait (readers do not): it must be quick. The
-  // words of `key` are copied before, so that `make` may overwrite them. What throws leaves the cache as it was.
+  // `make` is called at most once per key, by one thread, while other writers wait (readers do not), so it must be
+  // quick. The words of `key` are copied before, so `make` may overwrite them. An exception leaves the cache
+  // unchanged.
   Inserted find_or_insert(const Guard& guard, SpecWords key, uint64_t hash, const std::function<V()>& make) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (V* present = find(guard, key, hash)) {
@@ -107,7 +110,7 @@ class PlanCache {
     std::vector<uint64_t> key;
     uint64_t hash;
     V value;
-    std::atomic<bool> used{false};  // since it was made or the hand passed; a plan that serves one call only goes first
+    std::atomic<bool> used{false};  // since it was made or the hand passed; a plan used by one call only is evicted first
     Entry(SpecWords words, uint64_t hash_of_words, const std::function<V()>& make)
         : key(words.begin(), words.end()), hash(hash_of_words), value(make()) {}
   };
@@ -138,7 +141,7 @@ class PlanCache {
     const std::vector<Entry*>& entries() const { return entries_; }
 
    private:
-    // A power of two, at most half full: a search always meets an empty slot.
+    // A power of two, at most half full, so that a search always meets an empty slot.
     static size_t table_size(size_t entries) {
       size_t size = 4;
       while (size < 2 * (entries + 1)) {
@@ -150,7 +153,7 @@ class PlanCache {
     std::vector<Entry*> slots_;
   };
 
-  // CLOCK: a used entry gets a second chance, the first unused one goes.
+  // CLOCK: a used entry gets a second chance; the first unused entry is evicted.
   Entry* evict(std::vector<Entry*>& entries) {
     while (true) {
       hand_ = hand_ % entries.size();
