@@ -68,13 +68,13 @@ class Plan {
   mutable std::atomic<size_t> frames_made_{0};
 };
 
-// Owns a plan that may be dropped while it runs: then the last run destroys it.
+// Owns a plan that may be dropped while it runs; the last run destroys it then.
 //
 //   DroppablePlan ──► Plan ──► pool ──► Frame ──► Plan
 //
-// Each frame counts as an owner of the plan, in the pool too, so that a run counts nothing: it has its frame. Dropping the
-// plan closes the pool, which breaks the cycle; the frames of runs under way are destroyed when they are given back. Whoever
-// takes a frame must know that the plan has not been dropped yet.
+// Each frame owns the plan, also while it lies in the pool: a run changes no reference count, its frame is enough. Dropping
+// the plan closes the pool, which breaks the cycle; frames of runs under way are destroyed when they are given back. A
+// caller takes a frame only while it knows that the plan has not been dropped (under the guard of a cache, for example).
 class DroppablePlan {
  public:
   DroppablePlan(std::unique_ptr<Plan> plan);  // NOLINT(google-explicit-constructor): takes the place of a unique_ptr
