@@ -24,9 +24,6 @@ std::optional<AffineOp> affine_op(const Node& node);
 
 bool is_batch_norm(const Node& node);
 
-// Whether the node asks for no more than what two tensors of one size, dtype and device have in common.
-bool reads_metadata(const Node& node);
-
 // Whether the tensor has the rank at that node, because code before it in its block raises otherwise: `if x.dim() != 4:
 // raise …`, as torch.nn's modules check, or `assert x.dim() == 4`.
 bool has_checked_rank(const Value& tensor, int64_t rank, const Node& at);

@@ -1,9 +1,6 @@
 #include "analysis/alias_sets.h"
 
 #include "analysis/effects.h"
-#include "ir/delegate.h"
-#include "ir/schema_match.h"
-#include "ops/schema_corrections.h"
 
 #include <torch/csrc/jit/runtime/operator.h>
 
@@ -86,8 +83,10 @@ void AliasSets::unite_values(const Value* a, const Value* b) { unite(set_for(a),
 // ---- queries --------------------------------------------------------------------------------------------------------
 
 AliasSets::Set AliasSets::set_of(const Value& value) const {
-  const Set set = value.id() < sets_.size() ? sets_[value.id()] : kNone;
-  return set == kNone ? kNone : find(set);
+  if (value.id() >= sets_.size() || sets_[value.id()] == kNone) {
+    return holds_memory(value.type()) ? wildcard() : kNone;  // made after the analysis: nothing is known about it
+  }
+  return find(sets_[value.id()]);
 }
 
 AliasSets::Set AliasSets::contents_of(Set set) const {
@@ -151,7 +150,7 @@ std::vector<AliasSets::Memory> AliasSets::writes_of(const Node& node) const {
     }
     return writes;
   }
-  if (is_language_kind(node.kind())) {
+  if (node.op().is_language()) {
     if (effects.writes) {
       add(set_of(*node.input(0)), kObjectMemory);  // an attribute is stored into its object
     }
@@ -207,31 +206,28 @@ void AliasSets::visit_block(const Block& block) {
 }
 
 void AliasSets::visit_node(const Node& node) {
-  if (is_language_kind(node.kind())) {
+  if (node.op().is_language()) {
     if (!visit_language_node(node)) {
       visit_unknown(node);
     }
   } else if (node.schema() == nullptr || effects_of(node).unknown) {
     visit_unknown(node);
   } else {
-    visit_operator(node, *node.schema());
+    visit_operator(node);
   }
 }
 
 // The one switch for the language's node kinds; false for those that are not known here.
 bool AliasSets::visit_language_node(const Node& node) {
-  if (node.kind() == kDelegate) {
-    return true;  // its results are new
-  }
-  switch (static_cast<c10::unique_t>(node.kind())) {
-    case prim::Constant:
+  switch (node.opcode()) {
+    case Opcode::kConstant:
       // Constants outlive the run and are seen by every run; `None` is nothing that could be.
       if (const auto value = node.output()->constant(); !value || !value->isNone()) {
         escape(node.output());
       }
       return true;
-    case prim::Uninitialized: return true;
-    case prim::If:
+    case Opcode::kUninitialized: return true;
+    case Opcode::kIf:
       for (const Block* block : node.blocks()) {
         visit_block(*block);
         for (size_t i = 0; i < node.outputs().size(); ++i) {
@@ -239,7 +235,7 @@ bool AliasSets::visit_language_node(const Node& node) {
         }
       }
       return true;
-    case prim::Loop: {
+    case Opcode::kLoop: {
       const Block& body = *node.block(0);
       for (size_t i = 0; i < node.outputs().size(); ++i) {
         unite_values(body.params()[i + 1], node.input(i + 2));
@@ -251,46 +247,48 @@ bool AliasSets::visit_language_node(const Node& node) {
       }
       return true;
     }
-    case prim::ListConstruct:
-    case prim::TupleConstruct:
-    case prim::DictConstruct:
+    case Opcode::kListConstruct:
+    case Opcode::kTupleConstruct:
+    case Opcode::kDictConstruct:
       for (const Value* element : node.inputs()) {
         if (holds_memory(element->type())) {
           unite(contents_for(set_for(node.output())), set_for(element));
         }
       }
       return true;
-    case prim::ListUnpack:
-    case prim::TupleUnpack:
-    case prim::TupleIndex:
+    case Opcode::kListUnpack:
+    case Opcode::kTupleUnpack:
+    case Opcode::kTupleIndex:
       for (const Value* element : node.outputs()) {
         if (holds_memory(element->type())) {
           unite(contents_for(set_for(node.input(0))), set_for(element));
         }
       }
       return true;
-    case prim::TupleSlice: unite(contents_for(set_for(node.input(0))), contents_for(set_for(node.output()))); return true;
-    case prim::ConstantChunk:
+    case Opcode::kTupleSlice: unite(contents_for(set_for(node.input(0))), contents_for(set_for(node.output()))); return true;
+    case Opcode::kConstantChunk:
       for (const Value* chunk : node.outputs()) {
         unite_values(chunk, node.input(0));
       }
       return true;
-    case prim::unchecked_cast: unite_values(node.output(), node.input(0)); return true;
-    case prim::isinstance: return true;
-    case prim::CreateObject: return true;
-    case prim::GetAttr: unite(contents_for(set_for(node.input(0))), set_for(node.output())); return true;
-    case prim::SetAttr: unite(contents_for(set_for(node.input(0))), set_for(node.input(1))); return true;
+    case Opcode::kUncheckedCast: unite_values(node.output(), node.input(0)); return true;
+    case Opcode::kIsInstance: return true;
+    case Opcode::kCreateObject: return true;
+    case Opcode::kGetAttr: unite(contents_for(set_for(node.input(0))), set_for(node.output())); return true;
+    case Opcode::kSetAttr: unite(contents_for(set_for(node.input(0))), set_for(node.input(1))); return true;
     default: return false;
   }
 }
 
-void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& schema) {
+void AliasSets::visit_operator(const Node& node) {
+  const Op& op = node.op();
+  const c10::FunctionSchema& schema = *op.schema;
   const auto& formals = schema.arguments();
   const size_t formal_inputs = std::min(formals.size(), node.inputs().size());
   bool writes_container = false;
   for (size_t i = 0; i < formal_inputs; ++i) {
     const c10::AliasInfo* info = formals[i].alias_info();
-    writes_container |= writes_argument(schema, i) && is_container(node.input(i)->type());
+    writes_container |= op.writes_argument(i) && is_container(node.input(i)->type());
     if (info != nullptr && info->isWildcardAfter()) {
       escape(node.input(i));
     }
@@ -300,7 +298,7 @@ void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& sche
     // itself, `extend` and `update` what it holds.
     for (size_t i = 0; i < formal_inputs; ++i) {
       const Value* container = node.input(i);
-      if (!writes_argument(schema, i) || !is_container(container->type())) {
+      if (!op.writes_argument(i) || !is_container(container->type())) {
         continue;
       }
       for (const Value* other : node.inputs()) {
@@ -316,7 +314,7 @@ void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& sche
       }
     }
   }
-  if (const SchemaCorrection* correction = find_correction(schema); correction != nullptr && correction->shared_results) {
+  if (op.results == Sharing::kShared) {
     std::vector<const Value*> all(node.inputs().begin(), node.inputs().end());
     all.insert(all.end(), node.outputs().begin(), node.outputs().end());
     for (const Value* value : all) {
@@ -325,7 +323,7 @@ void AliasSets::visit_operator(const Node& node, const c10::FunctionSchema& sche
       }
     }
   }
-  const bool unmarked_may_share = results_may_share_memory(schema);
+  const bool unmarked_may_share = op.results_may_share_memory;
   for (size_t r = 0; r < node.outputs().size(); ++r) {
     const Value* output = node.output(r);
     if (!holds_memory(output->type())) {

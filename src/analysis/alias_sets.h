@@ -60,7 +60,7 @@ class AliasSets {
   void visit_block(const Block& block);
   void visit_node(const Node& node);
   bool visit_language_node(const Node& node);
-  void visit_operator(const Node& node, const c10::FunctionSchema& schema);
+  void visit_operator(const Node& node);
   void visit_unknown(const Node& node);
 
   mutable std::vector<Set> parent_;

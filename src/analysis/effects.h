@@ -1,37 +1,28 @@
-// What running a node does besides giving its outputs.
+// What running a node does besides producing its outputs.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace sconce {
 
-struct Effects {
-  bool writes = false;    // memory or objects that others may see
-  bool random = false;    // takes from a random number generator (rule R5: an effect chain, never removed or reordered)
-  bool external = false;  // prints, warns, raises, waits for others
-  bool state = false;     // changes what operators see beside their operands: grad mode, seeds, files, …
-  bool unknown = false;   // nothing is known: as if all of these
-
-  bool any() const { return writes || random || external || state || unknown; }
-};
-
-// Of the node alone, without the blocks nested in it. Unknown operators have unknown effects.
+// Returns the effects of the node alone, without the blocks nested in it. A constant operand can rule effects out
+// (`training=False`). Unresolved operators have unknown effects.
 Effects effects_of(const Node& node);
 
-// Whether the operator may write the memory of its operand `index`: its schema says so, as corrected (schema_corrections.h),
-// and its other operands don't rule it out. Requires a schema.
+// Returns whether the operator may write the memory of its operand `index`: the schema or the operator's row says so, and
+// the other operands do not rule it out. Requires a schema.
 bool may_write_operand(const Node& node, size_t index);
 
-// Whether the results depend on the state of thread or process, and not on the operands alone.
-bool reads_state(const Node& node);
-
-// Whether the node walks autograd's graph of what the operators before it have computed. It tells two equal results apart.
-bool differentiates(const Node& node);
-
-// Whether running the node, or a node nested in it, may raise. False only for what is known not to.
+// Returns whether running the node, or a node nested in it, may raise. False only for nodes known not to.
 bool may_raise(const Node& node);
 
-// Whether the node must stay although nobody uses its outputs: it, or a node nested in it, has an effect.
+// Returns whether the node must stay although its outputs are unused: it, or a node nested in it, has an effect.
 bool has_effects(const Node& node);
+
+// Returns whether the node's only result is a new tensor: a new object over new memory whose elements do not overlap.
+bool produces_new_tensor(const Node& node);
+
+// Returns whether a node of the graph may change the sizes, strides or storage of an existing tensor.
+bool may_change_sizes(const Graph& graph);
 
 }  // namespace sconce

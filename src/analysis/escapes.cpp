@@ -1,13 +1,11 @@
 #include "analysis/escapes.h"
 
 #include "analysis/effects.h"
-#include "ir/schema_match.h"
-#include "ops/schema_corrections.h"
+#include "ir/constant_operands.h"
 
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <array>
 
 namespace sconce {
 
@@ -49,17 +47,12 @@ std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const 
 
 namespace {
 
-// Whether the operator asks which object the value is, not what is in it.
+// Whether the operator depends on which object the value is, not on what is in it.
 bool reads_identity(const Node& node, const Value& value) {
-  if (node.kind() == aten::__is__ || node.kind() == aten::__isnot__) {
-    return std::none_of(node.inputs().begin(), node.inputs().end(),
-                        [](const Value* input) { return input->type()->kind() == c10::TypeKind::NoneType; });
+  if (node.opcode() == Opcode::kIs || node.opcode() == Opcode::kIsNot) {
+    return std::none_of(node.inputs().begin(), node.inputs().end(), [](const Value* input) { return is_none(*input); });
   }
-  // Of tensors; they are keys of dicts, too.
-  static const std::array kinds = {aten::__contains__, aten::hash, c10::Symbol::fromQualString("aten::is_set_to"),
-                                   c10::Symbol::fromQualString("aten::data_ptr")};
-  return value.type()->kind() == c10::TypeKind::TensorType &&
-         std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
+  return is_tensor(value) && node.op().reads_identity;
 }
 
 // Whether the operator may keep or give back the value at `index`, or a view of it.
@@ -71,7 +64,7 @@ bool operator_hands_on(const Node& node, size_t index) {
   };
   // Writes into containers may store their other operands there.
   for (size_t i = 0; i < std::min(arguments.size(), node.inputs().size()); ++i) {
-    if (i != index && writes_argument(schema, i) && holds_mutable(node.input(i))) {
+    if (i != index && node.op().writes_argument(i) && holds_mutable(node.input(i))) {
       return true;
     }
   }
@@ -81,15 +74,8 @@ bool operator_hands_on(const Node& node, size_t index) {
   const bool is_plain_list = type->kind() == c10::TypeKind::ListType && !holds_memory(type->containedType(0));
   return std::any_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
     return holds_memory(output->type()) &&
-           (marked || (!is_plain_list && results_may_share_memory(schema)) || holds_mutable(output));
+           (marked || (!is_plain_list && node.op().results_may_share_memory) || holds_mutable(output));
   });
-}
-
-// Whether the node does no more than put its operand into its results, or take it out of there.
-bool moves_on(const Node& node) {
-  static const std::array kinds = {prim::ListConstruct, prim::TupleConstruct, prim::ListUnpack,    prim::TupleUnpack,
-                                   prim::TupleIndex,    prim::TupleSlice,     prim::unchecked_cast};
-  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
 }
 
 const Node* escaping_use(const Value& value, std::unordered_set<const Value*>& seen) {
@@ -98,10 +84,10 @@ const Node* escaping_use(const Value& value, std::unordered_set<const Value*>& s
   }
   for (const Use& use : value.uses()) {
     const Node& user = *use.user;
-    if (!moves_on(user)) {
-      if (is_language_kind(user.kind()) || user.schema() == nullptr || effects_of(user).unknown) {
+    if (!user.op().moves_operands) {
+      if (user.schema() == nullptr || effects_of(user).unknown) {
         // Its type is asked for, no more.
-        if (user.kind() != prim::isinstance && user.kind() != prim::GetAttr) {
+        if (user.opcode() != Opcode::kIsInstance && user.opcode() != Opcode::kGetAttr) {
           return &user;
         }
         continue;
@@ -131,9 +117,9 @@ bool is_read_only_and_local(const Value& value, std::unordered_set<const Value*>
   }
   return std::all_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
     const Node& user = *use.user;
-    if (!moves_on(user)) {
-      if (is_language_kind(user.kind()) || user.schema() == nullptr || effects_of(user).unknown) {
-        return user.kind() == prim::isinstance;
+    if (!user.op().moves_operands) {
+      if (user.schema() == nullptr || effects_of(user).unknown) {
+        return user.opcode() == Opcode::kIsInstance;
       }
       if (reads_identity(user, value) || may_write_operand(user, use.index)) {
         return false;
@@ -162,10 +148,7 @@ const Node* escaping_use(const Value& value) {
 }
 
 bool produces_existing_objects(const Node& node) {
-  static const std::array kinds = {prim::GetAttr,    prim::TupleIndex,     prim::TupleUnpack,
-                                   prim::ListUnpack, prim::unchecked_cast, aten::__getitem__};
-  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end() &&
-         (node.kind() != aten::__getitem__ || node.input(0)->type()->kind() != c10::TypeKind::TensorType);
+  return node.op().returns_existing && (node.op().is_language() || !is_tensor(*node.input(0)));
 }
 
 }  // namespace sconce

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "analysis/effects.h"
-#include "analysis/in_place.h"
 #include "ir/facts.h"
 #include "ir/graph.h"
 
@@ -64,7 +63,7 @@ inline bool has_layout(const TensorFacts* facts, c10::MemoryFormat format) {
 // stand for the other.
 inline bool distinguishes_equal_tensors(const Graph& graph) {
   bool may_differentiate = false;
-  for_each_node(graph.body(), [&](Node* node) { may_differentiate = may_differentiate || differentiates(*node); });
+  for_each_node(graph.body(), [&](Node* node) { may_differentiate = may_differentiate || node->op().differentiates; });
   return may_differentiate || may_change_sizes(graph);
 }
 

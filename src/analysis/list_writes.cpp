@@ -1,13 +1,11 @@
 #include "analysis/list_writes.h"
 
-#include "analysis/alias_sets.h"
 #include "analysis/effects.h"
-#include "ops/schema_corrections.h"
+#include "ir/memory_types.h"
 
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace sconce {
 namespace {
@@ -16,20 +14,22 @@ bool is_list(const Value& value) { return value.type()->kind() == c10::TypeKind:
 
 }  // namespace
 
-ListWrite list_write_of(const Node& node) {
+Opcode list_write_of(const Node& node) {
   if (node.schema() == nullptr || node.inputs().empty() || !is_list(*node.input(0)) || node.schema()->is_vararg() ||
-      !writes_argument(*node.schema(), 0)) {
-    return ListWrite::kNone;
+      !node.op().writes_argument(0)) {
+    return Opcode::kOpaque;
   }
-  static const std::unordered_map<c10::Symbol, ListWrite> writes = {
-      {aten::append, ListWrite::kAppend}, {c10::Symbol::fromQualString("aten::extend"), ListWrite::kExtend},
-      {aten::add_, ListWrite::kExtend},   {aten::insert, ListWrite::kInsert},
-      {aten::_set_item, ListWrite::kSet}, {aten::pop, ListWrite::kRemove},
-      {aten::Delete, ListWrite::kRemove}, {c10::Symbol::fromQualString("aten::reverse"), ListWrite::kReverse},
-      {aten::clear, ListWrite::kClear},
-  };
-  const auto found = writes.find(node.kind());
-  return found == writes.end() ? ListWrite::kNone : found->second;
+  switch (node.opcode()) {
+    case Opcode::kAppend:
+    case Opcode::kExtend:
+    case Opcode::kInsert:
+    case Opcode::kSetItem:
+    case Opcode::kPop:
+    case Opcode::kDelete:
+    case Opcode::kReverse:
+    case Opcode::kClear: return node.opcode();
+    default: return Opcode::kOpaque;
+  }
 }
 
 bool only_reads_list(const Node& node, size_t index) {
@@ -37,10 +37,10 @@ bool only_reads_list(const Node& node, size_t index) {
   const bool produces_no_lists = std::all_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
     return output->type()->kind() == c10::TypeKind::TensorType || !holds_memory(output->type());
   });
-  if (!produces_no_lists || node.kind() == aten::__is__ || node.kind() == aten::__isnot__) {
+  if (!produces_no_lists || node.opcode() == Opcode::kIs || node.opcode() == Opcode::kIsNot) {
     return false;
   }
-  if (node.kind() == prim::ListUnpack) {
+  if (node.opcode() == Opcode::kListUnpack) {
     return true;
   }
   if (node.schema() == nullptr || effects_of(node).unknown || index >= node.schema()->arguments().size()) {
@@ -50,7 +50,7 @@ bool only_reads_list(const Node& node, size_t index) {
   const size_t formals = std::min(node.schema()->arguments().size(), node.inputs().size());
   for (size_t i = 0; i < formals; ++i) {
     const bool is_container = node.input(i)->type()->kind() != c10::TypeKind::TensorType;
-    if (writes_argument(*node.schema(), i) && (i == index || is_container)) {
+    if (node.op().writes_argument(i) && (i == index || is_container)) {
       return false;
     }
   }

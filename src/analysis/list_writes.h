@@ -5,20 +5,17 @@
 
 namespace sconce {
 
-enum class ListWrite {
-  kNone,
-  kAppend,   // (list, element)
-  kExtend,   // (list, other list)
-  kInsert,   // (list, index, element): an index out of range means the nearest end
-  kSet,      // (list, index, element)
-  kRemove,   // (list, index), perhaps giving the element that was there
-  kReverse,  // (list)
-  kClear,    // (list)
-};
-
-// What the node does to the list that is its first input, and to nothing else. None for writes that are not in the above and
-// for operators on other types.
-ListWrite list_write_of(const Node& node);
+// Returns what the node does to the list that is its first input, and to nothing else:
+//
+//   kAppend   (list, element)
+//   kExtend   (list, other list)
+//   kInsert   (list, index, element); an index out of range means the nearest end
+//   kSetItem  (list, index, element)
+//   kPop, kDelete  (list, index); kPop returns the element
+//   kReverse, kClear  (list)
+//
+// kOpaque for any other write and for operators on other types.
+Opcode list_write_of(const Node& node);
 
 // Whether the node takes elements, or what it makes of them, out of the list at its input `index`: it does not write the
 // list, keep it, hand it on, or ask which list it is.

@@ -1,33 +1,11 @@
 #include "analysis/matrix_products.h"
 
-#include "analysis/in_place.h"
-#include "ops/per_schema.h"
-
-#include <ATen/core/dispatch/Dispatcher.h>
+#include "analysis/effects.h"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 
 namespace sconce {
 namespace {
-
-struct ProductRow {
-  std::string_view op;  // the overload without a name
-  MatrixProduct product;
-};
-constexpr std::array kProductRows = {
-    ProductRow{"aten::mm", {.left = 0, .right = 1, .left_may_be_batch = false}},
-    ProductRow{"aten::matmul", {.left = 0, .right = 1}},
-    ProductRow{"aten::linear", {.left = 0, .right = 1, .right_is_transposed = true, .addend = 2}},
-    ProductRow{"aten::addmm", {.left = 1, .right = 2, .left_may_be_batch = false, .addend = 0}},
-};
-
-const ProductRow* find_row(const c10::FunctionSchema& schema) {
-  const auto* row = std::find_if(kProductRows.begin(), kProductRows.end(),
-                                 [&](const ProductRow& each) { return each.op == schema.name(); });
-  return row != kProductRows.end() && schema.overload_name().empty() ? &*row : nullptr;
-}
 
 bool is_number(const Value& value, int64_t number) {
   const auto constant = value.constant();
@@ -45,26 +23,12 @@ std::optional<Value*> plain_factor(Value* value, bool elements_are_integers) {
   return is_of_kind && !is_number(*value, 0) ? std::optional(value) : std::nullopt;
 }
 
-bool produces_new_pointwise(const Node& node) {
-  static thread_local PerSchema<bool> known;
-  return produces_new_tensor(node) && known.get(*node.schema(), [](const c10::FunctionSchema& schema) {
-    const auto op = c10::Dispatcher::singleton().findSchema(schema.operator_name());
-    return op && op->hasTag(at::Tag::pointwise);
-  });
-}
-
-// Views that exist of every tensor, whatever its strides, and keep the order of those of the dimensions they keep.
-bool keeps_order_of_strides(const Node& node) {
-  static const std::array kinds = {aten::slice,      aten::select, aten::chunk, aten::split, aten::split_with_sizes,
-                                   prim::ListUnpack, aten::t};
-  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
-}
+bool produces_new_pointwise(const Node& node) { return produces_new_tensor(node) && node.op().has_tag(at::Tag::pointwise); }
 
 }  // namespace
 
 std::optional<MatrixProduct> matrix_product(const Node& node) {
-  const ProductRow* row = node.schema() == nullptr ? nullptr : find_row(*node.schema());
-  return row != nullptr ? std::optional(row->product) : std::nullopt;
+  return node.schema() != nullptr && node.schema()->overload_name().empty() ? node.op().product : std::nullopt;
 }
 
 std::optional<ProductFactors> constant_factors(const Node& product, bool elements_are_integers) {
@@ -74,7 +38,7 @@ std::optional<ProductFactors> constant_factors(const Node& product, bool element
 }
 
 bool is_plain_sum(const Node& node) {
-  return node.kind() == aten::add && node.schema() != nullptr && node.schema()->overload_name() == "Tensor" &&
+  return node.opcode() == Opcode::kAdd && node.schema() != nullptr && node.schema()->overload_name() == "Tensor" &&
          (node.inputs().size() < 3 || is_number(*node.input(2), 1));
 }
 
@@ -93,10 +57,10 @@ bool produces_contiguous_product(const Node& node) {
 bool may_have_rows_apart(const Value& result) {
   return std::all_of(result.uses().begin(), result.uses().end(), [](const Use& use) {
     const Node& user = *use.user;
-    if (reads_sizes_or_dtype(user) || produces_new_pointwise(user) || produces_contiguous_product(user)) {
+    if (user.op().reads == Reads::kMetadata || produces_new_pointwise(user) || produces_contiguous_product(user)) {
       return true;
     }
-    return keeps_order_of_strides(user) && std::all_of(user.outputs().begin(), user.outputs().end(),
+    return user.op().keeps_stride_order && std::all_of(user.outputs().begin(), user.outputs().end(),
                                                        [](const Value* output) { return may_have_rows_apart(*output); });
   });
 }

@@ -8,16 +8,6 @@
 
 namespace sconce {
 
-// left · right, or left · rightᵀ, and what the same operator adds to it. Of more than two dimensions the left may have,
-// where `left_may_be_batch`: its matrices lie one below the other.
-struct MatrixProduct {
-  size_t left;  // positions among the node's inputs
-  size_t right;
-  bool right_is_transposed = false;
-  bool left_may_be_batch = true;
-  std::optional<size_t> addend = std::nullopt;
-};
-
 // Nothing for any other node, for those that write, and for the variants that name a dtype for the result.
 std::optional<MatrixProduct> matrix_product(const Node& node);
 

@@ -40,9 +40,9 @@ bool observes_identity(const Graph& graph, const std::function<bool(const Node&)
       return is_tuple_or_text(*value->type()) || kind == c10::TypeKind::AnyType || kind == c10::TypeKind::UnionType;
     };
     const auto inputs = node->inputs();
-    const bool compares = (node->kind() == aten::__is__ || node->kind() == aten::__isnot__) &&
+    const bool compares = (node->opcode() == Opcode::kIs || node->opcode() == Opcode::kIsNot) &&
                           std::all_of(inputs.begin(), inputs.end(), may_be_tuple);
-    const bool calls_unseen = is_language_kind(node->kind()) && effects_of(*node).unknown && (!is_seen || !is_seen(*node)) &&
+    const bool calls_unseen = node->op().is_language() && effects_of(*node).unknown && (!is_seen || !is_seen(*node)) &&
                               any_may_hold_tuple_or_text(inputs);
     asks = asks || compares || calls_unseen;
   });

@@ -23,7 +23,7 @@ namespace sconce {
 // throws is its own failure, not the model's: see partition_for_backend.
 using SubgraphKernel = std::function<std::vector<c10::IValue>(c10::ArrayRef<c10::IValue> operands)>;
 
-inline const c10::Symbol kDelegate = c10::Symbol::fromQualString("sconce::delegate");
+inline const c10::Symbol kDelegateKind = c10::Symbol::fromQualString("sconce::delegate");
 
 namespace attr {
 inline const c10::Symbol kBackend = c10::Symbol::attr("backend");  // the name of the backend

@@ -50,19 +50,15 @@ std::optional<c10::IValue> Value::constant() const {
   return c10::IValue();
 }
 
+Node::Node(Graph* graph, c10::Symbol kind) : kind_(kind), op_(language_op(kind)), graph_(graph) {
+  op_ = op_ != nullptr ? op_ : &unresolved_op();
+}
+
 // ---- Node: operands -------------------------------------------------------------------------------------------------
 
 Value* Node::named_input(std::string_view name) const {
-  if (schema_ == nullptr) {
-    return nullptr;
-  }
-  const auto& arguments = schema_->arguments();
-  for (size_t i = 0; i < arguments.size() && i < inputs_.size(); ++i) {
-    if (arguments[i].name() == name) {
-      return inputs_[i];
-    }
-  }
-  return nullptr;
+  const auto index = op_->argument_index(name);
+  return index && *index < inputs_.size() ? inputs_[*index] : nullptr;
 }
 
 void Node::add_input(Value* value) {
@@ -259,7 +255,7 @@ Value* Graph::insert_constant(c10::IValue value, Node* position, c10::TypePtr ty
 
 Node* Graph::copy_node(const Node& source, Node* position, ValueMap& values) {
   Node* copy = new_node(source.kind_);
-  copy->schema_ = source.schema_;
+  copy->op_ = source.op_;
   copy->location_ = source.location_;
   copy->attributes_ = source.attributes_;
   for (Attribute& attribute : copy->attributes_) {

@@ -10,12 +10,13 @@
 //          └─ returns ◄── Value*…              (inputs of the block's hidden return node)
 //
 // A value may be used in the block that defines it and in blocks nested below, after its definition.
-// What an operator means, is never asked by its name outside ir/: op_table.h, effects.h and alias_sets.h answer.
+// A node's operator record (ops/op.h) says what it does; code outside ops/ asks the record, never the name.
 #pragma once
 
 #include "ir/attributes.h"
 #include "ir/facts.h"
 #include "ir/source.h"
+#include "ops/op.h"
 
 #include <ATen/core/function_schema.h>
 #include <ATen/core/interned_strings.h>
@@ -89,10 +90,13 @@ class Value {
 class Node {
  public:
   c10::Symbol kind() const { return kind_; }
-  // The operator's schema; null for the node kinds of the language itself (prim::If, prim::GetAttr, …) and for
-  // nodes not resolved yet (see schema_match.h). Points into LibTorch's registry.
-  const c10::FunctionSchema* schema() const { return schema_; }
-  void set_schema(const c10::FunctionSchema* schema) { schema_ = schema; }
+  // What the node's operator does. A new node of the language's own kinds has its record; any other is unresolved until
+  // resolve() (schema_match.h) or set_op() gives it one.
+  const Op& op() const { return *op_; }
+  void set_op(const Op& op) { op_ = &op; }
+  Opcode opcode() const { return op_->opcode; }
+  // Null for the node kinds of the language itself (prim::If, prim::GetAttr, …) and for unresolved nodes.
+  const c10::FunctionSchema* schema() const { return op_->schema; }
 
   c10::ArrayRef<Value*> inputs() const { return inputs_; }
   Value* input(size_t index) const { return inputs_[index]; }
@@ -139,12 +143,12 @@ class Node {
   friend class Graph;
   friend class Block;
   friend class Value;
-  Node(Graph* graph, c10::Symbol kind) : kind_(kind), graph_(graph) {}
+  Node(Graph* graph, c10::Symbol kind);
   void link_between(Node* before, Node* after, Block* block);
   void drop_use(size_t index);
 
   c10::Symbol kind_;
-  const c10::FunctionSchema* schema_ = nullptr;
+  const Op* op_;
   Graph* graph_;
   Block* owning_block_ = nullptr;
   Node* previous_ = nullptr;

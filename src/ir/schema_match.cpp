@@ -7,7 +7,6 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
-#include <array>
 #include <sstream>
 
 namespace sconce {
@@ -49,54 +48,41 @@ c10::TypePtr result_type(const c10::FunctionSchema& schema, const Node& node, si
   return c10::tryEvalTypeVariables(formal, type_variables);
 }
 
-}  // namespace
-
-bool is_language_kind(c10::Symbol kind) {
-  switch (static_cast<c10::unique_t>(kind)) {
-    case prim::Constant:
-    case prim::If:
-    case prim::Loop:
-    case prim::ListConstruct:
-    case prim::ListUnpack:
-    case prim::TupleConstruct:
-    case prim::TupleUnpack:
-    case prim::TupleIndex:
-    case prim::TupleSlice:
-    case prim::DictConstruct:
-    case prim::GetAttr:
-    case prim::SetAttr:
-    case prim::CreateObject:
-    case prim::CallMethod:
-    case prim::CallFunction:
-    case prim::isinstance:
-    case prim::unchecked_cast:
-    case prim::Uninitialized:
-    case prim::Enter:
-    case prim::Exit:
-    case prim::fork:
-    case prim::awaitable:
-    case prim::GradOf:
-    case prim::ConstantChunk:
-    case prim::Param:
-    case prim::Return: return true;
-    default: return kind == kDelegate;
+// A delegate's schema repeats the types of its operands and results.
+const Op& delegate_op(const Node& node) {
+  std::vector<c10::Argument> arguments;
+  for (size_t i = 0; i < node.inputs().size(); ++i) {
+    arguments.emplace_back("operand_" + std::to_string(i), node.input(i)->type());
   }
+  std::vector<c10::Argument> results;
+  for (const Value* output : node.outputs()) {
+    results.emplace_back("", output->type());
+  }
+  return composite_op({node.kind().toQualString(), "", std::move(arguments), std::move(results)}, Opcode::kDelegate);
 }
 
-const c10::FunctionSchema* match_schema(const Node& node) {
-  if (is_language_kind(node.kind())) {
-    return nullptr;
+}  // namespace
+
+bool resolve(Node& node) {
+  if (node.op().is_language()) {
+    return true;
   }
+  const Op* op = node.kind() == kDelegateKind ? &delegate_op(node) : match_op(node);
+  node.set_op(op != nullptr ? *op : unresolved_op());
+  return op != nullptr;
+}
+
+const Op* match_op(const Node& node) {
   const c10::FunctionSchema* first = nullptr;
   for (const auto& candidate : torch::jit::getAllOperatorsFor(node.kind())) {
     if (takes(candidate->schema(), node.inputs())) {
       if (produces_results_of(candidate->schema(), node)) {
-        return &candidate->schema();
+        return &op_of(candidate->schema());
       }
       first = first == nullptr ? &candidate->schema() : first;
     }
   }
-  return first;
+  return first == nullptr ? nullptr : &op_of(*first);
 }
 
 bool produces_results_of(const c10::FunctionSchema& schema, const Node& node) {

@@ -112,9 +112,11 @@ class Converter {
         return refusal;
       }
     }
-    if (!is_language_kind(node->kind())) {
-      const c10::FunctionSchema* schema = source.maybeSchema();
-      node->set_schema(schema == nullptr || produces_results_of(*schema, *node) ? schema : match_schema(*node));
+    const c10::FunctionSchema* schema = node->op().is_language() ? nullptr : source.maybeSchema();
+    if (schema != nullptr && produces_results_of(*schema, *node)) {
+      node->set_op(op_of(*schema));
+    } else if (schema != nullptr) {
+      resolve(*node);
     }
     return std::nullopt;
   }

@@ -1,7 +1,7 @@
 #include "pipeline/partition_for_backend.h"
 
 #include "analysis/effects.h"
-#include "ops/schema_corrections.h"
+#include "ir/schema_match.h"
 
 #include <algorithm>
 #include <memory>
@@ -51,7 +51,7 @@ class Grouping {
 
   bool is_supported(const Node& node) const {
     return node.schema() != nullptr && node.blocks().empty() && !node.outputs().empty() && !has_effects(node) &&
-           !reads_state(node) && !differentiates(node) &&
+           !node.op().reads_state && !node.op().differentiates &&
            std::all_of(node.outputs().begin(), node.outputs().end(),
                        [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; }) &&
            partitioner_.supports(node);
@@ -73,7 +73,7 @@ class Grouping {
 
   static bool may_be_view(const Node& node) {
     const auto& returns = node.schema()->returns();
-    return results_may_share_memory(*node.schema()) ||
+    return node.op().results_may_share_memory ||
            std::any_of(returns.begin(), returns.end(), [](const auto& result) { return result.alias_info() != nullptr; });
   }
 
@@ -183,11 +183,12 @@ class Cutting {
 
 // In the place of the group's last node: what the group takes has been computed there, and nobody has asked for a result.
 void replace(const Group& group, const CutOut& cut, const std::string& backend, SubgraphKernel kernel) {
-  Node* delegate = group.front()->owning_block()->graph().create(kDelegate, cut.operands, cut.results.size());
+  Node* delegate = group.front()->owning_block()->graph().create(kDelegateKind, cut.operands, cut.results.size());
   delegate->set_attribute(attr::kBackend, backend);
   delegate->set_attribute(attr::kKernel, c10::IValue::make_capsule(c10::make_intrusive<KernelHolder>(std::move(kernel))));
   delegate->set_attribute(attr::kSubgraph, cut.subgraph);
   delegate->set_location(group.front()->location());
+  resolve(*delegate);
   delegate->insert_after(group.back());
   for (size_t i = 0; i < cut.results.size(); ++i) {
     Value* result = delegate->output(i);

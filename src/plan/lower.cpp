@@ -2,7 +2,6 @@
 
 #include "analysis/alias_sets.h"
 #include "analysis/effects.h"
-#include "analysis/in_place.h"
 #include "base/assert.h"
 #include "ir/schema_match.h"
 #include "plan/liveness.h"
@@ -48,7 +47,7 @@ class Lowering {
     zero_ = allocator_.take();
     constants_.emplace_back(0);
     for_each_node(graph_.body(), [&](Node* node) {
-      if (node->kind() == prim::Constant) {
+      if (node->opcode() == Opcode::kConstant) {
         place(node->output());
         // A function is not a value: the step that calls it knows it.
         constants_.push_back(node->output()->constant().value_or(c10::IValue()));
@@ -74,7 +73,7 @@ class Lowering {
   // A loop's params keep their registers through its body: the next round, and the loop's outputs, have them.
   void release(const Value* value) {
     const Node* owner = value->node();
-    const bool is_loop_param = owner->kind() == prim::Param && owner->owning_block()->owner() != nullptr &&
+    const bool is_loop_param = owner->opcode() == Opcode::kParam && owner->owning_block()->owner() != nullptr &&
                                owner->owning_block()->owner()->kind() == prim::Loop;
     if (!is_constant(value) && !is_loop_param) {
       allocator_.release(register_of(value));
@@ -139,12 +138,12 @@ class Lowering {
   std::optional<Refusal> lower_block(const Block& block) {
     drop(liveness_.dead_on_entry(block));
     for (const Node* node : block.nodes()) {
-      if (node->kind() == prim::Constant) {
+      if (node->opcode() == Opcode::kConstant) {
         continue;
       }
-      auto refusal = node->kind() == prim::If     ? lower_if(*node)
-                     : node->kind() == prim::Loop ? lower_loop(*node)
-                                                  : lower_node(*node);
+      auto refusal = node->opcode() == Opcode::kIf     ? lower_if(*node)
+                     : node->opcode() == Opcode::kLoop ? lower_loop(*node)
+                                                       : lower_node(*node);
       if (refusal) {
         return refusal;
       }
@@ -161,7 +160,8 @@ class Lowering {
       results.push_back(place(output));
     }
     auto step = is_call(node) ? make_call_step(node, std::move(operands), std::move(results), callees_)
-                : is_language_kind(node.kind())
+                : node.opcode() == Opcode::kDelegate ? make_delegate_step(node, std::move(operands), std::move(results))
+                : node.op().is_language()
                     ? make_language_step(node, std::move(operands), std::move(results))
                     : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change_);
     if (!step) {
@@ -176,12 +176,13 @@ class Lowering {
   // A graph without tensors that require a gradient may still come to one.
   static bool introduces_grad(const Node& node) {
     // `torch.tensor(…, requires_grad=True)`
-    if (const Value* asked = node.named_input("requires_grad"); asked != nullptr && node.kind() != aten::requires_grad_) {
+    if (const Value* asked = node.named_input("requires_grad");
+        asked != nullptr && node.opcode() != Opcode::kRequiresGrad_) {
       const auto constant = asked->constant();
       return !constant || !constant->isBool() || constant->toBool();
     }
     const Effects effects = effects_of(node);
-    return node.kind() == aten::requires_grad_ || effects.unknown || effects.state;
+    return node.opcode() == Opcode::kRequiresGrad_ || effects.unknown || effects.state;
   }
 
   std::optional<Refusal> lower_if(const Node& node) {

@@ -16,10 +16,10 @@ namespace {
 // Empty when the object is not found in such a way.
 std::string path_to(const Value& object, const AssignedAttributes& assigned) {
   const Node& node = *object.node();
-  if (node.kind() == prim::Param && node.owning_block()->owner() == nullptr) {
+  if (node.opcode() == Opcode::kParam && node.owning_block()->owner() == nullptr) {
     return "%" + std::to_string(object.id());
   }
-  if (node.kind() != prim::GetAttr || assigned.contains(node)) {
+  if (node.opcode() != Opcode::kGetAttr || assigned.contains(node)) {
     return "";
   }
   const std::string holder = path_to(*node.input(0), assigned);
@@ -30,7 +30,7 @@ std::string path_to(const Value& object, const AssignedAttributes& assigned) {
 
 void AbstractEvaluator::find_assigned_attributes() {
   for_each_node(graph_.body(), [&](Node* node) {
-    if (node->kind() != prim::GetAttr || !assigned_.contains(*node)) {
+    if (node->opcode() != Opcode::kGetAttr || !assigned_.contains(*node)) {
       return;
     }
     const std::string path = path_to(*node->input(0), assigned_);

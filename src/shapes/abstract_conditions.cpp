@@ -25,13 +25,13 @@ AbstractValue AbstractEvaluator::join(const Value& condition, const AbstractValu
   const Dim y = now(*test.input(1)).as_integer();
   const Dim a = if_true.as_integer();
   const Dim b = if_false.as_integer();
-  switch (static_cast<c10::unique_t>(test.kind())) {
-    case aten::lt: return AbstractValue::integer(arithmetic_.if_less(x, y, a, b));
-    case aten::ge: return AbstractValue::integer(arithmetic_.if_less(x, y, b, a));
-    case aten::gt: return AbstractValue::integer(arithmetic_.if_less(y, x, a, b));
-    case aten::le: return AbstractValue::integer(arithmetic_.if_less(y, x, b, a));
-    case aten::eq: return AbstractValue::integer(arithmetic_.if_equal(x, y, a, b));
-    case aten::ne: return AbstractValue::integer(arithmetic_.if_equal(x, y, b, a));
+  switch (test.opcode()) {
+    case Opcode::kLess: return AbstractValue::integer(arithmetic_.if_less(x, y, a, b));
+    case Opcode::kGreaterEqual: return AbstractValue::integer(arithmetic_.if_less(x, y, b, a));
+    case Opcode::kGreater: return AbstractValue::integer(arithmetic_.if_less(y, x, a, b));
+    case Opcode::kLessEqual: return AbstractValue::integer(arithmetic_.if_less(y, x, b, a));
+    case Opcode::kEqual: return AbstractValue::integer(arithmetic_.if_equal(x, y, a, b));
+    case Opcode::kNotEqual: return AbstractValue::integer(arithmetic_.if_equal(x, y, b, a));
     default: return heap_.join(if_true, if_false);
   }
 }
@@ -39,17 +39,17 @@ AbstractValue AbstractEvaluator::join(const Value& condition, const AbstractValu
 // Notes what follows for given symbols from the condition's being true, or false.
 void AbstractEvaluator::assume(const Value& condition, bool holds) {
   const Node& test = *condition.node();
-  switch (static_cast<c10::unique_t>(test.kind())) {
-    case aten::__not__: assume(*test.input(0), !holds); return;
-    case aten::eq:
-    case aten::ne:
-      if (const auto compared = compared_.find(&test); holds == (test.kind() == aten::eq)) {
+  switch (test.opcode()) {
+    case Opcode::kNot: assume(*test.input(0), !holds); return;
+    case Opcode::kEqual:
+    case Opcode::kNotEqual:
+      if (const auto compared = compared_.find(&test); holds == (test.opcode() == Opcode::kEqual)) {
         const bool is_of_lists = compared != compared_.end();
         assume_equal(with(path_constraints_, is_of_lists ? compared->second.first : at(*test.input(0))),
                      with(path_constraints_, is_of_lists ? compared->second.second : at(*test.input(1))));
       }
       return;
-    case prim::If: {
+    case Opcode::kIf: {
       // `a and b` is `b if a else False`, `a or b` is `True if a else b`: where the one is true, or the other false, both
       // are.
       const auto output =

@@ -43,10 +43,7 @@ void AbstractEvaluator::make_dict(const Node& node) {
 }
 
 bool AbstractEvaluator::run_dict_operator(const Node& node) {
-  static const auto kGet = c10::Symbol::fromQualString("aten::get");
-  static const auto kItems = c10::Symbol::fromQualString("aten::items");
-  static const auto kDelete = c10::Symbol::fromQualString("aten::Delete");
-  if (node.kind() == aten::dict && node.inputs().empty()) {
+  if (node.opcode() == Opcode::kMakeDict && node.inputs().empty()) {
     make_dict(node);
     return true;
   }
@@ -64,14 +61,14 @@ bool AbstractEvaluator::run_dict_operator(const Node& node) {
   }
   const AbstractValue key = node.inputs().size() > 1 ? at(*node.input(1)) : AbstractValue();
   const AbstractValue* found = mapping && is_key(key) ? mapping->find(key) : nullptr;
-  switch (static_cast<c10::unique_t>(node.kind())) {
-    case aten::__getitem__: set(node.output(), found != nullptr ? *found : mapping ? AbstractValue() : every); return true;
-    case aten::__contains__: {
+  switch (node.opcode()) {
+    case Opcode::kGetItem: set(node.output(), found != nullptr ? *found : mapping ? AbstractValue() : every); return true;
+    case Opcode::kContains: {
       const bool is_known = mapping && is_key(key);
       set(node.output(), is_known ? AbstractValue::boolean(found != nullptr) : AbstractValue());
       return true;
     }
-    case aten::_set_item: {
+    case Opcode::kSetItem: {
       if (id == nullptr) {
         return false;
       }
@@ -84,15 +81,15 @@ bool AbstractEvaluator::run_dict_operator(const Node& node) {
       }
       return true;
     }
-    case aten::keys:
-    case aten::values: {
+    case Opcode::kKeys:
+    case Opcode::kValues: {
       if (!mapping) {
         return false;
       }
-      make_list(*node.output(), {.elements = node.kind() == aten::keys ? mapping->keys : mapping->values});
+      make_list(*node.output(), {.elements = node.opcode() == Opcode::kKeys ? mapping->keys : mapping->values});
       return true;
     }
-    case aten::copy: {
+    case Opcode::kCopyContainer: {
       if (!mapping) {
         return false;
       }
@@ -101,14 +98,14 @@ bool AbstractEvaluator::run_dict_operator(const Node& node) {
     }
     default: break;
   }
-  if (node.kind() == kGet && mapping && is_key(key)) {
+  if (node.opcode() == Opcode::kGetOrDefault && mapping && is_key(key)) {
     const bool has_default = node.inputs().size() > 2;
     set(node.output(), found != nullptr ? *found
                        : has_default    ? at(*node.input(2))
                                         : AbstractValue::constant(c10::IValue()));
     return true;
   }
-  if (node.kind() == kItems && mapping) {
+  if (node.opcode() == Opcode::kItems && mapping) {
     AbstractValues items;
     for (size_t i = 0; i < mapping->keys.size(); ++i) {
       items.push_back(AbstractValue::sequence({mapping->keys[i], mapping->values[i]}));
@@ -116,7 +113,7 @@ bool AbstractEvaluator::run_dict_operator(const Node& node) {
     make_list(*node.output(), {.elements = std::move(items)});
     return true;
   }
-  if (node.kind() == kDelete && id != nullptr && found != nullptr) {
+  if (node.opcode() == Opcode::kDelete && id != nullptr && found != nullptr) {
     const auto position = found - mapping->values.data();
     mapping->keys.erase(mapping->keys.begin() + position);
     mapping->values.erase(mapping->values.begin() + position);

@@ -46,10 +46,10 @@ bool AbstractEvaluator::run_block(const Block& block) {
 }
 
 bool AbstractEvaluator::run_node(const Node& node) {
-  switch (static_cast<c10::unique_t>(node.kind())) {
-    case prim::If: return run_branches(node);
-    case prim::Loop: return run_loop(node);
-    case prim::RaiseException: return false;
+  switch (node.opcode()) {
+    case Opcode::kIf: return run_branches(node);
+    case Opcode::kLoop: return run_loop(node);
+    case Opcode::kRaise: return false;
     default: break;
   }
   if (!run_language_node(node)) {
@@ -266,19 +266,19 @@ void AbstractEvaluator::collect(const Value& value) {
 // ---- the language's own nodes -----------------------------------------------------------------------------------------
 
 bool AbstractEvaluator::run_language_node(const Node& node) {
-  switch (static_cast<c10::unique_t>(node.kind())) {
-    case prim::Constant: {
+  switch (node.opcode()) {
+    case Opcode::kConstant: {
       const auto value = node.output()->constant();
       set(node.output(), value ? AbstractValue::constant(*value) : AbstractValue());
       return true;
     }
-    case prim::TupleConstruct: set(node.output(), AbstractValue::sequence(operands_of(node))); return true;
-    case prim::ListConstruct: make_list(*node.output(), {.elements = operands_of(node)}); return true;
-    case prim::DictConstruct: make_dict(node); return true;
-    case prim::GetAttr: set(node.output(), attribute_read_by(node)); return true;
-    case prim::SetAttr: assign_attribute(node); return true;
-    case prim::TupleUnpack:
-    case prim::ListUnpack: {
+    case Opcode::kTupleConstruct: set(node.output(), AbstractValue::sequence(operands_of(node))); return true;
+    case Opcode::kListConstruct: make_list(*node.output(), {.elements = operands_of(node)}); return true;
+    case Opcode::kDictConstruct: make_dict(node); return true;
+    case Opcode::kGetAttr: set(node.output(), attribute_read_by(node)); return true;
+    case Opcode::kSetAttr: assign_attribute(node); return true;
+    case Opcode::kTupleUnpack:
+    case Opcode::kListUnpack: {
       const AbstractValue row = at(*node.input(0));
       const AbstractValues* elements = heap_.elements_of(row);
       const bool fits = elements != nullptr && elements->size() == node.outputs().size();
@@ -287,18 +287,17 @@ bool AbstractEvaluator::run_language_node(const Node& node) {
       }
       return true;
     }
-    case prim::TupleIndex: {
+    case Opcode::kTupleIndex: {
       const AbstractValues* elements = at(*node.input(0)).as_sequence();
       const auto index = elements == nullptr ? std::nullopt : index_into(*elements, *node.input(1));
       set(node.output(), index ? (*elements)[*index] : AbstractValue());
       return true;
     }
-    case prim::unchecked_cast:
-    case prim::unchecked_unwrap_optional:
-    case aten::_unwrap_optional: set(node.output(), at(*node.input(0))); return true;
+    case Opcode::kUncheckedCast:
+    case Opcode::kUnwrapOptional: set(node.output(), at(*node.input(0))); return true;
     default: break;
   }
-  if (!is_language_kind(node.kind()) && node.schema() != nullptr) {
+  if (!node.op().is_language() && node.schema() != nullptr) {
     return false;
   }
   // Whatever it does with lists: who gets one may keep and change it.

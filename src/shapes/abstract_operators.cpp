@@ -41,7 +41,8 @@ void AbstractEvaluator::run_operator(const Node& node) {
   for (const Value* input : node.inputs()) {
     operands.push_back(with(path_constraints_, heap_.snapshot(at(*input))));
   }
-  if ((node.kind() == aten::eq || node.kind() == aten::ne) && operands.size() == 2 && operands[0].as_sequence() != nullptr) {
+  if ((node.opcode() == Opcode::kEqual || node.opcode() == Opcode::kNotEqual) && operands.size() == 2 &&
+      operands[0].as_sequence() != nullptr) {
     compared_.insert_or_assign(&node, std::pair(operands[0], operands[1]));
   }
   auto results = constant_results(node);
@@ -76,7 +77,7 @@ void AbstractEvaluator::run_operator(const Node& node) {
 AbstractValue AbstractEvaluator::integer_result(const Node& node) const {
   const auto& inputs = node.inputs();
   const auto operand = [&](size_t i) { return now(*inputs[i]).as_integer(); };
-  if (inputs.size() == 1 && node.kind() == aten::len) {
+  if (inputs.size() == 1 && node.opcode() == Opcode::kLength) {
     const AbstractValue row = heap_.snapshot(at(*inputs[0]));
     const AbstractValues* elements = row.as_mapping() == nullptr ? row.as_sequence() : &row.as_mapping()->keys;
     return elements == nullptr ? AbstractValue() : AbstractValue::integer(static_cast<int64_t>(elements->size()));
@@ -88,11 +89,11 @@ AbstractValue AbstractEvaluator::integer_result(const Node& node) const {
   }
   const auto negated = [](std::optional<bool> value) { return value ? std::optional(!*value) : std::nullopt; };
   if (inputs.size() == 1) {
-    switch (static_cast<c10::unique_t>(node.kind())) {
-      case aten::neg: return AbstractValue::integer(arithmetic_.subtract(Dim::known(0), operand(0)));
-      case aten::Int:
-      case aten::ceil:
-      case aten::floor: return at(*inputs[0]);
+    switch (node.opcode()) {
+      case Opcode::kNeg: return AbstractValue::integer(arithmetic_.subtract(Dim::known(0), operand(0)));
+      case Opcode::kInt:
+      case Opcode::kCeil:
+      case Opcode::kFloor: return at(*inputs[0]);
       default: return {};
     }
   }
@@ -101,41 +102,40 @@ AbstractValue AbstractEvaluator::integer_result(const Node& node) const {
   }
   const Dim a = operand(0);
   const Dim b = operand(1);
-  switch (static_cast<c10::unique_t>(node.kind())) {
-    case aten::add: return AbstractValue::integer(arithmetic_.add(a, b));
-    case aten::sub: return AbstractValue::integer(arithmetic_.subtract(a, b));
-    case aten::mul: return AbstractValue::integer(arithmetic_.multiply(a, b));
-    case aten::floordiv: return AbstractValue::integer(arithmetic_.floor_divide(a, b));
-    case aten::remainder: return AbstractValue::integer(arithmetic_.remainder(a, b));
-    case prim::max: return AbstractValue::integer(arithmetic_.maximum(a, b));
-    case prim::min: return AbstractValue::integer(arithmetic_.minimum(a, b));
-    case aten::eq: return AbstractValue::boolean(arithmetic_.equal(a, b));
-    case aten::ne: return AbstractValue::boolean(negated(arithmetic_.equal(a, b)));
-    case aten::lt: return AbstractValue::boolean(arithmetic_.less(a, b));
-    case aten::ge: return AbstractValue::boolean(negated(arithmetic_.less(a, b)));
-    case aten::gt: return AbstractValue::boolean(arithmetic_.less(b, a));
-    case aten::le: return AbstractValue::boolean(negated(arithmetic_.less(b, a)));
+  switch (node.opcode()) {
+    case Opcode::kAdd: return AbstractValue::integer(arithmetic_.add(a, b));
+    case Opcode::kSub: return AbstractValue::integer(arithmetic_.subtract(a, b));
+    case Opcode::kMul: return AbstractValue::integer(arithmetic_.multiply(a, b));
+    case Opcode::kFloorDivideNumbers: return AbstractValue::integer(arithmetic_.floor_divide(a, b));
+    case Opcode::kRemainder: return AbstractValue::integer(arithmetic_.remainder(a, b));
+    case Opcode::kMax: return AbstractValue::integer(arithmetic_.maximum(a, b));
+    case Opcode::kMin: return AbstractValue::integer(arithmetic_.minimum(a, b));
+    case Opcode::kEqual: return AbstractValue::boolean(arithmetic_.equal(a, b));
+    case Opcode::kNotEqual: return AbstractValue::boolean(negated(arithmetic_.equal(a, b)));
+    case Opcode::kLess: return AbstractValue::boolean(arithmetic_.less(a, b));
+    case Opcode::kGreaterEqual: return AbstractValue::boolean(negated(arithmetic_.less(a, b)));
+    case Opcode::kGreater: return AbstractValue::boolean(arithmetic_.less(b, a));
+    case Opcode::kLessEqual: return AbstractValue::boolean(negated(arithmetic_.less(b, a)));
     default: return {};
   }
 }
 
 // Operators on lists, and on optionals, whose operands need not be constants.
 bool AbstractEvaluator::run_list_operator(const Node& node) {
-  static const auto kExtend = c10::Symbol::fromQualString("aten::extend");
-  const auto kind = static_cast<c10::unique_t>(node.kind() == kExtend ? aten::add_ : node.kind());
-  if (kind == aten::__is__ || kind == aten::__isnot__) {
+  const Opcode opcode = node.opcode();
+  if (opcode == Opcode::kIs || opcode == Opcode::kIsNot) {
     const auto is_none = [](const AbstractValue& value) -> std::optional<bool> {
       return value.is_unknown() ? std::nullopt
                                 : std::optional(value.as_constant() != nullptr && value.as_constant()->isNone());
     };
     if (node.input(0) == node.input(1) && node.input(0)->type()->kind() == c10::TypeKind::TensorType) {
-      set(node.output(), AbstractValue::boolean(kind == aten::__is__));
+      set(node.output(), AbstractValue::boolean(opcode == Opcode::kIs));
       return true;
     }
     const auto a = is_none(at(*node.input(0)));
     const auto b = is_none(at(*node.input(1)));
     const bool decided = a && b && (*a || *b);  // of two that are not None, which objects they are decides
-    set(node.output(), decided ? AbstractValue::boolean((*a && *b) == (kind == aten::__is__)) : AbstractValue());
+    set(node.output(), decided ? AbstractValue::boolean((*a && *b) == (opcode == Opcode::kIs)) : AbstractValue());
     return true;
   }
   if (node.inputs().empty() || node.input(0)->type()->kind() != c10::TypeKind::ListType) {
@@ -154,8 +154,8 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       set(node.output(), row);
     }
   };
-  switch (kind) {
-    case aten::__getitem__: {
+  switch (opcode) {
+    case Opcode::kGetItem: {
       if (elements != nullptr) {
         const auto index = index_into(*elements, *node.input(1));
         set(node.output(), index ? (*elements)[*index] : any_of(*elements));
@@ -164,7 +164,7 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       }
       return true;
     }
-    case aten::append: {
+    case Opcode::kAppend: {
       if (id == nullptr) {
         return false;
       }
@@ -179,7 +179,7 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       }
       return true;
     }
-    case aten::_set_item: {
+    case Opcode::kSetItem: {
       const auto index = elements == nullptr || id == nullptr ? std::nullopt : index_into(*elements, *node.input(1));
       if (!index) {
         return false;
@@ -189,22 +189,22 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       change(std::move(changed));
       return true;
     }
-    case aten::add_:
-    case aten::add: {
+    case Opcode::kExtend:
+    case Opcode::kAdd: {
       const AbstractValues* others = heap_.elements_of(at(*node.input(1)));
-      if (elements == nullptr || others == nullptr || (kind != aten::add && id == nullptr)) {
+      if (elements == nullptr || others == nullptr || (opcode != Opcode::kAdd && id == nullptr)) {
         return false;
       }
       AbstractValues all = *elements;
       all.insert(all.end(), others->begin(), others->end());
-      if (kind == aten::add) {
+      if (opcode == Opcode::kAdd) {
         make_list(*node.output(), {.elements = std::move(all)});
       } else {
         change(std::move(all));
       }
       return true;
     }
-    case aten::insert: {
+    case Opcode::kInsert: {
       const auto index = at(*node.input(1)).as_known_integer();
       if (elements == nullptr || id == nullptr || !index) {
         return false;
@@ -216,15 +216,15 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       change(std::move(longer));
       return true;
     }
-    case aten::copy:
-    case aten::list: {
+    case Opcode::kCopyContainer:
+    case Opcode::kMakeList: {
       if (elements == nullptr || node.inputs().size() != 1) {
         return false;
       }
       make_list(*node.output(), {.elements = *elements});
       return true;
     }
-    case aten::slice: {
+    case Opcode::kSlice: {
       const auto bound = [&](size_t input, int64_t otherwise) -> std::optional<int64_t> {
         const AbstractValue& value = at(*node.input(input));
         return value.as_constant() != nullptr && value.as_constant()->isNone() ? otherwise : value.as_known_integer();
@@ -276,7 +276,7 @@ std::optional<c10::IValue> known_value(const AbstractValue& value, const c10::Ty
 
 // Of an operator on numbers and strings that are all known.
 std::optional<AbstractValues> AbstractEvaluator::constant_results(const Node& node) const {
-  if (node.inputs().empty() || effects_of(node).any() || reads_state(node) || node.schema()->is_vararg() ||
+  if (node.inputs().empty() || effects_of(node).any() || node.op().reads_state || node.schema()->is_vararg() ||
       std::any_of(node.outputs().begin(), node.outputs().end(),
                   [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; })) {
     return std::nullopt;
@@ -289,7 +289,7 @@ std::optional<AbstractValues> AbstractEvaluator::constant_results(const Node& no
     }
     stack.push_back(std::move(*known));
   }
-  const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
+  const auto& op = node.op().registered;
   if (op == nullptr) {
     return std::nullopt;
   }

@@ -1,10 +1,8 @@
 #include "shapes/metadata_mutations.h"
 
 #include "analysis/effects.h"
-#include "analysis/in_place.h"
 #include "ir/memory_types.h"
 #include "ir/schema_match.h"
-#include "ops/schema_corrections.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -23,7 +21,7 @@ std::vector<const Value*> exchanged_by(const Node& node) {
   if (effects_of(node).unknown) {
     return {node.inputs().begin(), node.inputs().end()};
   }
-  if (!may_change_sizes(node)) {
+  if (!node.op().may_change_sizes) {
     return {};
   }
   std::vector<const Value*> exchanged;
@@ -35,20 +33,12 @@ std::vector<const Value*> exchanged_by(const Node& node) {
   return exchanged;
 }
 
-// Views that are always objects of their own. Others may give back their operand (`contiguous`, `to`, `reshape`).
-bool makes_another_object(const Node& node) {
-  static const std::array views = {aten::view,     aten::select,  aten::slice,      aten::narrow,  aten::transpose,
-                                   aten::t,        aten::permute, aten::unsqueeze,  aten::squeeze, aten::expand,
-                                   aten::diagonal, aten::detach,  aten::as_strided, aten::unfold};
-  return std::find(views.begin(), views.end(), node.kind()) != views.end();
-}
-
 // Whether nobody in the graph reads the container that the node makes: it is a result of the graph, or lies in one.
 bool makes_only_a_result(const Node& node) {
-  const bool makes_container =
-      node.kind() == prim::ListConstruct || node.kind() == prim::TupleConstruct || node.kind() == prim::DictConstruct;
+  const bool makes_container = node.opcode() == Opcode::kListConstruct || node.opcode() == Opcode::kTupleConstruct ||
+                               node.opcode() == Opcode::kDictConstruct;
   const auto is_for_the_caller = [](const Use& use) {
-    return (use.user->kind() == prim::Return && use.user->owning_block()->owner() == nullptr) ||
+    return (use.user->opcode() == Opcode::kReturn && use.user->owning_block()->owner() == nullptr) ||
            makes_only_a_result(*use.user);
   };
   return makes_container && std::all_of(node.output()->uses().begin(), node.output()->uses().end(), is_for_the_caller);
@@ -123,10 +113,10 @@ void MetadataMutations::visit_block(const Block& block) {
 
 void MetadataMutations::visit_node(const Node& node) {
   const auto unite_values = [this](const Value& a, const Value& b) { unite(set_for(a), set_for(b)); };
-  switch (static_cast<c10::unique_t>(node.kind())) {
-    case prim::Constant: unite(set_for(*node.output()), kBefore); return;
-    case prim::GetAttr: unite(set_for(*node.output()), assigned_.contains(node) ? kRead : kBefore); return;
-    case prim::If:
+  switch (node.opcode()) {
+    case Opcode::kConstant: unite(set_for(*node.output()), kBefore); return;
+    case Opcode::kGetAttr: unite(set_for(*node.output()), assigned_.contains(node) ? kRead : kBefore); return;
+    case Opcode::kIf:
       for (const Block* block : node.blocks()) {
         visit_block(*block);
         for (size_t i = 0; i < node.outputs().size(); ++i) {
@@ -134,7 +124,7 @@ void MetadataMutations::visit_node(const Node& node) {
         }
       }
       return;
-    case prim::Loop: {
+    case Opcode::kLoop: {
       const Block& body = *node.block(0);
       visit_block(body);
       for (size_t i = 0; i < node.outputs().size(); ++i) {
@@ -144,12 +134,11 @@ void MetadataMutations::visit_node(const Node& node) {
       }
       return;
     }
-    case prim::unchecked_cast:
-    case prim::unchecked_unwrap_optional:
-    case aten::_unwrap_optional: unite_values(*node.output(), *node.input(0)); return;
+    case Opcode::kUncheckedCast:
+    case Opcode::kUnwrapOptional: unite_values(*node.output(), *node.input(0)); return;
     default: break;
   }
-  if (!is_language_kind(node.kind()) && node.schema() != nullptr && !effects_of(node).unknown) {
+  if (!node.op().is_language() && node.schema() != nullptr && !effects_of(node).unknown) {
     visit_operator(node);
     return;
   }
@@ -185,12 +174,12 @@ void MetadataMutations::visit_operator(const Node& node) {
   }
   for (size_t i = 0; i < node.outputs().size(); ++i) {
     const Value& output = *node.output(i);
-    if (!is_tensor(output.type()) || makes_another_object(node)) {
+    if (!is_tensor(output.type()) || node.op().new_view) {
       set_for(output);
       continue;
     }
     const c10::AliasInfo* alias = i < schema.returns().size() ? schema.returns()[i].alias_info() : nullptr;
-    if (alias == nullptr && !results_may_share_memory(schema)) {
+    if (alias == nullptr && !node.op().results_may_share_memory) {
       set_for(output);
       continue;
     }

@@ -2,15 +2,13 @@
 
 #include "analysis/alias_sets.h"
 #include "analysis/effects.h"
-#include "ops/result_rules.h"
-#include "ops/schema_corrections.h"
+#include "ops/libtorch_workarounds.h"
 #include "shapes/meta_operands.h"
 #include "shapes/shape_functions.h"
 #include "shapes/size_rules.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
@@ -33,11 +31,6 @@ bool may_hold_tensors(const c10::TypePtr& type) {
 bool is_object(const c10::Type& type) {
   return type.kind() == c10::TypeKind::ClassType ||
          (type.kind() == c10::TypeKind::ListType && is_object(*type.expectRef<c10::ListType>().getElementType()));
-}
-
-bool has_tag(const c10::FunctionSchema& schema, at::Tag tag) {
-  const auto op = c10::Dispatcher::singleton().findSchema(schema.operator_name());
-  return op && op->hasTag(tag);
 }
 
 // ---- the run ----------------------------------------------------------------------------------------------------------
@@ -155,9 +148,9 @@ class OperatorFacts {
   }
 
   std::optional<MetaRun> run_on_meta() const {
-    const auto op = torch::jit::findOperatorFor(schema_.operator_name());
-    const ResultRule* rule = find_result_rule(schema_);
-    const bool runs_on_empty = rule != nullptr && (rule->differs_on_meta || (rule->accepts_sparse && !all_strided()));
+    const auto& op = node_.op().registered;
+    const ResultRule& rule = node_.op().result;
+    const bool runs_on_empty = rule.differs_on_meta || (rule.accepts_sparse && !all_strided());
     if (op == nullptr || schema_.is_vararg() || (runs_on_empty && common_device() != c10::Device(at::kCPU))) {
       return std::nullopt;
     }
@@ -180,7 +173,7 @@ class OperatorFacts {
       }
       stack.push_back(std::move(*operand));
     }
-    if (copies_by_reading_no_dtype(schema_, stack)) {
+    if (copies_by_reading_no_dtype(node_.op(), stack)) {
       return std::nullopt;
     }
     const at::NoGradGuard no_grad;
@@ -193,23 +186,23 @@ class OperatorFacts {
     if (stack.size() != node_.outputs().size()) {
       return std::nullopt;
     }
-    const bool has_no_tensors = tensors_.empty() && rule != nullptr && rule->sizes_by_structure;
+    const bool has_no_tensors = tensors_.empty() && rule.sizes_by_structure;
     return MetaRun{std::move(stack), meta.sizes_are_exact() || has_no_tensors, meta.strides_are_exact() || has_no_tensors};
   }
 
   std::optional<std::vector<std::vector<Dim>>> sizes_by_rule() const {
-    if (auto sizes = evaluate_shape_function(schema_, operands_, arithmetic_)) {
+    if (auto sizes = evaluate_shape_function(node_.op(), operands_, arithmetic_)) {
       return sizes;
     }
     if (auto sizes = sizes_of_joined(node_, operands_, arithmetic_)) {
       return std::vector<std::vector<Dim>>{*sizes};
     }
-    const ResultRule* rule = find_result_rule(schema_);
-    if (rule != nullptr && rule->keeps_sizes && !tensors_.empty() && tensors_[0]->sizes) {
+    const ResultRule& rule = node_.op().result;
+    if (rule.keeps_sizes && !tensors_.empty() && tensors_[0]->sizes) {
       return std::vector<std::vector<Dim>>(schema_.returns().size(), *tensors_[0]->sizes);
     }
-    const bool is_pointwise = has_tag(schema_, at::Tag::pointwise) ||
-                              (rule != nullptr && !rule->dtypes.empty() && rule->dtypes[0] == ResultDtype::kPromoted);
+    const bool is_pointwise =
+        node_.op().has_tag(at::Tag::pointwise) || (!rule.dtypes.empty() && rule.dtypes[0] == ResultDtype::kPromoted);
     if (!is_pointwise || schema_.returns().size() != 1) {
       return std::nullopt;
     }
@@ -278,13 +271,13 @@ class OperatorFacts {
 
   // Where no run on meta tensors tells it. Operators with such a rule make their results on the device of their operands.
   void add_dtype_by_rule(size_t output, TensorFacts& facts) const {
-    const ResultRule* rule = find_result_rule(schema_);
-    if (rule == nullptr || output >= rule->dtypes.size() || tensors_.empty() || !sees_all_but_objects_ || !all_strided() ||
+    const ResultRule& rule = node_.op().result;
+    if (output >= rule.dtypes.size() || tensors_.empty() || !sees_all_but_objects_ || !all_strided() ||
         !std::all_of(tensors_.begin(), tensors_.end(),
                      [](const TensorFacts* tensor) { return tensor->dtype.has_value(); })) {
       return;
     }
-    switch (rule->dtypes[output]) {
+    switch (rule.dtypes[output]) {
       case ResultDtype::kUnknown: return;
       case ResultDtype::kFirst: facts.dtype = tensors_[0]->dtype; break;
       case ResultDtype::kReal: facts.dtype = c10::toRealValueType(*tensors_[0]->dtype); break;
@@ -310,7 +303,7 @@ class OperatorFacts {
   }
 
   bool schema_tells_strides() const {
-    if (has_tag(schema_, at::Tag::pointwise)) {
+    if (node_.op().has_tag(at::Tag::pointwise)) {
       return true;
     }
     return schema_.returns().size() == 1 && schema_.returns()[0].alias_info() != nullptr;

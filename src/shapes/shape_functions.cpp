@@ -1,9 +1,7 @@
 #include "shapes/shape_functions.h"
 
+#include "load/compile_op_row.h"
 #include "load/convert.h"
-#include "load/row_text.h"
-#include "ops/per_schema.h"
-#include "ops/result_rules.h"
 #include "shapes/abstract_evaluator.h"
 
 #include <torch/csrc/jit/ir/ir.h>
@@ -12,23 +10,40 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <unordered_map>
 
 namespace sconce {
 namespace {
 
-// A rule goes before LibTorch's function: it is there because that is wrong, or is not.
-std::shared_ptr<const Graph> find_shape_function(const c10::FunctionSchema& schema) {
-  if (const ResultRule* rule = find_result_rule(schema); rule != nullptr && !rule->sizes.empty()) {
-    return compile_function(rule->op, rule->sizes);
+// The row's function precedes LibTorch's: it is there because that one is wrong or missing.
+std::shared_ptr<const Graph> find_shape_function(const Op& op) {
+  if (!op.result.sizes.empty()) {
+    return compile_function(op.name, op.result.sizes);
   }
   // The registry knows schemas by their address in LibTorch's own list of operators.
-  const auto op = torch::jit::findOperatorFor(schema.operator_name());
-  const auto found = op == nullptr ? std::nullopt : torch::jit::shapeComputeGraphForSchema(op->schema());
+  const auto found =
+      op.registered == nullptr ? std::nullopt : torch::jit::shapeComputeGraphForSchema(op.registered->schema());
   if (!found) {
     return nullptr;
   }
   auto graph = convert(**found);
   return graph ? std::shared_ptr<const Graph>(std::move(*graph)) : nullptr;
+}
+
+// Finds and compiles each operator's function once per process. A graph that is only read may be shared by threads.
+std::shared_ptr<const Graph> shape_function(const Op& op) {
+  static std::mutex mutex;
+  static auto& known = *new std::unordered_map<const Op*, std::shared_ptr<const Graph>>();
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (const auto found = known.find(&op); found != known.end()) {
+      return found->second;
+    }
+  }
+  auto function = find_shape_function(op);
+  const std::lock_guard<std::mutex> lock(mutex);
+  return known.emplace(&op, std::move(function)).first->second;
 }
 
 // What the function takes for an operand: sizes for tensors. Nothing where a rank is not known.
@@ -84,11 +99,10 @@ std::optional<std::vector<Dim>> sizes_of(const AbstractValue& value) {
 
 }  // namespace
 
-std::optional<std::vector<std::vector<Dim>>> evaluate_shape_function(const c10::FunctionSchema& schema,
-                                                                     const AbstractValues& operands,
+std::optional<std::vector<std::vector<Dim>>> evaluate_shape_function(const Op& op, const AbstractValues& operands,
                                                                      SizeArithmetic& arithmetic) {
-  static thread_local PerSchema<std::shared_ptr<const Graph>> known;
-  const std::shared_ptr<const Graph> function = known.get(schema, find_shape_function);
+  const c10::FunctionSchema& schema = *op.schema;
+  const std::shared_ptr<const Graph> function = shape_function(op);
   if (function == nullptr || function->inputs().size() > operands.size()) {
     return std::nullopt;
   }

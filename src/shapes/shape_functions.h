@@ -14,8 +14,7 @@ namespace sconce {
 // symbols, and stay such. Those of the result rules (ir/result_rules.h) go before them. `operands`: one per argument of
 // the schema, elements in the place of lists. One sequence of integers per tensor that is returned. Nothing where there is
 // no such function for the operator, where a rank is not known, or where the operator would raise.
-std::optional<std::vector<std::vector<Dim>>> evaluate_shape_function(const c10::FunctionSchema& schema,
-                                                                     const AbstractValues& operands,
+std::optional<std::vector<std::vector<Dim>>> evaluate_shape_function(const Op& op, const AbstractValues& operands,
                                                                      SizeArithmetic& arithmetic);
 
 }  // namespace sconce

@@ -23,37 +23,35 @@ std::optional<AbstractValue> tensor_property(const Node& node, const AbstractVal
     return std::nullopt;
   }
   const auto number = [](auto fact) { return fact ? AbstractValue::integer(static_cast<int64_t>(*fact)) : AbstractValue(); };
-  switch (static_cast<c10::unique_t>(node.kind())) {
-    case prim::dtype: return number(facts->dtype);
-    case prim::layout: return number(facts->layout);
-    case prim::device: return facts->device ? AbstractValue::constant(*facts->device) : AbstractValue();
-    case aten::is_floating_point:
+  switch (node.opcode()) {
+    case Opcode::kDtype: return number(facts->dtype);
+    case Opcode::kLayout: return number(facts->layout);
+    case Opcode::kDevice: return facts->device ? AbstractValue::constant(*facts->device) : AbstractValue();
+    case Opcode::kIsFloatingPoint:
       return AbstractValue::boolean(facts->dtype ? std::optional(c10::isFloatingType(*facts->dtype)) : std::nullopt);
-    case prim::requires_grad: return AbstractValue::boolean(facts->requires_grad);
-    case prim::is_cuda:
+    case Opcode::kRequiresGrad: return AbstractValue::boolean(facts->requires_grad);
+    case Opcode::kIsCuda:
       return AbstractValue::boolean(facts->device ? std::optional(facts->device->is_cuda()) : std::nullopt);
     default: break;
   }
   if (!facts->sizes) {
     return std::nullopt;
   }
-  static const auto kIsNested = c10::Symbol::fromQualString("prim::is_nested");
-  if (node.kind() == kIsNested) {
+  if (node.opcode() == Opcode::kIsNested) {
     return AbstractValue::boolean(false);  // such tensors have no sizes
   }
   const auto& sizes = *facts->sizes;
-  static const auto kNumel = c10::Symbol::fromQualString("aten::numel");
-  if (node.kind() == kNumel) {
+  if (node.opcode() == Opcode::kNumel) {
     Dim product = Dim::known(1);
     for (const Dim size : sizes) {
       product = arithmetic.multiply(product, size);
     }
     return AbstractValue::integer(product);
   }
-  switch (static_cast<c10::unique_t>(node.kind())) {
-    case aten::dim: return AbstractValue::integer(static_cast<int64_t>(sizes.size()));
-    case aten::len: return sizes.empty() ? AbstractValue() : AbstractValue::integer(sizes[0]);
-    case aten::size: {
+  switch (node.opcode()) {
+    case Opcode::kDim: return AbstractValue::integer(static_cast<int64_t>(sizes.size()));
+    case Opcode::kLength: return sizes.empty() ? AbstractValue() : AbstractValue::integer(sizes[0]);
+    case Opcode::kSize: {
       if (operands.size() == 1) {
         AbstractValues all;
         for (const Dim size : sizes) {
@@ -70,9 +68,9 @@ std::optional<AbstractValue> tensor_property(const Node& node, const AbstractVal
 
 std::optional<std::vector<Dim>> sizes_of_joined(const Node& node, const AbstractValues& operands,
                                                 SizeArithmetic& arithmetic) {
-  const bool is_stack = node.kind() == aten::stack;
+  const bool is_stack = node.opcode() == Opcode::kStack;
   const AbstractValues* parts = operands.size() == 2 ? operands[0].as_sequence() : nullptr;
-  if ((!is_stack && node.kind() != aten::cat) || parts == nullptr || parts->empty()) {
+  if ((!is_stack && node.opcode() != Opcode::kCat) || parts == nullptr || parts->empty()) {
     return std::nullopt;
   }
   std::vector<const TensorFacts*> tensors;
@@ -109,11 +107,8 @@ std::optional<std::vector<Dim>> sizes_of_joined(const Node& node, const Abstract
 
 std::optional<std::vector<std::vector<Dim>>> sizes_of_parts(const Node& node, const AbstractValues& operands,
                                                             const c10::IValue& example) {
-  static const std::array cuts = {aten::chunk,        aten::split,  aten::split_with_sizes,        aten::unsafe_chunk,
-                                  aten::unsafe_split, aten::unbind, aten::unsafe_split_with_sizes, aten::tensor_split};
   const TensorFacts* whole = operands.empty() ? nullptr : operands[0].as_tensor();
-  if (std::find(cuts.begin(), cuts.end(), node.kind()) == cuts.end() || whole == nullptr || !whole->sizes ||
-      !example.isTensorList()) {
+  if (!node.op().cuts || whole == nullptr || !whole->sizes || !example.isTensorList()) {
     return std::nullopt;
   }
   const auto dim = dim_among(whole->sizes->size(), operands.back());
@@ -128,7 +123,7 @@ std::optional<std::vector<std::vector<Dim>>> sizes_of_parts(const Node& node, co
   std::vector<std::vector<Dim>> parts;
   for (const c10::IValue& part : example.toListRef()) {
     std::vector<Dim> sizes = *whole->sizes;
-    if (node.kind() == aten::unbind) {
+    if (node.opcode() == Opcode::kUnbind) {
       sizes.erase(sizes.begin() + static_cast<ptrdiff_t>(*dim));
     } else {
       sizes[*dim] = Dim::known(part.toTensor().size(static_cast<int64_t>(*dim)));

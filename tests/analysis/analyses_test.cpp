@@ -8,8 +8,6 @@
 #include "ir/dump.h"
 #include "ir/schema_match.h"
 #include "ir/text/parse.h"
-#include "ops/schema_corrections.h"
-#include "ops/synonyms.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -93,7 +91,7 @@ TEST(Effects, OfEveryOperatorThatTakesAGeneratorOrIsTaggedSeededAreRandom) {
     }
     Graph graph;
     Node* node = graph.create(c10::Symbol::fromQualString(name.name), {}, 1);
-    node->set_schema(&op->schema());
+    node->set_op(op_of(op->schema()));
     const Effects effects = effects_of(*node);
     EXPECT_TRUE(effects.random || effects.unknown) << name;
     ++seen;
@@ -137,27 +135,8 @@ TEST(Effects, OfABlockCountForTheNodeAroundIt) {
 
 // ---- corrections ----------------------------------------------------------------------------------------------------
 
-TEST(SchemaCorrections, NameOperatorsAndArgumentsThatExist) {
-  size_t corrected = 0;
-  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    const auto op = c10::Dispatcher::singleton().findSchema(name);
-    if (!op) {
-      continue;
-    }
-    if (const SchemaCorrection* correction = find_correction(op->schema())) {
-      ++corrected;
-      for (const std::string_view written : correction->written) {
-        const auto& formals = op->schema().arguments();
-        EXPECT_TRUE(std::any_of(formals.begin(), formals.end(), [&](const c10::Argument& a) { return a.name() == written; }))
-            << name << " has no " << written;
-      }
-    }
-  }
-  EXPECT_GT(corrected, 40);
-}
-
 TEST(SchemaCorrections, DropoutMayHandItsArgumentBack) {
-  EXPECT_TRUE(results_may_share_memory(schema_of("aten::dropout")));
+  EXPECT_TRUE(op_of(schema_of("aten::dropout")).results_may_share_memory);
   const at::Tensor x = at::ones({2});
   EXPECT_TRUE(at::dropout(x, 0.5, false).is_same(x)) << "LibTorch's dropout copies now";
 }
@@ -193,11 +172,13 @@ TEST(SchemaCorrections, OperatorsVouchedForGiveMemoryOfTheirOwn) {
   };
   for (const auto& [name, result, argument] : results) {
     EXPECT_FALSE(result.is_alias_of(argument)) << name;
-    EXPECT_FALSE(results_may_share_memory(schema_of(
-        (std::string("aten::") + name).c_str(),
-        std::string(name) == "softmax"                                                                        ? "int"
-        : std::string(name) == "multiply" || std::string(name) == "divide" || std::string(name) == "subtract" ? "Tensor"
-                                                                                                              : "")))
+    EXPECT_FALSE(
+        op_of(schema_of((std::string("aten::") + name).c_str(),
+                        std::string(name) == "softmax" ? "int"
+                        : std::string(name) == "multiply" || std::string(name) == "divide" || std::string(name) == "subtract"
+                            ? "Tensor"
+                            : ""))
+            .results_may_share_memory)
         << name;
   }
 }
@@ -217,7 +198,8 @@ TEST(SchemaCorrections, RecurrentOperatorsGiveMemoryOfTheirOwn) {
     EXPECT_FALSE(result.is_alias_of(x) || result.is_alias_of(h));
   }
   for (const char* name : {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"}) {
-    EXPECT_FALSE(results_may_share_memory(schema_of(name, "input")) || results_may_share_memory(schema_of(name, "data")));
+    EXPECT_FALSE(op_of(schema_of(name, "input")).results_may_share_memory ||
+                 op_of(schema_of(name, "data")).results_may_share_memory);
   }
 }
 
@@ -547,20 +529,6 @@ TEST(SchemaMatch, ExplainsWhatWasGivenAndWhatExists) {
       testing::message_of([] { parse("graph(%s : str, %a : Float(2)):\n  %x : Tensor = aten::relu(%s)\n  return ()\n"); });
   EXPECT_THAT(message, HasSubstr("no overload of aten::relu takes (str)"));
   EXPECT_THAT(message, HasSubstr("aten::relu(Tensor self) -> Tensor"));
-}
-
-TEST(Synonyms, AreNamesOfRegisteredOperators) {
-  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (const auto canonical = canonical_name(c10::Symbol::fromQualString(name.name))) {
-      EXPECT_FALSE(canonical_name(*canonical)) << name.name << " leads to another synonym";
-      const auto& candidates = c10::Dispatcher::singleton().getAllOpNames();
-      EXPECT_TRUE(std::any_of(candidates.begin(), candidates.end(), [&](const c10::OperatorName& each) {
-        return each.name == canonical->toQualString();
-      })) << canonical->toQualString();
-    }
-  }
-  EXPECT_EQ(canonical_name(aten::multiply), aten::mul);
-  EXPECT_FALSE(canonical_name(aten::mul));
 }
 
 // ---- dumps, pictures, environment -----------------------------------------------------------------------------------

@@ -46,11 +46,6 @@ bool is_among(std::string_view name, std::initializer_list<std::string_view> nam
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool has_tag(const Node& node, at::Tag tag) {
-  const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name());
-  return op && op->hasTag(tag);
-}
-
 // Operators on tensors whose results have as many elements as the values say, beside those that LibTorch tags so.
 bool has_sizes_of_data(const Node& node) {
   const std::string_view name = node.kind().toQualString();
@@ -61,13 +56,13 @@ bool has_sizes_of_data(const Node& node) {
                          "aten::_unique", "aten::_unique2", "aten::unique_consecutive", "aten::bincount", "aten::one_hot",
                          "aten::_pack_padded_sequence", "aten::_pad_packed_sequence", "aten::_values", "aten::values",
                          "aten::_indices", "aten::indices", "torchvision::nms"}) ||
-         (has_tag(node, at::Tag::dynamic_output_shape) && name != "aten::index");
+         (node.op().has_tag(at::Tag::dynamic_output_shape) && name != "aten::index");
 }
 
 // Numbers that choose or scale, and do not count.
 bool tells_no_size(const Node& node, const c10::Argument& argument) {
   const std::string_view op = node.kind().toQualString();
-  if (has_tag(node, at::Tag::pointwise) ||
+  if (node.op().has_tag(at::Tag::pointwise) ||
       is_among(argument.name(), {"fill_value", "value", "seed", "alpha", "beta", "padding_idx", "high", "low", "dtype",
                                  "non_blocking", "copy", "training", "train", "p", "eps", "momentum", "correction"}) ||
       (op == "aten::select" && argument.name() == "index") || is_among(op, {"aten::tensor", "aten::scalar_tensor"})) {

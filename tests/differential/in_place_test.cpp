@@ -1,10 +1,10 @@
-// What in_place.h says of operators, against LibTorch: calls with many kinds of arguments.
+// Functional variants and what rows say about backward, against LibTorch: calls with many kinds of arguments.
 #include "tests/differential/observed_call.h"
 #include "tests/differential/registry_arguments.h"
 
 #include "tools/sconce/values/deep_copy.h"
 
-#include "analysis/in_place.h"
+#include "ops/op.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/jit_type.h>
@@ -95,6 +95,11 @@ bool are_taken(VariantMatch fits, const Values& arguments) {
   return fits == VariantMatch::kContiguous ? self.is_contiguous() : self.is_floating_point();
 }
 
+VariantMatch variant_match(const c10::FunctionSchema& schema) {
+  const Op* functional = op_of(schema).functional;
+  return functional == nullptr ? VariantMatch::kNever : functional->in_place;
+}
+
 struct InPlaceTally {
   std::map<std::string, int> calls;  // by operator
   int gradients = 0;
@@ -104,9 +109,9 @@ void compare_with_reference(const c10::FunctionSchema& schema, const Values& arg
   if (!arguments[0].isTensor() || !arguments[0].toTensor().defined() || !are_taken(variant_match(schema), arguments)) {
     return;
   }
-  const c10::FunctionSchema& twin = *functional_variant(schema);
+  const c10::FunctionSchema& variant = *op_of(schema).functional->schema;
   const auto written = call(schema, copies_of(arguments));
-  const auto given = call(twin, copies_of(arguments));
+  const auto given = call(variant, copies_of(arguments));
   ASSERT_EQ(written.has_value(), given.has_value()) << schema << " on " << arguments[0].toTensor();
   if (!written) {
     return;
@@ -120,7 +125,7 @@ void compare_with_reference(const c10::FunctionSchema& schema, const Values& arg
     return;
   }
   const auto of_written = gradients_of(schema, arguments);
-  const auto of_given = gradients_of(twin, arguments);
+  const auto of_given = gradients_of(variant, arguments);
   ASSERT_EQ(of_written.size(), of_given.size()) << schema;
   for (size_t i = 0; i < of_written.size(); ++i) {
     EXPECT_TRUE(at::allclose(of_given[i], of_written[i], 1e-9, 1e-12, /*equal_nan=*/true)) << schema << ", gradient " << i;
@@ -194,7 +199,7 @@ TEST(BackwardMayReadResult, IsFalseOnlyWhereAWriteIntoTheResultDoesNotDisturbBac
   std::set<std::string> tried;
   for (const auto& op : torch::jit::getAllOperators()) {
     const c10::FunctionSchema& schema = op->schema();
-    if (backward_may_read_result(schema) || schema.returns().size() != 1 || schema.is_mutable() ||
+    if (!op_of(schema).backward_ignores_result || schema.returns().size() != 1 || schema.is_mutable() ||
         schema.returns()[0].type()->kind() != c10::TypeKind::TensorType) {
       continue;
     }

@@ -101,7 +101,7 @@ std::unique_ptr<Graph> one_node_graph(const c10::FunctionSchema& schema, const R
     node->output(i)->set_type(arguments.results[i]);
     graph->add_output(node->output(i));
   }
-  node->set_schema(&schema);
+  node->set_op(op_of(schema));
   node->append_to(graph->body());
   return graph;
 }
@@ -127,7 +127,7 @@ std::vector<std::string> wrong_claims_about(const OperatorPtr& op, const Registr
   for (size_t i = 0; i < arguments.results.size(); ++i) {
     node->output(i)->set_type(arguments.results[i]);
   }
-  node->set_schema(&op->schema());
+  node->set_op(op_of(op->schema()));
   node->append_to(graph.body());
   std::vector<c10::IValue> copies;
   for (const c10::IValue& argument : arguments.values) {

@@ -64,7 +64,7 @@ std::map<std::string, std::function<Broken()>> violations_by_check() {
        small([](Graph& graph) { find_node(graph, "prim::If")->block(1)->remove_return(0); })},
       {"loop_carries_the_same_values",
        small([](Graph& graph) { find_node(graph, "prim::Loop")->block(0)->remove_return(1); })},
-      {"operators_have_schemas", small([](Graph& graph) { find_node(graph, "aten::relu")->set_schema(nullptr); })},
+      {"operators_have_schemas", small([](Graph& graph) { find_node(graph, "aten::relu")->set_op(unresolved_op()); })},
       {"inputs_match_schema",
        small([](Graph& graph) { find_node(graph, "aten::relu")->add_input(find_value(graph, "a")); })},
       {"outputs_match_schema",
@@ -134,7 +134,7 @@ TEST(Verifier, NamesThePassTheViolationsAndTheGraphInItsError) {
 
 TEST(Verifier, LooksAtTypesOnlyWhenTheStructureIsSound) {
   auto graph = parse(kSmall);
-  find_node(*graph, "aten::relu")->set_schema(nullptr);
+  find_node(*graph, "aten::relu")->set_op(unresolved_op());
   find_node(*graph, "prim::If")->block(1)->remove_return(0);
   EXPECT_EQ(fired(*graph), (std::vector<std::string_view>{"if_has_two_matching_branches"}));
 }
@@ -231,7 +231,7 @@ TEST(Graph, RemoveInputRenumbersTheUsesBehindIt) {
 TEST(Graph, CloneSharesNothingThatChanges) {
   auto graph = parse(kSmall);
   auto copy = graph->clone();
-  find_node(*copy, "aten::relu")->set_schema(nullptr);
+  find_node(*copy, "aten::relu")->set_op(unresolved_op());
   find_node(*copy, "prim::If")->block(1)->set_return(0, find_value(*copy, "a"));
   EXPECT_TRUE(find_violations(*graph).empty());
   EXPECT_EQ(&find_value(*copy, "x")->graph(), copy.get());

@@ -5,10 +5,10 @@
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
 #include "load/check/archive.h"
+#include "load/compile_op_row.h"
 #include "load/convert.h"
 #include "load/function_table.h"
 #include "load/load_module.h"
-#include "load/row_text.h"
 
 #include <sconce/module.h>
 
@@ -19,6 +19,7 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/frontend/resolver.h>
 #include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/runtime/operator.h>
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <filesystem>
@@ -305,30 +306,33 @@ TEST(FunctionTable, RefusesMethodsThatTheClassDoesNotHave) {
   EXPECT_THAT(callee.refusal().reason, HasSubstr("has no method 'h'"));
 }
 
-// ---- texts of rows --------------------------------------------------------------------------------------------------
+// ---- texts of operator rows ------------------------------------------------------------------------------------------
 
-TEST(RowText, GivesABodyTheSchemasArguments) {
-  const OpRow row{.schema = "aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
-                  .body = "torch.where(self > 0, self, self * negative_slope)"};
-  const auto graph = compile_body(row);
+Op op_with_texts(const char* name, std::string_view body, std::string_view backward = {}) {
+  Op op = op_of(torch::jit::findOperatorFor({name, ""})->schema());
+  op.body = body;
+  op.backward = backward;
+  return op;
+}
+
+TEST(OpRowTexts, ABodyTakesTheSchemasArguments) {
+  const auto graph = compile_body(op_with_texts("aten::leaky_relu", "torch.where(self > 0, self, self * negative_slope)"));
   ASSERT_EQ(graph->inputs().size(), 2);
   EXPECT_THAT(graph->inputs()[0]->name(), HasSubstr("self"));
   EXPECT_TRUE(testing::agree(testing::run(*graph, {at::full({1}, -2.0), 0.5}).at(0), at::full({1}, -1.0)));
 }
 
-TEST(RowText, GivesAGradResultAndGradToo) {
-  const OpRow row{.schema = "aten::tanh(Tensor self) -> Tensor", .grads = {{"self", "grad * (1 - result * result)"}}};
-  const auto graph = compile_grad(row, row.grads[0]);
+TEST(OpRowTexts, ABackwardTakesResultAndGradTooAndReturnsATuple) {
+  const auto graph = compile_backward(op_with_texts("aten::tanh", "", "(grad * (1 - result * result),)"));
   ASSERT_EQ(graph->inputs().size(), 3);
-  EXPECT_TRUE(
-      testing::agree(testing::run(*graph, {at::zeros({1}), at::full({1}, 0.5), at::ones({1})}).at(0), at::full({1}, 0.75)));
+  const auto gradients = testing::run(*graph, {at::zeros({1}), at::full({1}, 0.5), at::ones({1})}).at(0);
+  EXPECT_TRUE(testing::agree(gradients.toTupleRef().elements().at(0), at::full({1}, 0.75)));
 }
 
-TEST(RowText, AMalformedTextIsAnInternalErrorThatNamesTheRow) {
-  const OpRow row{.schema = "aten::tanh(Tensor self) -> Tensor", .body = "torch.no_such_function(self)"};
-  EXPECT_THAT(message_of([&] { compile_body(row); }),
+TEST(OpRowTexts, AMalformedTextIsAnInternalErrorThatNamesTheOperator) {
+  EXPECT_THAT(message_of([] { compile_body(op_with_texts("aten::tanh", "torch.no_such_function(self)")); }),
               AllOf(HasSubstr("sconce internal error"), HasSubstr("the row of aten::tanh"), HasSubstr("no_such_function")));
-  EXPECT_THROW(compile_body(OpRow{.schema = "aten::tanh(Tensor self) -> Tensor"}), std::logic_error) << "no body";
+  EXPECT_THROW(compile_body(op_with_texts("aten::tanh", "")), std::logic_error) << "no body";
 }
 
 }  // namespace

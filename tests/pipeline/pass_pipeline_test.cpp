@@ -43,7 +43,7 @@ bool relu_to_tanh(Graph& graph) {
   for_each_node(graph.body(), [&](Node* node) {
     if (node->kind() == aten::relu) {
       Node* tanh = graph.create(aten::tanh, node->inputs());
-      tanh->set_schema(match_schema(*tanh));
+      resolve(*tanh);
       tanh->insert_before(node);
       node->output()->replace_all_uses_with(tanh->output());
       node->erase();
@@ -132,7 +132,7 @@ TEST(PassPipeline, SweepsUpBehindPassesThatChangeTheGraph) {
   options.passes().after(Stage::kOptimize, "leaves_dead_nodes", [](Graph& graph) {
     Node* relu = find_node(graph, "aten::relu");
     Node* tanh = graph.create(aten::tanh, relu->inputs());
-    tanh->set_schema(match_schema(*tanh));
+    resolve(*tanh);
     tanh->insert_before(relu);
     return true;
   });
@@ -179,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Failing{"throwing_a_number", [](Graph&) -> bool { throw 5; }, "it throws: a value of type int"},
                       Failing{"breaking",
                               [](Graph& graph) {
-                                find_node(graph, "aten::relu")->set_schema(nullptr);
+                                find_node(graph, "aten::relu")->set_op(unresolved_op());
                                 return true;
                               },
                               "the graph is broken behind it ("},

@@ -8,7 +8,7 @@ SCONCE_PASS_PLUGIN("broken_pass", [](sconce::PassPipeline& passes) {
   passes.after(sconce::Stage::kOptimize, "throws", [](sconce::Graph&) -> bool { throw std::runtime_error("no such luck"); });
   passes.after(sconce::Stage::kOptimize, "breaks", [](sconce::Graph& graph) {
     for (sconce::Node* node : graph.body().nodes()) {
-      node->set_schema(nullptr);
+      node->set_op(sconce::unresolved_op());
     }
     return true;
   });

@@ -398,7 +398,7 @@ class Instrumentation {
     for (size_t i = 0; i < original.blocks().size(); ++i) {
       visit(*original.block(i), *copy.block(i));
     }
-    const bool may_write = original.blocks().empty() && (!is_language_kind(original.kind()) || effects_of(original).any());
+    const bool may_write = original.blocks().empty() && (!original.op().is_language() || effects_of(original).any());
     if (may_write) {
       std::vector<Value*> operands;
       for (Value* input : copy.inputs()) {
@@ -431,7 +431,7 @@ class Instrumentation {
     values.insert(values.begin(), graph.insert_constant(static_cast<int64_t>(observations_.size()), position));
     observations_.push_back(std::move(observation));
     Node* call = graph.create(kObserve, values, 0)->insert_before(position);
-    call->set_schema(match_schema(*call));
+    resolve(*call);
   }
 
   std::vector<Observation>& observations_;

@@ -164,11 +164,9 @@ class Parser {
       define(definitions[i], node->output(i));
     }
     declare_attributes(*node);
-    if (subgraph.empty() && !is_language_kind(node->kind())) {
-      node->set_schema(match_schema(*node));
-      if (node->schema() == nullptr && options_.require_schemas) {
-        cursor_.fail_at(kind_begin, explain_no_match(*node));
-      }
+    // A subgraph of an unknown kind is kept as it is.
+    if (!resolve(*node) && subgraph.empty() && options_.require_schemas) {
+      cursor_.fail_at(kind_begin, explain_no_match(*node));
     }
   }
 

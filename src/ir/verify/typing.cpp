@@ -16,7 +16,7 @@ bool is_a(const Value* value, const c10::TypePtr& type) { return value->type()->
 
 void operators_have_schemas(const Graph& graph, Violations& violations) {
   for_each_node(graph.body(), [&](Node* node) {
-    if (node->schema() == nullptr && !is_language_kind(node->kind()) && node->attribute(attr::kSubgraph) == nullptr) {
+    if (node->schema() == nullptr && !node->op().is_language() && node->attribute(attr::kSubgraph) == nullptr) {
       violations.push_back({"operators_have_schemas", print_node_line(*node)});
     }
   });

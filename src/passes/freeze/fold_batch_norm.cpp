@@ -71,7 +71,7 @@ class BatchNormFolding {
     return normed.node()->owning_block() == norm.owning_block() &&
            std::all_of(normed.uses().begin(), normed.uses().end(), [&](const Use& use) {
              return (use.user == &norm && use.index == 0) ||
-                    (reads_metadata(*use.user) && (!changes || stands_before(*use.user, norm)));
+                    (use.user->op().reads == Reads::kMetadata && (!changes || stands_before(*use.user, norm)));
            });
   }
 

@@ -1,11 +1,11 @@
 #include "passes/layout/propagate_channels_last.h"
 
 #include "analysis/affine_ops.h"
+#include "analysis/effects.h"
 #include "analysis/escapes.h"
-#include "analysis/in_place.h"
 #include "analysis/invariant_tensors.h"
 #include "analysis/known_layout.h"
-#include "analysis/layout_ops.h"
+#include "analysis/layout_use.h"
 #include "analysis/memory_writes.h"
 #include "ir/schema_match.h"
 
@@ -26,7 +26,7 @@ class ChannelsLast {
  public:
   explicit ChannelsLast(Graph& graph) : graph_(graph), aliases_(graph), order_(graph, aliases_), constants_(graph) {
     for_each_node(graph.body(), [&](Node* node) {
-      blocked_ = blocked_ || may_change_sizes(*node);
+      blocked_ = blocked_ || node->op().may_change_sizes;
       nodes_.push_back(node);
     });
   }
@@ -220,7 +220,7 @@ class ChannelsLast {
     Node* copy = graph_.create(aten::clone, {&value});
     copy->insert_after(value.node());
     copy->add_input(graph_.insert_constant(static_cast<int64_t>(c10::MemoryFormat::Contiguous), copy));
-    copy->set_schema(match_schema(*copy));
+    resolve(*copy);
     copy->set_location(value.node()->location());
     copy->output()->set_facts(before);
     for (const Use& use : outside) {

@@ -2,9 +2,8 @@
 
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
-#include "analysis/in_place.h"
 #include "analysis/known_layout.h"
-#include "analysis/layout_ops.h"
+#include "analysis/layout_use.h"
 #include "analysis/lazy_alias_sets.h"
 #include "ir/constant_operands.h"
 #include "ir/schema_match.h"
@@ -144,7 +143,7 @@ class LayoutChanges {
     list->set_location(node.location())->insert_before(&node);
     Node* made = graph_.create(kind, {&start, list->output()});
     made->set_location(node.location())->insert_before(&node);
-    made->set_schema(match_schema(*made));
+    resolve(*made);
     Value& result = *node.output();
     made->output()->set_name(result.name());
     if (result.facts() != nullptr) {
@@ -241,7 +240,7 @@ class LayoutChanges {
     }
     Value& last = *node.input(0);
     const bool is_told = may_be_written(*node.output()) || may_escape(*node.output());
-    if (!copy_is_unobservable(start, *at->output()) || (is_told && backward_may_read_result(*last.node()->schema()))) {
+    if (!copy_is_unobservable(start, *at->output()) || (is_told && !last.node()->op().backward_ignores_result)) {
       return false;
     }
     for (Node* each = first; each != nullptr; each = each == last.node() ? nullptr : each->output()->uses()[0].user) {

@@ -34,7 +34,7 @@ bool runs_at_least_once(const Node& loop) {
 class Hoisting {
  public:
   explicit Hoisting(Graph& graph) : aliases_(graph), writes_(graph, aliases_), observes_identity_(observes_identity(graph)) {
-    for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || differentiates(*node); });
+    for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || node->op().differentiates; });
   }
 
   // Inner loops first: what leaves them may leave the outer one, too.

@@ -30,7 +30,7 @@ bool is_to_be_unrolled(const Node& loop) {
 Value* insert_int(c10::Symbol kind, c10::ArrayRef<Value*> operands, Node* position) {
   Node* node = position->graph().create(kind, operands, 0);
   node->add_output(c10::IntType::get());
-  node->set_schema(match_schema(*node));
+  resolve(*node);
   node->set_location(position->location())->insert_before(position);
   return node->output();
 }

@@ -2,7 +2,6 @@
 
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
-#include "analysis/in_place.h"
 #include "analysis/matrix_products.h"
 #include "analysis/memory_writes.h"
 #include "passes/matmul/cost_model.h"
@@ -287,7 +286,7 @@ class Batching {
       cut = graph_.create(aten::split_with_sizes, {&all, insert_list(sizes, c10::IntType::get(), position), along}, 0);
     }
     cut->add_output(c10::ListType::ofTensors());
-    cut->set_schema(match_schema(*cut));
+    resolve(*cut);
     cut->set_location(position.location())->insert_before(&position);
     Node* unpack = graph_.create(prim::ListUnpack, {cut->output()}, members.size());
     unpack->set_location(position.location())->insert_before(&position);
@@ -355,7 +354,8 @@ bool batch_matmul(Graph& graph, BatchWhere where) {
   for_each_node(graph.body(), [&](Node* node) {
     products += matrix_product(*node) ? 1 : 0;
     // Facts of an operand hold where it was made, unless somebody gives it other sizes.
-    is_open = is_open && !may_change_sizes(*node) && !reads_layout_or_version(*node) && !differentiates(*node);
+    is_open = is_open && !node->op().may_change_sizes && node->op().reads != Reads::kStridesOrVersion &&
+              !node->op().differentiates;
   });
   bool changed = false;
   // What one round makes, the next one sees in its place.

@@ -1,7 +1,7 @@
 #include "passes/matmul/decompose_ops.h"
 
+#include "analysis/effects.h"
 #include "analysis/escapes.h"
-#include "analysis/in_place.h"
 #include "analysis/matrix_products.h"
 #include "passes/matmul/insert_node.h"
 #include "passes/matmul/known_matrices.h"

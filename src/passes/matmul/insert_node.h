@@ -15,7 +15,7 @@ inline Value* insert_operator(c10::Symbol kind, c10::ArrayRef<Value*> operands, 
                               const c10::TypePtr& type = c10::TensorType::get()) {
   Node* node = position.graph().create(kind, operands, 0);
   Value* result = node->add_output(type);
-  node->set_schema(match_schema(*node));
+  resolve(*node);
   node->set_location(position.location())->insert_before(&position);
   if (!facts.empty()) {
     result->set_facts(std::move(facts));

@@ -2,7 +2,6 @@
 
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
-#include "analysis/in_place.h"
 #include "analysis/known_layout.h"
 #include "analysis/lazy_alias_sets.h"
 #include "ir/constant_operands.h"

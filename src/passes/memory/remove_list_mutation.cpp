@@ -46,11 +46,10 @@ std::optional<std::vector<Value*>> elements_behind(const Node& list, const Node&
   std::vector<Value*> elements = list.inputs().vec();
   const auto known_index = [&] { return constant_index(*write.input(1), elements.size()); };
   switch (list_write_of(write)) {
-    case ListWrite::kNone: return std::nullopt;
-    case ListWrite::kAppend: elements.push_back(write.input(1)); return elements;
-    case ListWrite::kReverse: std::reverse(elements.begin(), elements.end()); return elements;
-    case ListWrite::kClear: return std::vector<Value*>();
-    case ListWrite::kExtend: {
+    case Opcode::kAppend: elements.push_back(write.input(1)); return elements;
+    case Opcode::kReverse: std::reverse(elements.begin(), elements.end()); return elements;
+    case Opcode::kClear: return std::vector<Value*>();
+    case Opcode::kExtend: {
       const Value& other = *write.input(1);
       const bool is_unchanged = other.node()->kind() == prim::ListConstruct &&
                                 std::all_of(other.uses().begin(), other.uses().end(), [&](const Use& use) {
@@ -62,7 +61,7 @@ std::optional<std::vector<Value*>> elements_behind(const Node& list, const Node&
       elements.insert(elements.end(), other.node()->inputs().begin(), other.node()->inputs().end());
       return elements;
     }
-    case ListWrite::kInsert: {
+    case Opcode::kInsert: {
       const auto constant = write.input(1)->constant();
       if (!constant || !constant->isInt()) {
         return std::nullopt;
@@ -72,7 +71,7 @@ std::optional<std::vector<Value*>> elements_behind(const Node& list, const Node&
       elements.insert(elements.begin() + std::clamp<int64_t>(index, 0, size), write.input(2));
       return elements;
     }
-    case ListWrite::kSet: {
+    case Opcode::kSetItem: {
       const auto index = known_index();
       if (!index) {
         return std::nullopt;
@@ -80,7 +79,8 @@ std::optional<std::vector<Value*>> elements_behind(const Node& list, const Node&
       elements[*index] = write.input(2);
       return elements;
     }
-    case ListWrite::kRemove: {
+    case Opcode::kPop:
+    case Opcode::kDelete: {
       const auto index = known_index();
       if (!index) {
         return std::nullopt;
@@ -88,8 +88,8 @@ std::optional<std::vector<Value*>> elements_behind(const Node& list, const Node&
       elements.erase(elements.begin() + static_cast<std::ptrdiff_t>(*index));
       return elements;
     }
+    default: return std::nullopt;
   }
-  return std::nullopt;
 }
 
 void set_elements(Node& list, const std::vector<Value*>& elements) {
@@ -111,7 +111,7 @@ void set_elements(Node& list, const std::vector<Value*>& elements) {
 void absorb(Node& list, Node& write, const std::vector<Value*>& elements, Order& order) {
   if (!write.outputs().empty()) {
     // The list, or what was removed from it.
-    const bool produces_element = list_write_of(write) == ListWrite::kRemove;
+    const bool produces_element = list_write_of(write) == Opcode::kPop;
     const auto index = produces_element ? constant_index(*write.input(1), list.inputs().size()) : std::nullopt;
     write.output()->replace_all_uses_with(index ? list.input(*index) : list.output());
   }
@@ -194,7 +194,7 @@ bool sweep(const Block& block) {
     }
     const bool is_written = node->kind() == prim::ListConstruct &&
                             std::any_of(node->output()->uses().begin(), node->output()->uses().end(), [](const Use& use) {
-                              return use.index == 0 && list_write_of(*use.user) != ListWrite::kNone;
+                              return use.index == 0 && list_write_of(*use.user) != Opcode::kOpaque;
                             });
     if (is_written) {
       lists.push_back(node);

@@ -2,11 +2,9 @@
 
 #include "analysis/alias_sets.h"
 #include "analysis/effects.h"
-#include "analysis/in_place.h"
 #include "analysis/known_layout.h"
 #include "analysis/matrix_products.h"
 #include "ir/constant_operands.h"
-#include "ops/schema_corrections.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -47,9 +45,9 @@ class TensorMutation {
  public:
   explicit TensorMutation(const Graph& graph) {
     for_each_node(graph.body(), [&](Node* node) {
-      sizes_may_change_ = sizes_may_change_ || may_change_sizes(*node);
-      layout_is_asked_for_ = layout_is_asked_for_ || reads_layout_or_version(*node);
-      differentiates_ = differentiates_ || differentiates(*node);
+      sizes_may_change_ = sizes_may_change_ || node->op().may_change_sizes;
+      layout_is_asked_for_ = layout_is_asked_for_ || node->op().reads == Reads::kStridesOrVersion;
+      differentiates_ = differentiates_ || node->op().differentiates;
     });
   }
 
@@ -69,8 +67,8 @@ class TensorMutation {
 
  private:
   bool remove(Node& write) const {
-    const c10::FunctionSchema* twin = write.schema() == nullptr ? nullptr : functional_variant(*write.schema());
-    if (twin == nullptr || effects_of(write).random || !is_tensor(*write.input(0)) || !fits(write) ||
+    const Op* variant = write.op().functional;
+    if (variant == nullptr || effects_of(write).random || !is_tensor(*write.input(0)) || !fits(write) ||
         !nobody_holds_target(write)) {
       return false;
     }
@@ -86,9 +84,9 @@ class TensorMutation {
       }
       return false;
     }
-    Node* node = write.graph().create(c10::Symbol::fromQualString(twin->name()), write.inputs());
+    Node* node = write.graph().create(variant->kind, write.inputs());
     node->set_location(write.location())->insert_before(&write);
-    node->set_schema(twin);
+    node->set_op(*variant);
     node->output()->set_name(write.output()->name());
     if (const TensorFacts* facts = write.output()->facts() != nullptr ? write.output()->facts() : target->facts()) {
       node->output()->set_facts(*facts);
@@ -112,7 +110,7 @@ class TensorMutation {
   bool fits(const Node& write) const {
     const TensorFacts* target = write.input(0)->facts();
     const auto broadcasts = [&](const Value& operand) { return broadcasts_to(lasting_facts(operand), target); };
-    switch (variant_match(*write.schema())) {
+    switch (write.op().functional->in_place) {
       case VariantMatch::kNever: return false;
       case VariantMatch::kAlways: return true;
       case VariantMatch::kWithoutGradient:
@@ -131,7 +129,7 @@ class TensorMutation {
     const Value& target = *write.input(0);
     const Node& origin = *target.node();
     if (origin.owning_block() != write.owning_block() || !produces_new_tensor(origin) ||
-        !(is_known_without_gradient(target) || !backward_may_read_result(*origin.schema()))) {
+        !(is_known_without_gradient(target) || origin.op().backward_ignores_result)) {
       return false;
     }
     std::unordered_set<const Node*> between;
@@ -160,7 +158,7 @@ class TensorMutation {
   // Whether nobody can tell from the reader's results that its operand is written later: no view of it, and nothing that
   // backward has kept of it.
   static bool has_no_observable_effect(const Node& reader) {
-    return reads_sizes_or_dtype(reader) ||
+    return reader.op().reads == Reads::kMetadata ||
            (produces_new_tensor(reader) && !effects_of(reader).any() &&
             std::all_of(reader.inputs().begin(), reader.inputs().end(), [](const Value* operand) {
               return is_plain_operand(*operand) || (is_tensor(*operand) && is_known_without_gradient(*operand));
@@ -198,7 +196,7 @@ class TensorMutation {
   static bool writes(const Node& node, const Condition& concerns) {
     const size_t formals = std::min(node.schema()->arguments().size(), node.inputs().size());
     for (size_t i = 0; i < formals; ++i) {
-      if (writes_argument(*node.schema(), i) && concerns(i)) {
+      if (node.op().writes_argument(i) && concerns(i)) {
         return true;
       }
     }
@@ -213,7 +211,7 @@ class TensorMutation {
              if (user.schema() == nullptr || effects_of(user).unknown) {
                return true;
              }
-             if (functional_variant(*user.schema()) != nullptr) {
+             if (user.op().functional != nullptr) {
                return use.index == 0 && may_be_seen(*user.output(), seen);
              }
              if (writes(user, [&](size_t index) { return index == use.index || !is_tensor(*user.input(index)); })) {

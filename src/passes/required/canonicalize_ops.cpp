@@ -1,23 +1,21 @@
 #include "passes/required/canonicalize_ops.h"
 
 #include "ir/schema_match.h"
-#include "ops/synonyms.h"
 
 namespace sconce {
 namespace {
 
 bool canonicalize(Graph& graph, Node* node) {
-  const auto name = canonical_name(node->kind());
-  if (!name) {
+  if (node->op().synonym_of.empty()) {
     return false;
   }
-  Node* renamed = graph.create(*name, node->inputs(), 0);
-  const c10::FunctionSchema* schema = match_schema(*renamed);
-  if (schema == nullptr || schema->returns().size() != node->outputs().size()) {
+  Node* renamed = graph.create(c10::Symbol::fromQualString(std::string(node->op().synonym_of)), node->inputs(), 0);
+  const Op* op = match_op(*renamed);
+  if (op == nullptr || op->schema->returns().size() != node->outputs().size()) {
     renamed->erase();
     return false;
   }
-  renamed->set_schema(schema);
+  renamed->set_op(*op);
   renamed->set_location(node->location());
   for (Value* output : node->outputs()) {
     Value* replacement = renamed->add_output(output->type());

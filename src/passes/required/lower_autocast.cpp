@@ -2,7 +2,6 @@
 
 #include "ir/schema_match.h"
 #include "ir/text/print.h"
-#include "ops/autocast_policy.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/class_type.h>
@@ -153,15 +152,15 @@ class AutocastLowering {
     }
     TORCH_CHECK(node->kind() != aten::binary_cross_entropy,
                 "binary_cross_entropy is unsafe under autocast; use binary_cross_entropy_with_logits", at_place_of(*node));
-    switch (autocast_policy(*node->schema())) {
-      case AutocastPolicy::kNone: return;
-      case AutocastPolicy::kReduced: return cast_tensors(node, region, aten::_autocast_to_reduced_precision);
-      case AutocastPolicy::kFullUnlessDtype:
+    switch (node->op().autocast) {
+      case Autocast::kNone: return;
+      case Autocast::kReduced: return cast_tensors(node, region, aten::_autocast_to_reduced_precision);
+      case Autocast::kFullUnlessDtype:
         if (!names_dtype(*node)) {
           cast_tensors(node, region, aten::_autocast_to_full_precision);
         }
         return;
-      case AutocastPolicy::kFullOnCudaUnlessDtype: {
+      case Autocast::kFullOnCudaUnlessDtype: {
         Region cuda_only = region;
         cuda_only.cpu = false;
         if (cuda_only.active() && !names_dtype(*node)) {
@@ -169,8 +168,8 @@ class AutocastLowering {
         }
         return;
       }
-      case AutocastPolicy::kFull:
-      case AutocastPolicy::kWidest:
+      case Autocast::kFull:
+      case Autocast::kWidest:
         // Dtypes are not known here, and an unknown one counts as float32.
         return cast_tensors(node, region, aten::_autocast_to_full_precision);
     }
@@ -195,7 +194,7 @@ class AutocastLowering {
       }
       Node* cast_node = graph_.create(cast, arguments, 1);
       cast_node->set_location(node->location());
-      cast_node->set_schema(match_schema(*cast_node));
+      resolve(*cast_node);
       cast_node->insert_before(node);
       for (size_t same = i; same < node->inputs().size(); ++same) {
         if (node->input(same) == operand) {

@@ -10,7 +10,7 @@ namespace {
 void lower(Graph& graph, Node* grad_of) {
   Node* any = graph.create(prim::AutogradAnyNonZero, grad_of->inputs(), 0);
   any->add_output(c10::BoolType::get());
-  any->set_schema(match_schema(*any));
+  resolve(*any);
   any->insert_before(grad_of);
 
   Node* branch = graph.create(prim::If, {any->output()}, 0);
@@ -23,7 +23,7 @@ void lower(Graph& graph, Node* grad_of) {
   Block& zeros = *branch->add_block();
   for (Value* output : grad_of->outputs()) {
     Node* zero = graph.create(prim::AutogradZero, {}, 1);
-    zero->set_schema(match_schema(*zero));
+    resolve(*zero);
     zero->append_to(zeros);
     zeros.add_return(zero->output());
     Value* replacement = branch->add_output(output->type());

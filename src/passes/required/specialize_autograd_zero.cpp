@@ -77,7 +77,7 @@ class Specializer {
     if (all(node->inputs(), State::kUndefined)) {
       for (Value* output : node->outputs()) {
         Node* zero = graph_.create(prim::AutogradZero, {}, 1);
-        zero->set_schema(match_schema(*zero));
+        resolve(*zero);
         zero->insert_before(node);
         states_[zero->output()] = State::kUndefined;
         output->replace_all_uses_with(zero->output());
@@ -114,7 +114,7 @@ class Specializer {
     if (left == State::kDefined && right == State::kDefined) {
       Value* alpha = graph_.insert_constant(1, node);
       Node* add = graph_.create(aten::add, {node->input(0), node->input(1), alpha}, 1);
-      add->set_schema(match_schema(*add));
+      resolve(*add);
       add->set_location(node->location());
       add->insert_before(node);
       states_[add->output()] = State::kDefined;

@@ -37,7 +37,7 @@ class CommonNodes {
  public:
   explicit CommonNodes(Graph& graph)
       : aliases_(graph), writes_(graph, aliases_), observes_identity_(observes_identity(graph)) {
-    for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || differentiates(*node); });
+    for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || node->op().differentiates; });
   }
 
   bool run(const Block& block) {

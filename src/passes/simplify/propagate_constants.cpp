@@ -7,8 +7,7 @@
 #include "analysis/object_identity.h"
 #include "ir/constant_operands.h"
 #include "ir/schema_match.h"
-#include "ops/autocast_policy.h"
-#include "ops/schema_corrections.h"
+#include "ops/libtorch_workarounds.h"
 #include "passes/simplify/check_inplace.h"
 #include "passes/simplify/fold_constant_branches.h"
 
@@ -64,22 +63,22 @@ std::optional<Values> constants_of(c10::ArrayRef<Value*> values) {
 
 // The language's own nodes, as far as they give values of numbers, strings, lists and tuples.
 std::optional<Values> evaluate_language_node(const Node& node, Values operands) {
-  switch (static_cast<c10::unique_t>(node.kind())) {
-    case prim::ListConstruct: {
+  switch (node.opcode()) {
+    case Opcode::kListConstruct: {
       c10::impl::GenericList list(node.output()->type()->expectRef<c10::ListType>().getElementType());
       for (c10::IValue& operand : operands) {
         list.push_back(std::move(operand));
       }
       return Values{list};
     }
-    case prim::TupleConstruct:
+    case Opcode::kTupleConstruct:
       if (node.output()->type()->expectRef<c10::TupleType>().schema() != nullptr) {
         return std::nullopt;  // fields have names
       }
       return Values{c10::ivalue::Tuple::create(std::move(operands))};
-    case prim::TupleUnpack:
+    case Opcode::kTupleUnpack:
       return operands[0].isTuple() ? std::optional(operands[0].toTupleRef().elements().vec()) : std::nullopt;
-    case prim::TupleIndex: {
+    case Opcode::kTupleIndex: {
       if (!operands[0].isTuple()) {
         return std::nullopt;  // an optional, behind a test that it does not pass
       }
@@ -87,7 +86,7 @@ std::optional<Values> evaluate_language_node(const Node& node, Values operands) 
       const auto at = position_among(elements.size(), operands[1].toInt());
       return at ? std::optional(Values{elements[*at]}) : std::nullopt;
     }
-    case prim::unchecked_cast:
+    case Opcode::kUncheckedCast:
       return operands[0].isNone() && !c10::NoneType::get()->isSubtypeOf(*node.output()->type()) ? std::nullopt
                                                                                                 : std::optional(operands);
     default: return std::nullopt;
@@ -154,20 +153,16 @@ bool may_grow_large(const Node& node, const torch::jit::Operator& op, const Valu
     return false;
   }
   if (!has_tensors) {
-    // Those that take numbers for lengths; others for positions.
-    static const std::array<std::string_view, 6> grow = {"aten::mul",    "aten::ljust", "aten::rjust",
-                                                         "aten::center", "aten::zfill", "aten::expandtabs"};
-    return std::find(grow.begin(), grow.end(), node.schema()->name()) != grow.end();
+    return node.op().grows_by_number;
   }
   const auto on_meta = bytes_on_meta(op.getOperation(), operands);
   return !on_meta || *on_meta > kMaxBytes;
 }
 
 std::optional<Values> evaluate_operator(const Node& node, Values operands) {
-  const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
-  const auto division = integer_division(*node.schema());
-  if (op == nullptr || operands.empty() || copies_by_reading_no_dtype(*node.schema(), operands) ||
-      (division && division->traps(operands)) || may_grow_large(node, *op, operands)) {
+  const auto& op = node.op().registered;
+  if (op == nullptr || operands.empty() || copies_by_reading_no_dtype(node.op(), operands) ||
+      division_traps(node.op(), operands) || may_grow_large(node, *op, operands)) {
     return std::nullopt;  // without operands a result comes from the state of thread or process
   }
   if (node.schema()->is_vararg()) {
@@ -186,14 +181,14 @@ std::optional<Values> evaluate_operator(const Node& node, Values operands) {
 
 // Whether autocast that the caller has switched on gives the operator other operands in some runs.
 bool affected_by_autocast(const Node& node, const Values& operands) {
-  const AutocastPolicy policy = node.schema() == nullptr ? AutocastPolicy::kNone : autocast_policy(*node.schema());
-  return policy != AutocastPolicy::kNone && std::any_of(operands.begin(), operands.end(), [&](const c10::IValue& operand) {
+  const Autocast policy = node.op().autocast;
+  return policy != Autocast::kNone && std::any_of(operands.begin(), operands.end(), [&](const c10::IValue& operand) {
            if (operand.isTensorList() || operand.isOptionalTensorList()) {
              return true;
            }
            const bool is_floating = operand.isTensor() && operand.toTensor().is_floating_point();
            return is_floating && operand.toTensor().scalar_type() != at::kDouble &&
-                  (policy == AutocastPolicy::kReduced || operand.toTensor().scalar_type() != at::kFloat);
+                  (policy == Autocast::kReduced || operand.toTensor().scalar_type() != at::kFloat);
          });
 }
 
@@ -232,7 +227,8 @@ class ConstantPropagation {
       return false;
     }
     auto operands = constants_of(node.inputs());
-    if (!operands || effects_of(node).any() || reads_state(node) || !may_be_constants(node) || reads_what_is_written(node) ||
+    if (!operands || effects_of(node).any() || node.op().reads_state || !may_be_constants(node) ||
+        reads_what_is_written(node) ||
         !std::all_of(operands->begin(), operands->end(), [&](const c10::IValue& operand) { return is_fixed(operand); }) ||
         !std::all_of(operands->begin(), operands->end(), is_foldable_tensor) || affected_by_autocast(node, *operands)) {
       return false;

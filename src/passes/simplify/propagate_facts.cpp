@@ -13,7 +13,6 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <unordered_set>
 
@@ -24,15 +23,13 @@ constexpr int64_t kExampleWithoutOne = 8;
 
 // Whether a list or dict is one that the graph itself makes, and no other.
 bool is_made_here(const Value& value) {
-  static const std::array makes = {prim::ListConstruct, prim::DictConstruct, aten::dict, aten::list,
-                                   aten::copy,          aten::slice,         aten::add,  aten::size};
   const Node& node = *value.node();
-  if (node.kind() == prim::If) {
+  if (node.opcode() == Opcode::kIf) {
     const auto output = std::find(node.outputs().begin(), node.outputs().end(), &value) - node.outputs().begin();
     return is_made_here(*node.block(0)->returns()[static_cast<size_t>(output)]) &&
            is_made_here(*node.block(1)->returns()[static_cast<size_t>(output)]);
   }
-  return std::find(makes.begin(), makes.end(), node.kind()) != makes.end();
+  return node.op().makes_container;
 }
 
 class FactPropagation {
@@ -95,16 +92,14 @@ class FactPropagation {
   }
 
   static bool is_from_outside(const Value& value, const std::function<bool(const Node& get)>& is_assigned) {
-    static const std::array accesses = {prim::GetAttr, prim::TupleUnpack, prim::TupleIndex, prim::ListUnpack,
-                                        prim::unchecked_cast};
     const Node* node = value.node();
-    while (std::find(accesses.begin(), accesses.end(), node->kind()) != accesses.end()) {
-      if (node->kind() == prim::GetAttr && is_assigned(*node)) {
+    while (node->op().is_language() && node->op().returns_existing) {
+      if (node->opcode() == Opcode::kGetAttr && is_assigned(*node)) {
         return false;
       }
       node = node->input(0)->node();
     }
-    return node->kind() == prim::Param && node->owning_block()->owner() == nullptr;
+    return node->opcode() == Opcode::kParam && node->owning_block()->owner() == nullptr;
   }
 
   int64_t last_given(const Graph& graph) {
@@ -162,16 +157,13 @@ class FactPropagation {
 
   // What an operator says of the thread's state, which no operator of the graph changes.
   std::optional<AbstractValue> state_asked_for(const Node& node) const {
-    static const auto kGradMode = c10::Symbol::fromQualString("aten::is_grad_enabled");
-    static const std::array autocast = {c10::Symbol::fromQualString("aten::is_autocast_enabled"),
-                                        c10::Symbol::fromQualString("aten::is_autocast_cpu_enabled")};
-    if (node.kind() == kGradMode) {
-      return AbstractValue::boolean(state_changes_ ? std::nullopt : given_.grad_mode);
+    switch (node.opcode()) {
+      case Opcode::kIsGradEnabled: return AbstractValue::boolean(state_changes_ ? std::nullopt : given_.grad_mode);
+      case Opcode::kIsAutocastEnabled:
+      case Opcode::kIsAutocastCpuEnabled:
+        return AbstractValue::boolean(state_changes_ ? std::nullopt : std::optional(false));
+      default: return std::nullopt;
     }
-    if (std::find(autocast.begin(), autocast.end(), node.kind()) != autocast.end()) {
-      return AbstractValue::boolean(state_changes_ ? std::nullopt : std::optional(false));
-    }
-    return std::nullopt;
   }
 
   void find_what_changes() {
@@ -184,7 +176,8 @@ class FactPropagation {
       const Effects effects = effects_of(*node);
       state_changes_ |= effects.state || effects.unknown;
       for (const Value* output : node->outputs()) {
-        something_requires_grad_ |= (may_be_given(*output) || node->kind() == prim::Constant) && may_require_grad(*output);
+        something_requires_grad_ |=
+            (may_be_given(*output) || node->opcode() == Opcode::kConstant) && may_require_grad(*output);
       }
       if (const Value* asks = node->schema() == nullptr ? nullptr : node->named_input("requires_grad")) {
         something_requires_grad_ |= constant_bool(*asks) != false;

@@ -1,5 +1,5 @@
 #include "ir/source.h"
-#include "ops/schema_corrections.h"
+#include "ops/libtorch_workarounds.h"
 #include "plan/steps/call_step.h"
 
 #include <sconce/script_error.h>
@@ -164,7 +164,7 @@ class ForestalledStep final : public CallStep {
   ForestalledStep(const Node& node, Operands operands, Registers results, Forestall forestall)
       : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/false),
         forestall_(std::move(forestall)),
-        operation_(torch::jit::findOperatorFor(node.schema()->operator_name())->getOperation()) {}
+        operation_(node.op().registered->getOperation()) {}
 
   void run(Frame& frame) const override {
     push_operands(frame);
@@ -189,16 +189,16 @@ bool forestall_extension_by_itself(torch::jit::Stack& operands) {
 }
 
 // Integers without a quotient end the process.
-bool forestall_trap(IntegerDivision division, torch::jit::Stack& operands) {
-  TORCH_CHECK(!division.traps(operands), operands[1].toInt() == 0
-                                             ? "integer division or modulo by zero"
-                                             : "integer overflow: the quotient of the least integer and -1 is none");
+bool forestall_trap(const Op& op, torch::jit::Stack& operands) {
+  TORCH_CHECK(!division_traps(op, operands), operands[1].toInt() == 0
+                                                 ? "integer division or modulo by zero"
+                                                 : "integer overflow: the quotient of the least integer and -1 is none");
   return false;
 }
 
 // aten::to.prim_*: the kernel reads a dtype that is not there.
-bool forestall_missing_dtype(const c10::FunctionSchema& schema, torch::jit::Stack& operands) {
-  const bool applies = copies_by_reading_no_dtype(schema, operands);
+bool forestall_missing_dtype(const Op& op, torch::jit::Stack& operands) {
+  const bool applies = copies_by_reading_no_dtype(op, operands);
   if (applies) {
     const at::Tensor tensor = operands[0].toTensor();
     operands.assign(1, tensor.to(tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
@@ -209,28 +209,22 @@ bool forestall_missing_dtype(const c10::FunctionSchema& schema, torch::jit::Stac
 }  // namespace
 
 StepPtr make_builtin_step(const Node& node, const Operands& operands, const Registers& results) {
-  static const c10::Symbol kToList = c10::Symbol::fromQualString("prim::tolist");
-  if (node.kind() == prim::RaiseException) {
-    return std::make_unique<RaiseStep>(node, operands);
-  }
-  if (node.kind() == aten::warn) {
-    return std::make_unique<WarnStep>(node, operands);
-  }
-  if (node.kind() == kToList) {
-    return std::make_unique<ToListStep>(node, operands, results);
-  }
-  const auto behind = [&](ForestalledStep::Forestall forestall) {
+  const auto forestalled = [&](ForestalledStep::Forestall forestall) {
     return std::make_unique<ForestalledStep>(node, operands, results, std::move(forestall));
   };
-  static const c10::Symbol kExtend = c10::Symbol::fromQualString("aten::extend");
-  if (node.kind() == kExtend || (node.kind() == aten::add_ && node.schema()->overload_name() == "t")) {
-    return behind(forestall_extension_by_itself);
+  const Op& op = node.op();
+  switch (op.opcode) {
+    case Opcode::kRaise: return std::make_unique<RaiseStep>(node, operands);
+    case Opcode::kWarn: return std::make_unique<WarnStep>(node, operands);
+    case Opcode::kToList: return std::make_unique<ToListStep>(node, operands, results);
+    case Opcode::kExtend: return forestalled(forestall_extension_by_itself);
+    default: break;
   }
-  if (const auto division = integer_division(*node.schema())) {
-    return behind([division](torch::jit::Stack& stack) { return forestall_trap(*division, stack); });
+  if (op.division) {
+    return forestalled([&op](torch::jit::Stack& stack) { return forestall_trap(op, stack); });
   }
-  if (node.kind() == aten::to && node.schema()->overload_name().starts_with("prim_")) {
-    return behind([schema = node.schema()](torch::jit::Stack& stack) { return forestall_missing_dtype(*schema, stack); });
+  if (op.reads_missing_dtype) {
+    return forestalled([&op](torch::jit::Stack& stack) { return forestall_missing_dtype(op, stack); });
   }
   return nullptr;
 }

@@ -203,32 +203,33 @@ void call(const Callee& callee, torch::jit::Stack& stack) {
 }
 
 Expected<StepPtr> make_call_step(const Node& node, Operands operands, Registers results, Callees* callees) {
-  if (node.kind() == aten::wait) {
+  if (node.opcode() == Opcode::kWait) {
     return StepPtr(std::make_unique<WaitStep>(node, std::move(operands), std::move(results)));
   }
-  if (node.kind() == prim::Exit) {
+  if (node.opcode() == Opcode::kExit) {
     return StepPtr(std::make_unique<ExitStep>(node, std::move(operands), std::move(results)));
   }
   if (callees == nullptr) {
     return Refusal::of(node, "a graph on its own cannot call: only the methods of a module can");
   }
-  switch (static_cast<c10::unique_t>(node.kind())) {
-    case prim::CallFunction: {
+  switch (node.opcode()) {
+    case Opcode::kCallFunction: {
       torch::jit::Function* function = node.input(0)->type()->expectRef<c10::FunctionType>().function();
       operands.erase(operands.begin());
       return StepPtr(std::make_unique<FunctionCallStep>(node, std::move(operands), std::move(results), *function, *callees));
     }
-    case prim::CallMethod:
+    case Opcode::kCallMethod:
       return StepPtr(std::make_unique<MethodCallStep>(node, std::move(operands), std::move(results), *callees));
-    case prim::Enter: return StepPtr(std::make_unique<EnterStep>(node, std::move(operands), std::move(results), *callees));
-    case aten::sort:
-    case aten::sorted: return make_sort_step(node, std::move(operands), std::move(results), *callees);
+    case Opcode::kEnter:
+      return StepPtr(std::make_unique<EnterStep>(node, std::move(operands), std::move(results), *callees));
+    case Opcode::kSort:
+    case Opcode::kSorted: return make_sort_step(node, std::move(operands), std::move(results), *callees);
     default: {  // prim::fork and prim::awaitable
       auto plan = callees->plan_subgraph(*node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
       if (!plan) {
         return plan.refusal();
       }
-      if (node.kind() == prim::awaitable) {
+      if (node.opcode() == Opcode::kAwaitable) {
         return StepPtr(std::make_unique<AwaitableStep>(node, std::move(operands), std::move(results), std::move(*plan)));
       }
       return StepPtr(std::make_unique<ForkStep>(node, std::move(operands), std::move(results), std::move(*plan), *callees));
@@ -237,9 +238,16 @@ Expected<StepPtr> make_call_step(const Node& node, Operands operands, Registers 
 }
 
 bool is_call(const Node& node) {
-  const c10::Symbol kind = node.kind();
-  return kind == prim::CallFunction || kind == prim::CallMethod || kind == prim::Enter || kind == prim::Exit ||
-         kind == prim::fork || kind == prim::awaitable || kind == aten::wait || sorts_objects(node);
+  switch (node.opcode()) {
+    case Opcode::kCallFunction:
+    case Opcode::kCallMethod:
+    case Opcode::kEnter:
+    case Opcode::kExit:
+    case Opcode::kFork:
+    case Opcode::kAwaitable:
+    case Opcode::kWait: return true;
+    default: return sorts_objects(node);
+  }
 }
 
 }  // namespace sconce

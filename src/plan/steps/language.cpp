@@ -1,4 +1,3 @@
-#include "ir/delegate.h"
 #include "plan/steps/steps.h"
 
 #include <ATen/core/class_type.h>
@@ -183,24 +182,21 @@ StepPtr is_instance(const Construct& of) {
 }  // namespace
 
 Expected<StepPtr> make_language_step(const Node& node, Operands operands, Registers results) {
-  if (node.kind() == kDelegate) {
-    return make_delegate_step(node, std::move(operands), std::move(results));
-  }
   const Construct of{node, std::move(operands), std::move(results)};
-  switch (static_cast<c10::unique_t>(node.kind())) {
-    case prim::ListConstruct: return construct_list(of);
-    case prim::TupleConstruct: return construct_tuple(of);
-    case prim::DictConstruct: return construct_dict(of);
-    case prim::ListUnpack: return unpack_list(of);
-    case prim::TupleUnpack: return unpack_tuple(of);
-    case prim::TupleIndex: return index_tuple(of);
-    case prim::TupleSlice: return slice_tuple(of);
-    case prim::GetAttr: return get_attribute(of);
-    case prim::SetAttr: return set_attribute(of);
-    case prim::CreateObject: return create_object(of);
-    case prim::isinstance: return is_instance(of);
-    case prim::unchecked_cast: return make_move_step(of.operands, of.results);
-    case prim::Uninitialized:
+  switch (node.opcode()) {
+    case Opcode::kListConstruct: return construct_list(of);
+    case Opcode::kTupleConstruct: return construct_tuple(of);
+    case Opcode::kDictConstruct: return construct_dict(of);
+    case Opcode::kListUnpack: return unpack_list(of);
+    case Opcode::kTupleUnpack: return unpack_tuple(of);
+    case Opcode::kTupleIndex: return index_tuple(of);
+    case Opcode::kTupleSlice: return slice_tuple(of);
+    case Opcode::kGetAttr: return get_attribute(of);
+    case Opcode::kSetAttr: return set_attribute(of);
+    case Opcode::kCreateObject: return create_object(of);
+    case Opcode::kIsInstance: return is_instance(of);
+    case Opcode::kUncheckedCast: return make_move_step(of.operands, of.results);
+    case Opcode::kUninitialized:
       return language_step(of, [result = of.results[0]](Frame& frame) { frame[result] = c10::IValue::uninitialized(); });
     default: return Refusal::of(node, std::string(node.kind().toQualString()) + " is not supported yet");
   }

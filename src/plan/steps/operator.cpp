@@ -1,8 +1,6 @@
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
-#include "analysis/in_place.h"
 #include "ir/schema_match.h"
-#include "ops/schema_corrections.h"
 #include "plan/steps/call_step.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -50,13 +48,13 @@ class DetachStep final : public CallStep {
 // It is another object over the same memory: that shows where the object leaves or is asked about itself. (It shows too
 // where the operand's sizes are changed in place; whether some are is known of the whole graph.)
 bool is_detach_for_gradients_alone(const Node& node) {
-  if (node.kind() != aten::detach || !is_read_only_and_local(*node.output())) {
+  if (node.opcode() != Opcode::kDetach || !is_read_only_and_local(*node.output())) {
     return false;
   }
   const auto uses = node.output()->uses();
   return std::all_of(uses.begin(), uses.end(), [](const Use& use) {
     const auto results = use.user->outputs();
-    return reads_sizes_or_dtype(*use.user) ||
+    return use.user->op().reads == Reads::kMetadata ||
            (use.user->kind().is_aten() && std::any_of(results.begin(), results.end(), [](const Value* result) {
               return result->type()->kind() == c10::TypeKind::TensorType;
             }));
@@ -98,13 +96,13 @@ bool has_kernel_below_autograd(const c10::OperatorHandle& op) {
 
 // Rule R4: only what makes its results anew may run below autograd. Views must be known as views to their base, writes
 // must be checked and counted by it.
-bool runs_equally_below_autograd(const Node& node, const c10::OperatorHandle& op) {
+bool runs_equally_below_autograd(const Node& node) {
   const c10::FunctionSchema& schema = *node.schema();
   const auto is_marked = [](const c10::Argument& argument) { return argument.alias_info() != nullptr; };
   Effects effects = effects_of(node);
   effects.random = false;
   return !effects.any() && std::none_of(schema.returns().begin(), schema.returns().end(), is_marked) &&
-         !results_may_share_memory(schema) && has_kernel_below_autograd(op);
+         !node.op().results_may_share_memory && has_kernel_below_autograd(*node.op().dispatched);
 }
 
 }  // namespace
@@ -116,23 +114,22 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
   if (StepPtr scalar = make_scalar_step(node, operands, results)) {
     return scalar;
   }
+  const Op& op = node.op();
   if (!sizes_may_change && is_detach_for_gradients_alone(node)) {
-    const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(node.schema()->name().c_str(),
-                                                                   node.schema()->overload_name().c_str());
-    return StepPtr(std::make_unique<DetachStep>(node, std::move(operands), std::move(results), op));
+    return StepPtr(std::make_unique<DetachStep>(node, std::move(operands), std::move(results), *op.dispatched));
   }
-  if (const auto op = c10::Dispatcher::singleton().findSchema(node.schema()->operator_name())) {
+  if (op.dispatched) {
     return StepPtr(std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results),
-                                                    runs_equally_below_autograd(node, *op), *op));
+                                                    runs_equally_below_autograd(node), *op.dispatched));
   }
   if (StepPtr builtin = make_builtin_step(node, operands, results)) {
     return builtin;
   }
-  const auto op = torch::jit::findOperatorFor(node.schema()->operator_name());
-  if (op == nullptr || !op->hasOperation()) {
+  if (op.registered == nullptr || !op.registered->hasOperation()) {
     return Refusal::of(node, std::string("the operator ") + node.kind().toQualString() + " cannot be called on its own");
   }
-  return StepPtr(std::make_unique<RegistryStep>(node, std::move(operands), std::move(results), op->getOperation()));
+  return StepPtr(
+      std::make_unique<RegistryStep>(node, std::move(operands), std::move(results), op.registered->getOperation()));
 }
 
 }  // namespace sconce

@@ -59,35 +59,37 @@ IValue contains_int(const Arguments& arguments) {
   return std::any_of(elements.begin(), elements.end(), [&](const IValue& each) { return each.toInt() == wanted; });
 }
 
-struct Row {
-  const char* name;
+struct ScalarOperator {
+  Opcode opcode;
   const char* overload;
   ScalarFunction function;
 };
 
-constexpr std::array kRows = {
-    Row{"aten::eq", "int", compare_ints<std::equal_to<>>},
-    Row{"aten::ne", "int", compare_ints<std::not_equal_to<>>},
-    Row{"aten::lt", "int", compare_ints<std::less<>>},
-    Row{"aten::le", "int", compare_ints<std::less_equal<>>},
-    Row{"aten::gt", "int", compare_ints<std::greater<>>},
-    Row{"aten::ge", "int", compare_ints<std::greater_equal<>>},
-    Row{"aten::add", "int", combine_ints<std::plus<>>},
-    Row{"aten::sub", "int", combine_ints<std::minus<>>},
-    Row{"aten::mul", "int", combine_ints<std::multiplies<>>},
-    Row{"aten::eq", "str", compare_strings<true>},
-    Row{"aten::ne", "str", compare_strings<false>},
-    Row{"aten::__not__", "", [](const Arguments& a) { return IValue(!a[0]->toBool()); }},
-    Row{"aten::__is__", "", [](const Arguments& a) { return IValue(a[0]->is(*a[1])); }},
-    Row{"aten::__isnot__", "", [](const Arguments& a) { return IValue(!a[0]->is(*a[1])); }},
-    Row{"aten::len", "t", [](const Arguments& a) { return IValue(static_cast<int64_t>(a[0]->toListRef().size())); }},
-    Row{"aten::__getitem__", "t", element},
-    Row{"aten::append", "t", append},
-    Row{"aten::__contains__", "int_list", contains_int},
-    Row{"aten::dim", "", [](const Arguments& a) { return IValue(a[0]->toTensor().dim()); }},
-    Row{"aten::size", "int", [](const Arguments& a) { return IValue(a[0]->toTensor().size(int_of(a, 1))); }},
-    Row{"prim::dtype", "", [](const Arguments& a) { return IValue(static_cast<int64_t>(a[0]->toTensor().scalar_type())); }},
-    Row{"prim::device", "", [](const Arguments& a) { return IValue(a[0]->toTensor().device()); }},
+constexpr std::array kScalarOperators = {
+    ScalarOperator{Opcode::kEqual, "int", compare_ints<std::equal_to<>>},
+    ScalarOperator{Opcode::kNotEqual, "int", compare_ints<std::not_equal_to<>>},
+    ScalarOperator{Opcode::kLess, "int", compare_ints<std::less<>>},
+    ScalarOperator{Opcode::kLessEqual, "int", compare_ints<std::less_equal<>>},
+    ScalarOperator{Opcode::kGreater, "int", compare_ints<std::greater<>>},
+    ScalarOperator{Opcode::kGreaterEqual, "int", compare_ints<std::greater_equal<>>},
+    ScalarOperator{Opcode::kAdd, "int", combine_ints<std::plus<>>},
+    ScalarOperator{Opcode::kSub, "int", combine_ints<std::minus<>>},
+    ScalarOperator{Opcode::kMul, "int", combine_ints<std::multiplies<>>},
+    ScalarOperator{Opcode::kEqual, "str", compare_strings<true>},
+    ScalarOperator{Opcode::kNotEqual, "str", compare_strings<false>},
+    ScalarOperator{Opcode::kNot, "", [](const Arguments& a) { return IValue(!a[0]->toBool()); }},
+    ScalarOperator{Opcode::kIs, "", [](const Arguments& a) { return IValue(a[0]->is(*a[1])); }},
+    ScalarOperator{Opcode::kIsNot, "", [](const Arguments& a) { return IValue(!a[0]->is(*a[1])); }},
+    ScalarOperator{Opcode::kLength, "t",
+                   [](const Arguments& a) { return IValue(static_cast<int64_t>(a[0]->toListRef().size())); }},
+    ScalarOperator{Opcode::kGetItem, "t", element},
+    ScalarOperator{Opcode::kAppend, "t", append},
+    ScalarOperator{Opcode::kContains, "int_list", contains_int},
+    ScalarOperator{Opcode::kDim, "", [](const Arguments& a) { return IValue(a[0]->toTensor().dim()); }},
+    ScalarOperator{Opcode::kSize, "int", [](const Arguments& a) { return IValue(a[0]->toTensor().size(int_of(a, 1))); }},
+    ScalarOperator{Opcode::kDtype, "",
+                   [](const Arguments& a) { return IValue(static_cast<int64_t>(a[0]->toTensor().scalar_type())); }},
+    ScalarOperator{Opcode::kDevice, "", [](const Arguments& a) { return IValue(a[0]->toTensor().device()); }},
 };
 
 class ScalarStep final : public Step {
@@ -118,11 +120,10 @@ class ScalarStep final : public Step {
 }  // namespace
 
 StepPtr make_scalar_step(const Node& node, const Operands& operands, const Registers& results) {
-  const c10::OperatorName& name = node.schema()->operator_name();
-  const auto row = std::find_if(kRows.begin(), kRows.end(), [&](const Row& each) {
-    return name.name == each.name && name.overload_name == each.overload;
+  const auto* row = std::find_if(kScalarOperators.begin(), kScalarOperators.end(), [&](const ScalarOperator& each) {
+    return node.opcode() == each.opcode && node.schema()->overload_name() == each.overload;
   });
-  if (row == kRows.end() || operands.empty() || operands.size() > 2 || results.size() != 1) {
+  if (row == kScalarOperators.end() || operands.empty() || operands.size() > 2 || results.size() != 1) {
     return nullptr;
   }
   return std::make_unique<ScalarStep>(node, operands, results.front(), row->function);

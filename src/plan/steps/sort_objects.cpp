@@ -67,7 +67,7 @@ class SortStep final : public CallStep {
  public:
   SortStep(const Node& node, Operands operands, Registers results, Callees& callees)
       : CallStep(node, std::move(operands), std::move(results), false),
-        gives_a_copy_(node.kind() == aten::sorted),
+        gives_a_copy_(node.opcode() == Opcode::kSorted),
         callees_(callees) {}
 
   void run(Frame& frame) const override {
@@ -95,7 +95,7 @@ class SortStep final : public CallStep {
 }  // namespace
 
 bool sorts_objects(const Node& node) {
-  if ((node.kind() != aten::sort && node.kind() != aten::sorted) || node.inputs().empty()) {
+  if ((node.opcode() != Opcode::kSort && node.opcode() != Opcode::kSorted) || node.inputs().empty()) {
     return false;
   }
   const auto list = node.input(0)->type()->cast<c10::ListType>();

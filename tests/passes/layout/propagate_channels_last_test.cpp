@@ -2,7 +2,7 @@
 
 #include "tests/support/graphs.h"
 
-#include "analysis/layout_ops.h"
+#include "analysis/layout_use.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
 

@@ -1,11 +1,10 @@
-#include "load/row_text.h"
+#include "load/compile_op_row.h"
 
 #include "base/assert.h"
 #include "load/convert.h"
 
 #include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/api/function_impl.h>
-#include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/csrc/jit/frontend/resolver.h>
 
 #include <sstream>
@@ -13,13 +12,11 @@
 namespace sconce {
 namespace {
 
-std::unique_ptr<Graph> compile_expression(std::string_view schema_text, std::string_view expression,
-                                          bool with_result_and_grad) {
-  const c10::FunctionSchema schema = torch::jit::parseSchema(std::string(schema_text));
+std::unique_ptr<Graph> compile_expression(const Op& op, std::string_view expression, bool with_result_and_grad) {
   std::ostringstream source;
   source << "def row(";
   const char* separator = "";
-  for (const c10::Argument& argument : schema.arguments()) {
+  for (const c10::Argument& argument : op.schema->arguments()) {
     source << separator << argument.name() << ": " << argument.type()->annotation_str();
     separator = ", ";
   }
@@ -28,7 +25,7 @@ std::unique_ptr<Graph> compile_expression(std::string_view schema_text, std::str
   }
   source << "):\n    return " << expression << "\n";
 
-  return compile_function(schema_text, source.str());
+  return compile_function(op.name, source.str());
 }
 
 }  // namespace
@@ -45,13 +42,14 @@ std::unique_ptr<Graph> compile_function(std::string_view op, std::string_view so
   return std::move(*graph);
 }
 
-std::unique_ptr<Graph> compile_body(const OpRow& row) {
-  SCONCE_ASSERT(!row.body.empty(), row.schema);
-  return compile_expression(row.schema, row.body, false);
+std::unique_ptr<Graph> compile_body(const Op& op) {
+  SCONCE_ASSERT(!op.body.empty(), op.name, " has no body");
+  return compile_expression(op, op.body, /*with_result_and_grad=*/false);
 }
 
-std::unique_ptr<Graph> compile_grad(const OpRow& row, const GradText& grad) {
-  return compile_expression(row.schema, grad.text, true);
+std::unique_ptr<Graph> compile_backward(const Op& op) {
+  SCONCE_ASSERT(!op.backward.empty() && op.forward.empty(), op.name, " has no backward from its result alone");
+  return compile_expression(op, op.backward, /*with_result_and_grad=*/true);
 }
 
 }  // namespace sconce

@@ -1,0 +1,17 @@
+// Calls that LibTorch's kernels get wrong, to be met before the kernel sees them.
+#pragma once
+
+#include "ops/op.h"
+
+#include <ATen/core/ivalue.h>
+
+namespace sconce {
+
+// Returns whether the call divides integers that have no quotient, so that LibTorch's kernel ends the process.
+bool division_traps(const Op& op, c10::ArrayRef<c10::IValue> arguments);
+
+// Returns whether the call is a copy by `aten::to.prim_*` that names neither dtype nor device: LibTorch's kernel then reads
+// a dtype that is not there. It means a copy of the same dtype on the same device.
+bool copies_by_reading_no_dtype(const Op& op, c10::ArrayRef<c10::IValue> arguments);
+
+}  // namespace sconce

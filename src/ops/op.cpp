@@ -1,0 +1,266 @@
+#include "ops/op.h"
+
+#include "ops/rows.h"
+
+#include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <sstream>
+#include <string_view>
+#include <unordered_map>
+
+namespace sconce {
+namespace {
+
+bool is_write(const c10::Argument& argument) { return argument.alias_info() != nullptr && argument.alias_info()->isWrite(); }
+bool has_mark(const c10::Argument& argument) { return argument.alias_info() != nullptr; }
+
+// ---- what LibTorch says ---------------------------------------------------------------------------------------------
+
+bool draws_random_numbers(const Op& op) {
+  if (!op.dispatched) {
+    return false;
+  }
+  // A composite that takes a generator draws from it through the operators that it calls.
+  const auto& arguments = op.schema->arguments();
+  return op.has_tag(at::Tag::nondeterministic_seeded) ||
+         std::any_of(arguments.begin(), arguments.end(),
+                     [](const auto& argument) { return argument.name() == "generator"; });
+}
+
+bool is_trusted(const Op& op) {
+  return op.registered != nullptr && op.registered->aliasAnalysisKind() != c10::AliasAnalysisKind::CONSERVATIVE;
+}
+
+Effects effects_of(const Op& op) {
+  if (op.reads_state) {
+    return {};
+  }
+  if (!is_trusted(op) || op.effects.unknown) {
+    return {.unknown = true};
+  }
+  Effects effects = op.effects;
+  for (size_t i = 0; i < op.schema->arguments().size(); ++i) {
+    effects.writes |= op.writes_argument(i);
+  }
+  effects.random |= draws_random_numbers(op);
+  effects.state |= op.schema->returns().empty() && !effects.writes && !effects.external;
+  return effects;
+}
+
+bool results_may_share_memory(const Op& op) {
+  if (op.results != Sharing::kByKind) {
+    return op.results == Sharing::kShared;
+  }
+  if (op.canonical != nullptr) {
+    return op.canonical->results_may_share_memory;
+  }
+  const bool is_composed =
+      op.dispatched && (op.dispatched->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
+                        op.has_tag(at::Tag::maybe_aliasing_or_mutating));
+  // `prim::AutogradAdd` returns one operand when the other is undefined.
+  const bool is_special_case =
+      op.registered != nullptr && op.registered->aliasAnalysisKind() == c10::AliasAnalysisKind::INTERNAL_SPECIAL_CASE;
+  return is_composed || is_special_case;
+}
+
+bool may_change_sizes(const Op& op) {
+  const auto is_out = [](const c10::Argument& argument) { return argument.kwarg_only() && is_write(argument); };
+  const auto& arguments = op.schema->arguments();
+  return op.resizes || op.has_tag(at::Tag::inplace_view) || std::any_of(arguments.begin(), arguments.end(), is_out);
+}
+
+const Op* op_named(const c10::OperatorName& name) {
+  const auto registered = torch::jit::findOperatorFor(name);
+  return registered == nullptr ? nullptr : &op_of(registered->schema());
+}
+
+// ---- functional variants --------------------------------------------------------------------------------------------
+
+// (Tensor(a!) self, …) -> Tensor(a!), without another mark.
+bool writes_and_returns_self_alone(const c10::FunctionSchema& schema) {
+  const auto& arguments = schema.arguments();
+  return !arguments.empty() && is_write(arguments[0]) && arguments[0].type()->kind() == c10::TypeKind::TensorType &&
+         std::none_of(arguments.begin() + 1, arguments.end(), has_mark) && schema.returns().size() == 1 &&
+         is_write(schema.returns()[0]);
+}
+
+bool returns_new_tensor_from_same_arguments(const Op& variant, const c10::FunctionSchema& schema) {
+  const c10::FunctionSchema& candidate = *variant.schema;
+  return !candidate.is_mutable() && !variant.results_may_share_memory && candidate.returns().size() == 1 &&
+         !has_mark(candidate.returns()[0]) &&
+         std::equal(candidate.arguments().begin(), candidate.arguments().end(), schema.arguments().begin(),
+                    schema.arguments().end(), [](const c10::Argument& a, const c10::Argument& b) {
+                      return a.name() == b.name() && *a.type() == *b.type() && !has_mark(a);
+                    });
+}
+
+bool casts_under_autocast(const Op& op) {
+  return !op.dispatched || op.dispatched->hasKernelForDispatchKey(c10::DispatchKey::AutocastCPU) ||
+         op.dispatched->hasKernelForDispatchKey(c10::DispatchKey::AutocastCUDA);
+}
+
+const Op* find_functional(const Op& op) {
+  const c10::FunctionSchema& schema = *op.schema;
+  if (!schema.name().ends_with('_') || !writes_and_returns_self_alone(schema)) {
+    return nullptr;
+  }
+  const Op* variant = op_named({schema.name().substr(0, schema.name().size() - 1), schema.overload_name()});
+  return variant != nullptr && returns_new_tensor_from_same_arguments(*variant, schema) && !casts_under_autocast(*variant) &&
+                 !casts_under_autocast(op)
+             ? variant
+             : nullptr;
+}
+
+// ---- building a record ----------------------------------------------------------------------------------------------
+
+std::unique_ptr<Op> build(const c10::FunctionSchema& schema) {
+  auto op = std::make_unique<Op>();
+  if (const OpRow* row = find_op_row(schema.name(), schema.overload_name())) {
+    static_cast<OpRow&>(*op) = *row;
+  }
+  op->kind = c10::Symbol::fromQualString(schema.name());
+  op->schema = &schema;
+  op->dispatched = c10::Dispatcher::singleton().findSchema(schema.operator_name());
+  op->registered = torch::jit::findOperatorFor(schema.operator_name());
+  if (schema.is_mutable()) {
+    op->autocast = Autocast::kNone;  // autocast leaves in-place and out= variants alone
+  }
+  if (!op->synonym_of.empty()) {
+    op->canonical = op_named({std::string(op->synonym_of), schema.overload_name()});
+  }
+  op->all_effects = effects_of(*op);
+  op->results_may_share_memory = results_may_share_memory(*op);
+  op->may_change_sizes = op->all_effects.unknown || may_change_sizes(*op);
+  op->functional = find_functional(*op);
+  return op;
+}
+
+// Records by the address of their schema. Readers take no lock: a bucket is a list that only grows at its head.
+class Interned {
+ public:
+  const Op& get(const c10::FunctionSchema& schema) {
+    std::atomic<const Entry*>& head = buckets_[(reinterpret_cast<uintptr_t>(&schema) >> 4) % buckets_.size()];
+    for (const Entry* entry = head.load(std::memory_order_acquire); entry != nullptr; entry = entry->next) {
+      // A library's operators can leave the registry, and others come to lie at the address of their schemas.
+      if (entry->op->schema == &schema && entry->name == schema.operator_name()) {
+        return *entry->op;
+      }
+    }
+    auto* made = new Entry{build(schema), schema.operator_name(), head.load(std::memory_order_relaxed)};
+    // Two threads may build the same record at once: then both stay, equal.
+    while (!head.compare_exchange_weak(made->next, made, std::memory_order_release, std::memory_order_relaxed)) {
+    }
+    return *made->op;
+  }
+
+ private:
+  struct Entry {
+    std::unique_ptr<const Op> op;
+    c10::OperatorName name;
+    const Entry* next;
+  };
+  std::array<std::atomic<const Entry*>, 4096> buckets_{};
+};
+
+using RowsByName = std::unordered_map<std::string_view, std::vector<const OpRow*>>;
+
+const RowsByName& rows_by_name() {
+  static const auto map = [] {
+    RowsByName rows;
+    for_each_row([&](const OpRow& row) { rows[row.name].push_back(&row); });
+    return rows;
+  }();
+  return map;
+}
+
+}  // namespace
+
+bool Op::is_marked_as_written(size_t index) const { return is_write(schema->arguments()[index]); }
+
+bool Op::writes_unmarked(size_t index) const {
+  return std::find(written.begin(), written.end(), schema->arguments()[index].name()) != written.end();
+}
+
+std::optional<size_t> Op::argument_index(std::string_view argument) const {
+  for (size_t i = 0; schema != nullptr && i < schema->arguments().size(); ++i) {
+    if (schema->arguments()[i].name() == argument) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+const Op& op_of(const c10::FunctionSchema& schema) {
+  static auto& interned = *new Interned();  // nodes may outlive static objects
+  return interned.get(schema);
+}
+
+const Op* language_op(c10::Symbol kind) {
+  static const auto& ops = *[] {
+    auto* made = new std::vector<std::unique_ptr<const Op>>();
+    for (const OpRow& row : language_rows()) {
+      auto op = std::make_unique<Op>();
+      static_cast<OpRow&>(*op) = row;
+      op->kind = c10::Symbol::fromQualString(std::string(row.name));
+      op->all_effects = row.effects;
+      op->may_change_sizes = row.effects.unknown;
+      const auto index = static_cast<size_t>(static_cast<c10::unique_t>(op->kind));
+      made->resize(std::max(made->size(), index + 1));
+      (*made)[index] = std::move(op);
+    }
+    return made;
+  }();
+  const auto index = static_cast<size_t>(static_cast<c10::unique_t>(kind));
+  return index < ops.size() ? ops[index].get() : nullptr;
+}
+
+const Op& unresolved_op() {
+  static const auto& op = *[] {
+    auto* made = new Op();
+    made->all_effects = {.unknown = true};
+    made->may_change_sizes = true;
+    return made;
+  }();
+  return op;
+}
+
+const Op& composite_op(c10::FunctionSchema schema, Opcode opcode) {
+  static std::mutex mutex;
+  static auto& made = *new std::unordered_map<std::string, std::unique_ptr<const Op>>();
+  std::ostringstream text;
+  text << static_cast<int>(opcode) << schema;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<const Op>& op = made[text.str()];
+  if (op == nullptr) {
+    auto composite = std::make_unique<Op>();
+    composite->own_schema = std::make_shared<const c10::FunctionSchema>(std::move(schema));
+    composite->schema = composite->own_schema.get();
+    composite->kind = c10::Symbol::fromQualString(composite->schema->name());
+    composite->opcode = opcode;
+    composite->results = Sharing::kFresh;
+    composite->results_may_share_memory = false;
+    op = std::move(composite);
+  }
+  return *op;
+}
+
+const OpRow* find_op_row(std::string_view name, std::string_view overload) {
+  const auto found = rows_by_name().find(name);
+  const OpRow* any = nullptr;
+  if (found != rows_by_name().end()) {
+    for (const OpRow* row : found->second) {
+      if (std::find(row->overloads.begin(), row->overloads.end(), overload) != row->overloads.end()) {
+        return row;
+      }
+      any = row->overloads.empty() ? row : any;
+    }
+  }
+  return any;
+}
+
+}  // namespace sconce

@@ -1,0 +1,154 @@
+// What an operator does, as code that interprets programs asks for it.
+#pragma once
+
+#include <cstdint>
+
+namespace sconce {
+
+// Steps, abstract evaluation, folding and the code generators switch on it. One opcode serves every type that the operation
+// exists for: kAdd adds numbers and tensors and concatenates lists. The operand types tell them apart.
+enum class Opcode : uint8_t {
+  kOpaque,  // no opcode: the operator is called, never interpreted
+
+  // ---- the language's own nodes; they have no schema
+  kConstant,
+  kIf,
+  kLoop,
+  kListConstruct,
+  kListUnpack,
+  kTupleConstruct,
+  kTupleUnpack,
+  kTupleIndex,
+  kTupleSlice,
+  kDictConstruct,
+  kGetAttr,
+  kSetAttr,
+  kCreateObject,
+  kCallMethod,
+  kCallFunction,
+  kIsInstance,
+  kUncheckedCast,
+  kUninitialized,
+  kEnter,
+  kExit,
+  kFork,
+  kAwaitable,
+  kGradOf,
+  kConstantChunk,
+  kParam,
+  kReturn,
+  // ---- sconce's composites; their schema is made from the node
+  kDelegate,
+
+  // ---- operators that plans run by steps of their own
+  kUnwrapOptional,
+  kRaise,
+  kWarn,
+  kToList,
+  kWait,
+  kAwaitableWait,
+  kAwaitableNowait,
+  kSort,
+  kSorted,
+  kRequiresGrad_,
+  kDetach,
+
+  // ---- containers: lists, dicts, strings
+  kGetItem,
+  kSetItem,
+  kAppend,
+  kExtend,
+  kInsert,
+  kPop,
+  kDelete,
+  kReverse,
+  kClear,
+  kSlice,
+  kCopyContainer,
+  kMakeList,
+  kMakeDict,
+  kKeys,
+  kValues,
+  kItems,
+  kGetOrDefault,
+  kContains,
+  kLength,
+
+  // ---- what a tensor says about itself
+  kDim,
+  kSize,
+  kNumel,
+  kDtype,
+  kDevice,
+  kLayout,
+  kIsFloatingPoint,
+  kRequiresGrad,
+  kIsCuda,
+  kIsNested,
+
+  // ---- what the thread says about itself
+  kIsGradEnabled,
+  kIsAutocastEnabled,
+  kIsAutocastCpuEnabled,
+
+  // ---- numbers only
+  kIs,
+  kIsNot,
+  kNot,
+  kFloorDivideNumbers,
+  kDivMod,
+  kInt,
+  kMax,
+  kMin,
+
+  // ---- joins and cuts of tensors
+  kCat,
+  kStack,
+  kUnbind,
+
+  // ---- primitives: element by element, on numbers and tensors. The code generators emit these; other pointwise operators
+  // are expressed in them. Keep them together: is_primitive() compares with the first and the last.
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kNeg,
+  kAbs,
+  kRemainder,
+  kPow,
+  kExp,
+  kExpm1,
+  kLog,
+  kLog1p,
+  kTanh,
+  kSqrt,
+  kReciprocal,
+  kSin,
+  kCos,
+  kErf,
+  kFloor,
+  kCeil,
+  kRound,
+  kTrunc,
+  kMaximum,
+  kMinimum,
+  kWhere,
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kLogicalNot,
+  kAnd,
+  kOr,
+  kCast,
+};
+
+constexpr bool is_language(Opcode opcode) { return opcode >= Opcode::kConstant && opcode <= Opcode::kReturn; }
+
+constexpr bool is_primitive(Opcode opcode) { return opcode >= Opcode::kAdd && opcode <= Opcode::kCast; }
+
+constexpr bool is_comparison(Opcode opcode) { return opcode >= Opcode::kEqual && opcode <= Opcode::kGreaterEqual; }
+
+}  // namespace sconce

@@ -1,0 +1,58 @@
+// New tensors, from sizes, numbers or random numbers.
+#include "ops/rows.h"
+
+namespace sconce {
+namespace {
+
+constexpr std::string_view kGivenSizes = "def sizes(size: List[int]):\n    return size\n";
+
+constexpr std::string_view kNewSizes = "def sizes(self: List[int], size: List[int]):\n    return size\n";
+
+}  // namespace
+
+std::span<const OpRow> factory_rows() {
+  static const std::vector<OpRow> rows = {
+      {.name = "aten::alpha_dropout", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::bernoulli", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::_efficientzerotensor", .may_overlap = true},
+      {.name = "aten::empty",
+       .overloads = {"memory_format"},
+       .backward_ignores_result = true,
+       .result = {.sizes = kGivenSizes}},
+      {.name = "aten::empty_like", .backward_ignores_result = true, .result = {.keeps_sizes = true}},
+      {.name = "aten::empty_strided", .may_overlap = true},
+      {.name = "aten::feature_dropout", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::full", .overloads = {""}, .backward_ignores_result = true, .result = {.sizes = kGivenSizes}},
+      {.name = "aten::full_like", .backward_ignores_result = true, .result = {.keeps_sizes = true}},
+      {.name = "aten::multinomial", .result = {.dtypes = {ResultDtype::kInt64}, .sizes = R"(
+def sizes(self: List[int], num_samples: int):
+    out = self.copy()
+    out[-1] = num_samples
+    return out
+)"}},
+      {.name = "aten::new_empty", .overloads = {""}, .backward_ignores_result = true, .result = {.sizes = kNewSizes}},
+      {.name = "aten::new_empty_strided", .may_overlap = true},
+      {.name = "aten::new_full", .overloads = {""}, .backward_ignores_result = true, .result = {.sizes = kNewSizes}},
+      {.name = "aten::new_ones", .overloads = {""}, .backward_ignores_result = true, .result = {.sizes = kNewSizes}},
+      {.name = "aten::new_zeros", .overloads = {""}, .backward_ignores_result = true, .result = {.sizes = kNewSizes}},
+      {.name = "aten::ones", .overloads = {""}, .backward_ignores_result = true, .result = {.sizes = kGivenSizes}},
+      {.name = "aten::ones_like", .backward_ignores_result = true, .result = {.keeps_sizes = true}},
+      {.name = "aten::rand", .overloads = {""}, .result = {.sizes = kGivenSizes}},
+      {.name = "aten::rand_like", .result = {.keeps_sizes = true}},
+      {.name = "aten::randint", .result = {.sizes = "def sizes(high: int, size: List[int]):\n    return size\n"}},
+      {.name = "aten::randint",
+       .overloads = {"low"},
+       .result = {.sizes = "def sizes(low: int, high: int, size: List[int]):\n    return size\n"}},
+      {.name = "aten::randint_like", .result = {.keeps_sizes = true}},
+      {.name = "aten::randn", .overloads = {""}, .result = {.sizes = kGivenSizes}},
+      {.name = "aten::randn_like", .result = {.keeps_sizes = true}},
+      {.name = "aten::randperm", .result = {.sizes = "def sizes(n: int):\n    return [n]\n"}},
+      {.name = "aten::scalar_tensor", .result = {.sizes_by_structure = true}},
+      {.name = "aten::tensor", .result = {.sizes_by_structure = true}},
+      {.name = "aten::zeros", .overloads = {""}, .backward_ignores_result = true, .result = {.sizes = kGivenSizes}},
+      {.name = "aten::zeros_like", .backward_ignores_result = true, .result = {.keeps_sizes = true}},
+  };
+  return rows;
+}
+
+}  // namespace sconce

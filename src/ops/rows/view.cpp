@@ -1,0 +1,105 @@
+// Views, copies, casts.
+#include "ops/rows.h"
+
+namespace sconce {
+
+std::span<const OpRow> view_rows() {
+  static const std::vector<OpRow> rows = {
+      {.name = "aten::alias", .result = {.keeps_sizes = true}},
+      {.name = "aten::as_strided",
+       .new_view = true,
+       .reads = Reads::kStridesOrVersion,
+       .result = {.sizes = "def sizes(self: List[int], size: List[int]):\n    return size\n"}},
+      {.name = "aten::as_strided_", .reads = Reads::kStridesOrVersion},
+      {.name = "aten::_autocast_to_full_precision", .result = {.keeps_sizes = true, .differs_on_meta = true}},
+      {.name = "aten::_autocast_to_reduced_precision", .result = {.keeps_sizes = true, .differs_on_meta = true}},
+      {.name = "aten::clone", .backward_ignores_result = true, .result = {.keeps_sizes = true}},
+      {.name = "aten::conj", .result = {.keeps_sizes = true}},
+      {.name = "aten::detach", .opcode = Opcode::kDetach, .new_view = true, .result = {.keeps_sizes = true}},
+      {.name = "aten::diagonal", .new_view = true},
+      {.name = "aten::expand", .new_view = true},
+      {.name = "aten::flip", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::_lazy_clone", .results = Sharing::kShared},
+      {.name = "aten::lift", .results = Sharing::kShared},
+      {.name = "aten::moveaxis", .synonym_of = "aten::movedim"},
+      {.name = "aten::movedim", .overloads = {"int"}, .result = {.sizes = R"(
+def sizes(self: List[int], source: int, destination: int):
+    if source < 0:
+        source = source + len(self)
+    if destination < 0:
+        destination = destination + len(self)
+    out: List[int] = []
+    for i in range(len(self)):
+        if i != source:
+            out.append(self[i])
+    out.insert(destination, self[source])
+    return out
+)"}},
+      {.name = "aten::narrow", .new_view = true},
+      {.name = "aten::_pack_sequence", .results = Sharing::kShared},
+      {.name = "aten::permute", .new_view = true},
+      {.name = "aten::reshape", .result = {.sizes = R"(
+def sizes(self: List[int], shape: List[int]):
+    count = 1
+    for size in self:
+        count = count * size
+    known = 1
+    for size in shape:
+        if size != -1:
+            known = known * size
+    out: List[int] = []
+    for size in shape:
+        out.append(count // known if size == -1 else size)
+    return out
+)"}},
+      {.name = "aten::resize_", .resizes = true},
+      {.name = "aten::resize_as_", .resizes = true},
+      {.name = "aten::roll", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::select", .new_view = true, .keeps_stride_order = true},
+      {.name = "aten::set", .written = {"self"}, .results = Sharing::kShared},
+      {.name = "aten::set_", .results = Sharing::kShared, .resizes = true},
+      {.name = "aten::set_data", .resizes = true},
+      {.name = "aten::slice",
+       .opcode = Opcode::kSlice,
+       .makes_container = true,
+       .new_view = true,
+       .keeps_stride_order = true},
+      {.name = "aten::squeeze", .new_view = true},
+      {.name = "aten::swapaxes", .synonym_of = "aten::transpose"},
+      {.name = "aten::swapdims", .synonym_of = "aten::transpose"},
+      {.name = "aten::t", .new_view = true, .keeps_stride_order = true, .backward = "(grad.t(),)"},
+      {.name = "aten::to",
+       .overloads = {"prim_Device", "prim_dtype", "prim_other"},
+       .result = {.keeps_sizes = true},
+       .reads_missing_dtype = true},
+      {.name = "aten::to", .result = {.keeps_sizes = true}},
+      {.name = "aten::transpose", .new_view = true},
+      {.name = "aten::tril", .result = {.keeps_sizes = true}},
+      {.name = "aten::triu", .result = {.keeps_sizes = true}},
+      {.name = "aten::type_as", .opcode = Opcode::kCast, .result = {.keeps_sizes = true}},
+      {.name = "aten::unflatten", .overloads = {"int"}, .result = {.sizes = R"(
+def sizes(self: List[int], dim: int, sizes: List[int]):
+    if dim < 0:
+        dim = dim + len(self)
+    known = 1
+    for size in sizes:
+        if size != -1:
+            known = known * size
+    out: List[int] = []
+    for i in range(dim):
+        out.append(self[i])
+    for size in sizes:
+        out.append(self[dim] // known if size == -1 else size)
+    for i in range(dim + 1, len(self)):
+        out.append(self[i])
+    return out
+)"}},
+      {.name = "aten::unfold", .new_view = true},
+      {.name = "aten::_unsafe_view", .results = Sharing::kShared},
+      {.name = "aten::unsqueeze", .new_view = true},
+      {.name = "aten::view", .new_view = true},
+  };
+  return rows;
+}
+
+}  // namespace sconce

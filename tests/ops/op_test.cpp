@@ -1,0 +1,90 @@
+// The records of operators: rows joined with what LibTorch's registries say.
+#include "ops/op.h"
+
+#include "tests/support/graphs.h"
+
+#include "ir/delegate.h"
+#include "ir/schema_match.h"
+
+#include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <thread>
+
+namespace sconce {
+namespace {
+
+const Op& op_named(const char* name, const char* overload = "") {
+  return op_of(torch::jit::findOperatorFor({name, overload})->schema());
+}
+
+TEST(Op, IsOneObjectPerOverloadForAllThreads) {
+  const Op* here = &op_named("aten::add", "Tensor");
+  const Op* there = nullptr;
+  std::thread([&] { there = &op_named("aten::add", "Tensor"); }).join();
+  EXPECT_EQ(here, there);
+  EXPECT_NE(here, &op_named("aten::add", "Scalar"));
+}
+
+TEST(Op, SharesARowAmongOverloads) {
+  for (const char* overload : {"Tensor", "Scalar", "int", "t"}) {
+    EXPECT_EQ(op_named("aten::add", overload).opcode, Opcode::kAdd) << overload;
+  }
+  EXPECT_EQ(op_named("aten::add_", "t").opcode, Opcode::kExtend);
+  EXPECT_EQ(op_named("aten::add_", "Tensor").opcode, Opcode::kOpaque) << "its functional variant has the opcode";
+}
+
+TEST(Op, InPlaceOperatorsKnowTheirFunctionalVariant) {
+  const Op& in_place = op_named("aten::relu_");
+  ASSERT_NE(in_place.functional, nullptr);
+  EXPECT_EQ(in_place.functional, &op_named("aten::relu"));
+  EXPECT_EQ(in_place.functional_row()->layout, Layout::kPointwise);
+  EXPECT_EQ(op_named("aten::t_").functional, nullptr) << "its result is a view";
+}
+
+TEST(Op, SynonymsShareWhatIsKnownOfMemory) {
+  EXPECT_EQ(op_named("aten::multiply", "Tensor").canonical, &op_named("aten::mul", "Tensor"));
+  EXPECT_FALSE(op_named("aten::multiply", "Tensor").results_may_share_memory);
+  EXPECT_EQ(op_named("aten::mul", "Tensor").canonical, nullptr);
+}
+
+TEST(Op, AutocastLeavesInPlaceOperatorsAlone) {
+  EXPECT_EQ(op_named("aten::addmm").autocast, Autocast::kReduced);
+  EXPECT_EQ(op_named("aten::addmm_").autocast, Autocast::kNone);
+}
+
+TEST(Op, TheLanguagesKindsHaveRecordsWithoutSchema) {
+  const Op* op = language_op(prim::GetAttr);
+  ASSERT_NE(op, nullptr);
+  EXPECT_TRUE(op->is_language());
+  EXPECT_EQ(op->schema, nullptr);
+  EXPECT_EQ(language_op(aten::relu), nullptr);
+}
+
+TEST(Op, AnUnresolvedNodeHasUnknownEffects) {
+  Graph graph;
+  Node* node = graph.create(aten::relu, {graph.add_input("x", c10::TensorType::get())});
+  EXPECT_TRUE(node->op().all_effects.unknown);
+  EXPECT_TRUE(resolve(*node));
+  EXPECT_EQ(&node->op(), &op_named("aten::relu"));
+  EXPECT_FALSE(node->op().all_effects.any());
+}
+
+TEST(Op, ADelegateHasASchemaOfItsOwnTypes) {
+  Graph graph;
+  Value* x = graph.add_input("x", c10::TensorType::get());
+  Node* first = graph.create(kDelegateKind, {x});
+  Node* second = graph.create(kDelegateKind, {x});
+  Node* wider = graph.create(kDelegateKind, {x, x});
+  for (Node* node : {first, second, wider}) {
+    EXPECT_TRUE(resolve(*node));
+    EXPECT_EQ(node->opcode(), Opcode::kDelegate);
+    EXPECT_FALSE(node->op().all_effects.any() || node->op().results_may_share_memory);
+  }
+  EXPECT_EQ(&first->op(), &second->op());
+  EXPECT_NE(&first->op(), &wider->op());
+  EXPECT_EQ(wider->schema()->arguments().size(), 2U);
+}
+
+}  // namespace
+}  // namespace sconce
