@@ -7,7 +7,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <optional>
+#include <thread>
+#include <vector>
 
 namespace sconce {
 namespace {
@@ -39,6 +42,34 @@ TEST(DroppablePlan, LivesUntilItsLastRunEnds) {
     EXPECT_FALSE(dropped.graph.expired());
   }
   EXPECT_TRUE(dropped.graph.expired());
+}
+
+TEST(DroppablePlan, MayBeDroppedWhileFramesAreGivenBack) {
+  constexpr int kThreads = 3;
+  for (int round = 0; round < 200; ++round) {
+    Droppable dropped;
+    std::atomic<int> taken{0};
+    std::atomic<bool> go{false};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&] {
+        const FrameLease lease(**dropped.plan);
+        ++taken;
+        while (!go) {
+          std::this_thread::yield();
+        }
+      });
+    }
+    while (taken < kThreads) {
+      std::this_thread::yield();
+    }
+    go = true;
+    dropped.plan.reset();
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    EXPECT_TRUE(dropped.graph.expired());
+  }
 }
 
 TEST(DroppablePlan, IsNotKeptByTheFramesOfRunsThatEnded) {
