@@ -5,24 +5,31 @@ JOBS ?= $(shell nproc)
 PYTHON := build/venv/bin/python
 RELEASE := build/release
 SANITIZERS := asan ubsan tsan
+TEST_PACKAGES := libgtest-dev libgmock-dev libbenchmark-dev
+# How far a build is: steps finished, steps in all, seconds since it began.
+export NINJA_STATUS := [%f of %t, %e s] 
 
 .PHONY: help run test setup build models bench $(SANITIZERS) fuzz format tidy clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z ]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
-run: build ## set up, build, run a real model and compare it with LibTorch
+run: ## set up, build the command line, run a real model and compare it with LibTorch
+	tools/setup.sh
+	@echo "build: the libraries and the command line; tests are left out"
+	@[ -f $(RELEASE)/build.ninja ] || cmake --preset release -DSCONCE_TESTS=OFF
+	cmake --build --preset release --parallel $(JOBS) --target sconce_tool
 	$(PYTHON) tests/models/write_models.py build/models --only resnet18
 	tools/demo.sh $(RELEASE)/bin/sconce build/models
 
 test: build models ## set up, build, run every test
 	ctest --test-dir $(RELEASE) --output-on-failure --parallel 2
 
-setup: ## install what is missing: system packages, LibTorch in build/venv
-	tools/setup.sh
+setup: ## install what is missing: system packages, those of the tests too, LibTorch in build/venv
+	tools/setup.sh $(TEST_PACKAGES)
 
-build: setup ## the release build
-	cmake --preset release
+build: setup ## the release build, with tests and benchmarks
+	cmake --preset release -DSCONCE_TESTS=ON
 	cmake --build --preset release --parallel $(JOBS)
 
 models: setup ## script the models of the tests into build/models

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Puts on this machine what building and testing sconce needs: Debian packages, and LibTorch (the PyPI wheels of torch
-# and torchvision) in a virtual environment under build/. Does nothing, quickly, where all is there.
+# Puts on this machine what building and running sconce needs: Debian packages, and LibTorch (the PyPI wheels of torch and
+# torchvision) in a virtual environment under build/. Does nothing, quickly, where all is there.
 #
-#   tools/setup.sh [PACKAGE...]     PACKAGE: further Debian packages, for tasks that need more than a build
+#   tools/setup.sh [PACKAGE...]     PACKAGE: further Debian packages, for tasks that need more: the tests name theirs in the Makefile
 #
 # SCONCE_LIBTORCH_DIR=DIR makes the build take a LibTorch of yours; the wheels are installed all the same, because the
 # tests script their models with them.
@@ -12,8 +12,7 @@ cd "$(dirname "$0")/.."
 readonly wheels=(torch==2.11.0 torchvision==0.26.0)
 readonly packages=(
   g++ make cmake ninja-build ccache mold git pkg-config ca-certificates python3 python3-venv
-  llvm-19-dev libtbb-dev libdeflate-dev libcli11-dev nlohmann-json3-dev libspdlog-dev libfmt-dev graphviz
-  libgtest-dev libgmock-dev libbenchmark-dev "$@")
+  llvm-19-dev libtbb-dev libdeflate-dev libcli11-dev nlohmann-json3-dev libspdlog-dev libfmt-dev graphviz "$@")
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
@@ -72,7 +71,10 @@ if ! wheels_are_installed; then
     python=$(find_python)
     "$python" -m venv --clear build/venv
   fi
-  build/venv/bin/python -m pip install --quiet --disable-pip-version-check "${wheels[@]}"
+  # On a terminal pip shows a bar for each download.
+  quiet=--quiet
+  [ ! -t 1 ] || quiet=
+  build/venv/bin/python -m pip install $quiet --disable-pip-version-check "${wheels[@]}"
   wheels_are_installed || die "pip left no complete ${wheels[*]} in build/venv"
 fi
 say "ready"
