@@ -46,7 +46,7 @@ asan ubsan tsan: setup models ## the tests under a sanitizer
 	ctest --test-dir build/$@ --output-on-failure --parallel 2 -L 'unit|differential|stress|fuzz'
 
 fuzz: ## a minute of libFuzzer on each target of tests/fuzz/libfuzzer
-	tools/setup.sh clang-19 libclang-rt-19-dev
+	tools/setup.sh $(TEST_PACKAGES) clang-19 libclang-rt-19-dev
 	cmake --preset fuzz
 	cmake --build --preset fuzz --parallel $(JOBS)
 	ctest --test-dir build/fuzz --output-on-failure

@@ -1,7 +1,7 @@
 // Load and first call in a process of its own: sconce beside LibTorch without optimization.
 //
 // Bar: 1.1 × LibTorch (the counter `ratio`, of medians of 20). Each iteration starts one process per side, in turn first;
-// a process measures from before the load to behind the call. SCONCE_BENCH_SMOKE: one iteration.
+// a process measures from before the load to after the call. SCONCE_BENCH_SMOKE: one iteration.
 #include "tools/peers/executor_settings.h"
 
 #include <sconce/sconce.h>

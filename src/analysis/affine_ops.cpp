@@ -39,14 +39,14 @@ std::optional<AffineOp> affine_op(const Node& node) {
   AffineOp op{
       .weight = *weight, .bias = *bias, .transposed = rule->transposed, .accepts_batches_only = rule->accepts_batches_only};
   if (const Value* transposed = node.named_input("transposed")) {
-    const auto constant = transposed->constant();
+    const auto* constant = transposed->constant();
     if (!constant || !constant->isBool()) {
       return std::nullopt;
     }
     op.transposed = constant->toBool();
   }
   if (const Value* groups = node.named_input("groups")) {
-    const auto constant = groups->constant();
+    const auto* constant = groups->constant();
     if (!constant || !constant->isInt() || constant->toInt() < 1) {
       return std::nullopt;
     }

@@ -222,7 +222,7 @@ bool AliasSets::visit_language_node(const Node& node) {
   switch (node.opcode()) {
     case Opcode::kConstant:
       // Constants outlive the run, and every run observes them. None has no memory.
-      if (const auto value = node.output()->constant(); !value || !value->isNone()) {
+      if (const auto* value = node.output()->constant(); !value || !value->isNone()) {
         escape(node.output());
       }
       return true;

@@ -79,7 +79,7 @@ class DotWriter {
       }
     }
     for (size_t i = 0; i < node.inputs().size(); ++i) {
-      if (const auto constant = node.input(i)->constant()) {
+      if (const auto* constant = node.input(i)->constant()) {
         const bool named = node.schema() != nullptr && i < node.schema()->arguments().size();
         text += "\n" + (named ? node.schema()->arguments()[i].name() : std::to_string(i)) + "=";
         print_constant(text, *constant, nullptr);

@@ -6,7 +6,7 @@ namespace sconce {
 
 InvariantTensors::InvariantTensors(const Graph& graph) {
   for_each_node(graph.body(), [&](Node* node) {
-    const auto constant = node->kind() == prim::Constant ? node->output()->constant() : std::nullopt;
+    const auto* constant = node->kind() == prim::Constant ? node->output()->constant() : nullptr;
     if (constant && constant->isTensor() && constant->toTensor().has_storage() &&
         (node->attribute(attr::kShared) != nullptr || !is_read_only_and_local(*node->output()))) {
       changing_.insert(constant->toTensor().storage().unsafeGetStorageImpl());
@@ -19,7 +19,7 @@ bool InvariantTensors::may_change(const at::Tensor& constant) const {
 }
 
 std::optional<at::Tensor> InvariantTensors::find(const Value* operand) const {
-  const auto constant = operand == nullptr ? std::nullopt : operand->constant();
+  const auto* constant = operand == nullptr ? nullptr : operand->constant();
   if (!constant || constant->isNone()) {
     return constant ? std::optional(at::Tensor()) : std::nullopt;
   }

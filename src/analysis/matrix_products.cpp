@@ -8,7 +8,7 @@ namespace sconce {
 namespace {
 
 bool is_number(const Value& value, int64_t number) {
-  const auto constant = value.constant();
+  const auto* constant = value.constant();
   return constant && ((constant->isInt() && constant->toInt() == number) ||
                       (constant->isDouble() && constant->toDouble() == static_cast<double>(number)));
 }
@@ -18,7 +18,7 @@ std::optional<Value*> plain_factor(Value* value, bool elements_are_integers) {
   if (value == nullptr || is_number(*value, 1)) {
     return nullptr;
   }
-  const auto constant = value->constant();
+  const auto* constant = value->constant();
   const bool is_of_kind = constant && (constant->isInt() || (constant->isDouble() && !elements_are_integers));
   return is_of_kind && !is_number(*value, 0) ? std::optional(value) : std::nullopt;
 }

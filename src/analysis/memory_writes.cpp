@@ -38,7 +38,7 @@ MemoryWrites::Span MemoryWrites::between(const Node& first, const Node& second) 
   return span;
 }
 
-bool MemoryWrites::is_behind(const Node& node, const Node& other) const {
+bool MemoryWrites::is_after(const Node& node, const Node& other) const {
   const Node* stands = &node;
   while (stands->kind() == prim::Return) {
     if (stands->owning_block() == other.owning_block() || stands->owning_block()->owner() == nullptr) {
@@ -78,7 +78,7 @@ bool MemoryWrites::may_be_written_between(const Value& value, const Node& first,
   return may_be_written(value, between(first, second));
 }
 
-bool MemoryWrites::may_be_written_behind(const Value& value, const Node& first) const {
+bool MemoryWrites::may_be_written_after(const Value& value, const Node& first) const {
   return may_be_written(value, {spans_.at(&first).end, next_});
 }
 

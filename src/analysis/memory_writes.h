@@ -20,7 +20,7 @@ class MemoryWrites {
   // writes of earlier iterations count.
   bool may_be_written_between(const Value& value, const Node& first, const Node& second) const;
   // The same from `first`, which must be in the graph's body, to the end of the graph.
-  bool may_be_written_behind(const Value& value, const Node& first) const;
+  bool may_be_written_after(const Value& value, const Node& first) const;
   // Returns whether a node between them may change global state that operators read: grad mode, default dtype, ….
   bool state_may_change_between(const Node& first, const Node& second) const;
 
@@ -28,7 +28,7 @@ class MemoryWrites {
   bool covers(const Node& node) const { return spans_.count(&node) != 0; }
   // Returns whether `node` (or the end of a block, if it is a return node) comes after `other`, which is in the same block
   // or an enclosing one.
-  bool is_behind(const Node& node, const Node& other) const;
+  bool is_after(const Node& node, const Node& other) const;
 
   // The same questions about the nodes nested in `node`.
   bool may_be_written_within(const Value& value, const Node& node) const;

@@ -40,12 +40,12 @@ inline bool is_tensor(const Value& value) { return value.type()->kind() == c10::
 inline bool is_none(const Value& value) { return value.type()->kind() == c10::TypeKind::NoneType; }
 
 inline bool is_constant_int(const Value& value, int64_t wanted) {
-  const auto constant = value.constant();
+  const auto* constant = value.constant();
   return constant && constant->isInt() && constant->toInt() == wanted;
 }
 
 inline std::optional<bool> constant_bool(const Value& value) {
-  const auto constant = value.constant();
+  const auto* constant = value.constant();
   return constant && constant->isBool() ? std::optional(constant->toBool()) : std::nullopt;
 }
 
@@ -59,7 +59,7 @@ inline std::optional<size_t> position_among(size_t size, int64_t index) {
 
 // The same for a constant index; nothing if the index is not constant.
 inline std::optional<size_t> constant_index(const Value& index, size_t size) {
-  const auto constant = index.constant();
+  const auto* constant = index.constant();
   return constant && constant->isInt() ? position_among(size, constant->toInt()) : std::nullopt;
 }
 

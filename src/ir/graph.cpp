@@ -40,14 +40,13 @@ void Value::replace_all_uses_with(Value* replacement) {
   }
 }
 
-std::optional<c10::IValue> Value::constant() const {
+const c10::IValue* Value::constant() const {
   if (node_->kind() != prim::Constant) {
-    return std::nullopt;
+    return nullptr;
   }
-  if (const AttributeValue* value = node_->attribute(attr::kValue)) {
-    return std::get<c10::IValue>(*value);
-  }
-  return c10::IValue();
+  static const c10::IValue none;
+  const AttributeValue* value = node_->attribute(attr::kValue);
+  return value != nullptr ? &std::get<c10::IValue>(*value) : &none;
 }
 
 Node::Node(Graph* graph, c10::Symbol kind) : kind_(kind), op_(language_op(kind)), graph_(graph) {

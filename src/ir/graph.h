@@ -72,7 +72,7 @@ class Value {
   void replace_all_uses_with(Value* replacement);
 
   // The constant, if a prim::Constant produces this value.
-  std::optional<c10::IValue> constant() const;
+  const c10::IValue* constant() const;
 
  private:
   friend class Graph;

@@ -97,7 +97,7 @@ class Exporter {
       node.s_(attr::kName, source.attribute_as<std::string>(attr::kName));
       return;
     }
-    const auto value = source.output()->constant();
+    const auto* value = source.output()->constant();
     if (!value || value->isNone()) {
       return;
     }

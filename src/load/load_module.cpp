@@ -27,7 +27,7 @@ namespace {
   TORCH_CHECK(!misses_a_library, path, ": ", reason);
   // The checksums are right, so copying the file again would not help.
   TORCH_CHECK(false, path, ": LibTorch ", TORCH_VERSION, " cannot read it", reason.empty() ? "" : ": ", reason,
-              "; if another version wrote the model, write it anew with this one");
+              "; if another version wrote the model, save it again with this one");
 }
 
 // LibTorch reports a malformed file with many types of exception, all derived from std::exception.

@@ -53,7 +53,7 @@ bool has_facts_of(const Value& value, const Value& hole) {
     return true;
   }
   const TensorFacts& wanted = *hole.facts();
-  const auto constant = value.constant();
+  const auto* constant = value.constant();
   const TensorFacts known = constant && constant->isTensor() ? facts_of(constant->toTensor())
                             : value.facts() != nullptr       ? *value.facts()
                                                              : TensorFacts{};
@@ -98,7 +98,7 @@ bool RewritePattern::fits(const Value& wanted, Value& value, Match& match) const
     return value.type()->isSubtypeOf(*wanted.type()) && has_facts_of(value, wanted);
   }
   if (node.kind() == prim::Constant) {
-    const auto constant = value.constant();
+    const auto* constant = value.constant();
     return constant && *value.type() == *wanted.type() && c10::IValue(*constant) == *wanted.constant();
   }
   const Node& candidate = *value.node();
@@ -157,7 +157,7 @@ bool RewritePattern::may_replace(const Node& last, const Match& match, const Ali
       }
       // The results are computed at the last node, so no other node may use one before.
       if (is_output && &found != &last && std::any_of(inner.uses().begin(), inner.uses().end(), [&](const Use& use) {
-            return !matched.contains(use.user) && !writes.is_behind(*use.user, last);
+            return !matched.contains(use.user) && !writes.is_after(*use.user, last);
           })) {
         return false;
       }

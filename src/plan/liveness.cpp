@@ -24,9 +24,9 @@ std::unordered_set<const Value*> values_used_inside(const Node& node) {
 
 Liveness::Liveness(const Graph& graph) { visit_block(graph.body(), {}); }
 
-const std::vector<const Value*>& Liveness::dying_behind(const Node& node) const {
-  const auto found = dying_behind_.find(&node);
-  return found == dying_behind_.end() ? kNothing : found->second;
+const std::vector<const Value*>& Liveness::dead_after(const Node& node) const {
+  const auto found = dead_after_.find(&node);
+  return found == dead_after_.end() ? kNothing : found->second;
 }
 
 const std::vector<const Value*>& Liveness::dead_on_entry(const Block& block) const {
@@ -56,7 +56,7 @@ void Liveness::visit_block(const Block& block, const Values& handed_down) {
   for (const Node* node = block.last(); node != nullptr; node = node->previous()) {
     for (const Value* output : node->outputs()) {
       if (!live.contains(output)) {
-        dying_behind_[node].push_back(output);
+        dead_after_[node].push_back(output);
       }
     }
     if (node->blocks().empty()) {
@@ -78,8 +78,8 @@ void Liveness::visit_block(const Block& block, const Values& handed_down) {
       for (const Block* body : node->blocks()) {
         visit_block(*body, {});
       }
-      std::vector<const Value*>& behind = dying_behind_[node];
-      behind.insert(behind.end(), dying_inside.begin(), dying_inside.end());
+      std::vector<const Value*>& dead = dead_after_[node];
+      dead.insert(dead.end(), dying_inside.begin(), dying_inside.end());
     }
     mark_last_uses(*node, 0, owned, live, used_inside);
     live.insert(dying_inside.begin(), dying_inside.end());

@@ -22,7 +22,7 @@ class Liveness {
 
   // Returns whether an input is a last use. If a node has several equal inputs, only the last of them can be.
   bool is_last_use(const Node& node, size_t input) const { return last_uses_.contains({&node, input}); }
-  const std::vector<const Value*>& dying_behind(const Node& node) const;
+  const std::vector<const Value*>& dead_after(const Node& node) const;
   const std::vector<const Value*>& dead_on_entry(const Block& block) const;
 
  private:
@@ -36,7 +36,7 @@ class Liveness {
   void mark_last_uses(const Node& node, size_t first_input, const Values& owned, Values& live, const Values& used_inside);
 
   std::unordered_set<std::pair<const Node*, size_t>, UseHash> last_uses_;
-  std::unordered_map<const Node*, std::vector<const Value*>> dying_behind_;
+  std::unordered_map<const Node*, std::vector<const Value*>> dead_after_;
   std::unordered_map<const Block*, std::vector<const Value*>> dead_on_entry_;
 };
 

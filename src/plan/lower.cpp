@@ -50,7 +50,7 @@ class Lowering {
       if (node->opcode() == Opcode::kConstant) {
         place(node->output());
         // a function is not a value: its call step has it
-        constants_.push_back(node->output()->constant().value_or(c10::IValue()));
+        constants_.push_back(*node->output()->constant());
       }
     });
   }
@@ -149,7 +149,7 @@ class Lowering {
         return done;
       }
       profile_values(node->outputs());
-      drop(liveness_.dying_behind(*node));
+      drop(liveness_.dead_after(*node));
     }
     return {};
   }
@@ -179,7 +179,7 @@ class Lowering {
     // `torch.tensor(…, requires_grad=True)`
     if (const Value* asked = node.named_input("requires_grad");
         asked != nullptr && node.opcode() != Opcode::kRequiresGrad_) {
-      const auto constant = asked->constant();
+      const auto* constant = asked->constant();
       return !constant || !constant->isBool() || constant->toBool();
     }
     const Effects effects = effects_of(node);

@@ -269,7 +269,7 @@ void AbstractEvaluator::collect(const Value& value) {
 bool AbstractEvaluator::run_language_node(const Node& node) {
   switch (node.opcode()) {
     case Opcode::kConstant: {
-      const auto value = node.output()->constant();
+      const auto* value = node.output()->constant();
       set(node.output(), value ? AbstractValue::constant(*value) : AbstractValue());
       return true;
     }

@@ -17,7 +17,7 @@ bool is_tensor(const c10::TypePtr& type) {
 }
 
 // Returns which operands may get other sizes, strides or memory.
-std::vector<const Value*> exchanged_by(const Node& node) {
+std::vector<const Value*> changed_by(const Node& node) {
   if (effects_of(node).unknown) {
     return {node.inputs().begin(), node.inputs().end()};
   }
@@ -35,12 +35,12 @@ std::vector<const Value*> exchanged_by(const Node& node) {
 
 // Returns whether the container that the node makes is never read in the graph: it is a result of the graph, or is stored in
 // one.
-bool makes_only_a_result(const Node& node) {
+bool builds_only_a_result(const Node& node) {
   const bool makes_container = node.opcode() == Opcode::kListConstruct || node.opcode() == Opcode::kTupleConstruct ||
                                node.opcode() == Opcode::kDictConstruct;
   const auto is_for_the_caller = [](const Use& use) {
     return (use.user->opcode() == Opcode::kReturn && use.user->owning_block()->owner() == nullptr) ||
-           makes_only_a_result(*use.user);
+           builds_only_a_result(*use.user);
   };
   return makes_container && std::all_of(node.output()->uses().begin(), node.output()->uses().end(), is_for_the_caller);
 }
@@ -58,7 +58,7 @@ MetadataMutations::MetadataMutations(const Graph& graph) : assigned_(graph) {
       exchange(find(kBefore));
       exchange(find(kRead));
     }
-    for (const Value* value : exchanged_by(*node)) {
+    for (const Value* value : changed_by(*node)) {
       any_ = true;
       exchange(find(is_tensor(value->type()) ? set_for(*value) : kRead));
     }
@@ -143,7 +143,7 @@ void MetadataMutations::visit_node(const Node& node) {
     visit_operator(node);
     return;
   }
-  if (makes_only_a_result(node)) {
+  if (builds_only_a_result(node)) {
     return;
   }
   // Handles containers and assigned attributes. The result of an unknown node may be any object.

@@ -78,8 +78,8 @@ std::optional<AbstractValue> argument_of(const AbstractValue& operand, const c10
     }
     return AbstractValue::sequence(std::move(tensors));
   }
-  const bool takes_tensor = type->kind() == c10::TypeKind::TensorType || type->isSubtypeOf(*c10::OptionalType::ofTensor());
-  if (takes_tensor && operand.is_unknown()) {
+  const bool accepts_tensor = type->kind() == c10::TypeKind::TensorType || type->isSubtypeOf(*c10::OptionalType::ofTensor());
+  if (accepts_tensor && operand.is_unknown()) {
     return std::nullopt;
   }
   return operand;

@@ -216,6 +216,20 @@ struct Aliases {
   AliasSets sets;
 };
 
+TEST(AliasSets, KnowNothingOfAValueMadeAfterTheAnalysis) {
+  const auto graph = graph_of(
+      "graph(%a : Tensor):\n"
+      "  %x : Tensor = aten::neg_(%a)\n"
+      "  return (%x)\n");
+  const AliasSets sets(*graph);
+  Node* late = graph->create(aten::relu, {find_value(*graph, "a")});
+  EXPECT_TRUE(sets.is_wildcard(*late->output()));
+  EXPECT_TRUE(sets.may_be_written(*late->output())) << "the write to %a may be one to it";
+  EXPECT_TRUE(sets.may_alias(*late->output(), *find_value(*graph, "a")));
+  Node* number = graph->create(prim::Constant, {}, 0);
+  EXPECT_EQ(sets.set_of(*number->add_output(c10::IntType::get())), AliasSets::kNone);
+}
+
 TEST(AliasSets, ViewsShareWithTheirBaseAndFreshResultsWithNothing) {
   const Aliases aliases(
       "graph(%in : Tensor, %n : int):\n"

@@ -71,19 +71,19 @@ PairCounts count_pairs(const Graph& graph, const RecordedRun& run) {
   const AliasSets sets(graph);
   const std::shared_ptr<torch::jit::Graph> exported = export_graph(graph);
   const torch::jit::AliasDb alias_db(exported);
-  TorchValues twins;
-  pair_up(graph.body(), *exported->block(), twins);
+  TorchValues values;
+  pair_up(graph.body(), *exported->block(), values);
   struct Known {
     const Value* value;
-    const torch::jit::Value* twin;
+    const torch::jit::Value* value_of_torch;
     const std::set<Piece>* held;
   };
   std::vector<Known> known;
   for (const Value* value : values_in_order(graph)) {
     const auto held = run.held.find(value);
     // A value that AliasDb does not follow is not even its own alias.
-    if (held != run.held.end() && alias_db.mayAlias(twins.at(value), twins.at(value))) {
-      known.push_back({value, twins.at(value), &held->second});
+    if (held != run.held.end() && alias_db.mayAlias(values.at(value), values.at(value))) {
+      known.push_back({value, values.at(value), &held->second});
     }
   }
   PairCounts counts;
@@ -92,7 +92,7 @@ PairCounts count_pairs(const Graph& graph, const RecordedRun& run) {
     for (size_t j = 0; j < i; ++j) {
       const bool shared = intersect(*known[i].held, *known[j].held);
       const bool ours = sets.may_alias(*known[i].value, *known[j].value);
-      const bool torch = alias_db.mayAlias(known[i].twin, known[j].twin);
+      const bool torch = alias_db.mayAlias(known[i].value_of_torch, known[j].value_of_torch);
       ++counts.pairs;
       counts.shared += shared ? 1 : 0;
       counts.ours += ours ? 1 : 0;

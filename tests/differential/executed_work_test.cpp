@@ -174,7 +174,8 @@ TEST_P(ExecutedWorkTest, IsNoMoreThanAfterOptimizeForInference) {
     peers::EagerPeer eager;
     const LastCall expected = last_call_in_libtorch(eager, load_in_evaluation_mode(GetParam()), cases);
     const bool agrees = cli::compare(theirs->last.output, expected.output, kWorkTolerance).empty();
-    std::cout << "  frozen, LibTorch gives " << (agrees ? "the same as" : "something else than") << " op after op\n";
+    std::cout << "  frozen, LibTorch gives " << (agrees ? "the same as" : "something else than")
+              << " operator after operator\n";
     for (const cli::Mismatch& mismatch : cli::compare(ours.output, expected.output, kWorkTolerance)) {
       ADD_FAILURE() << cli::to_string(mismatch);
     }

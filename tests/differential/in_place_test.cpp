@@ -72,7 +72,7 @@ std::vector<at::Tensor> gradients_of(const c10::FunctionSchema& schema, const Va
   return gradients;
 }
 
-// Whether the arguments are such that the pass takes the twin.
+// Whether the arguments are such that the pass accepts the functional variant.
 bool are_taken(VariantMatch fits, const Values& arguments) {
   const at::Tensor self = arguments[0].toTensor();
   if (self.layout() != at::kStrided || !self.is_non_overlapping_and_dense()) {

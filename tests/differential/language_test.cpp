@@ -117,8 +117,8 @@ bool is_snippet(const torch::jit::Method& method) {
 void check_snippet(const std::string& file, const std::string& name) {
   SCOPED_TRACE(name);
   const Module module = load(file);
-  const torch::jit::Module twin = load_script_module(file, std::nullopt);
-  const auto expected_method = twin.get_method(name);
+  const torch::jit::Module reference = load_script_module(file, std::nullopt);
+  const auto expected_method = reference.get_method(name);
   const PrintedText printed;
   for (const int64_t n : {-1, 0, 3}) {
     SCOPED_TRACE("n = " + std::to_string(n));

@@ -1,4 +1,5 @@
-// Every model of SCONCE_MODELS_DIR (tests/models/write_models.py makes them) on sconce and on LibTorch, op after op.
+// Every model of SCONCE_MODELS_DIR (tests/models/write_models.py makes them) on sconce and on LibTorch, operator after
+// operator.
 #include "tests/differential/model_files.h"
 #include "tests/differential/observed_call.h"
 #include "tests/support/graphs.h"
@@ -66,10 +67,10 @@ void compare_layouts(const c10::IValue& got, const c10::IValue& expected, const 
   }
 }
 
-void compare_gradients(const cli::ReferenceModels& twins, const cli::ReferenceModels::Outcomes& outcomes,
+void compare_gradients(const cli::ReferenceModels& models, const cli::ReferenceModels::Outcomes& outcomes,
                        cli::Findings& findings) {
-  const auto got = accumulated_gradients(outcomes.got.output, twins.original());
-  const auto expected = accumulated_gradients(outcomes.expected.output, twins.twin());
+  const auto got = accumulated_gradients(outcomes.got.output, models.original());
+  const auto expected = accumulated_gradients(outcomes.expected.output, models.reference());
   add_difference(findings, "gradients", std::to_string(got.size()), std::to_string(expected.size()));
   for (size_t i = 0; i < got.size() && i < expected.size(); ++i) {
     findings.add_all(cli::kAgainstReference,
@@ -80,15 +81,15 @@ void compare_gradients(const cli::ReferenceModels& twins, const cli::ReferenceMo
 // Calls 1 … 5, with backward passes behind them: they must not change what the next call gives.
 void check_case(const std::string& name, const cli::ModelCases& cases, size_t index, const Options& options,
                 cli::Findings& findings) {
-  cli::ReferenceModels twins(load(model_file(name), options), load_script_module(model_file(name), std::nullopt),
-                             cases.method, cli::ReferenceModels::State::kCompare);
+  cli::ReferenceModels models(load(model_file(name), options), load_script_module(model_file(name), std::nullopt),
+                              cases.method, cli::ReferenceModels::State::kCompare);
   // Without optimization every call runs the same plan: what a call leaves behind is seen in the second.
   const size_t calls = options.optimize() ? kModelCalls : 2;
   const bool is_huge = std::filesystem::file_size(model_file(name)) > kHugeFile;
   for (size_t call = 1; call <= calls; ++call) {
     findings.begin_call(call);
-    cli::ReferenceModels::Outcomes outcomes = twins.call(cases.inputs[index], cases.seed + call - 1);
-    twins.compare_outcomes(outcomes, kModelTolerance, /*has_answer=*/true, findings);
+    cli::ReferenceModels::Outcomes outcomes = models.call(cases.inputs[index], cases.seed + call - 1);
+    models.compare_outcomes(outcomes, kModelTolerance, /*has_answer=*/true, findings);
     if (outcomes.got.error || outcomes.expected.error) {
       return;
     }
@@ -102,7 +103,7 @@ void check_case(const std::string& name, const cli::ModelCases& cases, size_t in
       findings.add_all(cli::kAgainstRecorded, cli::compare(outcomes.got.output, cases.outputs[index], recorded));
     }
     if (!is_huge || call == 1 || call == kModelCalls) {
-      compare_gradients(twins, outcomes, findings);
+      compare_gradients(models, outcomes, findings);
     }
   }
 }
@@ -132,14 +133,14 @@ void check_frozen(const std::string& name) {
   for (size_t i = 0; i < (is_large ? 1 : cases.inputs.size()); ++i) {
     findings.begin_case("case " + std::to_string(i), "frozen");
     Module module = load(model_file(name), Options().frozen(true));
-    torch::jit::Module twin = load_script_module(model_file(name), std::nullopt);
+    torch::jit::Module reference = load_script_module(model_file(name), std::nullopt);
     module.eval();
-    twin.eval();
-    cli::ReferenceModels twins(module, twin, cases.method, cli::ReferenceModels::State::kCompare);
+    reference.eval();
+    cli::ReferenceModels models(module, reference, cases.method, cli::ReferenceModels::State::kCompare);
     for (size_t call = 1; call <= 3; ++call) {
       findings.begin_call(call);
-      const cli::ReferenceModels::Outcomes outcomes = twins.call(cases.inputs[i], cases.seed + call - 1);
-      twins.compare_outcomes(outcomes, rounded, /*has_answer=*/true, findings);
+      const cli::ReferenceModels::Outcomes outcomes = models.call(cases.inputs[i], cases.seed + call - 1);
+      models.compare_outcomes(outcomes, rounded, /*has_answer=*/true, findings);
       if (outcomes.got.error || outcomes.expected.error) {
         break;
       }
@@ -185,7 +186,7 @@ TEST(OperatorSuite, AgreesWithLibTorchFromCall1ToCall3) {
   const std::string file = cases_file("operators");
   const auto cases = std::get<cli::OperatorCases>(cli::read_cases(file));
   const Module module = load(file);
-  const torch::jit::Module twin = load_script_module(file, std::nullopt);
+  const torch::jit::Module reference = load_script_module(file, std::nullopt);
   const peers::ExecutorScope eager({.optimize = false});
   for (const cli::OperatorCase& each : cases) {
     SCOPED_TRACE(each.name);
@@ -193,7 +194,7 @@ TEST(OperatorSuite, AgreesWithLibTorchFromCall1ToCall3) {
     for (size_t i = 0; i < each.inputs.size(); ++i) {
       arguments.emplace_back(each.inputs[i].detach().set_requires_grad(each.needs_grad[i]));
     }
-    const auto method = twin.get_method(each.method);
+    const auto method = reference.get_method(each.method);
     for (uint64_t call = 1; call <= 3; ++call) {
       const ObservedCall expected =
           observe_call(arguments, call, [&](torch::jit::Stack& stack) { stack = {method(std::move(stack))}; });

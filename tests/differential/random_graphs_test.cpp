@@ -279,7 +279,7 @@ bool may_divide_by_zero(const Graph& graph) {
   bool may = false;
   for_each_node(graph.body(), [&](Node* node) {
     if (node->kind() == aten::remainder || node->kind() == aten::floordiv) {
-      const auto divisor = node->input(1)->constant();
+      const auto* divisor = node->input(1)->constant();
       may = may || !divisor || !divisor->isInt() || divisor->toInt() == 0;
     }
   });

@@ -202,9 +202,9 @@ TEST(Module, RunsTheModelsOfTheSuiteAsTheyWereSaved) {
   const Module module = load(testing::models_dir() + "/several_methods.pt");
   const at::Tensor x = at::rand({3, 10});
   const c10::AutoGradMode mode(false);
-  torch::jit::Module twin = module.script_module();
+  torch::jit::Module reference = module.script_module();
   for (const char* method : {"forward", "encode", "summary"}) {
-    EXPECT_TRUE(agree(module.run_method(method, {x}), twin.get_method(method)({x}), 1e-6)) << method;
+    EXPECT_TRUE(agree(module.run_method(method, {x}), reference.get_method(method)({x}), 1e-6)) << method;
   }
   EXPECT_EQ(module.run_method("width", {}).toInt(), 10);
 }

@@ -47,7 +47,7 @@ TEST(Liveness, AValueReturnedTwiceDiesAtTheSecond) {
 
 TEST(Liveness, UnusedOutputsDieBehindTheirNode) {
   const auto graph = graph_of("graph(%l : Tensor[]):\n  %a : Tensor, %b : Tensor = prim::ListUnpack(%l)\n  return (%b)\n");
-  EXPECT_THAT(names(Liveness(*graph).dying_behind(*find_node(*graph, "prim::ListUnpack"))), UnorderedElementsAre("a"));
+  EXPECT_THAT(names(Liveness(*graph).dead_after(*find_node(*graph, "prim::ListUnpack"))), UnorderedElementsAre("a"));
 }
 
 TEST(Liveness, AValueOfOneBranchDiesOnEntryOfTheOther) {
@@ -98,7 +98,7 @@ TEST(Liveness, AValueFromOutsideDiesBehindTheLoopThatUsesItAndNeverInside) {
   const Node& mul = *find_node(*graph, "aten::mul");
   EXPECT_TRUE(liveness.is_last_use(mul, 0)) << "the carried value is the iteration's own";
   EXPECT_FALSE(liveness.is_last_use(mul, 1)) << "the next iteration uses it";
-  EXPECT_THAT(names(liveness.dying_behind(*find_node(*graph, "prim::Loop"))), UnorderedElementsAre("k", "yes"));
+  EXPECT_THAT(names(liveness.dead_after(*find_node(*graph, "prim::Loop"))), UnorderedElementsAre("k", "yes"));
   EXPECT_THAT(names(liveness.dead_on_entry(*find_node(*graph, "prim::Loop")->block(0))), UnorderedElementsAre("i"));
 }
 

@@ -129,7 +129,7 @@ void leave(const at::RecordFunction& function, at::ObserverContext* context) {
 
 // ---- operators of the interpreter ------------------------------------------------------------------------------------
 
-// Their twins do the same and are recorded.
+// Their recorded variants do the same and are recorded.
 constexpr const char* kRecorded = "sconce_tests::";
 
 torch::jit::Operation recorded(const c10::FunctionSchema& schema, torch::jit::Operation operation) {
@@ -152,9 +152,9 @@ torch::jit::Operation recorded_variant(const torch::jit::Node* node) {
   return recorded(op->schema(), op->getOperation(node));
 }
 
-// The symbols of the twins, by those of the operators.
+// The symbols of the recorded variants, by those of the operators.
 std::map<c10::Symbol, c10::Symbol> register_recorded_variants() {
-  std::map<c10::Symbol, c10::Symbol> twins;
+  std::map<c10::Symbol, c10::Symbol> variants;
   for (const char* name : {"mkldnn_convolution", "MKLDNNHardSwish", "MKLDNNHardSwish_", "MKLDNNHardSigmoid",
                            "MKLDNNHardSigmoid_", "MKLDNNHardTanh", "MKLDNNHardTanh_", "MKLDNNClamp", "MKLDNNClamp_",
                            "MKLDNNLayerNorm", "MKLDNNLayerNorm_", "MKLDNNScalarMul", "MKLDNNScalarMul_"}) {
@@ -163,20 +163,20 @@ std::map<c10::Symbol, c10::Symbol> register_recorded_variants() {
     TORCH_CHECK(operators.size() == 1, name, " is not one operator");
     std::ostringstream schema;
     schema << operators.front()->schema();
-    const std::string twin = kRecorded + std::string(name);
-    torch::jit::registerOperator(torch::jit::Operator(twin + schema.str().substr(schema.str().find('(')), recorded_variant,
-                                                      c10::AliasAnalysisKind::FROM_SCHEMA));
-    twins.emplace(kind, c10::Symbol::fromQualString(twin));
+    const std::string variant = kRecorded + std::string(name);
+    torch::jit::registerOperator(torch::jit::Operator(variant + schema.str().substr(schema.str().find('(')),
+                                                      recorded_variant, c10::AliasAnalysisKind::FROM_SCHEMA));
+    variants.emplace(kind, c10::Symbol::fromQualString(variant));
   }
-  return twins;
+  return variants;
 }
 
 void record_kernels(torch::jit::Block& block) {
-  static const auto twins = register_recorded_variants();
+  static const auto variants = register_recorded_variants();
   for (auto it = block.nodes().begin(); it != block.nodes().end();) {
     torch::jit::Node* const node = *it++;
-    if (const auto twin = twins.find(node->kind()); twin != twins.end()) {
-      node->replaceWithNewSymbol(twin->second);
+    if (const auto variant = variants.find(node->kind()); variant != variants.end()) {
+      node->replaceWithNewSymbol(variant->second);
       node->destroy();
       continue;
     }

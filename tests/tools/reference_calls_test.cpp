@@ -55,12 +55,12 @@ TEST(RaisedCalls, WithoutARecordedAnswerOneTextIsANote) {
 TEST(RaisedCalls, WhatTheyLeaveBehindIsCompared) {
   const char* const source = "def forward(self, x):\n  x.add_(1)\n  self.b.mul_(2)\n  assert x.dim() > 5\n  return x\n";
   const auto make = [&] { return testing::module_of(source, {{"b", at::ones({2})}}); };
-  ReferenceModels twins(accelerate(make()), make(), "forward", ReferenceModels::State::kCompare);
-  const ReferenceModels::Outcomes outcomes = twins.call({at::zeros({2})}, /*seed=*/0);
+  ReferenceModels models(accelerate(make()), make(), "forward", ReferenceModels::State::kCompare);
+  const ReferenceModels::Outcomes outcomes = models.call({at::zeros({2})}, /*seed=*/0);
   const auto findings_of = [&](const ReferenceModels::Outcomes& each) {
     Findings findings;
     findings.begin_case("case 0", "tier0");
-    twins.compare_outcomes(each, {}, /*has_answer=*/false, findings);
+    models.compare_outcomes(each, {}, /*has_answer=*/false, findings);
     return findings.all();
   };
   ASSERT_TRUE(outcomes.got.error);
@@ -69,7 +69,7 @@ TEST(RaisedCalls, WhatTheyLeaveBehindIsCompared) {
   outcomes.got.arguments[0].toTensor().add_(1);
   ASSERT_EQ(findings_of(outcomes).size(), 1);
   EXPECT_EQ(findings_of(outcomes)[0].mismatch.path, "inputs[0] after the call");
-  twins.original().attr("b").toTensor().add_(1);
+  models.original().attr("b").toTensor().add_(1);
   EXPECT_EQ(findings_of(outcomes).size(), 2);
 }
 

@@ -11,7 +11,7 @@ const std::vector<PeerInfo>& peer_list() {
       {"jit-legacy", "torch::jit, executor with plans per argument spec"},
       {"jit-frozen", "torch::jit after freeze and optimize_for_inference"},
       {"static", "Static Runtime"},
-      {"eager", "op after op, optimization off"},
+      {"eager", "operator after operator, optimization off"},
   };
   return peers;
 }

@@ -92,7 +92,7 @@ std::string_view Lexer::value_name() {
     ++position_;
   }
   if (begin == position_) {
-    fail("expected a value's name behind '%'");
+    fail("expected a value's name after '%'");
   }
   return text_.substr(begin, position_ - begin);
 }

@@ -151,7 +151,7 @@ void print_attribute_value(std::string& out, const AttributeValue& attribute, st
         if constexpr (std::is_same_v<T, c10::IValue>) {
           print_constant(out, value, constants);
         } else if constexpr (std::is_same_v<T, std::shared_ptr<Graph>>) {
-          SCONCE_ASSERT(false, "subgraphs are printed behind the graph");
+          SCONCE_ASSERT(false, "subgraphs are printed after the graph");
         } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> || std::is_same_v<T, std::string> ||
                              std::is_same_v<T, c10::TypePtr>) {
           print_scalar(value);

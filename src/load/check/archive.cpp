@@ -33,7 +33,7 @@ std::string describe_no_zip(Bytes file) {
   if (read.size() > 2 && read[0] == '\x80' && read[1] <= 5) {
     return read.substr(2) == kLegacyMagic
                ? "it is in the format of torch.save before PyTorch 1.6; in Python, torch.save(torch.load(path, "
-                 "weights_only=False), path) writes it anew"
+                 "weights_only=False), path) writes it again"
                : "it is a pickle, as pickle.dump writes, without the zip file around it that torch.save makes";
   }
   return "it is not a zip file";
@@ -164,7 +164,7 @@ void check_version(const ZipFile& zip, const std::string& path, const std::strin
   TORCH_CHECK(version >= format::kMinSupportedFileFormatVersion && version <= format::kMaxSupportedFileFormatVersion, path,
               ": written in version ", version, " of the format, of which LibTorch ", TORCH_VERSION, " reads ",
               format::kMinSupportedFileFormatVersion, " to ", format::kMaxSupportedFileFormatVersion,
-              "; write it anew with that version");
+              "; save it again with that version");
 }
 
 // Maps the file, describes it if it is not a zip file, and calls `identify` with its directory and the root of its

@@ -45,7 +45,7 @@ class BatchNormFolding {
     Value& normed = *norm.input(0);
     Node& source = *normed.node();
     const auto op = affine_op(source);
-    if (!op || !takes_part_alone(normed, norm) || order_.state_may_change_between(source, norm)) {
+    if (!op || !is_alone(normed, norm) || order_.state_may_change_between(source, norm)) {
       return false;
     }
     const auto parameters = parameters_of(source, *op, norm);
@@ -58,7 +58,7 @@ class BatchNormFolding {
     }
     source.set_input(op->weight, constant_like(*source.input(op->weight), folded->first, source));
     source.set_input(op->bias, constant_like(*norm.named_input("bias"), folded->second, source));
-    ask_anew(normed, norm);
+    ask_again(normed, norm);
     norm.output()->replace_all_uses_with(&normed);
     norm.erase();
     return true;
@@ -66,7 +66,7 @@ class BatchNormFolding {
 
   // Returns whether all other users of the result only query sizes and the like, which equal those of the norm's
   // result. If the norm's result may be written, and so change its sizes, these users must come before the norm.
-  bool takes_part_alone(const Value& normed, const Node& norm) const {
+  bool is_alone(const Value& normed, const Node& norm) const {
     const bool changes = aliases_.may_be_written(*norm.output());
     return normed.node()->owning_block() == norm.owning_block() &&
            std::all_of(normed.uses().begin(), normed.uses().end(), [&](const Use& use) {
@@ -89,7 +89,7 @@ class BatchNormFolding {
   }
 
   // Recreates the users, because the facts of their operand have changed.
-  void ask_anew(const Value& normed, const Node& norm) {
+  void ask_again(const Value& normed, const Node& norm) {
     for (const Use& use : normed.uses().vec()) {
       if (use.user != &norm) {
         ValueMap same;
@@ -120,7 +120,7 @@ class BatchNormFolding {
     const auto shift = constants_.find(norm.named_input("bias"));
     const auto mean = constants_.find(norm.named_input("running_mean"));
     const auto variance = constants_.find(norm.named_input("running_var"));
-    const auto eps = norm.named_input("eps")->constant();
+    const auto* eps = norm.named_input("eps")->constant();
     if (!weight || !bias || !scale || !shift || !mean || !variance || !eps || !eps->isDouble() ||
         constant_bool(*norm.named_input("training")) != false || !weight->defined() || !mean->defined() ||
         !variance->defined() || !c10::isFloatingType(weight->scalar_type()) || weight->dim() < 2) {

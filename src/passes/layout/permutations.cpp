@@ -12,8 +12,8 @@ namespace {
 using Permutation = std::vector<size_t>;
 
 bool are_same(const Value& a, const Value& b) {
-  const auto first = a.constant();
-  const auto second = b.constant();
+  const auto* first = a.constant();
+  const auto* second = b.constant();
   return &a == &b || (first && second && first->isInt() && second->isInt() && first->toInt() == second->toInt());
 }
 
@@ -44,7 +44,7 @@ std::optional<Permutation> order_of_list(const Value& list) {
       order.push_back(*position);
     }
   } else {
-    const auto constant = list.constant();
+    const auto* constant = list.constant();
     if (!constant || !constant->isIntList()) {
       return std::nullopt;
     }

@@ -43,7 +43,7 @@ class ChannelsLast {
         node->set_input(*weight, converted(*node->input(*weight), *node));
         changed = true;
         change_layout(*node->output());
-      } else if (takes_over_layout(*node)) {
+      } else if (inherits_layout(*node)) {
         change_layout(*node->output());
       }
     }
@@ -100,7 +100,7 @@ class ChannelsLast {
     const Block& body = graph_.body();
     KnownImages known;
     return node.owning_block() == &body && node.input(0)->node()->owning_block() == &body && !may_escape(*node.output()) &&
-           !order_.may_be_written_behind(*node.output(), node) && is_batch_of_images(*node.input(0), node, known);
+           !order_.may_be_written_after(*node.output(), node) && is_batch_of_images(*node.input(0), node, known);
   }
 
   // A copy with the known strides is indistinguishable from the original tensor.
@@ -148,7 +148,7 @@ class ChannelsLast {
   }
 
   static std::optional<int64_t> constant_rank(const Value& value) {
-    const auto constant = value.constant();
+    const auto* constant = value.constant();
     return constant && constant->isTensor() && constant->toTensor().defined() ? std::optional(constant->toTensor().dim())
                                                                               : std::nullopt;
   }
@@ -190,7 +190,7 @@ class ChannelsLast {
     return made;
   }
 
-  bool takes_over_layout(const Node& node) const {
+  bool inherits_layout(const Node& node) const {
     for (size_t i = 0; i < node.inputs().size(); ++i) {
       const Value& input = *node.input(i);
       const auto elements = input.node()->kind() == prim::ListConstruct ? input.node()->inputs() : node.inputs().slice(i, 1);

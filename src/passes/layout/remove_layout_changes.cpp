@@ -206,7 +206,7 @@ class LayoutChanges {
 
   static std::optional<c10::MemoryFormat> format_of(const Node& node) {
     const Value* format = is_one_of(node, {aten::contiguous, aten::clone}) ? node.named_input("memory_format") : nullptr;
-    const auto constant = format == nullptr ? std::nullopt : format->constant();
+    const auto* constant = format == nullptr ? nullptr : format->constant();
     return constant && constant->isInt() ? std::optional(static_cast<c10::MemoryFormat>(constant->toInt())) : std::nullopt;
   }
 

@@ -27,7 +27,7 @@ bool comes_from_outside(const Value& value, const Node& loop) {
 }
 
 bool runs_at_least_once(const Node& loop) {
-  const auto trips = loop.input(0)->constant();
+  const auto* trips = loop.input(0)->constant();
   return trips && trips->isInt() && trips->toInt() > 0 && constant_bool(*loop.input(1)) == true;
 }
 

@@ -21,7 +21,7 @@ bool is_to_be_unrolled(const Node& loop) {
       constant_bool(*loop.block(0)->returns()[0]) != true) {
     return false;
   }
-  const auto trips = loop.input(0)->constant();
+  const auto* trips = loop.input(0)->constant();
   size_t nodes = 0;
   for_each_node(*loop.block(0), [&](Node*) { ++nodes; });
   return nodes <= kMaxUnrolledNodes && !(trips && trips->toInt() < kFactor);

@@ -15,7 +15,7 @@ int64_t node_count(const Block& block) {
 
 // Returns the trip count if it is constant and the loop has no early exit.
 std::optional<int64_t> known_iterations(const Node& loop) {
-  const auto trips = loop.input(0)->constant();
+  const auto* trips = loop.input(0)->constant();
   if (!trips || !trips->isInt() || constant_bool(*loop.input(1)) != true ||
       constant_bool(*loop.block(0)->returns()[0]) != true) {
     return std::nullopt;

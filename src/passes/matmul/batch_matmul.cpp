@@ -219,13 +219,13 @@ class Batching {
     if (node.kind() == prim::Param || node.owning_block() != position.owning_block()) {
       return true;
     }
-    return is_covered(value) && (order_.is_behind(position, node) || node.kind() == prim::Constant ||
+    return is_covered(value) && (order_.is_after(position, node) || node.kind() == prim::Constant ||
                                  (is_transposition(node) && exists_at(*node.input(0), position)));
   }
 
   Value* value_at(Value* value, Node& position) {
     Node& node = *value->node();
-    if (node.kind() == prim::Param || node.owning_block() != position.owning_block() || order_.is_behind(position, node)) {
+    if (node.kind() == prim::Param || node.owning_block() != position.owning_block() || order_.is_after(position, node)) {
       return value;
     }
     // Copies a constant, or a view of an existing value, to the position.

@@ -21,7 +21,7 @@ inline std::optional<TensorFacts> known_tensor(const Value& value) {
   if (value.type()->kind() != c10::TypeKind::TensorType) {
     return std::nullopt;
   }
-  const auto constant = value.constant();
+  const auto* constant = value.constant();
   std::optional<TensorFacts> facts = constant && constant->isTensor() ? std::optional(facts_of(constant->toTensor()))
                                      : value.facts() != nullptr       ? std::optional(*value.facts())
                                                                       : std::nullopt;

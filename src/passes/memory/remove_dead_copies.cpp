@@ -75,7 +75,7 @@ class DeadCopies {
     }
     const Value* dtype = node.named_input("dtype");
     const Value* device = node.named_input("device");
-    const auto wanted_device = device == nullptr ? std::nullopt : device->constant();
+    const auto* wanted_device = device == nullptr ? nullptr : device->constant();
     return (dtype != nullptr || device != nullptr) &&
            (dtype == nullptr || is_none(*dtype) ||
             (facts->dtype && is_constant_int(*dtype, static_cast<int64_t>(*facts->dtype)))) &&

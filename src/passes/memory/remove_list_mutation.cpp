@@ -43,7 +43,7 @@ bool has_one_use_in(const Value& value, const Node& user) {
 
 // Returns the elements of the list after `write`; nothing if they are not known. They are known for a list made for
 // this alone.
-std::optional<std::vector<Value*>> elements_behind(const Node& list, const Node& write) {
+std::optional<std::vector<Value*>> elements_after(const Node& list, const Node& write) {
   std::vector<Value*> elements = list.inputs().vec();
   const auto known_index = [&] { return constant_index(*write.input(1), elements.size()); };
   switch (list_write_of(write)) {
@@ -63,7 +63,7 @@ std::optional<std::vector<Value*>> elements_behind(const Node& list, const Node&
       return elements;
     }
     case Opcode::kInsert: {
-      const auto constant = write.input(1)->constant();
+      const auto* constant = write.input(1)->constant();
       if (!constant || !constant->isInt()) {
         return std::nullopt;
       }
@@ -168,7 +168,7 @@ Absorbed absorb_writes(Node& list, Order& order) {
     const bool is_write = user.owning_block() == list.owning_block() && use.index == 0 &&
                           has_one_use_in(*list.output(), user) &&
                           (readers.empty() || list.inputs().size() <= kMaxElementsCopied);
-    const auto elements = is_write ? elements_behind(list, user) : std::nullopt;
+    const auto elements = is_write ? elements_after(list, user) : std::nullopt;
     if (!elements) {
       break;
     }
@@ -176,10 +176,10 @@ Absorbed absorb_writes(Node& list, Order& order) {
       keep_for_readers(list, readers, order);
       readers.clear();
     }
-    const bool gives_something = !user.outputs().empty() && !user.output()->uses().empty();
+    const bool returns_something = !user.outputs().empty() && !user.output()->uses().empty();
     absorb(list, user, *elements, order);
     absorbed = Absorbed::kWrites;
-    if (gives_something) {
+    if (returns_something) {
       return Absorbed::kWritesAndUsers;
     }
   }

@@ -46,7 +46,7 @@ class TensorMutation {
   explicit TensorMutation(const Graph& graph) {
     for_each_node(graph.body(), [&](Node* node) {
       sizes_may_change_ = sizes_may_change_ || node->op().may_change_sizes;
-      layout_is_asked_for_ = layout_is_asked_for_ || node->op().reads == Reads::kStridesOrVersion;
+      layout_is_read_ = layout_is_read_ || node->op().reads == Reads::kStridesOrVersion;
       differentiates_ = differentiates_ || node->op().differentiates;
     });
   }
@@ -69,12 +69,12 @@ class TensorMutation {
   bool remove(Node& write) const {
     const Op* variant = write.op().functional;
     if (variant == nullptr || effects_of(write).random || !is_tensor(*write.input(0)) || !fits(write) ||
-        !nobody_holds_target(write)) {
+        !target_is_unaliased(write)) {
       return false;
     }
     // The write returns its target, so later nodes may refer to the target by that name.
     Value* const target = write.input(0);
-    const std::vector<Use> moved = uses_behind(write);
+    const std::vector<Use> moved = uses_after(write);
     for (const Use& use : moved) {
       use.user->set_input(use.index, write.output());
     }
@@ -125,7 +125,7 @@ class TensorMutation {
   }
 
   // Returns whether the target was made earlier in this block, and no node since then holds it.
-  bool nobody_holds_target(const Node& write) const {
+  bool target_is_unaliased(const Node& write) const {
     const Value& target = *write.input(0);
     const Node& origin = *target.node();
     if (origin.owning_block() != write.owning_block() || !produces_new_tensor(origin) ||
@@ -166,25 +166,25 @@ class TensorMutation {
             }));
   }
 
-  static std::vector<Use> uses_behind(const Node& write) {
+  static std::vector<Use> uses_after(const Node& write) {
     std::unordered_set<const Node*> before = {&write};
     for (const Node* node = write.input(0)->node(); node != &write; node = node->next()) {
       before.insert(node);
     }
-    std::vector<Use> behind;
+    std::vector<Use> after;
     for (const Use& use : write.input(0)->uses()) {
       if (!before.contains(in_block(use.user, write.owning_block()))) {
-        behind.push_back(use);
+        after.push_back(use);
       }
     }
-    return behind;
+    return after;
   }
 
   // An operator may choose the strides of dimensions of one element freely. They must stay the same if the result
   // escapes.
   bool strides_stay(const Node& write) const {
     std::unordered_set<const Value*> seen;
-    if (!layout_is_asked_for_ && !may_be_seen(*write.output(), seen)) {
+    if (!layout_is_read_ && !may_be_seen(*write.output(), seen)) {
       return true;
     }
     const TensorFacts* target = write.input(0)->facts();
@@ -227,7 +227,7 @@ class TensorMutation {
   }
 
   bool sizes_may_change_ = false;
-  bool layout_is_asked_for_ = false;
+  bool layout_is_read_ = false;
   bool differentiates_ = false;
 };
 

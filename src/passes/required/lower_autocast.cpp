@@ -39,31 +39,32 @@ std::string at_place_of(const Node& node) {
 
 // Returns the value if it is the same in every run: a constant, seen through the casts and the branches on None with
 // which torch.autocast's constructor chooses its defaults.
-std::optional<c10::IValue> constant_behind(const Value& value) {
+std::optional<c10::IValue> constant_after(const Value& value) {
   const Node& node = *value.node();
   if (node.kind() == prim::unchecked_cast) {
-    return constant_behind(*node.input(0));
+    return constant_after(*node.input(0));
   }
   if (node.kind() == aten::__is__ || node.kind() == aten::__isnot__) {
-    const auto left = constant_behind(*node.input(0));
-    const auto right = constant_behind(*node.input(1));
+    const auto left = constant_after(*node.input(0));
+    const auto right = constant_after(*node.input(1));
     if (left && right && (left->isNone() || right->isNone())) {
       return (left->isNone() && right->isNone()) == (node.kind() == aten::__is__);
     }
     return std::nullopt;
   }
   if (node.kind() == prim::If) {
-    const auto condition = constant_behind(*node.input(0));
-    return condition ? constant_behind(*node.block(condition->toBool() ? 0 : 1)->returns()[value.offset()]) : std::nullopt;
+    const auto condition = constant_after(*node.input(0));
+    return condition ? constant_after(*node.block(condition->toBool() ? 0 : 1)->returns()[value.offset()]) : std::nullopt;
   }
   static const c10::Symbol kDefaultDtype = c10::Symbol::aten("get_autocast_dtype");
   if (node.kind() == kDefaultDtype) {
-    const auto device = constant_behind(*node.input(0));
+    const auto device = constant_after(*node.input(0));
     return device ? std::optional<c10::IValue>(
                         static_cast<int64_t>(at::autocast::get_autocast_dtype(c10::Device(device->toStringRef()).type())))
                   : std::nullopt;
   }
-  return value.constant();
+  const c10::IValue* constant = value.constant();
+  return constant != nullptr ? std::optional(*constant) : std::nullopt;
 }
 
 // Casts are placed at compile time, so their conditions must be known then.
@@ -71,7 +72,7 @@ c10::IValue attribute_constant(const Value& object, const char* attribute) {
   for (const Use& use : object.uses()) {
     if (use.user->kind() == prim::SetAttr && use.index == 0 &&
         use.user->attribute_as<std::string>(attr::kName) == attribute) {
-      const auto constant = constant_behind(*use.user->input(1));
+      const auto constant = constant_after(*use.user->input(1));
       TORCH_CHECK(constant && !constant->isNone(), "torch.autocast in a script needs constant arguments; '", attribute,
                   "' is computed", at_place_of(*use.user));
       return *constant;

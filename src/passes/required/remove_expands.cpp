@@ -9,7 +9,7 @@ bool remove_expands(Graph& graph) {
       return;
     }
     const Value* implicit = node->named_input("implicit");
-    const auto constant = implicit == nullptr ? std::nullopt : implicit->constant();
+    const auto* constant = implicit == nullptr ? nullptr : implicit->constant();
     if (constant && constant->isBool() && constant->toBool()) {
       node->output()->replace_all_uses_with(node->input(0));
       node->erase();

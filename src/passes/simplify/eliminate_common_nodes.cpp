@@ -110,7 +110,7 @@ class CommonNodes {
 
   // A constant list of numbers belongs to this graph alone, so every write to it uses its name.
   static bool is_fixed_list(const Value& value) {
-    const auto constant = value.constant();
+    const auto* constant = value.constant();
     return constant && constant->isList() && !holds_memory(value.type()->containedType(0)) && is_read_only_and_local(value);
   }
 

@@ -25,7 +25,7 @@ void put_in_place(Node& node, Block& block) {
 }
 
 // Returns whether the branches return True and False, which is the condition itself.
-bool gives_the_condition(const Node& branch, size_t output) {
+bool returns_the_condition(const Node& branch, size_t output) {
   return constant_bool(*branch.block(0)->returns()[output]) == true &&
          constant_bool(*branch.block(1)->returns()[output]) == false;
 }
@@ -38,7 +38,7 @@ bool simplify_outputs(Node& branch) {
     Value* replacement = nullptr;
     if (either == branch.block(1)->returns()[i] && *either->type() == *output->type()) {
       replacement = either;  // defined outside: a branch cannot return a value of the other branch
-    } else if (gives_the_condition(branch, i)) {
+    } else if (returns_the_condition(branch, i)) {
       replacement = branch.input(0);
     }
     if (replacement != nullptr && output->has_uses()) {
@@ -50,7 +50,7 @@ bool simplify_outputs(Node& branch) {
 }
 
 bool runs_no_iteration(const Node& loop) {
-  const auto trips = loop.input(0)->constant();
+  const auto* trips = loop.input(0)->constant();
   return (trips && trips->isInt() && trips->toInt() <= 0) || constant_bool(*loop.input(1)) == false;
 }
 

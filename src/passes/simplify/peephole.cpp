@@ -171,7 +171,7 @@ class Peephole {
 
   // In evaluation mode it returns its argument, unwritten.
   static Value* dropout_of_nothing(Node& node) {
-    const auto probability = node.input(1)->constant();
+    const auto* probability = node.input(1)->constant();
     const bool is_valid =
         probability && probability->isDouble() && probability->toDouble() >= 0 && probability->toDouble() <= 1;
     return is_valid && constant_bool(*node.input(2)) == false ? node.input(0) : nullptr;

@@ -36,15 +36,16 @@ bool makes_list_of_tensors(const Value& value) {
 
 std::optional<c10::IValue> constant_of(const Value& value) {
   if (!makes_list_of_tensors(value)) {
-    return value.constant();
+    const c10::IValue* constant = value.constant();
+    return constant != nullptr ? std::optional(*constant) : std::nullopt;
   }
   c10::impl::GenericList list(value.type()->expectRef<c10::ListType>().getElementType());
   for (const Value* element : value.node()->inputs()) {
-    auto constant = element->constant();
-    if (!constant || !(constant->isTensor() || constant->isNone())) {
+    const c10::IValue* constant = element->constant();
+    if (constant == nullptr || !(constant->isTensor() || constant->isNone())) {
       return std::nullopt;
     }
-    list.push_back(std::move(*constant));
+    list.push_back(*constant);
   }
   return c10::IValue(list);
 }
@@ -230,7 +231,7 @@ class ConstantPropagation {
     }
     auto operands = constants_of(node.inputs());
     if (!operands || effects_of(node).any() || node.op().reads_state || !may_be_constants(node) ||
-        reads_what_is_written(node) ||
+        reads_written_memory(node) ||
         !std::all_of(operands->begin(), operands->end(), [&](const c10::IValue& operand) { return is_fixed(operand); }) ||
         !std::all_of(operands->begin(), operands->end(), is_foldable_tensor) || affected_by_autocast(node, *operands)) {
       return false;
@@ -269,10 +270,10 @@ class ConstantPropagation {
   }
 
   // A constant can also be written in place, and then differs in the next run.
-  bool reads_what_is_written(const Node& node) const {
+  bool reads_written_memory(const Node& node) const {
     return std::any_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {
       return holds_memory(input->type()) && (aliases_.get().may_be_written(*input) ||
-                                             (makes_list_of_tensors(*input) && reads_what_is_written(*input->node())));
+                                             (makes_list_of_tensors(*input) && reads_written_memory(*input->node())));
     });
   }
 

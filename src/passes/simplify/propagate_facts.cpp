@@ -35,7 +35,7 @@ bool is_made_here(const Value& value) {
 class FactPropagation {
  public:
   FactPropagation(Graph& graph, const InputAssumptions& given)
-      : graph_(graph), aliases_(graph), exchanged_(graph), assigned_(graph), given_(given), arithmetic_(last_given(graph)) {
+      : graph_(graph), aliases_(graph), mutations_(graph), assigned_(graph), given_(given), arithmetic_(last_given(graph)) {
     find_what_changes();
     for (const int64_t symbol : given_symbols_) {
       const auto example = given.examples.find(symbol);
@@ -49,7 +49,7 @@ class FactPropagation {
   bool run() {
     AbstractEvaluator::Rules rules;
     rules.results = [this](const Node& node, const AbstractValues& operands) {
-      if (auto state = state_asked_for(node)) {
+      if (auto state = state_read_by(node)) {
         return AbstractValues{*state};
       }
       return operator_facts(node, operands, arithmetic_);
@@ -156,7 +156,7 @@ class FactPropagation {
   }
 
   // Returns the result of an operator that queries the thread's state, if no operator of the graph changes that state.
-  std::optional<AbstractValue> state_asked_for(const Node& node) const {
+  std::optional<AbstractValue> state_read_by(const Node& node) const {
     switch (node.opcode()) {
       case Opcode::kIsGradEnabled: return AbstractValue::boolean(state_changes_ ? std::nullopt : given_.grad_mode);
       case Opcode::kIsAutocastEnabled:
@@ -167,7 +167,7 @@ class FactPropagation {
   }
 
   void find_what_changes() {
-    something_requires_grad_ = exchanged_.any();
+    something_requires_grad_ = mutations_.any();
     for (const Value* input : graph_.inputs()) {
       something_requires_grad_ |= may_require_grad(*input);
     }
@@ -189,7 +189,7 @@ class FactPropagation {
     if (!holds_memory(value.type()) || value.type()->kind() == c10::TypeKind::ClassType) {
       return false;  // reads of an object are handled at the read
     }
-    const auto constant = value.constant();
+    const auto* constant = value.constant();
     if (constant && constant->isTensor()) {
       return constant->toTensor().defined() && constant->toTensor().requires_grad();
     }
@@ -206,7 +206,7 @@ class FactPropagation {
 
   // Combines the derived facts with those that the value has already.
   AbstractValue with_facts_of(const Value& value, const AbstractValue& found) const {
-    if (exchanged_.contains(value)) {
+    if (mutations_.contains(value)) {
       return {};
     }
     TensorFacts facts = found.as_tensor() == nullptr ? TensorFacts{} : *found.as_tensor();
@@ -249,7 +249,7 @@ class FactPropagation {
 
   Graph& graph_;
   AliasSets aliases_;
-  MetadataMutations exchanged_;
+  MetadataMutations mutations_;
   AssignedAttributes assigned_;
   const InputAssumptions& given_;
   std::unordered_set<int64_t> given_symbols_;

@@ -24,7 +24,7 @@ struct InputAssumptions {
 
 // Sets the facts of every tensor value: those that follow from the graph's inputs, its constants and the attributes it
 // reads, through operators, numbers and lists, branches and loops. Facts that a value has already are assumed true and kept,
-// except symbolic sizes: only symbols of inputs and attributes are kept, all others are created anew.
+// except symbolic sizes: only symbols of inputs and attributes are kept, all others are created again.
 //
 //   graph(%x : Float(SS(-1), 8, requires_grad=0, device=cpu)):
 //     %n : int = aten::size(%x, %zero)

@@ -67,11 +67,11 @@ class RegistryStep final : public CallStep {
   RegistryStep(const Node& node, Operands operands, Registers results, torch::jit::Operation operation)
       : CallStep(node, std::move(operands), std::move(results), false),
         operation_(std::move(operation)),
-        takes_count_(node.schema()->is_vararg()) {}
+        needs_count_(node.schema()->is_vararg()) {}
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    if (takes_count_) {
+    if (needs_count_) {
       frame.stack.emplace_back(static_cast<int64_t>(operand_count()));
     }
     operation_(frame.stack);
@@ -81,7 +81,7 @@ class RegistryStep final : public CallStep {
  private:
   // Stateless; LibTorch's call is not const.
   mutable torch::jit::Operation operation_;
-  bool takes_count_;
+  bool needs_count_;
 };
 
 // Returns whether the dispatcher has a kernel to call when autograd is skipped: the backend's, or a composite one. Some

@@ -67,28 +67,28 @@ class SortStep final : public CallStep {
  public:
   SortStep(const Node& node, Operands operands, Registers results, Callees& callees)
       : CallStep(node, std::move(operands), std::move(results), false),
-        gives_a_copy_(node.opcode() == Opcode::kSorted),
+        returns_copy_(node.opcode() == Opcode::kSorted),
         callees_(callees) {}
 
   void run(Frame& frame) const override {
     push_operands(frame);
     const bool reverse = frame.stack.size() > 1 && frame.stack[1].toBool();
     c10::List<c10::IValue> list = frame.stack[0].toList();
-    if (gives_a_copy_) {
+    if (returns_copy_) {
       list = list.copy();
     }
     const LessThan less(callees_);
     std::sort(list.begin(), list.end(),
               [&](const c10::IValue& a, const c10::IValue& b) { return reverse ? less(b, a) : less(a, b); });
     frame.stack.clear();
-    if (gives_a_copy_) {
+    if (returns_copy_) {
       frame.stack.emplace_back(std::move(list));
     }
     pop_results(frame);
   }
 
  private:
-  bool gives_a_copy_;
+  bool returns_copy_;
   Callees& callees_;
 };
 

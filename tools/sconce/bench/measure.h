@@ -16,7 +16,7 @@
 namespace sconce::cli {
 
 struct MeasureSettings {
-  std::function<torch::jit::Module()> load;  // loads the model anew
+  std::function<torch::jit::Module()> load;  // loads the model again
   std::string method;
   std::vector<c10::IValue> arguments;
   uint64_t seed = 0;

@@ -29,7 +29,7 @@ struct CheckSettings {
 // Called before each case with its name.
 using CaseProgress = std::function<void(const std::string& case_name)>;
 
-// Checks each case. The model is loaded anew, in sconce and in LibTorch as the reference model, and called `calls` times.
+// Checks each case. The model is loaded again, in sconce and in LibTorch as the reference model, and called `calls` times.
 // Call 1 is compared with the recorded answer, if there is one; every call is compared with the reference model's
 // (ReferenceModels). With `grad`, gradients after call 1 are compared: with the recorded ones of case 0, and those of all
 // parameters with the reference model's. Throws UserError if the cases do not fit the model.

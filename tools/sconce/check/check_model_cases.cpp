@@ -54,15 +54,15 @@ class ModelCheck {
                    /*requires_grad=*/!settings.options.frozen()} {}
 
   void check_case(size_t index) {
-    ReferenceModels twins(load_model(settings_.model, settings_.options),
-                          load_script_module(settings_.model, settings_.options.device()), method_,
-                          ReferenceModels::State::kCompare);
-    const std::vector<c10::IValue> arguments = arguments_of(index, twins.twin());
+    ReferenceModels models(load_model(settings_.model, settings_.options),
+                           load_script_module(settings_.model, settings_.options.device()), method_,
+                           ReferenceModels::State::kCompare);
+    const std::vector<c10::IValue> arguments = arguments_of(index, models.reference());
     for (size_t call = 1; call <= settings_.calls; ++call) {
       findings_.begin_call(call);
-      ReferenceModels::Outcomes outcomes = twins.call(arguments, cases_.seed);
+      ReferenceModels::Outcomes outcomes = models.call(arguments, cases_.seed);
       const size_t found = findings_.all().size();
-      twins.compare_outcomes(outcomes, tolerance_, is_recorded(index), findings_);
+      models.compare_outcomes(outcomes, tolerance_, is_recorded(index), findings_);
       if (outcomes.got.error) {
         const bool agree = findings_.all().size() == found;
         if (agree && call == 1) {
@@ -71,7 +71,7 @@ class ModelCheck {
         return;  // later calls would repeat the finding
       }
       if (call == 1) {
-        compare_first_call(index, outcomes, twins);
+        compare_first_call(index, outcomes, models);
       }
     }
     if (settings_.threads > 1) {
@@ -99,29 +99,29 @@ class ModelCheck {
   // Requires a module that has not been called yet.
   void check_from_threads(const std::vector<c10::IValue>& arguments) {
     const Module module = load_model(settings_.model, settings_.options);
-    const torch::jit::Module twin = load_script_module(settings_.model, settings_.options.device());
+    const torch::jit::Module reference = load_script_module(settings_.model, settings_.options.device());
     ThreadedCalls calls{method_, arguments, cases_.seed, tolerance_, nullptr, nullptr};
     if (settings_.grad) {
       calls.gradients = [&](const CallOutcome& outcome) { return gradients_of(outcome, module.script_module()); };
-      calls.reference_gradients = [&](const CallOutcome& outcome) { return gradients_of(outcome, twin); };
+      calls.reference_gradients = [&](const CallOutcome& outcome) { return gradients_of(outcome, reference); };
     }
-    check_threads(module, twin, calls, settings_, findings_);
+    check_threads(module, reference, calls, settings_, findings_);
   }
 
-  void compare_first_call(size_t index, const ReferenceModels::Outcomes& outcomes, const ReferenceModels& twins) {
+  void compare_first_call(size_t index, const ReferenceModels::Outcomes& outcomes, const ReferenceModels& models) {
     const CompareOptions recorded = {tolerance_.rtol, tolerance_.atol, /*requires_grad=*/false};
     if (is_recorded(index)) {
       findings_.add_all(kAgainstRecorded, compare(outcomes.got.output, cases_.outputs[index], recorded));
     }
     if (index == 0) {
-      const auto buffers = named_tensors(twins.original().named_buffers());
+      const auto buffers = named_tensors(models.original().named_buffers());
       for (size_t i = 0; i < cases_.buffer_names.size(); ++i) {
         const std::string& name = cases_.buffer_names[i];
         const at::Tensor& buffer = tensor_named(buffers, name, "buffer", settings_);
         findings_.add_all(kAgainstRecorded, compare(buffer, cases_.buffers_after[i], recorded, "buffer " + name));
       }
       if (settings_.grad) {
-        compare_gradients(outcomes, twins, recorded);
+        compare_gradients(outcomes, models, recorded);
       }
     }
   }
@@ -156,14 +156,15 @@ class ModelCheck {
     }
   }
 
-  void compare_gradients(const ReferenceModels::Outcomes& outcomes, const ReferenceModels& twins,
+  void compare_gradients(const ReferenceModels::Outcomes& outcomes, const ReferenceModels& models,
                          const CompareOptions& recorded) {
-    const auto parameters = trained_parameters(twins.original());
+    const auto parameters = trained_parameters(models.original());
     for (const std::string& name : cases_.grad_names) {
       tensor_named(parameters, name, "parameter that requires grad", settings_);
     }
-    const Gradients of_sconce = try_gradients_of(outcomes.got, twins.original());
-    const Gradients of_reference = outcomes.expected.error ? Gradients{} : try_gradients_of(outcomes.expected, twins.twin());
+    const Gradients of_sconce = try_gradients_of(outcomes.got, models.original());
+    const Gradients of_reference =
+        outcomes.expected.error ? Gradients{} : try_gradients_of(outcomes.expected, models.reference());
     if (of_sconce.error || of_reference.error) {
       report_raised(of_sconce.error, of_reference.error, "backward", !cases_.grad_names.empty(), findings_);
       return;

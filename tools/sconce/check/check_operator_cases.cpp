@@ -105,15 +105,15 @@ class OperatorCheck {
       has_state_ = has_state(*reference_);
     }
     const std::string& method = settings_.method.empty() ? operator_case.method : settings_.method;
-    ReferenceModels twins(*module_, *reference_, method,
-                          has_state_ ? ReferenceModels::State::kCompare : ReferenceModels::State::kNone);
+    ReferenceModels models(*module_, *reference_, method,
+                           has_state_ ? ReferenceModels::State::kCompare : ReferenceModels::State::kNone);
     const CompareOptions options = {settings_.rtol.value_or(operator_case.rtol), settings_.atol.value_or(operator_case.atol),
                                     true};
     const std::vector<c10::IValue> arguments = arguments_of(operator_case, method);
     for (size_t call = 1; call <= settings_.calls; ++call) {
       findings_.begin_call(call);
-      const ReferenceModels::Outcomes outcomes = twins.call(arguments, /*seed=*/0);
-      twins.compare_outcomes(outcomes, options, /*has_answer=*/true, findings_);
+      const ReferenceModels::Outcomes outcomes = models.call(arguments, /*seed=*/0);
+      models.compare_outcomes(outcomes, options, /*has_answer=*/true, findings_);
       if (outcomes.got.error) {
         return;
       }

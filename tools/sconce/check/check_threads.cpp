@@ -55,12 +55,12 @@ std::vector<Mismatch> calls_of_thread(const Module& module, const ThreadedCalls&
   return {};
 }
 
-CallOutcome call_once(const torch::jit::Module& twin, const ThreadedCalls& calls) {
-  return call_reference(twin, calls.method, fit_arguments(twin, calls.method, calls.arguments), calls.seed);
+CallOutcome call_once(const torch::jit::Module& reference, const ThreadedCalls& calls) {
+  return call_reference(reference, calls.method, fit_arguments(reference, calls.method, calls.arguments), calls.seed);
 }
 
 // Returns why the calls' results depend on the order of threads; empty if they do not.
-std::string reason_to_leave_out(const torch::jit::Module& twin, const CallOutcome& outcome, const ThreadedCalls& calls,
+std::string reason_to_leave_out(const torch::jit::Module& reference, const CallOutcome& outcome, const ThreadedCalls& calls,
                                 const CheckSettings& settings) {
   if (outcome.error) {
     return "they raise";
@@ -68,7 +68,7 @@ std::string reason_to_leave_out(const torch::jit::Module& twin, const CallOutcom
   const CompareOptions exactly = {0, 0, /*requires_grad=*/false};
   if (calls.may_have_state) {
     const torch::jit::Module fresh = load_script_module(settings.model, settings.options.device());
-    if (!compare(c10::IValue(twin._ivalue()), c10::IValue(fresh._ivalue()), exactly).empty()) {
+    if (!compare(c10::IValue(reference._ivalue()), c10::IValue(fresh._ivalue()), exactly).empty()) {
       return "they write the model's own state";
     }
   }
@@ -77,7 +77,7 @@ std::string reason_to_leave_out(const torch::jit::Module& twin, const CallOutcom
     return "they draw random numbers";
   }
   // Calls may also write constant tensors of the file.
-  const CallOutcome again = call_once(twin, calls);
+  const CallOutcome again = call_once(reference, calls);
   if (again.error || !compare(again.output, outcome.output, calls.options).empty()) {
     return "a second call gives something else";
   }
@@ -86,10 +86,10 @@ std::string reason_to_leave_out(const torch::jit::Module& twin, const CallOutcom
 
 }  // namespace
 
-void check_threads(const Module& module, const torch::jit::Module& twin, const ThreadedCalls& calls,
+void check_threads(const Module& module, const torch::jit::Module& reference, const ThreadedCalls& calls,
                    const CheckSettings& settings, Findings& findings) {
-  Answer answer{call_once(twin, calls), {}};
-  const std::string reason = reason_to_leave_out(twin, answer.outcome, calls, settings);
+  Answer answer{call_once(reference, calls), {}};
+  const std::string reason = reason_to_leave_out(reference, answer.outcome, calls, settings);
   if (!reason.empty()) {
     findings.add_note("not called by " + std::to_string(settings.threads) + " threads: " + reason);
     return;

@@ -45,8 +45,9 @@ std::vector<NamedTensor> tensors_of(const std::vector<c10::IValue>& arguments, c
 
 }  // namespace
 
-ReferenceModels::ReferenceModels(Module original, const torch::jit::Module& twin, const std::string& method, State state)
-    : module_(std::move(original)), reference_(twin), method_(method), state_(state), peer_(peers::make_peer("eager")) {
+ReferenceModels::ReferenceModels(Module original, const torch::jit::Module& reference, const std::string& method,
+                                 State state)
+    : module_(std::move(original)), reference_(reference), method_(method), state_(state), peer_(peers::make_peer("eager")) {
   expect_method(reference_, method);
   try {
     module_.method(method);
@@ -74,10 +75,10 @@ ReferenceModels::Outcomes ReferenceModels::call(const std::vector<c10::IValue>& 
   return outcomes;
 }
 
-CallOutcome call_reference(const torch::jit::Module& twin, const std::string& method,
+CallOutcome call_reference(const torch::jit::Module& reference, const std::string& method,
                            const std::vector<c10::IValue>& arguments, uint64_t seed) {
   const auto peer = peers::make_peer("eager");
-  if (const auto reason = peer->prepare(twin, method)) {
+  if (const auto reason = peer->prepare(reference, method)) {
     throw RefusedError("LibTorch cannot run " + method + ": " + *reason);
   }
   const auto session = peer->session();

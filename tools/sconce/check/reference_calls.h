@@ -28,8 +28,8 @@ class ReferenceModels {
     kCompare,
     kNone,  // the methods have no state, so attributes are not compared
   };
-  // `original` and `twin`: one model, loaded twice. Throws UserError if there is no such method.
-  ReferenceModels(Module original, const torch::jit::Module& twin, const std::string& method, State state);
+  // `original` and `reference`: one model, loaded twice. Throws UserError if there is no such method.
+  ReferenceModels(Module original, const torch::jit::Module& reference, const std::string& method, State state);
 
   // Calls both with copies of the arguments. Seeds the generator before each call.
   struct Outcomes {
@@ -44,7 +44,7 @@ class ReferenceModels {
   void compare_outcomes(const Outcomes& outcomes, const CompareOptions& options, bool has_answer, Findings& findings) const;
 
   const torch::jit::Module& original() const { return module_.script_module(); }
-  const torch::jit::Module& twin() const { return reference_; }
+  const torch::jit::Module& reference() const { return reference_; }
 
  private:
   Module module_;
@@ -56,7 +56,7 @@ class ReferenceModels {
 };
 
 // Calls a module in LibTorch, operator after operator.
-CallOutcome call_reference(const torch::jit::Module& twin, const std::string& method,
+CallOutcome call_reference(const torch::jit::Module& reference, const std::string& method,
                            const std::vector<c10::IValue>& arguments, uint64_t seed);
 
 // Records that one or both sides raised in `what`, a call or the backward pass. If a recorded answer exists, it is a finding

@@ -133,7 +133,7 @@ void expect_no_specs_among_models(const BenchOptions& options) {
       continue;  // it was meant as a model, and the loader reports that it does not exist
     }
     throw UserError("'" + model +
-                    "' stands where a model is expected, but is a SPEC; bench takes one behind each --input: "
+                    "' stands where a model is expected, but is a SPEC; bench takes one after each --input: "
                     "--input SPEC --input SPEC");
   }
 }

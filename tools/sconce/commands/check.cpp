@@ -202,7 +202,8 @@ void add_check_command(CLI::App& app, Action& chosen) {
   command.footer(
       "Each case loads the model afresh and calls it N times, with copies of its inputs and a seeded generator.\n"
       "Call 1 is compared with the recorded answer, where there is one (arguments on the command line have none);\n"
-      "every call with a twin of the model in LibTorch, run op after op: outputs, what the call wrote into its\n"
+      "every call with the same model in LibTorch, which runs operator after operator: outputs, what the call wrote into "
+      "its\n"
       "inputs, buffers and other attributes, who shares memory with whom, and the state of the random generator.\n"
       "With --threads, N more calls from each of many threads on one module, the first calls of all at once, must\n"
       "give the same; calls that write the model's state or draw random numbers are left out of this with a note.\n"

@@ -12,7 +12,7 @@ namespace {
 
 // Returns the rest of the line after the last `begin` that starts a line, ignoring blanks before it. Empty if there
 // is none.
-std::string last_line_behind(const std::string& text, const std::string& begin) {
+std::string last_line_after(const std::string& text, const std::string& begin) {
   std::istringstream lines(text);
   std::string found;
   for (std::string line; std::getline(lines, line);) {
@@ -27,20 +27,20 @@ std::string last_line_behind(const std::string& text, const std::string& begin) 
 
 // Finds "in %5 : Tensor = aten::linear(…)" in an operator's error, "node: …" in a refusal.
 std::string node_in(const std::string& message) {
-  const std::string raised_in = last_line_behind(message, "in %");
-  return raised_in.empty() ? last_line_behind(message, "node: ") : "%" + raised_in;
+  const std::string raised_in = last_line_after(message, "in %");
+  return raised_in.empty() ? last_line_after(message, "node: ") : "%" + raised_in;
 }
 
 // Finds `File "model.py", line 12, in forward` in a stack, where the innermost place is last; "at: model.py:12:8 in
 // forward" in a refusal, where the innermost place is first.
 std::string source_in(const std::string& message) {
-  const std::string place = last_line_behind(message, "File \"");
+  const std::string place = last_line_after(message, "File \"");
   const size_t quote = place.find("\", line ");
   if (quote != std::string::npos) {
     const std::string line = place.substr(quote + std::string("\", line ").size());
     return place.substr(0, quote) + ":" + line.substr(0, line.find_first_not_of("0123456789"));
   }
-  return last_line_behind(message, "at: ");
+  return last_line_after(message, "at: ");
 }
 
 }  // namespace

@@ -51,12 +51,12 @@ std::vector<Name> names_in(const std::string& line) {
   const size_t end = end_of_code(line);
   std::vector<Name> names;
   for (size_t i = line.find('%'); i < end; i = line.find('%', i + 1)) {
-    size_t behind = i + 1;
-    while (behind < end &&
-           (std::isalnum(static_cast<unsigned char>(line[behind])) != 0 || line[behind] == '_' || line[behind] == '.')) {
-      ++behind;
+    size_t end_of_name = i + 1;
+    while (end_of_name < end && (std::isalnum(static_cast<unsigned char>(line[end_of_name])) != 0 ||
+                                 line[end_of_name] == '_' || line[end_of_name] == '.')) {
+      ++end_of_name;
     }
-    names.push_back({line.substr(i, behind - i), line.compare(behind, 3, " : ") == 0});
+    names.push_back({line.substr(i, end_of_name - i), line.compare(end_of_name, 3, " : ") == 0});
   }
   return names;
 }

@@ -13,7 +13,7 @@ volatile std::sig_atomic_t asked_to_end = 0;
 // A call in progress cannot be interrupted, and may take long.
 void ask_to_end(int /*signal*/) {
   asked_to_end = 1;
-  constexpr std::string_view kText = "\nsconce: ending behind the call that runs; Ctrl-C again to end now\n";
+  constexpr std::string_view kText = "\nsconce: ending after the current call; Ctrl-C again to end now\n";
   const int before = errno;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
   errno = before;

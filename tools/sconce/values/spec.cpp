@@ -125,7 +125,7 @@ class SpecParser {
         fail("a key must be a text, a number, true or false");
       }
       if (!accept(':')) {
-        fail("expected ':' behind the key");
+        fail("expected ':' after the key");
       }
       values.push_back(value());
       if (!accept(',') && peek() != '}') {
@@ -208,7 +208,7 @@ class SpecParser {
         return at::arange(count, at::TensorOptions(c10::kDouble)).to(dtype.made_in).view(sizes);
       }
       position_ = start;
-      fail("behind '=' comes zeros, ones, arange, a number, or a range as in 0..10");
+      fail("after '=' comes zeros, ones, arange, a number, or a range as in 0..10");
     }
     if (!accept('.', '.')) {
       expect_value(dtype, low->toScalar(), start);
