@@ -49,7 +49,7 @@ const c10::IValue* Value::constant() const {
   return value != nullptr ? &std::get<c10::IValue>(*value) : &none;
 }
 
-Node::Node(Graph* graph, c10::Symbol kind) : kind_(kind), op_(language_op(kind)), graph_(graph) {
+Node::Node(Key, Graph* graph, c10::Symbol kind) : kind_(kind), op_(language_op(kind)), graph_(graph) {
   op_ = op_ != nullptr ? op_ : &unresolved_op();
 }
 
@@ -225,7 +225,7 @@ Value* Graph::new_value(Node* node, c10::TypePtr type) {
   return &value;
 }
 
-Node* Graph::new_node(c10::Symbol kind) { return nodes_.emplace_back(new Node(this, kind)).get(); }
+Node* Graph::new_node(c10::Symbol kind) { return &nodes_.emplace_back(Node::Key(), this, kind); }
 
 Value* Graph::add_input(std::string name, c10::TypePtr type) {
   return body_->add_param(std::move(type))->set_name(std::move(name));
@@ -343,7 +343,7 @@ size_t Graph::node_count() const {
   return count;
 }
 
-void for_each_node(const Block& block, const std::function<void(Node*)>& visit) {
+void for_each_node(const Block& block, c10::function_ref<void(Node*)> visit) {
   for (Node* node : block.nodes()) {
     // The graph owns the blocks, so they outlive the node. An erased node has emptied them.
     const c10::SmallVector<Block*, 2> blocks(node->blocks().begin(), node->blocks().end());

@@ -21,6 +21,7 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/interned_strings.h>
 #include <c10/util/ArrayRef.h>
+#include <c10/util/FunctionRef.h>
 #include <c10/util/SmallVector.h>
 
 #include <deque>
@@ -89,6 +90,15 @@ class Value {
 
 class Node {
  public:
+  // Only a graph makes nodes, see Graph::create.
+  class Key {
+    friend class Graph;
+    Key() = default;
+  };
+  Node(Key, Graph* graph, c10::Symbol kind);
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
   c10::Symbol kind() const { return kind_; }
   // What the node's operator does. A new node of the language's own kinds has its record; any other is unresolved until
   // resolve() (schema_match.h) or set_op() gives it one.
@@ -143,7 +153,6 @@ class Node {
   friend class Graph;
   friend class Block;
   friend class Value;
-  Node(Graph* graph, c10::Symbol kind);
   void link_between(Node* before, Node* after, Block* block);
   void drop_use(size_t index);
 
@@ -260,14 +269,14 @@ class Graph {
 
   std::deque<Value> values_;
   std::deque<Block> blocks_;
-  std::deque<std::unique_ptr<Node>> nodes_;
+  std::deque<Node> nodes_;
   size_t next_id_ = 0;
   Block* body_;
 };
 
 // Calls `visit` for every node of the block and of blocks nested in it, in program order, a node before its blocks. `visit`
 // may erase the node.
-void for_each_node(const Block& block, const std::function<void(Node*)>& visit);
+void for_each_node(const Block& block, c10::function_ref<void(Node*)> visit);
 
 template <typename T>
 const T& Node::attribute_as(c10::Symbol name) const {

@@ -183,7 +183,7 @@ const RowsByName& rows_by_name() {
 bool Op::is_marked_as_written(size_t index) const { return is_write(schema->arguments()[index]); }
 
 bool Op::writes_unmarked(size_t index) const {
-  return std::find(written.begin(), written.end(), schema->arguments()[index].name()) != written.end();
+  return !written.empty() && std::find(written.begin(), written.end(), schema->arguments()[index].name()) != written.end();
 }
 
 std::optional<size_t> Op::argument_index(std::string_view argument) const {
