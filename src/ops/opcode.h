@@ -46,8 +46,6 @@ enum class Opcode : uint8_t {
   kWarn,
   kToList,
   kWait,
-  kAwaitableWait,
-  kAwaitableNowait,
   kSort,
   kSorted,
   kRequiresGrad_,
