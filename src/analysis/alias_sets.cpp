@@ -53,14 +53,11 @@ AliasSets::Set AliasSets::unite(Set a, Set b) {
 }
 
 AliasSets::Set AliasSets::set_for(const Value* value) {
-  if (!holds_memory(value->type())) {
-    return kNone;
-  }
-  if (value->id() >= sets_.size()) {
-    sets_.resize(value->id() + 1, kNone);
-  }
   Set& set = sets_[value->id()];
   if (set == kNone) {
+    if (!holds_memory(value->type())) {
+      return kNone;
+    }
     set = new_set();
   }
   return find(set);
@@ -181,7 +178,9 @@ bool AliasSets::may_write(const Node& node, const Value& value) const {
 
 // ---- the analysis ---------------------------------------------------------------------------------------------------
 
-AliasSets::AliasSets(const Graph& graph) {
+AliasSets::AliasSets(const Graph& graph) : sets_(graph.id_bound(), kNone) {
+  parent_.reserve(graph.id_bound());
+  contents_.reserve(graph.id_bound());
   new_set();
   contents_[kWildcard] = kWildcard;
   for (const Value* input : graph.inputs()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "analysis/alias_sets.h"
+#include "base/flat_map.h"
 #include "ir/graph.h"
 
 #include <cstdint>
@@ -49,7 +50,7 @@ class MemoryWrites {
   static bool any_in(const Positions& positions, Span span);
 
   const AliasSets& aliases_;
-  std::unordered_map<const Node*, Span> spans_;
+  FlatMap<const Node*, Span> spans_;
   // Indexed by set, then by the kinds of memory that one write affects.
   std::unordered_map<AliasSets::Set, std::unordered_map<MemoryKinds, Positions>> writes_;
   Positions state_changes_;

@@ -316,16 +316,16 @@ std::vector<Value*> Graph::repeat_nodes(const Block& source, c10::ArrayRef<Value
   // Values defined inside are mapped as their copies are made.
   for_each_node(source, [&](Node* node) {
     for (Value* input : node->inputs()) {
-      values.try_emplace(input, input);
+      values.emplace(input, input);
     }
     for (const Block* nested : node->blocks()) {
       for (Value* result : nested->returns()) {
-        values.try_emplace(result, result);
+        values.emplace(result, result);
       }
     }
   });
   for (Value* result : source.returns()) {
-    values.try_emplace(result, result);
+    values.emplace(result, result);
   }
   return copy_nodes(source, position, values);
 }

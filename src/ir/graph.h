@@ -13,6 +13,7 @@
 // A node's operator record (ops/op.h) says what it does; code outside ops/ asks the record, never the name.
 #pragma once
 
+#include "base/flat_map.h"
 #include "ir/attributes.h"
 #include "ir/facts.h"
 #include "ir/source.h"
@@ -30,7 +31,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 namespace sconce {
 
@@ -226,7 +226,7 @@ class Block {
   Node* return_node_ = nullptr;
 };
 
-using ValueMap = std::unordered_map<const Value*, Value*>;
+using ValueMap = FlatMap<const Value*, Value*>;
 
 class Graph {
  public:

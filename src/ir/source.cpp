@@ -6,7 +6,7 @@
 namespace sconce {
 
 SourceLocation::SourceLocation(torch::jit::SourceRange range, std::shared_ptr<const SourceLocation> caller,
-                               std::string function)
+                               std::shared_ptr<const std::string> function)
     : range_(std::move(range)), caller_(std::move(caller)), function_(std::move(function)) {}
 
 SourceLocation::SourceLocation(std::string file, size_t line, size_t column)
@@ -45,19 +45,26 @@ std::string SourceLocation::excerpt() const {
   return out.str();
 }
 
-SourceLocationPtr with_caller(const SourceLocationPtr& location, const SourceLocationPtr& caller,
-                              const std::string& function) {
+const std::string& SourceLocation::function() const {
+  static const std::string none;
+  return function_ != nullptr ? *function_ : none;
+}
+
+SourceLocationPtr InlinedCall::extended(const SourceLocationPtr& location) {
   if (!location) {
-    return caller;
+    return place_;
   }
   if (location->range() == nullptr) {
     return location;
   }
-  if (!location->caller()) {
-    return std::make_shared<SourceLocation>(*location->range(), caller, function);
+  if (const auto found = extended_.find(location); found != extended_.end()) {
+    return found->second;
   }
-  return std::make_shared<SourceLocation>(*location->range(), with_caller(location->caller(), caller, function),
-                                          location->function());
+  const bool is_outermost = location->caller() == nullptr;
+  auto longer = std::make_shared<SourceLocation>(*location->range(), is_outermost ? place_ : extended(location->caller()),
+                                                 is_outermost ? function_ : location->function_);
+  extended_[location] = longer;
+  return longer;
 }
 
 std::string stack_frames(const SourceLocationPtr& location) {

@@ -1,8 +1,11 @@
 // Source locations: where a node comes from in the model's Python. They are kept from the loader to the running plan.
 #pragma once
 
+#include "base/flat_map.h"
+
 #include <torch/csrc/jit/frontend/source_range.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -18,7 +21,7 @@ class SourceLocation {
  public:
   // From LibTorch's range. File, line and column are looked up on demand.
   SourceLocation(torch::jit::SourceRange range, std::shared_ptr<const SourceLocation> caller = nullptr,
-                 std::string function = {});
+                 std::shared_ptr<const std::string> function = nullptr);
   // From a comment of the text form, `# file.py:12:8`.
   SourceLocation(std::string file, size_t line, size_t column);
 
@@ -28,7 +31,7 @@ class SourceLocation {
   // Returns the lines around the place with the expression underlined. Empty if only file and line are known.
   std::string excerpt() const;
   // Returns the qualified name of the method that the place is in. Empty unless the location came from an inlined call.
-  const std::string& function() const { return function_; }
+  const std::string& function() const;
   const std::shared_ptr<const SourceLocation>& caller() const { return caller_; }
   // Returns LibTorch's range; null for a place that was parsed from text.
   const torch::jit::SourceRange* range() const { return range_ ? &*range_ : nullptr; }
@@ -40,14 +43,28 @@ class SourceLocation {
   std::optional<torch::jit::SourceRange> range_;
   std::string parsed_;  // "file:line:column" when there is no range
   std::shared_ptr<const SourceLocation> caller_;
-  std::string function_;
+  std::shared_ptr<const std::string> function_;  // null: empty
+
+  friend class InlinedCall;
 };
 
 using SourceLocationPtr = std::shared_ptr<const SourceLocation>;
 
-// Returns `location` with `caller` added at the outer end of its chain of call sites. Used by inlining.
-SourceLocationPtr with_caller(const SourceLocationPtr& location, const SourceLocationPtr& caller,
-                              const std::string& function);
+// An inlined call: adds its place at the outer end of the chains of the nodes that came from the callee. Places that share
+// callers share the longer chain, too.
+class InlinedCall {
+ public:
+  // `function`: the qualified name of the callee.
+  InlinedCall(SourceLocationPtr place, std::string function)
+      : place_(std::move(place)), function_(std::make_shared<std::string>(std::move(function))) {}
+
+  SourceLocationPtr extended(const SourceLocationPtr& location);
+
+ private:
+  SourceLocationPtr place_;
+  std::shared_ptr<const std::string> function_;
+  FlatMap<SourceLocationPtr, SourceLocationPtr> extended_;
+};
 
 // Returns the whole chain as LibTorch and Python print a stack: the innermost place last, each with its source lines and the
 // expression underlined. Ends in a newline. Empty if no place is known.

@@ -1,10 +1,9 @@
 // The last use of each value.
 #pragma once
 
+#include "base/flat_map.h"
 #include "ir/graph.h"
 
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 namespace sconce {
@@ -26,18 +25,30 @@ class Liveness {
   const std::vector<const Value*>& dead_on_entry(const Block& block) const;
 
  private:
+  using Values = std::vector<const Value*>;
+  using BlockNumber = uint32_t;
   struct UseHash {
     size_t operator()(const std::pair<const Node*, size_t>& use) const {
       return std::hash<const void*>{}(use.first) * 31 + use.second;
     }
   };
-  using Values = std::unordered_set<const Value*>;
-  void visit_block(const Block& block, const Values& handed_down);
-  void mark_last_uses(const Node& node, size_t first_input, const Values& owned, Values& live, const Values& used_inside);
+  // What the backward walk knows about a value. A value is owned by the block in which it may die.
+  struct State {
+    BlockNumber owner = 0;  // 0: not yet visited
+    bool is_live = false;   // whether a later node of the owner uses it
+    const Node* used_inside = nullptr;
+  };
 
-  std::unordered_set<std::pair<const Node*, size_t>, UseHash> last_uses_;
-  std::unordered_map<const Node*, std::vector<const Value*>> dead_after_;
-  std::unordered_map<const Block*, std::vector<const Value*>> dead_on_entry_;
+  State& state(const Value* value) { return states_[value->id()]; }
+  void visit_block(const Block& block, const Values& handed_down);
+  Values values_used_inside(const Node& node);
+  void mark_last_uses(const Node& node, BlockNumber owner);
+
+  std::vector<State> states_;  // by the ids of values
+  BlockNumber blocks_ = 0;
+  FlatSet<std::pair<const Node*, size_t>, UseHash> last_uses_;
+  FlatMap<const Node*, Values> dead_after_;
+  FlatMap<const Block*, Values> dead_on_entry_;
 };
 
 }  // namespace sconce

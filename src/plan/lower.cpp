@@ -8,8 +8,6 @@
 #include "plan/register_allocator.h"
 #include "plan/steps/steps.h"
 
-#include <unordered_map>
-
 namespace sconce {
 namespace {
 
@@ -193,13 +191,13 @@ class Lowering {
     }
     JumpingStep* to_else = emit(make_jump_unless_step({register_of(node.input(0)), false}), &node);
     release_last_uses(node);
-    const std::vector<bool> in_use = allocator_.in_use();
+    const RegisterAllocator::State before = allocator_.state();
     if (auto done = lower_branch(node, 0, results); !done) {
       return done.refusal();
     }
     JumpingStep* to_end = emit(make_jump_step(), nullptr);
     to_else->set_target(steps_.size());
-    allocator_.restart_with(in_use);
+    allocator_.restart_with(before);
     if (auto done = lower_branch(node, 1, results); !done) {
       return done.refusal();
     }
@@ -273,7 +271,7 @@ class Lowering {
   Profile* profile_;
   Liveness liveness_;
   const bool sizes_may_change_;
-  std::unordered_map<const Value*, Register> registers_;
+  FlatMap<const Value*, Register> registers_;
   std::vector<Plan::PlannedStep> steps_;
   std::vector<c10::IValue> constants_;
   Registers inputs_;

@@ -33,18 +33,24 @@ class RegisterAllocator {
   // Returns the number of registers that have ever been in use.
   size_t count() const { return in_use_.size(); }
 
-  // For the branches of an If, each of which starts with the registers in use before the If. Registers that one branch took
-  // and released are free for the next.
-  std::vector<bool> in_use() const { return in_use_; }
-  void restart_with(const std::vector<bool>& in_use) {
-    for (Register index = 0; index < in_use.size(); ++index) {
-      in_use_[index] = in_use[index];
+  // For the branches of an If, each of which starts with the registers in use before the If. Registers that the first
+  // branch added are free for the second.
+  struct State {
+    std::vector<Register> free;
+    size_t count;
+  };
+  State state() const { return {free_, in_use_.size()}; }
+  void restart_with(const State& state) {
+    for (const Register index : free_) {
+      in_use_[index] = true;
     }
     free_.clear();
-    for (size_t index = in_use_.size(); index-- > 0;) {
-      if (!in_use_[index]) {
-        free_.push_back(static_cast<Register>(index));
-      }
+    for (size_t index = in_use_.size(); index-- > state.count;) {
+      free_.push_back(static_cast<Register>(index));
+    }
+    free_.insert(free_.end(), state.free.begin(), state.free.end());
+    for (const Register index : free_) {
+      in_use_[index] = false;
     }
   }
 

@@ -33,7 +33,7 @@ bool runs_at_least_once(const Node& loop) {
 
 class Hoisting {
  public:
-  explicit Hoisting(Graph& graph) : aliases_(graph), writes_(graph, aliases_), observes_identity_(observes_identity(graph)) {
+  explicit Hoisting(Graph& graph) : aliases_(graph), writes_(graph, aliases_), identity_(graph) {
     for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || node->op().differentiates; });
   }
 
@@ -72,8 +72,8 @@ class Hoisting {
     return changed;
   }
 
-  bool is_invariant(const Node& node, const Node& loop) const {
-    if (observes_identity_ && produces_tuple_or_string(node)) {
+  bool is_invariant(const Node& node, const Node& loop) {
+    if (produces_tuple_or_string(node) && identity_.is_observed()) {
       return false;
     }
     if (effects_of(node).any() || !node.blocks().empty() || node.outputs().empty() || node.kind() == prim::Constant ||
@@ -92,7 +92,7 @@ class Hoisting {
 
   AliasSets aliases_;
   MemoryWrites writes_;
-  const bool observes_identity_;
+  LazyIdentity identity_;
   bool differentiates_ = false;
 };
 

@@ -1,8 +1,8 @@
 #include "passes/required/eliminate_dead_nodes.h"
 
 #include "analysis/effects.h"
+#include "base/flat_map.h"
 
-#include <unordered_set>
 #include <vector>
 
 namespace sconce {
@@ -145,8 +145,8 @@ class DeadNodes {
     Node* node;
     size_t index;
   };
-  std::unordered_set<const Node*> nodes_;
-  std::unordered_set<const Value*> values_;
+  FlatSet<const Node*> nodes_;
+  FlatSet<const Value*> values_;
   std::vector<const Value*> pending_;
   std::vector<Output> dead_outputs_;  // for each node in ascending order
 };

@@ -103,9 +103,9 @@ class Inliner {
     const Node* before = call->previous();
     const std::vector<Value*> results = graph_.copy_nodes(source.body(), call, values);
     Node* first = before != nullptr ? before->next() : call->owning_block()->first();
-    const std::string function = (*callee)->qualname().qualifiedName();
+    InlinedCall inlined(call->location(), (*callee)->qualname().qualifiedName());
     for (Node* node = first; node != call; node = node->next()) {
-      add_caller(*node, call->location(), function);
+      extend_locations(*node, inlined);
     }
     for (size_t i = 0; i < results.size(); ++i) {
       call->output(i)->replace_all_uses_with(results[i]);
@@ -148,10 +148,10 @@ class Inliner {
     return {};
   }
 
-  static void add_caller(Node& node, const SourceLocationPtr& caller, const std::string& function) {
-    node.set_location(with_caller(node.location(), caller, function));
+  static void extend_locations(Node& node, InlinedCall& call) {
+    node.set_location(call.extended(node.location()));
     for (const Block* block : node.blocks()) {
-      for_each_node(*block, [&](Node* nested) { nested->set_location(with_caller(nested->location(), caller, function)); });
+      for_each_node(*block, [&](Node* nested) { nested->set_location(call.extended(nested->location())); });
     }
   }
 

@@ -1,9 +1,9 @@
 #include "passes/required/specialize_autograd_zero.h"
 
+#include "base/flat_map.h"
 #include "ir/schema_match.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace sconce {
 namespace {
@@ -136,7 +136,7 @@ class Specializer {
   }
 
   Graph& graph_;
-  std::unordered_map<const Value*, State> states_;
+  FlatMap<const Value*, State> states_;
   bool changed_ = false;
 };
 

@@ -4,11 +4,12 @@
 #include "analysis/escapes.h"
 #include "analysis/memory_writes.h"
 #include "analysis/object_identity.h"
+#include "base/flat_map.h"
 
 #include <c10/util/hash.h>
 
 #include <algorithm>
-#include <unordered_map>
+#include <optional>
 
 namespace sconce {
 namespace {
@@ -35,8 +36,7 @@ struct Same {
 
 class CommonNodes {
  public:
-  explicit CommonNodes(Graph& graph)
-      : aliases_(graph), writes_(graph, aliases_), observes_identity_(observes_identity(graph)) {
+  explicit CommonNodes(Graph& graph) : graph_(graph), identity_(graph) {
     for_each_node(graph.body(), [&](Node* node) { differentiates_ = differentiates_ || node->op().differentiates; });
   }
 
@@ -45,7 +45,7 @@ class CommonNodes {
     bool changed = false;
     for (Node* node : block.nodes()) {
       if (is_candidate(*node)) {
-        const auto [earlier, is_new] = seen_.try_emplace(node, node);
+        const auto [earlier, is_new] = seen_.emplace(node, node);
         if (is_new) {
           before.emplace_back(node, nullptr);
         } else if (may_merge(*earlier->second, *node)) {
@@ -78,20 +78,23 @@ class CommonNodes {
            node.kind() != prim::CreateObject && node.kind() != prim::Uninitialized;
   }
 
-  bool may_merge(const Node& earlier, const Node& later) const {
+  bool may_merge(const Node& earlier, const Node& later) {
+    if (!memory_) {
+      memory_.emplace(graph_);  // most functions have no equal nodes and never get here
+    }
     if (differentiates_ && !produces_existing_objects(later) &&
         std::any_of(later.outputs().begin(), later.outputs().end(),
                     [](const Value* output) { return holds_memory(output->type()); })) {
       return false;
     }
-    if (observes_identity_ && produces_tuple_or_string(later)) {
+    if (produces_tuple_or_string(later) && identity_.is_observed()) {
       return false;
     }
-    if (later.schema() != nullptr && writes_.state_may_change_between(earlier, later)) {
+    if (later.schema() != nullptr && memory_->writes.state_may_change_between(earlier, later)) {
       return false;
     }
     for (const Value* input : later.inputs()) {
-      if (!is_fixed_list(*input) && writes_.may_be_written_between(*input, earlier, later)) {
+      if (!is_fixed_list(*input) && memory_->writes.may_be_written_between(*input, earlier, later)) {
         return false;
       }
     }
@@ -101,7 +104,7 @@ class CommonNodes {
     for (size_t i = 0; i < later.outputs().size(); ++i) {
       const Value& a = *earlier.output(i);
       const Value& b = *later.output(i);
-      if (aliases_.may_be_written(a) || aliases_.may_be_written(b) || (may_escape(a) && may_escape(b))) {
+      if (memory_->aliases.may_be_written(a) || memory_->aliases.may_be_written(b) || (may_escape(a) && may_escape(b))) {
         return false;
       }
     }
@@ -121,11 +124,18 @@ class CommonNodes {
     later.erase();
   }
 
-  AliasSets aliases_;
-  MemoryWrites writes_;
-  const bool observes_identity_;
+  // As of the first question. Merging only erases nodes.
+  struct Memory {
+    explicit Memory(const Graph& graph) : aliases(graph), writes(graph, aliases) {}
+    AliasSets aliases;
+    MemoryWrites writes;
+  };
+
+  const Graph& graph_;
+  std::optional<Memory> memory_;
+  LazyIdentity identity_;
   bool differentiates_ = false;
-  std::unordered_map<Node*, Node*, Hash, Same> seen_;  // by what they compute, in this block and enclosing ones
+  FlatMap<Node*, Node*, Hash, Same> seen_;  // by what they compute, in this block and enclosing ones
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 class Pool {
  public:
-  explicit Pool(const Graph& graph) : observes_identity_(observes_identity(graph)), fixed_(graph) {}
+  explicit Pool(const Graph& graph) : identity_(graph), fixed_(graph) {}
 
   // Returns the constant that replaces this one: itself if it is the first of its value, null if it must stay.
   Value* pooled(Value& output) {
@@ -35,7 +35,7 @@ class Pool {
       if (!is_read_only_and_local(output)) {
         return nullptr;
       }
-    } else if (value.isString() && observes_identity_) {
+    } else if (value.isString() && identity_.is_observed()) {
       return nullptr;
     } else if (!value.isNone() && !value.isInt() && !value.isDouble() && !value.isBool() && !value.isComplexDouble() &&
                !value.isString() && !value.isDevice()) {
@@ -70,7 +70,7 @@ class Pool {
     return &output;
   }
 
-  const bool observes_identity_;
+  LazyIdentity identity_;
   const InvariantTensors fixed_;
   std::unordered_map<std::string, Value*> pool_;                  // by a key that equal constants share
   std::unordered_map<std::string, std::vector<Value*>> tensors_;  // distinct tensors, by dtype and sizes

@@ -206,8 +206,7 @@ bool is_foldable_tensor(const c10::IValue& value) {
 
 class ConstantPropagation {
  public:
-  explicit ConstantPropagation(Graph& graph)
-      : graph_(graph), aliases_(graph), observes_identity_(observes_identity(graph)) {}
+  explicit ConstantPropagation(Graph& graph) : graph_(graph), aliases_(graph), identity_(graph) {}
 
   bool run() {
     bool changed = false;
@@ -218,7 +217,7 @@ class ConstantPropagation {
  private:
   bool fold(Node& node) {
     if (node.kind() == prim::Constant || node.outputs().empty() || !node.blocks().empty() ||
-        (observes_identity_ && produces_tuple_or_string(node))) {
+        (produces_tuple_or_string(node) && identity_.is_observed())) {
       return false;
     }
     // A node that reads a list of tensors and returns no tensor could observe the identity of the list.
@@ -296,7 +295,7 @@ class ConstantPropagation {
   Graph& graph_;
   LazyAliasSets aliases_;
   std::optional<InvariantTensors> fixed_;  // as of its first use; folding only removes uses
-  const bool observes_identity_;
+  LazyIdentity identity_;
 };
 
 }  // namespace
