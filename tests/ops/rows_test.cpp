@@ -11,6 +11,8 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -18,6 +20,9 @@ namespace sconce {
 namespace {
 
 using Values = std::vector<c10::IValue>;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<const Op*> overloads_of(const OpRow& row) {
   std::vector<const Op*> ops;
@@ -186,6 +191,55 @@ TEST(OpRows, EveryBodyAgreesWithTheOperator) {
   EXPECT_GT(bodies, 8U);
 }
 
+// Every combination of special values as the operator's arguments: each element of a tensor is one combination of tensors,
+// and each element of the list one combination of numbers. Pairs of equal values are ties.
+std::vector<Values> special_arguments_for(const c10::FunctionSchema& schema) {
+  const std::vector<double> specials = {-kInfinity, kInfinity, kNan, -0.0, 0, 1, -3, 3, 800};
+  const at::Tensor each = at::tensor(specials, at::kDouble);
+  const auto& arguments = schema.arguments();
+  const auto is_tensor = [](const c10::Argument& argument) { return argument.type()->kind() == c10::TypeKind::TensorType; };
+  const std::vector<at::Tensor> grid =
+      at::meshgrid(std::vector<at::Tensor>(std::ranges::count_if(arguments, is_tensor), each), "ij");
+  std::vector<Values> all = {{}};
+  size_t tensors = 0;
+  for (const c10::Argument& argument : arguments) {
+    std::vector<c10::IValue> choices(specials.begin(), specials.end());
+    if (is_tensor(argument)) {
+      const at::Tensor tensor = grid[tensors++].contiguous();
+      const bool is_mask = argument.name() == "condition" || argument.name() == "mask";
+      choices = {is_mask ? tensor > 0 : tensor};
+    }
+    std::vector<Values> longer;
+    for (const Values& values : all) {
+      for (const c10::IValue& choice : choices) {
+        longer.push_back(values);
+        longer.back().push_back(choice);
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+TEST(OpRows, EveryBodyAgreesWithTheOperatorAtSpecialValues) {
+  for_each_row([](const OpRow& row) {
+    if (row.body.empty()) {
+      return;
+    }
+    const Op* op = op_with_tensors(row);
+    ASSERT_NE(op, nullptr) << row.name;
+    const auto graph = compile_body(*op);
+    for (const Values& arguments : special_arguments_for(*op->schema)) {
+      const at::Tensor ours = testing::run(*graph, arguments).at(0).toTensor();
+      const at::Tensor theirs = call(*op, arguments);
+      EXPECT_TRUE(testing::agree(ours, theirs, 1e-12)) << row.name << " of " << arguments;
+      const at::Tensor zeros = ours == 0;
+      EXPECT_TRUE(at::equal(at::signbit(ours).logical_and(zeros), at::signbit(theirs).logical_and(zeros)))
+          << row.name << ": the signs of zeros, of " << arguments;
+    }
+  });
+}
+
 // Puts bodies in the place of operators until none is left that has one.
 void expand_bodies(Graph& graph) {
   for (bool changed = true; changed;) {
@@ -243,11 +297,10 @@ std::vector<c10::IValue> row_gradients(const Op& op, Values arguments, const at:
   return testing::run(*compile_backward(op), arguments).at(0).toTupleRef().elements().vec();
 }
 
-// Calls `check` with every operator that has a backward text, the position of each tensor argument that has a gradient, and
-// the position of that gradient in the tuple.
+// Calls `check` with every operator that has a backward text, the position of each tensor argument, the position of its
+// gradient in the tuple, and whether the gradient is a tensor, not None.
 template <typename Check>
-void for_every_gradient(const Check& check) {
-  size_t gradients = 0;
+void for_every_entry(const Check& check) {
   for_each_row([&](const OpRow& row) {
     if (row.backward.empty()) {
       return;
@@ -260,14 +313,23 @@ void for_every_gradient(const Check& check) {
     for (size_t i = 0; i < arguments.size(); ++i) {
       if (arguments[i].isTensor()) {
         ASSERT_LT(position, all.size()) << row.name << " has a gradient too few";
-        if (!all[position].isNone()) {
-          check(*op, i, position);
-          ++gradients;
-        }
+        check(*op, i, position, !all[position].isNone());
         ++position;
       }
     }
     EXPECT_GE(all.size(), position) << row.name;
+  });
+}
+
+// The same, where the gradient is a tensor.
+template <typename Check>
+void for_every_gradient(const Check& check) {
+  size_t gradients = 0;
+  for_every_entry([&](const Op& op, size_t argument, size_t position, bool has_gradient) {
+    if (has_gradient) {
+      check(op, argument, position);
+      ++gradients;
+    }
   });
   EXPECT_GT(gradients, 30U);
 }
@@ -287,6 +349,31 @@ TEST(OpRows, EveryGradientAgreesWithLibTorchsAutograd) {
       expect_autograds_gradient(op, argument, position, arguments_for(*op.schema, low, high), at::rand({3, 3}, at::kDouble));
     }
   });
+}
+
+TEST(OpRows, WhereARowHasNoGradientAutogradHasNone) {
+  at::manual_seed(5);
+  size_t missing = 0;
+  for_every_entry([&](const Op& op, size_t argument, size_t, bool has_gradient) {
+    Values arguments = arguments_for(*op.schema, 1, 2);
+    const at::Tensor operand = arguments[argument].toTensor();
+    if (has_gradient) {
+      return;
+    }
+    ++missing;
+    if (!operand.is_floating_point()) {
+      return;  // autograd does not accept it
+    }
+    const at::Tensor leaf = operand.detach().requires_grad_(true);
+    arguments[argument] = leaf;
+    const at::Tensor result = call(op, arguments);
+    if (result.requires_grad()) {
+      const auto theirs = torch::autograd::grad({result}, {leaf}, {at::ones_like(result)}, /*retain_graph=*/std::nullopt,
+                                                /*create_graph=*/false, /*allow_unused=*/true);
+      EXPECT_FALSE(theirs.at(0).defined()) << op.name << ", argument " << argument << " has a gradient:\n" << theirs.at(0);
+    }
+  });
+  EXPECT_GT(missing, 0U);
 }
 
 // Central differences in the direction of all ones; the random points avoid kinks with certainty enough.

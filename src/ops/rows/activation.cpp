@@ -48,7 +48,7 @@ std::span<const OpRow> activation_rows() {
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kAlways,
        .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
-       .body = "torch.where(self <= 0, 0, self).type_as(self)",
+       .body = "torch.where(self < 0, 0, self).type_as(self)",
        .backward = "(torch.where(result > 0, grad, torch.zeros_like(grad)),)"},
       {.name = "aten::relu6",
        .results = Sharing::kFresh,
