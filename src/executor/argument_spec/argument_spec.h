@@ -60,7 +60,8 @@ class ArgumentSpec {
   bool exotic_ = false;
 };
 
-// Describes a spec for `explain`: "grad; Float(*, 3:1) contiguous, Long()".
+// Describes a spec for `explain`: "grad mode; Float(*, 1) requires_grad; Long() x2". Different specs of ranks have
+// different texts.
 std::string describe_spec(std::span<const uint64_t> words);
 
 // Makes the specs of a graph's calls. Determines once which arguments hold tensors, and which attributes of module objects

@@ -1,5 +1,10 @@
 // The fields of the words of an ArgumentSpec, as argument_spec.h draws them. The writer, the descriptions and the facts that
-// are derived from a spec read this table.
+// are derived from a spec read this table. A field also needs:
+//   - the drawing in argument_spec.h;
+//   - both paths of the writer, `word_of_ordinary` and `write_unusual_tensor`;
+//   - its text in describe.cpp;
+//   - a part of the record in attribute_memo.cpp, or a reason why none;
+//   - a test in each.
 #pragma once
 
 #include <array>

@@ -6,11 +6,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <map>
 
 namespace sconce {
 namespace {
@@ -372,6 +374,95 @@ TEST(ArgumentSpec, IsDescribedInWords) {
   const c10::AutoGradMode mode(false);
   EXPECT_THAT(describe_spec(spec_of("%a : Tensor", {at::Tensor()}).words()),
               ::testing::AllOf(HasSubstr("no grad"), HasSubstr("undefined")));
+}
+
+TEST(ArgumentSpec, IsDescribedAsItsHeaderSays) {
+  const ArgumentSpec spec =
+      spec_of("%a : Tensor, %b : Tensor, %c : Tensor",
+              {at::ones({4, 1}).requires_grad_(true), at::ones({}, at::kLong), at::zeros({}, at::kLong)});
+  EXPECT_EQ(describe_spec(spec.words()), "grad mode; Float(*, 1) requires_grad; Long() x2");
+}
+
+// Collects specs and their descriptions.
+class Descriptions {
+ public:
+  void add(const ArgumentSpec& spec) {
+    const std::vector<uint64_t> words(spec.words().begin(), spec.words().end());
+    const std::string text = describe_spec(spec.words());
+    const auto [known, is_new] = words_of_.insert({text, words});
+    EXPECT_TRUE(is_new) << (known->second == words ? "added twice: " : "two specs have this description: ") << text;
+  }
+
+ private:
+  std::map<std::string, std::vector<uint64_t>> words_of_;
+};
+
+TEST(ArgumentSpec, DifferentStatesHaveDifferentDescriptions) {
+  Descriptions descriptions;
+  const auto add = [&] { descriptions.add(spec_of("%x : Tensor", {at::ones({2}, at::kLong)})); };
+  add();
+  for (const bool inference : {false, true}) {
+    const c10::InferenceMode mode(inference);
+    const c10::AutoGradMode no_grad(false);
+    add();
+    {
+      const c10::impl::IncludeDispatchKeyGuard guard(c10::DispatchKey::AutocastCPU);
+      add();
+    }
+    for (const auto key : {c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::AutogradCPU, c10::DispatchKey::Python}) {
+      const c10::impl::ExcludeDispatchKeyGuard guard(key);
+      add();
+    }
+    for (const auto device : {at::kCPU, at::kCUDA}) {
+      at::autocast::set_autocast_enabled(device, true);
+      add();
+      at::autocast::set_autocast_enabled(device, false);
+    }
+    for (const auto& [deterministic, warn_only] : {std::pair(true, false), std::pair(true, true)}) {
+      at::globalContext().setDeterministicAlgorithms(deterministic, warn_only);
+      add();
+      at::globalContext().setDeterministicAlgorithms(false, false);
+    }
+    for (const auto& dtype : {caffe2::TypeMeta::Make<double>(), caffe2::TypeMeta::Make<c10::BFloat16>()}) {
+      at::set_default_dtype(dtype);
+      add();
+      at::set_default_dtype(caffe2::TypeMeta::Make<float>());
+    }
+  }
+}
+
+TEST(ArgumentSpec, DifferentArgumentsHaveDifferentDescriptions) {
+  Descriptions descriptions;
+  const at::Tensor plain = at::ones({2, 2});
+  const at::Tensor complex = at::ones({2, 2}, at::kComplexDouble);
+  for (const at::Tensor& tensor : {at::Tensor(),
+                                   plain,
+                                   at::ones({2}),
+                                   at::ones({2, 1}),
+                                   at::ones({1, 2}),
+                                   at::ones({2, 2}, at::kDouble),
+                                   at::ones({2, 2}).requires_grad_(true),
+                                   at::ones({2, 3}).t(),
+                                   at::ones({4, 6}).slice(1, 0, 6, 2),
+                                   at::ones({2, 3, 4, 5}),
+                                   at::ones({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast),
+                                   plain.to_sparse(),
+                                   plain.to_sparse().requires_grad_(true),
+                                   plain.to_sparse_csr(),
+                                   complex,
+                                   complex.conj(),
+                                   at::imag(complex.conj()),
+                                   at::quantize_per_tensor(plain, 0.1, 0, at::kQInt8),
+                                   plain.to_mkldnn(),
+                                   at::ones(std::vector<int64_t>(17, 1)),
+                                   at::ones({2, 2}, at::device(at::kMeta))}) {
+    descriptions.add(spec_of("%x : Tensor", {tensor}));
+  }
+  for (const size_t size : {0, 1, 2, 65}) {
+    descriptions.add(spec_of("%l : Tensor[]", {c10::List<at::Tensor>(std::vector<at::Tensor>(size, plain))}));
+  }
+  descriptions.add(spec_of("%n : int?", {1}));
+  descriptions.add(spec_of("%n : int?", {c10::IValue()}));
 }
 
 TEST(ArgumentSpec, OneSpecObjectMayBeUsedAgain) {
