@@ -164,8 +164,8 @@ struct OpRow {
   // ---- TorchScript texts, compiled when first needed (load/compile_op_row.h)
   // The operator in terms of primitives and of operators with bodies: an expression over the schema's arguments.
   std::string_view body = {};
-  // The result together with the values that backward saves: a tuple (result, saved…). Without it, backward may use the
-  // arguments and `result`.
+  // Reserved: no row has it, and `compile_backward` does not accept it yet. The result together with the values that
+  // backward saves: a tuple (result, saved…). Without it, backward may use the arguments and `result`.
   std::string_view forward = {};
   // The gradients of all Tensor arguments in the schema's order, as a tuple, None where there is none: an expression over
   // the schema's arguments, `result`, the incoming `grad`, and `saved_0`, `saved_1`, … of `forward`. Gradients of broadcast

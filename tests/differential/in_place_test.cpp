@@ -194,7 +194,7 @@ TEST(FunctionalVariant, IsNoneWhereTheOperatorWritesOrDrawsOtherwise) {
   }
 }
 
-TEST(BackwardMayReadResult, IsFalseOnlyWhereAWriteIntoTheResultDoesNotDisturbBackward) {
+TEST(BackwardIgnoresResult, HoldsWhereAWriteIntoTheResultDoesNotDisturbBackward) {
   std::set<std::string> told;
   std::set<std::string> tried;
   for (const auto& op : torch::jit::getAllOperators()) {
