@@ -59,7 +59,8 @@ def named_operators(root: Path) -> dict:
 
 def violations(root: Path) -> list:
     found = named_operators(root)
-    return ([f"{where}: names {', '.join(sorted(names))}; ask node.op() instead (src/ops/README.md)"
+    return ([f"{where}: names {', '.join(sorted(names))}; ask node.op() instead (src/ops/README.md), or, for a rewrite of "
+             "named operators, list the file in REWRITES"
              for where, names in found.items() if where not in REWRITES] +
             [f"{where}: names no operator any more; take it off the list" for where in REWRITES if where not in found])
 
