@@ -99,7 +99,7 @@ bool updating() { return std::getenv("SCONCE_UPDATE_EXPECTATIONS") != nullptr; }
 
 std::string text_of(const Graph& graph) { return print(graph); }
 
-// Arguments that fit the graph's inputs; tensors are 2x3 doubles, or of the sizes and dtype that the facts know.
+// Arguments that fit the graph's inputs; tensors are 3x3 doubles, or of the sizes and dtype that the facts know.
 std::vector<c10::IValue> seeded_arguments(const Graph& graph) {
   at::manual_seed(7);
   std::vector<c10::IValue> arguments;
