@@ -1,5 +1,7 @@
 // Words of attributes are kept from call to call: every change between two calls must be seen.
+#include "executor/argument_spec/attribute_memo.h"
 #include "executor/argument_spec/argument_spec.h"
+#include "executor/argument_spec/fields.h"
 
 #include "tests/support/graphs.h"
 
@@ -17,9 +19,9 @@ namespace {
 using Values = std::vector<c10::IValue>;
 
 struct Program {
-  torch::jit::Module inner =
-      testing::module_of("def forward(self, x):\n    return x\n",
-                         {{"w", at::ones({2, 3})}, {"b", at::ones({3})}, {"state", at::ones({2, 3}).t()}});
+  torch::jit::Module inner = testing::module_of(
+      "def forward(self, x):\n    return x\n",
+      {{"w", at::ones({2, 3})}, {"b", at::ones({3})}, {"state", at::empty_strided({3, 2}, {1, 3}).fill_(1)}});
   torch::jit::Module outer{"Outer"};
   std::unique_ptr<Graph> graph;
 
@@ -103,6 +105,59 @@ TEST(AttributeMemo, EveryChangeOfAnAttributeIsSeen) {
                 return value.toTensor().defined() && value.toTensor().requires_grad();
               }));
     EXPECT_EQ(words_now(), after) << "from memory";
+  }
+}
+
+// Returns a memo of all attributes that the graph reads; null if one of them cannot be remembered.
+std::unique_ptr<const AttributeMemo> memo_of(const Program& program) {
+  const auto slot_of = [](const torch::jit::Module& module, const char* name) {
+    return &module._ivalue()->slots()[module._ivalue()->type()->getAttributeSlot(name)];
+  };
+  const std::vector<FoundObject> objects = {
+      {.slot = nullptr, .argument = 0, .object = program.outer._ivalue().get()},
+      {.slot = slot_of(program.outer, "inner"), .argument = 0, .object = program.inner._ivalue().get()}};
+  const std::vector<const c10::IValue*> attributes = {slot_of(program.inner, "w"), slot_of(program.inner, "b"),
+                                                      slot_of(program.inner, "state")};
+  const std::vector<uint64_t> words = fresh_words(program);
+  return AttributeMemo::make(objects, attributes, std::span(words).subspan(spec_words::kStateWords, attributes.size()));
+}
+
+TEST(AttributeMemo, HoldsUntilAnAttributeChanges) {
+  for (const Change& change : changes()) {
+    SCOPED_TRACE(change.what);
+    Program program;
+    const auto memo = memo_of(program);
+    ASSERT_NE(memo, nullptr);
+    EXPECT_TRUE(memo->holds(program.arguments()));
+    change.make(program);
+    EXPECT_FALSE(change.changes_words && memo->holds(program.arguments()));
+  }
+}
+
+// The words of these change without a change of the tensor itself.
+TEST(AttributeMemo, IsNotMadeOfTensorsThatAutogradComputed) {
+  const at::Tensor base = at::ones({2, 3});
+  for (const at::Tensor& tensor : {base.slice(1, 0, 2), base * at::ones({3}).requires_grad_(true)}) {
+    Program program;
+    ASSERT_NE(memo_of(program), nullptr);
+    program.set("b", tensor);
+    EXPECT_EQ(memo_of(program), nullptr);
+  }
+}
+
+TEST(AttributeMemo, ABaseThatRequiresAGradientChangesTheWordsOfItsView) {
+  Program program;
+  const at::Tensor base = at::ones({2, 3});
+  program.set("b", base.slice(1, 0, 2));
+  const ArgumentSpecCreator creator(*program.graph);
+  ArgumentSpec spec;
+  for (const bool requires_grad : {false, true, false}) {
+    base.requires_grad_(requires_grad);
+    for (int i = 0; i < 3; ++i) {
+      creator.create(program.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+      EXPECT_EQ(spec.requires_grad(), requires_grad);
+      EXPECT_THAT(fresh_words(program), ::testing::ElementsAreArray(spec.words().begin(), spec.words().end()));
+    }
   }
 }
 
