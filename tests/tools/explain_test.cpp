@@ -59,6 +59,17 @@ TEST(Explain, TellsWhyAMethodHasNoPlans) {
   EXPECT_THAT(cli::to_text(explanation, {}, {}), HasSubstr("node: %y : Tensor = prim::x(%x)\n    m.py:1\n"));
 }
 
+TEST(Explain, AddsTheRunsOfAPassUp) {
+  Explanation explanation;
+  explanation.method = "forward";
+  explanation.passes = {{"peephole", 0.001, true}, {"eliminate_dead_nodes", 0.004, false}, {"peephole", 0.002, false}};
+  EXPECT_THAT(cli::to_text(explanation, {}, {}), HasSubstr("  pass                     time  runs  changed\n"
+                                                           "  --------------------  -------  ----  -------\n"
+                                                           "  peephole              3.00 ms     2        1\n"
+                                                           "  eliminate_dead_nodes  4.00 ms     1        0\n"));
+  EXPECT_EQ(cli::to_json(explanation)["passes"].size(), 3);
+}
+
 TEST(Explain, EveryFailureInJsonNamesNodeAndSource) {
   const ScratchFolder scratch;
   const std::string model = write_model(scratch, "raises.pt", kRaises);

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -90,6 +91,32 @@ std::string layout_of(const at::Tensor& tensor) {
                                                                  : "strided";
 }
 
+// Returns one line per pass, in the order of the first runs.
+std::string table_of_passes(const std::vector<PassTiming>& runs) {
+  struct Total {
+    std::string_view pass;
+    double seconds = 0;
+    size_t runs = 0;
+    size_t changes = 0;
+  };
+  std::vector<Total> totals;
+  for (const PassTiming& run : runs) {
+    auto total = std::find_if(totals.begin(), totals.end(), [&](const Total& each) { return each.pass == run.pass; });
+    if (total == totals.end()) {
+      total = totals.insert(total, {.pass = run.pass});
+    }
+    total->seconds += run.seconds;
+    total->runs += 1;
+    total->changes += run.changed ? 1 : 0;
+  }
+  ui::Table table({{"pass", ui::Align::kLeft}, {"time"}, {"runs"}, {"changed"}});
+  for (const Total& total : totals) {
+    table.add_row({std::string(total.pass), ui::format_duration(total.seconds), std::to_string(total.runs),
+                   std::to_string(total.changes)});
+  }
+  return table.render();
+}
+
 }  // namespace
 
 std::string describe_argument(const c10::IValue& argument) {
@@ -123,11 +150,7 @@ std::string to_text(const Explanation& explanation, const std::vector<std::strin
     text += plan_text(plan, detail);
   }
   text += explanation.passes.empty() ? "\npasses: none ran\n" : "\npasses:\n";
-  ui::Table passes({{"pass", ui::Align::kLeft}, {"time"}, {"changed", ui::Align::kLeft}});
-  for (const PassTiming& pass : explanation.passes) {
-    passes.add_row({pass.pass, ui::format_duration(pass.seconds), pass.changed ? "yes" : "no"});
-  }
-  text += explanation.passes.empty() ? "" : indented(passes.render(), "  ");
+  text += explanation.passes.empty() ? "" : indented(table_of_passes(explanation.passes), "  ");
   if (explanation.profile) {
     text += profile_text(*explanation.profile);
   }
