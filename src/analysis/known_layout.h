@@ -1,7 +1,6 @@
 // Questions about sizes and strides, answered by facts. False if a fact is missing.
 #pragma once
 
-#include "analysis/effects.h"
 #include "ir/facts.h"
 #include "ir/graph.h"
 
@@ -59,14 +58,12 @@ inline bool has_layout(const TensorFacts* facts, c10::MemoryFormat format) {
   return true;
 }
 
-// Returns whether the graph changes sizes in place or walks autograd's graph. A tensor must then not be replaced by another
-// one with equal elements.
-inline bool distinguishes_equal_tensors(const Graph& graph) {
-  bool may_differentiate = false;
-  for_each_node(graph.body(), [&](Node* node) { may_differentiate = may_differentiate || node->op().differentiates; });
-  return may_differentiate || may_change_sizes(graph);
-}
-
 inline bool is_contiguous(const TensorFacts* facts) { return has_layout(facts, c10::MemoryFormat::Contiguous); }
+
+// Calls `visit` with every node whose result another tensor with equal elements may replace, as far as the graph decides:
+//   - the graph changes no sizes in place and does not walk autograd's graph;
+//   - the node calls an operator with operands and one result.
+// `visit` may erase its node, and returns whether it changed the graph. Returns whether a visit did.
+bool for_each_replaceable_result(const Graph& graph, c10::function_ref<bool(Node&)> visit);
 
 }  // namespace sconce

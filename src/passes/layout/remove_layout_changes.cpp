@@ -30,33 +30,25 @@ bool reshapes(const Node& node) {
 
 class LayoutChanges {
  public:
-  explicit LayoutChanges(Graph& graph) : graph_(graph), aliases_(graph), blocked_(distinguishes_equal_tensors(graph)) {}
+  explicit LayoutChanges(Graph& graph) : graph_(graph), aliases_(graph) {}
 
   bool run() {
-    bool changed = false;
-    if (blocked_) {
-      return false;
-    }
-    for_each_node(graph_.body(), [&](Node* node) {
-      if (node->schema() == nullptr || node->outputs().size() != 1 || node->inputs().empty()) {
-        return;
-      }
-      if (Value* same = same_as(*node)) {
-        node->output()->replace_all_uses_with(same);
-        node->erase();
-        changed = true;
-      } else if (permutes(*node)) {
-        changed |= merge_permutations(*node);
-      } else if (reshapes(*node)) {
-        changed |= merge_reshapes(*node);
-      } else {
-        changed |= drop_round_trip(*node);
-      }
-    });
-    return changed;
+    return for_each_replaceable_result(graph_, [&](Node& node) { return rewrite(node); });
   }
 
  private:
+  bool rewrite(Node& node) {
+    if (Value* same = same_as(node)) {
+      node.output()->replace_all_uses_with(same);
+      node.erase();
+      return true;
+    }
+    if (permutes(node)) {
+      return merge_permutations(node);
+    }
+    return reshapes(node) ? merge_reshapes(node) : drop_round_trip(node);
+  }
+
   // Returns the value that can replace the node's output; null if none is known.
   Value* same_as(const Node& node) const {
     Value* operand = node.input(0);
@@ -268,7 +260,6 @@ class LayoutChanges {
   Graph& graph_;
   LazyAliasSets aliases_;
   std::unordered_map<const Value*, const Value*> stands_for_;  // replaced value → the value that replaced it
-  bool blocked_;
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "passes/memory/remove_dead_copies.h"
 
-#include "analysis/effects.h"
 #include "analysis/escapes.h"
 #include "analysis/known_layout.h"
 #include "analysis/lazy_alias_sets.h"
@@ -17,24 +16,17 @@ namespace {
 
 class DeadCopies {
  public:
-  explicit DeadCopies(Graph& graph) : graph_(graph), aliases_(graph), blocked_(distinguishes_equal_tensors(graph)) {}
+  explicit DeadCopies(Graph& graph) : graph_(graph), aliases_(graph) {}
 
   bool run() {
-    bool changed = false;
-    if (blocked_) {
-      return false;
-    }
-    for_each_node(graph_.body(), [&](Node* node) {
-      if (node->schema() == nullptr || node->outputs().size() != 1 || node->inputs().empty()) {
-        return;
+    return for_each_replaceable_result(graph_, [&](Node& node) {
+      Value* same = same_as(node);
+      if (same != nullptr) {
+        node.output()->replace_all_uses_with(same);
+        node.erase();
       }
-      if (Value* same = same_as(*node)) {
-        node->output()->replace_all_uses_with(same);
-        node->erase();
-        changed = true;
-      }
+      return same != nullptr;
     });
-    return changed;
   }
 
  private:
@@ -123,7 +115,6 @@ class DeadCopies {
 
   Graph& graph_;
   LazyAliasSets aliases_;
-  bool blocked_;
 };
 
 }  // namespace
