@@ -25,6 +25,11 @@ class Options {
   Options& optimize(bool on) { return set(optimize_, on); }
   bool optimize() const { return optimize_; }
 
+  // Computes the bits that operator after operator computes. By default a few kernels may differ in the last bits, where
+  // that makes them much faster: gelu (up to 2 ulp, 100 times faster on small tensors) and small batched matrix products.
+  Options& exact(bool on) { return set(exact_, on); }
+  bool exact() const { return exact_; }
+
   // Limits the plans that one method keeps. The least recently used plan is dropped first. Throws c10::Error for 0.
   Options& plan_cache_capacity(size_t plans);
   size_t plan_cache_capacity() const { return plan_cache_capacity_; }
@@ -59,6 +64,7 @@ class Options {
   }
   std::optional<c10::Device> device_;
   bool optimize_ = true;
+  bool exact_ = false;
   PassPipeline passes_;
   size_t plan_cache_capacity_ = 64;
   size_t profiled_runs_ = 0;

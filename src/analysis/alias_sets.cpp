@@ -1,6 +1,7 @@
 #include "analysis/alias_sets.h"
 
 #include "analysis/effects.h"
+#include "analysis/list_writes.h"
 
 #include <torch/csrc/jit/runtime/operator.h>
 
@@ -13,6 +14,12 @@ namespace {
 bool shares_a_symbol(const c10::AliasInfo& a, const c10::AliasInfo& b) {
   return std::any_of(a.afterSets().begin(), a.afterSets().end(),
                      [&](c10::Symbol symbol) { return b.beforeSets().contains(symbol); });
+}
+
+// Returns whether the list only passes its elements to operators whose results are new.
+bool is_operand_list(const Value& list) {
+  return std::all_of(list.uses().begin(), list.uses().end(),
+                     [](const Use& use) { return only_reads_list(*use.user, use.index) && produces_new_tensor(*use.user); });
 }
 
 }  // namespace
@@ -178,7 +185,7 @@ bool AliasSets::may_write(const Node& node, const Value& value) const {
 
 // ---- the analysis ---------------------------------------------------------------------------------------------------
 
-AliasSets::AliasSets(const Graph& graph) : sets_(graph.id_bound(), kNone) {
+AliasSets::AliasSets(const Graph& graph, Lists lists) : lists_(lists), sets_(graph.id_bound(), kNone) {
   parent_.reserve(graph.id_bound());
   contents_.reserve(graph.id_bound());
   new_set();
@@ -247,6 +254,10 @@ bool AliasSets::visit_language_node(const Node& node) {
       return true;
     }
     case Opcode::kListConstruct:
+      if (lists_ == Lists::kAsOperands && is_operand_list(*node.output())) {
+        return true;
+      }
+      [[fallthrough]];
     case Opcode::kTupleConstruct:
     case Opcode::kDictConstruct:
       for (const Value* element : node.inputs()) {

@@ -23,7 +23,10 @@ class AliasSets {
   using Set = uint32_t;
   static constexpr Set kNone = UINT32_MAX;
 
-  explicit AliasSets(const Graph& graph);
+  // kAsOperands: a list that only operators with new results read is not a container of its elements. Writes to elements are
+  // then not seen as writes within the list.
+  enum class Lists : uint8_t { kAsContainers, kAsOperands };
+  explicit AliasSets(const Graph& graph, Lists lists = Lists::kAsContainers);
 
   // Returns whether the values may share memory. Numbers and strings are in no set and alias nothing. Values of one set
   // whose types no object can have at once do not alias.
@@ -65,6 +68,7 @@ class AliasSets {
   void visit_operator(const Node& node);
   void visit_unknown(const Node& node);
 
+  Lists lists_;
   mutable std::vector<Set> parent_;
   std::vector<Set> contents_;
   std::vector<MemoryKinds> written_;

@@ -44,6 +44,7 @@ Expected<std::unique_ptr<Plan>> CalleeTable::plan(const Graph& graph, const std:
   CompileSettings settings(options_);
   settings.callees = this;
   settings.functions = &functions_;
+  settings.prepares_steps = false;  // a callee's run records gradients, or may
   auto compiled = compile_method(graph.clone(), settings);
   if (!compiled) {
     return compiled.refusal();

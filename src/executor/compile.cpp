@@ -163,7 +163,10 @@ Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const Comp
   if (settings.optimize) {
     run_stage(Stage::kOptimize, copy, runner, settings.frozen);
   }
-  auto plan = lower(std::move(copy), settings.callees);
+  const StepForm form = !settings.prepares_steps ? StepForm::kOrdinary
+                        : settings.exact         ? StepForm::kExact
+                                                 : StepForm::kPrepared;
+  auto plan = lower(std::move(copy), settings.callees, nullptr, form);
   if (!plan) {
     return plan.refusal();
   }

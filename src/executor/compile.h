@@ -31,14 +31,20 @@ struct CompiledMethod {
 struct CompileSettings {
   CompileSettings() = default;
   explicit CompileSettings(const Options& options)
-      : passes(&options.passes()), optimize(options.optimize()), frozen(options.frozen()) {}
+      : passes(&options.passes()),
+        optimize(options.optimize()),
+        frozen(options.frozen()),
+        exact(options.exact()),
+        prepares_steps(options.optimize()) {}
 
   Callees* callees = nullptr;                  // runs calls that are not inlined; outlives the plan
   FunctionTable* functions = nullptr;          // inlines calls of these functions; null: inlines none
   const ModuleConstants* constants = nullptr;  // constants of the method's module, to freeze it
   const PassPipeline* passes = nullptr;        // the user's passes, and which are disabled
   bool optimize = false;                       // else runs the required passes only
-  bool frozen = false;  // the module is frozen: passes may compute with its constants, at the price of rounding
+  bool frozen = false;          // the module is frozen: passes may compute with its constants, at the price of rounding
+  bool exact = false;           // kernels compute the operators' own bits
+  bool prepares_steps = false;  // operators that have kernels run by prepared steps (plan/prepared/)
 };
 
 // Compiles a method: inline, freeze, required passes, optimizing passes, lower. Refuses what cannot be inlined or lowered.

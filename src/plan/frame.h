@@ -1,6 +1,8 @@
 // Frame: all state of one run of a plan.
 #pragma once
 
+#include "plan/prepared/tensor_slot.h"
+
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -12,7 +14,10 @@
 
 namespace sconce {
 
+class AutogradSwitch;
 class Plan;
+struct ArenaLayout;
+struct StepState;
 
 // The index of a value in a frame.
 using Register = uint32_t;
@@ -34,6 +39,7 @@ struct EnteredContext {
 class Frame {
  public:
   explicit Frame(const Plan& plan);
+  ~Frame();
 
   // Keeps the plan alive during the run; null for a plan that its owner keeps.
   std::shared_ptr<const Plan> kept_plan;
@@ -50,12 +56,40 @@ class Frame {
   // `with` blocks that were entered and not yet left, the innermost last.
   std::vector<EnteredContext> entered;
 
+  // ---- prepared steps (plan/prepared/)
+  // Whether prepared steps use their kernels in this run: nothing records gradients, and nobody observes single operators.
+  bool runs_prepared = false;
+  AutogradSwitch* autograd = nullptr;  // of the run
+  std::vector<TensorSlot> slots;
+  std::vector<std::unique_ptr<StepState>> states;  // null until the step first runs
+  uint64_t next_stamp = 1;
+  uint64_t run_number = 1;  // of this run; 0 stands for none
+
+  // Takes the newest layout of the arena. Called between runs.
+  void update_layout();
+  // Puts the slot into the arena, if the layout has room for it.
+  void place_in_arena(uint32_t slot);
+  // Gives the slot a block of its own.
+  void allocate(uint32_t slot);
+  // Keeps what owns the slot's memory until the slot is released.
+  void hold(uint32_t slot, c10::IValue owner);
+  // Frees what the slot has outside the arena.
+  void release(uint32_t slot);
+  bool has_blocks() const { return overflowed_ || holds_something_; }
+  // Tells the plan which slots found no room in the arena.
+  void report_overflow();
+
   // Drops every value but the constants.
   void clear();
 
  private:
+  const Plan& plan_;
   size_t constants_;
   std::vector<c10::IValue> registers_;
+  const ArenaLayout* layout_ = nullptr;
+  c10::DataPtr arena_;
+  bool overflowed_ = false;       // a slot has, or had in this run, a block of its own
+  bool holds_something_ = false;  // a slot holds something
 };
 
 // Switches the dispatcher's autograd layers off and on while a plan runs. The destructor restores the initial state. Changes

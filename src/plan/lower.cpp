@@ -5,6 +5,8 @@
 #include "base/assert.h"
 #include "ir/schema_match.h"
 #include "plan/liveness.h"
+#include "plan/prepared/places.h"
+#include "plan/prepared/prepared_step.h"
 #include "plan/register_allocator.h"
 #include "plan/steps/steps.h"
 
@@ -15,8 +17,14 @@ namespace {
 // the node that makes it until its death; then another value may have it.
 class Lowering {
  public:
-  Lowering(const Graph& graph, Callees* callees, Profile* profile)
-      : graph_(graph), callees_(callees), profile_(profile), liveness_(graph), sizes_may_change_(may_change_sizes(graph)) {}
+  Lowering(const Graph& graph, Callees* callees, Profile* profile, StepForm form)
+      : graph_(graph),
+        callees_(callees),
+        profile_(profile),
+        liveness_(graph),
+        sizes_may_change_(may_change_sizes(graph)),
+        places_(form == StepForm::kOrdinary ? Places() : Places(graph)),
+        is_exact_(form == StepForm::kExact) {}
 
   Expected<void> run() {
     const InternalErrorContext context("lowering to a plan");
@@ -37,7 +45,7 @@ class Lowering {
 
   std::unique_ptr<Plan> finish(std::shared_ptr<const Graph> graph) {
     return std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_),
-                                  allocator_.count(), may_introduce_grad_);
+                                  allocator_.count(), may_introduce_grad_, places_.lifetimes(), states_);
   }
 
  private:
@@ -137,7 +145,7 @@ class Lowering {
   Expected<void> lower_block(const Block& block) {
     drop(liveness_.dead_on_entry(block));
     for (const Node* node : block.nodes()) {
-      if (node->opcode() == Opcode::kConstant) {
+      if (node->opcode() == Opcode::kConstant || is_operand_list(*node)) {
         continue;
       }
       auto done = node->opcode() == Opcode::kIf     ? lower_if(*node)
@@ -148,21 +156,30 @@ class Lowering {
       }
       profile_values(node->outputs());
       drop(liveness_.dead_after(*node));
+      if (const auto& released = places_.released_after(*node); !released.empty() && places_.kernel_of(*node) == nullptr) {
+        emit(make_release_step(released), nullptr);
+      }
     }
     return {};
   }
 
-  Expected<void> lower_node(const Node& node) {
+  Expected<StepPtr> make_step(const Node& node) {
     Operands operands = operands_of(node, 0);
     Registers results;
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
     }
-    auto step = is_call(node) ? make_call_step(node, std::move(operands), std::move(results), callees_)
-                : node.opcode() == Opcode::kDelegate ? make_delegate_step(node, std::move(operands), std::move(results))
-                : node.op().is_language()
-                    ? make_language_step(node, std::move(operands), std::move(results))
-                    : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change_);
+    return is_call(node)                        ? make_call_step(node, std::move(operands), std::move(results), callees_)
+           : node.opcode() == Opcode::kDelegate ? make_delegate_step(node, std::move(operands), std::move(results))
+           : node.op().is_language()            ? make_language_step(node, std::move(operands), std::move(results))
+                                     : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change_);
+  }
+
+  Expected<void> lower_node(const Node& node) {
+    if (const KernelRow* kernel = places_.kernel_of(node)) {
+      return lower_prepared(node, *kernel);
+    }
+    auto step = make_step(node);
     if (!step) {
       return step.refusal();
     }
@@ -170,6 +187,80 @@ class Lowering {
     release_last_uses(node);
     may_introduce_grad_ = may_introduce_grad_ || introduces_grad(node);
     return {};
+  }
+
+  // Returns whether the node makes a list that is lowered with the prepared node that reads it.
+  bool is_operand_list(const Node& node) const {
+    return node.opcode() == Opcode::kListConstruct && places_.is_operand_list(*node.output());
+  }
+
+  Expected<void> lower_prepared(const Node& node, const KernelRow& kernel) {
+    PreparedStepParts parts;
+    parts.kernel = &kernel;
+    parts.is_exact = is_exact_;
+    parts.released = places_.released_after(node);
+    parts.arguments = node.inputs().size();
+    parts.state = static_cast<uint32_t>(states_++);
+    std::vector<const Node*> nodes;  // the node, after the lists that it reads
+    for (const Value* input : node.inputs()) {
+      if (places_.is_operand_list(*input)) {
+        nodes.push_back(input->node());
+      }
+    }
+    nodes.push_back(&node);
+    for (const Node* each : nodes) {
+      auto step = make_step(*each);
+      if (!step) {
+        return step.refusal();
+      }
+      parts.ordinary.push_back(std::move(*step));
+      may_introduce_grad_ = may_introduce_grad_ || introduces_grad(*each);
+    }
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      const Value& input = *node.input(i);
+      if (places_.is_operand_list(input)) {
+        for (const Value* element : input.node()->inputs()) {
+          parts.operands.push_back(prepared_operand(*element, i, kernel, true));
+        }
+      } else {
+        parts.operands.push_back(prepared_operand(input, i, kernel));
+      }
+    }
+    const Value& result = *node.output();
+    const auto is_read_by_ordinary_step = [&](const Use& use) {
+      return places_.kernel_of(*use.user) == nullptr && !is_operand_list(*use.user);
+    };
+    const auto uses = result.uses();
+    parts.result = {register_of(&result), places_.slot_of(result),
+                    std::any_of(uses.begin(), uses.end(), is_read_by_ordinary_step), kernel.is_view};
+    for (const Node* each : nodes) {
+      for (size_t i = 0; i < each->inputs().size(); ++i) {
+        const Value* input = each->input(i);
+        if (liveness_.is_last_use(*each, i) && holds_memory(input->type()) && !is_constant(input) &&
+            !places_.is_operand_list(*input)) {
+          parts.dropped.push_back(register_of(input));
+        }
+      }
+    }
+    emit(make_prepared_step(node, std::move(parts)), &node);
+    for (const Node* each : nodes) {
+      release_last_uses(*each);
+    }
+    return {};
+  }
+
+  PreparedOperand prepared_operand(const Value& value, size_t position, const KernelRow& kernel,
+                                   bool in_list = false) const {
+    const Register box = register_of(&value);
+    const auto at = static_cast<uint32_t>(position);
+    if (const uint32_t slot = places_.slot_of(value); slot != Places::kNoSlot) {
+      return {PreparedOperand::Source::kSlot, slot, box, at, in_list};
+    }
+    const auto source = value.type()->kind() == c10::TypeKind::TensorType ? PreparedOperand::Source::kBox
+                        : position == kernel.run_time_argument            ? PreparedOperand::Source::kRunTime
+                        : is_constant(&value)                             ? PreparedOperand::Source::kConstant
+                                                                          : PreparedOperand::Source::kValue;
+    return {source, box, box, at, in_list};
   }
 
   // A graph without tensors that require a gradient may still introduce one.
@@ -271,6 +362,9 @@ class Lowering {
   Profile* profile_;
   Liveness liveness_;
   const bool sizes_may_change_;
+  const Places places_;
+  const bool is_exact_;
+  size_t states_ = 0;
   FlatMap<const Value*, Register> registers_;
   std::vector<Plan::PlannedStep> steps_;
   std::vector<c10::IValue> constants_;
@@ -282,8 +376,9 @@ class Lowering {
 
 }  // namespace
 
-Expected<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees, Profile* profile) {
-  Lowering lowering(*graph, callees, profile);
+Expected<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees, Profile* profile,
+                                      StepForm form) {
+  Lowering lowering(*graph, callees, profile, form);
   if (auto done = lowering.run(); !done) {
     return done.refusal();
   }

@@ -11,6 +11,12 @@
 
 namespace sconce {
 
+enum class StepForm : uint8_t {
+  kOrdinary,  // every node runs by its ordinary step
+  kPrepared,  // operators that have kernels run by prepared steps, with their results in the arena
+  kExact,     // the same, but for kernels whose results differ from the operator's in the last bits
+};
+
 // Lowers a graph. The plan keeps the graph alive.
 //
 // Requires: a verified graph.
@@ -18,6 +24,6 @@ namespace sconce {
 // graph and outlive the plan; every run fills it. Refuses node kinds and operators that cannot run, with the first such
 // node.
 Expected<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees = nullptr,
-                                      Profile* profile = nullptr);
+                                      Profile* profile = nullptr, StepForm form = StepForm::kOrdinary);
 
 }  // namespace sconce

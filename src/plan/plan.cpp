@@ -22,25 +22,17 @@ std::string describe_step(const std::string& name, const std::vector<Operand>& o
   return text;
 }
 
-Frame::Frame(const Plan& plan) : constants_(plan.constants().size()), registers_(plan.register_count()) {
-  std::copy(plan.constants().begin(), plan.constants().end(), registers_.begin());
-}
-
-void Frame::clear() {
-  stack.clear();
-  for (size_t i = constants_; i < registers_.size(); ++i) {
-    registers_[i] = c10::IValue();
-  }
-}
-
 Plan::Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
-           std::vector<Register> inputs, size_t registers, bool may_introduce_grad)
+           std::vector<Register> inputs, size_t registers, bool may_introduce_grad, std::vector<Lifetime> slots,
+           size_t states)
     : graph_(std::move(graph)),
       steps_(std::move(steps)),
       constants_(std::move(constants)),
       inputs_(std::move(inputs)),
       registers_(registers),
-      may_introduce_grad_(may_introduce_grad) {
+      may_introduce_grad_(may_introduce_grad),
+      memory_(std::move(slots)),
+      states_(states) {
   for (const c10::IValue& constant : constants_) {
     constant.visit([this](const c10::IValue& value) {
       if (value.isTensor() && value.toTensor().defined()) {
@@ -67,6 +59,7 @@ std::unique_ptr<Frame> Plan::take_frame() const {
 }
 
 void Plan::give_back(std::unique_ptr<Frame> frame) const {
+  frame->report_overflow();
   frame->clear();
   frames_.give_back(std::move(frame));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "plan/memory_plan.h"
 #include "plan/object_pool.h"
 #include "plan/step.h"
 
@@ -30,7 +31,8 @@ class Plan {
   };
 
   Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
-       std::vector<Register> inputs, size_t registers, bool may_introduce_grad);
+       std::vector<Register> inputs, size_t registers, bool may_introduce_grad, std::vector<Lifetime> slots = {},
+       size_t states = 0);
 
   const std::shared_ptr<const Graph>& graph() const { return graph_; }
   std::span<const PlannedStep> steps() const { return steps_; }
@@ -44,6 +46,10 @@ class Plan {
     return std::any_of(constant_tensors_.begin(), constant_tensors_.end(),
                        [](const at::Tensor& tensor) { return tensor.requires_grad(); });
   }
+
+  // The slots of prepared steps, and the number of those steps that keep state in a frame.
+  MemoryPlan& memory() const { return memory_; }
+  size_t state_count() const { return states_; }
 
   // Returns one line per step, with its node and source line.
   std::string text() const;
@@ -63,6 +69,8 @@ class Plan {
   std::vector<Register> inputs_;
   size_t registers_;
   bool may_introduce_grad_;
+  mutable MemoryPlan memory_;
+  size_t states_;
   std::weak_ptr<const Plan> self_;  // null unless the plan is a DroppablePlan's
   mutable ObjectPool<Frame> frames_;
   mutable std::atomic<size_t> frames_made_{0};

@@ -4,14 +4,25 @@
 
 #include <sconce/script_error.h>
 
+#include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
 #include <c10/core/DispatchKeySet.h>
 #include <torch/csrc/jit/runtime/jit_exception.h>
 
 namespace sconce {
 namespace {
 
+// Returns whether the caller sees single operators: profilers do, and autocast casts their operands.
+bool operators_are_observed() { return at::hasCallbacks() || at::autocast::is_autocast_enabled(at::kCPU); }
+
 void run_steps(const Plan& plan, Frame& frame) {
   AutogradSwitch autograd;
+  frame.autograd = &autograd;
+  frame.runs_prepared = frame.may_skip_autograd && plan.state_count() != 0 && !operators_are_observed();
+  if (frame.runs_prepared) {
+    ++frame.run_number;
+    frame.update_layout();
+  }
   const auto steps = plan.steps();
   frame.next_step = 0;
   while (frame.next_step < steps.size()) {

@@ -116,7 +116,7 @@ bool is_snippet(const torch::jit::Method& method) {
 // Calls with every n on one module of each side, so that the state they leave behind counts too.
 void check_snippet(const std::string& file, const std::string& name) {
   SCOPED_TRACE(name);
-  const Module module = load(file);
+  const Module module = load(file, Options().exact(true));
   const torch::jit::Module reference = load_script_module(file, std::nullopt);
   const auto expected_method = reference.get_method(name);
   const PrintedText printed;

@@ -32,6 +32,10 @@ constexpr uintmax_t kLargeFile = 10'000'000;  // such models are called in one c
 // The backward pass of such a model takes seconds: there is one behind the first call and one behind the last.
 constexpr uintmax_t kHugeFile = 100'000'000;
 constexpr cli::CompareOptions kModelTolerance{.rtol = 0, .atol = 0};
+// Without gradients operators run below autograd. There LibTorch's dropout and its product of conjugates take other kernels,
+// which round otherwise.
+const std::set<std::string> kRoundedWithoutGradients = {"mixed_dtypes", "transformer_encoder_train"};
+constexpr cli::CompareOptions kRounded{.rtol = 1e-5, .atol = 1e-5};
 // Of merged nodes the gradients are added up in another order.
 constexpr cli::CompareOptions kMergedGradients{.rtol = 1e-5, .atol = 1e-6};
 // Backward passes add up in the order in which oneDNN's threads finish: LibTorch differs from itself by as much.
@@ -88,12 +92,15 @@ void check_case(const std::string& name, const cli::ModelCases& cases, size_t in
   const bool is_huge = std::filesystem::file_size(model_file(name)) > kHugeFile;
   for (size_t call = 1; call <= calls; ++call) {
     findings.begin_call(call);
-    cli::ReferenceModels::Outcomes outcomes = models.call(cases.inputs[index], cases.seed + call - 1);
-    models.compare_outcomes(outcomes, kModelTolerance, /*has_answer=*/true, findings);
+    cli::ReferenceModels::Outcomes outcomes = models.call(cases.inputs[index], cases.seed + call - 1, call);
+    const bool is_rounded = call % 3 != 1 && kRoundedWithoutGradients.contains(name);
+    models.compare_outcomes(outcomes, is_rounded ? kRounded : kModelTolerance, /*has_answer=*/true, findings);
     if (outcomes.got.error || outcomes.expected.error) {
       return;
     }
-    compare_layouts(outcomes.got.output, outcomes.expected.output, "out", describe_layout, findings);
+    // Without gradients a result need not be a view of another new tensor, as linear's is in LibTorch.
+    compare_layouts(outcomes.got.output, outcomes.expected.output, "out", call % 3 == 1 ? describe_layout : describe_form,
+                    findings);
     for (size_t i = 0; i < outcomes.got.arguments.size(); ++i) {
       compare_layouts(outcomes.got.arguments[i], outcomes.expected.arguments[i], "inputs[" + std::to_string(i) + "]",
                       describe_argument, findings);
@@ -117,7 +124,7 @@ void check_model(const std::string& name) {
     const size_t count = optimize && !is_large ? cases.inputs.size() : 1;
     for (size_t i = 0; i < count; ++i) {
       findings.begin_case("case " + std::to_string(i), optimize ? "optimized" : "not optimized");
-      check_case(name, cases, i, Options().optimize(optimize), findings);
+      check_case(name, cases, i, Options().optimize(optimize).exact(true), findings);
     }
     EXPECT_TRUE(findings.all().empty()) << cli::to_text(findings);
   }
@@ -139,7 +146,7 @@ void check_frozen(const std::string& name) {
     cli::ReferenceModels models(module, reference, cases.method, cli::ReferenceModels::State::kCompare);
     for (size_t call = 1; call <= 3; ++call) {
       findings.begin_call(call);
-      const cli::ReferenceModels::Outcomes outcomes = models.call(cases.inputs[i], cases.seed + call - 1);
+      const cli::ReferenceModels::Outcomes outcomes = models.call(cases.inputs[i], cases.seed + call - 1, call);
       models.compare_outcomes(outcomes, rounded, /*has_answer=*/true, findings);
       if (outcomes.got.error || outcomes.expected.error) {
         break;

@@ -138,11 +138,13 @@ std::vector<std::string> differences(const ObservedCall& got, const ObservedCall
   return found.take();
 }
 
+std::string describe_form(const at::Tensor& tensor) {
+  const bool has_strides = tensor.layout() == c10::kStrided && !tensor.is_mkldnn();
+  return has_strides ? "strides " + c10::str(tensor.strides()) + ", offset " + std::to_string(tensor.storage_offset()) : "";
+}
+
 std::string describe_layout(const at::Tensor& tensor) {
-  std::string text;
-  if (tensor.layout() == c10::kStrided && !tensor.is_mkldnn()) {
-    text = "strides " + c10::str(tensor.strides()) + ", offset " + std::to_string(tensor.storage_offset());
-  }
+  std::string text = describe_form(tensor);
   text += tensor.is_view() ? ", a view" : "";
   text += tensor.is_leaf() ? ", a leaf" : "";
   return text + (tensor.is_inference() ? ", inference" : "");

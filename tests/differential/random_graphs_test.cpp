@@ -90,7 +90,7 @@ class GraphCheck {
 
   std::vector<std::string> run() {
     check_text();
-    check_executor("optimized executor", Options());
+    check_executor("optimized executor", Options().exact(true));
     check_executor("executor without optimization", Options().optimize(false));
     for (const PassInfo& pass : all_passes()) {
       check_transformed("after pass " + std::string(pass.name),
@@ -124,7 +124,7 @@ class GraphCheck {
   // operators that nobody uses, so that the others draw different numbers.
   std::vector<std::string> run_against_optimising_peer() {
     TorchGraph peer(testing::text_of(graph_));
-    GraphExecutor executor(graph_.clone(), "generated", Options());
+    GraphExecutor executor(graph_.clone(), "generated", Options().exact(true));
     for (const Call& call : calls_) {
       const ObservedCall peers =
           observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { peer.execute(stack); });

@@ -244,7 +244,7 @@ void compare_calls(const OperatorPtr& op, size_t index, int recipe, const Report
     }
   }
   try {
-    GraphExecutor executor(one_node_graph(op->schema(), *arguments), "one", Options());
+    GraphExecutor executor(one_node_graph(op->schema(), *arguments), "one", Options().exact(true));
     const RunGraph ours = [&](torch::jit::Stack& stack) { executor.run(stack); };
     found = differences_of(observe_call(arguments->values, 7, ours), expected);
   } catch (const std::exception& refused) {

@@ -31,6 +31,11 @@ REWRITES = {
     "src/passes/required/remove_expands.cpp": "removes aten::expand",
     "src/passes/required/specialize_autograd_zero.cpp": "replaces prim::AutogradAdd",
     "src/passes/simplify/peephole.cpp": "small rewrites of the operators that it names",
+    "src/plan/prepared/kernels/joins.cpp": "the table of prepared operators: joins",
+    "src/plan/prepared/kernels/norms.cpp": "the table of prepared operators: softmax, norms, look-ups",
+    "src/plan/prepared/kernels/pointwise.cpp": "the table of prepared operators: pointwise",
+    "src/plan/prepared/kernels/products.cpp": "the table of prepared operators: matrix products",
+    "src/plan/prepared/kernels/views.cpp": "the table of prepared operators: views",
     "src/plan/steps/operator.cpp": "asks which backends are loaded by aten::empty, which each of them has",
 }
 

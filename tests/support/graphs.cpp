@@ -51,7 +51,7 @@ torch::jit::Module module_of(const std::string& methods,
 }
 
 std::vector<c10::IValue> run(const Graph& graph, std::vector<c10::IValue> arguments, const Options& options) {
-  GraphExecutor executor(graph.clone(), "test", options);
+  GraphExecutor executor(graph.clone(), "test", Options(options).exact(true));
   executor.run(arguments);
   return arguments;
 }

@@ -56,7 +56,7 @@ TEST(RaisedCalls, WhatTheyLeaveBehindIsCompared) {
   const char* const source = "def forward(self, x):\n  x.add_(1)\n  self.b.mul_(2)\n  assert x.dim() > 5\n  return x\n";
   const auto make = [&] { return testing::module_of(source, {{"b", at::ones({2})}}); };
   ReferenceModels models(accelerate(make()), make(), "forward", ReferenceModels::State::kCompare);
-  const ReferenceModels::Outcomes outcomes = models.call({at::zeros({2})}, /*seed=*/0);
+  const ReferenceModels::Outcomes outcomes = models.call({at::zeros({2})}, /*seed=*/0, 1);
   const auto findings_of = [&](const ReferenceModels::Outcomes& each) {
     Findings findings;
     findings.begin_case("case 0", "tier0");

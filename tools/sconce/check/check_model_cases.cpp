@@ -60,7 +60,7 @@ class ModelCheck {
     const std::vector<c10::IValue> arguments = arguments_of(index, models.reference());
     for (size_t call = 1; call <= settings_.calls; ++call) {
       findings_.begin_call(call);
-      ReferenceModels::Outcomes outcomes = models.call(arguments, cases_.seed);
+      ReferenceModels::Outcomes outcomes = models.call(arguments, cases_.seed, call);
       const size_t found = findings_.all().size();
       models.compare_outcomes(outcomes, tolerance_, is_recorded(index), findings_);
       if (outcomes.got.error) {

@@ -112,12 +112,14 @@ class OperatorCheck {
     const std::vector<c10::IValue> arguments = arguments_of(operator_case, method);
     for (size_t call = 1; call <= settings_.calls; ++call) {
       findings_.begin_call(call);
-      const ReferenceModels::Outcomes outcomes = models.call(arguments, /*seed=*/0);
+      const ReferenceModels::Outcomes outcomes = models.call(arguments, /*seed=*/0, call);
       models.compare_outcomes(outcomes, options, /*has_answer=*/true, findings_);
       if (outcomes.got.error) {
         return;
       }
-      compare_with_recorded(operator_case, outcomes, options, call == 1);
+      if (call % 3 == 1) {
+        compare_with_recorded(operator_case, outcomes, options, call == 1);
+      }
     }
     if (settings_.threads > 1) {
       ThreadedCalls calls{method, arguments, /*seed=*/0, options, nullptr, nullptr, has_state_};

@@ -36,7 +36,8 @@ class ReferenceModels {
     CallOutcome got;
     CallOutcome expected;
   };
-  Outcomes call(const std::vector<c10::IValue>& arguments, uint64_t seed);
+  // `number`, from 1: calls 1, 4, 7, … record gradients, the others do not, because sconce runs them differently.
+  Outcomes call(const std::vector<c10::IValue>& arguments, uint64_t seed, size_t number);
 
   // Compares outputs, arguments after the call, all attributes of the modules (parameters and buffers included), which
   // tensors share memory, and the state of the generator. Failed passes count as findings of call 1. If both calls raised

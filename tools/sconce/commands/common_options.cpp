@@ -41,6 +41,9 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   } else if (key == "optimize") {
     expect(value.is_boolean(), "true or false");
     options.optimize(value.get<bool>());
+  } else if (key == "exact") {
+    expect(value.is_boolean(), "true or false");
+    options.exact(value.get<bool>());
   } else if (key == "plan_cache_capacity") {
     expect(value.is_number_unsigned() && value.get<size_t>() > 0, "a whole number above 0");
     options.plan_cache_capacity(value.get<size_t>());
@@ -70,7 +73,7 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
     }
   } else {
     throw UserError(path + ": no option '" + key + "'" +
-                    ui::did_you_mean(key, {"device", "optimize", "plan_cache_capacity", "profiled_runs", "max_tier",
+                    ui::did_you_mean(key, {"device", "optimize", "exact", "plan_cache_capacity", "profiled_runs", "max_tier",
                                            "frozen", "preserved", kDisabledPasses, "reproducer_folder"}));
   }
 }

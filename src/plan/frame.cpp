@@ -1,0 +1,86 @@
+#include "plan/frame.h"
+
+#include "plan/plan.h"
+#include "plan/prepared/step_state.h"
+
+#include <c10/core/CPUAllocator.h>
+
+namespace sconce {
+
+Frame::Frame(const Plan& plan)
+    : slots(plan.memory().slot_count()),
+      states(plan.state_count()),
+      plan_(plan),
+      constants_(plan.constants().size()),
+      registers_(plan.register_count()) {
+  std::copy(plan.constants().begin(), plan.constants().end(), registers_.begin());
+}
+
+Frame::~Frame() = default;
+
+void Frame::update_layout() {
+  const ArenaLayout* newest = plan_.memory().layout();
+  if (newest == layout_) [[likely]] {
+    return;
+  }
+  arena_.clear();
+  layout_ = nullptr;
+  arena_ = c10::GetCPUAllocator()->allocate(newest->bytes);
+  layout_ = newest;
+  for (uint32_t slot = 0; slot < slots.size(); ++slot) {
+    place_in_arena(slot);
+  }
+}
+
+void Frame::place_in_arena(uint32_t index) {
+  TensorSlot& slot = slots[index];
+  slot.in_arena = layout_ != nullptr && slot.bytes != 0 && slot.bytes <= layout_->capacities[index];
+  if (slot.in_arena) {
+    slot.data = static_cast<char*>(arena_.get()) + layout_->offsets[index];
+    point_storage_at(slot.shell, slot.data);
+  }
+}
+
+void Frame::allocate(uint32_t index) {
+  TensorSlot& slot = slots[index];
+  slot.block.clear();
+  slot.block = c10::GetCPUAllocator()->allocate(slot.bytes);
+  slot.data = slot.block.get();
+  point_storage_at(slot.shell, slot.data);
+  overflowed_ = true;
+}
+
+void Frame::hold(uint32_t slot, c10::IValue owner) {
+  slots[slot].held = std::move(owner);
+  holds_something_ = true;
+}
+
+void Frame::release(uint32_t slot) {
+  slots[slot].block.clear();
+  slots[slot].held = c10::IValue();
+}
+
+void Frame::report_overflow() {
+  if (!overflowed_) [[likely]] {
+    return;
+  }
+  std::vector<size_t> bytes;
+  for (const TensorSlot& slot : slots) {
+    bytes.push_back(slot.bytes);
+  }
+  plan_.memory().learn(bytes);
+}
+
+void Frame::clear() {
+  stack.clear();
+  for (size_t i = constants_; i < registers_.size(); ++i) {
+    registers_[i] = c10::IValue();
+  }
+  for (uint32_t slot = 0; slot < slots.size() && has_blocks(); ++slot) {
+    release(slot);
+  }
+  overflowed_ = false;
+  holds_something_ = false;
+}
+
+}  // namespace sconce

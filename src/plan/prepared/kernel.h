@@ -1,0 +1,104 @@
+// PreparedKernel: what a prepared step keeps from run to run.
+#pragma once
+
+#include "ir/graph.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace sconce {
+
+// The arguments of a prepared operator, by their positions in the schema.
+class KernelArguments {
+ public:
+  struct Argument {
+    enum class Kind : uint8_t { kValue, kTensor, kTensorList };
+    Kind kind = Kind::kValue;
+    uint32_t first = 0;  // index of the tensor, of the list's first tensor, or of the value
+    uint32_t count = 1;
+  };
+
+  bool is_tensor(size_t position) const { return arguments_[position].kind == Argument::Kind::kTensor; }
+  // A shell with the operand's sizes, strides and dtype. Its memory is the operand's while the kernel runs, if the kernel
+  // reads tensors (PreparedKernel::reads_tensors).
+  const at::Tensor& tensor(size_t position) const { return *tensors_[arguments_[position].first]; }
+  // The operand's first element in this run.
+  void* data(size_t position) const { return data_[arguments_[position].first]; }
+  // The elements of a list of tensors.
+  size_t count(size_t position) const { return arguments_[position].count; }
+  const at::Tensor& element(size_t position, size_t i) const { return *tensors_[arguments_[position].first + i]; }
+  void* element_data(size_t position, size_t i) const { return data_[arguments_[position].first + i]; }
+  // Any other argument. Constant while the kernel is prepared, but for KernelRow::run_time_argument.
+  const c10::IValue& value(size_t position) const { return values_[arguments_[position].first]; }
+  const Op& op() const { return *op_; }
+  // Returns whether the result must have the operator's own bits.
+  bool is_exact() const { return is_exact_; }
+  size_t size() const { return arguments_.size(); }
+
+ private:
+  friend class PreparedStep;
+  const Op* op_ = nullptr;
+  bool is_exact_ = false;
+  std::vector<Argument> arguments_;
+  std::vector<const at::Tensor*> tensors_;
+  std::vector<void*> data_;
+  std::vector<c10::IValue> values_;
+};
+
+// The result of a prepared operator. All prepared operators have one.
+class KernelResult {
+ public:
+  virtual ~KernelResult() = default;
+  // Sets the result's form, and returns its shell. Empty strides mean contiguous.
+  virtual const at::Tensor& place(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype) = 0;
+  // For a view: takes a tensor that shares its memory with the shell of an operand. `run` sets `data`.
+  virtual void place_view(at::Tensor view) = 0;
+  // The shell; its memory is the result's while the kernel runs.
+  virtual const at::Tensor& tensor() const = 0;
+  void* data = nullptr;  // of the first element in this run
+};
+
+// Prepared once for operands of given sizes, strides and dtypes, and for given values; then run any number of times on other
+// memory. Belongs to one frame.
+class PreparedKernel {
+ public:
+  virtual ~PreparedKernel() = default;
+  // Places the result. Returns false if the operator's ordinary implementation must serve such operands. Throws what the
+  // operator throws.
+  virtual bool prepare(const KernelArguments& arguments, KernelResult& result) = 0;
+  virtual void run(const KernelArguments& arguments, KernelResult& result) = 0;
+  // Returns whether `run` reads the memory of arguments.tensor() and writes that of result.tensor(), in place of the
+  // pointers.
+  virtual bool reads_tensors() const { return false; }
+};
+
+using KernelPtr = std::unique_ptr<PreparedKernel>;
+using KernelFactory = KernelPtr (*)();
+template <class Kernel>
+KernelPtr make_kernel() {
+  return std::make_unique<Kernel>();
+}
+
+// How an operator is prepared.
+struct KernelRow {
+  KernelFactory make;
+  bool is_view = false;  // the result is a view of the first argument
+  // The position of a number that `run` reads. Its value does not decide the result's form.
+  uint32_t run_time_argument = UINT32_MAX;
+};
+// Returns null for an operator that is not prepared.
+const KernelRow* find_kernel_row(const Op& op);
+
+// ---- the rows, by family: each function adds those of one file
+using KernelTable = std::unordered_map<c10::OperatorName, KernelRow>;
+void add_pointwise_kernels(KernelTable& table);
+void add_view_kernels(KernelTable& table);
+void add_norm_kernels(KernelTable& table);
+void add_join_kernels(KernelTable& table);
+void add_product_kernels(KernelTable& table);
+
+}  // namespace sconce

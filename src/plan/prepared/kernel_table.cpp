@@ -1,0 +1,19 @@
+#include "plan/prepared/kernel.h"
+
+namespace sconce {
+
+const KernelRow* find_kernel_row(const Op& op) {
+  static const KernelTable table = [] {
+    KernelTable rows;
+    add_pointwise_kernels(rows);
+    add_view_kernels(rows);
+    add_norm_kernels(rows);
+    add_join_kernels(rows);
+    add_product_kernels(rows);
+    return rows;
+  }();
+  const auto found = op.schema == nullptr ? table.end() : table.find(op.schema->operator_name());
+  return found == table.end() ? nullptr : &found->second;
+}
+
+}  // namespace sconce

@@ -1,0 +1,202 @@
+// Matrix products of float32, by MKL's sgemm without LibTorch's set-up.
+#include "plan/prepared/kernel.h"
+#include "plan/prepared/tensor_slot.h"
+
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+// BLAS, as LibTorch exports it. Matrices are in column-major order.
+extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n, const int* k,
+                       const float* alpha, const float* a, const int* lda, const float* b, const int* ldb, const float* beta,
+                       float* c, const int* ldc);
+
+namespace sconce {
+namespace {
+
+// LibTorch computes float32 products in a lower precision where the user asks for it.
+bool products_are_exact() {
+  return at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) !=
+             at::Float32Precision::BF16 &&
+         at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) !=
+             at::Float32Precision::TF32;
+}
+
+bool fits_int(int64_t size) { return size <= std::numeric_limits<int>::max(); }
+
+// A matrix that sgemm can read: one of its strides is 1.
+struct Matrix {
+  bool is_transposed = false;  // columns are contiguous
+  int leading = 0;             // elements from one row to the next; of one column, if transposed
+};
+
+std::optional<Matrix> matrix_of(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
+  if (!fits_int(rows) || !fits_int(columns) || !fits_int(row_stride) || !fits_int(column_stride)) {
+    return std::nullopt;
+  }
+  if ((column_stride == 1 || columns == 1) && row_stride >= std::max<int64_t>(1, columns)) {
+    return Matrix{false, static_cast<int>(row_stride)};
+  }
+  if ((row_stride == 1 || rows == 1) && column_stride >= std::max<int64_t>(1, rows)) {
+    return Matrix{true, static_cast<int>(column_stride)};
+  }
+  return std::nullopt;
+}
+
+// out (m x n, row-major) = a (m x k) * b (k x n) + beta * out
+struct Gemm {
+  Matrix a;
+  Matrix b;
+  int m = 0;
+  int n = 0;
+  int k = 0;
+
+  void run(const float* left, const float* right, float* out, float beta) const {
+    // A row-major matrix is the transpose of a column-major one: out' = b' * a'.
+    const float alpha = 1;
+    sgemm_(b.is_transposed ? "T" : "N", a.is_transposed ? "T" : "N", &n, &m, &k, &alpha, right, &b.leading, left, &a.leading,
+           &beta, out, &n);
+  }
+};
+
+// For such products LibTorch takes other functions, whose results differ in the last bits.
+bool is_vector_product(int64_t m, int64_t n, int64_t k) { return m == 1 || n == 1 || k == 1; }
+
+bool is_float_matrix(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloat && tensor.numel() > 0; }
+
+// linear(input, weight, bias?)
+class LinearKernel final : public PreparedKernel {
+ public:
+  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+    const at::Tensor& input = arguments.tensor(0);
+    const at::Tensor& weight = arguments.tensor(1);
+    has_bias_ = arguments.is_tensor(2);
+    if (!is_float_matrix(input) || !is_float_matrix(weight) || input.dim() < 1 || weight.dim() != 2 ||
+        !input.is_contiguous() || input.sizes().back() != weight.size(1) || !products_are_exact() ||
+        (has_bias_ && !(is_float_matrix(arguments.tensor(2)) && arguments.tensor(2).is_contiguous() &&
+                        arguments.tensor(2).sizes() == c10::IntArrayRef{weight.size(0)}))) {
+      return false;
+    }
+    const int64_t k = weight.size(1);
+    const int64_t m = input.numel() / k;
+    const auto right = matrix_of(k, weight.size(0), weight.stride(1), weight.stride(0));
+    if (!right || !fits_int(m) || (arguments.is_exact() && is_vector_product(m, weight.size(0), k))) {
+      return false;
+    }
+    gemm_ = {
+        {false, static_cast<int>(k)}, *right, static_cast<int>(m), static_cast<int>(weight.size(0)), static_cast<int>(k)};
+    std::vector<int64_t> sizes = input.sizes().vec();
+    sizes.back() = weight.size(0);
+    result.place(sizes, {}, at::kFloat);
+    return true;
+  }
+  void run(const KernelArguments& arguments, KernelResult& result) override {
+    auto* out = static_cast<float*>(result.data);
+    if (has_bias_) {
+      const auto* bias = static_cast<const float*>(arguments.data(2));
+      for (int row = 0; row < gemm_.m; ++row) {
+        std::memcpy(out + static_cast<size_t>(row) * static_cast<size_t>(gemm_.n), bias,
+                    static_cast<size_t>(gemm_.n) * sizeof(float));
+      }
+    }
+    gemm_.run(static_cast<const float*>(arguments.data(0)), static_cast<const float*>(arguments.data(1)), out,
+              has_bias_ ? 1 : 0);
+  }
+
+ private:
+  Gemm gemm_;
+  bool has_bias_ = false;
+};
+
+// mm, bmm and matmul of operands of equal rank, or with a matrix on the right. `kRank`: of both operands; 0 for any.
+template <int64_t kRank>
+class MatmulKernel final : public PreparedKernel {
+ public:
+  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+    const at::Tensor& a = arguments.tensor(0);
+    const at::Tensor& b = arguments.tensor(1);
+    if (kRank != 0 && (a.dim() != kRank || b.dim() != kRank)) {
+      return false;
+    }
+    if (!is_float_matrix(a) || !is_float_matrix(b) || a.dim() < 2 || b.dim() < 2 || a.sizes().back() != b.size(-2) ||
+        !products_are_exact()) {
+      return false;
+    }
+    int64_t m = a.size(-2);
+    const int64_t n = b.size(-1);
+    const int64_t k = b.size(-2);
+    std::vector<int64_t> sizes = a.sizes().vec();
+    sizes.back() = n;
+    batches_ = 1;
+    if (b.dim() == 2 && a.dim() > 2) {
+      if (!a.is_contiguous()) {
+        return false;
+      }
+      m = a.numel() / k;
+    } else if (a.dim() != b.dim() || a.sizes().slice(0, a.dim() - 2) != b.sizes().slice(0, b.dim() - 2)) {
+      return false;
+    } else {
+      batches_ = c10::multiply_integers(a.sizes().slice(0, a.dim() - 2));
+      // LibTorch's batched product pays from some size on. Its results differ in the last bits.
+      if (batches_ > 1 && (arguments.is_exact() || m * n * k > kLargestInBatch)) {
+        return false;
+      }
+    }
+    const auto left = matrix_of(m, k, a.dim() > 2 && batches_ == 1 && b.dim() == 2 ? k : a.stride(-2), a.stride(-1));
+    const auto right = matrix_of(k, n, b.stride(-2), b.stride(-1));
+    if (!left || !right || !fits_int(m) || (arguments.is_exact() && is_vector_product(m, n, k))) {
+      return false;
+    }
+    gemm_ = {*left, *right, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
+    offsets_a_ = offsets_of(a, b.dim() == 2 ? 0 : a.dim() - 2);
+    offsets_b_ = offsets_of(b, b.dim() - 2);
+    result.place(sizes, {}, at::kFloat);
+    return true;
+  }
+  void run(const KernelArguments& arguments, KernelResult& result) override {
+    const auto* a = static_cast<const float*>(arguments.data(0));
+    const auto* b = static_cast<const float*>(arguments.data(1));
+    auto* out = static_cast<float*>(result.data);
+    const auto matrix = static_cast<ptrdiff_t>(gemm_.m) * gemm_.n;
+    for (size_t i = 0; i < static_cast<size_t>(batches_); ++i) {
+      gemm_.run(a + offsets_a_[i], b + offsets_b_[i], out + static_cast<ptrdiff_t>(i) * matrix, 0);
+    }
+  }
+
+ private:
+  static constexpr int64_t kLargestInBatch = 64 * 64 * 64;
+
+  // The offsets of the matrices of a batch: `rank` dimensions in front of them.
+  static std::vector<ptrdiff_t> offsets_of(const at::Tensor& tensor, int64_t rank) {
+    std::vector<ptrdiff_t> offsets = {0};
+    for (int64_t dim = 0; dim < rank; ++dim) {
+      std::vector<ptrdiff_t> next;
+      for (const ptrdiff_t offset : offsets) {
+        for (int64_t i = 0; i < tensor.size(dim); ++i) {
+          next.push_back(offset + i * tensor.stride(dim));
+        }
+      }
+      offsets = std::move(next);
+    }
+    return offsets;
+  }
+
+  Gemm gemm_;
+  int64_t batches_ = 1;
+  std::vector<ptrdiff_t> offsets_a_;
+  std::vector<ptrdiff_t> offsets_b_;
+};
+
+}  // namespace
+
+void add_product_kernels(KernelTable& table) {
+  table[{"aten::linear", ""}] = {make_kernel<LinearKernel>};
+  table[{"aten::mm", ""}] = {make_kernel<MatmulKernel<2>>};
+  table[{"aten::bmm", ""}] = {make_kernel<MatmulKernel<3>>};
+  table[{"aten::matmul", ""}] = {make_kernel<MatmulKernel<0>>};
+}
+
+}  // namespace sconce

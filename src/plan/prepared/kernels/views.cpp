@@ -1,0 +1,127 @@
+// Views: a shell over the memory of another shell.
+#include "plan/prepared/kernel.h"
+#include "plan/prepared/tensor_slot.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/library.h>
+
+namespace sconce {
+namespace {
+
+// Returns a tensor over the memory of `base`, whose storage offset it counts from.
+at::Tensor view_of(const at::Tensor& base, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
+  at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()),
+                                                             base.key_set(), base.dtype());
+  view.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, base.storage_offset() + offset);
+  return view;
+}
+
+struct MetaRun {
+  at::Tensor base;
+  at::Tensor result;
+};
+// Runs the operator itself on a tensor without memory that has the form of the first operand.
+MetaRun run_on_meta(const KernelArguments& arguments) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const at::Tensor& shell = arguments.tensor(0);
+  const at::Tensor base = at::empty_strided(shell.sizes(), shell.strides(), shell.options().device(at::kMeta));
+  torch::jit::Stack stack = {base};
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    stack.push_back(arguments.value(i));
+  }
+  arguments.op().dispatched->callBoxed(stack);
+  return {base, stack.front().toTensor()};
+}
+
+// Any operator that returns a view, or its operand, or a copy where no view exists. The operator itself, on a meta tensor,
+// finds the view's sizes and strides. A copy is left to the ordinary step.
+class ViewKernel final : public PreparedKernel {
+ public:
+  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+    const at::Tensor& base = arguments.tensor(0);
+    const auto [form, view] = run_on_meta(arguments);
+    if (!view.is_alias_of(form) || view.scalar_type() != base.scalar_type() || view.is_conj() || view.is_neg()) {
+      return false;
+    }
+    offset_ = static_cast<ptrdiff_t>(view.storage_offset() * base.element_size());
+    const c10::InferenceMode normal(false);
+    result.place_view(view_of(base, view.sizes(), view.strides(), view.storage_offset()));
+    return true;
+  }
+  void run(const KernelArguments& arguments, KernelResult& result) override {
+    result.data = static_cast<char*>(arguments.data(0)) + offset_;
+  }
+  bool reads_tensors() const override { return true; }
+
+ private:
+  ptrdiff_t offset_ = 0;
+};
+
+// select(self, dim, index): the index is read in each run.
+class SelectKernel final : public PreparedKernel {
+ public:
+  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+    const at::Tensor& base = arguments.tensor(0);
+    const int64_t dim = arguments.value(1).toInt();
+    if (dim < -base.dim() || dim >= base.dim()) {
+      return false;
+    }
+    const int64_t at = dim < 0 ? dim + base.dim() : dim;
+    size_ = base.size(at);
+    stride_ = static_cast<ptrdiff_t>(base.stride(at) * base.element_size());
+    if (!is_in_range(arguments)) {
+      return false;
+    }
+    std::vector<int64_t> sizes = base.sizes().vec();
+    std::vector<int64_t> strides = base.strides().vec();
+    sizes.erase(sizes.begin() + at);
+    strides.erase(strides.begin() + at);
+    // A storage of its own: the view's place in the base changes from run to run.
+    result.place_view(make_shell(sizes, strides, base.scalar_type()));
+    return true;
+  }
+  void run(const KernelArguments& arguments, KernelResult& result) override {
+    if (!is_in_range(arguments)) {
+      run_on_meta(arguments);  // throws
+    }
+    const int64_t index = arguments.value(2).toInt();
+    result.data = static_cast<char*>(arguments.data(0)) + (index < 0 ? index + size_ : index) * stride_;
+    point_storage_at(result.tensor(), result.data);
+  }
+  bool reads_tensors() const override { return true; }
+
+ private:
+  bool is_in_range(const KernelArguments& arguments) const {
+    const int64_t index = arguments.value(2).toInt();
+    return index >= -size_ && index < size_;
+  }
+  int64_t size_ = 0;
+  ptrdiff_t stride_ = 0;
+};
+
+}  // namespace
+
+void add_view_kernels(KernelTable& table) {
+  const auto add = [&](const char* name, const char* overload) {
+    table[{name, overload}] = {make_kernel<ViewKernel>, true};
+  };
+  add("aten::view", "");
+  add("aten::reshape", "");
+  add("aten::flatten", "using_ints");
+  add("aten::unflatten", "int");
+  add("aten::transpose", "int");
+  add("aten::t", "");
+  add("aten::permute", "");
+  add("aten::unsqueeze", "");
+  add("aten::squeeze", "dim");
+  add("aten::expand", "");
+  add("aten::narrow", "");
+  add("aten::slice", "Tensor");
+  add("aten::contiguous", "");
+  add("aten::detach", "");
+  table[{"aten::select", "int"}] = {make_kernel<SelectKernel>, true, 2};
+}
+
+}  // namespace sconce

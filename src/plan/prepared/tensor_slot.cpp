@@ -1,0 +1,21 @@
+#include "plan/prepared/tensor_slot.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/TensorUtils.h>
+#include <c10/core/InferenceMode.h>
+
+namespace sconce {
+
+at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype) {
+  const c10::InferenceMode normal(false);
+  const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
+  c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                             c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr,
+                                                             /*resizable=*/false));
+  at::Tensor shell = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                              c10::scalarTypeToTypeMeta(dtype));
+  shell.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return shell;
+}
+
+}  // namespace sconce

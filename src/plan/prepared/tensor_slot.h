@@ -1,0 +1,32 @@
+// TensorSlot: a tensor of a frame, over memory that may change from run to run.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+
+namespace sconce {
+
+// A shell is a tensor of a frame's own over memory that it does not own. Kernels keep references to shells between runs.
+// A shell is a normal tensor without autograd metadata; it owns its StorageImpl, which no tensor outside the frame shares.
+at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype);
+
+inline void point_storage_at(const at::Tensor& shell, void* data) {
+  shell.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+      c10::DataPtr(data, c10::Device(c10::kCPU)));
+}
+
+// The result of a prepared step that does not escape. Its memory lies in the frame's arena where the plan's layout has room
+// for it, else in a block of its own that is freed after the last use.
+struct TensorSlot {
+  void* data = nullptr;   // of the first element, during its lifetime in a run
+  uint64_t stamp = 0;     // changes whenever sizes, strides or dtype change; 0: no tensor yet
+  at::Tensor shell;       // undefined while stamp is 0
+  size_t bytes = 0;       // that the tensor needs; 0 for a view, which shares its base's memory
+  bool in_arena = false;  // `data` lies in the arena, and stays the same from run to run
+  c10::DataPtr block;     // the block of its own
+  c10::IValue held;       // keeps memory alive that another tensor owns: a view's base, or what an ordinary step made
+};
+
+}  // namespace sconce

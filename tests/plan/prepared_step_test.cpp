@@ -1,0 +1,281 @@
+// Prepared steps: the same results as the ordinary steps from the first run on, on operands that change from run to run.
+#include "tests/support/graphs.h"
+
+#include "plan/lower.h"
+#include "plan/run_plan.h"
+
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A graph lowered twice: with prepared steps, and with ordinary ones.
+class Both {
+ public:
+  explicit Both(const std::string& text) {
+    prepared_ = std::move(*lower(testing::graph_of(text), nullptr, nullptr, StepForm::kExact));
+    ordinary_ = std::move(*lower(testing::graph_of(text)));
+  }
+
+  const Plan& plan() const { return *prepared_; }
+
+  torch::jit::Stack run(const torch::jit::Stack& arguments) {
+    torch::jit::Stack stack = arguments;
+    run_plan(*prepared_, stack, /*may_skip_autograd=*/true);
+    return stack;
+  }
+  torch::jit::Stack run_ordinary(const torch::jit::Stack& arguments) {
+    torch::jit::Stack stack = arguments;
+    run_plan(*ordinary_, stack, /*may_skip_autograd=*/true);
+    return stack;
+  }
+  void expect_equal(const torch::jit::Stack& arguments) {
+    const torch::jit::Stack expected = run_ordinary(arguments);
+    const torch::jit::Stack got = run(arguments);
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_TRUE(testing::agree(got[i], expected[i])) << "output " << i;
+    }
+  }
+
+ private:
+  std::unique_ptr<Plan> prepared_;
+  std::unique_ptr<Plan> ordinary_;
+};
+
+const char* const kChain = R"(graph(%x : Tensor, %y : Tensor):
+  %one : int = prim::Constant[value=1]()
+  %a : Tensor = aten::add(%x, %y, %one)
+  %b : Tensor = aten::mul(%a, %x)
+  %c : Tensor = aten::tanh(%b)
+  %d : Tensor = aten::sub(%c, %y, %one)
+  return (%d)
+)";
+
+TEST(PreparedSteps, AgreeOverSizesStridesAndDtypesThatChange) {
+  const at::NoGradGuard no_grad;
+  Both both(kChain);
+  EXPECT_THAT(both.plan().text(), HasSubstr("prepared aten::tanh"));
+  for (int round = 0; round < 3; ++round) {
+    for (const int64_t size : {1, 3, 8, 40, 3, 1}) {
+      both.expect_equal({at::randn({size, 4}), at::randn({size, 4})});
+      both.expect_equal({at::randn({size, 4}), at::randn({4})});
+      both.expect_equal({at::randn({4, size}).t(), at::randn({size, 4})});
+      both.expect_equal({at::randn({size, 8}).slice(1, 0, 8, 2), at::randn({size, 4}, at::kDouble)});
+      both.expect_equal({at::randn({size, 4}, at::kBFloat16), at::randn({size, 4}, at::kBFloat16)});
+      both.expect_equal({at::randn({2, 3, size, 4}).contiguous(at::MemoryFormat::ChannelsLast), at::randn({size, 4})});
+      both.expect_equal({at::randn({0, 4}), at::randn({0, 4})});
+      both.expect_equal({at::randn({}), at::randn({size})});
+      both.expect_equal({at::randn({size}, at::kComplexFloat), at::randn({size}, at::kComplexFloat)});
+    }
+  }
+}
+
+TEST(PreparedSteps, RaiseTheOperatorsErrorsAndRunAgain) {
+  const at::NoGradGuard no_grad;
+  Both both(kChain);
+  both.expect_equal({at::randn({2, 4}), at::randn({2, 4})});
+  EXPECT_THROW(both.run({at::randn({2, 4}), at::randn({3, 4})}), c10::Error);
+  both.expect_equal({at::randn({2, 4}), at::randn({2, 4})});
+  both.expect_equal({at::randn({5, 4}), at::randn({5, 4})});
+}
+
+TEST(PreparedSteps, LeaveSparseOperandsToTheOperator) {
+  const at::NoGradGuard no_grad;
+  Both both(R"(graph(%x : Tensor, %y : Tensor):
+  %none : NoneType = prim::Constant()
+  %a : Tensor = aten::mul(%x, %y)
+  %b : Tensor = aten::neg(%a)
+  %c : Tensor = aten::to_dense(%b, %none, %none)
+  return (%c)
+)");
+  for (int run = 0; run < 12; ++run) {
+    both.expect_equal({at::randn({2, 4}).to_sparse(), at::randn({2, 4}).to_sparse()});
+  }
+}
+
+TEST(PreparedSteps, HandOutTensorsThatLaterRunsLeaveAlone) {
+  const at::NoGradGuard no_grad;
+  // %b is an input of the result's list, %a is local.
+  Both both(R"(graph(%x : Tensor):
+  %two : float = prim::Constant[value=2.]()
+  %zero : int = prim::Constant[value=0]()
+  %a : Tensor = aten::mul(%x, %two)
+  %b : Tensor = aten::exp(%a)
+  %row : Tensor = aten::select(%b, %zero, %zero)
+  %list : Tensor[] = prim::ListConstruct(%b, %row)
+  return (%list)
+)");
+  std::vector<at::Tensor> results;
+  std::vector<at::Tensor> copies;
+  for (int run = 0; run < 5; ++run) {
+    const auto list = both.run({at::randn({2, 3})}).at(0).toTensorList();
+    const at::Tensor first = list.get(0);
+    EXPECT_TRUE(at::Tensor(list.get(1)).is_alias_of(first));
+    results.push_back(first);
+    copies.push_back(first.clone());
+  }
+  for (size_t run = 0; run < results.size(); ++run) {
+    EXPECT_TRUE(at::equal(results[run], copies[run])) << "run " << run;
+  }
+}
+
+TEST(PreparedSteps, SeeWritesThroughEveryAlias) {
+  const at::NoGradGuard no_grad;
+  Both both(R"(graph(%x : Tensor):
+  %zero : int = prim::Constant[value=0]()
+  %one : int = prim::Constant[value=1]()
+  %a : Tensor = aten::neg(%x)
+  %row : Tensor = aten::select(%a, %zero, %one)
+  %before : Tensor = aten::exp(%row)
+  %written : Tensor = aten::add_(%a, %one, %one)
+  %after : Tensor = aten::exp(%row)
+  %sum : Tensor = aten::add(%before, %after, %one)
+  %whole : Tensor = aten::mul(%written, %sum)
+  return (%whole)
+)");
+  for (int run = 0; run < 4; ++run) {
+    both.expect_equal({at::randn({3, 4})});
+  }
+}
+
+TEST(PreparedSteps, KeepEachTripsTensorOfALoop) {
+  const at::NoGradGuard no_grad;
+  // The list holds the tensors of all trips, and the carried value reads that of the trip before.
+  Both both(R"(graph(%x : Tensor, %n : int):
+  %true : bool = prim::Constant[value=1]()
+  %one : int = prim::Constant[value=1]()
+  %list : Tensor[] = prim::ListConstruct()
+  %last : Tensor = prim::Loop(%n, %true, %x)
+    block0(%i : int, %h : Tensor):
+      %a : Tensor = aten::mul(%h, %x)
+      %b : Tensor = aten::tanh(%a)
+      %next : Tensor = aten::add(%b, %h, %one)
+      %same : Tensor[] = aten::append(%list, %b)
+      -> (%true, %next)
+  return (%last, %list)
+)");
+  for (const int64_t trips : {0, 1, 3, 7, 3}) {
+    for (int run = 0; run < 3; ++run) {
+      both.expect_equal({at::randn({2, 3}), trips});
+    }
+  }
+}
+
+TEST(PreparedSteps, ReadTheIndexOfSelectInEachTrip) {
+  const at::NoGradGuard no_grad;
+  Both both(R"(graph(%x : Tensor, %n : int):
+  %true : bool = prim::Constant[value=1]()
+  %zero : int = prim::Constant[value=0]()
+  %one : int = prim::Constant[value=1]()
+  %first : Tensor = aten::select(%x, %zero, %zero)
+  %start : Tensor = aten::neg(%first)
+  %last : Tensor = prim::Loop(%n, %true, %start)
+    block0(%i : int, %h : Tensor):
+      %row : Tensor = aten::select(%x, %zero, %i)
+      %next : Tensor = aten::add(%row, %h, %one)
+      -> (%true, %next)
+  return (%last)
+)");
+  for (int run = 0; run < 3; ++run) {
+    both.expect_equal({at::randn({5, 3}), 5});
+  }
+  EXPECT_THROW(both.run({at::randn({5, 3}), 6}), c10::Error);
+  both.expect_equal({at::randn({5, 3}), 4});
+}
+
+TEST(PreparedSteps, JoinListsMadeForThem) {
+  const at::NoGradGuard no_grad;
+  Both both(R"(graph(%x : Tensor, %y : Tensor):
+  %one : int = prim::Constant[value=1]()
+  %a : Tensor = aten::neg(%x)
+  %list : Tensor[] = prim::ListConstruct(%a, %y, %a)
+  %joined : Tensor = aten::cat(%list, %one)
+  %pair : Tensor[] = prim::ListConstruct(%a, %x)
+  %stacked : Tensor = aten::stack(%pair, %one)
+  %r : Tensor = aten::exp(%joined)
+  return (%r, %stacked)
+)");
+  EXPECT_THAT(both.plan().text(), HasSubstr("prepared aten::cat"));
+  EXPECT_THAT(both.plan().text(), Not(HasSubstr("ListConstruct")));
+  for (const int64_t size : {2, 5, 2}) {
+    for (int run = 0; run < 3; ++run) {
+      both.expect_equal({at::randn({3, size}), at::randn({3, size})});
+    }
+    both.expect_equal({at::randn({3, size}), at::randn({3, size}, at::kDouble)});
+  }
+}
+
+TEST(PreparedSteps, RunOrdinarilyWhileOperatorsAreObserved) {
+  const at::NoGradGuard no_grad;
+  Both both(kChain);
+  both.expect_equal({at::randn({2, 4}), at::randn({2, 4})});
+  static int seen;
+  seen = 0;
+  const auto handle = at::addGlobalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
+    seen += std::string(function.name()) == "aten::tanh" ? 1 : 0;
+    return std::unique_ptr<at::ObserverContext>();
+  }));
+  both.run({at::randn({2, 4}), at::randn({2, 4})});
+  at::removeCallback(handle);
+  EXPECT_EQ(seen, 1);
+  both.expect_equal({at::randn({2, 4}), at::randn({2, 4})});
+}
+
+TEST(PreparedSteps, GiveInferenceTensorsInInferenceModeAlone) {
+  Both both(kChain);
+  const at::Tensor x = at::randn({2, 4});
+  for (int run = 0; run < 3; ++run) {
+    {
+      const c10::InferenceMode inference;
+      EXPECT_TRUE(both.run({x, x}).at(0).toTensor().is_inference());
+    }
+    const at::NoGradGuard no_grad;
+    EXPECT_FALSE(both.run({x, x}).at(0).toTensor().is_inference());
+  }
+}
+
+TEST(PreparedSteps, AllocateNothingInTheArenaAfterTwoRuns) {
+  const at::NoGradGuard no_grad;
+  Both both(kChain);
+  for (int run = 0; run < 2; ++run) {
+    both.run({at::randn({2, 4}), at::randn({2, 4})});
+  }
+  const ArenaLayout* const layout = both.plan().memory().layout();
+  ASSERT_NE(layout, nullptr);
+  // Three intermediate tensors of 32 bytes; two are live at a time.
+  EXPECT_EQ(layout->bytes, 128U);
+  both.run({at::randn({2, 4}), at::randn({2, 4})});
+  EXPECT_EQ(both.plan().memory().layout(), layout);
+}
+
+TEST(PreparedSteps, RunInManyThreads) {
+  Both both(kChain);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&both, thread] {
+      const at::NoGradGuard no_grad;
+      for (int run = 0; run < 200; ++run) {
+        const int64_t size = 1 + (run * 7 + thread) % 9;
+        both.expect_equal({at::randn({size, 4}), at::randn({size, 4})});
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+}  // namespace
+}  // namespace sconce
