@@ -13,6 +13,7 @@
 // A node's operator record (ops/op.h) says what it does; code outside ops/ asks the record, never the name.
 #pragma once
 
+#include "base/arena.h"
 #include "base/flat_map.h"
 #include "ir/attributes.h"
 #include "ir/facts.h"
@@ -25,7 +26,6 @@
 #include <c10/util/FunctionRef.h>
 #include <c10/util/SmallVector.h>
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -156,17 +156,18 @@ class Node {
   void link_between(Node* before, Node* after, Block* block);
   void drop_use(size_t index);
 
+  // First what a walk over the graph reads.
   c10::Symbol kind_;
+  bool erased_ = false;
   const Op* op_;
   Graph* graph_;
   Block* owning_block_ = nullptr;
   Node* previous_ = nullptr;
   Node* next_ = nullptr;
-  bool erased_ = false;
+  c10::SmallVector<Block*, 2> blocks_;
   c10::SmallVector<Value*, 4> inputs_;
   c10::SmallVector<uint32_t, 4> use_positions_;  // for each input, the index of its use in Value::uses
   c10::SmallVector<Value*, 2> outputs_;
-  c10::SmallVector<Block*, 2> blocks_;
   std::vector<Attribute> attributes_;
   SourceLocationPtr location_;
 };
@@ -267,9 +268,9 @@ class Graph {
   Node* new_node(c10::Symbol kind);
   void copy_block_contents(const Block& source, Block& target, ValueMap& values);
 
-  std::deque<Value> values_;
-  std::deque<Block> blocks_;
-  std::deque<Node> nodes_;
+  Arena<Value> values_;
+  Arena<Block> blocks_;
+  Arena<Node> nodes_;
   size_t next_id_ = 0;
   Block* body_;
 };
