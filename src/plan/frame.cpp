@@ -23,8 +23,12 @@ void Frame::update_layout() {
   if (newest == layout_) [[likely]] {
     return;
   }
-  arena_.clear();
+  // If there is no memory for the arena, this run fails, and the next one begins here again.
   layout_ = nullptr;
+  for (TensorSlot& slot : slots) {
+    slot.in_arena = false;
+  }
+  arena_.clear();
   arena_ = c10::GetCPUAllocator()->allocate(newest->bytes);
   layout_ = newest;
   for (uint32_t slot = 0; slot < slots.size(); ++slot) {
@@ -64,11 +68,15 @@ void Frame::report_overflow() {
   if (!overflowed_) [[likely]] {
     return;
   }
-  std::vector<size_t> bytes;
-  for (const TensorSlot& slot : slots) {
-    bytes.push_back(slot.bytes);
+  try {
+    std::vector<size_t> bytes;
+    for (const TensorSlot& slot : slots) {
+      bytes.push_back(slot.bytes);
+    }
+    plan_.memory().learn(bytes);
+  } catch (const std::bad_alloc&) {
+    // The run has its results. The next one has blocks again, and reports again.
   }
-  plan_.memory().learn(bytes);
 }
 
 void Frame::clear() {

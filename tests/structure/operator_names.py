@@ -35,6 +35,7 @@ REWRITES = {
     "src/plan/prepared/kernels/norms.cpp": "the table of prepared operators: softmax, norms, look-ups",
     "src/plan/prepared/kernels/pointwise.cpp": "the table of prepared operators: pointwise",
     "src/plan/prepared/kernels/products.cpp": "the table of prepared operators: matrix products",
+    "src/plan/prepared/kernels/selections.cpp": "the table of prepared operators: where and masked_fill",
     "src/plan/prepared/kernels/views.cpp": "the table of prepared operators: views",
     "src/plan/steps/operator.cpp": "asks which backends are loaded by aten::empty, which each of them has",
 }

@@ -96,6 +96,7 @@ const KernelRow* find_kernel_row(const Op& op);
 // ---- the rows, by family: each function adds those of one file
 using KernelTable = std::unordered_map<c10::OperatorName, KernelRow>;
 void add_pointwise_kernels(KernelTable& table);
+void add_selection_kernels(KernelTable& table);
 void add_view_kernels(KernelTable& table);
 void add_norm_kernels(KernelTable& table);
 void add_join_kernels(KernelTable& table);

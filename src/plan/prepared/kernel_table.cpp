@@ -6,6 +6,7 @@ const KernelRow* find_kernel_row(const Op& op) {
   static const KernelTable table = [] {
     KernelTable rows;
     add_pointwise_kernels(rows);
+    add_selection_kernels(rows);
     add_view_kernels(rows);
     add_norm_kernels(rows);
     add_join_kernels(rows);

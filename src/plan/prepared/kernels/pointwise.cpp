@@ -3,7 +3,6 @@
 
 #include <ATen/ScalarOps.h>
 #include <ATen/native/Activation.h>
-#include <ATen/native/TensorCompare.h>
 #include <ATen/native/UnaryOps.h>
 #include <ATen/ops/add_native.h>
 #include <ATen/ops/addcmul_native.h>
@@ -112,6 +111,29 @@ class UnaryWithNumbersKernel final : public PreparedKernel {
  private:
   std::optional<PlacedOp<Op>> op_;
   std::array<Scalar, Numbers> numbers_;
+};
+
+// ---- (self, number) for comparisons, which compare with the number as a tensor
+template <class Op>
+class CompareWithNumberKernel final : public PreparedKernel {
+ public:
+  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+    if (!arguments.value(1).isScalar()) {
+      return false;
+    }
+    number_ = arguments.value(1).toScalar();
+    op_.emplace(result).meta(arguments.tensor(0), number_);
+    return is_reusable(*op_, /*number=*/2);
+  }
+  void run(const KernelArguments& arguments, KernelResult& result) override {
+    op_->_unsafe_set_arg_data(0, result.data);
+    op_->_unsafe_set_arg_data(1, arguments.data(0));
+    op_->impl(arguments.tensor(0), number_, result.tensor());
+  }
+
+ private:
+  std::optional<PlacedOp<Op>> op_;
+  Scalar number_;
 };
 
 // ---- clamps to constants of the operator
@@ -337,6 +359,12 @@ void add_pointwise_kernels(KernelTable& table) {
     add("aten::mul", overload, make_kernel<BinaryKernel<structured_mul_out>>);
     add("aten::div", overload, make_kernel<BinaryKernel<structured_div_out>>);
   }
+  add("aten::lt", "Scalar", make_kernel<CompareWithNumberKernel<structured_lt_Scalar_out>>);
+  add("aten::le", "Scalar", make_kernel<CompareWithNumberKernel<structured_le_Scalar_out>>);
+  add("aten::gt", "Scalar", make_kernel<CompareWithNumberKernel<structured_gt_Scalar_out>>);
+  add("aten::ge", "Scalar", make_kernel<CompareWithNumberKernel<structured_ge_Scalar_out>>);
+  add("aten::eq", "Scalar", make_kernel<CompareWithNumberKernel<structured_eq_Scalar_out>>);
+  add("aten::ne", "Scalar", make_kernel<CompareWithNumberKernel<structured_ne_Scalar_out>>);
   add("aten::maximum", "", make_kernel<BinaryKernel<structured_maximum_out>>);
   add("aten::minimum", "", make_kernel<BinaryKernel<structured_minimum_out>>);
   add("aten::eq", "Tensor", make_kernel<BinaryKernel<structured_eq_Tensor_out>>);

@@ -59,6 +59,20 @@ class ViewKernel final : public PreparedKernel {
   ptrdiff_t offset_ = 0;
 };
 
+// dropout(input, p, train): its operand, unless it trains.
+class IdleDropoutKernel final : public PreparedKernel {
+ public:
+  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+    if (!arguments.value(2).isBool() || arguments.value(2).toBool()) {
+      return false;
+    }
+    result.place_view(arguments.tensor(0));
+    return true;
+  }
+  void run(const KernelArguments& arguments, KernelResult& result) override { result.data = arguments.data(0); }
+  bool reads_tensors() const override { return true; }
+};
+
 // select(self, dim, index): the index is read in each run.
 class SelectKernel final : public PreparedKernel {
  public:
@@ -121,6 +135,7 @@ void add_view_kernels(KernelTable& table) {
   add("aten::slice", "Tensor");
   add("aten::contiguous", "");
   add("aten::detach", "");
+  table[{"aten::dropout", ""}] = {make_kernel<IdleDropoutKernel>, true};
   table[{"aten::select", "int"}] = {make_kernel<SelectKernel>, true, 2};
 }
 
