@@ -57,7 +57,8 @@ class Frame {
   std::vector<EnteredContext> entered;
 
   // ---- prepared steps (plan/prepared/)
-  // Whether prepared steps use their kernels in this run: nothing records gradients, and nobody observes single operators.
+  // Whether prepared steps use their kernels in this run. They do if no gradient is recorded and neither a profiler nor
+  // autocast has to see single operators.
   bool runs_prepared = false;
   AutogradSwitch* autograd = nullptr;  // of the run
   std::vector<TensorSlot> slots;

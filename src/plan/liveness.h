@@ -32,7 +32,7 @@ class Liveness {
       return std::hash<const void*>{}(use.first) * 31 + use.second;
     }
   };
-  // What the backward walk knows about a value. A value is owned by the block in which it may die.
+  // The state of a value in the backward walk. The block in which a value may die owns it.
   struct State {
     BlockNumber owner = 0;  // 0: not yet visited
     bool is_live = false;   // whether a later node of the owner uses it

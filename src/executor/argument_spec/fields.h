@@ -1,5 +1,5 @@
-// The fields of the words of an ArgumentSpec, as argument_spec.h draws them. The writer, the descriptions and the facts that
-// are derived from a spec read this table. A field also needs:
+// The fields of the words of an ArgumentSpec, as argument_spec.h draws them. The writer and the descriptions read this
+// table. A field also needs:
 //   - the drawing in argument_spec.h;
 //   - both paths of the writer, `word_of_ordinary` and `write_unusual_tensor`;
 //   - its text in describe.cpp;

@@ -3,6 +3,7 @@
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
 #include "analysis/memory_writes.h"
+#include "analysis/nesting.h"
 #include "analysis/object_identity.h"
 #include "ir/constant_operands.h"
 
@@ -10,15 +11,6 @@
 
 namespace sconce {
 namespace {
-
-bool is_inside(const Node* node, const Node& loop) {
-  for (; node != nullptr; node = node->owning_block()->owner()) {
-    if (node == &loop) {
-      return true;
-    }
-  }
-  return false;
-}
 
 bool comes_from_outside(const Value& value, const Node& loop) {
   const Node* definition = value.node();

@@ -2,6 +2,7 @@
 
 #include "analysis/alias_sets.h"
 #include "analysis/escapes.h"
+#include "analysis/nesting.h"
 
 #include <algorithm>
 
@@ -20,15 +21,6 @@ const Node* loop_around(const Value& value) {
     node = node->owning_block()->owner();
   }
   return node;
-}
-
-bool is_inside_loop(const Node* inner, const Node* loop) {
-  for (; inner != nullptr; inner = inner->owning_block()->owner()) {
-    if (inner == loop) {
-      return true;
-    }
-  }
-  return loop == nullptr;
 }
 
 bool is_list_of_tensors(const Value& value) {
@@ -110,7 +102,7 @@ void Places::choose_nodes(const Graph& graph) {
 void Places::choose_slots(const Graph& graph) {
   const AliasSets aliases(graph, AliasSets::Lists::kAsOperands);
   const auto escaping = find_escaping_values(graph, aliases, /*autograd_runs=*/false);
-  // What is known about the memory of one alias set.
+  // The values of one alias set, and two properties of their memory.
   struct Region {
     std::vector<const Value*> values;
     bool is_contained = false;  // in a list, a tuple or an object
@@ -181,7 +173,7 @@ void Places::choose_slots(const Graph& graph) {
     const Node* const loop = loop_around(value);
     return !region.is_contained && !region.changes_form &&
            std::all_of(region.values.begin(), region.values.end(),
-                       [&](const Value* member) { return is_inside_loop(loop_around(*member), loop); });
+                       [&](const Value* member) { return loop == nullptr || is_inside(loop_around(*member), *loop); });
   };
   std::vector<const Node*> not_prepared;
   for_each_node(graph.body(), [&](Node* node) {

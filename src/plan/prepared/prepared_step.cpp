@@ -118,6 +118,11 @@ class PreparedStep final : public Step {
     return *state;
   }
 
+  // Returns the value of an argument that is not a tensor, as the kernel sees it.
+  static c10::IValue& value_of(StepState& state, const PreparedOperand& operand) {
+    return state.arguments.values_[state.arguments.arguments_[operand.position].first];
+  }
+
   // Takes the operands of this run. Returns whether the kernel was prepared for such operands.
   bool take_operands(Frame& frame, StepState& state) const {
     size_t tensor = 0;
@@ -146,7 +151,7 @@ class PreparedStep final : public Step {
           break;
         }
         case Source::kValue:
-          if (!is_same_value(frame[operand.index], state.operands[i].value)) {
+          if (!is_same_value(frame[operand.index], value_of(state, operand))) {
             return false;
           }
           break;
@@ -154,7 +159,7 @@ class PreparedStep final : public Step {
           if (!frame[operand.index].isInt()) {
             return false;
           }
-          state.arguments.values_[state.arguments.arguments_[operand.position].first] = frame[operand.index];
+          value_of(state, operand) = frame[operand.index];
           break;
         case Source::kConstant: break;
       }
@@ -215,11 +220,10 @@ class PreparedStep final : public Step {
     KernelArguments::Argument& argument = arguments.arguments_[operand.position];
     if (operand.source != Source::kSlot && operand.source != Source::kBox) {
       const c10::IValue& value = frame[operand.index];
-      record.value = operand.source == Source::kValue ? snapshot_of(value) : value;
       argument = {KernelArguments::Argument::Kind::kValue, static_cast<uint32_t>(arguments.values_.size())};
-      arguments.values_.push_back(record.value);
+      arguments.values_.push_back(operand.source == Source::kValue ? snapshot_of(value) : value);
       return operand.source == Source::kConstant || (operand.source == Source::kRunTime && value.isInt()) ||
-             is_same_value(value, record.value);
+             is_same_value(value, arguments.values_.back());
     }
     const bool continues_list = operand.in_list && i > 0 && parts_.operands[i - 1].position == operand.position;
     if (continues_list) {

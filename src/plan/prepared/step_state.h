@@ -1,4 +1,4 @@
-// What a prepared step keeps in a frame.
+// The state of a prepared step in a frame.
 #pragma once
 
 #include "plan/prepared/kernel.h"
@@ -13,7 +13,6 @@ struct ImportedTensor {
   uint64_t stamp = 0;        // of the slot
   at::Tensor shell;          // stands for the tensor in the box
   c10::DispatchKeySet keys;  // the tensor's
-  c10::IValue value;         // of any other type
 
   // Returns whether the box holds a tensor of the form that the shell has.
   bool matches(const c10::IValue& box) const;

@@ -10,11 +10,30 @@
 namespace sconce {
 namespace {
 
-using Cat = PlacedOp<at::native::structured_cat_out_cpu>;
-using Plan = at::meta::structured_cat::meta_return_ty;
+// Joins tensors, which the derived class collects, along a dimension.
+class JoinKernel : public PreparedKernel {
+ public:
+  void run(const KernelArguments& /*arguments*/, KernelResult& result) override {
+    op_->impl(at::ITensorListRef(tensors_), plan_.dim, plan_.valid, plan_.all_contiguous, plan_.all_same_dtype,
+              plan_.all_same_sizes_and_stride, plan_.memory_format, result.tensor());
+  }
+  bool reads_tensors() const override { return true; }
+
+ protected:
+  void join(int64_t dim, KernelResult& result) {
+    op_.emplace(result);
+    plan_ = op_->meta(at::ITensorListRef(tensors_), dim);
+  }
+
+  std::vector<at::Tensor> tensors_;
+
+ private:
+  std::optional<PlacedOp<at::native::structured_cat_out_cpu>> op_;
+  at::meta::structured_cat::meta_return_ty plan_;
+};
 
 // cat(tensors, dim)
-class CatKernel final : public PreparedKernel {
+class CatKernel final : public JoinKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResult& result) override {
     for (size_t i = 0; i < arguments.count(0); ++i) {
@@ -23,24 +42,13 @@ class CatKernel final : public PreparedKernel {
         return false;
       }
     }
-    op_.emplace(result);
-    plan_ = op_->meta(at::ITensorListRef(tensors_), arguments.value(1).toInt());
+    join(arguments.value(1).toInt(), result);
     return true;
   }
-  void run(const KernelArguments& /*arguments*/, KernelResult& result) override {
-    op_->impl(at::ITensorListRef(tensors_), plan_.dim, plan_.valid, plan_.all_contiguous, plan_.all_same_dtype,
-              plan_.all_same_sizes_and_stride, plan_.memory_format, result.tensor());
-  }
-  bool reads_tensors() const override { return true; }
-
- private:
-  std::vector<at::Tensor> tensors_;
-  std::optional<Cat> op_;
-  Plan plan_;
 };
 
 // stack(tensors, dim): the cat of the tensors with a dimension of size 1 inserted.
-class StackKernel final : public PreparedKernel {
+class StackKernel final : public JoinKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResult& result) override {
     const at::Tensor& first = arguments.element(0, 0);
@@ -58,23 +66,15 @@ class StackKernel final : public PreparedKernel {
       sizes.insert(sizes.begin() + at, 1);
       tensors_.push_back(make_shell(sizes, c10::contiguous_strides(sizes), element.scalar_type()));
     }
-    op_.emplace(result);
-    plan_ = op_->meta(at::ITensorListRef(tensors_), at);
+    join(at, result);
     return true;
   }
   void run(const KernelArguments& arguments, KernelResult& result) override {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       point_storage_at(tensors_[i], arguments.element_data(0, i));
     }
-    op_->impl(at::ITensorListRef(tensors_), plan_.dim, plan_.valid, plan_.all_contiguous, plan_.all_same_dtype,
-              plan_.all_same_sizes_and_stride, plan_.memory_format, result.tensor());
+    JoinKernel::run(arguments, result);
   }
-  bool reads_tensors() const override { return true; }
-
- private:
-  std::vector<at::Tensor> tensors_;
-  std::optional<Cat> op_;
-  Plan plan_;
 };
 
 }  // namespace

@@ -19,10 +19,8 @@ namespace {
 
 // LibTorch computes float32 products in a lower precision where the user asks for it.
 bool products_are_exact() {
-  return at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) !=
-             at::Float32Precision::BF16 &&
-         at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) !=
-             at::Float32Precision::TF32;
+  const auto precision = at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL);
+  return precision != at::Float32Precision::BF16 && precision != at::Float32Precision::TF32;
 }
 
 bool fits_int(int64_t size) { return size <= std::numeric_limits<int>::max(); }
