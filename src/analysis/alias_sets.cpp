@@ -22,6 +22,16 @@ bool is_operand_list(const Value& list) {
                      [](const Use& use) { return only_reads_list(*use.user, use.index) && produces_new_tensor(*use.user); });
 }
 
+// Returns whether an operator without effects makes the list of tensors, and only `unpacking_node` finds it.
+bool is_result_list(const Value& list) {
+  const Node& node = *list.node();
+  return unpacking_node(list) != nullptr && !node.op().is_language() && node.schema() != nullptr &&
+         !effects_of(node).unknown && !effects_of(node).writes &&
+         std::all_of(node.inputs().begin(), node.inputs().end(), [](const Value* input) {
+           return (memory_kinds_within(input->type()) & ~kListMemory) == kNoMemory || !is_container(input->type());
+         });
+}
+
 }  // namespace
 
 // ---- union-find -----------------------------------------------------------------------------------------------------
@@ -267,6 +277,10 @@ bool AliasSets::visit_language_node(const Node& node) {
       }
       return true;
     case Opcode::kListUnpack:
+      if (lists_ == Lists::kAsOperands && is_result_list(*node.input(0))) {
+        return true;  // visit_operator knows the elements
+      }
+      [[fallthrough]];
     case Opcode::kTupleUnpack:
     case Opcode::kTupleIndex:
       for (const Value* element : node.outputs()) {
@@ -291,6 +305,16 @@ bool AliasSets::visit_language_node(const Node& node) {
 }
 
 void AliasSets::visit_operator(const Node& node) {
+  if (lists_ == Lists::kAsOperands && node.outputs().size() == 1 && is_result_list(*node.output())) {
+    for (const Value* element : unpacking_node(*node.output())->outputs()) {
+      for (const Value* input : node.inputs()) {
+        if (!is_container(input->type())) {
+          unite_values(element, input);
+        }
+      }
+    }
+    return;
+  }
   const Op& op = node.op();
   const c10::FunctionSchema& schema = *op.schema;
   const auto& formals = schema.arguments();

@@ -23,8 +23,8 @@ class AliasSets {
   using Set = uint32_t;
   static constexpr Set kNone = UINT32_MAX;
 
-  // kAsOperands: a list that only operators with new results read is not a container of its elements. Writes to elements are
-  // then not seen as writes within the list.
+  // kAsOperands: a list that only operators with new results read is not a container of its elements, and neither is a list
+  // that an operator returns and the graph only unpacks. Writes to elements are then not seen as writes within the list.
   enum class Lists : uint8_t { kAsContainers, kAsOperands };
   explicit AliasSets(const Graph& graph, Lists lists = Lists::kAsContainers);
 

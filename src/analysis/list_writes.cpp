@@ -57,4 +57,9 @@ bool only_reads_list(const Node& node, size_t index) {
   return true;
 }
 
+const Node* unpacking_node(const Value& list) {
+  const auto uses = list.uses();
+  return uses.size() == 1 && uses[0].user->opcode() == Opcode::kListUnpack ? uses[0].user : nullptr;
+}
+
 }  // namespace sconce

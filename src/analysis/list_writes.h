@@ -21,4 +21,7 @@ Opcode list_write_of(const Node& node);
 // write, keep or return the list, or observe its identity.
 bool only_reads_list(const Node& node, size_t index);
 
+// Returns the prim::ListUnpack that is the only use of the list; null if there are others.
+const Node* unpacking_node(const Value& list);
+
 }  // namespace sconce

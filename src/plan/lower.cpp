@@ -76,13 +76,16 @@ class Lowering {
 
   static bool is_constant(const Value* value) { return value->node()->kind() == prim::Constant; }
 
+  // Returns whether the value keeps its register to the end of the run.
+  bool is_kept(const Value* value) const { return is_constant(value) || places_.is_object_of_attributes(*value); }
+
   // A loop's params keep their registers through its body, because the next iteration and the loop's outputs use
   // them.
   void release(const Value* value) {
     const Node* owner = value->node();
     const bool is_loop_param = owner->opcode() == Opcode::kParam && owner->owning_block()->owner() != nullptr &&
                                owner->owning_block()->owner()->kind() == prim::Loop;
-    if (!is_constant(value) && !is_loop_param) {
+    if (!is_kept(value) && !is_loop_param) {
       allocator_.release(register_of(value));
     }
   }
@@ -98,7 +101,7 @@ class Lowering {
 
   Operand operand_of(const Node& node, size_t input) const {
     const Value* value = node.input(input);
-    return {register_of(value), !is_constant(value) && liveness_.is_last_use(node, input)};
+    return {register_of(value), !is_kept(value) && liveness_.is_last_use(node, input)};
   }
 
   Operands operands_of(const Node& node, size_t first) const {
@@ -132,7 +135,7 @@ class Lowering {
     Registers registers;
     for (const Value* value : values) {
       const bool holds_something = holds_memory(value->type()) || value->type()->kind() == c10::TypeKind::StringType;
-      if (holds_something && !is_constant(value)) {
+      if (holds_something && !is_kept(value)) {
         registers.push_back(register_of(value));
       }
       release(value);
@@ -145,18 +148,20 @@ class Lowering {
   Expected<void> lower_block(const Block& block) {
     drop(liveness_.dead_on_entry(block));
     for (const Node* node : block.nodes()) {
-      if (node->opcode() == Opcode::kConstant || is_operand_list(*node)) {
+      const PreparedUnit* unit = places_.unit_of(*node);
+      if (node->opcode() == Opcode::kConstant || (unit != nullptr && node != unit->nodes.back())) {
         continue;
       }
       auto done = node->opcode() == Opcode::kIf     ? lower_if(*node)
                   : node->opcode() == Opcode::kLoop ? lower_loop(*node)
+                  : unit != nullptr                 ? lower_unit(*unit)
                                                     : lower_node(*node);
       if (!done) {
         return done;
       }
       profile_values(node->outputs());
       drop(liveness_.dead_after(*node));
-      if (const auto& released = places_.released_after(*node); !released.empty() && places_.kernel_of(*node) == nullptr) {
+      if (const auto& released = places_.released_after(*node); !released.empty() && unit == nullptr) {
         emit(make_release_step(released), nullptr);
       }
     }
@@ -176,91 +181,87 @@ class Lowering {
   }
 
   Expected<void> lower_node(const Node& node) {
-    if (const KernelRow* kernel = places_.kernel_of(node)) {
-      return lower_prepared(node, *kernel);
-    }
     auto step = make_step(node);
     if (!step) {
       return step.refusal();
     }
-    emit(std::move(*step), &node);
+    emit(places_.is_read_in_place(node) ? make_unprepared_step(std::move(*step)) : std::move(*step), &node);
     release_last_uses(node);
     may_introduce_grad_ = may_introduce_grad_ || introduces_grad(node);
     return {};
   }
 
-  // Returns whether the node makes a list that is lowered with the prepared node that reads it.
-  bool is_operand_list(const Node& node) const {
-    return node.opcode() == Opcode::kListConstruct && places_.is_operand_list(*node.output());
-  }
-
-  Expected<void> lower_prepared(const Node& node, const KernelRow& kernel) {
+  Expected<void> lower_unit(const PreparedUnit& unit) {
     PreparedStepParts parts;
-    parts.kernel = &kernel;
+    parts.kernel = unit.kernel;
     parts.is_exact = is_exact_;
-    parts.released = places_.released_after(node);
-    parts.arguments = node.inputs().size();
+    parts.released = places_.released_after(*unit.nodes.back());
+    parts.arguments = unit.op->inputs().size();
     parts.state = static_cast<uint32_t>(states_++);
-    std::vector<const Node*> nodes;  // the node, after the lists that it reads
-    for (const Value* input : node.inputs()) {
-      if (places_.is_operand_list(*input)) {
-        nodes.push_back(input->node());
-      }
-    }
-    nodes.push_back(&node);
-    for (const Node* each : nodes) {
-      auto step = make_step(*each);
+    for (const Node* node : unit.nodes) {
+      auto step = make_step(*node);
       if (!step) {
         return step.refusal();
       }
       parts.ordinary.push_back(std::move(*step));
-      may_introduce_grad_ = may_introduce_grad_ || introduces_grad(*each);
+      may_introduce_grad_ = may_introduce_grad_ || introduces_grad(*node);
     }
-    for (size_t i = 0; i < node.inputs().size(); ++i) {
-      const Value& input = *node.input(i);
-      if (places_.is_operand_list(input)) {
+    for (size_t i = 0; i < unit.op->inputs().size(); ++i) {
+      const Value& input = *unit.op->input(i);
+      if (places_.unit_of(*input.node()) == &unit) {
         for (const Value* element : input.node()->inputs()) {
-          parts.operands.push_back(prepared_operand(*element, i, kernel, true));
+          add_operand(parts, *element, i, /*in_list=*/true);
         }
       } else {
-        parts.operands.push_back(prepared_operand(input, i, kernel));
+        add_operand(parts, input, i);
       }
     }
-    const Value& result = *node.output();
-    const auto is_read_by_ordinary_step = [&](const Use& use) {
-      return places_.kernel_of(*use.user) == nullptr && !is_operand_list(*use.user);
-    };
-    const auto uses = result.uses();
-    parts.result = {register_of(&result), places_.slot_of(result),
-                    std::any_of(uses.begin(), uses.end(), is_read_by_ordinary_step), kernel.is_view};
-    for (const Node* each : nodes) {
-      for (size_t i = 0; i < each->inputs().size(); ++i) {
-        const Value* input = each->input(i);
-        if (liveness_.is_last_use(*each, i) && holds_memory(input->type()) && !is_constant(input) &&
-            !places_.is_operand_list(*input)) {
+    for (const Value* result : unit.nodes.back()->outputs()) {
+      const auto uses = result->uses();
+      const bool is_boxed =
+          std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return places_.unit_of(*use.user) == nullptr; });
+      parts.results.push_back({register_of(result), places_.slot_of(*result), is_boxed});
+    }
+    for (const Node* node : unit.nodes) {
+      for (size_t i = 0; i < node->inputs().size(); ++i) {
+        const Value* input = node->input(i);
+        if (liveness_.is_last_use(*node, i) && holds_memory(input->type()) && !is_kept(input) &&
+            places_.unit_of(*input->node()) != &unit) {
           parts.dropped.push_back(register_of(input));
         }
       }
     }
-    emit(make_prepared_step(node, std::move(parts)), &node);
-    for (const Node* each : nodes) {
-      release_last_uses(*each);
+    emit(make_prepared_step(*unit.op, std::move(parts)), unit.op);
+    for (const Node* node : unit.nodes) {
+      release_last_uses(*node);
     }
     return {};
   }
 
-  PreparedOperand prepared_operand(const Value& value, size_t position, const KernelRow& kernel,
-                                   bool in_list = false) const {
-    const Register box = register_of(&value);
-    const auto at = static_cast<uint32_t>(position);
-    if (const uint32_t slot = places_.slot_of(value); slot != Places::kNoSlot) {
-      return {PreparedOperand::Source::kSlot, slot, box, at, in_list};
+  void add_operand(PreparedStepParts& parts, const Value& value, size_t position, bool in_list = false) const {
+    using Source = PreparedOperand::Source;
+    PreparedOperand operand{Source::kBox, register_of(&value), static_cast<uint32_t>(position), in_list};
+    operand.slot = places_.slot_of(value);
+    if (operand.slot != Places::kNoSlot) {
+      operand.source = Source::kSlot;
+    } else if (value.type()->kind() != c10::TypeKind::TensorType) {
+      operand.source = position == parts.kernel->run_time_argument ? Source::kRunTime
+                       : in_list                                   ? Source::kElement
+                       : is_constant(&value)                       ? Source::kConstant
+                                                                   : Source::kValue;
     }
-    const auto source = value.type()->kind() == c10::TypeKind::TensorType ? PreparedOperand::Source::kBox
-                        : position == kernel.run_time_argument            ? PreparedOperand::Source::kRunTime
-                        : is_constant(&value)                             ? PreparedOperand::Source::kConstant
-                                                                          : PreparedOperand::Source::kValue;
-    return {source, box, box, at, in_list};
+    if (places_.is_read_in_place(*value.node())) {
+      AttributePath path;
+      const std::vector<const Node*> reads = places_.attribute_reads(value);
+      path.object = register_of(reads.front()->input(0));
+      for (const Node* read : reads) {
+        const auto& type = read->input(0)->type()->expectRef<c10::ClassType>();
+        path.slots.push_back(static_cast<uint32_t>(type.getAttributeSlot(read->attribute_as<std::string>(attr::kName))));
+      }
+      operand.attribute = static_cast<uint32_t>(parts.attributes.size());
+      parts.attributes.push_back(std::move(path));
+    }
+    parts.operands.push_back(operand);
   }
 
   // A graph without tensors that require a gradient may still introduce one.

@@ -7,6 +7,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -49,30 +50,41 @@ class KernelArguments {
   std::vector<c10::IValue> values_;
 };
 
-// The result of a prepared operator. All prepared operators have one.
+// A result of a prepared operator.
 class KernelResult {
  public:
-  virtual ~KernelResult() = default;
   // Sets the result's form, and returns its shell. Empty strides mean contiguous.
-  virtual const at::Tensor& place(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype) = 0;
+  const at::Tensor& place(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype);
   // For a view: takes a tensor that shares its memory with the shell of an operand. `run` sets `data`.
-  virtual void place_view(at::Tensor view) = 0;
+  void place_view(at::Tensor view) {
+    shell_ = std::move(view);
+    changed_ = true;
+  }
   // The shell; its memory is the result's while the kernel runs.
-  virtual const at::Tensor& tensor() const = 0;
+  const at::Tensor& tensor() const { return shell_; }
   void* data = nullptr;  // of the first element in this run
+
+ private:
+  friend class PreparedStep;
+  at::Tensor shell_;
+  size_t bytes_ = 0;
+  bool changed_ = false;  // since the slot took the shell
+  at::Tensor fresh_;      // the result of this run, while the kernel writes it
 };
+// One for an operator that returns a tensor; for an operator that returns a list, as many as the graph takes out of it.
+using KernelResults = std::span<KernelResult>;
 
 // Prepared once for operands of given sizes, strides and dtypes, and for given values; then run any number of times on other
 // memory. Belongs to one frame.
 class PreparedKernel {
  public:
   virtual ~PreparedKernel() = default;
-  // Places the result. Returns false if the operator's ordinary implementation must serve such operands. Throws what the
+  // Places each result. Returns false if the operator's ordinary implementation must serve such operands. Throws what the
   // operator throws.
-  virtual bool prepare(const KernelArguments& arguments, KernelResult& result) = 0;
-  virtual void run(const KernelArguments& arguments, KernelResult& result) = 0;
-  // Returns whether `run` reads the memory of arguments.tensor() and writes that of result.tensor(), in place of the
-  // pointers.
+  virtual bool prepare(const KernelArguments& arguments, KernelResults results) = 0;
+  virtual void run(const KernelArguments& arguments, KernelResults results) = 0;
+  // Returns whether `run` reads the memory of arguments.tensor() and writes that of KernelResult::tensor(), in place of
+  // the pointers.
   virtual bool reads_tensors() const { return false; }
 };
 
@@ -86,7 +98,7 @@ KernelPtr make_kernel() {
 // How an operator is prepared.
 struct KernelRow {
   KernelFactory make;
-  bool is_view = false;  // the result is a view of the first argument
+  bool is_view = false;  // each result is a view of the first argument
   // The position of a number that `run` reads. Its value does not decide the result's form.
   uint32_t run_time_argument = UINT32_MAX;
 };

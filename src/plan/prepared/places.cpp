@@ -1,7 +1,9 @@
 #include "plan/prepared/places.h"
 
 #include "analysis/alias_sets.h"
+#include "analysis/assigned_attributes.h"
 #include "analysis/escapes.h"
+#include "analysis/list_writes.h"
 #include "analysis/nesting.h"
 
 #include <algorithm>
@@ -28,13 +30,31 @@ bool is_list_of_tensors(const Value& value) {
          value.type()->containedType(0)->kind() == c10::TypeKind::TensorType;
 }
 
-// Returns whether the list is made for this one node, right before it.
+bool is_list_of_ints(const Value& value) {
+  return value.type()->kind() == c10::TypeKind::ListType && value.type()->containedType(0)->kind() == c10::TypeKind::IntType;
+}
+
+// Returns whether the list is made for this one node, and only constants and other such lists are made in between.
 bool is_made_for(const Value& list, const Node& node) {
+  const auto is_for_node = [&](const Node& other) {
+    return other.opcode() == Opcode::kListConstruct && other.output()->uses().size() == 1 &&
+           other.output()->uses()[0].user == &node;
+  };
   const Node* previous = node.previous();
-  while (previous != nullptr && previous->kind() == prim::Constant) {
+  while (previous != nullptr && previous != list.node() &&
+         (previous->opcode() == Opcode::kConstant || is_for_node(*previous))) {
     previous = previous->previous();
   }
-  return list.node()->kind() == prim::ListConstruct && list.node() == previous && list.uses().size() == 1;
+  return previous == list.node() && is_for_node(*previous);
+}
+
+// Returns whether the second node follows the first, and only constants stand in between.
+bool follows(const Node& second, const Node& first) {
+  const Node* previous = second.previous();
+  while (previous != nullptr && previous->opcode() == Opcode::kConstant) {
+    previous = previous->previous();
+  }
+  return previous == &first;
 }
 
 }  // namespace
@@ -42,14 +62,15 @@ bool is_made_for(const Value& list, const Node& node) {
 Places::Places(const Graph& graph) {
   number(graph.body());
   choose_nodes(graph);
-  if (!kernels_.empty()) {
+  if (!unit_of_.empty()) {
     choose_slots(graph);
+    choose_attributes(graph);
   }
 }
 
-const KernelRow* Places::kernel_of(const Node& node) const {
-  const auto found = kernels_.find(&node);
-  return found == kernels_.end() ? nullptr : found->second;
+const PreparedUnit* Places::unit_of(const Node& node) const {
+  const auto found = unit_of_.find(&node);
+  return found == unit_of_.end() ? nullptr : found->second;
 }
 
 uint32_t Places::slot_of(const Value& value) const {
@@ -60,6 +81,14 @@ uint32_t Places::slot_of(const Value& value) const {
 const std::vector<uint32_t>& Places::released_after(const Node& node) const {
   const auto found = released_.find(&node);
   return found == released_.end() ? kNone : found->second;
+}
+
+std::vector<const Node*> Places::attribute_reads(const Value& value) const {
+  std::vector<const Node*> reads;
+  for (const Node* node = value.node(); fixed_reads_.contains(node); node = node->input(0)->node()) {
+    reads.insert(reads.begin(), node);
+  }
+  return reads;
 }
 
 void Places::number(const Block& block) {
@@ -82,19 +111,29 @@ void Places::choose_nodes(const Graph& graph) {
     if (row == nullptr || node->outputs().size() != 1 || node->inputs().size() != node->schema()->arguments().size()) {
       return;
     }
-    const auto can_be_argument = [&](const Value* input) {
-      const c10::TypeKind kind = input->type()->kind();
-      return !holds_memory(input->type()) || kind == c10::TypeKind::TensorType ||
-             (is_list_of_tensors(*input) ? is_made_for(*input, *node) : kind == c10::TypeKind::ListType);
-    };
-    if (!std::all_of(node->inputs().begin(), node->inputs().end(), can_be_argument)) {
-      return;
-    }
-    kernels_[node] = row;
+    PreparedUnit unit{row, node, {}};
     for (const Value* input : node->inputs()) {
-      if (is_list_of_tensors(*input)) {
-        operand_lists_.insert(input);
+      if ((is_list_of_tensors(*input) || is_list_of_ints(*input)) && is_made_for(*input, *node)) {
+        unit.nodes.push_back(input->node());
+      } else if (holds_memory(input->type()) && input->type()->kind() != c10::TypeKind::TensorType &&
+                 (input->type()->kind() != c10::TypeKind::ListType || is_list_of_tensors(*input))) {
+        return;
       }
+    }
+    unit.nodes.push_back(node);
+    if (is_list_of_tensors(*node->output())) {
+      const Node* unpack = unpacking_node(*node->output());
+      if (unpack == nullptr || !follows(*unpack, *node)) {
+        return;
+      }
+      unit.nodes.push_back(unpack);
+    }
+    // The unit runs where its last node stands.
+    const Extent place = extents_.at(unit.nodes.back());
+    units_.push_back(std::move(unit));
+    for (const Node* each : units_.back().nodes) {
+      unit_of_[each] = &units_.back();
+      extents_[each] = place;
     }
   });
 }
@@ -175,27 +214,57 @@ void Places::choose_slots(const Graph& graph) {
            std::all_of(region.values.begin(), region.values.end(),
                        [&](const Value* member) { return loop == nullptr || is_inside(loop_around(*member), *loop); });
   };
-  std::vector<const Node*> not_prepared;
-  for_each_node(graph.body(), [&](Node* node) {
-    const KernelRow* row = kernel_of(*node);
-    if (row == nullptr) {
-      return;
+  const auto needs_the_operator = [&](const PreparedUnit& unit) {
+    const auto results = unit.nodes.back()->outputs();
+    return unit.kernel->is_view && std::any_of(results.begin(), results.end(), [&](const Value* result) {
+             // The view's object must not leave the frame.
+             return !is_plannable(*result) && (regions[aliases.set_of(*result)].changes_form || may_escape(*result));
+           });
+  };
+  for (const PreparedUnit& unit : units_) {
+    if (needs_the_operator(unit)) {
+      for (const Node* node : unit.nodes) {
+        unit_of_.erase(node);
+      }
+      continue;
     }
-    const Value& result = *node->output();
-    if (is_plannable(result)) {
-      add_slot(result, last_use(regions[aliases.set_of(result)], result));
-    } else if (row->is_view) {
-      // The view's object must not leave the frame; its memory is the owner's, which the slot holds to the end of the run.
-      const bool changes = regions[aliases.set_of(result)].changes_form;
-      if (changes || may_escape(result)) {
-        not_prepared.push_back(node);
-      } else {
-        add_slot(result, last_position);
+    for (const Value* result : unit.nodes.back()->outputs()) {
+      if (is_plannable(*result)) {
+        add_slot(*result, last_use(regions[aliases.set_of(*result)], *result));
+      } else if (unit.kernel->is_view) {
+        add_slot(*result, last_position);  // its memory is the owner's, which the slot holds to the end of the run
       }
     }
+  }
+}
+
+void Places::choose_attributes(const Graph& graph) {
+  const AssignedAttributes assigned(graph);
+  std::vector<const Node*> reads;
+  for_each_node(graph.body(), [&](Node* node) {
+    if (node->opcode() != Opcode::kGetAttr || assigned.contains(*node) ||
+        node->input(0)->type()->kind() != c10::TypeKind::ClassType) {
+      return;
+    }
+    const Node& object = *node->input(0)->node();
+    if (fixed_reads_.contains(&object) || &object == graph.body().param_node()) {
+      fixed_reads_.insert(node);
+      reads.push_back(node);
+    }
   });
-  for (const Node* node : not_prepared) {
-    kernels_.erase(node);
+  // The last first: an object is read in place if its attributes are.
+  std::reverse(reads.begin(), reads.end());
+  for (const Node* read : reads) {
+    const auto uses = read->output()->uses();
+    if (std::all_of(uses.begin(), uses.end(),
+                    [&](const Use& use) { return unit_of_.contains(use.user) || read_in_place_.contains(use.user); })) {
+      read_in_place_.insert(read);
+    }
+  }
+  for (const Node* read : reads) {
+    if (read_in_place_.contains(read)) {
+      objects_.insert(attribute_reads(*read->output()).front()->input(0));
+    }
   }
 }
 

@@ -6,9 +6,19 @@
 #include "plan/memory_plan.h"
 #include "plan/prepared/kernel.h"
 
+#include <deque>
 #include <vector>
 
 namespace sconce {
+
+// The nodes that one prepared step runs.
+struct PreparedUnit {
+  const KernelRow* kernel;
+  const Node* op;
+  // The lists that the operator reads, the operator, and what unpacks the list that it returns. The step stands at the last
+  // of them, whose outputs are its results.
+  std::vector<const Node*> nodes;
+};
 
 // A node is prepared if its operator has a kernel. Its result has a slot unless it may be held after the run (rule R2), or
 // may outlive the trip of the loop that computes it. Memory of a slot is in use while any alias of it may be.
@@ -20,14 +30,20 @@ class Places {
   Places() = default;
   explicit Places(const Graph& graph);
 
-  // Returns null if the node is not prepared.
-  const KernelRow* kernel_of(const Node& node) const;
+  // Returns the unit that the node belongs to; null if the node is not prepared.
+  const PreparedUnit* unit_of(const Node& node) const;
   uint32_t slot_of(const Value& value) const;
-  // Returns whether the value is a list that exists only for the prepared node after it.
-  bool is_operand_list(const Value& value) const { return operand_lists_.contains(&value); }
   // Returns the slots whose memory is used for the last time by the node, or by the blocks in it.
   const std::vector<uint32_t>& released_after(const Node& node) const;
   const std::vector<Lifetime>& lifetimes() const { return lifetimes_; }
+
+  // ---- attributes that the run does not change
+  // Returns the reads from an input of the graph to the value, the first one first; none for other values.
+  std::vector<const Node*> attribute_reads(const Value& value) const;
+  // Returns whether only prepared steps use what the node, a prim::GetAttr, reads.
+  bool is_read_in_place(const Node& node) const { return read_in_place_.contains(&node); }
+  // Returns whether prepared steps read attributes of the value, at any time in the run.
+  bool is_object_of_attributes(const Value& value) const { return objects_.contains(&value); }
 
  private:
   struct Extent {
@@ -37,15 +53,19 @@ class Places {
   void number(const Block& block);
   void choose_nodes(const Graph& graph);
   void choose_slots(const Graph& graph);
+  void choose_attributes(const Graph& graph);
   void add_slot(const Value& value, uint32_t last);
 
   FlatMap<const Node*, Extent> extents_;
   std::vector<const Node*> node_at_;  // by position; the end of a node with blocks is a position, too
-  FlatMap<const Node*, const KernelRow*> kernels_;
-  FlatSet<const Value*> operand_lists_;
+  std::deque<PreparedUnit> units_;
+  FlatMap<const Node*, const PreparedUnit*> unit_of_;
   FlatMap<const Value*, uint32_t> slots_;
   FlatMap<const Node*, std::vector<uint32_t>> released_;
   std::vector<Lifetime> lifetimes_;
+  FlatSet<const Node*> fixed_reads_;  // of attributes that the run does not change
+  FlatSet<const Node*> read_in_place_;
+  FlatSet<const Value*> objects_;
 };
 
 }  // namespace sconce

@@ -8,60 +8,6 @@
 #include <algorithm>
 
 namespace sconce {
-namespace {
-
-// Returns whether a shell can stand for the tensor.
-bool can_be_imported(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.is_cpu() || tensor.layout() != c10::kStrided) {
-    return false;
-  }
-  constexpr c10::DispatchKeySet kPlain({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
-                                        c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU});
-  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  return (impl.key_set().raw_repr() & ~kPlain.raw_repr()) == 0 && !impl.is_wrapped_number() &&
-         !impl.has_symbolic_sizes_strides() && !impl.is_python_dispatch() && impl.has_storage();
-}
-
-}  // namespace
-
-bool ImportedTensor::matches(const c10::IValue& box) const {
-  if (!box.isTensor()) {
-    return false;
-  }
-  const c10::TensorImpl& now = *box.unsafeToTensorImpl();
-  const c10::TensorImpl& then = *shell.unsafeGetTensorImpl();
-  return now.key_set() == keys && now.dtype() == then.dtype() && now.sizes() == then.sizes() &&
-         now.strides() == then.strides() && !now.is_wrapped_number();
-}
-
-bool ImportedTensor::prepare(const c10::IValue& box) {
-  if (!box.isTensor() || !can_be_imported(box.toTensor())) {
-    return false;
-  }
-  const at::Tensor& tensor = box.toTensor();
-  shell = make_shell(tensor.sizes(), tensor.strides(), tensor.scalar_type());
-  keys = tensor.key_set();
-  return true;
-}
-
-// ---- StepResult -----------------------------------------------------------------------------------------------------
-
-const at::Tensor& StepResult::place(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype) {
-  c10::DimVector contiguous;
-  if (strides.empty() && !sizes.empty()) {
-    contiguous = c10::contiguous_strides(sizes);
-    strides = contiguous;
-  }
-  const bool fits = shell.defined() && shell.scalar_type() == dtype && shell.sizes() == sizes && shell.strides() == strides;
-  if (!fits) {
-    shell = make_shell(sizes, strides, dtype);
-    changed = true;
-  }
-  bytes = shell.storage().nbytes();
-  return shell;
-}
-
-// ---- PreparedStep ---------------------------------------------------------------------------------------------------
 
 class PreparedStep final : public Step {
  public:
@@ -89,18 +35,31 @@ class PreparedStep final : public Step {
       return;
     }
     take_memory(frame, state);
-    state.kernel->run(state.arguments, state.result);
+    state.kernel->run(state.arguments, state.results);
     hand_out(frame, state);
   }
 
   std::string describe() const override {
     std::string text = std::string("prepared ") + node_.kind().toQualString();
     for (const PreparedOperand& operand : parts_.operands) {
-      text += (operand.source == PreparedOperand::Source::kSlot ? " $" : " %") + std::to_string(operand.index);
+      if (operand.source == Source::kSlot) {
+        text += " $" + std::to_string(operand.slot);
+      } else if (operand.attribute == PreparedOperand::kNone) {
+        text += " %" + std::to_string(operand.box);
+      } else {
+        const AttributePath& path = parts_.attributes[operand.attribute];
+        text += " %" + std::to_string(path.object);
+        for (const uint32_t slot : path.slots) {
+          text += "." + std::to_string(slot);
+        }
+      }
     }
-    const PreparedResult& result = parts_.result;
-    text += result.slot != PreparedResult::kNoSlot ? " -> $" + std::to_string(result.slot)
-                                                   : " -> %" + std::to_string(result.box);
+    const char* separator = " -> ";
+    for (const PreparedResult& result : parts_.results) {
+      const bool has_slot = result.slot != PreparedResult::kNoSlot;
+      text += separator + std::string(has_slot ? "$" : "%") + std::to_string(has_slot ? result.slot : result.box);
+      separator = " ";
+    }
     for (const uint32_t released : parts_.released) {
       text += " release $" + std::to_string(released);
     }
@@ -114,8 +73,22 @@ class PreparedStep final : public Step {
     std::unique_ptr<StepState>& state = frame.states[parts_.state];
     if (state == nullptr) {
       state = std::make_unique<StepState>();
+      state->results.resize(parts_.results.size());
     }
     return *state;
+  }
+
+  // Returns an operand that is not in a slot.
+  const c10::IValue& boxed(Frame& frame, const PreparedOperand& operand) const {
+    if (operand.attribute == PreparedOperand::kNone) {
+      return frame[operand.box];
+    }
+    const AttributePath& path = parts_.attributes[operand.attribute];
+    const c10::IValue* value = &frame[path.object];
+    for (const uint32_t slot : path.slots) {
+      value = &value->toObjectRef().slots()[slot];
+    }
+    return *value;
   }
 
   // Returns the value of an argument that is not a tensor, as the kernel sees it.
@@ -128,38 +101,45 @@ class PreparedStep final : public Step {
     size_t tensor = 0;
     for (size_t i = 0; i < parts_.operands.size(); ++i) {
       const PreparedOperand& operand = parts_.operands[i];
+      const KnownOperand& known = state.operands[i];
       switch (operand.source) {
         case Source::kSlot: {
-          const TensorSlot& slot = frame.slots[operand.index];
-          if (slot.stamp != state.operands[i].stamp) {
+          const TensorSlot& slot = frame.slots[operand.slot];
+          if (slot.stamp != known.stamp) {
             return false;
           }
           state.arguments.data_[tensor++] = slot.data;
           break;
         }
         case Source::kBox: {
-          const c10::IValue& value = frame[operand.index];
-          const ImportedTensor& imported = state.operands[i];
-          if (!imported.matches(value)) {
+          const c10::IValue& value = boxed(frame, operand);
+          if (!known.matches(value)) {
             return false;
           }
           void* const data = const_cast<void*>(value.unsafeToTensorImpl()->data());  // operands are only read
           state.arguments.data_[tensor++] = data;
           if (state.reads_tensors) {
-            point_storage_at(imported.shell, data);
+            point_storage_at(known.shell, data);
           }
           break;
         }
         case Source::kValue:
-          if (!is_same_value(frame[operand.index], value_of(state, operand))) {
+          if (!is_same_value(boxed(frame, operand), value_of(state, operand))) {
             return false;
           }
           break;
-        case Source::kRunTime:
-          if (!frame[operand.index].isInt()) {
+        case Source::kElement: {
+          const c10::IValue& value = boxed(frame, operand);
+          if (!value.isInt() || value.toInt() != known.number) {
             return false;
           }
-          value_of(state, operand) = frame[operand.index];
+          break;
+        }
+        case Source::kRunTime:
+          if (!boxed(frame, operand).isInt()) {
+            return false;
+          }
+          value_of(state, operand) = boxed(frame, operand);
           break;
         case Source::kConstant: break;
       }
@@ -188,7 +168,7 @@ class PreparedStep final : public Step {
     state.is_refused = true;  // also after an exception
     if (fits) {
       state.kernel = parts_.kernel->make();
-      state.is_refused = !state.kernel->prepare(arguments, state.result);
+      state.is_refused = !state.kernel->prepare(arguments, state.results);
     }
     if (state.is_refused) {
       state.kernel.reset();
@@ -200,32 +180,50 @@ class PreparedStep final : public Step {
       const bool is_taken = take_operands(frame, state);
       TORCH_INTERNAL_ASSERT(is_taken, node_.kind().toQualString(), " was prepared for other operands");
     }
-    if (!state.is_refused && parts_.result.slot != PreparedResult::kNoSlot) {
-      TensorSlot& slot = frame.slots[parts_.result.slot];
-      if (std::exchange(state.result.changed, false) || !slot.shell.is_same(state.result.shell)) {
-        slot.shell = state.result.shell;
-        slot.stamp = frame.next_stamp++;
-        slot.bytes = parts_.result.is_view ? 0 : state.result.bytes;
-        slot.data = nullptr;
-        frame.place_in_arena(parts_.result.slot);
-      }
+    for (size_t i = 0; i < parts_.results.size() && !state.is_refused; ++i) {
+      give_to_slot(frame, state.results[i], parts_.results[i].slot);
+    }
+  }
+
+  // Gives the form of a result to its slot.
+  void give_to_slot(Frame& frame, KernelResult& result, uint32_t index) const {
+    if (index == PreparedResult::kNoSlot) {
+      return;
+    }
+    TensorSlot& slot = frame.slots[index];
+    if (std::exchange(result.changed_, false) || !slot.shell.is_same(result.shell_)) {
+      slot.shell = result.shell_;
+      slot.stamp = frame.next_stamp++;
+      slot.bytes = parts_.kernel->is_view ? 0 : result.bytes_;
+      slot.data = nullptr;
+      frame.place_in_arena(index);
     }
   }
 
   // Records an operand as what the kernel is prepared for. Returns false if no kernel can take such an operand.
   bool record_operand(Frame& frame, StepState& state, size_t i) const {
     const PreparedOperand& operand = parts_.operands[i];
-    ImportedTensor& record = state.operands[i];
+    KnownOperand& known = state.operands[i];
     KernelArguments& arguments = state.arguments;
     KernelArguments::Argument& argument = arguments.arguments_[operand.position];
+    const bool continues_list = operand.in_list && i > 0 && parts_.operands[i - 1].position == operand.position;
+    if (operand.source == Source::kElement) {
+      const c10::IValue& value = boxed(frame, operand);
+      if (!continues_list) {
+        argument = {KernelArguments::Argument::Kind::kValue, static_cast<uint32_t>(arguments.values_.size())};
+        arguments.values_.emplace_back(c10::List<int64_t>());
+      }
+      known.number = value.isInt() ? value.toInt() : 0;
+      arguments.values_.back().toIntList().push_back(known.number);
+      return value.isInt();
+    }
     if (operand.source != Source::kSlot && operand.source != Source::kBox) {
-      const c10::IValue& value = frame[operand.index];
+      const c10::IValue& value = boxed(frame, operand);
       argument = {KernelArguments::Argument::Kind::kValue, static_cast<uint32_t>(arguments.values_.size())};
       arguments.values_.push_back(operand.source == Source::kValue ? snapshot_of(value) : value);
       return operand.source == Source::kConstant || (operand.source == Source::kRunTime && value.isInt()) ||
              is_same_value(value, arguments.values_.back());
     }
-    const bool continues_list = operand.in_list && i > 0 && parts_.operands[i - 1].position == operand.position;
     if (continues_list) {
       ++argument.count;
     } else {
@@ -234,51 +232,53 @@ class PreparedStep final : public Step {
     }
     arguments.data_.push_back(nullptr);
     if (operand.source == Source::kSlot) {
-      const TensorSlot& slot = frame.slots[operand.index];
-      record.stamp = slot.stamp;
+      const TensorSlot& slot = frame.slots[operand.slot];
+      known.stamp = slot.stamp;
       arguments.tensors_.push_back(&slot.shell);
       return slot.stamp != 0;
     }
-    const c10::IValue& box = frame[operand.index];
-    const bool can = record.prepare(box);
-    arguments.tensors_.push_back(&record.shell);
+    const c10::IValue& box = boxed(frame, operand);
+    const bool can = known.prepare(box);
+    arguments.tensors_.push_back(&known.shell);
     if (can) {
-      point_storage_at(record.shell, const_cast<void*>(box.unsafeToTensorImpl()->data()));
+      point_storage_at(known.shell, const_cast<void*>(box.unsafeToTensorImpl()->data()));
     }
     return can;
   }
 
-  // Gives the result memory.
+  // Gives the results memory.
   void take_memory(Frame& frame, StepState& state) const {
-    const PreparedResult& result = parts_.result;
-    if (result.slot == PreparedResult::kNoSlot) {
-      const at::Tensor& shell = state.result.shell;
-      state.fresh = at::detail::empty_strided_cpu(shell.sizes(), shell.strides(), shell.scalar_type());
-      state.result.data = state.fresh.mutable_data_ptr();
-      point_storage_at(shell, state.result.data);
-      return;
+    for (size_t i = 0; i < parts_.results.size(); ++i) {
+      KernelResult& result = state.results[i];
+      const uint32_t index = parts_.results[i].slot;
+      if (index == PreparedResult::kNoSlot) {
+        const at::Tensor& shell = result.shell_;
+        result.fresh_ = at::detail::empty_strided_cpu(shell.sizes(), shell.strides(), shell.scalar_type());
+        result.data = result.fresh_.mutable_data_ptr();
+        point_storage_at(shell, result.data);
+      } else if (!parts_.kernel->is_view) {
+        TensorSlot& slot = frame.slots[index];
+        if (!slot.in_arena) [[unlikely]] {
+          frame.allocate(index);
+        }
+        result.data = slot.data;
+      }
     }
-    if (result.is_view) {
-      return;
-    }
-    TensorSlot& slot = frame.slots[result.slot];
-    if (!slot.in_arena) [[unlikely]] {
-      frame.allocate(result.slot);
-    }
-    state.result.data = slot.data;
   }
 
-  // Hands the result to its readers, and drops operands at their last use.
+  // Hands the results to their readers, and drops operands at their last use.
   void hand_out(Frame& frame, StepState& state) const {
-    const PreparedResult& result = parts_.result;
-    if (result.slot == PreparedResult::kNoSlot) {
-      frame[result.box] = std::move(state.fresh);
-    } else {
+    for (size_t i = 0; i < parts_.results.size(); ++i) {
+      const PreparedResult& result = parts_.results[i];
+      if (result.slot == PreparedResult::kNoSlot) {
+        frame[result.box] = std::move(state.results[i].fresh_);
+        continue;
+      }
       TensorSlot& slot = frame.slots[result.slot];
-      if (result.is_view) {
-        slot.data = state.result.data;
-        if (parts_.operands[0].source == Source::kBox) {
-          frame.hold(result.slot, frame[parts_.operands[0].index]);
+      if (parts_.kernel->is_view) {
+        slot.data = state.results[i].data;
+        if (parts_.operands[0].source == Source::kBox && parts_.operands[0].attribute == PreparedOperand::kNone) {
+          frame.hold(result.slot, frame[parts_.operands[0].box]);
         }
       }
       if (result.is_boxed) {
@@ -306,36 +306,44 @@ class PreparedStep final : public Step {
     }
   }
 
-  // Runs the ordinary steps on operands in slots and boxes, and puts their result into the slot.
+  // Runs the ordinary steps on operands in slots and boxes, and puts their results into the slots.
   void run_ordinary_and_adopt(Frame& frame, StepState& state) const {
     for (const PreparedOperand& operand : parts_.operands) {
       // An ordinary step that made the operand left it in the box, too.
       if (operand.source == Source::kSlot && !frame[operand.box].isTensor()) {
-        frame[operand.box] = frame.slots[operand.index].shell;
+        frame[operand.box] = frame.slots[operand.slot].shell;
+      } else if (operand.attribute != PreparedOperand::kNone) {
+        frame[operand.box] = boxed(frame, operand);
       }
     }
     run_ordinary(frame);
-    if (parts_.result.slot == PreparedResult::kNoSlot) {
-      return;
+    for (size_t i = 0; i < parts_.results.size(); ++i) {
+      if (parts_.results[i].slot != PreparedResult::kNoSlot) {
+        adopt(frame, state.results[i], parts_.results[i]);
+      }
     }
-    TensorSlot& slot = frame.slots[parts_.result.slot];
-    const c10::IValue& made = frame[parts_.result.box];
-    ImportedTensor imported;
-    if (!imported.prepare(made)) {
+  }
+
+  // Puts a result of the ordinary steps into its slot.
+  void adopt(Frame& frame, KernelResult& result, const PreparedResult& place) const {
+    TensorSlot& slot = frame.slots[place.slot];
+    const c10::IValue& made = frame[place.box];
+    KnownOperand made_as;
+    if (!made_as.prepare(made)) {
       slot.stamp = 0;  // a sparse tensor, for example: its readers find it in the box
       return;
     }
-    if (!slot.shell.defined() || slot.bytes != 0 || slot.shell.scalar_type() != imported.shell.scalar_type() ||
-        slot.shell.sizes() != imported.shell.sizes() || slot.shell.strides() != imported.shell.strides()) {
-      slot.shell = std::move(imported.shell);
+    if (!slot.shell.defined() || slot.bytes != 0 || slot.shell.scalar_type() != made_as.shell.scalar_type() ||
+        slot.shell.sizes() != made_as.shell.sizes() || slot.shell.strides() != made_as.shell.strides()) {
+      slot.shell = std::move(made_as.shell);
       slot.stamp = frame.next_stamp++;
       slot.bytes = 0;
       slot.in_arena = false;
     }
     slot.data = made.toTensor().mutable_data_ptr();
     point_storage_at(slot.shell, slot.data);
-    frame.hold(parts_.result.slot, made);
-    state.result.shell = at::Tensor();
+    frame.hold(place.slot, made);
+    result.shell_ = at::Tensor();
   }
 
   const Node& node_;  // of the graph that the plan keeps alive
@@ -345,34 +353,5 @@ class PreparedStep final : public Step {
 StepPtr make_prepared_step(const Node& node, PreparedStepParts parts) {
   return std::make_unique<PreparedStep>(node, std::move(parts));
 }
-
-namespace {
-
-class ReleaseStep final : public Step {
- public:
-  explicit ReleaseStep(std::vector<uint32_t> slots) : Step(true), slots_(std::move(slots)) {}
-
-  void run(Frame& frame) const override {
-    if (frame.has_blocks()) {
-      for (const uint32_t slot : slots_) {
-        frame.release(slot);
-      }
-    }
-  }
-  std::string describe() const override {
-    std::string text = "release";
-    for (const uint32_t slot : slots_) {
-      text += " $" + std::to_string(slot);
-    }
-    return text;
-  }
-
- private:
-  std::vector<uint32_t> slots_;
-};
-
-}  // namespace
-
-StepPtr make_release_step(std::vector<uint32_t> slots) { return std::make_unique<ReleaseStep>(std::move(slots)); }
 
 }  // namespace sconce

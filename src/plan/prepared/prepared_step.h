@@ -9,20 +9,29 @@
 
 namespace sconce {
 
+// An attribute of an object that the run does not change, at the end of a chain of attributes.
+struct AttributePath {
+  Register object;              // where the chain begins
+  std::vector<uint32_t> slots;  // of the objects along the chain
+};
+
 // Where a prepared step finds an argument.
 struct PreparedOperand {
+  static constexpr uint32_t kNone = UINT32_MAX;
   enum class Source : uint8_t {
-    kSlot,      // a tensor in the slot `index`; the register `box` holds it, too, after an ordinary step made it
-    kBox,       // a tensor in the register `index`
-    kValue,     // any other value, in the register `index`
-    kRunTime,   // a number that the kernel reads in each run, in the register `index`
-    kConstant,  // a value of the plan, in the register `index`
+    kSlot,      // a tensor in `slot`; `box` holds it, too, after an ordinary step made it
+    kBox,       // a tensor
+    kValue,     // any other value
+    kElement,   // an element of a list of ints
+    kRunTime,   // a number that the kernel reads in each run
+    kConstant,  // a value of the plan
   };
   Source source;
-  uint32_t index;
   Register box;
   uint32_t position;  // of the argument in the schema; consecutive operands of one position form a list
   bool in_list = false;
+  uint32_t slot = kNone;
+  uint32_t attribute = kNone;  // index of the attribute that is the operand: `box` is empty
 };
 
 struct PreparedResult {
@@ -30,12 +39,12 @@ struct PreparedResult {
   Register box;
   uint32_t slot = kNoSlot;  // without a slot the result is a new tensor in each run
   bool is_boxed = true;     // whether ordinary steps read the result: a slot's shell is put into `box`
-  bool is_view = false;     // of the first operand
 };
 
 struct PreparedStepParts {
   std::vector<PreparedOperand> operands;
-  PreparedResult result;
+  std::vector<AttributePath> attributes;
+  std::vector<PreparedResult> results;
   std::vector<Register> dropped;   // registers whose values are used for the last time
   std::vector<uint32_t> released;  // slots whose memory is used for the last time
   std::vector<StepPtr> ordinary;   // what runs when gradients are recorded or the operands do not fit
@@ -52,5 +61,8 @@ StepPtr make_prepared_step(const Node& node, PreparedStepParts parts);
 
 // Frees the memory of slots after their last use, if it is not in the arena.
 StepPtr make_release_step(std::vector<uint32_t> slots);
+
+// Runs the step in runs that use no kernels. Reads an attribute that only prepared steps use.
+StepPtr make_unprepared_step(StepPtr step);
 
 }  // namespace sconce

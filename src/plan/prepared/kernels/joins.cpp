@@ -13,9 +13,9 @@ namespace {
 // Joins tensors, which the derived class collects, along a dimension.
 class JoinKernel : public PreparedKernel {
  public:
-  void run(const KernelArguments& /*arguments*/, KernelResult& result) override {
+  void run(const KernelArguments& /*arguments*/, KernelResults results) override {
     op_->impl(at::ITensorListRef(tensors_), plan_.dim, plan_.valid, plan_.all_contiguous, plan_.all_same_dtype,
-              plan_.all_same_sizes_and_stride, plan_.memory_format, result.tensor());
+              plan_.all_same_sizes_and_stride, plan_.memory_format, results[0].tensor());
   }
   bool reads_tensors() const override { return true; }
 
@@ -35,14 +35,14 @@ class JoinKernel : public PreparedKernel {
 // cat(tensors, dim)
 class CatKernel final : public JoinKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     for (size_t i = 0; i < arguments.count(0); ++i) {
       tensors_.push_back(arguments.element(0, i));
       if (tensors_[i].scalar_type() != tensors_[0].scalar_type()) {
         return false;
       }
     }
-    join(arguments.value(1).toInt(), result);
+    join(arguments.value(1).toInt(), results[0]);
     return true;
   }
 };
@@ -50,7 +50,7 @@ class CatKernel final : public JoinKernel {
 // stack(tensors, dim): the cat of the tensors with a dimension of size 1 inserted.
 class StackKernel final : public JoinKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& first = arguments.element(0, 0);
     const int64_t dim = arguments.value(1).toInt();
     if (dim < -(first.dim() + 1) || dim > first.dim()) {
@@ -66,14 +66,14 @@ class StackKernel final : public JoinKernel {
       sizes.insert(sizes.begin() + at, 1);
       tensors_.push_back(make_shell(sizes, c10::contiguous_strides(sizes), element.scalar_type()));
     }
-    join(at, result);
+    join(at, results[0]);
     return true;
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
+  void run(const KernelArguments& arguments, KernelResults results) override {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       point_storage_at(tensors_[i], arguments.element_data(0, i));
     }
-    JoinKernel::run(arguments, result);
+    JoinKernel::run(arguments, results);
   }
 };
 

@@ -15,18 +15,18 @@ namespace {
 template <class Op>
 class SoftmaxKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     if (!arguments.value(2).isNone() || !arguments.tensor(0).is_floating_point()) {
       return false;
     }
     const int64_t dim = arguments.value(1).toInt();
-    op_.emplace(result).meta(arguments.tensor(0), dim, false);
+    op_.emplace(results[0]).meta(arguments.tensor(0), dim, false);
     const int64_t rank = arguments.tensor(0).dim();
     dim_ = dim < 0 && rank > 0 ? dim + rank : dim;
     return rank > 0 && arguments.tensor(0).numel() > 0;
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    op_->impl(arguments.tensor(0), dim_, false, result.tensor());
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    op_->impl(arguments.tensor(0), dim_, false, results[0].tensor());
   }
   bool reads_tensors() const override { return true; }
 
@@ -38,7 +38,7 @@ class SoftmaxKernel final : public PreparedKernel {
 // layer_norm(input, normalized_shape, weight?, bias?, eps, cudnn_enable)
 class LayerNorm final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& input = arguments.tensor(0);
     const auto shape = arguments.value(1).toIntVector();
     const auto fits = [&](size_t position) {
@@ -56,12 +56,12 @@ class LayerNorm final : public PreparedKernel {
     columns_ = c10::multiply_integers(shape);
     rows_ = input.numel() / columns_;
     eps_ = arguments.value(4).toDouble();
-    result.place(input.sizes(), {}, input.scalar_type());
+    results[0].place(input.sizes(), {}, input.scalar_type());
     return true;
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
+  void run(const KernelArguments& arguments, KernelResults results) override {
     static const at::Tensor none;
-    at::Tensor output = result.tensor();
+    at::Tensor output = results[0].tensor();
     at::native::LayerNormKernel(at::kCPU, arguments.tensor(0), arguments.is_tensor(2) ? arguments.tensor(2) : none,
                                 arguments.is_tensor(3) ? arguments.tensor(3) : none, rows_, columns_, eps_, &output,
                                 /*mean=*/nullptr, /*rstd=*/nullptr);
@@ -77,7 +77,7 @@ class LayerNorm final : public PreparedKernel {
 // embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse)
 class EmbeddingKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& weight = arguments.tensor(0);
     const at::Tensor& indices = arguments.tensor(1);
     if (weight.dim() != 2 || !weight.is_contiguous() || !indices.is_contiguous() ||
@@ -90,11 +90,11 @@ class EmbeddingKernel final : public PreparedKernel {
     is_long_ = indices.scalar_type() == at::kLong;
     std::vector<int64_t> sizes = indices.sizes().vec();
     sizes.push_back(weight.size(1));
-    result.place(sizes, {}, weight.scalar_type());
+    results[0].place(sizes, {}, weight.scalar_type());
     return true;
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    is_long_ ? gather<int64_t>(arguments, result) : gather<int32_t>(arguments, result);
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    is_long_ ? gather<int64_t>(arguments, results[0]) : gather<int32_t>(arguments, results[0]);
   }
 
  private:

@@ -70,17 +70,17 @@ using at::Tensor;
 template <class Op>
 class UnaryKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     if (c10::isIntegralType(arguments.tensor(0).scalar_type(), /*includeBool=*/true)) {
       return false;  // some copy integers without the iterator
     }
-    op_.emplace(result).meta(arguments.tensor(0));
+    op_.emplace(results[0]).meta(arguments.tensor(0));
     return is_reusable(*op_);
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    op_->_unsafe_set_arg_data(0, result.data);
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    op_->_unsafe_set_arg_data(0, results[0].data);
     op_->_unsafe_set_arg_data(1, arguments.data(0));
-    op_->impl(arguments.tensor(0), result.tensor());
+    op_->impl(arguments.tensor(0), results[0].tensor());
   }
 
  private:
@@ -91,21 +91,21 @@ class UnaryKernel final : public PreparedKernel {
 template <class Op, size_t Numbers>
 class UnaryWithNumbersKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     for (size_t i = 0; i < Numbers; ++i) {
       if (!arguments.value(i + 1).isScalar()) {
         return false;
       }
       numbers_[i] = arguments.value(i + 1).toScalar();
     }
-    op_.emplace(result);
+    op_.emplace(results[0]);
     std::apply([&](const auto&... number) { op_->meta(arguments.tensor(0), number...); }, numbers_);
     return is_reusable(*op_);
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    op_->_unsafe_set_arg_data(0, result.data);
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    op_->_unsafe_set_arg_data(0, results[0].data);
     op_->_unsafe_set_arg_data(1, arguments.data(0));
-    std::apply([&](const auto&... number) { op_->impl(arguments.tensor(0), number..., result.tensor()); }, numbers_);
+    std::apply([&](const auto&... number) { op_->impl(arguments.tensor(0), number..., results[0].tensor()); }, numbers_);
   }
 
  private:
@@ -117,18 +117,18 @@ class UnaryWithNumbersKernel final : public PreparedKernel {
 template <class Op>
 class CompareWithNumberKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     if (!arguments.value(1).isScalar()) {
       return false;
     }
     number_ = arguments.value(1).toScalar();
-    op_.emplace(result).meta(arguments.tensor(0), number_);
+    op_.emplace(results[0]).meta(arguments.tensor(0), number_);
     return is_reusable(*op_, /*number=*/2);
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    op_->_unsafe_set_arg_data(0, result.data);
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    op_->_unsafe_set_arg_data(0, results[0].data);
     op_->_unsafe_set_arg_data(1, arguments.data(0));
-    op_->impl(arguments.tensor(0), number_, result.tensor());
+    op_->impl(arguments.tensor(0), number_, results[0].tensor());
   }
 
  private:
@@ -140,17 +140,17 @@ class CompareWithNumberKernel final : public PreparedKernel {
 template <int64_t kMin>
 class ClampMinKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     if (!arguments.tensor(0).is_floating_point()) {
       return false;
     }
-    op_.emplace(result).meta(arguments.tensor(0), min_);
+    op_.emplace(results[0]).meta(arguments.tensor(0), min_);
     return is_reusable(*op_);
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    op_->_unsafe_set_arg_data(0, result.data);
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    op_->_unsafe_set_arg_data(0, results[0].data);
     op_->_unsafe_set_arg_data(1, arguments.data(0));
-    op_->impl(arguments.tensor(0), min_, result.tensor());
+    op_->impl(arguments.tensor(0), min_, results[0].tensor());
   }
 
  private:
@@ -161,7 +161,7 @@ class ClampMinKernel final : public PreparedKernel {
 // ---- clamp(self, min?, max?), hardtanh(self, min, max)
 class ClampKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     if (!arguments.tensor(0).is_floating_point()) {
       return false;
     }
@@ -171,13 +171,13 @@ class ClampKernel final : public PreparedKernel {
     };
     min_ = bound(1);
     max_ = bound(2);
-    op_.emplace(result).meta(arguments.tensor(0), reference(min_), reference(max_));
+    op_.emplace(results[0]).meta(arguments.tensor(0), reference(min_), reference(max_));
     return is_reusable(*op_);
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    op_->_unsafe_set_arg_data(0, result.data);
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    op_->_unsafe_set_arg_data(0, results[0].data);
     op_->_unsafe_set_arg_data(1, arguments.data(0));
-    op_->impl(arguments.tensor(0), reference(min_), reference(max_), result.tensor());
+    op_->impl(arguments.tensor(0), reference(min_), reference(max_), results[0].tensor());
   }
 
  private:
@@ -235,16 +235,16 @@ class TwoOperands {
 template <class Op>
 class BinaryKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     if (!operands_.prepare(arguments, 0, 1)) {
       return false;
     }
-    op_.emplace(result).meta(operands_.left(), operands_.right());
+    op_.emplace(results[0]).meta(operands_.left(), operands_.right());
     return is_reusable(*op_, operands_.number());
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    operands_.point(*op_, arguments, result);
-    op_->impl(operands_.left(), operands_.right(), result.tensor());
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    operands_.point(*op_, arguments, results[0]);
+    op_->impl(operands_.left(), operands_.right(), results[0].tensor());
   }
 
  private:
@@ -256,17 +256,17 @@ class BinaryKernel final : public PreparedKernel {
 template <class Op, bool kExchanged = false>
 class BinaryWithAlphaKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     if (!operands_.prepare(arguments, kExchanged ? 1 : 0, kExchanged ? 0 : 1) || !arguments.value(2).isScalar()) {
       return false;
     }
     alpha_ = arguments.value(2).toScalar();
-    op_.emplace(result).meta(operands_.left(), operands_.right(), alpha_);
+    op_.emplace(results[0]).meta(operands_.left(), operands_.right(), alpha_);
     return is_reusable(*op_, operands_.number());
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    operands_.point(*op_, arguments, result);
-    op_->impl(operands_.left(), operands_.right(), alpha_, result.tensor());
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    operands_.point(*op_, arguments, results[0]);
+    op_->impl(operands_.left(), operands_.right(), alpha_, results[0].tensor());
   }
 
  private:
@@ -278,16 +278,16 @@ class BinaryWithAlphaKernel final : public PreparedKernel {
 // LibTorch's own gelu calls oneDNN, whose set-up takes 10 µs. The results differ by at most 2 ulp.
 class GeluKernelOfIterator final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     if (arguments.is_exact()) {
       return false;
     }
     type_ = at::native::get_gelutype_enum(arguments.value(1).toStringRef());
-    op_.emplace(result).meta(arguments.tensor(0), arguments.value(1).toStringRef());
+    op_.emplace(results[0]).meta(arguments.tensor(0), arguments.value(1).toStringRef());
     return is_reusable(*op_);
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    op_->_unsafe_set_arg_data(0, result.data);
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    op_->_unsafe_set_arg_data(0, results[0].data);
     op_->_unsafe_set_arg_data(1, arguments.data(0));
     at::native::GeluKernel(at::kCPU, *op_, type_);
   }
@@ -301,17 +301,17 @@ class GeluKernelOfIterator final : public PreparedKernel {
 template <auto& Stub>
 class StubKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     if (!arguments.tensor(0).is_floating_point()) {
       return false;
     }
-    PlacedOp<at::native::structured_silu_out>(result).meta(arguments.tensor(0));
+    PlacedOp<at::native::structured_silu_out>(results[0]).meta(arguments.tensor(0));
     iterator_ = at::TensorIterator::unary_op(
-        const_cast<at::TensorBase&>(static_cast<const at::TensorBase&>(result.tensor())), arguments.tensor(0));
+        const_cast<at::TensorBase&>(static_cast<const at::TensorBase&>(results[0].tensor())), arguments.tensor(0));
     return is_reusable(iterator_);
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    iterator_._unsafe_set_arg_data(0, result.data);
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    iterator_._unsafe_set_arg_data(0, results[0].data);
     iterator_._unsafe_set_arg_data(1, arguments.data(0));
     Stub(at::kCPU, iterator_);
   }

@@ -68,7 +68,7 @@ bool is_float_matrix(const at::Tensor& tensor) { return tensor.scalar_type() == 
 // linear(input, weight, bias?)
 class LinearKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& input = arguments.tensor(0);
     const at::Tensor& weight = arguments.tensor(1);
     has_bias_ = arguments.is_tensor(2);
@@ -88,11 +88,11 @@ class LinearKernel final : public PreparedKernel {
         {false, static_cast<int>(k)}, *right, static_cast<int>(m), static_cast<int>(weight.size(0)), static_cast<int>(k)};
     std::vector<int64_t> sizes = input.sizes().vec();
     sizes.back() = weight.size(0);
-    result.place(sizes, {}, at::kFloat);
+    results[0].place(sizes, {}, at::kFloat);
     return true;
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    auto* out = static_cast<float*>(result.data);
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    auto* out = static_cast<float*>(results[0].data);
     if (has_bias_) {
       const auto* bias = static_cast<const float*>(arguments.data(2));
       for (int row = 0; row < gemm_.m; ++row) {
@@ -113,7 +113,7 @@ class LinearKernel final : public PreparedKernel {
 template <int64_t kRank>
 class MatmulKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& a = arguments.tensor(0);
     const at::Tensor& b = arguments.tensor(1);
     if (kRank != 0 && (a.dim() != kRank || b.dim() != kRank)) {
@@ -151,13 +151,13 @@ class MatmulKernel final : public PreparedKernel {
     gemm_ = {*left, *right, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
     offsets_a_ = offsets_of(a, b.dim() == 2 ? 0 : a.dim() - 2);
     offsets_b_ = offsets_of(b, b.dim() - 2);
-    result.place(sizes, {}, at::kFloat);
+    results[0].place(sizes, {}, at::kFloat);
     return true;
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
+  void run(const KernelArguments& arguments, KernelResults results) override {
     const auto* a = static_cast<const float*>(arguments.data(0));
     const auto* b = static_cast<const float*>(arguments.data(1));
-    auto* out = static_cast<float*>(result.data);
+    auto* out = static_cast<float*>(results[0].data);
     const auto matrix = static_cast<ptrdiff_t>(gemm_.m) * gemm_.n;
     for (size_t i = 0; i < static_cast<size_t>(batches_); ++i) {
       gemm_.run(a + offsets_a_[i], b + offsets_b_[i], out + static_cast<ptrdiff_t>(i) * matrix, 0);

@@ -25,7 +25,7 @@ struct WhereForm : at::TensorIteratorBase {
 template <size_t kCondition, size_t kTrue, size_t kFalse>
 class WhereKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& condition = arguments.tensor(kCondition);
     const at::Tensor& otherwise = arguments.tensor(kFalse);
     if (condition.scalar_type() != at::kBool) {
@@ -37,26 +37,26 @@ class WhereKernel final : public PreparedKernel {
       if (value.scalar_type() != otherwise.scalar_type()) {
         return false;
       }
-      PlacedOp<WhereForm>(result).meta(condition, value, otherwise);
+      PlacedOp<WhereForm>(results[0]).meta(condition, value, otherwise);
     } else if (arguments.value(kTrue).isScalar()) {
       number_ = at::scalar_tensor(arguments.value(kTrue).toScalar(), otherwise.options());
       value = number_;
-      result.place(at::infer_size(condition.sizes(), otherwise.sizes()), {}, otherwise.scalar_type());
+      results[0].place(at::infer_size(condition.sizes(), otherwise.sizes()), {}, otherwise.scalar_type());
     } else {
       return false;
     }
     iterator_ = at::TensorIteratorConfig()
                     .check_all_same_dtype(false)
                     .resize_outputs(false)
-                    .add_output(result.tensor())
+                    .add_output(results[0].tensor())
                     .add_const_input(condition)
                     .add_const_input(value)
                     .add_const_input(otherwise)
                     .build();
     return true;
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    iterator_._unsafe_set_arg_data(0, result.data);
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    iterator_._unsafe_set_arg_data(0, results[0].data);
     iterator_._unsafe_set_arg_data(1, arguments.data(kCondition));
     if (!number_.defined()) {
       iterator_._unsafe_set_arg_data(2, arguments.data(kTrue));

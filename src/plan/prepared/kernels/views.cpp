@@ -20,7 +20,7 @@ at::Tensor view_of(const at::Tensor& base, c10::IntArrayRef sizes, c10::IntArray
 
 struct MetaRun {
   at::Tensor base;
-  at::Tensor result;
+  std::vector<at::Tensor> results;
 };
 // Runs the operator itself on a tensor without memory that has the form of the first operand.
 MetaRun run_on_meta(const KernelArguments& arguments) {
@@ -32,51 +32,60 @@ MetaRun run_on_meta(const KernelArguments& arguments) {
     stack.push_back(arguments.value(i));
   }
   arguments.op().dispatched->callBoxed(stack);
-  return {base, stack.front().toTensor()};
+  const c10::IValue& result = stack.front();
+  return {base, result.isTensor() ? std::vector<at::Tensor>{result.toTensor()} : result.toTensorVector()};
 }
 
-// Any operator that returns a view, or its operand, or a copy where no view exists. The operator itself, on a meta tensor,
-// finds the view's sizes and strides. A copy is left to the ordinary step.
+// Any operator that returns views, or its operand, or a copy where no view exists. The operator itself, on a meta tensor,
+// finds the views' sizes and strides. A copy is left to the ordinary step.
 class ViewKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& base = arguments.tensor(0);
-    const auto [form, view] = run_on_meta(arguments);
-    if (!view.is_alias_of(form) || view.scalar_type() != base.scalar_type() || view.is_conj() || view.is_neg()) {
-      return false;
+    const auto [form, views] = run_on_meta(arguments);
+    if (views.size() != results.size()) {
+      return false;  // the ordinary steps report it
     }
-    offset_ = static_cast<ptrdiff_t>(view.storage_offset() * base.element_size());
-    const c10::InferenceMode normal(false);
-    result.place_view(view_of(base, view.sizes(), view.strides(), view.storage_offset()));
+    for (size_t i = 0; i < views.size(); ++i) {
+      const at::Tensor& view = views[i];
+      if (!view.is_alias_of(form) || view.scalar_type() != base.scalar_type() || view.is_conj() || view.is_neg()) {
+        return false;
+      }
+      offsets_.push_back(static_cast<ptrdiff_t>(view.storage_offset() * base.element_size()));
+      const c10::InferenceMode normal(false);
+      results[i].place_view(view_of(base, view.sizes(), view.strides(), view.storage_offset()));
+    }
     return true;
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
-    result.data = static_cast<char*>(arguments.data(0)) + offset_;
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    for (size_t i = 0; i < offsets_.size(); ++i) {
+      results[i].data = static_cast<char*>(arguments.data(0)) + offsets_[i];
+    }
   }
   bool reads_tensors() const override { return true; }
 
  private:
-  ptrdiff_t offset_ = 0;
+  std::vector<ptrdiff_t> offsets_;
 };
 
 // dropout(input, p, train): its operand, unless it trains.
 class IdleDropoutKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     if (!arguments.value(2).isBool() || arguments.value(2).toBool()) {
       return false;
     }
-    result.place_view(arguments.tensor(0));
+    results[0].place_view(arguments.tensor(0));
     return true;
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override { result.data = arguments.data(0); }
+  void run(const KernelArguments& arguments, KernelResults results) override { results[0].data = arguments.data(0); }
   bool reads_tensors() const override { return true; }
 };
 
 // select(self, dim, index): the index is read in each run.
 class SelectKernel final : public PreparedKernel {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResult& result) override {
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& base = arguments.tensor(0);
     const int64_t dim = arguments.value(1).toInt();
     if (dim < -base.dim() || dim >= base.dim()) {
@@ -93,16 +102,16 @@ class SelectKernel final : public PreparedKernel {
     sizes.erase(sizes.begin() + at);
     strides.erase(strides.begin() + at);
     // A storage of its own: the view's place in the base changes from run to run.
-    result.place_view(make_shell(sizes, strides, base.scalar_type()));
+    results[0].place_view(make_shell(sizes, strides, base.scalar_type()));
     return true;
   }
-  void run(const KernelArguments& arguments, KernelResult& result) override {
+  void run(const KernelArguments& arguments, KernelResults results) override {
     if (!is_in_range(arguments)) {
       run_on_meta(arguments);  // throws
     }
     const int64_t index = arguments.value(2).toInt();
-    result.data = static_cast<char*>(arguments.data(0)) + (index < 0 ? index + size_ : index) * stride_;
-    point_storage_at(result.tensor(), result.data);
+    results[0].data = static_cast<char*>(arguments.data(0)) + (index < 0 ? index + size_ : index) * stride_;
+    point_storage_at(results[0].tensor(), results[0].data);
   }
   bool reads_tensors() const override { return true; }
 
@@ -135,6 +144,10 @@ void add_view_kernels(KernelTable& table) {
   add("aten::slice", "Tensor");
   add("aten::contiguous", "");
   add("aten::detach", "");
+  add("aten::chunk", "");
+  add("aten::split", "Tensor");
+  add("aten::split_with_sizes", "");
+  add("aten::unbind", "int");
   table[{"aten::dropout", ""}] = {make_kernel<IdleDropoutKernel>, true};
   table[{"aten::select", "int"}] = {make_kernel<SelectKernel>, true, 2};
 }

@@ -1,0 +1,56 @@
+#include "plan/prepared/step_state.h"
+
+namespace sconce {
+namespace {
+
+// Returns whether a shell can stand for the tensor.
+bool can_be_imported(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_cpu() || tensor.layout() != c10::kStrided) {
+    return false;
+  }
+  constexpr c10::DispatchKeySet kPlain({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
+                                        c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU});
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  return (impl.key_set().raw_repr() & ~kPlain.raw_repr()) == 0 && !impl.is_wrapped_number() &&
+         !impl.has_symbolic_sizes_strides() && !impl.is_python_dispatch() && impl.has_storage();
+}
+
+}  // namespace
+
+bool KnownOperand::matches(const c10::IValue& box) const {
+  if (!box.isTensor()) {
+    return false;
+  }
+  const c10::TensorImpl& now = *box.unsafeToTensorImpl();
+  const c10::TensorImpl& then = *shell.unsafeGetTensorImpl();
+  return now.key_set() == keys && now.dtype() == then.dtype() && now.sizes() == then.sizes() &&
+         now.strides() == then.strides() && !now.is_wrapped_number();
+}
+
+bool KnownOperand::prepare(const c10::IValue& box) {
+  if (!box.isTensor() || !can_be_imported(box.toTensor())) {
+    return false;
+  }
+  const at::Tensor& tensor = box.toTensor();
+  shell = make_shell(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  keys = tensor.key_set();
+  return true;
+}
+
+const at::Tensor& KernelResult::place(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype) {
+  c10::DimVector contiguous;
+  if (strides.empty() && !sizes.empty()) {
+    contiguous = c10::contiguous_strides(sizes);
+    strides = contiguous;
+  }
+  const bool fits =
+      shell_.defined() && shell_.scalar_type() == dtype && shell_.sizes() == sizes && shell_.strides() == strides;
+  if (!fits) {
+    shell_ = make_shell(sizes, strides, dtype);
+    changed_ = true;
+  }
+  bytes_ = shell_.storage().nbytes();
+  return shell_;
+}
+
+}  // namespace sconce
