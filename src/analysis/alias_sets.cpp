@@ -16,22 +16,6 @@ bool shares_a_symbol(const c10::AliasInfo& a, const c10::AliasInfo& b) {
                      [&](c10::Symbol symbol) { return b.beforeSets().contains(symbol); });
 }
 
-// Returns whether the list only passes its elements to operators whose results are new.
-bool is_operand_list(const Value& list) {
-  return std::all_of(list.uses().begin(), list.uses().end(),
-                     [](const Use& use) { return only_reads_list(*use.user, use.index) && produces_new_tensor(*use.user); });
-}
-
-// Returns whether an operator without effects makes the list of tensors, and only `unpacking_node` finds it.
-bool is_result_list(const Value& list) {
-  const Node& node = *list.node();
-  return unpacking_node(list) != nullptr && !node.op().is_language() && node.schema() != nullptr &&
-         !effects_of(node).unknown && !effects_of(node).writes &&
-         std::all_of(node.inputs().begin(), node.inputs().end(), [](const Value* input) {
-           return (memory_kinds_within(input->type()) & ~kListMemory) == kNoMemory || !is_container(input->type());
-         });
-}
-
 }  // namespace
 
 // ---- union-find -----------------------------------------------------------------------------------------------------

@@ -62,4 +62,18 @@ const Node* unpacking_node(const Value& list) {
   return uses.size() == 1 && uses[0].user->opcode() == Opcode::kListUnpack ? uses[0].user : nullptr;
 }
 
+bool is_operand_list(const Value& list) {
+  return std::all_of(list.uses().begin(), list.uses().end(),
+                     [](const Use& use) { return only_reads_list(*use.user, use.index) && produces_new_tensor(*use.user); });
+}
+
+bool is_result_list(const Value& list) {
+  const Node& node = *list.node();
+  return unpacking_node(list) != nullptr && !node.op().is_language() && node.schema() != nullptr &&
+         !effects_of(node).unknown && !effects_of(node).writes &&
+         std::all_of(node.inputs().begin(), node.inputs().end(), [](const Value* input) {
+           return (memory_kinds_within(input->type()) & ~kListMemory) == kNoMemory || !is_container(input->type());
+         });
+}
+
 }  // namespace sconce

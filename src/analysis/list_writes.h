@@ -23,5 +23,9 @@ bool only_reads_list(const Node& node, size_t index);
 
 // Returns the prim::ListUnpack that is the only use of the list; null if there are others.
 const Node* unpacking_node(const Value& list);
+// Returns whether the list only passes its elements to operators whose results are new.
+bool is_operand_list(const Value& list);
+// Returns whether an operator without effects makes the list of tensors, and the graph only unpacks it.
+bool is_result_list(const Value& list);
 
 }  // namespace sconce
