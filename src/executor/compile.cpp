@@ -1,5 +1,6 @@
 #include "executor/compile.h"
 
+#include "fusion/group_kernel.h"
 #include "ir/dump.h"
 #include "ir/verify/verify.h"
 #include "passes/freeze/fold_batch_norm.h"
@@ -163,9 +164,7 @@ Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const Comp
   if (settings.optimize) {
     run_stage(Stage::kOptimize, copy, runner, settings.frozen);
   }
-  const StepForm form = !settings.prepares_steps ? StepForm::kOrdinary
-                        : settings.exact         ? StepForm::kExact
-                                                 : StepForm::kPrepared;
+  const StepForm form{.is_prepared = settings.prepares_steps, .is_exact = settings.exact, .groups = &background_kernels()};
   auto plan = lower(std::move(copy), settings.callees, nullptr, form);
   if (!plan) {
     return plan.refusal();

@@ -23,8 +23,8 @@ class Lowering {
         profile_(profile),
         liveness_(graph),
         sizes_may_change_(may_change_sizes(graph)),
-        places_(form == StepForm::kOrdinary ? Places() : Places(graph)),
-        is_exact_(form == StepForm::kExact) {}
+        form_(form),
+        places_(form.is_prepared ? Places(graph, form.groups) : Places()) {}
 
   Expected<void> run() {
     const InternalErrorContext context("lowering to a plan");
@@ -152,6 +152,7 @@ class Lowering {
       if (node->opcode() == Opcode::kConstant || (unit != nullptr && node != unit->nodes.back())) {
         continue;
       }
+      begin_group(*node);
       auto done = node->opcode() == Opcode::kIf     ? lower_if(*node)
                   : node->opcode() == Opcode::kLoop ? lower_loop(*node)
                   : unit != nullptr                 ? lower_unit(*unit)
@@ -164,8 +165,48 @@ class Lowering {
       if (const auto& released = places_.released_after(*node); !released.empty() && unit == nullptr) {
         emit(make_release_step(released), nullptr);
       }
+      end_group(*node);
     }
     return {};
+  }
+
+  // Emits the step of the group that begins with the node, if one does.
+  void begin_group(const Node& node) {
+    group_ = places_.group_at(node) != nullptr ? places_.group_at(node) : group_;
+    if (group_ == nullptr || &node != group_->nodes.front()) {
+      return;
+    }
+    group_step_ = emit(make_group_step(*group_, *form_.groups), &node);
+    group_parts_ = {
+        .arguments = group_->operands.size(), .is_exact = form_.is_exact, .state = static_cast<uint32_t>(states_++)};
+    for (size_t i = 0; i < group_->operands.size(); ++i) {
+      add_operand(group_parts_, *group_->operands[i], i, /*is_run_time=*/true);
+    }
+  }
+
+  // Completes the step of the group that ends with the node. It does what the steps of its nodes do to registers and slots.
+  void end_group(const Node& node) {
+    if (group_ == nullptr || &node != group_->nodes.back()) {
+      return;
+    }
+    const auto is_outside = [&](const Use& use) {
+      return std::find(group_->nodes.begin(), group_->nodes.end(), use.user) == group_->nodes.end();
+    };
+    for (const Value* result : group_->results) {
+      const auto uses = result->uses();
+      group_parts_.results.push_back(
+          {register_of(result), places_.slot_of(*result), std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+             return is_outside(use) && places_.unit_of(*use.user) == nullptr;
+           })});
+    }
+    for (const Node* each : group_->nodes) {
+      add_dropped(group_parts_, *each);
+      const auto& released = places_.released_after(*each);
+      group_parts_.released.insert(group_parts_.released.end(), released.begin(), released.end());
+    }
+    group_step_->set_parts(std::move(group_parts_));
+    group_step_->set_target(steps_.size());
+    group_ = nullptr;
   }
 
   Expected<StepPtr> make_step(const Node& node) {
@@ -192,28 +233,28 @@ class Lowering {
   }
 
   Expected<void> lower_unit(const PreparedUnit& unit) {
-    PreparedStepParts parts;
-    parts.kernel = unit.kernel;
-    parts.is_exact = is_exact_;
-    parts.released = places_.released_after(*unit.nodes.back());
-    parts.arguments = unit.op->inputs().size();
-    parts.state = static_cast<uint32_t>(states_++);
+    KernelStepParts parts{.released = places_.released_after(*unit.nodes.back()),
+                          .arguments = unit.op->inputs().size(),
+                          .is_view = unit.kernel->is_view,
+                          .is_exact = form_.is_exact,
+                          .state = static_cast<uint32_t>(states_++)};
+    std::vector<StepPtr> ordinary;
     for (const Node* node : unit.nodes) {
       auto step = make_step(*node);
       if (!step) {
         return step.refusal();
       }
-      parts.ordinary.push_back(std::move(*step));
+      ordinary.push_back(std::move(*step));
       may_introduce_grad_ = may_introduce_grad_ || introduces_grad(*node);
     }
     for (size_t i = 0; i < unit.op->inputs().size(); ++i) {
       const Value& input = *unit.op->input(i);
       if (places_.unit_of(*input.node()) == &unit) {
         for (const Value* element : input.node()->inputs()) {
-          add_operand(parts, *element, i, /*in_list=*/true);
+          add_operand(parts, *element, i, /*is_run_time=*/false, /*in_list=*/true);
         }
       } else {
-        add_operand(parts, input, i);
+        add_operand(parts, input, i, i == unit.kernel->run_time_argument);
       }
     }
     for (const Value* result : unit.nodes.back()->outputs()) {
@@ -223,45 +264,55 @@ class Lowering {
       parts.results.push_back({register_of(result), places_.slot_of(*result), is_boxed});
     }
     for (const Node* node : unit.nodes) {
-      for (size_t i = 0; i < node->inputs().size(); ++i) {
-        const Value* input = node->input(i);
-        if (liveness_.is_last_use(*node, i) && holds_memory(input->type()) && !is_kept(input) &&
-            places_.unit_of(*input->node()) != &unit) {
-          parts.dropped.push_back(register_of(input));
-        }
-      }
+      add_dropped(parts, *node);
     }
-    emit(make_prepared_step(*unit.op, std::move(parts)), unit.op);
+    emit(make_prepared_step(*unit.op, *unit.kernel, std::move(parts), std::move(ordinary)), unit.op);
     for (const Node* node : unit.nodes) {
       release_last_uses(*node);
     }
     return {};
   }
 
-  void add_operand(PreparedStepParts& parts, const Value& value, size_t position, bool in_list = false) const {
+  // Adds the registers of operands that the node uses for the last time.
+  void add_dropped(KernelStepParts& parts, const Node& node) const {
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      const Value* input = node.input(i);
+      const PreparedUnit* unit = places_.unit_of(*input->node());
+      const bool is_of_unit = unit != nullptr && unit == places_.unit_of(node);  // exists between ordinary steps alone
+      if (liveness_.is_last_use(node, i) && holds_memory(input->type()) && !is_kept(input) && !is_of_unit) {
+        parts.dropped.push_back(register_of(input));
+      }
+    }
+  }
+
+  void add_operand(KernelStepParts& parts, const Value& value, size_t position, bool is_run_time,
+                   bool in_list = false) const {
     using Source = PreparedOperand::Source;
     PreparedOperand operand{Source::kBox, register_of(&value), static_cast<uint32_t>(position), in_list};
     operand.slot = places_.slot_of(value);
     if (operand.slot != Places::kNoSlot) {
       operand.source = Source::kSlot;
     } else if (value.type()->kind() != c10::TypeKind::TensorType) {
-      operand.source = position == parts.kernel->run_time_argument ? Source::kRunTime
-                       : in_list                                   ? Source::kElement
-                       : is_constant(&value)                       ? Source::kConstant
-                                                                   : Source::kValue;
+      operand.source = is_run_time           ? Source::kRunTime
+                       : in_list             ? Source::kElement
+                       : is_constant(&value) ? Source::kConstant
+                                             : Source::kValue;
     }
     if (places_.is_read_in_place(*value.node())) {
-      AttributePath path;
-      const std::vector<const Node*> reads = places_.attribute_reads(value);
-      path.object = register_of(reads.front()->input(0));
-      for (const Node* read : reads) {
-        const auto& type = read->input(0)->type()->expectRef<c10::ClassType>();
-        path.slots.push_back(static_cast<uint32_t>(type.getAttributeSlot(read->attribute_as<std::string>(attr::kName))));
-      }
       operand.attribute = static_cast<uint32_t>(parts.attributes.size());
-      parts.attributes.push_back(std::move(path));
+      parts.attributes.push_back(path_of(value));
     }
     parts.operands.push_back(operand);
+  }
+
+  AttributePath path_of(const Value& value) const {
+    const std::vector<const Node*> reads = places_.attribute_reads(value);
+    AttributePath path{register_of(reads.front()->input(0)), {}};
+    for (const Node* read : reads) {
+      const auto& type = read->input(0)->type()->expectRef<c10::ClassType>();
+      path.slots.push_back(static_cast<uint32_t>(type.getAttributeSlot(read->attribute_as<std::string>(attr::kName))));
+    }
+    return path;
   }
 
   // A graph without tensors that require a gradient may still introduce one.
@@ -363,9 +414,12 @@ class Lowering {
   Profile* profile_;
   Liveness liveness_;
   const bool sizes_may_change_;
+  const StepForm form_;
   const Places places_;
-  const bool is_exact_;
   size_t states_ = 0;
+  const NodeGroup* group_ = nullptr;  // that is being lowered
+  GroupStep* group_step_ = nullptr;
+  KernelStepParts group_parts_;
   FlatMap<const Value*, Register> registers_;
   std::vector<Plan::PlannedStep> steps_;
   std::vector<c10::IValue> constants_;

@@ -5,16 +5,18 @@
 #include "ir/graph.h"
 #include "plan/callees.h"
 #include "plan/plan.h"
+#include "plan/prepared/group.h"
 #include "plan/profile.h"
 
 #include <memory>
 
 namespace sconce {
 
-enum class StepForm : uint8_t {
-  kOrdinary,  // every node runs by its ordinary step
-  kPrepared,  // operators that have kernels run by prepared steps, with their results in the arena
-  kExact,     // the same, but for kernels whose results differ from the operator's in the last bits
+// How nodes become steps.
+struct StepForm {
+  bool is_prepared = false;  // operators that have kernels run by prepared steps, with their results in the arena
+  bool is_exact = false;     // but for kernels whose results differ from the operator's in the last bits
+  const GroupCompiler* groups = nullptr;  // makes kernels of adjacent nodes; outlives the plan
 };
 
 // Lowers a graph. The plan keeps the graph alive.
@@ -24,6 +26,6 @@ enum class StepForm : uint8_t {
 // graph and outlive the plan; every run fills it. Refuses node kinds and operators that cannot run, with the first such
 // node.
 Expected<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees = nullptr,
-                                      Profile* profile = nullptr, StepForm form = StepForm::kOrdinary);
+                                      Profile* profile = nullptr, StepForm form = {});
 
 }  // namespace sconce

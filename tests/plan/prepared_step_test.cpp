@@ -24,7 +24,7 @@ using ::testing::Not;
 class Both {
  public:
   explicit Both(const std::string& text) {
-    prepared_ = std::move(*lower(testing::graph_of(text), nullptr, nullptr, StepForm::kExact));
+    prepared_ = std::move(*lower(testing::graph_of(text), nullptr, nullptr, StepForm{.is_prepared = true, .is_exact = true}));
     ordinary_ = std::move(*lower(testing::graph_of(text)));
   }
 

@@ -35,13 +35,14 @@ class KernelArguments {
   void* element_data(size_t position, size_t i) const { return data_[arguments_[position].first + i]; }
   // Any other argument. Constant while the kernel is prepared, but for KernelRow::run_time_argument.
   const c10::IValue& value(size_t position) const { return values_[arguments_[position].first]; }
-  const Op& op() const { return *op_; }
+  const Op& op() const { return *op_; }  // of a kernel that computes one operator
   // Returns whether the result must have the operator's own bits.
   bool is_exact() const { return is_exact_; }
   size_t size() const { return arguments_.size(); }
 
  private:
-  friend class PreparedStep;
+  friend class KernelRunner;
+  c10::IValue& value_of(size_t position) { return values_[arguments_[position].first]; }
   const Op* op_ = nullptr;
   bool is_exact_ = false;
   std::vector<Argument> arguments_;
@@ -63,9 +64,11 @@ class KernelResult {
   // The shell; its memory is the result's while the kernel runs.
   const at::Tensor& tensor() const { return shell_; }
   void* data = nullptr;  // of the first element in this run
+  // Lets the next preparation make a new shell.
+  void forget_shell() { shell_ = at::Tensor(); }
 
  private:
-  friend class PreparedStep;
+  friend class KernelRunner;
   at::Tensor shell_;
   size_t bytes_ = 0;
   bool changed_ = false;  // since the slot took the shell
@@ -83,6 +86,8 @@ class PreparedKernel {
   // operator throws.
   virtual bool prepare(const KernelArguments& arguments, KernelResults results) = 0;
   virtual void run(const KernelArguments& arguments, KernelResults results) = 0;
+  // Returns whether `run` may be called: false while the kernel is compiled.
+  virtual bool can_run() const { return true; }
   // Returns whether `run` reads the memory of arguments.tensor() and writes that of KernelResult::tensor(), in place of
   // the pointers.
   virtual bool reads_tensors() const { return false; }

@@ -1,10 +1,9 @@
 #include "plan/prepared/places.h"
 
-#include "analysis/alias_sets.h"
 #include "analysis/assigned_attributes.h"
+#include "analysis/effects.h"
 #include "analysis/escapes.h"
 #include "analysis/list_writes.h"
-#include "analysis/nesting.h"
 
 #include <algorithm>
 
@@ -12,18 +11,7 @@ namespace sconce {
 namespace {
 
 const std::vector<uint32_t> kNone;
-
-// Returns the innermost loop around the place where the value is made. A loop's params live longer than one trip.
-const Node* loop_around(const Value& value) {
-  const Node* node = value.node()->kind() == prim::Param ? value.node()->owning_block()->owner() : value.node();
-  if (node == nullptr) {
-    return nullptr;
-  }
-  for (node = node->owning_block()->owner(); node != nullptr && node->kind() != prim::Loop;) {
-    node = node->owning_block()->owner();
-  }
-  return node;
-}
+constexpr size_t kMostNodes = 64;  // of a group
 
 bool is_list_of_tensors(const Value& value) {
   return value.type()->kind() == c10::TypeKind::ListType &&
@@ -59,18 +47,28 @@ bool follows(const Node& second, const Node& first) {
 
 }  // namespace
 
-Places::Places(const Graph& graph) {
-  number(graph.body());
+Places::Places(const Graph& graph, const GroupCompiler* groups) : positions_(graph) {
   choose_nodes(graph);
-  if (!unit_of_.empty()) {
-    choose_slots(graph);
-    choose_attributes(graph);
+  if (unit_of_.empty()) {
+    return;
   }
+  const Regions regions(graph);
+  leave_out_views(regions);
+  choose_attributes(graph);
+  if (groups != nullptr) {
+    choose_groups(graph.body(), *groups);
+  }
+  choose_slots(regions);
 }
 
 const PreparedUnit* Places::unit_of(const Node& node) const {
   const auto found = unit_of_.find(&node);
   return found == unit_of_.end() ? nullptr : found->second;
+}
+
+const NodeGroup* Places::group_at(const Node& node) const {
+  const auto found = group_at_.find(&node);
+  return found == group_at_.end() ? nullptr : found->second;
 }
 
 uint32_t Places::slot_of(const Value& value) const {
@@ -89,20 +87,6 @@ std::vector<const Node*> Places::attribute_reads(const Value& value) const {
     reads.insert(reads.begin(), node);
   }
   return reads;
-}
-
-void Places::number(const Block& block) {
-  for (const Node* node : block.nodes()) {
-    const auto begin = static_cast<uint32_t>(node_at_.size());
-    node_at_.push_back(node);
-    for (const Block* nested : node->blocks()) {
-      number(*nested);
-    }
-    if (!node->blocks().empty()) {
-      node_at_.push_back(node);
-    }
-    extents_[node] = {begin, static_cast<uint32_t>(node_at_.size() - 1)};
-  }
 }
 
 void Places::choose_nodes(const Graph& graph) {
@@ -128,111 +112,23 @@ void Places::choose_nodes(const Graph& graph) {
       }
       unit.nodes.push_back(unpack);
     }
-    // The unit runs where its last node stands.
-    const Extent place = extents_.at(unit.nodes.back());
     units_.push_back(std::move(unit));
+    positions_.join(units_.back().nodes);
     for (const Node* each : units_.back().nodes) {
       unit_of_[each] = &units_.back();
-      extents_[each] = place;
     }
   });
 }
 
-void Places::choose_slots(const Graph& graph) {
-  const AliasSets aliases(graph, AliasSets::Lists::kAsOperands);
-  const auto escaping = find_escaping_values(graph, aliases, /*autograd_runs=*/false);
-  // The values of one alias set, and two properties of their memory.
-  struct Region {
-    std::vector<const Value*> values;
-    bool is_contained = false;  // in a list, a tuple or an object
-    bool changes_form = false;  // an operator changes sizes or strides of a tensor in place
-  };
-  std::unordered_map<AliasSets::Set, Region> regions;
-  const auto add_values = [&](c10::ArrayRef<Value*> values) {
-    for (const Value* value : values) {
-      const AliasSets::Set set = aliases.set_of(*value);
-      if (set == AliasSets::kNone || set == aliases.wildcard()) {
-        continue;
-      }
-      regions[set].values.push_back(value);
-      if (is_container(value->type())) {
-        if (const AliasSets::Set contents = aliases.contents_of(set); contents != AliasSets::kNone) {
-          regions[contents].is_contained = true;
-        }
-      }
-    }
-  };
-  for_each_node(graph.body(), [&](Node* node) {
-    add_values(node->outputs());
-    for (const Block* block : node->blocks()) {
-      add_values(block->params());
-    }
-    if (node->op().may_change_sizes) {
-      for (const Value* input : node->inputs()) {
-        if (const AliasSets::Set set = aliases.set_of(*input); set != AliasSets::kNone) {
-          regions[set].changes_form = true;
-        }
-      }
-    }
-  });
-  const auto last_position = static_cast<uint32_t>(node_at_.size());
-  // Returns the last position at which memory of the region is used, if `value` provides it.
-  const auto last_use = [&](const Region& region, const Value& value) {
-    uint32_t last = extents_.at(value.node()).end;
-    const Node* const home = loop_around(value);
-    std::vector<const Value*> members = region.values;
-    while (!members.empty()) {
-      const Value* member = members.back();
-      members.pop_back();
-      for (const Use& use : member->uses()) {
-        const Node* user = use.user->kind() == prim::Return ? use.user->owning_block()->owner() : use.user;
-        if (user == nullptr) {
-          return last_position;
-        }
-        if (user->kind() == prim::ListConstruct) {
-          members.push_back(user->output());  // an operand list: its readers read the elements
-        }
-        uint32_t end = extents_.at(user).end;
-        for (const Node* around = user; around != nullptr && around != home; around = around->owning_block()->owner()) {
-          if (around->kind() == prim::Loop) {
-            end = extents_.at(around).end;  // the next trip may use it again
-          }
-        }
-        last = std::max(last, end);
-      }
-    }
-    return last;
-  };
-  const auto is_plannable = [&](const Value& value) {
-    const AliasSets::Set set = aliases.set_of(value);
-    if (set == AliasSets::kNone || escaping.contains(&value)) {
-      return false;
-    }
-    const Region& region = regions[set];
-    const Node* const loop = loop_around(value);
-    return !region.is_contained && !region.changes_form &&
-           std::all_of(region.values.begin(), region.values.end(),
-                       [&](const Value* member) { return loop == nullptr || is_inside(loop_around(*member), *loop); });
-  };
-  const auto needs_the_operator = [&](const PreparedUnit& unit) {
-    const auto results = unit.nodes.back()->outputs();
-    return unit.kernel->is_view && std::any_of(results.begin(), results.end(), [&](const Value* result) {
-             // The view's object must not leave the frame.
-             return !is_plannable(*result) && (regions[aliases.set_of(*result)].changes_form || may_escape(*result));
-           });
-  };
+// Leaves out views whose object must not be a frame's: it may leave the run, or change its form.
+void Places::leave_out_views(const Regions& regions) {
   for (const PreparedUnit& unit : units_) {
-    if (needs_the_operator(unit)) {
+    const auto results = unit.nodes.back()->outputs();
+    if (unit.kernel->is_view && std::any_of(results.begin(), results.end(), [&](const Value* result) {
+          return !regions.is_plannable(*result) && (regions.changes_form(*result) || may_escape(*result));
+        })) {
       for (const Node* node : unit.nodes) {
         unit_of_.erase(node);
-      }
-      continue;
-    }
-    for (const Value* result : unit.nodes.back()->outputs()) {
-      if (is_plannable(*result)) {
-        add_slot(*result, last_use(regions[aliases.set_of(*result)], *result));
-      } else if (unit.kernel->is_view) {
-        add_slot(*result, last_position);  // its memory is the owner's, which the slot holds to the end of the run
       }
     }
   }
@@ -268,12 +164,90 @@ void Places::choose_attributes(const Graph& graph) {
   }
 }
 
+// ---- groups ---------------------------------------------------------------------------------------------------------
+
+bool Places::can_be_in_group(const Node& node, const GroupCompiler& groups) const {
+  if (node.schema() == nullptr || node.op().is_language() || !groups.can_compute(node.op()) || !produces_new_tensor(node) ||
+      effects_of(node).any()) {
+    return false;
+  }
+  const auto inputs = node.inputs();
+  return std::all_of(inputs.begin(), inputs.end(), [](const Value* input) {
+    const c10::TypeKind kind = input->type()->kind();
+    return input->node()->opcode() == Opcode::kConstant || kind == c10::TypeKind::TensorType ||
+           kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType;
+  });
+}
+
+// Nodes form a group if only constants, and attributes that are read in place, stand between them.
+void Places::choose_groups(const Block& block, const GroupCompiler& groups) {
+  std::vector<const Node*> nodes;
+  const auto close = [&] {
+    if (!nodes.empty()) {
+      add_group(std::move(nodes));
+      nodes.clear();
+    }
+  };
+  for (const Node* node : block.nodes()) {
+    if (can_be_in_group(*node, groups)) {
+      nodes.push_back(node);
+      if (nodes.size() == kMostNodes) {
+        close();
+      }
+    } else if (node->opcode() != Opcode::kConstant && !is_read_in_place(*node)) {
+      close();
+    }
+    for (const Block* nested : node->blocks()) {
+      choose_groups(*nested, groups);
+    }
+  }
+  close();
+}
+
+void Places::add_group(std::vector<const Node*> nodes) {
+  NodeGroup group;
+  const FlatSet<const Node*> members(nodes.begin(), nodes.end());
+  FlatSet<const Value*> seen;
+  for (const Node* node : nodes) {
+    for (const Value* input : node->inputs()) {
+      const bool is_known = input->node()->opcode() == Opcode::kConstant && input->type()->kind() != c10::TypeKind::TensorType;
+      if (!members.contains(input->node()) && !is_known && seen.insert(input).second) {
+        group.operands.push_back(input);
+      }
+    }
+    const auto uses = node->output()->uses();
+    if (std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return !members.contains(use.user); })) {
+      group.results.push_back(node->output());
+    }
+  }
+  // The kernel reads all operands while it writes all results.
+  positions_.join(nodes);
+  group.nodes = std::move(nodes);
+  groups_.push_back(std::move(group));
+  group_at_[groups_.back().nodes.front()] = &groups_.back();
+}
+
+void Places::choose_slots(const Regions& regions) {
+  for (const PreparedUnit& unit : units_) {
+    if (unit_of(*unit.op) == nullptr) {
+      continue;
+    }
+    for (const Value* result : unit.nodes.back()->outputs()) {
+      if (regions.is_plannable(*result)) {
+        add_slot(*result, regions.last_use(*result, positions_));
+      } else if (unit.kernel->is_view) {
+        add_slot(*result, positions_.count());  // its memory is the owner's, which the slot holds to the end of the run
+      }
+    }
+  }
+}
+
 void Places::add_slot(const Value& value, uint32_t last) {
   const auto slot = static_cast<uint32_t>(lifetimes_.size());
   slots_[&value] = slot;
-  lifetimes_.push_back({extents_.at(value.node()).begin, last});
-  if (last < node_at_.size()) {
-    released_[node_at_[last]].push_back(slot);
+  lifetimes_.push_back({positions_.begin(*value.node()), last});
+  if (last < positions_.count()) {
+    released_[&positions_.at(last)].push_back(slot);
   }
 }
 

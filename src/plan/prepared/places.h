@@ -4,7 +4,9 @@
 #include "base/flat_map.h"
 #include "ir/graph.h"
 #include "plan/memory_plan.h"
+#include "plan/prepared/group.h"
 #include "plan/prepared/kernel.h"
+#include "plan/prepared/regions.h"
 
 #include <deque>
 #include <vector>
@@ -28,10 +30,13 @@ class Places {
 
   // Without places: every node runs by its ordinary step.
   Places() = default;
-  explicit Places(const Graph& graph);
+  // Without `groups`, no kernel computes several nodes.
+  Places(const Graph& graph, const GroupCompiler* groups);
 
   // Returns the unit that the node belongs to; null if the node is not prepared.
   const PreparedUnit* unit_of(const Node& node) const;
+  // Returns the group that begins with the node; null if none does. Its nodes are prepared one by one, too.
+  const NodeGroup* group_at(const Node& node) const;
   uint32_t slot_of(const Value& value) const;
   // Returns the slots whose memory is used for the last time by the node, or by the blocks in it.
   const std::vector<uint32_t>& released_after(const Node& node) const;
@@ -46,20 +51,20 @@ class Places {
   bool is_object_of_attributes(const Value& value) const { return objects_.contains(&value); }
 
  private:
-  struct Extent {
-    uint32_t begin;
-    uint32_t end;
-  };
-  void number(const Block& block);
   void choose_nodes(const Graph& graph);
-  void choose_slots(const Graph& graph);
+  void leave_out_views(const Regions& regions);
   void choose_attributes(const Graph& graph);
+  void choose_groups(const Block& block, const GroupCompiler& groups);
+  bool can_be_in_group(const Node& node, const GroupCompiler& groups) const;
+  void add_group(std::vector<const Node*> nodes);
+  void choose_slots(const Regions& regions);
   void add_slot(const Value& value, uint32_t last);
 
-  FlatMap<const Node*, Extent> extents_;
-  std::vector<const Node*> node_at_;  // by position; the end of a node with blocks is a position, too
+  Positions positions_;
   std::deque<PreparedUnit> units_;
   FlatMap<const Node*, const PreparedUnit*> unit_of_;
+  std::deque<NodeGroup> groups_;
+  FlatMap<const Node*, const NodeGroup*> group_at_;
   FlatMap<const Value*, uint32_t> slots_;
   FlatMap<const Node*, std::vector<uint32_t>> released_;
   std::vector<Lifetime> lifetimes_;

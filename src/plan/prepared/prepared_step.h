@@ -1,6 +1,7 @@
 // PreparedStep: an operator whose set-up is done once for operands of a form, and not in every run.
 #pragma once
 
+#include "plan/prepared/group.h"
 #include "plan/prepared/kernel.h"
 #include "plan/steps/steps.h"
 
@@ -41,23 +42,33 @@ struct PreparedResult {
   bool is_boxed = true;     // whether ordinary steps read the result: a slot's shell is put into `box`
 };
 
-struct PreparedStepParts {
+// What a step that runs a kernel reads and writes.
+struct KernelStepParts {
   std::vector<PreparedOperand> operands;
   std::vector<AttributePath> attributes;
   std::vector<PreparedResult> results;
   std::vector<Register> dropped;   // registers whose values are used for the last time
   std::vector<uint32_t> released;  // slots whose memory is used for the last time
-  std::vector<StepPtr> ordinary;   // what runs when gradients are recorded or the operands do not fit
-  const KernelRow* kernel;
-  size_t arguments;       // of the schema
-  bool is_exact = false;  // kernels whose results differ in the last bits are refused
-  uint32_t state;         // index of the step's state in a frame
+  size_t arguments = 0;            // of the kernel
+  bool is_view = false;            // the results are views of the first operand
+  bool is_exact = false;           // kernels whose results differ in the last bits are refused
+  uint32_t state = 0;              // index of the step's state in a frame
 };
 
 // In each run the step compares its operands with those that the kernel was prepared for: sizes, strides, dtypes, and the
-// values of numbers and lists. If they differ, it prepares the kernel again. If the kernel cannot serve them, the ordinary
-// steps run, and the slot takes their result. The step assumes nothing else, so no guard protects it.
-StepPtr make_prepared_step(const Node& node, PreparedStepParts parts);
+// values of numbers and lists. If they differ, it prepares the kernel again. If the kernel cannot serve them, or gradients
+// are recorded, the ordinary steps run, and the slots take their results. The step assumes nothing else, so no guard
+// protects it.
+StepPtr make_prepared_step(const Node& node, const KernelRow& kernel, KernelStepParts parts, std::vector<StepPtr> ordinary);
+
+// Computes a group of nodes by one kernel, and jumps over the steps of the single nodes, which follow. If there is no kernel
+// yet, or none for such operands, these steps run.
+class GroupStep : public JumpingStep {
+ public:
+  // Completes the step, once the steps of the single nodes are made.
+  virtual void set_parts(KernelStepParts parts) = 0;
+};
+std::unique_ptr<GroupStep> make_group_step(const NodeGroup& group, const GroupCompiler& compiler);
 
 // Frees the memory of slots after their last use, if it is not in the arena.
 StepPtr make_release_step(std::vector<uint32_t> slots);

@@ -1,0 +1,16 @@
+// Kernels of groups of nodes: from live operands to compiled code.
+#pragma once
+
+#include "plan/prepared/group.h"
+
+namespace sconce {
+
+// A kernel is prepared for operands of given dtypes, sizes and strides: it writes a program for each shape among the
+// results, and takes its code from the process-wide KernelCache. Sizes are no part of a program, so one code serves all that
+// have the same structure. Until the code is compiled, the nodes run one by one.
+//
+// The first compiler compiles in the background, the second before the first run.
+const GroupCompiler& background_kernels();
+const GroupCompiler& blocking_kernels();
+
+}  // namespace sconce

@@ -1,0 +1,31 @@
+// Iteration: the loops of a kernel over operands of given sizes and strides.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/DimVector.h>
+
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace sconce {
+
+struct Iteration {
+  // From the outermost dimension to the innermost, the elements of a row. At least two: rows, and elements of a row.
+  std::vector<int64_t> sizes;
+  // By operand, then by dimension, in bytes; 0 where the operand is broadcast. The outputs come last.
+  std::vector<std::vector<int64_t>> strides;
+  c10::DimVector output_strides;  // of a result of the whole shape, in elements
+
+  int64_t elements() const;
+};
+
+// Returns the sizes to which both broadcast; nothing if they do not.
+std::optional<c10::DimVector> broadcast_sizes(c10::IntArrayRef a, c10::IntArrayRef b);
+
+// Plans the loops over a shape: merges dimensions that every operand steps through alike. The results get the strides that
+// LibTorch's TensorIterator gives them. Returns nothing where its order of dimensions is not decided by the operands alone.
+std::optional<Iteration> plan_iteration(c10::IntArrayRef sizes, std::span<const at::Tensor* const> operands,
+                                        std::span<const size_t> output_bytes);
+
+}  // namespace sconce

@@ -1,0 +1,58 @@
+// KernelCache: the compiled kernels of the process, by the text of their programs.
+#pragma once
+
+#include "fusion/kernel_code.h"
+#include "fusion/kernel_program.h"
+#include "fusion/llvm_text.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+namespace sconce {
+
+// A kernel that is compiled, or will be.
+class CachedKernel {
+ public:
+  // Returns null while the kernel is compiled, and for ever if it cannot be compiled.
+  KernelFunction function() const { return function_.load(std::memory_order_acquire); }
+  // Returns why the kernel cannot be compiled; empty while it may be.
+  std::string refusal() const;
+  const std::string& text() const { return text_; }
+
+ private:
+  friend class KernelCache;
+  std::string text_;
+  KernelProgram program_;
+  std::atomic<KernelFunction> function_{nullptr};
+  mutable std::mutex mutex_;
+  std::string refusal_;
+  std::shared_ptr<const KernelCode> code_;
+};
+
+// Thread-safe. A background thread of low priority compiles, so that no run waits. A kernel lives as long as somebody holds
+// it; the cache keeps the newest kernels besides.
+class KernelCache {
+ public:
+  static KernelCache& instance();
+  // Returns the program's kernel. With `blocking`, it is compiled when the function returns.
+  std::shared_ptr<const CachedKernel> find(KernelProgram program, bool blocking);
+  // Waits until no kernel is left to compile.
+  void finish();
+
+ private:
+  KernelCache() = default;
+  class Worker;
+  static void compile(CachedKernel& kernel);
+  Worker& worker();
+
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<CachedKernel>> kernels_;
+};
+
+// The number of elements that kernels compute at a time on this processor; 0 if it has no kernels.
+size_t kernel_lanes();
+
+}  // namespace sconce

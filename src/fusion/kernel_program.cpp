@@ -1,0 +1,78 @@
+#include "fusion/kernel_program.h"
+
+#include <array>
+#include <sstream>
+
+namespace sconce {
+namespace {
+
+struct OpTraits {
+  const char* name;
+  size_t operands;
+  bool is_library_function = false;
+};
+
+// By MachineOp.
+constexpr std::array<OpTraits, static_cast<size_t>(MachineOp::kPow) + 1> kTraits = {{
+    {"load", 0},        {"number", 0},     {"literal", 0},     {"convert", 1},    {"add", 2},         {"sub", 2},
+    {"mul", 2},         {"div", 2},        {"fma", 3},         {"neg", 1},        {"abs", 1},         {"sqrt", 1},
+    {"floor", 1},       {"ceil", 1},       {"trunc", 1},       {"round", 1},      {"min", 2},         {"max", 2},
+    {"equal", 2},       {"not_equal", 2},  {"less", 2},        {"less_equal", 2}, {"greater", 2},     {"greater_equal", 2},
+    {"and", 2},         {"or", 2},         {"xor", 2},         {"not", 1},        {"select", 3},      {"exp", 1, true},
+    {"expm1", 1, true}, {"log", 1, true},  {"log1p", 1, true}, {"log2", 1, true}, {"log10", 1, true}, {"tanh", 1, true},
+    {"erf", 1, true},   {"erfc", 1, true}, {"sin", 1, true},   {"cos", 1, true},  {"tan", 1, true},   {"asin", 1, true},
+    {"acos", 1, true},  {"atan", 1, true}, {"sinh", 1, true},  {"cosh", 1, true}, {"pow", 2, true},
+}};
+
+const OpTraits& traits_of(MachineOp op) { return kTraits[static_cast<size_t>(op)]; }
+
+const char* name_of(Access access) {
+  switch (access) {
+    case Access::kElements: return "elements";
+    case Access::kOne: return "one";
+    case Access::kStrided: return "strided";
+  }
+  return "";
+}
+
+}  // namespace
+
+const char* name_of(MachineOp op) { return traits_of(op).name; }
+size_t operand_count(MachineOp op) { return traits_of(op).operands; }
+bool is_library_function(MachineOp op) { return traits_of(op).is_library_function; }
+
+std::string KernelProgram::text() const {
+  std::ostringstream out;
+  out.precision(17);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    out << "input " << i << ": " << c10::toString(inputs[i].type) << " " << name_of(inputs[i].access) << "\n";
+  }
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    out << "number " << i << ": " << c10::toString(numbers[i]) << "\n";
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    out << "output " << i << ": " << c10::toString(outputs[i].type) << " = %" << outputs[i].value << "\n";
+  }
+  for (size_t i = 0; i < code.size(); ++i) {
+    const Instruction& each = code[i];
+    out << "  %" << i << " = " << name_of(each.op) << "." << c10::toString(each.type);
+    if (each.op == MachineOp::kLoad || each.op == MachineOp::kNumber) {
+      out << " " << each.index;
+    } else if (each.op == MachineOp::kLiteral) {
+      out << " ";
+      if (c10::isFloatingType(each.type)) {
+        out << each.literal;
+      } else {
+        out << each.integer;
+      }
+    }
+    const std::array<uint32_t, 3> operands = {each.a, each.b, each.c};
+    for (size_t k = 0; k < operand_count(each.op); ++k) {
+      out << " %" << operands[k];
+    }
+    out << "\n";
+  }
+  return out.str();
+}
+
+}  // namespace sconce

@@ -1,0 +1,118 @@
+// KernelProgram: what a kernel computes, in operations of a machine.
+//
+//   input 0: float32 elements            gelu(x * w) of rows, where each row has one w
+//   input 1: float32 one
+//   output 0: float32 = %9
+//     %0 = load.float32 0
+//     %1 = load.float32 1
+//     %2 = mul.float32 %0 %1
+//     …
+//
+// The program describes one row of elements. The kernel runs it for all rows. Every instruction computes one value per
+// element, from values of the same element. The text is the key under which compiled code is kept.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+enum class MachineOp : uint8_t {
+  kLoad,     // of input `index`
+  kNumber,   // parameter `index`: the same for all elements, given in each call
+  kLiteral,  // `literal`
+  kConvert,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kFma,  // a * b + c, rounded once
+  kNeg,
+  kAbs,
+  kSqrt,
+  kFloor,
+  kCeil,
+  kTrunc,
+  kRound,  // to the nearest integer, ties to even
+  kMin,    // a < b ? a : b; NaN if an operand is NaN
+  kMax,    // a > b ? a : b; NaN if an operand is NaN
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kAnd,
+  kOr,
+  kXor,
+  kNot,
+  kSelect,  // a ? b : c
+  kExp,
+  kExpm1,
+  kLog,
+  kLog1p,
+  kLog2,
+  kLog10,
+  kTanh,
+  kErf,
+  kErfc,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kPow,
+};
+
+// Returns "add" for kAdd.
+const char* name_of(MachineOp op);
+// Returns how many operands the operation has.
+size_t operand_count(MachineOp op);
+// Returns whether a function of the mathematical library computes the operation.
+bool is_library_function(MachineOp op);
+
+struct Instruction {
+  MachineOp op;
+  c10::ScalarType type;  // of the result; comparisons compute bool
+  uint32_t a = 0;        // numbers of earlier instructions
+  uint32_t b = 0;
+  uint32_t c = 0;
+  uint32_t index = 0;
+  double literal = 0;   // of a literal of a floating type
+  int64_t integer = 0;  // of a literal of any other type
+
+  bool operator==(const Instruction&) const = default;
+};
+
+// How the kernel steps through an operand along a row.
+enum class Access : uint8_t {
+  kElements,  // element after element
+  kOne,       // the same element in the whole row
+  kStrided,   // by a stride that each call gives
+};
+
+struct KernelInput {
+  c10::ScalarType type;
+  Access access;
+};
+struct KernelOutput {  // element after element
+  c10::ScalarType type;
+  uint32_t value;  // the instruction that computes it
+};
+
+struct KernelProgram {
+  std::vector<KernelInput> inputs;
+  std::vector<KernelOutput> outputs;
+  std::vector<c10::ScalarType> numbers;
+  std::vector<Instruction> code;
+
+  std::string text() const;
+};
+
+}  // namespace sconce

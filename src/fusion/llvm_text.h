@@ -1,0 +1,27 @@
+// Writes a kernel program as LLVM IR in explicit vectors.
+#pragma once
+
+#include "fusion/kernel_program.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace sconce {
+
+// The compiled function.
+//   operands   the inputs, then the outputs: the first element of the first row
+//   steps      per operand the bytes from one row to the next, then per operand the bytes from one element to the next,
+//              which only strided inputs read
+//   numbers    the parameters: doubles for floating types, else int64s
+// All rows have `elements` elements; both counts are at least 1.
+using KernelFunction = void (*)(void* const* operands, const int64_t* steps, const void* numbers, int64_t rows,
+                                int64_t elements);
+inline constexpr const char* kKernelFunctionName = "kernel";
+
+// Returns the module's text. `lanes` is the number of elements that one pass through the loop computes: 16 for processors
+// with AVX-512, 8 for those with AVX2. The elements that are left at the end of a row are computed under a mask, so that the
+// place of an element does not change its bits.
+std::string llvm_text(const KernelProgram& program, size_t lanes);
+
+}  // namespace sconce

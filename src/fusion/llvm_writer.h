@@ -1,0 +1,67 @@
+// LlvmWriter: vector operations of element types as LLVM IR text.
+#pragma once
+
+#include "fusion/kernel_program.h"
+
+#include <array>
+#include <cstddef>
+#include <set>
+#include <string>
+
+namespace sconce {
+
+// A value in a register is a vector of `lanes` elements: of i1 for bool, of i16 for bfloat16. Functions that compute append
+// lines and return the name of the result.
+class LlvmWriter {
+ public:
+  explicit LlvmWriter(size_t lanes) : lanes_(lanes) {}
+
+  size_t lanes() const { return lanes_; }
+  static std::string register_type(c10::ScalarType type);
+  static std::string memory_type(c10::ScalarType type);  // differs for bool: a byte
+  std::string vector(const std::string& element) const;
+
+  void line(const std::string& text) { body_ += text + "\n"; }
+  std::string value(const std::string& expression);
+  // Gives a value the name `name`. `element` is the register type of its elements.
+  void name(const std::string& name, const std::string& value, const std::string& element);
+  // Returns the function with all that it declares.
+  std::string module(const std::string& signature) const;
+
+  std::string splat(const std::string& element, const std::string& scalar);
+  std::string lane_numbers(const std::string& element) const;  // 0, 1, 2, …
+  std::string literal(const Instruction& instruction) const;
+
+  // Memory. An empty mask means all lanes.
+  std::string load(c10::ScalarType type, const std::string& address, const std::string& mask);
+  std::string gather(c10::ScalarType type, const std::string& addresses, const std::string& mask);
+  void store(c10::ScalarType type, const std::string& value, const std::string& address, const std::string& mask);
+  std::string from_memory(const std::string& value, c10::ScalarType type);
+  std::string to_memory(const std::string& value, c10::ScalarType type);
+
+  std::string convert(const std::string& value, c10::ScalarType from, c10::ScalarType to);
+  // `type` is the operands' (of a selection, of what it selects).
+  std::string compute(MachineOp op, c10::ScalarType type, const std::array<std::string, 3>& operands);
+
+ private:
+  std::string binary(const std::string& op, const std::string& element, const std::string& a, const std::string& b);
+  std::string intrinsic(const std::string& name, const std::string& element, std::initializer_list<std::string> operands);
+  std::string library_call(MachineOp op, c10::ScalarType type, const std::array<std::string, 3>& operands);
+  std::string compare(MachineOp op, c10::ScalarType type, const std::string& a, const std::string& b);
+  std::string extremum(bool is_max, c10::ScalarType type, const std::string& a, const std::string& b);
+  std::string exp(const std::string& x);
+  std::string tanh(const std::string& x);
+  std::string float_constant(double value) const;
+  std::string int_constant(const std::string& element, int64_t value) const;
+  std::string constant(const std::string& element, const std::string& value) const;
+  std::string suffix(const std::string& element) const;  // "v16f32"
+  std::string all_lanes() const;
+  void declare(const std::string& declaration) { declarations_.insert(declaration); }
+
+  const size_t lanes_;
+  size_t next_ = 0;
+  std::string body_;
+  std::set<std::string> declarations_;
+};
+
+}  // namespace sconce

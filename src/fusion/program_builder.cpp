@@ -1,0 +1,78 @@
+#include "fusion/program_builder.h"
+
+#include "base/assert.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace sconce {
+
+c10::ScalarType compute_type(c10::ScalarType dtype) { return dtype == at::kBFloat16 ? at::kFloat : dtype; }
+
+bool is_kernel_type(c10::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kBFloat16:
+    case at::kLong:
+    case at::kInt:
+    case at::kByte:
+    case at::kBool: return true;
+    default: return false;
+  }
+}
+
+Element ProgramBuilder::load(uint32_t input, c10::ScalarType type) {
+  return add({.op = MachineOp::kLoad, .type = type, .index = input});
+}
+
+Element ProgramBuilder::number(uint32_t index, c10::ScalarType type) {
+  return add({.op = MachineOp::kNumber, .type = type, .index = index});
+}
+
+Element ProgramBuilder::literal(double value, c10::ScalarType type) {
+  if (type == at::kFloat) {
+    value = static_cast<float>(value);
+  }
+  return add({.op = MachineOp::kLiteral, .type = type, .literal = value});
+}
+
+Element ProgramBuilder::integer(int64_t value, c10::ScalarType type) {
+  return add({.op = MachineOp::kLiteral, .type = type, .integer = value});
+}
+
+Element ProgramBuilder::convert(Element value, c10::ScalarType type) {
+  return value.type == type ? value : add({.op = MachineOp::kConvert, .type = type, .a = value.id});
+}
+
+Element ProgramBuilder::apply(MachineOp op, Element a) {
+  SCONCE_ASSERT(operand_count(op) == 1, name_of(op));
+  return add({.op = op, .type = a.type, .a = a.id});
+}
+
+Element ProgramBuilder::apply(MachineOp op, Element a, Element b) {
+  SCONCE_ASSERT(operand_count(op) == 2 && a.type == b.type, name_of(op));
+  const bool compares = op >= MachineOp::kEqual && op <= MachineOp::kGreaterEqual;
+  return add({.op = op, .type = compares ? at::kBool : a.type, .a = a.id, .b = b.id});
+}
+
+Element ProgramBuilder::apply(MachineOp op, Element a, Element b, Element c) {
+  SCONCE_ASSERT(operand_count(op) == 3 && b.type == c.type, name_of(op));
+  return add({.op = op, .type = c.type, .a = a.id, .b = b.id, .c = c.id});
+}
+
+Element ProgramBuilder::add(Instruction instruction) {
+  const auto same = [&](const Instruction& other) {
+    // Equality of doubles would merge 0 and -0.
+    return other == instruction && std::bit_cast<uint64_t>(other.literal) == std::bit_cast<uint64_t>(instruction.literal);
+  };
+  uses_library_ = uses_library_ || is_library_function(instruction.op);
+  const auto found = std::find_if(code_.begin(), code_.end(), same);
+  if (found == code_.end()) {
+    code_.push_back(instruction);
+    return {static_cast<uint32_t>(code_.size() - 1), instruction.type};
+  }
+  return {static_cast<uint32_t>(found - code_.begin()), instruction.type};
+}
+
+}  // namespace sconce

@@ -1,0 +1,48 @@
+// ProgramBuilder: writes a KernelProgram, each value once.
+#pragma once
+
+#include "fusion/kernel_program.h"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/native/TypeProperties.h>
+
+#include <optional>
+#include <unordered_map>
+
+namespace sconce {
+
+// A value of the current element.
+struct Element {
+  uint32_t id = 0;
+  c10::ScalarType type = c10::ScalarType::Undefined;
+};
+
+// Returns the type in which an operator computes values of a dtype: float32 for bfloat16, else the dtype.
+c10::ScalarType compute_type(c10::ScalarType dtype);
+// Returns whether kernels can compute with values of the dtype.
+bool is_kernel_type(c10::ScalarType dtype);
+
+class ProgramBuilder {
+ public:
+  Element load(uint32_t input, c10::ScalarType type);
+  Element number(uint32_t index, c10::ScalarType type);
+  Element literal(double value, c10::ScalarType type);
+  Element integer(int64_t value, c10::ScalarType type);
+  // Returns the value in another type, converted as at::Tensor::to converts.
+  Element convert(Element value, c10::ScalarType type);
+  // Operands must have one type; for kSelect, `a` is a bool.
+  Element apply(MachineOp op, Element a);
+  Element apply(MachineOp op, Element a, Element b);
+  Element apply(MachineOp op, Element a, Element b, Element c);
+
+  bool uses_library() const { return uses_library_; }
+  std::vector<Instruction> take() { return std::move(code_); }
+
+ private:
+  Element add(Instruction instruction);
+
+  std::vector<Instruction> code_;
+  bool uses_library_ = false;
+};
+
+}  // namespace sconce

@@ -1,0 +1,45 @@
+#include "plan/prepared/kernel_runner.h"
+
+namespace sconce {
+namespace {
+
+class OneKernelStep final : public GroupStep {
+ public:
+  OneKernelStep(const NodeGroup& group, const GroupCompiler& compiler) : group_(group), compiler_(compiler) {}
+
+  void set_parts(KernelStepParts parts) override { runner_ = KernelRunner(std::move(parts)); }
+
+  void run(Frame& frame) const override {
+    if (!frame.runs_prepared) {
+      return;
+    }
+    StepState& state = runner_.state_of(frame);
+    const auto make_kernel = [this] { return compiler_.make_kernel(group_); };
+    if (runner_.take_operands(frame, state, /*op=*/nullptr, make_kernel) && state.kernel->can_run()) {
+      runner_.run(frame, state);
+      frame.next_step = target_;
+    }
+  }
+
+  // "kernel add mul mul $1 %2 -> $3, then 12"
+  std::string describe() const override {
+    std::string text = "kernel";
+    for (const Node* node : group_.nodes) {
+      text += std::string(" ") + node->kind().toUnqualString();
+    }
+    return text + runner_.describe() + ", then " + std::to_string(target_);
+  }
+
+ private:
+  const NodeGroup group_;
+  const GroupCompiler& compiler_;
+  KernelRunner runner_{{}};
+};
+
+}  // namespace
+
+std::unique_ptr<GroupStep> make_group_step(const NodeGroup& group, const GroupCompiler& compiler) {
+  return std::make_unique<OneKernelStep>(group, compiler);
+}
+
+}  // namespace sconce

@@ -1,0 +1,293 @@
+#include "plan/prepared/kernel_runner.h"
+
+#include "plan/prepared/same_value.h"
+
+#include <ATen/EmptyTensor.h>
+
+#include <utility>
+
+namespace sconce {
+
+using Source = PreparedOperand::Source;
+
+namespace {
+
+bool has_form_of(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
+// Returns whether the value is a number that a kernel may read in each run.
+bool is_number(const c10::IValue& value) { return value.isInt() || value.isDouble() || value.isBool(); }
+
+}  // namespace
+
+StepState& KernelRunner::state_of(Frame& frame) const {
+  std::unique_ptr<StepState>& state = frame.states[parts_.state];
+  if (state == nullptr) {
+    state = std::make_unique<StepState>();
+    state->results.resize(parts_.results.size());
+  }
+  return *state;
+}
+
+const c10::IValue& KernelRunner::boxed(Frame& frame, const PreparedOperand& operand) const {
+  if (operand.attribute == PreparedOperand::kNone) {
+    return frame[operand.box];
+  }
+  const AttributePath& path = parts_.attributes[operand.attribute];
+  const c10::IValue* value = &frame[path.object];
+  for (const uint32_t slot : path.slots) {
+    value = &value->toObjectRef().slots()[slot];
+  }
+  return *value;
+}
+
+// Takes the operands of this run. Returns whether the kernel was prepared for such operands.
+bool KernelRunner::match_operands(Frame& frame, StepState& state) const {
+  size_t tensor = 0;
+  for (size_t i = 0; i < parts_.operands.size(); ++i) {
+    const PreparedOperand& operand = parts_.operands[i];
+    const KnownOperand& known = state.operands[i];
+    switch (operand.source) {
+      case Source::kSlot: {
+        const TensorSlot& slot = frame.slots[operand.slot];
+        if (slot.stamp != known.stamp) {
+          return false;
+        }
+        state.arguments.data_[tensor++] = slot.data;
+        break;
+      }
+      case Source::kBox: {
+        const c10::IValue& value = boxed(frame, operand);
+        if (!known.matches(value)) {
+          return false;
+        }
+        void* const data = const_cast<void*>(value.unsafeToTensorImpl()->data());  // operands are only read
+        state.arguments.data_[tensor++] = data;
+        if (state.reads_tensors) {
+          point_storage_at(known.shell, data);
+        }
+        break;
+      }
+      case Source::kValue:
+        if (!is_same_value(boxed(frame, operand), state.arguments.value_of(operand.position))) {
+          return false;
+        }
+        break;
+      case Source::kElement: {
+        const c10::IValue& value = boxed(frame, operand);
+        if (!value.isInt() || value.toInt() != known.number) {
+          return false;
+        }
+        break;
+      }
+      case Source::kRunTime: {
+        const c10::IValue& now = boxed(frame, operand);
+        c10::IValue& then = state.arguments.value_of(operand.position);
+        if (!is_number(now) || now.isInt() != then.isInt() || now.isDouble() != then.isDouble()) {
+          return false;
+        }
+        then = now;
+        break;
+      }
+      case Source::kConstant: break;
+    }
+  }
+  return true;
+}
+
+// Records the operands of this run. Returns whether a kernel can take them.
+bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op) const {
+  // A view of sizes that change in each run, or in each trip of a loop, is made faster by the operator itself.
+  const bool prepares_again = parts_.is_view && frame.run_number - state.last_prepared <= 1;
+  state.misfits += prepares_again ? 1 : 0;
+  state.last_prepared = frame.run_number;
+  state.is_ready = false;
+  state.is_refused = true;  // also after an exception
+  state.kernel.reset();
+  state.operands.resize(parts_.operands.size());
+  KernelArguments& arguments = state.arguments;
+  arguments = KernelArguments();
+  arguments.op_ = op;
+  arguments.is_exact_ = parts_.is_exact;
+  arguments.arguments_.resize(parts_.arguments);
+  bool fits = true;
+  for (size_t i = 0; i < parts_.operands.size(); ++i) {
+    fits &= record_operand(frame, state, i);
+  }
+  state.misfits += fits ? 0 : 1;
+  return fits;
+}
+
+void KernelRunner::prepare(Frame& frame, StepState& state, KernelPtr kernel) const {
+  state.is_refused = !kernel->prepare(state.arguments, state.results);
+  state.reads_tensors = !state.is_refused && kernel->reads_tensors();
+  if (!state.is_refused) {
+    state.kernel = std::move(kernel);
+  }
+  state.is_ready = true;
+  const bool is_taken = match_operands(frame, state);
+  TORCH_INTERNAL_ASSERT(is_taken, "a kernel was prepared for other operands");
+  for (size_t i = 0; i < parts_.results.size() && !state.is_refused; ++i) {
+    give_to_slot(frame, state.results[i], parts_.results[i].slot);
+  }
+}
+
+// Gives the form of a result to its slot.
+void KernelRunner::give_to_slot(Frame& frame, KernelResult& result, uint32_t index) const {
+  if (index == PreparedResult::kNoSlot) {
+    return;
+  }
+  TensorSlot& slot = frame.slots[index];
+  if (!std::exchange(result.changed_, false) && slot.shell.is_same(result.shell_)) {
+    return;
+  }
+  if (!parts_.is_view && slot.stamp != 0 && slot.bytes == result.bytes_ && has_form_of(slot.shell, result.shell_)) {
+    result.shell_ = slot.shell;  // of another step that computes the same value
+    return;
+  }
+  slot.shell = result.shell_;
+  slot.stamp = frame.next_stamp++;
+  slot.bytes = parts_.is_view ? 0 : result.bytes_;
+  slot.data = nullptr;
+  frame.place_in_arena(index);
+}
+
+// Records an operand as what the kernel is prepared for. Returns false if no kernel can take such an operand.
+bool KernelRunner::record_operand(Frame& frame, StepState& state, size_t i) const {
+  const PreparedOperand& operand = parts_.operands[i];
+  KnownOperand& known = state.operands[i];
+  KernelArguments& arguments = state.arguments;
+  KernelArguments::Argument& argument = arguments.arguments_[operand.position];
+  const bool continues_list = operand.in_list && i > 0 && parts_.operands[i - 1].position == operand.position;
+  if (operand.source == Source::kElement) {
+    const c10::IValue& value = boxed(frame, operand);
+    if (!continues_list) {
+      argument = {KernelArguments::Argument::Kind::kValue, static_cast<uint32_t>(arguments.values_.size())};
+      arguments.values_.emplace_back(c10::List<int64_t>());
+    }
+    known.number = value.isInt() ? value.toInt() : 0;
+    arguments.values_.back().toIntList().push_back(known.number);
+    return value.isInt();
+  }
+  if (operand.source != Source::kSlot && operand.source != Source::kBox) {
+    const c10::IValue& value = boxed(frame, operand);
+    argument = {KernelArguments::Argument::Kind::kValue, static_cast<uint32_t>(arguments.values_.size())};
+    arguments.values_.push_back(operand.source == Source::kValue ? snapshot_of(value) : value);
+    return operand.source == Source::kConstant || (operand.source == Source::kRunTime && is_number(value)) ||
+           is_same_value(value, arguments.values_.back());
+  }
+  if (continues_list) {
+    ++argument.count;
+  } else {
+    argument = {operand.in_list ? KernelArguments::Argument::Kind::kTensorList : KernelArguments::Argument::Kind::kTensor,
+                static_cast<uint32_t>(arguments.tensors_.size())};
+  }
+  arguments.data_.push_back(nullptr);
+  if (operand.source == Source::kSlot) {
+    const TensorSlot& slot = frame.slots[operand.slot];
+    known.stamp = slot.stamp;
+    arguments.tensors_.push_back(&slot.shell);
+    return slot.stamp != 0;
+  }
+  const c10::IValue& box = boxed(frame, operand);
+  const bool can = known.prepare(box);
+  arguments.tensors_.push_back(&known.shell);
+  if (can) {
+    point_storage_at(known.shell, const_cast<void*>(box.unsafeToTensorImpl()->data()));
+  }
+  return can;
+}
+
+// Gives the results memory.
+void KernelRunner::take_memory(Frame& frame, StepState& state) const {
+  for (size_t i = 0; i < parts_.results.size(); ++i) {
+    KernelResult& result = state.results[i];
+    const uint32_t index = parts_.results[i].slot;
+    if (index == PreparedResult::kNoSlot) {
+      const at::Tensor& shell = result.shell_;
+      result.fresh_ = at::detail::empty_strided_cpu(shell.sizes(), shell.strides(), shell.scalar_type());
+      result.data = result.fresh_.mutable_data_ptr();
+      point_storage_at(shell, result.data);
+      continue;
+    }
+    TensorSlot& slot = frame.slots[index];
+    if (!slot.shell.is_same(result.shell_)) [[unlikely]] {
+      give_to_slot(frame, result, index);  // another step computed the value in the meantime
+    }
+    if (!parts_.is_view) {
+      if (!slot.in_arena) [[unlikely]] {
+        frame.allocate(index);
+      }
+      result.data = slot.data;
+    }
+  }
+}
+
+void KernelRunner::run(Frame& frame, StepState& state) const {
+  take_memory(frame, state);
+  state.kernel->run(state.arguments, state.results);
+  hand_out(frame, state);
+}
+
+void KernelRunner::hand_out(Frame& frame, StepState& state) const {
+  if (parts_.is_view) {
+    for (size_t i = 0; i < parts_.results.size(); ++i) {
+      const uint32_t index = parts_.results[i].slot;
+      frame.slots[index].data = state.results[i].data;
+      if (parts_.operands[0].source == Source::kBox && parts_.operands[0].attribute == PreparedOperand::kNone) {
+        frame.hold(index, frame[parts_.operands[0].box]);
+      }
+    }
+  }
+  for (const Register dropped : parts_.dropped) {
+    frame[dropped] = c10::IValue();
+  }
+  // After the operands: a result of a group may have the register of one.
+  for (size_t i = 0; i < parts_.results.size(); ++i) {
+    const PreparedResult& result = parts_.results[i];
+    if (result.slot == PreparedResult::kNoSlot) {
+      frame[result.box] = std::move(state.results[i].fresh_);
+    } else if (result.is_boxed) {
+      frame[result.box] = frame.slots[result.slot].shell;
+    }
+  }
+  release_slots(frame);
+}
+
+void KernelRunner::release_slots(Frame& frame) const {
+  if (frame.has_blocks()) [[unlikely]] {
+    for (const uint32_t slot : parts_.released) {
+      frame.release(slot);
+    }
+  }
+}
+
+std::string KernelRunner::describe() const {
+  std::string text;
+  for (const PreparedOperand& operand : parts_.operands) {
+    if (operand.source == Source::kSlot) {
+      text += " $" + std::to_string(operand.slot);
+    } else if (operand.attribute == PreparedOperand::kNone) {
+      text += " %" + std::to_string(operand.box);
+    } else {
+      const AttributePath& path = parts_.attributes[operand.attribute];
+      text += " %" + std::to_string(path.object);
+      for (const uint32_t slot : path.slots) {
+        text += "." + std::to_string(slot);
+      }
+    }
+  }
+  const char* separator = " -> ";
+  for (const PreparedResult& result : parts_.results) {
+    const bool has_slot = result.slot != PreparedResult::kNoSlot;
+    text += separator + std::string(has_slot ? "$" : "%") + std::to_string(has_slot ? result.slot : result.box);
+    separator = " ";
+  }
+  for (const uint32_t released : parts_.released) {
+    text += " release $" + std::to_string(released);
+  }
+  return text;
+}
+
+}  // namespace sconce

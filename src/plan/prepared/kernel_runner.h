@@ -1,0 +1,53 @@
+// KernelRunner: what steps that run a kernel have in common.
+#pragma once
+
+#include "plan/frame.h"
+#include "plan/prepared/prepared_step.h"
+#include "plan/prepared/step_state.h"
+
+#include <functional>
+#include <string>
+
+namespace sconce {
+
+// Compares the operands of each run with those that the kernel was prepared for, and gives results their memory.
+class KernelRunner {
+ public:
+  explicit KernelRunner(KernelStepParts parts) : parts_(std::move(parts)) {}
+
+  const KernelStepParts& parts() const { return parts_; }
+  StepState& state_of(Frame& frame) const;
+  // Returns an operand that is not in a slot.
+  const c10::IValue& boxed(Frame& frame, const PreparedOperand& operand) const;
+
+  // Takes the operands of this run, and prepares a kernel for them if need be. Returns false if none can serve them.
+  template <typename MakeKernel>
+  bool take_operands(Frame& frame, StepState& state, const Op* op, const MakeKernel& make_kernel) const {
+    if (state.misfits >= StepState::kMostMisfits) {
+      return false;
+    }
+    if (!(state.is_ready && match_operands(frame, state)) && begin_to_prepare(frame, state, op)) {
+      prepare(frame, state, make_kernel());
+    }
+    return !state.is_refused;
+  }
+  // Runs the kernel, hands its results to their readers, and drops operands at their last use.
+  void run(Frame& frame, StepState& state) const;
+  void release_slots(Frame& frame) const;
+
+  // Returns " $1 %2.0 -> $3 release $1".
+  std::string describe() const;
+
+ private:
+  bool match_operands(Frame& frame, StepState& state) const;
+  bool begin_to_prepare(Frame& frame, StepState& state, const Op* op) const;
+  void prepare(Frame& frame, StepState& state, KernelPtr kernel) const;
+  bool record_operand(Frame& frame, StepState& state, size_t i) const;
+  void give_to_slot(Frame& frame, KernelResult& result, uint32_t index) const;
+  void take_memory(Frame& frame, StepState& state) const;
+  void hand_out(Frame& frame, StepState& state) const;
+
+  KernelStepParts parts_;
+};
+
+}  // namespace sconce

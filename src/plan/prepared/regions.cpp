@@ -1,0 +1,128 @@
+#include "plan/prepared/regions.h"
+
+#include "analysis/escapes.h"
+#include "analysis/nesting.h"
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+// Returns the innermost loop around the place where the value is made. A loop's params live longer than one trip.
+const Node* loop_around(const Value& value) {
+  const Node* node = value.node()->kind() == prim::Param ? value.node()->owning_block()->owner() : value.node();
+  if (node == nullptr) {
+    return nullptr;
+  }
+  for (node = node->owning_block()->owner(); node != nullptr && node->kind() != prim::Loop;) {
+    node = node->owning_block()->owner();
+  }
+  return node;
+}
+
+}  // namespace
+
+// ---- Positions ------------------------------------------------------------------------------------------------------
+
+void Positions::number(const Block& block) {
+  for (const Node* node : block.nodes()) {
+    const uint32_t begin = count();
+    nodes_.push_back(node);
+    for (const Block* nested : node->blocks()) {
+      number(*nested);
+    }
+    if (!node->blocks().empty()) {
+      nodes_.push_back(node);
+    }
+    extents_[node] = {begin, count() - 1};
+  }
+}
+
+void Positions::join(const std::vector<const Node*>& nodes) {
+  const Extent together = {begin(*nodes.front()), end(*nodes.back())};
+  for (const Node* node : nodes) {
+    extents_[node] = together;
+  }
+}
+
+// ---- Regions --------------------------------------------------------------------------------------------------------
+
+Regions::Regions(const Graph& graph)
+    : aliases_(graph, AliasSets::Lists::kAsOperands),
+      escaping_(find_escaping_values(graph, aliases_, /*autograd_runs=*/false)) {
+  const auto add_values = [&](c10::ArrayRef<Value*> values) {
+    for (const Value* value : values) {
+      const AliasSets::Set set = aliases_.set_of(*value);
+      if (set == AliasSets::kNone || set == aliases_.wildcard()) {
+        continue;
+      }
+      regions_[set].values.push_back(value);
+      if (is_container(value->type())) {
+        if (const AliasSets::Set contents = aliases_.contents_of(set); contents != AliasSets::kNone) {
+          regions_[contents].is_contained = true;
+        }
+      }
+    }
+  };
+  for_each_node(graph.body(), [&](Node* node) {
+    add_values(node->outputs());
+    for (const Block* block : node->blocks()) {
+      add_values(block->params());
+    }
+    if (node->op().may_change_sizes) {
+      for (const Value* input : node->inputs()) {
+        if (const AliasSets::Set set = aliases_.set_of(*input); set != AliasSets::kNone) {
+          regions_[set].changes_form = true;
+        }
+      }
+    }
+  });
+}
+
+const Regions::Region& Regions::region_of(const Value& value) const {
+  static const Region none;
+  const auto found = regions_.find(aliases_.set_of(value));
+  return found == regions_.end() ? none : found->second;
+}
+
+bool Regions::is_plannable(const Value& value) const {
+  if (aliases_.set_of(value) == AliasSets::kNone || escaping_.contains(&value)) {
+    return false;
+  }
+  const Region& region = region_of(value);
+  const Node* const loop = loop_around(value);
+  return !region.is_contained && !region.changes_form &&
+         std::all_of(region.values.begin(), region.values.end(),
+                     [&](const Value* member) { return loop == nullptr || is_inside(loop_around(*member), *loop); });
+}
+
+bool Regions::changes_form(const Value& value) const { return region_of(value).changes_form; }
+
+uint32_t Regions::last_use(const Value& value, const Positions& positions) const {
+  uint32_t last = positions.end(*value.node());
+  const Node* const home = loop_around(value);
+  std::vector<const Value*> members = region_of(value).values;
+  while (!members.empty()) {
+    const Value* member = members.back();
+    members.pop_back();
+    for (const Use& use : member->uses()) {
+      const Node* user = use.user->kind() == prim::Return ? use.user->owning_block()->owner() : use.user;
+      if (user == nullptr) {
+        return positions.count();
+      }
+      if (user->kind() == prim::ListConstruct) {
+        members.push_back(user->output());  // an operand list: its readers read the elements
+      }
+      uint32_t end = positions.end(*user);
+      for (const Node* around = user; around != nullptr && around != home; around = around->owning_block()->owner()) {
+        if (around->kind() == prim::Loop) {
+          end = positions.end(*around);  // the next trip may use it again
+        }
+      }
+      last = std::max(last, end);
+    }
+  }
+  return last;
+}
+
+}  // namespace sconce
