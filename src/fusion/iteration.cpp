@@ -52,8 +52,74 @@ std::optional<c10::DimVector> broadcast_sizes(c10::IntArrayRef a, c10::IntArrayR
   return sizes;
 }
 
-std::optional<Iteration> plan_iteration(c10::IntArrayRef sizes, std::span<const at::Tensor* const> operands,
-                                        std::span<const size_t> output_bytes) {
+namespace {
+
+// Builds the loops from the outermost dimension to the innermost.
+class LoopBuilder {
+ public:
+  LoopBuilder(Iteration& loops, size_t operands) : loops_(loops) { loops_.strides.resize(operands); }
+
+  // Adds a dimension inside all others. Merges it with the one around it, if `may_merge` and every operand allows it.
+  void add(int64_t size, const std::vector<int64_t>& strides, bool may_merge) {
+    bool merges = may_merge && !loops_.sizes.empty();
+    for (size_t k = 0; k < strides.size() && merges; ++k) {
+      merges = loops_.strides[k].back() == strides[k] * size;
+    }
+    if (merges) {
+      loops_.sizes.back() *= size;
+    } else {
+      loops_.sizes.push_back(size);
+    }
+    for (size_t k = 0; k < strides.size(); ++k) {
+      if (merges) {
+        loops_.strides[k].back() = strides[k];
+      } else {
+        loops_.strides[k].push_back(strides[k]);
+      }
+    }
+  }
+
+  // Adds a dimension of one element outside all others.
+  void add_outermost() {
+    loops_.sizes.insert(loops_.sizes.begin(), 1);
+    for (auto& strides : loops_.strides) {
+      strides.insert(strides.begin(), 0);
+    }
+  }
+
+ private:
+  Iteration& loops_;
+};
+
+// Returns the order of dimensions, the outermost first, in which every operand's strides decrease.
+std::optional<std::vector<size_t>> common_order(c10::IntArrayRef sizes, std::span<const c10::DimVector> strides,
+                                                std::span<const at::Tensor* const> operands) {
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto all_are_in_order = [&] {
+    return std::all_of(strides.begin(), strides.end(),
+                       [&](const c10::DimVector& each) { return are_in_order(each, sizes, order); });
+  };
+  if (all_are_in_order()) {
+    return order;
+  }
+  // Channels-last, for example: the order of the first operand that has the whole shape.
+  const auto whole =
+      std::find_if(operands.begin(), operands.end(), [&](const at::Tensor* operand) { return operand->sizes() == sizes; });
+  if (whole == operands.end() || std::find(sizes.begin(), sizes.end(), 1) != sizes.end()) {
+    return std::nullopt;
+  }
+  const c10::DimVector& leading = strides[static_cast<size_t>(whole - operands.begin())];
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return leading[a] > leading[b]; });
+  const bool is_broadcast = std::find(leading.begin(), leading.end(), 0) != leading.end();
+  return !is_broadcast && all_are_in_order() ? std::optional(order) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Iteration> plan_iteration(c10::IntArrayRef sizes, size_t folded_dims,
+                                        std::span<const at::Tensor* const> operands,
+                                        std::span<const IterationOutput> outputs) {
   const size_t rank = sizes.size();
   std::vector<c10::DimVector> strides;
   for (const at::Tensor* operand : operands) {
@@ -61,67 +127,62 @@ std::optional<Iteration> plan_iteration(c10::IntArrayRef sizes, std::span<const 
   }
   std::vector<size_t> order(rank);
   std::iota(order.begin(), order.end(), size_t{0});
-  const auto all_are_in_order = [&] {
-    return std::all_of(strides.begin(), strides.end(),
-                       [&](const c10::DimVector& each) { return are_in_order(each, sizes, order); });
-  };
-  if (!all_are_in_order()) {
-    // Channels-last, for example: the order of the first operand that has the whole shape.
-    const auto whole =
-        std::find_if(operands.begin(), operands.end(), [&](const at::Tensor* operand) { return operand->sizes() == sizes; });
-    const bool has_dim_of_one = std::find(sizes.begin(), sizes.end(), 1) != sizes.end();
-    if (whole == operands.end() || has_dim_of_one) {
+  // Operators that fold return contiguous results.
+  if (folded_dims == 0) {
+    auto common = common_order(sizes, strides, operands);
+    if (!common) {
       return std::nullopt;
     }
-    const c10::DimVector& leading = strides[static_cast<size_t>(whole - operands.begin())];
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return leading[a] > leading[b]; });
-    if (std::find(leading.begin(), leading.end(), 0) != leading.end() || !all_are_in_order()) {
-      return std::nullopt;
-    }
+    order = std::move(*common);
   }
   Iteration iteration;
   iteration.output_strides.resize(rank);
+  c10::DimVector row_strides(rank, 0);  // of a result with one element for each row
   int64_t step = 1;
+  int64_t row_step = 1;
   for (size_t i = rank; i-- > 0;) {
     iteration.output_strides[order[i]] = step;
     step *= std::max<int64_t>(sizes[order[i]], 1);
+    if (i < rank - folded_dims) {
+      row_strides[i] = row_step;
+      row_step *= std::max<int64_t>(sizes[i], 1);
+    }
   }
-  const size_t all = operands.size() + output_bytes.size();
-  const auto stride_of = [&](size_t operand, size_t dim) {
-    return operand < operands.size()
-               ? strides[operand][dim] * static_cast<int64_t>(operands[operand]->element_size())
-               : iteration.output_strides[dim] * static_cast<int64_t>(output_bytes[operand - operands.size()]);
+  const auto strides_of = [&](size_t dim) {
+    std::vector<int64_t> bytes;
+    for (size_t k = 0; k < operands.size(); ++k) {
+      bytes.push_back(strides[k][dim] * static_cast<int64_t>(operands[k]->element_size()));
+    }
+    for (const IterationOutput& output : outputs) {
+      bytes.push_back((output.is_of_row ? row_strides : iteration.output_strides)[dim] * static_cast<int64_t>(output.bytes));
+    }
+    return bytes;
   };
-  iteration.strides.resize(all);
-  for (const size_t dim : order) {
-    if (sizes[dim] == 1) {
-      continue;
-    }
-    bool merges = !iteration.sizes.empty();
-    for (size_t k = 0; k < all && merges; ++k) {
-      merges = iteration.strides[k].back() == stride_of(k, dim) * sizes[dim];
-    }
-    if (merges) {
-      iteration.sizes.back() *= sizes[dim];
-    } else {
-      iteration.sizes.push_back(sizes[dim]);
-    }
-    for (size_t k = 0; k < all; ++k) {
-      if (merges) {
-        iteration.strides[k].back() = stride_of(k, dim);
-      } else {
-        iteration.strides[k].push_back(stride_of(k, dim));
-      }
+  LoopBuilder loops(iteration, operands.size() + outputs.size());
+  for (size_t i = 0; i < rank - folded_dims; ++i) {
+    if (sizes[order[i]] != 1) {
+      loops.add(sizes[order[i]], strides_of(order[i]), /*may_merge=*/true);
     }
   }
-  while (iteration.sizes.size() < 2) {
-    const bool is_empty = iteration.sizes.empty();
-    iteration.sizes.insert(iteration.sizes.begin(), 1);
-    for (size_t k = 0; k < all; ++k) {
-      // A single element: the output's is the next of a row, so that the program is that of longer rows.
-      const int64_t inner = k < operands.size() ? 0 : static_cast<int64_t>(output_bytes[k - operands.size()]);
-      iteration.strides[k].insert(iteration.strides[k].begin(), is_empty ? inner : 0);
+  const size_t outer = iteration.sizes.size();
+  for (size_t dim = rank - folded_dims; dim < rank; ++dim) {
+    if (sizes[dim] != 1) {
+      loops.add(sizes[dim], strides_of(dim), iteration.sizes.size() > outer);
     }
+  }
+  if (iteration.sizes.size() > outer + 1 && folded_dims != 0) {
+    return std::nullopt;
+  }
+  if (iteration.sizes.empty() || (folded_dims != 0 && iteration.sizes.size() == outer)) {
+    // Rows of one element. The output's next one follows, so that the program is that of longer rows.
+    std::vector<int64_t> next(operands.size(), 0);
+    for (const IterationOutput& output : outputs) {
+      next.push_back(output.is_of_row ? 0 : static_cast<int64_t>(output.bytes));
+    }
+    loops.add(1, next, /*may_merge=*/false);
+  }
+  if (iteration.sizes.size() == 1) {
+    loops.add_outermost();
   }
   return iteration;
 }

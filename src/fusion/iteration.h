@@ -23,9 +23,16 @@ struct Iteration {
 // Returns the sizes to which both broadcast; nothing if they do not.
 std::optional<c10::DimVector> broadcast_sizes(c10::IntArrayRef a, c10::IntArrayRef b);
 
-// Plans the loops over a shape: merges dimensions that every operand steps through alike. The results get the strides that
-// LibTorch's TensorIterator gives them. Returns nothing where its order of dimensions is not decided by the operands alone.
-std::optional<Iteration> plan_iteration(c10::IntArrayRef sizes, std::span<const at::Tensor* const> operands,
-                                        std::span<const size_t> output_bytes);
+struct IterationOutput {
+  size_t bytes;            // of an element
+  bool is_of_row = false;  // one element for each row
+};
+
+// Plans the loops over a shape, whose last `folded_dims` dimensions must form a row if there are any: merges dimensions that
+// every operand steps through alike. The results get the strides that LibTorch's TensorIterator gives them. Returns nothing
+// where its order of dimensions is not decided by the operands alone, or where folded dimensions do not merge.
+std::optional<Iteration> plan_iteration(c10::IntArrayRef sizes, size_t folded_dims,
+                                        std::span<const at::Tensor* const> operands,
+                                        std::span<const IterationOutput> outputs);
 
 }  // namespace sconce

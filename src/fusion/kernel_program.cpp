@@ -13,7 +13,7 @@ struct OpTraits {
 };
 
 // By MachineOp.
-constexpr std::array<OpTraits, static_cast<size_t>(MachineOp::kPow) + 1> kTraits = {{
+constexpr std::array<OpTraits, static_cast<size_t>(MachineOp::kRowLength) + 1> kTraits = {{
     {"load", 0},        {"number", 0},     {"literal", 0},     {"convert", 1},    {"add", 2},         {"sub", 2},
     {"mul", 2},         {"div", 2},        {"fma", 3},         {"neg", 1},        {"abs", 1},         {"sqrt", 1},
     {"floor", 1},       {"ceil", 1},       {"trunc", 1},       {"round", 1},      {"min", 2},         {"max", 2},
@@ -21,7 +21,8 @@ constexpr std::array<OpTraits, static_cast<size_t>(MachineOp::kPow) + 1> kTraits
     {"and", 2},         {"or", 2},         {"xor", 2},         {"not", 1},        {"select", 3},      {"exp", 1, true},
     {"expm1", 1, true}, {"log", 1, true},  {"log1p", 1, true}, {"log2", 1, true}, {"log10", 1, true}, {"tanh", 1, true},
     {"erf", 1, true},   {"erfc", 1, true}, {"sin", 1, true},   {"cos", 1, true},  {"tan", 1, true},   {"asin", 1, true},
-    {"acos", 1, true},  {"atan", 1, true}, {"sinh", 1, true},  {"cosh", 1, true}, {"pow", 2, true},
+    {"acos", 1, true},  {"atan", 1, true}, {"sinh", 1, true},  {"cosh", 1, true}, {"pow", 2, true},   {"sum", 1},
+    {"largest", 1},     {"row_length", 0},
 }};
 
 const OpTraits& traits_of(MachineOp op) { return kTraits[static_cast<size_t>(op)]; }
@@ -40,6 +41,7 @@ const char* name_of(Access access) {
 const char* name_of(MachineOp op) { return traits_of(op).name; }
 size_t operand_count(MachineOp op) { return traits_of(op).operands; }
 bool is_library_function(MachineOp op) { return traits_of(op).is_library_function; }
+bool is_fold(MachineOp op) { return op == MachineOp::kSum || op == MachineOp::kLargest; }
 
 std::string KernelProgram::text() const {
   std::ostringstream out;
@@ -51,7 +53,8 @@ std::string KernelProgram::text() const {
     out << "number " << i << ": " << c10::toString(numbers[i]) << "\n";
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    out << "output " << i << ": " << c10::toString(outputs[i].type) << " = %" << outputs[i].value << "\n";
+    out << "output " << i << ": " << c10::toString(outputs[i].type) << " = %" << outputs[i].value
+        << (outputs[i].access == Access::kOne ? " one" : "") << "\n";
   }
   for (size_t i = 0; i < code.size(); ++i) {
     const Instruction& each = code[i];

@@ -8,8 +8,9 @@
 //     %2 = mul.float32 %0 %1
 //     …
 //
-// The program describes one row of elements. The kernel runs it for all rows. Every instruction computes one value per
-// element, from values of the same element. The text is the key under which compiled code is kept.
+// The program describes one row of elements. The kernel runs it for all rows. An instruction computes one value per element,
+// from values of the same element; a fold computes one value for the row. The text is the key under which compiled code is
+// kept.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -68,6 +69,9 @@ enum class MachineOp : uint8_t {
   kSinh,
   kCosh,
   kPow,
+  kSum,        // of the row: a fold
+  kLargest,    // of the row: a fold; NaN if an element is NaN
+  kRowLength,  // the number of elements of a row, as a floating number
 };
 
 // Returns "add" for kAdd.
@@ -76,6 +80,8 @@ const char* name_of(MachineOp op);
 size_t operand_count(MachineOp op);
 // Returns whether a function of the mathematical library computes the operation.
 bool is_library_function(MachineOp op);
+// Returns whether the operation folds a row to one value.
+bool is_fold(MachineOp op);
 
 struct Instruction {
   MachineOp op;
@@ -101,9 +107,10 @@ struct KernelInput {
   c10::ScalarType type;
   Access access;
 };
-struct KernelOutput {  // element after element
+struct KernelOutput {
   c10::ScalarType type;
-  uint32_t value;  // the instruction that computes it
+  uint32_t value;                     // the instruction that computes it
+  Access access = Access::kElements;  // or one for each row
 };
 
 struct KernelProgram {

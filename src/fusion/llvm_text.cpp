@@ -1,174 +1,297 @@
 #include "fusion/llvm_text.h"
 
-#include "base/assert.h"
 #include "fusion/llvm_writer.h"
+#include "fusion/schedule.h"
 
 #include <array>
+#include <map>
 
 namespace sconce {
 namespace {
 
-// Writes the code of one element of each lane: once for full vectors, once under a mask.
-class Body {
- public:
-  Body(LlvmWriter& writer, const KernelProgram& program, std::string index, std::string mask)
-      : w(writer), program_(program), index_(std::move(index)), mask_(std::move(mask)) {}
-
-  void write() {
-    for (const Instruction& each : program_.code) {
-      values_.push_back(value_of(each));
-    }
-    for (size_t i = 0; i < program_.outputs.size(); ++i) {
-      store(i);
-    }
-  }
-
- private:
-  std::string value_of(const Instruction& each) {
-    const std::array<std::string, 3> operands = {operand(each, 0), operand(each, 1), operand(each, 2)};
-    switch (each.op) {
-      case MachineOp::kLoad: return load(each);
-      case MachineOp::kNumber: return "%number" + std::to_string(each.index);
-      case MachineOp::kLiteral: return w.literal(each);
-      case MachineOp::kConvert: return w.convert(operands[0], program_.code[each.a].type, each.type);
-      default: return w.compute(each.op, program_.code[each.op == MachineOp::kSelect ? each.b : each.a].type, operands);
-    }
-  }
-
-  std::string operand(const Instruction& each, size_t i) const {
-    const std::array<uint32_t, 3> numbers = {each.a, each.b, each.c};
-    return i < operand_count(each.op) ? values_[numbers[i]] : "";
-  }
-
-  std::string load(const Instruction& each) {
-    const std::string k = std::to_string(each.index);
-    switch (program_.inputs[each.index].access) {
-      case Access::kOne: return "%one" + k;
-      case Access::kElements: return w.from_memory(w.load(each.type, address(each.index, each.type), mask_), each.type);
-      case Access::kStrided: {
-        const std::string first = w.value("mul i64 " + index_ + ", %stride" + k);
-        const std::string offsets = w.value("add " + w.vector("i64") + " " + w.splat("i64", first) + ", %lane_offsets" + k);
-        const std::string addresses = w.value("getelementptr i8, ptr %p" + k + ", " + w.vector("i64") + " " + offsets);
-        return w.from_memory(w.gather(each.type, addresses, mask_), each.type);
-      }
-    }
-    return "";
-  }
-
-  void store(size_t output) {
-    const auto [type, value] = program_.outputs[output];
-    w.store(type, w.to_memory(values_[value], type), address(program_.inputs.size() + output, type), mask_);
-  }
-
-  std::string address(size_t operand, c10::ScalarType type) {
-    return w.value("getelementptr " + LlvmWriter::memory_type(type) + ", ptr %p" + std::to_string(operand) + ", i64 " +
-                   index_);
-  }
-
-  LlvmWriter& w;
-  const KernelProgram& program_;
-  const std::string index_;
-  const std::string mask_;  // empty: all lanes
-  std::vector<std::string> values_;
-};
+std::string named(const char* prefix, size_t number) { return prefix + std::to_string(number); }
 
 class Function {
  public:
   Function(const KernelProgram& program, size_t lanes)
-      : w(lanes), program_(program), operands_(program.inputs.size() + program.outputs.size()) {}
+      : w_(lanes),
+        program_(program),
+        schedule_(schedule_of(program)),
+        operands_(program.inputs.size() + program.outputs.size() + schedule_.buffers.size()) {}
 
   std::string text() {
     write_entry();
     write_row_head();
-    const std::string lanes = std::to_string(w.lanes());
-    w.line("head:");
-    w.line("%i = phi i64 [ 0, %row ], [ %after, %body ]");
-    w.line("%after = add i64 %i, " + lanes);
-    w.line("%fits = icmp ule i64 %after, %elements");
-    w.line("br i1 %fits, label %body, label %tail");
-    w.line("body:");
-    Body(w, program_, "%i", "").write();
-    w.line("br label %head");
-    w.line("tail:");
-    w.line("%is_left = icmp ult i64 %i, %elements");
-    w.line("br i1 %is_left, label %rest, label %row_end");
-    w.line("rest:");
-    const std::string left = w.value("sub i64 %elements, %i");
-    const std::string narrow = w.value("trunc i64 " + left + " to i32");
-    const std::string mask =
-        w.value("icmp ult " + w.vector("i32") + " " + w.lane_numbers("i32") + ", " + w.splat("i32", narrow));
-    Body(w, program_, "%i", mask).write();
-    w.line("br label %row_end");
+    for (uint32_t pass = 0; pass < schedule_.passes; ++pass) {
+      write_pass(pass);
+    }
     write_row_end();
-    return w.module("define void @" + std::string(kKernelFunctionName) +
-                    "(ptr %operands, ptr %steps, ptr %numbers, i64 %rows, i64 %elements)");
+    return w_.module("define void @" + std::string(kKernelFunctionName) +
+                     "(ptr %operands, ptr %steps, ptr %numbers, i64 %rows, i64 %elements)");
   }
 
  private:
+  // The code of one element of each lane in a pass: written once for full vectors, once under a mask.
+  struct Body {
+    uint32_t pass;
+    std::string index;
+    std::string mask;                        // empty: all lanes
+    std::map<uint32_t, std::string> values;  // by instruction
+  };
+
+  // ---- the frame of the function
+
   void write_entry() {
-    w.line("entry:");
+    w_.line("entry:");
     for (size_t k = 0; k < operands_; ++k) {
       const std::string n = std::to_string(k);
-      w.line("%at" + n + " = getelementptr ptr, ptr %operands, i64 " + n);
-      w.line("%first" + n + " = load ptr, ptr %at" + n);
-      w.line("%step_at" + n + " = getelementptr i64, ptr %steps, i64 " + n);
-      w.line("%step" + n + " = load i64, ptr %step_at" + n);
-      if (is_strided(k)) {
-        w.line("%stride_at" + n + " = getelementptr i64, ptr %steps, i64 " + std::to_string(operands_ + k));
-        w.line("%stride" + n + " = load i64, ptr %stride_at" + n);
-        w.line("%lane_offsets" + n + " = mul " + w.vector("i64") + " " + w.lane_numbers("i64") + ", " +
-               w.splat("i64", "%stride" + n));
+      w_.line("%at" + n + " = getelementptr ptr, ptr %operands, i64 " + n);
+      w_.line("%first" + n + " = load ptr, ptr %at" + n);
+      w_.line("%step_at" + n + " = getelementptr i64, ptr %steps, i64 " + n);
+      w_.line("%step" + n + " = load i64, ptr %step_at" + n);
+      if (k < program_.inputs.size() && program_.inputs[k].access == Access::kStrided) {
+        w_.line("%stride_at" + n + " = getelementptr i64, ptr %steps, i64 " + std::to_string(operands_ + k));
+        w_.line("%stride" + n + " = load i64, ptr %stride_at" + n);
+        w_.line("%lane_offsets" + n + " = mul " + w_.vector("i64") + " " + w_.lane_numbers("i64") + ", " +
+                w_.splat("i64", "%stride" + n));
       }
     }
     for (size_t k = 0; k < program_.numbers.size(); ++k) {
       const std::string n = std::to_string(k);
-      const c10::ScalarType type = program_.numbers[k];
-      const bool is_float = c10::isFloatingType(type);
-      w.line("%number_at" + n + " = getelementptr i64, ptr %numbers, i64 " + n);
-      w.line("%number_in" + n + " = load " + std::string(is_float ? "double" : "i64") + ", ptr %number_at" + n);
-      const std::string all = w.splat(is_float ? "double" : "i64", "%number_in" + n);
-      w.name("%number" + n, w.convert(all, is_float ? at::kDouble : at::kLong, type), LlvmWriter::register_type(type));
+      const bool is_float = c10::isFloatingType(program_.numbers[k]);
+      const std::string type = is_float ? "double" : "i64";
+      w_.line("%number_at" + n + " = getelementptr i64, ptr %numbers, i64 " + n);
+      w_.line("%number_in" + n + " = load " + type + ", ptr %number_at" + n);
+      numbers_.push_back(
+          w_.convert(w_.splat(type, "%number_in" + n), is_float ? at::kDouble : at::kLong, program_.numbers[k]));
     }
-    w.line("br label %row");
+    w_.line("%length32 = uitofp i64 %elements to float");
+    w_.line("%length64 = uitofp i64 %elements to double");
+    w_.line("br label %row");
   }
 
   void write_row_head() {
-    w.line("row:");
-    w.line("%r = phi i64 [ 0, %entry ], [ %next_row, %row_end ]");
+    w_.line("row:");
+    w_.line("%r = phi i64 [ 0, %entry ], [ %next_row, %row_end ]");
     for (size_t k = 0; k < operands_; ++k) {
       const std::string n = std::to_string(k);
-      w.line("%p" + n + " = phi ptr [ %first" + n + ", %entry ], [ %next" + n + ", %row_end ]");
+      w_.line("%p" + n + " = phi ptr [ %first" + n + ", %entry ], [ %next" + n + ", %row_end ]");
     }
-    for (size_t k = 0; k < program_.inputs.size(); ++k) {
-      const auto [type, access] = program_.inputs[k];
-      if (access == Access::kOne) {
-        const std::string one =
-            w.value("load " + LlvmWriter::memory_type(type) + ", ptr %p" + std::to_string(k) + ", align 1");
-        w.name("%one" + std::to_string(k), w.from_memory(w.splat(LlvmWriter::memory_type(type), one), type),
-               LlvmWriter::register_type(type));
-      }
-    }
-    w.line("br label %head");
+    write_row_values(0);
+    w_.line("br label %head0");
   }
 
   void write_row_end() {
-    w.line("row_end:");
-    w.line("%next_row = add i64 %r, 1");
+    w_.line("row_end:");
+    w_.line("%next_row = add i64 %r, 1");
     for (size_t k = 0; k < operands_; ++k) {
       const std::string n = std::to_string(k);
-      w.line("%next" + n + " = getelementptr i8, ptr %p" + n + ", i64 %step" + n);
+      w_.line("%next" + n + " = getelementptr i8, ptr %p" + n + ", i64 %step" + n);
     }
-    w.line("%more = icmp ult i64 %next_row, %rows");
-    w.line("br i1 %more, label %row, label %exit");
-    w.line("exit:");
-    w.line("ret void");
+    w_.line("%more = icmp ult i64 %next_row, %rows");
+    w_.line("br i1 %more, label %row, label %exit");
+    w_.line("exit:");
+    w_.line("ret void");
   }
 
-  bool is_strided(size_t k) const { return k < program_.inputs.size() && program_.inputs[k].access == Access::kStrided; }
+  // ---- a pass over the row
+  //
+  //   head:  i, the folds so far; full vectors while they fit
+  //   body:  a full vector            rest:  what is left, under a mask
+  //   done:  the folds' values, and what the row computes of them
 
-  LlvmWriter w;
+  void write_pass(uint32_t pass) {
+    const std::string p = std::to_string(pass);
+    std::vector<uint32_t> folds;
+    for (uint32_t i = 0; i < program_.code.size(); ++i) {
+      if (is_fold(program_.code[i].op) && schedule_.stage[i] == pass + 1) {
+        folds.push_back(i);
+      }
+    }
+    const auto type_of = [&](uint32_t fold) { return w_.vector(LlvmWriter::register_type(program_.code[fold].type)); };
+    const std::string before = pass == 0 ? "row" : named("done", pass - 1);
+    w_.line("head" + p + ":");
+    w_.line("%i" + p + " = phi i64 [ 0, %" + before + " ], [ %after" + p + ", %body" + p + " ]");
+    for (const uint32_t fold : folds) {
+      const std::string f = std::to_string(fold);
+      w_.line("%fold" + f + " = phi " + type_of(fold) + " [ " + start_of(fold) + ", %" + before + " ], [ %more" + f +
+              ", %body" + p + " ]");
+    }
+    w_.line("%after" + p + " = add i64 %i" + p + ", " + std::to_string(w_.lanes()));
+    w_.line("%fits" + p + " = icmp ule i64 %after" + p + ", %elements");
+    w_.line("br i1 %fits" + p + ", label %body" + p + ", label %tail" + p);
+
+    w_.line("body" + p + ":");
+    Body full{pass, "%i" + p, "", {}};
+    for (const uint32_t fold : folds) {
+      w_.line("%more" + std::to_string(fold) + " = bitcast " + type_of(fold) + " " +
+              folded(full, fold, "%fold" + std::to_string(fold)) + " to " + type_of(fold));
+    }
+    write_stores(full);
+    w_.line("br label %head" + p);
+
+    w_.line("tail" + p + ":");
+    w_.line("%is_left" + p + " = icmp ult i64 %i" + p + ", %elements");
+    w_.line("br i1 %is_left" + p + ", label %rest" + p + ", label %done" + p);
+
+    w_.line("rest" + p + ":");
+    const std::string left = w_.value("sub i64 %elements, %i" + p);
+    const std::string narrow = w_.value("trunc i64 " + left + " to i32");
+    Body rest{pass,
+              "%i" + p,
+              w_.value("icmp ult " + w_.vector("i32") + " " + w_.lane_numbers("i32") + ", " + w_.splat("i32", narrow)),
+              {}};
+    for (const uint32_t fold : folds) {
+      const std::string f = std::to_string(fold);
+      const std::string all = folded(rest, fold, "%fold" + f);
+      w_.line("%last" + f + " = select " + w_.vector("i1") + " " + rest.mask + ", " + type_of(fold) + " " + all + ", " +
+              type_of(fold) + " %fold" + f);
+    }
+    write_stores(rest);
+    w_.line("br label %done" + p);
+
+    w_.line("done" + p + ":");
+    for (const uint32_t fold : folds) {
+      const std::string f = std::to_string(fold);
+      w_.line("%lanes" + f + " = phi " + type_of(fold) + " [ %fold" + f + ", %tail" + p + " ], [ %last" + f + ", %rest" + p +
+              " ]");
+    }
+    for (const uint32_t fold : folds) {
+      row_values_[fold] = w_.fold_lanes(combining(fold), program_.code[fold].type, named("%lanes", fold));
+    }
+    write_row_values(pass + 1);
+    w_.line("br label %" + (pass + 1 < schedule_.passes ? named("head", pass + 1) : "row_end"));
+  }
+
+  MachineOp combining(uint32_t fold) const {
+    return program_.code[fold].op == MachineOp::kSum ? MachineOp::kAdd : MachineOp::kMax;
+  }
+  std::string start_of(uint32_t fold) const {
+    const bool is_sum = program_.code[fold].op == MachineOp::kSum;
+    return w_.literal({.op = MachineOp::kLiteral,
+                       .type = program_.code[fold].type,
+                       .literal = is_sum ? 0 : -std::numeric_limits<double>::infinity()});
+  }
+  std::string folded(Body& body, uint32_t fold, const std::string& so_far) {
+    const Instruction& each = program_.code[fold];
+    return w_.compute(combining(fold), each.type, {so_far, value_of(body, each.a), ""});
+  }
+
+  // ---- values
+
+  // Writes what is known of the row after `stage` passes, and the outputs that are.
+  void write_row_values(uint32_t stage) {
+    for (uint32_t i = 0; i < program_.code.size(); ++i) {
+      const Instruction& each = program_.code[i];
+      if (schedule_.is_of_row[i] && schedule_.stage[i] == stage && !is_fold(each.op)) {
+        const std::array<uint32_t, 3> numbers = {each.a, each.b, each.c};
+        std::array<std::string, 3> operands;
+        for (size_t k = 0; k < operand_count(each.op); ++k) {
+          operands[k] = row_values_.at(numbers[k]);
+        }
+        row_values_[i] = computed(each, operands);
+      }
+    }
+    for (size_t k = 0; k < program_.outputs.size(); ++k) {
+      const KernelOutput& output = program_.outputs[k];
+      if (output.access == Access::kOne && schedule_.is_of_row[output.value] && schedule_.stage[output.value] == stage) {
+        const std::string element = LlvmWriter::memory_type(output.type);
+        const std::string lanes = w_.to_memory(row_values_.at(output.value), output.type);
+        const std::string first = w_.value("extractelement " + w_.vector(element) + " " + lanes + ", i64 0");
+        w_.line("store " + element + " " + first + ", ptr " + named("%p", program_.inputs.size() + k) + ", align " +
+                std::to_string(c10::elementSize(output.type)));
+      }
+    }
+  }
+
+  std::string computed(const Instruction& each, const std::array<std::string, 3>& operands) {
+    switch (each.op) {
+      case MachineOp::kLoad: {  // one for the row
+        const std::string element = LlvmWriter::memory_type(each.type);
+        const std::string one = w_.value("load " + element + ", ptr " + named("%p", each.index) + ", align 1");
+        return w_.from_memory(w_.splat(element, one), each.type);
+      }
+      case MachineOp::kNumber: return numbers_[each.index];
+      case MachineOp::kLiteral: return w_.literal(each);
+      case MachineOp::kRowLength:
+        return w_.splat(LlvmWriter::register_type(each.type), each.type == at::kDouble ? "%length64" : "%length32");
+      case MachineOp::kConvert: return w_.convert(operands[0], program_.code[each.a].type, each.type);
+      default: return w_.compute(each.op, program_.code[each.op == MachineOp::kSelect ? each.b : each.a].type, operands);
+    }
+  }
+
+  const std::string& value_of(Body& body, uint32_t value) {
+    if (schedule_.is_of_row[value]) {
+      return row_values_.at(value);
+    }
+    if (const auto known = body.values.find(value); known != body.values.end()) {
+      return known->second;
+    }
+    const Instruction& each = program_.code[value];
+    const auto buffer = schedule_.buffer_of(value);
+    std::string result;
+    if (buffer && schedule_.stage[value] < body.pass) {
+      result = w_.from_memory(w_.load(each.type, address_of_buffer(body, *buffer), body.mask), each.type);
+    } else if (each.op == MachineOp::kLoad) {
+      result = load(body, each);
+    } else {
+      const std::array<uint32_t, 3> numbers = {each.a, each.b, each.c};
+      std::array<std::string, 3> operands;
+      for (size_t k = 0; k < operand_count(each.op); ++k) {
+        operands[k] = value_of(body, numbers[k]);
+      }
+      result = computed(each, operands);
+    }
+    return body.values[value] = result;
+  }
+
+  // ---- memory
+
+  std::string load(const Body& body, const Instruction& each) {
+    if (program_.inputs[each.index].access == Access::kElements) {
+      return w_.from_memory(w_.load(each.type, address(body, each.index, each.type), body.mask), each.type);
+    }
+    const std::string k = std::to_string(each.index);
+    const std::string first = w_.value("mul i64 " + body.index + ", %stride" + k);
+    const std::string offsets = w_.value("add " + w_.vector("i64") + " " + w_.splat("i64", first) + ", %lane_offsets" + k);
+    const std::string addresses = w_.value("getelementptr i8, ptr %p" + k + ", " + w_.vector("i64") + " " + offsets);
+    return w_.from_memory(w_.gather(each.type, addresses, body.mask), each.type);
+  }
+
+  void write_stores(Body& body) {
+    for (size_t k = 0; k < schedule_.buffers.size(); ++k) {
+      const RowBuffer& buffer = schedule_.buffers[k];
+      if (schedule_.stage[buffer.value] == body.pass) {
+        const std::string value = w_.to_memory(value_of(body, buffer.value), buffer.type);
+        w_.store(buffer.type, value, address_of_buffer(body, k), body.mask);
+      }
+    }
+    for (size_t k = 0; k < program_.outputs.size(); ++k) {
+      const KernelOutput& output = program_.outputs[k];
+      if (output.access == Access::kElements && schedule_.stage[output.value] == body.pass) {
+        const std::string value = w_.to_memory(value_of(body, output.value), output.type);
+        w_.store(output.type, value, address(body, program_.inputs.size() + k, output.type), body.mask);
+      }
+    }
+  }
+
+  std::string address(const Body& body, size_t operand, c10::ScalarType type) {
+    return w_.value("getelementptr " + LlvmWriter::memory_type(type) + ", ptr " + named("%p", operand) + ", i64 " +
+                    body.index);
+  }
+  std::string address_of_buffer(const Body& body, size_t buffer) {
+    const auto output = schedule_.buffers[buffer].output;
+    const size_t operand =
+        output ? program_.inputs.size() + *output : program_.inputs.size() + program_.outputs.size() + buffer;
+    return address(body, operand, schedule_.buffers[buffer].type);
+  }
+
+  LlvmWriter w_;
   const KernelProgram& program_;
+  const Schedule schedule_;
   const size_t operands_;
+  std::vector<std::string> numbers_;
+  std::map<uint32_t, std::string> row_values_;
 };
 
 }  // namespace

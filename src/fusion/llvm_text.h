@@ -10,7 +10,8 @@
 namespace sconce {
 
 // The compiled function.
-//   operands   the inputs, then the outputs: the first element of the first row
+//   operands   the inputs, then the outputs: the first element of the first row; then the buffers of the schedule, each
+//              with room for a row (null for a buffer that an output serves as)
 //   steps      per operand the bytes from one row to the next, then per operand the bytes from one element to the next,
 //              which only strided inputs read
 //   numbers    the parameters: doubles for floating types, else int64s

@@ -43,11 +43,6 @@ std::string LlvmWriter::value(const std::string& expression) {
   return name;
 }
 
-void LlvmWriter::name(const std::string& name, const std::string& value, const std::string& element) {
-  // A value has one name; a bitcast to its own type gives it another, at no cost.
-  line(name + " = bitcast " + vector(element) + " " + value + " to " + vector(element));
-}
-
 std::string LlvmWriter::module(const std::string& signature) const {
   std::string text;
   for (const std::string& declaration : declarations_) {
@@ -278,6 +273,21 @@ std::string LlvmWriter::compute(MachineOp op, c10::ScalarType type, const std::a
     case MachineOp::kTanh: return type == at::kFloat ? tanh(a) : library_call(op, type, operands);
     default: return library_call(op, type, operands);
   }
+}
+
+std::string LlvmWriter::fold_lanes(MachineOp op, c10::ScalarType type, const std::string& lanes) {
+  const std::string whole = vector(register_type(type));
+  std::string folded = lanes;
+  // Exchanges halves, quarters, …: after the last step every lane has combined all.
+  for (size_t distance = lanes_ / 2; distance > 0; distance /= 2) {
+    std::string mask = vector("i32") + " <";
+    for (size_t lane = 0; lane < lanes_; ++lane) {
+      mask += (lane == 0 ? "i32 " : ", i32 ") + std::to_string(lane ^ distance);
+    }
+    const std::string other = value("shufflevector " + whole + " " + folded + ", " + whole + " poison, " + mask + ">");
+    folded = compute(op, type, {folded, other, ""});
+  }
+  return folded;
 }
 
 }  // namespace sconce

@@ -23,8 +23,6 @@ class LlvmWriter {
 
   void line(const std::string& text) { body_ += text + "\n"; }
   std::string value(const std::string& expression);
-  // Gives a value the name `name`. `element` is the register type of its elements.
-  void name(const std::string& name, const std::string& value, const std::string& element);
   // Returns the function with all that it declares.
   std::string module(const std::string& signature) const;
 
@@ -42,6 +40,8 @@ class LlvmWriter {
   std::string convert(const std::string& value, c10::ScalarType from, c10::ScalarType to);
   // `type` is the operands' (of a selection, of what it selects).
   std::string compute(MachineOp op, c10::ScalarType type, const std::array<std::string, 3>& operands);
+  // Combines the lanes by `op`, kAdd or kMax, in pairs. Every lane of the result has the value.
+  std::string fold_lanes(MachineOp op, c10::ScalarType type, const std::string& value);
 
  private:
   std::string binary(const std::string& op, const std::string& element, const std::string& a, const std::string& b);

@@ -1,5 +1,7 @@
 #include "fusion/operators.h"
 
+#include "fusion/folds.h"
+#include "fusion/writing.h"
 #include "load/compile_op_row.h"
 
 #include <mutex>
@@ -14,85 +16,6 @@ using Result = std::optional<Element>;
 using Kind = ElementArgument::Kind;
 
 bool is_float(c10::ScalarType type) { return c10::isFloatingType(type); }
-
-// The operator that is written, with its arguments.
-class Writing {
- public:
-  Writing(ProgramBuilder& builder, Arguments arguments) : b(builder), arguments_(arguments) {}
-  ProgramBuilder& b;
-
-  size_t size() const { return arguments_.size(); }
-  const ElementArgument& operator[](size_t i) const { return arguments_[i]; }
-  bool is_tensor(size_t i) const { return arguments_[i].kind == Kind::kTensor; }
-  bool is_none(size_t i) const { return arguments_[i].kind == Kind::kConstant && arguments_[i].constant.isNone(); }
-  // Returns whether the argument is a tensor or a number.
-  bool is_value(size_t i) const { return arguments_[i].kind != Kind::kConstant || is_number(i); }
-  bool is_number(size_t i) const {
-    const c10::IValue& constant = arguments_[i].constant;
-    return arguments_[i].kind == Kind::kConstant && (constant.isDouble() || constant.isInt() || constant.isBool());
-  }
-  std::optional<double> number(size_t i) const {
-    return is_number(i) ? std::optional(arguments_[i].constant.toScalar().toDouble()) : std::nullopt;
-  }
-  bool is_one(size_t i) const { return is_number(i) && *number(i) == 1; }
-
-  // Returns the dtype to which LibTorch promotes the arguments; nothing if it depends on the default dtype or no kernel
-  // computes with it.
-  std::optional<c10::ScalarType> promoted(std::initializer_list<size_t> positions) const {
-    at::native::ResultTypeState state = {};
-    for (const size_t i : positions) {
-      const ElementArgument& argument = arguments_[i];
-      if (argument.kind == Kind::kTensor) {
-        c10::ScalarType& category = argument.is_zero_dim ? state.zeroResult : state.dimResult;
-        category =
-            category == c10::ScalarType::Undefined ? argument.value.type : c10::promoteTypes(category, argument.value.type);
-      } else if (is_value(i)) {
-        const bool is_floating =
-            argument.kind == Kind::kNumber ? is_float(argument.value.type) : argument.constant.isDouble();
-        const bool is_bool = argument.kind == Kind::kNumber ? argument.value.type == at::kBool : argument.constant.isBool();
-        // Any floating dtype is the same here: a result that takes it from the number alone is refused below.
-        const c10::ScalarType type = is_floating ? at::kFloat : is_bool ? at::kBool : at::kLong;
-        state.wrappedResult =
-            state.wrappedResult == c10::ScalarType::Undefined ? type : c10::promoteTypes(state.wrappedResult, type);
-      } else {
-        return std::nullopt;
-      }
-    }
-    const c10::ScalarType type = at::native::result_type(state);
-    const c10::ScalarType of_tensors =
-        at::native::result_type({state.dimResult, c10::ScalarType::Undefined, state.zeroResult});
-    const bool takes_number = of_tensors != c10::ScalarType::Undefined && is_float(type) && !is_float(of_tensors);
-    return is_kernel_type(type) && !takes_number ? std::optional(type) : std::nullopt;
-  }
-
-  // Returns the argument in the type in which an operator on `dtype` computes. A number is not rounded to bfloat16.
-  Element as(size_t i, c10::ScalarType dtype) {
-    const ElementArgument& argument = arguments_[i];
-    const c10::ScalarType type = compute_type(dtype);
-    if (argument.kind == Kind::kTensor) {
-      return b.convert(b.convert(argument.value, dtype), type);
-    }
-    if (argument.kind == Kind::kNumber) {
-      return b.convert(argument.value, type);
-    }
-    return number_as(argument.constant, type);
-  }
-  Element number_as(const c10::IValue& number, c10::ScalarType type) {
-    const c10::Scalar scalar = number.toScalar();
-    return is_float(type)      ? b.literal(scalar.toDouble(), type)
-           : type == at::kBool ? b.integer(scalar.toBool() ? 1 : 0, type)
-                               : b.integer(scalar.toLong(), type);
-  }
-  // Returns the result of a computation on `dtype`.
-  Element done(Element value, c10::ScalarType dtype) { return b.convert(value, dtype); }
-
-  Element literal(double value, Element like) {
-    return is_float(like.type) ? b.literal(value, like.type) : b.integer(static_cast<int64_t>(value), like.type);
-  }
-
- private:
-  Arguments arguments_;
-};
 
 // ---- arithmetic -----------------------------------------------------------------------------------------------------
 
@@ -500,7 +423,7 @@ Result write_body(ProgramBuilder& builder, const Op& op, Arguments arguments) {
 }  // namespace
 
 bool has_element_rule(const Op& op) {
-  return op.schema != nullptr && (rules().contains(op.schema->operator_name()) || !op.body.empty());
+  return op.schema != nullptr && (rules().contains(op.schema->operator_name()) || may_fold(op) || !op.body.empty());
 }
 
 std::optional<Element> write_operator(ProgramBuilder& builder, const Op& op, Arguments arguments) {
@@ -508,6 +431,10 @@ std::optional<Element> write_operator(ProgramBuilder& builder, const Op& op, Arg
   if (rule != rules().end()) {
     Writing writing(builder, arguments);
     return rule->second(writing);
+  }
+  if (may_fold(op)) {
+    Writing writing(builder, arguments);
+    return write_fold(writing, op);
   }
   return op.body.empty() ? std::nullopt : write_body(builder, op, arguments);
 }

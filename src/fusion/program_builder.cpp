@@ -41,6 +41,8 @@ Element ProgramBuilder::integer(int64_t value, c10::ScalarType type) {
   return add({.op = MachineOp::kLiteral, .type = type, .integer = value});
 }
 
+Element ProgramBuilder::row_length(c10::ScalarType type) { return add({.op = MachineOp::kRowLength, .type = type}); }
+
 Element ProgramBuilder::convert(Element value, c10::ScalarType type) {
   return value.type == type ? value : add({.op = MachineOp::kConvert, .type = type, .a = value.id});
 }

@@ -28,6 +28,7 @@ class ProgramBuilder {
   Element number(uint32_t index, c10::ScalarType type);
   Element literal(double value, c10::ScalarType type);
   Element integer(int64_t value, c10::ScalarType type);
+  Element row_length(c10::ScalarType type);
   // Returns the value in another type, converted as at::Tensor::to converts.
   Element convert(Element value, c10::ScalarType type);
   // Operands must have one type; for kSelect, `a` is a bool.

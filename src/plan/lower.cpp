@@ -288,7 +288,9 @@ class Lowering {
   void add_operand(KernelStepParts& parts, const Value& value, size_t position, bool is_run_time,
                    bool in_list = false) const {
     using Source = PreparedOperand::Source;
-    PreparedOperand operand{Source::kBox, register_of(&value), static_cast<uint32_t>(position), in_list};
+    // A group reads an attribute in place before the attribute has a register.
+    const Register box = registers_.contains(&value) ? register_of(&value) : 0;
+    PreparedOperand operand{Source::kBox, box, static_cast<uint32_t>(position), in_list};
     operand.slot = places_.slot_of(value);
     if (operand.slot != Places::kNoSlot) {
       operand.source = Source::kSlot;

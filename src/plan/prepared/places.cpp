@@ -167,8 +167,11 @@ void Places::choose_attributes(const Graph& graph) {
 // ---- groups ---------------------------------------------------------------------------------------------------------
 
 bool Places::can_be_in_group(const Node& node, const GroupCompiler& groups) const {
-  if (node.schema() == nullptr || node.op().is_language() || !groups.can_compute(node.op()) || !produces_new_tensor(node) ||
-      effects_of(node).any()) {
+  if (node.schema() == nullptr || node.op().is_language() || !groups.can_compute(node.op()) || effects_of(node).any()) {
+    return false;
+  }
+  const PreparedUnit* unit = unit_of(node);
+  if (unit != nullptr ? unit->kernel->is_view || unit->nodes.size() != 1 : !produces_new_tensor(node)) {
     return false;
   }
   const auto inputs = node.inputs();
@@ -210,7 +213,8 @@ void Places::add_group(std::vector<const Node*> nodes) {
   FlatSet<const Value*> seen;
   for (const Node* node : nodes) {
     for (const Value* input : node->inputs()) {
-      const bool is_known = input->node()->opcode() == Opcode::kConstant && input->type()->kind() != c10::TypeKind::TensorType;
+      const bool is_known =
+          input->node()->opcode() == Opcode::kConstant && input->type()->kind() != c10::TypeKind::TensorType;
       if (!members.contains(input->node()) && !is_known && seen.insert(input).second) {
         group.operands.push_back(input);
       }

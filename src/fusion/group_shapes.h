@@ -1,0 +1,52 @@
+// GroupShapes: the sizes of a group's values, and over which rows folds run.
+#pragma once
+
+#include "base/flat_map.h"
+#include "plan/prepared/group.h"
+
+#include <c10/util/DimVector.h>
+
+#include <optional>
+#include <vector>
+
+namespace sconce {
+
+// The space in which a value is computed: the sizes of what is folded, and how many of its last dimensions are.
+struct RowSpace {
+  c10::DimVector sizes;
+  int64_t folded_dims = 0;
+
+  bool operator==(const RowSpace&) const = default;
+};
+
+class GroupShapes {
+ public:
+  // Returns nothing if operands do not broadcast, or if one kernel cannot compute the folds: they run over different rows,
+  // or dimensions stand against each other that are not the same.
+  static std::optional<GroupShapes> of(const NodeGroup& group, const KernelArguments& arguments);
+
+  const c10::DimVector& sizes_of(const Value& value) const { return shapes_.at(&value).sizes; }
+  // Returns whether the value has one element for each row of its space.
+  bool is_of_row(const Value& value) const { return shapes_.at(&value).form != Form::kWhole; }
+  // Returns the space in which the value must be computed; a space without folds for a value that needs none.
+  RowSpace space_of(const Value& value) const;
+
+ private:
+  // How a value stands to its space.
+  enum class Form : uint8_t {
+    kWhole,       // it has all dimensions
+    kRowKept,     // the folded dimensions have size 1
+    kRowDropped,  // the folded dimensions are gone
+  };
+  struct Shape {
+    c10::DimVector sizes;
+    std::optional<RowSpace> space;
+    Form form = Form::kWhole;
+  };
+  std::optional<Shape> shape_of(const Node& node) const;
+  std::optional<Shape> fold(const Node& node) const;
+
+  FlatMap<const Value*, Shape> shapes_;
+};
+
+}  // namespace sconce

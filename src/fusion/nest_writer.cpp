@@ -1,0 +1,76 @@
+#include "fusion/nest_writer.h"
+
+#include "fusion/operators.h"
+
+namespace sconce {
+
+c10::ScalarType type_of_number(const c10::IValue& number) {
+  return number.isDouble() ? at::kDouble : number.isBool() ? at::kBool : at::kLong;
+}
+
+NestWriter::NestWriter(const NodeGroup& group, const KernelArguments& arguments) : arguments_(arguments) {
+  for (size_t i = 0; i < group.operands.size(); ++i) {
+    position_[group.operands[i]] = i;
+  }
+}
+
+std::optional<Element> NestWriter::write(const Value& value) {
+  const auto argument = argument_of(value);
+  return argument ? std::optional(argument->value) : std::nullopt;
+}
+
+std::optional<ElementArgument> NestWriter::argument_of(const Value& value) {
+  if (const auto found = known_.find(&value); found != known_.end()) {
+    return found->second;
+  }
+  std::optional<ElementArgument> argument;
+  if (const auto position = position_.find(&value); position != position_.end()) {
+    argument = operand(position->second);
+  } else if (value.node()->opcode() == Opcode::kConstant) {
+    argument = ElementArgument{.constant = *value.constant()};
+  } else {
+    argument = computed(*value.node());
+  }
+  if (argument) {
+    known_[&value] = *argument;
+  }
+  return argument;
+}
+
+std::optional<ElementArgument> NestWriter::operand(size_t position) {
+  if (!arguments_.is_tensor(position)) {
+    const c10::IValue& number = arguments_.value(position);
+    const c10::ScalarType type = type_of_number(number);
+    numbers_.push_back(position);
+    return ElementArgument{ElementArgument::Kind::kNumber,
+                           builder_.number(static_cast<uint32_t>(numbers_.size() - 1), type)};
+  }
+  const at::Tensor& tensor = arguments_.tensor(position);
+  if (!is_kernel_type(tensor.scalar_type())) {
+    return std::nullopt;
+  }
+  operands_.push_back(position);
+  return ElementArgument{.kind = ElementArgument::Kind::kTensor,
+                         .value = builder_.load(static_cast<uint32_t>(operands_.size() - 1), tensor.scalar_type()),
+                         .is_zero_dim = tensor.dim() == 0};
+}
+
+std::optional<ElementArgument> NestWriter::computed(const Node& node) {
+  std::vector<ElementArgument> operands;
+  bool is_zero_dim = true;
+  for (const Value* input : node.inputs()) {
+    auto operand = argument_of(*input);
+    if (!operand) {
+      return std::nullopt;
+    }
+    is_zero_dim = is_zero_dim && (operand->kind != ElementArgument::Kind::kTensor || operand->is_zero_dim);
+    operands.push_back(std::move(*operand));
+  }
+  const auto result = write_operator(builder_, node.op(), operands);
+  if (!result) {
+    return std::nullopt;
+  }
+  return ElementArgument{.kind = ElementArgument::Kind::kTensor, .value = *result, .is_zero_dim = is_zero_dim};
+}
+
+}  // namespace sconce
