@@ -1,5 +1,6 @@
 #include "fusion/group_kernel.h"
 
+#include "fusion/folds.h"
 #include "fusion/group_shapes.h"
 #include "fusion/iteration.h"
 #include "fusion/kernel_cache.h"
@@ -20,6 +21,8 @@ struct Nest {
   std::vector<size_t> operands;  // positions among the arguments; tensors
   std::vector<size_t> numbers;   // the same; numbers
   std::vector<size_t> results;   // positions among the results
+  KernelProgram program;
+  std::vector<Access> accesses;  // of the operands
   Iteration iteration;
   std::shared_ptr<const CachedKernel> code;
   size_t cost = 0;              // instructions per element
@@ -35,17 +38,36 @@ class GroupKernel final : public PreparedKernel {
     if (!shapes) {
       return false;
     }
-    // First the results of folds: a result without one may have the sizes of what is folded.
-    for (const bool has_folds : {true, false}) {
-      for (size_t i = 0; i < group_.results.size(); ++i) {
-        const RowSpace space = shapes->space_of(*group_.results[i]);
-        if ((space.folded_dims != 0) == has_folds) {
-          nest_for(space).results.push_back(i);
-        }
+    nests_ = nests_of(*shapes);
+    types_ = types_of(arguments);
+    return std::all_of(nests_.begin(), nests_.end(), [&](Nest& nest) {
+      return write_program(nest, *shapes, arguments) && plan_loops(nest, arguments) && find_code(nest, arguments) &&
+             place_results(nest, *shapes, results);
+    });
+  }
+
+  // Programs depend on dtypes, ranks and which dimensions are broadcast. Loops depend on sizes and strides.
+  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
+    const auto shapes = types_ == types_of(arguments) ? GroupShapes::of(group_, arguments) : std::nullopt;
+    if (!shapes) {
+      return false;
+    }
+    const std::vector<Nest> now = nests_of(*shapes);
+    for (size_t i = 0; i < nests_.size(); ++i) {
+      if (now.size() != nests_.size() || now[i].results != nests_[i].results ||
+          now[i].space.folded_dims != nests_[i].space.folded_dims) {
+        return false;
       }
     }
-    return std::all_of(nests_.begin(), nests_.end(),
-                       [&](Nest& nest) { return prepare_nest(nest, *shapes, arguments, results); });
+    for (size_t i = 0; i < nests_.size(); ++i) {
+      Nest& nest = nests_[i];
+      const std::vector<Access> before = nest.accesses;
+      nest.space = now[i].space;
+      if (!plan_loops(nest, arguments) || nest.accesses != before || !place_results(nest, *shapes, results)) {
+        return false;
+      }
+    }
+    return true;
   }
 
   bool can_run() const override {
@@ -60,68 +82,109 @@ class GroupKernel final : public PreparedKernel {
   }
 
  private:
-  Nest& nest_for(const RowSpace& space) {
-    const auto fits = [&](const Nest& nest) {
-      return nest.space == space || (space.folded_dims == 0 && nest.space.sizes == space.sizes);
-    };
-    const auto found = std::find_if(nests_.begin(), nests_.end(), fits);
-    return found != nests_.end() ? *found : nests_.emplace_back(Nest{.space = space});
+  // What programs depend on, by operand.
+  struct Type {
+    c10::ScalarType dtype;
+    int64_t dims;
+    bool operator==(const Type&) const = default;
+  };
+  std::vector<Type> types_of(const KernelArguments& arguments) const {
+    std::vector<Type> types;
+    for (size_t i = 0; i < group_.operands.size(); ++i) {
+      types.push_back(arguments.is_tensor(i) ? Type{arguments.tensor(i).scalar_type(), arguments.tensor(i).dim()}
+                                             : Type{type_of_number(arguments.value(i)), -1});
+    }
+    return types;
   }
 
-  bool prepare_nest(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments, KernelResults results) {
+  // Distributes the results among nests. First those of folds: a result without one may have the sizes of what is folded.
+  std::vector<Nest> nests_of(const GroupShapes& shapes) const {
+    std::vector<Nest> nests;
+    for (const bool has_folds : {true, false}) {
+      for (size_t i = 0; i < group_.results.size(); ++i) {
+        const RowSpace space = shapes.space_of(*group_.results[i]);
+        if ((space.folded_dims != 0) != has_folds) {
+          continue;
+        }
+        const auto found = std::find_if(nests.begin(), nests.end(), [&](const Nest& nest) {
+          return nest.space == space || (!has_folds && nest.space.sizes == space.sizes);
+        });
+        Nest& nest = found != nests.end() ? *found : nests.emplace_back(Nest{.space = space});
+        nest.results.push_back(i);
+      }
+    }
+    return nests;
+  }
+
+  bool write_program(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) const {
     NestWriter writer(group_, arguments);
-    KernelProgram program;
-    std::vector<IterationOutput> outputs;
     for (const size_t result : nest.results) {
       const auto element = writer.write(*group_.results[result]);
       if (!element) {
         return false;
       }
       const bool is_of_row = shapes.is_of_row(*group_.results[result]);
-      program.outputs.push_back({element->type, element->id, is_of_row ? Access::kOne : Access::kElements});
-      outputs.push_back({c10::elementSize(element->type), is_of_row});
+      nest.program.outputs.push_back({element->type, element->id, is_of_row ? Access::kOne : Access::kElements});
     }
     if (arguments.is_exact() && writer.builder().uses_library()) {
       return false;
     }
     nest.operands = writer.operands();
     nest.numbers = writer.numbers();
+    for (const size_t number : nest.numbers) {
+      nest.program.numbers.push_back(type_of_number(arguments.value(number)));
+    }
+    nest.program.code = writer.builder().take();
+    nest.cost = nest.program.code.size();
+    return true;
+  }
+
+  static bool plan_loops(Nest& nest, const KernelArguments& arguments) {
     std::vector<const at::Tensor*> tensors;
     for (const size_t operand : nest.operands) {
       tensors.push_back(&arguments.tensor(operand));
+    }
+    std::vector<IterationOutput> outputs;
+    for (const KernelOutput& output : nest.program.outputs) {
+      outputs.push_back({c10::elementSize(output.type), output.access == Access::kOne});
     }
     auto iteration = plan_iteration(nest.space.sizes, static_cast<size_t>(nest.space.folded_dims), tensors, outputs);
     if (!iteration) {
       return false;
     }
-    const bool folds = nest.space.folded_dims != 0;
-    if (folds && (iteration->elements() == 0 || iteration->sizes.back() > kLongestFoldedRow)) {
+    if (nest.space.folded_dims != 0 && (iteration->elements() == 0 || iteration->sizes.back() > kLongestFoldedRow)) {
       return false;
     }
     nest.iteration = std::move(*iteration);
+    nest.accesses.clear();
     for (size_t k = 0; k < tensors.size(); ++k) {
       const int64_t stride = nest.iteration.strides[k].back();
-      const auto bytes = static_cast<int64_t>(tensors[k]->element_size());
-      program.inputs.push_back({tensors[k]->scalar_type(), stride == bytes ? Access::kElements
-                                                           : stride == 0   ? Access::kOne
-                                                                           : Access::kStrided});
+      nest.accesses.push_back(stride == static_cast<int64_t>(tensors[k]->element_size()) ? Access::kElements
+                              : stride == 0                                              ? Access::kOne
+                                                                                         : Access::kStrided);
     }
-    for (const size_t number : nest.numbers) {
-      program.numbers.push_back(type_of_number(arguments.value(number)));
+    return true;
+  }
+
+  bool find_code(Nest& nest, const KernelArguments& arguments) const {
+    for (size_t k = 0; k < nest.operands.size(); ++k) {
+      nest.program.inputs.push_back({arguments.tensor(nest.operands[k]).scalar_type(), nest.accesses[k]});
     }
-    program.code = writer.builder().take();
-    nest.cost = program.code.size();
-    for (size_t i = 0; i < nest.results.size(); ++i) {
-      const Value& value = *group_.results[nest.results[i]];
-      results[nest.results[i]].place(shapes.sizes_of(value),
-                                     outputs[i].is_of_row ? c10::DimVector() : nest.iteration.output_strides,
-                                     program.outputs[i].type);
-    }
-    for (const RowBuffer& buffer : schedule_of(program).buffers) {
+    for (const RowBuffer& buffer : schedule_of(nest.program).buffers) {
       nest.buffers.push_back(buffer.output ? 0 : c10::elementSize(buffer.type));
     }
-    nest.code = KernelCache::instance().find(std::move(program), is_blocking_);
+    nest.code = KernelCache::instance().find(nest.program, is_blocking_);
     return nest.code->refusal().empty();
+  }
+
+  bool place_results(const Nest& nest, const GroupShapes& shapes, KernelResults results) const {
+    for (size_t i = 0; i < nest.results.size(); ++i) {
+      const KernelOutput& output = nest.program.outputs[i];
+      results[nest.results[i]].place(shapes.sizes_of(*group_.results[nest.results[i]]),
+                                     output.access == Access::kOne ? c10::DimVector() : nest.iteration.output_strides,
+                                     output.type);
+    }
+    return true;
   }
 
   static void run_nest(const Nest& nest, const KernelArguments& arguments, KernelResults results) {
@@ -222,12 +285,13 @@ class GroupKernel final : public PreparedKernel {
   const NodeGroup& group_;
   const bool is_blocking_;
   std::vector<Nest> nests_;
+  std::vector<Type> types_;
 };
 
 class KernelsOfGroups final : public GroupCompiler {
  public:
   explicit KernelsOfGroups(bool is_blocking) : is_blocking_(is_blocking) {}
-  bool can_compute(const Op& op) const override { return has_element_rule(op); }
+  size_t weight_of(const Op& op) const override { return may_fold(op) ? 16 : has_element_rule(op) ? 1 : 0; }
   KernelPtr make_kernel(const NodeGroup& group) const override { return std::make_unique<GroupKernel>(group, is_blocking_); }
 
  private:

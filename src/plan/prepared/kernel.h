@@ -85,6 +85,8 @@ class PreparedKernel {
   // Places each result. Returns false if the operator's ordinary implementation must serve such operands. Throws what the
   // operator throws.
   virtual bool prepare(const KernelArguments& arguments, KernelResults results) = 0;
+  // Prepares for other operands, at less cost. Returns false if it cannot: then a new kernel is made for them.
+  virtual bool prepare_again(const KernelArguments& /*arguments*/, KernelResults /*results*/) { return false; }
   virtual void run(const KernelArguments& arguments, KernelResults results) = 0;
   // Returns whether `run` may be called: false while the kernel is compiled.
   virtual bool can_run() const { return true; }

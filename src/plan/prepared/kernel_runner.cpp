@@ -104,7 +104,6 @@ bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op
   state.last_prepared = frame.run_number;
   state.is_ready = false;
   state.is_refused = true;  // also after an exception
-  state.kernel.reset();
   state.operands.resize(parts_.operands.size());
   KernelArguments& arguments = state.arguments;
   arguments = KernelArguments();
@@ -119,12 +118,22 @@ bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op
   return fits;
 }
 
-void KernelRunner::prepare(Frame& frame, StepState& state, KernelPtr kernel) const {
+// Returns whether the kernel of other operands serves these.
+bool KernelRunner::prepare_again(StepState& state) const {
+  state.is_refused = state.kernel == nullptr || !state.kernel->prepare_again(state.arguments, state.results);
+  return !state.is_refused;
+}
+
+void KernelRunner::prepare(StepState& state, KernelPtr kernel) const {
+  state.kernel.reset();
   state.is_refused = !kernel->prepare(state.arguments, state.results);
-  state.reads_tensors = !state.is_refused && kernel->reads_tensors();
   if (!state.is_refused) {
     state.kernel = std::move(kernel);
   }
+}
+
+void KernelRunner::finish_preparing(Frame& frame, StepState& state) const {
+  state.reads_tensors = !state.is_refused && state.kernel->reads_tensors();
   state.is_ready = true;
   const bool is_taken = match_operands(frame, state);
   TORCH_INTERNAL_ASSERT(is_taken, "a kernel was prepared for other operands");

@@ -27,7 +27,10 @@ class KernelRunner {
       return false;
     }
     if (!(state.is_ready && match_operands(frame, state)) && begin_to_prepare(frame, state, op)) {
-      prepare(frame, state, make_kernel());
+      if (!prepare_again(state)) {
+        prepare(state, make_kernel());
+      }
+      finish_preparing(frame, state);
     }
     return !state.is_refused;
   }
@@ -41,7 +44,9 @@ class KernelRunner {
  private:
   bool match_operands(Frame& frame, StepState& state) const;
   bool begin_to_prepare(Frame& frame, StepState& state, const Op* op) const;
-  void prepare(Frame& frame, StepState& state, KernelPtr kernel) const;
+  bool prepare_again(StepState& state) const;
+  void prepare(StepState& state, KernelPtr kernel) const;
+  void finish_preparing(Frame& frame, StepState& state) const;
   bool record_operand(Frame& frame, StepState& state, size_t i) const;
   void give_to_slot(Frame& frame, KernelResult& result, uint32_t index) const;
   void take_memory(Frame& frame, StepState& state) const;

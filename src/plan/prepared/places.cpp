@@ -11,7 +11,7 @@ namespace sconce {
 namespace {
 
 const std::vector<uint32_t> kNone;
-constexpr size_t kMostNodes = 64;  // of a group
+constexpr size_t kMostWeight = 64;  // of a group
 
 bool is_list_of_tensors(const Value& value) {
   return value.type()->kind() == c10::TypeKind::ListType &&
@@ -167,7 +167,7 @@ void Places::choose_attributes(const Graph& graph) {
 // ---- groups ---------------------------------------------------------------------------------------------------------
 
 bool Places::can_be_in_group(const Node& node, const GroupCompiler& groups) const {
-  if (node.schema() == nullptr || node.op().is_language() || !groups.can_compute(node.op()) || effects_of(node).any()) {
+  if (node.schema() == nullptr || node.op().is_language() || groups.weight_of(node.op()) == 0 || effects_of(node).any()) {
     return false;
   }
   const PreparedUnit* unit = unit_of(node);
@@ -185,18 +185,22 @@ bool Places::can_be_in_group(const Node& node, const GroupCompiler& groups) cons
 // Nodes form a group if only constants, and attributes that are read in place, stand between them.
 void Places::choose_groups(const Block& block, const GroupCompiler& groups) {
   std::vector<const Node*> nodes;
+  size_t weight = 0;
   const auto close = [&] {
     if (!nodes.empty()) {
       add_group(std::move(nodes));
       nodes.clear();
+      weight = 0;
     }
   };
   for (const Node* node : block.nodes()) {
     if (can_be_in_group(*node, groups)) {
-      nodes.push_back(node);
-      if (nodes.size() == kMostNodes) {
+      weight += groups.weight_of(node->op());
+      if (weight > kMostWeight) {
         close();
+        weight = groups.weight_of(node->op());
       }
+      nodes.push_back(node);
     } else if (node->opcode() != Opcode::kConstant && !is_read_in_place(*node)) {
       close();
     }

@@ -32,7 +32,7 @@ bool KnownOperand::prepare(const c10::IValue& box) {
     return false;
   }
   const at::Tensor& tensor = box.toTensor();
-  shell = make_shell(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  reshape_shell(shell, tensor.sizes(), tensor.strides(), tensor.scalar_type());
   keys = tensor.key_set();
   return true;
 }

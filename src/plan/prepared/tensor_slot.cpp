@@ -18,4 +18,15 @@ at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Scal
   return shell;
 }
 
+void reshape_shell(at::Tensor& shell, c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype) {
+  if (!shell.defined() || shell.scalar_type() != dtype) {
+    shell = make_shell(sizes, strides, dtype);
+    return;
+  }
+  c10::TensorImpl& impl = *shell.unsafeGetTensorImpl();
+  impl.set_sizes_and_strides(sizes, strides);
+  impl.unsafe_storage().unsafeGetStorageImpl()->set_nbytes(
+      at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype)));
+}
+
 }  // namespace sconce

@@ -12,6 +12,9 @@ namespace sconce {
 // A shell is a normal tensor without autograd metadata; it owns its StorageImpl, which no tensor outside the frame shares.
 at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype);
 
+// Gives the shell another form, or makes it if it is undefined. Requires that no kernel counts on the old form.
+void reshape_shell(at::Tensor& shell, c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype);
+
 inline void point_storage_at(const at::Tensor& shell, void* data) {
   shell.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
       c10::DataPtr(data, c10::Device(c10::kCPU)));
