@@ -41,7 +41,7 @@ class GroupKernel final : public PreparedKernel {
     nests_ = nests_of(*shapes);
     types_ = types_of(arguments);
     return std::all_of(nests_.begin(), nests_.end(), [&](Nest& nest) {
-      return write_program(nest, *shapes, arguments) && plan_loops(nest, arguments) && find_code(nest, arguments) &&
+      return write_program(nest, *shapes, arguments) && plan_loops(nest, *shapes, arguments) && find_code(nest, arguments) &&
              place_results(nest, *shapes, results);
     });
   }
@@ -63,7 +63,7 @@ class GroupKernel final : public PreparedKernel {
       Nest& nest = nests_[i];
       const std::vector<Access> before = nest.accesses;
       nest.space = now[i].space;
-      if (!plan_loops(nest, arguments) || nest.accesses != before || !place_results(nest, *shapes, results)) {
+      if (!plan_loops(nest, *shapes, arguments) || nest.accesses != before || !place_results(nest, *shapes, results)) {
         return false;
       }
     }
@@ -139,10 +139,15 @@ class GroupKernel final : public PreparedKernel {
     return true;
   }
 
-  static bool plan_loops(Nest& nest, const KernelArguments& arguments) {
-    std::vector<const at::Tensor*> tensors;
-    for (const size_t operand : nest.operands) {
-      tensors.push_back(&arguments.tensor(operand));
+  bool plan_loops(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) const {
+    std::vector<OperandForm> tensors;
+    std::vector<c10::DimVector> aligned(nest.operands.size());  // strides
+    for (size_t k = 0; k < nest.operands.size(); ++k) {
+      const at::Tensor& tensor = arguments.tensor(nest.operands[k]);
+      const c10::DimVector& sizes = shapes.sizes_of(*group_.operands[nest.operands[k]]);
+      aligned[k].assign(tensor.strides().begin(), tensor.strides().end());
+      aligned[k].resize(sizes.size(), 0);
+      tensors.push_back({sizes, aligned[k], static_cast<int64_t>(tensor.element_size())});
     }
     std::vector<IterationOutput> outputs;
     for (const KernelOutput& output : nest.program.outputs) {
@@ -159,9 +164,9 @@ class GroupKernel final : public PreparedKernel {
     nest.accesses.clear();
     for (size_t k = 0; k < tensors.size(); ++k) {
       const int64_t stride = nest.iteration.strides[k].back();
-      nest.accesses.push_back(stride == static_cast<int64_t>(tensors[k]->element_size()) ? Access::kElements
-                              : stride == 0                                              ? Access::kOne
-                                                                                         : Access::kStrided);
+      nest.accesses.push_back(stride == tensors[k].bytes ? Access::kElements
+                              : stride == 0              ? Access::kOne
+                                                         : Access::kStrided);
     }
     return true;
   }

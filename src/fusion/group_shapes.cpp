@@ -1,5 +1,6 @@
 #include "fusion/group_shapes.h"
 
+#include "fusion/channels.h"
 #include "fusion/folds.h"
 #include "fusion/iteration.h"
 
@@ -16,7 +17,7 @@ std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelA
     }
   }
   for (const Node* node : group.nodes) {
-    auto shape = shapes.shape_of(*node);
+    auto shape = shapes.align_channels(*node) ? shapes.shape_of(*node) : std::nullopt;
     if (!shape) {
       return std::nullopt;
     }
@@ -28,6 +29,26 @@ std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelA
 RowSpace GroupShapes::space_of(const Value& value) const {
   const Shape& shape = shapes_.at(&value);
   return shape.space ? *shape.space : RowSpace{shape.sizes, 0};
+}
+
+// Aligns tensors with one element for each channel to the node's first operand. Returns false if they have another use that
+// is aligned otherwise, or are not such tensors.
+bool GroupShapes::align_channels(const Node& node) {
+  for (size_t i = 0; i < node.inputs().size(); ++i) {
+    const auto known = shapes_.find(node.input(i));
+    if (!is_of_channels(node.op(), i) || known == shapes_.end()) {
+      continue;
+    }
+    const c10::DimVector& input = shapes_.at(node.input(0)).sizes;
+    c10::DimVector& sizes = known->second.sizes;
+    if (input.size() < 2 || sizes.empty() || sizes[0] != input[1] || known->second.space ||
+        node.input(i)->uses().size() != 1) {
+      return false;
+    }
+    sizes.resize(1);
+    sizes.resize(input.size() - 1, 1);
+  }
+  return true;
 }
 
 std::optional<GroupShapes::Shape> GroupShapes::shape_of(const Node& node) const {

@@ -25,6 +25,8 @@ class GroupShapes {
   // or dimensions stand against each other that are not the same.
   static std::optional<GroupShapes> of(const NodeGroup& group, const KernelArguments& arguments);
 
+  // The sizes as which the kernel sees the value: a tensor of one element for each channel has dimensions of size 1 after
+  // that of the channels.
   const c10::DimVector& sizes_of(const Value& value) const { return shapes_.at(&value).sizes; }
   // Returns whether the value has one element for each row of its space.
   bool is_of_row(const Value& value) const { return shapes_.at(&value).form != Form::kWhole; }
@@ -43,6 +45,7 @@ class GroupShapes {
     std::optional<RowSpace> space;
     Form form = Form::kWhole;
   };
+  bool align_channels(const Node& node);
   std::optional<Shape> shape_of(const Node& node) const;
   std::optional<Shape> fold(const Node& node) const;
 

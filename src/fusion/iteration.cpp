@@ -6,13 +6,13 @@
 namespace sconce {
 namespace {
 
-// Returns the strides of a tensor along the dimensions of `sizes`, in elements.
-c10::DimVector broadcast_strides(const at::Tensor& tensor, c10::IntArrayRef sizes) {
+// Returns the strides of an operand along the dimensions of `sizes`, in elements.
+c10::DimVector broadcast_strides(const OperandForm& operand, c10::IntArrayRef sizes) {
   c10::DimVector strides(sizes.size(), 0);
-  const size_t missing = sizes.size() - static_cast<size_t>(tensor.dim());
-  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
-    const size_t at = missing + static_cast<size_t>(dim);
-    strides[at] = tensor.size(dim) == 1 && sizes[at] != 1 ? 0 : tensor.stride(dim);
+  const size_t missing = sizes.size() - operand.sizes.size();
+  for (size_t dim = 0; dim < operand.sizes.size(); ++dim) {
+    const size_t at = missing + dim;
+    strides[at] = operand.sizes[dim] == 1 && sizes[at] != 1 ? 0 : operand.strides[dim];
   }
   return strides;
 }
@@ -93,7 +93,7 @@ class LoopBuilder {
 
 // Returns the order of dimensions, the outermost first, in which every operand's strides decrease.
 std::optional<std::vector<size_t>> common_order(c10::IntArrayRef sizes, std::span<const c10::DimVector> strides,
-                                                std::span<const at::Tensor* const> operands) {
+                                                std::span<const OperandForm> operands) {
   std::vector<size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto all_are_in_order = [&] {
@@ -105,7 +105,7 @@ std::optional<std::vector<size_t>> common_order(c10::IntArrayRef sizes, std::spa
   }
   // Channels-last, for example: the order of the first operand that has the whole shape.
   const auto whole =
-      std::find_if(operands.begin(), operands.end(), [&](const at::Tensor* operand) { return operand->sizes() == sizes; });
+      std::find_if(operands.begin(), operands.end(), [&](const OperandForm& operand) { return operand.sizes == sizes; });
   if (whole == operands.end() || std::find(sizes.begin(), sizes.end(), 1) != sizes.end()) {
     return std::nullopt;
   }
@@ -117,13 +117,12 @@ std::optional<std::vector<size_t>> common_order(c10::IntArrayRef sizes, std::spa
 
 }  // namespace
 
-std::optional<Iteration> plan_iteration(c10::IntArrayRef sizes, size_t folded_dims,
-                                        std::span<const at::Tensor* const> operands,
+std::optional<Iteration> plan_iteration(c10::IntArrayRef sizes, size_t folded_dims, std::span<const OperandForm> operands,
                                         std::span<const IterationOutput> outputs) {
   const size_t rank = sizes.size();
   std::vector<c10::DimVector> strides;
-  for (const at::Tensor* operand : operands) {
-    strides.push_back(broadcast_strides(*operand, sizes));
+  for (const OperandForm& operand : operands) {
+    strides.push_back(broadcast_strides(operand, sizes));
   }
   std::vector<size_t> order(rank);
   std::iota(order.begin(), order.end(), size_t{0});
@@ -151,7 +150,7 @@ std::optional<Iteration> plan_iteration(c10::IntArrayRef sizes, size_t folded_di
   const auto strides_of = [&](size_t dim) {
     std::vector<int64_t> bytes;
     for (size_t k = 0; k < operands.size(); ++k) {
-      bytes.push_back(strides[k][dim] * static_cast<int64_t>(operands[k]->element_size()));
+      bytes.push_back(strides[k][dim] * operands[k].bytes);
     }
     for (const IterationOutput& output : outputs) {
       bytes.push_back((output.is_of_row ? row_strides : iteration.output_strides)[dim] * static_cast<int64_t>(output.bytes));

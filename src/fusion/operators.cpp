@@ -1,5 +1,6 @@
 #include "fusion/operators.h"
 
+#include "fusion/channels.h"
 #include "fusion/folds.h"
 #include "fusion/writing.h"
 #include "load/compile_op_row.h"
@@ -352,6 +353,7 @@ const std::unordered_map<c10::OperatorName, Write>& rules() {
     add("elu", write_elu);
     add("softplus", write_softplus);
     add("mish", write_mish);
+    add("batch_norm", write_batch_norm);
     return rows;
   }();
   return *table;
