@@ -9,6 +9,7 @@
 #include "passes/loops/unroll_loops.h"
 #include "passes/matmul/batch_matmul.h"
 #include "passes/matmul/decompose_ops.h"
+#include "passes/matmul/decompose_rnn.h"
 #include "passes/memory/remove_dead_copies.h"
 #include "passes/memory/remove_list_mutation.h"
 #include "passes/memory/remove_tensor_mutation.h"
@@ -41,6 +42,8 @@ constexpr std::array kPasses = {
              "replaces synonyms of an operator by its canonical name"},
     PassInfo{"check_inplace", check_inplace, Stage::kOptimize, "fails if a folded constant is written"},
     PassInfo{"decompose_ops", decompose_ops, Stage::kOnRequest, "decomposes addmm and linear where batch_matmul gains",
+             /*changes_rounding=*/true},
+    PassInfo{"decompose_rnn", decompose_rnn, Stage::kOnRequest, "replaces recurrent layers by loops over time steps",
              /*changes_rounding=*/true},
     PassInfo{"eliminate_common_nodes", eliminate_common_nodes, Stage::kOptimize,
              "merges nodes with the same operator, operands and attributes"},
