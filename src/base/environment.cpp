@@ -5,6 +5,21 @@
 
 namespace sconce {
 
+namespace {
+
+std::string kernel_cache() {
+  if (const char* directory = std::getenv("SCONCE_KERNEL_CACHE")) {
+    return std::string_view(directory) == "off" ? "" : directory;
+  }
+  if (const char* caches = std::getenv("XDG_CACHE_HOME"); caches != nullptr && *caches == '/') {
+    return std::string(caches) + "/sconce/kernels";
+  }
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/sconce/kernels" : "";
+}
+
+}  // namespace
+
 const Environment& environment() {
   static const Environment values = [] {
     Environment read;
@@ -13,6 +28,7 @@ const Environment& environment() {
     if (const char* dump = std::getenv("SCONCE_DUMP")) {
       read.dump = dump;
     }
+    read.kernel_cache = kernel_cache();
     if (const char* nvrtc = std::getenv("SCONCE_NVRTC")) {
       read.nvrtc = nvrtc;
     }

@@ -1,5 +1,6 @@
 #include "fusion/kernel_cache.h"
 
+#include "base/environment.h"
 #include "fusion/cpu_kernels.h"
 
 #include <sys/resource.h>
@@ -129,7 +130,9 @@ void KernelCache::compile(CachedKernel& kernel) {
     return;
   }
   try {
-    const auto code = compile_cpu_kernel({llvm_text(kernel.program_, kernel_lanes()), {kKernelFunctionName}});
+    const auto code = compile_cpu_kernel({.text = llvm_text(kernel.program_, kernel_lanes()),
+                                          .functions = {kKernelFunctionName},
+                                          .cache_directory = environment().kernel_cache});
     if (!code) {
       kernel.refusal_ = code.refusal().reason;
       return;

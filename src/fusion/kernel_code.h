@@ -13,17 +13,18 @@
 namespace sconce {
 
 // Both sides of the library boundary must agree on this file: count up when it changes.
-constexpr int kKernelInterfaceVersion = 2;
+constexpr int kKernelInterfaceVersion = 3;
 
 struct KernelText {
   // An LLVM IR module. Target and data layout are filled in; external functions are looked up in the process (MKL, Sleef,
   // libm). Floating-point operations run as written: a product and a sum are fused only by `llvm.fma`.
   std::string text;
-  // The functions to call, by their names in the text. Other definitions are private to the kernel, so that kernels
-  // may use the same names.
+  // The functions to call, by their names in the text. Kernels may use the same names.
   std::vector<std::string> functions;
   // Run LLVM's O2 pipeline over the IR first. Not needed for text that is written in vectors; doubles the time.
   bool optimize = false;
+  // Where object files are kept from process to process; empty: nowhere.
+  std::string cache_directory;
 };
 
 // Machine code in memory, freed with its last owner. A caller must own it.
@@ -44,6 +45,8 @@ class KernelCompiler {
   // Name and features of the processor that code is made for: a part of the key where code is kept.
   virtual std::string processor() const = 0;
   virtual size_t live_kernels() const = 0;
+  // Returns the kernel's assembly, for people. Refuses as `compile` does.
+  virtual Expected<std::string> assembly(const KernelText& kernel) = 0;
 };
 
 }  // namespace sconce

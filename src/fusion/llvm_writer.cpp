@@ -58,11 +58,7 @@ std::string LlvmWriter::splat(const std::string& element, const std::string& sca
 }
 
 std::string LlvmWriter::constant(const std::string& element, const std::string& value) const {
-  std::string text = "<";
-  for (size_t lane = 0; lane < lanes_; ++lane) {
-    text += (lane == 0 ? "" : ", ") + element + " " + value;
-  }
-  return text + ">";
+  return "splat (" + element + " " + value + ")";
 }
 
 std::string LlvmWriter::lane_numbers(const std::string& element) const {

@@ -6,6 +6,7 @@
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Passes/PassBuilder.h>
@@ -64,8 +65,8 @@ Expected<std::unique_ptr<llvm::Module>> parse(const std::string& text, llvm::LLV
   return module;
 }
 
-// Sets names and visibility as emit_object specifies. Refuses if a function is missing.
-Expected<void> prepare_symbols(llvm::Module& module, const KernelText& kernel, const std::string& suffix) {
+// Sets the visibility as emit_object specifies. Refuses if a function is missing.
+Expected<void> prepare_symbols(llvm::Module& module, const KernelText& kernel) {
   for (const std::string& name : kernel.functions) {
     const llvm::Function* function = module.getFunction(name);
     if (function == nullptr || function->isDeclaration()) {
@@ -81,7 +82,6 @@ Expected<void> prepare_symbols(llvm::Module& module, const KernelText& kernel, c
     }
     if (listed(value.getName())) {
       value.setLinkage(llvm::GlobalValue::ExternalLinkage);
-      value.setName(value.getName() + suffix);
     } else {
       value.setLinkage(llvm::GlobalValue::InternalLinkage);
     }
@@ -127,8 +127,11 @@ llvm::Expected<llvm::orc::JITTargetMachineBuilder> host_target() {
   return target;
 }
 
-Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kernel, const std::string& suffix,
-                                                          const llvm::orc::JITTargetMachineBuilder& target) {
+namespace {
+
+// Parses and prepares the kernel, and hands it to `emit` with the machine.
+template <typename Result, typename Emit>
+Expected<Result> with_module(const KernelText& kernel, const llvm::orc::JITTargetMachineBuilder& target, Emit emit) {
   const auto found = target_machine(target);
   if (!found) {
     return found.refusal();
@@ -142,7 +145,7 @@ Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kern
     return parsed.refusal();
   }
   llvm::Module& module = **parsed;
-  if (const auto prepared = prepare_symbols(module, kernel, suffix); !prepared) {
+  if (const auto prepared = prepare_symbols(module, kernel); !prepared) {
     return prepared.refusal();
   }
   module.setTargetTriple(machine.getTargetTriple().str());
@@ -151,14 +154,39 @@ Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kern
   if (kernel.optimize) {
     run_o2_pipeline(module, machine);
   }
-  auto object = llvm::orc::SimpleCompiler(machine)(module);
-  if (!object) {
-    return Refusal::because("LLVM cannot compile the kernel: " + llvm::toString(object.takeError()));
-  }
-  if (!errors.empty()) {
+  Expected<Result> result = emit(module, machine);
+  if (result && !errors.empty()) {
     return Refusal::because("LLVM cannot compile the kernel: " + errors);
   }
-  return std::move(*object);
+  return result;
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kernel,
+                                                          const llvm::orc::JITTargetMachineBuilder& target) {
+  using Object = std::unique_ptr<llvm::MemoryBuffer>;
+  return with_module<Object>(kernel, target, [](llvm::Module& module, llvm::TargetMachine& machine) -> Expected<Object> {
+    auto object = llvm::orc::SimpleCompiler(machine)(module);
+    if (!object) {
+      return Refusal::because("LLVM cannot compile the kernel: " + llvm::toString(object.takeError()));
+    }
+    return std::move(*object);
+  });
+}
+
+Expected<std::string> emit_assembly(const KernelText& kernel, const llvm::orc::JITTargetMachineBuilder& target) {
+  return with_module<std::string>(
+      kernel, target, [](llvm::Module& module, llvm::TargetMachine& machine) -> Expected<std::string> {
+        llvm::SmallString<0> text;
+        llvm::raw_svector_ostream out(text);
+        llvm::legacy::PassManager passes;
+        if (machine.addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
+          return Refusal::because("LLVM prints no assembly for this machine");
+        }
+        passes.run(module);
+        return text.str().str();
+      });
 }
 
 }  // namespace sconce

@@ -14,9 +14,12 @@ namespace sconce {
 // A builder for the host's processor with the settings that sconce's kernels need (strict floating point).
 llvm::Expected<llvm::orc::JITTargetMachineBuilder> host_target();
 
-// Compiles the kernel. Appends `suffix` to the names of the listed functions, which makes them unique in the process;
-// everything else is private. Refuses invalid text. Uses an LLVMContext of its own and one TargetMachine per thread.
-Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kernel, const std::string& suffix,
+// Compiles the kernel; everything but the listed functions is private. Refuses invalid text. Uses an LLVMContext of its own
+// and one TargetMachine per thread.
+Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kernel,
                                                           const llvm::orc::JITTargetMachineBuilder& target);
+
+// The same as assembly text.
+Expected<std::string> emit_assembly(const KernelText& kernel, const llvm::orc::JITTargetMachineBuilder& target);
 
 }  // namespace sconce

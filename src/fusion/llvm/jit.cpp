@@ -1,7 +1,9 @@
 #include "fusion/llvm/jit.h"
 
 #include "fusion/llvm/emit_object.h"
+#include "fusion/llvm/object_cache.h"
 
+#include <llvm/Config/llvm-config.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/Support/TargetSelect.h>
 
@@ -32,14 +34,15 @@ class ReportedErrors {
 
 class Jit;
 
+// A kernel's code lies in a library of its own, so that names of kernels do not meet.
 class JitCode final : public KernelCode {
  public:
-  JitCode(Jit& jit, orc::ResourceTrackerSP tracker, size_t bytes) : jit_(jit), tracker_(std::move(tracker)), bytes_(bytes) {}
+  JitCode(Jit& jit, orc::JITDylib& library, size_t bytes) : jit_(jit), library_(library), bytes_(bytes) {}
   ~JitCode() override;
   JitCode(const JitCode&) = delete;
   JitCode& operator=(const JitCode&) = delete;
 
-  const orc::ResourceTrackerSP& tracker() const { return tracker_; }
+  orc::JITDylib& library() const { return library_; }
   void add(const std::string& function, void* address) { addresses_.emplace_back(function, address); }
   void* address(std::string_view function) const override {
     for (const auto& [name, address] : addresses_) {
@@ -53,7 +56,7 @@ class JitCode final : public KernelCode {
 
  private:
   Jit& jit_;
-  const orc::ResourceTrackerSP tracker_;
+  orc::JITDylib& library_;
   const size_t bytes_;
   std::vector<std::pair<std::string, void*>> addresses_;
 };
@@ -71,35 +74,60 @@ class Jit final : public KernelCompiler {
   }
 
   Expected<std::shared_ptr<const KernelCode>> compile(const KernelText& kernel) override {
-    const std::string suffix = ".k" + std::to_string(next_++);
-    auto object = emit_object(kernel, suffix, target_);
+    auto object = object_of(kernel);
     if (!object) {
       return object.refusal();
     }
+    auto library = lljit_->createJITDylib("kernel" + std::to_string(next_++));
+    if (!library) {
+      return Refusal::because("LLVM's linker makes no library: " + llvm::toString(library.takeError()));
+    }
     ++live_;
-    auto code =
-        std::make_shared<JitCode>(*this, lljit_->getMainJITDylib().createResourceTracker(), (*object)->getBufferSize());
+    auto code = std::make_shared<JitCode>(*this, *library, (*object)->getBufferSize());
     const ReportedErrors reported;
-    if (llvm::Error failure = link(*code, std::move(*object), kernel, suffix)) {
+    if (llvm::Error failure = link(*code, std::move(*object), kernel)) {
       return Refusal::because("the kernel cannot be linked: " + llvm::toString(std::move(failure)) +
                               (reported.text().empty() ? "" : " (" + reported.text() + ")"));
     }
     return code;
   }
 
+  Expected<std::string> assembly(const KernelText& kernel) override { return emit_assembly(kernel, target_); }
+
   std::string processor() const override { return target_.getCPU() + " " + target_.getFeatures().getString(); }
   size_t live_kernels() const override { return live_; }
 
-  void free(orc::ResourceTracker& tracker) {
+  void free(orc::JITDylib& library) {
     // Fails only if the session has ended; then nothing is left to free.
-    llvm::consumeError(tracker.remove());
+    llvm::consumeError(lljit_->getExecutionSession().removeJITDylib(library));
     lljit_->getExecutionSession().getSymbolStringPool()->clearDeadEntries();
     --live_;
   }
 
  private:
-  llvm::Error link(JitCode& code, std::unique_ptr<llvm::MemoryBuffer> object, const KernelText& kernel,
-                   const std::string& suffix);
+  // Takes the object from the disk, or compiles it and keeps it there.
+  Expected<std::unique_ptr<llvm::MemoryBuffer>> object_of(const KernelText& kernel) {
+    if (kernel.cache_directory.empty()) {
+      return emit_object(kernel, target_);
+    }
+    std::string key = processor() + "\nLLVM " LLVM_VERSION_STRING "\nsconce " + std::to_string(kKernelInterfaceVersion) +
+                      (kernel.optimize ? "\noptimized" : "");
+    for (const std::string& function : kernel.functions) {
+      key += "\n" + function;
+    }
+    key += "\n" + kernel.text;
+    const ObjectCache cache(kernel.cache_directory);
+    if (auto kept = cache.find(key)) {
+      return kept;
+    }
+    auto object = emit_object(kernel, target_);
+    if (object) {
+      cache.keep(key, (*object)->getMemBufferRef());
+    }
+    return object;
+  }
+
+  llvm::Error link(JitCode& code, std::unique_ptr<llvm::MemoryBuffer> object, const KernelText& kernel);
 
   const orc::JITTargetMachineBuilder target_;
   const std::unique_ptr<orc::LLJIT> lljit_;
@@ -107,15 +135,14 @@ class Jit final : public KernelCompiler {
   std::atomic<size_t> live_{0};
 };
 
-JitCode::~JitCode() { jit_.free(*tracker_); }
+JitCode::~JitCode() { jit_.free(library_); }
 
-llvm::Error Jit::link(JitCode& code, std::unique_ptr<llvm::MemoryBuffer> object, const KernelText& kernel,
-                      const std::string& suffix) {
-  if (llvm::Error failure = lljit_->addObjectFile(code.tracker(), std::move(object))) {
+llvm::Error Jit::link(JitCode& code, std::unique_ptr<llvm::MemoryBuffer> object, const KernelText& kernel) {
+  if (llvm::Error failure = lljit_->addObjectFile(code.library(), std::move(object))) {
     return failure;
   }
   for (const std::string& function : kernel.functions) {
-    auto address = lljit_->lookup(function + suffix);
+    auto address = lljit_->lookup(code.library(), function);
     if (!address) {
       return address.takeError();
     }
