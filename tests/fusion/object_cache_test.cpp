@@ -1,0 +1,116 @@
+// Kernels kept on disk: used again, renewed when damaged, and never needed.
+#include "fusion/cpu_kernels.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ObjectCacheTest : public ::testing::Test {
+ protected:
+  ObjectCacheTest() : directory_(fs::temp_directory_path() / ("sconce_kernels_" + std::to_string(::getpid()))) {
+    fs::remove_all(directory_);
+  }
+  ~ObjectCacheTest() override { fs::remove_all(directory_); }
+
+  // Compiles a function that returns `number`, and calls it.
+  int64_t compile_and_call(int64_t number) const {
+    const KernelText kernel{.text = "define i64 @number() {\n  ret i64 " + std::to_string(number) + "\n}\n",
+                            .functions = {"number"},
+                            .cache_directory = directory_.string()};
+    const auto code = compile_cpu_kernel(kernel);
+    EXPECT_TRUE(code) << code.refusal().reason;
+    return code ? reinterpret_cast<int64_t (*)()>((*code)->address("number"))() : -1;
+  }
+
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(directory_)) {
+      found.push_back(entry.path());
+    }
+    return found;
+  }
+  static std::string content_of(const fs::path& path) {
+    std::ostringstream content;
+    content << std::ifstream(path, std::ios::binary).rdbuf();
+    return content.str();
+  }
+  static void write(const fs::path& path, const std::string& content) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+  }
+
+  const fs::path directory_;
+};
+
+TEST_F(ObjectCacheTest, KeepsOneFilePerKernel) {
+  EXPECT_EQ(compile_and_call(7), 7);
+  EXPECT_EQ(compile_and_call(8), 8);
+  EXPECT_EQ(compile_and_call(7), 7);
+  EXPECT_EQ(files().size(), 2U);
+}
+
+TEST_F(ObjectCacheTest, RunsTheCodeOfTheFile) {
+  compile_and_call(7);
+  const fs::path seven = files().front();
+  const std::string kept = content_of(seven);
+  fs::remove(seven);
+  compile_and_call(8);
+  const fs::path eight = files().front();
+  // A file under the name of another kernel has another key.
+  write(eight, kept);
+  EXPECT_EQ(compile_and_call(8), 8);
+  EXPECT_NE(content_of(eight), kept) << "the file was not renewed";
+  // Under its own name it is used as it is.
+  write(seven, kept);
+  const auto written = fs::last_write_time(seven) - std::chrono::hours(1);
+  fs::last_write_time(seven, written);
+  EXPECT_EQ(compile_and_call(7), 7);
+  EXPECT_EQ(content_of(seven), kept);
+  EXPECT_GT(fs::last_write_time(seven), written) << "the use was not noted";
+}
+
+TEST_F(ObjectCacheTest, RenewsDamagedFiles) {
+  compile_and_call(7);
+  const fs::path file = files().front();
+  const std::string kept = content_of(file);
+  for (const size_t position : {size_t{0}, size_t{16}, kept.size() / 2, kept.size() - 1}) {
+    std::string damaged = kept;
+    damaged[position] = static_cast<char>(damaged[position] ^ 0x20);
+    write(file, damaged);
+    EXPECT_EQ(compile_and_call(7), 7);
+    EXPECT_EQ(content_of(file), kept) << "damage at " << position;
+  }
+  for (const size_t length : {size_t{0}, size_t{10}, size_t{20}, kept.size() / 2}) {
+    write(file, kept.substr(0, length));
+    EXPECT_EQ(compile_and_call(7), 7);
+    EXPECT_EQ(content_of(file), kept) << "cut at " << length;
+  }
+}
+
+TEST_F(ObjectCacheTest, CompilesWhereNothingCanBeKept) {
+  write(directory_, "a file in the place of the directory");
+  EXPECT_EQ(compile_and_call(7), 7);
+  EXPECT_EQ(content_of(directory_), "a file in the place of the directory");
+}
+
+TEST_F(ObjectCacheTest, LeavesDirectoriesAloneThatOthersMayWrite) {
+  fs::create_directories(directory_);
+  ASSERT_EQ(::chmod(directory_.c_str(), 0777), 0);
+  EXPECT_EQ(compile_and_call(7), 7);
+  EXPECT_THAT(files(), ::testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace sconce
