@@ -23,11 +23,70 @@ struct Counters {
 //   kGeneric  not at all: one plan for all arguments. Runs every optimization that needs no knowledge of the arguments.
 enum class Tier { kGeneric = 0 };
 
+// Why an operator on tensors runs by its ordinary step, which sets the operator up in every run.
+enum class NotPrepared : uint8_t {
+  // Known when the plan is made:
+  kNoKernel,        // there is no prepared kernel for the operator
+  kSeveralResults,  // the operator returns several values
+  kListArgument,    // an argument is a list of tensors that is not made right before the operator, for it alone
+  kListResult,      // the operator returns a list of tensors that is not unpacked right after it
+  kArgument,        // an argument is an object, a tuple or an optional tensor, or its number varies
+  kViewEscapes,     // the result is a view that may be held after the run
+  // Found in a run:
+  kOperandKind,  // an operand was no plain tensor of the CPU, or a number of another kind
+  kOperandForm,  // the kernel does not serve operands of these sizes, strides and dtypes, or Options::exact excludes it
+  kGaveUp,       // the operands changed in every run, so that preparing was no use
+  // Of all steps of a run:
+  kGradients,  // gradients were recorded, an argument was no plain tensor, or a transform was active
+  kObserved,   // a profiler or the caller's autocast had to see single operators
+  // Of all steps of a plan:
+  kOptimizationOff,  // Options::optimize(false)
+};
+// Returns the reason in words.
+const char* to_string(NotPrepared reason);
+
+// The operators of one name that ran by their ordinary steps for one reason.
+struct NotPreparedExplanation {
+  std::string op;  // "aten::sort"; empty if the reason is one of all steps
+  NotPrepared reason = NotPrepared::kNoKernel;
+  size_t steps = 0;
+  uint64_t times = 0;  // how often runs found the reason; 0 if it was known when the plan was made
+  std::string node;    // the first of them
+  std::string source;  // "model.py:12:8", may be empty
+};
+
+// A local tensor of a plan, and where it lies in the arena. Positions count the nodes of the plan's graph.
+struct SlotExplanation {
+  size_t first = 0;      // the position that writes it
+  size_t last = 0;       // the last position that uses its memory
+  size_t offset = 0;     // in the arena, in bytes
+  size_t bytes = 0;      // 0: the slot is not in the arena
+  bool is_view = false;  // it shares the memory of another tensor and needs none
+  std::string node;
+  std::string source;
+};
+
+// The memory of a plan's prepared steps. Sizes are those of the newest layout; there is none before the end of the first run
+// that used prepared steps.
+struct MemoryExplanation {
+  bool has_layout = false;
+  size_t arena_bytes = 0;
+  size_t lower_bound = 0;   // the most bytes that are in use at one time: no layout needs fewer
+  size_t without_room = 0;  // slots, views aside, that no run needed or that ordinary steps filled
+  size_t positions = 0;     // nodes of the graph, with one for the end of each node with blocks
+  std::vector<SlotExplanation> slots;
+};
+
 struct PlanExplanation {
   Tier tier = Tier::kGeneric;
   std::vector<std::string> specs;  // the argument specs that this plan serves, in words
   uint64_t runs = 0;
   size_t steps = 0;
+  size_t prepared_steps = 0;  // operators that keep their set-up from run to run
+  size_t ordinary_steps = 0;  // other operators that return tensors; the remaining steps are numbers, lists and jumps
+  size_t groups = 0;          // of adjacent operators that one compiled kernel computes, if their operands allow it
+  std::vector<NotPreparedExplanation> not_prepared;
+  MemoryExplanation memory;
   size_t registers = 0;
   size_t frames = 0;  // frames made for concurrent runs
   double compile_seconds = 0;

@@ -42,6 +42,7 @@ std::vector<RefusalExplanation> CalleeTable::refusals() const {
 
 Expected<std::unique_ptr<Plan>> CalleeTable::plan(const Graph& graph, const std::string& name) {
   CompileSettings settings(options_);
+  settings.name = name;
   settings.callees = this;
   settings.functions = &functions_;
   settings.prepares_steps = false;  // a callee's run records gradients, or may

@@ -171,6 +171,7 @@ Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const Comp
   }
   compiled.graph = std::move(graph);
   compiled.plan = std::move(*plan);
+  compiled.plan->set_name(settings.name);
   compiled.passes.insert(compiled.passes.end(), runner.timings().begin(), runner.timings().end());
   compiled.refusals.insert(compiled.refusals.end(), runner.refusals().begin(), runner.refusals().end());
   compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -37,6 +37,7 @@ struct CompileSettings {
         exact(options.exact()),
         prepares_steps(options.optimize()) {}
 
+  std::string name;                            // of the method or function
   Callees* callees = nullptr;                  // runs calls that are not inlined; outlives the plan
   FunctionTable* functions = nullptr;          // inlines calls of these functions; null: inlines none
   const ModuleConstants* constants = nullptr;  // constants of the method's module, to freeze it

@@ -5,6 +5,7 @@
 #include "ir/dump.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
+#include "plan/explain_plan.h"
 #include "plan/run_plan.h"
 
 #include <ATen/Parallel.h>
@@ -57,6 +58,7 @@ std::unique_ptr<Graph> well_formed(std::unique_ptr<Graph> graph, const std::stri
 CompiledMethod compile_alone(std::unique_ptr<Graph> graph, const std::string& name, const Options& options,
                              CalleeTable& callees) {
   CompileSettings settings(options);
+  settings.name = name;
   settings.callees = &callees;
   return compile_method(std::move(graph), settings).value_or_throw("sconce cannot run " + name);
 }
@@ -102,6 +104,7 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
       cache_(options.plan_cache_capacity()) {
   if (options_.profiled_runs() > 0) {
     profiled_ = compile_profiled(generic_->plan->graph(), callees_.get()).value_or_throw("sconce cannot profile " + name_);
+    profiled_->plan->set_name(name_);
   }
   dump(DumpPoint::kPlan, name_, [this] { return generic_->plan->text(); });
 }
@@ -184,6 +187,7 @@ PlanExplanation GraphExecutor::Impl::explain_plan(const CountedPlan& counted, st
   explanation.frames = counted.plan->frames_made();
   explanation.compile_seconds = counted.compile_seconds;
   explanation.text = counted.plan->text();
+  explain_steps(*counted.plan, explanation);
   return explanation;
 }
 

@@ -87,6 +87,7 @@ class Module::Impl {
         callees_->functions().graph_of(*function).value_or_throw("sconce cannot run " + name)->clone();
     dump(DumpPoint::kLoad, name, *graph);
     CompileSettings settings(options_);
+    settings.name = name;
     settings.callees = callees_.get();
     settings.functions = &callees_->functions();
     settings.constants = options_.frozen() ? &find_constants() : nullptr;

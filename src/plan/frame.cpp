@@ -79,6 +79,8 @@ void Frame::report_overflow() {
   }
 }
 
+void Frame::report_refusal(uint32_t state, NotPrepared reason) { plan_.refusals().add(state, reason); }
+
 void Frame::clear() {
   stack.clear();
   for (size_t i = constants_; i < registers_.size(); ++i) {

@@ -3,6 +3,8 @@
 
 #include "plan/prepared/tensor_slot.h"
 
+#include <sconce/explanation.h>
+
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -79,6 +81,8 @@ class Frame {
   bool has_blocks() const { return overflowed_ || holds_something_; }
   // Tells the plan which slots found no room in the arena.
   void report_overflow();
+  // Tells the plan why a prepared step ran by its ordinary steps: `state` is the index of the step's state.
+  void report_refusal(uint32_t state, NotPrepared reason);
 
   // Drops every value but the constants.
   void clear();

@@ -44,8 +44,10 @@ class Lowering {
   }
 
   std::unique_ptr<Plan> finish(std::shared_ptr<const Graph> graph) {
+    prepared_.lifetimes = places_.lifetimes();
+    prepared_.slots = places_.slot_owners();
     return std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_),
-                                  allocator_.count(), may_introduce_grad_, places_.lifetimes(), states_);
+                                  allocator_.count(), may_introduce_grad_, std::move(prepared_));
   }
 
  private:
@@ -115,7 +117,7 @@ class Lowering {
   template <typename AnyStep>
   AnyStep* emit(std::unique_ptr<AnyStep> step, const Node* node) {
     AnyStep* raw = step.get();
-    steps_.push_back({std::move(step), node});
+    steps_.push_back({std::move(step), node, loop_});
     return raw;
   }
 
@@ -170,6 +172,12 @@ class Lowering {
     return {};
   }
 
+  // Returns the index of the state of a step that computes the nodes.
+  uint32_t add_state(std::vector<const Node*> nodes, bool is_group) {
+    prepared_.kernels.push_back({std::move(nodes), is_group});
+    return static_cast<uint32_t>(prepared_.kernels.size() - 1);
+  }
+
   // Emits the step of the group that begins with the node, if one does.
   void begin_group(const Node& node) {
     group_ = places_.group_at(node) != nullptr ? places_.group_at(node) : group_;
@@ -177,8 +185,9 @@ class Lowering {
       return;
     }
     group_step_ = emit(make_group_step(*group_, *form_.groups), &node);
-    group_parts_ = {
-        .arguments = group_->operands.size(), .is_exact = form_.is_exact, .state = static_cast<uint32_t>(states_++)};
+    group_parts_ = {.arguments = group_->operands.size(),
+                    .is_exact = form_.is_exact,
+                    .state = add_state(group_->nodes, /*is_group=*/true)};
     for (size_t i = 0; i < group_->operands.size(); ++i) {
       add_operand(group_parts_, *group_->operands[i], i, /*is_run_time=*/true);
     }
@@ -227,6 +236,9 @@ class Lowering {
       return step.refusal();
     }
     emit(places_.is_read_in_place(node) ? make_unprepared_step(std::move(*step)) : std::move(*step), &node);
+    if (const auto reason = places_.why_not_prepared(node); reason && group_ == nullptr) {
+      prepared_.ordinary.emplace_back(&node, *reason);
+    }
     release_last_uses(node);
     may_introduce_grad_ = may_introduce_grad_ || introduces_grad(node);
     return {};
@@ -237,7 +249,7 @@ class Lowering {
                           .arguments = unit.op->inputs().size(),
                           .is_view = unit.kernel->is_view,
                           .is_exact = form_.is_exact,
-                          .state = static_cast<uint32_t>(states_++)};
+                          .state = add_state({unit.op}, /*is_group=*/false)};
     std::vector<StepPtr> ordinary;
     for (const Node* node : unit.nodes) {
       auto step = make_step(*node);
@@ -392,6 +404,7 @@ class Lowering {
     if (profile_ != nullptr) {
       emit(make_profile_loop_step(*profile_, node), nullptr);
     }
+    const Node* const around = std::exchange(loop_, &node);
     const size_t head = steps_.size();
     JumpingStep* loop_head = emit(make_loop_head_step(counter, limit, condition, iteration), &node);
     if (profile_ != nullptr) {
@@ -405,6 +418,7 @@ class Lowering {
     release_last_uses(*body.return_node());
     emit(make_jump_step(), nullptr)->set_target(head);
     loop_head->set_target(steps_.size());
+    loop_ = around;
     for (const Register index : {counter, limit, condition, iteration}) {
       allocator_.release(index);
     }
@@ -418,7 +432,8 @@ class Lowering {
   const bool sizes_may_change_;
   const StepForm form_;
   const Places places_;
-  size_t states_ = 0;
+  Plan::Prepared prepared_;
+  const Node* loop_ = nullptr;        // the innermost loop around the node that is lowered
   const NodeGroup* group_ = nullptr;  // that is being lowered
   GroupStep* group_step_ = nullptr;
   KernelStepParts group_parts_;

@@ -6,6 +6,14 @@
 #include <sstream>
 
 namespace sconce {
+namespace {
+
+uint64_t next_id() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+}  // namespace
 
 std::string describe(Operand operand) { return "%" + std::to_string(operand.index) + (operand.last_use ? "!" : ""); }
 
@@ -23,16 +31,17 @@ std::string describe_step(const std::string& name, const std::vector<Operand>& o
 }
 
 Plan::Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
-           std::vector<Register> inputs, size_t registers, bool may_introduce_grad, std::vector<Lifetime> slots,
-           size_t states)
+           std::vector<Register> inputs, size_t registers, bool may_introduce_grad, Prepared prepared)
     : graph_(std::move(graph)),
       steps_(std::move(steps)),
       constants_(std::move(constants)),
       inputs_(std::move(inputs)),
       registers_(registers),
       may_introduce_grad_(may_introduce_grad),
-      memory_(std::move(slots)),
-      states_(states) {
+      memory_(std::move(prepared.lifetimes)),
+      prepared_(std::move(prepared)),
+      refusals_(prepared_.kernels.size()),
+      id_(next_id()) {
   for (const c10::IValue& constant : constants_) {
     constant.visit([this](const c10::IValue& value) {
       if (value.isTensor() && value.toTensor().defined()) {

@@ -4,6 +4,7 @@
 #include "ir/graph.h"
 #include "plan/memory_plan.h"
 #include "plan/object_pool.h"
+#include "plan/prepared/refusal_counts.h"
 #include "plan/step.h"
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sconce {
@@ -27,12 +29,24 @@ class Plan {
  public:
   struct PlannedStep {
     std::unique_ptr<Step> step;
-    const Node* node;  // the node it was made from, for messages; null for jumps and moves between blocks
+    const Node* node;            // the node it was made from, for messages; null for jumps and moves between blocks
+    const Node* loop = nullptr;  // the innermost loop that runs it
+  };
+  // What a step with a kernel computes: one operator, or a group of them.
+  struct KernelNodes {
+    std::vector<const Node*> nodes;
+    bool is_group;
+  };
+  // What a plan knows about its steps with kernels.
+  struct Prepared {
+    std::vector<Lifetime> lifetimes;                            // by slot
+    std::vector<SlotOwner> slots;                               // by slot
+    std::vector<KernelNodes> kernels;                           // by the index of its state in a frame
+    std::vector<std::pair<const Node*, NotPrepared>> ordinary;  // operators on tensors that are not prepared
   };
 
   Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
-       std::vector<Register> inputs, size_t registers, bool may_introduce_grad, std::vector<Lifetime> slots = {},
-       size_t states = 0);
+       std::vector<Register> inputs, size_t registers, bool may_introduce_grad, Prepared prepared = {});
 
   const std::shared_ptr<const Graph>& graph() const { return graph_; }
   std::span<const PlannedStep> steps() const { return steps_; }
@@ -49,7 +63,16 @@ class Plan {
 
   // The slots of prepared steps, and the number of those steps that keep state in a frame.
   MemoryPlan& memory() const { return memory_; }
-  size_t state_count() const { return states_; }
+  size_t state_count() const { return prepared_.kernels.size(); }
+  const Prepared& prepared() const { return prepared_; }
+  // Counts the times that prepared steps ran by their ordinary steps.
+  RefusalCounts& refusals() const { return refusals_; }
+
+  // Differs from the id of every other plan of the process.
+  uint64_t id() const { return id_; }
+  // The method or function that the plan runs; may be empty. Set before the first run.
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
 
   // Returns one line per step, with its node and source line.
   std::string text() const;
@@ -70,7 +93,10 @@ class Plan {
   size_t registers_;
   bool may_introduce_grad_;
   mutable MemoryPlan memory_;
-  size_t states_;
+  const Prepared prepared_;
+  mutable RefusalCounts refusals_;
+  const uint64_t id_;
+  std::string name_;
   std::weak_ptr<const Plan> self_;  // null unless the plan is a DroppablePlan's
   mutable ObjectPool<Frame> frames_;
   mutable std::atomic<size_t> frames_made_{0};

@@ -22,6 +22,8 @@ void run_steps(const Plan& plan, Frame& frame) {
   if (frame.runs_prepared) {
     ++frame.run_number;
     frame.update_layout();
+  } else if (plan.state_count() != 0) {
+    plan.refusals().note_run(frame.may_skip_autograd ? NotPrepared::kObserved : NotPrepared::kGradients);
   }
   const auto steps = plan.steps();
   frame.next_step = 0;

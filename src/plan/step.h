@@ -28,6 +28,9 @@ class Step {
   virtual void prepare(Frame& /*frame*/) const {}
   virtual void run(Frame& frame) const = 0;
 
+  // Returns whether the step's last run in this frame used a prepared kernel.
+  virtual bool ran_prepared(const Frame& /*frame*/) const { return false; }
+
   // Returns a line for people: "aten::add %3 %4 -> %5", "jump 12".
   virtual std::string describe() const = 0;
   // Returns whether the step may run below the dispatcher's autograd layers if nothing requires a gradient: its results are

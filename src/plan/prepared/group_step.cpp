@@ -21,6 +21,8 @@ class OneKernelStep final : public GroupStep {
     }
   }
 
+  bool ran_prepared(const Frame& frame) const override { return frame.runs_prepared && frame.next_step == target_; }
+
   // "kernel add mul mul $1 %2 -> $3, then 12"
   std::string describe() const override {
     std::string text = "kernel";

@@ -142,6 +142,16 @@ void KernelRunner::finish_preparing(Frame& frame, StepState& state) const {
   }
 }
 
+// Counts why the ordinary steps serve the operands that were recorded last.
+void KernelRunner::report_refusals(Frame& frame, const StepState& state) const {
+  if (state.is_refused) {
+    frame.report_refusal(parts_.state, state.is_ready ? NotPrepared::kOperandForm : NotPrepared::kOperandKind);
+  }
+  if (state.misfits >= StepState::kMostMisfits) {
+    frame.report_refusal(parts_.state, NotPrepared::kGaveUp);
+  }
+}
+
 // Gives the form of a result to its slot.
 void KernelRunner::give_to_slot(Frame& frame, KernelResult& result, uint32_t index) const {
   if (index == PreparedResult::kNoSlot) {

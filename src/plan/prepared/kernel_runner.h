@@ -24,15 +24,24 @@ class KernelRunner {
   template <typename MakeKernel>
   bool take_operands(Frame& frame, StepState& state, const Op* op, const MakeKernel& make_kernel) const {
     if (state.misfits >= StepState::kMostMisfits) {
+      state.is_refused = true;
       return false;
     }
-    if (!(state.is_ready && match_operands(frame, state)) && begin_to_prepare(frame, state, op)) {
-      if (!prepare_again(state)) {
-        prepare(state, make_kernel());
+    if (!(state.is_ready && match_operands(frame, state))) {
+      if (begin_to_prepare(frame, state, op)) {
+        if (!prepare_again(state)) {
+          prepare(state, make_kernel());
+        }
+        finish_preparing(frame, state);
       }
-      finish_preparing(frame, state);
+      report_refusals(frame, state);
     }
     return !state.is_refused;
+  }
+  // Returns whether no kernel served the operands of the last run.
+  bool is_refused(const Frame& frame) const {
+    const StepState* state = frame.states[parts_.state].get();
+    return state == nullptr || state->is_refused;
   }
   // Runs the kernel, hands its results to their readers, and drops operands at their last use.
   void run(Frame& frame, StepState& state) const;
@@ -47,6 +56,7 @@ class KernelRunner {
   bool prepare_again(StepState& state) const;
   void prepare(StepState& state, KernelPtr kernel) const;
   void finish_preparing(Frame& frame, StepState& state) const;
+  void report_refusals(Frame& frame, const StepState& state) const;
   bool record_operand(Frame& frame, StepState& state, size_t i) const;
   void give_to_slot(Frame& frame, KernelResult& result, uint32_t index) const;
   void take_memory(Frame& frame, StepState& state) const;

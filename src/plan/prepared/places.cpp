@@ -45,7 +45,47 @@ bool follows(const Node& second, const Node& first) {
   return previous == &first;
 }
 
+// Finds the nodes of the unit. Returns why its operator cannot be prepared, as far as these nodes tell.
+std::optional<NotPrepared> find_obstacle(PreparedUnit& unit) {
+  const Node& node = *unit.op;
+  if (node.outputs().size() != 1) {
+    return NotPrepared::kSeveralResults;
+  }
+  if (unit.kernel == nullptr) {
+    return NotPrepared::kNoKernel;
+  }
+  if (node.inputs().size() != node.schema()->arguments().size()) {
+    return NotPrepared::kArgument;
+  }
+  for (const Value* input : node.inputs()) {
+    if ((is_list_of_tensors(*input) || is_list_of_ints(*input)) && is_made_for(*input, node)) {
+      unit.nodes.push_back(input->node());
+    } else if (is_list_of_tensors(*input)) {
+      return NotPrepared::kListArgument;
+    } else if (holds_memory(input->type()) && input->type()->kind() != c10::TypeKind::TensorType &&
+               input->type()->kind() != c10::TypeKind::ListType) {
+      return NotPrepared::kArgument;
+    }
+  }
+  unit.nodes.push_back(&node);
+  if (is_list_of_tensors(*node.output())) {
+    const Node* unpack = unpacking_node(*node.output());
+    if (unpack == nullptr || !follows(*unpack, node)) {
+      return NotPrepared::kListResult;
+    }
+    unit.nodes.push_back(unpack);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+bool returns_tensors(const Node& node) {
+  return node.schema() != nullptr && !node.op().is_language() &&
+         std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+           return output->type()->kind() == c10::TypeKind::TensorType || is_list_of_tensors(*output);
+         });
+}
 
 Places::Places(const Graph& graph, const GroupCompiler* groups) : positions_(graph) {
   choose_nodes(graph);
@@ -71,6 +111,11 @@ const NodeGroup* Places::group_at(const Node& node) const {
   return found == group_at_.end() ? nullptr : found->second;
 }
 
+std::optional<NotPrepared> Places::why_not_prepared(const Node& node) const {
+  const auto found = not_prepared_.find(&node);
+  return found == not_prepared_.end() || !returns_tensors(node) ? std::nullopt : std::optional(found->second);
+}
+
 uint32_t Places::slot_of(const Value& value) const {
   const auto found = slots_.find(&value);
   return found == slots_.end() ? kNoSlot : found->second;
@@ -92,25 +137,10 @@ std::vector<const Node*> Places::attribute_reads(const Value& value) const {
 void Places::choose_nodes(const Graph& graph) {
   for_each_node(graph.body(), [&](Node* node) {
     const KernelRow* row = node->schema() == nullptr ? nullptr : find_kernel_row(node->op());
-    if (row == nullptr || node->outputs().size() != 1 || node->inputs().size() != node->schema()->arguments().size()) {
-      return;
-    }
     PreparedUnit unit{row, node, {}};
-    for (const Value* input : node->inputs()) {
-      if ((is_list_of_tensors(*input) || is_list_of_ints(*input)) && is_made_for(*input, *node)) {
-        unit.nodes.push_back(input->node());
-      } else if (holds_memory(input->type()) && input->type()->kind() != c10::TypeKind::TensorType &&
-                 (input->type()->kind() != c10::TypeKind::ListType || is_list_of_tensors(*input))) {
-        return;
-      }
-    }
-    unit.nodes.push_back(node);
-    if (is_list_of_tensors(*node->output())) {
-      const Node* unpack = unpacking_node(*node->output());
-      if (unpack == nullptr || !follows(*unpack, *node)) {
-        return;
-      }
-      unit.nodes.push_back(unpack);
+    if (const auto reason = find_obstacle(unit)) {
+      not_prepared_[node] = *reason;
+      return;
     }
     units_.push_back(std::move(unit));
     positions_.join(units_.back().nodes);
@@ -130,6 +160,7 @@ void Places::leave_out_views(const Regions& regions) {
       for (const Node* node : unit.nodes) {
         unit_of_.erase(node);
       }
+      not_prepared_[unit.op] = NotPrepared::kViewEscapes;
     }
   }
 }
@@ -242,17 +273,19 @@ void Places::choose_slots(const Regions& regions) {
     }
     for (const Value* result : unit.nodes.back()->outputs()) {
       if (regions.is_plannable(*result)) {
-        add_slot(*result, regions.last_use(*result, positions_));
+        add_slot(unit, *result, regions.last_use(*result, positions_));
       } else if (unit.kernel->is_view) {
-        add_slot(*result, positions_.count());  // its memory is the owner's, which the slot holds to the end of the run
+        add_slot(unit, *result,
+                 positions_.count());  // its memory is the owner's, which the slot holds to the end of the run
       }
     }
   }
 }
 
-void Places::add_slot(const Value& value, uint32_t last) {
+void Places::add_slot(const PreparedUnit& unit, const Value& value, uint32_t last) {
   const auto slot = static_cast<uint32_t>(lifetimes_.size());
   slots_[&value] = slot;
+  slot_owners_.push_back({unit.op, unit.kernel->is_view});
   lifetimes_.push_back({positions_.begin(*value.node()), last});
   if (last < positions_.count()) {
     released_[&positions_.at(last)].push_back(slot);

@@ -7,8 +7,12 @@
 #include "plan/prepared/group.h"
 #include "plan/prepared/kernel.h"
 #include "plan/prepared/regions.h"
+#include "plan/prepared/tensor_slot.h"
+
+#include <sconce/explanation.h>
 
 #include <deque>
+#include <optional>
 #include <vector>
 
 namespace sconce {
@@ -21,6 +25,9 @@ struct PreparedUnit {
   // of them, whose outputs are its results.
   std::vector<const Node*> nodes;
 };
+
+// Returns whether the node is an operator that returns tensors.
+bool returns_tensors(const Node& node);
 
 // A node is prepared if its operator has a kernel. Its result has a slot unless it may be held after the run (rule R2), or
 // may outlive the trip of the loop that computes it. Memory of a slot is in use while any alias of it may be.
@@ -41,6 +48,9 @@ class Places {
   // Returns the slots whose memory is used for the last time by the node, or by the blocks in it.
   const std::vector<uint32_t>& released_after(const Node& node) const;
   const std::vector<Lifetime>& lifetimes() const { return lifetimes_; }
+  const std::vector<SlotOwner>& slot_owners() const { return slot_owners_; }
+  // Returns why a node is not prepared. None for prepared nodes and for those that return no tensor.
+  std::optional<NotPrepared> why_not_prepared(const Node& node) const;
 
   // ---- attributes that the run does not change
   // Returns the reads from an input of the graph to the value, the first one first; none for other values.
@@ -58,7 +68,7 @@ class Places {
   bool can_be_in_group(const Node& node, const GroupCompiler& groups) const;
   void add_group(std::vector<const Node*> nodes);
   void choose_slots(const Regions& regions);
-  void add_slot(const Value& value, uint32_t last);
+  void add_slot(const PreparedUnit& unit, const Value& value, uint32_t last);
 
   Positions positions_;
   std::deque<PreparedUnit> units_;
@@ -68,6 +78,8 @@ class Places {
   FlatMap<const Value*, uint32_t> slots_;
   FlatMap<const Node*, std::vector<uint32_t>> released_;
   std::vector<Lifetime> lifetimes_;
+  std::vector<SlotOwner> slot_owners_;
+  FlatMap<const Node*, NotPrepared> not_prepared_;
   FlatSet<const Node*> fixed_reads_;  // of attributes that the run does not change
   FlatSet<const Node*> read_in_place_;
   FlatSet<const Value*> objects_;

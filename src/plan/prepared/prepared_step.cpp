@@ -32,6 +32,8 @@ class PreparedStep final : public Step {
     }
   }
 
+  bool ran_prepared(const Frame& frame) const override { return frame.runs_prepared && !runner_.is_refused(frame); }
+
   std::string describe() const override {
     return std::string("prepared ") + node_.kind().toQualString() + runner_.describe();
   }

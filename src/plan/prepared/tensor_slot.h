@@ -8,6 +8,14 @@
 
 namespace sconce {
 
+class Node;
+
+// What a slot holds: a result of the operator.
+struct SlotOwner {
+  const Node* op;
+  bool is_view;
+};
+
 // A shell is a tensor of a frame's own over memory that it does not own. Kernels keep references to shells between runs.
 // A shell is a normal tensor without autograd metadata; it owns its StorageImpl, which no tensor outside the frame shares.
 at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype);

@@ -1,0 +1,122 @@
+#include "plan/explain_plan.h"
+
+#include "ir/text/print.h"
+#include "plan/prepared/places.h"
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+std::string source_of(const Node& node) { return node.location() ? node.location()->file_line_column() : std::string(); }
+
+// Returns "aten::add", or "kernel of 12 nodes".
+std::string describe_nodes(const Plan::KernelNodes& kernel) {
+  const size_t count = kernel.nodes.size();
+  return kernel.is_group ? "kernel of " + std::to_string(count) + (count == 1 ? " node" : " nodes")
+                         : kernel.nodes.front()->kind().toQualString();
+}
+
+// Collects the nodes that are not prepared, by operator and reason.
+class NotPreparedNodes {
+ public:
+  void add(const Node& node, const std::string& op, NotPrepared reason, uint64_t times) {
+    auto found = std::find_if(entries_.begin(), entries_.end(),
+                              [&](const auto& each) { return each.op == op && each.reason == reason; });
+    if (found == entries_.end()) {
+      found = entries_.insert(found, {op, reason, 0, 0, print_node_line(node), source_of(node)});
+    }
+    found->steps += 1;
+    found->times += times;
+  }
+  void add_all(size_t steps, NotPrepared reason) {
+    if (steps > 0) {
+      entries_.push_back({.reason = reason, .steps = steps});
+    }
+  }
+  // Returns the entries, those with the most steps first.
+  std::vector<NotPreparedExplanation> sorted() && {
+    std::stable_sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) { return a.steps > b.steps; });
+    return std::move(entries_);
+  }
+
+ private:
+  std::vector<NotPreparedExplanation> entries_;
+};
+
+MemoryExplanation explain_memory(const Plan& plan) {
+  MemoryExplanation memory;
+  const ArenaLayout* layout = plan.memory().layout();
+  memory.has_layout = layout != nullptr;
+  memory.arena_bytes = layout != nullptr ? layout->bytes : 0;
+  memory.lower_bound = layout != nullptr ? layout->lower_bound : 0;
+  const auto lifetimes = plan.memory().lifetimes();
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    const Node& node = *plan.prepared().slots[i].op;
+    SlotExplanation slot{.first = lifetimes[i].first, .last = lifetimes[i].last};
+    slot.offset = layout != nullptr ? layout->offsets[i] : 0;
+    slot.bytes = layout != nullptr ? layout->capacities[i] : 0;
+    slot.is_view = plan.prepared().slots[i].is_view;
+    slot.node = print_node_line(node);
+    slot.source = source_of(node);
+    memory.without_room += layout != nullptr && slot.bytes == 0 && !slot.is_view ? 1 : 0;
+    memory.slots.push_back(std::move(slot));
+  }
+  for_each_node(plan.graph()->body(), [&](Node* node) { memory.positions += node->blocks().empty() ? 1 : 2; });
+  return memory;
+}
+
+}  // namespace
+
+const char* to_string(NotPrepared reason) {
+  switch (reason) {
+    case NotPrepared::kNoKernel: return "it has no prepared kernel";
+    case NotPrepared::kSeveralResults: return "it returns several values";
+    case NotPrepared::kListArgument: return "its list of tensors is not made right before it, for it alone";
+    case NotPrepared::kListResult: return "it returns a list of tensors that is not unpacked right after it";
+    case NotPrepared::kArgument: return "it has an object, tuple or optional tensor as argument, or varying arguments";
+    case NotPrepared::kViewEscapes: return "its result is a view that may be held after the run";
+    case NotPrepared::kOperandKind: return "an operand was no plain tensor of the CPU, or a number of another kind";
+    case NotPrepared::kOperandForm: return "its kernel does not serve operands of these forms";
+    case NotPrepared::kGaveUp: return "its operands changed in every run, so that preparing was no use";
+    case NotPrepared::kGradients: return "a run recorded gradients, or had an argument that is no plain tensor";
+    case NotPrepared::kObserved: return "in a run, a profiler or autocast had to see single operators";
+    case NotPrepared::kOptimizationOff: return "optimization is off";
+  }
+  return "unknown";
+}
+
+void explain_steps(const Plan& plan, PlanExplanation& explanation) {
+  const Plan::Prepared& prepared = plan.prepared();
+  explanation.groups = static_cast<size_t>(
+      std::count_if(prepared.kernels.begin(), prepared.kernels.end(), [](const auto& kernel) { return kernel.is_group; }));
+  explanation.prepared_steps = prepared.kernels.size() - explanation.groups;
+  explanation.ordinary_steps = prepared.ordinary.size();
+  NotPreparedNodes nodes;
+  for (const NotPrepared reason : RefusalCounts::kReasonsOfRuns) {
+    nodes.add_all(plan.refusals().met_run(reason) ? explanation.prepared_steps : 0, reason);
+  }
+  for (const auto& [node, reason] : prepared.ordinary) {
+    nodes.add(*node, node->kind().toQualString(), reason, 0);
+  }
+  for (size_t state = 0; state < prepared.kernels.size(); ++state) {
+    const Plan::KernelNodes& kernel = prepared.kernels[state];
+    for (const NotPrepared reason : RefusalCounts::kReasons) {
+      if (const uint32_t times = plan.refusals().count(state, reason); times > 0) {
+        nodes.add(*kernel.nodes.front(), describe_nodes(kernel), reason, times);
+      }
+    }
+  }
+  // In a plan with prepared steps, every ordinary operator has a reason.
+  if (prepared.kernels.empty() && prepared.ordinary.empty()) {
+    explanation.ordinary_steps =
+        static_cast<size_t>(std::count_if(plan.steps().begin(), plan.steps().end(), [](const Plan::PlannedStep& step) {
+          return step.node != nullptr && returns_tensors(*step.node);
+        }));
+    nodes.add_all(explanation.ordinary_steps, NotPrepared::kOptimizationOff);
+  }
+  explanation.not_prepared = std::move(nodes).sorted();
+  explanation.memory = explain_memory(plan);
+}
+
+}  // namespace sconce
