@@ -11,3 +11,4 @@
 #include <sconce/options.h>
 #include <sconce/pass_pipeline.h>
 #include <sconce/script_error.h>
+#include <sconce/step_trace.h>

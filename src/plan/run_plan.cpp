@@ -1,6 +1,7 @@
 #include "plan/run_plan.h"
 
 #include "ir/text/print.h"
+#include "plan/trace/step_recorder.h"
 
 #include <sconce/script_error.h>
 
@@ -15,6 +16,28 @@ namespace {
 // Returns whether the caller sees single operators: profilers do, and autocast casts their operands.
 bool operators_are_observed() { return at::hasCallbacks() || at::autocast::is_autocast_enabled(at::kCPU); }
 
+struct NoRecording {
+  struct Slice {
+    Slice(NoRecording& /*run*/, size_t /*position*/) {}
+    void finish(const Step& /*step*/, const Frame& /*frame*/) {}
+  };
+};
+
+// `Recording::Slice` exists while a step runs.
+template <class Recording>
+void run_each_step(const Plan& plan, Frame& frame, AutogradSwitch& autograd, Recording& recording) {
+  const auto steps = plan.steps();
+  frame.next_step = 0;
+  while (frame.next_step < steps.size()) {
+    const size_t position = frame.next_step++;
+    const Step& step = *steps[position].step;
+    autograd.skip(frame.may_skip_autograd && step.may_skip_autograd());
+    typename Recording::Slice slice(recording, position);
+    step.run(frame);
+    slice.finish(step, frame);
+  }
+}
+
 void run_steps(const Plan& plan, Frame& frame) {
   AutogradSwitch autograd;
   frame.autograd = &autograd;
@@ -25,12 +48,12 @@ void run_steps(const Plan& plan, Frame& frame) {
   } else if (plan.state_count() != 0) {
     plan.refusals().note_run(frame.may_skip_autograd ? NotPrepared::kObserved : NotPrepared::kGradients);
   }
-  const auto steps = plan.steps();
-  frame.next_step = 0;
-  while (frame.next_step < steps.size()) {
-    const Step& step = *steps[frame.next_step++].step;
-    autograd.skip(frame.may_skip_autograd && step.may_skip_autograd());
-    step.run(frame);
+  if (StepRecorder::is_active()) [[unlikely]] {
+    RecordedRun recording(plan);
+    run_each_step(plan, frame, autograd, recording);
+  } else {
+    NoRecording none;
+    run_each_step(plan, frame, autograd, none);
   }
 }
 

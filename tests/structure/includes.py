@@ -31,6 +31,7 @@ OWNERS = {
     "explanation.h": "base",
     "headers_hash.h": "base",
     "script_error.h": "base",
+    "step_trace.h": "plan",
     "version.h": "base",
     "pass.h": "pipeline",
     "pass_pipeline.h": "pipeline",

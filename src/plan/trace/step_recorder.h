@@ -1,0 +1,126 @@
+// StepRecorder: the times of all steps that run, on all threads.
+#pragma once
+
+#include "plan/plan.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace sconce {
+
+// A step that ran, or a whole run of a plan.
+struct StepEvent {
+  static constexpr uint32_t kWholeRun = UINT32_MAX;
+  uint32_t plan;      // index in StepRecorder::plans
+  uint32_t position;  // of the step, or kWholeRun
+  uint32_t depth;     // the number of events around it
+  bool is_prepared = false;
+  int64_t begin;  // nanoseconds since the recorder was made
+  int64_t end = 0;
+};
+
+// What is known about a plan after it was destroyed. Nodes belong to the graph.
+struct RecordedPlan {
+  struct Step {
+    const Node* node;
+    const Node* loop;
+    std::string word;  // what a step without an operator does: "move", "jump", "loop"
+  };
+  std::string name;
+  std::shared_ptr<const Graph> graph;
+  std::vector<Step> steps;
+};
+
+struct ThreadEvents {
+  int64_t thread;               // the system's number
+  std::deque<StepEvent> steps;  // in the order in which they began
+  uint64_t dropped = 0;
+  uint32_t depth = 0;
+};
+
+// The process has at most one active recorder, which is told of every run that begins. A run without a recorder reads one
+// flag.
+class StepRecorder {
+ public:
+  // Begins to record. Throws c10::Error if there is an active recorder. `max_steps`: by thread; later ones are dropped.
+  explicit StepRecorder(size_t max_steps);
+  ~StepRecorder() { stop(); }
+  StepRecorder(const StepRecorder&) = delete;
+  StepRecorder& operator=(const StepRecorder&) = delete;
+
+  static bool is_active() { return is_active_.load(std::memory_order_relaxed); }
+  // Returns whether an event was dropped.
+  bool is_full() const { return is_full_.load(std::memory_order_relaxed); }
+  // Waits for the runs that are recorded. May be called again.
+  void stop();
+
+  // ---- after `stop`
+  const std::vector<RecordedPlan>& plans() const { return plans_; }
+  const std::deque<ThreadEvents>& threads() const { return threads_; }
+
+ private:
+  friend class RecordedRun;
+  int64_t now() const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start_).count();
+  }
+  uint32_t index_of(const Plan& plan);
+  ThreadEvents& events_of_this_thread();
+
+  static std::atomic<bool> is_active_;
+  const size_t max_steps_;
+  std::atomic<bool> is_full_{false};
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  size_t runs_ = 0;  // that are recorded now
+  std::condition_variable last_run_ended_;
+  std::vector<RecordedPlan> plans_;
+  std::unordered_map<uint64_t, uint32_t> indices_;  // of plans, by id
+  std::deque<ThreadEvents> threads_;
+  std::map<int64_t, ThreadEvents*> by_thread_;
+};
+
+// Records one run, and its steps in slices (run_plan.cpp).
+class RecordedRun {
+ public:
+  explicit RecordedRun(const Plan& plan);
+  ~RecordedRun();
+  RecordedRun(const RecordedRun&) = delete;
+  RecordedRun& operator=(const RecordedRun&) = delete;
+
+  class Slice {
+   public:
+    Slice(RecordedRun& run, size_t position) : run_(run), event_(run.begin(static_cast<uint32_t>(position))) {}
+    ~Slice() { run_.end(event_); }
+    Slice(const Slice&) = delete;
+    Slice& operator=(const Slice&) = delete;
+    void finish(const Step& step, const Frame& frame) {
+      if (event_ != nullptr) {
+        event_->is_prepared = step.ran_prepared(frame);
+      }
+    }
+
+   private:
+    RecordedRun& run_;
+    StepEvent* const event_;
+  };
+
+ private:
+  // Returns null if the event is dropped.
+  StepEvent* begin(uint32_t position);
+  void end(StepEvent* event);
+
+  StepRecorder* recorder_;  // null if recording stopped before the run began
+  ThreadEvents* events_ = nullptr;
+  uint32_t plan_ = 0;
+  StepEvent* whole_ = nullptr;
+};
+
+}  // namespace sconce

@@ -1,0 +1,18 @@
+// Recorded steps in the JSON format of Chrome and Perfetto.
+#pragma once
+
+#include "plan/trace/step_recorder.h"
+
+#include <string>
+
+namespace sconce {
+
+// Returns "aten::add", or for a step without an operator what it does.
+std::string name_of(const RecordedPlan::Step& step);
+// Returns "model.py:12:8", or an empty string.
+std::string source_of(const RecordedPlan::Step& step);
+
+// Returns the trace. Requires: the recorder is stopped.
+std::string trace_json(const StepRecorder& recorder);
+
+}  // namespace sconce
