@@ -214,8 +214,6 @@ TEST(CommandLineRun, FreezesModelsInEvaluationMode) {
   EXPECT_THAT(preserved.out, HasSubstr("prim::GetAttr[name=\"weight\"]"));
 }
 
-TEST(CommandLineRun, RefusesWhatIsNotBuiltYet) { expect_refusal(run_mlp({"--trace-out", "x"}), "--trace-out"); }
-
 TEST(CommandLineRun, ErrorsAreJsonToo) {
   const ProgramResult result = sconce({"run", "nowhere.pt", "--json"});
   EXPECT_EQ(result.exit_code, 2);

@@ -32,7 +32,7 @@ TEST(CommonOptions, EveryCommandTakesThemAndRefusesWhatIsNotThereYet) {
       return arguments;
     };
     expect_usage_error(with("--pass-plugin", "p.so"), "--pass-plugin: p.so: no such file");
-    expect_refusal(with("--trace-out", "t.json"), "cannot write traces yet");
+    expect_usage_error(with("--trace-out", "nowhere/t.json"), "nowhere/t.json: cannot be written");
     expect_usage_error(with("--options", "nowhere.json"), "nowhere.json: no such file");
     expect_usage_error(with("--ops-library", "nowhere.so"), "nowhere.so: no such file");
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tools/sconce/commands/common_options.h"
+#include "tools/sconce/commands/trace_file.h"
 
 #include <CLI/App.hpp>
 
@@ -16,12 +17,24 @@ void add_opt_command(CLI::App& app, Action& chosen);
 void add_passes_command(CLI::App& app, Action& chosen);
 void add_replay_command(CLI::App& app, Action& chosen);
 
-// Adds the subcommand: `options`, kept alive with it, is filled by the parser and handed to `action`.
+inline const CommonOptions& common_of(const CommonOptions& options) { return options; }
+template <typename Options>
+const CommonOptions& common_of(const Options& options) {
+  return options.common;
+}
+
+// Adds the subcommand: `options`, kept alive with it, is filled by the parser and handed to `action`. With --trace-out, all
+// that the action runs is traced, unless it `writes_trace` itself.
 template <typename Options>
 CLI::App& add_command(CLI::App& app, Action& chosen, const char* name, const char* help, std::shared_ptr<Options> options,
-                      int (*action)(const Options&)) {
+                      int (*action)(const Options&), bool writes_trace = false) {
   CLI::App* command = app.add_subcommand(name, help);
-  command->callback([&chosen, options, action] { chosen = [options, action] { return action(*options); }; });
+  command->callback([&chosen, options, action, writes_trace] {
+    chosen = [options, action, writes_trace] {
+      const Action run = [&] { return action(*options); };
+      return writes_trace ? run() : run_traced(common_of(*options), run);
+    };
+  });
   return *command;
 }
 

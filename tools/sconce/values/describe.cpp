@@ -16,7 +16,7 @@ constexpr int64_t kElementsShown = 8;
 constexpr int64_t kElementsInJson = 64;
 constexpr int kDeepestNesting = 12;
 
-at::Tensor plain(const at::Tensor& tensor) {
+at::Tensor readable(const at::Tensor& tensor) {
   at::Tensor result = tensor.detach();
   result = result.is_quantized() ? result.dequantize() : result;
   result = result.layout() == c10::kStrided ? result : result.to_dense();
@@ -88,7 +88,7 @@ void describe_tensor(std::string& out, const at::Tensor& tensor, const std::stri
   }
   const torch::autograd::AutoGradMode no_grad(false);
   out += header_of(tensor);
-  const at::Tensor flat = plain(tensor).flatten();
+  const at::Tensor flat = readable(tensor).flatten();
   if (flat.numel() > kElementsShown) {
     if (const auto statistics = statistics_of(flat)) {
       out += "  min " + ui::format_number(statistics->least) + "  max " + ui::format_number(statistics->largest) +
@@ -187,7 +187,7 @@ Json tensor_json(const at::Tensor& tensor) {
             {"shape", tensor.sizes().vec()},
             {"device", tensor.device().str()},
             {"requires_grad", tensor.requires_grad()}};
-  const at::Tensor flat = plain(tensor).flatten();
+  const at::Tensor flat = readable(tensor).flatten();
   if (const auto statistics = statistics_of(flat)) {
     json["min"] = json_number(statistics->least);
     json["max"] = json_number(statistics->largest);
