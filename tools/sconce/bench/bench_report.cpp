@@ -46,13 +46,17 @@ Json json_of(const BenchedModel& model) {
   for (const Measurement& row : model.table.rows) {
     executors.push_back(json_of(row, model.table.rows.front()));
   }
-  return Json{{"model", model.path},
-              {"method", model.settings.method},
-              {"threads", model.settings.threads},
-              {"intra_op_threads", model.intra_op_threads},
-              {"complete", model.table.complete},
-              {"muted_messages", model.table.muted},
-              {"executors", std::move(executors)}};
+  Json json{{"model", model.path},
+            {"method", model.settings.method},
+            {"threads", model.settings.threads},
+            {"intra_op_threads", model.intra_op_threads},
+            {"complete", model.table.complete},
+            {"muted_messages", model.table.muted},
+            {"executors", std::move(executors)}};
+  if (model.profile) {
+    json["profile"] = to_json(*model.profile);
+  }
+  return json;
 }
 
 }  // namespace
@@ -142,7 +146,8 @@ std::string to_text(const BenchedModel& model) {
                    ui::format_duration(ui::percentile(row.steady, 0.99)), ui::format_duration(row.first_calls[0]),
                    ui::format_duration(total(row.first_calls)), ui::format_rate(row.calls_per_second), memory_of(row)});
   }
-  return title_of(model) + "\n" + table.render(std::max<size_t>(ui::output_width(), 80)) + notes_of(model.table);
+  return title_of(model) + "\n" + table.render(std::max<size_t>(ui::output_width(), 80)) + notes_of(model.table) +
+         (model.profile ? "\n" + to_text(*model.profile) : "");
 }
 
 std::string summary_of(const std::vector<BenchedModel>& models) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "tools/sconce/bench/measure.h"
+#include "tools/sconce/bench/step_profile.h"
 #include "tools/sconce/report/json.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@ struct BenchedModel {
   MeasureSettings settings;
   int intra_op_threads = 1;
   MeasurementTable table;  // sconce's row is the first
+  std::optional<StepProfile> profile;
 };
 
 // Returns the ratio of an executor's time to sconce's; above 1, sconce is faster. NaN if one of them has no time.

@@ -4,6 +4,7 @@
 #include "tools/sconce/bench/bench_report.h"
 #include "tools/sconce/bench/measure.h"
 #include "tools/sconce/bench/sconce_peer.h"
+#include "tools/sconce/bench/step_profile.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
@@ -41,6 +42,7 @@ struct BenchOptions {
   double seconds = 1.0;
   bool with_grad = false;
   bool progress = false;
+  bool profile = false;
   std::string html;
   std::string versions;  // version of the program, for the page
   double rtol = 1e-3;
@@ -109,14 +111,31 @@ MeasureSettings settings_of(const BenchOptions& options, size_t index, const Opt
   return measured;
 }
 
+ui::ProgressMode progress_mode(const BenchOptions& options) {
+  return options.common.json ? ui::ProgressMode::kNever
+         : options.progress  ? ui::ProgressMode::kAlways
+                             : ui::ProgressMode::kAuto;
+}
+
 MeasurementTable measure_model(const BenchOptions& options, const std::string& path, const Options& settings,
                                const MeasureSettings& measured) {
   const std::vector<Contestant> contestants = contestants_of(options.against, settings);
-  const auto mode = options.common.json ? ui::ProgressMode::kNever
-                    : options.progress  ? ui::ProgressMode::kAlways
-                                        : ui::ProgressMode::kAuto;
-  ui::ProgressBar bar(std::filesystem::path(path).filename().string(), pieces_of_work(contestants.size(), measured), mode);
+  ui::ProgressBar bar(std::filesystem::path(path).filename().string(), pieces_of_work(contestants.size(), measured),
+                      progress_mode(options));
   return measure(contestants, measured, [&](const std::string& executor) { bar.advance(executor); });
+}
+
+// Records steps after the measurement, which recording would slow down, if --profile or --trace-out asks for it and sconce
+// runs the model.
+std::optional<StepProfile> profile_model(const BenchOptions& options, const Options& settings, const BenchedModel& model) {
+  const bool is_asked = options.profile || !options.common.trace_out.empty();
+  if (!is_asked || interrupted() || model.table.rows.front().not_available) {
+    return std::nullopt;
+  }
+  ui::ProgressBar bar(std::filesystem::path(model.path).filename().string(), kPiecesOfProfile, progress_mode(options));
+  StepProfile profile =
+      profile_steps(model.settings, settings, options.common.trace_out, [&] { bar.advance("recording steps"); });
+  return options.profile ? std::optional(std::move(profile)) : std::nullopt;
 }
 
 // A word after a SPEC is a model here. If it looks like another SPEC, the error names the remedy.
@@ -152,6 +171,13 @@ int bench(const BenchOptions& options) {
   if (!options.html.empty()) {
     expect_writable(options.html);
   }
+  if (!options.common.trace_out.empty()) {
+    if (options.models.size() > 1) {
+      throw UserError("--trace-out: holds the trace of one model; give one MODEL, not " +
+                      std::to_string(options.models.size()));
+    }
+    expect_writable(options.common.trace_out);
+  }
   if (options.intra_op > 0) {
     at::set_num_threads(options.intra_op);
   }
@@ -166,7 +192,9 @@ int bench(const BenchOptions& options) {
   for (size_t index = 0; index < options.models.size() && !interrupted(); ++index) {
     const std::string& path = options.models[index];
     try {
-      models.push_back({path, asked[index], at::get_num_threads(), measure_model(options, path, settings, asked[index])});
+      models.push_back(
+          {path, asked[index], at::get_num_threads(), measure_model(options, path, settings, asked[index]), {}});
+      models.back().profile = profile_model(options, settings, models.back());
     } catch (const Interrupted&) {
       break;
     } catch (const std::exception& failure) {
@@ -208,7 +236,8 @@ int bench(const BenchOptions& options) {
 void add_bench_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<BenchOptions>();
   options->versions = app.version();
-  CLI::App& command = add_command(app, chosen, "bench", "Time sconce and LibTorch's executors side by side", options, bench);
+  CLI::App& command = add_command(app, chosen, "bench", "Time sconce and LibTorch's executors side by side", options, bench,
+                                  /*writes_trace=*/true);
   command.add_option("MODEL", options->models, "models; each gets a table")->required();
   command.add_option("--method", options->method, "the method to call (forward, or what the CASES file names)")
       ->type_name("M");
@@ -250,6 +279,8 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   command.add_option("--atol", options->atol, "absolute tolerance of the check of results (1e-4)")
       ->type_name("X")
       ->check(between(0, 1e30));
+  command.add_flag("--profile", options->profile,
+                   "then record sconce's steps for as long, and show the time of each step and source line");
   command.add_option("--html", options->html, "also write the tables and plots of all models as one page")
       ->type_name("FILE");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
@@ -262,7 +293,8 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       "executor does to it first; `first calls`: calls 1 to 10 together; `steady`: the median afterwards. Results are\n"
       "compared with eager LibTorch's. `memory`: growth of the process by the model and its first calls. A narrow\n"
       "terminal gets fewer columns; --json has them all, and null for what could not be measured. Ctrl-C ends the\n"
-      "measuring and shows what is finished; a second one ends the program.\n\n" +
+      "measuring and shows what is finished; a second one ends the program.\n\n"
+      "--profile and --trace-out record calls of one thread after the measurement, in which nothing is recorded.\n\n" +
       std::string(kSpecHelp) +
       "\nExamples:\n"
       "  sconce bench resnet18.pt --input 'float32[1,3,224,224]'\n"
@@ -270,6 +302,7 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       "  sconce bench --input 'float32[8,16]' --input 3 a.pt b.pt\n"
       "  sconce bench model.pt --inputs args.pt --threads 4 --intra-op 1\n"
       "  sconce bench a.pt b.pt --html bench.html\n"
+      "  sconce bench model.pt --inputs args.pt --against eager --profile --trace-out trace.json\n"
       "\nExit codes: 0 good, 1 sconce's result is wrong or sconce refuses, 2 usage or a bad file, 130 interrupted.");
 }
 

@@ -7,6 +7,7 @@
 #include "tools/sconce/values/spec.h"
 
 #include <ATen/Context.h>
+#include <torch/csrc/autograd/grad_mode.h>
 #include <torch/csrc/jit/api/module.h>
 
 #include <iostream>
@@ -20,6 +21,7 @@ struct ExplainOptions {
   std::string model;
   std::string method;
   size_t calls = 3;
+  bool no_grad = false;
   bool steps = false;
   bool verbose = false;
 };
@@ -30,13 +32,15 @@ struct Account {
   std::optional<Failure> failure;
 };
 
-Account account_of(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments, size_t calls) {
+Account account_of(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments,
+                   const ExplainOptions& options) {
+  const torch::autograd::AutoGradMode grad_mode(!options.no_grad);
   Account account;
   account.explanation.method = call.method;
   const GraphExecutor* executor = nullptr;
   try {
     executor = &executor_of(module, call.method);
-    for (size_t i = 0; i < calls; ++i) {
+    for (size_t i = 0; i < options.calls; ++i) {
       at::manual_seed(call.seed);
       module.run_method(call.method, deep_copy(arguments));
     }
@@ -70,7 +74,7 @@ int explain(const ExplainOptions& options) {
   const Module module = load_model(options.model, settings);
   const Call call = read_call(options.inputs, options.method);
   const std::vector<c10::IValue> arguments = fit_call(module.script_module(), call, options.common);
-  const Account account = account_of(module, call, arguments, options.calls);
+  const Account account = account_of(module, call, arguments, options);
   const std::vector<std::string> inputs = describe_inputs(module.script_module(), call.method, arguments);
   if (options.common.json) {
     Json json = to_json(account.explanation);
@@ -100,20 +104,23 @@ void add_explain_command(CLI::App& app, Action& chosen) {
   command.add_option("--calls", options->calls, "calls before the question is asked (3)")
       ->type_name("N")
       ->check(between(0, 1e9));
+  command.add_flag("--no-grad", options->no_grad, "record nothing for gradients, as servers do");
   command.add_flag("--steps", options->steps, "show the steps of every plan");
   command.add_flag("--verbose", options->verbose, "show the argument specs that were met, in full");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(
-      "Shown: the arguments, the plans and how many specs of arguments each serves, the passes with their times,\n"
-      "what was refused and why, and the counters of the plan cache; all this also when the model raises an error,\n"
-      "which then follows. With --frozen, what stays an attribute is refused: `constant NAME: why`.\n\n" +
+      "Shown: the arguments, the plans and how many specs of arguments each serves, which operators are not prepared and\n"
+      "why, the arena of local tensors, the passes with their times, what was refused and why, and the counters of the\n"
+      "plan cache; all this also when the model raises an error, which then follows. Operators are prepared, and the\n"
+      "arena is used, in calls that record no gradients: --no-grad. With --frozen, what stays an attribute is refused: "
+      "`constant NAME: why`.\n\n" +
       std::string(kSpecHelp) +
       "\nExamples:\n"
       "  sconce explain model.pt --inputs args.pt\n"
       "  sconce explain model.pt --input 'float32[8,16]' --steps\n"
-      "  sconce explain model.pt --inputs args.pt --frozen\n"
+      "  sconce explain model.pt --inputs args.pt --frozen --no-grad\n"
       "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage, a bad file, or the model raised an error.");
 }
 

@@ -1,6 +1,7 @@
 #include "tools/sconce/report/explanation_text.h"
 
 #include "tools/sconce/commands/common_options.h"
+#include "tools/sconce/report/memory_picture.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/table.h"
 #include "tools/sconce/values/compare.h"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 namespace sconce::cli {
@@ -49,6 +51,24 @@ std::string one_spec_text(const std::string& spec) {
   return text;
 }
 
+std::string preparation_text(const PlanExplanation& plan) {
+  std::string text = "    operators on tensors: " + ui::format_count(plan.prepared_steps) + " prepared, " +
+                     ui::format_count(plan.ordinary_steps) + " ordinary\n";
+  if (!plan.not_prepared.empty()) {
+    ui::Table table({{"steps"},
+                     {"operator", ui::Align::kLeft},
+                     {"one of them", ui::Align::kLeft},
+                     {"why it is not prepared", ui::Align::kLeft}});
+    for (const NotPreparedExplanation& entry : plan.not_prepared) {
+      const std::string times = entry.times > 0 ? " (" + counted(entry.times, "time") + ")" : "";
+      table.add_row({ui::format_count(entry.steps), entry.op.empty() ? "(all)" : entry.op, short_source(entry.source),
+                     to_string(entry.reason) + times});
+    }
+    text += indented(table.render(), "      ");
+  }
+  return text + (plan.memory.slots.empty() ? "" : "    memory: " + describe_memory(plan.memory) + "\n");
+}
+
 std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& detail) {
   std::string text = "  generic plan: " + counted(plan.steps, "step") + ", " + counted(plan.registers, "register") + ", " +
                      counted(plan.runs, "run") + ", " + counted(plan.frames, "frame") + ", built in " +
@@ -62,6 +82,7 @@ std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& deta
   for (const std::string& spec : plan.specs) {
     text += detail.specs ? one_spec_text(spec) : "";
   }
+  text += preparation_text(plan);
   return text + (detail.steps ? indented(plan.text, "    ") : "");
 }
 
@@ -119,6 +140,8 @@ std::string table_of_passes(const std::vector<PassTiming>& runs) {
 
 }  // namespace
 
+std::string short_source(const std::string& source) { return std::filesystem::path(source).filename().string(); }
+
 std::string describe_argument(const c10::IValue& argument) {
   if (!argument.isTensor() || !argument.toTensor().defined()) {
     const bool is_number = argument.isInt() || argument.isDouble() || argument.isBool();
@@ -167,6 +190,41 @@ std::string to_text(const Explanation& explanation, const std::vector<std::strin
   return text;
 }
 
+namespace {
+
+Json json_of(const MemoryExplanation& memory) {
+  Json slots = Json::array();
+  for (const SlotExplanation& slot : memory.slots) {
+    slots.push_back(Json{{"first", slot.first},
+                         {"last", slot.last},
+                         {"offset", slot.offset},
+                         {"bytes", slot.bytes},
+                         {"is_view", slot.is_view},
+                         {"node", slot.node},
+                         {"source", slot.source}});
+  }
+  return Json{{"has_layout", memory.has_layout},
+              {"arena_bytes", memory.arena_bytes},
+              {"lower_bound", memory.lower_bound},
+              {"without_room", memory.without_room},
+              {"slots", std::move(slots)}};
+}
+
+Json json_of(const std::vector<NotPreparedExplanation>& entries) {
+  Json json = Json::array();
+  for (const NotPreparedExplanation& entry : entries) {
+    json.push_back(Json{{"operator", entry.op},
+                        {"reason", to_string(entry.reason)},
+                        {"steps", entry.steps},
+                        {"times", entry.times},
+                        {"node", entry.node},
+                        {"source", entry.source}});
+  }
+  return json;
+}
+
+}  // namespace
+
 Json to_json(const Explanation& explanation) {
   Json passes = Json::array();
   for (const PassTiming& pass : explanation.passes) {
@@ -178,6 +236,10 @@ Json to_json(const Explanation& explanation) {
                          {"specs", plan.specs},
                          {"runs", plan.runs},
                          {"steps", plan.steps},
+                         {"prepared_steps", plan.prepared_steps},
+                         {"ordinary_steps", plan.ordinary_steps},
+                         {"not_prepared", json_of(plan.not_prepared)},
+                         {"memory", json_of(plan.memory)},
                          {"registers", plan.registers},
                          {"frames", plan.frames},
                          {"compile_seconds", plan.compile_seconds},

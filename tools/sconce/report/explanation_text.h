@@ -20,6 +20,9 @@ struct ExplanationDetail {
 std::string to_text(const Explanation& explanation, const std::vector<std::string>& inputs, const ExplanationDetail& detail);
 Json to_json(const Explanation& explanation);
 
+// Returns "model.py:12:8" without folders, which would make a table too wide.
+std::string short_source(const std::string& source);
+
 // Returns "float32 [8, 16] contiguous", "int 3", "list of 4".
 std::string describe_argument(const c10::IValue& argument);
 

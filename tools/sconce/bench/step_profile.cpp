@@ -1,0 +1,215 @@
+#include "tools/sconce/bench/step_profile.h"
+
+#include "tools/sconce/bench/muted_output.h"
+#include "tools/sconce/bench/sconce_peer.h"
+#include "tools/sconce/commands/trace_file.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/report/explanation_text.h"
+#include "tools/sconce/ui/interruption.h"
+#include "tools/sconce/ui/number_format.h"
+#include "tools/sconce/ui/table.h"
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/values/fit_arguments.h"
+
+#include <ATen/Context.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <numeric>
+
+namespace sconce::cli {
+namespace {
+
+constexpr size_t kRowsOfSteps = 15;
+constexpr size_t kRowsOfLines = 10;
+// The arena grows in the first calls.
+constexpr size_t kCallsBefore = 3;
+
+double seconds_of(const StepProfile& profile) {
+  return std::accumulate(profile.steps.begin(), profile.steps.end(), 0.0,
+                         [](double sum, const StepTiming& step) { return sum + step.seconds; });
+}
+
+// Returns "prepared", "ordinary", or the share of prepared runs.
+std::string form_of(uint64_t prepared, uint64_t runs) {
+  return prepared == 0      ? "ordinary"
+         : prepared == runs ? "prepared"
+                            : ui::format_percent(static_cast<double>(prepared) / static_cast<double>(runs)) + " prepared";
+}
+
+std::string source_cell(const std::string& source) { return source.empty() ? "-" : short_source(source); }
+
+// Adds a row for the entries after the first `rows`.
+template <typename Timing>
+void add_rest(ui::Table& table, const std::vector<Timing>& timings, size_t rows, double all, double calls) {
+  if (timings.size() <= rows) {
+    return;
+  }
+  double seconds = 0;
+  double runs = 0;
+  for (size_t i = rows; i < timings.size(); ++i) {
+    seconds += timings[i].seconds;
+    runs += static_cast<double>(timings[i].runs);
+  }
+  table.add_row({ui::format_percent(seconds / all), ui::format_duration(seconds / calls), ui::format_rate(runs / calls),
+                 ui::format_duration(seconds / runs), std::to_string(timings.size() - rows) + " others"});
+}
+
+std::string table_of_steps(const StepProfile& profile) {
+  ui::Table table({{"share"},
+                   {"per call"},
+                   {"runs/call"},
+                   {"per run"},
+                   {"operator", ui::Align::kLeft},
+                   {"how", ui::Align::kLeft},
+                   {"step", ui::Align::kRight, 1},
+                   {"source line", ui::Align::kLeft}});
+  const double all = seconds_of(profile);
+  const auto calls = static_cast<double>(profile.calls);
+  for (size_t i = 0; i < std::min(kRowsOfSteps, profile.steps.size()); ++i) {
+    const StepTiming& step = profile.steps[i];
+    const auto runs = static_cast<double>(step.runs);
+    table.add_row({ui::format_percent(step.seconds / all), ui::format_duration(step.seconds / calls),
+                   ui::format_rate(runs / calls), ui::format_duration(step.seconds / runs), step.op,
+                   form_of(step.prepared_runs, step.runs), std::to_string(step.position), source_cell(step.source)});
+  }
+  add_rest(table, profile.steps, kRowsOfSteps, all, calls);
+  return table.render(std::max<size_t>(ui::output_width(), 80));
+}
+
+std::string table_of_lines(const StepProfile& profile) {
+  ui::Table table({{"share"},
+                   {"per call"},
+                   {"steps/call"},
+                   {"per step"},
+                   {"source line", ui::Align::kLeft},
+                   {"how", ui::Align::kLeft},
+                   {"operators", ui::Align::kLeft}});
+  const double all = seconds_of(profile);
+  const auto calls = static_cast<double>(profile.calls);
+  const std::vector<LineTiming> lines = lines_of(profile.steps);
+  for (size_t i = 0; i < std::min(kRowsOfLines, lines.size()); ++i) {
+    const LineTiming& line = lines[i];
+    const auto runs = static_cast<double>(line.runs);
+    constexpr size_t kOperators = 3;
+    std::string ops;
+    for (size_t op = 0; op < std::min(kOperators, line.ops.size()); ++op) {
+      ops += (op == 0 ? "" : ", ") + line.ops[op];
+    }
+    ops += line.ops.size() > kOperators ? ", ..." : "";
+    table.add_row({ui::format_percent(line.seconds / all), ui::format_duration(line.seconds / calls),
+                   ui::format_rate(runs / calls), ui::format_duration(line.seconds / runs), source_cell(line.source),
+                   form_of(line.prepared_runs, line.runs), ops});
+  }
+  add_rest(table, lines, kRowsOfLines, all, calls);
+  return table.render(std::max<size_t>(ui::output_width(), 80));
+}
+
+template <typename Timing>
+void sort_by_time(std::vector<Timing>& timings) {
+  std::stable_sort(timings.begin(), timings.end(), [](const Timing& a, const Timing& b) { return a.seconds > b.seconds; });
+}
+
+}  // namespace
+
+StepProfile profile_steps(const MeasureSettings& settings, const Options& options, const std::string& trace_out,
+                          const std::function<void()>& progress) {
+  const torch::autograd::AutoGradMode grad_mode(settings.with_grad);
+  MutedOutput muted;
+  const MutedOutput::OnThread muted_here(muted);
+  const torch::jit::Module module = settings.load();
+  SconcePeer peer(options);
+  if (const auto reason = peer.prepare(module, settings.method)) {
+    throw RefusedError(*reason);
+  }
+  const auto session = peer.session();
+  const std::vector<c10::IValue> arguments = fit_arguments(module, settings.method, settings.arguments);
+  const auto call = [&] { session->run(deep_copy(arguments)); };
+  at::manual_seed(settings.seed);
+  for (size_t i = 0; i < kCallsBefore; ++i) {
+    call();
+  }
+  StepTrace trace;
+  const auto begin = std::chrono::steady_clock::now();
+  size_t pieces = 0;
+  double share = 0;  // of the time
+  do {
+    call();
+    share = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / settings.seconds;
+    for (; pieces < kPiecesOfProfile && share * static_cast<double>(kPiecesOfProfile) >= static_cast<double>(pieces + 1);
+         ++pieces) {
+      progress();
+    }
+  } while (share < 1 && !trace.is_full() && !interrupted());
+  StepProfile profile{trace.calls(), trace.seconds(), trace.dropped_steps(), trace.timings()};
+  sort_by_time(profile.steps);
+  if (!trace_out.empty()) {
+    write_trace(trace, trace_out);
+  }
+  return profile;
+}
+
+std::vector<LineTiming> lines_of(const std::vector<StepTiming>& steps) {
+  std::map<std::string, LineTiming> lines;
+  for (const StepTiming& step : steps) {
+    const std::string line = step.source.substr(0, step.source.rfind(':'));  // without the column
+    LineTiming& sum = lines[line];
+    sum.source = line;
+    if (std::find(sum.ops.begin(), sum.ops.end(), step.op) == sum.ops.end()) {
+      sum.ops.push_back(step.op);
+    }
+    sum.runs += step.runs;
+    sum.prepared_runs += step.prepared_runs;
+    sum.seconds += step.seconds;
+  }
+  std::vector<LineTiming> sorted;
+  for (auto& [source, line] : lines) {
+    sorted.push_back(std::move(line));
+  }
+  sort_by_time(sorted);
+  return sorted;
+}
+
+std::string to_text(const StepProfile& profile) {
+  const auto calls = static_cast<double>(profile.calls);
+  std::string text = "profile of " + ui::format_count(profile.calls) +
+                     " calls on one thread: " + ui::format_duration(profile.seconds / calls) +
+                     " a call, of which the steps take " + ui::format_duration(seconds_of(profile) / calls) +
+                     "; the rest is the recording, mostly\n";
+  if (profile.dropped_steps > 0) {
+    text += "note: the last call has more steps than fit; " + ui::format_count(profile.dropped_steps) + " are missing\n";
+  }
+  return text + table_of_steps(profile) + "\n" + table_of_lines(profile);
+}
+
+Json to_json(const StepProfile& profile) {
+  Json steps = Json::array();
+  for (const StepTiming& step : profile.steps) {
+    steps.push_back(Json{{"plan", step.plan},
+                         {"step", step.position},
+                         {"operator", step.op},
+                         {"node", step.node},
+                         {"source", step.source},
+                         {"runs", step.runs},
+                         {"prepared_runs", step.prepared_runs},
+                         {"seconds", step.seconds}});
+  }
+  Json lines = Json::array();
+  for (const LineTiming& line : lines_of(profile.steps)) {
+    lines.push_back(Json{{"source", line.source},
+                         {"operators", line.ops},
+                         {"runs", line.runs},
+                         {"prepared_runs", line.prepared_runs},
+                         {"seconds", line.seconds}});
+  }
+  return Json{{"calls", profile.calls},
+              {"seconds", profile.seconds},
+              {"step_seconds", seconds_of(profile)},
+              {"dropped_steps", profile.dropped_steps},
+              {"steps", std::move(steps)},
+              {"lines", std::move(lines)}};
+}
+
+}  // namespace sconce::cli

@@ -1,0 +1,47 @@
+// The time of a model's steps and source lines, for `sconce bench --profile`.
+#pragma once
+
+#include "tools/sconce/bench/measure.h"
+#include "tools/sconce/report/json.h"
+
+#include <sconce/options.h>
+#include <sconce/step_trace.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace sconce::cli {
+
+struct StepProfile {
+  uint64_t calls = 0;
+  double seconds = 0;             // of all calls
+  uint64_t dropped_steps = 0;     // of calls that did not fit into the trace
+  std::vector<StepTiming> steps;  // those that took the most time first
+};
+
+// `progress` is called this often.
+constexpr size_t kPiecesOfProfile = 10;
+
+// Calls the model on this thread, until `settings.seconds` are over or the trace is full, after calls that are not recorded.
+// Writes the trace to `trace_out`, unless it is empty. Throws what the model throws.
+StepProfile profile_steps(const MeasureSettings& settings, const Options& options, const std::string& trace_out,
+                          const std::function<void()>& progress);
+
+// One line of the model's source, or all steps that have none.
+struct LineTiming {
+  std::string source;  // "model.py:12", may be empty
+  std::vector<std::string> ops;
+  uint64_t runs = 0;
+  uint64_t prepared_runs = 0;
+  double seconds = 0;
+};
+// Returns the lines, those that took the most time first.
+std::vector<LineTiming> lines_of(const std::vector<StepTiming>& steps);
+
+// Prints the slowest steps and lines, and the rest of each as a sum.
+std::string to_text(const StepProfile& profile);
+Json to_json(const StepProfile& profile);
+
+}  // namespace sconce::cli
