@@ -6,6 +6,7 @@
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/graphviz.h"
 #include "tools/sconce/report/json.h"
+#include "tools/sconce/report/memory_picture.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/values/spec.h"
 #include "tools/sconce/values/write_file.h"
@@ -17,6 +18,8 @@
 #include "passes/freeze/module_constants.h"
 #include "pipeline/graph_file.h"
 
+#include <ATen/Context.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/jit/api/module.h>
 
 #include <algorithm>
@@ -48,6 +51,9 @@ constexpr std::array kStages = {
     StageInfo{"required", "after the required passes: all that is done when the options switch optimization off"},
     StageInfo{"optimize", "after the optimizing passes: what the first plan runs"},
 };
+
+// Not a stage of the graph: the arena of the plan.
+constexpr StageInfo kMemory{"memory", "where the tensors of a call lie, and how long; with arguments and --format svg"};
 
 struct StageGraph {
   std::string stage;
@@ -127,11 +133,13 @@ std::string text_of(const StageGraph& stage, const std::string& format, const st
   return format == "dot" ? dot : draw_svg(dot);
 }
 
+bool has_arguments(const DumpOptions& options) { return !options.inputs.file.empty() || !options.inputs.specs.empty(); }
+
 // With arguments, returns the plans that a call with them builds; without, the generic plan.
 std::string plans_of(const DumpOptions& options, const Module& module, const std::string& method, const Call& call) {
   GraphExecutor& executor = executor_of(module, method);
   warn_of_failed_passes(failed_passes(module, method));
-  if (options.inputs.file.empty() && options.inputs.specs.empty()) {
+  if (!has_arguments(options)) {
     return executor.explain().plans.front().text;
   }
   module.run_method(method, fit_call(module.script_module(), call, options.common));
@@ -142,6 +150,38 @@ std::string plans_of(const DumpOptions& options, const Module& module, const std
   return text;
 }
 
+// Calls the model, so that the sizes of tensors are known, and draws the arena of its plan.
+std::string picture_of_memory(const DumpOptions& options, const Module& module, const Call& call) {
+  GraphExecutor& executor = executor_of(module, call.method);
+  const std::vector<c10::IValue> arguments = fit_call(module.script_module(), call, options.common);
+  {
+    const c10::NoGradGuard no_grad;  // where gradients are recorded there is no arena
+    at::manual_seed(call.seed);
+    module.run_method(call.method, arguments);
+  }
+  warn_of_failed_passes(failed_passes(module, call.method));
+  const MemoryExplanation memory = executor.explain().plans.front().memory;
+  if (!memory.has_layout) {
+    throw RefusedError("--stage memory: the plan has no arena: no tensor of " + call.method +
+                       " is a local result of a prepared step; 'sconce explain' says which operators are prepared");
+  }
+  return draw_memory(memory, std::filesystem::path(options.model).filename().string() + ", " + call.method);
+}
+
+// Checks --stage memory. Returns whether it was given.
+bool draws_memory(const DumpOptions& options) {
+  if (options.stage != kMemory.name) {
+    return false;
+  }
+  if (options.format != "svg") {
+    throw UserError("--stage memory: is a picture: add --format svg; 'sconce explain' has the numbers");
+  }
+  if (!has_arguments(options)) {
+    throw UserError("--stage memory: needs arguments, from which sizes are learned; give them with --inputs or --input");
+  }
+  return true;
+}
+
 int dump_model(const DumpOptions& options) {
   if (options.format == "kernel") {
     throw RefusedError("--format kernel: this build of sconce makes no kernels yet; there are ir, dot, svg, html and plan");
@@ -150,17 +190,20 @@ int dump_model(const DumpOptions& options) {
   std::vector<std::string> stages = {"all"};
   std::transform(kStages.begin(), kStages.end(), std::back_inserter(stages),
                  [](const StageInfo& stage) { return stage.name; });
+  std::vector<std::string> known_stages = stages;
+  known_stages.emplace_back(kMemory.name);
   if (!options.stage.empty()) {
-    expect_known("--stage", options.stage, stages);
+    expect_known("--stage", options.stage, known_stages);
   }
   if (options.format == "plan" && !options.stage.empty()) {
     throw UserError("--stage " + options.stage +
                     ": --format plan shows the steps made of the last stage; leave --stage out, or take --format ir");
   }
   if (options.format == "svg" && options.stage == "all") {
-    throw UserError("--format svg draws one stage; choose it with --stage (" + ui::join({stages.begin() + 1, stages.end()}) +
-                    ")");
+    throw UserError("--format svg draws one stage; choose it with --stage (" +
+                    ui::join({known_stages.begin() + 1, known_stages.end()}) + ")");
   }
+  const bool is_of_memory = draws_memory(options);
   const Options settings = prepare(options.common);
   if (options.stage == "freeze" && !settings.frozen()) {
     throw UserError("--stage freeze: nothing is frozen without --frozen");
@@ -174,7 +217,10 @@ int dump_model(const DumpOptions& options) {
 
   std::string text;
   Json json = Json::array();
-  if (options.format == "plan") {
+  if (is_of_memory) {
+    text = picture_of_memory(options, module, call);
+    json.push_back(Json{{"stage", kMemory.name}, {"text", text}});
+  } else if (options.format == "plan") {
     text = plans_of(options, module, call.method, call);
     json.push_back(Json{{"text", text}});
   } else {
@@ -226,12 +272,13 @@ void add_dump_command(CLI::App& app, Action& chosen) {
   for (const StageInfo& stage : kStages) {
     stage_help += std::string("\n  ") + stage.name + ": " + stage.help;
   }
+  stage_help += std::string("\n  ") + kMemory.name + ": " + kMemory.help;
   command.add_option("--stage", options->stage, stage_help)->type_name("NAME");
   command
-      .add_option(
-          "--format", options->format,
-          "ir: text (ir); dot; svg: drawn by Graphviz; html: a page that marks what each stage changes; plan: the steps "
-          "that run; kernel: not yet")
+      .add_option("--format", options->format,
+                  "ir: text (ir); dot; svg: drawn by Graphviz, but for memory; html: a page that marks what each stage "
+                  "changes; plan: the steps "
+                  "that run; kernel: not yet")
       ->type_name("FORMAT");
   command
       .add_option("--output", options->output,
@@ -246,6 +293,7 @@ void add_dump_command(CLI::App& app, Action& chosen) {
                  "  sconce dump model.pt\n"
                  "  sconce dump model.pt --stage all > stages.ir\n"
                  "  sconce dump model.pt --stage inline --format svg --output graph.svg\n"
+                 "  sconce dump model.pt --stage memory --format svg --inputs args.pt --output memory.svg\n"
                  "  sconce dump model.pt --frozen --output frozen.ir\n"
                  "  sconce dump model.pt --format plan --input 'float32[1,3,224,224]'\n"
                  "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage or a bad file.");
