@@ -112,6 +112,17 @@ void sort_by_time(std::vector<Timing>& timings) {
   std::stable_sort(timings.begin(), timings.end(), [](const Timing& a, const Timing& b) { return a.seconds > b.seconds; });
 }
 
+// Returns how many calls like this one a trace has room for.
+size_t calls_in_a_trace(const std::function<void()>& call) {
+  StepTrace trace;
+  call();
+  size_t steps = 0;
+  for (const StepTiming& step : trace.timings()) {
+    steps += step.runs;
+  }
+  return StepTrace::kMaxSteps / std::max<size_t>(1, 2 * steps);  // each step could be a run of its own
+}
+
 }  // namespace
 
 StepProfile profile_steps(const MeasureSettings& settings, const Options& options, const std::string& trace_out,
@@ -131,18 +142,21 @@ StepProfile profile_steps(const MeasureSettings& settings, const Options& option
   for (size_t i = 0; i < kCallsBefore; ++i) {
     call();
   }
+  const size_t max_calls = calls_in_a_trace(call);
   StepTrace trace;
   const auto begin = std::chrono::steady_clock::now();
+  size_t calls = 0;
   size_t pieces = 0;
   double share = 0;  // of the time
   do {
     call();
+    ++calls;
     share = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / settings.seconds;
     for (; pieces < kPiecesOfProfile && share * static_cast<double>(kPiecesOfProfile) >= static_cast<double>(pieces + 1);
          ++pieces) {
       progress();
     }
-  } while (share < 1 && !trace.is_full() && !interrupted());
+  } while (share < 1 && calls < max_calls && !trace.is_full() && !interrupted());
   StepProfile profile{trace.calls(), trace.seconds(), trace.dropped_steps(), trace.timings()};
   sort_by_time(profile.steps);
   if (!trace_out.empty()) {
@@ -179,7 +193,8 @@ std::string to_text(const StepProfile& profile) {
                      " a call, of which the steps take " + ui::format_duration(seconds_of(profile) / calls) +
                      "; the rest is the recording, mostly\n";
   if (profile.dropped_steps > 0) {
-    text += "note: the last call has more steps than fit; " + ui::format_count(profile.dropped_steps) + " are missing\n";
+    text += "note: a call has more steps than the trace has room for; " + ui::format_count(profile.dropped_steps) +
+            " are missing\n";
   }
   return text + table_of_steps(profile) + "\n" + table_of_lines(profile);
 }

@@ -114,7 +114,7 @@ void add_explain_command(CLI::App& app, Action& chosen) {
       "Shown: the arguments, the plans and how many specs of arguments each serves, which operators are not prepared and\n"
       "why, the arena of local tensors, the passes with their times, what was refused and why, and the counters of the\n"
       "plan cache; all this also when the model raises an error, which then follows. Operators are prepared, and the\n"
-      "arena is used, in calls that record no gradients: --no-grad. With --frozen, what stays an attribute is refused: "
+      "arena is used, in calls that record no gradients: --no-grad. With --frozen, what stays an attribute is refused:\n"
       "`constant NAME: why`.\n\n" +
       std::string(kSpecHelp) +
       "\nExamples:\n"
