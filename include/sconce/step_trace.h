@@ -17,7 +17,7 @@ namespace sconce {
 struct StepTiming {
   std::string plan;     // the method or function
   size_t position = 0;  // of the step in its plan
-  std::string op;       // "aten::add"; for a step without an operator what it does: "move", "jump", "loop"
+  std::string op;       // "aten::add"; of a step that is not one operator what it does: "move", "jump", "kernel add mul"
   std::string node;     // in the text form; may be empty
   std::string source;   // "model.py:12:8", may be empty
   uint64_t runs = 0;

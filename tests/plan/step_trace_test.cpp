@@ -25,7 +25,7 @@ using testing::Slice;
 using testing::slices_of;
 
 std::unique_ptr<Plan> traceable_plan(const std::string& text) {
-  return std::move(*lower(testing::graph_of(text), nullptr, nullptr, StepForm::kPrepared));
+  return std::move(*lower(testing::graph_of(text), nullptr, nullptr, {.is_prepared = true}));
 }
 
 torch::jit::Stack run_once(const Plan& plan, torch::jit::Stack arguments) {

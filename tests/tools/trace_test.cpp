@@ -45,20 +45,24 @@ TEST(TraceOut, HasTheStepsOfThePlan) {
   const auto slices = traced(run);
   const auto plan = plan_of_mlp();
   EXPECT_EQ(named(slices, "forward").size(), 3U);
-  std::set<int> steps;
-  size_t prepared = 0;
+  std::set<size_t> steps;
   for (const Slice& slice : slices) {
     if (slice.category != "plan") {
-      steps.insert(slice.arguments["step"].get<int>());
+      steps.insert(slice.arguments["step"].get<size_t>());
       EXPECT_EQ(slice.arguments["plan"], "forward");
       EXPECT_EQ(slice.around.front(), "forward");
-      prepared += slice.category == "prepared" ? 1 : 0;
     }
   }
-  EXPECT_EQ(steps.size(), plan["steps"].get<size_t>());
-  EXPECT_EQ(prepared, 3 * plan["prepared_steps"].get<size_t>());
+  // Steps may be left out that a compiled kernel replaces, but not the last one.
+  EXPECT_EQ(*steps.rbegin(), plan["steps"].get<size_t>() - 1);
+  EXPECT_EQ(named(slices, "return").size(), 3U);
   const auto products = named(slices, "aten::linear");
   ASSERT_FALSE(products.empty());
+  EXPECT_EQ(products.size() % 3, 0U);
+  for (const Slice& product : products) {
+    EXPECT_EQ(product.category, "prepared");
+    EXPECT_EQ(product.arguments["form"], "prepared");
+  }
   EXPECT_THAT(products[0].arguments["node"].get<std::string>(), HasSubstr("aten::linear("));
   EXPECT_THAT(products[0].arguments["source"].get<std::string>(), HasSubstr("linear.py:"));
 }
@@ -131,19 +135,26 @@ TEST(BenchProfile, HasEveryStepAndEveryLine) {
   bench.emplace_back("--json");
   const auto profile = json_of(sconce(bench))[0]["profile"];
   const auto plan = plan_of_mlp();
-  EXPECT_EQ(profile["steps"].size(), plan["steps"].get<size_t>());
+  EXPECT_LE(profile["steps"].size(), plan["steps"].get<size_t>());
   EXPECT_EQ(profile["dropped_steps"], 0);
   double before = profile["seconds"].get<double>();
   double sum = 0;
-  size_t prepared = 0;
+  size_t step_runs = 0;
+  size_t products = 0;
   for (const auto& step : profile["steps"]) {
-    EXPECT_EQ(step["runs"], profile["calls"]) << "the model has no branches and no loops";
+    const bool is_product = step["operator"] == "aten::linear";
+    EXPECT_LE(step["runs"], profile["calls"]) << "the model has no loops";
+    if (is_product || step["operator"] == "return") {
+      EXPECT_EQ(step["runs"], profile["calls"]) << "no compiled kernel replaces the step";
+    }
+    EXPECT_TRUE(!is_product || step["prepared_runs"] == step["runs"]) << "recording changes nothing";
+    products += is_product ? 1 : 0;
+    step_runs += step["runs"].get<size_t>();
     EXPECT_LE(step["seconds"].get<double>(), before) << "the slowest first";
     before = step["seconds"].get<double>();
     sum += before;
-    prepared += step["prepared_runs"] == step["runs"] ? 1 : 0;
   }
-  EXPECT_EQ(prepared, plan["prepared_steps"].get<size_t>()) << "nothing records gradients, and recording changes nothing";
+  EXPECT_GT(products, 0U);
   EXPECT_NEAR(sum, profile["step_seconds"].get<double>(), 1e-9);
   EXPECT_LE(sum, profile["seconds"].get<double>());
   double lines = 0;
@@ -153,7 +164,7 @@ TEST(BenchProfile, HasEveryStepAndEveryLine) {
     runs += line["runs"].get<size_t>();
   }
   EXPECT_NEAR(lines, sum, 1e-9);
-  EXPECT_EQ(runs, profile["calls"].get<size_t>() * profile["steps"].size());
+  EXPECT_EQ(runs, step_runs);
 }
 
 TEST(BenchProfile, ShowsProgress) {

@@ -1,5 +1,7 @@
 #include "plan/prepared/kernel_runner.h"
 
+#include <algorithm>
+
 namespace sconce {
 namespace {
 
@@ -19,6 +21,15 @@ class OneKernelStep final : public GroupStep {
       runner_.run(frame, state);
       frame.next_step = target_;
     }
+  }
+
+  std::string name() const override {
+    constexpr size_t kShown = 3;
+    std::string name = "kernel";
+    for (size_t i = 0; i < std::min(kShown, group_.nodes.size()); ++i) {
+      name += std::string(" ") + group_.nodes[i]->kind().toUnqualString();
+    }
+    return name + (group_.nodes.size() > kShown ? " +" + std::to_string(group_.nodes.size() - kShown) : "");
   }
 
   bool ran_prepared(const Frame& frame) const override { return frame.runs_prepared && frame.next_step == target_; }

@@ -67,6 +67,8 @@ class GroupStep : public JumpingStep {
  public:
   // Completes the step, once the steps of the single nodes are made.
   virtual void set_parts(KernelStepParts parts) = 0;
+  // Returns "kernel add mul tanh +9".
+  virtual std::string name() const = 0;
 };
 std::unique_ptr<GroupStep> make_group_step(const NodeGroup& group, const GroupCompiler& compiler);
 

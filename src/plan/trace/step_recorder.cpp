@@ -1,5 +1,7 @@
 #include "plan/trace/step_recorder.h"
 
+#include "plan/prepared/prepared_step.h"
+
 #include <c10/util/Exception.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,13 +15,22 @@ namespace {
 std::mutex recorder_mutex;
 StepRecorder* active_recorder = nullptr;
 
-bool is_operator(const Node* node) { return node != nullptr && node->blocks().empty(); }
+// Returns what the step does, if it is not the one operator of its node: "kernel add mul", "move", "jump".
+std::string word_of(const Plan::PlannedStep& step) {
+  if (const auto* group = dynamic_cast<const GroupStep*>(step.step.get())) {
+    return group->name();
+  }
+  if (step.node != nullptr && step.node->blocks().empty()) {
+    return "";
+  }
+  const std::string text = step.step->describe();
+  return text.substr(0, text.find(' '));
+}
 
 RecordedPlan record_of(const Plan& plan) {
   RecordedPlan recorded{plan.name(), plan.graph(), {}};
   for (const Plan::PlannedStep& step : plan.steps()) {
-    std::string word = is_operator(step.node) ? std::string() : step.step->describe();
-    recorded.steps.push_back({step.node, step.loop, word.substr(0, word.find(' '))});
+    recorded.steps.push_back({step.node, step.loop, word_of(step)});
   }
   return recorded;
 }

@@ -33,7 +33,7 @@ struct RecordedPlan {
   struct Step {
     const Node* node;
     const Node* loop;
-    std::string word;  // what a step without an operator does: "move", "jump", "loop"
+    std::string word;  // of a step that is not one operator: "move", "jump", "loop", "kernel add mul"
   };
   std::string name;
   std::shared_ptr<const Graph> graph;

@@ -7,7 +7,7 @@
 
 namespace sconce {
 
-// Returns "aten::add", or for a step without an operator what it does.
+// Returns "aten::add", or what a step does that is not one operator.
 std::string name_of(const RecordedPlan::Step& step);
 // Returns "model.py:12:8", or an empty string.
 std::string source_of(const RecordedPlan::Step& step);

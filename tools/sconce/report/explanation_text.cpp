@@ -53,7 +53,8 @@ std::string one_spec_text(const std::string& spec) {
 
 std::string preparation_text(const PlanExplanation& plan) {
   std::string text = "    operators on tensors: " + ui::format_count(plan.prepared_steps) + " prepared, " +
-                     ui::format_count(plan.ordinary_steps) + " ordinary\n";
+                     ui::format_count(plan.ordinary_steps) + " ordinary; " + counted(plan.groups, "group") +
+                     " for compiled kernels\n";
   if (!plan.not_prepared.empty()) {
     ui::Table table({{"steps"},
                      {"operator", ui::Align::kLeft},
@@ -238,6 +239,7 @@ Json to_json(const Explanation& explanation) {
                          {"steps", plan.steps},
                          {"prepared_steps", plan.prepared_steps},
                          {"ordinary_steps", plan.ordinary_steps},
+                         {"groups", plan.groups},
                          {"not_prepared", json_of(plan.not_prepared)},
                          {"memory", json_of(plan.memory)},
                          {"registers", plan.registers},
