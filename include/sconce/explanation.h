@@ -21,7 +21,8 @@ struct Counters {
 
 // How far a plan is specialized.
 //   kGeneric  not at all: one plan for all arguments. Runs every optimization that needs no knowledge of the arguments.
-enum class Tier { kGeneric = 0 };
+//   kRanks    on one argument spec: dtypes, devices, ranks, sizes of 1, what is None, values of attributes.
+enum class Tier { kGeneric = 0, kRanks = 1 };
 
 // Why an operator on tensors runs by its ordinary step, which sets the operator up in every run.
 enum class NotPrepared : uint8_t {
@@ -79,7 +80,8 @@ struct MemoryExplanation {
 
 struct PlanExplanation {
   Tier tier = Tier::kGeneric;
-  std::vector<std::string> specs;  // the argument specs that this plan serves, in words
+  std::vector<std::string> specs;        // the argument specs that this plan serves, in words
+  std::vector<std::string> why_generic;  // of the generic plan: for each spec, why it has no plan of its own
   uint64_t runs = 0;
   size_t steps = 0;
   size_t prepared_steps = 0;  // operators that keep their set-up from run to run

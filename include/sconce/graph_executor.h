@@ -45,6 +45,8 @@ class GraphExecutor {
   Explanation explain() const;
   // Drops every plan except the generic plan, and resets the counters.
   void clear_cache();
+  // Waits until the background thread has no compile of this executor left. Calls may go on, and ask for more.
+  void wait_for_compiles() const;
 
   // Everything the executor holds, as text, for debugging.
   struct DebugState {

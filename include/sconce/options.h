@@ -12,6 +12,12 @@
 
 namespace sconce {
 
+// When plans for a single argument spec are compiled. Until there is one, the generic plan serves the spec.
+//   kBackground  on a thread of sconce's, after the second call of the spec; no call waits for it
+//   kBlocking    in the first call of the spec, which waits for it
+//   kNever       not at all
+enum class CompileMode { kBackground, kBlocking, kNever };
+
 class Options {
  public:
   // Sets the device of the module's tensors: "cpu", "cuda", "cuda:1". Without it they stay on the device they were saved
@@ -29,6 +35,11 @@ class Options {
   // that makes them much faster: gelu (up to 2 ulp, 100 times faster on small tensors) and small batched matrix products.
   Options& exact(bool on) { return set(exact_, on); }
   bool exact() const { return exact_; }
+
+  // Chooses when specialized plans are compiled. With kBackground, your passes at Stage::kSpecialize run on that thread, and
+  // perhaps after the module was destroyed.
+  Options& compile(CompileMode mode) { return set(compile_, mode); }
+  CompileMode compile() const { return compile_; }
 
   // Limits the plans that one method keeps. The least recently used plan is dropped first. Throws c10::Error for 0.
   Options& plan_cache_capacity(size_t plans);
@@ -65,6 +76,7 @@ class Options {
   std::optional<c10::Device> device_;
   bool optimize_ = true;
   bool exact_ = false;
+  CompileMode compile_ = CompileMode::kBackground;
   PassPipeline passes_;
   size_t plan_cache_capacity_ = 64;
   size_t profiled_runs_ = 0;

@@ -17,10 +17,10 @@ namespace sconce {
 
 class Graph;
 
-// The named points of a compile. Passes of your own run before or after the first two.
+// The named points of a compile. Passes of your own run before or after the first three.
 //   kRequired    what must happen before a graph can run
 //   kOptimize    what makes it better and leaves it differentiable
-//   kSpecialize  what needs to know the arguments; no compile runs it yet
+//   kSpecialize  what needs to know the arguments: runs for each specialized plan, on the graph that kOptimize left
 //   kOnRequest   what runs only where it is asked for by name
 enum class Stage { kRequired, kOptimize, kSpecialize, kOnRequest };
 

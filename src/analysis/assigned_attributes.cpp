@@ -22,8 +22,8 @@ AssignedAttributes::AssignedAttributes(const Graph& graph) {
   });
 }
 
-bool AssignedAttributes::contains(const Node& access) const {
-  return any_may_be_ || assigned_.contains(class_and_name(access));
-}
+bool AssignedAttributes::contains(const Node& access) const { return any_may_be_ || names(access); }
+
+bool AssignedAttributes::names(const Node& access) const { return assigned_.contains(class_and_name(access)); }
 
 }  // namespace sconce

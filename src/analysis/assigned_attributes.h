@@ -17,6 +17,8 @@ class AssignedAttributes {
   // Returns whether a node of the graph assigns the attribute that `access`, a prim::GetAttr or prim::SetAttr, names. True
   // for every attribute if the graph runs unknown code.
   bool contains(const Node& access) const;
+  // Returns whether a prim::SetAttr of the graph names the attribute.
+  bool names(const Node& access) const;
 
  private:
   std::set<std::pair<std::string, std::string>> assigned_;  // class, attribute

@@ -25,6 +25,7 @@
 #include "pipeline/pass_runner.h"
 #include "plan/lower.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace sconce {
@@ -86,6 +87,12 @@ void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
   runner.run("check_inplace", check_inplace, graph);
 }
 
+// Removes nodes that the user's passes made dead: they would run in every call.
+void remove_dead_code(Graph& graph, PassRunner& runner) {
+  runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
+  runner.run("pool_constants", pool_constants, graph);
+}
+
 }  // namespace
 
 Expected<PassTiming> inline_and_simplify(Graph& graph, FunctionTable& functions, const PassPipeline& passes, bool optimize) {
@@ -134,17 +141,41 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
     case Stage::kSpecialize:
     case Stage::kOnRequest: break;
   }
-  // Removes nodes that the user's passes made dead: they would run in every call.
   if (runner.run_custom(stage, /*after=*/true, graph) && stage == Stage::kOptimize) {
-    runner.run("eliminate_dead_nodes", eliminate_dead_nodes, *graph);
-    runner.run("pool_constants", pool_constants, *graph);
+    remove_dead_code(*graph, runner);
   }
 }
 
-Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const CompileSettings& settings) {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+const PassPipeline& pipeline_of(const CompileSettings& settings) {
   static const PassPipeline none;
-  const PassPipeline& pipeline = settings.passes != nullptr ? *settings.passes : none;
-  const auto start = std::chrono::steady_clock::now();
+  return settings.passes != nullptr ? *settings.passes : none;
+}
+
+// Lowers the graph that the passes have left, and adds up what the compile did.
+Expected<CompiledMethod> finish(CompiledMethod compiled, std::unique_ptr<Graph> graph, const PassRunner& runner,
+                                const CompileSettings& settings, Clock::time_point start) {
+  const StepForm form{.is_prepared = settings.prepares_steps, .is_exact = settings.exact, .groups = &background_kernels()};
+  auto plan = lower(std::move(graph), settings.callees, nullptr, form);
+  if (!plan) {
+    return plan.refusal();
+  }
+  compiled.plan = std::move(*plan);
+  compiled.plan->set_name(settings.name);
+  compiled.passes.insert(compiled.passes.end(), runner.timings().begin(), runner.timings().end());
+  compiled.refusals.insert(compiled.refusals.end(), runner.refusals().begin(), runner.refusals().end());
+  compiled.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return compiled;
+}
+
+}  // namespace
+
+Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const CompileSettings& settings) {
+  const PassPipeline& pipeline = pipeline_of(settings);
+  const auto start = Clock::now();
   CompiledMethod compiled;
   PassRunner runner(pipeline);
   if (settings.functions != nullptr) {
@@ -164,18 +195,34 @@ Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const Comp
   if (settings.optimize) {
     run_stage(Stage::kOptimize, copy, runner, settings.frozen);
   }
-  const StepForm form{.is_prepared = settings.prepares_steps, .is_exact = settings.exact, .groups = &background_kernels()};
-  auto plan = lower(std::move(copy), settings.callees, nullptr, form);
-  if (!plan) {
-    return plan.refusal();
-  }
   compiled.graph = std::move(graph);
-  compiled.plan = std::move(*plan);
-  compiled.plan->set_name(settings.name);
-  compiled.passes.insert(compiled.passes.end(), runner.timings().begin(), runner.timings().end());
-  compiled.refusals.insert(compiled.refusals.end(), runner.refusals().begin(), runner.refusals().end());
-  compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return compiled;
+  return finish(std::move(compiled), std::move(copy), runner, settings, start);
+}
+
+Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeInputs& assume,
+                                             const CompileSettings& settings) {
+  const auto start = Clock::now();
+  PassRunner runner(pipeline_of(settings));
+  std::unique_ptr<Graph> graph = general.clone();
+  bool changed = runner.run_custom(Stage::kSpecialize, /*after=*/false, graph);
+  const InputAssumptions given = assume(*graph);
+  runner.run(
+      "propagate_facts", [&given](Graph& known) { return propagate_facts(known, given, KnownNumbers::kFold); }, *graph);
+  const size_t passes_before = runner.timings().size();
+  if (settings.optimize) {
+    optimizing_passes(*graph, runner, settings.frozen);
+  }
+  const auto& passes = runner.timings();
+  changed |= std::any_of(passes.begin() + static_cast<std::ptrdiff_t>(passes_before), passes.end(),
+                         [](const PassTiming& pass) { return pass.changed; });
+  if (runner.run_custom(Stage::kSpecialize, /*after=*/true, graph)) {
+    changed = true;
+    remove_dead_code(*graph, runner);
+  }
+  if (!changed) {
+    return Refusal::because("what is known about the arguments changes no node");
+  }
+  return finish({}, std::move(graph), runner, settings, start);
 }
 
 Expected<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees) {

@@ -4,6 +4,7 @@
 #include "base/expected.h"
 #include "ir/graph.h"
 #include "load/function_table.h"
+#include "passes/simplify/propagate_facts.h"
 #include "pipeline/pass_runner.h"
 #include "plan/callees.h"
 #include "plan/plan.h"
@@ -12,6 +13,7 @@
 #include <sconce/explanation.h>
 #include <sconce/options.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -21,8 +23,8 @@ class ModuleConstants;
 
 // A method, a function or a graph, ready to run.
 struct CompiledMethod {
-  std::unique_ptr<Graph> graph;  // calls inlined, and frozen: plans are made of it
-  std::unique_ptr<Plan> plan;    // the generic plan, which serves every argument spec
+  std::unique_ptr<Graph> graph;  // calls inlined, and frozen; of a specialized plan, null
+  std::unique_ptr<Plan> plan;    // the generic plan, which serves every argument spec, or a specialized one
   std::vector<PassTiming> passes;
   std::vector<RefusalExplanation> refusals;  // attributes that were not frozen, passes that failed and were left out
   double seconds = 0;
@@ -50,6 +52,15 @@ struct CompileSettings {
 
 // Compiles a method: inline, freeze, required passes, optimizing passes, lower. Refuses what cannot be inlined or lowered.
 Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const CompileSettings& settings = {});
+
+// Sets what is known about a graph's inputs and attributes, and returns the rest of it.
+using AssumeInputs = std::function<InputAssumptions(Graph& graph)>;
+
+// Compiles a plan for the runs in which the assumptions hold. `general`: the graph of the generic plan. Propagates facts,
+// runs the optimizing passes once more, and lowers; passes of the user's at Stage::kSpecialize run before and after.
+// Refuses if all this changes no node.
+Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeInputs& assume,
+                                             const CompileSettings& settings);
 
 // ---- the stages, for tools and tests that stop in between -----------------------------------------------------------
 

@@ -6,6 +6,7 @@
 #include "executor/compile.h"
 #include "executor/plan_cache/plan_cache.h"
 #include "executor/plan_cache/striped_counter.h"
+#include "executor/specialization.h"
 
 #include <sconce/graph_executor.h>
 
@@ -13,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,24 +35,18 @@ class GraphExecutor::Impl {
   const Graph& graph() const { return *graph_; }
   Explanation explain() const;
   void clear_cache();
+  void wait_for_compiles() const { source_->jobs.wait(); }
   DebugState debug_state() const;
 
  private:
-  // A plan and its counters.
-  struct CountedPlan {
-    Tier tier;
-    DroppablePlan plan;
-    double compile_seconds;
-    mutable StripedCounter runs;
-  };
-  // The cache's value for a spec.
-  struct SpecEntry {
-    const CountedPlan* plan;
-  };
+  using SpecEntry = std::shared_ptr<Specialization>;  // shared with the compile of its plan
 
   bool takes_profiled_run();
-  FrameLease take_frame(const ArgumentSpec* spec);
-  const CountedPlan& plan_for(const ArgumentSpec& spec, const PlanCache<SpecEntry>::Guard& guard);
+  using Arguments = std::span<const c10::IValue>;
+  FrameLease take_frame(const ArgumentSpec* spec, Arguments arguments);
+  const CountedPlan& plan_for(const ArgumentSpec& spec, Arguments arguments, const PlanCache<SpecEntry>::Guard& guard);
+  void specialize(const SpecEntry& entry, const ArgumentSpec& spec, Arguments arguments);
+  const char* why_not_specialized(const ArgumentSpec& spec) const;
   PlanExplanation explain_plan(const CountedPlan& plan, std::vector<std::string> specs) const;
 
   const std::shared_ptr<CalleeTable> callees_;  // outlives the plans
@@ -58,10 +54,11 @@ class GraphExecutor::Impl {
   std::string name_;
   Options options_;
   std::optional<c10::IValue> self_;
-  ArgumentSpecCreator specs_;
+  const std::shared_ptr<const ArgumentSpecCreator> specs_;
   std::vector<PassTiming> passes_;
   std::vector<RefusalExplanation> refusals_;
   std::unique_ptr<CountedPlan> generic_;  // serves every spec
+  const std::shared_ptr<SpecializationSource> source_;
   mutable PlanCache<SpecEntry> cache_;
   // The number of profiled runs that have begun, up to the number requested.
   std::optional<Profiled> profiled_;

@@ -80,6 +80,7 @@ const std::string& GraphExecutor::name() const { return impl_->name(); }
 const Graph& GraphExecutor::graph() const { return impl_->graph(); }
 Explanation GraphExecutor::explain() const { return impl_->explain(); }
 void GraphExecutor::clear_cache() { impl_->clear_cache(); }
+void GraphExecutor::wait_for_compiles() const { impl_->wait_for_compiles(); }
 GraphExecutor::DebugState GraphExecutor::debug_state() const { return impl_->debug_state(); }
 
 std::shared_ptr<const Graph> last_executed_graph() { return last_executed.graph.lock(); }
@@ -97,10 +98,11 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
       name_(std::move(name)),
       options_(options),
       self_(std::move(self)),
-      specs_(*graph_),
+      specs_(std::make_shared<const ArgumentSpecCreator>(*graph_)),
       passes_(std::move(compiled.passes)),
       refusals_(std::move(compiled.refusals)),
       generic_(new CountedPlan{Tier::kGeneric, std::move(compiled.plan), compiled.seconds, {}}),
+      source_(new SpecializationSource{callees_, name_, options_, specs_, generic_->plan->graph(), {}, {}}),
       cache_(options.plan_cache_capacity()) {
   if (options_.profiled_runs() > 0) {
     profiled_ = compile_profiled(generic_->plan->graph(), callees_.get()).value_or_throw("sconce cannot profile " + name_);
@@ -132,15 +134,16 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
     run_plan(*profiled_->plan, stack, /*may_skip_autograd=*/false);
     return;
   }
-  // Nothing is read of the thread's spec once a plan is looked for: making one may call a module, which overwrites it.
+  // Nothing is read of the thread's spec after a plan was chosen: compiling one may call a module, which overwrites it.
   static thread_local ArgumentSpec spec;
   const bool records_gradients = c10::GradMode::is_enabled();
+  const Arguments arguments(stack.data() + (stack.size() - expected), expected);
   bool may_skip_autograd = false;
   if (options_.optimize()) {
-    specs_.create({stack.data() + (stack.size() - expected), expected}, ArgumentSpecCreator::Detail::kRanks, spec);
+    specs_->create(arguments, spec);
     may_skip_autograd = !spec.has_exotic() && no_transform_is_active() && !(records_gradients && spec.requires_grad());
   }
-  FrameLease frame = take_frame(options_.optimize() ? &spec : nullptr);
+  FrameLease frame = take_frame(options_.optimize() ? &spec : nullptr, arguments);
   const Plan& plan = frame.plan();
   may_skip_autograd =
       may_skip_autograd && !plan.may_introduce_grad() && !(records_gradients && plan.constants_require_grad());
@@ -150,9 +153,9 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
 
 // Chooses the plan that serves the spec; without a spec, the one that serves all. Only the look-up holds back the
 // destruction of what leaves the cache: the frame keeps its plan.
-FrameLease GraphExecutor::Impl::take_frame(const ArgumentSpec* spec) {
+FrameLease GraphExecutor::Impl::take_frame(const ArgumentSpec* spec, Arguments arguments) {
   const PlanCache<SpecEntry>::Guard guard(cache_);
-  const CountedPlan& chosen = spec != nullptr ? plan_for(*spec, guard) : *generic_;
+  const CountedPlan& chosen = spec != nullptr ? plan_for(*spec, arguments, guard) : *generic_;
   chosen.runs.add();
   return FrameLease(*chosen.plan);
 }
@@ -163,18 +166,53 @@ bool GraphExecutor::Impl::takes_profiled_run() {
          profiled_runs_.fetch_add(1, std::memory_order_relaxed) < options_.profiled_runs();
 }
 
-const GraphExecutor::Impl::CountedPlan& GraphExecutor::Impl::plan_for(const ArgumentSpec& spec,
-                                                                      const PlanCache<SpecEntry>::Guard& guard) {
-  if (const SpecEntry* entry = cache_.find(guard, spec.words(), spec.hash())) {
+// The generic plan serves a spec until its own plan is made. The second run of a spec asks for that, or the first if the
+// caller waits for it anyway.
+const CountedPlan& GraphExecutor::Impl::plan_for(const ArgumentSpec& spec, Arguments arguments,
+                                                 const PlanCache<SpecEntry>::Guard& guard) {
+  const SpecEntry* entry = cache_.find(guard, spec.words(), spec.hash());
+  const bool is_new = entry == nullptr;
+  if (is_new) {
+    misses_.add();
+    const auto inserted = cache_.find_or_insert(guard, spec.words(), spec.hash(),
+                                                [&] { return std::make_shared<Specialization>(why_not_specialized(spec)); });
+    evictions_.add(inserted.evicted);
+    entry = inserted.value;
+  } else {
     hits_.add();
-    return *entry->plan;
   }
-  misses_.add();
-  // The generic plan serves a new spec.
-  const auto inserted =
-      cache_.find_or_insert(guard, spec.words(), spec.hash(), [this] { return SpecEntry{generic_.get()}; });
-  evictions_.add(inserted.evicted);
-  return *inserted.value->plan;
+  if ((!is_new || options_.compile() == CompileMode::kBlocking) && (*entry)->claim()) [[unlikely]] {
+    specialize(*entry, spec, arguments);
+  }
+  const CountedPlan* own = (*entry)->plan();
+  return own != nullptr ? *own : *generic_;
+}
+
+void GraphExecutor::Impl::specialize(const SpecEntry& entry, const ArgumentSpec& spec, Arguments arguments) {
+  SpecializationRequest request;
+  try {
+    request = {{spec.words().begin(), spec.words().end()}, specs_->open_sizes(arguments)};
+  } catch (const std::bad_alloc&) {
+    entry->refuse("out of memory", /*is_failure=*/true);
+    return;
+  }
+  if (options_.compile() == CompileMode::kBlocking) {
+    compile_now(*source_, request, *entry);
+  } else {
+    compile_later(source_, std::move(request), entry);
+  }
+}
+
+// Returns an empty string for a spec that shall have a plan of its own. The words decide: specs with equal words have
+// equal answers.
+const char* GraphExecutor::Impl::why_not_specialized(const ArgumentSpec& spec) const {
+  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  return options_.compile() == CompileMode::kNever                 ? "Options::compile is kNever"
+         : spec.has_exotic()                                       ? "it has an exotic tensor or a long container"
+         : c10::GradMode::is_enabled() && spec.requires_grad()     ? "gradients are recorded"
+         : !no_transform_is_active()                               ? "a transform is active"
+         : (c10::default_excluded_set - keys.excluded_).raw_repr() ? "autocast is on"
+                                                                   : "";
 }
 
 PlanExplanation GraphExecutor::Impl::explain_plan(const CountedPlan& counted, std::vector<std::string> specs) const {
@@ -199,18 +237,26 @@ Explanation GraphExecutor::Impl::explain() const {
   explanation.refusals = refusals_;
   const std::vector<RefusalExplanation> of_callees = callees_->refusals();
   explanation.refusals.insert(explanation.refusals.end(), of_callees.begin(), of_callees.end());
-  explanation.counters.refusals = explanation.refusals.size();
-  std::vector<std::string> specs;
+  explanation.plans.push_back(explain_plan(*generic_, {}));
   {
     const PlanCache<SpecEntry>::Guard guard(cache_);
-    cache_.for_each(guard, [&](SpecWords words, const SpecEntry&) { specs.push_back(describe_spec(words)); });
+    cache_.for_each(guard, [&](SpecWords words, const SpecEntry& entry) {
+      const std::vector<RefusalExplanation> refusals = entry->refusals();
+      explanation.refusals.insert(explanation.refusals.end(), refusals.begin(), refusals.end());
+      if (const CountedPlan* own = entry->plan()) {
+        explanation.plans.push_back(explain_plan(*own, {describe_spec(words)}));
+      } else {
+        explanation.plans.front().specs.push_back(describe_spec(words));
+        explanation.plans.front().why_generic.push_back(entry->why_not());
+      }
+    });
   }
-  explanation.plans.push_back(explain_plan(*generic_, std::move(specs)));
   explanation.counters.invocations = invocations_.value();
   explanation.counters.cache_hits = hits_.value();
   explanation.counters.cache_misses = misses_.value();
   explanation.counters.evictions = evictions_.value();
-  explanation.counters.compiles = profiled_ ? 2 : 1;
+  explanation.counters.compiles = (profiled_ ? 2 : 1) + source_->compiles.value();
+  explanation.counters.refusals = explanation.refusals.size();
   if (profiled_) {
     explanation.profile = profiled_->profile->explain();
   }
@@ -219,7 +265,7 @@ Explanation GraphExecutor::Impl::explain() const {
 
 void GraphExecutor::Impl::clear_cache() {
   cache_.clear();
-  for (StripedCounter* counter : {&invocations_, &hits_, &misses_, &evictions_, &generic_->runs}) {
+  for (StripedCounter* counter : {&invocations_, &hits_, &misses_, &evictions_, &generic_->runs, &source_->compiles}) {
     counter->reset();
   }
 }

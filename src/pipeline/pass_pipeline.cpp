@@ -47,8 +47,9 @@ PassPipeline& PassPipeline::add(CustomPass pass) {
   TORCH_CHECK(find_pass(pass.name) == nullptr && find_custom(custom_, pass.name) == custom_.end(), "there is a pass named '",
               pass.name, "' already");
   TORCH_CHECK(pass.run != nullptr, "the pass '", pass.name, "' has no function");
-  TORCH_CHECK(pass.stage == Stage::kRequired || pass.stage == Stage::kOptimize, "the pass '", pass.name,
-              "' can run before or after the stages 'required' and 'optimize', not '", to_string(pass.stage), "'");
+  TORCH_CHECK(pass.stage != Stage::kOnRequest, "the pass '", pass.name,
+              "' can run before or after the stages 'required', 'optimize' and 'specialized plans', not '",
+              to_string(pass.stage), "'");
   custom_.push_back(std::move(pass));
   return *this;
 }

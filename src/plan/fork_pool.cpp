@@ -54,19 +54,6 @@ void Task::run_unless_begun() {
   }
 }
 
-// Tasks run concurrently, so a team of threads in each of them would slow the others down.
-void use_one_intra_op_thread() {
-  static thread_local const bool done = [] {
-    at::get_num_threads();  // initializes LibTorch's state of the thread, with its own number of threads
-    omp_set_num_threads(1);
-    if (MKL_Set_Num_Threads_Local != nullptr) {
-      MKL_Set_Num_Threads_Local(1);
-    }
-    return true;
-  }();
-  static_cast<void>(done);
-}
-
 // The exception of a future is one object for all waiting threads. Each gets a copy, to which it may add context.
 // LibTorch's exception classes differ only in name.
 template <typename... Errors>
@@ -85,6 +72,18 @@ template <typename... Errors>
 }
 
 }  // namespace
+
+void use_one_intra_op_thread() {
+  static thread_local const bool done = [] {
+    at::get_num_threads();  // initializes LibTorch's state of the thread, with its own number of threads
+    omp_set_num_threads(1);
+    if (MKL_Set_Num_Threads_Local != nullptr) {
+      MKL_Set_Num_Threads_Local(1);
+    }
+    return true;
+  }();
+  static_cast<void>(done);
+}
 
 Users::Token Users::use() const {
   {

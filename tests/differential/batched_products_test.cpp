@@ -6,10 +6,9 @@
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
 #include "tests/support/graphs.h"
+#include "tests/support/spec_facts.h"
 #include "tests/support/torch_graph.h"
 
-#include "executor/argument_spec/argument_spec.h"
-#include "executor/argument_spec/specialize_types.h"
 #include "executor/compile.h"
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
@@ -46,7 +45,7 @@ std::vector<std::string> findings_of(const GeneratedGraph& generated, bool requi
   std::unique_ptr<Graph> known = graph->clone();
   PassRunner runner(PassRunner::Verify::kNever);
   run_stage(Stage::kRequired, known, runner);
-  const InputAssumptions given = specialize_types(*known, arguments, ArgumentSpecCreator::Detail::kShapes);
+  const InputAssumptions given = facts_of_call(*known, arguments, Sizes::kNumbers);
   propagate_facts(*known, given);
 
   std::vector<std::string> found;
@@ -73,7 +72,7 @@ std::vector<std::string> findings_of(const GeneratedGraph& generated, bool requi
     ++changes.decomposed;
     check("decompose_ops", *decomposed);
   }
-  propagate_facts(*decomposed, specialize_types(*decomposed, arguments, ArgumentSpecCreator::Detail::kShapes));
+  propagate_facts(*decomposed, facts_of_call(*decomposed, arguments, Sizes::kNumbers));
   eliminate_common_nodes(*decomposed);
   if (batch_matmul(*decomposed, BatchWhere::kLegal)) {
     ++changes.batched;

@@ -5,8 +5,8 @@
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
 #include "tests/support/graphs.h"
+#include "tests/support/spec_facts.h"
 
-#include "executor/argument_spec/specialize_types.h"
 #include "executor/compile.h"
 #include "ir/facts.h"
 #include "ir/text/print.h"
@@ -32,12 +32,10 @@
 namespace sconce::testing {
 namespace {
 
-using Detail = ArgumentSpecCreator::Detail;
-
 struct FactsOutcome {
   std::vector<std::string> contradictions;
   Coverage exact;     // sizes are numbers
-  Coverage symbolic;  // those of arguments symbols, but for those of 1
+  Coverage symbolic;  // sizes are symbols, but for those of 1
   std::map<std::string, size_t> unknown;
 
   void operator+=(const FactsOutcome& other) {
@@ -53,8 +51,8 @@ struct FactsOutcome {
 FactsOutcome check(const std::shared_ptr<const Graph>& graph, const std::vector<c10::IValue>& arguments) {
   FactsOutcome outcome;
   std::array<std::unique_ptr<Graph>, 2> claimed = {graph->clone(), graph->clone()};
-  for (const auto& [detail, at] : {std::pair(Detail::kShapes, 0), std::pair(Detail::kRanks, 1)}) {
-    const InputAssumptions given = specialize_types(*claimed[at], arguments, detail);
+  for (const auto& [sizes, at] : {std::pair(Sizes::kNumbers, 0), std::pair(Sizes::kSymbols, 1)}) {
+    const InputAssumptions given = facts_of_call(*claimed[at], arguments, sizes);
     propagate_facts(*claimed[at], given);
     const std::string first = print(*claimed[at]);
     propagate_facts(*claimed[at], given);

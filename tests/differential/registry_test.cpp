@@ -7,10 +7,10 @@
 #include "tests/differential/registry_arguments.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/memory_recorder.h"
+#include "tests/support/spec_facts.h"
 
 #include "tools/sconce/values/deep_copy.h"
 
-#include "executor/argument_spec/specialize_types.h"
 #include "ir/graph.h"
 #include "ir/schema_match.h"
 
@@ -141,11 +141,10 @@ std::vector<std::string> wrong_claims_about(const OperatorPtr& op, const Registr
 // What is claimed about the results from the arguments, first with sizes that are numbers, then symbols, against a call.
 std::vector<std::string> wrong_facts_about(const c10::FunctionSchema& schema, const RegistryArguments& arguments,
                                            const ObservedCall& call) {
-  using Detail = ArgumentSpecCreator::Detail;
   std::vector<std::string> wrong;
-  for (const Detail detail : {Detail::kShapes, Detail::kRanks}) {
+  for (const Sizes sizes : {Sizes::kNumbers, Sizes::kSymbols}) {
     const std::unique_ptr<Graph> graph = one_node_graph(schema, arguments);
-    InputAssumptions given = specialize_types(*graph, arguments.values, detail);
+    InputAssumptions given = facts_of_call(*graph, arguments.values, sizes);
     for (size_t i = 0; i < arguments.values.size(); ++i) {
       const c10::IValue& argument = arguments.values[i];
       if (argument.isInt() || argument.isDouble() || argument.isBool() || argument.isString() || argument.isIntList() ||

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -27,6 +28,46 @@ bool may_hold_tensors(const c10::TypePtr& type) {
   }
 }
 
+// Returns whether the values of the type are numbers, strings or None.
+bool is_constant_type(const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::FloatType:
+    case c10::TypeKind::BoolType:
+    case c10::TypeKind::StringType:
+    case c10::TypeKind::NoneType: return true;
+    case c10::TypeKind::OptionalType: return is_constant_type(*type.expectRef<c10::OptionalType>().getElementType());
+    default: return false;
+  }
+}
+
+// Collects sizes in the order in which SpecFacts makes symbols of them.
+void collect_open_sizes(const c10::IValue& value, std::vector<int64_t>& sizes) {
+  const auto collect_all = [&](const auto& elements, size_t count) {
+    if (count <= spec_words::kMaxElements) {
+      for (const auto& element : elements) {
+        collect_open_sizes(element, sizes);
+      }
+    }
+  };
+  if (value.isTensor()) {
+    const c10::TensorImpl& tensor = *value.unsafeToTensorImpl();
+    if (value.toTensor().defined() && !is_exotic(tensor)) {
+      std::copy_if(tensor.sizes().begin(), tensor.sizes().end(), std::back_inserter(sizes),
+                   [](int64_t size) { return size != 1; });
+    }
+  } else if (value.isTuple()) {
+    collect_all(value.toTupleRef().elements(), value.toTupleRef().size());
+  } else if (value.isList()) {
+    collect_all(value.toListRef(), value.toListRef().size());
+  } else if (value.isGenericDict() && value.toGenericDict().size() <= spec_words::kMaxElements) {
+    for (const auto& entry : value.toGenericDict()) {
+      collect_open_sizes(entry.key(), sizes);
+      collect_open_sizes(entry.value(), sizes);
+    }
+  }
+}
+
 }  // namespace
 
 // Memos are read without a lock, so a published memo lives as long as the creator. Their number is therefore limited.
@@ -40,10 +81,11 @@ struct ArgumentSpecCreator::Memos {
 
 ArgumentSpecCreator::ArgumentSpecCreator(const Graph& graph) : memos_(std::make_unique<Memos>()) {
   const AliasSets aliases(graph);
+  const AssignedAttributes assigned(graph);
   for (uint32_t i = 0; i < graph.inputs().size(); ++i) {
     const Value* input = graph.inputs()[i];
     if (input->type()->kind() == c10::TypeKind::ClassType) {
-      sees_everything_ = collect_reads({input}, {.is_argument = true, .owner = i, .slot = 0}) && sees_everything_;
+      sees_everything_ = collect_reads({input}, {.is_argument = true, .owner = i, .slot = 0}, assigned) && sees_everything_;
     } else {
       if (may_hold_tensors(input->type())) {
         values_.push_back(i);
@@ -57,10 +99,11 @@ ArgumentSpecCreator::~ArgumentSpecCreator() = default;
 
 // Collects the reads of an object. `object`: the values that hold it; one attribute may be read in many places.
 // Returns false if the object goes where its attributes cannot be followed.
-bool ArgumentSpecCreator::collect_reads(const std::vector<const Value*>& object, ObjectRead read) {
+bool ArgumentSpecCreator::collect_reads(const std::vector<const Value*>& object, ObjectRead read,
+                                        const AssignedAttributes& assigned) {
   const auto type = object.front()->type()->cast<c10::ClassType>();
   bool followed = type != nullptr;
-  std::vector<uint32_t> slots;
+  std::map<uint32_t, const Node*> attributes;
   std::map<uint32_t, std::vector<const Value*>> objects;
   for (const Value* value : object) {
     for (const Use& use : value->uses()) {
@@ -75,46 +118,91 @@ bool ArgumentSpecCreator::collect_reads(const std::vector<const Value*>& object,
         followed = false;
       } else if (user.output()->type()->kind() == c10::TypeKind::ClassType) {
         objects[static_cast<uint32_t>(*slot)].push_back(user.output());
-      } else if (may_hold_tensors(user.output()->type())) {
-        slots.push_back(static_cast<uint32_t>(*slot));
+      } else {
+        attributes.emplace(static_cast<uint32_t>(*slot), &user);
       }
     }
   }
-  std::sort(slots.begin(), slots.end());
-  slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
   const auto index = static_cast<uint32_t>(objects_.size());
+  const size_t attributes_before = attribute_count();
   objects_.push_back(read);
-  for (const uint32_t slot : slots) {
-    const bool is_tensor = type->getAttribute(slot)->kind() == c10::TypeKind::TensorType;
-    (is_tensor ? tensors_ : others_).push_back({index, slot});
+  for (const auto& [slot, get] : attributes) {
+    collect_read(*get, {index, slot}, assigned);
   }
   for (const auto& [slot, values] : objects) {
-    followed = collect_reads(values, {.is_argument = false, .owner = index, .slot = slot}) && followed;
+    followed = collect_reads(values, {.is_argument = false, .owner = index, .slot = slot}, assigned) && followed;
   }
-  if (slots.empty() && objects_.size() == index + 1) {
-    objects_.pop_back();  // nothing of it is read
+  if (attribute_count() == attributes_before) {
+    objects_.resize(index);  // nothing of it is read
   }
   return followed;
 }
 
-void ArgumentSpecCreator::create(std::span<const c10::IValue> arguments, Detail detail, ArgumentSpec& spec) const {
-  SpecWriter writer(spec, detail == Detail::kShapes);
-  const AttributeMemo* memo = detail == Detail::kRanks ? memos_->newest.load(std::memory_order_acquire) : nullptr;
-  c10::SmallVector<const c10::IValue*, 64> found;
+void ArgumentSpecCreator::collect_read(const Node& get, AttributeRead read, const AssignedAttributes& assigned) {
+  const c10::TypePtr type = get.input(0)->type()->expectRef<c10::ClassType>().getAttribute(read.slot);
+  if (is_constant_type(*type)) {
+    if (!assigned.contains(get)) {
+      constants_.push_back(read);
+    }
+  } else if (type->kind() == c10::TypeKind::TensorType && !assigned.names(get)) {
+    tensors_.push_back(read);
+  } else if (may_hold_tensors(type)) {
+    others_.push_back(read);
+  }
+}
+
+// Finds the slots of each object.
+void ArgumentSpecCreator::find_slots(std::span<const c10::IValue> arguments, Slots& slots) const {
+  slots.reserve(objects_.size());
+  for (const ObjectRead& read : objects_) {
+    const c10::IValue& object = read.is_argument ? arguments[read.owner] : slots[read.owner][read.slot];
+    slots.push_back(object.toObjectRef().slots().data());
+  }
+}
+
+// Returns the slots of the attributes. `slots`: those of each object.
+std::vector<const c10::IValue*> ArgumentSpecCreator::find_all(const std::vector<AttributeRead>& reads,
+                                                              std::span<const c10::IValue* const> slots) {
+  std::vector<const c10::IValue*> found;
+  for (const AttributeRead& read : reads) {
+    found.push_back(&slots[read.object][read.slot]);
+  }
+  return found;
+}
+
+std::vector<int64_t> ArgumentSpecCreator::open_sizes(std::span<const c10::IValue> arguments) const {
+  Slots slots;
+  find_slots(arguments, slots);
+  std::vector<int64_t> sizes;
+  for (const c10::IValue* attribute : find_all(tensors_, slots)) {
+    collect_open_sizes(*attribute, sizes);
+  }
+  for (const uint32_t argument : values_) {
+    collect_open_sizes(arguments[argument], sizes);
+  }
+  for (const c10::IValue* attribute : find_all(others_, slots)) {
+    collect_open_sizes(*attribute, sizes);
+  }
+  return sizes;
+}
+
+void ArgumentSpecCreator::create(std::span<const c10::IValue> arguments, ArgumentSpec& spec) const {
+  SpecWriter writer(spec);
+  const AttributeMemo* memo = memos_->newest.load(std::memory_order_acquire);
+  Slots found;
   std::span<const c10::IValue* const> slots;  // the slots of each object
   if (memo != nullptr && memo->holds(arguments)) {
     writer.write_attributes(*memo);
     slots = memo->slots();
   } else {
-    found.reserve(objects_.size());
-    for (const ObjectRead& read : objects_) {
-      const c10::IValue& object = read.is_argument ? arguments[read.owner] : found[read.owner][read.slot];
-      found.push_back(object.toObjectRef().slots().data());
-    }
+    find_slots(arguments, found);
     slots = {found.data(), found.size()};
     writer.write_values(tensors_.size(),
                         [&](size_t i) -> const c10::IValue& { return slots[tensors_[i].object][tensors_[i].slot]; });
-    if (!tensors_.empty()) {
+    for (const AttributeRead& read : constants_) {
+      writer.write_constant(slots[read.object][read.slot]);
+    }
+    if (!tensors_.empty() || !constants_.empty()) {
       writer.end_attributes();
     }
   }
@@ -123,17 +211,21 @@ void ArgumentSpecCreator::create(std::span<const c10::IValue> arguments, Detail 
     writer.write_value(slots[read.object][read.slot]);
   }
   if (writes_inputs_) {
-    writer.write_shared_storage(arguments);
+    std::vector<const c10::IValue*> attributes = find_all(tensors_, slots);
+    const std::vector<const c10::IValue*> others = find_all(others_, slots);
+    attributes.insert(attributes.end(), others.begin(), others.end());
+    writer.write_shared_storage(arguments, attributes);
   }
   writer.finish();
   spec.requires_grad_ = spec.requires_grad_ || !sees_everything_;
-  if (spec.memo_ == 0 && detail == Detail::kRanks && !tensors_.empty()) [[unlikely]] {
-    remember(arguments, slots, spec);
+  if (spec.memo_ == 0 && writer.attribute_words() > 0) [[unlikely]] {
+    remember(arguments, slots, spec.words().subspan(spec_words::kStateWords, writer.attribute_words()));
   }
 }
 
+// `words`: those of the attributes.
 void ArgumentSpecCreator::remember(std::span<const c10::IValue> arguments, std::span<const c10::IValue* const> slots,
-                                   const ArgumentSpec& spec) const {
+                                   std::span<const uint64_t> words) const {
   if (memos_->attempts.load(std::memory_order_relaxed) >= Memos::kMax || memos_->attempts.fetch_add(1) >= Memos::kMax) {
     return;
   }
@@ -143,12 +235,7 @@ void ArgumentSpecCreator::remember(std::span<const c10::IValue> arguments, std::
     const c10::IValue& object = slot == nullptr ? arguments[read.owner] : *slot;
     objects.push_back({slot, slot == nullptr ? read.owner : 0, &object.toObjectRef()});
   }
-  std::vector<const c10::IValue*> attributes;
-  for (const AttributeRead& read : tensors_) {
-    attributes.push_back(&slots[read.object][read.slot]);
-  }
-  const std::span<const uint64_t> words = spec.words().subspan(spec_words::kStateWords);
-  auto memo = AttributeMemo::make(objects, attributes, words.first(std::min(attributes.size(), words.size())));
+  auto memo = AttributeMemo::make(objects, find_all(tensors_, slots), find_all(constants_, slots), words);
   if (memo) {
     const std::lock_guard<std::mutex> lock(memos_->mutex);
     // Kept first: a memo that is published and cannot be kept would be freed under its readers.

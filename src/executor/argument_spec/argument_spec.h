@@ -1,34 +1,40 @@
 // ArgumentSpec: what a plan may rely on about the arguments of a call, as a short string of words. It is the key of the plan
-// cache, quick to make and to compare.
+// cache, quick to make and to compare, and the only source of the facts that a specialized plan assumes (facts_of_spec.h).
 //
-// Rank level, one 64-bit word per tensor (fields.h has the table):
+// A tensor has one 64-bit word (fields.h has the table):
 //
-//    63          47 46            31 30   28 27 26   21 20       13 12     8 7    2 1  0
-//   ┌──────────────┬────────────────┬───────┬──┬───────┬───────────┬────────┬──────┬────┐
-//   │ 0            │ dims of size 1 │ class │rg│ rank  │ device +1 │ device │ dtype│kind│
-//   └──────────────┴────────────────┴───────┴──┴───────┴───────────┴────────┴──────┴────┘
+//    63      48 47 46            31 30   28 27 26   21 20       13 12     8 7    2 1  0
+//   ┌──────────┬──┬────────────────┬───────┬──┬───────┬───────────┬────────┬──────┬────┐
+//   │ 0        │in│ dims of size 1 │ class │rg│ rank  │ device +1 │ device │ dtype│kind│
+//   └──────────┴──┴────────────────┴───────┴──┴───────┴───────────┴────────┴──────┴────┘
 //     kind    0 none, 1 undefined, 2 plain, 3 exotic
 //     class   how the strides lie: see StrideClass
 //     rg      requires_grad
+//     in      inference tensor
 //
 //     exotic tensor   (sparse, quantized, conjugate or negative bit, functorch, subclass, forward-mode dual, wrapped number,
 //                     rank above 16; rule R10): its word, then a word with its key set
-//     list, dict      a word with the length, then the elements; one word `long` for more than 64 elements
+//     tuple, list,    a word with the kind and the length, then the elements; one word `long` for more than 64 elements. A
+//     dict            list of numbers has the first word only
 //     optional        a `none` word for None; a `present` word for a number or string
-//     number, string  no word
+//     number, string  no word for an argument. For an attribute that the graph does not assign: its value
 //
 // The words are in this order:
-//   1. the state of the thread and the process: grad mode, inference mode, determinism, default dtype, and dispatch keys,
-//      which include the autocast state. The precision of matrix products is left out: operators read it when they run, and
-//      no plan is specialized on it.
-//   2. attributes of type Tensor. They rarely change, so their words are kept from call to call (attribute_memo.h).
-//   3. other attributes, and the arguments.
-// The shape level adds sizes and strides after each tensor.
+//   1. the state of the thread and the process: grad mode, inference mode, determinism, default dtype, the dtypes of
+//   autocast,
+//      and dispatch keys, which include the autocast state. The precision of matrix products is left out: operators and
+//      kernels read it when they run, and no fact depends on it.
+//   2. attributes of type Tensor that the graph does not assign, then attributes whose values are words. They rarely change,
+//      so their words are kept from call to call (attribute_memo.h).
+//   3. the arguments, then other attributes.
+//   4. if the graph writes to arguments, the tensors that lie in the storage of an argument.
 #pragma once
 
+#include "analysis/assigned_attributes.h"
 #include "ir/graph.h"
 
 #include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstdint>
 #include <memory>
@@ -68,20 +74,23 @@ std::string describe_spec(std::span<const uint64_t> words);
 // the graph reads.
 class ArgumentSpecCreator {
  public:
-  enum class Detail { kRanks, kShapes };
-
   // `graph`: calls inlined.
   explicit ArgumentSpecCreator(const Graph& graph);
   ~ArgumentSpecCreator();
 
   // Makes the spec of a call. `arguments`: one value per input of the graph. Takes tens of ns for a few tensors, and no
   // lock.
-  void create(std::span<const c10::IValue> arguments, Detail detail, ArgumentSpec& spec) const;
+  void create(std::span<const c10::IValue> arguments, ArgumentSpec& spec) const;
+
+  // Returns the sizes of a call that its words leave open, in the order of the words. As examples they help to derive facts
+  // (facts_of_spec.h), and no fact depends on them.
+  std::vector<int64_t> open_sizes(std::span<const c10::IValue> arguments) const;
 
   // Returns the number of attributes that are read in each call, for tests and benchmarks.
-  size_t attribute_count() const { return tensors_.size() + others_.size(); }
+  size_t attribute_count() const { return tensors_.size() + constants_.size() + others_.size(); }
 
  private:
+  friend class SpecFacts;
   struct Memos;
   // An object whose attributes are read: an argument of the graph, or an attribute of an object before it in the list.
   struct ObjectRead {
@@ -93,16 +102,22 @@ class ArgumentSpecCreator {
     uint32_t object;  // index among the objects
     uint32_t slot;
   };
-  bool collect_reads(const std::vector<const Value*>& object, ObjectRead read);
+  bool collect_reads(const std::vector<const Value*>& object, ObjectRead read, const AssignedAttributes& assigned);
+  void collect_read(const Node& get, AttributeRead read, const AssignedAttributes& assigned);
+  using Slots = c10::SmallVector<const c10::IValue*, 64>;
+  void find_slots(std::span<const c10::IValue> arguments, Slots& slots) const;
   void remember(std::span<const c10::IValue> arguments, std::span<const c10::IValue* const> slots,
-                const ArgumentSpec& spec) const;
+                std::span<const uint64_t> words) const;
+  static std::vector<const c10::IValue*> find_all(const std::vector<AttributeRead>& reads,
+                                                  std::span<const c10::IValue* const> slots);
 
   std::vector<uint32_t> values_;  // indices of arguments that are not objects and may hold tensors
   std::vector<ObjectRead> objects_;
-  std::vector<AttributeRead> tensors_;  // attributes of type Tensor
-  std::vector<AttributeRead> others_;   // attributes of other types that may hold tensors
-  bool sees_everything_ = true;         // false if the use of an object cannot be followed
-  bool writes_inputs_ = false;          // if true, the spec includes which arguments share storage
+  std::vector<AttributeRead> tensors_;    // attributes of type Tensor that the graph does not assign
+  std::vector<AttributeRead> constants_;  // attributes whose values are in the spec
+  std::vector<AttributeRead> others_;     // other attributes that may hold tensors
+  bool sees_everything_ = true;           // false if the use of an object cannot be followed
+  bool writes_inputs_ = false;            // if true, the spec includes which tensors share storage with an argument
   std::unique_ptr<Memos> memos_;
 };
 

@@ -58,7 +58,8 @@ template <size_t kRank>
 
 }  // namespace
 
-AttributeMemo::AttributeMemo(std::span<const FoundObject> objects, std::span<const uint64_t> words)
+AttributeMemo::AttributeMemo(std::span<const FoundObject> objects, std::span<const c10::IValue* const> constants,
+                             std::span<const uint64_t> words, size_t tensors)
     : id_([] {
         static std::atomic<uint64_t> next{0};
         return ++next;
@@ -69,25 +70,55 @@ AttributeMemo::AttributeMemo(std::span<const FoundObject> objects, std::span<con
   for (const FoundObject& found : objects) {
     slots_.push_back(found.object->slots().data());
   }
-  for (const uint64_t word : words) {
-    words_ored_ |= word;
+  for (const uint64_t word : words.first(tensors)) {
+    tensors_ored_ |= word;
+  }
+  for (const c10::IValue* slot : constants) {
+    constants_.push_back(constant_in(slot));
+    if (slot->isString()) {
+      texts_.push_back(slot->toStringRef());
+    }
   }
 }
 
+// All other values, which have one word in common, are of one kind.
+AttributeMemo::Constant AttributeMemo::constant_in(const c10::IValue* slot) {
+  enum : uint64_t { kInteger, kFloat, kBool, kNone, kString, kOther };
+  return slot->isInt()      ? Constant{slot, kInteger, static_cast<uint64_t>(slot->toInt())}
+         : slot->isDouble() ? Constant{slot, kFloat, std::bit_cast<uint64_t>(slot->toDouble())}
+         : slot->isBool()   ? Constant{slot, kBool, static_cast<uint64_t>(slot->toBool())}
+         : slot->isNone()   ? Constant{slot, kNone, 0}
+         : slot->isString() ? Constant{slot, kString, 0}
+                            : Constant{slot, kOther, 0};
+}
+
+bool AttributeMemo::holds_constants() const {
+  const std::string* text = texts_.data();
+  for (const Constant& known : constants_) {
+    const Constant now = constant_in(known.slot);
+    if (now.kind != known.kind || now.bits != known.bits ||
+        (known.slot->isString() && known.slot->toStringRef() != *text++)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 std::unique_ptr<const AttributeMemo> AttributeMemo::make(std::span<const FoundObject> objects,
-                                                         std::span<const c10::IValue* const> attributes,
+                                                         std::span<const c10::IValue* const> tensors,
+                                                         std::span<const c10::IValue* const> constants,
                                                          std::span<const uint64_t> words) {
-  if (words.size() != attributes.size()) {
+  if (words.size() < tensors.size()) {
     return nullptr;
   }
-  for (size_t i = 0; i < attributes.size(); ++i) {
-    if (!can_be_remembered(*attributes[i], words[i])) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!can_be_remembered(*tensors[i], words[i])) {
       return nullptr;
     }
   }
-  std::unique_ptr<AttributeMemo> memo(new AttributeMemo(objects, words));
+  std::unique_ptr<AttributeMemo> memo(new AttributeMemo(objects, constants, words, tensors.size()));
   for (size_t rank = 0; rank <= TensorFields::kInlineRank; ++rank) {
-    for (const c10::IValue* attribute : attributes) {
+    for (const c10::IValue* attribute : tensors) {
       const c10::TensorImpl& tensor = *attribute->unsafeToTensorImpl();
       const c10::impl::SizesAndStrides& shape = TensorFields::sizes_and_strides_of(tensor);
       if (shape.size() == rank) {
@@ -118,7 +149,7 @@ bool AttributeMemo::holds(std::span<const c10::IValue> arguments) const {
   return compare<0>(record, count_of_rank_[0], difference) && compare<1>(record, count_of_rank_[1], difference) &&
          compare<2>(record, count_of_rank_[2], difference) && compare<3>(record, count_of_rank_[3], difference) &&
          compare<4>(record, count_of_rank_[4], difference) && compare<5>(record, count_of_rank_[5], difference) &&
-         difference == 0;
+         difference == 0 && holds_constants();
 }
 
 }  // namespace sconce

@@ -1,11 +1,14 @@
 #include "executor/argument_spec/argument_spec.h"
-#include "executor/argument_spec/fields.h"
+#include "executor/argument_spec/reader.h"
 
 #include <c10/core/DispatchKeySet.h>
 
 #include <algorithm>
 #include <bit>
+#include <iomanip>
+#include <limits>
 #include <sstream>
+#include <utility>
 
 namespace sconce {
 namespace {
@@ -40,6 +43,11 @@ std::string describe_state(std::span<const uint64_t> words) {
   if (const auto dtype = static_cast<c10::ScalarType>(kDefaultDtype.of(word)); dtype != c10::kFloat) {
     text += std::string(", default dtype ") + c10::toString(dtype);
   }
+  for (const auto& [field, device] : {std::pair(kAutocastDtype, ""), std::pair(kCudaAutocastDtype, " on CUDA")}) {
+    if (const uint64_t dtype = field.of(word); dtype != 0) {
+      text += std::string(", autocast to ") + c10::toString(static_cast<c10::ScalarType>(dtype - 1)) + device;
+    }
+  }
   // c10::InferenceMode changes both sets.
   uint64_t included = c10::default_included_set.raw_repr();
   uint64_t excluded = c10::default_excluded_set.raw_repr();
@@ -68,12 +76,55 @@ std::string describe_plain(uint64_t word) {
   }
   static constexpr const char* kClasses[] = {" strided", "", " channels_last", " channels_last_3d", " permuted"};
   text += std::string(")") + kClasses[std::min<uint64_t>(kStrideClass.of(word), 4)];
-  return text + (kRequiresGrad.of(word) != 0 ? " requires_grad" : "") + describe_device(word);
+  return text + (kRequiresGrad.of(word) != 0 ? " requires_grad" : "") + (kInference.of(word) != 0 ? " inference" : "") +
+         describe_device(word);
+}
+
+// In as many digits as distinguish it, with a point.
+std::string describe_number(double number) {
+  std::ostringstream out;
+  out << std::setprecision(std::numeric_limits<double>::max_digits10) << number;
+  return out.str() + (out.str().find_first_of(".en") == std::string::npos ? ".0" : "");
 }
 
 std::string describe_exotic(uint64_t word, uint64_t keys) {
   return std::string("exotic ") + c10::toString(static_cast<c10::ScalarType>(kDtype.of(word))) +
          (kRequiresGrad.of(word) != 0 ? " requires_grad" : "") + describe_device(word) + ", keys: " + names_of_keys(keys);
+}
+
+std::string describe_other(const SpecItem& item) {
+  const std::string length = std::to_string(item.length());
+  switch (static_cast<Form>(kForm.of(item.word))) {
+    case kPresent: return "present";
+    case kLong: return "long container";
+    case kList: return "list of " + length;
+    case kTuple: return "tuple of " + length;
+    case kNumbers: return "numbers: " + length;
+    case kDict: return "dict of " + length;
+    case kTensorDict: return "dict by tensors of " + length;
+    case kInteger: return std::to_string(static_cast<int64_t>(item.payload[0]));
+    case kFloat: return describe_number(std::bit_cast<double>(item.payload[0]));
+    case kBool: return item.length() != 0 ? "true" : "false";
+    case kString: return c10::str(std::quoted(item.text()));
+  }
+  return "unknown";
+}
+
+std::string describe_item(const SpecItem& item) {
+  if (item.is_shared_storage()) {
+    return (kIsAttribute.of(item.word) != 0 ? "attribute " : "argument ") + std::to_string(kSharer.of(item.word)) +
+           " shares storage with argument " + std::to_string(kFirst.of(item.word));
+  }
+  if (item.is_other()) {
+    return describe_other(item);
+  }
+  switch (static_cast<Kind>(item.kind())) {
+    case kNone: return "None";
+    case kUndefined: return "undefined";
+    case kExotic: return describe_exotic(item.word, item.payload[0]);
+    case kPlain: return describe_plain(item.word);
+  }
+  return "unknown";
 }
 
 }  // namespace
@@ -90,26 +141,8 @@ std::string describe_spec(std::span<const uint64_t> words) {
     }
     repeats = 0;
   };
-  for (size_t i = kStateWords; i < words.size(); ++i) {
-    const uint64_t word = words[i];
-    std::string item;
-    if ((word & kSharedStorageTag) != 0) {
-      item = "argument " + std::to_string(kArgument.of(word)) + " shares storage with " + std::to_string(kFirst.of(word));
-    } else if (word == kPresent) {
-      item = "present";
-    } else if (word == kLong) {
-      item = "long container";
-    } else if ((word & kLengthTag) != 0) {
-      item = "length " + std::to_string(kLength.of(word));
-    } else if (kKind.of(word) == kNone) {
-      item = "None";
-    } else if (kKind.of(word) == kUndefined) {
-      item = "undefined";
-    } else if (kKind.of(word) == kExotic) {
-      item = describe_exotic(word, words[++i]);
-    } else {
-      item = describe_plain(word);
-    }
+  for (SpecReader reader(words); !reader.is_at_end();) {
+    const std::string item = describe_item(reader.next());
     if (item != previous) {
       flush();
       previous = item;

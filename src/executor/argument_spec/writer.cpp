@@ -1,12 +1,15 @@
 #include "executor/argument_spec/writer.h"
 
 #include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/jit_type.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 namespace sconce {
 
@@ -41,6 +44,20 @@ StrideClass stride_class_of(uint64_t flags) {
   return (flags & tensor_traits::kDense) != 0 ? StrideClass::kDense : StrideClass::kOther;
 }
 
+// Autocast excludes its keys where it is off.
+bool autocast_is_on(const c10::impl::LocalDispatchKeySet& keys) {
+  return (c10::default_excluded_set - keys.excluded_).raw_repr() != 0;
+}
+
+// Returns the dtypes to which autocast casts, where it is on.
+[[gnu::noinline]] uint64_t autocast_dtypes() {
+  const auto dtype_above = [](at::DeviceType device) {
+    return at::autocast::is_autocast_enabled(device) ? static_cast<uint64_t>(at::autocast::get_autocast_dtype(device)) + 1
+                                                     : 0;
+  };
+  return kAutocastDtype.with(dtype_above(at::kCPU)) | kCudaAutocastDtype.with(dtype_above(at::kCUDA));
+}
+
 // Writes the state of the process and the thread that plans rely on.
 [[gnu::always_inline]] inline void write_state(uint64_t* out) {
   static const at::Context& context = at::globalContext();
@@ -53,8 +70,13 @@ StrideClass stride_class_of(uint64_t flags) {
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   out[1] = keys.included_.raw_repr();
   out[2] = keys.excluded_.raw_repr();
+  if (autocast_is_on(keys)) [[unlikely]] {
+    out[0] |= autocast_dtypes();
+  }
   static_assert(kStateWords == 3);
 }
+
+bool is_inference(c10::DispatchKeySet keys) { return !keys.has(c10::DispatchKey::ADInplaceOrView); }
 
 bool is_dual(const c10::TensorImpl& tensor) {
   const auto* autograd = TensorFields::autograd_meta_of(tensor);
@@ -90,8 +112,7 @@ const std::array<uint64_t, 256> kStrideBits = [] {
   return bits;
 }();
 
-SpecWriter::SpecWriter(ArgumentSpec& spec, bool with_shapes)
-    : spec_(spec), with_shapes_(with_shapes), memo_in_spec_(std::exchange(spec.memo_, 0)) {
+SpecWriter::SpecWriter(ArgumentSpec& spec) : spec_(spec), memo_in_spec_(std::exchange(spec.memo_, 0)) {
   spec.requires_grad_ = spec.exotic_ = false;
   if (spec.words_.empty()) {
     spec.words_.resize(16);
@@ -123,7 +144,7 @@ void SpecWriter::write_attributes(const AttributeMemo& memo) {
   out_ += words.size();
   attributes_end_ = static_cast<size_t>(out_ - spec_.words_.data());
   attributes_hash_ = memo.hash();
-  tensors_ |= memo.words_ored();
+  tensors_ |= memo.tensors_ored();
   spec_.memo_ = memo.id();
 }
 
@@ -166,31 +187,28 @@ void SpecWriter::write_unusual_tensor(const c10::TensorImpl& tensor) {
   }
   const uint64_t device = tensor.is_cpu() ? kCpuBits : device_bits(tensor.device());
   const uint64_t word = kPlain | dtype | device | kRank.with(sizes.size()) | requires_grad |
-                        kStrideBits[tensor_traits::flags_of(TensorFields::traits_of(tensor))] | kOnes.with(ones);
+                        kStrideBits[tensor_traits::flags_of(TensorFields::traits_of(tensor))] | kOnes.with(ones) |
+                        kInference.with(static_cast<uint64_t>(is_inference(tensor.key_set())));
   tensors_ |= word;
   push(word);
-  if (with_shapes_) {
-    for (const c10::IntArrayRef numbers : {sizes, tensor.strides()}) {
-      for (const int64_t number : numbers) {
-        push(static_cast<uint64_t>(number));
-      }
-    }
-  }
 }
 
 void SpecWriter::write_other_value(const c10::IValue& value) {
   if (value.isNone()) {
     push(kNone);
   } else if (value.isTuple()) {
-    for (const c10::IValue& element : value.toTupleRef().elements()) {
-      write_value(element);
+    const auto& elements = value.toTupleRef().elements();
+    if (begin_container(kTuple, elements.size())) {
+      for (const c10::IValue& element : elements) {
+        write_value(element);
+      }
     }
   } else if (value.isList()) {
     write_list(value);
   } else if (value.isGenericDict()) {
     const auto dict = value.toGenericDict();
-    if (begin_container(dict.size())) {
-      const bool has_tensor_keys = dict.keyType()->kind() == c10::TypeKind::TensorType;
+    const bool has_tensor_keys = dict.keyType()->kind() == c10::TypeKind::TensorType;
+    if (begin_container(has_tensor_keys ? kTensorDict : kDict, dict.size())) {
       for (const auto& entry : dict) {
         if (has_tensor_keys) {
           write_value(entry.key());
@@ -202,18 +220,40 @@ void SpecWriter::write_other_value(const c10::IValue& value) {
     // Objects, futures, capsules: their contents are not covered.
     spec_.requires_grad_ =
         spec_.requires_grad_ || value.isObject() || value.isFuture() || (value.isPtrType() && !value.isString());
-    push(kPresent);
+    push(word_of(kPresent));
+  }
+}
+
+void SpecWriter::write_constant(const c10::IValue& value) {
+  if (value.isInt()) {
+    push(word_of(kInteger));
+    push(static_cast<uint64_t>(value.toInt()));
+  } else if (value.isDouble()) {
+    push(word_of(kFloat));
+    push(std::bit_cast<uint64_t>(value.toDouble()));
+  } else if (value.isBool()) {
+    push(word_of(kBool, static_cast<uint64_t>(value.toBool())));
+  } else if (value.isString() && value.toStringRef().size() <= kMaxText) {
+    const std::string& text = value.toStringRef();
+    push(word_of(kString, text.size()));
+    for (size_t i = 0; i < text.size(); i += sizeof(uint64_t)) {
+      uint64_t bytes = 0;
+      std::memcpy(&bytes, text.data() + i, std::min(sizeof bytes, text.size() - i));
+      push(bytes);
+    }
+  } else {
+    push(value.isNone() ? kNone : word_of(kPresent));
   }
 }
 
 // Returns whether to write the elements. For a long container, neither the elements nor the length are written: a
 // container that grows from call to call (a cache, a history) would make each call slower, and each spec new.
-bool SpecWriter::begin_container(size_t size) {
-  if (size <= kMaxElements) {
-    push(kLengthTag | kLength.with(size));
+bool SpecWriter::begin_container(Form form, size_t length) {
+  if (length <= kMaxElements) {
+    push(word_of(form, length));
     return true;
   }
-  push(kLong);
+  push(word_of(kLong));
   spec_.requires_grad_ = spec_.exotic_ = true;  // conservatively
   return false;
 }
@@ -221,7 +261,7 @@ bool SpecWriter::begin_container(size_t size) {
 void SpecWriter::write_list(const c10::IValue& value) {
   if (value.isTensorList()) {
     const auto tensors = value.toTensorList();
-    if (begin_container(tensors.size())) {
+    if (begin_container(kList, tensors.size())) {
       for (const auto& element : tensors) {
         write_value(element.get());
       }
@@ -229,31 +269,56 @@ void SpecWriter::write_list(const c10::IValue& value) {
     return;
   }
   const auto list = value.toList();
-  // A list of numbers has its length only.
-  if (begin_container(list.size()) && !is_scalar_type(*list.elementType())) {
+  const bool is_of_numbers = is_scalar_type(*list.elementType());
+  if (begin_container(is_of_numbers ? kNumbers : kList, list.size()) && !is_of_numbers) {
     for (const auto& element : list) {
       write_value(element.get());
     }
   }
 }
 
-void SpecWriter::write_shared_storage(std::span<const c10::IValue> arguments) {
+namespace {
+
+const void* storage_of(const c10::IValue& value) {
+  return value.isTensor() && value.toTensor().defined() && value.toTensor().has_storage()
+             ? value.toTensor().storage().unsafeGetStorageImpl()
+             : nullptr;
+}
+
+}  // namespace
+
+void SpecWriter::write_shared_storage(std::span<const c10::IValue> arguments,
+                                      std::span<const c10::IValue* const> attributes) {
   std::vector<const void*> storages;
-  const auto note = [&](const c10::IValue& value) {
-    if (value.isTensor() && value.toTensor().defined() && value.toTensor().has_storage()) {
-      const void* storage = value.toTensor().storage().unsafeGetStorageImpl();
-      const auto first = std::find(storages.begin(), storages.end(), storage);
-      if (first != storages.end()) {
-        push(kSharedStorageTag | kFirst.with(static_cast<uint64_t>(first - storages.begin())) |
-             kArgument.with(storages.size()));
-      }
-      storages.push_back(storage);
+  const auto note_sharer = [&](const void* storage, uint64_t sharer, bool is_attribute) {
+    const auto first = std::find(storages.begin(), storages.end(), storage);
+    if (first != storages.end()) {
+      push(kSharedStorageTag | kSharer.with(sharer) | kIsAttribute.with(static_cast<uint64_t>(is_attribute)) |
+           kFirst.with(static_cast<uint64_t>(first - storages.begin())));
     }
-    return false;
   };
   for (const c10::IValue& argument : arguments) {
     if (!argument.isObject()) {
-      argument.visit(note);
+      argument.visit([&](const c10::IValue& value) {
+        if (const void* storage = storage_of(value)) {
+          note_sharer(storage, storages.size(), false);
+          storages.push_back(storage);
+        }
+        return false;
+      });
+    }
+  }
+  for (size_t i = 0; i < attributes.size() && !storages.empty(); ++i) {
+    const auto note = [&](const c10::IValue& value) {
+      if (const void* storage = storage_of(value)) {
+        note_sharer(storage, i, true);
+      }
+      return false;
+    };
+    if (attributes[i]->isTensor()) {
+      note(*attributes[i]);
+    } else if (!attributes[i]->isObject()) {
+      attributes[i]->visit(note);
     }
   }
 }

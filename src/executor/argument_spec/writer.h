@@ -50,7 +50,7 @@ extern const std::array<uint64_t, 256> kStrideBits;
 class SpecWriter {
  public:
   // Writes the words of the state.
-  SpecWriter(ArgumentSpec& spec, bool with_shapes);
+  explicit SpecWriter(ArgumentSpec& spec);
 
   void write_value(const c10::IValue& value) {
     write_values(1, [&value](size_t) -> const c10::IValue& { return value; });
@@ -64,7 +64,7 @@ class SpecWriter {
     uint64_t tensors = 0;
     for (size_t i = 0; i < count; ++i) {
       const c10::IValue& each = value(i);
-      const uint64_t word = each.isTensor() && !with_shapes_ ? word_of_ordinary(*each.unsafeToTensorImpl()) : 0;
+      const uint64_t word = each.isTensor() ? word_of_ordinary(*each.unsafeToTensorImpl()) : 0;
       if (word == 0) [[unlikely]] {
         out_ = out;
         write_unusual(each);
@@ -78,12 +78,18 @@ class SpecWriter {
     tensors_ |= tensors;
   }
 
+  // Writes the value of a number, bool, string or None.
+  void write_constant(const c10::IValue& value);
+
   // End the attributes: with all words written since the state's, or with the words of a memo.
   void end_attributes();
   void write_attributes(const AttributeMemo& memo);
+  // Returns how many words the attributes have.
+  size_t attribute_words() const { return attributes_end_ - spec_words::kStateWords; }
 
-  // Writes groups of tensors, anywhere in the arguments, that share a storage, by the first tensor of each group.
-  void write_shared_storage(std::span<const c10::IValue> arguments);
+  // Writes which tensors, anywhere in the arguments or the attributes, lie in the storage of an earlier tensor of the
+  // arguments.
+  void write_shared_storage(std::span<const c10::IValue> arguments, std::span<const c10::IValue* const> attributes);
 
   void finish();
 
@@ -101,8 +107,8 @@ class SpecWriter {
     *out_++ = word;
   }
 
-  // Returns 0 for a tensor that is not ordinary: on another device, undefined, exotic, of high rank, or a view known
-  // to autograd.
+  // Returns 0 for a tensor that is not ordinary: on another device, undefined, exotic, of high rank, an inference tensor,
+  // or a view known to autograd.
   [[gnu::always_inline]] uint64_t word_of_ordinary(const c10::TensorImpl& tensor) const {
     const uint64_t traits = TensorFields::traits_of(tensor);
     const uint64_t flags = tensor_traits::flags_of(traits);
@@ -134,7 +140,7 @@ class SpecWriter {
   void write_unusual(const c10::IValue& value);
   void write_unusual_tensor(const c10::TensorImpl& tensor);
   void write_other_value(const c10::IValue& value);
-  bool begin_container(size_t size);
+  bool begin_container(spec_words::Form form, size_t length);
   void write_list(const c10::IValue& value);
 
   static constexpr uint64_t kCpuBits = spec_words::kDeviceType.with(static_cast<uint64_t>(c10::DeviceType::CPU));
@@ -144,7 +150,6 @@ class SpecWriter {
   uint64_t* limit_ = nullptr;
   uint64_t tensors_ = 0;  // bitwise or of all words of plain tensors
   const c10::DispatchKeySet plain_cpu_keys_ = kPlainCpuKeys;
-  const bool with_shapes_;
   const uint64_t memo_in_spec_;  // the memo whose words the spec holds from its last use
   size_t attributes_end_ = spec_words::kStateWords;
   uint64_t attributes_hash_ = 0;

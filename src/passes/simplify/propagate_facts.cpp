@@ -46,7 +46,7 @@ class FactPropagation {
     }
   }
 
-  bool run() {
+  bool run(KnownNumbers numbers) {
     AbstractEvaluator::Rules rules;
     rules.results = [this](const Node& node, const AbstractValues& operands) {
       if (auto state = state_read_by(node)) {
@@ -77,7 +77,7 @@ class FactPropagation {
         changed |= write_facts(block->params(), evaluator);
       }
     });
-    return changed;
+    return (numbers == KnownNumbers::kFold && fold_known_numbers(evaluator)) || changed;
   }
 
  private:
@@ -247,6 +247,56 @@ class FactPropagation {
     return changed;
   }
 
+  // Returns what every run computes for the value, if that is None or a number of the value's type.
+  static std::optional<c10::IValue> known_number(const Value& value, const AbstractValue& found) {
+    switch (value.type()->kind()) {
+      case c10::TypeKind::IntType: {
+        const auto number = found.as_known_integer();
+        return number ? std::optional(c10::IValue(*number)) : std::nullopt;
+      }
+      case c10::TypeKind::BoolType: {
+        const auto boolean = found.as_boolean();
+        return boolean ? std::optional(c10::IValue(*boolean)) : std::nullopt;
+      }
+      case c10::TypeKind::FloatType: {
+        const c10::IValue* number = found.as_constant();
+        return number != nullptr && number->isDouble() ? std::optional(*number) : std::nullopt;
+      }
+      case c10::TypeKind::OptionalType: {
+        const c10::IValue* none = found.as_constant();
+        return none != nullptr && none->isNone() ? std::optional(*none) : std::nullopt;
+      }
+      default: return std::nullopt;
+    }
+  }
+
+  bool fold_known_numbers(const AbstractEvaluator& evaluator) {
+    bool changed = false;
+    const auto fold = [&](Value& value, Node* position) {
+      const auto number =
+          value.uses().empty() || position == nullptr ? std::nullopt : known_number(value, evaluator.at(value));
+      if (number) {
+        Value* constant = graph_.insert_constant(*number, position, value.type());
+        constant->set_name(value.name());
+        value.replace_all_uses_with(constant);
+        changed = true;
+      }
+    };
+    std::vector<Node*> nodes;
+    for_each_node(graph_.body(), [&](Node* node) { nodes.push_back(node); });
+    for (Node* node : nodes) {
+      for (Value* output : node->outputs()) {
+        if (node->kind() != prim::Constant) {
+          fold(*output, node);
+        }
+      }
+    }
+    for (Value* input : graph_.inputs()) {
+      fold(*input, nodes.empty() ? nullptr : nodes.front());
+    }
+    return changed;
+  }
+
   Graph& graph_;
   AliasSets aliases_;
   MetadataMutations mutations_;
@@ -262,7 +312,9 @@ class FactPropagation {
 
 }  // namespace
 
-bool propagate_facts(Graph& graph, const InputAssumptions& given) { return FactPropagation(graph, given).run(); }
+bool propagate_facts(Graph& graph, const InputAssumptions& given, KnownNumbers numbers) {
+  return FactPropagation(graph, given).run(numbers);
+}
 
 bool propagate_facts(Graph& graph) { return propagate_facts(graph, {}); }
 

@@ -32,7 +32,11 @@ struct InputAssumptions {
 //
 // Tensors whose sizes, strides or memory change in place (`resize_`, `t_`, `set_`) get no facts. The facts assume the
 // current default dtype and no autocast in the caller. Returns whether the graph changed.
-bool propagate_facts(Graph& graph, const InputAssumptions& given);
+//
+// With KnownNumbers::kFold, also replaces uses of numbers, conditions and None that are known by constants. What computed
+// them stays, for eliminate_dead_nodes.
+enum class KnownNumbers { kKeep, kFold };
+bool propagate_facts(Graph& graph, const InputAssumptions& given, KnownNumbers numbers = KnownNumbers::kKeep);
 
 // The same, with example sizes that fit together in most graphs.
 bool propagate_facts(Graph& graph);

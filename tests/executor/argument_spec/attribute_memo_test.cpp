@@ -47,7 +47,7 @@ struct Program {
 // A creator that has never been used has nothing to remember.
 std::vector<uint64_t> fresh_words(const Program& program) {
   ArgumentSpec spec;
-  ArgumentSpecCreator(*program.graph).create(program.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+  ArgumentSpecCreator(*program.graph).create(program.arguments(), spec);
   return {spec.words().begin(), spec.words().end()};
 }
 
@@ -89,7 +89,7 @@ TEST(AttributeMemo, EveryChangeOfAnAttributeIsSeen) {
     const ArgumentSpecCreator creator(*program.graph);
     ArgumentSpec spec;
     const auto words_now = [&] {
-      creator.create(program.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+      creator.create(program.arguments(), spec);
       return std::vector<uint64_t>(spec.words().begin(), spec.words().end());
     };
     const auto before = words_now();
@@ -119,7 +119,7 @@ std::unique_ptr<const AttributeMemo> memo_of(const Program& program) {
   const std::vector<const c10::IValue*> attributes = {slot_of(program.inner, "w"), slot_of(program.inner, "b"),
                                                       slot_of(program.inner, "state")};
   const std::vector<uint64_t> words = fresh_words(program);
-  return AttributeMemo::make(objects, attributes, std::span(words).subspan(spec_words::kStateWords, attributes.size()));
+  return AttributeMemo::make(objects, attributes, {}, std::span(words).subspan(spec_words::kStateWords, attributes.size()));
 }
 
 TEST(AttributeMemo, HoldsUntilAnAttributeChanges) {
@@ -154,7 +154,7 @@ TEST(AttributeMemo, ABaseThatRequiresAGradientChangesTheWordsOfItsView) {
   for (const bool requires_grad : {false, true, false}) {
     base.requires_grad_(requires_grad);
     for (int i = 0; i < 3; ++i) {
-      creator.create(program.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+      creator.create(program.arguments(), spec);
       EXPECT_EQ(spec.requires_grad(), requires_grad);
       EXPECT_THAT(fresh_words(program), ::testing::ElementsAreArray(spec.words().begin(), spec.words().end()));
     }
@@ -167,7 +167,7 @@ TEST(AttributeMemo, AttributesThatKeepChangingAreSeenEveryTime) {
   ArgumentSpec spec;
   for (int i = 0; i < 200; ++i) {
     program.set("b", i % 3 == 0 ? at::ones({3}, at::kDouble) : at::ones({3}, at::kLong));
-    creator.create(program.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+    creator.create(program.arguments(), spec);
     EXPECT_THAT(fresh_words(program), ::testing::ElementsAreArray(spec.words().begin(), spec.words().end())) << i;
   }
 }
@@ -182,13 +182,12 @@ TEST(AttributeMemo, OneSpecServesTwoGraphs) {
   const ArgumentSpecCreator without_attributes(*testing::graph_of("graph(%x : Tensor[]):\n  return ()\n"));
   ArgumentSpec spec;
   for (int i = 0; i < 3; ++i) {
-    of_first.create(first.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+    of_first.create(first.arguments(), spec);
     EXPECT_THAT(fresh_words(first), ::testing::ElementsAreArray(spec.words().begin(), spec.words().end()));
-    of_second.create(second.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+    of_second.create(second.arguments(), spec);
     EXPECT_THAT(fresh_words(second), ::testing::ElementsAreArray(spec.words().begin(), spec.words().end()));
-    without_attributes.create(Values{c10::List<at::Tensor>(std::vector<at::Tensor>(20, at::ones({2})))},
-                              ArgumentSpecCreator::Detail::kRanks, spec);
-    of_first.create(first.arguments(), ArgumentSpecCreator::Detail::kRanks, spec);
+    without_attributes.create(Values{c10::List<at::Tensor>(std::vector<at::Tensor>(20, at::ones({2})))}, spec);
+    of_first.create(first.arguments(), spec);
     EXPECT_THAT(fresh_words(first), ::testing::ElementsAreArray(spec.words().begin(), spec.words().end()));
   }
 }

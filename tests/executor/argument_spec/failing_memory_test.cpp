@@ -22,7 +22,7 @@ TEST(AttributeMemo, OneThatCouldNotBeKeptIsNotRead) {
   const std::vector<c10::IValue> arguments = {module._ivalue(), at::ones({2, 3})};
   const auto words_of = [&](const ArgumentSpecCreator& creator) {
     ArgumentSpec spec;
-    creator.create(arguments, ArgumentSpecCreator::Detail::kRanks, spec);
+    creator.create(arguments, spec);
     return std::vector<uint64_t>(spec.words().begin(), spec.words().end());
   };
   const std::vector<uint64_t> expected = words_of(ArgumentSpecCreator(graph));

@@ -31,17 +31,33 @@ struct CheckOptions {
   std::string plan;
 };
 
-// Returns the plans to check, one run each. There is only the generic one yet.
-std::vector<std::string> plans_of(const std::string& plan) {
-  const std::string generic = name_of(Tier::kGeneric);
-  if (!plan.empty() && plan != "all" && plan != generic) {
-    if (!is_tier(plan)) {
-      throw UserError("--plan: no plan '" + plan + "'" + ui::did_you_mean(plan, {"tier0", "tier1", "tier2", "all"}));
-    }
-    throw RefusedError("this build of sconce makes no plans of " + plan + "; it has: " + generic);
+// Returns the plans to check, one run each.
+std::vector<Tier> plans_of(const std::string& plan) {
+  const std::vector<Tier> all = {Tier::kGeneric, Tier::kRanks};
+  if (plan.empty() || plan == "all") {
+    return all;
   }
-  return {generic};
+  for (const Tier tier : all) {
+    if (plan == name_of(tier)) {
+      return {tier};
+    }
+  }
+  if (!is_tier(plan)) {
+    throw UserError("--plan: no plan '" + plan + "'" + ui::did_you_mean(plan, {"tier0", "tier1", "tier2", "all"}));
+  }
+  throw RefusedError("this build of sconce makes no plans of " + plan + "; it has: tier0, tier1");
 }
+
+std::vector<std::string> names_of(const std::vector<Tier>& plans) {
+  std::vector<std::string> names;
+  for (const Tier plan : plans) {
+    names.push_back(name_of(plan));
+  }
+  return names;
+}
+
+// Specialized plans are made in the first call, so that every call is checked.
+CompileMode compile_mode_of(Tier tier) { return tier == Tier::kGeneric ? CompileMode::kNever : CompileMode::kBlocking; }
 
 // Returns whether the method can be called without arguments. Throws UserError when the model has no such method.
 bool needs_no_arguments(const CheckOptions& options, const Options& settings, const std::string& method) {
@@ -90,7 +106,7 @@ Cases cases_of(CheckOptions& options, const Options& settings) {
 }
 
 Findings check_all(const CheckOptions& options, const Cases& cases, const Options& settings,
-                   const std::vector<std::string>& plans) {
+                   const std::vector<Tier>& plans) {
   const auto* model_cases = std::get_if<ModelCases>(&cases);
   const size_t count = model_cases != nullptr ? model_cases->inputs.size() : std::get<OperatorCases>(cases).size();
   const auto mode = options.common.json ? ui::ProgressMode::kNever
@@ -98,13 +114,14 @@ Findings check_all(const CheckOptions& options, const Cases& cases, const Option
                                         : ui::ProgressMode::kAuto;
   ui::ProgressBar bar("checking", count * plans.size(), mode);
   Findings findings;
-  for (const std::string& plan : plans) {
+  for (const Tier plan : plans) {
     CheckSettings check;
     check.model = options.model;
     check.cases = options.cases;
     check.method = options.method;
-    check.plan = plan;
+    check.plan = name_of(plan);
     check.options = settings;
+    check.options.compile(compile_mode_of(plan));
     check.device = options.common.device;
     check.calls = options.calls;
     check.threads = options.threads;
@@ -150,18 +167,18 @@ int check(const CheckOptions& given) {
   if (options.grad && settings.frozen()) {
     throw UserError("--grad: the parameters of a frozen model take no gradients; leave out one of the two");
   }
-  const std::vector<std::string> plans = plans_of(options.plan);
+  const std::vector<Tier> plans = plans_of(options.plan);
   const Cases cases = cases_of(options, settings);
   const Findings findings = check_all(options, cases, settings, plans);
   if (options.common.json) {
-    print_json(options, findings, plans);
+    print_json(options, findings, names_of(plans));
   } else {
     const size_t failing = findings.failing_cases().size();
     std::cout << to_text(findings) << findings.cases() - failing << " of " << findings.cases() << " cases agree ("
               << options.calls << " calls each, "
               << (options.threads > 1 ? "also from " + std::to_string(options.threads) + " threads, " : "")
               << (options.grad ? "with gradients, " : "") << (options.cases.empty() ? "with LibTorch alone, " : "")
-              << "plans: " << ui::join(plans) << ")\n";
+              << "plans: " << ui::join(names_of(plans)) << ")\n";
   }
   return findings.all().empty() ? kGood : kMismatchOrRefusal;
 }
@@ -193,7 +210,9 @@ void add_check_command(CLI::App& app, Action& chosen) {
   command.add_option("--atol", options->atol, "absolute tolerance, instead of the cases'")
       ->type_name("X")
       ->check(between(0, 1e30));
-  command.add_option("--plan", options->plan, "highest tier of the plans: tier0, tier1, tier2, or all, one after the other")
+  command
+      .add_option("--plan", options->plan,
+                  "highest tier of the plans: tier0, tier1, tier2, or all (the default), one after the other")
       ->type_name("TIER");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_frozen_option(command, options->common);

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <set>
 
 namespace sconce::cli {
@@ -27,6 +28,13 @@ constexpr const char* kDisabledPasses = "disabled_passes";  // including those o
 
 bool is_list_of_names(const nlohmann::json& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(), [](const auto& name) { return name.is_string(); });
+}
+
+std::optional<CompileMode> compile_mode_of(const std::string& name) {
+  return name == "background" ? std::optional(CompileMode::kBackground)
+         : name == "blocking" ? std::optional(CompileMode::kBlocking)
+         : name == "never"    ? std::optional(CompileMode::kNever)
+                              : std::nullopt;
 }
 
 void read_option(Options& options, const std::string& key, const nlohmann::json& value, const std::string& path) {
@@ -50,9 +58,10 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   } else if (key == "profiled_runs") {
     expect(value.is_number_unsigned(), "a whole number");
     options.profiled_runs(value.get<size_t>());
-  } else if (key == "max_tier") {
-    // Every plan is of the lowest tier yet, so that none is above the highest one that is allowed.
-    expect(value.is_string() && is_tier(value.get<std::string>()), "\"tier0\", \"tier1\" or \"tier2\"");
+  } else if (key == "compile") {
+    const auto mode = value.is_string() ? compile_mode_of(value.get<std::string>()) : std::nullopt;
+    expect(mode.has_value(), "\"background\", \"blocking\" or \"never\"");
+    options.compile(*mode);
   } else if (key == "frozen") {
     expect(value.is_boolean(), "true or false");
     options.frozen(value.get<bool>());
@@ -73,7 +82,7 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
     }
   } else {
     throw UserError(path + ": no option '" + key + "'" +
-                    ui::did_you_mean(key, {"device", "optimize", "exact", "plan_cache_capacity", "profiled_runs", "max_tier",
+                    ui::did_you_mean(key, {"device", "optimize", "exact", "compile", "plan_cache_capacity", "profiled_runs",
                                            "frozen", "preserved", kDisabledPasses, "reproducer_folder"}));
   }
 }
@@ -95,7 +104,7 @@ nlohmann::json read_options_file(const std::string& path) {
     throw UserError(path + ": not valid JSON: " + failure.what());
   }
   if (!fields.is_object()) {
-    throw UserError(path + ": must be a JSON object such as {\"max_tier\": \"tier0\"}");
+    throw UserError(path + ": must be a JSON object such as {\"compile\": \"never\"}");
   }
   return fields;
 }

@@ -48,6 +48,7 @@ Account account_of(const Module& module, const Call& call, const std::vector<c10
     account.failure = describe_failure(failure);
   }
   if (executor != nullptr) {
+    executor->wait_for_compiles();
     account.explanation = executor->explain();
   } else {
     const Failure& refusal = *account.failure;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 namespace sconce::cli {
@@ -70,16 +71,32 @@ std::string preparation_text(const PlanExplanation& plan) {
   return text + (plan.memory.slots.empty() ? "" : "    memory: " + describe_memory(plan.memory) + "\n");
 }
 
-std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& detail) {
-  std::string text = "  generic plan: " + counted(plan.steps, "step") + ", " + counted(plan.registers, "register") + ", " +
-                     counted(plan.runs, "run") + ", " + counted(plan.frames, "frame") + ", built in " +
-                     ui::format_duration(plan.compile_seconds) + "\n";
-  text += "    serves all arguments";
-  if (!plan.specs.empty()) {
-    text += "; met so far: " + counted(plan.specs.size(), "spec");
-    text += detail.specs ? "" : " (--verbose shows " + std::string(plan.specs.size() == 1 ? "it" : "them") + ")";
+// Returns "2 specs: gradients are recorded", one line for each reason.
+std::string reasons_text(const std::vector<std::string>& reasons) {
+  std::map<std::string, size_t> specs;
+  for (const std::string& reason : reasons) {
+    ++specs[reason];
   }
-  text += "\n";
+  std::string text;
+  for (const auto& [reason, count] : specs) {
+    text += "      " + counted(count, "spec") + ": " + reason + "\n";
+  }
+  return text;
+}
+
+std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& detail) {
+  const bool is_generic = plan.tier == Tier::kGeneric;
+  std::string text = std::string(is_generic ? "  generic plan: " : "  specialized plan: ") + counted(plan.steps, "step") +
+                     ", " + counted(plan.registers, "register") + ", " + counted(plan.runs, "run") + ", " +
+                     counted(plan.frames, "frame") + ", built in " + ui::format_duration(plan.compile_seconds) + "\n";
+  text += is_generic ? "    serves all arguments" : "    serves one spec";
+  if (is_generic && !plan.specs.empty()) {
+    text += "; now: " + counted(plan.specs.size(), "spec");
+  }
+  text += plan.specs.empty() || detail.specs ? ""
+          : plan.specs.size() == 1           ? " (--verbose shows it)"
+                                             : " (--verbose shows them)";
+  text += "\n" + reasons_text(plan.why_generic);
   for (const std::string& spec : plan.specs) {
     text += detail.specs ? one_spec_text(spec) : "";
   }
@@ -235,6 +252,7 @@ Json to_json(const Explanation& explanation) {
   for (const PlanExplanation& plan : explanation.plans) {
     plans.push_back(Json{{"tier", name_of(plan.tier)},
                          {"specs", plan.specs},
+                         {"why_generic", plan.why_generic},
                          {"runs", plan.runs},
                          {"steps", plan.steps},
                          {"prepared_steps", plan.prepared_steps},

@@ -1,0 +1,83 @@
+#include "executor/compile_queue.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace sconce {
+namespace {
+
+constexpr int kNiceness = 10;
+
+// A thread of Linux has a priority of its own. Without the permission to change it, the thread runs like any other.
+void make_background_thread() {
+  pthread_setname_np(pthread_self(), "sconce-compile");
+  static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness));
+}
+
+}  // namespace
+
+// Not destroyed, because static objects of the program may submit jobs until the end of the process.
+CompileQueue& CompileQueue::of_process(void (*on_start)()) {
+  static CompileQueue& queue = *[on_start] {
+    auto* made = new CompileQueue();
+    made->on_start_ = on_start;
+    return made;
+  }();
+  static const struct StopAtExit {
+    ~StopAtExit() { queue.stop(); }
+  } stop_at_exit;
+  return queue;
+}
+
+bool CompileQueue::submit(std::function<void()> job) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (is_stopped_ || waiting_.size() >= kMaxWaiting) {
+    return false;
+  }
+  if (!thread_.joinable()) {
+    thread_ = std::thread([this] { run(); });
+  }
+  waiting_.push_back(std::move(job));
+  changed_.notify_one();
+  return true;
+}
+
+void CompileQueue::stop() {
+  std::deque<std::function<void()>> dropped;
+  std::thread thread;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_stopped_ = true;
+    dropped.swap(waiting_);
+    thread.swap(thread_);
+    changed_.notify_one();
+  }
+  if (thread.joinable()) {
+    thread.join();
+  }
+}
+
+void CompileQueue::run() {
+  make_background_thread();
+  if (on_start_ != nullptr) {
+    on_start_();
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return is_stopped_ || !waiting_.empty(); });
+    if (is_stopped_) {
+      return;
+    }
+    std::function<void()> job = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    job();
+    job = nullptr;  // what it owns is destroyed outside the lock
+    lock.lock();
+  }
+}
+
+}  // namespace sconce

@@ -1,0 +1,122 @@
+#include "executor/specialization.h"
+
+#include "base/exception_message.h"
+#include "executor/argument_spec/facts_of_spec.h"
+#include "executor/argument_spec/fields.h"
+#include "executor/compile_queue.h"
+#include "ir/dump.h"
+
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <exception>
+#include <utility>
+
+namespace sconce {
+
+void Specialization::publish(std::unique_ptr<const CountedPlan> plan, std::vector<RefusalExplanation> refusals) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  refusals_ = std::move(refusals);
+  plan_ = std::move(plan);
+  published_.store(plan_.get(), std::memory_order_release);
+}
+
+void Specialization::refuse(const std::string& reason, bool is_failure) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  try {
+    why_not_ = reason;
+    if (is_failure) {
+      refusals_.push_back({"specialized plan", reason, {}, {}});
+    }
+  } catch (const std::bad_alloc&) {
+    why_not_ = "out of memory";  // short enough to need none
+  }
+}
+
+std::string Specialization::why_not() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return !why_not_.empty() ? why_not_ : is_wanted_ ? "it ran once" : "its plan is being compiled";
+}
+
+std::vector<RefusalExplanation> Specialization::refusals() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return refusals_;
+}
+
+namespace {
+
+// Facts assume the process's default dtype, which the compile reads.
+bool has_default_dtype_of(const SpecializationRequest& request) {
+  return spec_words::kDefaultDtype.of(request.words.front()) ==
+         static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
+}
+
+Expected<CompiledMethod> compile_for(const SpecializationSource& source, const SpecializationRequest& request) {
+  // On the caller's thread, the caller's modes are on.
+  const c10::InferenceMode normal(false);
+  const at::NoGradGuard no_grad;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  CompileSettings settings(source.options);
+  settings.callees = source.callees.get();
+  const auto assume = [&](Graph& graph) { return facts_of_spec(graph, *source.specs, request.words, request.open_sizes); };
+  auto compiled = compile_specialized(*source.general, assume, settings);
+  if (!has_default_dtype_of(request)) {
+    return Refusal::because("the default dtype changed during the compile");
+  }
+  return compiled;
+}
+
+void compile_into(SpecializationSource& source, const SpecializationRequest& request, Specialization& target) {
+  auto compiled = compile_for(source, request);
+  if (!compiled) {
+    target.refuse(compiled.refusal().reason, /*is_failure=*/false);
+    return;
+  }
+  dump(DumpPoint::kPlan, source.name, [&] { return compiled->plan->text(); });
+  source.compiles.add();
+  target.publish(
+      std::unique_ptr<const CountedPlan>(new CountedPlan{Tier::kRanks, std::move(compiled->plan), compiled->seconds, {}}),
+      std::move(compiled->refusals));
+}
+
+// A job of the queue. Its use of the source ends before its ownership.
+struct Job {
+  std::shared_ptr<SpecializationSource> source;
+  SpecializationRequest request;
+  std::weak_ptr<Specialization> target;
+  Users::Token use;
+};
+
+}  // namespace
+
+void compile_now(SpecializationSource& source, const SpecializationRequest& request, Specialization& target) noexcept {
+  try {
+    compile_into(source, request, target);
+  } catch (const std::bad_alloc&) {
+    target.refuse("out of memory", /*is_failure=*/true);
+  } catch (...) {
+    // Also what is no std::exception: nothing could handle it on the background thread.
+    target.refuse("the compile failed: " + joined_lines(message_of(std::current_exception())), /*is_failure=*/true);
+  }
+}
+
+void compile_later(const std::shared_ptr<SpecializationSource>& source, SpecializationRequest request,
+                   const std::shared_ptr<Specialization>& target) noexcept {
+  try {
+    const auto job = std::make_shared<const Job>(Job{source, std::move(request), target, source->jobs.use()});
+    const bool is_submitted = CompileQueue::of_process(use_one_intra_op_thread).submit([job] {
+      if (const auto wanted = job->target.lock()) {
+        compile_now(*job->source, job->request, *wanted);
+      }
+    });
+    if (!is_submitted) {
+      target->release();
+    }
+  } catch (const std::exception& failure) {
+    target->refuse(failure.what(), /*is_failure=*/true);
+  }
+}
+
+}  // namespace sconce

@@ -1,0 +1,85 @@
+// Specialization: the plan of one argument spec, from the request to the plan or to the reason why there is none.
+#pragma once
+
+#include "executor/argument_spec/argument_spec.h"
+#include "executor/callee_table.h"
+#include "executor/compile.h"
+#include "executor/plan_cache/striped_counter.h"
+#include "plan/fork_pool.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// A plan and its counters.
+struct CountedPlan {
+  Tier tier;
+  DroppablePlan plan;
+  double compile_seconds;
+  mutable StripedCounter runs;
+};
+
+// What the compiles of an executor's specialized plans read. They may outlive the executor.
+struct SpecializationSource {
+  const std::shared_ptr<CalleeTable> callees;  // outlives the plans
+  const std::string name;
+  const Options options;
+  const std::shared_ptr<const ArgumentSpecCreator> specs;
+  const std::shared_ptr<const Graph> general;  // the graph of the generic plan
+  StripedCounter compiles;                     // plans built
+  Users jobs;                                  // that wait or run in the background
+};
+
+// What the cache holds for a spec.
+class Specialization {
+ public:
+  // `why_not`: why the generic plan serves the spec for good; empty if it shall have a plan of its own.
+  explicit Specialization(const char* why_not) : why_not_(why_not), is_wanted_(*why_not == '\0') {}
+
+  // Null as long as the generic plan serves the spec. Valid as long as this object.
+  const CountedPlan* plan() const { return published_.load(std::memory_order_acquire); }
+
+  // Returns true to one caller, which is to compile.
+  bool claim() {
+    return is_wanted_.load(std::memory_order_relaxed) && is_wanted_.exchange(false, std::memory_order_relaxed);
+  }
+  // Undoes `claim`.
+  void release() { is_wanted_.store(true, std::memory_order_relaxed); }
+
+  // End a compile: with a plan, or with the reason why there is none. `is_failure`: not an expected limit.
+  void publish(std::unique_ptr<const CountedPlan> plan, std::vector<RefusalExplanation> refusals);
+  void refuse(const std::string& reason, bool is_failure) noexcept;
+
+  // Why there is no plan (yet).
+  std::string why_not() const;
+  // The passes that failed, or the failure of the compile.
+  std::vector<RefusalExplanation> refusals() const;
+
+ private:
+  std::atomic<const CountedPlan*> published_{nullptr};
+  mutable std::mutex mutex_;
+  std::unique_ptr<const CountedPlan> plan_;
+  std::string why_not_;
+  std::vector<RefusalExplanation> refusals_;
+  std::atomic<bool> is_wanted_;
+};
+
+// What a compile needs of the call that asked for it: numbers only, no tensor.
+struct SpecializationRequest {
+  std::vector<uint64_t> words;
+  std::vector<int64_t> open_sizes;
+};
+
+// Compiles a plan for the spec on this thread, and ends `target` with it. Throws nothing.
+void compile_now(SpecializationSource& source, const SpecializationRequest& request, Specialization& target) noexcept;
+
+// The same on the background thread. The compile is left out if `target` is destroyed before it begins. If the queue is
+// full, the claim on `target` is released.
+void compile_later(const std::shared_ptr<SpecializationSource>& source, SpecializationRequest request,
+                   const std::shared_ptr<Specialization>& target) noexcept;
+
+}  // namespace sconce
