@@ -249,11 +249,8 @@ std::optional<bool> AbstractEvaluator::run_loop_one_by_one(const Node& node) {
   return true;
 }
 
-// Collects tensors; other values of a loop's body are not used outside it.
+// Of a value that differs between iterations, collects the common facts if it is a tensor, else nothing.
 void AbstractEvaluator::collect(const Value& value) {
-  if (value.type()->kind() != c10::TypeKind::TensorType) {
-    return;
-  }
   const AbstractValue& found = at(value);
   const auto [entry, is_first] = collected_.try_emplace(static_cast<uint32_t>(value.id()), found);
   if (!is_first && !(entry->second == found)) {
