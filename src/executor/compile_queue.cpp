@@ -55,6 +55,7 @@ void CompileQueue::stop() {
     thread.swap(thread_);
     changed_.notify_one();
   }
+  dropped.clear();
   if (thread.joinable()) {
     thread.join();
   }

@@ -6,6 +6,7 @@
 #include "executor/compile_queue.h"
 #include "ir/dump.h"
 
+#include <ATen/record_function.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -54,7 +55,8 @@ bool has_default_dtype_of(const SpecializationRequest& request) {
 }
 
 Expected<CompiledMethod> compile_for(const SpecializationSource& source, const SpecializationRequest& request) {
-  // On the caller's thread, the caller's modes are on.
+  // On the caller's thread, the caller's modes are on. Profilers do not see what a compile computes.
+  const at::DisableRecordFunctionGuard not_observed;
   const c10::InferenceMode normal(false);
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);

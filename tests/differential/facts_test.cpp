@@ -37,8 +37,10 @@ struct FactsOutcome {
   Coverage exact;     // sizes are numbers
   Coverage symbolic;  // sizes are symbols, but for those of 1
   std::map<std::string, size_t> unknown;
+  size_t calls_with_equal_words = 0;  // in which the facts of another call were checked
 
   void operator+=(const FactsOutcome& other) {
+    calls_with_equal_words += other.calls_with_equal_words;
     contradictions.insert(contradictions.end(), other.contradictions.begin(), other.contradictions.end());
     exact += other.exact;
     symbolic += other.symbolic;
@@ -48,38 +50,56 @@ struct FactsOutcome {
   }
 };
 
-FactsOutcome check(const std::shared_ptr<const Graph>& graph, const std::vector<c10::IValue>& arguments) {
-  FactsOutcome outcome;
-  std::array<std::unique_ptr<Graph>, 2> claimed = {graph->clone(), graph->clone()};
-  for (const auto& [sizes, at] : {std::pair(Sizes::kNumbers, 0), std::pair(Sizes::kSymbols, 1)}) {
-    const InputAssumptions given = facts_of_call(*claimed[at], arguments, sizes);
-    propagate_facts(*claimed[at], given);
-    const std::string first = print(*claimed[at]);
-    propagate_facts(*claimed[at], given);
-    EXPECT_EQ(print(*claimed[at]), first) << "the second time, too, something was found";
-  }
+using Arguments = std::vector<c10::IValue>;
+
+// What a run of the graph sees; null if the graph cannot be run on its own.
+std::unique_ptr<Graph> seen_in_run(const std::shared_ptr<const Graph>& graph, const Arguments& arguments) {
   auto compiled = compile_profiled(graph);
   if (!compiled) {
     std::cout << "not run: " << compiled.refusal().reason << "\n";
-    return outcome;
+    return nullptr;
   }
-  const Profiled& profiled = *compiled;
   torch::jit::Stack stack;
   for (const c10::IValue& argument : arguments) {
     stack.push_back(argument.isObject() ? argument : argument.deepcopy());
   }
   at::manual_seed(0);
   try {
-    run_plan(*profiled.plan, stack, false);
+    run_plan(*compiled->plan, stack, false);
   } catch (const std::exception&) {
     // What has run until then was seen.
   }
-  const std::unique_ptr<Graph> seen = profiled.profile->annotated_graph();
+  return compiled->profile->annotated_graph();
+}
+
+// Facts of the first call, against a run of it. Those from its words alone also hold in other calls with the same words.
+FactsOutcome check(const std::shared_ptr<const Graph>& graph, const std::vector<Arguments>& calls) {
+  FactsOutcome outcome;
+  std::array<std::unique_ptr<Graph>, 2> claimed = {graph->clone(), graph->clone()};
+  for (const auto& [sizes, at] : {std::pair(Sizes::kNumbers, 0), std::pair(Sizes::kSymbols, 1)}) {
+    const InputAssumptions given = facts_of_call(*claimed[at], calls[0], sizes);
+    propagate_facts(*claimed[at], given);
+    const std::string first = print(*claimed[at]);
+    propagate_facts(*claimed[at], given);
+    EXPECT_EQ(print(*claimed[at]), first) << "the second time, too, something was found";
+  }
+  const std::unique_ptr<Graph> seen = seen_in_run(graph, calls[0]);
+  if (seen == nullptr) {
+    return outcome;
+  }
   for (const auto& [graph_with_facts, coverage] :
        {std::pair(claimed[0].get(), &outcome.exact), std::pair(claimed[1].get(), &outcome.symbolic)}) {
     Comparison comparison = compare_facts(*graph_with_facts, *seen, *claimed[0]);
     *coverage = comparison.coverage;
     outcome += {std::move(comparison.contradictions), {}, {}, std::move(comparison.unknown)};
+  }
+  const std::vector<uint64_t> words = words_of_call(*graph, calls[0]);
+  for (size_t i = 1; i < calls.size(); ++i) {
+    if (words_of_call(*graph, calls[i]) == words) {
+      const std::unique_ptr<Graph> also_seen = seen_in_run(graph, calls[i]);
+      outcome += {compare_facts(*claimed[1], *also_seen, *claimed[0]).contradictions, {}, {}, {}};
+      ++outcome.calls_with_equal_words;
+    }
   }
   return outcome;
 }
@@ -126,16 +146,21 @@ ModelOutcome check_facts_of_model(const std::string& name) {
   at::manual_seed(cases.seed);
   module.run_method(cases.method, arguments);
   const auto graph = last_executed_graph();
-  std::vector<c10::IValue> all = {module.script_module()._ivalue()};
   const auto method = module.script_module().get_method(cases.method);
-  all.insert(all.end(), cases.inputs[0].begin(), cases.inputs[0].end());
-  for (size_t i = all.size(); i < method.function().getSchema().arguments().size(); ++i) {
-    all.push_back(*method.function().getSchema().arguments()[i].default_value());
+  const auto& schema = method.function().getSchema().arguments();
+  std::vector<Arguments> calls;
+  for (const Arguments& inputs : cases.inputs) {
+    Arguments all = {module.script_module()._ivalue()};
+    all.insert(all.end(), inputs.begin(), inputs.end());
+    for (size_t i = all.size(); i < schema.size(); ++i) {
+      all.push_back(*schema[i].default_value());
+    }
+    calls.push_back(std::move(all));
   }
   ModelOutcome outcome;
-  outcome.ours = check(graph, all);
+  outcome.ours = check(graph, calls);
   if (outcome.ours.exact.tensors > 0) {
-    outcome.libtorch = facts_of_libtorch(method, all, cases.seed);
+    outcome.libtorch = facts_of_libtorch(method, calls[0], cases.seed);
   }
   return outcome;
 }
@@ -182,9 +207,25 @@ TEST(Facts, HoldInModels) {
     EXPECT_GE(total.ours.symbolic.determined_known * 1000, total.ours.symbolic.determined * kSymbolicPerMille);
   }
   print_row("all", total.ours, total.libtorch);
+  std::cout << total.ours.calls_with_equal_words << " calls with the words of another\n";
 }
 
 // ---- generated graphs -------------------------------------------------------------------------------------------------
+
+// Most of these calls raise; until then they see sizes.
+Arguments of_other_sizes(Arguments arguments) {
+  for (c10::IValue& argument : arguments) {
+    if (argument.isTensor() && argument.toTensor().is_contiguous()) {
+      const at::Tensor& tensor = argument.toTensor();
+      std::vector<int64_t> sizes = tensor.sizes().vec();
+      for (int64_t& size : sizes) {
+        size = size == 1 ? 1 : 2 * size;
+      }
+      argument = at::zeros(sizes, tensor.options()).set_requires_grad(tensor.requires_grad());
+    }
+  }
+  return arguments;
+}
 
 TEST(Facts, HoldInGeneratedGraphs) {
   const uint64_t first = environment_number("SCONCE_SEED", 1);
@@ -194,13 +235,20 @@ TEST(Facts, HoldInGeneratedGraphs) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::shared_ptr<const Graph> graph = graph_of(generated.text);
     for (const bool requires_grad : {false, true}) {
-      const FactsOutcome outcome = check(graph, make_arguments(generated, 1, requires_grad));
+      std::vector<Arguments> calls;
+      for (const int call : {1, 2, 3}) {
+        calls.push_back(make_arguments(generated, call, requires_grad));
+        calls.push_back(of_other_sizes(calls.back()));
+      }
+      const FactsOutcome outcome = check(graph, calls);
       EXPECT_THAT(outcome.contradictions, ::testing::IsEmpty()) << "seed " << seed << "\n" << generated.text;
       total += outcome;
     }
     ASSERT_FALSE(::testing::Test::HasFailure());
   }
   print_row(std::to_string(count) + " graphs", total);
+  std::cout << total.calls_with_equal_words << " calls with the words of another\n";
+  EXPECT_GE(total.calls_with_equal_words, count);
 }
 
 }  // namespace

@@ -114,9 +114,9 @@ bool is_snippet(const torch::jit::Method& method) {
 }
 
 // Calls with every n on one module of each side, so that the state they leave behind counts too.
-void check_snippet(const std::string& file, const std::string& name) {
-  SCOPED_TRACE(name);
-  const Module module = load(file, Options().exact(true));
+void check_snippet(const std::string& file, const std::string& name, CompileMode mode) {
+  SCOPED_TRACE(name + (mode == CompileMode::kBlocking ? ", specialized" : ""));
+  const Module module = load(file, Options().exact(true).compile(mode));
   const torch::jit::Module reference = load_script_module(file, std::nullopt);
   const auto expected_method = reference.get_method(name);
   const PrintedText printed;
@@ -153,7 +153,8 @@ TEST_P(LanguageTest, EverySnippetDoesAsInLibTorch) {
   for (const auto& method : load_script_module(file, std::nullopt).get_methods()) {
     if (is_snippet(method)) {
       ++snippets;
-      check_snippet(file, method.name());
+      check_snippet(file, method.name(), CompileMode::kNever);
+      check_snippet(file, method.name(), CompileMode::kBlocking);
     }
   }
   EXPECT_GT(snippets, 0U);

@@ -90,7 +90,8 @@ class GraphCheck {
 
   std::vector<std::string> run() {
     check_text();
-    check_executor("optimized executor", Options().exact(true));
+    check_executor("optimized executor", Options().exact(true).compile(CompileMode::kNever));
+    check_executor("specialized executor", Options().exact(true).compile(CompileMode::kBlocking));
     check_executor("executor without optimization", Options().optimize(false));
     for (const PassInfo& pass : all_passes()) {
       check_transformed("after pass " + std::string(pass.name),

@@ -58,4 +58,10 @@ InputAssumptions facts_of_call(Graph& graph, const std::vector<c10::IValue>& arg
   return given;
 }
 
+std::vector<uint64_t> words_of_call(const Graph& graph, const std::vector<c10::IValue>& arguments) {
+  ArgumentSpec spec;
+  ArgumentSpecCreator(graph).create(arguments, spec);
+  return {spec.words().begin(), spec.words().end()};
+}
+
 }  // namespace sconce::testing

@@ -6,6 +6,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace sconce::testing {
@@ -17,5 +18,8 @@ enum class Sizes {
 
 // Makes the spec of the call, and from its words alone the facts of the graph's inputs and attributes.
 InputAssumptions facts_of_call(Graph& graph, const std::vector<c10::IValue>& arguments, Sizes sizes);
+
+// The words of the call's spec.
+std::vector<uint64_t> words_of_call(const Graph& graph, const std::vector<c10::IValue>& arguments);
 
 }  // namespace sconce::testing

@@ -9,6 +9,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include <optional>
+#include <set>
 
 namespace sconce::cli {
 
@@ -40,9 +41,9 @@ class ReferenceModels {
   Outcomes call(const std::vector<c10::IValue>& arguments, uint64_t seed, size_t number);
 
   // Compares outputs, arguments after the call, all attributes of the modules (parameters and buffers included), which
-  // tensors share memory, and the state of the generator. Failed passes count as findings of call 1. If both calls raised
-  // there are no outputs, and everything else is compared. `has_answer`: a recorded answer exists.
-  void compare_outcomes(const Outcomes& outcomes, const CompareOptions& options, bool has_answer, Findings& findings) const;
+  // tensors share memory, and the state of the generator. Failed passes and compiles count as findings of calls 1 and 2. If
+  // both calls raised there are no outputs, and everything else is compared. `has_answer`: a recorded answer exists.
+  void compare_outcomes(const Outcomes& outcomes, const CompareOptions& options, bool has_answer, Findings& findings);
 
   const torch::jit::Module& original() const { return module_.script_module(); }
   const torch::jit::Module& reference() const { return reference_; }
@@ -54,6 +55,7 @@ class ReferenceModels {
   State state_;
   std::optional<std::string> refusal_;  // why sconce cannot run the method
   std::unique_ptr<peers::Peer> peer_;
+  std::set<std::string> reported_;  // failed passes
 };
 
 // Calls a module in LibTorch, operator after operator.
@@ -67,7 +69,7 @@ void report_raised(const std::optional<std::string>& got, const std::optional<st
 
 // The name of the reference model in findings.
 inline constexpr const char* kAgainstReference = "LibTorch";
-// Records a failed pass of the user's: the plan that was compared lacks it.
+// Records a failed pass of the user's, or a failed compile: the plan that was compared lacks it.
 inline constexpr const char* kAgainstPasses = "the list of passes";
 inline constexpr const char* kAgainstRecorded = "recorded answer";
 

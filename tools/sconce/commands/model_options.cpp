@@ -119,7 +119,7 @@ GraphExecutor& executor_of(const Module& module, const std::string& method) {
 }
 
 std::vector<std::string> failed_passes(const Module& module, const std::string& method) {
-  if (module.options().passes().custom_passes().empty()) {
+  if (module.options().passes().custom_passes().empty() && module.options().compile() != CompileMode::kBlocking) {
     return {};
   }
   return failed_passes(executor_of(module, method).explain().refusals);

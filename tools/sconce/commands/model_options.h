@@ -45,7 +45,8 @@ Module load_model(const std::string& path, const Options& options);
 // Like Module::method. A refusal is thrown as a RefusedError.
 GraphExecutor& executor_of(const Module& module, const std::string& method);
 
-// Returns `failed_passes` of the method. Without passes of the user's, none can fail, and nothing is explained.
+// Returns `failed_passes` of the method, without an explanation where none can fail: there are no passes of the user's, and
+// no specialized plans that a call has waited for.
 std::vector<std::string> failed_passes(const Module& module, const std::string& method);
 
 }  // namespace sconce::cli

@@ -91,7 +91,7 @@ int report_failure(const std::exception& failure, bool json) {
 std::vector<std::string> failed_passes(const std::vector<RefusalExplanation>& refusals) {
   std::vector<std::string> failed;
   for (const RefusalExplanation& refusal : refusals) {
-    if (refusal.what.starts_with("pass ")) {
+    if (refusal.what.starts_with("pass ") || refusal.what == "specialized plan") {
       failed.push_back(refusal.what + ": " + refusal.reason);
     }
   }

@@ -51,7 +51,8 @@ Json to_json(const Failure& failure);
 // "sconce: internal error: ". With `json`, also prints an object with the same text to stdout. Returns the exit code.
 int report_failure(const std::exception& failure, bool json);
 
-// Returns the user's passes that failed and were left out, with the reasons. Other refusals are shown by `explain` only.
+// Returns the passes of the user's that failed and were left out, and failed compiles of specialized plans, with the
+// reasons. Other refusals are shown by `explain` only.
 std::vector<std::string> failed_passes(const std::vector<RefusalExplanation>& refusals);
 // Prints a warning for each of them.
 void warn_of_failed_passes(const std::vector<std::string>& failed);
