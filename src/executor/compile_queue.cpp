@@ -19,12 +19,22 @@ void make_background_thread() {
 
 }  // namespace
 
-// Not destroyed, because static objects of the program may submit jobs until the end of the process.
+CompileQueue* CompileQueue::of_process_ = nullptr;
+
+// Not destroyed, because static objects of the program may submit jobs until the end of the process. A child process has
+// no other threads: it begins with a queue whose thread has not started.
 CompileQueue& CompileQueue::of_process(void (*on_start)()) {
   static CompileQueue& queue = *[on_start] {
-    auto* made = new CompileQueue();
-    made->on_start_ = on_start;
-    return made;
+    of_process_ = new CompileQueue();
+    of_process_->on_start_ = on_start;
+    pthread_atfork([] { of_process_->mutex_.lock(); }, [] { of_process_->mutex_.unlock(); },
+                   [] {
+                     if (of_process_->thread_.joinable()) {
+                       of_process_->thread_.detach();
+                     }
+                     of_process_->mutex_.unlock();
+                   });
+    return of_process_;
   }();
   static const struct StopAtExit {
     ~StopAtExit() { queue.stop(); }

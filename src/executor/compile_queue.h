@@ -22,7 +22,8 @@ class CompileQueue {
   CompileQueue& operator=(const CompileQueue&) = delete;
 
   // Returns the queue that all executors share. It stops before static objects are destroyed that were made before its
-  // first use. `on_start` of the first caller runs first on the thread.
+  // first use. `on_start` of the first caller runs first on the thread. In a process that was forked, jobs start a new
+  // thread; the job that ran during the fork is lost.
   static CompileQueue& of_process(void (*on_start)());
 
   // Returns false if too many jobs wait, or if the queue has stopped. Throws what std::thread throws if no thread can be
@@ -34,6 +35,8 @@ class CompileQueue {
 
  private:
   void run();
+
+  static CompileQueue* of_process_;
 
   void (*on_start_)() = nullptr;
   std::mutex mutex_;

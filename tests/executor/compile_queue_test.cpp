@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <future>
 #include <vector>
@@ -60,6 +63,27 @@ TEST(CompileQueue, RefusesJobsWhenItIsFull) {
   EXPECT_FALSE(queue.submit([] {}));
   go_on.set_value();
 }
+
+#if !defined(__SANITIZE_THREAD__)  // whose threads do not survive a fork
+TEST(CompileQueue, AForkedProcessHasAThreadOfItsOwn) {
+  const auto run_a_job = [] {
+    auto done = std::make_shared<std::promise<void>>();
+    EXPECT_TRUE(CompileQueue::of_process(nullptr).submit([done] { done->set_value(); }));
+    done->get_future().wait();
+  };
+  run_a_job();
+  const pid_t child = fork();
+  if (child == 0) {
+    run_a_job();
+    CompileQueue::of_process(nullptr).stop();
+    _exit(0);
+  }
+  int status = 1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  run_a_job();
+}
+#endif
 
 }  // namespace
 }  // namespace sconce

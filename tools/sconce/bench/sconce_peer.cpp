@@ -33,6 +33,10 @@ std::optional<std::string> SconcePeer::prepare(const torch::jit::Module& module,
   return std::nullopt;
 }
 
-std::unique_ptr<peers::Peer::Session> SconcePeer::session() { return std::make_unique<SconceSession>(*module_, method_); }
+// Steady calls are measured in another session than the first calls, which ask for specialized plans.
+std::unique_ptr<peers::Peer::Session> SconcePeer::session() {
+  module_->method(method_).wait_for_compiles();
+  return std::make_unique<SconceSession>(*module_, method_);
+}
 
 }  // namespace sconce::cli
