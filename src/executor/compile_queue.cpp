@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <new>
 #include <utility>
 
 namespace sconce {
@@ -32,6 +33,7 @@ CompileQueue& CompileQueue::of_process(void (*on_start)()) {
                      if (of_process_->thread_.joinable()) {
                        of_process_->thread_.detach();
                      }
+                     new (&of_process_->changed_) std::condition_variable();  // the old one still counts its waiters
                      of_process_->mutex_.unlock();
                    });
     return of_process_;

@@ -72,7 +72,7 @@ TEST(CompileQueue, AForkedProcessHasAThreadOfItsOwn) {
     done->get_future().wait();
   };
   run_a_job();
-  const pid_t child = fork();
+  const pid_t child = ::fork();
   if (child == 0) {
     run_a_job();
     CompileQueue::of_process(nullptr).stop();
