@@ -83,7 +83,7 @@ TEST(Explain, SaysInAReadableLineWhatEachInputIs) {
   const std::string model = write_model(scratch, "raises.pt", kRaises);
   const ProgramResult text = sconce({"explain", model, "--input", "float32[2,2]", "1"});
   EXPECT_THAT(text.out, HasSubstr("\ninputs:\n  x: float32 [2, 2] contiguous\n  n: int 1\n"));
-  EXPECT_THAT(text.out, HasSubstr("serves all arguments; met so far: 1 spec (--verbose shows it)"));
+  EXPECT_THAT(text.out, HasSubstr("serves all arguments; now: 1 spec (--verbose shows it)"));
   EXPECT_THAT(text.out, Not(HasSubstr("Float(*, *)")));
   const ProgramResult verbose = sconce({"explain", model, "--verbose", "--input", "float32[2,2]", "1"});
   EXPECT_THAT(verbose.out, HasSubstr("      Float(*, *)\n"));
