@@ -33,11 +33,11 @@ void measure(benchmark::State& state, const Subject& subject) {
   ArgumentSpec spec;
   PlanCache<int> cache(8);
   const PlanCache<int>::Guard outer(cache);
-  creator.create(subject.arguments, ArgumentSpecCreator::Detail::kRanks, spec);
+  creator.create(subject.arguments, spec);
   cache.find_or_insert(outer, spec.words(), spec.hash(), [] { return 1; });
   for (auto _ : state) {
     const PlanCache<int>::Guard guard(cache);
-    creator.create(subject.arguments, ArgumentSpecCreator::Detail::kRanks, spec);
+    creator.create(subject.arguments, spec);
     benchmark::DoNotOptimize(cache.find(guard, spec.words(), spec.hash()));
   }
   state.counters["words"] = static_cast<double>(spec.words().size());
