@@ -31,12 +31,12 @@ class Options {
   Options& optimize(bool on) { return set(optimize_, on); }
   bool optimize() const { return optimize_; }
 
-  // Computes the bits that operator after operator computes. By default a few kernels may differ in the last bits, where
-  // that makes them much faster: gelu (up to 2 ulp, 100 times faster on small tensors) and small batched matrix products.
+  // Computes the bits that operator after operator computes. By default kernels may differ in the last bits where that makes
+  // them faster: exponentials and the like (a few ulp), sums of rows, recurrent layers, small batched matrix products.
   Options& exact(bool on) { return set(exact_, on); }
   bool exact() const { return exact_; }
 
-  // Chooses when specialized plans are compiled. With kBackground, your passes at Stage::kSpecialize run on that thread, and
+  // Chooses when specialized plans and kernels are compiled. With kBackground, your passes at Stage::kSpecialize run on that thread, and
   // perhaps after the module was destroyed.
   Options& compile(CompileMode mode) { return set(compile_, mode); }
   CompileMode compile() const { return compile_; }

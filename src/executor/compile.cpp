@@ -9,8 +9,10 @@
 #include "passes/layout/remove_layout_changes.h"
 #include "passes/loops/hoist_loop_invariants.h"
 #include "passes/loops/unroll_loops.h"
+#include "passes/matmul/decompose_rnn.h"
 #include "passes/memory/remove_dead_copies.h"
 #include "passes/memory/remove_list_mutation.h"
+#include "passes/memory/remove_tensor_mutation.h"
 #include "passes/required/canonicalize_ops.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/required/inline_calls.h"
@@ -158,7 +160,10 @@ const PassPipeline& pipeline_of(const CompileSettings& settings) {
 // Lowers the graph that the passes have left, and adds up what the compile did.
 Expected<CompiledMethod> finish(CompiledMethod compiled, std::unique_ptr<Graph> graph, const PassRunner& runner,
                                 const CompileSettings& settings, Clock::time_point start) {
-  const StepForm form{.is_prepared = settings.prepares_steps, .is_exact = settings.exact, .groups = &background_kernels()};
+  const GroupCompiler* kernels = settings.compile == CompileMode::kNever      ? nullptr
+                                 : settings.compile == CompileMode::kBlocking ? &blocking_kernels()
+                                                                              : &background_kernels();
+  const StepForm form{.is_prepared = settings.prepares_steps, .is_exact = settings.exact, .groups = kernels};
   auto plan = lower(std::move(graph), settings.callees, nullptr, form);
   if (!plan) {
     return plan.refusal();
@@ -210,6 +215,11 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
       "propagate_facts", [&given](Graph& known) { return propagate_facts(known, given, KnownNumbers::kFold); }, *graph);
   const size_t passes_before = runner.timings().size();
   if (settings.optimize) {
+    // Specialized plans record no gradients. Kernels can compute what functional operators compute, step by step.
+    runner.run("remove_tensor_mutation", remove_tensor_mutation, *graph);
+    if (!settings.exact) {
+      runner.run("decompose_rnn", decompose_rnn, *graph);
+    }
     optimizing_passes(*graph, runner, settings.frozen);
   }
   const auto& passes = runner.timings();

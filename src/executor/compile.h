@@ -37,7 +37,8 @@ struct CompileSettings {
         optimize(options.optimize()),
         frozen(options.frozen()),
         exact(options.exact()),
-        prepares_steps(options.optimize()) {}
+        prepares_steps(options.optimize()),
+        compile(options.compile()) {}
 
   std::string name;                            // of the method or function
   Callees* callees = nullptr;                  // runs calls that are not inlined; outlives the plan
@@ -45,9 +46,10 @@ struct CompileSettings {
   const ModuleConstants* constants = nullptr;  // constants of the method's module, to freeze it
   const PassPipeline* passes = nullptr;        // the user's passes, and which are disabled
   bool optimize = false;                       // else runs the required passes only
-  bool frozen = false;          // the module is frozen: passes may compute with its constants, at the price of rounding
-  bool exact = false;           // kernels compute the operators' own bits
-  bool prepares_steps = false;  // operators that have kernels run by prepared steps (plan/prepared/)
+  bool frozen = false;  // the module is frozen: passes may compute with its constants, at the price of rounding
+  bool exact = false;   // kernels compute the operators' own bits
+  bool prepares_steps = false;                     // operators that have kernels run by prepared steps (plan/prepared/)
+  CompileMode compile = CompileMode::kBackground;  // kernels: in the background, before the first run, or none
 };
 
 // Compiles a method: inline, freeze, required passes, optimizing passes, lower. Refuses what cannot be inlined or lowered.
