@@ -3,7 +3,7 @@
 #include "base/exception_message.h"
 #include "executor/argument_spec/facts_of_spec.h"
 #include "executor/argument_spec/fields.h"
-#include "executor/compile_queue.h"
+#include "base/compile_queue.h"
 #include "ir/dump.h"
 
 #include <ATen/record_function.h>
@@ -108,7 +108,8 @@ void compile_later(const std::shared_ptr<SpecializationSource>& source, Speciali
                    const std::shared_ptr<Specialization>& target) noexcept {
   try {
     const auto job = std::make_shared<const Job>(Job{source, std::move(request), target, source->jobs.use()});
-    const bool is_submitted = CompileQueue::of_process(use_one_intra_op_thread).submit([job] {
+    const bool is_submitted = CompileQueue::of_process().submit([job] {
+      use_one_intra_op_thread();
       if (const auto wanted = job->target.lock()) {
         compile_now(*job->source, job->request, *wanted);
       }

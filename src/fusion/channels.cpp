@@ -13,6 +13,7 @@ std::optional<Element> write_batch_norm(Writing& w) {
       !(w.is_none(2) || is_like_input(2))) {
     return std::nullopt;
   }
+  w.b.set_may_round();
   // As LibTorch: input * alpha + beta, with one alpha and one beta for each channel.
   const auto apply = [&](MachineOp op, Element a, Element b) { return w.b.apply(op, a, b); };
   const Element deviation = w.b.apply(MachineOp::kSqrt, apply(MachineOp::kAdd, w.as(4, dtype), w.as(7, dtype)));

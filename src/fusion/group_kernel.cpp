@@ -126,7 +126,7 @@ class GroupKernel final : public PreparedKernel {
       const bool is_of_row = shapes.is_of_row(*group_.results[result]);
       nest.program.outputs.push_back({element->type, element->id, is_of_row ? Access::kOne : Access::kElements});
     }
-    if (arguments.is_exact() && writer.builder().uses_library()) {
+    if (arguments.is_exact() && writer.builder().may_round()) {
       return false;
     }
     nest.operands = writer.operands();

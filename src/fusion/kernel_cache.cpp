@@ -1,15 +1,8 @@
 #include "fusion/kernel_cache.h"
 
+#include "base/compile_queue.h"
 #include "base/environment.h"
 #include "fusion/cpu_kernels.h"
-
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <condition_variable>
-#include <deque>
-#include <thread>
 
 namespace sconce {
 
@@ -27,72 +20,21 @@ size_t kernel_lanes() {
   return lanes;
 }
 
-// The background thread. It starts with the first kernel and ends with the process.
-class KernelCache::Worker {
- public:
-  Worker() : thread_([this] { work(); }) {}
-  ~Worker() {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      ends_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
+namespace {
 
-  void submit(std::shared_ptr<CachedKernel> kernel) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      waiting_.push_back(std::move(kernel));
-    }
-    changed_.notify_all();
-  }
+// Loads the code generator on the background thread, once. Its library must not be unloaded while the thread compiles.
+void load_compiler() {
+  static const bool is_loaded = static_cast<bool>(cpu_kernel_compiler());
+  static const bool is_registered = is_loaded && (CompileQueue::stop_before_statics(), true);
+  static_cast<void>(is_registered);
+}
 
-  void finish() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return waiting_.empty() && !is_busy_; });
-  }
-
- private:
-  void work() {
-    // Linux sets the priority of a thread by its id.
-    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 10);
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [this] { return ends_ || !waiting_.empty(); });
-      if (ends_) {
-        return;
-      }
-      const std::shared_ptr<CachedKernel> kernel = std::move(waiting_.front());
-      waiting_.pop_front();
-      is_busy_ = true;
-      lock.unlock();
-      compile(*kernel);
-      lock.lock();
-      is_busy_ = false;
-      changed_.notify_all();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::shared_ptr<CachedKernel>> waiting_;
-  bool is_busy_ = false;
-  bool ends_ = false;
-  std::thread thread_;  // last: it uses the others
-};
+}  // namespace
 
 KernelCache& KernelCache::instance() {
   // Never destroyed: kernels may run until the process ends.
   static auto* const cache = new KernelCache;
   return *cache;
-}
-
-KernelCache::Worker& KernelCache::worker() {
-  static Worker worker;  // joined at exit
-  return worker;
 }
 
 std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, bool blocking) {
@@ -110,9 +52,12 @@ std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, boo
       kernel = std::make_shared<CachedKernel>();
       kernel->text_ = text;
       kernel->program_ = std::move(program);
-      kernels_.emplace(std::move(text), kernel);
-      if (!blocking) {
-        worker().submit(kernel);
+      const bool is_submitted = !blocking && CompileQueue::of_process().submit([kernel] {
+        load_compiler();
+        compile(*kernel);
+      });
+      if (blocking || is_submitted) {
+        kernels_.emplace(std::move(text), kernel);
       }
     }
   }
@@ -121,8 +66,6 @@ std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, boo
   }
   return kernel;
 }
-
-void KernelCache::finish() { worker().finish(); }
 
 void KernelCache::compile(CachedKernel& kernel) {
   const std::lock_guard<std::mutex> lock(kernel.mutex_);

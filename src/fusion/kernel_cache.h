@@ -39,14 +39,10 @@ class KernelCache {
   static KernelCache& instance();
   // Returns the program's kernel. With `blocking`, it is compiled when the function returns.
   std::shared_ptr<const CachedKernel> find(KernelProgram program, bool blocking);
-  // Waits until no kernel is left to compile.
-  void finish();
 
  private:
   KernelCache() = default;
-  class Worker;
   static void compile(CachedKernel& kernel);
-  Worker& worker();
 
   std::mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<CachedKernel>> kernels_;

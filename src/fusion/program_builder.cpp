@@ -68,7 +68,7 @@ Element ProgramBuilder::add(Instruction instruction) {
     // Equality of doubles would merge 0 and -0.
     return other == instruction && std::bit_cast<uint64_t>(other.literal) == std::bit_cast<uint64_t>(instruction.literal);
   };
-  uses_library_ = uses_library_ || is_library_function(instruction.op);
+  may_round_ = may_round_ || is_library_function(instruction.op) || instruction.op == MachineOp::kSum;
   const auto found = std::find_if(code_.begin(), code_.end(), same);
   if (found == code_.end()) {
     code_.push_back(instruction);

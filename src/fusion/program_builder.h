@@ -36,14 +36,17 @@ class ProgramBuilder {
   Element apply(MachineOp op, Element a, Element b);
   Element apply(MachineOp op, Element a, Element b, Element c);
 
-  bool uses_library() const { return uses_library_; }
+  // Returns whether the program may compute other bits than the operators: by library functions, by sums in another order, or
+  // as a rule has said.
+  bool may_round() const { return may_round_; }
+  void set_may_round() { may_round_ = true; }
   std::vector<Instruction> take() { return std::move(code_); }
 
  private:
   Element add(Instruction instruction);
 
   std::vector<Instruction> code_;
-  bool uses_library_ = false;
+  bool may_round_ = false;
 };
 
 }  // namespace sconce

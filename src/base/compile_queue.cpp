@@ -1,9 +1,10 @@
-#include "executor/compile_queue.h"
+#include "base/compile_queue.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <new>
 #include <utility>
 
@@ -24,10 +25,9 @@ CompileQueue* CompileQueue::of_process_ = nullptr;
 
 // Not destroyed, because static objects of the program may submit jobs until the end of the process. A child process has
 // no other threads: it begins with a queue whose thread has not started.
-CompileQueue& CompileQueue::of_process(void (*on_start)()) {
-  static CompileQueue& queue = *[on_start] {
+CompileQueue& CompileQueue::of_process() {
+  static CompileQueue& queue = *[] {
     of_process_ = new CompileQueue();
-    of_process_->on_start_ = on_start;
     pthread_atfork([] { of_process_->mutex_.lock(); }, [] { of_process_->mutex_.unlock(); },
                    [] {
                      if (of_process_->thread_.joinable()) {
@@ -42,6 +42,10 @@ CompileQueue& CompileQueue::of_process(void (*on_start)()) {
     ~StopAtExit() { queue.stop(); }
   } stop_at_exit;
   return queue;
+}
+
+void CompileQueue::stop_before_statics() {
+  std::atexit([] { of_process().stop(); });
 }
 
 bool CompileQueue::submit(std::function<void()> job) {
@@ -75,9 +79,6 @@ void CompileQueue::stop() {
 
 void CompileQueue::run() {
   make_background_thread();
-  if (on_start_ != nullptr) {
-    on_start_();
-  }
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return is_stopped_ || !waiting_.empty(); });

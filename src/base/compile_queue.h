@@ -13,7 +13,7 @@ namespace sconce {
 // job. Free of LibTorch, so that its tests run under ThreadSanitizer without suppressions.
 class CompileQueue {
  public:
-  static constexpr size_t kMaxWaiting = 256;
+  static constexpr size_t kMaxWaiting = 1024;
 
   // Stops, see `stop`.
   ~CompileQueue() { stop(); }
@@ -21,10 +21,12 @@ class CompileQueue {
   CompileQueue(const CompileQueue&) = delete;
   CompileQueue& operator=(const CompileQueue&) = delete;
 
-  // Returns the queue that all executors share. It stops before static objects are destroyed that were made before its
-  // first use. `on_start` of the first caller runs first on the thread. In a process that was forked, jobs start a new
-  // thread; the job that ran during the fork is lost.
-  static CompileQueue& of_process(void (*on_start)());
+  // Returns the queue that the whole process shares. It stops before static objects are destroyed that were made before its
+  // first use. In a process that was forked, jobs start a new thread; the job that ran during the fork is lost.
+  static CompileQueue& of_process();
+  // Lets the queue of the process stop before static objects are destroyed that exist now: those of a library that a job has
+  // loaded.
+  static void stop_before_statics();
 
   // Returns false if too many jobs wait, or if the queue has stopped. Throws what std::thread throws if no thread can be
   // started. `job` must not throw.
@@ -38,7 +40,6 @@ class CompileQueue {
 
   static CompileQueue* of_process_;
 
-  void (*on_start_)() = nullptr;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;

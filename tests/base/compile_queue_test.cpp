@@ -1,4 +1,4 @@
-#include "executor/compile_queue.h"
+#include "base/compile_queue.h"
 
 #include <gmock/gmock.h>
 
@@ -68,14 +68,14 @@ TEST(CompileQueue, RefusesJobsWhenItIsFull) {
 TEST(CompileQueue, AForkedProcessHasAThreadOfItsOwn) {
   const auto run_a_job = [] {
     auto done = std::make_shared<std::promise<void>>();
-    EXPECT_TRUE(CompileQueue::of_process(nullptr).submit([done] { done->set_value(); }));
+    EXPECT_TRUE(CompileQueue::of_process().submit([done] { done->set_value(); }));
     done->get_future().wait();
   };
   run_a_job();
   const pid_t child = ::fork();
   if (child == 0) {
     run_a_job();
-    CompileQueue::of_process(nullptr).stop();
+    CompileQueue::of_process().stop();
     _exit(0);
   }
   int status = 1;
