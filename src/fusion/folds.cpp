@@ -7,8 +7,6 @@
 namespace sconce {
 namespace {
 
-using Result = std::optional<Element>;
-
 // Dimensions that are the last of a tensor of `rank` dimensions, in any order.
 std::optional<int64_t> last_dims(c10::ArrayRef<int64_t> dims, int64_t rank) {
   std::vector<bool> is_folded(static_cast<size_t>(rank), false);

@@ -18,6 +18,7 @@ namespace {
 // The kernel of all results of one shape.
 struct Nest {
   RowSpace space;
+  c10::DimVector strides = {};   // of the results
   std::vector<size_t> operands;  // positions among the arguments; tensors
   std::vector<size_t> numbers;   // the same; numbers
   std::vector<size_t> results;   // positions among the results
@@ -31,10 +32,11 @@ struct Nest {
 
 class GroupKernel final : public PreparedKernel {
  public:
-  GroupKernel(const NodeGroup& group, bool is_blocking) : group_(group), is_blocking_(is_blocking) {}
+  GroupKernel(const NodeGroup& group, size_t lanes, bool is_blocking)
+      : group_(group), lanes_(lanes), is_blocking_(is_blocking) {}
 
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
-    const auto shapes = kernel_lanes() == 0 ? std::nullopt : GroupShapes::of(group_, arguments);
+    const auto shapes = lanes_ == 0 ? std::nullopt : GroupShapes::of(group_, arguments);
     if (!shapes) {
       return false;
     }
@@ -63,6 +65,7 @@ class GroupKernel final : public PreparedKernel {
       Nest& nest = nests_[i];
       const std::vector<Access> before = nest.accesses;
       nest.space = now[i].space;
+      nest.strides = now[i].strides;
       if (!plan_loops(nest, *shapes, arguments) || nest.accesses != before || !place_results(nest, *shapes, results)) {
         return false;
       }
@@ -86,13 +89,15 @@ class GroupKernel final : public PreparedKernel {
   struct Type {
     c10::ScalarType dtype;
     int64_t dims;
+    bool is_dense;
     bool operator==(const Type&) const = default;
   };
   std::vector<Type> types_of(const KernelArguments& arguments) const {
     std::vector<Type> types;
     for (size_t i = 0; i < group_.operands.size(); ++i) {
-      types.push_back(arguments.is_tensor(i) ? Type{arguments.tensor(i).scalar_type(), arguments.tensor(i).dim()}
-                                             : Type{type_of_number(arguments.value(i)), -1});
+      types.push_back(arguments.is_tensor(i) ? Type{arguments.tensor(i).scalar_type(), arguments.tensor(i).dim(),
+                                                    arguments.tensor(i).is_non_overlapping_and_dense()}
+                                             : Type{type_of_number(arguments.value(i)), -1, true});
     }
     return types;
   }
@@ -106,10 +111,12 @@ class GroupKernel final : public PreparedKernel {
         if ((space.folded_dims != 0) != has_folds) {
           continue;
         }
+        const c10::DimVector strides =
+            has_folds ? contiguous_form(space.sizes).strides : shapes.strides_of(*group_.results[i]);
         const auto found = std::find_if(nests.begin(), nests.end(), [&](const Nest& nest) {
-          return nest.space == space || (!has_folds && nest.space.sizes == space.sizes);
+          return (nest.space == space || (!has_folds && nest.space.sizes == space.sizes)) && nest.strides == strides;
         });
-        Nest& nest = found != nests.end() ? *found : nests.emplace_back(Nest{.space = space});
+        Nest& nest = found != nests.end() ? *found : nests.emplace_back(Nest{.space = space, .strides = strides});
         nest.results.push_back(i);
       }
     }
@@ -117,7 +124,7 @@ class GroupKernel final : public PreparedKernel {
   }
 
   bool write_program(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) const {
-    NestWriter writer(group_, arguments);
+    NestWriter writer(group_, arguments, shapes);
     for (const size_t result : nest.results) {
       const auto element = writer.write(*group_.results[result]);
       if (!element) {
@@ -140,20 +147,18 @@ class GroupKernel final : public PreparedKernel {
   }
 
   bool plan_loops(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) const {
-    std::vector<OperandForm> tensors;
-    std::vector<c10::DimVector> aligned(nest.operands.size());  // strides
-    for (size_t k = 0; k < nest.operands.size(); ++k) {
-      const at::Tensor& tensor = arguments.tensor(nest.operands[k]);
-      const c10::DimVector& sizes = shapes.sizes_of(*group_.operands[nest.operands[k]]);
-      aligned[k].assign(tensor.strides().begin(), tensor.strides().end());
-      aligned[k].resize(sizes.size(), 0);
-      tensors.push_back({sizes, aligned[k], static_cast<int64_t>(tensor.element_size())});
+    std::vector<IterationOperand> tensors;
+    for (const size_t operand : nest.operands) {
+      const Value& value = *group_.operands[operand];
+      tensors.push_back({{shapes.sizes_of(value), shapes.strides_of(value)},
+                         static_cast<int64_t>(arguments.tensor(operand).element_size())});
     }
     std::vector<IterationOutput> outputs;
     for (const KernelOutput& output : nest.program.outputs) {
       outputs.push_back({c10::elementSize(output.type), output.access == Access::kOne});
     }
-    auto iteration = plan_iteration(nest.space.sizes, static_cast<size_t>(nest.space.folded_dims), tensors, outputs);
+    auto iteration =
+        plan_iteration({nest.space.sizes, nest.strides}, static_cast<size_t>(nest.space.folded_dims), tensors, outputs);
     if (!iteration) {
       return false;
     }
@@ -178,7 +183,7 @@ class GroupKernel final : public PreparedKernel {
     for (const RowBuffer& buffer : schedule_of(nest.program).buffers) {
       nest.buffers.push_back(buffer.output ? 0 : c10::elementSize(buffer.type));
     }
-    nest.code = KernelCache::instance().find(nest.program, is_blocking_);
+    nest.code = KernelCache::instance().find(nest.program, lanes_, is_blocking_);
     return nest.code->refusal().empty();
   }
 
@@ -186,8 +191,7 @@ class GroupKernel final : public PreparedKernel {
     for (size_t i = 0; i < nest.results.size(); ++i) {
       const KernelOutput& output = nest.program.outputs[i];
       results[nest.results[i]].place(shapes.sizes_of(*group_.results[nest.results[i]]),
-                                     output.access == Access::kOne ? c10::DimVector() : nest.iteration.output_strides,
-                                     output.type);
+                                     output.access == Access::kOne ? c10::DimVector() : nest.strides, output.type);
     }
     return true;
   }
@@ -288,6 +292,7 @@ class GroupKernel final : public PreparedKernel {
   static constexpr int64_t kLongestFoldedRow = 65'536;
 
   const NodeGroup& group_;
+  const size_t lanes_;
   const bool is_blocking_;
   std::vector<Nest> nests_;
   std::vector<Type> types_;
@@ -295,24 +300,31 @@ class GroupKernel final : public PreparedKernel {
 
 class KernelsOfGroups final : public GroupCompiler {
  public:
-  explicit KernelsOfGroups(bool is_blocking) : is_blocking_(is_blocking) {}
+  KernelsOfGroups(size_t lanes, bool is_blocking) : lanes_(lanes), is_blocking_(is_blocking) {}
   size_t weight_of(const Op& op) const override { return may_fold(op) ? 16 : has_element_rule(op) ? 1 : 0; }
-  KernelPtr make_kernel(const NodeGroup& group) const override { return std::make_unique<GroupKernel>(group, is_blocking_); }
+  KernelPtr make_kernel(const NodeGroup& group) const override {
+    return std::make_unique<GroupKernel>(group, lanes_, is_blocking_);
+  }
 
  private:
+  const size_t lanes_;
   const bool is_blocking_;
 };
 
 }  // namespace
 
 const GroupCompiler& background_kernels() {
-  static const KernelsOfGroups compiler(/*is_blocking=*/false);
+  static const KernelsOfGroups compiler(kernel_lanes(), /*is_blocking=*/false);
   return compiler;
 }
 
 const GroupCompiler& blocking_kernels() {
-  static const KernelsOfGroups compiler(/*is_blocking=*/true);
+  static const KernelsOfGroups compiler(kernel_lanes(), /*is_blocking=*/true);
   return compiler;
+}
+
+std::unique_ptr<GroupCompiler> make_blocking_kernels(size_t lanes) {
+  return std::make_unique<KernelsOfGroups>(lanes, /*is_blocking=*/true);
 }
 
 }  // namespace sconce

@@ -3,6 +3,8 @@
 
 #include "plan/prepared/group.h"
 
+#include <memory>
+
 namespace sconce {
 
 // A kernel is prepared for operands of given dtypes, sizes and strides: it writes a program for each shape among the
@@ -12,5 +14,9 @@ namespace sconce {
 // The first compiler compiles in the background, the second before the first run.
 const GroupCompiler& background_kernels();
 const GroupCompiler& blocking_kernels();
+
+// Makes kernels that compute `lanes` elements at a time, and compiles them before the first run. The processor must have
+// such vectors (kernel_lanes).
+std::unique_ptr<GroupCompiler> make_blocking_kernels(size_t lanes);
 
 }  // namespace sconce

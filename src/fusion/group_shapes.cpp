@@ -2,7 +2,7 @@
 
 #include "fusion/channels.h"
 #include "fusion/folds.h"
-#include "fusion/iteration.h"
+#include "fusion/operators.h"
 
 #include <algorithm>
 
@@ -13,7 +13,8 @@ std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelA
   for (size_t i = 0; i < group.operands.size(); ++i) {
     if (arguments.is_tensor(i)) {
       const c10::IntArrayRef sizes = arguments.tensor(i).sizes();
-      shapes.shapes_[group.operands[i]] = {c10::DimVector(sizes.begin(), sizes.end()), std::nullopt, Form::kWhole};
+      shapes.shapes_[group.operands[i]] = {c10::DimVector(sizes.begin(), sizes.end()), std::nullopt, Rows::kWhole,
+                                           form_of(arguments.tensor(i)).strides};
     }
   }
   for (const Node* node : group.nodes) {
@@ -21,6 +22,11 @@ std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelA
     if (!shape) {
       return std::nullopt;
     }
+    auto strides = shape->space ? contiguous_form(shape->sizes).strides : shapes.strides_of_result(*node);
+    if (!strides) {
+      return std::nullopt;
+    }
+    shape->strides = std::move(*strides);
     shapes.shapes_[node->output()] = std::move(*shape);
   }
   return shapes;
@@ -47,8 +53,39 @@ bool GroupShapes::align_channels(const Node& node) {
     }
     sizes.resize(1);
     sizes.resize(input.size() - 1, 1);
+    known->second.strides.resize(sizes.size(), 0);
   }
   return true;
+}
+
+// Returns the strides that LibTorch gives the result of a node that folds nothing; nothing if they are not known.
+std::optional<c10::DimVector> GroupShapes::strides_of_result(const Node& node) const {
+  std::vector<Form> forms;
+  bool has_number = false;
+  bool has_channels = false;
+  for (size_t i = 0; i < node.inputs().size(); ++i) {
+    if (const auto known = shapes_.find(node.input(i)); known == shapes_.end()) {
+      has_number = has_number || is_operand_of_iterator(node.op(), i);
+    } else if (is_of_channels(node.op(), i)) {
+      has_channels = true;
+    } else {
+      forms.push_back({known->second.sizes, known->second.strides});
+    }
+  }
+  const ResultForm kind = result_form_of(node.op());
+  std::vector<const Form*> operands;
+  for (const Form& form : forms) {
+    operands.push_back(&form);
+  }
+  if (kind == ResultForm::kReversedOperands) {
+    std::reverse(operands.begin(), operands.end());
+  }
+  const auto form = pointwise_form(operands, has_number);
+  // Norms of channels return images that are contiguous or channels-last.
+  if (!form || (has_channels && !is_contiguous(*form) && !is_channels_last(*form))) {
+    return std::nullopt;
+  }
+  return kind == ResultForm::kContiguous ? contiguous_form(form->sizes).strides : form->strides;
 }
 
 std::optional<GroupShapes::Shape> GroupShapes::shape_of(const Node& node) const {
@@ -67,8 +104,8 @@ std::optional<GroupShapes::Shape> GroupShapes::shape_of(const Node& node) const 
     }
     result.sizes = *together;
     result.space = shape.space ? shape.space : result.space;
-    has_dropped = has_dropped || shape.form == Form::kRowDropped;
-    has_other = has_other || (shape.form != Form::kRowDropped && !shape.sizes.empty());
+    has_dropped = has_dropped || shape.rows == Rows::kRowDropped;
+    has_other = has_other || (shape.rows != Rows::kRowDropped && !shape.sizes.empty());
   }
   if (may_fold(node.op())) {
     return fold(node);
@@ -77,7 +114,7 @@ std::optional<GroupShapes::Shape> GroupShapes::shape_of(const Node& node) const 
     return result;
   }
   if (has_dropped) {
-    result.form = Form::kRowDropped;
+    result.rows = Rows::kRowDropped;
     return has_other ? std::nullopt : std::optional(result);
   }
   // Every dimension must be one of the space, or be broadcast along it.
@@ -91,7 +128,7 @@ std::optional<GroupShapes::Shape> GroupShapes::shape_of(const Node& node) const 
   const auto folded = static_cast<ptrdiff_t>(result.space->folded_dims);
   const bool is_row = std::all_of(result.sizes.end() - folded, result.sizes.end(), [](int64_t size) { return size == 1; }) &&
                       std::equal(result.sizes.begin(), result.sizes.end() - folded, whole.begin());
-  result.form = Form::kRowKept;
+  result.rows = Rows::kRowKept;
   return is_row ? std::optional(result) : std::nullopt;
 }
 
@@ -102,7 +139,7 @@ std::optional<GroupShapes::Shape> GroupShapes::fold(const Node& node) const {
     return std::nullopt;
   }
   const RowSpace space{operand.sizes, how->dims};
-  if (operand.form != Form::kWhole || (operand.space && *operand.space != space)) {
+  if (operand.rows != Rows::kWhole || (operand.space && *operand.space != space)) {
     return std::nullopt;
   }
   // Weights and the like must not make the operand larger.
@@ -112,14 +149,14 @@ std::optional<GroupShapes::Shape> GroupShapes::fold(const Node& node) const {
       return std::nullopt;
     }
   }
-  Shape result{operand.sizes, space, Form::kWhole};
+  Shape result{operand.sizes, space, Rows::kWhole};
   const auto kept = operand.sizes.size() - static_cast<size_t>(how->dims);
   if (how->result == Fold::Result::kKept) {
     std::fill(result.sizes.begin() + static_cast<ptrdiff_t>(kept), result.sizes.end(), 1);
-    result.form = Form::kRowKept;
+    result.rows = Rows::kRowKept;
   } else if (how->result == Fold::Result::kDropped) {
     result.sizes.resize(kept);
-    result.form = Form::kRowDropped;
+    result.rows = Rows::kRowDropped;
   }
   return result;
 }

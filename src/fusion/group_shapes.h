@@ -1,7 +1,8 @@
-// GroupShapes: the sizes of a group's values, and over which rows folds run.
+// GroupShapes: sizes and strides of a group's values, and over which rows folds run.
 #pragma once
 
 #include "base/flat_map.h"
+#include "fusion/tensor_form.h"
 #include "plan/prepared/group.h"
 
 #include <c10/util/DimVector.h>
@@ -28,14 +29,16 @@ class GroupShapes {
   // The sizes as which the kernel sees the value: a tensor of one element for each channel has dimensions of size 1 after
   // that of the channels.
   const c10::DimVector& sizes_of(const Value& value) const { return shapes_.at(&value).sizes; }
+  // The strides that go with these sizes. Values that folds compute are contiguous.
+  const c10::DimVector& strides_of(const Value& value) const { return shapes_.at(&value).strides; }
   // Returns whether the value has one element for each row of its space.
-  bool is_of_row(const Value& value) const { return shapes_.at(&value).form != Form::kWhole; }
+  bool is_of_row(const Value& value) const { return shapes_.at(&value).rows != Rows::kWhole; }
   // Returns the space in which the value must be computed; a space without folds for a value that needs none.
   RowSpace space_of(const Value& value) const;
 
  private:
   // How a value stands to its space.
-  enum class Form : uint8_t {
+  enum class Rows : uint8_t {
     kWhole,       // it has all dimensions
     kRowKept,     // the folded dimensions have size 1
     kRowDropped,  // the folded dimensions are gone
@@ -43,10 +46,12 @@ class GroupShapes {
   struct Shape {
     c10::DimVector sizes;
     std::optional<RowSpace> space;
-    Form form = Form::kWhole;
+    Rows rows = Rows::kWhole;
+    c10::DimVector strides = {};
   };
   bool align_channels(const Node& node);
   std::optional<Shape> shape_of(const Node& node) const;
+  std::optional<c10::DimVector> strides_of_result(const Node& node) const;
   std::optional<Shape> fold(const Node& node) const;
 
   FlatMap<const Value*, Shape> shapes_;

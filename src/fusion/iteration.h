@@ -1,8 +1,7 @@
 // Iteration: the loops of a kernel over operands of given sizes and strides.
 #pragma once
 
-#include <c10/util/ArrayRef.h>
-#include <c10/util/DimVector.h>
+#include "fusion/tensor_form.h"
 
 #include <optional>
 #include <span>
@@ -15,19 +14,13 @@ struct Iteration {
   std::vector<int64_t> sizes;
   // By operand, then by dimension, in bytes; 0 where the operand is broadcast. The outputs come last.
   std::vector<std::vector<int64_t>> strides;
-  c10::DimVector output_strides;  // of a result of the whole shape, in elements
 
   int64_t elements() const;
 };
 
-// Returns the sizes to which both broadcast; nothing if they do not.
-std::optional<c10::DimVector> broadcast_sizes(c10::IntArrayRef a, c10::IntArrayRef b);
-
-// The form of an operand.
-struct OperandForm {
-  c10::IntArrayRef sizes;
-  c10::IntArrayRef strides;  // in elements
-  int64_t bytes;             // of an element
+struct IterationOperand {
+  Form form;
+  int64_t bytes;  // of an element
 };
 
 struct IterationOutput {
@@ -35,10 +28,10 @@ struct IterationOutput {
   bool is_of_row = false;  // one element for each row
 };
 
-// Plans the loops over a shape, whose last `folded_dims` dimensions must form a row if there are any: merges dimensions that
-// every operand steps through alike. The results get the strides that LibTorch's TensorIterator gives them. Returns nothing
-// where its order of dimensions is not decided by the operands alone, or where folded dimensions do not merge.
-std::optional<Iteration> plan_iteration(c10::IntArrayRef sizes, size_t folded_dims, std::span<const OperandForm> operands,
+// Plans the loops over results of one form, in the order of their memory: merges dimensions that every operand steps through
+// alike. If the last `folded_dims` dimensions are folded, they form a row, and results are contiguous. Returns nothing where
+// folded dimensions do not merge.
+std::optional<Iteration> plan_iteration(const Form& result, size_t folded_dims, std::span<const IterationOperand> operands,
                                         std::span<const IterationOutput> outputs);
 
 }  // namespace sconce

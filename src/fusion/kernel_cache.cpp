@@ -37,9 +37,9 @@ KernelCache& KernelCache::instance() {
   return *cache;
 }
 
-std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, bool blocking) {
+std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, size_t lanes, bool blocking) {
   constexpr size_t kMostKernels = 4096;
-  std::string text = program.text();
+  std::string text = "lanes " + std::to_string(lanes) + "\n" + program.text();
   std::shared_ptr<CachedKernel> kernel;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -52,6 +52,7 @@ std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, boo
       kernel = std::make_shared<CachedKernel>();
       kernel->text_ = text;
       kernel->program_ = std::move(program);
+      kernel->lanes_ = lanes;
       const bool is_submitted = !blocking && CompileQueue::of_process().submit([kernel] {
         load_compiler();
         compile(*kernel);
@@ -73,7 +74,7 @@ void KernelCache::compile(CachedKernel& kernel) {
     return;
   }
   try {
-    const auto code = compile_cpu_kernel({.text = llvm_text(kernel.program_, kernel_lanes()),
+    const auto code = compile_cpu_kernel({.text = llvm_text(kernel.program_, kernel.lanes_),
                                           .functions = {kKernelFunctionName},
                                           .cache_directory = environment().kernel_cache});
     if (!code) {

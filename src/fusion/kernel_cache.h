@@ -26,6 +26,7 @@ class CachedKernel {
   friend class KernelCache;
   std::string text_;
   KernelProgram program_;
+  size_t lanes_ = 0;
   std::atomic<KernelFunction> function_{nullptr};
   mutable std::mutex mutex_;
   std::string refusal_;
@@ -37,8 +38,8 @@ class CachedKernel {
 class KernelCache {
  public:
   static KernelCache& instance();
-  // Returns the program's kernel. With `blocking`, it is compiled when the function returns.
-  std::shared_ptr<const CachedKernel> find(KernelProgram program, bool blocking);
+  // Returns the program's kernel for `lanes` elements at a time. With `blocking`, it is compiled when the function returns.
+  std::shared_ptr<const CachedKernel> find(KernelProgram program, size_t lanes, bool blocking);
 
  private:
   KernelCache() = default;

@@ -37,9 +37,10 @@ enum class MachineOp : uint8_t {
   kFloor,
   kCeil,
   kTrunc,
-  kRound,  // to the nearest integer, ties to even
-  kMin,    // a < b ? a : b; NaN if an operand is NaN
-  kMax,    // a > b ? a : b; NaN if an operand is NaN
+  kRound,     // to the nearest integer, ties to even
+  kCopysign,  // |a| with the sign of b
+  kMin,       // a < b ? a : b; NaN if an operand is NaN
+  kMax,       // a > b ? a : b; NaN if an operand is NaN
   kEqual,
   kNotEqual,
   kLess,
@@ -52,6 +53,7 @@ enum class MachineOp : uint8_t {
   kNot,
   kSelect,  // a ? b : c
   kExp,
+  kExp2,
   kExpm1,
   kLog,
   kLog1p,
@@ -68,6 +70,9 @@ enum class MachineOp : uint8_t {
   kAtan,
   kSinh,
   kCosh,
+  kAtanh,
+  kAtan2,
+  kFmod,  // the remainder with the sign of a, exact
   kPow,
   kSum,        // of the row: a fold
   kLargest,    // of the row: a fold; NaN if an element is NaN

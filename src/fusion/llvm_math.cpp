@@ -1,4 +1,4 @@
-// Functions of the mathematical library: float32 exp and tanh in line, the others by SLEEF, which LibTorch exports.
+// Functions of the mathematical library: float32 exp, tanh and erf in line, the others by SLEEF, which LibTorch exports.
 #include "fusion/llvm_writer.h"
 
 #include <string>
@@ -25,7 +25,9 @@ std::string LlvmWriter::library_call(MachineOp op, c10::ScalarType type, const s
   const std::string part = "<" + std::to_string(width) + " x " + register_type(type) + ">";
   const std::string whole = vector(register_type(type));
   const std::string function = std::string("@Sleef_") + name_of(op) + (is_double ? "d" : "f") + std::to_string(width) +
-                               (op == MachineOp::kErfc ? "_u15" : "_u10");
+                               (op == MachineOp::kErfc   ? "_u15"
+                                : op == MachineOp::kFmod ? ""
+                                                         : "_u10");
   const size_t count = operand_count(op);
   declare("declare " + part + " " + function + "(" + part + (count == 2 ? ", " + part : "") + ")");
   std::vector<std::string> results;
@@ -101,6 +103,33 @@ std::string LlvmWriter::tanh(const std::string& x) {
   const std::string is_near = binary("fcmp olt", "float", size, float_constant(0.625));
   return value("select " + vector("i1") + " " + is_near + ", " + vector("float") + " " + near + ", " + vector("float") +
                " " + far);
+}
+
+// Near 0 an odd polynomial, elsewhere 1 - exp(p(|x|)) with the sign of x. The polynomials are those of N. Juffa's erff
+// ("Efficient faithfully rounded implementation of error function erff()", Stack Overflow 35148198). Below 2 ulp.
+std::string LlvmWriter::erf(const std::string& x) {
+  const auto fma = [&](const std::string& a, const std::string& b, const std::string& c) {
+    return intrinsic("fma", "float", {a, b, c});
+  };
+  const std::string size = intrinsic("fabs", "float", {x});
+  const std::string square = binary("fmul", "float", x, x);
+  std::string near = float_constant(-5.96761703e-4);
+  for (const double coefficient : {4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1}) {
+    near = fma(near, square, float_constant(coefficient));
+  }
+  near = fma(near, x, x);
+  const std::string high = fma(float_constant(-1.72853470e-5), size, float_constant(3.83197126e-4));
+  const std::string low = fma(float_constant(-3.88396438e-3), size, float_constant(2.42546219e-2));
+  std::string far = fma(high, square, low);
+  for (const double coefficient : {-1.06777877e-1, -6.34846687e-1, -1.28717512e-1}) {
+    far = fma(far, size, float_constant(coefficient));
+  }
+  const std::string exponent = fma(far, size, value("fneg " + vector("float") + " " + size));
+  const std::string rest = binary("fsub", "float", float_constant(1), exp(exponent));
+  const std::string signed_rest = intrinsic("copysign", "float", {rest, x});
+  const std::string is_far = binary("fcmp ogt", "float", size, float_constant(0.921875));
+  return value("select " + vector("i1") + " " + is_far + ", " + vector("float") + " " + signed_rest + ", " +
+               vector("float") + " " + near);
 }
 
 }  // namespace sconce

@@ -251,6 +251,7 @@ std::string LlvmWriter::compute(MachineOp op, c10::ScalarType type, const std::a
     case MachineOp::kCeil: return intrinsic("ceil", element, {a});
     case MachineOp::kTrunc: return intrinsic("trunc", element, {a});
     case MachineOp::kRound: return intrinsic("roundeven", element, {a});
+    case MachineOp::kCopysign: return intrinsic("copysign", element, {a, b});
     case MachineOp::kMin: return extremum(false, type, a, b);
     case MachineOp::kMax: return extremum(true, type, a, b);
     case MachineOp::kEqual:
@@ -266,6 +267,7 @@ std::string LlvmWriter::compute(MachineOp op, c10::ScalarType type, const std::a
     case MachineOp::kSelect:
       return value("select " + vector("i1") + " " + a + ", " + vector(element) + " " + b + ", " + vector(element) + " " + c);
     case MachineOp::kExp: return type == at::kFloat ? exp(a) : library_call(op, type, operands);
+    case MachineOp::kErf: return type == at::kFloat ? erf(a) : library_call(op, type, operands);
     case MachineOp::kTanh: return type == at::kFloat ? tanh(a) : library_call(op, type, operands);
     default: return library_call(op, type, operands);
   }

@@ -51,6 +51,7 @@ class LlvmWriter {
   std::string extremum(bool is_max, c10::ScalarType type, const std::string& a, const std::string& b);
   std::string exp(const std::string& x);
   std::string tanh(const std::string& x);
+  std::string erf(const std::string& x);
   std::string float_constant(double value) const;
   std::string int_constant(const std::string& element, int64_t value) const;
   std::string constant(const std::string& element, const std::string& value) const;

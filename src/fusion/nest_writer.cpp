@@ -8,7 +8,8 @@ c10::ScalarType type_of_number(const c10::IValue& number) {
   return number.isDouble() ? at::kDouble : number.isBool() ? at::kBool : at::kLong;
 }
 
-NestWriter::NestWriter(const NodeGroup& group, const KernelArguments& arguments) : arguments_(arguments) {
+NestWriter::NestWriter(const NodeGroup& group, const KernelArguments& arguments, const GroupShapes& shapes)
+    : arguments_(arguments), shapes_(shapes) {
   for (size_t i = 0; i < group.operands.size(); ++i) {
     position_[group.operands[i]] = i;
   }
@@ -55,6 +56,24 @@ std::optional<ElementArgument> NestWriter::operand(size_t position) {
                          .is_zero_dim = tensor.dim() == 0};
 }
 
+// Returns whether LibTorch may convert an operand to the dtype of others before it looks at strides, and the copy has other
+// strides.
+bool NestWriter::may_be_converted(const Node& node, const std::vector<ElementArgument>& operands) const {
+  const auto& declared = node.schema()->arguments();
+  auto type = c10::ScalarType::Undefined;
+  bool differs = false;
+  bool are_dense = true;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const bool is_condition = declared[i].name() == "condition" || declared[i].name() == "mask";
+    if (operands[i].kind == ElementArgument::Kind::kTensor && !operands[i].is_zero_dim && !is_condition) {
+      differs = differs || (type != c10::ScalarType::Undefined && type != operands[i].value.type);
+      type = operands[i].value.type;
+      are_dense = are_dense && is_dense({shapes_.sizes_of(*node.input(i)), shapes_.strides_of(*node.input(i))});
+    }
+  }
+  return differs && !are_dense;
+}
+
 std::optional<ElementArgument> NestWriter::computed(const Node& node) {
   std::vector<ElementArgument> operands;
   bool is_zero_dim = true;
@@ -65,6 +84,9 @@ std::optional<ElementArgument> NestWriter::computed(const Node& node) {
     }
     is_zero_dim = is_zero_dim && (operand->kind != ElementArgument::Kind::kTensor || operand->is_zero_dim);
     operands.push_back(std::move(*operand));
+  }
+  if (may_be_converted(node, operands)) {
+    return std::nullopt;
   }
   const auto result = write_operator(builder_, node.op(), operands);
   if (!result) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/flat_map.h"
+#include "fusion/group_shapes.h"
 #include "fusion/writing.h"
 #include "plan/prepared/group.h"
 
@@ -12,7 +13,7 @@ namespace sconce {
 
 class NestWriter {
  public:
-  NestWriter(const NodeGroup& group, const KernelArguments& arguments);
+  NestWriter(const NodeGroup& group, const KernelArguments& arguments, const GroupShapes& shapes);
 
   // Returns the element of the value; nothing if no kernel computes it.
   std::optional<Element> write(const Value& value);
@@ -26,8 +27,10 @@ class NestWriter {
   std::optional<ElementArgument> argument_of(const Value& value);
   std::optional<ElementArgument> operand(size_t position);
   std::optional<ElementArgument> computed(const Node& node);
+  bool may_be_converted(const Node& node, const std::vector<ElementArgument>& operands) const;
 
   const KernelArguments& arguments_;
+  const GroupShapes& shapes_;
   FlatMap<const Value*, size_t> position_;
   FlatMap<const Value*, ElementArgument> known_;
   ProgramBuilder builder_;

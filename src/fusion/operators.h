@@ -11,6 +11,17 @@ namespace sconce {
 // Returns whether some kernel may compute the operator.
 bool has_element_rule(const Op& op);
 
+// Returns whether LibTorch makes a tensor of the number in this argument, so that it counts among the operands that decide
+// the result's strides.
+bool is_operand_of_iterator(const Op& op, size_t argument);
+// What the strides of the result follow.
+enum class ResultForm : uint8_t {
+  kOperands,          // those of the operands, the first one first
+  kReversedOperands,  // the last one first
+  kContiguous,
+};
+ResultForm result_form_of(const Op& op);
+
 // Writes the operator. Returns the element of its result, in the result's dtype. Returns nothing if no kernel computes the
 // operator for such arguments as LibTorch does.
 std::optional<Element> write_operator(ProgramBuilder& builder, const Op& op, std::span<const ElementArgument> arguments);

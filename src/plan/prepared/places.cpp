@@ -89,7 +89,7 @@ bool returns_tensors(const Node& node) {
 
 Places::Places(const Graph& graph, const GroupCompiler* groups) : positions_(graph) {
   choose_nodes(graph);
-  if (unit_of_.empty()) {
+  if (unit_of_.empty() && groups == nullptr) {
     return;
   }
   const Regions regions(graph);

@@ -1,0 +1,26 @@
+// The table of rules: what the operators compute for one element.
+#pragma once
+
+#include "fusion/writing.h"
+
+#include <ATen/core/operator_name.h>
+
+#include <initializer_list>
+#include <unordered_map>
+
+namespace sconce {
+
+using WriteRule = Result (*)(Writing&);
+using RuleTable = std::unordered_map<c10::OperatorName, WriteRule>;
+
+// Adds the rule for overloads of an operator; "" is the unnamed one.
+void add_rule(RuleTable& table, const char* name, WriteRule rule, std::initializer_list<const char*> overloads = {""});
+
+// ---- the rules, by family: each function adds those of one file
+void add_arithmetic_rules(RuleTable& table);
+void add_division_rules(RuleTable& table);
+void add_selection_rules(RuleTable& table);
+void add_function_rules(RuleTable& table);
+void add_activation_rules(RuleTable& table);
+
+}  // namespace sconce

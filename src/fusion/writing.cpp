@@ -1,0 +1,92 @@
+#include "fusion/writing.h"
+
+namespace sconce {
+namespace {
+
+using Kind = ElementArgument::Kind;
+
+}  // namespace
+
+bool Writing::is_none(size_t i) const { return arguments_[i].kind == Kind::kConstant && arguments_[i].constant.isNone(); }
+
+bool Writing::is_number(size_t i) const {
+  const c10::IValue& constant = arguments_[i].constant;
+  return arguments_[i].kind == Kind::kConstant && (constant.isDouble() || constant.isInt() || constant.isBool());
+}
+
+std::optional<double> Writing::number(size_t i) const {
+  return is_number(i) ? std::optional(arguments_[i].constant.toScalar().toDouble()) : std::nullopt;
+}
+
+c10::ScalarType Writing::type(size_t i) const {
+  const ElementArgument& argument = arguments_[i];
+  return argument.kind != Kind::kConstant ? argument.value.type
+         : !is_number(i)                  ? c10::ScalarType::Undefined
+         : argument.constant.isDouble()   ? at::kDouble
+         : argument.constant.isBool()     ? at::kBool
+                                          : at::kLong;
+}
+
+Type Writing::promoted(std::initializer_list<size_t> positions) const {
+  at::native::ResultTypeState state = {};
+  const auto join = [](c10::ScalarType& category, c10::ScalarType type) {
+    category = category == c10::ScalarType::Undefined ? type : c10::promoteTypes(category, type);
+  };
+  for (const size_t i : positions) {
+    if (!is_value(i)) {
+      return std::nullopt;
+    }
+    if (is_tensor(i)) {
+      join(arguments_[i].is_zero_dim ? state.zeroResult : state.dimResult, type(i));
+    } else {
+      // Any floating dtype is the same here: a result that takes it from the number alone is refused below.
+      join(state.wrappedResult, c10::isFloatingType(type(i)) ? at::kFloat : type(i));
+    }
+  }
+  const c10::ScalarType type = at::native::result_type(state);
+  const c10::ScalarType of_tensors =
+      at::native::result_type({state.dimResult, c10::ScalarType::Undefined, state.zeroResult});
+  const bool takes_default =
+      c10::isFloatingType(type) && (of_tensors == c10::ScalarType::Undefined || !c10::isFloatingType(of_tensors));
+  return is_kernel_type(type) && !takes_default ? Type(type) : std::nullopt;
+}
+
+Type Writing::promoted_floating(std::initializer_list<size_t> positions) const {
+  const Type dtype = promoted(positions);
+  return dtype && c10::isFloatingType(*dtype) ? dtype : std::nullopt;
+}
+
+Element Writing::as(size_t i, c10::ScalarType dtype) {
+  const ElementArgument& argument = arguments_[i];
+  if (argument.kind == Kind::kConstant) {
+    return number_as(argument.constant, compute_type(dtype));
+  }
+  const bool keeps_precision = argument.kind == Kind::kNumber || argument.is_zero_dim;
+  return b.convert(keeps_precision ? argument.value : b.convert(argument.value, dtype), compute_type(dtype));
+}
+
+Element Writing::rounded(size_t i, c10::ScalarType dtype) {
+  if (is_tensor(i) && type(i) == dtype) {
+    return as(i, dtype);
+  }
+  return b.convert(b.convert(as(i, dtype), dtype), compute_type(dtype));
+}
+
+Element Writing::number_as(const c10::IValue& number, c10::ScalarType type) {
+  const c10::Scalar scalar = number.toScalar();
+  switch (type) {
+    case at::kFloat:
+      return b.literal(scalar.isIntegral(false) ? static_cast<float>(scalar.toLong()) : scalar.toDouble(), type);
+    case at::kDouble: return b.literal(scalar.toDouble(), type);
+    case at::kBool: return b.integer(scalar.toDouble() != 0 ? 1 : 0, type);
+    case at::kInt: return b.integer(static_cast<int32_t>(scalar.toLong()), type);
+    case at::kByte: return b.integer(static_cast<uint8_t>(scalar.toLong()), type);
+    default: return b.integer(scalar.toLong(), type);
+  }
+}
+
+Element Writing::literal(double value, Element like) {
+  return c10::isFloatingType(like.type) ? b.literal(value, like.type) : b.integer(static_cast<int64_t>(value), like.type);
+}
+
+}  // namespace sconce
