@@ -1,0 +1,118 @@
+#include "tests/fusion/kernel_call.h"
+
+#include "tests/support/graphs.h"
+
+#include "fusion/kernel_cache.h"
+#include "plan/lower.h"
+#include "plan/run_plan.h"
+
+#include <cmath>
+
+namespace sconce::testing {
+namespace {
+
+class CountedKernel final : public PreparedKernel {
+ public:
+  CountedKernel(KernelPtr inner, CountedKernels::Counts& counts) : inner_(std::move(inner)), counts_(counts) {}
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
+    const bool is_prepared = inner_->prepare(arguments, results);
+    ++(is_prepared ? counts_.prepared : counts_.refused);
+    return is_prepared;
+  }
+  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
+    const bool is_prepared = inner_->prepare_again(arguments, results);
+    counts_.prepared_again += is_prepared ? 1 : 0;
+    return is_prepared;
+  }
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    ++counts_.runs;
+    inner_->run(arguments, results);
+  }
+  bool can_run() const override { return inner_->can_run(); }
+  bool reads_tensors() const override { return inner_->reads_tensors(); }
+
+ private:
+  const KernelPtr inner_;
+  CountedKernels::Counts& counts_;
+};
+
+std::string constant_text(const c10::IValue& value, const std::string& name) {
+  char number[64];
+  if (value.isDouble()) {
+    std::snprintf(number, sizeof number, "%.17g", value.toDouble());
+    const std::string digits = number;
+    const bool looks_whole = digits.find_first_of(".ein") == std::string::npos;
+    return name + " : float = prim::Constant[value=" + digits + (looks_whole ? "." : "") + "]()";
+  }
+  return value.isInt()      ? name + " : int = prim::Constant[value=" + std::to_string(value.toInt()) + "]()"
+         : value.isBool()   ? name + " : bool = prim::Constant[value=" + (value.toBool() ? "1" : "0") + "]()"
+         : value.isString() ? name + " : str = prim::Constant[value=\"" + value.toStringRef() + "\"]()"
+                            : name + " : NoneType = prim::Constant()";
+}
+
+Outcome outcome_of(const std::function<at::Tensor()>& action) {
+  try {
+    return {action(), ""};
+  } catch (const std::exception& error) {
+    return {std::nullopt, error.what()};
+  }
+}
+
+}  // namespace
+
+KernelPtr CountedKernels::make_kernel(const NodeGroup& group) const {
+  return std::make_unique<CountedKernel>(inner_->make_kernel(group), counts_);
+}
+
+std::vector<size_t> kernel_widths() {
+  return kernel_lanes() == 16  ? std::vector<size_t>{16, 8}
+         : kernel_lanes() == 8 ? std::vector<size_t>{8}
+                               : std::vector<size_t>{};
+}
+
+std::string OperatorCall::text() const {
+  std::string inputs;
+  std::string body;
+  std::string passed;
+  for (size_t i = 0; i < constants.size(); ++i) {
+    const std::string name = "%a" + std::to_string(i);
+    passed += (passed.empty() ? "" : ", ") + name;
+    if (constants[i]) {
+      body += "  " + constant_text(*constants[i], name) + "\n";
+    } else {
+      inputs += (inputs.empty() ? "" : ", ") + name + " : " + types[i];
+    }
+  }
+  return "graph(" + inputs + "):\n" + body + "  %r : Tensor = " + op.schema().name() + "(" + passed + ")\n  return (%r)\n";
+}
+
+KernelCall::KernelCall(const OperatorCall& call, size_t lanes) : kernels_(lanes) {
+  auto plan = lower(graph_of(call.text()), nullptr, nullptr, StepForm{.is_prepared = true, .groups = &kernels_});
+  EXPECT_TRUE(plan) << call.text();
+  plan_ = std::move(*plan);
+}
+
+Outcome KernelCall::run(const std::vector<c10::IValue>& given) {
+  const size_t runs = kernels_.counts().runs;
+  const Outcome outcome = outcome_of([&] {
+    torch::jit::Stack stack(given.begin(), given.end());
+    run_plan(*plan_, stack, /*may_skip_autograd=*/true);
+    return stack.at(0).toTensor();
+  });
+  ran_kernel_ = kernels_.counts().runs != runs;
+  return outcome;
+}
+
+Outcome run_eager(const OperatorCall& call, const std::vector<c10::IValue>& given) {
+  return outcome_of([&] {
+    torch::jit::Stack stack;
+    size_t next = 0;
+    for (const auto& constant : call.constants) {
+      stack.push_back(constant ? *constant : given.at(next++));
+    }
+    call.op.callBoxed(stack);
+    return stack.at(0).toTensor();
+  });
+}
+
+}  // namespace sconce::testing
