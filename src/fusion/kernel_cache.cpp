@@ -23,7 +23,7 @@ size_t kernel_lanes() {
 namespace {
 
 // Loads the code generator on the background thread, once. Its library must not be unloaded while the thread compiles.
-void load_compiler() {
+void load_code_generator() {
   static const bool is_loaded = static_cast<bool>(cpu_kernel_compiler());
   static const bool is_registered = is_loaded && (CompileQueue::stop_before_statics(), true);
   static_cast<void>(is_registered);
@@ -54,7 +54,7 @@ std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, siz
       kernel->program_ = std::move(program);
       kernel->lanes_ = lanes;
       const bool is_submitted = !blocking && CompileQueue::of_process().submit([kernel] {
-        load_compiler();
+        load_code_generator();
         compile(*kernel);
       });
       if (blocking || is_submitted) {
