@@ -230,7 +230,9 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     remove_dead_code(*graph, runner);
   }
   if (!changed) {
-    return Refusal::because("what is known about the arguments changes no node");
+    CompiledMethod unchanged;
+    unchanged.refusals = runner.refusals();
+    return unchanged;
   }
   return finish({}, std::move(graph), runner, settings, start);
 }

@@ -24,7 +24,7 @@ class ModuleConstants;
 // A method, a function or a graph, ready to run.
 struct CompiledMethod {
   std::unique_ptr<Graph> graph;  // calls inlined, and frozen; of a specialized plan, null
-  std::unique_ptr<Plan> plan;    // the generic plan, which serves every argument spec, or a specialized one
+  std::unique_ptr<Plan> plan;    // the generic plan, which serves every argument spec, or a specialized one, or null
   std::vector<PassTiming> passes;
   std::vector<RefusalExplanation> refusals;  // attributes that were not frozen, passes that failed and were left out
   double seconds = 0;
@@ -59,8 +59,8 @@ Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const Comp
 using AssumeInputs = std::function<InputAssumptions(Graph& graph)>;
 
 // Compiles a plan for the runs in which the assumptions hold. `general`: the graph of the generic plan. Propagates facts,
-// runs the optimizing passes once more, and lowers; passes of the user's at Stage::kSpecialize run before and after.
-// Refuses if all this changes no node.
+// runs the optimizing passes once more, and lowers; passes of the user's at Stage::kSpecialize run before and after. The
+// plan is null if all this changes no node.
 Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeInputs& assume,
                                              const CompileSettings& settings);
 

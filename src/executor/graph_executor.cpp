@@ -193,7 +193,7 @@ void GraphExecutor::Impl::specialize(const SpecEntry& entry, const ArgumentSpec&
   try {
     request = {{spec.words().begin(), spec.words().end()}, specs_->open_sizes(arguments)};
   } catch (const std::bad_alloc&) {
-    entry->refuse("out of memory", /*is_failure=*/true);
+    entry->fail("out of memory");
     return;
   }
   if (options_.compile() == CompileMode::kBlocking) {

@@ -24,13 +24,17 @@ void Specialization::publish(std::unique_ptr<const CountedPlan> plan, std::vecto
   published_.store(plan_.get(), std::memory_order_release);
 }
 
-void Specialization::refuse(const std::string& reason, bool is_failure) noexcept {
+void Specialization::refuse(const std::string& reason, std::vector<RefusalExplanation> refusals) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  why_not_ = reason;
+  refusals_ = std::move(refusals);
+}
+
+void Specialization::fail(const std::string& reason) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   try {
     why_not_ = reason;
-    if (is_failure) {
-      refusals_.push_back({"specialized plan", reason, {}, {}});
-    }
+    refusals_.push_back({"specialized plan", reason, {}, {}});
   } catch (const std::bad_alloc&) {
     why_not_ = "out of memory";  // short enough to need none
   }
@@ -73,7 +77,11 @@ Expected<CompiledMethod> compile_for(const SpecializationSource& source, const S
 void compile_into(SpecializationSource& source, const SpecializationRequest& request, Specialization& target) {
   auto compiled = compile_for(source, request);
   if (!compiled) {
-    target.refuse(compiled.refusal().reason, /*is_failure=*/false);
+    target.refuse(compiled.refusal().reason, {});
+    return;
+  }
+  if (compiled->plan == nullptr) {
+    target.refuse("what is known about the arguments changes no node", std::move(compiled->refusals));
     return;
   }
   dump(DumpPoint::kPlan, source.name, [&] { return compiled->plan->text(); });
@@ -97,10 +105,10 @@ void compile_now(SpecializationSource& source, const SpecializationRequest& requ
   try {
     compile_into(source, request, target);
   } catch (const std::bad_alloc&) {
-    target.refuse("out of memory", /*is_failure=*/true);
+    target.fail("out of memory");
   } catch (...) {
     // Also what is no std::exception: nothing could handle it on the background thread.
-    target.refuse("the compile failed: " + joined_lines(message_of(std::current_exception())), /*is_failure=*/true);
+    target.fail("the compile failed: " + joined_lines(message_of(std::current_exception())));
   }
 }
 
@@ -118,7 +126,7 @@ void compile_later(const std::shared_ptr<SpecializationSource>& source, Speciali
       target->release();
     }
   } catch (const std::exception& failure) {
-    target->refuse(failure.what(), /*is_failure=*/true);
+    target->fail(failure.what());
   }
 }
 

@@ -50,9 +50,11 @@ class Specialization {
   // Undoes `claim`.
   void release() { is_wanted_.store(true, std::memory_order_relaxed); }
 
-  // End a compile: with a plan, or with the reason why there is none. `is_failure`: not an expected limit.
+  // End a compile: with a plan, with the reason why there is none, or with the failure of the compile. `refusals`: the
+  // passes that failed.
   void publish(std::unique_ptr<const CountedPlan> plan, std::vector<RefusalExplanation> refusals);
-  void refuse(const std::string& reason, bool is_failure) noexcept;
+  void refuse(const std::string& reason, std::vector<RefusalExplanation> refusals);
+  void fail(const std::string& reason) noexcept;
 
   // Why there is no plan (yet).
   std::string why_not() const;

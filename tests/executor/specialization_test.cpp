@@ -198,6 +198,17 @@ TEST(Specialization, APassThatThrowsIsLeftOut) {
   }
 }
 
+TEST(Specialization, APassThatThrowsIsShownAlsoWhereThereIsNoPlan) {
+  Options options;
+  options.compile(CompileMode::kBlocking).passes().reproducer_folder("");
+  options.passes().before(Stage::kSpecialize, "thrower", [](Graph&) -> bool { throw std::runtime_error("no such luck"); });
+  GraphExecutor executor(graph_of("graph(%x : Tensor):\n  %y : Tensor = aten::neg(%x)\n  return (%y)\n"), "f", options);
+  call(executor, at::rand({2}));
+  EXPECT_THAT(why_generic(executor), HasSubstr("changes no node"));
+  ASSERT_EQ(executor.explain().refusals.size(), 1);
+  EXPECT_EQ(executor.explain().refusals[0].what, "pass thrower");
+}
+
 // A compile may call modules, also this one: the words of the call in progress are not lost.
 TEST(Specialization, ACompileThatCallsTheSameExecutorDisturbsNothing) {
   GraphExecutor* self = nullptr;
