@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -59,6 +60,29 @@ bool CompileQueue::submit(std::function<void()> job) {
   waiting_.push_back(std::move(job));
   changed_.notify_one();
   return true;
+}
+
+void CompileQueue::run_and_wait(const std::function<void()>& job) {
+  const auto done = std::make_shared<std::promise<void>>();
+  bool is_here = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_here = thread_.get_id() == std::this_thread::get_id();
+  }
+  // The promise is broken if the queue stops before the job has run.
+  if (is_here || !submit([job, done] {
+        job();
+        done->set_value();
+      })) {
+    job();
+    return;
+  }
+  std::future<void> is_done = done->get_future();
+  try {
+    is_done.get();
+  } catch (const std::future_error&) {
+    job();
+  }
 }
 
 void CompileQueue::stop() {

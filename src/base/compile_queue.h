@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -31,6 +32,10 @@ class CompileQueue {
   // Returns false if too many jobs wait, or if the queue has stopped. Throws what std::thread throws if no thread can be
   // started. `job` must not throw.
   bool submit(std::function<void()> job);
+
+  // Runs the job on the thread, after those that wait, and waits for it. Runs it here if this is the queue's thread, or if the
+  // queue takes no job. A job of another library need not survive what this thread does when memory fails.
+  void run_and_wait(const std::function<void()>& job);
 
   // Drops the jobs that wait, and waits for the one that runs.
   void stop();

@@ -20,16 +20,16 @@ size_t kernel_lanes() {
   return lanes;
 }
 
-namespace {
-
-// Loads the code generator on the background thread, once. Its library must not be unloaded while the thread compiles.
 void load_code_generator() {
-  static const bool is_loaded = static_cast<bool>(cpu_kernel_compiler());
-  static const bool is_registered = is_loaded && (CompileQueue::stop_before_statics(), true);
-  static_cast<void>(is_registered);
+  // Not on the background thread: if the process ended while LLVM is loaded there, LLVM's static objects would be destroyed
+  // under it.
+  static const bool is_loaded = [] {
+    const bool is_there = static_cast<bool>(cpu_kernel_compiler());
+    CompileQueue::stop_before_statics();
+    return is_there;
+  }();
+  static_cast<void>(is_loaded);
 }
-
-}  // namespace
 
 KernelCache& KernelCache::instance() {
   // Never destroyed: kernels may run until the process ends.
@@ -39,6 +39,7 @@ KernelCache& KernelCache::instance() {
 
 std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, size_t lanes, bool blocking) {
   constexpr size_t kMostKernels = 4096;
+  load_code_generator();
   std::string text = "lanes " + std::to_string(lanes) + "\n" + program.text();
   std::shared_ptr<CachedKernel> kernel;
   {
@@ -53,17 +54,15 @@ std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, siz
       kernel->text_ = text;
       kernel->program_ = std::move(program);
       kernel->lanes_ = lanes;
-      const bool is_submitted = !blocking && CompileQueue::of_process().submit([kernel] {
-        load_code_generator();
-        compile(*kernel);
-      });
+      const bool is_submitted = !blocking && CompileQueue::of_process().submit([kernel] { compile(*kernel); });
       if (blocking || is_submitted) {
         kernels_.emplace(std::move(text), kernel);
       }
     }
   }
   if (blocking && kernel->function() == nullptr) {
-    compile(*kernel);
+    // Not on this thread: LLVM ends the process where a thread's allocation fails.
+    CompileQueue::of_process().run_and_wait([kernel] { compile(*kernel); });
   }
   return kernel;
 }

@@ -1,10 +1,10 @@
 #include "plan/lower.h"
 
-#include "analysis/alias_sets.h"
 #include "analysis/effects.h"
 #include "base/assert.h"
 #include "ir/schema_match.h"
 #include "plan/liveness.h"
+#include "plan/prepared/parts_builder.h"
 #include "plan/prepared/places.h"
 #include "plan/prepared/prepared_step.h"
 #include "plan/register_allocator.h"
@@ -76,18 +76,13 @@ class Lowering {
     return found->second;
   }
 
-  static bool is_constant(const Value* value) { return value->node()->kind() == prim::Constant; }
-
-  // Returns whether the value keeps its register to the end of the run.
-  bool is_kept(const Value* value) const { return is_constant(value) || places_.is_object_of_attributes(*value); }
-
   // A loop's params keep their registers through its body, because the next iteration and the loop's outputs use
   // them.
   void release(const Value* value) {
     const Node* owner = value->node();
     const bool is_loop_param = owner->opcode() == Opcode::kParam && owner->owning_block()->owner() != nullptr &&
                                owner->owning_block()->owner()->kind() == prim::Loop;
-    if (!is_kept(value) && !is_loop_param) {
+    if (!places_.is_kept(*value) && !is_loop_param) {
       allocator_.release(register_of(value));
     }
   }
@@ -103,7 +98,7 @@ class Lowering {
 
   Operand operand_of(const Node& node, size_t input) const {
     const Value* value = node.input(input);
-    return {register_of(value), !is_kept(value) && liveness_.is_last_use(node, input)};
+    return {register_of(value), !places_.is_kept(*value) && liveness_.is_last_use(node, input)};
   }
 
   Operands operands_of(const Node& node, size_t first) const {
@@ -137,7 +132,7 @@ class Lowering {
     Registers registers;
     for (const Value* value : values) {
       const bool holds_something = holds_memory(value->type()) || value->type()->kind() == c10::TypeKind::StringType;
-      if (holds_something && !is_kept(value)) {
+      if (holds_something && !places_.is_kept(*value)) {
         registers.push_back(register_of(value));
       }
       release(value);
@@ -189,7 +184,7 @@ class Lowering {
                     .is_exact = form_.is_exact,
                     .state = add_state(group_->nodes, /*is_group=*/true)};
     for (size_t i = 0; i < group_->operands.size(); ++i) {
-      add_operand(group_parts_, *group_->operands[i], i, /*is_run_time=*/true);
+      parts_.add_operand(group_parts_, *group_->operands[i], i, /*is_run_time=*/true);
     }
   }
 
@@ -198,18 +193,11 @@ class Lowering {
     if (group_ == nullptr || &node != group_->nodes.back()) {
       return;
     }
-    const auto is_outside = [&](const Use& use) {
-      return std::find(group_->nodes.begin(), group_->nodes.end(), use.user) == group_->nodes.end();
-    };
     for (const Value* result : group_->results) {
-      const auto uses = result->uses();
-      group_parts_.results.push_back(
-          {register_of(result), places_.slot_of(*result), std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
-             return is_outside(use) && places_.unit_of(*use.user) == nullptr;
-           })});
+      parts_.add_result(group_parts_, *result, group_->nodes);
     }
     for (const Node* each : group_->nodes) {
-      add_dropped(group_parts_, *each);
+      parts_.add_dropped(group_parts_, *each);
       const auto& released = places_.released_after(*each);
       group_parts_.released.insert(group_parts_.released.end(), released.begin(), released.end());
     }
@@ -263,70 +251,21 @@ class Lowering {
       const Value& input = *unit.op->input(i);
       if (places_.unit_of(*input.node()) == &unit) {
         for (const Value* element : input.node()->inputs()) {
-          add_operand(parts, *element, i, /*is_run_time=*/false, /*in_list=*/true);
+          parts_.add_operand(parts, *element, i, /*is_run_time=*/false, /*in_list=*/true);
         }
       } else {
-        add_operand(parts, input, i, i == unit.kernel->run_time_argument);
+        parts_.add_operand(parts, input, i, i == unit.kernel->run_time_argument);
       }
     }
     for (const Value* result : unit.nodes.back()->outputs()) {
-      const auto uses = result->uses();
-      const bool is_boxed =
-          std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return places_.unit_of(*use.user) == nullptr; });
-      parts.results.push_back({register_of(result), places_.slot_of(*result), is_boxed});
+      parts_.add_result(parts, *result, {});
     }
     for (const Node* node : unit.nodes) {
-      add_dropped(parts, *node);
-    }
-    emit(make_prepared_step(*unit.op, *unit.kernel, std::move(parts), std::move(ordinary)), unit.op);
-    for (const Node* node : unit.nodes) {
+      parts_.add_dropped(parts, *node);
       release_last_uses(*node);
     }
+    emit(make_prepared_step(*unit.op, *unit.kernel, std::move(parts), std::move(ordinary)), unit.op);
     return {};
-  }
-
-  // Adds the registers of operands that the node uses for the last time.
-  void add_dropped(KernelStepParts& parts, const Node& node) const {
-    for (size_t i = 0; i < node.inputs().size(); ++i) {
-      const Value* input = node.input(i);
-      const PreparedUnit* unit = places_.unit_of(*input->node());
-      const bool is_of_unit = unit != nullptr && unit == places_.unit_of(node);  // exists between ordinary steps alone
-      if (liveness_.is_last_use(node, i) && holds_memory(input->type()) && !is_kept(input) && !is_of_unit) {
-        parts.dropped.push_back(register_of(input));
-      }
-    }
-  }
-
-  void add_operand(KernelStepParts& parts, const Value& value, size_t position, bool is_run_time,
-                   bool in_list = false) const {
-    using Source = PreparedOperand::Source;
-    // A group reads an attribute in place before the attribute has a register.
-    const Register box = registers_.contains(&value) ? register_of(&value) : 0;
-    PreparedOperand operand{Source::kBox, box, static_cast<uint32_t>(position), in_list};
-    operand.slot = places_.slot_of(value);
-    if (operand.slot != Places::kNoSlot) {
-      operand.source = Source::kSlot;
-    } else if (value.type()->kind() != c10::TypeKind::TensorType) {
-      operand.source = is_run_time           ? Source::kRunTime
-                       : in_list             ? Source::kElement
-                       : is_constant(&value) ? Source::kConstant
-                                             : Source::kValue;
-    }
-    if (places_.is_read_in_place(*value.node())) {
-      operand.attribute = static_cast<uint32_t>(parts.attributes.size());
-      parts.attributes.push_back(path_of(value));
-    }
-    parts.operands.push_back(operand);
-  }
-
-  AttributePath path_of(const Value& value) const {
-    const std::vector<const Node*> reads = places_.attribute_reads(value);
-    AttributePath path{register_of(reads.front()->input(0)), {}};
-    for (const Node* read : reads) {
-      const auto& type = read->input(0)->type()->expectRef<c10::ClassType>();
-      path.slots.push_back(static_cast<uint32_t>(type.getAttributeSlot(read->attribute_as<std::string>(attr::kName))));
-    }
-    return path;
   }
 
   // A graph without tensors that require a gradient may still introduce one.
@@ -438,6 +377,7 @@ class Lowering {
   GroupStep* group_step_ = nullptr;
   KernelStepParts group_parts_;
   FlatMap<const Value*, Register> registers_;
+  const PartsBuilder parts_{places_, liveness_, registers_};
   std::vector<Plan::PlannedStep> steps_;
   std::vector<c10::IValue> constants_;
   Registers inputs_;

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # file -> why it names operators
 REWRITES = {
+    "src/fusion/folds.cpp": "the table of operators that fold rows",
     "src/fusion/operators.cpp": "lists the operators whose results do not follow the strides of their operands",
     "src/ir/text/parse.cpp": "gives an example in an error message",
     "src/passes/layout/permutations.cpp": "reads and composes views that exchange dimensions",

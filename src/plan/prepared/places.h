@@ -57,8 +57,11 @@ class Places {
   std::vector<const Node*> attribute_reads(const Value& value) const;
   // Returns whether only prepared steps use what the node, a prim::GetAttr, reads.
   bool is_read_in_place(const Node& node) const { return read_in_place_.contains(&node); }
-  // Returns whether prepared steps read attributes of the value, at any time in the run.
-  bool is_object_of_attributes(const Value& value) const { return objects_.contains(&value); }
+  // Returns whether the value keeps its register to the end of the run: a constant, or an object whose attributes prepared
+  // steps read.
+  bool is_kept(const Value& value) const {
+    return value.node()->opcode() == Opcode::kConstant || objects_.contains(&value);
+  }
 
  private:
   void choose_nodes(const Graph& graph);

@@ -1,0 +1,60 @@
+#include "plan/prepared/parts_builder.h"
+
+#include <ATen/core/class_type.h>
+
+#include <algorithm>
+
+namespace sconce {
+
+void PartsBuilder::add_operand(KernelStepParts& parts, const Value& value, size_t position, bool is_run_time,
+                               bool in_list) const {
+  using Source = PreparedOperand::Source;
+  // A group reads an attribute in place before the attribute has a register.
+  const Register box = registers_.contains(&value) ? registers_.at(&value) : 0;
+  PreparedOperand operand{Source::kBox, box, static_cast<uint32_t>(position), in_list};
+  operand.slot = places_.slot_of(value);
+  if (operand.slot != Places::kNoSlot) {
+    operand.source = Source::kSlot;
+  } else if (value.type()->kind() != c10::TypeKind::TensorType) {
+    operand.source = is_run_time                                   ? Source::kRunTime
+                     : in_list                                     ? Source::kElement
+                     : value.node()->opcode() == Opcode::kConstant ? Source::kConstant
+                                                                   : Source::kValue;
+  }
+  if (places_.is_read_in_place(*value.node())) {
+    operand.attribute = static_cast<uint32_t>(parts.attributes.size());
+    parts.attributes.push_back(path_of(value));
+  }
+  parts.operands.push_back(operand);
+}
+
+void PartsBuilder::add_result(KernelStepParts& parts, const Value& value, const std::vector<const Node*>& inside) const {
+  const auto uses = value.uses();
+  const bool is_boxed = std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+    return places_.unit_of(*use.user) == nullptr && std::find(inside.begin(), inside.end(), use.user) == inside.end();
+  });
+  parts.results.push_back({registers_.at(&value), places_.slot_of(value), is_boxed});
+}
+
+void PartsBuilder::add_dropped(KernelStepParts& parts, const Node& node) const {
+  for (size_t i = 0; i < node.inputs().size(); ++i) {
+    const Value* input = node.input(i);
+    const PreparedUnit* unit = places_.unit_of(*input->node());
+    const bool is_of_unit = unit != nullptr && unit == places_.unit_of(node);  // exists between ordinary steps alone
+    if (liveness_.is_last_use(node, i) && holds_memory(input->type()) && !places_.is_kept(*input) && !is_of_unit) {
+      parts.dropped.push_back(registers_.at(input));
+    }
+  }
+}
+
+AttributePath PartsBuilder::path_of(const Value& value) const {
+  const std::vector<const Node*> reads = places_.attribute_reads(value);
+  AttributePath path{registers_.at(reads.front()->input(0)), {}};
+  for (const Node* read : reads) {
+    const auto& type = read->input(0)->type()->expectRef<c10::ClassType>();
+    path.slots.push_back(static_cast<uint32_t>(type.getAttributeSlot(read->attribute_as<std::string>(attr::kName))));
+  }
+  return path;
+}
+
+}  // namespace sconce
