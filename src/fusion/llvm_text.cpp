@@ -258,20 +258,30 @@ class Function {
     return w_.from_memory(w_.gather(each.type, addresses, body.mask), each.type);
   }
 
+  // Computes all values first: an output may serve as a buffer that the value of another output is read from.
   void write_stores(Body& body) {
+    struct Store {
+      c10::ScalarType type;
+      std::string value;
+      std::string address;
+    };
+    std::vector<Store> stores;
     for (size_t k = 0; k < schedule_.buffers.size(); ++k) {
       const RowBuffer& buffer = schedule_.buffers[k];
       if (schedule_.stage[buffer.value] == body.pass) {
         const std::string value = w_.to_memory(value_of(body, buffer.value), buffer.type);
-        w_.store(buffer.type, value, address_of_buffer(body, k), body.mask);
+        stores.push_back({buffer.type, value, address_of_buffer(body, k)});
       }
     }
     for (size_t k = 0; k < program_.outputs.size(); ++k) {
       const KernelOutput& output = program_.outputs[k];
       if (output.access == Access::kElements && schedule_.stage[output.value] == body.pass) {
         const std::string value = w_.to_memory(value_of(body, output.value), output.type);
-        w_.store(output.type, value, address(body, program_.inputs.size() + k, output.type), body.mask);
+        stores.push_back({output.type, value, address(body, program_.inputs.size() + k, output.type)});
       }
+    }
+    for (const Store& store : stores) {
+      w_.store(store.type, store.value, store.address, body.mask);
     }
   }
 
