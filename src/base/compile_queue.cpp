@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <utility>
@@ -39,14 +38,16 @@ CompileQueue& CompileQueue::of_process() {
                    });
     return of_process_;
   }();
-  static const struct StopAtExit {
+  // C++ destroys thread-local objects of the thread that ends the process before it destroys any static object.
+  struct StopAtExit {
     ~StopAtExit() { queue.stop(); }
-  } stop_at_exit;
+  };
+  static const StopAtExit stop_at_exit_of_another_thread;
+  if (getpid() == gettid()) {
+    thread_local const StopAtExit stop_at_exit;
+    static_cast<void>(stop_at_exit);
+  }
   return queue;
-}
-
-void CompileQueue::stop_before_statics() {
-  std::atexit([] { of_process().stop(); });
 }
 
 bool CompileQueue::submit(std::function<void()> job) {

@@ -22,13 +22,9 @@ class CompileQueue {
   CompileQueue(const CompileQueue&) = delete;
   CompileQueue& operator=(const CompileQueue&) = delete;
 
-  // Returns the queue that the whole process shares. It stops before static objects are destroyed that were made before its
-  // first use. In a process that was forked, jobs start a new thread; the job that ran during the fork is lost.
+  // Returns the queue that the whole process shares. If the main thread has called this, it stops before the process destroys
+  // static objects: jobs may use those of any library. In a process that was forked, jobs start a new thread; the job that ran during the fork is lost.
   static CompileQueue& of_process();
-  // Lets the queue of the process stop before static objects are destroyed that exist now: those of a library that a job has
-  // loaded.
-  static void stop_before_statics();
-
   // Returns false if too many jobs wait, or if the queue has stopped. Throws what std::thread throws if no thread can be
   // started. `job` must not throw.
   bool submit(std::function<void()> job);

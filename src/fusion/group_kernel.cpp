@@ -26,6 +26,7 @@ struct Nest {
   std::vector<Access> accesses;  // of the operands
   Iteration iteration;
   std::shared_ptr<const CachedKernel> code;
+  bool may_round = false;
   size_t cost = 0;              // instructions per element
   std::vector<size_t> buffers;  // bytes per element of a row; 0: an output is the buffer
 };
@@ -136,6 +137,7 @@ class GroupKernel final : public PreparedKernel {
     if (arguments.is_exact() && writer.builder().may_round()) {
       return false;
     }
+    nest.may_round = writer.builder().may_round();
     nest.operands = writer.operands();
     nest.numbers = writer.numbers();
     for (const size_t number : nest.numbers) {
@@ -163,6 +165,10 @@ class GroupKernel final : public PreparedKernel {
       return false;
     }
     if (nest.space.folded_dims != 0 && (iteration->elements() == 0 || iteration->sizes.back() > kLongestFoldedRow)) {
+      return false;
+    }
+    // LibTorch computes one such function of a long tensor by MKL's vector library, which is faster.
+    if (group_.nodes.size() == 1 && nest.may_round && nest.space.folded_dims == 0 && iteration->elements() > kLongestAlone) {
       return false;
     }
     nest.iteration = std::move(*iteration);
@@ -288,6 +294,7 @@ class GroupKernel final : public PreparedKernel {
 
   // The work in instructions below which a second thread does not pay.
   static constexpr int64_t kGrain = 200'000;
+  static constexpr int64_t kLongestAlone = 16'384;
   // Lanes sum up independently; beyond this length LibTorch's sums in pairs are more precise.
   static constexpr int64_t kLongestFoldedRow = 65'536;
 

@@ -1,13 +1,13 @@
 // GroupShapes: sizes and strides of a group's values, and over which rows folds run.
 #pragma once
 
-#include "base/flat_map.h"
 #include "fusion/tensor_form.h"
 #include "plan/prepared/group.h"
 
 #include <c10/util/DimVector.h>
 
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 namespace sconce {
@@ -54,7 +54,7 @@ class GroupShapes {
   std::optional<c10::DimVector> strides_of_result(const Node& node) const;
   std::optional<Shape> fold(const Node& node) const;
 
-  FlatMap<const Value*, Shape> shapes_;
+  std::unordered_map<const Value*, Shape> shapes_;
 };
 
 }  // namespace sconce

@@ -20,17 +20,6 @@ size_t kernel_lanes() {
   return lanes;
 }
 
-void load_code_generator() {
-  // Not on the background thread: if the process ended while LLVM is loaded there, LLVM's static objects would be destroyed
-  // under it.
-  static const bool is_loaded = [] {
-    const bool is_there = static_cast<bool>(cpu_kernel_compiler());
-    CompileQueue::stop_before_statics();
-    return is_there;
-  }();
-  static_cast<void>(is_loaded);
-}
-
 KernelCache& KernelCache::instance() {
   // Never destroyed: kernels may run until the process ends.
   static auto* const cache = new KernelCache;
@@ -39,7 +28,6 @@ KernelCache& KernelCache::instance() {
 
 std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, size_t lanes, bool blocking) {
   constexpr size_t kMostKernels = 4096;
-  load_code_generator();
   std::string text = "lanes " + std::to_string(lanes) + "\n" + program.text();
   std::shared_ptr<CachedKernel> kernel;
   {

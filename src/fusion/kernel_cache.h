@@ -49,9 +49,6 @@ class KernelCache {
   std::unordered_map<std::string, std::shared_ptr<CachedKernel>> kernels_;
 };
 
-// Loads the code generator, once in a process: about 12 ms. The first kernel does, if nothing has before.
-void load_code_generator();
-
 // The number of elements that kernels compute at a time on this processor; 0 if it has no kernels.
 size_t kernel_lanes();
 

@@ -1,12 +1,12 @@
 // NestWriter: writes the values of a group that one nest of loops computes.
 #pragma once
 
-#include "base/flat_map.h"
 #include "fusion/group_shapes.h"
 #include "fusion/writing.h"
 #include "plan/prepared/group.h"
 
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 namespace sconce {
@@ -31,8 +31,8 @@ class NestWriter {
 
   const KernelArguments& arguments_;
   const GroupShapes& shapes_;
-  FlatMap<const Value*, size_t> position_;
-  FlatMap<const Value*, ElementArgument> known_;
+  std::unordered_map<const Value*, size_t> position_;
+  std::unordered_map<const Value*, ElementArgument> known_;
   ProgramBuilder builder_;
   std::vector<size_t> operands_;
   std::vector<size_t> numbers_;

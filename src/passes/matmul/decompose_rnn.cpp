@@ -5,6 +5,7 @@
 
 #include <ATen/core/jit_type.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,17 @@ struct Layers {
   bool is_lstm() const { return op == "lstm"; }
   auto operator<=>(const Layers&) const = default;
 };
+
+// Returns whether the node is what an earlier run of the pass left for other sizes: the alternative to loops.
+bool is_alternative(const Node& node) {
+  const Node* owner = node.owning_block()->owner();
+  if (owner == nullptr || owner->opcode() != Opcode::kIf || owner->block(1) != node.owning_block() ||
+      owner->outputs().size() != node.outputs().size()) {
+    return false;
+  }
+  const auto nodes = owner->block(0)->nodes();
+  return std::any_of(nodes.begin(), nodes.end(), [](const Node* other) { return other->opcode() == Opcode::kLoop; });
+}
 
 // (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
 std::optional<Layers> layers_of(const Node& node) {
@@ -163,7 +175,7 @@ const Graph& graph_of(const Layers& layers) {
 bool decompose_rnn(Graph& graph) {
   std::vector<std::pair<Node*, Layers>> found;
   for_each_node(graph.body(), [&](Node* node) {
-    if (auto layers = layers_of(*node)) {
+    if (auto layers = layers_of(*node); layers && !is_alternative(*node)) {
       found.emplace_back(node, std::move(*layers));
     }
   });
