@@ -5,7 +5,6 @@
 
 #include <ATen/core/jit_type.h>
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -36,8 +35,12 @@ bool is_alternative(const Node& node) {
       owner->outputs().size() != node.outputs().size()) {
     return false;
   }
-  const auto nodes = owner->block(0)->nodes();
-  return std::any_of(nodes.begin(), nodes.end(), [](const Node* other) { return other->opcode() == Opcode::kLoop; });
+  for (const Node* other : owner->block(0)->nodes()) {
+    if (other->opcode() == Opcode::kLoop) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
