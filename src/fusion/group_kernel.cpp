@@ -33,8 +33,8 @@ struct Nest {
 
 class GroupKernel final : public PreparedKernel {
  public:
-  GroupKernel(const NodeGroup& group, size_t lanes, bool is_blocking)
-      : group_(group), lanes_(lanes), is_blocking_(is_blocking) {}
+  GroupKernel(const NodeGroup& group, size_t lanes, bool is_blocking, bool is_selective)
+      : group_(group), lanes_(lanes), is_blocking_(is_blocking), is_selective_(is_selective) {}
 
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const auto shapes = lanes_ == 0 ? std::nullopt : GroupShapes::of(group_, arguments);
@@ -168,7 +168,8 @@ class GroupKernel final : public PreparedKernel {
       return false;
     }
     // LibTorch computes one such function of a long tensor by MKL's vector library, which is faster.
-    if (group_.nodes.size() == 1 && nest.may_round && nest.space.folded_dims == 0 && iteration->elements() > kLongestAlone) {
+    if (is_selective_ && group_.nodes.size() == 1 && nest.may_round && nest.space.folded_dims == 0 &&
+        iteration->elements() > kLongestAlone) {
       return false;
     }
     nest.iteration = std::move(*iteration);
@@ -301,37 +302,40 @@ class GroupKernel final : public PreparedKernel {
   const NodeGroup& group_;
   const size_t lanes_;
   const bool is_blocking_;
+  const bool is_selective_;  // leaves to the operator what it computes faster
   std::vector<Nest> nests_;
   std::vector<Type> types_;
 };
 
 class KernelsOfGroups final : public GroupCompiler {
  public:
-  KernelsOfGroups(size_t lanes, bool is_blocking) : lanes_(lanes), is_blocking_(is_blocking) {}
+  KernelsOfGroups(size_t lanes, bool is_blocking, bool is_selective)
+      : lanes_(lanes), is_blocking_(is_blocking), is_selective_(is_selective) {}
   size_t weight_of(const Op& op) const override { return may_fold(op) ? 16 : has_element_rule(op) ? 1 : 0; }
   KernelPtr make_kernel(const NodeGroup& group) const override {
-    return std::make_unique<GroupKernel>(group, lanes_, is_blocking_);
+    return std::make_unique<GroupKernel>(group, lanes_, is_blocking_, is_selective_);
   }
 
  private:
   const size_t lanes_;
   const bool is_blocking_;
+  const bool is_selective_;  // leaves to the operator what it computes faster
 };
 
 }  // namespace
 
 const GroupCompiler& background_kernels() {
-  static const KernelsOfGroups compiler(kernel_lanes(), /*is_blocking=*/false);
+  static const KernelsOfGroups compiler(kernel_lanes(), /*is_blocking=*/false, /*is_selective=*/true);
   return compiler;
 }
 
 const GroupCompiler& blocking_kernels() {
-  static const KernelsOfGroups compiler(kernel_lanes(), /*is_blocking=*/true);
+  static const KernelsOfGroups compiler(kernel_lanes(), /*is_blocking=*/true, /*is_selective=*/true);
   return compiler;
 }
 
 std::unique_ptr<GroupCompiler> make_blocking_kernels(size_t lanes) {
-  return std::make_unique<KernelsOfGroups>(lanes, /*is_blocking=*/true);
+  return std::make_unique<KernelsOfGroups>(lanes, /*is_blocking=*/true, /*is_selective=*/false);
 }
 
 }  // namespace sconce
