@@ -24,7 +24,8 @@ using ::testing::Not;
 class Both {
  public:
   explicit Both(const std::string& text) {
-    prepared_ = std::move(*lower(testing::graph_of(text), nullptr, nullptr, StepForm{.is_prepared = true, .is_exact = true}));
+    prepared_ =
+        std::move(*lower(testing::graph_of(text), nullptr, nullptr, StepForm{.is_prepared = true, .is_exact = true}));
     ordinary_ = std::move(*lower(testing::graph_of(text)));
   }
 
@@ -89,6 +90,23 @@ TEST(PreparedSteps, RaiseTheOperatorsErrorsAndRunAgain) {
   EXPECT_THROW(both.run({at::randn({2, 4}), at::randn({3, 4})}), c10::Error);
   both.expect_equal({at::randn({2, 4}), at::randn({2, 4})});
   both.expect_equal({at::randn({5, 4}), at::randn({5, 4})});
+}
+
+// Idle dropout hands on its operand, active dropout makes a tensor of its own: here of other sizes in the same run.
+TEST(PreparedSteps, AgreeWhenAViewBecomesATensorOfItsOwn) {
+  Both both(R"(graph(%x : Tensor, %train : bool):
+  %p : float = prim::Constant[value=0.]()
+  %one : int = prim::Constant[value=1]()
+  %d : Tensor = aten::dropout(%x, %p, %train)
+  %y : Tensor = aten::add(%d, %one, %one)
+  return (%y))");
+  for (const bool trains : {false, true, false}) {
+    for (const int64_t rows : {2, 5}) {
+      for (int run = 0; run < 2; ++run) {
+        both.expect_equal({at::rand({trains ? rows + 1 : rows, 3}), trains});
+      }
+    }
+  }
 }
 
 TEST(PreparedSteps, LeaveSparseOperandsToTheOperator) {

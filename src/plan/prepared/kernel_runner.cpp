@@ -12,10 +12,6 @@ using Source = PreparedOperand::Source;
 
 namespace {
 
-bool has_form_of(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides();
-}
-
 // Returns whether the value is a number that a kernel may read in each run.
 bool is_number(const c10::IValue& value) { return value.isInt() || value.isDouble() || value.isBool(); }
 
@@ -161,7 +157,7 @@ void KernelRunner::give_to_slot(Frame& frame, KernelResult& result, uint32_t ind
   if (!std::exchange(result.changed_, false) && slot.shell.is_same(result.shell_)) {
     return;
   }
-  if (!parts_.is_view && slot.stamp != 0 && slot.bytes == result.bytes_ && has_form_of(slot.shell, result.shell_)) {
+  if (!parts_.is_view && slot.stamp != 0 && slot.bytes == result.bytes_ && have_same_form(slot.shell, result.shell_)) {
     result.shell_ = slot.shell;  // of another step that computes the same value
     return;
   }

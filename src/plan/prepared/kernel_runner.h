@@ -5,7 +5,6 @@
 #include "plan/prepared/prepared_step.h"
 #include "plan/prepared/step_state.h"
 
-#include <functional>
 #include <string>
 
 namespace sconce {

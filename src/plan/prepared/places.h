@@ -59,9 +59,7 @@ class Places {
   bool is_read_in_place(const Node& node) const { return read_in_place_.contains(&node); }
   // Returns whether the value keeps its register to the end of the run: a constant, or an object whose attributes prepared
   // steps read.
-  bool is_kept(const Value& value) const {
-    return value.node()->opcode() == Opcode::kConstant || objects_.contains(&value);
-  }
+  bool is_kept(const Value& value) const { return value.node()->opcode() == Opcode::kConstant || objects_.contains(&value); }
 
  private:
   void choose_nodes(const Graph& graph);

@@ -73,8 +73,7 @@ class PreparedStep final : public Step {
       slot.stamp = 0;  // a sparse tensor, for example: its readers find it in the box
       return;
     }
-    if (!slot.shell.defined() || slot.bytes != 0 || slot.shell.scalar_type() != made_as.shell.scalar_type() ||
-        slot.shell.sizes() != made_as.shell.sizes() || slot.shell.strides() != made_as.shell.strides()) {
+    if (!slot.shell.defined() || slot.bytes != 0 || !have_same_form(slot.shell, made_as.shell)) {
       slot.shell = std::move(made_as.shell);
       slot.stamp = frame.next_stamp++;
       slot.bytes = 0;

@@ -18,8 +18,12 @@ at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Scal
   return shell;
 }
 
+bool have_same_form(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
 void reshape_shell(at::Tensor& shell, c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype) {
-  if (!shell.defined() || shell.scalar_type() != dtype) {
+  if (!shell.defined() || shell.use_count() != 1 || shell.scalar_type() != dtype) {
     shell = make_shell(sizes, strides, dtype);
     return;
   }

@@ -20,7 +20,11 @@ struct SlotOwner {
 // A shell is a normal tensor without autograd metadata; it owns its StorageImpl, which no tensor outside the frame shares.
 at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype);
 
-// Gives the shell another form, or makes it if it is undefined. Requires that no kernel counts on the old form.
+// Returns whether both tensors have the same sizes, strides and dtype.
+bool have_same_form(const at::Tensor& a, const at::Tensor& b);
+
+// Gives the shell another form. Makes a new one if there is none, or if something else holds it: a slot or a kernel counts
+// on the old form.
 void reshape_shell(at::Tensor& shell, c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype);
 
 inline void point_storage_at(const at::Tensor& shell, void* data) {
