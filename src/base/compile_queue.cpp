@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <future>
 #include <memory>
 #include <new>
 #include <utility>
