@@ -3,29 +3,87 @@
 #include "base/assert.h"
 #include "load/convert.h"
 
+#include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/frontend/resolver.h>
 
-#include <sstream>
+#include <algorithm>
+#include <cctype>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 namespace sconce {
 namespace {
 
-std::unique_ptr<Graph> compile_expression(const Op& op, std::string_view expression, bool with_result_and_grad) {
-  std::ostringstream source;
-  source << "def row(";
-  const char* separator = "";
-  for (const c10::Argument& argument : op.schema->arguments()) {
-    source << separator << argument.name() << ": " << argument.type()->annotation_str();
-    separator = ", ";
-  }
-  if (with_result_and_grad) {
-    source << separator << "result: Tensor, grad: Tensor";
-  }
-  source << "):\n    return " << expression << "\n";
+// What a text may name, in order: "self: Tensor".
+using Parameters = std::vector<std::string>;
 
-  return compile_function(op.name, source.str());
+std::string declaration(const std::string& name, const c10::Type& type) { return name + ": " + type.annotation_str(); }
+
+Parameters arguments_of(const c10::FunctionSchema& schema) {
+  Parameters parameters;
+  for (const c10::Argument& argument : schema.arguments()) {
+    parameters.push_back(declaration(argument.name(), *argument.type()));
+  }
+  return parameters;
+}
+
+// Appends one parameter per result: `name`, or name0, name1, … if the operator has several.
+void append_per_result(Parameters& parameters, const c10::FunctionSchema& schema, const std::string& name) {
+  const auto& returns = schema.returns();
+  for (size_t i = 0; i < returns.size(); ++i) {
+    parameters.push_back(declaration(returns.size() == 1 ? name : name + std::to_string(i), *returns[i].type()));
+  }
+}
+
+// Returns whether the text consists of statements, not of one expression: it has the keyword `return`.
+bool is_of_statements(std::string_view text) {
+  constexpr std::string_view kReturn = "return";
+  const auto is_part_of_name = [&](size_t at) {
+    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
+  };
+  for (size_t at = text.find(kReturn); at != std::string_view::npos; at = text.find(kReturn, at + 1)) {
+    if ((at == 0 || !is_part_of_name(at - 1)) && !is_part_of_name(at + kReturn.size())) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::unique_ptr<Graph> compile_text(const Op& op, std::string_view text, const Parameters& parameters) {
+  std::string source = "def row(";
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    source += (i == 0 ? "" : ", ") + parameters[i];
+  }
+  source += "):\n    ";
+  if (!is_of_statements(text)) {
+    source += "return ";
+  }
+  for (const char character : text) {
+    source += character;
+    if (character == '\n') {
+      source += "    ";
+    }
+  }
+  return compile_function(op.name, source + "\n");
+}
+
+bool returns_tensors(const c10::FunctionSchema& schema) {
+  return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
+    return result.type()->kind() == c10::TypeKind::TensorType || *result.type() == *c10::ListType::ofTensors();
+  });
+}
+
+// Returns the types of the values that a forward text saves: what its tuple has after the operator's results.
+std::vector<c10::TypePtr> saved_types(const Op& op, const Graph& forward) {
+  const auto tuple = forward.outputs().at(0)->type()->cast<c10::TupleType>();
+  const size_t results = op.schema->returns().size();
+  SCONCE_ASSERT(tuple != nullptr && tuple->elements().size() > results, "the forward text of ", op.name,
+                " does not return a tuple of results and saved values");
+  return {tuple->elements().begin() + static_cast<std::ptrdiff_t>(results), tuple->elements().end()};
 }
 
 }  // namespace
@@ -44,12 +102,46 @@ std::unique_ptr<Graph> compile_function(std::string_view op, std::string_view so
 
 std::unique_ptr<Graph> compile_body(const Op& op) {
   SCONCE_ASSERT(!op.body.empty(), op.name, " has no body");
-  return compile_expression(op, op.body, /*with_result_and_grad=*/false);
+  return compile_text(op, op.body, arguments_of(*op.schema));
 }
 
-std::unique_ptr<Graph> compile_backward(const Op& op) {
-  SCONCE_ASSERT(!op.backward.empty() && op.forward.empty(), op.name, " has no backward from its result alone");
-  return compile_expression(op, op.backward, /*with_result_and_grad=*/true);
+OpGradient compile_gradient(const Op& op) {
+  SCONCE_ASSERT(!op.backward.empty(), op.name, " has no backward text");
+  OpGradient gradient;
+  Parameters parameters = arguments_of(*op.schema);
+  if (!op.differentiable_if.empty()) {
+    gradient.condition = compile_text(op, op.differentiable_if, parameters);
+  }
+  if (!op.forward.empty()) {
+    gradient.forward = compile_text(op, op.forward, parameters);
+  }
+  append_per_result(parameters, *op.schema, "result");
+  if (gradient.forward != nullptr) {
+    for (const c10::TypePtr& type : saved_types(op, *gradient.forward)) {
+      parameters.push_back(declaration("saved_" + std::to_string(gradient.saved++), *type));
+    }
+  }
+  append_per_result(parameters, *op.schema, "grad");
+  parameters.emplace_back("needs: List[bool]");
+  gradient.backward = compile_text(op, op.backward, parameters);
+  return gradient;
+}
+
+const OpGradient* gradient_of(const Op& op) {
+  if (op.canonical != nullptr && op.backward.empty()) {
+    return gradient_of(*op.canonical);
+  }
+  if (op.backward.empty() || op.schema->is_mutable() || !returns_tensors(*op.schema)) {
+    return nullptr;
+  }
+  static std::mutex mutex;
+  static auto* const gradients = new std::unordered_map<const Op*, OpGradient>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto found = gradients->find(&op);
+  if (found == gradients->end()) {
+    found = gradients->emplace(&op, compile_gradient(op)).first;
+  }
+  return &found->second;
 }
 
 }  // namespace sconce

@@ -3,6 +3,7 @@
 
 #include "ir/graph.h"
 
+#include <cstddef>
 #include <memory>
 #include <string_view>
 
@@ -12,9 +13,26 @@ namespace sconce {
 // does not compile is an internal error that names the operator.
 std::unique_ptr<Graph> compile_body(const Op& op);
 
-// Returns the operator's gradients as a graph from its arguments, `result` and `grad` to a tuple: per Tensor argument its
-// gradient, or None. Requires that the row has a backward text and no forward text.
-std::unique_ptr<Graph> compile_backward(const Op& op);
+// The gradient of an operator as graphs, compiled from its row's texts.
+struct OpGradient {
+  // From the schema's arguments to a tuple: the operator's results, then what backward saves. Null: the operator itself.
+  std::unique_ptr<const Graph> forward;
+  // Inputs, in this order, all present even if unused: the schema's arguments; the results (named `result`, or result0,
+  // result1, … if the operator has several); saved_0, saved_1, … of `forward`; the incoming gradients (`grad`, or grad0,
+  // grad1, …, one per result); `needs`: List[bool], per schema argument whether its gradient is needed.
+  // Output: a tuple with an entry per schema argument, None where there is no gradient. Entries at the end may be left out.
+  std::unique_ptr<const Graph> backward;
+  size_t saved = 0;  // how many values `forward` returns after the results
+  // From the schema's arguments to a bool: whether the operator is differentiated by these texts. Null: always.
+  std::unique_ptr<const Graph> condition;
+};
+
+// Returns the gradient of an operator: that of its row, or of the operator that it is a synonym of. Null if there is no
+// backward text, or the overload writes its arguments or returns no tensors. Compiled once per process; any thread may call.
+const OpGradient* gradient_of(const Op& op);
+
+// Compiles the gradient. Requires that the row has a backward text.
+OpGradient compile_gradient(const Op& op);
 
 // Returns the graph of the only function of TorchScript source, calls not inlined. `op` is named in errors.
 std::unique_ptr<Graph> compile_function(std::string_view op, std::string_view source);

@@ -164,13 +164,19 @@ struct OpRow {
   // ---- TorchScript texts, compiled when first needed (load/compile_op_row.h)
   // The operator in terms of primitives and of operators with bodies: an expression over the schema's arguments.
   std::string_view body = {};
-  // Reserved: no row has it, and `compile_backward` does not accept it yet. The result together with the values that
-  // backward saves: a tuple (result, saved…). Without it, backward may use the arguments and `result`.
+  // An expression, or statements of which only the last is a `return`. `forward` gives the results together with what
+  // backward saves: a tuple (result, saved…). It computes the same bits as the operator. Without it, backward has the
+  // operator's arguments and results alone.
   std::string_view forward = {};
-  // The gradients of all Tensor arguments in the schema's order, as a tuple, None where there is none: an expression over
-  // the schema's arguments, `result`, the incoming `grad`, and `saved_0`, `saved_1`, … of `forward`. Gradients of broadcast
-  // operands are not summed here; differentiation sums them to the operand's size.
+  // The gradients: a tuple with an entry per argument of the schema, None where there is none; entries at the end may be
+  // left out. The text names the schema's arguments, `result` (result0, … where there are several), `saved_0`, `saved_1`, …
+  // of `forward`, the incoming `grad` (grad0, …), and `needs`, a list that says per argument whether its gradient is needed.
+  // Gradients of broadcast operands are not summed here; differentiation sums them to the operand's size. The text reads
+  // elements only of those arguments and results that LibTorch's formula reads; sizes and dtypes of all are free.
   std::string_view backward = {};
+  // An expression over the schema's arguments: whether these texts are the operator's derivative. Without it, they always
+  // are.
+  std::string_view differentiable_if = {};
 };
 
 }  // namespace sconce

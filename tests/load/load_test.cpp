@@ -322,11 +322,50 @@ TEST(OpRowTexts, ABodyTakesTheSchemasArguments) {
   EXPECT_TRUE(testing::agree(testing::run(*graph, {at::full({1}, -2.0), 0.5}).at(0), at::full({1}, -1.0)));
 }
 
-TEST(OpRowTexts, ABackwardTakesResultAndGradTooAndReturnsATuple) {
-  const auto graph = compile_backward(op_with_texts("aten::tanh", "", "(grad * (1 - result * result),)"));
-  ASSERT_EQ(graph->inputs().size(), 3);
-  const auto gradients = testing::run(*graph, {at::zeros({1}), at::full({1}, 0.5), at::ones({1})}).at(0);
+TEST(OpRowTexts, ABackwardTakesResultGradAndNeedsTooAndReturnsATuple) {
+  const auto gradient = compile_gradient(op_with_texts("aten::tanh", "", "(grad * (1 - result * result),)"));
+  EXPECT_EQ(gradient.forward, nullptr);
+  EXPECT_EQ(gradient.condition, nullptr);
+  EXPECT_EQ(gradient.saved, 0);
+  ASSERT_EQ(gradient.backward->inputs().size(), 4);
+  const c10::List<bool> needs({true});
+  const auto gradients = testing::run(*gradient.backward, {at::zeros({1}), at::full({1}, 0.5), at::ones({1}), needs}).at(0);
   EXPECT_TRUE(testing::agree(gradients.toTupleRef().elements().at(0), at::full({1}, 0.75)));
+}
+
+TEST(OpRowTexts, ABackwardTakesWhatForwardSaves) {
+  Op op = op_with_texts("aten::leaky_relu", "", "factor = saved_0.to(grad.dtype)\nreturn (grad * factor + saved_1, None)");
+  op.forward = "returned = self > 0\nreturn (torch.where(returned, self, self * negative_slope), returned, 3)";
+  op.differentiable_if = "negative_slope > 0";
+  const auto gradient = compile_gradient(op);
+  EXPECT_EQ(gradient.saved, 2);
+  const auto forward = testing::run(*gradient.forward, {at::full({1}, -2.0), 0.5}).at(0).toTupleRef().elements().vec();
+  EXPECT_TRUE(testing::agree(forward.at(0), at::full({1}, -1.0)));
+  EXPECT_TRUE(testing::agree(testing::run(*gradient.condition, {at::zeros({1}), 0.5}).at(0), true));
+  // The arguments, the result, two saved values, the incoming gradient, what is needed.
+  const auto gradients = testing::run(*gradient.backward, {at::zeros({1}), 0.5, at::zeros({1}), at::full({1}, true), 3,
+                                                           at::full({1}, 2.0), c10::List<bool>({true, false})})
+                             .at(0);
+  EXPECT_TRUE(testing::agree(gradients.toTupleRef().elements().at(0), at::full({1}, 5.0)));
+}
+
+TEST(OpRowTexts, SeveralResultsAreNumbered) {
+  Op op = op_of(torch::jit::findOperatorFor({"aten::var_mean", "correction"})->schema());
+  op.backward = "(grad0 * result0 + grad1 * result1,)";
+  EXPECT_EQ(compile_gradient(op).backward->inputs().size(), op.schema->arguments().size() + 5);
+}
+
+TEST(OpRowTexts, AGradientIsCompiledOnceAndASynonymHasItToo) {
+  const auto record = [](const char* name) -> const Op& {
+    return op_of(torch::jit::findOperatorFor({name, "Tensor"})->schema());
+  };
+  const OpGradient* gradient = gradient_of(record("aten::mul"));
+  ASSERT_NE(gradient, nullptr);
+  EXPECT_EQ(gradient_of(record("aten::mul")), gradient);
+  EXPECT_EQ(gradient_of(record("aten::multiply")), gradient);
+  EXPECT_EQ(gradient_of(record("aten::mul_")), nullptr) << "it writes";
+  EXPECT_EQ(gradient_of(record("aten::eq")), nullptr) << "no text";
+  EXPECT_EQ(gradient_of(op_of(torch::jit::findOperatorFor({"aten::mul", "int"})->schema())), nullptr) << "a number";
 }
 
 TEST(OpRowTexts, AMalformedTextIsAnInternalErrorThatNamesTheOperator) {

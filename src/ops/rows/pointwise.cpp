@@ -124,7 +124,7 @@ std::span<const OpRow> pointwise_rows() {
        .backward_ignores_result = true,
        .result = {.dtypes = {ResultDtype::kFirst}},
        .body = "torch.where(mask, value, self).type_as(self)",
-       .backward = "(torch.where(mask, torch.zeros_like(grad), grad), None)"},
+       .backward = "(torch.where(mask, 0, grad), None, torch.where(mask, grad, 0))"},
       {.name = "aten::maximum",
        .opcode = Opcode::kMaximum,
        .layout = Layout::kPointwise,
