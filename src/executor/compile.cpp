@@ -1,6 +1,8 @@
 #include "executor/compile.h"
 
+#include "autodiff/differentiate.h"
 #include "fusion/group_kernel.h"
+#include "ir/differentiable.h"
 #include "ir/dump.h"
 #include "ir/verify/verify.h"
 #include "passes/freeze/fold_batch_norm.h"
@@ -87,6 +89,22 @@ void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
   runner.run("pool_constants", pool_constants, graph);
   // Must be last: it checks the result of every pass that folds, merges or moves nodes.
   runner.run("check_inplace", check_inplace, graph);
+}
+
+// Makes differentiable subgraphs, and optimizes the graphs that their plans run.
+void differentiable_passes(Graph& graph, const InputAssumptions& given, size_t min_nodes, PassRunner& runner) {
+  // The passes before have made nodes without facts.
+  runner.run("propagate_facts", [&given](Graph& known) { return propagate_facts(known, given); }, graph);
+  runner.run("differentiate", [min_nodes](Graph& whole) { return differentiate(whole, min_nodes); }, graph);
+  for_each_differentiable(graph, [&](Node& node) {
+    for (const c10::Symbol name : {attr::kSubgraph, attr::kBackward}) {
+      Graph& subgraph = *node.attribute_as<std::shared_ptr<Graph>>(name);
+      runner.run(
+          "propagate_facts", [](Graph& known) { return propagate_facts(known, {.grad_mode = false}, KnownNumbers::kFold); },
+          subgraph);
+      optimizing_passes(subgraph, runner, /*frozen=*/false);
+    }
+  });
 }
 
 // Removes nodes that the user's passes made dead: they would run in every call.
@@ -215,12 +233,15 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
       "propagate_facts", [&given](Graph& known) { return propagate_facts(known, given, KnownNumbers::kFold); }, *graph);
   const size_t passes_before = runner.timings().size();
   if (settings.optimize) {
-    // Specialized plans record no gradients. Kernels can compute what functional operators compute, step by step.
+    // Kernels can compute what functional operators compute, step by step, and gradients flow through those.
     runner.run("remove_tensor_mutation", remove_tensor_mutation, *graph);
     if (!settings.exact) {
       runner.run("decompose_rnn", decompose_rnn, *graph);
     }
     optimizing_passes(*graph, runner, settings.frozen);
+    if (given.grad_mode == true && settings.min_differentiable_nodes > 0) {
+      differentiable_passes(*graph, given, settings.min_differentiable_nodes, runner);
+    }
   }
   const auto& passes = runner.timings();
   changed |= std::any_of(passes.begin() + static_cast<std::ptrdiff_t>(passes_before), passes.end(),

@@ -49,6 +49,7 @@ struct CompileSettings {
   bool frozen = false;  // the module is frozen: passes may compute with its constants, at the price of rounding
   bool exact = false;   // kernels compute the operators' own bits
   bool prepares_steps = false;                     // operators that have kernels run by prepared steps (plan/prepared/)
+  size_t min_differentiable_nodes = 2;             // in a differentiable subgraph; 0: none is made
   CompileMode compile = CompileMode::kBackground;  // kernels: in the background, before the first run, or none
 };
 

@@ -209,7 +209,6 @@ const char* GraphExecutor::Impl::why_not_specialized(const ArgumentSpec& spec) c
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   return options_.compile() == CompileMode::kNever                 ? "Options::compile is kNever"
          : spec.has_exotic()                                       ? "it has an exotic tensor or a long container"
-         : c10::GradMode::is_enabled() && spec.requires_grad()     ? "gradients are recorded"
          : !no_transform_is_active()                               ? "a transform is active"
          : (c10::default_excluded_set - keys.excluded_).raw_repr() ? "autocast is on"
                                                                    : "";

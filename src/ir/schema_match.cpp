@@ -1,6 +1,7 @@
 #include "ir/schema_match.h"
 
 #include "ir/delegate.h"
+#include "ir/differentiable.h"
 #include "ir/text/print.h"
 
 #include <ATen/core/jit_type.h>
@@ -48,8 +49,8 @@ c10::TypePtr result_type(const c10::FunctionSchema& schema, const Node& node, si
   return c10::tryEvalTypeVariables(formal, type_variables);
 }
 
-// A delegate's schema repeats the types of its operands and results.
-const Op& delegate_op(const Node& node) {
+// A composite's schema repeats the types of its operands and results.
+const Op& composite_op_of(const Node& node, Opcode opcode, Effects effects) {
   std::vector<c10::Argument> arguments;
   for (size_t i = 0; i < node.inputs().size(); ++i) {
     arguments.emplace_back("operand_" + std::to_string(i), node.input(i)->type());
@@ -58,7 +59,20 @@ const Op& delegate_op(const Node& node) {
   for (const Value* output : node.outputs()) {
     results.emplace_back("", output->type());
   }
-  return composite_op({node.kind().toQualString(), "", std::move(arguments), std::move(results)}, Opcode::kDelegate);
+  return composite_op({node.kind().toQualString(), "", std::move(arguments), std::move(results)}, opcode, effects);
+}
+
+// Null for a node that is no composite.
+const Op* composite_op_of(const Node& node) {
+  if (node.kind() == kDelegateKind) {
+    return &composite_op_of(node, Opcode::kDelegate, {});
+  }
+  if (node.kind() == kDifferentiableKind) {
+    // Which operands it writes is not known.
+    const bool has_effects = node.attribute_as<int64_t>(attr::kHasEffects) != 0;
+    return &composite_op_of(node, Opcode::kDifferentiable, {.unknown = has_effects});
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -67,7 +81,8 @@ bool resolve(Node& node) {
   if (node.op().is_language()) {
     return true;
   }
-  const Op* op = node.kind() == kDelegateKind ? &delegate_op(node) : match_op(node);
+  const Op* composite = composite_op_of(node);
+  const Op* op = composite != nullptr ? composite : match_op(node);
   node.set_op(op != nullptr ? *op : unresolved_op());
   return op != nullptr;
 }

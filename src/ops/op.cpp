@@ -229,11 +229,11 @@ const Op& unresolved_op() {
   return op;
 }
 
-const Op& composite_op(c10::FunctionSchema schema, Opcode opcode) {
+const Op& composite_op(c10::FunctionSchema schema, Opcode opcode, Effects effects) {
   static std::mutex mutex;
   static auto& made = *new std::unordered_map<std::string, std::unique_ptr<const Op>>();
   std::ostringstream text;
-  text << static_cast<int>(opcode) << schema;
+  text << static_cast<int>(opcode) << (effects.any() ? "!" : "") << schema;
   const std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<const Op>& op = made[text.str()];
   if (op == nullptr) {
@@ -242,6 +242,8 @@ const Op& composite_op(c10::FunctionSchema schema, Opcode opcode) {
     composite->schema = composite->own_schema.get();
     composite->kind = c10::Symbol::fromQualString(composite->schema->name());
     composite->opcode = opcode;
+    composite->all_effects = effects;
+    composite->may_change_sizes = effects.unknown;
     composite->results = Sharing::kFresh;
     composite->results_may_share_memory = false;
     op = std::move(composite);

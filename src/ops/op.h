@@ -64,9 +64,9 @@ const Op* language_op(c10::Symbol kind);
 // The record of a node whose operator is not found yet: it has no schema and unknown effects.
 const Op& unresolved_op();
 
-// The record of one of sconce's composites, with a schema that is made for the node. Its results are new and it has no
-// effects. Composites of equal schema share a record.
-const Op& composite_op(c10::FunctionSchema schema, Opcode opcode);
+// The record of one of sconce's composites, with a schema that is made for the node. Its results are new. Composites of equal
+// schema and effects share a record.
+const Op& composite_op(c10::FunctionSchema schema, Opcode opcode, Effects effects = {});
 
 // The row of the operator `name` and its overload; null when no row names it.
 const OpRow* find_op_row(std::string_view name, std::string_view overload);

@@ -39,6 +39,7 @@ enum class Opcode : uint8_t {
   kReturn,
   // ---- sconce's composites; their schema is made from the node
   kDelegate,
+  kDifferentiable,
 
   // ---- operators that plans run by steps of their own
   kUnwrapOptional,

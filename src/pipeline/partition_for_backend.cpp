@@ -2,8 +2,10 @@
 
 #include "analysis/effects.h"
 #include "ir/schema_match.h"
+#include "pipeline/cut_out.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
@@ -128,76 +130,35 @@ class Grouping {
   std::vector<Group> groups_;
 };
 
-// A subgraph made of copies of the group's nodes, with its operands and results in the graph around it.
-struct CutOut {
-  std::shared_ptr<Graph> subgraph;
-  std::vector<Value*> operands;
+// The values of the group that are used outside.
+std::vector<Value*> results_of(const Group& group) {
+  const Members members(group.begin(), group.end());
   std::vector<Value*> results;
-};
-
-class Cutting {
- public:
-  explicit Cutting(const Group& group) : members_(group.begin(), group.end()) {
-    Graph& subgraph = *cut_.subgraph;
-    for (const Node* node : group) {
-      for (Value* input : node->inputs()) {
-        enter(input);
-      }
-      subgraph.copy_node(*node, subgraph.body().return_node(), copies_);
-    }
-    for (const Node* node : group) {
-      for (Value* output : node->outputs()) {
-        if (is_used_outside(*output, members_)) {
-          subgraph.add_output(copies_.at(output));
-          cut_.results.push_back(output);
-        }
-      }
-    }
+  for (const Node* node : group) {
+    std::copy_if(node->outputs().begin(), node->outputs().end(), std::back_inserter(results),
+                 [&](const Value* output) { return is_used_outside(*output, members); });
   }
-
-  CutOut take() { return std::move(cut_); }
-
- private:
-  // A value from outside: an operand, or a constant, of which the subgraph gets its own copy.
-  void enter(Value* value) {
-    if (copies_.contains(value)) {
-      return;
-    }
-    Graph& subgraph = *cut_.subgraph;
-    if (value->node()->kind() == prim::Constant) {
-      subgraph.copy_node(*value->node(), subgraph.body().return_node(), copies_);
-      return;
-    }
-    Value* input = subgraph.add_input(value->name(), value->type());
-    if (value->facts() != nullptr) {
-      input->set_facts(*value->facts());
-    }
-    copies_[value] = input;
-    cut_.operands.push_back(value);
-  }
-
-  Members members_;
-  ValueMap copies_;
-  CutOut cut_{std::make_shared<Graph>(), {}, {}};
-};
+  return results;
+}
 
 // Inserts the delegate in the place of the group's last node, where all operands have been computed and no result has
 // been used.
-void replace(const Group& group, const CutOut& cut, const std::string& backend, SubgraphKernel kernel) {
-  Node* delegate = group.front()->owning_block()->graph().create(kDelegateKind, cut.operands, cut.results.size());
+void replace(const Group& group, const CutOut& cut, const std::vector<Value*>& results, const std::string& backend,
+             SubgraphKernel kernel) {
+  Node* delegate = group.front()->owning_block()->graph().create(kDelegateKind, cut.operands, results.size());
   delegate->set_attribute(attr::kBackend, backend);
   delegate->set_attribute(attr::kKernel, c10::IValue::make_capsule(c10::make_intrusive<KernelHolder>(std::move(kernel))));
   delegate->set_attribute(attr::kSubgraph, cut.subgraph);
   delegate->set_location(group.front()->location());
   resolve(*delegate);
   delegate->insert_after(group.back());
-  for (size_t i = 0; i < cut.results.size(); ++i) {
+  for (size_t i = 0; i < results.size(); ++i) {
     Value* result = delegate->output(i);
-    result->set_name(cut.results[i]->name());
-    if (cut.results[i]->facts() != nullptr) {
-      result->set_facts(*cut.results[i]->facts());
+    result->set_name(results[i]->name());
+    if (results[i]->facts() != nullptr) {
+      result->set_facts(*results[i]->facts());
     }
-    cut.results[i]->replace_all_uses_with(result);
+    results[i]->replace_all_uses_with(result);
   }
   std::for_each(group.rbegin(), group.rend(), [](Node* node) { node->erase(); });
 }
@@ -209,12 +170,13 @@ PassCallback partition_for_backend(std::string name, BackendPartitioner partitio
     bool changed = false;
     const Grouping grouping(graph, partitioner);
     for (const Group& group : grouping.groups()) {
-      const CutOut cut = Cutting(group).take();
-      if (cut.results.empty()) {
+      const std::vector<Value*> results = results_of(group);
+      if (results.empty()) {
         continue;  // dead
       }
+      const CutOut cut = cut_out(group, results);
       if (SubgraphKernel kernel = partitioner.compile(cut.subgraph)) {
-        replace(group, cut, name, std::move(kernel));
+        replace(group, cut, results, name, std::move(kernel));
         changed = true;
       }
     }

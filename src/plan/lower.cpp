@@ -214,7 +214,9 @@ class Lowering {
     }
     return is_call(node)                        ? make_call_step(node, std::move(operands), std::move(results), callees_)
            : node.opcode() == Opcode::kDelegate ? make_delegate_step(node, std::move(operands), std::move(results))
-           : node.op().is_language()            ? make_language_step(node, std::move(operands), std::move(results))
+           : node.opcode() == Opcode::kDifferentiable
+               ? make_differentiable_step(node, std::move(operands), std::move(results), form_)
+           : node.op().is_language() ? make_language_step(node, std::move(operands), std::move(results))
                                      : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change_);
   }
 

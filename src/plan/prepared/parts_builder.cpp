@@ -8,18 +8,18 @@ namespace sconce {
 
 void PartsBuilder::add_operand(KernelStepParts& parts, const Value& value, size_t position, bool is_run_time,
                                bool in_list) const {
-  using Source = PreparedOperand::Source;
+  using OperandSource = PreparedOperand::Source;
   // A group reads an attribute in place before the attribute has a register.
   const Register box = registers_.contains(&value) ? registers_.at(&value) : 0;
-  PreparedOperand operand{Source::kBox, box, static_cast<uint32_t>(position), in_list};
+  PreparedOperand operand{OperandSource::kBox, box, static_cast<uint32_t>(position), in_list};
   operand.slot = places_.slot_of(value);
   if (operand.slot != Places::kNoSlot) {
-    operand.source = Source::kSlot;
+    operand.source = OperandSource::kSlot;
   } else if (value.type()->kind() != c10::TypeKind::TensorType) {
-    operand.source = is_run_time                                   ? Source::kRunTime
-                     : in_list                                     ? Source::kElement
-                     : value.node()->opcode() == Opcode::kConstant ? Source::kConstant
-                                                                   : Source::kValue;
+    operand.source = is_run_time                                   ? OperandSource::kRunTime
+                     : in_list                                     ? OperandSource::kElement
+                     : value.node()->opcode() == Opcode::kConstant ? OperandSource::kConstant
+                                                                   : OperandSource::kValue;
   }
   if (places_.is_read_in_place(*value.node())) {
     operand.attribute = static_cast<uint32_t>(parts.attributes.size());

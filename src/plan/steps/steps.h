@@ -13,6 +13,7 @@ namespace sconce {
 
 class Callees;
 class Profile;
+struct StepForm;
 using StepPtr = std::unique_ptr<Step>;
 using Operands = std::vector<Operand>;
 using Registers = std::vector<Register>;
@@ -35,6 +36,9 @@ Expected<StepPtr> make_language_step(const Node& node, Operands operands, Regist
 
 // ---- delegates (delegate.cpp): a backend's kernel, or the subgraph's operators
 Expected<StepPtr> make_delegate_step(const Node& node, Operands operands, Registers results);
+
+// ---- differentiable subgraphs (differentiable.cpp): the forward plan, and one autograd node. `form`: of their plans.
+Expected<StepPtr> make_differentiable_step(const Node& node, Operands operands, Registers results, const StepForm& form);
 
 // ---- calls (call.cpp): functions and methods that were not inlined, `with` blocks, fork and wait, sorting of objects.
 bool is_call(const Node& node);

@@ -1,0 +1,143 @@
+#include "autodiff/differentiable_nodes.h"
+
+#include "analysis/effects.h"
+#include "analysis/list_writes.h"
+#include "ir/constant_operands.h"
+#include "ir/memory_types.h"
+#include "load/compile_op_row.h"
+#include "passes/simplify/propagate_facts.h"
+#include "passes/simplify/simplify.h"
+
+#include <ATen/core/jit_type.h>
+#include <c10/core/ScalarType.h>
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+bool is_tensor_list(const Value& value) {
+  const auto list = value.type()->cast<c10::ListType>();
+  return list != nullptr && list->getElementType()->kind() == c10::TypeKind::TensorType;
+}
+
+bool any_may_require_grad(c10::ArrayRef<Value*> values) {
+  return std::any_of(values.begin(), values.end(), [](const Value* value) {
+    if (is_tensor_list(*value) && value->node()->opcode() == Opcode::kListConstruct) {
+      return any_may_require_grad(value->node()->inputs());
+    }
+    return may_require_grad(*value) || is_tensor_list(*value);
+  });
+}
+
+// The condition of the row's texts must fold to true with the constants and facts of the operands.
+bool condition_holds(const Graph& condition, const Node& node) {
+  const std::unique_ptr<Graph> copy = condition.clone();
+  for (size_t i = 0; i < copy->inputs().size() && i < node.inputs().size(); ++i) {
+    Value* input = copy->inputs()[i];
+    if (const c10::IValue* constant = node.input(i)->constant()) {
+      input->replace_all_uses_with(copy->insert_constant(
+          *constant, copy->body().first() != nullptr ? copy->body().first() : copy->body().return_node(),
+          node.input(i)->type()));
+    } else if (const TensorFacts* facts = node.input(i)->facts()) {
+      input->set_facts(*facts);
+    }
+  }
+  propagate_facts(*copy, {}, KnownNumbers::kFold);
+  simplify(*copy);
+  const c10::IValue* result = copy->outputs()[0]->constant();
+  return result != nullptr && result->isBool() && result->toBool();
+}
+
+bool has_gradient(const Node& node) {
+  const OpGradient* gradient = node.schema() == nullptr ? nullptr : gradient_of(node.op());
+  return gradient != nullptr && (gradient->condition == nullptr || condition_holds(*gradient->condition, node));
+}
+
+bool writes_only_what_needs_no_gradient(const Node& node) {
+  const Effects effects = effects_of(node);
+  return effects.writes && !effects.random && !effects.external && !effects.state && !effects.unknown &&
+         std::none_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) { return output->has_uses(); });
+}
+
+bool is_bystander(const Node& node) {
+  if (node.opcode() == Opcode::kListConstruct) {
+    const Value& list = *node.output();
+    return !is_tensor_list(list) || is_operand_list(list);
+  }
+  if (node.schema() == nullptr || !node.blocks().empty() || node.op().reads_state || node.op().differentiates ||
+      node.op().is_language()) {
+    return false;
+  }
+  const bool holds_objects = std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+    return holds_memory(output->type()) && !is_tensor(*output) && !can_be_constant(output->type());
+  });
+  return !holds_objects && !any_may_require_grad(node.inputs()) && !any_may_require_grad(node.outputs()) &&
+         (!has_effects(node) || writes_only_what_needs_no_gradient(node));
+}
+
+bool is_numbers_of_tensor(const Node& node) {
+  return node.schema() != nullptr && node.blocks().empty() && !has_effects(node) && !node.op().reads_state &&
+         std::all_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+           return !holds_memory(output->type()) || (!is_tensor(*output) && can_be_constant(output->type()));
+         });
+}
+
+}  // namespace
+
+bool may_require_grad(const Value& value) {
+  if (!is_tensor(value)) {
+    return false;
+  }
+  const TensorFacts* facts = value.facts();
+  const bool is_discrete =
+      facts != nullptr && facts->dtype && !c10::isFloatingType(*facts->dtype) && !c10::isComplexType(*facts->dtype);
+  return !is_discrete && !(facts != nullptr && (facts->requires_grad == false || facts->defined == false));
+}
+
+bool joins_list(const Node& node) {
+  if ((node.opcode() != Opcode::kCat && node.opcode() != Opcode::kStack) ||
+      node.input(0)->node()->opcode() != Opcode::kListConstruct || !is_operand_list(*node.input(0))) {
+    return false;
+  }
+  // A cat may have an empty vector among tensors of any rank.
+  const c10::ArrayRef<Value*> elements = node.input(0)->node()->inputs();
+  return std::all_of(elements.begin(), elements.end(), [&](const Value* element) {
+    const TensorFacts* facts = element->facts();
+    return facts != nullptr && facts->sizes && facts->sizes->size() == elements[0]->facts()->sizes->size();
+  });
+}
+
+bool cuts_list(const Node& node) {
+  return (node.op().cuts || node.opcode() == Opcode::kUnbind) && node.outputs().size() == 1 &&
+         unpacking_node(*node.output()) != nullptr;
+}
+
+bool is_repeatable(const Node& node) {
+  if (node.opcode() == Opcode::kListConstruct || node.opcode() == Opcode::kListUnpack || cuts_list(node)) {
+    return true;
+  }
+  if (node.schema() == nullptr || has_effects(node)) {
+    return false;
+  }
+  const auto& returns = node.schema()->returns();
+  return node.op().results_may_share_memory ||
+         std::any_of(returns.begin(), returns.end(), [](const auto& result) { return result.alias_info() != nullptr; });
+}
+
+Role role_of(const Node& node) {
+  if (node.opcode() == Opcode::kListUnpack) {
+    return cuts_list(*node.input(0)->node()) && role_of(*node.input(0)->node()) == Role::kDifferentiated
+               ? Role::kDifferentiated
+               : Role::kOutside;
+  }
+  if (joins_list(node) || cuts_list(node)) {
+    return any_may_require_grad(node.inputs()) ? Role::kDifferentiated : Role::kBystander;
+  }
+  if (is_bystander(node) || is_numbers_of_tensor(node)) {
+    return Role::kBystander;
+  }
+  return any_may_require_grad(node.inputs()) && has_gradient(node) ? Role::kDifferentiated : Role::kOutside;
+}
+
+}  // namespace sconce

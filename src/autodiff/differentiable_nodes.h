@@ -1,0 +1,30 @@
+// Which nodes a differentiable graph may have.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace sconce {
+
+enum class Role : uint8_t {
+  kOutside,         // ends a differentiable graph that it depends on
+  kDifferentiated,  // a gradient flows through it
+  kBystander,       // no gradient flows through it: numbers, lists, masks, statistics that it writes
+};
+
+// Returns what the node is to a differentiable graph. The facts of its operands decide whether a gradient may flow. A
+// gradient flows through operators whose rows have a backward text, and through cats, stacks and cuts of tensors.
+Role role_of(const Node& node);
+
+// Returns whether a gradient may flow to the value: a floating-point or complex tensor that may require a gradient.
+bool may_require_grad(const Value& value);
+
+// Returns whether the node joins the tensors of a list that a prim::ListConstruct makes for it.
+bool joins_list(const Node& node);
+// Returns whether the node cuts a tensor into a list that is only unpacked.
+bool cuts_list(const Node& node);
+
+// Returns whether the node's results may share memory with its operands, or are containers. Such a node costs little, and
+// is repeated where its results are used outside of a differentiable graph.
+bool is_repeatable(const Node& node);
+
+}  // namespace sconce

@@ -1,0 +1,147 @@
+#include "autodiff/differentiate.h"
+
+#include "analysis/effects.h"
+#include "autodiff/differentiable_nodes.h"
+#include "autodiff/joint_graph.h"
+#include "autodiff/slice.h"
+#include "autodiff/split_joint_graph.h"
+#include "ir/differentiable.h"
+#include "ir/schema_match.h"
+#include "passes/required/eliminate_dead_nodes.h"
+#include "passes/simplify/propagate_facts.h"
+#include "passes/simplify/simplify.h"
+#include "pipeline/cut_out.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+using Members = std::unordered_set<const Node*>;
+
+// What of a slice is used outside.
+struct Exports {
+  std::vector<Value*> results;  // of the differentiable node
+  std::vector<Node*> repeated;  // nodes that run again outside, in program order
+};
+
+Exports exports_of(const DifferentiableSlice& slice) {
+  const Members members(slice.nodes.begin(), slice.nodes.end());
+  Members repeated;
+  Exports exports;
+  for (auto at = slice.nodes.rbegin(); at != slice.nodes.rend(); ++at) {
+    Node* node = *at;
+    std::vector<Value*> used;
+    std::copy_if(node->outputs().begin(), node->outputs().end(), std::back_inserter(used), [&](const Value* output) {
+      return std::any_of(output->uses().begin(), output->uses().end(),
+                         [&](const Use& use) { return !members.contains(use.user) || repeated.contains(use.user); });
+    });
+    if (used.empty()) {
+      continue;
+    }
+    if (is_repeatable(*node)) {
+      repeated.insert(node);
+      exports.repeated.insert(exports.repeated.begin(), node);
+    } else {
+      exports.results.insert(exports.results.begin(), used.begin(), used.end());
+    }
+  }
+  return exports;
+}
+
+// Folds the branches of texts that facts decide. Gradient inputs have the symbols of the outputs, so that not every symbol
+// is known to be other than 1.
+void fold(Graph& graph) {
+  propagate_facts(graph, InputAssumptions{.grad_mode = false}, KnownNumbers::kFold);
+  simplify(graph);
+  eliminate_dead_nodes(graph);
+}
+
+Node* make_node(const CutOut& cut, const JointGraph& joint, const DifferentiableGraphs& graphs, bool has_effects,
+                Graph& graph) {
+  Node* node = graph.create(kDifferentiableKind, cut.operands, 0);
+  node->set_attribute(attr::kDifferentiableInputs, joint.differentiable_inputs);
+  node->set_attribute(attr::kDifferentiableOutputs, joint.differentiable_outputs);
+  node->set_attribute(attr::kDependences, joint.dependences);
+  node->set_attribute(attr::kCapturedInputs, graphs.captured_inputs);
+  node->set_attribute(attr::kCapturedOutputs, graphs.captured_outputs);
+  node->set_attribute(attr::kDifferentiableTemporaries, graphs.differentiable_temporaries);
+  node->set_attribute(attr::kHasEffects, static_cast<int64_t>(has_effects));
+  node->set_attribute(attr::kSubgraph, graphs.forward);
+  node->set_attribute(attr::kBackward, graphs.backward);
+  node->set_attribute(attr::kRecordedBackward, graphs.recorded_backward);
+  return node;
+}
+
+void replace(const DifferentiableSlice& slice, const Exports& exports, Node* node) {
+  const Members members(slice.nodes.begin(), slice.nodes.end());
+  node->insert_after(slice.nodes.back());
+  node->set_location(slice.nodes.front()->location());
+  ValueMap outside;
+  for (Value* result : exports.results) {
+    Value* output = node->add_output(result->type());
+    output->set_name(result->name());
+    if (result->facts() != nullptr) {
+      output->set_facts(*result->facts());
+    }
+    outside[result] = output;
+  }
+  resolve(*node);
+  Node* position = node->next() != nullptr ? node->next() : node->owning_block()->return_node();
+  for (const Node* repeated : exports.repeated) {
+    for (Value* input : repeated->inputs()) {
+      if (!outside.contains(input)) {
+        outside[input] = input;
+      }
+    }
+    node->graph().copy_node(*repeated, position, outside);
+  }
+  for (auto at = slice.nodes.rbegin(); at != slice.nodes.rend(); ++at) {
+    for (Value* output : (*at)->outputs()) {
+      const std::vector<Use> uses = output->uses().vec();
+      for (const Use& use : uses) {
+        if (!members.contains(use.user)) {
+          use.user->set_input(use.index, outside.at(output));
+        }
+      }
+    }
+    (*at)->erase();
+  }
+}
+
+bool differentiate_slice(const DifferentiableSlice& slice, Graph& graph) {
+  const Exports exports = exports_of(slice);
+  const bool any_effects =
+      std::any_of(slice.nodes.begin(), slice.nodes.end(), [](const Node* node) { return has_effects(*node); });
+  const CutOut cut = cut_out(slice.nodes, exports.results, TensorConstants::kOperands);
+  JointGraph joint = differentiate_forward(cut.subgraph);
+  if (joint.differentiable_inputs.empty() || joint.differentiable_outputs.empty()) {
+    return false;
+  }
+  fold(*joint.graph);
+  const DifferentiableGraphs graphs = split_joint_graph(joint);
+  replace(slice, exports, make_node(cut, joint, graphs, any_effects, graph));
+  return true;
+}
+
+}  // namespace
+
+bool differentiate(Graph& graph, size_t min_nodes) {
+  bool changed = false;
+  for (const DifferentiableSlice& slice : slice_differentiable(graph, min_nodes)) {
+    changed |= differentiate_slice(slice, graph);
+  }
+  return changed;
+}
+
+void for_each_differentiable(const Graph& graph, c10::function_ref<void(Node&)> visit) {
+  for_each_node(graph.body(), [&](Node* node) {
+    if (node->kind() == kDifferentiableKind) {
+      visit(*node);
+    }
+  });
+}
+
+}  // namespace sconce

@@ -1,0 +1,29 @@
+// Differentiable graphs: subgraphs that train through their own forward and backward plans.
+#pragma once
+
+#include "ir/graph.h"
+
+#include <c10/util/FunctionRef.h>
+
+#include <cstddef>
+
+namespace sconce {
+
+// Replaces slices of the graph by sconce::differentiable nodes (ir/differentiable.h):
+//
+//   %a = aten::linear(%x, %w, %b)          %y = sconce::differentiable_0(%x, %w, %b)
+//   %y = aten::tanh(%a)               →    with sconce::differentiable_0 = graph(%x, %w, %b): …
+//                                          with sconce::differentiable_0.backward = graph(%grad, %x, %w, %y): …
+//
+// Legal because the nodes of a slice may run together in the place of its last one (slice.h), and because the results that a
+// user may see are outputs of the node. Views that are used outside are made again outside, of those outputs.
+//
+// `min_nodes`: slices with fewer nodes that a gradient flows through stay as they are.
+// Does not: differentiate branches and loops, whose blocks have slices of their own; operators without a backward text.
+// Requires facts. Returns whether the graph changed.
+bool differentiate(Graph& graph, size_t min_nodes);
+
+// Calls `visit` for every sconce::differentiable node.
+void for_each_differentiable(const Graph& graph, c10::function_ref<void(Node&)> visit);
+
+}  // namespace sconce

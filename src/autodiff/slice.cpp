@@ -1,0 +1,178 @@
+#include "autodiff/slice.h"
+
+#include "analysis/effects.h"
+#include "autodiff/differentiable_nodes.h"
+#include "ir/constant_operands.h"
+#include "ir/memory_types.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+using ValueSet = std::unordered_set<const Value*>;
+
+bool is_any_of(c10::ArrayRef<Value*> used, const ValueSet& values) {
+  return std::any_of(used.begin(), used.end(), [&](const Value* value) { return values.contains(value); });
+}
+
+// Returns whether the node or a node nested in it uses one of the values.
+bool uses_any(const Node& node, const ValueSet& values) {
+  if (values.empty()) {
+    return false;
+  }
+  bool found = is_any_of(node.inputs(), values);
+  for (const Block* block : node.blocks()) {
+    found = found || is_any_of(block->returns(), values);
+    for (const Node* nested : block->nodes()) {
+      found = found || uses_any(*nested, values);
+    }
+  }
+  return found;
+}
+
+// Finds the values that code outside the graph may hold after the run.
+class Visibility {
+ public:
+  bool is_visible(const Value& value) {
+    const auto [found, is_new] = known_.emplace(&value, false);  // false within a cycle through a loop
+    if (is_new) {
+      found->second = std::any_of(value.uses().begin(), value.uses().end(), [this](const Use& use) { return shows(use); });
+      return known_.at(&value);
+    }
+    return found->second;
+  }
+
+ private:
+  bool shows(const Use& use) {
+    const Node& user = *use.user;
+    switch (user.opcode()) {
+      case Opcode::kReturn: {
+        const Node* owner = user.owning_block() != nullptr ? user.owning_block()->owner() : nullptr;
+        return owner == nullptr || returns_visible(*owner, use.index);
+      }
+      case Opcode::kLoop: return use.index >= 2 && is_visible(*user.block(0)->params()[use.index - 1]);
+      case Opcode::kIf: return false;
+      case Opcode::kListConstruct:
+      case Opcode::kTupleConstruct:
+      case Opcode::kListUnpack:
+      case Opcode::kTupleUnpack:
+      case Opcode::kUncheckedCast: return any_output_is_visible(user);
+      default: break;
+    }
+    if (user.schema() == nullptr || has_effects(user)) {
+      return true;
+    }
+    return std::any_of(user.outputs().begin(), user.outputs().end(), [this](const Value* output) {
+      return holds_memory(output->type()) && !is_tensor(*output) && is_visible(*output);
+    });
+  }
+
+  bool any_output_is_visible(const Node& node) {
+    return std::any_of(node.outputs().begin(), node.outputs().end(),
+                       [this](const Value* output) { return is_visible(*output); });
+  }
+
+  bool returns_visible(const Node& owner, size_t index) {
+    if (owner.opcode() == Opcode::kIf) {
+      return is_visible(*owner.output(index));
+    }
+    // The first return of a loop's body is its condition.
+    return owner.opcode() != Opcode::kLoop ||
+           (index > 0 && (is_visible(*owner.output(index - 1)) || is_visible(*owner.block(0)->params()[index])));
+  }
+
+  std::unordered_map<const Value*, bool> known_;
+};
+
+class Slicing {
+ public:
+  Slicing(Graph& graph, size_t min_nodes) : min_nodes_(min_nodes) { visit(graph.body()); }
+
+  std::vector<DifferentiableSlice> take() { return std::move(slices_); }
+
+ private:
+  struct Member {
+    Node* node;
+    bool is_differentiated;
+  };
+
+  void visit(Block& block) {
+    for (Node* node : block.nodes()) {
+      if (node->opcode() == Opcode::kConstant) {
+        continue;
+      }
+      const Role role = role_of(*node);
+      if (role == Role::kOutside) {
+        if (ends_slice(*node)) {
+          finish();
+        }
+        const auto members = std::exchange(members_, {});
+        const auto results = std::exchange(results_, {});
+        const bool writes = std::exchange(writes_, false);
+        for (Block* nested : node->blocks()) {
+          visit(*nested);
+        }
+        members_ = members;
+        results_ = results;
+        writes_ = writes;
+        continue;
+      }
+      if (role == Role::kDifferentiated && uses_visible_result(*node)) {
+        finish();
+      }
+      members_.push_back({node, role == Role::kDifferentiated});
+      writes_ |= effects_of(*node).writes;
+      results_.insert(node->outputs().begin(), node->outputs().end());
+    }
+    finish();
+  }
+
+  // The slice runs in the place of its last node, after every other node that stands between its nodes.
+  bool ends_slice(const Node& node) const {
+    return has_effects(node) || uses_any(node, results_) || (writes_ && reads_memory(node));
+  }
+
+  static bool reads_memory(const Node& node) {
+    return !node.blocks().empty() || (node.schema() != nullptr && node.op().reads == Reads::kElements);
+  }
+
+  bool uses_visible_result(const Node& node) {
+    return std::any_of(node.inputs().begin(), node.inputs().end(), [this](const Value* input) {
+      return results_.contains(input) && may_require_grad(*input) && visibility_.is_visible(*input);
+    });
+  }
+
+  void finish() {
+    const auto is_differentiated = [](const Member& member) { return member.is_differentiated; };
+    const auto first = std::find_if(members_.begin(), members_.end(), is_differentiated);
+    const auto last = std::find_if(members_.rbegin(), members_.rend(), is_differentiated).base();
+    if (static_cast<size_t>(std::count_if(members_.begin(), members_.end(), is_differentiated)) >=
+        std::max<size_t>(min_nodes_, 1)) {
+      DifferentiableSlice& slice = slices_.emplace_back();
+      std::transform(first, last, std::back_inserter(slice.nodes), [](const Member& member) { return member.node; });
+    }
+    members_.clear();
+    results_.clear();
+    writes_ = false;
+  }
+
+  const size_t min_nodes_;
+  std::vector<DifferentiableSlice> slices_;
+  Visibility visibility_;
+  // The slice that is being formed.
+  std::vector<Member> members_;
+  ValueSet results_;
+  bool writes_ = false;
+};
+
+}  // namespace
+
+std::vector<DifferentiableSlice> slice_differentiable(Graph& graph, size_t min_nodes) {
+  return Slicing(graph, min_nodes).take();
+}
+
+}  // namespace sconce

@@ -1,0 +1,24 @@
+// Chooses the nodes of differentiable graphs.
+#pragma once
+
+#include "ir/graph.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace sconce {
+
+// Nodes of one block, in program order, that can run together in the place of the last one.
+struct DifferentiableSlice {
+  std::vector<Node*> nodes;
+};
+
+// Returns the slices of the graph and of its nested blocks: maximal runs of nodes with a role (differentiable_nodes.h) that
+// no other node between them depends on or has effects on. A slice has at least `min_nodes` nodes that a gradient flows
+// through, and begins and ends with one.
+//
+// A value that the caller can see ends its slice: user code may ask for its gradient or hook it, so that the values computed
+// from it must be another autograd node's.
+std::vector<DifferentiableSlice> slice_differentiable(Graph& graph, size_t min_nodes);
+
+}  // namespace sconce

@@ -1,0 +1,36 @@
+// sconce::differentiable: a subgraph that runs without autograd, and the graph of its gradients. autodiff/ makes these nodes.
+//
+//   %y : Tensor, %h : Tensor = sconce::differentiable_0[captured_inputs=[1], …](%x, %w)
+//   with sconce::differentiable_0 = graph(%x, %w): … return (%y, %h, temporaries…)
+//   with sconce::differentiable_0.backward = graph(gradients…, captured inputs…, captured outputs…, temporaries…):
+//     … return (gradients of the differentiable inputs)
+//
+// The forward graph returns the node's outputs, then the temporaries that backward reads. The outputs share memory neither
+// with the inputs nor with each other. A run records one autograd node, whose backward runs the backward graph.
+#pragma once
+
+#include <ATen/core/symbol.h>
+
+namespace sconce {
+
+inline const c10::Symbol kDifferentiableKind = c10::Symbol::fromQualString("sconce::differentiable");
+
+namespace attr {
+inline const c10::Symbol kBackward = c10::Symbol::attr("Backward");  // the graph of the gradients
+// The same with a gradient of every differentiable temporary besides, after those of the outputs. Serves backward of
+// backward, which must reach the inputs through the temporaries.
+inline const c10::Symbol kRecordedBackward = c10::Symbol::attr("RecordedBackward");
+
+// Positions, as lists of integers.
+inline const c10::Symbol kDifferentiableInputs = c10::Symbol::attr("differentiable_inputs");    // that get gradients
+inline const c10::Symbol kDifferentiableOutputs = c10::Symbol::attr("differentiable_outputs");  // that bring gradients
+inline const c10::Symbol kCapturedInputs = c10::Symbol::attr("captured_inputs");
+inline const c10::Symbol kCapturedOutputs = c10::Symbol::attr("captured_outputs");
+inline const c10::Symbol kDifferentiableTemporaries = c10::Symbol::attr("differentiable_temporaries");
+// For each differentiable output, a row: for each differentiable input 1 if the output depends on it, else 0.
+inline const c10::Symbol kDependences = c10::Symbol::attr("dependences");
+// 1 if running the forward graph has effects.
+inline const c10::Symbol kHasEffects = c10::Symbol::attr("has_effects");
+}  // namespace attr
+
+}  // namespace sconce

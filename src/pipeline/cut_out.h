@@ -1,0 +1,26 @@
+// A group of nodes as a graph of its own.
+#pragma once
+
+#include "ir/graph.h"
+
+#include <c10/util/ArrayRef.h>
+
+#include <memory>
+#include <vector>
+
+namespace sconce {
+
+// A graph made of copies of nodes, with its operands in the graph around it.
+struct CutOut {
+  std::shared_ptr<Graph> subgraph;
+  std::vector<Value*> operands;
+};
+
+enum class TensorConstants { kCopied, kOperands };
+
+// Copies the nodes, which are in program order, to a graph that returns copies of `results`. What they use from outside
+// becomes an operand, with its facts; the graph has constants of its own, but for tensors with TensorConstants::kOperands.
+CutOut cut_out(c10::ArrayRef<Node*> nodes, c10::ArrayRef<Value*> results,
+               TensorConstants tensors = TensorConstants::kCopied);
+
+}  // namespace sconce

@@ -1,0 +1,61 @@
+// BackwardNode: the autograd node that a run of a differentiable subgraph records.
+#pragma once
+
+#include "plan/gradients/differentiable_function.h"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// Runs the backward plan of one run of a DifferentiableFunction. Its autograd inputs are the differentiable outputs, its
+// autograd outputs the differentiable inputs.
+//
+// Saved inputs and outputs carry autograd's version checks. Outputs are saved without a reference cycle. Engine threads may
+// call `apply` at once.
+class BackwardNode final : public torch::autograd::Node {
+ public:
+  // Makes a node with edges to the operands that require a gradient, and saves the captured ones.
+  static std::shared_ptr<BackwardNode> make(std::shared_ptr<const DifferentiableFunction> function,
+                                            c10::ArrayRef<c10::IValue> operands);
+
+  // Connects the outputs that depend on such an operand, and saves captured outputs and temporaries. `results`: what the
+  // forward plan returned.
+  void connect(c10::ArrayRef<c10::IValue> results);
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+  std::string name() const override { return function_->name; }
+  void release_variables() override;
+  void will_release_variables() override { releases_ = true; }
+
+ private:
+  explicit BackwardNode(std::shared_ptr<const DifferentiableFunction> function) : function_(std::move(function)) {}
+
+  // A captured operand or output: a tensor, which autograd checks, or another value.
+  struct Saved {
+    torch::autograd::SavedVariable tensor;
+    c10::IValue value;
+    bool is_tensor = false;
+  };
+  void save(std::vector<Saved>& saved, const c10::IValue& value, bool is_output);
+  void push_captures(torch::jit::Stack& stack, bool records);
+  at::Tensor connected_temporary(size_t index);
+  void drop();
+
+  const std::shared_ptr<const DifferentiableFunction> function_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<Saved> inputs_;
+  std::vector<Saved> outputs_;
+  std::vector<c10::IValue> temporaries_;
+  bool is_released_ = false;
+  bool releases_ = false;  // the values are not needed after this backward
+};
+
+}  // namespace sconce

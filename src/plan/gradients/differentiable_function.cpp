@@ -1,0 +1,56 @@
+#include "plan/gradients/differentiable_function.h"
+
+#include "ir/differentiable.h"
+#include "plan/lower.h"
+
+#include <utility>
+
+namespace sconce {
+namespace {
+
+using PositionList = std::vector<int64_t>;
+
+// "SconceBackward(model.py:12)"
+std::string autograd_name(const Node& node) {
+  std::string frames = stack_frames(node.location());
+  const size_t first = frames.find("File \"");
+  if (first == std::string::npos) {
+    return "SconceBackward";
+  }
+  const size_t begin = first + 6;
+  const size_t end = frames.find('"', begin);
+  const size_t line = frames.find("line ", end);
+  const std::string file = frames.substr(begin, end - begin);
+  const size_t digits = line + 5;
+  return "SconceBackward(" + file.substr(file.rfind('/') + 1) + ":" +
+         frames.substr(digits, frames.find_first_not_of("0123456789", digits) - digits) + ")";
+}
+
+}  // namespace
+
+Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_function(const Node& node,
+                                                                                     const StepForm& form) {
+  auto function = std::make_shared<DifferentiableFunction>();
+  function->name = autograd_name(node);
+  const std::pair<c10::Symbol, std::unique_ptr<Plan>*> plans[] = {{attr::kSubgraph, &function->forward},
+                                                                  {attr::kBackward, &function->backward},
+                                                                  {attr::kRecordedBackward, &function->recorded_backward}};
+  for (const auto& [name, plan] : plans) {
+    auto lowered = lower(node.attribute_as<std::shared_ptr<Graph>>(name), nullptr, nullptr, form);
+    if (!lowered) {
+      return lowered.refusal();
+    }
+    *plan = std::move(*lowered);
+    (*plan)->set_name(function->name);
+  }
+  function->outputs = node.outputs().size();
+  function->differentiable_inputs = node.attribute_as<PositionList>(attr::kDifferentiableInputs);
+  function->differentiable_outputs = node.attribute_as<PositionList>(attr::kDifferentiableOutputs);
+  function->captured_inputs = node.attribute_as<PositionList>(attr::kCapturedInputs);
+  function->captured_outputs = node.attribute_as<PositionList>(attr::kCapturedOutputs);
+  function->differentiable_temporaries = node.attribute_as<PositionList>(attr::kDifferentiableTemporaries);
+  function->dependences = node.attribute_as<PositionList>(attr::kDependences);
+  return std::shared_ptr<const DifferentiableFunction>(std::move(function));
+}
+
+}  // namespace sconce

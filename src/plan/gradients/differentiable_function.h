@@ -1,0 +1,39 @@
+// DifferentiableFunction: the plans of a sconce::differentiable node.
+#pragma once
+
+#include "base/expected.h"
+#include "ir/graph.h"
+#include "plan/plan.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+struct StepForm;
+
+// Immutable. The autograd nodes of its runs keep it, also after the module is destroyed.
+struct DifferentiableFunction {
+  std::string name;  // of its autograd nodes: where in the model it begins
+  std::unique_ptr<Plan> forward;
+  std::unique_ptr<Plan> backward;
+  std::unique_ptr<Plan> recorded_backward;
+  size_t outputs;  // of the node; the forward plan returns the temporaries after them
+  // Positions, see ir/differentiable.h.
+  std::vector<int64_t> differentiable_inputs;
+  std::vector<int64_t> differentiable_outputs;
+  std::vector<int64_t> captured_inputs;
+  std::vector<int64_t> captured_outputs;
+  std::vector<int64_t> differentiable_temporaries;
+  std::vector<int64_t> dependences;
+
+  // Returns whether differentiable output `output` depends on differentiable input `input`.
+  bool depends(size_t output, size_t input) const { return dependences[output * differentiable_inputs.size() + input] != 0; }
+};
+
+// Lowers the graphs of a sconce::differentiable node.
+Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_function(const Node& node, const StepForm& form);
+
+}  // namespace sconce

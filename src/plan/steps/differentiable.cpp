@@ -1,0 +1,61 @@
+#include "ir/differentiable.h"
+#include "plan/gradients/backward_node.h"
+#include "plan/gradients/differentiable_function.h"
+#include "plan/run_plan.h"
+#include "plan/steps/call_step.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+// Runs the forward plan without autograd, and records one autograd node for it.
+class DifferentiableStep final : public CallStep {
+ public:
+  DifferentiableStep(const Node& node, Operands operands, Registers results,
+                     std::shared_ptr<const DifferentiableFunction> function)
+      : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/false),
+        function_(std::move(function)) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    std::shared_ptr<BackwardNode> node;
+    if (c10::GradMode::is_enabled() && any_requires_grad(frame.stack)) {
+      // The versions of captured operands are those before the run.
+      node = BackwardNode::make(function_, frame.stack);
+    }
+    {
+      // Operands that require a gradient need not be detached: nothing is recorded, and no view of them is returned.
+      const at::NoGradGuard no_grad;
+      run_plan(*function_->forward, frame.stack, /*may_skip_autograd=*/true);
+    }
+    if (node != nullptr) {
+      node->connect(frame.stack);
+    }
+    frame.stack.resize(function_->outputs);
+    pop_results(frame);
+  }
+
+ private:
+  bool any_requires_grad(const torch::jit::Stack& operands) const {
+    return std::any_of(function_->differentiable_inputs.begin(), function_->differentiable_inputs.end(),
+                       [&](int64_t position) { return operands[static_cast<size_t>(position)].toTensor().requires_grad(); });
+  }
+
+  const std::shared_ptr<const DifferentiableFunction> function_;
+};
+
+}  // namespace
+
+Expected<StepPtr> make_differentiable_step(const Node& node, Operands operands, Registers results, const StepForm& form) {
+  auto function = make_differentiable_function(node, form);
+  if (!function) {
+    return function.refusal();
+  }
+  return StepPtr(std::make_unique<DifferentiableStep>(node, std::move(operands), std::move(results), std::move(*function)));
+}
+
+}  // namespace sconce
