@@ -2,11 +2,13 @@
 
 #include "base/assert.h"
 #include "load/convert.h"
+#include "ops/row_functions.h"
 
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/frontend/resolver.h>
+#include <torch/csrc/jit/passes/inliner.h>
 
 #include <algorithm>
 #include <cctype>
@@ -54,7 +56,10 @@ bool is_of_statements(std::string_view text) {
 }
 
 std::unique_ptr<Graph> compile_text(const Op& op, std::string_view text, const Parameters& parameters) {
-  std::string source = "def row(";
+  const size_t first = text.find_first_not_of('\n');
+  text = text.substr(first, text.find_last_not_of('\n') + 1 - first);
+  std::string source(kRowFunctions);
+  source += "def row(";
   for (size_t i = 0; i < parameters.size(); ++i) {
     source += (i == 0 ? "" : ", ") + parameters[i];
   }
@@ -69,6 +74,14 @@ std::unique_ptr<Graph> compile_text(const Op& op, std::string_view text, const P
     }
   }
   return compile_function(op.name, source + "\n");
+}
+
+// Returns whether the overload takes names of dimensions: strings in arguments such as `dim` and `start_dim`.
+bool names_dimensions(const c10::FunctionSchema& schema) {
+  return std::ranges::any_of(schema.arguments(), [](const c10::Argument& argument) {
+    const bool is_dimension = argument.name().find("dim") != std::string::npos || argument.name() == "names";
+    return is_dimension && argument.type()->annotation_str().find("str") != std::string::npos;
+  });
 }
 
 bool returns_tensors(const c10::FunctionSchema& schema) {
@@ -95,7 +108,9 @@ std::unique_ptr<Graph> compile_function(std::string_view op, std::string_view so
   } catch (const std::exception& error) {
     SCONCE_ASSERT(false, "the row of ", op, " does not compile: ", error.what());
   }
-  auto graph = convert(*torch::jit::toGraphFunction(*unit.get_functions().front()).graph());
+  torch::jit::Graph& last = *torch::jit::toGraphFunction(*unit.get_functions().back()).graph();
+  torch::jit::Inline(last);
+  auto graph = convert(last);
   SCONCE_ASSERT(graph, "the row of ", op, ": ", graph.refusal().reason);
   return std::move(*graph);
 }
@@ -131,7 +146,7 @@ const OpGradient* gradient_of(const Op& op) {
   if (op.canonical != nullptr && op.backward.empty()) {
     return gradient_of(*op.canonical);
   }
-  if (op.backward.empty() || op.schema->is_mutable() || !returns_tensors(*op.schema)) {
+  if (op.backward.empty() || op.schema->is_mutable() || !returns_tensors(*op.schema) || names_dimensions(*op.schema)) {
     return nullptr;
   }
   static std::mutex mutex;

@@ -28,13 +28,14 @@ struct OpGradient {
 };
 
 // Returns the gradient of an operator: that of its row, or of the operator that it is a synonym of. Null if there is no
-// backward text, or the overload writes its arguments or returns no tensors. Compiled once per process; any thread may call.
+// backward text, or the overload writes its arguments, returns no tensors, or takes names of dimensions. Compiled once per
+// process; any thread may call.
 const OpGradient* gradient_of(const Op& op);
 
 // Compiles the gradient. Requires that the row has a backward text.
 OpGradient compile_gradient(const Op& op);
 
-// Returns the graph of the only function of TorchScript source, calls not inlined. `op` is named in errors.
+// Returns the graph of the last function of TorchScript source. Calls of the others are inlined. `op` is named in errors.
 std::unique_ptr<Graph> compile_function(std::string_view op, std::string_view source);
 
 }  // namespace sconce

@@ -164,7 +164,8 @@ struct OpRow {
   // ---- TorchScript texts, compiled when first needed (load/compile_op_row.h)
   // The operator in terms of primitives and of operators with bodies: an expression over the schema's arguments.
   std::string_view body = {};
-  // An expression, or statements of which only the last is a `return`. `forward` gives the results together with what
+  // An expression, or statements of which only the last is a `return`; ops/row_functions.h has functions that texts may
+  // call. `forward` gives the results together with what
   // backward saves: a tuple (result, saved…). It computes the same bits as the operator. Without it, backward has the
   // operator's arguments and results alone.
   std::string_view forward = {};

@@ -74,6 +74,22 @@ std::span<const OpRow> pointwise_rows() {
        .backward_ignores_result = true,
        .autocast = Autocast::kWidest,
        .backward = "(grad / other, torch.neg(grad) * ((self / other) / other))"},
+      {.name = "aten::div",
+       .overloads = {"Scalar_mode", "Tensor_mode"},
+       .opcode = Opcode::kDiv,
+       .layout = Layout::kPointwise,
+       .in_place = VariantMatch::kPointwise,
+       .backward_ignores_result = true,
+       .autocast = Autocast::kWidest,
+       .backward = R"(
+if rounding_mode is None:
+    of_self = grad / other
+    of_other = torch.neg(grad) * ((self / other) / other)
+else:
+    of_self = torch.zeros_like(grad)
+    of_other = torch.zeros_like(grad)
+return (of_self, of_other)
+)"},
       {.name = "aten::divide", .synonym_of = "aten::div", .results = Sharing::kFresh},
       {.name = "aten::divide_", .synonym_of = "aten::div_"},
       {.name = "aten::eq", .opcode = Opcode::kEqual, .raises = Raises::kNotOnNumbers},
@@ -212,7 +228,7 @@ std::span<const OpRow> pointwise_rows() {
        .opcode = Opcode::kTanh,
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kPointwise,
-       .backward = "(grad * (1 - result * result),)"},
+       .backward = "(torch.tanh_backward(grad, result),)"},
       {.name = "aten::true_divide", .synonym_of = "aten::div", .results = Sharing::kFresh},
       {.name = "aten::true_divide_", .synonym_of = "aten::div_"},
       {.name = "aten::trunc", .opcode = Opcode::kTrunc, .in_place = VariantMatch::kPointwise},

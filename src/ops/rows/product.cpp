@@ -36,19 +36,34 @@ def sizes(data: List[int], batch_sizes: List[int], hx: List[int], params: List[L
 
 std::span<const OpRow> product_rows() {
   static const std::vector<OpRow> rows = {
-      {.name = "aten::addbmm", .autocast = Autocast::kReduced},
+      {.name = "aten::addbmm", .autocast = Autocast::kReduced, .backward = R"(
+each = grad.unsqueeze(0).expand([batch1.size(0), grad.size(0), grad.size(1)])
+left = torch.bmm(each, batch2.transpose(1, 2))
+right = torch.bmm(batch1.transpose(1, 2), each)
+return (grad * beta, left * alpha, right * alpha)
+)"},
       {.name = "aten::addmm",
        .backward_ignores_result = true,
        .autocast = Autocast::kReduced,
-       .product = MatrixProduct{.left = 1, .right = 2, .left_may_be_batch = false, .addend = 0}},
-      {.name = "aten::addmv", .autocast = Autocast::kReduced},
-      {.name = "aten::addr", .autocast = Autocast::kReduced},
-      {.name = "aten::baddbmm", .backward_ignores_result = true, .autocast = Autocast::kReduced},
+       .product = MatrixProduct{.left = 1, .right = 2, .left_may_be_batch = false, .addend = 0},
+       .backward = "(grad * beta, torch.mm(grad, mat2.t()) * alpha, torch.mm(mat1.t(), grad) * alpha)"},
+      {.name = "aten::addmv",
+       .autocast = Autocast::kReduced,
+       .backward = "(grad * beta, torch.outer(grad, vec) * alpha, torch.mv(mat.t(), grad) * alpha)"},
+      {.name = "aten::addr",
+       .autocast = Autocast::kReduced,
+       .backward = "(grad * beta, torch.mv(grad, vec2) * alpha, torch.mv(grad.t(), vec1) * alpha)"},
+      {.name = "aten::baddbmm", .backward_ignores_result = true, .autocast = Autocast::kReduced, .backward = R"(
+left = torch.bmm(grad, batch2.transpose(1, 2))
+right = torch.bmm(batch1.transpose(1, 2), grad)
+return (grad * beta, left * alpha, right * alpha)
+)"},
       {.name = "aten::bilinear", .results = Sharing::kFresh, .autocast = Autocast::kWidest},
       {.name = "aten::bmm",
        .opcode = Opcode::kBatchedProduct,
        .backward_ignores_result = true,
-       .autocast = Autocast::kReduced},
+       .autocast = Autocast::kReduced,
+       .backward = "(torch.bmm(grad, mat2.transpose(1, 2)), torch.bmm(self.transpose(1, 2), grad))"},
       {.name = "aten::chain_matmul", .autocast = Autocast::kReduced},
       {.name = "aten::conv1d",
        .results = Sharing::kFresh,
@@ -104,7 +119,7 @@ std::span<const OpRow> product_rows() {
       {.name = "aten::cudnn_convolution", .autocast = Autocast::kReduced},
       {.name = "aten::cudnn_convolution_transpose", .autocast = Autocast::kReduced},
       {.name = "aten::det", .synonym_of = "aten::linalg_det"},
-      {.name = "aten::dot", .autocast = Autocast::kWidest},
+      {.name = "aten::dot", .autocast = Autocast::kWidest, .backward = "(grad * tensor, grad * self)"},
       {.name = "aten::ger", .synonym_of = "aten::outer"},
       {.name = "aten::gru",
        .overloads = {"data"},
@@ -120,7 +135,16 @@ std::span<const OpRow> product_rows() {
        .backward_ignores_result = true,
        .autocast = Autocast::kReduced,
        .affine = AffineRule{},
-       .product = MatrixProduct{.left = 0, .right = 1, .right_is_transposed = true, .addend = 2}},
+       .product = MatrixProduct{.left = 0, .right = 1, .right_is_transposed = true, .addend = 2},
+       .backward = R"(
+if weight.dim() == 2:
+    of_input = torch.matmul(grad, weight)
+    of_weight = torch.mm(grad.reshape([-1, grad.size(-1)]).t(), input.reshape([-1, input.size(-1)]))
+else:
+    of_input = grad.unsqueeze(-1) * weight
+    of_weight = grad.unsqueeze(-1) * input
+return (of_input, of_weight, grad)
+)"},
       {.name = "aten::lstm",
        .overloads = {"data"},
        .results = Sharing::kFresh,
@@ -134,19 +158,38 @@ std::span<const OpRow> product_rows() {
        .results = Sharing::kFresh,
        .backward_ignores_result = true,
        .autocast = Autocast::kReduced,
-       .product = MatrixProduct{.left = 0, .right = 1}},
+       .product = MatrixProduct{.left = 0, .right = 1},
+       .backward = R"(
+if self.dim() == 1 and other.dim() == 1:
+    left = grad * other
+    right = grad * self
+elif other.dim() == 1:
+    left = grad.unsqueeze(-1) * other
+    right = torch.mv(self.reshape([-1, self.size(-1)]).t(), grad.reshape([-1]))
+elif self.dim() == 1:
+    left = torch.matmul(other, grad.unsqueeze(-1)).squeeze(-1)
+    right = self.unsqueeze(-1) * grad.unsqueeze(-2)
+elif other.dim() == 2:
+    left = torch.matmul(grad, other.t())
+    right = torch.mm(self.reshape([-1, self.size(-1)]).t(), grad.reshape([-1, grad.size(-1)]))
+else:
+    left = torch.matmul(grad, other.transpose(-2, -1))
+    right = torch.matmul(self.transpose(-2, -1), grad)
+return (left, right)
+)"},
       {.name = "aten::mm",
        .backward_ignores_result = true,
        .autocast = Autocast::kReduced,
        .result = {.accepts_sparse = true},
        .product = MatrixProduct{.left = 0, .right = 1, .left_may_be_batch = false},
        .backward = "(torch.mm(grad, mat2.t()), torch.mm(self.t(), grad))"},
-      {.name = "aten::mv", .autocast = Autocast::kReduced},
+      {.name = "aten::mv", .autocast = Autocast::kReduced, .backward = "(torch.outer(grad, vec), torch.mv(self.t(), grad))"},
       {.name = "aten::_native_multi_head_attention",
        .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = R"(
 def sizes(query: List[int]):
     return query
 )"}},
+      {.name = "aten::outer", .backward = "(torch.mv(grad, vec2), torch.mv(grad.t(), self))"},
       {.name = "aten::rnn_relu",
        .overloads = {"data"},
        .results = Sharing::kFresh,
@@ -187,6 +230,7 @@ def sizes(query: List[int], key: List[int], value: List[int]):
       {.name = "aten::_thnn_fused_lstm_cell", .autocast = Autocast::kReduced},
       {.name = "aten::_transform_bias_rescale_qkv", .results = Sharing::kShared},
       {.name = "aten::_transformer_encoder_layer_fwd", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::vdot", .backward = "(grad * other, grad * self)"},
   };
   return rows;
 }

@@ -5,7 +5,7 @@ namespace sconce {
 
 std::span<const OpRow> view_rows() {
   static const std::vector<OpRow> rows = {
-      {.name = "aten::alias", .result = {.keeps_sizes = true}},
+      {.name = "aten::alias", .result = {.keeps_sizes = true}, .backward = "(grad,)"},
       {.name = "aten::as_strided",
        .new_view = true,
        .reads = Reads::kStridesOrVersion,
@@ -13,17 +13,23 @@ std::span<const OpRow> view_rows() {
       {.name = "aten::as_strided_", .reads = Reads::kStridesOrVersion},
       {.name = "aten::_autocast_to_full_precision", .result = {.keeps_sizes = true, .differs_on_meta = true}},
       {.name = "aten::_autocast_to_reduced_precision", .result = {.keeps_sizes = true, .differs_on_meta = true}},
-      {.name = "aten::clone", .backward_ignores_result = true, .result = {.keeps_sizes = true}},
+      {.name = "aten::clone", .backward_ignores_result = true, .result = {.keeps_sizes = true}, .backward = "(grad,)"},
       {.name = "aten::conj", .result = {.keeps_sizes = true}},
+      {.name = "aten::contiguous", .backward = "(grad,)"},
       {.name = "aten::detach", .opcode = Opcode::kDetach, .new_view = true, .result = {.keeps_sizes = true}},
-      {.name = "aten::diagonal", .new_view = true},
-      {.name = "aten::expand", .new_view = true},
-      {.name = "aten::flatten", .opcode = Opcode::kFlatten},
+      {.name = "aten::diagonal",
+       .new_view = true,
+       .backward = "(torch.diagonal_backward(grad, self.size(), offset, dim1, dim2),)"},
+      {.name = "aten::expand", .new_view = true, .backward = "(grad,)"},
+      {.name = "aten::expand_as", .backward = "(grad,)"},
+      {.name = "aten::flatten", .opcode = Opcode::kFlatten, .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::flip", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
       {.name = "aten::_lazy_clone", .results = Sharing::kShared},
       {.name = "aten::lift", .results = Sharing::kShared},
       {.name = "aten::moveaxis", .synonym_of = "aten::movedim"},
-      {.name = "aten::movedim", .overloads = {"int"}, .result = {.sizes = R"(
+      {.name = "aten::movedim",
+       .overloads = {"int"},
+       .result = {.sizes = R"(
 def sizes(self: List[int], source: int, destination: int):
     if source < 0:
         source = source + len(self)
@@ -35,11 +41,20 @@ def sizes(self: List[int], source: int, destination: int):
             out.append(self[i])
     out.insert(destination, self[source])
     return out
-)"}},
+)"},
+       .backward = "(torch.movedim(grad, destination, source),)"},
       {.name = "aten::narrow", .new_view = true},
+      {.name = "aten::narrow", .overloads = {""}, .new_view = true, .backward = R"(
+first = start if start >= 0 else start + self.size(dim)
+return (torch.slice_backward(grad, self.size(), dim, first, first + length, 1),)
+)"},
       {.name = "aten::_pack_sequence", .results = Sharing::kShared},
-      {.name = "aten::permute", .new_view = true},
-      {.name = "aten::reshape", .result = {.sizes = R"(
+      {.name = "aten::permute", .new_view = true, .backward = R"(
+places = [dim % len(dims) for dim in dims]
+return (grad.permute([places.index(i) for i in range(len(dims))]),)
+)"},
+      {.name = "aten::reshape",
+       .result = {.sizes = R"(
 def sizes(self: List[int], shape: List[int]):
     count = 1
     for size in self:
@@ -52,11 +67,17 @@ def sizes(self: List[int], shape: List[int]):
     for size in shape:
         out.append(count // known if size == -1 else size)
     return out
-)"}},
+)"},
+       .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::_reshape_alias", .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::reshape_as", .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::resize_", .resizes = true},
       {.name = "aten::resize_as_", .resizes = true},
       {.name = "aten::roll", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
-      {.name = "aten::select", .new_view = true, .keeps_stride_order = true},
+      {.name = "aten::select",
+       .new_view = true,
+       .keeps_stride_order = true,
+       .backward = "(torch.select_backward(grad, self.size(), dim, index),)"},
       {.name = "aten::set", .written = {"self"}, .results = Sharing::kShared},
       {.name = "aten::set_", .results = Sharing::kShared, .resizes = true},
       {.name = "aten::set_data", .resizes = true},
@@ -64,8 +85,13 @@ def sizes(self: List[int], shape: List[int]):
        .opcode = Opcode::kSlice,
        .makes_container = true,
        .new_view = true,
-       .keeps_stride_order = true},
-      {.name = "aten::squeeze", .new_view = true},
+       .keeps_stride_order = true,
+       .backward = R"(
+first = start if start is not None else 0
+last = end if end is not None else self.size(dim)
+return (torch.slice_backward(grad, self.size(), dim, first, last, step),)
+)"},
+      {.name = "aten::squeeze", .new_view = true, .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::swapaxes", .synonym_of = "aten::transpose"},
       {.name = "aten::swapdims", .synonym_of = "aten::transpose"},
       {.name = "aten::t",
@@ -76,13 +102,19 @@ def sizes(self: List[int], shape: List[int]):
       {.name = "aten::to",
        .overloads = {"prim_Device", "prim_dtype", "prim_other"},
        .result = {.keeps_sizes = true},
-       .reads_missing_dtype = true},
-      {.name = "aten::to", .result = {.keeps_sizes = true}},
-      {.name = "aten::transpose", .new_view = true},
+       .reads_missing_dtype = true,
+       .backward = "(grad.to(self.device, self.dtype),)"},
+      {.name = "aten::to", .result = {.keeps_sizes = true}, .backward = "(grad.to(self.device, self.dtype),)"},
+      {.name = "aten::transpose", .new_view = true, .backward = "(grad.transpose(dim0, dim1),)"},
       {.name = "aten::tril", .result = {.keeps_sizes = true}},
       {.name = "aten::triu", .result = {.keeps_sizes = true}},
-      {.name = "aten::type_as", .opcode = Opcode::kCast, .result = {.keeps_sizes = true}},
-      {.name = "aten::unflatten", .overloads = {"int"}, .result = {.sizes = R"(
+      {.name = "aten::type_as",
+       .opcode = Opcode::kCast,
+       .result = {.keeps_sizes = true},
+       .backward = "(grad.to(self.device, self.dtype),)"},
+      {.name = "aten::unflatten",
+       .overloads = {"int"},
+       .result = {.sizes = R"(
 def sizes(self: List[int], dim: int, sizes: List[int]):
     if dim < 0:
         dim = dim + len(self)
@@ -98,11 +130,16 @@ def sizes(self: List[int], dim: int, sizes: List[int]):
     for i in range(dim + 1, len(self)):
         out.append(self[i])
     return out
-)"}},
-      {.name = "aten::unfold", .new_view = true},
-      {.name = "aten::_unsafe_view", .results = Sharing::kShared},
-      {.name = "aten::unsqueeze", .new_view = true},
+)"},
+       .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::unfold",
+       .new_view = true,
+       .backward = "(torch.unfold_backward(grad, self.size(), dimension, size, step),)"},
+      {.name = "aten::_unsafe_view", .results = Sharing::kShared, .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::unsqueeze", .new_view = true, .backward = "(grad.squeeze(dim),)"},
       {.name = "aten::view", .new_view = true},
+      {.name = "aten::view", .overloads = {""}, .new_view = true, .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::view_as", .backward = "(grad.reshape(self.size()),)"},
   };
   return rows;
 }
