@@ -8,7 +8,7 @@
 #include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/frontend/resolver.h>
-#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
 #include <cctype>
@@ -90,6 +90,24 @@ bool returns_tensors(const c10::FunctionSchema& schema) {
   });
 }
 
+// Inlines calls of functions that call none themselves.
+void inline_calls_in(torch::jit::Block& block) {
+  for (auto at = block.nodes().begin(); at != block.nodes().end();) {
+    torch::jit::Node* node = *at++;
+    for (torch::jit::Block* nested : node->blocks()) {
+      inline_calls_in(*nested);
+    }
+    if (node->kind() == prim::CallFunction) {
+      torch::jit::Node* callee = node->input(0)->node();
+      node->removeInput(0);
+      inlineCallTo(node, &torch::jit::toGraphFunction(*callee->output()->type()->expectRef<c10::FunctionType>().function()));
+      if (!callee->hasUses()) {
+        callee->destroy();
+      }
+    }
+  }
+}
+
 // Returns the types of the values that a forward text saves: what its tuple has after the operator's results.
 std::vector<c10::TypePtr> saved_types(const Op& op, const Graph& forward) {
   const auto tuple = forward.outputs().at(0)->type()->cast<c10::TupleType>();
@@ -109,7 +127,7 @@ std::unique_ptr<Graph> compile_function(std::string_view op, std::string_view so
     SCONCE_ASSERT(false, "the row of ", op, " does not compile: ", error.what());
   }
   torch::jit::Graph& last = *torch::jit::toGraphFunction(*unit.get_functions().back()).graph();
-  torch::jit::Inline(last);
+  inline_calls_in(*last.block());
   auto graph = convert(last);
   SCONCE_ASSERT(graph, "the row of ", op, ": ", graph.refusal().reason);
   return std::move(*graph);
