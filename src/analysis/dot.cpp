@@ -73,7 +73,7 @@ class DotWriter {
   static std::string label(const Node& node) {
     std::string text = node.kind().toQualString();
     for (const Attribute& attribute : node.attributes()) {
-      if (attribute.name != attr::kSubgraph) {
+      if (!std::holds_alternative<std::shared_ptr<Graph>>(attribute.value)) {
         text += std::string("\n") + attribute.name.toUnqualString() + "=";
         print_attribute_value(text, attribute.value, nullptr);
       }

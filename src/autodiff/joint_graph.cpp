@@ -142,7 +142,8 @@ class Differentiation {
     }
     Node* const before = position->previous();
     const Values results = graph_.copy_nodes(text.body(), position, values);
-    for (Node* copy = before == nullptr ? graph_.body().first() : before->next(); copy != position; copy = copy->next()) {
+    for (Node* copy = before == nullptr ? graph_.body().first() : before->next(); copy != nullptr && copy != position;
+         copy = copy->next()) {
       locate(*copy, node.location());
     }
     return results.at(0);

@@ -20,17 +20,22 @@ class Parser {
     while (cursor_.accept("with")) {
       const size_t begin = cursor_.position();
       const std::string name(cursor_.identifier("the name of a subgraph"));
+      // A node's further graphs follow its first, with the names of their attributes.
+      const bool is_first = cursor_.peek("=");
+      const c10::Symbol attribute =
+          is_first ? attr::kSubgraph : c10::Symbol::attr(std::string(cursor_.identifier("the name of an attribute")));
       cursor_.expect("=");
       const auto found = subgraph_users_.find(name);
-      if (found == subgraph_users_.end()) {
+      if (found == subgraph_users_.end() || (found->second->attribute(attribute) != nullptr)) {
         cursor_.fail_at(begin, "no node uses the subgraph " + name);
       }
       Node* user = found->second;
-      subgraph_users_.erase(found);
-      user->set_attribute(attr::kSubgraph, std::shared_ptr<Graph>(parse_graph()));
+      user->set_attribute(attribute, std::shared_ptr<Graph>(parse_graph()));
     }
-    if (!subgraph_users_.empty()) {
-      cursor_.fail("the subgraph " + subgraph_users_.begin()->first + " is missing");
+    for (const auto& [name, user] : subgraph_users_) {
+      if (user->attribute(attr::kSubgraph) == nullptr) {
+        cursor_.fail("the subgraph " + name + " is missing");
+      }
     }
     if (!cursor_.at_end()) {
       cursor_.fail("expected the end of the text");

@@ -19,8 +19,9 @@ std::string_view without_numeric_suffix(std::string_view name) {
   return numeric ? name.substr(0, dot) : name;
 }
 
+// A graph that a node has, and the name that stands before it. The name ends in the attribute's for all but attr::kSubgraph.
 struct Subgraph {
-  c10::Symbol kind;
+  std::string name;
   const Graph* graph;
 };
 
@@ -47,8 +48,16 @@ class Printer {
     }
     write(node.outputs().empty() ? "" : " = ", node.kind().toQualString());
     if (const auto* subgraph = node.attribute(attr::kSubgraph)) {
-      write("_", std::to_string(subgraphs_.size()));
-      subgraphs_.push_back({node.kind(), std::get<std::shared_ptr<Graph>>(*subgraph).get()});
+      const std::string suffix = "_" + std::to_string(subgraphs_.size());
+      write(suffix);
+      const std::string name = node.kind().toQualString() + suffix;
+      subgraphs_.push_back({name, std::get<std::shared_ptr<Graph>>(*subgraph).get()});
+      for (const Attribute& attribute : node.attributes()) {
+        const auto* other = std::get_if<std::shared_ptr<Graph>>(&attribute.value);
+        if (other != nullptr && attribute.name != attr::kSubgraph) {
+          subgraphs_.push_back({name + " " + attribute.name.toUnqualString(), other->get()});
+        }
+      }
     }
     print_attributes(node);
     out_ += "(";
@@ -105,7 +114,7 @@ class Printer {
   void print_attributes(const Node& node) {
     bool first = true;
     for (const Attribute& attribute : node.attributes()) {
-      if (attribute.name == attr::kSubgraph || attribute.name == attr::kKernel) {
+      if (std::holds_alternative<std::shared_ptr<Graph>>(attribute.value) || attribute.name == attr::kKernel) {
         continue;
       }
       write(first ? "[" : ", ", attribute.name.toUnqualString(), "=");
@@ -165,7 +174,7 @@ std::string print(const Graph& graph, const PrintOptions& options) {
   Printer(out, options, subgraphs).print_graph(graph);
   // The list grows during the loop, because subgraphs may have subgraphs.
   for (size_t i = 0; i < subgraphs.size(); ++i) {
-    out += std::string("with ") + subgraphs[i].kind.toQualString() + "_" + std::to_string(i) + " = ";
+    out += "with " + subgraphs[i].name + " = ";
     Printer(out, options, subgraphs).print_graph(*subgraphs[i].graph);
   }
   return out;
