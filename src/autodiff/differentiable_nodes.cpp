@@ -54,6 +54,16 @@ bool has_gradient(const Node& node) {
   return gradient != nullptr && (gradient->condition == nullptr || condition_holds(*gradient->condition, node));
 }
 
+// The texts are derivatives of real functions.
+bool is_real(const Value& value) {
+  const TensorFacts* facts = value.facts();
+  return !is_tensor(value) || (facts != nullptr && facts->dtype && !c10::isComplexType(*facts->dtype));
+}
+
+bool are_real(c10::ArrayRef<Value*> values) {
+  return std::all_of(values.begin(), values.end(), [](const Value* value) { return is_real(*value); });
+}
+
 bool writes_only_what_needs_no_gradient(const Node& node) {
   const Effects effects = effects_of(node);
   return effects.writes && !effects.random && !effects.external && !effects.state && !effects.unknown &&
@@ -132,12 +142,15 @@ Role role_of(const Node& node) {
                : Role::kOutside;
   }
   if (joins_list(node) || cuts_list(node)) {
-    return any_may_require_grad(node.inputs()) ? Role::kDifferentiated : Role::kBystander;
+    const bool is_known = joins_list(node) ? are_real(node.input(0)->node()->inputs()) : is_real(*node.input(0));
+    return !any_may_require_grad(node.inputs()) ? Role::kBystander : is_known ? Role::kDifferentiated : Role::kOutside;
   }
   if (is_bystander(node) || is_numbers_of_tensor(node)) {
     return Role::kBystander;
   }
-  return any_may_require_grad(node.inputs()) && has_gradient(node) ? Role::kDifferentiated : Role::kOutside;
+  return any_may_require_grad(node.inputs()) && are_real(node.inputs()) && are_real(node.outputs()) && has_gradient(node)
+             ? Role::kDifferentiated
+             : Role::kOutside;
 }
 
 }  // namespace sconce

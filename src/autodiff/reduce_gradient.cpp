@@ -87,8 +87,9 @@ Value* sum_to_operand(Value* gradient, const Node& node, size_t index, Node* pos
   Value* operand = node.input(index);
   const Op& op = node.op();
   const bool is_factor = op.product && (index == op.product->left || index == op.product->right);
-  if (op.affine || (is_factor && !product_may_broadcast(node, *operand)) ||
-      (!op.product && !op.has_tag(at::Tag::pointwise))) {
+  const bool may_broadcast =
+      is_factor ? !op.affine && product_may_broadcast(node, *operand) : op.product || op.has_tag(at::Tag::pointwise);
+  if (!may_broadcast) {
     return gradient;
   }
   const Dims* from = sizes_of(*node.output());
