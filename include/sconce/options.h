@@ -36,6 +36,11 @@ class Options {
   Options& exact(bool on) { return set(exact_, on); }
   bool exact() const { return exact_; }
 
+  // Sets how many operators that gradients flow through a differentiable subgraph has at least. Operators outside of such
+  // subgraphs, and all with 0 or with `exact`, record gradients one by one, as in eager execution. The default is 2.
+  Options& min_differentiable_nodes(size_t nodes) { return set(min_differentiable_nodes_, nodes); }
+  size_t min_differentiable_nodes() const { return min_differentiable_nodes_; }
+
   // Chooses when specialized plans and kernels are compiled. With kBackground, your passes at Stage::kSpecialize run on that thread, and
   // perhaps after the module was destroyed.
   Options& compile(CompileMode mode) { return set(compile_, mode); }
@@ -76,6 +81,7 @@ class Options {
   std::optional<c10::Device> device_;
   bool optimize_ = true;
   bool exact_ = false;
+  size_t min_differentiable_nodes_ = 2;
   CompileMode compile_ = CompileMode::kBackground;
   PassPipeline passes_;
   size_t plan_cache_capacity_ = 64;

@@ -5,12 +5,12 @@
 #include "autodiff/joint_graph.h"
 #include "autodiff/slice.h"
 #include "autodiff/split_joint_graph.h"
+#include "ir/cut_out.h"
 #include "ir/differentiable.h"
 #include "ir/schema_match.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/simplify/propagate_facts.h"
 #include "passes/simplify/simplify.h"
-#include "pipeline/cut_out.h"
 
 #include <algorithm>
 #include <unordered_set>
@@ -68,6 +68,7 @@ Node* make_node(const CutOut& cut, const JointGraph& joint, const Differentiable
   node->set_attribute(attr::kCapturedInputs, graphs.captured_inputs);
   node->set_attribute(attr::kCapturedOutputs, graphs.captured_outputs);
   node->set_attribute(attr::kDifferentiableTemporaries, graphs.differentiable_temporaries);
+  node->set_attribute(attr::kCaptureDependences, graphs.capture_dependences);
   node->set_attribute(attr::kHasEffects, static_cast<int64_t>(has_effects));
   node->set_attribute(attr::kSubgraph, graphs.forward);
   node->set_attribute(attr::kBackward, graphs.backward);
@@ -135,6 +136,8 @@ bool differentiate(Graph& graph, size_t min_nodes) {
   }
   return changed;
 }
+
+bool differentiate(Graph& graph) { return differentiate(graph, 2); }
 
 void for_each_differentiable(const Graph& graph, c10::function_ref<void(Node&)> visit) {
   for_each_node(graph.body(), [&](Node* node) {

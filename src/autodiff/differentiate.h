@@ -22,6 +22,8 @@ namespace sconce {
 // Does not: differentiate branches and loops, whose blocks have slices of their own; operators without a backward text.
 // Requires facts. Returns whether the graph changed.
 bool differentiate(Graph& graph, size_t min_nodes);
+// The same with 2 nodes.
+bool differentiate(Graph& graph);
 
 // Calls `visit` for every sconce::differentiable node.
 void for_each_differentiable(const Graph& graph, c10::function_ref<void(Node&)> visit);

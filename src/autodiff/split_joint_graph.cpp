@@ -12,6 +12,7 @@
 #include <c10/util/FunctionRef.h>
 
 #include <algorithm>
+#include <functional>
 #include <unordered_set>
 #include <utility>
 
@@ -68,6 +69,7 @@ class Splitting {
       need(gradient);
     }
     order_captures();
+    find_capture_dependences();
     build_backward();
     strip_forward();
     return std::move(graphs_);
@@ -155,6 +157,56 @@ class Splitting {
           captures_.push_back(output);
         }
       }
+    }
+  }
+
+  // Which gradients of outputs meet a captured input or output: in the nodes that use it, and in those that use what
+  // backward computes again of it.
+  void find_capture_dependences() {
+    using Gradients = std::vector<bool>;
+    const size_t outputs = joint_.differentiable_outputs.size();
+    const auto merge = [](Gradients& into, const Gradients& from) {
+      std::transform(into.begin(), into.end(), from.begin(), into.begin(), std::logical_or<>());
+    };
+    FlatMap<const Node*, Gradients> met;  // by a node of backward
+    std::vector<const Node*> nodes;
+    for (const Node* node : graph_.body().nodes()) {
+      if (!backward_.contains(node)) {
+        continue;
+      }
+      nodes.push_back(node);
+      Gradients gradients(outputs);
+      for_each_operand(*node, [&](const Value* operand) {
+        if (is_gradient_input(*operand)) {
+          const size_t number = operand->offset() - joint_.forward_inputs;
+          if (number < outputs) {
+            gradients[number] = true;
+          }
+        } else if (const auto found = met.find(operand->node()); found != met.end()) {
+          merge(gradients, found->second);
+        }
+      });
+      met.emplace(node, std::move(gradients));
+    }
+    FlatMap<const Value*, Gradients> of_value;
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+      Gradients gradients = met.at(*node);
+      for (const Value* output : (*node)->outputs()) {
+        if (const auto found = of_value.find(output); found != of_value.end()) {
+          merge(gradients, found->second);
+        }
+      }
+      for_each_operand(**node, [&](const Value* operand) {
+        Gradients& all = of_value[operand];
+        all.resize(outputs);
+        merge(all, gradients);
+      });
+    }
+    for (size_t i = 0; i < graphs_.captured_inputs.size() + graphs_.captured_outputs.size(); ++i) {
+      // A captured value that is itself a gradient meets all.
+      const auto found = of_value.find(captures_[i]);
+      const Gradients row = found == of_value.end() ? Gradients(outputs, true) : found->second;
+      graphs_.capture_dependences.insert(graphs_.capture_dependences.end(), row.begin(), row.end());
     }
   }
 

@@ -17,6 +17,7 @@ struct DifferentiableGraphs {
   std::vector<int64_t> captured_inputs;
   std::vector<int64_t> captured_outputs;
   std::vector<int64_t> differentiable_temporaries;
+  std::vector<int64_t> capture_dependences;
 };
 
 // Splits the graph, of which nothing may be used afterwards.

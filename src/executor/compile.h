@@ -38,6 +38,7 @@ struct CompileSettings {
         frozen(options.frozen()),
         exact(options.exact()),
         prepares_steps(options.optimize()),
+        min_differentiable_nodes(options.exact() ? 0 : options.min_differentiable_nodes()),
         compile(options.compile()) {}
 
   std::string name;                            // of the method or function
@@ -46,10 +47,10 @@ struct CompileSettings {
   const ModuleConstants* constants = nullptr;  // constants of the method's module, to freeze it
   const PassPipeline* passes = nullptr;        // the user's passes, and which are disabled
   bool optimize = false;                       // else runs the required passes only
-  bool frozen = false;  // the module is frozen: passes may compute with its constants, at the price of rounding
-  bool exact = false;   // kernels compute the operators' own bits
-  bool prepares_steps = false;                     // operators that have kernels run by prepared steps (plan/prepared/)
-  size_t min_differentiable_nodes = 2;             // in a differentiable subgraph; 0: none is made
+  bool frozen = false;          // the module is frozen: passes may compute with its constants, at the price of rounding
+  bool exact = false;           // kernels compute the operators' own bits
+  bool prepares_steps = false;  // operators that have kernels run by prepared steps (plan/prepared/)
+  size_t min_differentiable_nodes = 0;             // in a differentiable subgraph; 0: none is made
   CompileMode compile = CompileMode::kBackground;  // kernels: in the background, before the first run, or none
 };
 

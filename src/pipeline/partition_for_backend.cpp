@@ -2,7 +2,7 @@
 
 #include "analysis/effects.h"
 #include "ir/schema_match.h"
-#include "pipeline/cut_out.h"
+#include "ir/cut_out.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,5 +1,6 @@
 #include "pipeline/pass_list.h"
 
+#include "autodiff/differentiate.h"
 #include "base/edit_distance.h"
 #include "passes/freeze/fold_batch_norm.h"
 #include "passes/layout/propagate_channels_last.h"
@@ -44,6 +45,9 @@ constexpr std::array kPasses = {
     PassInfo{"decompose_ops", decompose_ops, Stage::kOnRequest, "decomposes addmm and linear where batch_matmul gains",
              /*changes_rounding=*/true},
     PassInfo{"decompose_rnn", decompose_rnn, Stage::kOnRequest, "replaces recurrent layers by loops over time steps",
+             /*changes_rounding=*/true},
+    PassInfo{"differentiate", differentiate, Stage::kSpecialize,
+             "replaces slices of the graph by differentiable subgraphs, where gradients are recorded",
              /*changes_rounding=*/true},
     PassInfo{"eliminate_common_nodes", eliminate_common_nodes, Stage::kOptimize,
              "merges nodes with the same operator, operands and attributes"},

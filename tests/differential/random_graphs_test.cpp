@@ -92,12 +92,15 @@ class GraphCheck {
     check_text();
     check_executor("optimized executor", Options().exact(true).compile(CompileMode::kNever));
     check_executor("specialized executor", Options().exact(true).compile(CompileMode::kBlocking));
+    check_executor("executor with differentiable subgraphs",
+                   Options().compile(CompileMode::kBlocking).min_differentiable_nodes(1),
+                   {.values = kOptimized, .keeps_what_writes_spoil = true});
     check_executor("executor without optimization", Options().optimize(false));
     for (const PassInfo& pass : all_passes()) {
       check_transformed("after pass " + std::string(pass.name),
                         [&](auto& graph) { PassRunner(PassRunner::Verify::kAfterChange).run(pass, *graph); },
                         {.values = pass.changes_rounding ? kOptimized : kExact,
-                         .keeps_what_writes_spoil = pass.name == "remove_tensor_mutation"});
+                         .keeps_what_writes_spoil = pass.name == "remove_tensor_mutation" || pass.name == "differentiate"});
     }
     std::unique_ptr<Graph> required = graph_.clone();
     PassRunner runner(PassRunner::Verify::kAfterChange);
@@ -218,9 +221,9 @@ class GraphCheck {
     }
   }
 
-  void check_executor(const std::string& who, const Options& options) {
+  void check_executor(const std::string& who, const Options& options, const Tolerance& tolerance = {}) {
     GraphExecutor executor(graph_.clone(), "generated", options);
-    compare_calls(who, [&](auto& stack) { executor.run(stack); });
+    compare_calls(who, [&](auto& stack) { executor.run(stack); }, kCalls, tolerance);
   }
 
   void check_optimized(const Graph& required, const std::string& without) {

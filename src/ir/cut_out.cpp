@@ -1,4 +1,4 @@
-#include "pipeline/cut_out.h"
+#include "ir/cut_out.h"
 
 namespace sconce {
 
