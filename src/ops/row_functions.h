@@ -16,6 +16,23 @@ def restored(reduced: Tensor, dim: Optional[List[int]], keepdim: bool, rank: int
                 if i in dim or i - rank in dim:
                     reduced = reduced.unsqueeze(i)
     return reduced
+
+def variance_gradient(grad: Tensor, values: Tensor, dim: Optional[List[int]], correction: float, keepdim: bool):
+    mean = torch.mean(values, dim, True)
+    count = values.numel() / mean.numel()
+    return restored(grad, dim, keepdim, values.dim()) * ((values - mean) * 2 / (count - correction))
+
+def convolution_gradients(
+        grad: Tensor, input: Tensor, weight: Tensor, stride: List[int], padding: List[int], dilation: List[int],
+        transposed: bool, output_padding: List[int], groups: int, needs: List[bool]):
+    batched = input.dim() == weight.dim()
+    filters = weight.size(1) * groups if transposed else weight.size(0)
+    of_input, of_weight, of_bias = torch.convolution_backward(
+        grad if batched else grad.unsqueeze(0), input if batched else input.unsqueeze(0), weight, [filters],
+        stride, padding, dilation, transposed, output_padding, groups, [needs[0], needs[1], needs[2]])
+    if not batched and needs[0]:
+        of_input = of_input.squeeze(0)
+    return (of_input, of_weight, of_bias)
 )";
 
 }  // namespace sconce

@@ -55,7 +55,7 @@ const Op& op_of_case(const std::string& qualified) {
   return op_of(registered->schema());
 }
 
-// A literal of the language has no empty list of numbers, and integers stand for floats.
+// A literal of the language has no empty list of numbers, no list of optional tensors, and integers stand for floats.
 c10::IValue as_type(const c10::IValue& value, const c10::Type& type) {
   const c10::TypePtr wanted = type.kind() == c10::TypeKind::OptionalType && !value.isNone()
                                   ? type.expectRef<c10::OptionalType>().getElementType()
@@ -63,6 +63,13 @@ c10::IValue as_type(const c10::IValue& value, const c10::Type& type) {
   const c10::Type& bare = wanted != nullptr ? *wanted : type;
   if (value.isList() && value.toListRef().empty() && bare.kind() == c10::TypeKind::ListType) {
     return c10::impl::GenericList(bare.expectRef<c10::ListType>().getElementType());
+  }
+  if (value.isTensorList() && bare.expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::OptionalType) {
+    c10::List<std::optional<at::Tensor>> tensors;
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      tensors.push_back(tensor);
+    }
+    return tensors;
   }
   return bare.kind() == c10::TypeKind::FloatType && value.isInt() ? c10::IValue(static_cast<double>(value.toInt())) : value;
 }
@@ -152,7 +159,8 @@ std::vector<at::Tensor> run_backward(const Op& op, const Values& arguments, cons
   std::vector<at::Tensor> gradients(arguments.size());
   for (const size_t position : needed) {
     if (position < entries.size() && entries[position].isTensor()) {
-      gradients[position] = at::sum_to(entries[position].toTensor(), arguments[position].toTensor().sizes());
+      const at::Tensor& argument = arguments[position].toTensor();
+      gradients[position] = at::sum_to(entries[position].toTensor(), argument.sizes()).to(argument.scalar_type());
     }
   }
   return gradients;

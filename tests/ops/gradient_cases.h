@@ -54,8 +54,9 @@ struct ForwardPass {
 // Runs the row's forward text, or the operator if there is none, with the same random numbers as `call_operator`.
 ForwardPass run_forward(const Op& op, const Values& arguments);
 
-// Returns the gradient of each argument, undefined where there is none, summed to the argument's sizes. `needed` are the
-// positions of the arguments whose gradients are asked for; gradients of others are undefined.
+// Returns the gradient of each argument, undefined where there is none, summed to the argument's sizes and cast to its
+// dtype, as differentiation does. `needed` are the positions of the arguments whose gradients are asked for; gradients of
+// others are undefined.
 std::vector<at::Tensor> run_backward(const Op& op, const Values& arguments, const ForwardPass& forward,
                                      const std::vector<at::Tensor>& grads, const std::vector<size_t>& needed);
 

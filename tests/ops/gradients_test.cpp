@@ -128,7 +128,7 @@ std::vector<const Op*> differentiable_overloads(const OpRow& row) {
   return ops;
 }
 
-TEST(Gradients, AreOfManyOperators) {
+TEST(Gradients, AreOfAtLeast150Operators) {
   std::set<std::string_view> names;
   for_each_row([&](const OpRow& row) {
     if (!row.backward.empty()) {
@@ -136,7 +136,7 @@ TEST(Gradients, AreOfManyOperators) {
       names.insert(row.name);
     }
   });
-  EXPECT_GE(names.size(), 80U);
+  EXPECT_GE(names.size(), 150U);
 }
 
 TEST(Gradients, OfEveryRowHaveACaseThatTheirConditionAccepts) {
@@ -183,7 +183,7 @@ void expect_eager_gradients(const GradientCase& each, const Values& all, at::Sca
       const at::Tensor& gradient = ours[needed[i]];
       ASSERT_EQ(gradient.defined(), theirs[i].defined()) << each.text << ", argument " << needed[i];
       if (gradient.defined()) {
-        EXPECT_TRUE(testing::agree(gradient.to(dtype), theirs[i], tolerance_for(*each.op, dtype)))
+        EXPECT_TRUE(testing::agree(gradient, theirs[i], tolerance_for(*each.op, dtype)))
             << each.text << ", argument " << needed[i] << ", of " << needed.size() << " needed";
       }
     }
@@ -344,7 +344,7 @@ TEST(Gradients, AgreeWithLibTorchsAutogradInSecondOrder) {
     }
     agreed += 1;
   });
-  EXPECT_GT(agreed, 100U);
+  EXPECT_GT(agreed, 500U) << "LibTorch has no second derivative where it had one";
 }
 
 }  // namespace

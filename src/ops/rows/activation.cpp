@@ -8,13 +8,20 @@ std::span<const OpRow> activation_rows() {
       {.name = "aten::celu",
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kAlways,
-       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
-      {.name = "aten::elu", .layout = Layout::kPointwise, .in_place = VariantMatch::kAlways},
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .backward = "(torch.elu_backward(grad, alpha, 1, 1 / float(alpha), False, self),)"},
+      {.name = "aten::elu",
+       .layout = Layout::kPointwise,
+       .in_place = VariantMatch::kAlways,
+       .backward = "(torch.elu_backward(grad, alpha, scale, input_scale, False, self),)"},
       {.name = "aten::gelu",
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kPointwise,
        .backward_ignores_result = true,
-       .autocast = Autocast::kFull},
+       .autocast = Autocast::kFull,
+       .backward = "(torch.gelu_backward(grad, self, approximate=approximate),)"},
+      {.name = "aten::glu", .backward = "(torch.glu_backward(grad, self, dim),)"},
+      {.name = "aten::hardshrink", .backward = "(torch.where((self >= -lambd) & (self <= lambd), 0, grad),)"},
       {.name = "aten::hardsigmoid",
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kAlways,
@@ -29,7 +36,10 @@ std::span<const OpRow> activation_rows() {
        .body = "self * torch.clamp_max(torch.clamp_min(self + 3, 0), 6) / 6",
        .backward = "(torch.where(self <= -3, torch.zeros_like(grad), torch.where(self < 3, grad * (self / 3 + "
                    "0.5), grad)),)"},
-      {.name = "aten::hardtanh", .layout = Layout::kPointwise, .in_place = VariantMatch::kAlways},
+      {.name = "aten::hardtanh",
+       .layout = Layout::kPointwise,
+       .in_place = VariantMatch::kAlways,
+       .backward = "(torch.where((self > min_val) & (self < max_val), grad, 0),)"},
       {.name = "aten::leaky_relu",
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kAlways,
@@ -37,15 +47,31 @@ std::span<const OpRow> activation_rows() {
        .backward = "(torch.where(self > 0, grad, grad * negative_slope),)"},
       {.name = "aten::log_sigmoid",
        .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .backward = "(grad * torch.sigmoid(torch.neg(self)),)"},
       {.name = "aten::mish",
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kAlways,
-       .backward_ignores_result = true},
+       .backward_ignores_result = true,
+       .backward = R"(
+smooth = torch.tanh(torch.softplus(self))
+return (grad * (smooth + self * torch.sigmoid(self) * (1 - smooth * smooth)),)
+)"},
       {.name = "aten::prelu",
        .results = Sharing::kFresh,
        .autocast = Autocast::kReduced,
-       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .backward = R"(
+slope = weight
+if self.dim() > 1:
+    slope = slope.reshape([-1] + [1] * (self.dim() - 2))
+of_self, each = torch._prelu_kernel_backward(grad, self, slope)
+if weight.numel() == 1:
+    of_weight = torch.sum(each)
+else:
+    of_weight = torch.sum(each.transpose(0, 1).reshape([weight.numel(), -1]), [1])
+return (of_self, of_weight.reshape(weight.size()))
+)"},
       {.name = "aten::relu",
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kAlways,
@@ -56,13 +82,15 @@ std::span<const OpRow> activation_rows() {
        .results = Sharing::kFresh,
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kAlways,
-       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .backward = "(torch.where((self > 0) & (self < 6), grad, 0),)"},
       {.name = "aten::rrelu", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
       {.name = "aten::selu",
        .results = Sharing::kFresh,
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kAlways,
-       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .backward = "(torch.elu_backward(grad, 1.6732632423543772, 1.0507009873554805, 1, False, self),)"},
       {.name = "aten::sigmoid",
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kPointwise,
@@ -74,8 +102,15 @@ std::span<const OpRow> activation_rows() {
        .backward_ignores_result = true,
        .body = "self * torch.sigmoid(self)",
        .backward = "(grad * torch.sigmoid(self) * (1 + self * (1 - torch.sigmoid(self))),)"},
-      {.name = "aten::softplus", .layout = Layout::kPointwise, .autocast = Autocast::kFull},
-      {.name = "aten::threshold", .layout = Layout::kPointwise, .in_place = VariantMatch::kAlways},
+      {.name = "aten::softplus",
+       .layout = Layout::kPointwise,
+       .autocast = Autocast::kFull,
+       .backward = "(torch.softplus_backward(grad, self, beta, threshold),)"},
+      {.name = "aten::softshrink", .backward = "(torch.where((self >= -lambd) & (self <= lambd), 0, grad),)"},
+      {.name = "aten::threshold",
+       .layout = Layout::kPointwise,
+       .in_place = VariantMatch::kAlways,
+       .backward = "(torch.threshold_backward(grad, self, threshold),)"},
   };
   return rows;
 }

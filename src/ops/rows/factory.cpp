@@ -14,6 +14,13 @@ std::span<const OpRow> factory_rows() {
   static const std::vector<OpRow> rows = {
       {.name = "aten::alpha_dropout", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
       {.name = "aten::bernoulli", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::dropout",
+       .forward = R"(
+noise = torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
+return (input * noise, noise)
+)",
+       .backward = "(grad * saved_0,)",
+       .differentiable_if = "train and p > 0 and p < 1"},
       {.name = "aten::_efficientzerotensor", .may_overlap = true},
       {.name = "aten::empty",
        .overloads = {"memory_format"},
@@ -21,7 +28,14 @@ std::span<const OpRow> factory_rows() {
        .result = {.sizes = kGivenSizes}},
       {.name = "aten::empty_like", .backward_ignores_result = true, .result = {.keeps_sizes = true}},
       {.name = "aten::empty_strided", .may_overlap = true},
-      {.name = "aten::feature_dropout", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::feature_dropout",
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .forward = R"(
+noise = input.new_empty(input.size()[:2] + [1] * (input.dim() - 2)).bernoulli_(1 - p).div_(1 - p)
+return (input * noise, noise)
+)",
+       .backward = "(grad * saved_0,)",
+       .differentiable_if = "train and p > 0 and p < 1"},
       {.name = "aten::full", .overloads = {""}, .backward_ignores_result = true, .result = {.sizes = kGivenSizes}},
       {.name = "aten::full_like", .backward_ignores_result = true, .result = {.keeps_sizes = true}},
       {.name = "aten::multinomial", .result = {.dtypes = {ResultDtype::kInt64}, .sizes = R"(

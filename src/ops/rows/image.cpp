@@ -5,14 +5,47 @@ namespace sconce {
 
 std::span<const OpRow> image_rows() {
   static const std::vector<OpRow> rows = {
-      {.name = "aten::adaptive_avg_pool1d", .results = Sharing::kFresh, .result = {.dtypes = {ResultDtype::kFirst}}},
+      {.name = "aten::adaptive_avg_pool1d",
+       .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kFirst}},
+       .backward = R"(
+if output_size[0] == 1:
+    of_self = grad.expand(self.size()) / self.size(-1)
+else:
+    of_self = torch._adaptive_avg_pool2d_backward(grad.unsqueeze(-2), self.unsqueeze(-2)).squeeze(-2)
+return (of_self,)
+)"},
       {.name = "aten::adaptive_avg_pool2d",
        .results = Sharing::kFresh,
        .layout = Layout::kImages,
        .backward_ignores_result = true,
-       .result = {.dtypes = {ResultDtype::kFirst}}},
-      {.name = "aten::adaptive_avg_pool3d", .results = Sharing::kFresh, .result = {.dtypes = {ResultDtype::kFirst}}},
-      {.name = "aten::avg_pool1d", .results = Sharing::kFresh, .result = {.dtypes = {ResultDtype::kFirst}}},
+       .result = {.dtypes = {ResultDtype::kFirst}},
+       .backward = R"(
+if output_size[0] == 1 and output_size[1] == 1:
+    of_self = grad.expand(self.size()) / (self.size(-1) * self.size(-2))
+else:
+    of_self = torch._adaptive_avg_pool2d_backward(grad, self)
+return (of_self,)
+)"},
+      {.name = "aten::adaptive_avg_pool3d",
+       .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kFirst}},
+       .backward = R"(
+if output_size[0] == 1 and output_size[1] == 1 and output_size[2] == 1:
+    of_self = grad.expand(self.size()) / (self.size(-1) * self.size(-2) * self.size(-3))
+else:
+    of_self = torch._adaptive_avg_pool3d_backward(grad, self)
+return (of_self,)
+)"},
+      {.name = "aten::adaptive_max_pool2d", .backward = "(torch.adaptive_max_pool2d_backward(grad0, self, result1),)"},
+      {.name = "aten::adaptive_max_pool3d", .backward = "(torch.adaptive_max_pool3d_backward(grad0, self, result1),)"},
+      {.name = "aten::avg_pool1d", .results = Sharing::kFresh, .result = {.dtypes = {ResultDtype::kFirst}}, .backward = R"(
+step = stride if len(stride) > 0 else kernel_size
+of_self = torch.avg_pool2d_backward(
+    grad.unsqueeze(-2), self.unsqueeze(-2), [1, kernel_size[0]], [1, step[0]], [0, padding[0]],
+    ceil_mode, count_include_pad, None)
+return (of_self.squeeze(-2),)
+)"},
       {.name = "aten::avg_pool2d",
        .layout = Layout::kImages,
        .backward_ignores_result = true,
@@ -30,22 +63,131 @@ def sizes(self: List[int], kernel_size: List[int], stride: List[int], padding: L
         else:
             out[at] = (self[at] + 2 * pad - kernel) // step + 1
     return out
-)"}},
-      {.name = "aten::max_pool1d", .results = Sharing::kFresh, .result = {.dtypes = {ResultDtype::kFirst}}},
+)"},
+       .backward = R"(
+return (torch.avg_pool2d_backward(
+    grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),)
+)"},
+      {.name = "aten::avg_pool3d", .backward = R"(
+return (torch.avg_pool3d_backward(
+    grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),)
+)"},
+      {.name = "aten::constant_pad_nd", .backward = "(torch.constant_pad_nd(grad, [-size for size in pad]),)"},
+      {.name = "aten::max_pool1d",
+       .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kFirst}},
+       .forward = "torch.max_pool1d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)",
+       .backward = R"(
+step = stride if len(stride) > 0 else kernel_size
+of_self = torch.max_pool2d_with_indices_backward(
+    grad.unsqueeze(-2), self.unsqueeze(-2), [1, kernel_size[0]], [1, step[0]], [0, padding[0]], [1, dilation[0]],
+    ceil_mode, saved_0.unsqueeze(-2))
+return (of_self.squeeze(-2),)
+)"},
       {.name = "aten::max_pool2d",
        .results = Sharing::kFresh,
        .layout = Layout::kImages,
-       .result = {.dtypes = {ResultDtype::kFirst}}},
-      {.name = "aten::max_pool3d", .results = Sharing::kFresh, .result = {.dtypes = {ResultDtype::kFirst}}},
-      {.name = "aten::pad", .result = {.sizes = R"(
+       .result = {.dtypes = {ResultDtype::kFirst}},
+       .forward = "torch.max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)",
+       .backward = R"(
+return (torch.max_pool2d_with_indices_backward(
+    grad, self, kernel_size, stride, padding, dilation, ceil_mode, saved_0),)
+)"},
+      {.name = "aten::max_pool2d_with_indices", .backward = R"(
+return (torch.max_pool2d_with_indices_backward(
+    grad0, self, kernel_size, stride, padding, dilation, ceil_mode, result1),)
+)"},
+      {.name = "aten::max_pool3d",
+       .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kFirst}},
+       .forward = "torch.max_pool3d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)",
+       .backward = R"(
+return (torch.max_pool3d_with_indices_backward(
+    grad, self, kernel_size, stride, padding, dilation, ceil_mode, saved_0),)
+)"},
+      {.name = "aten::max_pool3d_with_indices", .backward = R"(
+return (torch.max_pool3d_with_indices_backward(
+    grad0, self, kernel_size, stride, padding, dilation, ceil_mode, result1),)
+)"},
+      {.name = "aten::pad",
+       .result = {.sizes = R"(
 def sizes(self: List[int], pad: List[int]):
     out = self.copy()
     for i in range(len(pad) // 2):
         out[len(self) - 1 - i] = self[len(self) - 1 - i] + pad[2 * i] + pad[2 * i + 1]
     return out
-)"}},
-      {.name = "aten::upsample_bilinear2d", .layout = Layout::kImages},
-      {.name = "aten::upsample_nearest2d", .layout = Layout::kImages},
+)"},
+       .backward = "(torch.constant_pad_nd(grad, [-size for size in pad]),)",
+       .differentiable_if = "mode == \"constant\""},
+      {.name = "aten::pixel_shuffle", .backward = "(torch.pixel_unshuffle(grad, upscale_factor),)"},
+      {.name = "aten::pixel_unshuffle", .backward = "(torch.pixel_shuffle(grad, downscale_factor),)"},
+      {.name = "aten::reflection_pad1d", .backward = "(torch.reflection_pad1d_backward(grad, self, padding),)"},
+      {.name = "aten::reflection_pad2d", .backward = "(torch.reflection_pad2d_backward(grad, self, padding),)"},
+      {.name = "aten::reflection_pad3d", .backward = "(torch.reflection_pad3d_backward(grad, self, padding),)"},
+      {.name = "aten::replication_pad1d", .backward = "(torch.replication_pad1d_backward(grad, self, padding),)"},
+      {.name = "aten::replication_pad2d", .backward = "(torch.replication_pad2d_backward(grad, self, padding),)"},
+      {.name = "aten::replication_pad3d", .backward = "(torch.replication_pad3d_backward(grad, self, padding),)"},
+      {.name = "aten::upsample_bicubic2d",
+       .backward =
+           "(torch.upsample_bicubic2d_backward(grad, output_size, self.size(), align_corners, scales_h, scales_w),)"},
+      {.name = "aten::upsample_bicubic2d", .overloads = {"vec"}, .backward = R"(
+height = scale_factors[0] if scale_factors is not None else None
+width = scale_factors[1] if scale_factors is not None else None
+return (torch.upsample_bicubic2d_backward(
+    grad, grad.size()[2:], input.size(), align_corners, height, width),)
+)"},
+      {.name = "aten::upsample_bilinear2d",
+       .layout = Layout::kImages,
+       .backward =
+           "(torch.upsample_bilinear2d_backward(grad, output_size, self.size(), align_corners, scales_h, scales_w),)"},
+      {.name = "aten::upsample_bilinear2d", .overloads = {"vec"}, .layout = Layout::kImages, .backward = R"(
+height = scale_factors[0] if scale_factors is not None else None
+width = scale_factors[1] if scale_factors is not None else None
+return (torch.upsample_bilinear2d_backward(
+    grad, grad.size()[2:], input.size(), align_corners, height, width),)
+)"},
+      {.name = "aten::upsample_linear1d",
+       .backward = "(torch.upsample_linear1d_backward(grad, output_size, self.size(), align_corners, scales),)"},
+      {.name = "aten::upsample_linear1d", .overloads = {"vec"}, .backward = R"(
+width = scale_factors[0] if scale_factors is not None else None
+return (torch.upsample_linear1d_backward(
+    grad, grad.size()[2:], input.size(), align_corners, width),)
+)"},
+      {.name = "aten::upsample_nearest1d",
+       .backward = "(torch.upsample_nearest1d_backward(grad, output_size, self.size(), scales),)"},
+      {.name = "aten::upsample_nearest1d", .overloads = {"vec"}, .backward = R"(
+width = scale_factors[0] if scale_factors is not None else None
+return (torch.upsample_nearest1d_backward(
+    grad, grad.size()[2:], input.size(), width),)
+)"},
+      {.name = "aten::upsample_nearest2d",
+       .layout = Layout::kImages,
+       .backward = "(torch.upsample_nearest2d_backward(grad, output_size, self.size(), scales_h, scales_w),)"},
+      {.name = "aten::upsample_nearest2d", .overloads = {"vec"}, .layout = Layout::kImages, .backward = R"(
+height = scale_factors[0] if scale_factors is not None else None
+width = scale_factors[1] if scale_factors is not None else None
+return (torch.upsample_nearest2d_backward(
+    grad, grad.size()[2:], input.size(), height, width),)
+)"},
+      {.name = "aten::upsample_nearest3d",
+       .backward = "(torch.upsample_nearest3d_backward(grad, output_size, self.size(), scales_d, scales_h, scales_w),)"},
+      {.name = "aten::upsample_nearest3d", .overloads = {"vec"}, .backward = R"(
+depth = scale_factors[0] if scale_factors is not None else None
+height = scale_factors[1] if scale_factors is not None else None
+width = scale_factors[2] if scale_factors is not None else None
+return (torch.upsample_nearest3d_backward(
+    grad, grad.size()[2:], input.size(), depth, height, width),)
+)"},
+      {.name = "aten::upsample_trilinear3d",
+       .backward = "(torch.upsample_trilinear3d_backward(grad, output_size, self.size(), align_corners, scales_d, scales_h, "
+                   "scales_w),)"},
+      {.name = "aten::upsample_trilinear3d", .overloads = {"vec"}, .backward = R"(
+depth = scale_factors[0] if scale_factors is not None else None
+height = scale_factors[1] if scale_factors is not None else None
+width = scale_factors[2] if scale_factors is not None else None
+return (torch.upsample_trilinear3d_backward(
+    grad, grad.size()[2:], input.size(), align_corners, depth, height, width),)
+)"},
   };
   return rows;
 }

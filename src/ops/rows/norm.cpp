@@ -12,7 +12,18 @@ std::span<const OpRow> norm_rows() {
        .results = Sharing::kFresh,
        .layout = Layout::kImages,
        .backward_ignores_result = true,
-       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .forward = R"(
+result, mean, deviation = torch.native_batch_norm(
+    input, weight, bias, running_mean, running_var, training, momentum, eps)
+return (result, mean, deviation)
+)",
+       .backward = R"(
+mask = [needs[0], needs[1], needs[2]]
+of_input, of_weight, of_bias = torch.native_batch_norm_backward(
+    grad, input, weight, running_mean, running_var, saved_0, saved_1, training, eps, mask)
+return (of_input, of_weight, of_bias)
+)"},
       {.name = "aten::batch_norm_gather_stats", .written = {"running_mean", "running_var"}},
       {.name = "aten::batch_norm_gather_stats_with_counts", .written = {"running_mean", "running_var"}},
       {.name = "aten::_batch_norm_impl_index", .written = {"running_mean", "running_var"}, .written_if = "training"},
@@ -22,22 +33,85 @@ std::span<const OpRow> norm_rows() {
        .results = Sharing::kFresh,
        .backward_ignores_result = true,
        .autocast = Autocast::kFull,
-       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .forward = R"(
+count = input.size(0)
+channels = input.size(1)
+inner = 1
+for size in input.size()[2:]:
+    inner = inner * size
+return torch.native_group_norm(input.contiguous(), weight, bias, count, channels, inner, num_groups, eps)
+)",
+       .backward = R"(
+groups = [input.size(0), num_groups, -1]
+per_channel = [1, num_groups, input.size(1) // num_groups, 1]
+mean = saved_0.unsqueeze(2)
+deviation = saved_1.unsqueeze(2)
+normal = (input.reshape(groups) - mean) * deviation
+weighted = grad.reshape(groups)
+if weight is not None:
+    rows = grad.reshape([input.size(0), num_groups, input.size(1) // num_groups, -1])
+    weighted = (rows * weight.reshape(per_channel)).reshape(groups)
+inner = torch.mean(weighted * normal, [2], True)
+of_input = (weighted - torch.mean(weighted, [2], True) - normal * inner) * deviation
+channels = [input.size(0), input.size(1), -1]
+of_weight = torch.sum(grad.reshape(channels) * normal.reshape(channels), [0, 2])
+of_bias = torch.sum(grad.reshape(channels), [0, 2])
+return (of_input.reshape(input.size()), None, of_weight, of_bias)
+)"},
       {.name = "aten::instance_norm",
        .written = {"running_mean", "running_var"},
        .written_if = "use_input_stats",
        .results = Sharing::kFresh,
        .backward_ignores_result = true,
-       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .forward = R"(
+batch = input.size(0)
+flat = input.contiguous().view([1, batch * input.size(1)] + input.size()[2:])
+scale = weight.repeat([batch]) if weight is not None else None
+shift = bias.repeat([batch]) if bias is not None else None
+result, mean, deviation = torch.native_batch_norm(flat, scale, shift, None, None, True, momentum, eps)
+factor = scale if scale is not None else input.new_ones([1])
+return (result.view(input.size()), mean, deviation, factor)
+)",
+       .backward = R"(
+shape = [1, input.size(0) * input.size(1)] + input.size()[2:]
+scale = saved_2 if weight is not None else None
+of_flat, of_scale, of_shift = torch.native_batch_norm_backward(
+    grad.reshape(shape), input.reshape(shape), scale, None, None, saved_0, saved_1, True, eps, [True, True, True])
+rows = [input.size(0), input.size(1)]
+of_weight = torch.sum(of_scale.reshape(rows), [0])
+of_bias = torch.sum(of_shift.reshape(rows), [0])
+return (of_flat.reshape(input.size()), of_weight, of_bias)
+)",
+       .differentiable_if = "use_input_stats and running_mean is None and running_var is None"},
       {.name = "aten::layer_norm",
        .results = Sharing::kFresh,
        .backward_ignores_result = true,
        .autocast = Autocast::kFull,
-       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .forward = "torch.native_layer_norm(input, normalized_shape, weight, bias, eps)",
+       .backward = R"(
+mask = [needs[0], needs[2], needs[3]]
+of_input, of_weight, of_bias = torch.native_layer_norm_backward(
+    grad, input, normalized_shape, saved_0, saved_1, weight, bias, mask)
+return (of_input, None, of_weight, of_bias)
+)"},
       {.name = "aten::miopen_batch_norm", .written = {"running_mean", "running_var"}, .written_if = "training"},
       {.name = "aten::native_batch_norm", .written = {"running_mean", "running_var"}, .written_if = "training"},
       {.name = "aten::native_layer_norm", .autocast = Autocast::kFull},
-      {.name = "aten::rms_norm", .results = Sharing::kFresh},
+      {.name = "aten::rms_norm",
+       .results = Sharing::kFresh,
+       .forward = "torch._fused_rms_norm(input, normalized_shape, weight, eps)",
+       .backward = R"(
+dims = [i for i in range(-len(normalized_shape), 0)]
+normal = input * saved_0
+weighted = grad
+if weight is not None:
+    weighted = weighted * weight
+inner = torch.mean(weighted * normal, dims, True)
+return ((weighted - normal * inner) * saved_0, None, grad * normal)
+)"},
   };
   return rows;
 }

@@ -49,8 +49,16 @@ def sizes(element: float):
 std::span<const OpRow> reduction_rows() {
   static const std::vector<OpRow> rows = {
       {.name = "aten::all", .overloads = {""}, .result = {.sizes = kScalarSizes}},
-      {.name = "aten::amax", .result = {.sizes = kReducedSizes}},
-      {.name = "aten::amin", .result = {.sizes = kReducedSizes}},
+      {.name = "aten::amax", .result = {.sizes = kReducedSizes}, .backward = R"(
+chosen = restored(result, dim, keepdim, self.dim()) == self
+count = torch.sum(chosen, dim, True)
+return (torch.where(chosen, restored(grad, dim, keepdim, self.dim()) / count, 0),)
+)"},
+      {.name = "aten::amin", .result = {.sizes = kReducedSizes}, .backward = R"(
+chosen = restored(result, dim, keepdim, self.dim()) == self
+count = torch.sum(chosen, dim, True)
+return (torch.where(chosen, restored(grad, dim, keepdim, self.dim()) / count, 0),)
+)"},
       {.name = "aten::any", .overloads = {""}, .result = {.sizes = kScalarSizes}},
       {.name = "aten::argmax", .result = {.sizes = kPositionSizes}},
       {.name = "aten::argmin", .result = {.sizes = kPositionSizes}},
@@ -58,16 +66,46 @@ std::span<const OpRow> reduction_rows() {
       {.name = "aten::cdist", .autocast = Autocast::kFull},
       {.name = "aten::cosine_similarity", .autocast = Autocast::kFull},
       {.name = "aten::cumprod", .autocast = Autocast::kFullUnlessDtype, .result = {.keeps_sizes = true}},
-      {.name = "aten::cumsum", .autocast = Autocast::kFullUnlessDtype, .result = {.keeps_sizes = true}},
+      {.name = "aten::cumsum",
+       .autocast = Autocast::kFullUnlessDtype,
+       .result = {.keeps_sizes = true},
+       .backward = "(grad if grad.dim() == 0 else grad.flip([dim]).cumsum(dim).flip([dim]),)"},
       {.name = "aten::dist", .autocast = Autocast::kFull},
       {.name = "aten::equal", .autocast = Autocast::kWidest},
       {.name = "aten::frobenius_norm", .autocast = Autocast::kFull},
       {.name = "aten::isin", .overloads = {"Scalar_Tensor"}, .result = {.sizes = kNoSizes, .differs_on_meta = true}},
+      {.name = "aten::kthvalue",
+       .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)"},
+      {.name = "aten::linalg_vector_norm",
+       .backward = R"(
+length = restored(result, dim, keepdim, self.dim())
+return (restored(grad, dim, keepdim, self.dim()) * torch.where(length == 0, 0, self / length),)
+)",
+       .differentiable_if = "float(ord) == 2"},
       {.name = "aten::log_softmax",
        .results = Sharing::kFresh,
        .autocast = Autocast::kFullUnlessDtype,
-       .result = {.keeps_sizes = true}},
-      {.name = "aten::max", .overloads = {""}, .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kScalarSizes}},
+       .result = {.keeps_sizes = true},
+       .backward = "(torch._log_softmax_backward_data(grad, result, dim, result.dtype),)"},
+      {.name = "aten::_log_softmax", .backward = "(torch._log_softmax_backward_data(grad, result, dim, self.dtype),)"},
+      {.name = "aten::logsumexp", .backward = R"(
+whole = restored(result, dim, keepdim, self.dim())
+return (restored(grad, dim, keepdim, self.dim()) * torch.exp(self - whole),)
+)"},
+      {.name = "aten::max",
+       .overloads = {""},
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kScalarSizes},
+       .backward = R"(
+chosen = (self == result) | (torch.isnan(self) & torch.isnan(result))
+return (torch.where(chosen, grad / torch.sum(chosen), 0),)
+)"},
+      {.name = "aten::max", .overloads = {"other"}, .backward = R"(
+half = torch.where(self == other, grad / 2, grad)
+return (torch.where(self >= other, half, 0), torch.where(other >= self, half, 0))
+)"},
+      {.name = "aten::max",
+       .overloads = {"dim"},
+       .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)"},
       {.name = "aten::mean",
        .layout = Layout::kReduces,
        .backward_ignores_result = true,
@@ -78,17 +116,85 @@ std::span<const OpRow> reduction_rows() {
        .layout = Layout::kReduces,
        .backward_ignores_result = true,
        .backward = "(grad.expand(self.size()) / self.numel(),)"},
-      {.name = "aten::min", .overloads = {""}, .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kScalarSizes}},
+      {.name = "aten::median",
+       .overloads = {"dim"},
+       .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)"},
+      {.name = "aten::min",
+       .overloads = {""},
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kScalarSizes},
+       .backward = R"(
+chosen = (self == result) | (torch.isnan(self) & torch.isnan(result))
+return (torch.where(chosen, grad / torch.sum(chosen), 0),)
+)"},
+      {.name = "aten::min", .overloads = {"other"}, .backward = R"(
+half = torch.where(self == other, grad / 2, grad)
+return (torch.where(self <= other, half, 0), torch.where(other <= self, half, 0))
+)"},
+      {.name = "aten::min",
+       .overloads = {"dim"},
+       .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)"},
+      {.name = "aten::mode",
+       .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)"},
+      {.name = "aten::norm",
+       .overloads = {"Scalar", "ScalarOpt_dtype"},
+       .backward = "(grad * torch.where(result == 0, 0, self / result),)",
+       .differentiable_if = "p is None or float(p) == 2"},
+      {.name = "aten::norm",
+       .overloads = {"ScalarOpt_dim", "ScalarOpt_dim_dtype"},
+       .backward = R"(
+length = restored(result, dim, keepdim, self.dim())
+return (restored(grad, dim, keepdim, self.dim()) * torch.where(length == 0, 0, self / length),)
+)",
+       .differentiable_if = "p is None or float(p) == 2"},
       {.name = "aten::nuclear_norm", .autocast = Autocast::kFull},
       {.name = "aten::pdist", .autocast = Autocast::kFull},
-      {.name = "aten::prod", .autocast = Autocast::kFullUnlessDtype},
+      {.name = "aten::prod",
+       .autocast = Autocast::kFullUnlessDtype,
+       .backward = R"(
+flat = self
+ones = torch.ones_like(flat.narrow(dim, 0, 1))
+count = flat.size(dim) - 1
+before = torch.cat([ones, flat.narrow(dim, 0, count)], dim).cumprod(dim)
+after = torch.cat([ones, flat.flip([dim]).narrow(dim, 0, count)], dim).cumprod(dim).flip([dim])
+return ((grad if keepdim else grad.unsqueeze(dim)) * before * after,)
+)",
+       .differentiable_if = "self.dim() > 0 and self.numel() > 0"},
+      {.name = "aten::prod",
+       .overloads = {""},
+       .autocast = Autocast::kFullUnlessDtype,
+       .backward = R"(
+flat = self.reshape([-1])
+ones = torch.ones_like(flat.narrow(0, 0, 1))
+count = flat.size(0) - 1
+before = torch.cat([ones, flat.narrow(0, 0, count)], 0).cumprod(0)
+after = torch.cat([ones, flat.flip([0]).narrow(0, 0, count)], 0).cumprod(0).flip([0])
+return ((grad * before * after).reshape(self.size()),)
+)",
+       .differentiable_if = "self.numel() > 0"},
       {.name = "aten::renorm", .autocast = Autocast::kFull},
       {.name = "aten::softmax",
        .results = Sharing::kFresh,
        .autocast = Autocast::kFullOnCudaUnlessDtype,
-       .result = {.keeps_sizes = true}},
-      {.name = "aten::sort", .opcode = Opcode::kSort, .result = {.keeps_sizes = true}},
+       .result = {.keeps_sizes = true},
+       .backward = "(torch._softmax_backward_data(grad, result, dim, result.dtype),)"},
+      {.name = "aten::_softmax", .backward = "(torch._softmax_backward_data(grad, result, dim, self.dtype),)"},
+      {.name = "aten::sort",
+       .opcode = Opcode::kSort,
+       .result = {.keeps_sizes = true},
+       .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), True),)"},
       {.name = "aten::std", .results = Sharing::kFresh},
+      {.name = "aten::std", .overloads = {"correction"}, .results = Sharing::kFresh, .backward = R"(
+of_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
+return (variance_gradient(of_variance, self, dim, 1.0 if correction is None else float(correction), keepdim),)
+)"},
+      {.name = "aten::std", .overloads = {"dim"}, .results = Sharing::kFresh, .backward = R"(
+of_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
+return (variance_gradient(of_variance, self, dim, float(unbiased), keepdim),)
+)"},
+      {.name = "aten::std", .overloads = {""}, .results = Sharing::kFresh, .backward = R"(
+of_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
+return (variance_gradient(of_variance, self, None, float(unbiased), False),)
+)"},
       {.name = "aten::sum",
        .layout = Layout::kReduces,
        .autocast = Autocast::kFullUnlessDtype,
@@ -98,7 +204,27 @@ std::span<const OpRow> reduction_rows() {
        .layout = Layout::kReduces,
        .autocast = Autocast::kFullUnlessDtype,
        .backward = "(grad.expand(self.size()),)"},
+      {.name = "aten::topk",
+       .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), True),)"},
+      {.name = "aten::trace", .backward = "(torch.trace_backward(grad, self.size()),)"},
       {.name = "aten::var", .results = Sharing::kFresh},
+      {.name = "aten::var",
+       .overloads = {"correction"},
+       .results = Sharing::kFresh,
+       .backward = "(variance_gradient(grad, self, dim, 1.0 if correction is None else float(correction), keepdim),)"},
+      {.name = "aten::var",
+       .overloads = {"dim"},
+       .results = Sharing::kFresh,
+       .backward = "(variance_gradient(grad, self, dim, float(unbiased), keepdim),)"},
+      {.name = "aten::var",
+       .overloads = {""},
+       .results = Sharing::kFresh,
+       .backward = "(variance_gradient(grad, self, None, float(unbiased), False),)"},
+      {.name = "aten::var_mean", .overloads = {"correction"}, .backward = R"(
+of_variance = variance_gradient(grad0, self, dim, 1.0 if correction is None else float(correction), keepdim)
+of_mean = restored(grad1, dim, keepdim, self.dim())
+return (of_variance + of_mean.expand(self.size()) / (self.numel() // of_mean.numel()),)
+)"},
   };
   return rows;
 }

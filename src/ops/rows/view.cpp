@@ -17,13 +17,16 @@ std::span<const OpRow> view_rows() {
       {.name = "aten::conj", .result = {.keeps_sizes = true}},
       {.name = "aten::contiguous", .backward = "(grad,)"},
       {.name = "aten::detach", .opcode = Opcode::kDetach, .new_view = true, .result = {.keeps_sizes = true}},
+      {.name = "aten::diag_embed", .backward = "(grad.diagonal(offset, dim1, dim2),)"},
       {.name = "aten::diagonal",
        .new_view = true,
        .backward = "(torch.diagonal_backward(grad, self.size(), offset, dim1, dim2),)"},
       {.name = "aten::expand", .new_view = true, .backward = "(grad,)"},
       {.name = "aten::expand_as", .backward = "(grad,)"},
       {.name = "aten::flatten", .opcode = Opcode::kFlatten, .backward = "(grad.reshape(self.size()),)"},
-      {.name = "aten::flip", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::flip",
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .backward = "(grad.flip(dims),)"},
       {.name = "aten::_lazy_clone", .results = Sharing::kShared},
       {.name = "aten::lift", .results = Sharing::kShared},
       {.name = "aten::moveaxis", .synonym_of = "aten::movedim"},
@@ -53,6 +56,17 @@ return (torch.slice_backward(grad, self.size(), dim, first, first + length, 1),)
 places = [dim % len(dims) for dim in dims]
 return (grad.permute([places.index(i) for i in range(len(dims))]),)
 )"},
+      {.name = "aten::repeat", .backward = R"(
+sizes = self.size()
+lead = len(repeats) - len(sizes)
+shape: List[int] = []
+dims: List[int] = []
+for i in range(len(repeats)):
+    dims.append(2 * i)
+    shape.append(repeats[i])
+    shape.append(sizes[i - lead] if i >= lead else 1)
+return (torch.sum(grad.reshape(shape), dims).reshape(sizes),)
+)"},
       {.name = "aten::reshape",
        .result = {.sizes = R"(
 def sizes(self: List[int], shape: List[int]):
@@ -73,7 +87,9 @@ def sizes(self: List[int], shape: List[int]):
       {.name = "aten::reshape_as", .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::resize_", .resizes = true},
       {.name = "aten::resize_as_", .resizes = true},
-      {.name = "aten::roll", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::roll",
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .backward = "(grad.roll([-shift for shift in shifts], dims),)"},
       {.name = "aten::select",
        .new_view = true,
        .keeps_stride_order = true,
@@ -106,8 +122,8 @@ return (torch.slice_backward(grad, self.size(), dim, first, last, step),)
        .backward = "(grad.to(self.device, self.dtype),)"},
       {.name = "aten::to", .result = {.keeps_sizes = true}, .backward = "(grad.to(self.device, self.dtype),)"},
       {.name = "aten::transpose", .new_view = true, .backward = "(grad.transpose(dim0, dim1),)"},
-      {.name = "aten::tril", .result = {.keeps_sizes = true}},
-      {.name = "aten::triu", .result = {.keeps_sizes = true}},
+      {.name = "aten::tril", .result = {.keeps_sizes = true}, .backward = "(grad.tril(diagonal),)"},
+      {.name = "aten::triu", .result = {.keeps_sizes = true}, .backward = "(grad.triu(diagonal),)"},
       {.name = "aten::type_as",
        .opcode = Opcode::kCast,
        .result = {.keeps_sizes = true},

@@ -1,0 +1,28 @@
+// LibTorch's operators for gradients of other operators, which backward texts call.
+#include "ops/rows.h"
+
+namespace sconce {
+
+std::span<const OpRow> gradient_rows() {
+  static const std::vector<OpRow> rows = {
+      {.name = "aten::elu_backward", .layout = Layout::kPointwise},
+      {.name = "aten::gelu_backward", .layout = Layout::kPointwise},
+      {.name = "aten::hardshrink_backward", .layout = Layout::kPointwise},
+      {.name = "aten::hardsigmoid_backward", .layout = Layout::kPointwise},
+      {.name = "aten::hardswish_backward", .layout = Layout::kPointwise},
+      {.name = "aten::hardtanh_backward", .layout = Layout::kPointwise},
+      {.name = "aten::leaky_relu_backward", .layout = Layout::kPointwise},
+      {.name = "aten::mish_backward", .layout = Layout::kPointwise},
+      {.name = "aten::sigmoid_backward", .layout = Layout::kPointwise, .body = "grad_output * (1 - output) * output"},
+      {.name = "aten::silu_backward", .layout = Layout::kPointwise},
+      {.name = "aten::softplus_backward", .layout = Layout::kPointwise},
+      {.name = "aten::softshrink_backward", .layout = Layout::kPointwise},
+      {.name = "aten::tanh_backward", .layout = Layout::kPointwise, .body = "grad_output * (1 - output * output)"},
+      {.name = "aten::threshold_backward",
+       .layout = Layout::kPointwise,
+       .body = "torch.where(self <= threshold, 0, grad_output).type_as(grad_output)"},
+  };
+  return rows;
+}
+
+}  // namespace sconce

@@ -1,0 +1,71 @@
+// Elements and rows by index: look-ups, gathers, scatters.
+#include "ops/rows.h"
+
+namespace sconce {
+
+std::span<const OpRow> indexing_rows() {
+  static const std::vector<OpRow> rows = {
+      {.name = "aten::embedding",
+       .backward_ignores_result = true,
+       .result = {.dtypes = {ResultDtype::kFirst}},
+       .backward = "(torch.embedding_dense_backward(grad, indices, weight.size(0), padding_idx, scale_grad_by_freq),)",
+       .differentiable_if = "not sparse"},
+      {.name = "aten::embedding_bag", .results = Sharing::kFresh, .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
+def sizes(weight: List[int], indices: List[int], offsets: List[int], scale_grad_by_freq: bool, mode: int, sparse: bool,
+          per_sample_weights: Optional[List[int]], include_last_offset: bool):
+    return [offsets[0] - 1 if include_last_offset else offsets[0], weight[1]]
+)"}},
+      {.name = "aten::gather",
+       .backward = "(grad.new_zeros(self.size()).scatter_add(dim, index, grad),)",
+       .differentiable_if = "not sparse_grad"},
+      {.name = "aten::index", .backward = "(torch.index_put(grad.new_zeros(self.size()), indices, grad, True),)"},
+      {.name = "aten::index_add",
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .backward = "(grad, None, None, grad.index_select(dim, index) * alpha)",
+       .differentiable_if = "source.dim() > 0"},
+      {.name = "aten::index_copy", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::index_copy",
+       .overloads = {""},
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .backward = "(grad.index_fill(dim, index, 0), None, None, grad.index_select(dim, index))",
+       .differentiable_if = "source.dim() > 0"},
+      {.name = "aten::index_fill", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::index_fill",
+       .overloads = {"int_Scalar"},
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .backward = "(grad.index_fill(dim, index, 0),)"},
+      {.name = "aten::index_put", .autocast = Autocast::kWidest, .backward = R"(
+if accumulate:
+    of_self = grad
+else:
+    of_self = torch.index_put(grad, indices, grad.new_zeros(values.size()))
+return (of_self, None, torch.index(grad, indices))
+)"},
+      {.name = "aten::index_select",
+       .backward_ignores_result = true,
+       .result = {.dtypes = {ResultDtype::kFirst}},
+       .backward = "(torch.index_select_backward(grad, self.size(), dim, index),)"},
+      {.name = "aten::masked_scatter",
+       .backward = "(grad.masked_fill(mask, 0), None, torch.masked_scatter_backward(grad, mask, source.size()))"},
+      {.name = "aten::masked_select", .backward = "(torch.masked_select_backward(grad, self, mask),)"},
+      {.name = "aten::_no_grad_embedding_renorm_", .written = {"weight"}, .results = Sharing::kShared},
+      {.name = "aten::one_hot", .results = Sharing::kFresh},
+      {.name = "aten::scatter", .result = {.keeps_sizes = true}},
+      {.name = "aten::scatter",
+       .overloads = {"src"},
+       .result = {.keeps_sizes = true},
+       .backward = "(grad.scatter(dim, index, 0), None, None, grad.gather(dim, index))"},
+      {.name = "aten::scatter",
+       .overloads = {"value"},
+       .result = {.keeps_sizes = true},
+       .backward = "(grad.scatter(dim, index, 0),)"},
+      {.name = "aten::scatter_add",
+       .result = {.keeps_sizes = true},
+       .backward = "(grad, None, None, grad.gather(dim, index))"},
+      {.name = "aten::_unsafe_masked_index", .written = {"self", "mask", "indices"}},
+      {.name = "aten::_unsafe_masked_index_put_accumulate", .written = {"self", "mask", "indices", "values"}},
+  };
+  return rows;
+}
+
+}  // namespace sconce
