@@ -75,15 +75,32 @@ at::Tensor BackwardNode::connected_temporary(size_t index) {
   return connected;
 }
 
-void BackwardNode::push_captures(torch::jit::Stack& stack, bool records) {
+// Returns a captured value. Its version counts only if a gradient meets it: eager execution does not visit what no gradient
+// reaches.
+c10::IValue BackwardNode::unpack(const Saved& saved, size_t capture, const std::vector<bool>& is_defined, bool is_output) {
+  if (!saved.is_tensor) {
+    return saved.value;
+  }
+  bool is_met = false;
+  for (size_t output = 0; output < is_defined.size(); ++output) {
+    is_met = is_met || (is_defined[output] && function_->meets(capture, output));
+  }
+  if (const auto data = saved.tensor.get_raw_data(); !is_met && data) {
+    return data->detach();
+  }
+  return saved.tensor.unpack(is_output ? shared_from_this() : nullptr);
+}
+
+void BackwardNode::push_captures(torch::jit::Stack& stack, const std::vector<bool>& is_defined, bool records) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool keeps_nothing = inputs_.empty() && outputs_.empty() && temporaries_.empty();
   TORCH_CHECK(!is_released_ || keeps_nothing, torch::autograd::ERR_BACKWARD_TWICE);
+  size_t capture = 0;
   for (const Saved& input : inputs_) {
-    stack.push_back(input.is_tensor ? c10::IValue(input.tensor.unpack()) : input.value);
+    stack.push_back(unpack(input, capture++, is_defined, /*is_output=*/false));
   }
   for (const Saved& output : outputs_) {
-    stack.push_back(output.is_tensor ? c10::IValue(output.tensor.unpack(shared_from_this())) : output.value);
+    stack.push_back(unpack(output, capture++, is_defined, /*is_output=*/true));
   }
   const size_t first = stack.size();
   stack.insert(stack.end(), temporaries_.begin(), temporaries_.end());
@@ -124,20 +141,21 @@ variable_list BackwardNode::apply(variable_list&& gradients) {
   const bool is_recorded = records || reaches_temporaries;
   // An input has no gradient if no output with a gradient depends on it.
   std::vector<bool> is_reached(inputs, reaches_temporaries);
+  std::vector<bool> is_defined(outputs);
   torch::jit::Stack stack;
   for (size_t i = 0; i < outputs; ++i) {
-    const bool is_defined = gradients[i].defined();
+    is_defined[i] = gradients[i].defined();
     for (size_t input = 0; input < inputs; ++input) {
-      is_reached[input] = is_reached[input] || (is_defined && function.depends(i, input));
+      is_reached[input] = is_reached[input] || (is_defined[i] && function.depends(i, input));
     }
-    stack.emplace_back(is_defined ? std::move(gradients[i]) : input_metadata(i).zeros_like());
+    stack.emplace_back(is_defined[i] ? std::move(gradients[i]) : input_metadata(i).zeros_like());
   }
   if (is_recorded) {
     for (size_t i = 0; i < function.differentiable_temporaries.size(); ++i) {
       stack.emplace_back(outputs + i < gradients.size() ? std::move(gradients[outputs + i]) : at::Tensor());
     }
   }
-  push_captures(stack, records);
+  push_captures(stack, reaches_temporaries ? std::vector<bool>(outputs, true) : is_defined, records);
   run_plan(is_recorded ? *function.recorded_backward : *function.backward, stack, /*may_skip_autograd=*/!records);
   variable_list results(inputs);
   for (size_t i = 0; i < inputs; ++i) {

@@ -45,7 +45,9 @@ class BackwardNode final : public torch::autograd::Node {
     bool is_tensor = false;
   };
   void save(std::vector<Saved>& saved, const c10::IValue& value, bool is_output);
-  void push_captures(torch::jit::Stack& stack, bool records);
+  // `is_defined`: which outputs have a gradient.
+  void push_captures(torch::jit::Stack& stack, const std::vector<bool>& is_defined, bool records);
+  c10::IValue unpack(const Saved& saved, size_t capture, const std::vector<bool>& is_defined, bool is_output);
   at::Tensor connected_temporary(size_t index);
   void drop();
 
