@@ -160,54 +160,73 @@ class Splitting {
     }
   }
 
-  // Which gradients of outputs meet a captured input or output: in the nodes that use it, and in those that use what
-  // backward computes again of it.
+  using Numbers = std::vector<bool>;
+  static void merge(Numbers& into, const Numbers& from) {
+    std::transform(into.begin(), into.end(), from.begin(), into.begin(), std::logical_or<>());
+  }
+
+  // For each node of backward: the gradients of outputs that it is computed from, and those of inputs computed from it.
+  struct Paths {
+    Numbers outputs;
+    Numbers inputs;
+  };
+
+  // What the captured inputs and outputs are used for: in the nodes that use them, and in those that use what backward
+  // computes again of them.
   void find_capture_dependences() {
-    using Gradients = std::vector<bool>;
-    const size_t outputs = joint_.differentiable_outputs.size();
-    const auto merge = [](Gradients& into, const Gradients& from) {
-      std::transform(into.begin(), into.end(), from.begin(), into.begin(), std::logical_or<>());
-    };
-    FlatMap<const Node*, Gradients> met;  // by a node of backward
     std::vector<const Node*> nodes;
+    FlatMap<const Node*, Paths> paths;
     for (const Node* node : graph_.body().nodes()) {
-      if (!backward_.contains(node)) {
-        continue;
+      if (backward_.contains(node)) {
+        nodes.push_back(node);
+        paths.emplace(node, paths_from_operands(*node, paths));
       }
-      nodes.push_back(node);
-      Gradients gradients(outputs);
-      for_each_operand(*node, [&](const Value* operand) {
-        if (is_gradient_input(*operand)) {
-          const size_t number = operand->offset() - joint_.forward_inputs;
-          if (number < outputs) {
-            gradients[number] = true;
-          }
-        } else if (const auto found = met.find(operand->node()); found != met.end()) {
-          merge(gradients, found->second);
-        }
-      });
-      met.emplace(node, std::move(gradients));
     }
-    FlatMap<const Value*, Gradients> of_value;
+    FlatMap<const Value*, Paths> of_value;
+    const auto paths_of = [&](const Value* value) -> Paths& {
+      Paths& found = of_value[value];
+      found.outputs.resize(joint_.differentiable_outputs.size());
+      found.inputs.resize(gradients_.size());
+      return found;
+    };
+    for (size_t i = 0; i < gradients_.size(); ++i) {
+      paths_of(gradients_[i]).inputs[i] = true;
+    }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-      Gradients gradients = met.at(*node);
+      Paths all = paths.at(*node);
       for (const Value* output : (*node)->outputs()) {
-        if (const auto found = of_value.find(output); found != of_value.end()) {
-          merge(gradients, found->second);
-        }
+        const Paths later = paths_of(output);
+        merge(all.outputs, later.outputs);
+        merge(all.inputs, later.inputs);
       }
       for_each_operand(**node, [&](const Value* operand) {
-        Gradients& all = of_value[operand];
-        all.resize(outputs);
-        merge(all, gradients);
+        Paths& found = paths_of(operand);
+        merge(found.outputs, all.outputs);
+        merge(found.inputs, all.inputs);
       });
     }
     for (size_t i = 0; i < graphs_.captured_inputs.size() + graphs_.captured_outputs.size(); ++i) {
-      // A captured value that is itself a gradient meets all.
-      const auto found = of_value.find(captures_[i]);
-      const Gradients row = found == of_value.end() ? Gradients(outputs, true) : found->second;
-      graphs_.capture_dependences.insert(graphs_.capture_dependences.end(), row.begin(), row.end());
+      const Paths& found = paths_of(captures_[i]);
+      const auto append = [](std::vector<int64_t>& rows, const Numbers& row) {
+        rows.insert(rows.end(), row.begin(), row.end());
+      };
+      append(graphs_.capture_outputs, found.outputs);
+      append(graphs_.capture_inputs, found.inputs);
     }
+  }
+
+  Paths paths_from_operands(const Node& node, const FlatMap<const Node*, Paths>& paths) const {
+    const size_t outputs = joint_.differentiable_outputs.size();
+    Paths found{Numbers(outputs), Numbers(gradients_.size())};
+    for_each_operand(node, [&](const Value* operand) {
+      const size_t number = operand->offset() - joint_.forward_inputs;
+      if (is_gradient_input(*operand) && number < outputs) {
+        found.outputs[number] = true;
+      } else if (const auto before = paths.find(operand->node()); before != paths.end()) {
+        merge(found.outputs, before->second.outputs);
+      }
+    });
+    return found;
   }
 
   void build_backward() {

@@ -29,9 +29,11 @@ inline const c10::Symbol kCapturedOutputs = c10::Symbol::attr("captured_outputs"
 inline const c10::Symbol kDifferentiableTemporaries = c10::Symbol::attr("differentiable_temporaries");
 // For each differentiable output, a row: for each differentiable input 1 if the output depends on it, else 0.
 inline const c10::Symbol kDependences = c10::Symbol::attr("dependences");
-// For each captured input, then for each captured output, a row: for each differentiable output 1 if its gradient meets the
-// captured value in backward, else 0.
-inline const c10::Symbol kCaptureDependences = c10::Symbol::attr("capture_dependences");
+// For each captured input, then for each captured output, a row. For each differentiable output: 1 if the captured value
+// meets its gradient in backward, else 0.
+inline const c10::Symbol kCaptureOutputs = c10::Symbol::attr("capture_outputs");
+// For each differentiable input: 1 if its gradient is computed from the captured value, else 0.
+inline const c10::Symbol kCaptureInputs = c10::Symbol::attr("capture_inputs");
 // 1 if running the forward graph has effects.
 inline const c10::Symbol kHasEffects = c10::Symbol::attr("has_effects");
 }  // namespace attr

@@ -75,8 +75,8 @@ at::Tensor BackwardNode::connected_temporary(size_t index) {
   return connected;
 }
 
-// Returns a captured value. Its version counts only if a gradient meets it: eager execution does not visit what no gradient
-// reaches.
+// Returns a captured value. Its version counts only if it takes a gradient to an input that needs one: eager execution does
+// not visit other operators, or has saved nothing for them.
 c10::IValue BackwardNode::unpack(const Saved& saved, size_t capture, const std::vector<bool>& is_defined, bool is_output) {
   if (!saved.is_tensor) {
     return saved.value;
@@ -85,7 +85,11 @@ c10::IValue BackwardNode::unpack(const Saved& saved, size_t capture, const std::
   for (size_t output = 0; output < is_defined.size(); ++output) {
     is_met = is_met || (is_defined[output] && function_->meets(capture, output));
   }
-  if (const auto data = saved.tensor.get_raw_data(); !is_met && data) {
+  bool is_needed = false;
+  for (size_t input = 0; input < num_outputs(); ++input) {
+    is_needed = is_needed || (is_met && next_edge(input).is_valid() && function_->leads_to(capture, input));
+  }
+  if (const auto data = saved.tensor.get_raw_data(); !is_needed && data) {
     return data->detach();
   }
   return saved.tensor.unpack(is_output ? shared_from_this() : nullptr);
