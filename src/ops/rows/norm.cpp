@@ -102,16 +102,31 @@ return (of_input, None, of_weight, of_bias)
       {.name = "aten::native_layer_norm", .autocast = Autocast::kFull},
       {.name = "aten::rms_norm",
        .results = Sharing::kFresh,
-       .forward = "torch._fused_rms_norm(input, normalized_shape, weight, eps)",
+       .forward = R"(
+dims = [i for i in range(-len(normalized_shape), 0)]
+epsilon = eps if eps is not None else (1.1920928955078125e-07 if input.dtype == 6 else 2.220446049250313e-16)
+deviation = torch.rsqrt(torch.mean(torch.pow(input, 2), dims, True) + epsilon)
+normal = input * deviation
+if weight is not None:
+    result = normal * weight
+    kept = normal
+else:
+    result = normal
+    kept = deviation
+return (result, deviation, kept)
+)",
        .backward = R"(
 dims = [i for i in range(-len(normalized_shape), 0)]
-normal = input * saved_0
-weighted = grad
 if weight is not None:
-    weighted = weighted * weight
+    normal = saved_1
+    weighted = grad * weight
+else:
+    normal = input * saved_0
+    weighted = grad
 inner = torch.mean(weighted * normal, dims, True)
-return ((weighted - normal * inner) * saved_0, None, grad * normal)
-)"},
+return ((weighted - normal * inner) * saved_0, None, grad * saved_1)
+)",
+       .differentiable_if = "input.dtype == 6 or input.dtype == 7"},
   };
   return rows;
 }

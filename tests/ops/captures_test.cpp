@@ -1,0 +1,200 @@
+// What a backward text reads is captured until backward, and must not be written in between. So a text may read elements of
+// those tensors alone that LibTorch's own formula captures: where a write in between raises in eager mode.
+#include "tests/ops/gradient_cases.h"
+
+#include "ir/graph.h"
+#include "load/compile_op_row.h"
+#include "ops/rows.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <map>
+#include <set>
+#include <unordered_set>
+
+namespace sconce {
+namespace {
+
+using testing::GradientCase;
+using testing::Values;
+
+// Positions of a text's inputs: first the schema's arguments, then the results.
+using Positions = std::set<size_t>;
+
+bool holds_tensors(const c10::Type& type) { return type.annotation_str().find("Tensor") != std::string::npos; }
+
+// Collects the inputs of a graph whose elements a value is computed from.
+class ReadInputs {
+ public:
+  explicit ReadInputs(const Graph& graph) : graph_(graph) {}
+
+  Positions of(const Value* value) {
+    visit(value);
+    return std::move(found_);
+  }
+
+ private:
+  void visit(const Value* value) {
+    if (!visited_.insert(value).second) {
+      return;
+    }
+    const auto inputs = graph_.inputs();
+    if (const auto at = std::find(inputs.begin(), inputs.end(), value); at != inputs.end()) {
+      found_.insert(static_cast<size_t>(at - inputs.begin()));
+      return;
+    }
+    visit_definition(*value);
+    for (const Use& use : value->uses()) {  // what is put into a list, say
+      if (use.user->schema() != nullptr && use.user->op().writes_argument(use.index)) {
+        visit_node(*use.user);
+      }
+    }
+  }
+
+  void visit_definition(const Value& value) {
+    const Node& node = *value.node();
+    if (node.opcode() != Opcode::kIf) {
+      visit_node(node.opcode() == Opcode::kParam ? *node.owning_block()->owner() : node);
+      return;
+    }
+    visit(node.input(0));
+    for (const Block* block : node.blocks()) {
+      visit(block->returns()[value.offset()]);
+    }
+  }
+
+  void visit_node(const Node& node) {
+    const bool reads_no_elements =
+        node.op().reads == Reads::kMetadata || node.opcode() == Opcode::kIs || node.opcode() == Opcode::kIsNot;
+    for (const Value* input : node.inputs()) {
+      if (!reads_no_elements || !holds_tensors(*input->type())) {
+        visit(input);
+      }
+    }
+    for (const Block* block : node.blocks()) {
+      for (const Value* output : block->returns()) {
+        visit(output);
+      }
+    }
+  }
+
+  const Graph& graph_;
+  std::unordered_set<const Value*> visited_;
+  Positions found_;
+};
+
+// Returns the arguments and results whose elements the text reads for the gradient of an argument.
+Positions positions_that_text_reads(const Op& op, size_t argument) {
+  const Graph& backward = *gradient_of(op)->backward;
+  const Node* tuple = backward.outputs()[0]->node();
+  Positions read = argument < tuple->inputs().size() ? ReadInputs(backward).of(tuple->input(argument)) : Positions{};
+  const size_t arguments = op.schema->arguments().size();
+  std::erase_if(read, [&](size_t position) {
+    return position >= arguments + op.schema->returns().size() ||
+           (position < arguments && !holds_tensors(*op.schema->arguments()[position].type()));
+  });
+  return read;
+}
+
+void bump_versions(const c10::IValue& value) {
+  if (value.isTensor() && value.toTensor().defined()) {
+    torch::autograd::impl::bump_version(value.toTensor());
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      bump_versions(element);
+    }
+  }
+}
+
+// Returns whether eager's backward raises when the argument or result at the position was written since forward. Only
+// the argument `leaf` requires a gradient. Nothing where no result depends on it.
+std::optional<bool> eager_captures(const GradientCase& each, size_t leaf, size_t position) {
+  Values all = each.arguments(2);
+  all[leaf].toTensor().requires_grad_(true);
+  const Values results = testing::call_operator(*each.op, all);
+  all.insert(all.end(), results.begin(), results.end());
+  std::vector<at::Tensor> outputs;
+  for (const c10::IValue& result : results) {
+    if (result.toTensor().requires_grad()) {
+      outputs.push_back(result.toTensor());
+    }
+  }
+  if (outputs.empty()) {
+    return std::nullopt;
+  }
+  std::vector<at::Tensor> grads;
+  std::ranges::transform(outputs, std::back_inserter(grads), [](const at::Tensor& output) { return at::ones_like(output); });
+  bump_versions(all[position]);
+  try {
+    torch::autograd::grad(outputs, {all[leaf].toTensor()}, grads, std::nullopt, /*create_graph=*/false,
+                          /*allow_unused=*/true);
+    return false;
+  } catch (const std::exception& error) {
+    if (message_of(error).find("modified by an inplace operation") == std::string::npos) {
+      throw;
+    }
+    return true;
+  }
+}
+
+bool may_require_gradient(const GradientCase& each, size_t position) {
+  Values all = each.arguments(2);
+  all[position].toTensor().requires_grad_(true);
+  try {
+    testing::call_operator(*each.op, all);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+TEST(Captures, ATextReadsNoTensorThatLibTorchsFormulaDoesNotRead) {
+  std::map<std::pair<const Op*, size_t>, Positions> captured;  // by operator and argument, over all cases
+  for (const GradientCase& each : testing::gradient_cases()) {
+    const Values arguments = each.arguments(2);
+    for (const size_t leaf : testing::floating_positions(arguments)) {
+      if (!may_require_gradient(each, leaf)) {
+        continue;
+      }
+      Positions& found = captured[{each.op, leaf}];
+      for (size_t position = 0; position < arguments.size() + each.op->schema->returns().size(); ++position) {
+        if (eager_captures(each, leaf, position).value_or(false)) {
+          found.insert(position);
+        }
+      }
+    }
+  }
+  size_t reads = 0;
+  for (const auto& [key, eager] : captured) {
+    const auto& [op, argument] = key;
+    for (const size_t position : positions_that_text_reads(*op, argument)) {
+      ++reads;
+      EXPECT_TRUE(eager.contains(position))
+          << op->name << "." << op->schema->overload_name() << ": the gradient of argument " << argument << " reads value "
+          << position << " of the arguments and results";
+    }
+  }
+  EXPECT_GT(reads, 150U);
+}
+
+// A saved value that shared memory with a result would change with it.
+TEST(Captures, ForwardTextsSaveNoPartOfArgumentsAndResults) {
+  size_t saved_tensors = 0;
+  testing::for_every_case([&](const GradientCase& each, int64_t n) {
+    Values all = each.arguments(n);
+    const testing::ForwardPass pass = testing::run_forward(*each.op, all);
+    all.insert(all.end(), pass.results.begin(), pass.results.end());
+    for (const c10::IValue& saved : pass.saved) {
+      saved_tensors += saved.isTensor() ? 1 : 0;
+      for (const c10::IValue& other : all) {
+        EXPECT_FALSE(saved.isTensor() && other.isTensor() && other.isAliasOf(saved)) << each.text;
+      }
+    }
+  });
+  EXPECT_GT(saved_tensors, 20U);
+}
+
+}  // namespace
+}  // namespace sconce
