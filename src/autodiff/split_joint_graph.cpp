@@ -196,8 +196,10 @@ class Splitting {
       Paths all = paths.at(*node);
       for (const Value* output : (*node)->outputs()) {
         const Paths later = paths_of(output);
-        merge(all.outputs, later.outputs);
         merge(all.inputs, later.inputs);
+        if (!dependent_.contains(*node)) {
+          merge(all.outputs, later.outputs);
+        }
       }
       for_each_operand(**node, [&](const Value* operand) {
         Paths& found = paths_of(operand);
