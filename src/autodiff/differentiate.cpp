@@ -68,8 +68,7 @@ Node* make_node(const CutOut& cut, const JointGraph& joint, const Differentiable
   node->set_attribute(attr::kCapturedInputs, graphs.captured_inputs);
   node->set_attribute(attr::kCapturedOutputs, graphs.captured_outputs);
   node->set_attribute(attr::kDifferentiableTemporaries, graphs.differentiable_temporaries);
-  node->set_attribute(attr::kCaptureOutputs, graphs.capture_outputs);
-  node->set_attribute(attr::kCaptureInputs, graphs.capture_inputs);
+  node->set_attribute(attr::kCapturePaths, graphs.capture_paths);
   node->set_attribute(attr::kHasEffects, static_cast<int64_t>(has_effects));
   node->set_attribute(attr::kSubgraph, graphs.forward);
   node->set_attribute(attr::kBackward, graphs.backward);

@@ -98,14 +98,22 @@ class Slicing {
   struct Member {
     Node* node;
     bool is_differentiated;
+    bool is_kept;  // even where no gradient flows through the nodes before it
   };
 
   void visit(Block& block) {
+    const Block* const around = std::exchange(block_, &block);
     for (Node* node : block.nodes()) {
       if (node->opcode() == Opcode::kConstant) {
         continue;
       }
-      const Role role = role_of(*node);
+      Role role = role_of(*node);
+      if (role == Role::kDifferentiated && uses_visible_result(*node)) {
+        finish();
+      }
+      if (role == Role::kDifferentiated && joins_list(*node) && !take_list(*node->input(0)->node())) {
+        role = Role::kOutside;
+      }
       if (role == Role::kOutside) {
         if (ends_slice(*node)) {
           finish();
@@ -121,14 +129,28 @@ class Slicing {
         writes_ = writes;
         continue;
       }
-      if (role == Role::kDifferentiated && uses_visible_result(*node)) {
-        finish();
-      }
-      members_.push_back({node, role == Role::kDifferentiated});
+      members_.push_back({node, role == Role::kDifferentiated, role == Role::kDifferentiated});
       writes_ |= effects_of(*node).writes;
       results_.insert(node->outputs().begin(), node->outputs().end());
     }
     finish();
+    block_ = around;
+  }
+
+  // Makes the list that a node of the slice joins a part of the slice. Returns false if another slice has it.
+  bool take_list(Node& list) {
+    const auto found =
+        std::find_if(members_.begin(), members_.end(), [&](const Member& member) { return member.node == &list; });
+    if (found != members_.end()) {
+      found->is_kept = true;
+      return true;
+    }
+    const bool is_free = taken_.insert(&list).second && list.owning_block() == block_;
+    if (is_free) {
+      members_.insert(members_.begin(), {&list, false, true});
+      results_.insert(list.output());
+    }
+    return is_free;
   }
 
   // The slice runs in the place of its last node, after every other node that stands between its nodes.
@@ -148,11 +170,12 @@ class Slicing {
 
   void finish() {
     const auto is_differentiated = [](const Member& member) { return member.is_differentiated; };
-    const auto first = std::find_if(members_.begin(), members_.end(), is_differentiated);
+    const auto first = std::find_if(members_.begin(), members_.end(), [](const Member& member) { return member.is_kept; });
     const auto last = std::find_if(members_.rbegin(), members_.rend(), is_differentiated).base();
     if (static_cast<size_t>(std::count_if(members_.begin(), members_.end(), is_differentiated)) >=
         std::max<size_t>(min_nodes_, 1)) {
       DifferentiableSlice& slice = slices_.emplace_back();
+      std::for_each(first, last, [this](const Member& member) { taken_.insert(member.node); });
       std::transform(first, last, std::back_inserter(slice.nodes), [](const Member& member) { return member.node; });
     }
     members_.clear();
@@ -167,6 +190,8 @@ class Slicing {
   std::vector<Member> members_;
   ValueSet results_;
   bool writes_ = false;
+  const Block* block_ = nullptr;
+  std::unordered_set<const Node*> taken_;  // by finished slices
 };
 
 }  // namespace

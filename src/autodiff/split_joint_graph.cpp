@@ -165,10 +165,11 @@ class Splitting {
     std::transform(into.begin(), into.end(), from.begin(), into.begin(), std::logical_or<>());
   }
 
-  // For each node of backward: the gradients of outputs that it is computed from, and those of inputs computed from it.
+  // Of a node of backward.
   struct Paths {
-    Numbers outputs;
-    Numbers inputs;
+    Numbers outputs;  // whose gradients it is computed from
+    Numbers inputs;   // whose gradients are computed from it
+    Numbers pairs;    // a row per output: the inputs; of a node that is computed again, of those that use it
   };
 
   // What the captured inputs and outputs are used for: in the nodes that use them, and in those that use what backward
@@ -182,44 +183,46 @@ class Splitting {
         paths.emplace(node, paths_from_operands(*node, paths));
       }
     }
+    const size_t outputs = joint_.differentiable_outputs.size();
+    const size_t inputs = gradients_.size();
     FlatMap<const Value*, Paths> of_value;
     const auto paths_of = [&](const Value* value) -> Paths& {
       Paths& found = of_value[value];
-      found.outputs.resize(joint_.differentiable_outputs.size());
-      found.inputs.resize(gradients_.size());
+      found.inputs.resize(inputs);
+      found.pairs.resize(outputs * inputs);
       return found;
     };
-    for (size_t i = 0; i < gradients_.size(); ++i) {
+    for (size_t i = 0; i < inputs; ++i) {
       paths_of(gradients_[i]).inputs[i] = true;
     }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-      Paths all = paths.at(*node);
+      Paths all{paths.at(*node).outputs, Numbers(inputs), Numbers(outputs * inputs)};
       for (const Value* output : (*node)->outputs()) {
-        const Paths later = paths_of(output);
-        merge(all.inputs, later.inputs);
+        merge(all.inputs, paths_of(output).inputs);
         if (!dependent_.contains(*node)) {
-          merge(all.outputs, later.outputs);
+          merge(all.pairs, paths_of(output).pairs);
+        }
+      }
+      for (size_t output = 0; output < outputs; ++output) {
+        for (size_t input = 0; input < inputs; ++input) {
+          all.pairs[output * inputs + input] =
+              all.pairs[output * inputs + input] || (all.outputs[output] && all.inputs[input]);
         }
       }
       for_each_operand(**node, [&](const Value* operand) {
-        Paths& found = paths_of(operand);
-        merge(found.outputs, all.outputs);
-        merge(found.inputs, all.inputs);
+        merge(paths_of(operand).inputs, all.inputs);
+        merge(paths_of(operand).pairs, all.pairs);
       });
     }
     for (size_t i = 0; i < graphs_.captured_inputs.size() + graphs_.captured_outputs.size(); ++i) {
-      const Paths& found = paths_of(captures_[i]);
-      const auto append = [](std::vector<int64_t>& rows, const Numbers& row) {
-        rows.insert(rows.end(), row.begin(), row.end());
-      };
-      append(graphs_.capture_outputs, found.outputs);
-      append(graphs_.capture_inputs, found.inputs);
+      const Numbers& pairs = paths_of(captures_[i]).pairs;
+      graphs_.capture_paths.insert(graphs_.capture_paths.end(), pairs.begin(), pairs.end());
     }
   }
 
   Paths paths_from_operands(const Node& node, const FlatMap<const Node*, Paths>& paths) const {
     const size_t outputs = joint_.differentiable_outputs.size();
-    Paths found{Numbers(outputs), Numbers(gradients_.size())};
+    Paths found{Numbers(outputs), {}, {}};
     for_each_operand(node, [&](const Value* operand) {
       const size_t number = operand->offset() - joint_.forward_inputs;
       if (is_gradient_input(*operand) && number < outputs) {

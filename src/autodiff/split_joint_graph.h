@@ -17,8 +17,7 @@ struct DifferentiableGraphs {
   std::vector<int64_t> captured_inputs;
   std::vector<int64_t> captured_outputs;
   std::vector<int64_t> differentiable_temporaries;
-  std::vector<int64_t> capture_outputs;
-  std::vector<int64_t> capture_inputs;
+  std::vector<int64_t> capture_paths;
 };
 
 // Splits the graph, of which nothing may be used afterwards.

@@ -1,4 +1,5 @@
-// sconce::differentiable: a subgraph that runs without autograd, and the graph of its gradients. autodiff/ makes these nodes.
+// sconce::differentiable: a subgraph that runs without autograd, and the graph of its gradients. autodiff/ makes these
+// nodes.
 //
 //   %y : Tensor, %h : Tensor = sconce::differentiable_0[captured_inputs=[1], …](%x, %w)
 //   with sconce::differentiable_0 = graph(%x, %w): … return (%y, %h, temporaries…)
@@ -29,11 +30,9 @@ inline const c10::Symbol kCapturedOutputs = c10::Symbol::attr("captured_outputs"
 inline const c10::Symbol kDifferentiableTemporaries = c10::Symbol::attr("differentiable_temporaries");
 // For each differentiable output, a row: for each differentiable input 1 if the output depends on it, else 0.
 inline const c10::Symbol kDependences = c10::Symbol::attr("dependences");
-// For each captured input, then for each captured output, a row. For each differentiable output: 1 if the captured value
-// meets its gradient in backward, else 0.
-inline const c10::Symbol kCaptureOutputs = c10::Symbol::attr("capture_outputs");
-// For each differentiable input: 1 if its gradient is computed from the captured value, else 0.
-inline const c10::Symbol kCaptureInputs = c10::Symbol::attr("capture_inputs");
+// For each captured input, then for each captured output, a table: for each differentiable output a row with, for each
+// differentiable input, 1 if backward takes the output's gradient through the captured value to the input, else 0.
+inline const c10::Symbol kCapturePaths = c10::Symbol::attr("capture_paths");
 // 1 if running the forward graph has effects.
 inline const c10::Symbol kHasEffects = c10::Symbol::attr("has_effects");
 }  // namespace attr

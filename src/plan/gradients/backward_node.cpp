@@ -36,6 +36,7 @@ void BackwardNode::save(std::vector<Saved>& saved, const c10::IValue& value, boo
   each.is_tensor = value.isTensor() && value.toTensor().defined();
   if (each.is_tensor) {
     each.tensor = torch::autograd::SavedVariable(value.toTensor(), is_output);
+    each.version = value.toTensor()._version();
   } else {
     each.value = value;
   }
@@ -75,21 +76,25 @@ at::Tensor BackwardNode::connected_temporary(size_t index) {
   return connected;
 }
 
+bool BackwardNode::is_needed(size_t capture, const std::vector<bool>& is_defined) const {
+  for (size_t output = 0; output < is_defined.size(); ++output) {
+    for (size_t input = 0; is_defined[output] && input < num_outputs(); ++input) {
+      if (next_edge(input).is_valid() && function_->takes(output, capture, input)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 // Returns a captured value. Its version counts only if it takes a gradient to an input that needs one: eager execution does
 // not visit other operators, or has saved nothing for them.
 c10::IValue BackwardNode::unpack(const Saved& saved, size_t capture, const std::vector<bool>& is_defined, bool is_output) {
   if (!saved.is_tensor) {
     return saved.value;
   }
-  bool is_met = false;
-  for (size_t output = 0; output < is_defined.size(); ++output) {
-    is_met = is_met || (is_defined[output] && function_->meets(capture, output));
-  }
-  bool is_needed = false;
-  for (size_t input = 0; input < num_outputs(); ++input) {
-    is_needed = is_needed || (is_met && next_edge(input).is_valid() && function_->leads_to(capture, input));
-  }
-  if (const auto data = saved.tensor.get_raw_data(); !is_needed && data) {
+  const auto data = saved.tensor.get_raw_data();
+  if (data && data->_version() != saved.version && !is_needed(capture, is_defined)) {
     return data->detach();
   }
   return saved.tensor.unpack(is_output ? shared_from_this() : nullptr);

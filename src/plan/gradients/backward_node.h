@@ -42,11 +42,14 @@ class BackwardNode final : public torch::autograd::Node {
   struct Saved {
     torch::autograd::SavedVariable tensor;
     c10::IValue value;
+    int64_t version = 0;  // of a tensor, when it was saved
     bool is_tensor = false;
   };
   void save(std::vector<Saved>& saved, const c10::IValue& value, bool is_output);
   // `is_defined`: which outputs have a gradient.
   void push_captures(torch::jit::Stack& stack, const std::vector<bool>& is_defined, bool records);
+  // Returns whether a gradient goes through the captured value to an input that needs one.
+  bool is_needed(size_t capture, const std::vector<bool>& is_defined) const;
   c10::IValue unpack(const Saved& saved, size_t capture, const std::vector<bool>& is_defined, bool is_output);
   at::Tensor connected_temporary(size_t index);
   void drop();

@@ -49,8 +49,7 @@ Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_func
   function->captured_inputs = node.attribute_as<PositionList>(attr::kCapturedInputs);
   function->captured_outputs = node.attribute_as<PositionList>(attr::kCapturedOutputs);
   function->differentiable_temporaries = node.attribute_as<PositionList>(attr::kDifferentiableTemporaries);
-  function->capture_outputs = node.attribute_as<PositionList>(attr::kCaptureOutputs);
-  function->capture_inputs = node.attribute_as<PositionList>(attr::kCaptureInputs);
+  function->capture_paths = node.attribute_as<PositionList>(attr::kCapturePaths);
   function->dependences = node.attribute_as<PositionList>(attr::kDependences);
   return std::shared_ptr<const DifferentiableFunction>(std::move(function));
 }

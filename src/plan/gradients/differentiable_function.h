@@ -28,18 +28,15 @@ struct DifferentiableFunction {
   std::vector<int64_t> captured_outputs;
   std::vector<int64_t> differentiable_temporaries;
   std::vector<int64_t> dependences;
-  std::vector<int64_t> capture_outputs;
-  std::vector<int64_t> capture_inputs;
+  std::vector<int64_t> capture_paths;
 
   // Returns whether differentiable output `output` depends on differentiable input `input`.
   bool depends(size_t output, size_t input) const { return dependences[output * differentiable_inputs.size() + input] != 0; }
-  // Returns whether the gradient of differentiable output `output` meets captured value `capture`, an input or an output.
-  bool meets(size_t capture, size_t output) const {
-    return capture_outputs[capture * differentiable_outputs.size() + output] != 0;
-  }
-  // Returns whether the gradient of differentiable input `input` is computed from it.
-  bool leads_to(size_t capture, size_t input) const {
-    return capture_inputs[capture * differentiable_inputs.size() + input] != 0;
+  // Returns whether backward takes the gradient of differentiable output `output` through captured value `capture`, an input
+  // or an output, to differentiable input `input`.
+  bool takes(size_t output, size_t capture, size_t input) const {
+    const size_t rows = differentiable_outputs.size();
+    return capture_paths[(capture * rows + output) * differentiable_inputs.size() + input] != 0;
   }
 };
 
