@@ -173,7 +173,8 @@ struct OpRow {
   // left out. The text names the schema's arguments, `result` (result0, … where there are several), `saved_0`, `saved_1`, …
   // of `forward`, the incoming `grad` (grad0, …), and `needs`, a list that says per argument whether its gradient is needed.
   // Gradients of broadcast operands are not summed here; differentiation sums them to the operand's size. The text reads
-  // elements only of those arguments and results that LibTorch's formula reads; sizes and dtypes of all are free.
+  // elements only of those arguments and results that LibTorch's formula reads; sizes and dtypes of all are free. The
+  // formulas are those of real numbers.
   std::string_view backward = {};
   // An expression over the schema's arguments: whether these texts are the operator's derivative. Without it, they always
   // are.

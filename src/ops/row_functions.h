@@ -17,9 +17,12 @@ def restored(reduced: Tensor, dim: Optional[List[int]], keepdim: bool, rank: int
                     reduced = reduced.unsqueeze(i)
     return reduced
 
+def scaled(value: Tensor, factor: number):
+    return value if factor == 1 else value * factor
+
 def variance_gradient(grad: Tensor, values: Tensor, dim: Optional[List[int]], correction: float, keepdim: bool):
     mean = torch.mean(values, dim, True)
-    count = values.numel() / mean.numel()
+    count = values.numel() // max(mean.numel(), 1)
     return restored(grad, dim, keepdim, values.dim()) * ((values - mean) * 2 / (count - correction))
 
 def convolution_gradients(

@@ -17,7 +17,8 @@ std::span<const OpRow> function_rows();   // elementary functions
 std::span<const OpRow> activation_rows();
 std::span<const OpRow> reduction_rows();  // sums, extremes, scans, sorting, softmax
 std::span<const OpRow> norm_rows();
-std::span<const OpRow> product_rows();  // matrix products, attention, recurrent layers
+std::span<const OpRow> product_rows();  // matrix products, recurrent layers
+std::span<const OpRow> attention_rows();
 std::span<const OpRow> convolution_rows();
 std::span<const OpRow> image_rows();  // pooling, resampling
 std::span<const OpRow> loss_rows();
@@ -31,10 +32,11 @@ std::span<const OpRow> library_rows();   // sparse, quantized, torchvision's, Li
 // Calls `visit` with every row of every family.
 template <typename Visit>
 void for_each_row(const Visit& visit) {
-  for (const auto& rows : {language_rows(),  number_rows(),      container_rows(),  state_rows(),     query_rows(),
-                           pointwise_rows(), function_rows(),    activation_rows(), reduction_rows(), norm_rows(),
-                           product_rows(),   convolution_rows(), image_rows(),      loss_rows(),      view_rows(),
-                           joining_rows(),   indexing_rows(),    factory_rows(),    gradient_rows(),  library_rows()}) {
+  for (const auto& rows :
+       {language_rows(),    number_rows(),     container_rows(), state_rows(), query_rows(),   pointwise_rows(),
+        function_rows(),    activation_rows(), reduction_rows(), norm_rows(),  product_rows(), attention_rows(),
+        convolution_rows(), image_rows(),      loss_rows(),      view_rows(),  joining_rows(), indexing_rows(),
+        factory_rows(),     gradient_rows(),   library_rows()}) {
     for (const OpRow& row : rows) {
       visit(row);
     }

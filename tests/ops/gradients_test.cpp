@@ -174,6 +174,9 @@ TEST(Gradients, AreReturnedByOneTupleForEveryOverload) {
 void expect_eager_gradients(const GradientCase& each, const Values& all, at::ScalarType dtype) {
   for (const std::vector<size_t>& needed : subsets_of(differentiable_positions(each, all))) {
     const Values leaves = copies_of(all, dtype, needed);
+    if (!is_differentiated(each, leaves)) {
+      continue;
+    }
     const Values results = testing::call_operator(*each.op, leaves);
     const Tensors grads = random_like(results);
     const Tensors theirs = eager_gradients(results, tensors_at(leaves, needed), grads);
@@ -193,11 +196,9 @@ void expect_eager_gradients(const GradientCase& each, const Values& all, at::Sca
 TEST(Gradients, AgreeWithLibTorchsAutograd) {
   testing::for_every_case([](const GradientCase& each, int64_t n) {
     const Values arguments = each.arguments(n);
-    if (is_differentiated(each, arguments)) {
-      expect_eager_gradients(each, arguments, at::kDouble);
-      if (n == 2) {
-        expect_eager_gradients(each, arguments, at::kFloat);
-      }
+    expect_eager_gradients(each, arguments, at::kDouble);
+    if (n == 2) {
+      expect_eager_gradients(each, arguments, at::kFloat);
     }
   });
 }
@@ -323,10 +324,10 @@ TEST(Gradients, AgreeWithLibTorchsAutogradInSecondOrder) {
   size_t agreed = 0;
   testing::for_every_case([&](const GradientCase& each, int64_t n) {
     const std::vector<size_t> needed = differentiable_positions(each, each.arguments(n));
-    if (!is_differentiated(each, each.arguments(n))) {
+    const Values theirs = copies_of(each.arguments(n), at::kDouble, needed);
+    if (!is_differentiated(each, theirs)) {
       return;
     }
-    const Values theirs = copies_of(each.arguments(n), at::kDouble, needed);
     const Values ours = copies_of(each.arguments(n), at::kDouble, needed);
     Tensors grads = random_like(testing::call_operator(*each.op, copies_of(each.arguments(n), at::kDouble)));
     std::ranges::for_each(grads, [](at::Tensor& grad) { grad.requires_grad_(true); });

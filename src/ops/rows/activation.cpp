@@ -101,7 +101,10 @@ return (of_self, of_weight.reshape(weight.size()))
        .in_place = VariantMatch::kAlways,
        .backward_ignores_result = true,
        .body = "self * torch.sigmoid(self)",
-       .backward = "(grad * torch.sigmoid(self) * (1 + self * (1 - torch.sigmoid(self))),)"},
+       .backward = R"(
+share = torch.sigmoid(self)
+return (grad * (share * (1 + self * (1 - share))),)
+)"},
       {.name = "aten::softplus",
        .layout = Layout::kPointwise,
        .autocast = Autocast::kFull,

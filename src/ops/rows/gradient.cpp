@@ -13,14 +13,12 @@ std::span<const OpRow> gradient_rows() {
       {.name = "aten::hardtanh_backward", .layout = Layout::kPointwise},
       {.name = "aten::leaky_relu_backward", .layout = Layout::kPointwise},
       {.name = "aten::mish_backward", .layout = Layout::kPointwise},
-      {.name = "aten::sigmoid_backward", .layout = Layout::kPointwise, .body = "grad_output * (1 - output) * output"},
+      {.name = "aten::sigmoid_backward", .layout = Layout::kPointwise},
       {.name = "aten::silu_backward", .layout = Layout::kPointwise},
       {.name = "aten::softplus_backward", .layout = Layout::kPointwise},
       {.name = "aten::softshrink_backward", .layout = Layout::kPointwise},
-      {.name = "aten::tanh_backward", .layout = Layout::kPointwise, .body = "grad_output * (1 - output * output)"},
-      {.name = "aten::threshold_backward",
-       .layout = Layout::kPointwise,
-       .body = "torch.where(self <= threshold, 0, grad_output).type_as(grad_output)"},
+      {.name = "aten::tanh_backward", .layout = Layout::kPointwise},
+      {.name = "aten::threshold_backward", .layout = Layout::kPointwise},
   };
   return rows;
 }

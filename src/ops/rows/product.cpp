@@ -1,4 +1,4 @@
-// Matrix products, attention, recurrent layers.
+// Matrix products, recurrent layers.
 #include "ops/rows.h"
 
 namespace sconce {
@@ -40,23 +40,23 @@ std::span<const OpRow> product_rows() {
 each = grad.unsqueeze(0).expand([batch1.size(0), grad.size(0), grad.size(1)])
 left = torch.bmm(each, batch2.transpose(1, 2))
 right = torch.bmm(batch1.transpose(1, 2), each)
-return (grad * beta, left * alpha, right * alpha)
+return (scaled(grad, beta), scaled(left, alpha), scaled(right, alpha))
 )"},
       {.name = "aten::addmm",
        .backward_ignores_result = true,
        .autocast = Autocast::kReduced,
        .product = MatrixProduct{.left = 1, .right = 2, .left_may_be_batch = false, .addend = 0},
-       .backward = "(grad * beta, torch.mm(grad, mat2.t()) * alpha, torch.mm(mat1.t(), grad) * alpha)"},
-      {.name = "aten::addmv",
-       .autocast = Autocast::kReduced,
-       .backward = "(grad * beta, torch.outer(grad, vec) * alpha, torch.mv(mat.t(), grad) * alpha)"},
-      {.name = "aten::addr",
-       .autocast = Autocast::kReduced,
-       .backward = "(grad * beta, torch.mv(grad, vec2) * alpha, torch.mv(grad.t(), vec1) * alpha)"},
+       .backward = "(scaled(grad, beta), scaled(torch.mm(grad, mat2.t()), alpha), scaled(torch.mm(mat1.t(), grad), alpha))"},
+      {.name = "aten::addmv", .autocast = Autocast::kReduced, .backward = R"(
+return (scaled(grad, beta), scaled(torch.outer(grad, vec), alpha), scaled(torch.mv(mat.t(), grad), alpha))
+)"},
+      {.name = "aten::addr", .autocast = Autocast::kReduced, .backward = R"(
+return (scaled(grad, beta), scaled(torch.mv(grad, vec2), alpha), scaled(torch.mv(grad.t(), vec1), alpha))
+)"},
       {.name = "aten::baddbmm", .backward_ignores_result = true, .autocast = Autocast::kReduced, .backward = R"(
 left = torch.bmm(grad, batch2.transpose(1, 2))
 right = torch.bmm(batch1.transpose(1, 2), grad)
-return (grad * beta, left * alpha, right * alpha)
+return (scaled(grad, beta), scaled(left, alpha), scaled(right, alpha))
 )"},
       {.name = "aten::bilinear", .results = Sharing::kFresh, .autocast = Autocast::kWidest},
       {.name = "aten::bmm",
@@ -85,7 +85,10 @@ return (grad * beta, left * alpha, right * alpha)
        .affine = AffineRule{},
        .product = MatrixProduct{.left = 0, .right = 1, .right_is_transposed = true, .addend = 2},
        .backward = R"(
-if weight.dim() == 2:
+if weight.dim() == 2 and input.dim() == 2:
+    of_input = torch.mm(grad, weight)
+    of_weight = torch.mm(grad.t(), input)
+elif weight.dim() == 2:
     of_input = torch.matmul(grad, weight)
     of_weight = torch.mm(grad.reshape([-1, grad.size(-1)]).t(), input.reshape([-1, input.size(-1)]))
 else:
@@ -108,7 +111,10 @@ return (of_input, of_weight, grad)
        .autocast = Autocast::kReduced,
        .product = MatrixProduct{.left = 0, .right = 1},
        .backward = R"(
-if self.dim() == 1 and other.dim() == 1:
+if self.dim() == 2 and other.dim() == 2:
+    left = torch.mm(grad, other.t())
+    right = torch.mm(self.t(), grad)
+elif self.dim() == 1 and other.dim() == 1:
     left = grad * other
     right = grad * self
 elif other.dim() == 1:
@@ -132,11 +138,6 @@ return (left, right)
        .product = MatrixProduct{.left = 0, .right = 1, .left_may_be_batch = false},
        .backward = "(torch.mm(grad, mat2.t()), torch.mm(self.t(), grad))"},
       {.name = "aten::mv", .autocast = Autocast::kReduced, .backward = "(torch.outer(grad, vec), torch.mv(self.t(), grad))"},
-      {.name = "aten::_native_multi_head_attention",
-       .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = R"(
-def sizes(query: List[int]):
-    return query
-)"}},
       {.name = "aten::outer", .backward = "(torch.mv(grad, vec2), torch.mv(grad.t(), self))"},
       {.name = "aten::rnn_relu",
        .overloads = {"data"},
@@ -156,28 +157,9 @@ def sizes(query: List[int]):
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = kRecurrentSizes}},
       {.name = "aten::rnn_tanh_cell", .autocast = Autocast::kReduced},
-      {.name = "aten::scaled_dot_product_attention",
-       .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
-def sizes(query: List[int], key: List[int], value: List[int]):
-    rank = max(len(query), max(len(key), len(value)))
-    out: List[int] = []
-    for i in range(rank - 2):
-        size = 1
-        for batch in [value, key, query]:
-            at = i + len(batch) - rank
-            if at >= 0:
-                size = size if batch[at] == 1 else batch[at]
-        out.append(size)
-    out.append(query[-2])
-    out.append(value[-1])
-    return out
-)"}},
       {.name = "aten::tensordot", .autocast = Autocast::kWidest},
       {.name = "aten::_thnn_fused_gru_cell", .autocast = Autocast::kReduced},
       {.name = "aten::_thnn_fused_lstm_cell", .autocast = Autocast::kReduced},
-      {.name = "aten::_transform_bias_rescale_qkv", .results = Sharing::kShared},
-      {.name = "aten::_transformer_encoder_layer_fwd", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
       {.name = "aten::vdot", .backward = "(grad * other, grad * self)"},
   };
   return rows;

@@ -106,16 +106,15 @@ return (torch.where(self >= other, half, 0), torch.where(other >= self, half, 0)
       {.name = "aten::max",
        .overloads = {"dim"},
        .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)"},
-      {.name = "aten::mean",
-       .layout = Layout::kReduces,
-       .backward_ignores_result = true,
-       .backward = "(restored(grad, dim, keepdim, self.dim()).expand(self.size()) / (self.numel() // grad.numel() if "
-                   "grad.numel() > 0 else 1),)"},
+      {.name = "aten::mean", .layout = Layout::kReduces, .backward_ignores_result = true, .backward = R"(
+each = restored(grad, dim, keepdim, self.dim())
+return ((each / (self.numel() // max(each.numel(), 1))).expand(self.size()),)
+)"},
       {.name = "aten::mean",
        .overloads = {""},
        .layout = Layout::kReduces,
        .backward_ignores_result = true,
-       .backward = "(grad.expand(self.size()) / self.numel(),)"},
+       .backward = "((grad / self.numel()).expand(self.size()),)"},
       {.name = "aten::median",
        .overloads = {"dim"},
        .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)"},
@@ -223,7 +222,7 @@ return (variance_gradient(of_variance, self, None, float(unbiased), False),)
       {.name = "aten::var_mean", .overloads = {"correction"}, .backward = R"(
 of_variance = variance_gradient(grad0, self, dim, 1.0 if correction is None else float(correction), keepdim)
 of_mean = restored(grad1, dim, keepdim, self.dim())
-return (of_variance + of_mean.expand(self.size()) / (self.numel() // of_mean.numel()),)
+return (of_variance + of_mean.expand(self.size()) / (self.numel() // max(of_mean.numel(), 1)),)
 )"},
   };
   return rows;

@@ -1,0 +1,85 @@
+// Attention.
+#include "ops/rows.h"
+
+namespace sconce {
+
+std::span<const OpRow> attention_rows() {
+  static const std::vector<OpRow> rows = {
+      {.name = "aten::_native_multi_head_attention",
+       .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = R"(
+def sizes(query: List[int]):
+    return query
+)"}},
+      {.name = "aten::scaled_dot_product_attention",
+       .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
+def sizes(query: List[int], key: List[int], value: List[int]):
+    rank = max(len(query), max(len(key), len(value)))
+    out: List[int] = []
+    for i in range(rank - 2):
+        size = 1
+        for batch in [value, key, query]:
+            at = i + len(batch) - rank
+            if at >= 0:
+                size = size if batch[at] == 1 else batch[at]
+        out.append(size)
+    out.append(query[-2])
+    out.append(value[-1])
+    return out
+)"},
+       .forward = R"(
+flash = torch._fused_sdp_choice(
+    query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa) == 1
+nothing = query.new_empty([0])
+mask = attn_mask
+made = nothing
+if attn_mask is not None and attn_mask.dtype == 11:
+    made = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(torch.logical_not(attn_mask), float("-inf"))
+    mask = made
+if flash:
+    result, kept = torch._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, dropout_p, is_causal, attn_mask=mask, scale=scale)
+    left = nothing
+    right = nothing
+else:
+    factor = torch.sqrt(scale if scale is not None else 1.0 / torch.sqrt(float(query.size(-1))))
+    left = query * factor
+    right = key * factor
+    scores = torch.matmul(left, right.transpose(-2, -1))
+    if is_causal:
+        future = torch.ones_like(scores, dtype=11).tril().logical_not()
+        scores = scores + torch.zeros_like(scores).masked_fill(future, float("-inf"))
+    elif mask is not None:
+        scores = scores + mask
+    kept = torch._safe_softmax(scores, -1)
+    result = torch.matmul(kept, value)
+return (result, flash, kept, left, right, made)
+)",
+       .backward = R"(
+if saved_0:
+    mask = attn_mask
+    if attn_mask is not None and attn_mask.dtype == 11:
+        mask = saved_4
+    of_query, of_key, of_value = torch._scaled_dot_product_flash_attention_for_cpu_backward(
+        grad, query, key, value, result, saved_1, dropout_p, is_causal, attn_mask=mask, scale=scale)
+else:
+    factor = torch.sqrt(scale if scale is not None else 1.0 / torch.sqrt(float(query.size(-1))))
+    of_weights = torch.matmul(grad, value.transpose(-2, -1))
+    of_scores = torch._softmax_backward_data(of_weights, saved_1, -1, query.dtype)
+    of_query = torch.matmul(of_scores, saved_3) * factor
+    of_key = torch.matmul(of_scores.transpose(-2, -1), saved_2) * factor
+    of_value = torch.matmul(saved_1.transpose(-2, -1), grad)
+return (of_query, of_key, of_value)
+)",
+       .differentiable_if = R"(
+known_dtype = query.dtype == 6 or query.dtype == 7
+known_mask = attn_mask is None or attn_mask.dtype == 11 or not attn_mask.requires_grad
+return known_dtype and known_mask and dropout_p == 0.0 and not enable_gqa and (scale is None or scale > 0.0)
+)"},
+      {.name = "aten::_transform_bias_rescale_qkv", .results = Sharing::kShared},
+      {.name = "aten::_transformer_encoder_layer_fwd", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+  };
+  return rows;
+}
+
+}  // namespace sconce
