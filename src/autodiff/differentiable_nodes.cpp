@@ -60,8 +60,14 @@ bool is_real(const Value& value) {
   return !is_tensor(value) || (facts != nullptr && facts->dtype && !c10::isComplexType(*facts->dtype));
 }
 
+// Returns whether the operand may be a tensor, as far as its type says, but is not of that type.
+bool may_hide_tensor(const Value& value) {
+  return !is_tensor(value) && !is_none(value) && c10::TensorType::get()->isSubtypeOf(*value.type());
+}
+
 bool are_real(c10::ArrayRef<Value*> values) {
-  return std::all_of(values.begin(), values.end(), [](const Value* value) { return is_real(*value); });
+  return std::all_of(values.begin(), values.end(),
+                     [](const Value* value) { return is_real(*value) && !may_hide_tensor(*value); });
 }
 
 bool writes_only_what_needs_no_gradient(const Node& node) {

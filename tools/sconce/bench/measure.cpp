@@ -73,7 +73,7 @@ class Bench {
         rows_(contestants.size()) {}
 
   MeasurementTable run() {
-    const torch::autograd::AutoGradMode grad_mode(settings_.with_grad);
+    const torch::autograd::AutoGradMode grad_mode(settings_.with_grad || settings_.train);
     const MutedOutput::OnThread muted(muted_);
     find_reference();
     for (size_t i = 0; i < contestants_.size(); ++i) {
@@ -85,9 +85,14 @@ class Bench {
   }
 
  private:
+  // The peer whose calls are measured.
+  std::unique_ptr<peers::Peer> caller_of(std::unique_ptr<peers::Peer> peer) const {
+    return settings_.train ? make_training_peer(std::move(peer), *settings_.train) : std::move(peer);
+  }
+
   // Eager LibTorch's results, and whether the model writes its arguments.
   void find_reference() {
-    const auto eager = peers::make_peer("eager");
+    const auto eager = caller_of(peers::make_peer("eager"));
     const torch::jit::Module module = settings_.load();
     if (const auto reason = eager->prepare(module, settings_.method)) {
       throw RefusedError("LibTorch cannot run the model: " + *reason);
@@ -142,7 +147,7 @@ class Bench {
     const double memory_before = resident_bytes();
     const torch::jit::Module module = settings_.load();
     const auto prepare_start = Clock::now();
-    peers_[i] = contestants_[i].make();
+    peers_[i] = caller_of(contestants_[i].make());
     if (const auto reason = peers_[i]->prepare(module, settings_.method)) {
       rows_[i].not_available = *reason;
       return calls;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tools/peers/peer.h"
+#include "tools/sconce/bench/training_peer.h"
 #include "tools/sconce/values/compare.h"
 
 #include <torch/csrc/jit/api/module.h>
@@ -24,6 +25,7 @@ struct MeasureSettings {
   size_t loads = 3;      // fresh loads, for the first calls
   size_t threads = 1;    // threads that call at the same time in steady state
   bool with_grad = false;
+  std::optional<Optimizer> train;  // a call is a training step with this optimizer
   CompareOptions tolerance{1e-3, 1e-4, /*requires_grad=*/false};
 };
 

@@ -107,6 +107,7 @@ MeasureSettings settings_of(const BenchOptions& options, size_t index, const Opt
   measured.seconds = options.seconds;
   measured.threads = options.threads;
   measured.with_grad = options.with_grad;
+  measured.train = optimizer_named(options.train);
   measured.tolerance = {options.rtol, options.atol, /*requires_grad=*/false};
   return measured;
 }
@@ -158,8 +159,11 @@ void expect_no_specs_among_models(const BenchOptions& options) {
 }
 
 int bench(const BenchOptions& options) {
-  if (!options.train.empty()) {
-    throw RefusedError("--train: this build of sconce cannot measure training yet; leave it out");
+  if (!options.train.empty() && !optimizer_named(options.train)) {
+    throw UserError("--train: no optimizer '" + options.train + "'" + ui::did_you_mean(options.train, {"sgd", "adam"}));
+  }
+  if (!options.train.empty() && options.threads > 1) {
+    throw UserError("--train: steps of one model cannot run at the same time; leave out --threads");
   }
   if (options.input_files.size() > 1 && options.input_files.size() != options.models.size()) {
     throw UserError("--inputs: " + std::to_string(options.input_files.size()) + " files for " +
@@ -261,7 +265,10 @@ void add_bench_command(CLI::App& app, Action& chosen) {
     peers_help += std::string("\n  ") + peer.name + ": " + peer.help;
   }
   command.add_option("--against", options->against, peers_help)->type_name("NAMES");
-  command.add_option("--train", options->train, "measure a training step with this optimizer (not yet)")
+  command
+      .add_option("--train", options->train,
+                  "measure training steps: forward, the mean square of the outputs as loss, backward, and a step of this "
+                  "optimizer, sgd or adam")
       ->type_name("OPTIMIZER");
   command.add_option("--threads", options->threads, "threads that call the one model at the same time (1)")
       ->type_name("N")
