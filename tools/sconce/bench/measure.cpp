@@ -73,7 +73,7 @@ class Bench {
         rows_(contestants.size()) {}
 
   MeasurementTable run() {
-    const torch::autograd::AutoGradMode grad_mode(settings_.with_grad || settings_.train);
+    const torch::autograd::AutoGradMode grad_mode(settings_.with_grad);
     const MutedOutput::OnThread muted(muted_);
     find_reference();
     for (size_t i = 0; i < contestants_.size(); ++i) {

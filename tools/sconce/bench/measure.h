@@ -25,7 +25,7 @@ struct MeasureSettings {
   size_t loads = 3;      // fresh loads, for the first calls
   size_t threads = 1;    // threads that call at the same time in steady state
   bool with_grad = false;
-  std::optional<Optimizer> train;  // a call is a training step with this optimizer
+  std::optional<Optimizer> train;  // a call is a training step with this optimizer; then with_grad is true
   CompareOptions tolerance{1e-3, 1e-4, /*requires_grad=*/false};
 };
 

@@ -106,7 +106,7 @@ MeasureSettings settings_of(const BenchOptions& options, size_t index, const Opt
   measured.seed = call.seed;
   measured.seconds = options.seconds;
   measured.threads = options.threads;
-  measured.with_grad = options.with_grad;
+  measured.with_grad = options.with_grad || !options.train.empty();
   measured.train = optimizer_named(options.train);
   measured.tolerance = {options.rtol, options.atol, /*requires_grad=*/false};
   return measured;

@@ -1,0 +1,256 @@
+// Differentiable subgraphs from the outside: autograd's contract, with eager LibTorch as the oracle.
+#include "tests/support/graphs.h"
+
+#include "autodiff/differentiate.h"
+#include "ir/differentiable.h"
+
+#include <sconce/graph_executor.h>
+#include <sconce/module.h>
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include <functional>
+#include <thread>
+
+namespace sconce {
+namespace {
+
+using testing::agree;
+using ::testing::HasSubstr;
+using testing::message_of;
+
+Options differentiating() { return Options().compile(CompileMode::kBlocking).min_differentiable_nodes(1); }
+
+const char* const kSource = R"(
+def f(x, w):
+    h = torch.tanh(x @ w)
+    return torch.sigmoid(h * x).sum()
+)";
+
+at::Tensor eager(const at::Tensor& x, const at::Tensor& w) { return at::sigmoid(at::tanh(at::matmul(x, w)) * x).sum(); }
+
+struct Operands {
+  at::Tensor x;
+  at::Tensor w;
+};
+
+Operands operands() {
+  at::manual_seed(1);
+  return {at::rand({3, 3}, at::kDouble).requires_grad_(true), at::rand({3, 3}, at::kDouble).requires_grad_(true)};
+}
+
+class Training : public ::testing::Test {
+ protected:
+  c10::IValue call(std::vector<c10::IValue> arguments) {
+    executor_.run(arguments);
+    return arguments.at(0);
+  }
+  at::Tensor loss(const Operands& each) { return call({each.x, each.w}).toTensor(); }
+
+  GraphExecutor executor_{testing::graph_of_source(kSource), "f", differentiating()};
+};
+
+std::vector<at::Tensor> grad(const at::Tensor& output, const std::vector<at::Tensor>& inputs, bool create_graph = false) {
+  return torch::autograd::grad({output}, inputs, {}, /*retain_graph=*/std::nullopt, create_graph, /*allow_unused=*/true);
+}
+
+TEST_F(Training, RecordsOneNodeForTheSubgraph) {
+  const Operands each = operands();
+  const at::Tensor result = loss(each);
+  EXPECT_THAT(result.grad_fn()->name(), HasSubstr("SconceBackward"));
+  EXPECT_EQ(result.grad_fn()->num_outputs(), 2U);
+}
+
+TEST_F(Training, GradientsAreEagers) {
+  const Operands each = operands();
+  EXPECT_TRUE(agree(loss(each), eager(each.x, each.w), 1e-12));
+  const auto ours = grad(loss(each), {each.x, each.w});
+  const auto theirs = grad(eager(each.x, each.w), {each.x, each.w});
+  EXPECT_TRUE(agree(ours[0], theirs[0], 1e-12));
+  EXPECT_TRUE(agree(ours[1], theirs[1], 1e-12));
+}
+
+TEST_F(Training, GradientsOfASubsetOfTheInputs) {
+  const Operands each = operands();
+  EXPECT_TRUE(agree(grad(loss(each), {each.w})[0], grad(eager(each.x, each.w), {each.w})[0], 1e-12));
+  const Operands constant_w{each.x, each.w.detach()};
+  const at::Tensor result = loss(constant_w);
+  result.backward();
+  EXPECT_TRUE(agree(each.x.grad(), grad(eager(each.x, each.w), {each.x})[0], 1e-12));
+  EXPECT_FALSE(each.w.grad().defined());
+}
+
+TEST_F(Training, BackwardOfBackwardIsEagers) {
+  const Operands each = operands();
+  const auto second = [&](const at::Tensor& result) {
+    const auto first = grad(result, {each.x, each.w}, /*create_graph=*/true);
+    return grad((first[0] * first[0]).sum() + first[1].exp().sum(), {each.x, each.w});
+  };
+  const auto ours = second(loss(each));
+  const auto theirs = second(eager(each.x, each.w));
+  EXPECT_TRUE(agree(ours[0], theirs[0], 1e-10));
+  EXPECT_TRUE(agree(ours[1], theirs[1], 1e-10));
+}
+
+TEST_F(Training, ThirdOrderIsEagers) {
+  const Operands each = operands();
+  const auto third = [&](const at::Tensor& result) {
+    const auto first = grad(result, {each.x}, /*create_graph=*/true);
+    const auto second = grad(first[0].pow(2).sum(), {each.x}, /*create_graph=*/true);
+    return grad(second[0].sum(), {each.x, each.w});
+  };
+  const auto ours = third(loss(each));
+  const auto theirs = third(eager(each.x, each.w));
+  EXPECT_TRUE(agree(ours[0], theirs[0], 1e-9));
+  EXPECT_TRUE(agree(ours[1], theirs[1], 1e-9));
+}
+
+TEST_F(Training, ASecondBackwardNeedsRetainGraph) {
+  const Operands each = operands();
+  const at::Tensor kept = loss(each);
+  kept.backward({}, /*retain_graph=*/true);
+  kept.backward();
+  EXPECT_TRUE(agree(each.x.grad(), 2 * grad(eager(each.x, each.w), {each.x})[0], 1e-12));
+  EXPECT_THAT(message_of([&] { kept.backward(); }), HasSubstr("backward through the graph a second time"));
+}
+
+TEST_F(Training, AWriteToACapturedOperandIsAnErrorAsInEagerMode) {
+  const Operands each = operands();
+  const at::Tensor x = each.x * 1;  // no leaf
+  const at::Tensor result = call({x, each.w}).toTensor();
+  x.add_(1);
+  EXPECT_THAT(message_of([&] { result.backward(); }), HasSubstr("has been modified by an inplace operation"));
+}
+
+TEST_F(Training, HooksOnInputsSeeTheGradient) {
+  const Operands each = operands();
+  at::Tensor seen;
+  each.w.register_hook([&](const at::Tensor& gradient) { seen = gradient; });
+  loss(each).backward();
+  EXPECT_TRUE(agree(seen, each.w.grad(), 0));
+}
+
+TEST_F(Training, NothingIsRecordedWhereNothingRequiresAGradient) {
+  const Operands each = operands();
+  const at::Tensor result = call({each.x.detach(), each.w.detach()}).toTensor();
+  EXPECT_FALSE(result.requires_grad());
+  const at::NoGradGuard no_grad;
+  EXPECT_FALSE(loss(each).requires_grad());
+}
+
+TEST_F(Training, SeveralThreadsMayGoBackwardAtOnce) {
+  std::vector<std::thread> threads;
+  std::vector<bool> agrees(4);
+  loss(operands());  // at::manual_seed is not for several threads
+  const Operands shared = operands();
+  for (size_t i = 0; i < agrees.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const Operands own{shared.x.detach().clone().requires_grad_(true), shared.w};
+      bool all = true;
+      for (int round = 0; round < 50; ++round) {
+        const auto ours = grad(loss(own), {own.x, own.w});
+        const auto theirs = grad(eager(own.x, own.w), {own.x, own.w});
+        all = all && agree(ours[0], theirs[0], 1e-12) && agree(ours[1], theirs[1], 1e-12);
+      }
+      agrees[i] = all;
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_THAT(agrees, ::testing::Each(true));
+}
+
+TEST(TrainingOfModules, BackwardOutlivesTheModule) {
+  const auto script = testing::module_of(R"(
+    def forward(self, x):
+        return torch.tanh(x * self.scale).exp().sum()
+  )",
+                                         {{"scale", at::full({2}, 3.0)}});
+  const at::Tensor x = at::ones({2}).requires_grad_(true);
+  at::Tensor result;
+  {
+    const Module module = accelerate(script, differentiating());
+    result = module.forward({x}).toTensor();
+  }
+  result.backward();
+  const at::Tensor expected = grad(at::tanh(x * 3.0).exp().sum(), {x})[0];
+  EXPECT_TRUE(agree(x.grad(), expected, 1e-6));
+}
+
+TEST(TrainingOutputs, AnOutputThatBackwardDoesNotReachHasAnUndefinedGradient) {
+  GraphExecutor executor(testing::graph_of_source(R"(
+def f(x, y):
+    a = torch.tanh(x) * 2
+    b = torch.tanh(y) * a.detach()
+    return a, b
+)"),
+                         "f", differentiating());
+  const at::Tensor x = at::rand({3}).requires_grad_(true);
+  const at::Tensor y = at::rand({3}).requires_grad_(true);
+  std::vector<c10::IValue> stack = {x, y};
+  executor.run(stack);
+  const auto tuple = stack.at(0).toTuple();
+  const auto found = grad(tuple->elements()[0].toTensor().sum(), {x, y});
+  EXPECT_TRUE(found[0].defined());
+  EXPECT_FALSE(found[1].defined());
+}
+
+TEST(TrainingOutputs, AValueThatTheCallerSeesHasItsWholeGradient) {
+  GraphExecutor executor(testing::graph_of_source(R"(
+def f(x):
+    h = torch.tanh(x) * 2
+    return h, torch.sigmoid(h).exp()
+)"),
+                         "f", differentiating());
+  const at::Tensor x = at::rand({3}).requires_grad_(true);
+  std::vector<c10::IValue> stack = {x};
+  executor.run(stack);
+  const auto tuple = stack.at(0).toTuple();
+  const at::Tensor h = tuple->elements()[0].toTensor();
+  h.retain_grad();
+  tuple->elements()[1].toTensor().sum().backward();
+  const at::Tensor leaf = h.detach().requires_grad_(true);
+  EXPECT_TRUE(agree(h.grad(), grad(at::sigmoid(leaf).exp().sum(), {leaf})[0], 1e-6));
+}
+
+TEST(TrainingOutputs, AViewOfAResultIsAView) {
+  GraphExecutor executor(testing::graph_of_source(R"(
+def f(x):
+    return torch.tanh(x * 2).t()
+)"),
+                         "f", differentiating());
+  const at::Tensor x = at::rand({2, 3}).requires_grad_(true);
+  std::vector<c10::IValue> stack = {x};
+  executor.run(stack);
+  const at::Tensor result = stack.at(0).toTensor();
+  EXPECT_TRUE(result.is_view());
+  result.mul_(3);
+  result.sum().backward();
+  EXPECT_TRUE(agree(x.grad(), 3 * grad(at::tanh(x * 2).sum(), {x})[0], 1e-6));
+}
+
+TEST(TrainingOutputs, DropoutDrawsAndDropsAsInEagerMode) {
+  GraphExecutor executor(testing::graph_of_source(R"(
+def f(x):
+    return torch.dropout(torch.tanh(x), 0.5, True).exp()
+)"),
+                         "f", differentiating());
+  const at::Tensor x = at::rand({50}).requires_grad_(true);
+  for (int call = 0; call < 3; ++call) {
+    at::manual_seed(7);
+    std::vector<c10::IValue> stack = {x};
+    executor.run(stack);
+    at::manual_seed(7);
+    const at::Tensor expected = at::dropout(at::tanh(x), 0.5, true).exp();
+    EXPECT_TRUE(agree(stack.at(0), expected, 1e-6));
+    EXPECT_TRUE(agree(grad(stack.at(0).toTensor().sum(), {x})[0], grad(expected.sum(), {x})[0], 1e-6));
+  }
+}
+
+}  // namespace
+}  // namespace sconce
