@@ -28,15 +28,15 @@ struct GradientCase {
 
 const std::vector<GradientCase>& gradient_cases();
 
-// Calls `check` with every case and every size. What it throws is a failure of the case.
+// Calls `check` with every case and each of the sizes. What it throws is a failure of the case.
 template <typename Check>
-void for_every_case(const Check& check) {
+void for_every_case(const Check& check, const std::vector<int64_t>& sizes = {2, 5}) {
   for (const GradientCase& each : gradient_cases()) {
-    for (const int64_t n : {2, 5}) {
+    for (const int64_t n : sizes) {
       try {
         check(each, n);
       } catch (const std::exception& error) {
-        ADD_FAILURE() << each.text << ": " << message_of(error);
+        ADD_FAILURE() << each.text << ", n = " << n << ": " << sconce::message_of(error);
       }
     }
   }

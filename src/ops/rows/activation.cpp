@@ -64,12 +64,14 @@ return (grad * (smooth + self * torch.sigmoid(self) * (1 - smooth * smooth)),)
        .backward = R"(
 slope = weight
 if self.dim() > 1:
-    slope = slope.reshape([-1] + [1] * (self.dim() - 2))
+    slope = slope.reshape([weight.numel()] + [1] * (self.dim() - 2))
 of_self, each = torch._prelu_kernel_backward(grad, self, slope)
 if weight.numel() == 1:
     of_weight = torch.sum(each)
+elif self.dim() == 2:
+    of_weight = torch.sum(each, [0])
 else:
-    of_weight = torch.sum(each.transpose(0, 1).reshape([weight.numel(), -1]), [1])
+    of_weight = torch.sum(each.flatten(2), [0, 2])
 return (of_self, of_weight.reshape(weight.size()))
 )"},
       {.name = "aten::relu",

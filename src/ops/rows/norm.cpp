@@ -14,19 +14,23 @@ std::span<const OpRow> norm_rows() {
        .backward_ignores_result = true,
        .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
        .forward = R"(
-result, mean, deviation = torch.native_batch_norm(
-    input, weight, bias, running_mean, running_var, training, momentum, eps)
-return (result, mean, deviation)
+result, mean, deviation, reserve, backend = torch._batch_norm_impl_index(
+    input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled)
+return (result, mean, deviation, reserve, backend)
 )",
        .backward = R"(
 mask = [needs[0], needs[1], needs[2]]
-of_input, of_weight, of_bias = torch.native_batch_norm_backward(
-    grad, input, weight, running_mean, running_var, saved_0, saved_1, training, eps, mask)
+of_input, of_weight, of_bias = torch._batch_norm_impl_index_backward(
+    saved_3, input, grad, weight, running_mean, running_var, saved_0, saved_1, training, eps, mask, saved_2)
 return (of_input, of_weight, of_bias)
 )"},
       {.name = "aten::batch_norm_gather_stats", .written = {"running_mean", "running_var"}},
       {.name = "aten::batch_norm_gather_stats_with_counts", .written = {"running_mean", "running_var"}},
-      {.name = "aten::_batch_norm_impl_index", .written = {"running_mean", "running_var"}, .written_if = "training"},
+      {.name = "aten::_batch_norm_impl_index",
+       .written = {"running_mean", "running_var"},
+       .written_if = "training",
+       .results = Sharing::kFresh},
+      {.name = "aten::_batch_norm_impl_index_backward", .results = Sharing::kFresh},
       {.name = "aten::batch_norm_update_stats", .written = {"running_mean", "running_var"}},
       {.name = "aten::cudnn_batch_norm", .written = {"running_mean", "running_var"}, .written_if = "training"},
       {.name = "aten::group_norm",
@@ -43,20 +47,21 @@ for size in input.size()[2:]:
 return torch.native_group_norm(input.contiguous(), weight, bias, count, channels, inner, num_groups, eps)
 )",
        .backward = R"(
-groups = [input.size(0), num_groups, -1]
-per_channel = [1, num_groups, input.size(1) // num_groups, 1]
-mean = saved_0.unsqueeze(2)
-deviation = saved_1.unsqueeze(2)
-normal = (input.reshape(groups) - mean) * deviation
-weighted = grad.reshape(groups)
+per_group = input.size(1) // num_groups
+inner = saved_0.numel() * per_group
+inner = input.numel() // (inner if inner > 0 else 1)
+rows = [input.size(0), num_groups, per_group, inner]
+mean = saved_0.unsqueeze(2).unsqueeze(3)
+deviation = saved_1.unsqueeze(2).unsqueeze(3)
+normal = (input.reshape(rows) - mean) * deviation
+incoming = grad.reshape(rows)
+weighted = incoming
 if weight is not None:
-    rows = grad.reshape([input.size(0), num_groups, input.size(1) // num_groups, -1])
-    weighted = (rows * weight.reshape(per_channel)).reshape(groups)
-inner = torch.mean(weighted * normal, [2], True)
-of_input = (weighted - torch.mean(weighted, [2], True) - normal * inner) * deviation
-channels = [input.size(0), input.size(1), -1]
-of_weight = torch.sum(grad.reshape(channels) * normal.reshape(channels), [0, 2])
-of_bias = torch.sum(grad.reshape(channels), [0, 2])
+    weighted = incoming * weight.reshape([1, num_groups, per_group, 1])
+slope = torch.mean(weighted * normal, [2, 3], True)
+of_input = (weighted - torch.mean(weighted, [2, 3], True) - normal * slope) * deviation
+of_weight = torch.sum(incoming * normal, [0, 3]).reshape([-1])
+of_bias = torch.sum(incoming, [0, 3]).reshape([-1])
 return (of_input.reshape(input.size()), None, of_weight, of_bias)
 )"},
       {.name = "aten::instance_norm",
@@ -70,15 +75,17 @@ batch = input.size(0)
 flat = input.contiguous().view([1, batch * input.size(1)] + input.size()[2:])
 scale = weight.repeat([batch]) if weight is not None else None
 shift = bias.repeat([batch]) if bias is not None else None
-result, mean, deviation = torch.native_batch_norm(flat, scale, shift, None, None, True, momentum, eps)
+result, mean, deviation, reserve, backend = torch._batch_norm_impl_index(
+    flat, scale, shift, None, None, True, momentum, eps, cudnn_enabled)
 factor = scale if scale is not None else input.new_ones([1])
-return (result.view(input.size()), mean, deviation, factor)
+return (result.view(input.size()), mean, deviation, reserve, backend, factor)
 )",
        .backward = R"(
 shape = [1, input.size(0) * input.size(1)] + input.size()[2:]
-scale = saved_2 if weight is not None else None
-of_flat, of_scale, of_shift = torch.native_batch_norm_backward(
-    grad.reshape(shape), input.reshape(shape), scale, None, None, saved_0, saved_1, True, eps, [True, True, True])
+scale = saved_4 if weight is not None else None
+of_flat, of_scale, of_shift = torch._batch_norm_impl_index_backward(
+    saved_3, input.reshape(shape), grad.reshape(shape), scale, None, None, saved_0, saved_1, True, eps,
+    [True, True, True], saved_2)
 rows = [input.size(0), input.size(1)]
 of_weight = torch.sum(of_scale.reshape(rows), [0])
 of_bias = torch.sum(of_shift.reshape(rows), [0])

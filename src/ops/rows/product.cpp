@@ -85,15 +85,18 @@ return (scaled(grad, beta), scaled(left, alpha), scaled(right, alpha))
        .affine = AffineRule{},
        .product = MatrixProduct{.left = 0, .right = 1, .right_is_transposed = true, .addend = 2},
        .backward = R"(
-if weight.dim() == 2 and input.dim() == 2:
-    of_input = torch.mm(grad, weight)
-    of_weight = torch.mm(grad.t(), input)
-elif weight.dim() == 2:
-    of_input = torch.matmul(grad, weight)
-    of_weight = torch.mm(grad.reshape([-1, grad.size(-1)]).t(), input.reshape([-1, input.size(-1)]))
-else:
+if weight.dim() != 2:
     of_input = grad.unsqueeze(-1) * weight
     of_weight = grad.unsqueeze(-1) * input
+elif input.dim() == 1:
+    of_input = torch.mv(weight.t(), grad)
+    of_weight = torch.outer(grad, input)
+elif input.dim() == 2:
+    of_input = torch.mm(grad, weight)
+    of_weight = torch.mm(grad.t(), input)
+else:
+    of_input = torch.matmul(grad, weight)
+    of_weight = torch.mm(grad.flatten(0, -2).t(), input.flatten(0, -2))
 return (of_input, of_weight, grad)
 )"},
       {.name = "aten::lstm",
@@ -119,13 +122,13 @@ elif self.dim() == 1 and other.dim() == 1:
     right = grad * self
 elif other.dim() == 1:
     left = grad.unsqueeze(-1) * other
-    right = torch.mv(self.reshape([-1, self.size(-1)]).t(), grad.reshape([-1]))
+    right = torch.mv(self.flatten(0, -2).t(), grad.flatten())
 elif self.dim() == 1:
     left = torch.matmul(other, grad.unsqueeze(-1)).squeeze(-1)
     right = self.unsqueeze(-1) * grad.unsqueeze(-2)
 elif other.dim() == 2:
     left = torch.matmul(grad, other.t())
-    right = torch.mm(self.reshape([-1, self.size(-1)]).t(), grad.reshape([-1, grad.size(-1)]))
+    right = torch.mm(self.flatten(0, -2).t(), grad.flatten(0, -2))
 else:
     left = torch.matmul(grad, other.transpose(-2, -1))
     right = torch.matmul(self.transpose(-2, -1), grad)

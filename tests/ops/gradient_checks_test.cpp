@@ -1,0 +1,139 @@
+// The gradients in the rows against finite differences, and their own gradients against LibTorch's autograd.
+#include "tests/ops/eager_gradients.h"
+#include "tests/ops/gradient_cases.h"
+#include "tests/support/graphs.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+namespace sconce {
+namespace {
+
+using testing::GradientCase;
+using testing::Tensors;
+using testing::Values;
+
+// ---- finite differences ---------------------------------------------------------------------------------------------
+
+double weighted_sum(const Values& values, const Tensors& weights) {
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    sum += values[i].toTensor().is_floating_point() ? (values[i].toTensor() * weights[i]).sum().item<double>() : 0;
+  }
+  return sum;
+}
+
+// Central differences in a random direction; the random points avoid kinks with certainty enough.
+TEST(GradientChecks, AgreeWithFiniteDifferences) {
+  testing::for_every_case([](const GradientCase& each, int64_t n) {
+    const Values arguments = each.arguments(n);
+    if (each.family == "kinks" || !testing::is_differentiated(each, arguments)) {
+      return;
+    }
+    const Values start = testing::copies_of(arguments, at::kDouble);
+    const testing::ForwardPass forward = testing::run_forward(*each.op, start);
+    const Tensors grads = testing::random_like(forward.results);
+    if (forward.results[0].toTensor().scalar_type() == at::kFloat) {
+      return;  // a cast; the differences are too small for it
+    }
+    const std::vector<size_t> needed = testing::floating_positions(arguments);
+    const Tensors gradients = testing::run_backward(*each.op, start, forward, grads, needed);
+    for (const size_t position : needed) {
+      if (!gradients[position].defined()) {
+        continue;
+      }
+      const at::Tensor direction = at::randn_like(arguments[position].toTensor());
+      constexpr double kStep = 1e-6;
+      const auto value_at = [&](double step) {
+        Values moved = testing::copies_of(arguments, at::kDouble);
+        moved[position] = moved[position].toTensor() + step * direction;
+        return weighted_sum(testing::call_operator(*each.op, moved), grads);
+      };
+      const double difference = (value_at(kStep) - value_at(-kStep)) / (2 * kStep);
+      EXPECT_NEAR((gradients[position] * direction).sum().item<double>(), difference, 2e-5 * (1 + std::abs(difference)))
+          << each.text << ", argument " << position;
+    }
+  });
+}
+
+// ---- second order ---------------------------------------------------------------------------------------------------
+
+// The sum of the gradients that depend on something, each with weights of its own; undefined if none does.
+at::Tensor sum_of(const Tensors& gradients) {
+  at::manual_seed(3);
+  at::Tensor sum;
+  for (const at::Tensor& gradient : gradients) {
+    if (gradient.defined() && gradient.requires_grad()) {
+      const at::Tensor part = (gradient * at::rand(gradient.sizes(), gradient.options())).sum();
+      sum = sum.defined() ? sum + part : part;
+    }
+  }
+  return sum;
+}
+
+Tensors gradients_or_zeros(const at::Tensor& sum, const Tensors& leaves) {
+  Tensors gradients(leaves.size());
+  if (sum.defined()) {
+    gradients =
+        torch::autograd::grad({sum}, leaves, {}, /*retain_graph=*/true, /*create_graph=*/false, /*allow_unused=*/true);
+  }
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    gradients[i] = gradients[i].defined() ? gradients[i] : at::zeros_like(leaves[i]);
+  }
+  return gradients;
+}
+
+// Returns eager's derivatives of its gradients, or nothing where LibTorch has none.
+std::optional<Tensors> eager_second_order(const GradientCase& each, const Values& arguments,
+                                          const std::vector<size_t>& needed, const Tensors& grads) {
+  Tensors leaves = testing::tensors_at(arguments, needed);
+  const Tensors gradients =
+      testing::eager_gradients(testing::call_operator(*each.op, arguments), leaves, grads, /*create_graph=*/true);
+  leaves.insert(leaves.end(), grads.begin(), grads.end());
+  try {
+    return gradients_or_zeros(sum_of(gradients), leaves);
+  } catch (const std::exception& error) {
+    const std::string_view message = error.what();
+    if (message.find("not implemented") == std::string_view::npos &&
+        message.find("double backward") == std::string_view::npos) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
+TEST(GradientChecks, AgreeWithLibTorchsAutogradInSecondOrder) {
+  size_t agreed = 0;
+  testing::for_every_case([&](const GradientCase& each, int64_t n) {
+    const std::vector<size_t> needed = testing::differentiable_positions(each, each.arguments(n));
+    const Values theirs = testing::copies_of(each.arguments(n), at::kDouble, needed);
+    if (!testing::is_differentiated(each, theirs)) {
+      return;
+    }
+    const Values ours = testing::copies_of(each.arguments(n), at::kDouble, needed);
+    Tensors grads =
+        testing::random_like(testing::call_operator(*each.op, testing::copies_of(each.arguments(n), at::kDouble)));
+    std::ranges::for_each(grads, [](at::Tensor& grad) { grad.requires_grad_(true); });
+    const auto expected = eager_second_order(each, theirs, needed, grads);
+    if (!expected) {
+      return;
+    }
+    Tensors leaves = testing::tensors_at(ours, needed);
+    leaves.insert(leaves.end(), grads.begin(), grads.end());
+    const Tensors gradients = testing::run_backward(*each.op, ours, testing::run_forward(*each.op, ours), grads, needed);
+    const Tensors actual = gradients_or_zeros(sum_of(gradients), leaves);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      EXPECT_TRUE(testing::agree(actual[i], (*expected)[i], 100 * testing::tolerance_for(*each.op, at::kDouble)))
+          << each.text << ", leaf " << i;
+    }
+    agreed += 1;
+  });
+  EXPECT_GT(agreed, 500U) << "LibTorch has no second derivative where it had one";
+}
+
+}  // namespace
+}  // namespace sconce
