@@ -14,23 +14,33 @@ std::span<const OpRow> norm_rows() {
        .backward_ignores_result = true,
        .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
        .forward = R"(
-result, mean, deviation, reserve, backend = torch._batch_norm_impl_index(
-    input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled)
-return (result, mean, deviation, reserve, backend)
+if input.numel() > 0:
+    result, mean, deviation = torch.native_batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps)
+else:
+    result = input.clone()
+    if weight is not None:
+        result = result * weight[0]
+    if bias is not None:
+        result = result + bias[0]
+    mean = input.new_empty([0])
+    deviation = input.new_empty([0])
+return (result, mean, deviation)
 )",
        .backward = R"(
-mask = [needs[0], needs[1], needs[2]]
-of_input, of_weight, of_bias = torch._batch_norm_impl_index_backward(
-    saved_3, input, grad, weight, running_mean, running_var, saved_0, saved_1, training, eps, mask, saved_2)
+if input.numel() > 0:
+    mask = [needs[0], needs[1], needs[2]]
+    of_input, of_weight, of_bias = torch.native_batch_norm_backward(
+        grad, input, weight, running_mean, running_var, saved_0, saved_1, training, eps, mask)
+else:
+    of_input = grad * 1
+    of_weight = grad.new_zeros([input.size(1)])
+    of_bias = grad.new_zeros([input.size(1)])
 return (of_input, of_weight, of_bias)
 )"},
       {.name = "aten::batch_norm_gather_stats", .written = {"running_mean", "running_var"}},
       {.name = "aten::batch_norm_gather_stats_with_counts", .written = {"running_mean", "running_var"}},
-      {.name = "aten::_batch_norm_impl_index",
-       .written = {"running_mean", "running_var"},
-       .written_if = "training",
-       .results = Sharing::kFresh},
-      {.name = "aten::_batch_norm_impl_index_backward", .results = Sharing::kFresh},
+      {.name = "aten::_batch_norm_impl_index", .written = {"running_mean", "running_var"}, .written_if = "training"},
       {.name = "aten::batch_norm_update_stats", .written = {"running_mean", "running_var"}},
       {.name = "aten::cudnn_batch_norm", .written = {"running_mean", "running_var"}, .written_if = "training"},
       {.name = "aten::group_norm",
@@ -44,7 +54,15 @@ channels = input.size(1)
 inner = 1
 for size in input.size()[2:]:
     inner = inner * size
-return torch.native_group_norm(input.contiguous(), weight, bias, count, channels, inner, num_groups, eps)
+packed = input
+if input.dim() == 4:
+    packed = input if input.is_contiguous(memory_format=2) else input.contiguous()
+elif input.dim() == 5:
+    packed = input if input.is_contiguous(memory_format=3) else input.contiguous()
+else:
+    packed = input.contiguous()
+result, mean, deviation = torch.native_group_norm(packed, weight, bias, count, channels, inner, num_groups, eps)
+return (result, mean, deviation)
 )",
        .backward = R"(
 per_group = input.size(1) // num_groups
@@ -75,17 +93,15 @@ batch = input.size(0)
 flat = input.contiguous().view([1, batch * input.size(1)] + input.size()[2:])
 scale = weight.repeat([batch]) if weight is not None else None
 shift = bias.repeat([batch]) if bias is not None else None
-result, mean, deviation, reserve, backend = torch._batch_norm_impl_index(
-    flat, scale, shift, None, None, True, momentum, eps, cudnn_enabled)
+result, mean, deviation = torch.native_batch_norm(flat, scale, shift, None, None, True, momentum, eps)
 factor = scale if scale is not None else input.new_ones([1])
-return (result.view(input.size()), mean, deviation, reserve, backend, factor)
+return (result.view(input.size()), mean, deviation, factor)
 )",
        .backward = R"(
 shape = [1, input.size(0) * input.size(1)] + input.size()[2:]
-scale = saved_4 if weight is not None else None
-of_flat, of_scale, of_shift = torch._batch_norm_impl_index_backward(
-    saved_3, input.reshape(shape), grad.reshape(shape), scale, None, None, saved_0, saved_1, True, eps,
-    [True, True, True], saved_2)
+scale = saved_2 if weight is not None else None
+of_flat, of_scale, of_shift = torch.native_batch_norm_backward(
+    grad.reshape(shape), input.reshape(shape), scale, None, None, saved_0, saved_1, True, eps, [True, True, True])
 rows = [input.size(0), input.size(1)]
 of_weight = torch.sum(of_scale.reshape(rows), [0])
 of_bias = torch.sum(of_shift.reshape(rows), [0])
@@ -120,7 +136,7 @@ if weight is not None:
 else:
     result = normal
     kept = deviation
-return (result, deviation, kept)
+return (result.contiguous(), deviation, kept)
 )",
        .backward = R"(
 dims = [i for i in range(-len(normalized_shape), 0)]
