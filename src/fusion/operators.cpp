@@ -23,6 +23,7 @@ const RuleTable& rules() {
     add_selection_rules(rows);
     add_function_rules(rows);
     add_activation_rules(rows);
+    add_gradient_rules(rows);
     add_rule(rows, "batch_norm", write_batch_norm);
     return rows;
   }();
@@ -123,13 +124,21 @@ bool is_operand_of_iterator(const Op& op, size_t argument) {
 
 ResultForm result_form_of(const Op& op) {
   static const auto* const others = new std::unordered_map<c10::OperatorName, ResultForm>{
-      {{"aten::rsub", "Tensor"}, ResultForm::kReversedOperands},  {{"aten::rsub", "Scalar"}, ResultForm::kReversedOperands},
-      {{"aten::pow", "Scalar"}, ResultForm::kContiguous},         {{"aten::log_sigmoid", ""}, ResultForm::kContiguous},
-      {{"aten::masked_fill", "Scalar"}, ResultForm::kContiguous}, {{"aten::masked_fill", "Tensor"}, ResultForm::kContiguous},
+      {{"aten::rsub", "Tensor"}, ResultForm::kReversedOperands},
+      {{"aten::rsub", "Scalar"}, ResultForm::kReversedOperands},
+      {{"aten::leaky_relu_backward", ""}, ResultForm::kReversedOperands},
+      {{"aten::threshold_backward", ""}, ResultForm::kReversedOperands},
+      {{"aten::log_sigmoid_backward", ""}, ResultForm::kFirst},
+      {{"aten::pow", "Scalar"}, ResultForm::kContiguous},
+      {{"aten::log_sigmoid", ""}, ResultForm::kContiguous},
+      {{"aten::masked_fill", "Scalar"}, ResultForm::kContiguous},
+      {{"aten::masked_fill", "Tensor"}, ResultForm::kContiguous},
   };
   const auto found = others->find(op.schema->operator_name());
   return found == others->end() ? ResultForm::kOperands : found->second;
 }
+
+bool needs_equal_sizes(const Op& op) { return op.kind == aten::gelu_backward || op.kind == aten::log_sigmoid_backward; }
 
 std::optional<Element> write_operator(ProgramBuilder& builder, const Op& op, Arguments arguments) {
   const auto rule = rules().find(op.schema->operator_name());

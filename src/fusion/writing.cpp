@@ -1,5 +1,7 @@
 #include "fusion/writing.h"
 
+#include <algorithm>
+
 namespace sconce {
 namespace {
 
@@ -54,6 +56,13 @@ Type Writing::promoted(std::initializer_list<size_t> positions) const {
 Type Writing::promoted_floating(std::initializer_list<size_t> positions) const {
   const Type dtype = promoted(positions);
   return dtype && c10::isFloatingType(*dtype) ? dtype : std::nullopt;
+}
+
+Type Writing::one_floating(std::initializer_list<size_t> positions) const {
+  const c10::ScalarType dtype = type(*positions.begin());
+  const bool is_of_all =
+      std::all_of(positions.begin(), positions.end(), [&](size_t i) { return is_tensor(i) && type(i) == dtype; });
+  return is_of_all && c10::isFloatingType(dtype) ? Type(dtype) : std::nullopt;
 }
 
 Element Writing::as(size_t i, c10::ScalarType dtype) {

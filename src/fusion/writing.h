@@ -53,6 +53,9 @@ class Writing {
   // Returns the promoted dtype if it is a floating one.
   Type promoted_floating(std::initializer_list<size_t> positions) const;
 
+  // Returns the dtype of all these tensors; nothing if they have several, or no floating one.
+  Type one_floating(std::initializer_list<size_t> positions) const;
+
   // Returns the argument in the type in which an operator on `dtype` computes. Neither a number nor a tensor without
   // dimensions is rounded to bfloat16.
   Element as(size_t i, c10::ScalarType dtype);

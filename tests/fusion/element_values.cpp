@@ -103,6 +103,9 @@ double distance_between(const at::Tensor& a, const at::Tensor& b, const at::Tens
   }
   const double normal = dtype == at::kDouble ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
   for (int64_t i = 0; i < x.numel(); ++i) {
+    if (allowed.any_infinity && std::isinf(p[i]) && std::isinf(q[i])) {
+      continue;
+    }
     const bool are_tiny = allowed.ulps != 0 && std::abs(p[i]) < normal && std::abs(q[i]) < normal;
     if (are_tiny || (allowed.any_nan && std::isnan(p[i]) != std::isnan(q[i]))) {
       continue;

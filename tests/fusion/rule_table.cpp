@@ -27,7 +27,8 @@ std::string words_for(const Distance& distance) {
   } else {
     text << distance.ulps << (distance.of_operand ? " of the operand" : "") << ", bfloat16 " << distance.bfloat16_ulps;
   }
-  text << (distance.any_zero ? ", zeros of either sign" : "") << (distance.any_nan ? ", NaN may differ" : "");
+  text << (distance.any_zero ? ", zeros of either sign" : "") << (distance.any_infinity ? ", infinities of either sign" : "")
+       << (distance.any_nan ? ", NaN may differ" : "") << (distance.any_of_nan ? ", results of NaN may differ" : "");
   return text.str();
 }
 
@@ -139,6 +140,24 @@ std::span<const RuleRow> rule_rows() {
       {"celu", Dtypes::kFloating, {3}},
       {"softplus", Dtypes::kFloating, {3}},
       {"mish", Dtypes::kFloating, {4}},
+      // Gradients
+      {"sigmoid_backward", Dtypes::kFloating},
+      {"tanh_backward", Dtypes::kFloating, {1}},
+      {"silu_backward", Dtypes::kFloating, {.ulps = 3, .of_operand = true}},
+      {"mish_backward", Dtypes::kFloating, {.ulps = 16, .of_operand = true, .any_nan = true}},
+      {"gelu_backward", Dtypes::kFloating, {.ulps = 3, .of_operand = true, .any_nan = true}},
+      {"elu_backward", Dtypes::kFloating, {.ulps = 3, .of_operand = true, .any_of_nan = true}},
+      {"leaky_relu_backward", Dtypes::kFloating},
+      {"hardtanh_backward", Dtypes::kFloating, {.any_of_nan = true}},
+      {"hardsigmoid_backward", Dtypes::kFloating, {.any_of_nan = true}},
+      {"hardswish_backward", Dtypes::kFloating, {.any_of_nan = true}},
+      {"hardshrink_backward", Dtypes::kFloating, {.any_of_nan = true}},
+      {"softshrink_backward", Dtypes::kFloating, {.any_of_nan = true}},
+      {"threshold_backward", Dtypes::kNumbers},
+      {"softplus_backward", Dtypes::kFloating, {3}},
+      {"log_sigmoid_backward", Dtypes::kFloating},
+      {"logit_backward", Dtypes::kFloat32And64, {.any_infinity = true, .any_of_nan = true}},
+      {"native_dropout_backward", Dtypes::kFloating},
   };
   return rows;
 }

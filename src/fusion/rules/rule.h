@@ -22,5 +22,6 @@ void add_division_rules(RuleTable& table);
 void add_selection_rules(RuleTable& table);
 void add_function_rules(RuleTable& table);
 void add_activation_rules(RuleTable& table);
+void add_gradient_rules(RuleTable& table);
 
 }  // namespace sconce
