@@ -9,6 +9,7 @@
 #include "fusion/schedule.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <algorithm>
 
@@ -51,7 +52,8 @@ class GroupKernel final : public PreparedKernel {
 
   // Programs depend on dtypes, ranks and which dimensions are broadcast. Loops depend on sizes and strides.
   bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
-    const auto shapes = types_ == types_of(arguments) ? GroupShapes::of(group_, arguments) : std::nullopt;
+    const auto shapes =
+        types_ == types_of(arguments) && is_of_default_dtype() ? GroupShapes::of(group_, arguments) : std::nullopt;
     if (!shapes) {
       return false;
     }
@@ -75,8 +77,9 @@ class GroupKernel final : public PreparedKernel {
   }
 
   bool can_run() const override {
-    return std::all_of(nests_.begin(), nests_.end(),
-                       [](const Nest& nest) { return nest.iteration.elements() == 0 || nest.code->function() != nullptr; });
+    return is_of_default_dtype() && std::all_of(nests_.begin(), nests_.end(), [](const Nest& nest) {
+             return nest.iteration.elements() == 0 || nest.code->function() != nullptr;
+           });
   }
 
   void run(const KernelArguments& arguments, KernelResults results) override {
@@ -86,6 +89,10 @@ class GroupKernel final : public PreparedKernel {
   }
 
  private:
+  bool is_of_default_dtype() const {
+    return default_dtype_ == c10::ScalarType::Undefined || default_dtype_ == c10::get_default_dtype_as_scalartype();
+  }
+
   // What programs depend on, by operand.
   struct Type {
     c10::ScalarType dtype;
@@ -124,7 +131,7 @@ class GroupKernel final : public PreparedKernel {
     return nests;
   }
 
-  bool write_program(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) const {
+  bool write_program(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) {
     NestWriter writer(group_, arguments, shapes);
     for (const size_t result : nest.results) {
       const auto element = writer.write(*group_.results[result]);
@@ -138,6 +145,9 @@ class GroupKernel final : public PreparedKernel {
       return false;
     }
     nest.may_round = writer.builder().may_round();
+    if (writer.builder().takes_default_dtype()) {
+      default_dtype_ = c10::get_default_dtype_as_scalartype();
+    }
     nest.operands = writer.operands();
     nest.numbers = writer.numbers();
     for (const size_t number : nest.numbers) {
@@ -305,6 +315,8 @@ class GroupKernel final : public PreparedKernel {
   const bool is_selective_;  // leaves to the operator what it computes faster
   std::vector<Nest> nests_;
   std::vector<Type> types_;
+  // For which programs were written; undefined if none depends on it.
+  c10::ScalarType default_dtype_ = c10::ScalarType::Undefined;
 };
 
 class KernelsOfGroups final : public GroupCompiler {

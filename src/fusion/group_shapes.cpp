@@ -85,9 +85,6 @@ std::optional<c10::DimVector> GroupShapes::strides_of_result(const Node& node) c
   if (!form || (has_channels && !is_contiguous(*form) && !is_channels_last(*form))) {
     return std::nullopt;
   }
-  if (kind == ResultForm::kFirst) {
-    return is_dense(forms[0]) ? std::optional(forms[0].strides) : std::nullopt;
-  }
   return kind == ResultForm::kContiguous ? contiguous_form(form->sizes).strides : form->strides;
 }
 
@@ -105,7 +102,8 @@ std::optional<GroupShapes::Shape> GroupShapes::shape_of(const Node& node) const 
     if (!together || (result.space && shape.space && *result.space != *shape.space)) {
       return std::nullopt;
     }
-    if (needs_equal_sizes(node.op()) && input != node.input(0) && result.sizes != shape.sizes) {
+    if (needs_equal_operands(node.op()) &&
+        (!is_dense({shape.sizes, shape.strides}) || (input != node.input(0) && result.sizes != shape.sizes))) {
       return std::nullopt;
     }
     result.sizes = *together;

@@ -3,8 +3,26 @@
 #include "base/compile_queue.h"
 #include "base/environment.h"
 #include "fusion/cpu_kernels.h"
+#include "fusion/scalar_functions.h"
+
+#include <map>
 
 namespace sconce {
+namespace {
+
+// Returns the scalar functions that the program calls.
+std::vector<std::pair<std::string, void*>> symbols_of(const KernelProgram& program) {
+  std::map<std::string, void*> symbols;
+  for (const Instruction& each : program.code) {
+    if (is_call(each.op)) {
+      const ScalarFunction& function = scalar_functions()[each.index];
+      symbols[symbol_of(function, each.type)] = address_of(function, each.type);
+    }
+  }
+  return {symbols.begin(), symbols.end()};
+}
+
+}  // namespace
 
 std::string CachedKernel::refusal() const {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -63,7 +81,8 @@ void KernelCache::compile(CachedKernel& kernel) {
   try {
     const auto code = compile_cpu_kernel({.text = llvm_text(kernel.program_, kernel.lanes_),
                                           .functions = {kKernelFunctionName},
-                                          .cache_directory = environment().kernel_cache});
+                                          .cache_directory = environment().kernel_cache,
+                                          .symbols = symbols_of(kernel.program_)});
     if (!code) {
       kernel.refusal_ = code.refusal().reason;
       return;

@@ -8,12 +8,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace sconce {
 
 // Both sides of the library boundary must agree on this file: count up when it changes.
-constexpr int kKernelInterfaceVersion = 3;
+constexpr int kKernelInterfaceVersion = 4;
 
 struct KernelText {
   // An LLVM IR module. Target and data layout are filled in; external functions are looked up in the process (MKL, Sleef,
@@ -25,6 +26,9 @@ struct KernelText {
   bool optimize = false;
   // Where object files are kept from process to process; empty: nowhere.
   std::string cache_directory;
+  // Functions of this process that the text calls, beside those that its libraries export: names and addresses. The code
+  // that is kept on disk has the names alone.
+  std::vector<std::pair<std::string, void*>> symbols = {};
 };
 
 // Machine code in memory, freed with its last owner. A caller must own it.

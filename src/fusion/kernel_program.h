@@ -29,7 +29,7 @@ enum class MachineOp : uint8_t {
   kAdd,
   kSub,
   kMul,
-  kDiv,
+  kDiv,  // of integers: rounded to zero; the divisor must not be 0 or -1
   kFma,  // a * b + c, rounded once
   kNeg,
   kAbs,
@@ -74,9 +74,16 @@ enum class MachineOp : uint8_t {
   kAtan2,
   kFmod,  // the remainder with the sign of a, exact
   kPow,
-  kSum,        // of the row: a fold
-  kLargest,    // of the row: a fold; NaN if an element is NaN
-  kRowLength,  // the number of elements of a row, as a floating number
+  kLgamma,
+  kHypot,
+  kCall,  // of the scalar function `index`, with one operand or two (scalar_functions.h)
+  kCallOfTwo,
+  kShiftLeft,   // of integers, by less than their bits
+  kShiftRight,  // the same; copies the sign
+  kRemainder,   // of integers, with the sign of a; b must not be 0 or -1
+  kSum,         // of the row: a fold
+  kLargest,     // of the row: a fold; NaN if an element is NaN
+  kRowLength,   // the number of elements of a row, as a floating number
 };
 
 // Returns "add" for kAdd.
@@ -85,6 +92,8 @@ const char* name_of(MachineOp op);
 size_t operand_count(MachineOp op);
 // Returns whether a function of the mathematical library computes the operation.
 bool is_library_function(MachineOp op);
+// Returns whether the operation calls a scalar function.
+bool is_call(MachineOp op);
 // Returns whether the operation folds a row to one value.
 bool is_fold(MachineOp op);
 

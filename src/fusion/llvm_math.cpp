@@ -25,9 +25,10 @@ std::string LlvmWriter::library_call(MachineOp op, c10::ScalarType type, const s
   const std::string part = "<" + std::to_string(width) + " x " + register_type(type) + ">";
   const std::string whole = vector(register_type(type));
   const std::string function = std::string("@Sleef_") + name_of(op) + (is_double ? "d" : "f") + std::to_string(width) +
-                               (op == MachineOp::kErfc   ? "_u15"
-                                : op == MachineOp::kFmod ? ""
-                                                         : "_u10");
+                               (op == MachineOp::kErfc    ? "_u15"
+                                : op == MachineOp::kHypot ? "_u05"
+                                : op == MachineOp::kFmod  ? ""
+                                                          : "_u10");
   const size_t count = operand_count(op);
   declare("declare " + part + " " + function + "(" + part + (count == 2 ? ", " + part : "") + ")");
   std::vector<std::string> results;
@@ -45,6 +46,37 @@ std::string LlvmWriter::library_call(MachineOp op, c10::ScalarType type, const s
   return is_double
              ? value("shufflevector " + part + " " + results[0] + ", " + part + " " + results[1] + ", " + indices(0, lanes_))
              : results[0];
+}
+
+// A function of its own calls the lanes in a loop, so that the kernel stays small.
+std::string LlvmWriter::call_for_each_lane(const std::string& function, c10::ScalarType type, size_t count,
+                                           const std::array<std::string, 3>& operands) {
+  const std::string element = register_type(type);
+  const std::string whole = vector(element);
+  const std::string lanes = "@lanes_of_" + function;
+  std::string taken;
+  std::string passed;
+  std::string stored;
+  std::string loaded;
+  std::string given;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string n = std::to_string(i);
+    const std::string comma = i == 0 ? "" : ", ";
+    taken += comma + whole + " %v" + n;
+    passed += comma + element + " %x" + n;
+    given += comma + whole + " " + operands[i];
+    stored += "%m" + n + " = alloca " + whole + "\nstore " + whole + " %v" + n + ", ptr %m" + n + "\n";
+    loaded += "%a" + n + " = getelementptr " + element + ", ptr %m" + n + ", i64 %i\n%x" + n + " = load " + element +
+              ", ptr %a" + n + "\n";
+  }
+  declare("declare " + element + " @" + function + "(" + element + (count == 2 ? ", " + element : "") + ")");
+  declare("define " + whole + " " + lanes + "(" + taken + ") {\nentry:\n" + stored + "%results = alloca " + whole +
+          "\nbr label %lane\nlane:\n%i = phi i64 [ 0, %entry ], [ %next, %lane ]\n" + loaded + "%y = call " + element +
+          " @" + function + "(" + passed + ")\n%to = getelementptr " + element + ", ptr %results, i64 %i\nstore " + element +
+          " %y, ptr %to\n%next = add i64 %i, 1\n%more = icmp ult i64 %next, " + std::to_string(lanes_) +
+          "\nbr i1 %more, label %lane, label %done\ndone:\n%all = load " + whole + ", ptr %results\nret " + whole +
+          " %all\n}");
+  return value("call " + whole + " " + lanes + "(" + given + ")");
 }
 
 // exp(x) = 2^n · exp(r), |r| <= log(2) / 2. The polynomial and the two parts of log(2) are those of Cephes' expf. About 1

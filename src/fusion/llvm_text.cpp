@@ -1,6 +1,7 @@
 #include "fusion/llvm_text.h"
 
 #include "fusion/llvm_writer.h"
+#include "fusion/scalar_functions.h"
 #include "fusion/schedule.h"
 
 #include <array>
@@ -216,6 +217,10 @@ class Function {
       case MachineOp::kRowLength:
         return w_.splat(LlvmWriter::register_type(each.type), each.type == at::kDouble ? "%length64" : "%length32");
       case MachineOp::kConvert: return w_.convert(operands[0], program_.code[each.a].type, each.type);
+      case MachineOp::kCall:
+      case MachineOp::kCallOfTwo:
+        return w_.call_for_each_lane(symbol_of(scalar_functions()[each.index], each.type), each.type, operand_count(each.op),
+                                     operands);
       default: return w_.compute(each.op, program_.code[each.op == MachineOp::kSelect ? each.b : each.a].type, operands);
     }
   }

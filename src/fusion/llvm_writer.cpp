@@ -229,12 +229,16 @@ std::string LlvmWriter::compute(MachineOp op, c10::ScalarType type, const std::a
   const auto& [a, b, c] = operands;
   const std::string element = register_type(type);
   const bool is_float = is_floating(element);
+  const bool is_unsigned = type == at::kByte;
   const auto arithmetic = [&](const char* name) { return binary((is_float ? "f" : "") + std::string(name), element, a, b); };
   switch (op) {
     case MachineOp::kAdd: return arithmetic("add");
     case MachineOp::kSub: return arithmetic("sub");
     case MachineOp::kMul: return arithmetic("mul");
-    case MachineOp::kDiv: return binary("fdiv", element, a, b);
+    case MachineOp::kDiv: return binary(is_float ? "fdiv" : is_unsigned ? "udiv" : "sdiv", element, a, b);
+    case MachineOp::kRemainder: return binary(is_unsigned ? "urem" : "srem", element, a, b);
+    case MachineOp::kShiftLeft: return binary("shl", element, a, b);
+    case MachineOp::kShiftRight: return binary(is_unsigned ? "lshr" : "ashr", element, a, b);
     case MachineOp::kFma: return intrinsic("fma", element, {a, b, c});
     case MachineOp::kNeg:
       return is_float ? value("fneg " + vector(element) + " " + a) : binary("sub", element, "zeroinitializer", a);

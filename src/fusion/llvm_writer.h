@@ -40,6 +40,9 @@ class LlvmWriter {
   std::string convert(const std::string& value, c10::ScalarType from, c10::ScalarType to);
   // `type` is the operands' (of a selection, of what it selects).
   std::string compute(MachineOp op, c10::ScalarType type, const std::array<std::string, 3>& operands);
+  // Calls `function`, of elements, for each lane.
+  std::string call_for_each_lane(const std::string& function, c10::ScalarType type, size_t count,
+                                 const std::array<std::string, 3>& operands);
   // Combines the lanes by `op`, kAdd or kMax, in pairs. Every lane of the result has the value.
   std::string fold_lanes(MachineOp op, c10::ScalarType type, const std::string& value);
 

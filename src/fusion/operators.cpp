@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 namespace sconce {
 namespace {
@@ -24,6 +25,8 @@ const RuleTable& rules() {
     add_function_rules(rows);
     add_activation_rules(rows);
     add_gradient_rules(rows);
+    add_special_rules(rows);
+    add_binary_rules(rows);
     add_rule(rows, "batch_norm", write_batch_norm);
     return rows;
   }();
@@ -62,6 +65,7 @@ Result write_body(ProgramBuilder& builder, const Op& op, Arguments arguments) {
   if (body.inputs().size() != arguments.size()) {
     return std::nullopt;
   }
+  const bool took_default_dtype = std::exchange(builder.takes_default_dtype(), false);
   bool is_reduced = false;
   bool is_all_reduced = true;
   std::unordered_map<const Value*, ElementArgument> known;
@@ -101,6 +105,10 @@ Result write_body(ProgramBuilder& builder, const Op& op, Arguments arguments) {
     });
     known[node->output()] = {.kind = Kind::kTensor, .value = *result, .is_zero_dim = is_zero_dim};
   }
+  // Bodies are for floating operands; LibTorch raises for others.
+  if (std::exchange(builder.takes_default_dtype(), took_default_dtype)) {
+    return std::nullopt;
+  }
   const Element result = known.at(body.outputs()[0]).value;
   return is_reduced && result.type == at::kFloat ? builder.convert(result, at::kBFloat16) : result;
 }
@@ -128,7 +136,6 @@ ResultForm result_form_of(const Op& op) {
       {{"aten::rsub", "Scalar"}, ResultForm::kReversedOperands},
       {{"aten::leaky_relu_backward", ""}, ResultForm::kReversedOperands},
       {{"aten::threshold_backward", ""}, ResultForm::kReversedOperands},
-      {{"aten::log_sigmoid_backward", ""}, ResultForm::kFirst},
       {{"aten::pow", "Scalar"}, ResultForm::kContiguous},
       {{"aten::log_sigmoid", ""}, ResultForm::kContiguous},
       {{"aten::masked_fill", "Scalar"}, ResultForm::kContiguous},
@@ -138,7 +145,10 @@ ResultForm result_form_of(const Op& op) {
   return found == others->end() ? ResultForm::kOperands : found->second;
 }
 
-bool needs_equal_sizes(const Op& op) { return op.kind == aten::gelu_backward || op.kind == aten::log_sigmoid_backward; }
+bool needs_equal_operands(const Op& op) {
+  return op.kind == aten::gelu_backward || op.kind == aten::log_sigmoid_backward || op.kind == aten::ldexp ||
+         op.kind == aten::float_power;
+}
 
 std::optional<Element> write_operator(ProgramBuilder& builder, const Op& op, Arguments arguments) {
   const auto rule = rules().find(op.schema->operator_name());

@@ -18,13 +18,13 @@ bool is_operand_of_iterator(const Op& op, size_t argument);
 enum class ResultForm : uint8_t {
   kOperands,          // those of the operands, the first one first
   kReversedOperands,  // the last one first
-  kFirst,             // those of the first operand, which is dense
   kContiguous,
 };
 ResultForm result_form_of(const Op& op);
 
-// Returns whether no kernel computes the operator where operands broadcast: LibTorch raises, or gives other strides.
-bool needs_equal_sizes(const Op& op);
+// Returns whether kernels compute the operator only of dense operands of equal sizes: for others LibTorch raises, or gives
+// other strides.
+bool needs_equal_operands(const Op& op);
 
 // Writes the operator. Returns the element of its result, in the result's dtype. Returns nothing if no kernel computes the
 // operator for such arguments as LibTorch does.

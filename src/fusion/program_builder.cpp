@@ -1,6 +1,7 @@
 #include "fusion/program_builder.h"
 
 #include "base/assert.h"
+#include "fusion/scalar_functions.h"
 
 #include <algorithm>
 #include <bit>
@@ -61,6 +62,15 @@ Element ProgramBuilder::apply(MachineOp op, Element a, Element b) {
 Element ProgramBuilder::apply(MachineOp op, Element a, Element b, Element c) {
   SCONCE_ASSERT(operand_count(op) == 3 && b.type == c.type, name_of(op));
   return add({.op = op, .type = c.type, .a = a.id, .b = b.id, .c = c.id});
+}
+
+Element ProgramBuilder::call(std::string_view function, Element a) {
+  return add({.op = MachineOp::kCall, .type = a.type, .a = a.id, .index = scalar_function(function)});
+}
+
+Element ProgramBuilder::call(std::string_view function, Element a, Element b) {
+  SCONCE_ASSERT(a.type == b.type, function);
+  return add({.op = MachineOp::kCallOfTwo, .type = a.type, .a = a.id, .b = b.id, .index = scalar_function(function)});
 }
 
 Element ProgramBuilder::add(Instruction instruction) {

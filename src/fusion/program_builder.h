@@ -36,10 +36,16 @@ class ProgramBuilder {
   Element apply(MachineOp op, Element a, Element b);
   Element apply(MachineOp op, Element a, Element b, Element c);
 
-  // Returns whether the program may compute other bits than the operators: by library functions, by sums in another order, or
-  // as a rule has said.
+  // Calls the scalar function of this name (scalar_functions.h).
+  Element call(std::string_view function, Element a);
+  Element call(std::string_view function, Element a, Element b);
+
+  // Returns whether the program may compute other bits than the operators: by library functions, by sums in another order,
+  // or as a rule has said.
   bool may_round() const { return may_round_; }
   void set_may_round() { may_round_ = true; }
+  // Whether the program is for the default dtype of now.
+  bool& takes_default_dtype() { return takes_default_dtype_; }
   std::vector<Instruction> take() { return std::move(code_); }
 
  private:
@@ -47,6 +53,7 @@ class ProgramBuilder {
 
   std::vector<Instruction> code_;
   bool may_round_ = false;
+  bool takes_default_dtype_ = false;
 };
 
 }  // namespace sconce

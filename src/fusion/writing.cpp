@@ -1,5 +1,7 @@
 #include "fusion/writing.h"
 
+#include <c10/core/DefaultDtype.h>
+
 #include <algorithm>
 
 namespace sconce {
@@ -41,7 +43,7 @@ Type Writing::promoted(std::initializer_list<size_t> positions) const {
     if (is_tensor(i)) {
       join(arguments_[i].is_zero_dim ? state.zeroResult : state.dimResult, type(i));
     } else {
-      // Any floating dtype is the same here: a result that takes it from the number alone is refused below.
+      // Any floating dtype is the same here: a result that takes it from the number alone has the default dtype.
       join(state.wrappedResult, c10::isFloatingType(type(i)) ? at::kFloat : type(i));
     }
   }
@@ -50,7 +52,19 @@ Type Writing::promoted(std::initializer_list<size_t> positions) const {
       at::native::result_type({state.dimResult, c10::ScalarType::Undefined, state.zeroResult});
   const bool takes_default =
       c10::isFloatingType(type) && (of_tensors == c10::ScalarType::Undefined || !c10::isFloatingType(of_tensors));
-  return is_kernel_type(type) && !takes_default ? Type(type) : std::nullopt;
+  return takes_default ? default_dtype() : is_kernel_type(type) ? Type(type) : std::nullopt;
+}
+
+// Returns the default dtype, on which the program then depends.
+Type Writing::default_dtype() const {
+  const c10::ScalarType dtype = c10::get_default_dtype_as_scalartype();
+  b.takes_default_dtype() = true;
+  return is_kernel_type(dtype) ? Type(dtype) : std::nullopt;
+}
+
+Type Writing::promoted_to_floating(std::initializer_list<size_t> positions) const {
+  const Type dtype = promoted(positions);
+  return dtype && !c10::isFloatingType(*dtype) ? default_dtype() : dtype;
 }
 
 Type Writing::promoted_floating(std::initializer_list<size_t> positions) const {

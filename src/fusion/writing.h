@@ -47,9 +47,10 @@ class Writing {
   // Returns the dtype of a tensor; int64, float64 or bool for a number.
   c10::ScalarType type(size_t i) const;
 
-  // Returns the dtype to which LibTorch promotes the arguments; nothing if it depends on the default dtype or no kernel
-  // computes with it.
+  // Returns the dtype to which LibTorch promotes the arguments; nothing if no kernel computes with it.
   Type promoted(std::initializer_list<size_t> positions) const;
+  // Returns the dtype for an operator whose results are floating: the promoted one, or the default for integers.
+  Type promoted_to_floating(std::initializer_list<size_t> positions) const;
   // Returns the promoted dtype if it is a floating one.
   Type promoted_floating(std::initializer_list<size_t> positions) const;
 
@@ -88,7 +89,19 @@ class Writing {
     return done(compute(as(0, dtype)), dtype);
   }
 
+  // The same for a function that is also of integers and bools, and then gives the default dtype.
+  template <typename Compute>
+  Result real_function(Compute compute, size_t argument = 0) {
+    const Type dtype = promoted_to_floating({argument});
+    if (!is_tensor(argument) || !dtype) {
+      return std::nullopt;
+    }
+    return done(compute(as(argument, *dtype)), *dtype);
+  }
+
  private:
+  Type default_dtype() const;
+
   std::span<const ElementArgument> arguments_;
 };
 

@@ -54,6 +54,26 @@ class ObjectCacheTest : public ::testing::Test {
   const fs::path directory_;
 };
 
+int64_t returns_three() { return 3; }
+int64_t returns_four() { return 4; }
+
+// Another process has its functions elsewhere.
+TEST_F(ObjectCacheTest, KeepsNamesOfFunctionsAndNoAddresses) {
+  const auto call = [&](int64_t (*function)()) {
+    const KernelText kernel{
+        .text = "declare i64 @given()\ndefine i64 @kernel() {\n  %v = call i64 @given()\n  ret i64 %v\n}\n",
+        .functions = {"kernel"},
+        .cache_directory = directory_.string(),
+        .symbols = {{"given", reinterpret_cast<void*>(function)}}};
+    const auto code = compile_cpu_kernel(kernel);
+    EXPECT_TRUE(code) << code.refusal().reason;
+    return code ? reinterpret_cast<int64_t (*)()>((*code)->address("kernel"))() : -1;
+  };
+  EXPECT_EQ(call(returns_three), 3);
+  EXPECT_EQ(call(returns_four), 4);
+  EXPECT_EQ(files().size(), 1U);
+}
+
 TEST_F(ObjectCacheTest, KeepsOneFilePerKernel) {
   EXPECT_EQ(compile_and_call(7), 7);
   EXPECT_EQ(compile_and_call(8), 8);

@@ -20,6 +20,8 @@ enum class Dtypes : uint8_t {
   kSignedNumbers,  // … but uint8
   kAll,            // … and bool
   kIntegersAndBool,
+  kIntegers,
+  kAllButBFloat16,
 };
 
 struct RuleRow {

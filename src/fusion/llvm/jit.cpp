@@ -138,6 +138,13 @@ class Jit final : public KernelCompiler {
 JitCode::~JitCode() { jit_.free(library_); }
 
 llvm::Error Jit::link(JitCode& code, std::unique_ptr<llvm::MemoryBuffer> object, const KernelText& kernel) {
+  orc::SymbolMap symbols;
+  for (const auto& [name, address] : kernel.symbols) {
+    symbols[lljit_->mangleAndIntern(name)] = {orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
+  }
+  if (llvm::Error failure = code.library().define(orc::absoluteSymbols(std::move(symbols)))) {
+    return failure;
+  }
   if (llvm::Error failure = lljit_->addObjectFile(code.library(), std::move(object))) {
     return failure;
   }

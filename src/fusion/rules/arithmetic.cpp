@@ -132,6 +132,18 @@ Result write_pow_by_tensor(Writing& w) {
   return w.done(w.b.apply(MachineOp::kPow, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype);
 }
 
+// float_power(self, exponent): in float64
+Result write_float_power(Writing& w) {
+  if (!w.is_tensor(0)) {
+    return std::nullopt;
+  }
+  ElementArgument base = w[0];
+  base.value = w.as(0, at::kDouble);
+  const ElementArgument arguments[] = {base, w[1]};
+  Writing power(w.b, arguments);
+  return w.is_tensor(1) ? w.b.apply(MachineOp::kPow, base.value, w.as(1, at::kDouble)) : write_pow(power);
+}
+
 Result write_square(Writing& w) {
   const c10::ScalarType dtype = w.type(0);
   if (dtype == at::kBool) {
@@ -150,6 +162,8 @@ void add_arithmetic_rules(RuleTable& table) {
   add_rule(table, "mul", write_mul, {"Tensor", "Scalar"});
   add_rule(table, "maximum", write_extremum<MachineOp::kMax, MachineOp::kOr>);
   add_rule(table, "minimum", write_extremum<MachineOp::kMin, MachineOp::kAnd>);
+  add_rule(table, "max", write_extremum<MachineOp::kMax, MachineOp::kOr>, {"other"});
+  add_rule(table, "min", write_extremum<MachineOp::kMin, MachineOp::kAnd>, {"other"});
   add_rule(table, "clamp_min", write_extremum<MachineOp::kMax, MachineOp::kOr>, {"Tensor"});
   add_rule(table, "clamp_max", write_extremum<MachineOp::kMin, MachineOp::kAnd>, {"Tensor"});
   add_rule(table, "addcmul", write_addcmul);
@@ -157,6 +171,7 @@ void add_arithmetic_rules(RuleTable& table) {
   add_rule(table, "lerp", write_lerp, {"Scalar", "Tensor"});
   add_rule(table, "pow", write_pow, {"Tensor_Scalar"});
   add_rule(table, "pow", write_pow_by_tensor, {"Tensor_Tensor", "Scalar"});
+  add_rule(table, "float_power", write_float_power, {"Tensor_Tensor", "Tensor_Scalar"});
   add_rule(table, "square", write_square);
 }
 

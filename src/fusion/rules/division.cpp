@@ -1,5 +1,7 @@
-// Quotients and remainders. Those of integers are left to LibTorch: division has the default dtype, and zero raises.
+// Quotients and remainders. Those of integers by what may be 0 are left to LibTorch, which raises.
 #include "fusion/rules/rule.h"
+
+#include <cmath>
 
 namespace sconce {
 namespace {
@@ -33,16 +35,44 @@ Element floor_of_quotient(Writing& w, Element a, Element c) {
   return w.select(w.b.apply(MachineOp::kOr, w.equal(c, zero), is_infinite), quotient, result);
 }
 
+// Returns whether integers of the dtype are divided by a constant for which no quotient raises or overflows.
+bool divides_integers(const Writing& w, c10::ScalarType dtype) {
+  const double divisor = w.number(1).value_or(0);
+  const double largest = dtype == at::kByte ? UINT8_MAX : dtype == at::kInt ? INT32_MAX : 0x1p53;
+  return c10::isIntegralType(dtype, /*includeBool=*/false) && w.is_tensor(0) && w.is_number(1) && divisor != 0 &&
+         divisor != -1 && std::abs(divisor) <= largest && (dtype != at::kByte || divisor > 0);
+}
+
+// Returns the quotient of integers, rounded down.
+Element floor_of_integers(Writing& w, Element a, Element c) {
+  const Element quotient = w.div(a, c);
+  if (a.type == at::kByte) {
+    return quotient;
+  }
+  const Element rest = w.b.apply(MachineOp::kRemainder, a, c);
+  return w.select(has_other_sign(w, rest, c), w.sub(quotient, w.literal(1, a)), quotient);
+}
+
 // div(self, other) and div(self, other, rounding_mode)
 Result write_div(Writing& w) {
-  const Type dtype = w.promoted_floating({0, 1});
+  const bool is_rounded = w.size() == 3 && !w.is_none(2);
+  const Type dtype = is_rounded ? w.promoted({0, 1}) : w.promoted_to_floating({0, 1});
   if (!dtype) {
     return std::nullopt;
+  }
+  if (!c10::isFloatingType(*dtype)) {
+    if (!divides_integers(w, *dtype) || !w[2].constant.isString()) {
+      return std::nullopt;
+    }
+    const bool is_floor = w[2].constant.toStringRef() == "floor";
+    const Element a = w.as(0, *dtype);
+    const Element c = w.as(1, *dtype);
+    return is_floor ? floor_of_integers(w, a, c) : w.div(a, c);
   }
   // Only a divisor without dimensions keeps its precision.
   const Element a = w.rounded(0, *dtype);
   const Element c = w.as(1, *dtype);
-  if (w.size() == 2 || w.is_none(2)) {
+  if (!is_rounded) {
     return w.done(w.div(a, c), *dtype);
   }
   if (!w[2].constant.isString() || *dtype == at::kBFloat16) {
@@ -55,22 +85,38 @@ Result write_div(Writing& w) {
 }
 
 Result write_floor_divide(Writing& w) {
-  const Type dtype = w.promoted_floating({0, 1});
-  return dtype && *dtype != at::kBFloat16 ? Result(floor_of_quotient(w, w.as(0, *dtype), w.as(1, *dtype))) : std::nullopt;
+  const Type dtype = w.promoted({0, 1});
+  if (dtype && divides_integers(w, *dtype)) {
+    return floor_of_integers(w, w.as(0, *dtype), w.as(1, *dtype));
+  }
+  return dtype && c10::isFloatingType(*dtype) && *dtype != at::kBFloat16
+             ? Result(floor_of_quotient(w, w.as(0, *dtype), w.as(1, *dtype)))
+             : std::nullopt;
 }
 
 // The remainder with the sign of the dividend.
 Result write_fmod(Writing& w) {
-  const Type dtype = w.promoted_floating({0, 1});
-  return dtype ? Result(w.done(w.b.apply(MachineOp::kFmod, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype))
-               : std::nullopt;
+  const Type dtype = w.promoted({0, 1});
+  if (dtype && divides_integers(w, *dtype)) {
+    return w.b.apply(MachineOp::kRemainder, w.as(0, *dtype), w.as(1, *dtype));
+  }
+  return dtype && c10::isFloatingType(*dtype)
+             ? Result(w.done(w.b.apply(MachineOp::kFmod, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype))
+             : std::nullopt;
 }
 
 // The remainder with the sign of the divisor.
 Result write_remainder(Writing& w) {
-  const Type dtype = w.promoted_floating({0, 1});
-  if (!dtype) {
+  const Type dtype = w.promoted({0, 1});
+  if (!dtype || (!c10::isFloatingType(*dtype) && !divides_integers(w, *dtype))) {
     return std::nullopt;
+  }
+  if (!c10::isFloatingType(*dtype)) {
+    const Element c = w.as(1, *dtype);
+    const Element rest_of_integers = w.b.apply(MachineOp::kRemainder, w.as(0, *dtype), c);
+    return *dtype == at::kByte
+               ? rest_of_integers
+               : w.select(has_other_sign(w, rest_of_integers, c), w.add(rest_of_integers, c), rest_of_integers);
   }
   const Element divisor = w.rounded(1, *dtype);
   const Element rest = w.b.apply(MachineOp::kFmod, w.rounded(0, *dtype), divisor);
@@ -89,6 +135,17 @@ Result write_signbit(Writing& w) {
   }
   const Element x = w.as(0, dtype);
   return c10::isFloatingType(dtype) ? w.less(copysign(w, w.literal(1, x), x), w.literal(0, x)) : w.less(x, w.literal(0, x));
+}
+
+// Whether an infinity of this sign.
+template <bool kIsPositive>
+Result write_one_infinity(Writing& w) {
+  const c10::ScalarType dtype = w.type(0);
+  if (!c10::isFloatingType(dtype)) {
+    return w.b.integer(0, at::kBool);
+  }
+  const Element x = w.as(0, dtype);
+  return w.equal(x, w.literal(std::numeric_limits<double>::infinity() * (kIsPositive ? 1 : -1), x));
 }
 
 Result write_isnan(Writing& w) {
@@ -114,11 +171,14 @@ Result write_infinite(Writing& w) {
 
 void add_division_rules(RuleTable& table) {
   add_rule(table, "div", write_div, {"Tensor", "Scalar", "Tensor_mode", "Scalar_mode"});
+  add_rule(table, "true_divide", write_div, {"Tensor", "Scalar"});
   add_rule(table, "floor_divide", write_floor_divide, {"", "Scalar"});
   add_rule(table, "fmod", write_fmod, {"Tensor", "Scalar"});
   add_rule(table, "remainder", write_remainder, {"Tensor", "Scalar", "Scalar_Tensor"});
   add_rule(table, "copysign", write_copysign, {"Tensor", "Scalar"});
   add_rule(table, "signbit", write_signbit);
+  add_rule(table, "isposinf", write_one_infinity<true>);
+  add_rule(table, "isneginf", write_one_infinity<false>);
   add_rule(table, "isnan", write_isnan);
   add_rule(table, "isinf", write_infinite<true>);
   add_rule(table, "isfinite", write_infinite<false>);

@@ -8,14 +8,15 @@ namespace {
 
 template <MachineOp kOp>
 Result write_unary(Writing& w) {
-  return w.function([&](Element x) { return w.b.apply(kOp, x); });
+  return w.real_function([&](Element x) { return w.b.apply(kOp, x); });
 }
 
 // Functions that round to integers return integers as they are.
 template <MachineOp kOp>
 Result write_rounding(Writing& w) {
   const c10::ScalarType dtype = w.type(0);
-  return c10::isIntegralType(dtype, /*includeBool=*/false) ? Result(w.as(0, dtype)) : write_unary<kOp>(w);
+  return c10::isIntegralType(dtype, /*includeBool=*/false) ? Result(w.as(0, dtype))
+                                                           : w.function([&](Element x) { return w.b.apply(kOp, x); });
 }
 
 // Of integers, too.
@@ -31,8 +32,22 @@ Result write_real_unary(Writing& w) {
 // Of two floating operands.
 template <MachineOp kOp>
 Result write_binary(Writing& w) {
-  const Type dtype = w.promoted_floating({0, 1});
+  const Type dtype = w.promoted_to_floating({0, 1});
   return dtype ? Result(w.done(w.b.apply(kOp, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype)) : std::nullopt;
+}
+
+// angle(self): of a number, 0 or pi
+Result write_angle(Writing& w) {
+  return w.real_function([&](Element x) {
+    const Element angle = w.select(w.less(x, w.literal(0, x)), w.literal(std::numbers::pi, x), w.literal(0, x));
+    return w.select(w.different(x, x), x, angle);
+  });
+}
+
+Result write_hypot(Writing& w) {
+  const Type dtype = w.promoted_floating({0, 1});
+  return dtype ? Result(w.done(w.b.apply(MachineOp::kHypot, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype))
+               : std::nullopt;
 }
 
 Result write_sign(Writing& w) {
@@ -52,18 +67,18 @@ Result write_frac(Writing& w) {
 }
 
 Result write_reciprocal(Writing& w) {
-  return w.function([&](Element x) { return w.inverse(x); });
+  return w.real_function([&](Element x) { return w.inverse(x); });
 }
 
 Result write_rsqrt(Writing& w) {
-  return w.function([&](Element x) { return w.inverse(w.b.apply(MachineOp::kSqrt, x)); });
+  return w.real_function([&](Element x) { return w.inverse(w.b.apply(MachineOp::kSqrt, x)); });
 }
 
 // logit(self, eps): log(x / (1 - x)), of x within [eps, 1 - eps] if eps is given
 Result write_logit(Writing& w) {
-  return w.function([&](Element x) {
+  return w.real_function([&](Element x) {
     if (w.is_number(1)) {
-      const Element low = w.as(1, w.type(0));
+      const Element low = w.number_as(w[1].constant, x.type);
       const Element high = w.sub(w.literal(1, x), low);
       x = w.select(w.less(x, low), low, w.select(w.less(high, x), high, x));
     }
@@ -73,7 +88,7 @@ Result write_logit(Writing& w) {
 
 // xlogy(self, other): 0 where self is 0, whatever other is but NaN
 Result write_xlogy(Writing& w) {
-  const Type dtype = w.promoted_floating({0, 1});
+  const Type dtype = w.promoted_to_floating({0, 1});
   if (!dtype) {
     return std::nullopt;
   }
@@ -85,7 +100,7 @@ Result write_xlogy(Writing& w) {
 }
 
 template <bool kToDegrees>
-Result write_angle(Writing& w) {
+Result write_degrees(Writing& w) {
   constexpr double kDegrees = 180 * std::numbers::inv_pi;
   return w.function([&](Element x) { return w.times(x, kToDegrees ? kDegrees : std::numbers::pi / 180); });
 }
@@ -95,6 +110,7 @@ Result write_angle(Writing& w) {
 void add_function_rules(RuleTable& table) {
   add_rule(table, "abs", write_real_unary<MachineOp::kAbs>);
   add_rule(table, "neg", write_real_unary<MachineOp::kNeg>);
+  add_rule(table, "angle", write_angle);
   add_rule(table, "sign", write_sign);
   add_rule(table, "sgn", write_sign);
   add_rule(table, "frac", write_frac);
@@ -126,9 +142,11 @@ void add_function_rules(RuleTable& table) {
   add_rule(table, "sinh", write_unary<MachineOp::kSinh>);
   add_rule(table, "cosh", write_unary<MachineOp::kCosh>);
   add_rule(table, "tanh", write_unary<MachineOp::kTanh>);
+  add_rule(table, "lgamma", write_unary<MachineOp::kLgamma>);
+  add_rule(table, "hypot", write_hypot);
   add_rule(table, "atanh", write_unary<MachineOp::kAtanh>);
-  add_rule(table, "deg2rad", write_angle<false>);
-  add_rule(table, "rad2deg", write_angle<true>);
+  add_rule(table, "deg2rad", write_degrees<false>);
+  add_rule(table, "rad2deg", write_degrees<true>);
 }
 
 }  // namespace sconce

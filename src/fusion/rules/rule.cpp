@@ -2,7 +2,7 @@
 
 namespace sconce {
 
-void add_rule(RuleTable& table, const char* name, WriteRule rule, std::initializer_list<const char*> overloads) {
+void add_rule(RuleTable& table, const char* name, const WriteRule& rule, std::initializer_list<const char*> overloads) {
   for (const char* overload : overloads) {
     table.emplace(c10::OperatorName(std::string("aten::") + name, overload), rule);
   }

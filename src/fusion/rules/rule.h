@@ -5,16 +5,18 @@
 
 #include <ATen/core/operator_name.h>
 
+#include <functional>
 #include <initializer_list>
 #include <unordered_map>
 
 namespace sconce {
 
-using WriteRule = Result (*)(Writing&);
+using WriteRule = std::function<Result(Writing&)>;
 using RuleTable = std::unordered_map<c10::OperatorName, WriteRule>;
 
 // Adds the rule for overloads of an operator; "" is the unnamed one.
-void add_rule(RuleTable& table, const char* name, WriteRule rule, std::initializer_list<const char*> overloads = {""});
+void add_rule(RuleTable& table, const char* name, const WriteRule& rule,
+              std::initializer_list<const char*> overloads = {""});
 
 // ---- the rules, by family: each function adds those of one file
 void add_arithmetic_rules(RuleTable& table);
@@ -23,5 +25,7 @@ void add_selection_rules(RuleTable& table);
 void add_function_rules(RuleTable& table);
 void add_activation_rules(RuleTable& table);
 void add_gradient_rules(RuleTable& table);
+void add_special_rules(RuleTable& table);
+void add_binary_rules(RuleTable& table);
 
 }  // namespace sconce

@@ -57,7 +57,6 @@ std::span<const OpRow> activation_rows() {
 smooth = torch.tanh(torch.softplus(self))
 return (grad * (smooth + self * torch.sigmoid(self) * (1 - smooth * smooth)),)
 )"},
-      {.name = "aten::mish_backward", .results = Sharing::kFresh},
       {.name = "aten::prelu",
        .results = Sharing::kFresh,
        .autocast = Autocast::kReduced,
@@ -117,7 +116,6 @@ return (grad * (share * (1 + self * (1 - share))),)
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kAlways,
        .backward = "(torch.threshold_backward(grad, self, threshold),)"},
-      {.name = "aten::silu_backward", .results = Sharing::kFresh},
   };
   return rows;
 }

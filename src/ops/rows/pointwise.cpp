@@ -150,6 +150,8 @@ return (torch.where(left, grad, 0), torch.where(left, 0, grad))
       {.name = "aten::less_equal", .synonym_of = "aten::le"},
       {.name = "aten::less_equal_", .synonym_of = "aten::le_"},
       {.name = "aten::logical_not", .opcode = Opcode::kLogicalNot},
+      {.name = "aten::float_power", .results = Sharing::kFresh},
+      {.name = "aten::ldexp", .overloads = {"Tensor"}, .results = Sharing::kFresh},
       {.name = "aten::__lshift__", .result = {.dtypes = {ResultDtype::kPromoted}}},
       {.name = "aten::lt", .opcode = Opcode::kLess, .raises = Raises::kNotOnNumbers},
       {.name = "aten::masked_fill",

@@ -99,7 +99,7 @@ return (restored(grad, dim, keepdim, self.dim()) * torch.exp(self - whole),)
 chosen = (self == result) | (torch.isnan(self) & torch.isnan(result))
 return (torch.where(chosen, grad / torch.sum(chosen), 0),)
 )"},
-      {.name = "aten::max", .overloads = {"other"}, .backward = R"(
+      {.name = "aten::max", .overloads = {"other"}, .results = Sharing::kFresh, .backward = R"(
 half = torch.where(self == other, grad / 2, grad)
 return (torch.where(self >= other, half, 0), torch.where(other >= self, half, 0))
 )"},
@@ -125,7 +125,7 @@ return ((each / (self.numel() // max(each.numel(), 1))).expand(self.size()),)
 chosen = (self == result) | (torch.isnan(self) & torch.isnan(result))
 return (torch.where(chosen, grad / torch.sum(chosen), 0),)
 )"},
-      {.name = "aten::min", .overloads = {"other"}, .backward = R"(
+      {.name = "aten::min", .overloads = {"other"}, .results = Sharing::kFresh, .backward = R"(
 half = torch.where(self == other, grad / 2, grad)
 return (torch.where(self <= other, half, 0), torch.where(other <= self, half, 0))
 )"},
