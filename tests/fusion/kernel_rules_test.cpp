@@ -273,16 +273,6 @@ TEST(KernelRuleTable, StandsInTheDocs) {
   EXPECT_NE(read_text(tests_dir() + "/../docs/kernels.md").find(rule_table_text()), std::string::npos) << rule_table_text();
 }
 
-// Every operator that LibTorch tags `pointwise` and gives one new tensor, by whether kernels compute it.
-TEST(KernelRuleTable, CountsPointwiseOperators) {
-  size_t with_rule = 0;
-  for (const c10::OperatorHandle& op : operators_with_rules()) {
-    with_rule += op.hasTag(at::Tag::pointwise) ? 1 : 0;
-  }
-  RecordProperty("pointwise_operators_with_kernels", static_cast<int>(with_rule));
-  EXPECT_GE(with_rule, 110u);
-}
-
 // The functions that kernels compute in line, beside float64: every 1009th float32, of either sign.
 TEST(InlineFunctions, AreWithinTwoUlps) {
   const at::NoGradGuard no_grad;

@@ -30,6 +30,15 @@ struct RuleRow {
   Distance distance = {};  // of float32 and float64; of bfloat16 one ulp at most
 };
 
+// Operators that no kernel computes.
+struct LeftRow {
+  std::string_view reason;
+  std::vector<std::string_view> names;
+};
+std::span<const LeftRow> left_rows();
+// Returns the table of docs/kernels.md.
+std::string left_table_text();
+
 std::span<const RuleRow> rule_rows();
 // Returns null for an operator that has no row.
 const RuleRow* find_rule_row(const c10::OperatorName& name);

@@ -1,0 +1,47 @@
+#include "tests/fusion/rule_table.h"
+
+namespace sconce::testing {
+
+std::span<const LeftRow> left_rows() {
+  static const std::vector<LeftRow> rows = {
+      {"the functional operator is computed; autocast casts its operands and not those of this one, so it does not replace "
+       "this one",
+       {"acos_", "addcdiv_", "addcmul_", "asin_", "atan2_", "cosh_", "erfinv_", "exp_", "expm1_", "log10_", "log1p_",
+        "log2_", "log_", "pow_", "reciprocal_", "rsqrt_", "sinh_", "tan_"}},
+      {"the functional operator is computed; of integers and bools it may have another dtype than the tensor that this one "
+       "writes",
+       {"__ilshift__", "__ixor__", "bitwise_and_", "bitwise_left_shift_", "bitwise_not_", "bitwise_or_",
+        "bitwise_right_shift_", "bitwise_xor_", "logical_and_", "logical_not_", "logical_or_", "logical_xor_"}},
+      {"the functional operator is computed; its result may have other strides or another dtype than the tensor that this "
+       "one writes",
+       {"float_power_", "ldexp_"}},
+      {"the functional operator has its arguments in another order", {"polygamma_"}},
+      {"returns its operand, or a copy of it: nothing is computed",
+       {"clone", "conj_physical", "conj_physical_", "positive"}},
+      {"returns no tensor, or two", {"equal", "frexp"}},
+      {"draws random numbers in training", {"rrelu"}},
+      {"sums over a dimension that it adds", {"mvlgamma", "mvlgamma_"}},
+      {"reductions: no fold of the kernel program is written for them",
+       {"all", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "linalg__powsum", "linalg_vector_norm",
+        "logsumexp", "nansum", "norm", "prod", "std", "std_mean", "var", "var_mean"}},
+      {"softmax of other kinds", {"special_softmax", "special_log_softmax", "_softmax", "_log_softmax"}},
+      {"norms over dimensions that are not the last, or with several results",
+       {"group_norm", "instance_norm", "native_batch_norm", "native_group_norm", "native_layer_norm", "rms_norm", "renorm",
+        "linalg_norm", "linalg_matrix_norm"}},
+  };
+  return rows;
+}
+
+std::string left_table_text() {
+  std::string text = "| operators | why LibTorch computes them |\n|---|---|\n";
+  for (const LeftRow& row : left_rows()) {
+    text += "|";
+    for (const std::string_view name : row.names) {
+      text += " `" + std::string(name) + "`";
+    }
+    text += " | " + std::string(row.reason) + " |\n";
+  }
+  return text;
+}
+
+}  // namespace sconce::testing
