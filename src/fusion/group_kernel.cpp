@@ -4,6 +4,7 @@
 #include "fusion/group_shapes.h"
 #include "fusion/iteration.h"
 #include "fusion/kernel_cache.h"
+#include "fusion/known_dtypes.h"
 #include "fusion/nest_writer.h"
 #include "fusion/operators.h"
 #include "fusion/schedule.h"
@@ -323,7 +324,10 @@ class KernelsOfGroups final : public GroupCompiler {
  public:
   KernelsOfGroups(size_t lanes, bool is_blocking, bool is_selective)
       : lanes_(lanes), is_blocking_(is_blocking), is_selective_(is_selective) {}
-  size_t weight_of(const Op& op) const override { return may_fold(op) ? 16 : has_element_rule(op) ? 1 : 0; }
+  size_t weight_of(const Node& node) const override {
+    const bool has_rule = has_element_rule(node.op()) && !is_known_to_be_refused(node);
+    return !has_rule ? 0 : may_fold(node.op()) ? 16 : 1;
+  }
   KernelPtr make_kernel(const NodeGroup& group) const override {
     return std::make_unique<GroupKernel>(group, lanes_, is_blocking_, is_selective_);
   }

@@ -25,7 +25,7 @@ class CountedKernels final : public GroupCompiler {
   };
 
   explicit CountedKernels(size_t lanes) : inner_(make_blocking_kernels(lanes)) {}
-  size_t weight_of(const Op& op) const override { return inner_->weight_of(op); }
+  size_t weight_of(const Node& node) const override { return inner_->weight_of(node); }
   KernelPtr make_kernel(const NodeGroup& group) const override;
   const Counts& counts() const { return counts_; }
 

@@ -198,7 +198,7 @@ void Places::choose_attributes(const Graph& graph) {
 // ---- groups ---------------------------------------------------------------------------------------------------------
 
 bool Places::can_be_in_group(const Node& node, const GroupCompiler& groups) const {
-  if (node.schema() == nullptr || node.op().is_language() || groups.weight_of(node.op()) == 0 || effects_of(node).any()) {
+  if (node.schema() == nullptr || node.op().is_language() || effects_of(node).any() || groups.weight_of(node) == 0) {
     return false;
   }
   const PreparedUnit* unit = unit_of(node);
@@ -226,10 +226,10 @@ void Places::choose_groups(const Block& block, const GroupCompiler& groups) {
   };
   for (const Node* node : block.nodes()) {
     if (can_be_in_group(*node, groups)) {
-      weight += groups.weight_of(node->op());
+      weight += groups.weight_of(*node);
       if (weight > kMostWeight) {
         close();
-        weight = groups.weight_of(node->op());
+        weight = groups.weight_of(*node);
       }
       nodes.push_back(node);
     } else if (node->opcode() != Opcode::kConstant && !is_read_in_place(*node)) {

@@ -1,0 +1,52 @@
+#include "fusion/known_dtypes.h"
+
+#include "fusion/folds.h"
+#include "fusion/operators.h"
+
+namespace sconce {
+namespace {
+
+// Returns the argument as a rule sees it; nothing if its dtype is not known.
+std::optional<ElementArgument> known_argument(ProgramBuilder& builder, const Value& value, uint32_t position) {
+  if (value.node()->opcode() == Opcode::kConstant && value.type()->kind() != c10::TypeKind::TensorType) {
+    return ElementArgument{.constant = *value.constant()};
+  }
+  if (value.type()->kind() != c10::TypeKind::TensorType) {
+    const auto type = value.type()->kind() == c10::TypeKind::FloatType ? at::kDouble : at::kLong;
+    return ElementArgument{.kind = ElementArgument::Kind::kNumber, .value = builder.number(position, type)};
+  }
+  const TensorFacts* facts = value.facts();
+  if (facts == nullptr || !facts->dtype) {
+    return std::nullopt;
+  }
+  return ElementArgument{.kind = ElementArgument::Kind::kTensor,
+                         .value = builder.load(position, *facts->dtype),
+                         .is_zero_dim = facts->sizes && facts->sizes->empty()};
+}
+
+}  // namespace
+
+bool is_known_to_be_refused(const Node& node) {
+  ProgramBuilder builder;
+  std::vector<ElementArgument> arguments;
+  for (uint32_t i = 0; i < node.inputs().size(); ++i) {
+    auto argument = known_argument(builder, *node.input(i), i);
+    if (!argument) {
+      return false;
+    }
+    if (argument->kind == ElementArgument::Kind::kTensor && !is_kernel_type(argument->value.type)) {
+      return true;
+    }
+    arguments.push_back(std::move(*argument));
+  }
+  if (may_fold(node.op())) {
+    const TensorFacts* facts = node.input(0)->facts();
+    if (facts != nullptr && facts->sizes) {
+      const auto fold = fold_of(node, static_cast<int64_t>(facts->sizes->size()));
+      return !fold || fold->dims == 0 || !write_operator(builder, node.op(), arguments);
+    }
+  }
+  return !write_operator(builder, node.op(), arguments);
+}
+
+}  // namespace sconce
