@@ -201,8 +201,17 @@ class GroupKernel final : public PreparedKernel {
     for (const RowBuffer& buffer : schedule_of(nest.program).buffers) {
       nest.buffers.push_back(buffer.output ? 0 : c10::elementSize(buffer.type));
     }
-    nest.code = KernelCache::instance().find(nest.program, lanes_, is_blocking_);
+    nest.code = KernelCache::instance().find(nest.program, lanes_, is_blocking_, names_of_nodes());
     return nest.code->refusal().empty();
+  }
+
+  // Returns "mul add sigmoid".
+  std::string names_of_nodes() const {
+    std::string names;
+    for (const Node* node : group_.nodes) {
+      names += (names.empty() ? "" : " ") + std::string(node->kind().toUnqualString());
+    }
+    return names;
   }
 
   bool place_results(const Nest& nest, const GroupShapes& shapes, KernelResults results) const {

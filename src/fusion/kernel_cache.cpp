@@ -5,6 +5,7 @@
 #include "fusion/cpu_kernels.h"
 #include "fusion/scalar_functions.h"
 
+#include <algorithm>
 #include <map>
 
 namespace sconce {
@@ -29,6 +30,11 @@ std::string CachedKernel::refusal() const {
   return refusal_;
 }
 
+std::vector<std::string> CachedKernel::groups() const {
+  const std::lock_guard<std::mutex> lock(groups_mutex_);
+  return groups_;
+}
+
 size_t kernel_lanes() {
   static const size_t lanes = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
@@ -44,14 +50,17 @@ KernelCache& KernelCache::instance() {
   return *cache;
 }
 
-std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, size_t lanes, bool blocking) {
+std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, size_t lanes, bool blocking,
+                                                      const std::string& group) {
   constexpr size_t kMostKernels = 4096;
   std::string text = "lanes " + std::to_string(lanes) + "\n" + program.text();
   std::shared_ptr<CachedKernel> kernel;
+  bool is_known = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const auto found = kernels_.find(text); found != kernels_.end()) {
       kernel = found->second;
+      is_known = true;
     } else {
       if (kernels_.size() >= kMostKernels) {
         std::erase_if(kernels_, [](const auto& entry) { return entry.second.use_count() == 1; });
@@ -60,10 +69,18 @@ std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, siz
       kernel->text_ = text;
       kernel->program_ = std::move(program);
       kernel->lanes_ = lanes;
+      kernel->number_ = next_number_++;
+      kernel->groups_ = {group};
       const bool is_submitted = !blocking && CompileQueue::of_process().submit([kernel] { compile(*kernel); });
       if (blocking || is_submitted) {
         kernels_.emplace(std::move(text), kernel);
       }
+    }
+  }
+  if (is_known) {
+    const std::lock_guard<std::mutex> lock(kernel->groups_mutex_);
+    if (std::find(kernel->groups_.begin(), kernel->groups_.end(), group) == kernel->groups_.end()) {
+      kernel->groups_.push_back(group);
     }
   }
   if (blocking && kernel->function() == nullptr) {
@@ -71,6 +88,18 @@ std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, siz
     CompileQueue::of_process().run_and_wait([kernel] { compile(*kernel); });
   }
   return kernel;
+}
+
+std::vector<std::shared_ptr<const CachedKernel>> KernelCache::kernels() {
+  std::vector<std::shared_ptr<const CachedKernel>> all;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [text, kernel] : kernels_) {
+      all.push_back(kernel);
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->number_ < b->number_; });
+  return all;
 }
 
 void KernelCache::compile(CachedKernel& kernel) {

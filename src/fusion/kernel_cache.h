@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 namespace sconce {
 
@@ -21,6 +22,10 @@ class CachedKernel {
   // Returns why the kernel cannot be compiled; empty while it may be.
   std::string refusal() const;
   const std::string& text() const { return text_; }
+  const KernelProgram& program() const { return program_; }
+  size_t lanes() const { return lanes_; }
+  // Returns the names of the groups that asked for the kernel, each once.
+  std::vector<std::string> groups() const;
 
  private:
   friend class KernelCache;
@@ -30,6 +35,9 @@ class CachedKernel {
   std::atomic<KernelFunction> function_{nullptr};
   mutable std::mutex mutex_;
   std::string refusal_;
+  mutable std::mutex groups_mutex_;  // `mutex_` is held while the kernel is compiled
+  std::vector<std::string> groups_;
+  size_t number_ = 0;  // counts kernels in the order in which they were asked for
   std::shared_ptr<const KernelCode> code_;
 };
 
@@ -39,13 +47,17 @@ class KernelCache {
  public:
   static KernelCache& instance();
   // Returns the program's kernel for `lanes` elements at a time. With `blocking`, it is compiled when the function returns.
-  std::shared_ptr<const CachedKernel> find(KernelProgram program, size_t lanes, bool blocking);
+  // `group` names what the kernel computes.
+  std::shared_ptr<const CachedKernel> find(KernelProgram program, size_t lanes, bool blocking, const std::string& group);
+  // Returns the kernels that are kept, the oldest first.
+  std::vector<std::shared_ptr<const CachedKernel>> kernels();
 
  private:
   KernelCache() = default;
   static void compile(CachedKernel& kernel);
 
   std::mutex mutex_;
+  size_t next_number_ = 0;
   std::unordered_map<std::string, std::shared_ptr<CachedKernel>> kernels_;
 };
 

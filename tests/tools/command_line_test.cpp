@@ -410,6 +410,22 @@ TEST(CommandLineOpt, ShowsWhatEachPassChanged) {
   EXPECT_THAT(passes.at(1)["diff"].get<std::string>(), HasSubstr("-  %dead"));
 }
 
+TEST(Dump, ShowsTheKernelsOfACall) {
+  const std::vector<std::string> command = {
+      "dump", model_file("gru.pt"), "--inputs", model_file("gru.cases.pt"), "--format", "kernel"};
+  const ProgramResult text = sconce(command);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("# kernel 0: add sigmoid mul add tanh sub"));
+  EXPECT_THAT(text.out, HasSubstr("%0 = load.Float 0"));
+  EXPECT_THAT(text.out, HasSubstr("define void @kernel(ptr %operands"));
+  EXPECT_THAT(text.out, HasSubstr("# assembly"));
+  std::vector<std::string> with_json = command;
+  with_json.emplace_back("--json");
+  const auto first = json_of(sconce(with_json))["dumps"][0];
+  EXPECT_THAT(first["groups"][0].get<std::string>(), HasSubstr("sigmoid mul add tanh"));
+  EXPECT_THAT(first["assembly"].get<std::string>(), HasSubstr("kernel:"));
+}
+
 TEST(CommandLineDump, MarksWhatEachStageChangesOnOnePage) {
   const ProgramResult page = sconce({"dump", model_file("lstm_loop.pt"), "--stage", "all", "--format", "html"});
   ASSERT_EQ(page.exit_code, 0) << page.err;
@@ -426,7 +442,8 @@ TEST(CommandLineDump, DrawsAndShowsPlans) {
   EXPECT_THAT(sconce({"dump", model_file("mlp.pt"), "--format", "dot"}).out, HasSubstr("digraph"));
   EXPECT_THAT(sconce({"dump", model_file("mlp.pt"), "--format", "svg"}).out, HasSubstr("<svg"));
   EXPECT_THAT(sconce({"dump", model_file("mlp.pt"), "--format", "plan"}).out, HasSubstr("aten::linear"));
-  expect_refusal({"dump", model_file("mlp.pt"), "--format", "kernel"}, "kernel");
+  expect_usage_error({"dump", model_file("mlp.pt"), "--format", "kernel"}, "needs arguments");
+  expect_usage_error({"dump", model_file("mlp.pt"), "--format", "kernel", "--stage", "load"}, "leave --stage out");
   expect_usage_error({"dump", model_file("mlp.pt"), "--format", "pdf"}, "no 'pdf'");
   expect_usage_error({"dump", model_file("mlp.pt"), "--stage", "laod"}, "did you mean 'load'");
   const ProgramResult no_dot = sconce({"dump", model_file("mlp.pt"), "--format", "svg"}, {{"PATH", "/nowhere"}});

@@ -13,6 +13,7 @@
 
 #include "analysis/dot.h"
 #include "executor/compile.h"
+#include "fusion/kernel_listing.h"
 #include "ir/text/print.h"
 #include "load/function_table.h"
 #include "passes/freeze/module_constants.h"
@@ -150,6 +151,31 @@ std::string plans_of(const DumpOptions& options, const Module& module, const std
   return text;
 }
 
+// Calls the model until the specialized plan has run, and returns the kernels that were made.
+std::vector<KernelListing> kernels_of(const DumpOptions& options, const Module& module, const Call& call) {
+  const std::vector<c10::IValue> arguments = fit_call(module.script_module(), call, options.common);
+  const c10::NoGradGuard no_grad;  // where gradients are recorded there are no kernels
+  for (int run = 0; run < 3; ++run) {
+    at::manual_seed(call.seed);
+    module.run_method(call.method, arguments);
+  }
+  warn_of_failed_passes(failed_passes(module, call.method));
+  std::vector<KernelListing> kernels = list_kernels();
+  if (kernels.empty()) {
+    throw RefusedError("--format kernel: no kernel was made; " + call.method +
+                       " has no adjacent pointwise operators that kernels compute, or this machine has no kernels; "
+                       "'sconce explain' says more");
+  }
+  return kernels;
+}
+
+// Returns the kernel as program, LLVM IR and assembly.
+std::string text_of(const KernelListing& kernel, size_t number) {
+  std::string text = "# kernel " + std::to_string(number) + ": " + ui::join(kernel.groups, "; ") + "\n# program, " +
+                     std::to_string(kernel.lanes) + " lanes\n" + kernel.program + "# LLVM IR\n" + kernel.llvm_ir;
+  return text + (kernel.refusal.empty() ? "# assembly\n" + kernel.assembly : "# no assembly: " + kernel.refusal + "\n");
+}
+
 // Calls the model, so that the sizes of tensors are known, and draws the arena of its plan.
 std::string picture_of_memory(const DumpOptions& options, const Module& module, const Call& call) {
   GraphExecutor& executor = executor_of(module, call.method);
@@ -183,9 +209,6 @@ bool draws_memory(const DumpOptions& options) {
 }
 
 int dump_model(const DumpOptions& options) {
-  if (options.format == "kernel") {
-    throw RefusedError("--format kernel: this build of sconce makes no kernels yet; there are ir, dot, svg, html and plan");
-  }
   expect_known("--format", options.format, {"ir", "dot", "svg", "plan", "html", "kernel"});
   std::vector<std::string> stages = {"all"};
   std::transform(kStages.begin(), kStages.end(), std::back_inserter(stages),
@@ -195,16 +218,22 @@ int dump_model(const DumpOptions& options) {
   if (!options.stage.empty()) {
     expect_known("--stage", options.stage, known_stages);
   }
-  if (options.format == "plan" && !options.stage.empty()) {
-    throw UserError("--stage " + options.stage +
-                    ": --format plan shows the steps made of the last stage; leave --stage out, or take --format ir");
+  if ((options.format == "plan" || options.format == "kernel") && !options.stage.empty()) {
+    throw UserError("--stage " + options.stage + ": --format " + options.format +
+                    " shows what is made of the last stage; leave --stage out, or take --format ir");
+  }
+  if (options.format == "kernel" && !has_arguments(options)) {
+    throw UserError("--format kernel: needs arguments, for which kernels are made; give them with --inputs or --input");
   }
   if (options.format == "svg" && options.stage == "all") {
     throw UserError("--format svg draws one stage; choose it with --stage (" +
                     ui::join({known_stages.begin() + 1, known_stages.end()}) + ")");
   }
   const bool is_of_memory = draws_memory(options);
-  const Options settings = prepare(options.common);
+  Options settings = prepare(options.common);
+  if (options.format == "kernel") {
+    settings.compile(CompileMode::kBlocking);
+  }
   if (options.stage == "freeze" && !settings.frozen()) {
     throw UserError("--stage freeze: nothing is frozen without --frozen");
   }
@@ -223,6 +252,17 @@ int dump_model(const DumpOptions& options) {
   } else if (options.format == "plan") {
     text = plans_of(options, module, call.method, call);
     json.push_back(Json{{"text", text}});
+  } else if (options.format == "kernel") {
+    for (const KernelListing& kernel : kernels_of(options, module, call)) {
+      const std::string each = text_of(kernel, json.size());
+      text += (text.empty() ? "" : "\n") + each;
+      json.push_back(Json{{"groups", kernel.groups},
+                          {"lanes", kernel.lanes},
+                          {"program", kernel.program},
+                          {"llvm_ir", kernel.llvm_ir},
+                          {"assembly", kernel.assembly},
+                          {"text", each}});
+    }
   } else {
     const std::string last = options.stage.empty() ? kStages.back().name : options.stage;
     const std::vector<StageGraph> graphs = graphs_of(module.script_module(), call.method, last, settings);
@@ -277,8 +317,8 @@ void add_dump_command(CLI::App& app, Action& chosen) {
   command
       .add_option("--format", options->format,
                   "ir: text (ir); dot; svg: drawn by Graphviz, but for memory; html: a page that marks what each stage "
-                  "changes; plan: the steps "
-                  "that run; kernel: not yet")
+                  "changes; plan: the steps that run; kernel: the compiled kernels of a call, as program, LLVM IR and "
+                  "assembly; with arguments")
       ->type_name("FORMAT");
   command
       .add_option("--output", options->output,
@@ -296,6 +336,7 @@ void add_dump_command(CLI::App& app, Action& chosen) {
                  "  sconce dump model.pt --stage memory --format svg --inputs args.pt --output memory.svg\n"
                  "  sconce dump model.pt --frozen --output frozen.ir\n"
                  "  sconce dump model.pt --format plan --input 'float32[1,3,224,224]'\n"
+                 "  sconce dump model.pt --format kernel --input 'float32[64,256]'\n"
                  "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage or a bad file.");
 }
 
