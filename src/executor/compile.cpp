@@ -2,7 +2,11 @@
 
 #include "autodiff/differentiate.h"
 #include "fusion/group_kernel.h"
+<<<<<<< HEAD
 #include "ir/differentiable.h"
+=======
+#include "fusion/kernel_cache.h"
+>>>>>>> 590d479 (Add the option SCONCE_LLVM)
 #include "ir/dump.h"
 #include "ir/verify/verify.h"
 #include "passes/freeze/fold_batch_norm.h"
@@ -190,9 +194,10 @@ const PassPipeline& pipeline_of(const CompileSettings& settings) {
 // Lowers the graph that the passes have left, and adds up what the compile did.
 Expected<CompiledMethod> finish(CompiledMethod compiled, std::unique_ptr<Graph> graph, const PassRunner& runner,
                                 const CompileSettings& settings, Clock::time_point start) {
-  const GroupCompiler* kernels = settings.compile == CompileMode::kNever      ? nullptr
-                                 : settings.compile == CompileMode::kBlocking ? &blocking_kernels()
-                                                                              : &background_kernels();
+  const bool has_kernels = why_no_kernels().empty();
+  const GroupCompiler* kernels = settings.compile == CompileMode::kNever || !has_kernels ? nullptr
+                                 : settings.compile == CompileMode::kBlocking            ? &blocking_kernels()
+                                                                                         : &background_kernels();
   const StepForm form{.is_prepared = settings.prepares_steps, .is_exact = settings.exact, .groups = kernels};
   auto plan = lower(std::move(graph), settings.callees, nullptr, form);
   if (!plan) {
@@ -223,6 +228,9 @@ Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const Comp
   if (settings.constants != nullptr) {
     freeze_method(*graph, *settings.constants, settings.optimize, runner);
     compiled.refusals = attributes_not_frozen(*graph, *settings.constants);
+  }
+  if (const std::string reason = why_no_kernels(); !reason.empty() && settings.compile != CompileMode::kNever) {
+    compiled.refusals.push_back({"compiled kernels", reason, {}, {}});
   }
   // Every plan begins with a copy of this graph.
   std::unique_ptr<Graph> copy = graph->clone();

@@ -36,12 +36,19 @@ std::vector<std::string> CachedKernel::groups() const {
 }
 
 size_t kernel_lanes() {
-  static const size_t lanes = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+  static const size_t lanes = !kHasCodeGenerator ? 0
+                              : __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
                                   ? 16
                               : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 8
                                                                                                 : 0;
   return lanes;
+}
+
+std::string why_no_kernels() {
+  return !kHasCodeGenerator    ? "this build of sconce has no code generator; build it with the CMake option SCONCE_LLVM=ON"
+         : kernel_lanes() == 0 ? "the processor has neither AVX-512 nor AVX2 with FMA"
+                               : "";
 }
 
 KernelCache& KernelCache::instance() {
