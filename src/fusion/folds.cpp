@@ -2,6 +2,7 @@
 
 #include <ATen/WrapDimUtils.h>
 
+#include <cmath>
 #include <unordered_map>
 
 namespace sconce {
@@ -35,10 +36,21 @@ std::optional<Fold> fold_one(const Node& node, int64_t rank) {
   return last ? std::optional(Fold{*last, Fold::Result::kWhole}) : std::nullopt;
 }
 
-// (self, dims, keepdim, …); no dims, or None, mean all
-std::optional<Fold> fold_several(const Node& node, int64_t rank) {
-  const c10::IValue* dims = node.input(1)->constant();
+// (self, dim, keepdim, …)
+std::optional<Fold> fold_one_away(const Node& node, int64_t rank) {
+  const auto fold = fold_one(node, rank);
   const c10::IValue* keeps = node.input(2)->constant();
+  if (!fold || keeps == nullptr || !keeps->isBool()) {
+    return std::nullopt;
+  }
+  return Fold{fold->dims, keeps->toBool() ? Fold::Result::kKept : Fold::Result::kDropped};
+}
+
+// Dimensions and keepdim at these positions; no dimensions, or None, mean all.
+template <size_t kDims = 1, size_t kKeeps = 2>
+std::optional<Fold> fold_several(const Node& node, int64_t rank) {
+  const c10::IValue* dims = node.input(kDims)->constant();
+  const c10::IValue* keeps = node.input(kKeeps)->constant();
   if (dims == nullptr || keeps == nullptr || !keeps->isBool() || !(dims->isIntList() || dims->isNone())) {
     return std::nullopt;
   }
@@ -96,9 +108,78 @@ Result write_mean_of_row(Writing& w) {
   return !w.is_none(w.size() - 1) ? std::nullopt : write_of_floats(w, [&](Element x) { return mean_of(w, x); });
 }
 
-// amax(self, dim, keepdim)
-Result write_amax(Writing& w) {
-  return write_of_floats(w, [&](Element x) { return w.b.apply(MachineOp::kLargest, x); });
+// amax(self, dim, keepdim), amin(…)
+template <MachineOp kOp>
+Result write_extreme(Writing& w) {
+  return write_of_floats(w, [&](Element x) { return w.b.apply(kOp, x); });
+}
+
+// prod(self, dim, keepdim, dtype), prod(self, dtype)
+Result write_product_of_row(Writing& w) {
+  return !w.is_none(w.size() - 1) ? std::nullopt
+                                  : write_of_floats(w, [&](Element x) { return w.b.apply(MachineOp::kProduct, x); });
+}
+
+// logsumexp(self, dim, keepdim)
+Result write_log_of_sum_of_row(Writing& w) {
+  return write_of_floats(w, [&](Element x) {
+    const Element largest = w.b.apply(MachineOp::kLargest, x);
+    const Element infinity = w.literal(std::numeric_limits<double>::infinity(), x);
+    const Element is_infinite = w.equal(w.b.apply(MachineOp::kAbs, largest), infinity);
+    const Element from = w.select(is_infinite, w.literal(0, x), largest);
+    const Element sum = w.b.apply(MachineOp::kSum, w.b.apply(MachineOp::kExp, w.sub(x, from)));
+    return w.add(w.b.apply(MachineOp::kLog, sum), from);
+  });
+}
+
+// norm(self, p, dim, keepdim), norm(self, p), linalg_vector_norm(self, ord, dim, keepdim, dtype): of order 1, 2 or infinity
+Result write_norm_of_row(Writing& w) {
+  if ((!w.is_none(1) && !w.is_number(1)) || (w.size() == 5 && !w.is_none(4))) {
+    return std::nullopt;
+  }
+  const double order = w.number(1).value_or(2);
+  if (order != 1 && order != 2 && !std::isinf(order)) {
+    return std::nullopt;
+  }
+  return write_of_floats(w, [&](Element x) {
+    const Element size = w.b.apply(MachineOp::kAbs, x);
+    return order == 1   ? w.b.apply(MachineOp::kSum, size)
+           : order == 2 ? w.b.apply(MachineOp::kSqrt, w.b.apply(MachineOp::kSum, w.mul(x, x)))
+                        : w.b.apply(order > 0 ? MachineOp::kLargest : MachineOp::kSmallest, size);
+  });
+}
+
+// var(self, dim, correction, keepdim), var(self, dim, unbiased, keepdim), var(self, unbiased); std(…)
+template <size_t kCorrection, bool kIsRoot>
+Result write_variance_of_row(Writing& w) {
+  if (!w.is_none(kCorrection) && !w.is_number(kCorrection)) {
+    return std::nullopt;
+  }
+  // `unbiased` is a correction of 1.
+  const double correction = w.number(kCorrection).value_or(1);
+  return write_of_floats(w, [&](Element x) {
+    const Element centered = w.sub(x, mean_of(w, x));
+    const Element sum = w.b.apply(MachineOp::kSum, w.mul(centered, centered));
+    const Element count = w.sub(w.b.row_length(x.type), w.literal(correction, x));
+    const Element variance = w.div(sum, w.b.apply(MachineOp::kMax, w.literal(0, x), count));
+    return kIsRoot ? w.b.apply(MachineOp::kSqrt, variance) : variance;
+  });
+}
+
+// rms_norm(input, normalized_shape, weight, eps)
+Result write_rms_norm(Writing& w) {
+  const c10::ScalarType dtype = w.type(0);
+  const bool has_weight = w.is_tensor(2) && w.type(2) == dtype;
+  if ((!w.is_none(2) && !has_weight) || (!w.is_none(3) && !w.is_number(3)) || dtype == at::kBFloat16) {
+    return std::nullopt;
+  }
+  const double epsilon = w.number(3).value_or(dtype == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                                                   : std::numeric_limits<float>::epsilon());
+  return write_of_floats(w, [&](Element x) {
+    const Element mean = w.add(mean_of(w, w.mul(x, x)), w.literal(epsilon, x));
+    const Element y = w.mul(x, w.inverse(w.b.apply(MachineOp::kSqrt, mean)));
+    return has_weight ? w.mul(y, w.as(2, dtype)) : y;
+  });
 }
 
 // layer_norm(input, normalized_shape, weight, bias, eps, cudnn_enable)
@@ -129,10 +210,24 @@ const FoldRule* rule_of(const Op& op) {
       {{"aten::softmax", "int"}, {fold_one, write_softmax}},
       {{"aten::log_softmax", "int"}, {fold_one, write_log_softmax}},
       {{"aten::sum", ""}, {fold_all, write_sum_of_row}},
-      {{"aten::sum", "dim_IntList"}, {fold_several, write_sum_of_row}},
+      {{"aten::sum", "dim_IntList"}, {fold_several<>, write_sum_of_row}},
       {{"aten::mean", ""}, {fold_all, write_mean_of_row}},
-      {{"aten::mean", "dim"}, {fold_several, write_mean_of_row}},
-      {{"aten::amax", ""}, {fold_several, write_amax}},
+      {{"aten::mean", "dim"}, {fold_several<>, write_mean_of_row}},
+      {{"aten::amax", ""}, {fold_several<>, write_extreme<MachineOp::kLargest>}},
+      {{"aten::amin", ""}, {fold_several<>, write_extreme<MachineOp::kSmallest>}},
+      {{"aten::prod", ""}, {fold_all, write_product_of_row}},
+      {{"aten::prod", "dim_int"}, {fold_one_away, write_product_of_row}},
+      {{"aten::logsumexp", ""}, {fold_several<>, write_log_of_sum_of_row}},
+      {{"aten::norm", "Scalar"}, {fold_all, write_norm_of_row}},
+      {{"aten::norm", "ScalarOpt_dim"}, {fold_several<2, 3>, write_norm_of_row}},
+      {{"aten::linalg_vector_norm", ""}, {fold_several<2, 3>, write_norm_of_row}},
+      {{"aten::var", ""}, {fold_all, write_variance_of_row<1, false>}},
+      {{"aten::var", "dim"}, {fold_several<1, 3>, write_variance_of_row<2, false>}},
+      {{"aten::var", "correction"}, {fold_several<1, 3>, write_variance_of_row<2, false>}},
+      {{"aten::std", ""}, {fold_all, write_variance_of_row<1, true>}},
+      {{"aten::std", "dim"}, {fold_several<1, 3>, write_variance_of_row<2, true>}},
+      {{"aten::std", "correction"}, {fold_several<1, 3>, write_variance_of_row<2, true>}},
+      {{"aten::rms_norm", ""}, {fold_normalized, write_rms_norm}},
       {{"aten::layer_norm", ""}, {fold_normalized, write_layer_norm}},
   };
   const auto found = op.schema == nullptr ? rules->end() : rules->find(op.schema->operator_name());

@@ -28,7 +28,7 @@ constexpr std::array<OpTraits, static_cast<size_t>(MachineOp::kRowLength) + 1> k
     {"atan", 1, true}, {"sinh", 1, true},  {"cosh", 1, true},   {"atanh", 1, true}, {"atan2", 2, true},
     {"fmod", 2, true}, {"pow", 2, true},   {"lgamma", 1, true}, {"hypot", 2, true}, {"call", 1, true},
     {"call", 2, true}, {"shift_left", 2},  {"shift_right", 2},  {"remainder", 2},   {"sum", 1},
-    {"largest", 1},    {"row_length", 0},
+    {"product", 1},    {"largest", 1},     {"smallest", 1},     {"row_length", 0},
 }};
 
 const OpTraits& traits_of(MachineOp op) { return kTraits[static_cast<size_t>(op)]; }
@@ -48,7 +48,7 @@ const char* name_of(MachineOp op) { return traits_of(op).name; }
 size_t operand_count(MachineOp op) { return traits_of(op).operands; }
 bool is_library_function(MachineOp op) { return traits_of(op).is_library_function; }
 bool is_call(MachineOp op) { return op == MachineOp::kCall || op == MachineOp::kCallOfTwo; }
-bool is_fold(MachineOp op) { return op == MachineOp::kSum || op == MachineOp::kLargest; }
+bool is_fold(MachineOp op) { return op >= MachineOp::kSum && op <= MachineOp::kSmallest; }
 
 std::string KernelProgram::text() const {
   std::ostringstream out;

@@ -82,7 +82,9 @@ enum class MachineOp : uint8_t {
   kShiftRight,  // the same; copies the sign
   kRemainder,   // of integers, with the sign of a; b must not be 0 or -1
   kSum,         // of the row: a fold
+  kProduct,     // the same
   kLargest,     // of the row: a fold; NaN if an element is NaN
+  kSmallest,    // the same
   kRowLength,   // the number of elements of a row, as a floating number
 };
 

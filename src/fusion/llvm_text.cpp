@@ -165,13 +165,22 @@ class Function {
   }
 
   MachineOp combining(uint32_t fold) const {
-    return program_.code[fold].op == MachineOp::kSum ? MachineOp::kAdd : MachineOp::kMax;
+    switch (program_.code[fold].op) {
+      case MachineOp::kSum: return MachineOp::kAdd;
+      case MachineOp::kProduct: return MachineOp::kMul;
+      case MachineOp::kSmallest: return MachineOp::kMin;
+      default: return MachineOp::kMax;
+    }
   }
   std::string start_of(uint32_t fold) const {
-    const bool is_sum = program_.code[fold].op == MachineOp::kSum;
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const MachineOp op = program_.code[fold].op;
     return w_.literal({.op = MachineOp::kLiteral,
                        .type = program_.code[fold].type,
-                       .literal = is_sum ? 0 : -std::numeric_limits<double>::infinity()});
+                       .literal = op == MachineOp::kSum        ? 0
+                                  : op == MachineOp::kProduct  ? 1
+                                  : op == MachineOp::kSmallest ? kInfinity
+                                                               : -kInfinity});
   }
   std::string folded(Body& body, uint32_t fold, const std::string& so_far) {
     const Instruction& each = program_.code[fold];

@@ -43,7 +43,7 @@ class LlvmWriter {
   // Calls `function`, of elements, for each lane.
   std::string call_for_each_lane(const std::string& function, c10::ScalarType type, size_t count,
                                  const std::array<std::string, 3>& operands);
-  // Combines the lanes by `op`, kAdd or kMax, in pairs. Every lane of the result has the value.
+  // Combines the lanes by `op` (kAdd, kMul, kMax, kMin) in pairs. Every lane of the result has the value.
   std::string fold_lanes(MachineOp op, c10::ScalarType type, const std::string& value);
 
  private:

@@ -78,7 +78,8 @@ Element ProgramBuilder::add(Instruction instruction) {
     // Equality of doubles would merge 0 and -0.
     return other == instruction && std::bit_cast<uint64_t>(other.literal) == std::bit_cast<uint64_t>(instruction.literal);
   };
-  may_round_ = may_round_ || is_library_function(instruction.op) || instruction.op == MachineOp::kSum;
+  may_round_ = may_round_ || is_library_function(instruction.op) || instruction.op == MachineOp::kSum ||
+               instruction.op == MachineOp::kProduct;
   const auto found = std::find_if(code_.begin(), code_.end(), same);
   if (found == code_.end()) {
     code_.push_back(instruction);
