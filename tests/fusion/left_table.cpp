@@ -15,6 +15,8 @@ std::span<const LeftRow> left_rows() {
       {"the functional operator is computed; its result may have other strides or another dtype than the tensor that this "
        "one writes",
        {"float_power_", "ldexp_"}},
+      {"the functional operator is computed; backward of this one raises, so it does not replace this one",
+       {"acosh_", "asinh_", "atanh_", "igamma_", "igammac_", "nextafter_"}},
       {"the functional operator has its arguments in another order", {"polygamma_"}},
       {"returns its operand, or a copy of it: nothing is computed",
        {"clone", "conj_physical", "conj_physical_", "positive"}},
