@@ -2,11 +2,8 @@
 
 #include "autodiff/differentiate.h"
 #include "fusion/group_kernel.h"
-<<<<<<< HEAD
-#include "ir/differentiable.h"
-=======
 #include "fusion/kernel_cache.h"
->>>>>>> 590d479 (Add the option SCONCE_LLVM)
+#include "ir/differentiable.h"
 #include "ir/dump.h"
 #include "ir/verify/verify.h"
 #include "passes/freeze/fold_batch_norm.h"

@@ -5,7 +5,10 @@ namespace sconce {
 
 std::span<const OpRow> function_rows() {
   static const std::vector<OpRow> rows = {
-      {.name = "aten::acos", .autocast = Autocast::kFull, .backward = "(torch.neg(grad) * torch.rsqrt(1 - self * self),)"},
+      {.name = "aten::acos",
+       .in_place = VariantMatch::kPointwise,
+       .autocast = Autocast::kFull,
+       .backward = "(torch.neg(grad) * torch.rsqrt(1 - self * self),)"},
       {.name = "aten::acosh", .backward = "(grad * torch.rsqrt(self * self - 1),)"},
       {.name = "aten::arccos", .synonym_of = "aten::acos"},
       {.name = "aten::arccosh", .synonym_of = "aten::acosh"},
@@ -14,10 +17,13 @@ std::span<const OpRow> function_rows() {
       {.name = "aten::arctan", .synonym_of = "aten::atan"},
       {.name = "aten::arctan2", .synonym_of = "aten::atan2"},
       {.name = "aten::arctanh", .synonym_of = "aten::atanh"},
-      {.name = "aten::asin", .autocast = Autocast::kFull, .backward = "(grad * torch.rsqrt(1 - self * self),)"},
+      {.name = "aten::asin",
+       .in_place = VariantMatch::kPointwise,
+       .autocast = Autocast::kFull,
+       .backward = "(grad * torch.rsqrt(1 - self * self),)"},
       {.name = "aten::asinh", .backward = "(grad * torch.rsqrt(self * self + 1),)"},
-      {.name = "aten::atan", .backward = "(grad / (self * self + 1),)"},
-      {.name = "aten::atan2", .autocast = Autocast::kWidest, .backward = R"(
+      {.name = "aten::atan", .in_place = VariantMatch::kPointwise, .backward = "(grad / (self * self + 1),)"},
+      {.name = "aten::atan2", .in_place = VariantMatch::kPointwise, .autocast = Autocast::kWidest, .backward = R"(
 scaled = grad / (self * self + other * other)
 return (scaled * other, torch.neg(scaled) * self)
 )"},
@@ -27,41 +33,71 @@ return (scaled * other, torch.neg(scaled) * self)
        .in_place = VariantMatch::kPointwise,
        .backward_ignores_result = true,
        .backward = "(torch.neg(grad) * torch.sin(self),)"},
-      {.name = "aten::cosh", .autocast = Autocast::kFull, .backward = "(grad * torch.sinh(self),)"},
-      {.name = "aten::digamma", .backward = "(grad * torch.polygamma(1, self),)"},
+      {.name = "aten::cosh",
+       .in_place = VariantMatch::kPointwise,
+       .autocast = Autocast::kFull,
+       .backward = "(grad * torch.sinh(self),)"},
+      {.name = "aten::digamma", .in_place = VariantMatch::kPointwise, .backward = "(grad * torch.polygamma(1, self),)"},
       {.name = "aten::erf",
        .opcode = Opcode::kErf,
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kPointwise,
        .backward_ignores_result = true,
        .backward = "(grad * 1.1283791670955126 * torch.exp(torch.neg(self * self)),)"},
-      {.name = "aten::erfc", .backward = "(grad * -1.1283791670955126 * torch.exp(torch.neg(self * self)),)"},
-      {.name = "aten::erfinv", .autocast = Autocast::kFull, .backward = R"(
+      {.name = "aten::erfc",
+       .in_place = VariantMatch::kPointwise,
+       .backward = "(grad * -1.1283791670955126 * torch.exp(torch.neg(self * self)),)"},
+      {.name = "aten::erfinv", .in_place = VariantMatch::kPointwise, .autocast = Autocast::kFull, .backward = R"(
 place = torch.erfinv(self)
 return (grad * 0.8862269254527579 * torch.exp(place * place),)
 )"},
       {.name = "aten::exp",
        .opcode = Opcode::kExp,
        .layout = Layout::kPointwise,
+       .in_place = VariantMatch::kPointwise,
        .autocast = Autocast::kFull,
        .backward = "(grad * result,)"},
-      {.name = "aten::exp2", .backward = "(grad * result * 0.6931471805599453,)"},
-      {.name = "aten::expm1", .opcode = Opcode::kExpm1, .autocast = Autocast::kFull, .backward = "(grad * (result + 1),)"},
-      {.name = "aten::hypot", .backward = "(grad * (self / result), grad * (other / result))"},
-      {.name = "aten::lgamma", .backward = "(grad * torch.digamma(self),)"},
-      {.name = "aten::log", .opcode = Opcode::kLog, .autocast = Autocast::kFull, .backward = "(grad / self,)"},
-      {.name = "aten::log10", .autocast = Autocast::kFull, .backward = "(grad / (self * 2.302585092994046),)"},
-      {.name = "aten::log1p", .opcode = Opcode::kLog1p, .autocast = Autocast::kFull, .backward = "(grad / (self + 1),)"},
-      {.name = "aten::log2", .autocast = Autocast::kFull, .backward = "(grad / (self * 0.6931471805599453),)"},
+      {.name = "aten::exp2", .in_place = VariantMatch::kPointwise, .backward = "(grad * result * 0.6931471805599453,)"},
+      {.name = "aten::expm1",
+       .opcode = Opcode::kExpm1,
+       .in_place = VariantMatch::kPointwise,
+       .autocast = Autocast::kFull,
+       .backward = "(grad * (result + 1),)"},
+      {.name = "aten::hypot",
+       .in_place = VariantMatch::kPointwise,
+       .backward = "(grad * (self / result), grad * (other / result))"},
+      {.name = "aten::lgamma", .in_place = VariantMatch::kPointwise, .backward = "(grad * torch.digamma(self),)"},
+      {.name = "aten::log",
+       .opcode = Opcode::kLog,
+       .in_place = VariantMatch::kPointwise,
+       .autocast = Autocast::kFull,
+       .backward = "(grad / self,)"},
+      {.name = "aten::log10",
+       .in_place = VariantMatch::kPointwise,
+       .autocast = Autocast::kFull,
+       .backward = "(grad / (self * 2.302585092994046),)"},
+      {.name = "aten::log1p",
+       .opcode = Opcode::kLog1p,
+       .in_place = VariantMatch::kPointwise,
+       .autocast = Autocast::kFull,
+       .backward = "(grad / (self + 1),)"},
+      {.name = "aten::log2",
+       .in_place = VariantMatch::kPointwise,
+       .autocast = Autocast::kFull,
+       .backward = "(grad / (self * 0.6931471805599453),)"},
       {.name = "aten::logaddexp",
        .backward = "(grad / (1 + torch.exp(other - self)), grad / (1 + torch.exp(self - other)))"},
-      {.name = "aten::logit", .backward = R"(
+      {.name = "aten::logit", .in_place = VariantMatch::kPointwise, .backward = R"(
 of_self = grad / (self * (1 - self))
 if eps is not None:
     of_self = torch.where((self >= eps) & (self <= 1 - eps), of_self, 0)
 return (of_self,)
 )"},
-      {.name = "aten::pow", .opcode = Opcode::kPow, .autocast = Autocast::kFull, .backward = R"(
+      {.name = "aten::pow",
+       .opcode = Opcode::kPow,
+       .in_place = VariantMatch::kPointwise,
+       .autocast = Autocast::kFull,
+       .backward = R"(
 if exponent == 0:
     of_self = torch.zeros_like(grad)
 else:
@@ -71,6 +107,7 @@ return (of_self,)
       {.name = "aten::pow",
        .overloads = {"Tensor_Tensor"},
        .opcode = Opcode::kPow,
+       .in_place = VariantMatch::kPointwise,
        .autocast = Autocast::kFull,
        .backward = R"(
 of_self = torch.where(exponent == 0, 0, grad * (torch.pow(self, exponent - 1) * exponent))
@@ -80,15 +117,18 @@ return (of_self, of_exponent)
       {.name = "aten::pow",
        .overloads = {"Scalar"},
        .opcode = Opcode::kPow,
+       .in_place = VariantMatch::kPointwise,
        .autocast = Autocast::kFull,
        .backward = "(None, grad * (result * torch.log(float(self))))",
        .differentiable_if = "float(self) > 0"},
       {.name = "aten::reciprocal",
        .opcode = Opcode::kReciprocal,
+       .in_place = VariantMatch::kPointwise,
        .autocast = Autocast::kFull,
        .backward = "(torch.neg(grad) * result * result,)"},
       {.name = "aten::rsqrt",
        .layout = Layout::kPointwise,
+       .in_place = VariantMatch::kPointwise,
        .autocast = Autocast::kFull,
        .body = "torch.reciprocal(torch.sqrt(self))",
        .backward = "(-0.5 * grad * (result * result * result),)"},
@@ -97,7 +137,10 @@ return (of_self, of_exponent)
        .in_place = VariantMatch::kPointwise,
        .backward_ignores_result = true,
        .backward = "(grad * torch.cos(self),)"},
-      {.name = "aten::sinh", .autocast = Autocast::kFull, .backward = "(grad * torch.cosh(self),)"},
+      {.name = "aten::sinh",
+       .in_place = VariantMatch::kPointwise,
+       .autocast = Autocast::kFull,
+       .backward = "(grad * torch.cosh(self),)"},
       {.name = "aten::special_expit", .synonym_of = "aten::sigmoid"},
       {.name = "aten::sqrt",
        .opcode = Opcode::kSqrt,
@@ -110,13 +153,16 @@ return (of_self, of_exponent)
        .in_place = VariantMatch::kPointwise,
        .body = "self * self",
        .backward = "(grad * 2 * self,)"},
-      {.name = "aten::tan", .autocast = Autocast::kFull, .backward = "(grad * (1 + result * result),)"},
+      {.name = "aten::tan",
+       .in_place = VariantMatch::kPointwise,
+       .autocast = Autocast::kFull,
+       .backward = "(grad * (1 + result * result),)"},
       {.name = "aten::tanh",
        .opcode = Opcode::kTanh,
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kPointwise,
        .backward = "(torch.tanh_backward(grad, result),)"},
-      {.name = "aten::xlogy", .overloads = {"Tensor"}, .backward = R"(
+      {.name = "aten::xlogy", .overloads = {"Tensor"}, .in_place = VariantMatch::kPointwise, .backward = R"(
 of_self = torch.xlogy(grad, other).masked_fill((self == 0) & (other <= 0), 0)
 return (of_self, grad * self / other)
 )"},
