@@ -112,8 +112,8 @@ void inline_calls_in(torch::jit::Block& block) {
 std::vector<c10::TypePtr> saved_types(const Op& op, const Graph& forward) {
   const auto tuple = forward.outputs().at(0)->type()->cast<c10::TupleType>();
   const size_t results = op.schema->returns().size();
-  SCONCE_ASSERT(tuple != nullptr && tuple->elements().size() > results, "the forward text of ", op.name,
-                " does not return a tuple of results and saved values");
+  SCONCE_ASSERT(tuple != nullptr && tuple->elements().size() >= results, "the forward text of ", op.name,
+                " does not return a tuple that begins with the results");
   return {tuple->elements().begin() + static_cast<std::ptrdiff_t>(results), tuple->elements().end()};
 }
 

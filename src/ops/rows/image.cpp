@@ -136,6 +136,16 @@ width = scale_factors[1] if scale_factors is not None else None
 return (torch.upsample_bicubic2d_backward(
     grad, grad.size()[2:], input.size(), align_corners, height, width),)
 )"},
+      {.name = "aten::_upsample_bicubic2d_aa", .backward = R"(
+return (torch._upsample_bicubic2d_aa_backward(
+    grad, output_size, self.size(), align_corners, scales_h, scales_w),)
+)"},
+      {.name = "aten::_upsample_bicubic2d_aa", .overloads = {"vec"}, .backward = R"(
+height = scale_factors[0] if scale_factors is not None else None
+width = scale_factors[1] if scale_factors is not None else None
+return (torch._upsample_bicubic2d_aa_backward(
+    grad, grad.size()[2:], input.size(), align_corners, height, width),)
+)"},
       {.name = "aten::upsample_bilinear2d",
        .layout = Layout::kImages,
        .backward =
@@ -144,6 +154,16 @@ return (torch.upsample_bicubic2d_backward(
 height = scale_factors[0] if scale_factors is not None else None
 width = scale_factors[1] if scale_factors is not None else None
 return (torch.upsample_bilinear2d_backward(
+    grad, grad.size()[2:], input.size(), align_corners, height, width),)
+)"},
+      {.name = "aten::_upsample_bilinear2d_aa", .backward = R"(
+return (torch._upsample_bilinear2d_aa_backward(
+    grad, output_size, self.size(), align_corners, scales_h, scales_w),)
+)"},
+      {.name = "aten::_upsample_bilinear2d_aa", .overloads = {"vec"}, .backward = R"(
+height = scale_factors[0] if scale_factors is not None else None
+width = scale_factors[1] if scale_factors is not None else None
+return (torch._upsample_bilinear2d_aa_backward(
     grad, grad.size()[2:], input.size(), align_corners, height, width),)
 )"},
       {.name = "aten::upsample_linear1d",
@@ -176,6 +196,36 @@ depth = scale_factors[0] if scale_factors is not None else None
 height = scale_factors[1] if scale_factors is not None else None
 width = scale_factors[2] if scale_factors is not None else None
 return (torch.upsample_nearest3d_backward(
+    grad, grad.size()[2:], input.size(), depth, height, width),)
+)"},
+      {.name = "aten::_upsample_nearest_exact1d", .backward = R"(
+return (torch._upsample_nearest_exact1d_backward(
+    grad, output_size, self.size(), scales),)
+)"},
+      {.name = "aten::_upsample_nearest_exact1d", .overloads = {"vec"}, .backward = R"(
+width = scale_factors[0] if scale_factors is not None else None
+return (torch._upsample_nearest_exact1d_backward(
+    grad, grad.size()[2:], input.size(), width),)
+)"},
+      {.name = "aten::_upsample_nearest_exact2d", .backward = R"(
+return (torch._upsample_nearest_exact2d_backward(
+    grad, output_size, self.size(), scales_h, scales_w),)
+)"},
+      {.name = "aten::_upsample_nearest_exact2d", .overloads = {"vec"}, .backward = R"(
+height = scale_factors[0] if scale_factors is not None else None
+width = scale_factors[1] if scale_factors is not None else None
+return (torch._upsample_nearest_exact2d_backward(
+    grad, grad.size()[2:], input.size(), height, width),)
+)"},
+      {.name = "aten::_upsample_nearest_exact3d", .backward = R"(
+return (torch._upsample_nearest_exact3d_backward(
+    grad, output_size, self.size(), scales_d, scales_h, scales_w),)
+)"},
+      {.name = "aten::_upsample_nearest_exact3d", .overloads = {"vec"}, .backward = R"(
+depth = scale_factors[0] if scale_factors is not None else None
+height = scale_factors[1] if scale_factors is not None else None
+width = scale_factors[2] if scale_factors is not None else None
+return (torch._upsample_nearest_exact3d_backward(
     grad, grad.size()[2:], input.size(), depth, height, width),)
 )"},
       {.name = "aten::upsample_trilinear3d",

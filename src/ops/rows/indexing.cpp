@@ -15,6 +15,24 @@ def sizes(weight: List[int], indices: List[int], offsets: List[int], scale_grad_
           per_sample_weights: Optional[List[int]], include_last_offset: bool):
     return [offsets[0] - 1 if include_last_offset else offsets[0], weight[1]]
 )"}},
+      {.name = "aten::embedding_bag",
+       .overloads = {""},
+       .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
+def sizes(weight: List[int], indices: List[int], offsets: List[int], scale_grad_by_freq: bool, mode: int, sparse: bool,
+          per_sample_weights: Optional[List[int]], include_last_offset: bool):
+    return [offsets[0] - 1 if include_last_offset else offsets[0], weight[1]]
+)"},
+       .forward = R"(
+result, bag_of_offset, bag_size, largest = torch._embedding_bag(
+    weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset)
+return (result, bag_of_offset, bag_size, largest)
+)",
+       .backward = R"(
+return (torch._embedding_bag_backward(
+    grad0, indices, offsets, result1, result2, result3, weight.size(0), scale_grad_by_freq, mode, False, None),)
+)",
+       .differentiable_if = "not sparse and per_sample_weights is None"},
       {.name = "aten::gather",
        .backward = "(grad.new_zeros(self.size()).scatter_add(dim, index, grad),)",
        .differentiable_if = "not sparse_grad"},
