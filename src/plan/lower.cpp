@@ -13,8 +13,7 @@
 namespace sconce {
 namespace {
 
-// Constants come first, so that a frame keeps them in place; then inputs and values. A value has its register from
-// the node that makes it until its death; then another value may have it.
+// Constants come first, so that a frame keeps them; then inputs and values. A value has its register until its death.
 class Lowering {
  public:
   Lowering(const Graph& graph, Callees* callees, Profile* profile, StepForm form)
@@ -76,8 +75,7 @@ class Lowering {
     return found->second;
   }
 
-  // A loop's params keep their registers through its body, because the next iteration and the loop's outputs use
-  // them.
+  // A loop's params keep their registers through its body: the next iteration and the loop's outputs use them.
   void release(const Value* value) {
     const Node* owner = value->node();
     const bool is_loop_param = owner->opcode() == Opcode::kParam && owner->owning_block()->owner() != nullptr &&
@@ -212,10 +210,12 @@ class Lowering {
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
     }
-    return is_call(node)                        ? make_call_step(node, std::move(operands), std::move(results), callees_)
-           : node.opcode() == Opcode::kDelegate ? make_delegate_step(node, std::move(operands), std::move(results))
-           : node.opcode() == Opcode::kDifferentiable
-               ? make_differentiable_step(node, std::move(operands), std::move(results), form_)
+    switch (node.opcode()) {
+      case Opcode::kDelegate: return make_delegate_step(node, std::move(operands), std::move(results));
+      case Opcode::kDifferentiable: return make_differentiable_step(node, std::move(operands), std::move(results), form_);
+      default: break;
+    }
+    return is_call(node)             ? make_call_step(node, std::move(operands), std::move(results), callees_)
            : node.op().is_language() ? make_language_step(node, std::move(operands), std::move(results))
                                      : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change_);
   }

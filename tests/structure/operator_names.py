@@ -18,6 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # file -> why it names operators
 REWRITES = {
+    "src/autodiff/build_nodes.cpp": "inserts the nodes of differentiation that read sizes",
+    "src/autodiff/joint_graph.cpp": "inserts the gradients of joins and cuts, and sums of gradients",
+    "src/autodiff/reduce_gradient.cpp": "inserts sums and casts of gradients",
     "src/fusion/folds.cpp": "the table of operators that fold rows",
     "src/fusion/operators.cpp": "lists the operators whose results do not follow the strides of their operands",
     "src/ir/text/parse.cpp": "gives an example in an error message",
