@@ -6,6 +6,7 @@
 #include "ir/differentiable.h"
 #include "ir/dump.h"
 #include "ir/verify/verify.h"
+#include "passes/facts/refine_optional_tensors.h"
 #include "passes/freeze/fold_batch_norm.h"
 #include "passes/freeze/freeze.h"
 #include "passes/layout/propagate_channels_last.h"
@@ -246,6 +247,7 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   std::unique_ptr<Graph> graph = general.clone();
   bool changed = runner.run_custom(Stage::kSpecialize, /*after=*/false, graph);
   const InputAssumptions given = assume(*graph);
+  runner.run("refine_optional_tensors", [&given](Graph& known) { return refine_optional_tensors(known, given); }, *graph);
   runner.run(
       "propagate_facts", [&given](Graph& known) { return propagate_facts(known, given, KnownNumbers::kFold); }, *graph);
   const size_t passes_before = runner.timings().size();

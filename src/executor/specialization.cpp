@@ -1,9 +1,9 @@
 #include "executor/specialization.h"
 
+#include "base/compile_queue.h"
 #include "base/exception_message.h"
 #include "executor/argument_spec/facts_of_spec.h"
 #include "executor/argument_spec/fields.h"
-#include "base/compile_queue.h"
 #include "ir/dump.h"
 
 #include <ATen/record_function.h>

@@ -115,31 +115,6 @@ class SpecFacts {
       value.set_facts(*facts);
     } else if (!known.is_unknown()) {
       given_.values.emplace(&value, known);
-      if (facts != nullptr && is_optional_tensor(value)) {
-        refine(value, *facts);
-      }
-    }
-  }
-
-  static bool is_optional_tensor(const Value& value) {
-    const auto optional = value.type()->cast<c10::OptionalType>();
-    return optional != nullptr && optional->getElementType()->kind() == c10::TypeKind::TensorType;
-  }
-
-  // Makes users of an optional tensor that is there users of a tensor. Gradients flow through tensors only.
-  static void refine(Value& value, const TensorFacts& facts) {
-    Graph& graph = value.graph();
-    Node* cast = graph.create(prim::unchecked_cast, {&value}, 0);
-    Value* tensor = cast->add_output(c10::TensorType::get());
-    tensor->set_facts(facts);
-    value.replace_all_uses_with(tensor);
-    cast->set_input(0, &value);
-    Node* const producer = value.node();
-    if (producer->opcode() != Opcode::kParam) {
-      cast->insert_after(producer);
-    } else {
-      Block& body = graph.body();
-      cast->insert_before(body.first() != nullptr ? body.first() : body.return_node());
     }
   }
 
