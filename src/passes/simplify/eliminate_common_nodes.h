@@ -12,6 +12,8 @@ namespace sconce {
 //   - sharing one result is unobservable: neither result is written, at most one of them escapes, and the graph neither
 //     walks autograd's graph nor compares tuples or strings by identity. (Results that existed before are always shared.)
 //
+// Does not: merge casts to fewer bits whose results may require a gradient. The gradients of their users would be added up
+// in those bits.
 // Requires: a verified graph. Keeps: order, graph inputs and outputs; random nodes (rule R5).
 // Returns whether the graph changed.
 bool eliminate_common_nodes(Graph& graph);
