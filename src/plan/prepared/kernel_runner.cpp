@@ -20,8 +20,9 @@ bool is_number(const c10::IValue& value) { return value.isInt() || value.isDoubl
 StepState& KernelRunner::state_of(Frame& frame) const {
   std::unique_ptr<StepState>& state = frame.states[parts_.state];
   if (state == nullptr) {
-    state = std::make_unique<StepState>();
-    state->results.resize(parts_.results.size());
+    auto made = std::make_unique<StepState>();
+    made->results.resize(parts_.results.size());
+    state = std::move(made);
   }
   return *state;
 }
