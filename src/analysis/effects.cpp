@@ -73,6 +73,15 @@ bool produces_new_tensor(const Node& node) {
          op.schema->returns()[0].alias_info() == nullptr;
 }
 
+bool introduces_grad(const Node& node) {
+  if (const Value* asked = node.named_input("requires_grad"); asked != nullptr && node.opcode() != Opcode::kRequiresGrad_) {
+    const auto* constant = asked->constant();
+    return !constant || !constant->isBool() || constant->toBool();
+  }
+  const Effects effects = effects_of(node);
+  return node.opcode() == Opcode::kRequiresGrad_ || effects.unknown || effects.state;
+}
+
 bool may_change_sizes(const Graph& graph) {
   bool may_change = false;
   for_each_node(graph.body(), [&](Node* node) { may_change = may_change || node->op().may_change_sizes; });

@@ -22,6 +22,9 @@ bool has_effects(const Node& node);
 // Returns whether the node's only result is a new tensor: a new object over new memory whose elements do not overlap.
 bool produces_new_tensor(const Node& node);
 
+// Returns whether the node's result may require a gradient although no operand does (`torch.tensor(…, requires_grad=True)`).
+bool introduces_grad(const Node& node);
+
 // Returns whether a node of the graph may change the sizes, strides or storage of an existing tensor.
 bool may_change_sizes(const Graph& graph);
 

@@ -93,18 +93,6 @@ void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
   runner.run("check_inplace", check_inplace, graph);
 }
 
-// Returns whether an input or attribute is known to require a gradient.
-bool any_requires_grad(const Graph& graph) {
-  const auto requires_grad = [](const Value* value) {
-    return value->facts() != nullptr && value->facts()->requires_grad == true;
-  };
-  bool found = std::any_of(graph.inputs().begin(), graph.inputs().end(), requires_grad);
-  for_each_node(graph.body(), [&](const Node* node) {
-    found = found || std::any_of(node->outputs().begin(), node->outputs().end(), requires_grad);
-  });
-  return found;
-}
-
 // Makes differentiable subgraphs, and optimizes the graphs that their plans run.
 void differentiable_passes(Graph& graph, const InputAssumptions& given, size_t min_nodes, PassRunner& runner) {
   // The passes before have made nodes without facts.
@@ -254,7 +242,7 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   if (settings.optimize) {
     // Kernels can compute what functional operators compute, step by step, and gradients flow through those.
     runner.run("remove_tensor_mutation", remove_tensor_mutation, *graph);
-    const bool records = given.grad_mode == true && any_requires_grad(*graph);
+    const bool records = given.grad_mode == true && given.any_requires_grad;
     // LibTorch's recurrent layers record less than the operators of a loop.
     if (!settings.exact && !records) {
       runner.run("decompose_rnn", decompose_rnn, *graph);

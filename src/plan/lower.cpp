@@ -270,18 +270,6 @@ class Lowering {
     return {};
   }
 
-  // A graph without tensors that require a gradient may still introduce one.
-  static bool introduces_grad(const Node& node) {
-    // `torch.tensor(…, requires_grad=True)`
-    if (const Value* asked = node.named_input("requires_grad");
-        asked != nullptr && node.opcode() != Opcode::kRequiresGrad_) {
-      const auto* constant = asked->constant();
-      return !constant || !constant->isBool() || constant->toBool();
-    }
-    const Effects effects = effects_of(node);
-    return node.opcode() == Opcode::kRequiresGrad_ || effects.unknown || effects.state;
-  }
-
   Expected<void> lower_if(const Node& node) {
     Registers results;
     for (const Value* output : node.outputs()) {

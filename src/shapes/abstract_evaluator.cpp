@@ -281,7 +281,9 @@ bool AbstractEvaluator::run_language_node(const Node& node) {
       const AbstractValues* elements = heap_.elements_of(row);
       const bool fits = elements != nullptr && elements->size() == node.outputs().size();
       for (size_t i = 0; i < node.outputs().size(); ++i) {
-        set(node.output(i), fits ? (*elements)[i] : AbstractValue());
+        set(node.output(i), fits                  ? (*elements)[i]
+                            : elements == nullptr ? part_of_cut(*node.input(0)->node())
+                                                  : AbstractValue());
       }
       return true;
     }
@@ -304,6 +306,29 @@ bool AbstractEvaluator::run_language_node(const Node& node) {
   }
   set_unknown(node);
   return true;
+}
+
+// Returns what is known about each part of a tensor that the node cuts, where the number of parts is not known.
+AbstractValue AbstractEvaluator::part_of_cut(const Node& node) const {
+  const TensorFacts* whole = node.op().cuts ? at(*node.input(0)).as_tensor() : nullptr;
+  const Value* dim = node.op().cuts ? node.named_input("dim") : nullptr;
+  if (whole == nullptr || dim == nullptr) {
+    return {};
+  }
+  TensorFacts part = *whole;
+  part.strides.reset();
+  part.defined.reset();
+  part.requires_grad = part.requires_grad == false ? part.requires_grad : std::nullopt;
+  if (part.sizes) {
+    const auto rank = static_cast<int64_t>(part.sizes->size());
+    const c10::IValue* number = dim->constant();
+    for (int64_t i = 0; i < rank; ++i) {
+      if (number == nullptr || i == (number->toInt() < 0 ? number->toInt() + rank : number->toInt())) {
+        (*part.sizes)[static_cast<size_t>(i)] = Dim::unknown();
+      }
+    }
+  }
+  return AbstractValue::tensor(std::move(part));
 }
 
 void AbstractEvaluator::set_unknown(const Node& node) {

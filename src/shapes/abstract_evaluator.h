@@ -81,6 +81,7 @@ class AbstractEvaluator {
     }
   }
   void set_unknown(const Node& node);
+  AbstractValue part_of_cut(const Node& node) const;
   void make_list(const Value& output, AbstractList list);
   void make_dict(const Node& node);
   void find_assigned_attributes();

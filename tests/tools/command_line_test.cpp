@@ -370,7 +370,18 @@ TEST(CommandLineBench, PutsRatiosFirstAndNamesWhatIsNotAvailable) {
     EXPECT_EQ(row["first_calls_seconds"].size(), 10) << row;
   }
   expect_usage_error({"bench", model_file("mlp.pt"), "--against", "jti"}, "no executor 'jti'; did you mean 'jit'");
-  expect_refusal({"bench", model_file("mlp.pt"), "--train", "sgd"}, "--train");
+}
+
+TEST(CommandLineBench, TrainsWithEveryExecutorThatTrains) {
+  for (const char* optimizer : {"sgd", "adam"}) {
+    const auto json = json_of(sconce({"bench", model_file("mlp.pt"), "--train", optimizer, "--against", "jit,eager,static",
+                                      "--seconds", "0.01", "--json"}));
+    for (const auto& row : json[0]["executors"]) {
+      EXPECT_EQ(row["executor"] != "static", row.value("correct", false)) << row;
+    }
+  }
+  expect_usage_error({"bench", model_file("mlp.pt"), "--train", "adm"}, "no optimizer 'adm'; did you mean 'adam'");
+  expect_usage_error({"bench", model_file("mlp.pt"), "--train", "sgd", "--threads", "2"}, "leave out --threads");
 }
 
 TEST(CommandLineDump, PrintsStagesThatOptReadsBack) {
@@ -457,8 +468,9 @@ TEST(CommandLineExplain, TellsPlansAndCounters) {
   EXPECT_THAT(text.out, HasSubstr("generic plan"));
   const auto json = json_of(sconce({"explain", model_file("mlp.pt"), "--input", "float32[4,16]", "--calls", "5", "--json"}));
   EXPECT_EQ(json["counters"]["invocations"], 5);
-  ASSERT_EQ(json["plans"].size(), 1);
+  ASSERT_EQ(json["plans"].size(), 2);
   EXPECT_EQ(json["plans"][0]["tier"], "tier0");
+  EXPECT_THAT(json["plans"][1]["text"].get<std::string>(), HasSubstr("sconce::differentiable"));
 }
 
 TEST(CommandLineOpt, ShowsThePlaceInMalformedText) {

@@ -45,6 +45,7 @@ return (scaled(grad, beta), scaled(left, alpha), scaled(right, alpha))
       {.name = "aten::addmm",
        .backward_ignores_result = true,
        .autocast = Autocast::kReduced,
+       .result = {.dtypes = {ResultDtype::kFirst}},
        .product = MatrixProduct{.left = 1, .right = 2, .left_may_be_batch = false, .addend = 0},
        .backward = "(scaled(grad, beta), scaled(torch.mm(grad, mat2.t()), alpha), scaled(torch.mm(mat1.t(), grad), alpha))"},
       {.name = "aten::addmv", .autocast = Autocast::kReduced, .backward = R"(
@@ -53,7 +54,11 @@ return (scaled(grad, beta), scaled(torch.outer(grad, vec), alpha), scaled(torch.
       {.name = "aten::addr", .autocast = Autocast::kReduced, .backward = R"(
 return (scaled(grad, beta), scaled(torch.mv(grad, vec2), alpha), scaled(torch.mv(grad.t(), vec1), alpha))
 )"},
-      {.name = "aten::baddbmm", .backward_ignores_result = true, .autocast = Autocast::kReduced, .backward = R"(
+      {.name = "aten::baddbmm",
+       .backward_ignores_result = true,
+       .autocast = Autocast::kReduced,
+       .result = {.dtypes = {ResultDtype::kFirst}},
+       .backward = R"(
 left = torch.bmm(grad, batch2.transpose(1, 2))
 right = torch.bmm(batch1.transpose(1, 2), grad)
 return (scaled(grad, beta), scaled(left, alpha), scaled(right, alpha))
@@ -63,6 +68,7 @@ return (scaled(grad, beta), scaled(left, alpha), scaled(right, alpha))
        .opcode = Opcode::kBatchedProduct,
        .backward_ignores_result = true,
        .autocast = Autocast::kReduced,
+       .result = {.dtypes = {ResultDtype::kFirst}},
        .backward = "(torch.bmm(grad, mat2.transpose(1, 2)), torch.bmm(self.transpose(1, 2), grad))"},
       {.name = "aten::chain_matmul", .autocast = Autocast::kReduced},
       {.name = "aten::cross", .autocast = Autocast::kWidest},
@@ -82,6 +88,7 @@ return (scaled(grad, beta), scaled(left, alpha), scaled(right, alpha))
        .results = Sharing::kFresh,
        .backward_ignores_result = true,
        .autocast = Autocast::kReduced,
+       .result = {.dtypes = {ResultDtype::kFirst}},
        .affine = AffineRule{},
        .product = MatrixProduct{.left = 0, .right = 1, .right_is_transposed = true, .addend = 2},
        .backward = R"(
@@ -112,6 +119,7 @@ return (of_input, of_weight, grad)
        .results = Sharing::kFresh,
        .backward_ignores_result = true,
        .autocast = Autocast::kReduced,
+       .result = {.dtypes = {ResultDtype::kFirst}},
        .product = MatrixProduct{.left = 0, .right = 1},
        .backward = R"(
 if self.dim() == 2 and other.dim() == 2:

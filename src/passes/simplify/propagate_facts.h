@@ -15,6 +15,7 @@ struct InputAssumptions {
   std::unordered_map<int64_t, int64_t> examples;  // symbol → a size that it stood for in one call
   bool no_symbol_is_one = false;                  // every size of 1 is given as a number
   std::optional<bool> grad_mode;                  // at the start of a run
+  bool any_requires_grad = false;                 // a tensor that is given, or an element of a list, requires a gradient
   // For the result of a `prim::GetAttr` whose attribute the graph assigns: the attribute's value at the start of a run.
   std::unordered_map<const Value*, AbstractValue> initial_attribute_values;
   // For inputs and attributes whose type is not Tensor: None, numbers, tuples, lists and dicts. Lists and dicts are used
