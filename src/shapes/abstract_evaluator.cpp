@@ -310,8 +310,9 @@ bool AbstractEvaluator::run_language_node(const Node& node) {
 
 // Returns what is known about each part of a tensor that the node cuts, where the number of parts is not known.
 AbstractValue AbstractEvaluator::part_of_cut(const Node& node) const {
-  const TensorFacts* whole = node.op().cuts ? at(*node.input(0)).as_tensor() : nullptr;
-  const Value* dim = node.op().cuts ? node.named_input("dim") : nullptr;
+  const bool keeps_rank = node.op().cuts && node.opcode() != Opcode::kUnbind;
+  const TensorFacts* whole = keeps_rank ? at(*node.input(0)).as_tensor() : nullptr;
+  const Value* dim = keeps_rank ? node.named_input("dim") : nullptr;
   if (whole == nullptr || dim == nullptr) {
     return {};
   }
