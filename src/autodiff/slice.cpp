@@ -111,7 +111,7 @@ class Slicing {
       if (role == Role::kDifferentiated && uses_visible_result(*node)) {
         finish();
       }
-      if (role == Role::kDifferentiated && joins_list(*node) && !take_list(*node->input(0)->node())) {
+      if (role == Role::kDifferentiated && !has_its_list(*node)) {
         role = Role::kOutside;
       }
       if (role == Role::kOutside) {
@@ -135,6 +135,13 @@ class Slicing {
     }
     finish();
     block_ = around;
+  }
+
+  // Returns whether the slice has, or can have, the list that the node joins, or the cut that made the list it unpacks.
+  bool has_its_list(const Node& node) {
+    return joins_list(node)                       ? take_list(*node.input(0)->node())
+           : node.opcode() == Opcode::kListUnpack ? results_.contains(node.input(0))
+                                                  : true;
   }
 
   // Makes the list that a node of the slice joins a part of the slice. Returns false if another slice has it.

@@ -234,6 +234,22 @@ def f(x):
   EXPECT_TRUE(agree(x.grad(), 3 * grad(at::sin(x * 2).sum(), {x})[0], 1e-6));
 }
 
+TEST(TrainingOutputs, AnEffectBetweenACutAndItsPartsLosesNoGradient) {
+  GraphExecutor executor(testing::graph_of_source(R"(
+def f(x):
+    parts = torch.tanh(x * 2).chunk(2)
+    noise = torch.rand([1])
+    a, b = parts
+    return (a.exp() * b).sum() + 0 * noise.sum()
+)"),
+                         "f", differentiating());
+  const at::Tensor x = at::rand({4}).requires_grad_(true);
+  std::vector<c10::IValue> stack = {x};
+  executor.run(stack);
+  const auto parts = at::tanh(x * 2).chunk(2);
+  EXPECT_TRUE(agree(grad(stack.at(0).toTensor(), {x})[0], grad((parts[0].exp() * parts[1]).sum(), {x})[0], 1e-6));
+}
+
 TEST(TrainingOutputs, DropoutDrawsAndDropsAsInEagerMode) {
   GraphExecutor executor(testing::graph_of_source(R"(
 def f(x):
