@@ -86,8 +86,9 @@ Result write_logit(Writing& w) {
   });
 }
 
-// xlogy(self, other): 0 where self is 0, whatever other is but NaN
-Result write_xlogy(Writing& w) {
+// xlogy(self, other), special_xlog1py(self, other): self times the logarithm, 0 where self is 0, whatever other is but NaN
+template <MachineOp kLogarithm>
+Result write_times_logarithm(Writing& w) {
   const Type dtype = w.promoted_to_floating({0, 1});
   if (!dtype) {
     return std::nullopt;
@@ -95,7 +96,7 @@ Result write_xlogy(Writing& w) {
   const Element x = w.rounded(0, *dtype);
   const Element y = w.rounded(1, *dtype);
   const Element zero = w.literal(0, x);
-  const Element product = w.select(w.equal(x, zero), zero, w.mul(x, w.b.apply(MachineOp::kLog, y)));
+  const Element product = w.select(w.equal(x, zero), zero, w.mul(x, w.b.apply(kLogarithm, y)));
   return w.done(w.select(w.different(y, y), y, product), *dtype);
 }
 
@@ -129,7 +130,8 @@ void add_function_rules(RuleTable& table) {
   add_rule(table, "log2", write_unary<MachineOp::kLog2>);
   add_rule(table, "log10", write_unary<MachineOp::kLog10>);
   add_rule(table, "logit", write_logit);
-  add_rule(table, "xlogy", write_xlogy, {"Tensor", "Scalar_Self", "Scalar_Other"});
+  add_rule(table, "xlogy", write_times_logarithm<MachineOp::kLog>, {"Tensor", "Scalar_Self", "Scalar_Other"});
+  add_rule(table, "special_xlog1py", write_times_logarithm<MachineOp::kLog1p>, {"", "self_scalar", "other_scalar"});
   add_rule(table, "erf", write_unary<MachineOp::kErf>);
   add_rule(table, "erfc", write_unary<MachineOp::kErfc>);
   add_rule(table, "sin", write_unary<MachineOp::kSin>);

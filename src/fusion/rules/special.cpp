@@ -69,19 +69,6 @@ Result write_entr(Writing& w) {
   });
 }
 
-// special_xlog1py(self, other): 0 where self is 0, whatever other is but NaN
-Result write_xlog1py(Writing& w) {
-  const Type dtype = w.promoted_to_floating({0, 1});
-  if (!dtype) {
-    return std::nullopt;
-  }
-  const Element x = w.rounded(0, *dtype);
-  const Element y = w.rounded(1, *dtype);
-  const Element zero = w.literal(0, x);
-  const Element product = w.select(w.equal(x, zero), zero, w.mul(x, w.b.apply(MachineOp::kLog1p, y)));
-  return w.done(w.select(w.different(y, y), y, product), *dtype);
-}
-
 // gcd, lcm: of integers
 Result write_divisor(Writing& w, const std::string& function) {
   const Type dtype = w.promoted({0, 1});
@@ -121,7 +108,6 @@ void add_special_rules(RuleTable& table) {
   add_rule(table, "polygamma", write_polygamma);
   add_rule(table, "sinc", write_sinc);
   add_rule(table, "special_entr", write_entr);
-  add_rule(table, "special_xlog1py", write_xlog1py, {"", "self_scalar", "other_scalar"});
   for (const char* name : {"gcd", "lcm"}) {
     add_rule(table, name, [function = std::string(name)](Writing& w) { return write_divisor(w, function); });
   }

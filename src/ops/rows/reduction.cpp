@@ -32,6 +32,12 @@ def sizes(self: List[int], dim: List[int], keepdim: bool):
     return out
 )";
 
+constexpr std::string_view kSelectionBackward =
+    "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)";
+constexpr std::string_view kExtremeBackward = R"(
+chosen = (self == result) | (torch.isnan(self) & torch.isnan(result))
+return (torch.where(chosen, grad / torch.sum(chosen), 0),)
+)";
 constexpr std::string_view kScalarSizes = R"(
 def sizes(self: List[int]):
     out: List[int] = []
@@ -74,8 +80,7 @@ return (torch.where(chosen, restored(grad, dim, keepdim, self.dim()) / count, 0)
       {.name = "aten::equal", .autocast = Autocast::kWidest},
       {.name = "aten::frobenius_norm", .autocast = Autocast::kFull},
       {.name = "aten::isin", .overloads = {"Scalar_Tensor"}, .result = {.sizes = kNoSizes, .differs_on_meta = true}},
-      {.name = "aten::kthvalue",
-       .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)"},
+      {.name = "aten::kthvalue", .backward = kSelectionBackward},
       {.name = "aten::linalg_vector_norm",
        .backward = R"(
 length = restored(result, dim, keepdim, self.dim())
@@ -95,17 +100,12 @@ return (restored(grad, dim, keepdim, self.dim()) * torch.exp(self - whole),)
       {.name = "aten::max",
        .overloads = {""},
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kScalarSizes},
-       .backward = R"(
-chosen = (self == result) | (torch.isnan(self) & torch.isnan(result))
-return (torch.where(chosen, grad / torch.sum(chosen), 0),)
-)"},
+       .backward = kExtremeBackward},
       {.name = "aten::max", .overloads = {"other"}, .results = Sharing::kFresh, .backward = R"(
 half = torch.where(self == other, grad / 2, grad)
 return (torch.where(self >= other, half, 0), torch.where(other >= self, half, 0))
 )"},
-      {.name = "aten::max",
-       .overloads = {"dim"},
-       .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)"},
+      {.name = "aten::max", .overloads = {"dim"}, .backward = kSelectionBackward},
       {.name = "aten::mean", .layout = Layout::kReduces, .backward_ignores_result = true, .backward = R"(
 each = restored(grad, dim, keepdim, self.dim())
 return ((each / (self.numel() // max(each.numel(), 1))).expand(self.size()),)
@@ -115,25 +115,17 @@ return ((each / (self.numel() // max(each.numel(), 1))).expand(self.size()),)
        .layout = Layout::kReduces,
        .backward_ignores_result = true,
        .backward = "((grad / self.numel()).expand(self.size()),)"},
-      {.name = "aten::median",
-       .overloads = {"dim"},
-       .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)"},
+      {.name = "aten::median", .overloads = {"dim"}, .backward = kSelectionBackward},
       {.name = "aten::min",
        .overloads = {""},
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kScalarSizes},
-       .backward = R"(
-chosen = (self == result) | (torch.isnan(self) & torch.isnan(result))
-return (torch.where(chosen, grad / torch.sum(chosen), 0),)
-)"},
+       .backward = kExtremeBackward},
       {.name = "aten::min", .overloads = {"other"}, .results = Sharing::kFresh, .backward = R"(
 half = torch.where(self == other, grad / 2, grad)
 return (torch.where(self <= other, half, 0), torch.where(other <= self, half, 0))
 )"},
-      {.name = "aten::min",
-       .overloads = {"dim"},
-       .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)"},
-      {.name = "aten::mode",
-       .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)"},
+      {.name = "aten::min", .overloads = {"dim"}, .backward = kSelectionBackward},
+      {.name = "aten::mode", .backward = kSelectionBackward},
       {.name = "aten::norm",
        .overloads = {"Scalar", "ScalarOpt_dtype"},
        .backward = "(grad * torch.where(result == 0, 0, self / result),)",
