@@ -86,7 +86,7 @@ bool is_bystander(const Node& node) {
     return false;
   }
   const bool holds_objects = std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
-    return holds_memory(output->type()) && !is_tensor(*output) && !can_be_constant(output->type());
+    return !is_tensor(*output) && !is_number_like(*output);
   });
   return !holds_objects && !any_may_require_grad(node.inputs()) && !any_may_require_grad(node.outputs()) &&
          (!has_effects(node) || writes_only_what_needs_no_gradient(node));
@@ -94,9 +94,8 @@ bool is_bystander(const Node& node) {
 
 bool is_numbers_of_tensor(const Node& node) {
   return node.schema() != nullptr && node.blocks().empty() && !has_effects(node) && !node.op().reads_state &&
-         std::all_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
-           return !holds_memory(output->type()) || (!is_tensor(*output) && can_be_constant(output->type()));
-         });
+         std::all_of(node.outputs().begin(), node.outputs().end(),
+                     [](const Value* output) { return is_number_like(*output); });
 }
 
 }  // namespace
@@ -109,6 +108,10 @@ bool may_require_grad(const Value& value) {
   const bool is_discrete =
       facts != nullptr && facts->dtype && !c10::isFloatingType(*facts->dtype) && !c10::isComplexType(*facts->dtype);
   return !is_discrete && !(facts != nullptr && (facts->requires_grad == false || facts->defined == false));
+}
+
+bool is_number_like(const Value& value) {
+  return !holds_memory(value.type()) || (!is_tensor(value) && can_be_constant(value.type()));
 }
 
 bool joins_list(const Node& node) {

@@ -18,6 +18,9 @@ Role role_of(const Node& node);
 // Returns whether a gradient may flow to the value: a floating-point or complex tensor that may require a gradient.
 bool may_require_grad(const Value& value);
 
+// Returns whether the value is a number or a list of numbers: it holds no tensor and no object.
+bool is_number_like(const Value& value);
+
 // Returns whether the node joins the tensors of a list that a prim::ListConstruct makes for it.
 bool joins_list(const Node& node);
 // Returns whether the node cuts a tensor into a list that is only unpacked.

@@ -21,7 +21,7 @@ namespace {
 
 using Members = std::unordered_set<const Node*>;
 
-// What of a slice is used outside.
+// The results of a slice that are used outside, and how they get there.
 struct Exports {
   std::vector<Value*> results;  // of the differentiable node
   std::vector<Node*> repeated;  // nodes that run again outside, in program order

@@ -39,7 +39,6 @@ class Differentiation {
     joint_.forward_inputs = graph_.inputs().size();
     joint_.forward_outputs = graph_.outputs().size();
     const Values forward_inputs = graph_.inputs().vec();
-    const Values forward_outputs = graph_.outputs().vec();
     for (size_t i = 0; i < forward_inputs.size(); ++i) {
       if (may_require_grad(*forward_inputs[i])) {
         joint_.differentiable_inputs.push_back(static_cast<int64_t>(i));

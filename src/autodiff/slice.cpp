@@ -1,6 +1,7 @@
 #include "autodiff/slice.h"
 
 #include "analysis/effects.h"
+#include "analysis/nested_uses.h"
 #include "autodiff/differentiable_nodes.h"
 #include "ir/constant_operands.h"
 #include "ir/memory_types.h"
@@ -12,27 +13,6 @@
 
 namespace sconce {
 namespace {
-
-using ValueSet = std::unordered_set<const Value*>;
-
-bool is_any_of(c10::ArrayRef<Value*> used, const ValueSet& values) {
-  return std::any_of(used.begin(), used.end(), [&](const Value* value) { return values.contains(value); });
-}
-
-// Returns whether the node or a node nested in it uses one of the values.
-bool uses_any(const Node& node, const ValueSet& values) {
-  if (values.empty()) {
-    return false;
-  }
-  bool found = is_any_of(node.inputs(), values);
-  for (const Block* block : node.blocks()) {
-    found = found || is_any_of(block->returns(), values);
-    for (const Node* nested : block->nodes()) {
-      found = found || uses_any(*nested, values);
-    }
-  }
-  return found;
-}
 
 // Finds the values that code outside the graph may hold after the run.
 class Visibility {

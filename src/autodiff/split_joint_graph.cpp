@@ -1,11 +1,10 @@
 #include "autodiff/split_joint_graph.h"
 
 #include "analysis/effects.h"
+#include "analysis/nesting.h"
 #include "autodiff/differentiable_nodes.h"
 #include "base/assert.h"
 #include "base/flat_map.h"
-#include "ir/constant_operands.h"
-#include "ir/memory_types.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/required/specialize_autograd_zero.h"
 
@@ -27,17 +26,12 @@ void for_each_operand(const Node& node, c10::function_ref<void(Value*)> visit) {
   for (Value* input : node.inputs()) {
     visit(input);
   }
+  const auto visit_outer = [&](Value* value) {
+    if (!is_inside(value->node(), node)) {
+      visit(value);
+    }
+  };
   for (const Block* block : node.blocks()) {
-    const auto visit_outer = [&](Value* value) {
-      const Block* owner = value->node()->owning_block();
-      bool is_nested = false;
-      for (; owner != nullptr; owner = owner->owner() == nullptr ? nullptr : owner->owner()->owning_block()) {
-        is_nested = is_nested || owner == block;
-      }
-      if (!is_nested) {
-        visit(value);
-      }
-    };
     for (const Node* nested : block->nodes()) {
       for_each_operand(*nested, visit_outer);
     }
@@ -45,10 +39,6 @@ void for_each_operand(const Node& node, c10::function_ref<void(Value*)> visit) {
       visit_outer(result);
     }
   }
-}
-
-bool is_number_like(const Value& value) {
-  return !holds_memory(value.type()) || (!is_tensor(value) && can_be_constant(value.type()));
 }
 
 class Splitting {
@@ -165,15 +155,15 @@ class Splitting {
     std::transform(into.begin(), into.end(), from.begin(), into.begin(), std::logical_or<>());
   }
 
-  // Of a node of backward.
+  // How a node of backward stands between the gradients of outputs and of inputs.
   struct Paths {
     Numbers outputs;  // whose gradients it is computed from
     Numbers inputs;   // whose gradients are computed from it
     Numbers pairs;    // a row per output: the inputs; of a node that is computed again, of those that use it
   };
 
-  // What the captured inputs and outputs are used for: in the nodes that use them, and in those that use what backward
-  // computes again of them.
+  // Finds the gradients that meet each captured input and output: in a node that uses it, or that uses a value which
+  // backward computes again from it.
   void find_capture_dependences() {
     std::vector<const Node*> nodes;
     FlatMap<const Node*, Paths> paths;
@@ -300,7 +290,8 @@ class Splitting {
     eliminate_dead_nodes(*copy);
     for (size_t i = is_kept.size(); i-- > 0;) {
       if (!is_kept[i]) {
-        SCONCE_ASSERT(!copy->inputs()[first + i]->has_uses(), "a gradient that nobody brings is used");
+        SCONCE_ASSERT(!copy->inputs()[first + i]->has_uses(),
+                      "backward uses the gradient of a value that it does not capture");
         copy->body().remove_param(first + i);
       }
     }

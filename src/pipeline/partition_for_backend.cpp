@@ -1,8 +1,9 @@
 #include "pipeline/partition_for_backend.h"
 
 #include "analysis/effects.h"
-#include "ir/schema_match.h"
+#include "analysis/nested_uses.h"
 #include "ir/cut_out.h"
+#include "ir/schema_match.h"
 
 #include <algorithm>
 #include <iterator>
@@ -32,7 +33,7 @@ class Grouping {
  private:
   void visit(Block& block) {
     Group group;
-    std::unordered_set<const Value*> results;
+    ValueSet results;
     for (Node* node : block.nodes()) {
       if (node->kind() == prim::Constant) {
         continue;
@@ -57,20 +58,6 @@ class Grouping {
            std::all_of(node.outputs().begin(), node.outputs().end(),
                        [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; }) &&
            partitioner_.supports(node);
-  }
-
-  static bool uses_any(const Node& node, const std::unordered_set<const Value*>& values) {
-    const auto uses = [&](c10::ArrayRef<Value*> used) {
-      return std::any_of(used.begin(), used.end(), [&](const Value* value) { return values.contains(value); });
-    };
-    bool found = uses(node.inputs());
-    for (const Block* block : node.blocks()) {
-      found = found || uses(block->returns());
-      for (const Node* nested : block->nodes()) {
-        found = found || uses_any(*nested, values);
-      }
-    }
-    return found;
   }
 
   static bool may_be_view(const Node& node) {
