@@ -145,6 +145,7 @@ void ArgumentSpecCreator::collect_read(const Node& get, AttributeRead read, cons
       constants_.push_back(read);
     }
   } else if (type->kind() == c10::TypeKind::TensorType && !assigned.names(get)) {
+    read.is_parameter = get.input(0)->type()->expectRef<c10::ClassType>().is_parameter(read.slot);
     tensors_.push_back(read);
   } else if (may_hold_tensors(type)) {
     others_.push_back(read);
@@ -174,8 +175,10 @@ std::vector<int64_t> ArgumentSpecCreator::open_sizes(std::span<const c10::IValue
   Slots slots;
   find_slots(arguments, slots);
   std::vector<int64_t> sizes;
-  for (const c10::IValue* attribute : find_all(tensors_, slots)) {
-    collect_open_sizes(*attribute, sizes);
+  for (const AttributeRead& read : tensors_) {
+    if (!read.is_parameter) {
+      collect_open_sizes(slots[read.object][read.slot], sizes);
+    }
   }
   for (const uint32_t argument : values_) {
     collect_open_sizes(arguments[argument], sizes);
@@ -199,6 +202,11 @@ void ArgumentSpecCreator::create(std::span<const c10::IValue> arguments, Argumen
     slots = {found.data(), found.size()};
     writer.write_values(tensors_.size(),
                         [&](size_t i) -> const c10::IValue& { return slots[tensors_[i].object][tensors_[i].slot]; });
+    for (const AttributeRead& read : tensors_) {
+      if (read.is_parameter) {
+        writer.write_sizes(slots[read.object][read.slot]);
+      }
+    }
     for (const AttributeRead& read : constants_) {
       writer.write_constant(slots[read.object][read.slot]);
     }

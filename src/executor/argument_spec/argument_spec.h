@@ -18,14 +18,15 @@
 //     dict            list of numbers has the first word only
 //     optional        a `none` word for None; a `present` word for a number or string
 //     number, string  no word for an argument. For an attribute that the graph does not assign: its value
+//     parameter       its word as a tensor, and a word `sizes` with its sizes after those of all attributes of type Tensor
 //
 // The words are in this order:
 //   1. the state of the thread and the process: grad mode, inference mode, determinism, default dtype, the dtypes of
 //   autocast,
 //      and dispatch keys, which include the autocast state. The precision of matrix products is left out: operators and
 //      kernels read it when they run, and no fact depends on it.
-//   2. attributes of type Tensor that the graph does not assign, then attributes whose values are words. They rarely change,
-//      so their words are kept from call to call (attribute_memo.h).
+//   2. attributes of type Tensor that the graph does not assign, the sizes of the parameters among them, then attributes
+//      whose values are words. They rarely change, so their words are kept from call to call (attribute_memo.h).
 //   3. the arguments, then other attributes.
 //   4. if the graph writes to arguments, the tensors that lie in the storage of an argument.
 #pragma once
@@ -101,6 +102,7 @@ class ArgumentSpecCreator {
   struct AttributeRead {
     uint32_t object;  // index among the objects
     uint32_t slot;
+    bool is_parameter = false;  // of the module: its sizes are part of the spec
   };
   bool collect_reads(const std::vector<const Value*>& object, ObjectRead read, const AssignedAttributes& assigned);
   void collect_read(const Node& get, AttributeRead read, const AssignedAttributes& assigned);

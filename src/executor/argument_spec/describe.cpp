@@ -1,5 +1,6 @@
 #include "executor/argument_spec/argument_spec.h"
 #include "executor/argument_spec/reader.h"
+#include "executor/argument_spec/writer.h"
 
 #include <c10/core/DispatchKeySet.h>
 
@@ -9,6 +10,7 @@
 #include <limits>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 namespace sconce {
 namespace {
@@ -106,6 +108,7 @@ std::string describe_other(const SpecItem& item) {
     case kFloat: return describe_number(std::bit_cast<double>(item.payload[0]));
     case kBool: return item.length() != 0 ? "true" : "false";
     case kString: return c10::str(std::quoted(item.text()));
+    case kSizes: break;  // described together
   }
   return "unknown";
 }
@@ -141,8 +144,15 @@ std::string describe_spec(std::span<const uint64_t> words) {
     }
     repeats = 0;
   };
+  std::vector<uint64_t> sizes;
   for (SpecReader reader(words); !reader.is_at_end();) {
-    const std::string item = describe_item(reader.next());
+    const SpecItem next = reader.next();
+    if (next.has_form(kSizes)) {
+      sizes.push_back(next.length());
+      sizes.insert(sizes.end(), next.payload.begin(), next.payload.end());
+      continue;
+    }
+    const std::string item = describe_item(next);
     if (item != previous) {
       flush();
       previous = item;
@@ -150,6 +160,9 @@ std::string describe_spec(std::span<const uint64_t> words) {
     ++repeats;
   }
   flush();
+  if (!sizes.empty()) {
+    out << "; parameters of sizes #" << std::hex << hash_words(sizes.data(), sizes.size());
+  }
   return out.str();
 }
 

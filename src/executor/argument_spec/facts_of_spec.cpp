@@ -20,7 +20,7 @@ class SpecFacts {
       : reader_(words), open_sizes_(open_sizes) {
     given_.no_symbol_is_one = true;
     given_.grad_mode = kGradMode.of(words.front()) != 0;
-    read_attributes(creator.tensors_);
+    read_tensors(creator.tensors_);
     read_attributes(creator.constants_);
     for (const uint32_t argument : creator.values_) {
       arguments_.emplace(argument, read_value());
@@ -53,17 +53,31 @@ class SpecFacts {
     friend auto operator<=>(const Place&, const Place&) = default;
   };
 
+  // The sizes of the parameters come after the words of all tensors.
+  void read_tensors(const std::vector<ArgumentSpecCreator::AttributeRead>& reads) {
+    SpecReader sizes = reader_;
+    for (size_t i = 0; i < reads.size(); ++i) {
+      sizes.next();
+    }
+    for (const auto& read : reads) {
+      const std::span<const uint64_t> known = read.is_parameter ? sizes.next().payload : std::span<const uint64_t>();
+      attributes_.emplace(std::pair(read.object, read.slot), read_value(known));
+    }
+    reader_ = sizes;
+  }
+
   void read_attributes(const std::vector<ArgumentSpecCreator::AttributeRead>& reads) {
     for (const auto& read : reads) {
       attributes_.emplace(std::pair(read.object, read.slot), read_value());
     }
   }
 
-  AbstractValue read_value() {
+  // `sizes`: those of a plain tensor, where the words say them.
+  AbstractValue read_value(std::span<const uint64_t> sizes = {}) {
     const SpecItem item = reader_.next();
     SCONCE_ASSERT(!item.is_shared_storage(), "the words are not those of the graph");
     if (!item.is_other()) {
-      return item.kind() == kPlain  ? AbstractValue::tensor(facts_of_plain(item.word))
+      return item.kind() == kPlain  ? AbstractValue::tensor(facts_of_plain(item.word, sizes))
              : item.kind() == kNone ? AbstractValue::constant(c10::IValue())
                                     : AbstractValue();
     }
@@ -81,13 +95,14 @@ class SpecFacts {
       case kString: return AbstractValue::constant(item.text());
       case kPresent:
       case kLong:
+      case kSizes:
       case kDict:
       case kTensorDict: return {};
     }
     return {};
   }
 
-  TensorFacts facts_of_plain(uint64_t word) {
+  TensorFacts facts_of_plain(uint64_t word, std::span<const uint64_t> sizes) {
     TensorFacts facts;
     facts.dtype = static_cast<c10::ScalarType>(kDtype.of(word));
     facts.device = c10::Device(static_cast<c10::DeviceType>(kDeviceType.of(word)),
@@ -98,7 +113,9 @@ class SpecFacts {
     facts.sizes.emplace();
     for (uint64_t dim = 0; dim < kRank.of(word); ++dim) {
       const bool is_one = ((kOnes.of(word) >> dim) & 1) != 0;
-      facts.sizes->push_back(is_one ? Dim::known(1) : new_symbol());
+      facts.sizes->push_back(!sizes.empty() ? Dim::known(static_cast<int64_t>(sizes[dim]))
+                             : is_one       ? Dim::known(1)
+                                            : new_symbol());
     }
     return facts;
   }

@@ -13,7 +13,7 @@ namespace sconce {
 // Sets the facts of the graph's inputs, and of attributes that it reads. They hold in every call with these words. The rest
 // of what the words say is returned: elements of tuples and lists, None, values of attributes, grad mode.
 //
-//   sizes      symbols, but for sizes of 1
+//   sizes      symbols, but for those of parameters and sizes of 1
 //   exotic tensors, dicts, and numbers among the arguments   no facts
 //
 // `creator`: made the words. `graph`: that of the creator, before or after passes. `open_sizes`: of a call with these words,

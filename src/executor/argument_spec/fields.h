@@ -68,6 +68,7 @@ enum Form : uint64_t {
   kFloat = 8,       // the bits of the number follow
   kBool = 9,        // `length` is 1 or 0
   kString = 10,     // its `length` bytes follow, eight to a word
+  kSizes = 11,      // of a parameter: its `length` sizes follow
 };
 constexpr std::array kOtherFields = {
     Field{"length", 0, 32, "of a container or string"},

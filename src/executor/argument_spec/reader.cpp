@@ -31,6 +31,8 @@ SpecItem SpecReader::next() {
   size_t payload = 0;
   if (item.has_form(kInteger) || item.has_form(kFloat)) {
     payload = 1;
+  } else if (item.has_form(kSizes)) {
+    payload = item.length();
   } else if (item.has_form(kString)) {
     payload = (item.length() + sizeof(uint64_t) - 1) / sizeof(uint64_t);
   } else if (!item.is_shared_storage() && !item.is_other() && item.kind() == kExotic) {

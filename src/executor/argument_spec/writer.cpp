@@ -224,6 +224,15 @@ void SpecWriter::write_other_value(const c10::IValue& value) {
   }
 }
 
+void SpecWriter::write_sizes(const c10::IValue& value) {
+  const bool is_plain = value.isTensor() && value.toTensor().defined() && !is_exotic(*value.unsafeToTensorImpl());
+  const c10::IntArrayRef sizes = is_plain ? value.toTensor().sizes() : c10::IntArrayRef();
+  push(word_of(kSizes, sizes.size()));
+  for (const int64_t size : sizes) {
+    push(static_cast<uint64_t>(size));
+  }
+}
+
 void SpecWriter::write_constant(const c10::IValue& value) {
   if (value.isInt()) {
     push(word_of(kInteger));

@@ -78,6 +78,8 @@ class SpecWriter {
     tensors_ |= tensors;
   }
 
+  // Writes the sizes of a tensor, none of one that is not plain.
+  void write_sizes(const c10::IValue& value);
   // Writes the value of a number, bool, string or None.
   void write_constant(const c10::IValue& value);
 

@@ -1,6 +1,7 @@
 // Words of attributes are kept from call to call: every change between two calls must be seen.
 #include "executor/argument_spec/attribute_memo.h"
 #include "executor/argument_spec/argument_spec.h"
+#include "executor/argument_spec/facts_of_spec.h"
 #include "executor/argument_spec/fields.h"
 
 #include "tests/support/graphs.h"
@@ -26,6 +27,7 @@ struct Program {
   std::unique_ptr<Graph> graph;
 
   Program() {
+    inner.register_parameter("p", at::ones({4, 1}), /*is_buffer=*/false);
     outer.register_module("inner", inner);
     const ParseOptions options{.resolve_type = [&](const std::string& name) -> c10::TypePtr {
       return name == "__torch__.I" ? inner.type() : outer.type();
@@ -36,7 +38,8 @@ struct Program {
         "  %w : Tensor = prim::GetAttr[name=\"w\"](%i)\n"
         "  %b : Tensor = prim::GetAttr[name=\"b\"](%i)\n"
         "  %s : Tensor = prim::GetAttr[name=\"state\"](%i)\n"
-        "  return (%w, %b, %s)\n",
+        "  %p : Tensor = prim::GetAttr[name=\"p\"](%i)\n"
+        "  return (%w, %b, %s, %p)\n",
         options);
   }
   Values arguments() const { return {outer._ivalue(), at::ones({2})}; }
@@ -70,6 +73,10 @@ std::vector<Change> changes() {
       {"a sparse tensor", [](Program& p) { p.set("b", at::ones({3}).to_sparse()); }},
       {"a computed tensor", [](Program& p) { p.set("b", at::ones({3}).requires_grad_(true) * 2); }},
       {"another rank", [](Program& p) { p.set("b", at::ones({3, 3})); }},
+      {"a parameter of other sizes", [](Program& p) { p.set("p", at::ones({5, 1})); }},
+      {"a parameter resized", [](Program& p) { p.get("p").resize_({3, 1}); }},
+      {"an undefined parameter", [](Program& p) { p.set("p", at::Tensor()); }},
+      {"a parameter like it", [](Program& p) { p.set("p", at::zeros({4, 1})); }, false},
       {"another object",
        [](Program& p) {
          const auto copy = p.inner.clone();
@@ -101,9 +108,9 @@ TEST(AttributeMemo, EveryChangeOfAnAttributeIsSeen) {
     EXPECT_EQ(after, fresh_words(program));
     EXPECT_EQ(after != before, change.changes_words);
     EXPECT_EQ(spec.requires_grad(),
-              std::ranges::any_of(Values{program.inner.attr("w"), program.inner.attr("b")}, [](const c10::IValue& value) {
-                return value.toTensor().defined() && value.toTensor().requires_grad();
-              }));
+              std::ranges::any_of(
+                  Values{program.inner.attr("w"), program.inner.attr("b"), program.inner.attr("p")},
+                  [](const c10::IValue& value) { return value.toTensor().defined() && value.toTensor().requires_grad(); }));
     EXPECT_EQ(words_now(), after) << "from memory";
   }
 }
@@ -117,7 +124,7 @@ std::unique_ptr<const AttributeMemo> memo_of(const Program& program) {
       {.slot = nullptr, .argument = 0, .object = program.outer._ivalue().get()},
       {.slot = slot_of(program.outer, "inner"), .argument = 0, .object = program.inner._ivalue().get()}};
   const std::vector<const c10::IValue*> attributes = {slot_of(program.inner, "w"), slot_of(program.inner, "b"),
-                                                      slot_of(program.inner, "state")};
+                                                      slot_of(program.inner, "state"), slot_of(program.inner, "p")};
   const std::vector<uint64_t> words = fresh_words(program);
   return AttributeMemo::make(objects, attributes, {}, std::span(words).subspan(spec_words::kStateWords, attributes.size()));
 }
@@ -135,6 +142,19 @@ TEST(AttributeMemo, HoldsUntilAnAttributeChanges) {
 }
 
 // The words of these change without a change of the tensor itself.
+TEST(AttributeMemo, SizesOfParametersAreFacts) {
+  const Program program;
+  const ArgumentSpecCreator creator(*program.graph);
+  ArgumentSpec spec;
+  creator.create(program.arguments(), spec);
+  const std::unique_ptr<Graph> known = program.graph->clone();
+  facts_of_spec(*known, creator, spec.words(), creator.open_sizes(program.arguments()));
+  const auto sizes_of = [&](size_t output) { return *known->outputs()[output]->facts()->sizes; };
+  EXPECT_EQ(sizes_of(3), (std::vector{Dim::known(4), Dim::known(1)})) << "a parameter";
+  EXPECT_TRUE(sizes_of(0)[0].is_symbol()) << "a buffer";
+  EXPECT_NE(sizes_of(0)[1], sizes_of(1)[0]) << "two buffers";
+}
+
 TEST(AttributeMemo, IsNotMadeOfTensorsThatAutogradComputed) {
   const at::Tensor base = at::ones({2, 3});
   for (const at::Tensor& tensor : {base.slice(1, 0, 2), base * at::ones({3}).requires_grad_(true)}) {
