@@ -33,6 +33,7 @@ flash = torch._fused_sdp_choice(
 nothing = query.new_empty([0])
 mask = attn_mask
 made = nothing
+noise = nothing
 if attn_mask is not None and attn_mask.dtype == 11:
     made = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(torch.logical_not(attn_mask), float("-inf"))
     mask = made
@@ -52,8 +53,12 @@ else:
     elif mask is not None:
         scores = scores + mask
     kept = torch._safe_softmax(scores, -1)
-    result = torch.matmul(kept, value)
-return (result, flash, kept, left, right, made)
+    weights = kept
+    if dropout_p > 0:
+        noise = torch.empty_like(kept).bernoulli_(1 - dropout_p).div_(1 - dropout_p)
+        weights = kept * noise
+    result = torch.matmul(weights, value)
+return (result, flash, kept, left, right, made, noise)
 )",
        .backward = R"(
 if saved_0:
@@ -65,16 +70,20 @@ if saved_0:
 else:
     factor = torch.sqrt(scale if scale is not None else 1.0 / torch.sqrt(float(query.size(-1))))
     of_weights = torch.matmul(grad, value.transpose(-2, -1))
+    weights = saved_1
+    if dropout_p > 0:
+        of_weights = of_weights * saved_5
+        weights = saved_1 * saved_5
     of_scores = torch._softmax_backward_data(of_weights, saved_1, -1, query.dtype)
     of_query = torch.matmul(of_scores, saved_3) * factor
     of_key = torch.matmul(of_scores.transpose(-2, -1), saved_2) * factor
-    of_value = torch.matmul(saved_1.transpose(-2, -1), grad)
+    of_value = torch.matmul(weights.transpose(-2, -1), grad)
 return (of_query, of_key, of_value)
 )",
        .differentiable_if = R"(
 known_dtype = query.dtype == 6 or query.dtype == 7
 known_mask = attn_mask is None or attn_mask.dtype == 11 or not attn_mask.requires_grad
-return known_dtype and known_mask and dropout_p == 0.0 and not enable_gqa and (scale is None or scale > 0.0)
+return known_dtype and known_mask and dropout_p >= 0.0 and dropout_p < 1.0 and not enable_gqa and (scale is None or scale > 0.0)
 )"},
       {.name = "aten::_transform_bias_rescale_qkv", .results = Sharing::kShared},
       {.name = "aten::_transformer_encoder_layer_fwd", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
