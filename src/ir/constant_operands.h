@@ -37,7 +37,11 @@ inline bool can_be_constant(const c10::TypePtr& type) {
 
 inline bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
 
-inline bool is_none(const Value& value) { return value.type()->kind() == c10::TypeKind::NoneType; }
+// Returns whether the value is None in every run. The constant None may have the type of an optional.
+inline bool is_none(const Value& value) {
+  const auto* constant = value.constant();
+  return value.type()->kind() == c10::TypeKind::NoneType || (constant != nullptr && constant->isNone());
+}
 
 inline bool is_constant_int(const Value& value, int64_t wanted) {
   const auto* constant = value.constant();

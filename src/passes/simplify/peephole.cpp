@@ -38,8 +38,10 @@ class Peephole {
     switch (static_cast<c10::unique_t>(node.kind())) {
       case aten::len: return length_of_list(node);
       case aten::__getitem__: return element_of_list(node);
-      case aten::__is__: return test_of_none(node, true);
-      case aten::__isnot__: return test_of_none(node, false);
+      case aten::__is__: return identity_test(node, true);
+      case aten::__isnot__: return identity_test(node, false);
+      case aten::eq: return comparison_with_itself(node, true);
+      case aten::ne: return comparison_with_itself(node, false);
       case aten::__not__: return negation_of_negation(node);
       case prim::unchecked_cast:
       case aten::_unwrap_optional: return cast_of_known_type(node);
@@ -107,13 +109,23 @@ class Peephole {
            kind != c10::TypeKind::UnionType && kind != c10::TypeKind::VarType;
   }
 
-  Value* test_of_none(Node& node, bool when_none) {
+  Value* identity_test(Node& node, bool when_same) {
     const Value& a = *node.input(0);
     const Value& b = *node.input(1);
-    if (is_none(a) && is_none(b)) {
-      return constant(when_none, node);
+    if ((is_none(a) && is_none(b)) || (&a == &b && is_tensor(a))) {
+      return constant(when_same, node);
     }
-    return (is_none(a) && is_never_none(b)) || (is_none(b) && is_never_none(a)) ? constant(!when_none, node) : nullptr;
+    return (is_none(a) && is_never_none(b)) || (is_none(b) && is_never_none(a)) ? constant(!when_same, node) : nullptr;
+  }
+
+  // Only a floating-point number can differ from itself.
+  Value* comparison_with_itself(Node& node, bool when_equal) {
+    const auto list = node.input(0)->type()->cast<c10::ListType>();
+    const c10::TypeKind kind = list != nullptr ? list->getElementType()->kind() : node.input(0)->type()->kind();
+    const bool equals_itself =
+        kind == c10::TypeKind::IntType || kind == c10::TypeKind::BoolType || kind == c10::TypeKind::StringType;
+    return equals_itself && node.inputs().size() == 2 && node.input(0) == node.input(1) ? constant(when_equal, node)
+                                                                                        : nullptr;
   }
 
   static Value* negation_of_negation(Node& node) {
