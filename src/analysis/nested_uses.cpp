@@ -1,8 +1,29 @@
 #include "analysis/nested_uses.h"
 
+#include "analysis/nesting.h"
+
 #include <algorithm>
 
 namespace sconce {
+
+void for_each_operand(const Node& node, c10::function_ref<void(Value*)> visit) {
+  for (Value* input : node.inputs()) {
+    visit(input);
+  }
+  const auto visit_outer = [&](Value* value) {
+    if (!is_inside(value->node(), node)) {
+      visit(value);
+    }
+  };
+  for (const Block* block : node.blocks()) {
+    for (const Node* nested : block->nodes()) {
+      for_each_operand(*nested, visit_outer);
+    }
+    for (Value* result : block->returns()) {
+      visit_outer(result);
+    }
+  }
+}
 
 bool uses_any(const Node& node, const ValueSet& values) {
   if (values.empty()) {

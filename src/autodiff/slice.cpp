@@ -27,6 +27,12 @@ class Visibility {
   }
 
  private:
+  // Drawing random numbers shows nothing.
+  static bool shows_operands(Effects effects) {
+    effects.random = false;
+    return effects.any();
+  }
+
   bool shows(const Use& use) {
     const Node& user = *use.user;
     switch (user.opcode()) {
@@ -43,7 +49,7 @@ class Visibility {
       case Opcode::kUncheckedCast: return any_output_is_visible(user);
       default: break;
     }
-    if (user.schema() == nullptr || has_effects(user)) {
+    if (user.schema() == nullptr || !user.blocks().empty() || shows_operands(effects_of(user))) {
       return true;
     }
     return std::any_of(user.outputs().begin(), user.outputs().end(), [this](const Value* output) {
@@ -141,8 +147,51 @@ class Slicing {
   }
 
   // The slice runs in the place of its last node, after every other node that stands between its nodes.
-  bool ends_slice(const Node& node) const {
-    return has_effects(node) || uses_any(node, results_) || (writes_ && reads_memory(node));
+  bool ends_slice(const Node& node) {
+    return (has_effects(node) && (writes_ || !only_raises(node))) || (writes_ && reads_memory(node)) ||
+           (uses_any(node, results_) && !release_operands(node));
+  }
+
+  // Takes the nodes that compute what `node` uses out of the slice, so that they run where they stand. Returns false if that
+  // takes one that a gradient flows through or that has effects.
+  bool release_operands(const Node& node) {
+    std::unordered_set<const Node*> released;
+    const auto release = [&](const Value* value) {
+      if (results_.contains(value)) {
+        released.insert(value->node());
+      }
+    };
+    for_each_operand(node, release);
+    for (auto member = members_.rbegin(); member != members_.rend(); ++member) {
+      if (released.contains(member->node)) {
+        if (member->is_differentiated || member->is_kept || has_effects(*member->node)) {
+          return false;
+        }
+        for_each_operand(*member->node, release);
+      }
+    }
+    std::erase_if(members_, [&](const Member& member) { return released.contains(member.node); });
+    for (const Node* each : released) {
+      for (const Value* output : each->outputs()) {
+        results_.erase(output);
+      }
+    }
+    return true;
+  }
+
+  // Returns whether the node's only effect is that it may raise. The nodes of a slice that come before it need not run
+  // first, unless they write: an exception ends the call without their results.
+  static bool only_raises(const Node& node) {
+    if (node.opcode() == Opcode::kRaise) {
+      return true;
+    }
+    bool only = !effects_of(node).any();
+    for (const Block* block : node.blocks()) {
+      for (const Node* nested : block->nodes()) {
+        only = only && only_raises(*nested);
+      }
+    }
+    return only;
   }
 
   static bool reads_memory(const Node& node) {

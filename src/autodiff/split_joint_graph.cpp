@@ -1,14 +1,12 @@
 #include "autodiff/split_joint_graph.h"
 
 #include "analysis/effects.h"
-#include "analysis/nesting.h"
+#include "analysis/nested_uses.h"
 #include "autodiff/differentiable_nodes.h"
 #include "base/assert.h"
 #include "base/flat_map.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/required/specialize_autograd_zero.h"
-
-#include <c10/util/FunctionRef.h>
 
 #include <algorithm>
 #include <functional>
@@ -20,26 +18,6 @@ namespace {
 
 using Nodes = std::unordered_set<const Node*>;
 using Values = std::vector<Value*>;
-
-// Calls `visit` with the values that the node and those nested in it use, without those that nested blocks define.
-void for_each_operand(const Node& node, c10::function_ref<void(Value*)> visit) {
-  for (Value* input : node.inputs()) {
-    visit(input);
-  }
-  const auto visit_outer = [&](Value* value) {
-    if (!is_inside(value->node(), node)) {
-      visit(value);
-    }
-  };
-  for (const Block* block : node.blocks()) {
-    for (const Node* nested : block->nodes()) {
-      for_each_operand(*nested, visit_outer);
-    }
-    for (Value* result : block->returns()) {
-      visit_outer(result);
-    }
-  }
-}
 
 class Splitting {
  public:

@@ -95,6 +95,8 @@ void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
 
 // Makes differentiable subgraphs, and optimizes the graphs that their plans run.
 void differentiable_passes(Graph& graph, const InputAssumptions& given, size_t min_nodes, PassRunner& runner) {
+  // Merged nodes decide more branches: each one that stays would end a subgraph.
+  simplify(graph, timed_by(runner), /*max_iterations=*/1);
   // The passes before have made nodes without facts.
   runner.run("propagate_facts", [&given](Graph& known) { return propagate_facts(known, given); }, graph);
   runner.run("differentiate", [min_nodes](Graph& whole) { return differentiate(whole, min_nodes); }, graph);
