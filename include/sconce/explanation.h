@@ -78,6 +78,52 @@ struct MemoryExplanation {
   std::vector<SlotExplanation> slots;
 };
 
+// Why no differentiable subgraph has an operator that a gradient flows through. Autograd records such an operator by itself.
+enum class NotDifferentiated : uint8_t {
+  kNoText,        // its row has no backward text
+  kEffects,       // it writes memory or has other effects
+  kCall,          // it is a call of a function that is not inlined
+  kCondition,     // its backward text does not serve these arguments
+  kUnknownDtype,  // the dtype of an operand or result is not known
+  kComplex,       // an operand or result is complex
+  kHiddenTensor,  // an argument may be a tensor, but is not of that type
+  kList,          // the list of tensors that it joins or unpacks is not made, or cut, in its subgraph
+  kVisible,       // the caller may see a value that ends its subgraph, which has too few operators
+  kTooFew,        // its subgraph would have fewer operators than Options::min_differentiable_nodes
+  kNoGradient,    // no gradient reaches an input of its subgraph
+};
+// Returns the reason in words.
+const char* to_string(NotDifferentiated reason);
+
+// The operators of one name that no differentiable subgraph has, for one reason.
+struct NotDifferentiatedExplanation {
+  std::string op;  // "aten::sort"
+  NotDifferentiated reason = NotDifferentiated::kNoText;
+  size_t nodes = 0;
+  std::string node;    // the first of them
+  std::string source;  // "model.py:12:8", may be empty
+};
+
+struct PlanExplanation;
+
+// A subgraph that runs as one autograd node, with plans of its own.
+struct DifferentiableExplanation {
+  std::string name;                    // of its autograd node: "SconceBackward(model.py:12)"
+  std::string source;                  // where it begins: "model.py:12:8", may be empty
+  size_t saved_inputs = 0;             // operands that it keeps for backward
+  size_t saved_outputs = 0;            // results that it keeps for backward
+  size_t saved_temporaries = 0;        // other values that it keeps for backward
+  std::vector<PlanExplanation> plans;  // forward, then backward
+};
+
+// What a plan for calls that record gradients does about them.
+struct GradientExplanation {
+  size_t inside = 0;   // operators that a gradient flows through, in differentiable subgraphs
+  size_t outside = 0;  // other operators that a gradient flows through
+  std::vector<NotDifferentiatedExplanation> not_differentiated;  // of `outside`, those with the most nodes first
+  std::vector<DifferentiableExplanation> subgraphs;
+};
+
 struct PlanExplanation {
   Tier tier = Tier::kGeneric;
   std::vector<std::string> specs;        // the argument specs that this plan serves, in words
@@ -89,6 +135,7 @@ struct PlanExplanation {
   size_t groups = 0;          // of adjacent operators that one compiled kernel computes, if their operands allow it
   std::vector<NotPreparedExplanation> not_prepared;
   MemoryExplanation memory;
+  std::optional<GradientExplanation> gradients;  // of a plan for calls that record gradients
   size_t registers = 0;
   size_t frames = 0;  // frames made for concurrent runs
   double compile_seconds = 0;

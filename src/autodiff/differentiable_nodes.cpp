@@ -21,6 +21,8 @@ bool is_tensor_list(const Value& value) {
   return list != nullptr && list->getElementType()->kind() == c10::TypeKind::TensorType;
 }
 
+bool is_call(const Node& node) { return node.opcode() == Opcode::kCallFunction || node.opcode() == Opcode::kCallMethod; }
+
 bool any_may_require_grad(c10::ArrayRef<Value*> values) {
   return std::any_of(values.begin(), values.end(), [](const Value* value) {
     if (is_tensor_list(*value) && value->node()->opcode() == Opcode::kListConstruct) {
@@ -49,15 +51,15 @@ bool condition_holds(const Graph& condition, const Node& node) {
   return result != nullptr && result->isBool() && result->toBool();
 }
 
-bool has_gradient(const Node& node) {
-  const OpGradient* gradient = node.schema() == nullptr ? nullptr : gradient_of(node.op());
-  return gradient != nullptr && (gradient->condition == nullptr || condition_holds(*gradient->condition, node));
-}
-
-// The texts are derivatives of real functions.
-bool is_real(const Value& value) {
-  const TensorFacts* facts = value.facts();
-  return !is_tensor(value) || (facts != nullptr && facts->dtype && !c10::isComplexType(*facts->dtype));
+// Returns why there is no text, or none that serves the node.
+std::optional<NotDifferentiated> why_no_text(const Node& node, const OpGradient* gradient) {
+  if (gradient == nullptr) {
+    return is_call(node)       ? NotDifferentiated::kCall
+           : has_effects(node) ? NotDifferentiated::kEffects
+                               : NotDifferentiated::kNoText;
+  }
+  const bool serves = gradient->condition == nullptr || condition_holds(*gradient->condition, node);
+  return serves ? std::nullopt : std::optional(NotDifferentiated::kCondition);
 }
 
 // Returns whether the operand may be a tensor, as far as its type says, but is not of that type.
@@ -65,9 +67,21 @@ bool may_hide_tensor(const Value& value) {
   return !is_tensor(value) && !is_none(value) && c10::TensorType::get()->isSubtypeOf(*value.type());
 }
 
-bool are_real(c10::ArrayRef<Value*> values) {
-  return std::all_of(values.begin(), values.end(),
-                     [](const Value* value) { return is_real(*value) && !may_hide_tensor(*value); });
+// Returns why the values do not suit the texts, which are derivatives of real functions.
+std::optional<NotDifferentiated> why_not_real(c10::ArrayRef<Value*> values) {
+  for (const Value* value : values) {
+    if (may_hide_tensor(*value)) {
+      return NotDifferentiated::kHiddenTensor;
+    }
+    const TensorFacts* facts = value->facts();
+    if (is_tensor(*value) && (facts == nullptr || !facts->dtype)) {
+      return NotDifferentiated::kUnknownDtype;
+    }
+    if (is_tensor(*value) && c10::isComplexType(*facts->dtype)) {
+      return NotDifferentiated::kComplex;
+    }
+  }
+  return std::nullopt;
 }
 
 bool writes_only_what_needs_no_gradient(const Node& node) {
@@ -144,22 +158,46 @@ bool is_repeatable(const Node& node) {
          std::any_of(returns.begin(), returns.end(), [](const auto& result) { return result.alias_info() != nullptr; });
 }
 
-Role role_of(const Node& node) {
+std::optional<NotDifferentiated> why_outside(const Node& node) {
   if (node.opcode() == Opcode::kListUnpack) {
-    return cuts_list(*node.input(0)->node()) && role_of(*node.input(0)->node()) == Role::kDifferentiated
-               ? Role::kDifferentiated
-               : Role::kOutside;
+    const Node& list = *node.input(0)->node();
+    return cuts_list(list) ? why_outside(list) : NotDifferentiated::kList;
   }
-  if (joins_list(node) || cuts_list(node)) {
-    const bool is_known = joins_list(node) ? are_real(node.input(0)->node()->inputs()) : is_real(*node.input(0));
-    return !any_may_require_grad(node.inputs()) ? Role::kBystander : is_known ? Role::kDifferentiated : Role::kOutside;
+  if (!any_may_require_grad(node.inputs())) {
+    return NotDifferentiated::kNoGradient;
   }
-  if (is_bystander(node) || is_numbers_of_tensor(node)) {
+  if (joins_list(node)) {
+    return why_not_real(node.input(0)->node()->inputs());
+  }
+  if (cuts_list(node)) {
+    return why_not_real(node.inputs());
+  }
+  const OpGradient* gradient = node.schema() == nullptr ? nullptr : gradient_of(node.op());
+  if (gradient != nullptr) {
+    for (const c10::ArrayRef<Value*> values : {node.inputs(), node.outputs()}) {
+      if (const auto reason = why_not_real(values)) {
+        return reason;
+      }
+    }
+  }
+  return why_no_text(node, gradient);
+}
+
+Role role_of(const Node& node) {
+  const bool has_list = joins_list(node) || cuts_list(node);
+  if (has_list ? !any_may_require_grad(node.inputs())
+               : node.opcode() != Opcode::kListUnpack && (is_bystander(node) || is_numbers_of_tensor(node))) {
     return Role::kBystander;
   }
-  return any_may_require_grad(node.inputs()) && are_real(node.inputs()) && are_real(node.outputs()) && has_gradient(node)
-             ? Role::kDifferentiated
-             : Role::kOutside;
+  return why_outside(node) ? Role::kOutside : Role::kDifferentiated;
+}
+
+bool carries_gradient(const Node& node) {
+  const bool is_recorded = is_call(node) || (node.schema() != nullptr && node.blocks().empty() &&
+                                             node.op().dispatched.has_value() && any_may_require_grad(node.inputs()));
+  return is_recorded && std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+           return may_require_grad(*output) || is_tensor_list(*output);
+         });
 }
 
 }  // namespace sconce

@@ -3,6 +3,10 @@
 
 #include "ir/graph.h"
 
+#include <sconce/explanation.h>
+
+#include <optional>
+
 namespace sconce {
 
 enum class Role : uint8_t {
@@ -14,6 +18,14 @@ enum class Role : uint8_t {
 // Returns what the node is to a differentiable graph. The facts of its operands decide whether a gradient may flow. A
 // gradient flows through operators whose rows have a backward text, and through cats, stacks and cuts of tensors.
 Role role_of(const Node& node);
+
+// Returns why no gradient flows through the node in a differentiable graph, or nullopt if one does. Requires: the node is no
+// bystander.
+std::optional<NotDifferentiated> why_outside(const Node& node);
+
+// Returns whether autograd may record the node where no differentiable graph has it: an operator, or a call, that a gradient
+// flows through. Nodes with blocks and containers are none; those in their blocks are.
+bool carries_gradient(const Node& node);
 
 // Returns whether a gradient may flow to the value: a floating-point or complex tensor that may require a gradient.
 bool may_require_grad(const Value& value);

@@ -8,12 +8,15 @@
 #include "ir/cut_out.h"
 #include "ir/differentiable.h"
 #include "ir/schema_match.h"
+#include "ir/text/print.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/simplify/propagate_facts.h"
 #include "passes/simplify/simplify.h"
 
 #include <algorithm>
+#include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace sconce {
@@ -112,6 +115,36 @@ void replace(const DifferentiableSlice& slice, const Exports& exports, Node* nod
   }
 }
 
+// Returns the nodes that a gradient flows through, those in nested blocks too.
+std::vector<Node*> carriers_of(const std::vector<Node*>& nodes) {
+  std::vector<Node*> carriers;
+  const auto visit = [&](Node* node) {
+    if (carries_gradient(*node)) {
+      carriers.push_back(node);
+    }
+  };
+  for (Node* node : nodes) {
+    visit(node);
+    for (const Block* block : node->blocks()) {
+      for_each_node(*block, visit);
+    }
+  }
+  return carriers;
+}
+
+void add_outside(const Node& node, NotDifferentiated reason, GradientExplanation& explanation) {
+  auto& entries = explanation.not_differentiated;
+  const std::string op = node.kind().toQualString();
+  auto found =
+      std::find_if(entries.begin(), entries.end(), [&](const auto& each) { return each.op == op && each.reason == reason; });
+  if (found == entries.end()) {
+    const std::string source = node.location() ? node.location()->file_line_column() : std::string();
+    found = entries.insert(found, {op, reason, 0, print_node_line(node), source});
+  }
+  found->nodes += 1;
+  explanation.outside += 1;
+}
+
 bool differentiate_slice(const DifferentiableSlice& slice, Graph& graph) {
   const Exports exports = exports_of(slice);
   const bool any_effects =
@@ -129,10 +162,28 @@ bool differentiate_slice(const DifferentiableSlice& slice, Graph& graph) {
 
 }  // namespace
 
-bool differentiate(Graph& graph, size_t min_nodes) {
+bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation) {
   bool changed = false;
-  for (const DifferentiableSlice& slice : slice_differentiable(graph, min_nodes)) {
-    changed |= differentiate_slice(slice, graph);
+  GradientExplanation found;
+  const DifferentiableSlices sliced = slice_differentiable(graph, min_nodes);
+  for (const auto& [node, reason] : sliced.outside) {
+    add_outside(*node, reason, found);
+  }
+  for (const DifferentiableSlice& slice : sliced.slices) {
+    const std::vector<Node*> carriers = carriers_of(slice.nodes);
+    if (differentiate_slice(slice, graph)) {
+      changed = true;
+      found.inside += carriers.size();
+    } else {
+      for (const Node* node : carriers) {
+        add_outside(*node, NotDifferentiated::kNoGradient, found);
+      }
+    }
+  }
+  if (explanation != nullptr) {
+    auto& entries = found.not_differentiated;
+    std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.nodes > b.nodes; });
+    *explanation = std::move(found);
   }
   return changed;
 }

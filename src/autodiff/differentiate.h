@@ -3,6 +3,8 @@
 
 #include "ir/graph.h"
 
+#include <sconce/explanation.h>
+
 #include <c10/util/FunctionRef.h>
 
 #include <cstddef>
@@ -20,8 +22,8 @@ namespace sconce {
 //
 // `min_nodes`: slices with fewer nodes that a gradient flows through stay as they are.
 // Does not: differentiate branches and loops, whose blocks have slices of their own; operators without a backward text.
-// Requires facts. Returns whether the graph changed.
-bool differentiate(Graph& graph, size_t min_nodes);
+// Requires facts. Returns whether the graph changed. Fills `explanation`, but for its subgraphs.
+bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation = nullptr);
 // The same with 2 nodes.
 bool differentiate(Graph& graph);
 

@@ -7,6 +7,7 @@
 #include "ir/memory_types.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -78,7 +79,7 @@ class Slicing {
  public:
   Slicing(Graph& graph, size_t min_nodes) : min_nodes_(min_nodes) { visit(graph.body()); }
 
-  std::vector<DifferentiableSlice> take() { return std::move(slices_); }
+  DifferentiableSlices take() { return {std::move(slices_), std::move(outside_)}; }
 
  private:
   struct Member {
@@ -95,10 +96,13 @@ class Slicing {
       }
       Role role = role_of(*node);
       if (role == Role::kDifferentiated && uses_visible_result(*node)) {
-        finish();
+        finish(NotDifferentiated::kVisible);
       }
-      if (role == Role::kDifferentiated && !has_its_list(*node)) {
+      if (role == Role::kOutside) {
+        refuse(*node, why_outside(*node));
+      } else if (role == Role::kDifferentiated && !has_its_list(*node)) {
         role = Role::kOutside;
+        refuse(*node, NotDifferentiated::kList);
       }
       if (role == Role::kOutside) {
         if (ends_slice(*node)) {
@@ -204,7 +208,14 @@ class Slicing {
     });
   }
 
-  void finish() {
+  void refuse(const Node& node, std::optional<NotDifferentiated> reason) {
+    if (reason && carries_gradient(node)) {
+      outside_.emplace_back(&node, *reason);
+    }
+  }
+
+  // `if_short`: why a slice with too few nodes ends here.
+  void finish(NotDifferentiated if_short = NotDifferentiated::kTooFew) {
     const auto is_differentiated = [](const Member& member) { return member.is_differentiated; };
     const auto first = std::find_if(members_.begin(), members_.end(), [](const Member& member) { return member.is_kept; });
     const auto last = std::find_if(members_.rbegin(), members_.rend(), is_differentiated).base();
@@ -213,6 +224,12 @@ class Slicing {
       DifferentiableSlice& slice = slices_.emplace_back();
       std::for_each(first, last, [this](const Member& member) { taken_.insert(member.node); });
       std::transform(first, last, std::back_inserter(slice.nodes), [](const Member& member) { return member.node; });
+    } else {
+      for (const Member& member : members_) {
+        if (member.is_differentiated) {
+          refuse(*member.node, if_short);
+        }
+      }
     }
     members_.clear();
     results_.clear();
@@ -221,6 +238,7 @@ class Slicing {
 
   const size_t min_nodes_;
   std::vector<DifferentiableSlice> slices_;
+  std::vector<std::pair<const Node*, NotDifferentiated>> outside_;
   Visibility visibility_;
   // The slice that is being formed.
   std::vector<Member> members_;
@@ -232,8 +250,6 @@ class Slicing {
 
 }  // namespace
 
-std::vector<DifferentiableSlice> slice_differentiable(Graph& graph, size_t min_nodes) {
-  return Slicing(graph, min_nodes).take();
-}
+DifferentiableSlices slice_differentiable(Graph& graph, size_t min_nodes) { return Slicing(graph, min_nodes).take(); }
 
 }  // namespace sconce

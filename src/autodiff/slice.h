@@ -3,7 +3,10 @@
 
 #include "ir/graph.h"
 
+#include <sconce/explanation.h>
+
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace sconce {
@@ -13,12 +16,18 @@ struct DifferentiableSlice {
   std::vector<Node*> nodes;
 };
 
+struct DifferentiableSlices {
+  std::vector<DifferentiableSlice> slices;
+  // The other nodes that gradients flow through, and why no slice has them.
+  std::vector<std::pair<const Node*, NotDifferentiated>> outside;
+};
+
 // Returns the slices of the graph and of its nested blocks: maximal runs of nodes with a role (differentiable_nodes.h) that
 // no other node between them depends on or has effects on. A slice has at least `min_nodes` nodes that a gradient flows
 // through, and begins and ends with one.
 //
 // A value that the caller can see ends its slice: user code may ask for its gradient or hook it, so that the values computed
 // from it must be another autograd node's.
-std::vector<DifferentiableSlice> slice_differentiable(Graph& graph, size_t min_nodes);
+DifferentiableSlices slice_differentiable(Graph& graph, size_t min_nodes);
 
 }  // namespace sconce

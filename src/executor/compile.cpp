@@ -94,12 +94,14 @@ void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
 }
 
 // Makes differentiable subgraphs, and optimizes the graphs that their plans run.
-void differentiable_passes(Graph& graph, const InputAssumptions& given, size_t min_nodes, PassRunner& runner) {
+GradientExplanation differentiable_passes(Graph& graph, const InputAssumptions& given, size_t min_nodes,
+                                          PassRunner& runner) {
+  GradientExplanation explanation;
   // Merged nodes decide more branches: each one that stays would end a subgraph.
   simplify(graph, timed_by(runner), /*max_iterations=*/1);
   // The passes before have made nodes without facts.
   runner.run("propagate_facts", [&given](Graph& known) { return propagate_facts(known, given); }, graph);
-  runner.run("differentiate", [min_nodes](Graph& whole) { return differentiate(whole, min_nodes); }, graph);
+  runner.run("differentiate", [&](Graph& whole) { return differentiate(whole, min_nodes, &explanation); }, graph);
   for_each_differentiable(graph, [&](Node& node) {
     for (const c10::Symbol name : {attr::kSubgraph, attr::kBackward}) {
       Graph& subgraph = *node.attribute_as<std::shared_ptr<Graph>>(name);
@@ -109,6 +111,7 @@ void differentiable_passes(Graph& graph, const InputAssumptions& given, size_t m
       optimizing_passes(subgraph, runner, /*frozen=*/false);
     }
   });
+  return explanation;
 }
 
 // Removes nodes that the user's passes made dead: they would run in every call.
@@ -237,6 +240,7 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   std::unique_ptr<Graph> graph = general.clone();
   bool changed = runner.run_custom(Stage::kSpecialize, /*after=*/false, graph);
   const InputAssumptions given = assume(*graph);
+  CompiledMethod compiled;
   runner.run("refine_optional_tensors", [&given](Graph& known) { return refine_optional_tensors(known, given); }, *graph);
   runner.run(
       "propagate_facts", [&given](Graph& known) { return propagate_facts(known, given, KnownNumbers::kFold); }, *graph);
@@ -251,7 +255,7 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     }
     optimizing_passes(*graph, runner, settings.frozen);
     if (records && settings.min_differentiable_nodes > 0) {
-      differentiable_passes(*graph, given, settings.min_differentiable_nodes, runner);
+      compiled.gradients = differentiable_passes(*graph, given, settings.min_differentiable_nodes, runner);
     }
   }
   const auto& passes = runner.timings();
@@ -262,11 +266,10 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     remove_dead_code(*graph, runner);
   }
   if (!changed) {
-    CompiledMethod unchanged;
-    unchanged.refusals = runner.refusals();
-    return unchanged;
+    compiled.refusals = runner.refusals();
+    return compiled;
   }
-  return finish({}, std::move(graph), runner, settings, start);
+  return finish(std::move(compiled), std::move(graph), runner, settings, start);
 }
 
 Expected<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees) {

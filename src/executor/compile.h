@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace sconce {
@@ -26,7 +27,8 @@ struct CompiledMethod {
   std::unique_ptr<Graph> graph;  // calls inlined, and frozen; of a specialized plan, null
   std::unique_ptr<Plan> plan;    // the generic plan, which serves every argument spec, or a specialized one, or null
   std::vector<PassTiming> passes;
-  std::vector<RefusalExplanation> refusals;  // attributes that were not frozen, passes that failed and were left out
+  std::vector<RefusalExplanation> refusals;      // attributes that were not frozen, passes that failed and were left out
+  std::optional<GradientExplanation> gradients;  // of a specialized plan for calls that record gradients
   double seconds = 0;
 };
 
