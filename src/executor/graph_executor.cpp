@@ -101,7 +101,7 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
       specs_(std::make_shared<const ArgumentSpecCreator>(*graph_)),
       passes_(std::move(compiled.passes)),
       refusals_(std::move(compiled.refusals)),
-      generic_(new CountedPlan{Tier::kGeneric, std::move(compiled.plan), compiled.seconds, {}}),
+      generic_(new CountedPlan{Tier::kGeneric, std::move(compiled.plan), compiled.seconds, {}, {}}),
       source_(new SpecializationSource{callees_, name_, options_, specs_, generic_->plan->graph(), {}, {}}),
       cache_(options.plan_cache_capacity()) {
   if (options_.profiled_runs() > 0) {
@@ -219,12 +219,9 @@ PlanExplanation GraphExecutor::Impl::explain_plan(const CountedPlan& counted, st
   explanation.tier = counted.tier;
   explanation.specs = std::move(specs);
   explanation.runs = counted.runs.value();
-  explanation.steps = counted.plan->steps().size();
-  explanation.registers = counted.plan->register_count();
-  explanation.frames = counted.plan->frames_made();
   explanation.compile_seconds = counted.compile_seconds;
-  explanation.text = counted.plan->text();
-  explain_steps(*counted.plan, explanation);
+  explanation.gradients = counted.gradients;
+  sconce::explain_plan(*counted.plan, explanation);
   return explanation;
 }
 

@@ -86,9 +86,9 @@ void compile_into(SpecializationSource& source, const SpecializationRequest& req
   }
   dump(DumpPoint::kPlan, source.name, [&] { return compiled->plan->text(); });
   source.compiles.add();
-  target.publish(
-      std::unique_ptr<const CountedPlan>(new CountedPlan{Tier::kRanks, std::move(compiled->plan), compiled->seconds, {}}),
-      std::move(compiled->refusals));
+  target.publish(std::unique_ptr<const CountedPlan>(new CountedPlan{
+                     Tier::kRanks, std::move(compiled->plan), compiled->seconds, std::move(compiled->gradients), {}}),
+                 std::move(compiled->refusals));
 }
 
 // A job of the queue. Its use of the source ends before its ownership.

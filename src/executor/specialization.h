@@ -10,6 +10,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct CountedPlan {
   Tier tier;
   DroppablePlan plan;
   double compile_seconds;
+  std::optional<GradientExplanation> gradients;
   mutable StripedCounter runs;
 };
 

@@ -1,6 +1,7 @@
 #include "plan/explain_plan.h"
 
 #include "ir/text/print.h"
+#include "plan/gradients/differentiable_function.h"
 #include "plan/prepared/places.h"
 
 #include <algorithm>
@@ -66,6 +67,22 @@ MemoryExplanation explain_memory(const Plan& plan) {
   return memory;
 }
 
+// Explains the plans of a differentiable subgraph.
+DifferentiableExplanation explain_function(const DifferentiableFunction& function, const Node& node) {
+  DifferentiableExplanation explanation;
+  explanation.name = function.name;
+  explanation.source = source_of(node);
+  explanation.saved_inputs = function.captured_inputs.size();
+  explanation.saved_outputs = function.captured_outputs.size();
+  explanation.saved_temporaries = function.forward->graph()->outputs().size() - function.outputs;
+  for (const Plan* plan : {function.forward.get(), function.backward.get()}) {
+    PlanExplanation& each = explanation.plans.emplace_back();
+    each.tier = Tier::kRanks;
+    explain_plan(*plan, each);
+  }
+  return explanation;
+}
+
 }  // namespace
 
 const char* to_string(NotPrepared reason) {
@@ -86,18 +103,42 @@ const char* to_string(NotPrepared reason) {
   return "unknown";
 }
 
-void explain_steps(const Plan& plan, PlanExplanation& explanation) {
+const char* to_string(NotDifferentiated reason) {
+  switch (reason) {
+    case NotDifferentiated::kNoText: return "its operator has no backward text";
+    case NotDifferentiated::kEffects: return "it writes memory or has other effects";
+    case NotDifferentiated::kCall: return "it is a call that is not inlined";
+    case NotDifferentiated::kCondition: return "its backward text does not serve these arguments";
+    case NotDifferentiated::kUnknownDtype: return "the dtype of an operand or a result is not known";
+    case NotDifferentiated::kComplex: return "it computes with complex numbers";
+    case NotDifferentiated::kHiddenTensor: return "an argument may be a tensor, but is not of that type";
+    case NotDifferentiated::kList: return "its list of tensors is not made or cut in the same subgraph, for it alone";
+    case NotDifferentiated::kVisible:
+      return "a value that the caller may see ends its subgraph, which has too few operators";
+    case NotDifferentiated::kTooFew: return "its subgraph would have too few operators";
+    case NotDifferentiated::kNoGradient: return "no gradient reaches an input of its subgraph";
+  }
+  return "unknown";
+}
+
+void explain_plan(const Plan& plan, PlanExplanation& explanation) {
+  explanation.steps = plan.steps().size();
+  explanation.registers = plan.register_count();
+  explanation.frames = plan.frames_made();
+  explanation.text = plan.text();
   const Plan::Prepared& prepared = plan.prepared();
   explanation.groups = static_cast<size_t>(
       std::count_if(prepared.kernels.begin(), prepared.kernels.end(), [](const auto& kernel) { return kernel.is_group; }));
   explanation.prepared_steps = prepared.kernels.size() - explanation.groups;
-  explanation.ordinary_steps = prepared.ordinary.size();
   NotPreparedNodes nodes;
   for (const NotPrepared reason : RefusalCounts::kReasonsOfRuns) {
     nodes.add_all(plan.refusals().met_run(reason) ? explanation.prepared_steps : 0, reason);
   }
   for (const auto& [node, reason] : prepared.ordinary) {
-    nodes.add(*node, node->kind().toQualString(), reason, 0);
+    if (node->opcode() != Opcode::kDifferentiable) {  // its plans have steps of their own
+      explanation.ordinary_steps += 1;
+      nodes.add(*node, node->kind().toQualString(), reason, 0);
+    }
   }
   for (size_t state = 0; state < prepared.kernels.size(); ++state) {
     const Plan::KernelNodes& kernel = prepared.kernels[state];
@@ -117,6 +158,14 @@ void explain_steps(const Plan& plan, PlanExplanation& explanation) {
   }
   explanation.not_prepared = std::move(nodes).sorted();
   explanation.memory = explain_memory(plan);
+  for (const Plan::PlannedStep& step : plan.steps()) {
+    if (const DifferentiableFunction* function = function_of(*step.step)) {
+      if (!explanation.gradients) {
+        explanation.gradients.emplace();
+      }
+      explanation.gradients->subgraphs.push_back(explain_function(*function, *step.node));
+    }
+  }
 }
 
 }  // namespace sconce

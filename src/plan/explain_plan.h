@@ -1,4 +1,5 @@
-// Explains a plan: which operators are prepared, why others are not, and where local tensors lie.
+// Explains a plan: its steps, which operators are prepared, why others are not, where local tensors lie, and its
+// differentiable subgraphs.
 #pragma once
 
 #include "plan/plan.h"
@@ -7,7 +8,7 @@
 
 namespace sconce {
 
-// Sets the fields about prepared steps and memory.
-void explain_steps(const Plan& plan, PlanExplanation& explanation);
+// Sets the fields that the plan itself knows.
+void explain_plan(const Plan& plan, PlanExplanation& explanation);
 
 }  // namespace sconce

@@ -27,7 +27,7 @@ void call_plan(const Plan& plan, torch::jit::Stack arguments, bool may_skip_auto
 
 PlanExplanation explained(const Plan& plan) {
   PlanExplanation explanation;
-  explain_steps(plan, explanation);
+  explain_plan(plan, explanation);
   return explanation;
 }
 

@@ -12,6 +12,7 @@
 
 namespace sconce {
 
+class Step;
 struct StepForm;
 
 // Immutable. The autograd nodes of its runs keep it, also after the module is destroyed.
@@ -42,5 +43,8 @@ struct DifferentiableFunction {
 
 // Lowers the graphs of a sconce::differentiable node.
 Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_function(const Node& node, const StepForm& form);
+
+// Returns the function that the step runs, or null if it runs none.
+const DifferentiableFunction* function_of(const Step& step);
 
 }  // namespace sconce

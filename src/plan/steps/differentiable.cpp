@@ -39,6 +39,8 @@ class DifferentiableStep final : public CallStep {
     pop_results(frame);
   }
 
+  const DifferentiableFunction& function() const { return *function_; }
+
  private:
   bool any_requires_grad(const torch::jit::Stack& operands) const {
     return std::any_of(function_->differentiable_inputs.begin(), function_->differentiable_inputs.end(),
@@ -49,6 +51,11 @@ class DifferentiableStep final : public CallStep {
 };
 
 }  // namespace
+
+const DifferentiableFunction* function_of(const Step& step) {
+  const auto* differentiable = dynamic_cast<const DifferentiableStep*>(&step);
+  return differentiable != nullptr ? &differentiable->function() : nullptr;
+}
 
 Expected<StepPtr> make_differentiable_step(const Node& node, Operands operands, Registers results, const StepForm& form) {
   auto function = make_differentiable_function(node, form);

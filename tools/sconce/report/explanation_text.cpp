@@ -1,6 +1,7 @@
 #include "tools/sconce/report/explanation_text.h"
 
 #include "tools/sconce/commands/common_options.h"
+#include "tools/sconce/report/gradient_text.h"
 #include "tools/sconce/report/memory_picture.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/table.h"
@@ -25,20 +26,6 @@ std::array<std::pair<const char*, uint64_t>, 6> counters_of(const Counters& coun
            {"compiles", counters.compiles},
            {"refusals", counters.refusals},
            {"evictions", counters.evictions}}};
-}
-
-std::string indented(const std::string& text, const std::string& indent) {
-  std::string out;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    out += indent + text.substr(begin, end - begin) + "\n";
-    begin = end + 1;
-  }
-  return out;
-}
-
-std::string counted(size_t count, const std::string& what) {
-  return ui::format_count(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 // One word of a spec describes one value. A model's attributes come first and are many.
@@ -101,6 +88,7 @@ std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& deta
     text += detail.specs ? one_spec_text(spec) : "";
   }
   text += preparation_text(plan);
+  text += plan.gradients ? indented(gradients_to_text(*plan.gradients, detail), "    ") : "";
   return text + (detail.steps ? indented(plan.text, "    ") : "");
 }
 
@@ -157,6 +145,20 @@ std::string table_of_passes(const std::vector<PassTiming>& runs) {
 }
 
 }  // namespace
+
+std::string indented(const std::string& text, const std::string& indent) {
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    out += indent + text.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return out;
+}
+
+std::string counted(size_t count, const std::string& what) {
+  return ui::format_count(count) + " " + what + (count == 1 ? "" : "s");
+}
 
 std::string short_source(const std::string& source) { return std::filesystem::path(source).filename().string(); }
 
@@ -243,6 +245,24 @@ Json json_of(const std::vector<NotPreparedExplanation>& entries) {
 
 }  // namespace
 
+Json to_json(const PlanExplanation& plan) {
+  return Json{{"tier", name_of(plan.tier)},
+              {"specs", plan.specs},
+              {"why_generic", plan.why_generic},
+              {"runs", plan.runs},
+              {"steps", plan.steps},
+              {"prepared_steps", plan.prepared_steps},
+              {"ordinary_steps", plan.ordinary_steps},
+              {"groups", plan.groups},
+              {"not_prepared", json_of(plan.not_prepared)},
+              {"memory", json_of(plan.memory)},
+              {"gradients", plan.gradients ? to_json(*plan.gradients) : Json()},
+              {"registers", plan.registers},
+              {"frames", plan.frames},
+              {"compile_seconds", plan.compile_seconds},
+              {"text", plan.text}};
+}
+
 Json to_json(const Explanation& explanation) {
   Json passes = Json::array();
   for (const PassTiming& pass : explanation.passes) {
@@ -250,20 +270,7 @@ Json to_json(const Explanation& explanation) {
   }
   Json plans = Json::array();
   for (const PlanExplanation& plan : explanation.plans) {
-    plans.push_back(Json{{"tier", name_of(plan.tier)},
-                         {"specs", plan.specs},
-                         {"why_generic", plan.why_generic},
-                         {"runs", plan.runs},
-                         {"steps", plan.steps},
-                         {"prepared_steps", plan.prepared_steps},
-                         {"ordinary_steps", plan.ordinary_steps},
-                         {"groups", plan.groups},
-                         {"not_prepared", json_of(plan.not_prepared)},
-                         {"memory", json_of(plan.memory)},
-                         {"registers", plan.registers},
-                         {"frames", plan.frames},
-                         {"compile_seconds", plan.compile_seconds},
-                         {"text", plan.text}});
+    plans.push_back(to_json(plan));
   }
   Json profile;
   if (explanation.profile) {

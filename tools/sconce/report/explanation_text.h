@@ -19,6 +19,13 @@ struct ExplanationDetail {
 // `inputs`: a line for each argument of the calls.
 std::string to_text(const Explanation& explanation, const std::vector<std::string>& inputs, const ExplanationDetail& detail);
 Json to_json(const Explanation& explanation);
+Json to_json(const PlanExplanation& plan);
+
+// Returns each line of the text with the indent.
+std::string indented(const std::string& text, const std::string& indent);
+
+// Returns "1 step" or "3 steps".
+std::string counted(size_t count, const std::string& what);
 
 // Returns "model.py:12:8" without folders, which would make a table too wide.
 std::string short_source(const std::string& source);
