@@ -1,6 +1,7 @@
 #include "analysis/dot.h"
 
 #include "analysis/effects.h"
+#include "ir/differentiable.h"
 #include "ir/text/print.h"
 #include "ir/text/print_literal.h"
 
@@ -30,14 +31,37 @@ class DotWriter {
          << "  label=\"" << escaped(title) << "\"; labelloc=t; fontname=\"Helvetica\";\n"
          << "  node [shape=box, style=\"rounded,filled\", fillcolor=\"#eef3fb\", fontname=\"Helvetica\", fontsize=10];\n"
          << "  edge [fontname=\"Helvetica\", fontsize=8, color=\"#667788\"];\n";
-    write_block(graph.body(), "  ");
-    const std::string result = "result";
-    out_ << "  " << result << " [label=\"return\", fillcolor=\"#dff3df\"];\n";
-    write_edges(graph.outputs(), result, "  ");
+    write_body(graph, "  ");
+    write_subgraphs(graph);
     out_ << "}\n";
   }
 
  private:
+  void write_body(const Graph& graph, const std::string& indent) {
+    write_block(graph.body(), indent);
+    const std::string result = prefix_ + "result";
+    out_ << indent << result << " [label=\"return\", fillcolor=\"#dff3df\"];\n";
+    write_edges(graph.outputs(), result, indent);
+  }
+
+  // Draws the graphs of nodes, each as a cluster that a dotted edge leads to. RecordedBackward is nearly Backward.
+  void write_subgraphs(const Graph& graph) {
+    for_each_node(graph.body(), [this](Node* node) {
+      for (const Attribute& attribute : node->attributes()) {
+        const auto* subgraph = std::get_if<std::shared_ptr<Graph>>(&attribute.value);
+        if (subgraph == nullptr || attribute.name == attr::kRecordedBackward) {
+          continue;
+        }
+        const std::string id = ids_.at(node);
+        prefix_ = "g" + std::to_string(++subgraphs_) + "_";
+        out_ << "  subgraph \"cluster_" << prefix_ << "\" {\n    label=\"" << node->kind().toUnqualString() << " "
+             << attribute.name.toUnqualString() << "\"; color=\"#3a6ea5\";\n";
+        write_body(**subgraph, "    ");
+        out_ << "  }\n  " << prefix_ << "result -> " << id << " [style=dotted, constraint=false];\n";
+      }
+    });
+  }
+
   void write_block(const Block& block, const std::string& indent) {
     for (const Value* param : block.params()) {
       out_ << indent << value_id(*param) << " [label=\"" << escaped(print_value_name(*param) + " : " + print_type(*param))
@@ -99,12 +123,14 @@ class DotWriter {
 
   std::string value_id(const Value& value) const {
     const auto found = ids_.find(value.node());
-    return found != ids_.end() ? found->second : "v" + std::to_string(value.id());
+    return found != ids_.end() ? found->second : prefix_ + "v" + std::to_string(value.id());
   }
 
   std::ostream& out_;
   std::unordered_map<const Node*, std::string> ids_;
   size_t next_ = 0;
+  std::string prefix_;  // of names in a subgraph, whose values have numbers of their own
+  size_t subgraphs_ = 0;
 };
 
 }  // namespace

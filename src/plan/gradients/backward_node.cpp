@@ -135,6 +135,18 @@ void BackwardNode::drop() {
   std::fill(temporaries_.begin(), temporaries_.end(), c10::IValue());
 }
 
+std::vector<c10::IValue> BackwardNode::saved_values() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<c10::IValue> values;
+  for (const std::vector<Saved>* saved : {&inputs_, &outputs_}) {
+    for (const Saved& each : *saved) {
+      values.push_back(each.is_tensor ? c10::IValue(each.tensor.get_raw_data().value_or(at::Tensor())) : each.value);
+    }
+  }
+  values.insert(values.end(), temporaries_.begin(), temporaries_.end());
+  return values;
+}
+
 void BackwardNode::release_variables() {
   const std::lock_guard<std::mutex> lock(mutex_);
   drop();

@@ -32,6 +32,9 @@ class BackwardNode final : public torch::autograd::Node {
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
   std::string name() const override { return function_->name; }
+  const DifferentiableFunction& function() const { return *function_; }
+  // Returns what the node keeps for backward: captured inputs, captured outputs, then temporaries. Does not check versions.
+  std::vector<c10::IValue> saved_values();
   void release_variables() override;
   void will_release_variables() override { releases_ = true; }
 

@@ -1,7 +1,9 @@
 // sconce dump: shows a model's graph after each stage.
 #include "base/exception_message.h"
 #include "tools/sconce/commands/commands.h"
+#include "tools/sconce/commands/differentiated_plan.h"
 #include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/report/differentiable_text.h"
 #include "tools/sconce/report/dump_page.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/graphviz.h"
@@ -53,13 +55,21 @@ constexpr std::array kStages = {
     StageInfo{"optimize", "after the optimizing passes: what the first plan runs"},
 };
 
+// A stage of the plan that calls with these arguments get, if they record gradients.
+constexpr StageInfo kDifferentiate{"differentiate",
+                                   "of a plan for calls that record gradients: differentiable subgraphs f, their gradients "
+                                   "df, saved values; with arguments"};
+
 // Not a stage of the graph: the arena of the plan.
 constexpr StageInfo kMemory{"memory", "where the tensors of a call lie, and how long; with arguments and --format svg"};
 
 struct StageGraph {
   std::string stage;
-  std::unique_ptr<Graph> graph;
+  std::shared_ptr<const Graph> graph;
+  std::optional<DifferentiatedPlan> plan = {};  // of stage differentiate
 };
+
+bool has_arguments(const DumpOptions& options) { return !options.inputs.file.empty() || !options.inputs.specs.empty(); }
 
 template <typename T>
 T& expect(Expected<T>& result) {
@@ -69,9 +79,26 @@ T& expect(Expected<T>& result) {
   return *result;
 }
 
+// Adds stage differentiate. If all stages are requested and there is no such plan, it is left out.
+void add_differentiated(std::vector<StageGraph>& graphs, bool is_requested, const torch::jit::Module& module,
+                        const Call& call, const CommonOptions& common, const Options& settings) {
+  std::vector<c10::IValue> arguments = fit_call(module, call, common);
+  arguments.insert(arguments.begin(), module._ivalue());
+  const auto inlined = std::find_if(graphs.rbegin(), graphs.rend(),
+                                    [](const StageGraph& each) { return each.stage == "freeze" || each.stage == "inline"; });
+  auto plan = differentiated_plan(*inlined->graph, *graphs.back().graph, std::move(arguments), call.seed, settings);
+  if (plan) {
+    const std::shared_ptr<const Graph> graph = plan->graph;
+    graphs.push_back({kDifferentiate.name, graph, std::move(*plan)});
+  } else if (is_requested) {
+    throw RefusedError(std::string("--stage ") + kDifferentiate.name + ": " + call.method + ": " + plan.refusal().reason);
+  }
+}
+
 // Returns the graphs of the stages up to the last one requested.
-std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::string& method, const std::string& stage,
-                                  const Options& settings) {
+std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const DumpOptions& options, const Call& call,
+                                  const std::string& stage, const Options& settings) {
+  const std::string& method = call.method;
   FunctionTable functions;
   auto source = functions.graph_of(module.get_method(method).function());
   std::vector<StageGraph> graphs;
@@ -81,25 +108,29 @@ std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const std::s
     if (name == "freeze" && !settings.frozen()) {
       continue;
     }
-    graphs.push_back({name, name == "load" ? expect(source)->clone() : graphs.back().graph->clone()});
+    std::unique_ptr<Graph> graph = name == "load" ? expect(source)->clone() : graphs.back().graph->clone();
     if (name == "inline") {
-      auto inlined = inline_and_simplify(*graphs.back().graph, functions, settings.passes(), settings.optimize());
+      auto inlined = inline_and_simplify(*graph, functions, settings.passes(), settings.optimize());
       expect(inlined);
     } else if (name == "freeze") {
       auto constants = ModuleConstants::find(module._ivalue(), settings.preserved(), functions);
-      freeze_method(*graphs.back().graph, expect(constants), settings.optimize(), runner);
+      freeze_method(*graph, expect(constants), settings.optimize(), runner);
     } else if (name != "load") {
       try {
-        run_stage(name == "required" ? Stage::kRequired : Stage::kOptimize, graphs.back().graph, runner, settings.frozen());
+        run_stage(name == "required" ? Stage::kRequired : Stage::kOptimize, graph, runner, settings.frozen());
       } catch (const c10::Error& failure) {
         throw RefusedError(plain_message(failure));
       }
     }
+    graphs.push_back({name, std::move(graph)});
     if (name == stage) {
       break;
     }
   }
   warn_of_failed_passes(failed_passes(runner.refusals()));
+  if (stage == kDifferentiate.name || (stage == "all" && has_arguments(options))) {
+    add_differentiated(graphs, stage != "all", module, call, options.common, settings);
+  }
   std::erase_if(graphs, [&](const StageGraph& each) { return stage != "all" && each.stage != stage; });
   return graphs;
 }
@@ -111,7 +142,12 @@ void expect_known(const std::string& option, const std::string& value, const std
 }
 
 std::string title_line(const StageGraph& stage, const std::string& method) {
-  return "# " + method + ", " + stage.stage + "\n";
+  return "# " + method + ", " + stage.stage + "\n" + (stage.plan ? describe_subgraphs(*stage.plan) : "");
+}
+
+const char* help_of(const std::string& stage) {
+  const auto* info = std::find_if(kStages.begin(), kStages.end(), [&](const auto& each) { return each.name == stage; });
+  return info != kStages.end() ? info->help : kDifferentiate.help;
 }
 
 // Writes a file that `sconce opt` reads, with the graph's tensors beside it. /dev/stdout has no place beside it.
@@ -133,8 +169,6 @@ std::string text_of(const StageGraph& stage, const std::string& format, const st
   const std::string dot = to_dot(*stage.graph, title);
   return format == "dot" ? dot : draw_svg(dot);
 }
-
-bool has_arguments(const DumpOptions& options) { return !options.inputs.file.empty() || !options.inputs.specs.empty(); }
 
 // With arguments, returns the plans that a call with them builds; without, the generic plan.
 std::string plans_of(const DumpOptions& options, const Module& module, const std::string& method, const Call& call) {
@@ -213,6 +247,7 @@ int dump_model(const DumpOptions& options) {
   std::vector<std::string> stages = {"all"};
   std::transform(kStages.begin(), kStages.end(), std::back_inserter(stages),
                  [](const StageInfo& stage) { return stage.name; });
+  stages.emplace_back(kDifferentiate.name);
   std::vector<std::string> known_stages = stages;
   known_stages.emplace_back(kMemory.name);
   if (!options.stage.empty()) {
@@ -224,6 +259,9 @@ int dump_model(const DumpOptions& options) {
   }
   if (options.format == "kernel" && !has_arguments(options)) {
     throw UserError("--format kernel: needs arguments, for which kernels are made; give them with --inputs or --input");
+  }
+  if (options.stage == kDifferentiate.name && !has_arguments(options)) {
+    throw UserError("--stage differentiate: needs arguments, for which a plan is made; give them with --inputs or --input");
   }
   if (options.format == "svg" && options.stage == "all") {
     throw UserError("--format svg draws one stage; choose it with --stage (" +
@@ -265,24 +303,28 @@ int dump_model(const DumpOptions& options) {
     }
   } else {
     const std::string last = options.stage.empty() ? kStages.back().name : options.stage;
-    const std::vector<StageGraph> graphs = graphs_of(module.script_module(), call.method, last, settings);
+    const std::vector<StageGraph> graphs = graphs_of(module.script_module(), options, call, last, settings);
     if (graphs.size() == 1 && goes_into_a_graph_file(options)) {
       write_graph_file(options.output, title_line(graphs[0], call.method), *graphs[0].graph);
       return kGood;
     }
     std::vector<StageText> texts;
     for (const StageGraph& stage : graphs) {
-      const auto* info =
-          std::find_if(kStages.begin(), kStages.end(), [&](const auto& each) { return each.name == stage.stage; });
-      texts.push_back({stage.stage, info->help, stage.graph->node_count(), text_of(stage, options.format, call.method)});
+      texts.push_back({stage.stage, help_of(stage.stage), stage.graph->node_count(),
+                       text_of(stage, options.format, call.method),
+                       stage.plan ? columns_of(*stage.plan) : std::vector<SubgraphColumns>()});
     }
     if (options.format == "html") {
       text = to_page(std::filesystem::path(options.model).filename().string() + ", " + call.method, texts);
       json.push_back(Json{{"text", text}});
     } else {
-      for (const StageText& each : texts) {
+      for (size_t i = 0; i < texts.size(); ++i) {
+        const StageText& each = texts[i];
         text += (text.empty() ? "" : "\n") + each.text;
         json.push_back(Json{{"stage", each.stage}, {"nodes", each.nodes}, {"text", each.text}});
+        if (graphs[i].plan) {
+          json.back()["subgraphs"] = to_json(*graphs[i].plan);
+        }
       }
     }
   }
@@ -312,7 +354,9 @@ void add_dump_command(CLI::App& app, Action& chosen) {
   for (const StageInfo& stage : kStages) {
     stage_help += std::string("\n  ") + stage.name + ": " + stage.help;
   }
-  stage_help += std::string("\n  ") + kMemory.name + ": " + kMemory.help;
+  for (const StageInfo& stage : {kDifferentiate, kMemory}) {
+    stage_help += std::string("\n  ") + stage.name + ": " + stage.help;
+  }
   command.add_option("--stage", options->stage, stage_help)->type_name("NAME");
   command
       .add_option("--format", options->format,
@@ -333,6 +377,7 @@ void add_dump_command(CLI::App& app, Action& chosen) {
                  "  sconce dump model.pt\n"
                  "  sconce dump model.pt --stage all > stages.ir\n"
                  "  sconce dump model.pt --stage inline --format svg --output graph.svg\n"
+                 "  sconce dump model.pt --stage differentiate --inputs args.pt --format html --output training.html\n"
                  "  sconce dump model.pt --stage memory --format svg --inputs args.pt --output memory.svg\n"
                  "  sconce dump model.pt --frozen --output frozen.ir\n"
                  "  sconce dump model.pt --format plan --input 'float32[1,3,224,224]'\n"

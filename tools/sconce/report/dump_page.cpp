@@ -41,6 +41,18 @@ std::string marked_text(const std::vector<DiffLine>& lines, Side side, size_t& m
 
 std::string node_count_text(size_t nodes) { return std::to_string(nodes) + (nodes == 1 ? " node" : " nodes"); }
 
+std::string plain_column(const std::string& title, const std::string& text) {
+  size_t marked = 0;
+  return element("div", element("h4", escape_html(title)) + marked_text(diff_texts(text, text), Side::kAfter, marked));
+}
+
+// Returns f, the saved values and df, side by side.
+std::string subgraph_html(const SubgraphColumns& subgraph) {
+  return element("h3", escape_html(subgraph.title)) +
+         element("div class=\"stages\"", plain_column("f", subgraph.forward) + plain_column("saved", subgraph.saved) +
+                                             plain_column("df", subgraph.backward));
+}
+
 }  // namespace
 
 std::string to_page(const std::string& title, const std::vector<StageText>& stages) {
@@ -60,10 +72,14 @@ std::string to_page(const std::string& title, const std::vector<StageText>& stag
       about = stage.help + ": " + node_count_text(before.nodes) + ", then " + std::to_string(stage.nodes) +
               "; lines gone: " + std::to_string(gone) + ", new: " + std::to_string(added);
     }
+    std::string subgraphs;
+    for (const SubgraphColumns& subgraph : stage.subgraphs) {
+      subgraphs += subgraph_html(subgraph);
+    }
     const bool same = i > 0 && gone == 0 && added == 0;
     body += element("section", element("h2", escape_html(stage.stage)) +
                                    element("p", escape_html(same ? stage.help + ": nothing changes" : about)) +
-                                   (same ? "" : element("div class=\"stages\"", columns))) +
+                                   (same ? "" : element("div class=\"stages\"", columns)) + subgraphs) +
             "\n";
   }
   return html_page(title, kDumpStyle, body);
