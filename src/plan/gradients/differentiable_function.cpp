@@ -3,12 +3,16 @@
 #include "ir/differentiable.h"
 #include "plan/lower.h"
 
+#include <tuple>
 #include <utility>
 
 namespace sconce {
 namespace {
 
 using PositionList = std::vector<int64_t>;
+
+constexpr std::string_view kBackwardSuffix = " backward";
+constexpr std::string_view kRecordedSuffix = " backward of backward";
 
 // "SconceBackward(model.py:12)"
 std::string autograd_name(const Node& node) {
@@ -28,20 +32,23 @@ std::string autograd_name(const Node& node) {
 
 }  // namespace
 
+bool is_backward_plan(std::string_view name) { return name.ends_with(kBackwardSuffix) || name.ends_with(kRecordedSuffix); }
+
 Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_function(const Node& node,
                                                                                      const StepForm& form) {
   auto function = std::make_shared<DifferentiableFunction>();
   function->name = autograd_name(node);
-  const std::pair<c10::Symbol, std::unique_ptr<Plan>*> plans[] = {{attr::kSubgraph, &function->forward},
-                                                                  {attr::kBackward, &function->backward},
-                                                                  {attr::kRecordedBackward, &function->recorded_backward}};
-  for (const auto& [name, plan] : plans) {
-    auto lowered = lower(node.attribute_as<std::shared_ptr<Graph>>(name), nullptr, nullptr, form);
+  const std::tuple<c10::Symbol, std::string_view, std::unique_ptr<Plan>*> plans[] = {
+      {attr::kSubgraph, " forward", &function->forward},
+      {attr::kBackward, kBackwardSuffix, &function->backward},
+      {attr::kRecordedBackward, kRecordedSuffix, &function->recorded_backward}};
+  for (const auto& [attribute, suffix, plan] : plans) {
+    auto lowered = lower(node.attribute_as<std::shared_ptr<Graph>>(attribute), nullptr, nullptr, form);
     if (!lowered) {
       return lowered.refusal();
     }
     *plan = std::move(*lowered);
-    (*plan)->set_name(function->name);
+    (*plan)->set_name(function->name + std::string(suffix));
   }
   function->outputs = node.outputs().size();
   function->differentiable_inputs = node.attribute_as<PositionList>(attr::kDifferentiableInputs);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sconce {
@@ -43,6 +44,9 @@ struct DifferentiableFunction {
 
 // Lowers the graphs of a sconce::differentiable node.
 Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_function(const Node& node, const StepForm& form);
+
+// Returns whether a plan of this name is the backward plan, or that of backward of backward, of a function.
+bool is_backward_plan(std::string_view name);
 
 // Returns the function that the step runs, or null if it runs none.
 const DifferentiableFunction* function_of(const Step& step);

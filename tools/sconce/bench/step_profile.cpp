@@ -2,6 +2,7 @@
 
 #include "tools/sconce/bench/muted_output.h"
 #include "tools/sconce/bench/sconce_peer.h"
+#include "tools/sconce/bench/training_peer.h"
 #include "tools/sconce/commands/trace_file.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/explanation_text.h"
@@ -10,6 +11,8 @@
 #include "tools/sconce/ui/table.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
+
+#include "plan/gradients/differentiable_function.h"
 
 #include <ATen/Context.h>
 #include <torch/csrc/autograd/grad_mode.h>
@@ -24,12 +27,18 @@ namespace {
 
 constexpr size_t kRowsOfSteps = 15;
 constexpr size_t kRowsOfLines = 10;
-// The arena grows in the first calls.
+// The first calls ask for specialized plans; the arena grows in the first calls of each plan.
 constexpr size_t kCallsBefore = 3;
 
 double seconds_of(const StepProfile& profile) {
   return std::accumulate(profile.steps.begin(), profile.steps.end(), 0.0,
                          [](double sum, const StepTiming& step) { return sum + step.seconds; });
+}
+
+double backward_seconds_of(const StepProfile& profile) {
+  return std::accumulate(profile.steps.begin(), profile.steps.end(), 0.0, [](double sum, const StepTiming& step) {
+    return sum + (is_backward_plan(step.plan) ? step.seconds : 0);
+  });
 }
 
 // Returns "prepared", "ordinary", or the share of prepared runs.
@@ -43,7 +52,8 @@ std::string source_cell(const std::string& source) { return source.empty() ? "-"
 
 // Adds a row for the entries after the first `rows`.
 template <typename Timing>
-void add_rest(ui::Table& table, const std::vector<Timing>& timings, size_t rows, double all, double calls) {
+void add_rest(ui::Table& table, const std::vector<Timing>& timings, size_t rows, double all, double calls,
+              bool has_backward_column = false) {
   if (timings.size() <= rows) {
     return;
   }
@@ -53,40 +63,62 @@ void add_rest(ui::Table& table, const std::vector<Timing>& timings, size_t rows,
     seconds += timings[i].seconds;
     runs += static_cast<double>(timings[i].runs);
   }
-  table.add_row({ui::format_percent(seconds / all), ui::format_duration(seconds / calls), ui::format_rate(runs / calls),
-                 ui::format_duration(seconds / runs), std::to_string(timings.size() - rows) + " others"});
+  std::vector<std::string> cells = {ui::format_percent(seconds / all), ui::format_duration(seconds / calls),
+                                    ui::format_rate(runs / calls), ui::format_duration(seconds / runs),
+                                    std::to_string(timings.size() - rows) + " others"};
+  if (has_backward_column) {
+    cells.insert(cells.begin() + 2, "");
+  }
+  table.add_row(std::move(cells));
 }
 
 std::string table_of_steps(const StepProfile& profile) {
-  ui::Table table({{"share"},
-                   {"per call"},
-                   {"runs/call"},
-                   {"per run"},
-                   {"operator", ui::Align::kLeft},
-                   {"how", ui::Align::kLeft},
-                   {"step", ui::Align::kRight, 1},
-                   {"source line", ui::Align::kLeft}});
+  std::vector<ui::Column> columns = {{"share"},
+                                     {"per call"},
+                                     {"runs/call"},
+                                     {"per run"},
+                                     {"operator", ui::Align::kLeft},
+                                     {"how", ui::Align::kLeft},
+                                     {"step", ui::Align::kRight, 1},
+                                     {"source line", ui::Align::kLeft}};
+  if (profile.trains) {
+    columns.push_back({"plan", ui::Align::kLeft});
+  }
+  ui::Table table(std::move(columns));
   const double all = seconds_of(profile);
   const auto calls = static_cast<double>(profile.calls);
   for (size_t i = 0; i < std::min(kRowsOfSteps, profile.steps.size()); ++i) {
     const StepTiming& step = profile.steps[i];
     const auto runs = static_cast<double>(step.runs);
-    table.add_row({ui::format_percent(step.seconds / all), ui::format_duration(step.seconds / calls),
-                   ui::format_rate(runs / calls), ui::format_duration(step.seconds / runs), step.op,
-                   form_of(step.prepared_runs, step.runs), std::to_string(step.position), source_cell(step.source)});
+    std::vector<std::string> cells = {ui::format_percent(step.seconds / all),
+                                      ui::format_duration(step.seconds / calls),
+                                      ui::format_rate(runs / calls),
+                                      ui::format_duration(step.seconds / runs),
+                                      step.op,
+                                      form_of(step.prepared_runs, step.runs),
+                                      std::to_string(step.position),
+                                      source_cell(step.source)};
+    if (profile.trains) {
+      cells.emplace_back(is_backward_plan(step.plan) ? "backward" : "forward");
+    }
+    table.add_row(std::move(cells));
   }
   add_rest(table, profile.steps, kRowsOfSteps, all, calls);
   return table.render(std::max<size_t>(ui::output_width(), 80));
 }
 
 std::string table_of_lines(const StepProfile& profile) {
-  ui::Table table({{"share"},
-                   {"per call"},
-                   {"steps/call"},
-                   {"per step"},
-                   {"source line", ui::Align::kLeft},
-                   {"how", ui::Align::kLeft},
-                   {"operators", ui::Align::kLeft}});
+  std::vector<ui::Column> columns = {{"share"},
+                                     {"per call"},
+                                     {"steps/call"},
+                                     {"per step"},
+                                     {"source line", ui::Align::kLeft},
+                                     {"how", ui::Align::kLeft},
+                                     {"operators", ui::Align::kLeft}};
+  if (profile.trains) {
+    columns.insert(columns.begin() + 2, {"backward"});
+  }
+  ui::Table table(std::move(columns));
   const double all = seconds_of(profile);
   const auto calls = static_cast<double>(profile.calls);
   const std::vector<LineTiming> lines = lines_of(profile.steps);
@@ -99,11 +131,19 @@ std::string table_of_lines(const StepProfile& profile) {
       ops += (op == 0 ? "" : ", ") + line.ops[op];
     }
     ops += line.ops.size() > kOperators ? ", ..." : "";
-    table.add_row({ui::format_percent(line.seconds / all), ui::format_duration(line.seconds / calls),
-                   ui::format_rate(runs / calls), ui::format_duration(line.seconds / runs), source_cell(line.source),
-                   form_of(line.prepared_runs, line.runs), ops});
+    std::vector<std::string> cells = {ui::format_percent(line.seconds / all),
+                                      ui::format_duration(line.seconds / calls),
+                                      ui::format_rate(runs / calls),
+                                      ui::format_duration(line.seconds / runs),
+                                      source_cell(line.source),
+                                      form_of(line.prepared_runs, line.runs),
+                                      ops};
+    if (profile.trains) {
+      cells.insert(cells.begin() + 2, ui::format_duration(line.backward_seconds / calls));
+    }
+    table.add_row(std::move(cells));
   }
-  add_rest(table, lines, kRowsOfLines, all, calls);
+  add_rest(table, lines, kRowsOfLines, all, calls, profile.trains);
   return table.render(std::max<size_t>(ui::output_width(), 80));
 }
 
@@ -131,16 +171,22 @@ StepProfile profile_steps(const MeasureSettings& settings, const Options& option
   MutedOutput muted;
   const MutedOutput::OnThread muted_here(muted);
   const torch::jit::Module module = settings.load();
-  SconcePeer peer(options);
-  if (const auto reason = peer.prepare(module, settings.method)) {
+  std::unique_ptr<peers::Peer> peer = std::make_unique<SconcePeer>(options);
+  if (settings.train) {
+    peer = make_training_peer(std::move(peer), *settings.train);
+  }
+  if (const auto reason = peer->prepare(module, settings.method)) {
     throw RefusedError(*reason);
   }
-  const auto session = peer.session();
+  std::unique_ptr<peers::Peer::Session> session;
   const std::vector<c10::IValue> arguments = fit_arguments(module, settings.method, settings.arguments);
   const auto call = [&] { session->run(deep_copy(arguments)); };
   at::manual_seed(settings.seed);
-  for (size_t i = 0; i < kCallsBefore; ++i) {
-    call();
+  for (int phase = 0; phase < 2; ++phase) {
+    session = peer->session();  // waits for the plans that calls have asked for
+    for (size_t i = 0; i < kCallsBefore; ++i) {
+      call();
+    }
   }
   const size_t max_calls = calls_in_a_trace(call);
   StepTrace trace;
@@ -157,7 +203,11 @@ StepProfile profile_steps(const MeasureSettings& settings, const Options& option
       progress();
     }
   } while (share < 1 && calls < max_calls && !trace.is_full() && !interrupted());
-  StepProfile profile{trace.calls(), trace.seconds(), trace.dropped_steps(), trace.timings()};
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const bool trains = settings.train.has_value();
+  // Backward plans run outside of the call of the model.
+  StepProfile profile{trains ? calls : trace.calls(), trains, trains ? seconds : trace.seconds(), trace.dropped_steps(),
+                      trace.timings()};
   sort_by_time(profile.steps);
   if (!trace_out.empty()) {
     write_trace(trace, trace_out);
@@ -177,6 +227,7 @@ std::vector<LineTiming> lines_of(const std::vector<StepTiming>& steps) {
     sum.runs += step.runs;
     sum.prepared_runs += step.prepared_runs;
     sum.seconds += step.seconds;
+    sum.backward_seconds += is_backward_plan(step.plan) ? step.seconds : 0;
   }
   std::vector<LineTiming> sorted;
   for (auto& [source, line] : lines) {
@@ -188,10 +239,15 @@ std::vector<LineTiming> lines_of(const std::vector<StepTiming>& steps) {
 
 std::string to_text(const StepProfile& profile) {
   const auto calls = static_cast<double>(profile.calls);
-  std::string text = "profile of " + ui::format_count(profile.calls) +
-                     " calls on one thread: " + ui::format_duration(profile.seconds / calls) +
-                     " a call, of which the steps take " + ui::format_duration(seconds_of(profile) / calls) +
-                     "; the rest is the recording, mostly\n";
+  const double backward = backward_seconds_of(profile);
+  std::string text = "profile of " + ui::format_count(profile.calls) + (profile.trains ? " training steps" : " calls") +
+                     " on one thread: " + ui::format_duration(profile.seconds / calls) +
+                     (profile.trains ? " a step" : " a call") + ", of which ";
+  text += profile.trains ? "forward plans take " + ui::format_duration((seconds_of(profile) - backward) / calls) +
+                               " and backward plans " + ui::format_duration(backward / calls) +
+                               "; the rest is LibTorch's autograd and optimizer, the loss, and the recording\n"
+                         : "the steps take " + ui::format_duration(seconds_of(profile) / calls) +
+                               "; the rest is the recording, mostly\n";
   if (profile.dropped_steps > 0) {
     text += "note: a call has more steps than the trace has room for; " + ui::format_count(profile.dropped_steps) +
             " are missing\n";
@@ -209,6 +265,7 @@ Json to_json(const StepProfile& profile) {
                          {"source", step.source},
                          {"runs", step.runs},
                          {"prepared_runs", step.prepared_runs},
+                         {"is_backward", is_backward_plan(step.plan)},
                          {"seconds", step.seconds}});
   }
   Json lines = Json::array();
@@ -217,11 +274,14 @@ Json to_json(const StepProfile& profile) {
                          {"operators", line.ops},
                          {"runs", line.runs},
                          {"prepared_runs", line.prepared_runs},
+                         {"backward_seconds", line.backward_seconds},
                          {"seconds", line.seconds}});
   }
   return Json{{"calls", profile.calls},
+              {"trains", profile.trains},
               {"seconds", profile.seconds},
               {"step_seconds", seconds_of(profile)},
+              {"backward_seconds", backward_seconds_of(profile)},
               {"dropped_steps", profile.dropped_steps},
               {"steps", std::move(steps)},
               {"lines", std::move(lines)}};

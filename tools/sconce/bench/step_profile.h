@@ -16,6 +16,7 @@ namespace sconce::cli {
 
 struct StepProfile {
   uint64_t calls = 0;
+  bool trains = false;            // the calls are training steps
   double seconds = 0;             // of all calls
   uint64_t dropped_steps = 0;     // of calls that did not fit into the trace
   std::vector<StepTiming> steps;  // those that took the most time first
@@ -24,7 +25,8 @@ struct StepProfile {
 // `progress` is called this often.
 constexpr size_t kPiecesOfProfile = 10;
 
-// Calls the model on this thread, until `settings.seconds` are over or the trace is full, after calls that are not recorded.
+// Calls the model on this thread, or trains it, until `settings.seconds` are over or the trace is full, after calls that are
+// not recorded.
 // Writes the trace to `trace_out`, unless it is empty. Throws what the model throws.
 StepProfile profile_steps(const MeasureSettings& settings, const Options& options, const std::string& trace_out,
                           const std::function<void()>& progress);
@@ -36,6 +38,7 @@ struct LineTiming {
   uint64_t runs = 0;
   uint64_t prepared_runs = 0;
   double seconds = 0;
+  double backward_seconds = 0;  // of these, in backward plans
 };
 // Returns the lines, those that took the most time first.
 std::vector<LineTiming> lines_of(const std::vector<StepTiming>& steps);
