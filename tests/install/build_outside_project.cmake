@@ -62,3 +62,26 @@ step("${work}/prefix/bin/sconce" opt "${work}/silu.ir" --passes use_silu ${plugi
 if(NOT listed MATCHES "use_silu" OR NOT optimized MATCHES "aten::silu")
   message(FATAL_ERROR "the example of a plug-in does not work: ${listed}${optimized}")
 endif()
+
+# The example of training: a model that Python scripts, trained by a program, read by Python.
+if(NOT EXISTS "${PYTHON}")
+  message(FATAL_ERROR "${PYTHON} is missing; `make setup` makes it")
+endif()
+set(example "${SOURCE_DIR}/../../../examples/train_cpp")
+step("${CMAKE_COMMAND}" -S "${example}" -B "${work}/train_cpp" -G "${GENERATOR}"
+     "-DCMAKE_BUILD_TYPE=Release" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_PREFIX_PATH=${work}/prefix")
+step("${CMAKE_COMMAND}" --build "${work}/train_cpp")
+step("${PYTHON}" "${example}/model.py" "${work}/spirals.pt")
+step("${work}/train_cpp/train_cpp" "${work}/spirals.pt" "${work}/trained.pt" 60 OUTPUT_VARIABLE shown)
+step("${PYTHON}" "${example}/model.py" --evaluate "${work}/spirals.pt" OUTPUT_VARIABLE before)
+step("${PYTHON}" "${example}/model.py" --evaluate "${work}/trained.pt" OUTPUT_VARIABLE after)
+if(NOT shown MATCHES "960 steps" OR before MATCHES "^(9[0-9]|100)" OR NOT after MATCHES "^(9[5-9]|100)")
+  message(FATAL_ERROR "the example of training does not work: ${shown}before: ${before}after: ${after}")
+endif()
+# Its errors are one line, before anything is trained.
+foreach(arguments "${work}/missing.pt;${work}/other.pt" "${work}/spirals.pt;${work}/no_folder/trained.pt" "${work}/spirals.pt;${work}")
+  execute_process(COMMAND "${work}/train_cpp/train_cpp" ${arguments} RESULT_VARIABLE code ERROR_VARIABLE error OUTPUT_VARIABLE shown)
+  if(NOT code EQUAL 1 OR NOT error MATCHES "^[^\n]*error: [^\n]*(no such file|cannot be written)[^\n]*\n$" OR shown)
+    message(FATAL_ERROR "the example of training should end with one line for ${arguments}, but: ${code} ${shown}${error}")
+  endif()
+endforeach()
