@@ -64,8 +64,7 @@ std::optional<NotDifferentiated> why_no_text(const Node& node, const OpGradient*
 
 // Returns whether the operand may be a tensor, as far as its type says, but is not of that type.
 bool may_hide_tensor(const Value& value) {
-  const bool is_known_none = is_none(value) || (value.constant() != nullptr && value.constant()->isNone());
-  return !is_tensor(value) && !is_known_none && c10::TensorType::get()->isSubtypeOf(*value.type());
+  return !is_tensor(value) && !is_none(value) && c10::TensorType::get()->isSubtypeOf(*value.type());
 }
 
 // Returns why the values do not suit the texts, which are derivatives of real functions.
