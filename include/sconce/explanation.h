@@ -90,6 +90,7 @@ enum class NotDifferentiated : uint8_t {
   kList,          // the list of tensors that it joins or unpacks is not made, or cut, in its subgraph
   kVisible,       // the caller may see a value that ends its subgraph, which has too few operators
   kTooFew,        // its subgraph would have fewer operators than Options::min_differentiable_nodes
+  kOnlyViews,     // its subgraph would have only views and lists, which cost little
   kNoGradient,    // no gradient reaches an input of its subgraph
 };
 // Returns the reason in words.

@@ -14,6 +14,7 @@
 #include "passes/simplify/simplify.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -145,19 +146,23 @@ void add_outside(const Node& node, NotDifferentiated reason, GradientExplanation
   explanation.outside += 1;
 }
 
-bool differentiate_slice(const DifferentiableSlice& slice, Graph& graph) {
+// Returns why the slice stays as it is, or nullopt if a node took its place.
+std::optional<NotDifferentiated> differentiate_slice(const DifferentiableSlice& slice, Graph& graph) {
   const Exports exports = exports_of(slice);
   const bool any_effects =
       std::any_of(slice.nodes.begin(), slice.nodes.end(), [](const Node* node) { return has_effects(*node); });
   const CutOut cut = cut_out(slice.nodes, exports.results, TensorConstants::kOperands);
   JointGraph joint = differentiate_forward(cut.subgraph);
-  if (joint.differentiable_inputs.empty() || joint.differentiable_outputs.empty()) {
-    return false;
+  if (joint.differentiable_outputs.empty()) {
+    return NotDifferentiated::kOnlyViews;
+  }
+  if (joint.differentiable_inputs.empty()) {
+    return NotDifferentiated::kNoGradient;
   }
   fold(*joint.graph);
   const DifferentiableGraphs graphs = split_joint_graph(joint);
   replace(slice, exports, make_node(cut, joint, graphs, any_effects, graph));
-  return true;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -171,13 +176,13 @@ bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanat
   }
   for (const DifferentiableSlice& slice : sliced.slices) {
     const std::vector<Node*> carriers = carriers_of(slice.nodes);
-    if (differentiate_slice(slice, graph)) {
+    if (const auto reason = differentiate_slice(slice, graph)) {
+      for (const Node* node : carriers) {
+        add_outside(*node, *reason, found);
+      }
+    } else {
       changed = true;
       found.inside += carriers.size();
-    } else {
-      for (const Node* node : carriers) {
-        add_outside(*node, NotDifferentiated::kNoGradient, found);
-      }
     }
   }
   if (explanation != nullptr) {

@@ -116,6 +116,7 @@ const char* to_string(NotDifferentiated reason) {
     case NotDifferentiated::kVisible:
       return "a value that the caller may see ends its subgraph, which has too few operators";
     case NotDifferentiated::kTooFew: return "its subgraph would have too few operators";
+    case NotDifferentiated::kOnlyViews: return "its subgraph would have only views and lists";
     case NotDifferentiated::kNoGradient: return "no gradient reaches an input of its subgraph";
   }
   return "unknown";
