@@ -1,0 +1,103 @@
+// The memory of training steps: plans need no more than eager execution, but for the arenas that they keep from step to
+// step, and many steps need no more than a few.
+//
+// SCONCE_MEMORY_STEPS sets the number of steps; a large model takes at most 30.
+#include "tests/support/environment_number.h"
+#include "tests/training/counting_allocator.h"
+#include "tests/training/trainee.h"
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+
+namespace sconce::testing {
+namespace {
+
+constexpr uint64_t kWarmUp = 5;  // the first steps make plans, the optimizer's state and the arena
+
+struct StepMemory {
+  size_t peak = 0;         // of tensors and arenas, what the model loaded included
+  size_t arenas = 0;       // that plans keep
+  size_t after_few = 0;    // living, after the warm-up
+  size_t after_many = 0;   // living, after all steps
+  double resident_growth;  // of the process in the same time
+};
+
+double resident_bytes() {
+  malloc_trim(0);
+  std::ifstream statm("/proc/self/statm");
+  double all = 0;
+  double resident = 0;
+  statm >> all >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+size_t arenas_of(const PlanExplanation& plan) {
+  size_t bytes = plan.memory.arena_bytes;
+  for (const DifferentiableExplanation& subgraph :
+       plan.gradients ? plan.gradients->subgraphs : std::vector<DifferentiableExplanation>()) {
+    for (const PlanExplanation& each : subgraph.plans) {
+      bytes += arenas_of(each);
+    }
+  }
+  return bytes;
+}
+
+StepMemory memory_of(const std::string& model, Trainee::Executor executor, uint64_t steps) {
+  CountedMemory::begin();
+  const size_t before = CountedMemory::living_bytes();
+  Trainee trainee(model, executor, cli::Optimizer::kAdam);
+  StepMemory memory;
+  for (uint64_t step = 0; step < kWarmUp; ++step) {
+    trainee.train(step);
+  }
+  const double resident = resident_bytes();
+  memory.after_few = CountedMemory::living_bytes() - before;
+  CountedMemory::restart_peak();
+  for (uint64_t step = kWarmUp; step < steps; ++step) {
+    trainee.train(step);
+  }
+  memory.peak = CountedMemory::peak_bytes() - before;
+  memory.after_many = CountedMemory::living_bytes() - before;
+  memory.resident_growth = resident_bytes() - resident;
+  if (trainee.sconce() != nullptr) {
+    for (const PlanExplanation& plan : trainee.sconce()->method("forward").explain().plans) {
+      memory.arenas += arenas_of(plan);
+    }
+  }
+  return memory;
+}
+
+struct MeasuredModel {
+  const char* name;
+  uint64_t max_steps;
+};
+void PrintTo(const MeasuredModel& model, std::ostream* out) { *out << model.name; }
+
+class TrainingMemory : public ::testing::TestWithParam<MeasuredModel> {};
+
+TEST_P(TrainingMemory, PeakIsEagersAndArenasAndStaysFlat) {
+  const uint64_t steps = std::min(GetParam().max_steps, environment_number("SCONCE_MEMORY_STEPS", 30));
+  const StepMemory eager = memory_of(GetParam().name, Trainee::Executor::kEager, steps);
+  const StepMemory ours = memory_of(GetParam().name, Trainee::Executor::kSconce, steps);
+  std::cout << GetParam().name << ", " << steps << " steps: peak of tensors " << ours.peak << " bytes, eager " << eager.peak
+            << " (" << static_cast<double>(ours.peak) / static_cast<double>(eager.peak) << "x), of which arenas "
+            << ours.arenas << "; living after " << kWarmUp << " steps " << ours.after_few << ", after all "
+            << ours.after_many << "; resident growth " << ours.resident_growth / 1024 << " KiB, eager "
+            << eager.resident_growth / 1024 << " KiB\n";
+  EXPECT_LE(ours.peak, eager.peak + ours.arenas);
+  EXPECT_EQ(ours.after_many, ours.after_few);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TrainingMemory,
+                         ::testing::Values(MeasuredModel{"mlp", 1000}, MeasuredModel{"lstm_loop", 1000},
+                                           MeasuredModel{"transformer_encoder_train", 1000},
+                                           MeasuredModel{"resnet18_train", 30}),
+                         [](const auto& made) { return std::string(made.param.name); });
+
+}  // namespace
+}  // namespace sconce::testing

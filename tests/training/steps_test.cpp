@@ -1,0 +1,103 @@
+// Many training steps: from eager's state the gradients of each step are eager's, and a run of its own stays as near to
+// eager's as eager stays to itself when rounding differs.
+//
+// SCONCE_TRAINING_STEPS sets the number of steps; a large model takes at most 30.
+#include "tests/support/environment_number.h"
+#include "tests/training/trainee.h"
+#include "tools/sconce/values/compare.h"
+
+#include <sconce/graph_executor.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+
+namespace sconce::testing {
+namespace {
+
+// Backward passes add up in another order.
+constexpr cli::CompareOptions kGradients{.rtol = 1e-3, .atol = 1e-5, .requires_grad = false};
+// How many times farther from eager than the perturbed run a loss may be, and the distance that is always allowed.
+constexpr double kBand = 10;
+constexpr double kRounding = 1e-5;  // relative
+
+struct TrainedModel {
+  const char* name;
+  uint64_t max_steps;
+};
+void PrintTo(const TrainedModel& model, std::ostream* out) { *out << model.name; }
+
+class TrainingSteps : public ::testing::TestWithParam<std::tuple<TrainedModel, cli::Optimizer>> {
+ protected:
+  static const TrainedModel& model() { return std::get<0>(GetParam()); }
+  static Trainee trainee(Trainee::Executor executor) { return {model().name, executor, std::get<1>(GetParam())}; }
+  static uint64_t steps() { return std::min(model().max_steps, environment_number("SCONCE_TRAINING_STEPS", 20)); }
+};
+
+// Returns the runs of plans with differentiable subgraphs.
+uint64_t differentiated_runs(const Module& module) {
+  uint64_t runs = 0;
+  for (const PlanExplanation& plan : module.method("forward").explain().plans) {
+    runs += plan.gradients && !plan.gradients->subgraphs.empty() ? plan.runs : 0;
+  }
+  return runs;
+}
+
+TEST_P(TrainingSteps, GradientsFromEagersStateAreEagers) {
+  Trainee eager = trainee(Trainee::Executor::kEager);
+  Trainee ours = trainee(Trainee::Executor::kSconce);
+  for (uint64_t step = 0; step < steps(); ++step) {
+    ours.copy_state(eager);
+    const double loss = ours.backward(step);
+    const double expected = eager.train(step);
+    ASSERT_NEAR(loss, expected, 1e-4 * std::abs(expected)) << "step " << step;
+    const std::vector<at::Tensor> got = ours.gradients();
+    const std::vector<at::Tensor> wanted = eager.gradients();
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      ASSERT_EQ(got[i].defined(), wanted[i].defined()) << "step " << step << ", parameter " << i;
+      for (const cli::Mismatch& mismatch : cli::compare(got[i], wanted[i], kGradients, "gradient")) {
+        FAIL() << "step " << step << ", parameter " << i << ": " << cli::to_string(mismatch);
+      }
+    }
+  }
+  EXPECT_EQ(differentiated_runs(*ours.sconce()), steps());
+}
+
+TEST_P(TrainingSteps, TheLossStaysWithinTheBandOfRounding) {
+  Trainee eager = trainee(Trainee::Executor::kEager);
+  Trainee perturbed = trainee(Trainee::Executor::kEager);
+  Trainee ours = trainee(Trainee::Executor::kSconce);
+  perturbed.perturb_arguments();
+  double first = 0;
+  double last = 0;
+  double band = 0;  // the largest distance between the eager runs so far
+  double widest = 0;
+  for (uint64_t step = 0; step < steps(); ++step) {
+    const double expected = eager.train(step);
+    const double got = ours.train(step);
+    band = std::max(band, std::abs(perturbed.train(step) - expected));
+    widest = std::max(widest, std::abs(got - expected));
+    ASSERT_LE(std::abs(got - expected), kBand * band + kRounding * std::abs(expected)) << "step " << step;
+    first = step == 0 ? expected : first;
+    last = expected;
+  }
+  EXPECT_LT(last, first) << "the model does not learn";
+  std::cout << model().name << ", " << steps() << " steps: loss " << first << " to " << last << "; farthest from eager: "
+            << "sconce " << widest << ", eager with perturbed arguments " << band << "\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TrainingSteps,
+                         ::testing::Combine(::testing::Values(TrainedModel{"mlp", 200}, TrainedModel{"lstm_loop", 200},
+                                                              TrainedModel{"transformer_encoder_train", 200},
+                                                              TrainedModel{"resnet18_train", 30}),
+                                            ::testing::Values(cli::Optimizer::kSgd, cli::Optimizer::kAdam)),
+                         [](const auto& made) {
+                           return std::string(std::get<0>(made.param).name) +
+                                  (std::get<1>(made.param) == cli::Optimizer::kSgd ? "_sgd" : "_adam");
+                         });
+
+}  // namespace
+}  // namespace sconce::testing
