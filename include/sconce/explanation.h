@@ -73,7 +73,7 @@ struct MemoryExplanation {
   bool has_layout = false;
   size_t arena_bytes = 0;
   size_t lower_bound = 0;   // the most bytes that are in use at one time: no layout needs fewer
-  size_t without_room = 0;  // slots, views aside, that no run needed or that ordinary steps filled
+  size_t without_room = 0;  // slots, views aside, that are large, that no run needed or that ordinary steps filled
   size_t positions = 0;     // nodes of the graph, with one for the end of each node with blocks
   std::vector<SlotExplanation> slots;
 };

@@ -189,7 +189,8 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::unique_ptr<Graph> 
   const GroupCompiler* kernels = settings.compile == CompileMode::kNever || !has_kernels ? nullptr
                                  : settings.compile == CompileMode::kBlocking            ? &blocking_kernels()
                                                                                          : &background_kernels();
-  const StepForm form{.is_prepared = settings.prepares_steps, .is_exact = settings.exact, .groups = kernels};
+  const StepForm form{
+      .is_prepared = settings.prepares_steps, .is_exact = settings.exact, .always_new = 0, .groups = kernels};
   auto plan = lower(std::move(graph), settings.callees, nullptr, form);
   if (!plan) {
     return plan.refusal();

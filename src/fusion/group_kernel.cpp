@@ -13,6 +13,7 @@
 #include <c10/core/DefaultDtype.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace sconce {
 namespace {
@@ -284,11 +285,14 @@ class GroupKernel final : public PreparedKernel {
     if (begin != 0) {
       advance(split, begin);
     }
-    std::vector<std::unique_ptr<char[]>> buffers;
+    const auto words_of = [&](size_t bytes) { return (bytes * static_cast<size_t>(sizes.back()) + 7) / 8; };
+    c10::SmallVector<int64_t, 512> buffers;
+    buffers.resize_for_overwrite(std::accumulate(nest.buffers.begin(), nest.buffers.end(), size_t{0},
+                                                 [&](size_t words, size_t bytes) { return words + words_of(bytes); }));
+    int64_t* buffer = buffers.data();
     for (const size_t bytes : nest.buffers) {
-      buffers.push_back(bytes == 0 ? nullptr
-                                   : std::make_unique_for_overwrite<char[]>(bytes * static_cast<size_t>(sizes.back())));
-      at.push_back(buffers.back().get());
+      at.push_back(bytes == 0 ? nullptr : buffer);
+      buffer += words_of(bytes);
     }
     c10::SmallVector<int64_t, 8> index(rank - 2, 0);
     while (true) {

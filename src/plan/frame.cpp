@@ -51,7 +51,8 @@ void Frame::allocate(uint32_t index) {
   slot.block = c10::GetCPUAllocator()->allocate(slot.bytes);
   slot.data = slot.block.get();
   point_storage_at(slot.shell, slot.data);
-  overflowed_ = true;
+  holds_something_ = true;
+  overflowed_ = overflowed_ || slot.bytes <= MemoryPlan::kLargestInArena;
 }
 
 void Frame::hold(uint32_t slot, c10::IValue owner) {

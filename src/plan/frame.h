@@ -36,8 +36,8 @@ struct EnteredContext {
   const ContextManager* manager;
 };
 
-// A frame serves one run at a time, and many runs one after the other. Between runs it holds the plan's constants and no
-// value of a caller.
+// A frame serves one run at a time, and many runs one after the other. Between runs it holds the plan's constants, small
+// results (ReusedResults) and no argument.
 class Frame {
  public:
   explicit Frame(const Plan& plan);
@@ -78,7 +78,7 @@ class Frame {
   void hold(uint32_t slot, c10::IValue owner);
   // Frees what the slot has outside the arena.
   void release(uint32_t slot);
-  bool has_blocks() const { return overflowed_ || holds_something_; }
+  bool has_blocks() const { return holds_something_; }
   // Tells the plan which slots found no room in the arena.
   void report_overflow();
   // Tells the plan why a prepared step ran by its ordinary steps: `state` is the index of the step's state.
@@ -93,8 +93,8 @@ class Frame {
   std::vector<c10::IValue> registers_;
   const ArenaLayout* layout_ = nullptr;
   c10::DataPtr arena_;
-  bool overflowed_ = false;       // a slot has, or had in this run, a block of its own
-  bool holds_something_ = false;  // a slot holds something
+  bool overflowed_ = false;       // the arena had no room for a slot in this run
+  bool holds_something_ = false;  // a slot has, or had in this run, a block of its own, or holds something
 };
 
 // Switches the dispatcher's autograd layers off and on while a plan runs. The destructor restores the initial state. Changes

@@ -23,7 +23,7 @@ class Lowering {
         liveness_(graph),
         sizes_may_change_(may_change_sizes(graph)),
         form_(form),
-        places_(form.is_prepared ? Places(graph, form.groups) : Places()) {}
+        places_(form.is_prepared ? Places(graph, form.groups, form.always_new) : Places()) {}
 
   Expected<void> run() {
     const InternalErrorContext context("lowering to a plan");

@@ -16,6 +16,9 @@ namespace sconce {
 struct StepForm {
   bool is_prepared = false;  // operators that have kernels run by prepared steps, with their results in the arena
   bool is_exact = false;     // but for kernels whose results differ from the operator's in the last bits
+  // Small results that nothing holds any more are those of later runs (ReusedResults). The first results of the graph, this
+  // many, are always new tensors; without a number, all results are.
+  std::optional<size_t> always_new = {};
   const GroupCompiler* groups = nullptr;  // makes kernels of adjacent nodes; outlives the plan
 };
 

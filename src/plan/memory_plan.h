@@ -3,6 +3,9 @@
 // Lifetimes are known when the plan is made; sizes are learned. In the first run every slot has a block of its own. The plan
 // then knows how much each slot needs, and packs slots whose lifetimes do not overlap into the same bytes. A slot that needs
 // more in a later run has a block of its own again, until the next layout. So a layout is never wrong, only too small.
+//
+// A large slot always has a block of its own. Memory of the arena is taken for the whole run; operators that make their own
+// results could not use it meanwhile, and a run would need more memory than eager execution.
 #pragma once
 
 #include <atomic>
@@ -34,6 +37,8 @@ ArenaLayout pack(std::span<const Lifetime> lifetimes, std::vector<size_t> capaci
 // Shared by all frames of a plan.
 class MemoryPlan {
  public:
+  static constexpr size_t kLargestInArena = size_t{16} * 1024;  // bytes of a slot
+
   explicit MemoryPlan(std::vector<Lifetime> lifetimes) : lifetimes_(std::move(lifetimes)) {}
 
   size_t slot_count() const { return lifetimes_.size(); }

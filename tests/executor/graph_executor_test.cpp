@@ -230,9 +230,12 @@ TEST(GraphExecutor, OperatorsOnANewThreadUseTheNumberOfThreadsThatWasSet) {
   at::set_num_threads(before);
 }
 
-TEST(GraphExecutor, HoldsNoArgumentOrResultBetweenRuns) {
+TEST(GraphExecutor, HoldsNoArgumentAndNoLargeResultBetweenRuns) {
   GraphExecutor executor(graph_of(kMulAdd), "f", Options{});
-  at::Tensor a = at::ones({2});
+  at::Tensor small = at::ones({2});
+  mul_add(executor, small, small);
+  EXPECT_EQ(small.use_count(), 1);
+  at::Tensor a = at::ones({200, 200});
   at::Tensor result = mul_add(executor, a, a);
   EXPECT_EQ(a.use_count(), 1);
   EXPECT_EQ(result.use_count(), 1);

@@ -57,13 +57,23 @@ TEST(MemoryPlan, HasNoLayoutBeforeTheFirstRun) {
 TEST(MemoryPlan, LeavesRoomInASlotThatGrows) {
   MemoryPlan plan({{0, 1}});
   size_t layouts = 0;
-  for (size_t bytes = 1000; bytes < 100'000; bytes += 100) {
+  for (size_t bytes = 100; bytes < 10'000; bytes += 10) {
     if (plan.layout() == nullptr || plan.layout()->capacities[0] < bytes) {
       plan.learn(std::vector<size_t>{bytes});
       ++layouts;
     }
   }
   EXPECT_LT(layouts, 25U);
+}
+
+TEST(MemoryPlan, LeavesLargeSlotsOut) {
+  MemoryPlan plan({{0, 1}, {1, 2}});
+  plan.learn(std::vector<size_t>{MemoryPlan::kLargestInArena, MemoryPlan::kLargestInArena + 1});
+  EXPECT_EQ(plan.layout()->capacities, (std::vector<size_t>{MemoryPlan::kLargestInArena, 0}));
+  EXPECT_EQ(plan.layout()->bytes, MemoryPlan::kLargestInArena);
+  const ArenaLayout* const first = plan.layout();
+  plan.learn(std::vector<size_t>{1, 10 * MemoryPlan::kLargestInArena});
+  EXPECT_EQ(plan.layout(), first);
 }
 
 TEST(MemoryPlan, KeepsTheLayoutWhenEverythingFits) {

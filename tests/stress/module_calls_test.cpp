@@ -114,6 +114,38 @@ TEST_P(SharedModule, AnswersRightWhenAllThreadsCallFirst) {
   }
 }
 
+// Ten shapes of a model's argument.
+std::vector<std::vector<c10::IValue>> arguments_of_ten_shapes(const std::string& model) {
+  std::vector<std::vector<c10::IValue>> inputs;
+  for (int64_t i = 0; i < 10; ++i) {
+    inputs.push_back({model == "mlp" ? at::rand({1 + i, 16}) : at::rand({2 + i % 4, 1 + i, 10})});
+  }
+  return inputs;
+}
+
+// Plans are specialized, kernels compiled and arenas laid out while all threads call with shapes of their own.
+TEST_P(SharedModule, AnswersRightToTenShapesFromItsFirstCallOn) {
+  constexpr int kRounds = 8;
+  const at::NoGradGuard no_grad;
+  at::manual_seed(0);
+  const KnownCalls calls(load(model_file(GetParam())), arguments_of_ten_shapes(GetParam()));
+  for (const CompileMode mode : {CompileMode::kBackground, CompileMode::kBlocking}) {
+    const Module module = load(model_file(GetParam()), Options().compile(mode));
+    Failures failures;
+    run_threads(kCallers, [&](int thread) {
+      const at::NoGradGuard no_grad_here;
+      for (size_t i = 0; i < kRounds * calls.size(); ++i) {
+        calls.check(module, i + static_cast<size_t>(thread), failures);
+      }
+    });
+    module.method("forward").wait_for_compiles();
+    failures.expect_none();
+    const Explanation explanation = module.method("forward").explain();
+    EXPECT_GT(explanation.plans.size(), 1U) << "no plan was specialized";
+    EXPECT_EQ(explanation.counters.refusals, 0U);
+  }
+}
+
 // Whoever explains and clears the cache disturbs nobody.
 TEST_P(SharedModule, AnswersRightWhileItsCacheIsClearedAndExplained) {
   const KnownCalls calls = KnownCalls::of_model(GetParam());

@@ -161,10 +161,10 @@ void ArgumentSpecCreator::find_slots(std::span<const c10::IValue> arguments, Slo
   }
 }
 
-// Returns the slots of the attributes. `slots`: those of each object.
+// Returns `found` with the slots of the attributes added. `slots`: those of each object.
 std::vector<const c10::IValue*> ArgumentSpecCreator::find_all(const std::vector<AttributeRead>& reads,
-                                                              std::span<const c10::IValue* const> slots) {
-  std::vector<const c10::IValue*> found;
+                                                              std::span<const c10::IValue* const> slots,
+                                                              std::vector<const c10::IValue*> found) {
   for (const AttributeRead& read : reads) {
     found.push_back(&slots[read.object][read.slot]);
   }
@@ -219,9 +219,10 @@ void ArgumentSpecCreator::create(std::span<const c10::IValue> arguments, Argumen
     writer.write_value(slots[read.object][read.slot]);
   }
   if (writes_inputs_) {
-    std::vector<const c10::IValue*> attributes = find_all(tensors_, slots);
-    const std::vector<const c10::IValue*> others = find_all(others_, slots);
-    attributes.insert(attributes.end(), others.begin(), others.end());
+    static thread_local std::vector<const c10::IValue*> attributes;  // keeps its memory from call to call
+    attributes.clear();
+    attributes = find_all(tensors_, slots, std::move(attributes));
+    attributes = find_all(others_, slots, std::move(attributes));
     writer.write_shared_storage(arguments, attributes);
   }
   writer.finish();

@@ -111,7 +111,8 @@ class ArgumentSpecCreator {
   void remember(std::span<const c10::IValue> arguments, std::span<const c10::IValue* const> slots,
                 std::span<const uint64_t> words) const;
   static std::vector<const c10::IValue*> find_all(const std::vector<AttributeRead>& reads,
-                                                  std::span<const c10::IValue* const> slots);
+                                                  std::span<const c10::IValue* const> slots,
+                                                  std::vector<const c10::IValue*> found = {});
 
   std::vector<uint32_t> values_;  // indices of arguments that are not objects and may hold tensors
   std::vector<ObjectRead> objects_;

@@ -6,10 +6,12 @@
 #include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 
 namespace sconce {
 
@@ -294,11 +296,25 @@ const void* storage_of(const c10::IValue& value) {
              : nullptr;
 }
 
+// Calls `note` with the value, or with those that it contains. std::function holds a reference without a heap allocation.
+template <typename Note>
+void visit_values(const c10::IValue& value, Note& note) {
+  const auto visitor = [&note](const c10::IValue& each) {
+    note(each);
+    return false;
+  };
+  if (value.isTensor()) {
+    note(value);
+  } else if (!value.isObject()) {
+    value.visit(std::cref(visitor));
+  }
+}
+
 }  // namespace
 
 void SpecWriter::write_shared_storage(std::span<const c10::IValue> arguments,
                                       std::span<const c10::IValue* const> attributes) {
-  std::vector<const void*> storages;
+  c10::SmallVector<const void*, 32> storages;
   const auto note_sharer = [&](const void* storage, uint64_t sharer, bool is_attribute) {
     const auto first = std::find(storages.begin(), storages.end(), storage);
     if (first != storages.end()) {
@@ -306,29 +322,22 @@ void SpecWriter::write_shared_storage(std::span<const c10::IValue> arguments,
            kFirst.with(static_cast<uint64_t>(first - storages.begin())));
     }
   };
-  for (const c10::IValue& argument : arguments) {
-    if (!argument.isObject()) {
-      argument.visit([&](const c10::IValue& value) {
-        if (const void* storage = storage_of(value)) {
-          note_sharer(storage, storages.size(), false);
-          storages.push_back(storage);
-        }
-        return false;
-      });
+  const auto note_argument = [&](const c10::IValue& value) {
+    if (const void* storage = storage_of(value)) {
+      note_sharer(storage, storages.size(), false);
+      storages.push_back(storage);
     }
+  };
+  for (const c10::IValue& argument : arguments) {
+    visit_values(argument, note_argument);
   }
   for (size_t i = 0; i < attributes.size() && !storages.empty(); ++i) {
-    const auto note = [&](const c10::IValue& value) {
+    const auto note_attribute = [&](const c10::IValue& value) {
       if (const void* storage = storage_of(value)) {
         note_sharer(storage, i, true);
       }
-      return false;
     };
-    if (attributes[i]->isTensor()) {
-      note(*attributes[i]);
-    } else if (!attributes[i]->isObject()) {
-      attributes[i]->visit(note);
-    }
+    visit_values(*attributes[i], note_attribute);
   }
 }
 

@@ -34,8 +34,7 @@ std::string autograd_name(const Node& node) {
 
 bool is_backward_plan(std::string_view name) { return name.ends_with(kBackwardSuffix) || name.ends_with(kRecordedSuffix); }
 
-Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_function(const Node& node,
-                                                                                     const StepForm& form) {
+Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_function(const Node& node, StepForm form) {
   auto function = std::make_shared<DifferentiableFunction>();
   function->name = autograd_name(node);
   const std::tuple<c10::Symbol, std::string_view, std::unique_ptr<Plan>*> plans[] = {
@@ -43,6 +42,8 @@ Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_func
       {attr::kBackward, kBackwardSuffix, &function->backward},
       {attr::kRecordedBackward, kRecordedSuffix, &function->recorded_backward}};
   for (const auto& [attribute, suffix, plan] : plans) {
+    // Autograd takes a gradient as it is, without a copy, if nothing else holds it. It gives the outputs edges.
+    form.always_new = attribute == attr::kSubgraph ? std::optional(node.outputs().size()) : std::nullopt;
     auto lowered = lower(node.attribute_as<std::shared_ptr<Graph>>(attribute), nullptr, nullptr, form);
     if (!lowered) {
       return lowered.refusal();

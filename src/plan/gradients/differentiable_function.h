@@ -43,7 +43,7 @@ struct DifferentiableFunction {
 };
 
 // Lowers the graphs of a sconce::differentiable node.
-Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_function(const Node& node, const StepForm& form);
+Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_function(const Node& node, StepForm form);
 
 // Returns whether a plan of this name is the backward plan, or that of backward of backward, of a function.
 bool is_backward_plan(std::string_view name);

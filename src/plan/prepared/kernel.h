@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "plan/prepared/reused_results.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -73,6 +74,7 @@ class KernelResult {
   size_t bytes_ = 0;
   bool changed_ = false;  // since the slot took the shell
   at::Tensor fresh_;      // the result of this run, while the kernel writes it
+  ReusedResults reused_;  // for results without a slot
 };
 // One for an operator that returns a tensor; for an operator that returns a list, as many as the graph takes out of it.
 using KernelResults = std::span<KernelResult>;

@@ -222,7 +222,9 @@ void KernelRunner::take_memory(Frame& frame, StepState& state) const {
     const uint32_t index = parts_.results[i].slot;
     if (index == PreparedResult::kNoSlot) {
       const at::Tensor& shell = result.shell_;
-      result.fresh_ = at::detail::empty_strided_cpu(shell.sizes(), shell.strides(), shell.scalar_type());
+      result.fresh_ = parts_.results[i].is_reused
+                          ? result.reused_.take(shell)
+                          : at::detail::empty_strided_cpu(shell.sizes(), shell.strides(), shell.scalar_type());
       result.data = result.fresh_.mutable_data_ptr();
       point_storage_at(shell, result.data);
       continue;

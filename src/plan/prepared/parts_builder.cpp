@@ -33,7 +33,7 @@ void PartsBuilder::add_result(KernelStepParts& parts, const Value& value, const 
   const bool is_boxed = std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
     return places_.unit_of(*use.user) == nullptr && std::find(inside.begin(), inside.end(), use.user) == inside.end();
   });
-  parts.results.push_back({registers_.at(&value), places_.slot_of(value), is_boxed});
+  parts.results.push_back({registers_.at(&value), places_.slot_of(value), is_boxed, places_.is_reused(value)});
 }
 
 void PartsBuilder::add_dropped(KernelStepParts& parts, const Node& node) const {

@@ -87,7 +87,7 @@ bool returns_tensors(const Node& node) {
          });
 }
 
-Places::Places(const Graph& graph, const GroupCompiler* groups) : positions_(graph) {
+Places::Places(const Graph& graph, const GroupCompiler* groups, std::optional<size_t> always_new) : positions_(graph) {
   choose_nodes(graph);
   if (unit_of_.empty() && groups == nullptr) {
     return;
@@ -99,6 +99,9 @@ Places::Places(const Graph& graph, const GroupCompiler* groups) : positions_(gra
     choose_groups(graph.body(), *groups);
   }
   choose_slots(regions);
+  if (always_new) {
+    choose_reused(regions, graph.body(), *always_new);
+  }
 }
 
 const PreparedUnit* Places::unit_of(const Node& node) const {
@@ -275,10 +278,29 @@ void Places::choose_slots(const Regions& regions) {
       if (regions.is_plannable(*result)) {
         add_slot(unit, *result, regions.last_use(*result, positions_));
       } else if (unit.kernel->is_view) {
-        add_slot(unit, *result,
-                 positions_.count());  // its memory is the owner's, which the slot holds to the end of the run
+        add_slot(unit, *result, regions.last_use_of_view(*result, positions_));
       }
     }
+  }
+}
+
+void Places::choose_reused(const Regions& regions, const Block& body, size_t always_new) {
+  const auto returns = body.returns();
+  const auto first_reused = returns.begin() + static_cast<std::ptrdiff_t>(always_new);
+  const auto choose = [&](const Value* result) {
+    // Which results alias the first ones is not asked: of the others, only those that are returned as they are.
+    const bool may_be_reused = always_new == 0 ? regions.may_be_kept(*result)
+                                               : std::find(returns.begin(), first_reused, result) == first_reused &&
+                                                     std::find(first_reused, returns.end(), result) != returns.end();
+    if (may_be_reused && slot_of(*result) == kNoSlot) {
+      reused_.insert(result);
+    }
+  };
+  for (const PreparedUnit& unit : units_) {
+    std::for_each(unit.nodes.back()->outputs().begin(), unit.nodes.back()->outputs().end(), choose);
+  }
+  for (const NodeGroup& group : groups_) {
+    std::for_each(group.results.begin(), group.results.end(), choose);
   }
 }
 

@@ -37,14 +37,17 @@ class Places {
 
   // Without places: every node runs by its ordinary step.
   Places() = default;
-  // Without `groups`, no kernel computes several nodes.
-  Places(const Graph& graph, const GroupCompiler* groups);
+  // Without `groups`, no kernel computes several nodes. `always_new`: see StepForm.
+  Places(const Graph& graph, const GroupCompiler* groups, std::optional<size_t> always_new);
 
   // Returns the unit that the node belongs to; null if the node is not prepared.
   const PreparedUnit* unit_of(const Node& node) const;
   // Returns the group that begins with the node; null if none does. Its nodes are prepared one by one, too.
   const NodeGroup* group_at(const Node& node) const;
   uint32_t slot_of(const Value& value) const;
+  // Returns whether the value may be a tensor of a former run (ReusedResults): it may be held after the run or after the
+  // trip of a loop. Others are freed after their last use.
+  bool is_reused(const Value& value) const { return reused_.contains(&value); }
   // Returns the slots whose memory is used for the last time by the node, or by the blocks in it.
   const std::vector<uint32_t>& released_after(const Node& node) const;
   const std::vector<Lifetime>& lifetimes() const { return lifetimes_; }
@@ -69,6 +72,7 @@ class Places {
   bool can_be_in_group(const Node& node, const GroupCompiler& groups) const;
   void add_group(std::vector<const Node*> nodes);
   void choose_slots(const Regions& regions);
+  void choose_reused(const Regions& regions, const Block& body, size_t always_new);
   void add_slot(const PreparedUnit& unit, const Value& value, uint32_t last);
 
   Positions positions_;
@@ -77,6 +81,7 @@ class Places {
   std::deque<NodeGroup> groups_;
   FlatMap<const Node*, const NodeGroup*> group_at_;
   FlatMap<const Value*, uint32_t> slots_;
+  FlatSet<const Value*> reused_;
   FlatMap<const Node*, std::vector<uint32_t>> released_;
   std::vector<Lifetime> lifetimes_;
   std::vector<SlotOwner> slot_owners_;

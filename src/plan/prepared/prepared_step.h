@@ -40,6 +40,7 @@ struct PreparedResult {
   Register box;
   uint32_t slot = kNoSlot;  // without a slot the result is a new tensor in each run
   bool is_boxed = true;     // whether ordinary steps read the result: a slot's shell is put into `box`
+  bool is_reused = false;   // a result without a slot may be a tensor of a former run (ReusedResults)
 };
 
 // What a step that runs a kernel reads and writes.

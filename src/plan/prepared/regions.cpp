@@ -98,10 +98,39 @@ bool Regions::is_plannable(const Value& value) const {
 
 bool Regions::changes_form(const Value& value) const { return region_of(value).changes_form; }
 
+bool Regions::may_be_kept(const Value& value) const {
+  return escaping_.contains(&value) || (loop_around(value) != nullptr && !is_plannable(value));
+}
+
 uint32_t Regions::last_use(const Value& value, const Positions& positions) const {
+  return last_use_of(region_of(value).values, value, positions);
+}
+
+uint32_t Regions::last_use_of_view(const Value& view, const Positions& positions) const {
+  std::vector<const Value*> members = {&view};
+  std::unordered_set<const Value*> seen = {&view};
+  const auto add = [&](c10::ArrayRef<Value*> values) {
+    for (const Value* value : values) {
+      if (aliases_.set_of(*value) == aliases_.set_of(view) && seen.insert(value).second) {
+        members.push_back(value);
+      }
+    }
+  };
+  for (size_t i = 0; i < members.size(); ++i) {
+    for (const Use& use : members[i]->uses()) {
+      add(use.user->outputs());
+      for (const Block* block : use.user->blocks()) {
+        add(block->params());
+      }
+    }
+  }
+  return last_use_of(std::move(members), view, positions);
+}
+
+// Returns the last position that uses a member, where `value` provides their memory.
+uint32_t Regions::last_use_of(std::vector<const Value*> members, const Value& value, const Positions& positions) const {
   uint32_t last = positions.end(*value.node());
   const Node* const home = loop_around(value);
-  std::vector<const Value*> members = region_of(value).values;
   while (!members.empty()) {
     const Value* member = members.back();
     members.pop_back();

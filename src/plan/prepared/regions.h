@@ -45,8 +45,13 @@ class Regions {
   bool is_plannable(const Value& value) const;
   // Returns whether an operator changes sizes or strides of a tensor of the value's region in place.
   bool changes_form(const Value& value) const;
+  // Returns whether the value may be held after the run, or is made in a loop and may be held after its trip.
+  bool may_be_kept(const Value& value) const;
   // Returns the last position at which the region's memory is used, if `value` provides it.
   uint32_t last_use(const Value& value, const Positions& positions) const;
+  // The same of a view that does not escape, but whose region may: the last position at which the view's object, or one made
+  // from it over its memory, is used.
+  uint32_t last_use_of_view(const Value& view, const Positions& positions) const;
 
  private:
   struct Region {
@@ -55,6 +60,7 @@ class Regions {
     bool changes_form = false;
   };
   const Region& region_of(const Value& value) const;
+  uint32_t last_use_of(std::vector<const Value*> members, const Value& value, const Positions& positions) const;
 
   AliasSets aliases_;
   std::unordered_set<const Value*> escaping_;
