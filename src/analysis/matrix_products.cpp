@@ -1,6 +1,7 @@
 #include "analysis/matrix_products.h"
 
 #include "analysis/effects.h"
+#include "ir/constant_operands.h"
 
 #include <algorithm>
 
@@ -24,6 +25,10 @@ std::optional<Value*> plain_factor(Value* value, bool elements_are_integers) {
 }
 
 bool produces_new_pointwise(const Node& node) { return produces_new_tensor(node) && node.op().has_tag(at::Tag::pointwise); }
+
+bool is_matrix(const Value& value) {
+  return value.facts() != nullptr && value.facts()->sizes && value.facts()->sizes->size() == 2;
+}
 
 }  // namespace
 
@@ -50,8 +55,7 @@ bool produces_contiguous_product(const Node& node) {
   }
   const auto product = matrix_product(node);
   // With a bias aten::linear takes other ways, with other checks, for batches that are contiguous.
-  return product &&
-         (!product->right_is_transposed || node.input(*product->addend)->type()->kind() == c10::TypeKind::NoneType);
+  return product && (!product->right_is_transposed || is_none(*node.input(*product->addend)) || is_matrix(*node.input(0)));
 }
 
 bool may_have_rows_apart(const Value& result) {

@@ -247,6 +247,8 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
       "propagate_facts", [&given](Graph& known) { return propagate_facts(known, given, KnownNumbers::kFold); }, *graph);
   const size_t passes_before = runner.timings().size();
   if (settings.optimize) {
+    // A branch that is never taken may seem to return what remove_tensor_mutation would replace.
+    simplify(*graph, timed_by(runner));
     // Kernels can compute what functional operators compute, step by step, and gradients flow through those.
     runner.run("remove_tensor_mutation", remove_tensor_mutation, *graph);
     const bool records = given.grad_mode == true && given.any_requires_grad;

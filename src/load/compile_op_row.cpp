@@ -1,6 +1,7 @@
 #include "load/compile_op_row.h"
 
 #include "base/assert.h"
+#include "ir/constant_operands.h"
 #include "load/convert.h"
 #include "ops/row_functions.h"
 
@@ -158,6 +159,11 @@ OpGradient compile_gradient(const Op& op) {
   parameters.emplace_back("needs: List[bool]");
   gradient.backward = compile_text(op, op.backward, parameters);
   return gradient;
+}
+
+bool has_gradient_for(const OpGradient& gradient, size_t index) {
+  const Node& tuple = *gradient.backward->outputs()[0]->node();
+  return tuple.opcode() == Opcode::kTupleConstruct && index < tuple.inputs().size() && !is_none(*tuple.input(index));
 }
 
 const OpGradient* gradient_of(const Op& op) {

@@ -32,6 +32,9 @@ struct OpGradient {
 // process; any thread may call.
 const OpGradient* gradient_of(const Op& op);
 
+// Returns whether the texts have a gradient for the schema's argument `index`.
+bool has_gradient_for(const OpGradient& gradient, size_t index);
+
 // Compiles the gradient. Requires that the row has a backward text.
 OpGradient compile_gradient(const Op& op);
 

@@ -210,6 +210,9 @@ class TensorMutation {
   static bool may_be_seen(const Value& value, std::unordered_set<const Value*>& seen) {
     return seen.insert(&value).second && std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
              const Node& user = *use.user;
+             if (user.opcode() == Opcode::kListConstruct) {
+               return may_be_seen(*user.output(), seen);
+             }
              if (user.schema() == nullptr || effects_of(user).unknown) {
                return true;
              }
@@ -220,8 +223,8 @@ class TensorMutation {
                return true;  // the operator may store the tensor in a container
              }
              return std::any_of(user.outputs().begin(), user.outputs().end(), [&](const Value* output) {
-               return holds_memory(output->type()) && !produces_contiguous_product(user) &&
-                      (!is_tensor(*output) || may_be_seen(*output, seen));
+               return (memory_kinds_within(output->type()) & ~kListMemory) != kNoMemory &&
+                      !produces_contiguous_product(user) && (!is_tensor(*output) || may_be_seen(*output, seen));
              });
            });
   }

@@ -36,6 +36,7 @@ class Peephole {
   // Returns the value that can replace the node's output; null if no rule applies.
   Value* simplified(Node& node) {
     switch (static_cast<c10::unique_t>(node.kind())) {
+      case aten::any: return any_of_list(node);
       case aten::len: return length_of_list(node);
       case aten::__getitem__: return element_of_list(node);
       case aten::__is__: return identity_test(node, true);
@@ -81,6 +82,14 @@ class Peephole {
   Value* length_of_list(Node& node) {
     const Node* list = unchanged_list(*node.input(0));
     return list == nullptr ? nullptr : constant(static_cast<int64_t>(list->inputs().size()), node);
+  }
+
+  // One element that is true decides.
+  Value* any_of_list(Node& node) {
+    const Node* list = node.output()->type()->kind() == c10::TypeKind::BoolType ? unchanged_list(*node.input(0)) : nullptr;
+    const auto is_true = [](const Value* element) { return constant_bool(*element) == true; };
+    return list != nullptr && std::any_of(list->inputs().begin(), list->inputs().end(), is_true) ? constant(true, node)
+                                                                                                 : nullptr;
   }
 
   Value* element_of_list(Node& node) {

@@ -5,6 +5,7 @@
 #include "analysis/effects.h"
 #include "ir/constant_operands.h"
 #include "ir/memory_types.h"
+#include "load/compile_op_row.h"
 #include "shapes/abstract_evaluator.h"
 #include "shapes/metadata_mutations.h"
 #include "shapes/operator_facts.h"
@@ -52,7 +53,11 @@ class FactPropagation {
       if (auto state = state_read_by(node)) {
         return AbstractValues{*state};
       }
-      return operator_facts(node, operands, arithmetic_);
+      AbstractValues results = operator_facts(node, operands, arithmetic_);
+      if (!results.empty() && requires_gradient(node, operands)) {
+        results[0] = with_required_gradient(results[0]);
+      }
+      return results;
     };
     rules.refined = [this](const Value& value, AbstractValue found) {
       if (is_tensor(value)) {
@@ -166,6 +171,41 @@ class FactPropagation {
     }
   }
 
+  // Returns whether autograd records the operator, whose only result then requires a gradient if it is a floating-point
+  // tensor: an operand requires one that the row's backward text has a gradient for.
+  bool requires_gradient(const Node& node, const AbstractValues& operands) const {
+    if (given_.grad_mode != true || state_changes_ || node.outputs().size() != 1 ||
+        std::none_of(operands.begin(), operands.end(), is_known_to_require_gradient)) {
+      return false;
+    }
+    if (node.opcode() == Opcode::kCat || node.opcode() == Opcode::kStack) {
+      return true;
+    }
+    const OpGradient* gradient = gradient_of(node.op());
+    for (size_t i = 0; gradient != nullptr && i < operands.size(); ++i) {
+      if (is_known_to_require_gradient(operands[i]) && has_gradient_for(*gradient, i)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  static bool is_known_to_require_gradient(const AbstractValue& value) {
+    if (const AbstractValues* elements = value.as_sequence()) {
+      return std::any_of(elements->begin(), elements->end(), is_known_to_require_gradient);
+    }
+    return value.as_tensor() != nullptr && value.as_tensor()->requires_grad == true;
+  }
+
+  static AbstractValue with_required_gradient(const AbstractValue& result) {
+    if (result.as_tensor() == nullptr || !result.as_tensor()->dtype || !c10::isFloatingType(*result.as_tensor()->dtype)) {
+      return result;
+    }
+    TensorFacts facts = *result.as_tensor();
+    facts.requires_grad = true;
+    return AbstractValue::tensor(std::move(facts));
+  }
+
   void find_what_changes() {
     something_requires_grad_ = mutations_.any();
     for (const Value* input : graph_.inputs()) {
@@ -200,6 +240,9 @@ class FactPropagation {
   TensorFacts lasting(const Value& value, TensorFacts facts) const {
     if (something_requires_grad_ && facts.requires_grad == false && aliases_.may_be_written(value)) {
       facts.requires_grad.reset();
+    }
+    if (facts.requires_grad == true && !is_given(value) && aliases_.may_be_written(value)) {
+      facts.requires_grad.reset();  // by `detach_`
     }
     return facts;
   }
