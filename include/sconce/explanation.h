@@ -88,7 +88,7 @@ enum class NotDifferentiated : uint8_t {
   kComplex,       // an operand or result is complex
   kHiddenTensor,  // an argument may be a tensor, but is not of that type
   kList,          // the list of tensors that it joins or unpacks is not made, or cut, in its subgraph
-  kVisible,       // the caller may see a value that ends its subgraph, which has too few operators
+  kVisible,       // the caller, or an operator with effects, may see a value that ends its subgraph: too few are left
   kTooFew,        // its subgraph would have fewer operators than Options::min_differentiable_nodes
   kOnlyViews,     // its subgraph would have only views and lists, which cost little
   kNoGradient,    // no gradient reaches an input of its subgraph

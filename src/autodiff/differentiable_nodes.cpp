@@ -193,9 +193,10 @@ Role role_of(const Node& node) {
 }
 
 bool carries_gradient(const Node& node) {
+  const bool cuts_gradient = node.opcode() == Opcode::kDetach || is_comparison(node.opcode());
   const bool is_recorded = is_call(node) || (node.schema() != nullptr && node.blocks().empty() &&
                                              node.op().dispatched.has_value() && any_may_require_grad(node.inputs()));
-  return is_recorded && std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+  return is_recorded && !cuts_gradient && std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
            return may_require_grad(*output) || is_tensor_list(*output);
          });
 }

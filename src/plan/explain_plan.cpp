@@ -114,7 +114,7 @@ const char* to_string(NotDifferentiated reason) {
     case NotDifferentiated::kHiddenTensor: return "an argument may be a tensor, but is not of that type";
     case NotDifferentiated::kList: return "its list of tensors is not made or cut in the same subgraph, for it alone";
     case NotDifferentiated::kVisible:
-      return "a value that the caller may see ends its subgraph, which has too few operators";
+      return "the caller, or an operator with effects, may see a value that ends its subgraph; too few operators are left";
     case NotDifferentiated::kTooFew: return "its subgraph would have too few operators";
     case NotDifferentiated::kOnlyViews: return "its subgraph would have only views and lists";
     case NotDifferentiated::kNoGradient: return "no gradient reaches an input of its subgraph";

@@ -2,6 +2,7 @@
 
 #include "ir/delegate.h"
 #include "ir/text/print_literal.h"
+#include "ir/text/printed_names.h"
 
 #include <string>
 #include <unordered_map>
@@ -40,6 +41,15 @@ class Printer {
     out_ += "  return (";
     print_names(graph.outputs());
     out_ += ")\n";
+  }
+
+  std::vector<std::string> names_in(const Graph& graph, c10::ArrayRef<const Value*> values) {
+    reserve_names(graph.body());
+    std::vector<std::string> names;
+    for (const Value* value : values) {
+      names.push_back(name_of(value));
+    }
+    return names;
   }
 
   void print_head(const Node& node) {
@@ -186,6 +196,13 @@ std::string print_node_line(const Node& node) {
   std::vector<Subgraph> subgraphs;
   Printer(out, options, subgraphs).print_head(node);
   return out;
+}
+
+std::vector<std::string> printed_names(const Graph& graph, c10::ArrayRef<const Value*> values) {
+  std::string out;
+  const PrintOptions options;
+  std::vector<Subgraph> subgraphs;
+  return Printer(out, options, subgraphs).names_in(graph, values);
 }
 
 std::string print_value_name(const Value& value) {

@@ -59,6 +59,22 @@ Json json_of(const BenchedModel& model) {
   return json;
 }
 
+// Returns a line with eager LibTorch's times of the first training steps as multiples of sconce's, which compiles plans in
+// the background meanwhile. Empty if they were not measured.
+std::string first_steps_of(const BenchedModel& model) {
+  constexpr size_t kSteps = 5;
+  const Measurement& sconce = model.table.rows.front();
+  std::string text;
+  for (const Measurement& row : model.table.rows) {
+    const size_t steps = std::min({kSteps, row.first_calls.size(), sconce.first_calls.size()});
+    for (size_t i = 0; model.settings.train && row.name == "eager" && i < steps; ++i) {
+      text += (i == 0 ? "eager, steps 1 to " + std::to_string(steps) + ":" : "") + " " +
+              ui::format_ratio(row.first_calls[i] / sconce.first_calls[i]);
+    }
+  }
+  return text.empty() ? "" : text + "\n";
+}
+
 }  // namespace
 
 double total(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
@@ -146,8 +162,8 @@ std::string to_text(const BenchedModel& model) {
                    ui::format_duration(ui::percentile(row.steady, 0.99)), ui::format_duration(row.first_calls[0]),
                    ui::format_duration(total(row.first_calls)), ui::format_rate(row.calls_per_second), memory_of(row)});
   }
-  return title_of(model) + "\n" + table.render(std::max<size_t>(ui::output_width(), 80)) + notes_of(model.table) +
-         (model.profile ? "\n" + to_text(*model.profile) : "");
+  return title_of(model) + "\n" + table.render(std::max<size_t>(ui::output_width(), 80)) + first_steps_of(model) +
+         notes_of(model.table) + (model.profile ? "\n" + to_text(*model.profile) : "");
 }
 
 std::string summary_of(const std::vector<BenchedModel>& models) {

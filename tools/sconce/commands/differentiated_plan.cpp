@@ -8,6 +8,7 @@
 #include "executor/callee_table.h"
 #include "executor/compile.h"
 #include "ir/differentiable.h"
+#include "ir/text/printed_names.h"
 #include "plan/gradients/backward_node.h"
 #include "plan/run_plan.h"
 
@@ -49,16 +50,29 @@ SavedByFunction saved_for(const std::vector<at::Tensor>& tensors) {
 }
 
 // Returns the values that the subgraph keeps, without what a run held.
-std::vector<SavedValue> saved_of(const Node& node, const Graph& forward) {
+std::vector<SavedValue> saved_of(const Node& node, const Graph& forward, const Graph& backward) {
   std::vector<SavedValue> saved;
   for (const int64_t position : node.attribute_as<std::vector<int64_t>>(attr::kCapturedInputs)) {
-    saved.push_back({"input", forward.inputs()[static_cast<size_t>(position)], {}});
+    saved.push_back({"input", forward.inputs()[static_cast<size_t>(position)]});
   }
   for (const int64_t position : node.attribute_as<std::vector<int64_t>>(attr::kCapturedOutputs)) {
-    saved.push_back({"output", forward.outputs()[static_cast<size_t>(position)], {}});
+    saved.push_back({"output", forward.outputs()[static_cast<size_t>(position)]});
   }
   for (const Value* temporary : forward.outputs().slice(node.outputs().size())) {
-    saved.push_back({"temporary", temporary, {}});
+    saved.push_back({"temporary", temporary});
+  }
+  std::vector<const Value*> values;
+  for (const SavedValue& each : saved) {
+    values.push_back(each.value);
+  }
+  const std::vector<std::string> names = printed_names(forward, values);
+  // Backward's inputs are gradients, then the saved values.
+  const c10::ArrayRef<Value*> inputs = backward.inputs();
+  const std::vector<const Value*> received(inputs.end() - static_cast<std::ptrdiff_t>(saved.size()), inputs.end());
+  const std::vector<std::string> backward_names = printed_names(backward, received);
+  for (size_t i = 0; i < saved.size(); ++i) {
+    saved[i].name = names[i];
+    saved[i].backward_name = backward_names[i];
   }
   return saved;
 }
@@ -88,7 +102,7 @@ std::vector<DifferentiableSubgraph> subgraphs_of(const Plan& plan, const SavedBy
       const Graph& backward = *node->attribute_as<std::shared_ptr<Graph>>(attr::kBackward);
       subgraphs.push_back({node, found->second->name,
                            std::string(node->kind().toQualString()) + "_" + std::to_string(number), &forward, &backward,
-                           saved_of(*node, forward)});
+                           saved_of(*node, forward, backward)});
       std::vector<SavedValue>& saved = subgraphs.back().saved;
       if (const auto run = held.find(found->second); run != held.end() && run->second.size() == saved.size()) {
         for (size_t i = 0; i < saved.size(); ++i) {

@@ -20,6 +20,8 @@ namespace sconce::cli {
 struct SavedValue {
   const char* role;                 // "input", "output", "temporary"
   const Value* value;               // an input or output of the forward graph
+  std::string name;                 // in the text of the forward graph: "%x.1"
+  std::string backward_name;        // in the text of the backward graph
   std::optional<c10::IValue> held;  // by the last run, if the call ran the subgraph and backward could still use the value
 };
 

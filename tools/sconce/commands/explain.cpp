@@ -114,9 +114,10 @@ void add_explain_command(CLI::App& app, Action& chosen) {
   command.footer(
       "Shown: the arguments, the plans and how many specs of arguments each serves, which operators are not prepared and\n"
       "why, the arena of local tensors, the passes with their times, what was refused and why, and the counters of the\n"
-      "plan cache; all this also when the model raises an error, which then follows. Operators are prepared, and the\n"
-      "arena is used, in calls that record no gradients: --no-grad. With --frozen, what stays an attribute is refused:\n"
-      "`constant NAME: why`.\n\n" +
+      "plan cache; all this also when the model raises an error, which then follows. In calls that record gradients,\n"
+      "operators are prepared in differentiable subgraphs alone: shown are these, with the steps of their forward and\n"
+      "backward plans, and why other operators are in none. --no-grad shows the plans of servers. With --frozen, what\n"
+      "stays an attribute is refused: `constant NAME: why`.\n\n" +
       std::string(kSpecHelp) +
       "\nExamples:\n"
       "  sconce explain model.pt --inputs args.pt\n"

@@ -38,13 +38,14 @@ size_t bytes_of(const DifferentiableSubgraph& subgraph) {
 
 std::string table_of_saved(const DifferentiableSubgraph& subgraph) {
   ui::Table table({{"saved", ui::Align::kLeft},
-                   {"value", ui::Align::kLeft},
+                   {"in f", ui::Align::kLeft},
+                   {"in df", ui::Align::kLeft},
                    {"known", ui::Align::kLeft},
                    {"in this call", ui::Align::kLeft},
                    {"bytes"}});
   for (const SavedValue& saved : subgraph.saved) {
     const auto bytes = bytes_of(saved);
-    table.add_row({saved.role, print_value_name(*saved.value), print_type(*saved.value), held_text(saved),
+    table.add_row({saved.role, saved.name, saved.backward_name, print_type(*saved.value), held_text(saved),
                    bytes ? ui::format_count(*bytes) : ""});
   }
   return table.render();
@@ -87,7 +88,8 @@ Json to_json(const DifferentiatedPlan& plan) {
     for (const SavedValue& saved : subgraph.saved) {
       const auto bytes = bytes_of(saved);
       values.push_back(Json{{"role", saved.role},
-                            {"name", print_value_name(*saved.value)},
+                            {"name", saved.name},
+                            {"backward_name", saved.backward_name},
                             {"type", print_type(*saved.value)},
                             {"held", saved.held ? Json(held_text(saved)) : Json()},
                             {"bytes", bytes ? Json(*bytes) : Json()}});
