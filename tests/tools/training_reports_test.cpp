@@ -63,6 +63,10 @@ TEST(TrainingReports, DumpDrawsAndRefuses) {
   expect_usage_error({"dump", model_file("mlp.pt"), "--stage", "differentiate"}, "--stage differentiate: needs arguments");
   expect_refusal(on_mlp("dump", {"--stage", "differentiate", "--frozen"}),
                  "no argument and no parameter requires a gradient");
+  const ProgramResult raised = sconce({"dump", model_file("mlp.pt"), "--stage", "all", "--input", "float32[4,17]"});
+  EXPECT_EQ(raised.exit_code, 0) << "the other stages need no arguments";
+  EXPECT_THAT(raised.err, HasSubstr("sconce: note: stage differentiate is left out: "));
+  EXPECT_THAT(raised.out, HasSubstr("# forward, optimize"));
   const ScratchFolder scratch;
   const std::string model = write_model(scratch, "one.pt", "def forward(self, x: Tensor):\n    return x.relu()\n");
   expect_refusal({"dump", model, "--stage", "differentiate", "--input", "float32[2]"}, "requires a gradient");

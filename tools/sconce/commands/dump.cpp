@@ -79,20 +79,32 @@ T& expect(Expected<T>& result) {
   return *result;
 }
 
-// Adds stage differentiate. If all stages are requested and there is no such plan, it is left out.
+// Adds stage differentiate. If all stages are requested and there is no such plan, a note tells why it is left out.
 void add_differentiated(std::vector<StageGraph>& graphs, bool is_requested, const torch::jit::Module& module,
                         const Call& call, const CommonOptions& common, const Options& settings) {
-  std::vector<c10::IValue> arguments = fit_call(module, call, common);
-  arguments.insert(arguments.begin(), module._ivalue());
-  const auto inlined = std::find_if(graphs.rbegin(), graphs.rend(),
-                                    [](const StageGraph& each) { return each.stage == "freeze" || each.stage == "inline"; });
-  auto plan = differentiated_plan(*inlined->graph, *graphs.back().graph, std::move(arguments), call.seed, settings);
-  if (plan) {
-    const std::shared_ptr<const Graph> graph = plan->graph;
-    graphs.push_back({kDifferentiate.name, graph, std::move(*plan)});
-  } else if (is_requested) {
-    throw RefusedError(std::string("--stage ") + kDifferentiate.name + ": " + call.method + ": " + plan.refusal().reason);
+  std::string why_not;
+  try {
+    std::vector<c10::IValue> arguments = fit_call(module, call, common);
+    arguments.insert(arguments.begin(), module._ivalue());
+    const auto inlined = std::find_if(graphs.rbegin(), graphs.rend(), [](const StageGraph& each) {
+      return each.stage == "freeze" || each.stage == "inline";
+    });
+    auto plan = differentiated_plan(*inlined->graph, *graphs.back().graph, std::move(arguments), call.seed, settings);
+    if (plan) {
+      graphs.push_back({kDifferentiate.name, plan->graph, std::move(*plan)});  // from left to right
+      return;
+    }
+    why_not = call.method + ": " + plan.refusal().reason;
+  } catch (const std::exception& failure) {  // of the call, whose other stages need no arguments
+    if (is_requested) {
+      throw;
+    }
+    why_not = one_line_message(failure);
   }
+  if (is_requested) {
+    throw RefusedError(std::string("--stage ") + kDifferentiate.name + ": " + why_not);
+  }
+  std::cerr << "sconce: note: stage " << kDifferentiate.name << " is left out: " << why_not << "\n";
 }
 
 // Returns the graphs of the stages up to the last one requested.
