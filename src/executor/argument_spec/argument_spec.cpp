@@ -41,6 +41,11 @@ bool is_constant_type(const c10::Type& type) {
   }
 }
 
+bool is_list_of_integers(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::ListType &&
+         type.expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::IntType;
+}
+
 // Collects sizes in the order in which SpecFacts makes symbols of them.
 void collect_open_sizes(const c10::IValue& value, std::vector<int64_t>& sizes) {
   const auto collect_all = [&](const auto& elements, size_t count) {
@@ -70,6 +75,12 @@ void collect_open_sizes(const c10::IValue& value, std::vector<int64_t>& sizes) {
 
 }  // namespace
 
+// What the graph changes.
+struct ArgumentSpecCreator::Changes {
+  const AliasSets& aliases;
+  const AssignedAttributes& assigned;
+};
+
 // Memos are read without a lock, so a published memo lives as long as the creator. Their number is therefore limited.
 struct ArgumentSpecCreator::Memos {
   static constexpr size_t kMax = 32;
@@ -82,10 +93,11 @@ struct ArgumentSpecCreator::Memos {
 ArgumentSpecCreator::ArgumentSpecCreator(const Graph& graph) : memos_(std::make_unique<Memos>()) {
   const AliasSets aliases(graph);
   const AssignedAttributes assigned(graph);
+  const Changes changes{aliases, assigned};
   for (uint32_t i = 0; i < graph.inputs().size(); ++i) {
     const Value* input = graph.inputs()[i];
     if (input->type()->kind() == c10::TypeKind::ClassType) {
-      sees_everything_ = collect_reads({input}, {.is_argument = true, .owner = i, .slot = 0}, assigned) && sees_everything_;
+      sees_everything_ = collect_reads({input}, {.is_argument = true, .owner = i, .slot = 0}, changes) && sees_everything_;
     } else {
       if (may_hold_tensors(input->type())) {
         values_.push_back(i);
@@ -99,8 +111,7 @@ ArgumentSpecCreator::~ArgumentSpecCreator() = default;
 
 // Collects the reads of an object. `object`: the values that hold it; one attribute may be read in many places.
 // Returns false if the object goes where its attributes cannot be followed.
-bool ArgumentSpecCreator::collect_reads(const std::vector<const Value*>& object, ObjectRead read,
-                                        const AssignedAttributes& assigned) {
+bool ArgumentSpecCreator::collect_reads(const std::vector<const Value*>& object, ObjectRead read, const Changes& changes) {
   const auto type = object.front()->type()->cast<c10::ClassType>();
   bool followed = type != nullptr;
   std::map<uint32_t, const Node*> attributes;
@@ -127,10 +138,10 @@ bool ArgumentSpecCreator::collect_reads(const std::vector<const Value*>& object,
   const size_t attributes_before = attribute_count();
   objects_.push_back(read);
   for (const auto& [slot, get] : attributes) {
-    collect_read(*get, {index, slot}, assigned);
+    collect_read(*get, {index, slot}, changes);
   }
   for (const auto& [slot, values] : objects) {
-    followed = collect_reads(values, {.is_argument = false, .owner = index, .slot = slot}, assigned) && followed;
+    followed = collect_reads(values, {.is_argument = false, .owner = index, .slot = slot}, changes) && followed;
   }
   if (attribute_count() == attributes_before) {
     objects_.resize(index);  // nothing of it is read
@@ -138,13 +149,13 @@ bool ArgumentSpecCreator::collect_reads(const std::vector<const Value*>& object,
   return followed;
 }
 
-void ArgumentSpecCreator::collect_read(const Node& get, AttributeRead read, const AssignedAttributes& assigned) {
+void ArgumentSpecCreator::collect_read(const Node& get, AttributeRead read, const Changes& changes) {
   const c10::TypePtr type = get.input(0)->type()->expectRef<c10::ClassType>().getAttribute(read.slot);
-  if (is_constant_type(*type)) {
-    if (!assigned.contains(get)) {
+  if (is_constant_type(*type) || is_list_of_integers(*type)) {
+    if (!changes.assigned.contains(get) && !changes.aliases.may_be_written_within(*get.output())) {
       constants_.push_back(read);
     }
-  } else if (type->kind() == c10::TypeKind::TensorType && !assigned.names(get)) {
+  } else if (type->kind() == c10::TypeKind::TensorType && !changes.assigned.names(get)) {
     read.is_parameter = get.input(0)->type()->expectRef<c10::ClassType>().is_parameter(read.slot);
     tensors_.push_back(read);
   } else if (may_hold_tensors(type)) {

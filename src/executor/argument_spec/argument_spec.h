@@ -18,6 +18,7 @@
 //     dict            list of numbers has the first word only
 //     optional        a `none` word for None; a `present` word for a number or string
 //     number, string  no word for an argument. For an attribute that the graph does not assign: its value
+//     integers        of a list that is such an attribute, and that the graph does not write: their number, then the values
 //     parameter       its word as a tensor, and a word `sizes` with its sizes after those of all attributes of type Tensor
 //
 // The words are in this order:
@@ -104,8 +105,9 @@ class ArgumentSpecCreator {
     uint32_t slot;
     bool is_parameter = false;  // of the module: its sizes are part of the spec
   };
-  bool collect_reads(const std::vector<const Value*>& object, ObjectRead read, const AssignedAttributes& assigned);
-  void collect_read(const Node& get, AttributeRead read, const AssignedAttributes& assigned);
+  struct Changes;
+  bool collect_reads(const std::vector<const Value*>& object, ObjectRead read, const Changes& changes);
+  void collect_read(const Node& get, AttributeRead read, const Changes& changes);
   using Slots = c10::SmallVector<const c10::IValue*, 64>;
   void find_slots(std::span<const c10::IValue> arguments, Slots& slots) const;
   void remember(std::span<const c10::IValue> arguments, std::span<const c10::IValue* const> slots,

@@ -4,6 +4,7 @@
 #include "executor/argument_spec/tensor_fields.h"
 #include "executor/argument_spec/writer.h"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 
@@ -31,6 +32,12 @@ bool can_be_remembered(const c10::IValue& attribute, uint64_t word) {
   const c10::TensorImpl& tensor = *attribute.unsafeToTensorImpl();
   return TensorFields::sizes_and_strides_of(tensor).size() <= TensorFields::kInlineRank &&
          (autograd_bits(TensorFields::autograd_meta_of(tensor)) & 2) == 0;
+}
+
+bool has_elements(const c10::IValue& list, const std::vector<int64_t>& elements) {
+  const c10::ArrayRef<c10::IValue> now = list.toListRef();
+  return std::equal(now.begin(), now.end(), elements.begin(), elements.end(),
+                    [](const c10::IValue& a, int64_t b) { return a.toInt() == b; });
 }
 
 // Compares an attribute with `record`, and moves on to the next record. Ors differences into `difference`. Returns
@@ -77,27 +84,32 @@ AttributeMemo::AttributeMemo(std::span<const FoundObject> objects, std::span<con
     constants_.push_back(constant_in(slot));
     if (slot->isString()) {
       texts_.push_back(slot->toStringRef());
+    } else if (slot->isIntList()) {
+      lists_.push_back(slot->toIntVector());
     }
   }
 }
 
 // All other values, which have one word in common, are of one kind.
 AttributeMemo::Constant AttributeMemo::constant_in(const c10::IValue* slot) {
-  enum : uint64_t { kInteger, kFloat, kBool, kNone, kString, kOther };
-  return slot->isInt()      ? Constant{slot, kInteger, static_cast<uint64_t>(slot->toInt())}
-         : slot->isDouble() ? Constant{slot, kFloat, std::bit_cast<uint64_t>(slot->toDouble())}
-         : slot->isBool()   ? Constant{slot, kBool, static_cast<uint64_t>(slot->toBool())}
-         : slot->isNone()   ? Constant{slot, kNone, 0}
-         : slot->isString() ? Constant{slot, kString, 0}
-                            : Constant{slot, kOther, 0};
+  enum : uint64_t { kInteger, kFloat, kBool, kNone, kString, kIntegers, kOther };
+  return slot->isInt()       ? Constant{slot, kInteger, static_cast<uint64_t>(slot->toInt())}
+         : slot->isDouble()  ? Constant{slot, kFloat, std::bit_cast<uint64_t>(slot->toDouble())}
+         : slot->isBool()    ? Constant{slot, kBool, static_cast<uint64_t>(slot->toBool())}
+         : slot->isNone()    ? Constant{slot, kNone, 0}
+         : slot->isString()  ? Constant{slot, kString, 0}
+         : slot->isIntList() ? Constant{slot, kIntegers, 0}
+                             : Constant{slot, kOther, 0};
 }
 
 bool AttributeMemo::holds_constants() const {
   const std::string* text = texts_.data();
+  const std::vector<int64_t>* list = lists_.data();
   for (const Constant& known : constants_) {
     const Constant now = constant_in(known.slot);
     if (now.kind != known.kind || now.bits != known.bits ||
-        (known.slot->isString() && known.slot->toStringRef() != *text++)) {
+        (known.slot->isString() && known.slot->toStringRef() != *text++) ||
+        (known.slot->isIntList() && !has_elements(*known.slot, *list++))) {
       return false;
     }
   }

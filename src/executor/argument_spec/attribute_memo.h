@@ -62,7 +62,8 @@ class AttributeMemo {
   std::vector<uint64_t> records_;
   std::array<size_t, 6> count_of_rank_{};
   std::vector<Constant> constants_;
-  std::vector<std::string> texts_;  // of the strings among them, in their order
+  std::vector<std::string> texts_;           // of the strings among them, in their order
+  std::vector<std::vector<int64_t>> lists_;  // of the lists of integers among them
   std::vector<uint64_t> words_;
   uint64_t tensors_ored_ = 0;  // bitwise or of the words of the tensors
   uint64_t hash_ = 0;

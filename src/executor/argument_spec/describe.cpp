@@ -94,6 +94,14 @@ std::string describe_exotic(uint64_t word, uint64_t keys) {
          (kRequiresGrad.of(word) != 0 ? " requires_grad" : "") + describe_device(word) + ", keys: " + names_of_keys(keys);
 }
 
+std::string describe_integers(std::span<const uint64_t> integers) {
+  std::string text;
+  for (const uint64_t integer : integers) {
+    text += (text.empty() ? "" : ", ") + std::to_string(static_cast<int64_t>(integer));
+  }
+  return "[" + text + "]";
+}
+
 std::string describe_other(const SpecItem& item) {
   const std::string length = std::to_string(item.length());
   switch (static_cast<Form>(kForm.of(item.word))) {
@@ -108,6 +116,7 @@ std::string describe_other(const SpecItem& item) {
     case kFloat: return describe_number(std::bit_cast<double>(item.payload[0]));
     case kBool: return item.length() != 0 ? "true" : "false";
     case kString: return c10::str(std::quoted(item.text()));
+    case kIntegers: return describe_integers(item.payload);
     case kSizes: break;  // described together
   }
   return "unknown";

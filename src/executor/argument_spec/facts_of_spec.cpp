@@ -89,6 +89,13 @@ class SpecFacts {
       case kList:
       case kTuple: return AbstractValue::sequence(std::move(elements));
       case kNumbers: return AbstractValue::sequence(AbstractValues(item.length()));
+      case kIntegers: {
+        AbstractValues integers;
+        for (const uint64_t integer : item.payload) {
+          integers.push_back(AbstractValue::integer(static_cast<int64_t>(integer)));
+        }
+        return AbstractValue::sequence(std::move(integers));
+      }
       case kInteger: return AbstractValue::integer(static_cast<int64_t>(item.payload[0]));
       case kFloat: return AbstractValue::constant(std::bit_cast<double>(item.payload[0]));
       case kBool: return AbstractValue::boolean(item.length() != 0);

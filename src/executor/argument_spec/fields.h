@@ -31,6 +31,7 @@ struct Field {
 enum Kind : uint64_t { kNone = 0, kUndefined = 1, kPlain = 2, kExotic = 3 };
 constexpr size_t kMaxRank = 16;
 constexpr size_t kMaxElements = 64;  // limit for a container whose elements are part of a spec
+constexpr size_t kMaxIntegers = 16;  // limit for a list whose integers are part of a spec
 constexpr size_t kMaxText = 64;      // limit for a string whose bytes are part of a spec
 
 // A tensor, or None.
@@ -69,6 +70,7 @@ enum Form : uint64_t {
   kBool = 9,        // `length` is 1 or 0
   kString = 10,     // its `length` bytes follow, eight to a word
   kSizes = 11,      // of a parameter: its `length` sizes follow
+  kIntegers = 12,   // a list of `length` integers, which follow
 };
 constexpr std::array kOtherFields = {
     Field{"length", 0, 32, "of a container or string"},

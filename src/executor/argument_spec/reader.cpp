@@ -31,7 +31,7 @@ SpecItem SpecReader::next() {
   size_t payload = 0;
   if (item.has_form(kInteger) || item.has_form(kFloat)) {
     payload = 1;
-  } else if (item.has_form(kSizes)) {
+  } else if (item.has_form(kSizes) || item.has_form(kIntegers)) {
     payload = item.length();
   } else if (item.has_form(kString)) {
     payload = (item.length() + sizeof(uint64_t) - 1) / sizeof(uint64_t);

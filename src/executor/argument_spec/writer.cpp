@@ -252,6 +252,11 @@ void SpecWriter::write_constant(const c10::IValue& value) {
       std::memcpy(&bytes, text.data() + i, std::min(sizeof bytes, text.size() - i));
       push(bytes);
     }
+  } else if (value.isIntList() && value.toListRef().size() <= kMaxIntegers) {
+    push(word_of(kIntegers, value.toListRef().size()));
+    for (const c10::IValue& element : value.toListRef()) {
+      push(static_cast<uint64_t>(element.toInt()));
+    }
   } else {
     push(value.isNone() ? kNone : word_of(kPresent));
   }

@@ -80,7 +80,7 @@ class SpecWriter {
 
   // Writes the sizes of a tensor, none of one that is not plain.
   void write_sizes(const c10::IValue& value);
-  // Writes the value of a number, bool, string or None.
+  // Writes the value of a number, bool, string, None or list of integers.
   void write_constant(const c10::IValue& value);
 
   // End the attributes: with all words written since the state's, or with the words of a memo.

@@ -2,6 +2,7 @@
 
 #include "analysis/escapes.h"
 #include "analysis/nesting.h"
+#include "ir/memory_types.h"
 
 #include <algorithm>
 
@@ -111,7 +112,8 @@ uint32_t Regions::last_use_of_view(const Value& view, const Positions& positions
   std::unordered_set<const Value*> seen = {&view};
   const auto add = [&](c10::ArrayRef<Value*> values) {
     for (const Value* value : values) {
-      if (aliases_.set_of(*value) == aliases_.set_of(view) && seen.insert(value).second) {
+      // A container may hold the view; what is taken out of it is of the view's set again.
+      if ((is_container(value->type()) || aliases_.set_of(*value) == aliases_.set_of(view)) && seen.insert(value).second) {
         members.push_back(value);
       }
     }

@@ -20,9 +20,11 @@ namespace {
 using Values = std::vector<c10::IValue>;
 
 struct Program {
-  torch::jit::Module inner = testing::module_of(
-      "def forward(self, x):\n    return x\n",
-      {{"w", at::ones({2, 3})}, {"b", at::ones({3})}, {"state", at::empty_strided({3, 2}, {1, 3}).fill_(1)}});
+  torch::jit::Module inner =
+      testing::module_of("def forward(self, x):\n    return x\n", {{"w", at::ones({2, 3})},
+                                                                   {"b", at::ones({3})},
+                                                                   {"state", at::empty_strided({3, 2}, {1, 3}).fill_(1)},
+                                                                   {"dims", c10::List<int64_t>({1, 0})}});
   torch::jit::Module outer{"Outer"};
   std::unique_ptr<Graph> graph;
 
@@ -39,7 +41,9 @@ struct Program {
         "  %b : Tensor = prim::GetAttr[name=\"b\"](%i)\n"
         "  %s : Tensor = prim::GetAttr[name=\"state\"](%i)\n"
         "  %p : Tensor = prim::GetAttr[name=\"p\"](%i)\n"
-        "  return (%w, %b, %s, %p)\n",
+        "  %d : int[] = prim::GetAttr[name=\"dims\"](%i)\n"
+        "  %t : Tensor = aten::permute(%w, %d)\n"
+        "  return (%t, %b, %s, %p, %w)\n",
         options);
   }
   Values arguments() const { return {outer._ivalue(), at::ones({2})}; }
@@ -77,6 +81,14 @@ std::vector<Change> changes() {
       {"a parameter resized", [](Program& p) { p.get("p").resize_({3, 1}); }},
       {"an undefined parameter", [](Program& p) { p.set("p", at::Tensor()); }},
       {"a parameter like it", [](Program& p) { p.set("p", at::zeros({4, 1})); }, false},
+      {"an element of a list",
+       [](Program& p) {
+         c10::List<int64_t> dims = p.inner.attr("dims").toIntList();
+         dims.set(0, 0);
+         dims.set(1, 1);
+       }},
+      {"a longer list", [](Program& p) { p.inner.attr("dims").toIntList().push_back(2); }},
+      {"a list like it", [](Program& p) { p.inner._ivalue()->setAttr("dims", c10::List<int64_t>({1, 0})); }, false},
       {"another object",
        [](Program& p) {
          const auto copy = p.inner.clone();
@@ -125,8 +137,10 @@ std::unique_ptr<const AttributeMemo> memo_of(const Program& program) {
       {.slot = slot_of(program.outer, "inner"), .argument = 0, .object = program.inner._ivalue().get()}};
   const std::vector<const c10::IValue*> attributes = {slot_of(program.inner, "w"), slot_of(program.inner, "b"),
                                                       slot_of(program.inner, "state"), slot_of(program.inner, "p")};
+  const std::vector<const c10::IValue*> constants = {slot_of(program.inner, "dims")};
   const std::vector<uint64_t> words = fresh_words(program);
-  return AttributeMemo::make(objects, attributes, {}, std::span(words).subspan(spec_words::kStateWords, attributes.size()));
+  return AttributeMemo::make(objects, attributes, constants,
+                             std::span(words).subspan(spec_words::kStateWords, attributes.size()));
 }
 
 TEST(AttributeMemo, HoldsUntilAnAttributeChanges) {
@@ -151,8 +165,20 @@ TEST(AttributeMemo, SizesOfParametersAreFacts) {
   facts_of_spec(*known, creator, spec.words(), creator.open_sizes(program.arguments()));
   const auto sizes_of = [&](size_t output) { return *known->outputs()[output]->facts()->sizes; };
   EXPECT_EQ(sizes_of(3), (std::vector{Dim::known(4), Dim::known(1)})) << "a parameter";
-  EXPECT_TRUE(sizes_of(0)[0].is_symbol()) << "a buffer";
-  EXPECT_NE(sizes_of(0)[1], sizes_of(1)[0]) << "two buffers";
+  EXPECT_TRUE(sizes_of(4)[0].is_symbol()) << "a buffer";
+  EXPECT_NE(sizes_of(4)[1], sizes_of(1)[0]) << "two buffers";
+}
+
+TEST(AttributeMemo, IntegersOfListsAreFacts) {
+  const Program program;
+  const ArgumentSpecCreator creator(*program.graph);
+  ArgumentSpec spec;
+  creator.create(program.arguments(), spec);
+  const std::unique_ptr<Graph> known = program.graph->clone();
+  const InputAssumptions given = facts_of_spec(*known, creator, spec.words());
+  propagate_facts(*known, given);
+  const auto sizes_of = [&](size_t output) { return *known->outputs()[output]->facts()->sizes; };
+  EXPECT_EQ(sizes_of(0), (std::vector{sizes_of(4)[1], sizes_of(4)[0]})) << "permuted";
 }
 
 TEST(AttributeMemo, IsNotMadeOfTensorsThatAutogradComputed) {
