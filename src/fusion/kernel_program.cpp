@@ -3,7 +3,7 @@
 #include "fusion/scalar_functions.h"
 
 #include <array>
-#include <sstream>
+#include <cstdio>
 
 namespace sconce {
 namespace {
@@ -42,6 +42,13 @@ const char* name_of(Access access) {
   return "";
 }
 
+// Returns digits that stand for this number and no other.
+std::string exact_text(double number) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%.17g", number);
+  return text.data();
+}
+
 }  // namespace
 
 const char* name_of(MachineOp op) { return traits_of(op).name; }
@@ -50,42 +57,40 @@ bool is_library_function(MachineOp op) { return traits_of(op).is_library_functio
 bool is_call(MachineOp op) { return op == MachineOp::kCall || op == MachineOp::kCallOfTwo; }
 bool is_fold(MachineOp op) { return op >= MachineOp::kSum && op <= MachineOp::kSmallest; }
 
+// Every preparation of a kernel writes the text, to find the code: by hand, because a stream takes several times as long.
 std::string KernelProgram::text() const {
-  std::ostringstream out;
-  out.precision(17);
+  std::string out;
+  out.reserve(32 * (inputs.size() + numbers.size() + outputs.size() + code.size()));
+  const auto write = [&out](const auto&... parts) { (out.append(parts), ...); };
+  const auto number = [](auto value) { return std::to_string(value); };
   for (size_t i = 0; i < inputs.size(); ++i) {
-    out << "input " << i << ": " << c10::toString(inputs[i].type) << " " << name_of(inputs[i].access) << "\n";
+    write("input ", number(i), ": ", c10::toString(inputs[i].type), " ", name_of(inputs[i].access), "\n");
   }
   for (size_t i = 0; i < numbers.size(); ++i) {
-    out << "number " << i << ": " << c10::toString(numbers[i]) << "\n";
+    write("number ", number(i), ": ", c10::toString(numbers[i]), "\n");
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    out << "output " << i << ": " << c10::toString(outputs[i].type) << " = %" << outputs[i].value
-        << (outputs[i].access == Access::kOne ? " one" : "") << "\n";
+    write("output ", number(i), ": ", c10::toString(outputs[i].type), " = %", number(outputs[i].value),
+          outputs[i].access == Access::kOne ? " one\n" : "\n");
   }
   for (size_t i = 0; i < code.size(); ++i) {
     const Instruction& each = code[i];
-    out << "  %" << i << " = " << name_of(each.op) << "." << c10::toString(each.type);
+    write("  %", number(i), " = ", name_of(each.op), ".", c10::toString(each.type));
     if (is_call(each.op)) {
-      out << " " << scalar_functions()[each.index].name;
+      write(" ", scalar_functions()[each.index].name);
     }
     if (each.op == MachineOp::kLoad || each.op == MachineOp::kNumber) {
-      out << " " << each.index;
+      write(" ", number(each.index));
     } else if (each.op == MachineOp::kLiteral) {
-      out << " ";
-      if (c10::isFloatingType(each.type)) {
-        out << each.literal;
-      } else {
-        out << each.integer;
-      }
+      write(" ", c10::isFloatingType(each.type) ? exact_text(each.literal) : number(each.integer));
     }
     const std::array<uint32_t, 3> operands = {each.a, each.b, each.c};
     for (size_t k = 0; k < operand_count(each.op); ++k) {
-      out << " %" << operands[k];
+      write(" %", number(operands[k]));
     }
-    out << "\n";
+    write("\n");
   }
-  return out.str();
+  return out;
 }
 
 }  // namespace sconce

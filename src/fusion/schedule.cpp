@@ -1,5 +1,7 @@
 #include "fusion/schedule.h"
 
+#include <c10/util/SmallVector.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -29,6 +31,9 @@ class Scheduling {
         find_buffers(program_.code[i].a, schedule_.stage[i] - 1);
       }
     }
+    if (schedule_.passes == 1) {
+      return std::move(schedule_);  // nothing is taken from an earlier pass
+    }
     for (const KernelOutput& output : program_.outputs) {
       find_buffers(output.value, pass_of(output));
     }
@@ -39,7 +44,7 @@ class Scheduling {
   }
 
  private:
-  std::vector<uint32_t> operands_of(const Instruction& each) const {
+  static c10::SmallVector<uint32_t, 3> operands_of(const Instruction& each) {
     const std::array<uint32_t, 3> all = {each.a, each.b, each.c};
     return {all.begin(), all.begin() + static_cast<ptrdiff_t>(operand_count(each.op))};
   }
