@@ -295,5 +295,27 @@ TEST(PreparedSteps, RunInManyThreads) {
   }
 }
 
+// The view keeps the memory of `c` alive, in the list and after it.
+TEST(PreparedSteps, AViewInAListKeepsItsMemory) {
+  Both both(R"(graph(%x : Tensor, %i : int):
+  %zero : int = prim::Constant[value=0]()
+  %one : int = prim::Constant[value=1]()
+  %none : NoneType = prim::Constant()
+  %c : Tensor = aten::cumsum(%x, %zero, %none)
+  %t : Tensor = aten::t(%c)
+  %list : Tensor[] = prim::ListConstruct(%t, %x)
+  %n : int = aten::len(%list)
+  %g : Tensor = aten::__getitem__(%list, %i)
+  %d : Tensor = aten::cumsum(%x, %one, %none)
+  %e : Tensor = aten::cumsum(%d, %one, %none)
+  %r : Tensor = aten::mul(%g, %g)
+  return (%r, %e, %n)
+)");
+  const at::NoGradGuard no_grad;
+  for (int run = 0; run < 3; ++run) {
+    both.expect_equal({at::rand({6, 6}), run % 2});
+  }
+}
+
 }  // namespace
 }  // namespace sconce

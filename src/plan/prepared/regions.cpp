@@ -110,18 +110,22 @@ uint32_t Regions::last_use(const Value& value, const Positions& positions) const
 uint32_t Regions::last_use_of_view(const Value& view, const Positions& positions) const {
   std::vector<const Value*> members = {&view};
   std::unordered_set<const Value*> seen = {&view};
+  // A container may hold the view and hand it on.
   const auto add = [&](c10::ArrayRef<Value*> values) {
     for (const Value* value : values) {
-      // A container may hold the view; what is taken out of it is of the view's set again.
-      if ((is_container(value->type()) || aliases_.set_of(*value) == aliases_.set_of(view)) && seen.insert(value).second) {
+      if ((aliases_.set_of(*value) == aliases_.set_of(view) || is_container(value->type())) && seen.insert(value).second) {
         members.push_back(value);
       }
     }
   };
   for (size_t i = 0; i < members.size(); ++i) {
     for (const Use& use : members[i]->uses()) {
-      add(use.user->outputs());
-      for (const Block* block : use.user->blocks()) {
+      const Node* user = use.user->kind() == prim::Return ? use.user->owning_block()->owner() : use.user;
+      if (user == nullptr) {
+        return positions.count();
+      }
+      add(user->outputs());
+      for (const Block* block : user->blocks()) {
         add(block->params());
       }
     }
