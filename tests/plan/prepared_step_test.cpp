@@ -317,5 +317,32 @@ TEST(PreparedSteps, AViewInAListKeepsItsMemory) {
   }
 }
 
+// In each run the views are prepared for other sizes, until their steps give up in the midst of a loop: after a trip that
+// prepared them for the sizes of the trips to come.
+TEST(PreparedSteps, ViewsThatGiveUpInALoopTakeTheOrdinaryResults) {
+  Both both(R"(graph(%x : Tensor, %trips : int):
+  %true : bool = prim::Constant[value=1]()
+  %one : int = prim::Constant[value=1]()
+  %two : int = prim::Constant[value=2]()
+  %none : NoneType = prim::Constant()
+  %last : Tensor = prim::Loop(%trips, %true, %x)
+    block0(%i : int, %h : Tensor):
+      %g : Tensor = aten::mul(%h, %h)
+      %parts : Tensor[] = aten::chunk(%g, %two, %one)
+      %a : Tensor, %b : Tensor = prim::ListUnpack(%parts)
+      %c : Tensor = aten::sub(%a, %b, %one)
+      %d : Tensor = aten::cumsum(%b, %one, %none)
+      %s : Tensor = aten::add(%c, %d, %one)
+      %l : Tensor[] = prim::ListConstruct(%s, %a)
+      %next : Tensor = aten::cat(%l, %one)
+      -> (%true, %next)
+  return (%last)
+)");
+  const at::NoGradGuard no_grad;
+  for (int64_t rows = 1; rows < 20; ++rows) {
+    both.expect_equal({at::rand({rows, 6}), 4});
+  }
+}
+
 }  // namespace
 }  // namespace sconce

@@ -73,7 +73,9 @@ class PreparedStep final : public Step {
       slot.stamp = 0;  // a sparse tensor, for example: its readers find it in the box
       return;
     }
-    if (!slot.shell.defined() || slot.bytes != 0 || !have_same_form(slot.shell, made_as.shell)) {
+    // The shell that a kernel placed may be a view of another slot's shell.
+    const bool is_of_kernel = result.tensor().defined() || slot.bytes != 0;
+    if (!slot.shell.defined() || is_of_kernel || !have_same_form(slot.shell, made_as.shell)) {
       slot.shell = std::move(made_as.shell);
       slot.stamp = frame.next_stamp++;
       slot.bytes = 0;
