@@ -1,5 +1,5 @@
-// Kernels of groups of pointwise operators, on one thread, beside the operators one by one. Counters, of medians:
-// microseconds of a call of each, and of a memcpy of the operand, and
+// Kernels of groups of operators, on one thread, beside the operators one by one. Counters, of medians: microseconds of a
+// call of each, and of a memcpy of the first operand, and
 //   ratio      operators / kernel   (above 1: the kernel gains)
 // The calls alternate, so that what disturbs the machine disturbs all. SCONCE_BENCH_SMOKE: one small size.
 #include "fusion/group_kernel.h"
@@ -25,37 +25,62 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Matrices are square. A group of pointwise operators sees their elements only.
 struct Group {
   const char* name;
-  size_t operands;  // each of as many elements
-  const char* nodes;
+  const char* operands;  // "m": a matrix, "r": a vector as long as a row; %a, %b, …
+  const char* nodes;     // return %r, or what `results` says
+  const char* results = "%r";
 };
 
+// The groups from "gelu_gate" on are those of bench/peers.py, by their names.
 constexpr std::array kGroups = {
-    Group{"exp", 1, "%r : Tensor = aten::exp(%a)\n  return (%r)"},
-    Group{"tanh", 1, "%r : Tensor = aten::tanh(%a)\n  return (%r)"},
-    Group{"sigmoid", 1, "%r : Tensor = aten::sigmoid(%a)\n  return (%r)"},
-    Group{"gelu", 1, "%r : Tensor = aten::gelu(%a, %none)\n  return (%r)"},
-    Group{"gelu_gate", 3,
-          "%1 : Tensor = aten::mul(%a, %b)\n  %2 : Tensor = aten::add(%1, %c, %one)\n  %3 : Tensor = aten::gelu(%2, %none)\n"
-          "  %4 : Tensor = aten::sigmoid(%a)\n  %r : Tensor = aten::mul(%3, %4)\n  return (%r)"},
-    Group{"arithmetic", 2,
+    Group{"exp", "m", "%r : Tensor = aten::exp(%a)"},
+    Group{"tanh", "m", "%r : Tensor = aten::tanh(%a)"},
+    Group{"sigmoid", "m", "%r : Tensor = aten::sigmoid(%a)"},
+    Group{"gelu", "m", "%r : Tensor = aten::gelu(%a, %erf)"},
+    Group{"arithmetic", "mm",
           "%1 : Tensor = aten::mul(%a, %b)\n  %2 : Tensor = aten::add(%1, %a, %one)\n  %3 : Tensor = aten::relu(%2)\n"
-          "  %r : Tensor = aten::sub(%3, %b, %one)\n  return (%r)"},
-    Group{"lstm_cell", 5,
+          "  %r : Tensor = aten::sub(%3, %b, %one)"},
+    Group{"gelu_gate", "mmm",
+          "%1 : Tensor = aten::mul(%a, %b)\n  %2 : Tensor = aten::add(%1, %c, %one)\n  %3 : Tensor = aten::gelu(%2, %erf)\n"
+          "  %4 : Tensor = aten::sigmoid(%a)\n  %r : Tensor = aten::mul(%3, %4)"},
+    Group{"layer_norm_gelu", "mrr",
+          "%1 : Tensor = aten::layer_norm(%a, %row, %b, %c, %epsilon, %yes)\n  %r : Tensor = aten::gelu(%1, %erf)"},
+    Group{"masked_softmax", "mm",
+          "%1 : Tensor = aten::mul(%a, %scale)\n  %2 : Tensor = aten::add(%1, %b, %one)\n"
+          "  %r : Tensor = aten::softmax(%2, %last, %none)"},
+    Group{"rms_norm", "mmr",
+          "%x : Tensor = aten::add(%a, %b, %one)\n  %1 : Tensor = aten::mul(%x, %x)\n"
+          "  %2 : Tensor = aten::mean(%1, %lasts, %yes, %none)\n  %3 : Tensor = aten::add(%2, %epsilon, %one)\n"
+          "  %4 : Tensor = aten::rsqrt(%3)\n  %5 : Tensor = aten::mul(%x, %4)\n  %r : Tensor = aten::mul(%5, %c)",
+          "%r, %x"},
+    Group{"lstm_cell", "mmmmm",
           "%i : Tensor = aten::sigmoid(%a)\n  %f : Tensor = aten::sigmoid(%b)\n  %g : Tensor = aten::tanh(%c)\n"
           "  %o : Tensor = aten::sigmoid(%d)\n  %1 : Tensor = aten::mul(%f, %e)\n  %2 : Tensor = aten::mul(%i, %g)\n"
-          "  %r : Tensor = aten::add(%1, %2, %one)\n  %3 : Tensor = aten::tanh(%r)\n  %h : Tensor = aten::mul(%o, %3)\n"
-          "  return (%h, %r)"},
+          "  %r : Tensor = aten::add(%1, %2, %one)\n  %3 : Tensor = aten::tanh(%r)\n  %h : Tensor = aten::mul(%o, %3)",
+          "%h, %r"},
 };
 
-std::unique_ptr<Plan> plan_of(const Group& group, StepForm form) {
+std::unique_ptr<Plan> plan_of(const Group& group, int64_t row, StepForm form) {
   std::string inputs;
-  for (size_t i = 0; i < group.operands; ++i) {
+  for (size_t i = 0; group.operands[i] != '\0'; ++i) {
     inputs += (i == 0 ? "%" : ", %") + std::string(1, static_cast<char>('a' + i)) + " : Tensor";
   }
-  const std::string text = "graph(" + inputs + "):\n  %one : int = prim::Constant[value=1]()\n" +
-                           "  %none : str = prim::Constant[value=\"none\"]()\n  " + group.nodes + "\n";
+  const std::string text = "graph(" + inputs +
+                           "):\n"
+                           "  %one : int = prim::Constant[value=1]()\n"
+                           "  %last : int = prim::Constant[value=-1]()\n"
+                           "  %lasts : int[] = prim::Constant[value=[-1]]()\n"
+                           "  %row : int[] = prim::Constant[value=[" +
+                           std::to_string(row) +
+                           "]]()\n"
+                           "  %yes : bool = prim::Constant[value=1]()\n"
+                           "  %none : NoneType = prim::Constant()\n"
+                           "  %erf : str = prim::Constant[value=\"none\"]()\n"
+                           "  %scale : float = prim::Constant[value=0.125]()\n"
+                           "  %epsilon : float = prim::Constant[value=1e-05]()\n  " +
+                           group.nodes + "\n  return (" + group.results + ")\n";
   return std::move(*lower(parse(text), nullptr, nullptr, form));
 }
 
@@ -71,18 +96,18 @@ double median_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void run_group(benchmark::State& state) {
-  const Group& group = kGroups[static_cast<size_t>(state.range(0))];
+void run_group(benchmark::State& state, const Group& group) {
   const c10::NoGradGuard no_grad;
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
-  const auto kernel = plan_of(group, {.is_prepared = true, .groups = &blocking_kernels()});
-  const auto ordinary = plan_of(group, {});
+  const int64_t row = state.range(0);
+  const auto kernel = plan_of(group, row, {.is_prepared = true, .groups = &blocking_kernels()});
+  const auto ordinary = plan_of(group, row, {});
   torch::jit::Stack operands;
-  for (size_t i = 0; i < group.operands; ++i) {
-    operands.emplace_back(at::randn({state.range(1)}));
+  for (const char kind : std::string_view(group.operands)) {
+    operands.emplace_back(kind == 'm' ? at::randn({row, row}) : at::randn({row}));
   }
-  const at::Tensor copy = at::empty({state.range(1)});
+  const at::Tensor copy = at::empty({row, row});
   const auto call = [&](const Plan& plan) {
     return microseconds([&] {
       torch::jit::Stack stack = operands;
@@ -107,22 +132,21 @@ void run_group(benchmark::State& state) {
   state.counters["operators_us"] = median_of(of_operators);
   state.counters["memcpy_us"] = median_of(of_memcpy);
   state.counters["ratio"] = median_of(of_operators) / median_of(of_kernel);
-  state.SetLabel(group.name);
   at::set_num_threads(threads);
 }
 
-const bool is_smoke = std::getenv("SCONCE_BENCH_SMOKE") != nullptr;
-
-void choose(benchmark::internal::Benchmark* benchmark) {
-  for (size_t group = 0; group < kGroups.size(); ++group) {
-    for (const int64_t elements : {1 << 10, 1 << 16, 1 << 20, 1 << 24}) {
-      if (!is_smoke || elements == 1 << 10) {
-        benchmark->Args({static_cast<int64_t>(group), elements});
+// gelu_gate/1024: matrices of 1024 by 1024
+const bool are_registered = [] {
+  const bool is_smoke = std::getenv("SCONCE_BENCH_SMOKE") != nullptr;
+  for (const Group& group : kGroups) {
+    for (const int64_t row : {32, 256, 1024, 4096}) {
+      if (!is_smoke || row == 32) {
+        benchmark::RegisterBenchmark(group.name, run_group, group)->Arg(row)->MinTime(is_smoke ? 0.001 : 0.3);
       }
     }
   }
-}
-BENCHMARK(run_group)->Apply(choose)->Iterations(is_smoke ? 1 : 15);
+  return true;
+}();
 
 }  // namespace
 }  // namespace sconce

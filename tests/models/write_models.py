@@ -32,6 +32,7 @@ import operators
 import quantized  # noqa: F401
 import recurrent  # noqa: F401
 import sequence  # noqa: F401
+import serving  # noqa: F401
 import snippets
 import streaming  # noqa: F401
 import text  # noqa: F401
