@@ -9,7 +9,7 @@ TEST_PACKAGES := libgtest-dev libgmock-dev libbenchmark-dev
 # How far a build is: steps finished, steps in all, seconds since it began.
 export NINJA_STATUS := [%f of %t, %e s] 
 
-.PHONY: help run test setup build models bench $(SANITIZERS) fuzz format tidy clean
+.PHONY: help run test setup build models bench peers $(SANITIZERS) fuzz format tidy clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z ]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -39,6 +39,18 @@ bench: build models ## every benchmark, in earnest
 	@for program in $(RELEASE)/bench/*; do \
 	  [ ! -f $$program ] || [ ! -x $$program ] || SCONCE_MODELS_DIR=build/models $$program || exit 1; \
 	done
+
+# LibTorch comes from build/venv; the other packages stay apart from it.
+PEERS := build/peers-venv
+$(PEERS)/ready: Makefile | setup
+	$(PYTHON) -m venv --clear $(PEERS)
+	$(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	  "$$($(PEERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/libtorch.pth"
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check onnx==1.23.2 onnxruntime==1.32.0 onnxscript==0.7.2
+	touch $@
+
+peers: build models $(PEERS)/ready ## sconce beside torch.compile and ONNX Runtime, in one table
+	$(PEERS)/bin/python bench/peers.py $(RELEASE) build/models
 
 asan ubsan tsan: setup models ## the tests under a sanitizer
 	cmake --preset $@

@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""Times sconce beside torch.compile and ONNX Runtime, on one thread, in one run.
+
+Two tables, of ratios to sconce: above 1, sconce is faster.
+
+    groups   the groups of bench/kernels.cpp, beside the operators one by one and a memcpy of the first operand.
+             sconce's time is that of the plan with the kernel; the peers are called from Python.
+    models   small models of the tests, beside the executors that `sconce bench` measures.
+
+sconce's programs and the peers take turns, so that what else the machine does meets all alike; ratios are taken round by
+round, and the median is shown. A peer that cannot run something, or gives another answer than eager PyTorch, is left out
+of the row, and a note says why. `make peers` makes the Python environment and runs this.
+
+    build/peers-venv/bin/python bench/peers.py build/release build/models
+    build/peers-venv/bin/python bench/peers.py build/release build/models --only gelu_gate dlrm --rounds 9 --json
+"""
+import argparse
+import contextlib
+import io
+import json
+import logging
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any, Callable, Iterator, Optional
+
+import onnxruntime
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "models"))
+import sequence  # noqa: E402,F401  (the families register their recipes)
+import serving  # noqa: E402,F401
+from recipe import RECIPES  # noqa: E402
+
+Run = Callable[[], Any]
+Times = dict[str, float]  # seconds of a call, by who ran it
+
+
+class UserError(Exception):
+    """What the caller has to put right."""
+
+
+# ---- what is timed ---------------------------------------------------------------------------------------------------
+
+def rms_norm(a: Tensor, b: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    x = a + b
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * weight, x
+
+
+def lstm_cell(i: Tensor, f: Tensor, g: Tensor, o: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+# As in bench/kernels.cpp: "m" is a square matrix, "r" a vector as long as a row.
+GROUPS: dict[str, tuple[str, Callable]] = {
+    "gelu_gate": ("mmm", lambda x, w, b: F.gelu(x * w + b) * torch.sigmoid(x)),
+    "layer_norm_gelu": ("mrr", lambda x, w, b: F.gelu(F.layer_norm(x, [x.size(1)], w, b, 1e-5))),
+    "masked_softmax": ("mm", lambda x, mask: torch.softmax(x * 0.125 + mask, -1)),
+    "rms_norm": ("mmr", rms_norm),
+    "lstm_cell": ("mmmmm", lstm_cell),
+}
+ROWS = [32, 256, 1024, 4096]
+
+# Recipes of tests/models, and which of their calls.
+MODELS = {"mlp": 1, "dlrm": 0, "lstm_loop": 1, "gru_loop": 0, "small_encoder": 0, "decoder_generate": 0}
+
+
+class Function(nn.Module):
+    """A function, or a method of a module, as a module: what the exporter takes."""
+
+    def __init__(self, function: Callable, owner: Optional[nn.Module] = None) -> None:
+        super().__init__()
+        self.owner = owner
+        self.function = function
+
+    def forward(self, *arguments: Any) -> Any:
+        return self.function(*arguments)
+
+
+# ---- the peers -------------------------------------------------------------------------------------------------------
+
+def tensors_in(value: Any) -> list[Tensor]:
+    if isinstance(value, (list, tuple)):
+        return [tensor for element in value for tensor in tensors_in(element)]
+    return [torch.as_tensor(value)]
+
+
+def torch_compile(module: nn.Module, arguments: tuple) -> Run:
+    torch._dynamo.reset()
+    compiled = torch.compile(module, dynamic=False)
+    return lambda: compiled(*arguments)
+
+
+def onnx_runtime(module: nn.Module, arguments: tuple) -> Run:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "model.onnx"
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            torch.onnx.export(module, arguments, path, dynamo=True, verbose=False, external_data=False)
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    feeds = dict(zip((each.name for each in session.get_inputs()),
+                     (each.numpy() for each in arguments if isinstance(each, Tensor)), strict=True))
+    return lambda: session.run(None, feeds)
+
+
+PEERS: dict[str, Callable[[nn.Module, tuple], Run]] = {"torch.compile": torch_compile, "ONNX Runtime": onnx_runtime}
+
+
+def prepare_peers(module: nn.Module, arguments: tuple, notes: list[str], name: str) -> dict[str, Run]:
+    """The peers that give eager PyTorch's answer. Says in `notes` what the others do."""
+    expected = tensors_in(module(*arguments))
+    ready = {}
+    for peer, prepare in PEERS.items():
+        try:
+            run = prepare(module, arguments)
+            torch.testing.assert_close(tensors_in(run()), expected, rtol=1e-3, atol=1e-4)
+            ready[peer] = run
+        except Exception as error:  # peers fail in many ways; each is shown
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            notes.append(f"{name}: {peer}: {type(error).__name__}: {lines[0].strip()[:100] if lines else ''}")
+    return ready
+
+
+def seconds_of_call(run: Run, seconds: float) -> float:
+    run()
+    times = []
+    end = time.perf_counter() + seconds
+    while len(times) < 5 or time.perf_counter() < end:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+# ---- sconce's programs -----------------------------------------------------------------------------------------------
+
+def output_of(command: list[str]) -> Any:
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise UserError(f"{command[0]} failed with exit code {done.returncode}: {lines[-1] if lines else 'no message'}")
+    return json.loads(done.stdout)
+
+
+def times_of_group(build: Path, name: str, row: int) -> Times:
+    command = [str(build / "bench" / "kernels"), f"--benchmark_filter=^{name}/{row}/", "--benchmark_format=json"]
+    found = output_of(command)["benchmarks"]
+    if len(found) != 1:
+        raise UserError(f"{command[0]} has no benchmark {name}/{row}")
+    return {"sconce": found[0]["kernel_us"] * 1e-6, "operators": found[0]["operators_us"] * 1e-6,
+            "memcpy": found[0]["memcpy_us"] * 1e-6}
+
+
+def spec_of(argument: Any) -> str:
+    """The argument as `sconce bench --input` takes it: sizes and dtype count, not the values."""
+    if not isinstance(argument, Tensor):
+        return str(argument)
+    shape = f"{str(argument.dtype).removeprefix('torch.')}{list(argument.shape)}".replace(" ", "")
+    return shape if argument.is_floating_point() else f"{shape}=0..{int(argument.max()) + 1}"
+
+
+def times_of_model(build: Path, models: Path, name: str, method: str, arguments: tuple,
+                   seconds: float) -> Times:
+    command = [str(build / "bin" / "sconce"), "bench", str(models / f"{name}.pt"), "--json", "--intra-op=1",
+               f"--seconds={seconds}", f"--method={method}"]
+    for argument in arguments:
+        command.append(f"--input={spec_of(argument)}")
+    executors = output_of(command)[0]["executors"]
+    times = {each["executor"]: each["median_seconds"] for each in executors if each.get("median_seconds")}
+    jit = [times[each] for each in ("jit", "jit-legacy", "jit-frozen") if each in times]
+    return {"sconce": times["sconce"], "best jit": min(jit), "static": times.get("static"), "eager": times.get("eager")}
+
+
+# ---- the run ---------------------------------------------------------------------------------------------------------
+
+def rounds_of(ours: Callable[[], Times], peers: dict[str, Run], options: argparse.Namespace) -> Iterator[Times]:
+    for number in range(options.rounds):
+        peers_begin = number % 2 == 1
+        times = {} if peers_begin else ours()
+        times |= {peer: seconds_of_call(run, options.seconds) for peer, run in peers.items()}
+        yield times | (ours() if peers_begin else {})
+
+
+def row_of(name: str, rounds: list[Times]) -> dict:
+    others = sorted({who for times in rounds for who, seconds in times.items() if seconds} - {"sconce"})
+    return {"name": name, "sconce_seconds": statistics.median(times["sconce"] for times in rounds),
+            "ratios": {who: statistics.median(times[who] / times["sconce"] for times in rounds if times.get(who))
+                       for who in others}}
+
+
+def measure_group(name: str, row: int, options: argparse.Namespace, notes: list[str]) -> dict:
+    operands, function = GROUPS[name]
+    torch.manual_seed(0)
+    arguments = tuple(torch.randn(row, row) if kind == "m" else torch.randn(row) for kind in operands)
+    title = f"{name}, {row * row} elements"
+    peers = prepare_peers(Function(function), arguments, notes, title)
+    return row_of(title, list(rounds_of(lambda: times_of_group(options.build, name, row), peers, options)))
+
+
+def measure_model(name: str, options: argparse.Namespace, notes: list[str]) -> dict:
+    torch.manual_seed(0)
+    sample = RECIPES[name].build()
+    module = sample.module.eval()
+    arguments = sample.inputs[MODELS[name]]
+    peers = prepare_peers(Function(getattr(module, sample.method), module), arguments, notes, name)
+    return row_of(name, list(rounds_of(
+        lambda: times_of_model(options.build, options.models, name, sample.method, arguments, options.seconds),
+        peers, options)))
+
+
+def mean_row(rows: list[dict]) -> dict:
+    """Geometric means, over the rows that have all of a column."""
+    columns = set.intersection(*({*row["ratios"]} for row in rows))
+    return {"name": "geometric mean", "sconce_seconds": None,
+            "ratios": {who: math.prod(row["ratios"][who] for row in rows) ** (1 / len(rows)) for who in columns}}
+
+
+def print_table(title: str, rows: list[dict], columns: list[str]) -> None:
+    lines = [(title, "sconce", *columns)]
+    for row in rows:
+        seconds = row["sconce_seconds"]
+        lines.append((row["name"], f"{seconds * 1e6:.3g} us" if seconds else "",
+                      *(f"{row['ratios'][who]:.2f}x" if who in row["ratios"] else "-" for who in columns)))
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    for line in lines:
+        print("  ".join(text.ljust(width) if i == 0 else text.rjust(width)
+                        for i, (text, width) in enumerate(zip(line, widths))).rstrip())
+    print()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", metavar="BUILD", type=Path, help="folder of the build, such as build/release")
+    parser.add_argument("models", metavar="MODELS", type=Path, help="folder of the models of the tests: build/models")
+    parser.add_argument("--only", metavar="NAME", nargs="+", default=[*GROUPS, *MODELS], choices=[*GROUPS, *MODELS],
+                        help="groups or models: " + ", ".join([*GROUPS, *MODELS]))
+    parser.add_argument("--rows", metavar="N", nargs="+", type=int, default=ROWS, choices=ROWS,
+                        help="row lengths of the groups' matrices: " + ", ".join(map(str, ROWS)))
+    parser.add_argument("--rounds", metavar="N", type=int, default=5, help="turns of each (5)")
+    parser.add_argument("--seconds", metavar="S", type=float, default=0.3, help="least time of a turn (0.3)")
+    parser.add_argument("--json", action="store_true", help="print JSON to stdout, for programs")
+    options = parser.parse_args()
+    if options.rounds < 1 or options.seconds <= 0:
+        parser.error("--rounds must be at least 1, --seconds above 0")
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.ERROR)
+    torch.set_num_threads(1)
+    notes: list[str] = []
+    groups, models = [], []
+    try:
+        with torch.no_grad():
+            for name in (each for each in GROUPS if each in options.only):
+                for row in options.rows:
+                    groups.append(measure_group(name, row, options, notes))
+                    print(f"measured {groups[-1]['name']}", file=sys.stderr)
+            for name in (each for each in MODELS if each in options.only):
+                models.append(measure_model(name, options, notes))
+                print(f"measured {name}", file=sys.stderr)
+    except UserError as failure:
+        print(f"peers: error: {failure}", file=sys.stderr)
+        return 2
+    if options.json:
+        print(json.dumps({"groups": groups, "models": models, "notes": notes}, indent=2))
+        return 0
+    if groups:
+        print_table("group", groups, ["operators", *PEERS, "memcpy"])
+    if models:
+        print_table("model", [*models, mean_row(models)], ["best jit", "static", "eager", *PEERS])
+    for note in notes:
+        print(f"note: {note}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
