@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -116,7 +117,9 @@ double distance_between(const at::Tensor& a, const at::Tensor& b, const at::Tens
     }
     const int64_t first = ordered_bits(x.const_data_ptr(), i, dtype);
     const int64_t second = ordered_bits(y.const_data_ptr(), i, dtype);
-    double distance = std::abs(static_cast<double>(first) - static_cast<double>(second));
+    // The difference is computed in integers: a double does not hold all bits of a float64.
+    double distance =
+        static_cast<double>(static_cast<uint64_t>(std::max(first, second)) - static_cast<uint64_t>(std::min(first, second)));
     if (first == second && allowed.ulps == 0 && !allowed.any_zero && std::signbit(p[i]) != std::signbit(q[i])) {
       distance = 1;
     }

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -49,6 +52,24 @@ class ObjectCacheTest : public ::testing::Test {
   }
   static void write(const fs::path& path, const std::string& content) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+  }
+
+  // Runs `action` in a process of its own. Returns its number.
+  template <typename Action>
+  static pid_t start(const Action& action) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::_exit(action() ? 0 : 1);
+    }
+    return child;
+  }
+  static bool all_succeed(const std::vector<pid_t>& children) {
+    bool succeed = true;
+    for (const pid_t child : children) {
+      int status = -1;
+      succeed = ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0 && succeed;
+    }
+    return succeed;
   }
 
   const fs::path directory_;
@@ -117,6 +138,38 @@ TEST_F(ObjectCacheTest, RenewsDamagedFiles) {
     EXPECT_EQ(compile_and_call(7), 7);
     EXPECT_EQ(content_of(file), kept) << "cut at " << length;
   }
+}
+
+TEST_F(ObjectCacheTest, KeepsNothingOnAFullDisk) {
+  const auto compiles = [this] {
+    struct rlimit none = {64, 64};  // bytes of a file
+    ::signal(SIGXFSZ, SIG_IGN);
+    return ::setrlimit(RLIMIT_FSIZE, &none) == 0 && compile_and_call(7) == 7;
+  };
+  EXPECT_TRUE(all_succeed({start(compiles)}));
+  EXPECT_TRUE(files().empty()) << "a part of a file was kept";
+  EXPECT_EQ(compile_and_call(7), 7);
+  EXPECT_EQ(files().size(), 1u);
+}
+
+// Each process writes the entry, reads that of another, or finds that another has removed it.
+TEST_F(ObjectCacheTest, MayBeWrittenByManyProcesses) {
+  compile_and_call(7);
+  const fs::path file = files().front();
+  const std::string kept = content_of(file);
+  const auto compiles_often = [&] {
+    bool is_right = true;
+    for (int i = 0; i < 20; ++i) {
+      is_right = is_right && compile_and_call(7) == 7;
+      std::error_code vanished;
+      fs::remove(file, vanished);
+    }
+    return is_right && compile_and_call(7) == 7;
+  };
+  EXPECT_TRUE(all_succeed({start(compiles_often), start(compiles_often), start(compiles_often)}));
+  EXPECT_EQ(compile_and_call(7), 7);
+  EXPECT_EQ(files(), std::vector<fs::path>{file});
+  EXPECT_EQ(content_of(file), kept);
 }
 
 TEST_F(ObjectCacheTest, CompilesWhereNothingCanBeKept) {
