@@ -13,6 +13,8 @@ namespace {
 std::string named(const char* prefix, size_t number) { return prefix + std::to_string(number); }
 
 class Function {
+  static constexpr size_t kUnrolled = 4;  // vectors
+
  public:
   Function(const KernelProgram& program, size_t lanes)
       : w_(lanes),
@@ -68,6 +70,7 @@ class Function {
     }
     w_.line("%length32 = uitofp i64 %elements to float");
     w_.line("%length64 = uitofp i64 %elements to double");
+    w_.line("%is_long = icmp uge i64 %elements, " + std::to_string(kUnrolled * w_.lanes()));
     w_.line("br label %row");
   }
 
@@ -79,7 +82,7 @@ class Function {
       w_.line("%p" + n + " = phi ptr [ %first" + n + ", %entry ], [ %next" + n + ", %row_end ]");
     }
     write_row_values(0);
-    w_.line("br label %head0");
+    w_.line("br label %pass0");
   }
 
   void write_row_end() {
@@ -97,6 +100,7 @@ class Function {
 
   // ---- a pass over the row
   //
+  //   many:  several full vectors, each with folds of its own, in long rows; joined: their folds in one
   //   head:  i, the folds so far; full vectors while they fit
   //   body:  a full vector            rest:  what is left, under a mask
   //   done:  the folds' values, and what the row computes of them
@@ -104,19 +108,27 @@ class Function {
   void write_pass(uint32_t pass) {
     const std::string p = std::to_string(pass);
     std::vector<uint32_t> folds;
+    // A cheap value is computed in less time than the sum takes to which it is added.
+    bool are_cheap = true;
     for (uint32_t i = 0; i < program_.code.size(); ++i) {
       if (is_fold(program_.code[i].op) && schedule_.stage[i] == pass + 1) {
         folds.push_back(i);
+        are_cheap = are_cheap && schedule_.is_cheap[program_.code[i].a];
       }
     }
-    const auto type_of = [&](uint32_t fold) { return w_.vector(LlvmWriter::register_type(program_.code[fold].type)); };
-    const std::string before = pass == 0 ? "row" : named("done", pass - 1);
+    const bool is_unrolled = !folds.empty() && are_cheap;
+    w_.line("pass" + p + ":");
+    w_.line(is_unrolled ? "br i1 %is_long, label %many" + p + ", label %head" + p : "br label %head" + p);
+    if (is_unrolled) {
+      write_unrolled(pass, folds);
+    }
     w_.line("head" + p + ":");
-    w_.line("%i" + p + " = phi i64 [ 0, %" + before + " ], [ %after" + p + ", %body" + p + " ]");
+    w_.line("%i" + p + " = phi i64 [ 0, %pass" + p + " ], [ %after" + p + ", %body" + p + " ]" +
+            (is_unrolled ? ", [ %many_i" + p + ", %joined" + p + " ]" : ""));
     for (const uint32_t fold : folds) {
       const std::string f = std::to_string(fold);
-      w_.line("%fold" + f + " = phi " + type_of(fold) + " [ " + start_of(fold) + ", %" + before + " ], [ %more" + f +
-              ", %body" + p + " ]");
+      w_.line("%fold" + f + " = phi " + type_of(fold) + " [ " + start_of(fold) + ", %pass" + p + " ], [ %more" + f +
+              ", %body" + p + " ]" + (is_unrolled ? ", [ " + joined_.at(fold) + ", %joined" + p + " ]" : ""));
     }
     w_.line("%after" + p + " = add i64 %i" + p + ", " + std::to_string(w_.lanes()));
     w_.line("%fits" + p + " = icmp ule i64 %after" + p + ", %elements");
@@ -161,9 +173,54 @@ class Function {
       row_values_[fold] = w_.fold_lanes(combining(fold), program_.code[fold].type, named("%lanes", fold));
     }
     write_row_values(pass + 1);
-    w_.line("br label %" + (pass + 1 < schedule_.passes ? named("head", pass + 1) : "row_end"));
+    w_.line("br label %" + (pass + 1 < schedule_.passes ? named("pass", pass + 1) : "row_end"));
   }
 
+  void write_unrolled(uint32_t pass, const std::vector<uint32_t>& folds) {
+    const std::string p = std::to_string(pass);
+    const auto part = [](const char* prefix, uint32_t fold, size_t k) {
+      return named(prefix, fold) + "_" + std::to_string(k);
+    };
+    w_.line("many" + p + ":");
+    w_.line("%many_i" + p + " = phi i64 [ 0, %pass" + p + " ], [ %many_after" + p + ", %many_body" + p + " ]");
+    for (const uint32_t fold : folds) {
+      for (size_t k = 0; k < kUnrolled; ++k) {
+        w_.line(part("%part", fold, k) + " = phi " + type_of(fold) + " [ " + start_of(fold) + ", %pass" + p + " ], [ " +
+                part("%more_of_part", fold, k) + ", %many_body" + p + " ]");
+      }
+    }
+    w_.line("%many_after" + p + " = add i64 %many_i" + p + ", " + std::to_string(kUnrolled * w_.lanes()));
+    w_.line("%many_fit" + p + " = icmp ule i64 %many_after" + p + ", %elements");
+    w_.line("br i1 %many_fit" + p + ", label %many_body" + p + ", label %joined" + p);
+
+    w_.line("many_body" + p + ":");
+    for (size_t k = 0; k < kUnrolled; ++k) {
+      Body full{pass, w_.value("add i64 %many_i" + p + ", " + std::to_string(k * w_.lanes())), "", {}};
+      for (const uint32_t fold : folds) {
+        w_.line(part("%more_of_part", fold, k) + " = bitcast " + type_of(fold) + " " +
+                folded(full, fold, part("%part", fold, k)) + " to " + type_of(fold));
+      }
+      write_stores(full);
+    }
+    w_.line("br label %many" + p);
+
+    w_.line("joined" + p + ":");
+    for (const uint32_t fold : folds) {
+      std::array<std::string, kUnrolled> parts;
+      for (size_t k = 0; k < kUnrolled; ++k) {
+        parts[k] = part("%part", fold, k);
+      }
+      for (size_t distance = kUnrolled / 2; distance > 0; distance /= 2) {
+        for (size_t k = 0; k < distance; ++k) {
+          parts[k] = w_.compute(combining(fold), program_.code[fold].type, {parts[k], parts[k + distance], ""});
+        }
+      }
+      joined_[fold] = parts[0];
+    }
+    w_.line("br label %head" + p);
+  }
+
+  std::string type_of(uint32_t fold) const { return w_.vector(LlvmWriter::register_type(program_.code[fold].type)); }
   MachineOp combining(uint32_t fold) const {
     switch (program_.code[fold].op) {
       case MachineOp::kSum: return MachineOp::kAdd;
@@ -316,6 +373,7 @@ class Function {
   const size_t operands_;
   std::vector<std::string> numbers_;
   std::map<uint32_t, std::string> row_values_;
+  std::map<uint32_t, std::string> joined_;  // folds of the unrolled loop
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace sconce {
 namespace {
 
 constexpr size_t kCostOfLibraryFunction = 16;
-constexpr size_t kMostRecomputed = 8;  // instructions
+constexpr size_t kMostOfCheap = 8;  // instructions
 
 class Scheduling {
  public:
@@ -52,7 +52,9 @@ class Scheduling {
   void place(const Instruction& each) {
     bool is_of_row = each.op == MachineOp::kLoad ? program_.inputs[each.index].access == Access::kOne : true;
     uint32_t stage = 0;
+    size_t cost = is_library_function(each.op) ? kCostOfLibraryFunction : 1;
     for (const uint32_t operand : operands_of(each)) {
+      cost = std::min(cost + cost_[operand], kCostOfLibraryFunction);  // costs of shared operands would grow exponentially
       is_of_row = is_of_row && schedule_.is_of_row[operand];
       stage = std::max(stage, schedule_.stage[operand]);
     }
@@ -62,6 +64,8 @@ class Scheduling {
     }
     schedule_.is_of_row.push_back(is_of_row);
     schedule_.stage.push_back(stage);
+    cost_.push_back(is_of_row ? 0 : cost);
+    schedule_.is_cheap.push_back(cost_.back() <= kMostOfCheap);
   }
 
   // Returns the pass that stores an output. A value of the row is stored after the pass before.
@@ -70,24 +74,12 @@ class Scheduling {
     return output.access == Access::kOne && stage > 0 ? stage - 1 : stage;
   }
 
-  size_t cost_of(uint32_t value) const {
-    if (schedule_.is_of_row[value]) {
-      return 0;
-    }
-    const Instruction& each = program_.code[value];
-    size_t cost = is_library_function(each.op) ? kCostOfLibraryFunction : 1;
-    for (const uint32_t operand : operands_of(each)) {
-      cost += cost_of(operand);
-    }
-    return cost;
-  }
-
   // Finds the values that `pass` needs for `value` and takes from an earlier pass.
   void find_buffers(uint32_t value, uint32_t pass) {
     if (schedule_.is_of_row[value] || !seen_.insert({value, pass}).second) {
       return;
     }
-    if (schedule_.stage[value] < pass && cost_of(value) > kMostRecomputed) {
+    if (schedule_.stage[value] < pass && !schedule_.is_cheap[value]) {
       if (!schedule_.buffer_of(value)) {
         schedule_.buffers.push_back({value, program_.code[value].type, std::nullopt});
       }
@@ -114,6 +106,7 @@ class Scheduling {
 
   const KernelProgram& program_;
   Schedule schedule_;
+  std::vector<size_t> cost_;  // by instruction
   std::set<std::pair<uint32_t, uint32_t>> seen_;
   std::map<uint32_t, uint32_t> last_read_;
   std::set<uint32_t> taken_;

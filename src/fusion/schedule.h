@@ -25,6 +25,7 @@ struct Schedule {
   std::vector<bool> is_of_row;  // by instruction: one value for the whole row
   // By instruction: the first pass that can compute it. For a value of the row: the number of passes before it is known.
   std::vector<uint32_t> stage;
+  std::vector<bool> is_cheap;  // by instruction: few instructions compute it for an element
   std::vector<RowBuffer> buffers;
 
   std::optional<size_t> buffer_of(uint32_t value) const;
