@@ -2,7 +2,7 @@
 
 #include "autodiff/differentiate.h"
 #include "fusion/group_kernel.h"
-#include "fusion/kernel_cache.h"
+#include "fusion/kernel_width.h"
 #include "ir/differentiable.h"
 #include "ir/dump.h"
 #include "ir/verify/verify.h"

@@ -4,6 +4,7 @@
 #include "fusion/group_shapes.h"
 #include "fusion/iteration.h"
 #include "fusion/kernel_cache.h"
+#include "fusion/kernel_width.h"
 #include "fusion/known_dtypes.h"
 #include "fusion/nest_writer.h"
 #include "fusion/operators.h"
@@ -29,7 +30,6 @@ struct Nest {
   std::vector<Access> accesses;  // of the operands
   Iteration iteration;
   std::shared_ptr<const CachedKernel> code;
-  bool may_round = false;
   size_t cost = 0;              // instructions per element
   std::vector<size_t> buffers;  // bytes per element of a row; 0: an output is the buffer
 };
@@ -146,7 +146,9 @@ class GroupKernel final : public PreparedKernel {
     if (arguments.is_exact() && writer.builder().may_round()) {
       return false;
     }
-    nest.may_round = writer.builder().may_round();
+    if (lanes_ == kGenericLanes && writer.builder().calls_functions()) {
+      return false;
+    }
     if (writer.builder().takes_default_dtype()) {
       default_dtype_ = c10::get_default_dtype_as_scalartype();
     }
@@ -179,9 +181,7 @@ class GroupKernel final : public PreparedKernel {
     if (nest.space.folded_dims != 0 && (iteration->elements() == 0 || iteration->sizes.back() > kLongestFoldedRow)) {
       return false;
     }
-    // LibTorch computes one such function of a long tensor by MKL's vector library, which is faster.
-    if (is_selective_ && group_.nodes.size() == 1 && nest.may_round && nest.space.folded_dims == 0 &&
-        iteration->elements() > kLongestAlone) {
+    if (is_selective_ && is_faster_by_mkl(nest.program) && iteration->elements() > kLongestAlone) {
       return false;
     }
     nest.iteration = std::move(*iteration);
@@ -193,6 +193,12 @@ class GroupKernel final : public PreparedKernel {
                                                          : Access::kStrided);
     }
     return true;
+  }
+
+  // LibTorch computes one such function of a long tensor by MKL's vector library.
+  static bool is_faster_by_mkl(const KernelProgram& program) {
+    const MachineOp last = program.code.back().op;
+    return program.code.size() == 2 && is_library_function(last) && last != MachineOp::kSigmoid && last != MachineOp::kErf;
   }
 
   bool find_code(Nest& nest, const KernelArguments& arguments) const {

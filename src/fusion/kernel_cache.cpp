@@ -3,6 +3,7 @@
 #include "base/compile_queue.h"
 #include "base/environment.h"
 #include "fusion/cpu_kernels.h"
+#include "fusion/kernel_width.h"
 #include "fusion/scalar_functions.h"
 
 #include <algorithm>
@@ -33,22 +34,6 @@ std::string CachedKernel::refusal() const {
 std::vector<std::string> CachedKernel::groups() const {
   const std::lock_guard<std::mutex> lock(groups_mutex_);
   return groups_;
-}
-
-size_t kernel_lanes() {
-  static const size_t lanes = !kHasCodeGenerator ? 0
-                              : __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
-                                  ? 16
-                              : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 8
-                                                                                                : 0;
-  return lanes;
-}
-
-std::string why_no_kernels() {
-  return !kHasCodeGenerator    ? "this build of sconce has no code generator; build it with the CMake option SCONCE_LLVM=ON"
-         : kernel_lanes() == 0 ? "the processor has neither AVX-512 nor AVX2 with FMA"
-                               : "";
 }
 
 KernelCache& KernelCache::instance() {
@@ -118,7 +103,8 @@ void KernelCache::compile(CachedKernel& kernel) {
     const auto code = compile_cpu_kernel({.text = llvm_text(kernel.program_, kernel.lanes_),
                                           .functions = {kKernelFunctionName},
                                           .cache_directory = environment().kernel_cache,
-                                          .symbols = symbols_of(kernel.program_)});
+                                          .symbols = symbols_of(kernel.program_),
+                                          .processor = processor_of(kernel.lanes_)});
     if (!code) {
       kernel.refusal_ = code.refusal().reason;
       return;

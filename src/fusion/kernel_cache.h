@@ -61,11 +61,4 @@ class KernelCache {
   std::unordered_map<std::string, std::shared_ptr<CachedKernel>> kernels_;
 };
 
-// Whether this build of sconce has the code generator, libsconce_llvm (CMake option SCONCE_LLVM).
-extern const bool kHasCodeGenerator;
-// The number of elements that kernels compute at a time on this processor; 0 if there are no kernels.
-size_t kernel_lanes();
-// Returns why there are no kernels; empty if there are.
-std::string why_no_kernels();
-
 }  // namespace sconce

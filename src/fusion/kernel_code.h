@@ -14,7 +14,7 @@
 namespace sconce {
 
 // Both sides of the library boundary must agree on this file: count up when it changes.
-constexpr int kKernelInterfaceVersion = 4;
+constexpr int kKernelInterfaceVersion = 5;
 
 struct KernelText {
   // An LLVM IR module. Target and data layout are filled in; external functions are looked up in the process (MKL, Sleef,
@@ -29,6 +29,8 @@ struct KernelText {
   // Functions of this process that the text calls, beside those that its libraries export: names and addresses. The code
   // that is kept on disk has the names alone.
   std::vector<std::pair<std::string, void*>> symbols = {};
+  // The processor to compile for, by LLVM's name ("x86-64-v3"); empty: the one that runs.
+  std::string processor = {};
 };
 
 // Machine code in memory, freed with its last owner. A caller must own it.

@@ -2,6 +2,7 @@
 
 #include "fusion/cpu_kernels.h"
 #include "fusion/kernel_cache.h"
+#include "fusion/kernel_width.h"
 
 namespace sconce {
 
@@ -13,8 +14,11 @@ std::vector<KernelListing> list_kernels() {
                           .program = kernel->program().text(),
                           .llvm_ir = llvm_text(kernel->program(), kernel->lanes())};
     const auto compiler = cpu_kernel_compiler();
-    const auto assembly = compiler ? (*compiler)->assembly({.text = listing.llvm_ir, .functions = {kKernelFunctionName}})
-                                   : Expected<std::string>(compiler.refusal());
+    const auto assembly =
+        compiler
+            ? (*compiler)->assembly(
+                  {.text = listing.llvm_ir, .functions = {kKernelFunctionName}, .processor = processor_of(kernel->lanes())})
+            : Expected<std::string>(compiler.refusal());
     if (assembly) {
       listing.assembly = *assembly;
     } else {

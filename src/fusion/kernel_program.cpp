@@ -16,19 +16,17 @@ struct OpTraits {
 
 // By MachineOp.
 constexpr std::array<OpTraits, static_cast<size_t>(MachineOp::kRowLength) + 1> kTraits = {{
-    {"load", 0},       {"number", 0},      {"literal", 0},      {"convert", 1},     {"add", 2},
-    {"sub", 2},        {"mul", 2},         {"div", 2},          {"fma", 3},         {"neg", 1},
-    {"abs", 1},        {"sqrt", 1},        {"floor", 1},        {"ceil", 1},        {"trunc", 1},
-    {"round", 1},      {"copysign", 2},    {"min", 2},          {"max", 2},         {"equal", 2},
-    {"not_equal", 2},  {"less", 2},        {"less_equal", 2},   {"greater", 2},     {"greater_equal", 2},
-    {"and", 2},        {"or", 2},          {"xor", 2},          {"not", 1},         {"select", 3},
-    {"exp", 1, true},  {"exp2", 1, true},  {"expm1", 1, true},  {"log", 1, true},   {"log1p", 1, true},
-    {"log2", 1, true}, {"log10", 1, true}, {"tanh", 1, true},   {"erf", 1, true},   {"erfc", 1, true},
-    {"sin", 1, true},  {"cos", 1, true},   {"tan", 1, true},    {"asin", 1, true},  {"acos", 1, true},
-    {"atan", 1, true}, {"sinh", 1, true},  {"cosh", 1, true},   {"atanh", 1, true}, {"atan2", 2, true},
-    {"fmod", 2, true}, {"pow", 2, true},   {"lgamma", 1, true}, {"hypot", 2, true}, {"call", 1, true},
-    {"call", 2, true}, {"shift_left", 2},  {"shift_right", 2},  {"remainder", 2},   {"sum", 1},
-    {"product", 1},    {"largest", 1},     {"smallest", 1},     {"row_length", 0},
+    {"load", 0},          {"number", 0},      {"literal", 0},     {"convert", 1},    {"add", 2},          {"sub", 2},
+    {"mul", 2},           {"div", 2},         {"fma", 3},         {"neg", 1},        {"abs", 1},          {"sqrt", 1},
+    {"floor", 1},         {"ceil", 1},        {"trunc", 1},       {"round", 1},      {"copysign", 2},     {"min", 2},
+    {"max", 2},           {"equal", 2},       {"not_equal", 2},   {"less", 2},       {"less_equal", 2},   {"greater", 2},
+    {"greater_equal", 2}, {"and", 2},         {"or", 2},          {"xor", 2},        {"not", 1},          {"select", 3},
+    {"exp", 1, true},     {"exp2", 1, true},  {"expm1", 1, true}, {"log", 1, true},  {"log1p", 1, true},  {"log2", 1, true},
+    {"log10", 1, true},   {"tanh", 1, true},  {"erf", 1, true},   {"erfc", 1, true}, {"sin", 1, true},    {"cos", 1, true},
+    {"tan", 1, true},     {"asin", 1, true},  {"acos", 1, true},  {"atan", 1, true}, {"sinh", 1, true},   {"cosh", 1, true},
+    {"atanh", 1, true},   {"atan2", 2, true}, {"fmod", 2, true},  {"pow", 2, true},  {"lgamma", 1, true}, {"hypot", 2, true},
+    {"sigmoid", 1, true}, {"cdf", 1, true},   {"call", 1, true},  {"call", 2, true}, {"shift_left", 2},   {"shift_right", 2},
+    {"remainder", 2},     {"sum", 1},         {"product", 1},     {"largest", 1},    {"smallest", 1},     {"row_length", 0},
 }};
 
 const OpTraits& traits_of(MachineOp op) { return kTraits[static_cast<size_t>(op)]; }

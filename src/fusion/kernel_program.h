@@ -76,7 +76,9 @@ enum class MachineOp : uint8_t {
   kPow,
   kLgamma,
   kHypot,
-  kCall,  // of the scalar function `index`, with one operand or two (scalar_functions.h)
+  kSigmoid,    // of float32
+  kNormalCdf,  // the same: the distribution function of the normal distribution, within 2^-22
+  kCall,       // of the scalar function `index`, with one operand or two (scalar_functions.h)
   kCallOfTwo,
   kShiftLeft,   // of integers, by less than their bits
   kShiftRight,  // the same; copies the sign

@@ -20,9 +20,9 @@ using KernelFunction = void (*)(void* const* operands, const int64_t* steps, con
                                 int64_t elements);
 inline constexpr const char* kKernelFunctionName = "kernel";
 
-// Returns the module's text. `lanes` is the number of elements that one pass through the loop computes: 16 for processors
-// with AVX-512, 8 for those with AVX2. The elements that are left at the end of a row are computed under a mask, so that the
-// place of an element does not change its bits.
+// Returns the module's text. `lanes` is the number of elements that one pass through the loop computes (kernel_width.h).
+// The elements that are left at the end of a row are computed under a mask, so that the place of an element does not change
+// its bits.
 std::string llvm_text(const KernelProgram& program, size_t lanes);
 
 }  // namespace sconce

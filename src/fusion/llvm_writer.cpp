@@ -230,6 +230,8 @@ std::string LlvmWriter::compute(MachineOp op, c10::ScalarType type, const std::a
   const std::string element = register_type(type);
   const bool is_float = is_floating(element);
   const bool is_unsigned = type == at::kByte;
+  // Without fused products and sums, the polynomials are not precise enough.
+  const auto is_in_line = [this](c10::ScalarType of) { return of == at::kFloat && has_fma(); };
   const auto arithmetic = [&](const char* name) { return binary((is_float ? "f" : "") + std::string(name), element, a, b); };
   switch (op) {
     case MachineOp::kAdd: return arithmetic("add");
@@ -239,7 +241,9 @@ std::string LlvmWriter::compute(MachineOp op, c10::ScalarType type, const std::a
     case MachineOp::kRemainder: return binary(is_unsigned ? "urem" : "srem", element, a, b);
     case MachineOp::kShiftLeft: return binary("shl", element, a, b);
     case MachineOp::kShiftRight: return binary(is_unsigned ? "lshr" : "ashr", element, a, b);
-    case MachineOp::kFma: return intrinsic("fma", element, {a, b, c});
+    case MachineOp::kFma:
+      // Without such an instruction, LibTorch's kernels round twice.
+      return has_fma() ? intrinsic("fma", element, {a, b, c}) : binary("fadd", element, binary("fmul", element, a, b), c);
     case MachineOp::kNeg:
       return is_float ? value("fneg " + vector(element) + " " + a) : binary("sub", element, "zeroinitializer", a);
     case MachineOp::kAbs:
@@ -270,9 +274,11 @@ std::string LlvmWriter::compute(MachineOp op, c10::ScalarType type, const std::a
     case MachineOp::kNot: return binary("xor", element, a, int_constant(element, -1));
     case MachineOp::kSelect:
       return value("select " + vector("i1") + " " + a + ", " + vector(element) + " " + b + ", " + vector(element) + " " + c);
-    case MachineOp::kExp: return type == at::kFloat ? exp(a) : library_call(op, type, operands);
-    case MachineOp::kErf: return type == at::kFloat ? erf(a) : library_call(op, type, operands);
-    case MachineOp::kTanh: return type == at::kFloat ? tanh(a) : library_call(op, type, operands);
+    case MachineOp::kExp: return is_in_line(type) ? exp(a) : library_call(op, type, operands);
+    case MachineOp::kErf: return is_in_line(type) ? erf(a) : library_call(op, type, operands);
+    case MachineOp::kTanh: return is_in_line(type) ? tanh(a) : library_call(op, type, operands);
+    case MachineOp::kSigmoid: return sigmoid(a);
+    case MachineOp::kNormalCdf: return normal_cdf(a);
     default: return library_call(op, type, operands);
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fusion/kernel_program.h"
+#include "fusion/kernel_width.h"
 
 #include <array>
 #include <cstddef>
@@ -47,14 +48,34 @@ class LlvmWriter {
   std::string fold_lanes(MachineOp op, c10::ScalarType type, const std::string& value);
 
  private:
+  bool has_fma() const { return lanes_ != kGenericLanes; }
   std::string binary(const std::string& op, const std::string& element, const std::string& a, const std::string& b);
   std::string intrinsic(const std::string& name, const std::string& element, std::initializer_list<std::string> operands);
   std::string library_call(MachineOp op, c10::ScalarType type, const std::array<std::string, 3>& operands);
   std::string compare(MachineOp op, c10::ScalarType type, const std::string& a, const std::string& b);
   std::string extremum(bool is_max, c10::ScalarType type, const std::string& a, const std::string& b);
+
+  // Functions of float32, in line.
+  struct Reduction {
+    std::string n;        // rounded to an integer
+    std::string shifted;  // an integer in the low bits of a float
+    std::string rest;
+  };
+  Reduction reduce(const std::string& x);
+  std::string times_power(const std::string& y, const Reduction& reduced);
+  std::string exp_of(const Reduction& reduced);
   std::string exp(const std::string& x);
+  std::string sigmoid(const std::string& x);
   std::string tanh(const std::string& x);
   std::string erf(const std::string& x);
+  std::string normal_cdf(const std::string& x);
+  std::string fma(const std::string& a, const std::string& b, const std::string& c);
+  std::string polynomial(const std::string& x, std::initializer_list<double> coefficients);
+  std::string bounded(const std::string& x, const char* comparison, double bound);
+  std::string quotient(const std::string& a, const std::string& b);
+  std::string bits_of(const std::string& x);
+  std::string float_of(const std::string& bits);
+
   std::string float_constant(double value) const;
   std::string int_constant(const std::string& element, int64_t value) const;
   std::string constant(const std::string& element, const std::string& value) const;

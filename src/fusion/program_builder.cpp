@@ -1,6 +1,7 @@
 #include "fusion/program_builder.h"
 
 #include "base/assert.h"
+#include "fusion/kernel_width.h"
 #include "fusion/scalar_functions.h"
 
 #include <algorithm>
@@ -64,13 +65,19 @@ Element ProgramBuilder::apply(MachineOp op, Element a, Element b, Element c) {
   return add({.op = op, .type = c.type, .a = a.id, .b = b.id, .c = c.id});
 }
 
+// The table of functions is itself compiled for AVX2.
+uint32_t ProgramBuilder::called(std::string_view function) {
+  calls_functions_ = true;
+  return kernel_lanes() == kGenericLanes ? 0 : scalar_function(function);
+}
+
 Element ProgramBuilder::call(std::string_view function, Element a) {
-  return add({.op = MachineOp::kCall, .type = a.type, .a = a.id, .index = scalar_function(function)});
+  return add({.op = MachineOp::kCall, .type = a.type, .a = a.id, .index = called(function)});
 }
 
 Element ProgramBuilder::call(std::string_view function, Element a, Element b) {
   SCONCE_ASSERT(a.type == b.type, function);
-  return add({.op = MachineOp::kCallOfTwo, .type = a.type, .a = a.id, .b = b.id, .index = scalar_function(function)});
+  return add({.op = MachineOp::kCallOfTwo, .type = a.type, .a = a.id, .b = b.id, .index = called(function)});
 }
 
 Element ProgramBuilder::add(Instruction instruction) {

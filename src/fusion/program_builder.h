@@ -44,15 +44,19 @@ class ProgramBuilder {
   // or as a rule has said.
   bool may_round() const { return may_round_; }
   void set_may_round() { may_round_ = true; }
+  // Returns whether the program calls scalar functions. No processor without AVX2 can run it.
+  bool calls_functions() const { return calls_functions_; }
   // Whether the program is for the default dtype of now.
   bool& takes_default_dtype() { return takes_default_dtype_; }
   std::vector<Instruction> take() { return std::move(code_); }
 
  private:
+  uint32_t called(std::string_view function);
   Element add(Instruction instruction);
 
   std::vector<Instruction> code_;
   bool may_round_ = false;
+  bool calls_functions_ = false;
   bool takes_default_dtype_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <c10/core/DefaultDtype.h>
 
 #include <algorithm>
+#include <numbers>
 
 namespace sconce {
 namespace {
@@ -106,6 +107,22 @@ Element Writing::number_as(const c10::IValue& number, c10::ScalarType type) {
     case at::kByte: return b.integer(static_cast<uint8_t>(scalar.toLong()), type);
     default: return b.integer(scalar.toLong(), type);
   }
+}
+
+Element Writing::one_plus_exp_of_negative(Element x) {
+  // 0 - x, not -x: as LibTorch writes it.
+  return add(literal(1, x), b.apply(MachineOp::kExp, sub(literal(0, x), x)));
+}
+
+Element Writing::sigmoid(Element x) {
+  return x.type == at::kFloat ? b.apply(MachineOp::kSigmoid, x) : inverse(one_plus_exp_of_negative(x));
+}
+
+Element Writing::normal_cdf(Element x) {
+  if (x.type == at::kFloat) {
+    return b.apply(MachineOp::kNormalCdf, x);
+  }
+  return times(add(literal(1, x), b.apply(MachineOp::kErf, times(x, std::numbers::sqrt2 / 2))), 0.5);
 }
 
 Element Writing::literal(double value, Element like) {

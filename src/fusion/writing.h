@@ -78,6 +78,9 @@ class Writing {
   Element select(Element condition, Element x, Element y) { return b.apply(MachineOp::kSelect, condition, x, y); }
   Element times(Element x, double factor) { return mul(x, literal(factor, x)); }
   Element inverse(Element x) { return div(literal(1, x), x); }
+  Element one_plus_exp_of_negative(Element x);
+  Element sigmoid(Element x);
+  Element normal_cdf(Element x);
 
   // Writes a function of one floating tensor: `compute` gets its element in the type in which it computes.
   template <typename Compute>

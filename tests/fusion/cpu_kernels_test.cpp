@@ -15,7 +15,9 @@
 namespace sconce {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // out[i] = a[i] + b[i] for n floats, n a multiple of 16.
 const char* const kVectorAdd = R"(
@@ -187,6 +189,29 @@ TEST(CpuKernels, RefusesACallOfSomethingUnknown) {
       {"kernel"}};
   EXPECT_THAT(refusal_of(kernel), HasSubstr("sconce_no_such_function"));
   EXPECT_EQ(live_kernels(), before);
+}
+
+TEST(CpuKernels, RefusesAnUnknownProcessor) {
+  KernelText kernel{kVectorAdd, {"add"}};
+  kernel.processor = "x86-64-v99";
+  EXPECT_THAT(refusal_of(kernel), HasSubstr("no processor 'x86-64-v99'"));
+}
+
+// Code for a processor without AVX uses none of its registers.
+TEST(CpuKernels, CompilesForTheProcessorThatIsNamed) {
+  KernelText kernel{kVectorAdd, {"add"}};
+  const auto assembly_for = [&](const char* processor) {
+    kernel.processor = processor;
+    const auto assembly = (*cpu_kernel_compiler())->assembly(kernel);
+    return assembly ? *assembly : assembly.refusal().reason;
+  };
+  EXPECT_THAT(assembly_for("x86-64-v4"), HasSubstr("%zmm"));
+  EXPECT_THAT(assembly_for("x86-64-v3"), AllOf(HasSubstr("%ymm"), Not(HasSubstr("%zmm"))));
+  EXPECT_THAT(assembly_for("x86-64"), AllOf(HasSubstr("%xmm"), Not(HasSubstr("%ymm"))));
+  kernel.processor = "x86-64";
+  const auto code = compiled(kernel);
+  ASSERT_NE(code, nullptr);
+  expect_adds(*code, 3.0F);
 }
 
 TEST(CpuKernels, RefusesWhatCodeGenerationRejects) {

@@ -2,7 +2,7 @@
 
 #include "tests/support/graphs.h"
 
-#include "fusion/kernel_cache.h"
+#include "fusion/kernel_width.h"
 #include "plan/lower.h"
 #include "plan/run_plan.h"
 
@@ -65,9 +65,9 @@ KernelPtr CountedKernels::make_kernel(const NodeGroup& group) const {
 }
 
 std::vector<size_t> kernel_widths() {
-  return kernel_lanes() == 16  ? std::vector<size_t>{16, 8}
-         : kernel_lanes() == 8 ? std::vector<size_t>{8}
-                               : std::vector<size_t>{};
+  return kernel_lanes() == kAvx512Lanes ? std::vector<size_t>{kAvx512Lanes, kAvx2Lanes}
+         : kernel_lanes() != 0          ? std::vector<size_t>{kernel_lanes()}
+                                        : std::vector<size_t>{};
 }
 
 std::string OperatorCall::text() const {

@@ -6,7 +6,7 @@
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
 
-#include "fusion/kernel_cache.h"
+#include "fusion/kernel_width.h"
 #include "plan/lower.h"
 #include "plan/run_plan.h"
 

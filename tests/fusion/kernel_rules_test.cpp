@@ -2,6 +2,8 @@
 #include "tests/fusion/rule_check.h"
 #include "tests/support/graphs.h"
 
+#include "fusion/kernel_width.h"
+
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -48,7 +50,7 @@ TEST(InlineFunctions, AreWithinTwoUlps) {
   const at::Tensor bits = (at::arange(kFloats, at::kLong) * 1009).to(at::kInt);
   const at::Tensor positive = bits.view(at::kFloat);
   const at::Tensor x = at::cat({positive, -positive});
-  for (const char* name : {"aten::exp", "aten::tanh", "aten::erf"}) {
+  for (const char* name : {"aten::exp", "aten::tanh", "aten::erf", "aten::sigmoid"}) {
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
     const auto call = variant_of(op, 0);
     for (const size_t lanes : kernel_widths()) {
@@ -61,6 +63,15 @@ TEST(InlineFunctions, AreWithinTwoUlps) {
           << name << " of " << (where < 0 ? 0.0F : x[where].item<float>());
     }
   }
+}
+
+// Returns whether kernels of such vectors leave the operator to LibTorch: its function of one element is compiled for AVX2.
+bool is_left_out(const c10::OperatorHandle& op, size_t lanes) {
+  static const std::set<std::string> kOfScalars = {"acosh",  "asinh",   "digamma", "erfinv",    "gcd",      "i0",
+                                                   "igamma", "igammac", "lcm",     "nextafter", "polygamma"};
+  static const std::set<std::string> kOthers = {"special_entr", "special_xlog1py"};
+  const std::string name = op.schema().name().substr(std::string("aten::").size());
+  return lanes == kGenericLanes && (kOfScalars.contains(name) || (name.starts_with("special_") && !kOthers.contains(name)));
 }
 
 // Each operator on operands of one dtype. Kernels must run exactly for the dtypes that the table lists.
@@ -87,12 +98,17 @@ TEST_P(KernelRules, AgreeOnOperandsOfOneDtype) {
       }
     }
   }
+  std::set<const RuleRow*> rows;
   for (const c10::OperatorHandle& op : operators_with_rules()) {
-    EXPECT_TRUE(ran.contains(op.operator_name())) << "no kernel computed " << toString(op.operator_name());
+    const bool has_kernel = !is_left_out(op, GetParam());
+    EXPECT_EQ(ran.contains(op.operator_name()), has_kernel) << toString(op.operator_name());
+    if (has_kernel) {
+      rows.insert(find_rule_row(op.operator_name()));
+    }
   }
-  for (const RuleRow& row : rule_rows()) {
+  for (const RuleRow* row : rows) {
     for (const at::ScalarType dtype : kDtypes) {
-      EXPECT_EQ(computed[&row].contains(dtype), contains(row.dtypes, dtype)) << row.name << " of " << dtype;
+      EXPECT_EQ(computed[row].contains(dtype), contains(row->dtypes, dtype)) << row->name << " of " << dtype;
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include "fusion/channels.h"
 #include "fusion/folds.h"
+#include "fusion/kernel_width.h"
 #include "fusion/operators.h"
 #include "ops/op.h"
 
@@ -110,9 +111,9 @@ std::vector<c10::OperatorHandle> operators_with_rules() {
   std::vector<c10::OperatorHandle> found;
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     const auto handle = c10::Dispatcher::singleton().findSchema(name);
-    // Operators that fold rows, and those with weights of channels, have tests of their own.
-    if (handle && has_element_rule(op_of(handle->schema())) && !may_fold(op_of(handle->schema())) &&
-        !is_of_channels(op_of(handle->schema()), 1)) {
+    // Operators that fold rows, those with weights of channels, and casts have tests of their own.
+    if (handle && handle->schema().name() != "aten::to" && has_element_rule(op_of(handle->schema())) &&
+        !may_fold(op_of(handle->schema())) && !is_of_channels(op_of(handle->schema()), 1)) {
       found.push_back(*handle);
     }
   }
@@ -200,7 +201,10 @@ bool RuleCheck::compare(const std::vector<c10::IValue>& given) {
   EXPECT_EQ(got.result->sizes(), expected.result->sizes()) << described(given);
   EXPECT_EQ(got.result->strides(), expected.result->strides()) << described(given);
   const at::Tensor first = first_tensor(given);
-  const Distance allowed = row_ == nullptr ? Distance() : distance_for(*row_, expected.result->scalar_type());
+  Distance allowed = row_ == nullptr ? Distance() : distance_for(*row_, expected.result->scalar_type());
+  if (row_ != nullptr && row_->name == "igamma" && kernel_lanes() == kAvx2Lanes) {
+    allowed.ulps *= 4;  // LibTorch's own results for AVX2 lie that far from those for AVX-512
+  }
   if (allowed.any_of_nan) {
     forget_results_of_nan(given, *got.result, *expected.result);
   }

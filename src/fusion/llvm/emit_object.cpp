@@ -9,12 +9,14 @@
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
+#include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/SourceMgr.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 
 #include <algorithm>
+#include <map>
 
 namespace sconce {
 namespace {
@@ -38,12 +40,17 @@ class CollectErrors final : public llvm::DiagnosticHandler {
 };
 
 // A TargetMachine serves one thread only, and making it takes a good part of a small kernel's compile time.
-Expected<llvm::TargetMachine*> target_machine(const llvm::orc::JITTargetMachineBuilder& target) {
-  thread_local std::unique_ptr<llvm::TargetMachine> machine;
+Expected<llvm::TargetMachine*> target_machine(const std::string& processor) {
+  thread_local std::map<std::string, std::unique_ptr<llvm::TargetMachine>> machines;
+  std::unique_ptr<llvm::TargetMachine>& machine = machines[processor];
   if (machine == nullptr) {
-    auto made = llvm::orc::JITTargetMachineBuilder(target).createTargetMachine();
+    auto target = target_of(processor);
+    auto made = target ? target->createTargetMachine() : target.takeError();
     if (!made) {
       return Refusal::because("LLVM has no code generator for this machine: " + llvm::toString(made.takeError()));
+    }
+    if (!(*made)->getMCSubtargetInfo()->isCPUStringValid((*made)->getTargetCPU())) {
+      return Refusal::because("LLVM knows no processor '" + processor + "'");
     }
     machine = std::move(*made);
   }
@@ -91,7 +98,7 @@ Expected<void> prepare_symbols(llvm::Module& module, const KernelText& kernel) {
 
 // Without this, LLVM splits 512-bit vectors if it assumes that they lower the processor's clock.
 void use_full_vectors(llvm::Module& module, const llvm::TargetMachine& machine) {
-  if (!machine.getTargetFeatureString().contains("+avx512f")) {
+  if (!machine.getMCSubtargetInfo()->checkFeatures("+avx512f")) {
     return;
   }
   for (llvm::Function& function : module) {
@@ -118,10 +125,17 @@ void run_o2_pipeline(llvm::Module& module, llvm::TargetMachine& machine) {
 
 }  // namespace
 
-llvm::Expected<llvm::orc::JITTargetMachineBuilder> host_target() {
+llvm::Expected<llvm::orc::JITTargetMachineBuilder> target_of(const std::string& processor) {
   auto target = llvm::orc::JITTargetMachineBuilder::detectHost();
   if (target) {
+    if (!processor.empty()) {
+      target->setCPU(processor);
+      target->getFeatures() = llvm::SubtargetFeatures();
+    }
     target->setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
+    // Constants lie beside the code; the linker makes stubs for functions that are far away.
+    target->setCodeModel(llvm::CodeModel::Small);
+    target->setRelocationModel(llvm::Reloc::PIC_);
     target->getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
   }
   return target;
@@ -131,8 +145,8 @@ namespace {
 
 // Parses and prepares the kernel, and hands it to `emit` with the machine.
 template <typename Result, typename Emit>
-Expected<Result> with_module(const KernelText& kernel, const llvm::orc::JITTargetMachineBuilder& target, Emit emit) {
-  const auto found = target_machine(target);
+Expected<Result> with_module(const KernelText& kernel, Emit emit) {
+  const auto found = target_machine(kernel.processor);
   if (!found) {
     return found.refusal();
   }
@@ -163,10 +177,9 @@ Expected<Result> with_module(const KernelText& kernel, const llvm::orc::JITTarge
 
 }  // namespace
 
-Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kernel,
-                                                          const llvm::orc::JITTargetMachineBuilder& target) {
+Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kernel) {
   using Object = std::unique_ptr<llvm::MemoryBuffer>;
-  return with_module<Object>(kernel, target, [](llvm::Module& module, llvm::TargetMachine& machine) -> Expected<Object> {
+  return with_module<Object>(kernel, [](llvm::Module& module, llvm::TargetMachine& machine) -> Expected<Object> {
     auto object = llvm::orc::SimpleCompiler(machine)(module);
     if (!object) {
       return Refusal::because("LLVM cannot compile the kernel: " + llvm::toString(object.takeError()));
@@ -175,18 +188,17 @@ Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kern
   });
 }
 
-Expected<std::string> emit_assembly(const KernelText& kernel, const llvm::orc::JITTargetMachineBuilder& target) {
-  return with_module<std::string>(
-      kernel, target, [](llvm::Module& module, llvm::TargetMachine& machine) -> Expected<std::string> {
-        llvm::SmallString<0> text;
-        llvm::raw_svector_ostream out(text);
-        llvm::legacy::PassManager passes;
-        if (machine.addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
-          return Refusal::because("LLVM prints no assembly for this machine");
-        }
-        passes.run(module);
-        return text.str().str();
-      });
+Expected<std::string> emit_assembly(const KernelText& kernel) {
+  return with_module<std::string>(kernel, [](llvm::Module& module, llvm::TargetMachine& machine) -> Expected<std::string> {
+    llvm::SmallString<0> text;
+    llvm::raw_svector_ostream out(text);
+    llvm::legacy::PassManager passes;
+    if (machine.addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
+      return Refusal::because("LLVM prints no assembly for this machine");
+    }
+    passes.run(module);
+    return text.str().str();
+  });
 }
 
 }  // namespace sconce

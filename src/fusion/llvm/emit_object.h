@@ -11,15 +11,15 @@
 
 namespace sconce {
 
-// A builder for the host's processor with the settings that sconce's kernels need (strict floating point).
-llvm::Expected<llvm::orc::JITTargetMachineBuilder> host_target();
+// A builder for the processor of this name (KernelText::processor), with the settings that sconce's kernels need: strict
+// floating point.
+llvm::Expected<llvm::orc::JITTargetMachineBuilder> target_of(const std::string& processor);
 
 // Compiles the kernel; everything but the listed functions is private. Refuses invalid text. Uses an LLVMContext of its own
-// and one TargetMachine per thread.
-Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kernel,
-                                                          const llvm::orc::JITTargetMachineBuilder& target);
+// and one TargetMachine per thread and processor.
+Expected<std::unique_ptr<llvm::MemoryBuffer>> emit_object(const KernelText& kernel);
 
 // The same as assembly text.
-Expected<std::string> emit_assembly(const KernelText& kernel, const llvm::orc::JITTargetMachineBuilder& target);
+Expected<std::string> emit_assembly(const KernelText& kernel);
 
 }  // namespace sconce

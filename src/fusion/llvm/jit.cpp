@@ -92,7 +92,7 @@ class Jit final : public KernelCompiler {
     return code;
   }
 
-  Expected<std::string> assembly(const KernelText& kernel) override { return emit_assembly(kernel, target_); }
+  Expected<std::string> assembly(const KernelText& kernel) override { return emit_assembly(kernel); }
 
   std::string processor() const override { return target_.getCPU() + " " + target_.getFeatures().getString(); }
   size_t live_kernels() const override { return live_; }
@@ -108,9 +108,10 @@ class Jit final : public KernelCompiler {
   // Takes the object from the disk, or compiles it and keeps it there.
   Expected<std::unique_ptr<llvm::MemoryBuffer>> object_of(const KernelText& kernel) {
     if (kernel.cache_directory.empty()) {
-      return emit_object(kernel, target_);
+      return emit_object(kernel);
     }
-    std::string key = processor() + "\nLLVM " LLVM_VERSION_STRING "\nsconce " + std::to_string(kKernelInterfaceVersion) +
+    std::string key = (kernel.processor.empty() ? processor() : kernel.processor) +
+                      "\nLLVM " LLVM_VERSION_STRING "\nsconce " + std::to_string(kKernelInterfaceVersion) +
                       (kernel.optimize ? "\noptimized" : "");
     for (const std::string& function : kernel.functions) {
       key += "\n" + function;
@@ -120,7 +121,7 @@ class Jit final : public KernelCompiler {
     if (auto kept = cache.find(key)) {
       return kept;
     }
-    auto object = emit_object(kernel, target_);
+    auto object = emit_object(kernel);
     if (object) {
       cache.keep(key, (*object)->getMemBufferRef());
     }
@@ -162,7 +163,7 @@ Expected<KernelCompiler*> make_jit() {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   llvm::InitializeNativeTargetAsmParser();  // inline assembly
-  auto target = host_target();
+  auto target = target_of("");
   if (!target) {
     return Refusal::because("LLVM does not know this machine: " + llvm::toString(target.takeError()));
   }

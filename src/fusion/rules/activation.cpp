@@ -6,17 +6,12 @@
 namespace sconce {
 namespace {
 
-Element one_plus_exp_of_negative(Writing& w, Element x) {
-  // 0 - x, not -x: as LibTorch writes it.
-  return w.add(w.literal(1, x), w.b.apply(MachineOp::kExp, w.sub(w.literal(0, x), x)));
-}
-
 Result write_sigmoid(Writing& w) {
-  return w.function([&](Element x) { return w.inverse(one_plus_exp_of_negative(w, x)); });
+  return w.function([&](Element x) { return w.sigmoid(x); });
 }
 
 Result write_silu(Writing& w) {
-  return w.function([&](Element x) { return w.div(x, one_plus_exp_of_negative(w, x)); });
+  return w.function([&](Element x) { return w.div(x, w.one_plus_exp_of_negative(x)); });
 }
 
 Result write_log_sigmoid(Writing& w) {
@@ -34,14 +29,12 @@ Result write_gelu(Writing& w) {
   }
   const bool is_tanh = w[1].constant.toStringRef() == "tanh";
   return w.function([&](Element x) {
-    const auto plus_one = [&](Element a) { return w.add(w.literal(1, a), a); };
-    const Element half = w.times(x, 0.5);
     if (!is_tanh) {
-      return w.mul(half, plus_one(w.b.apply(MachineOp::kErf, w.times(x, std::numbers::sqrt2 / 2))));
+      return w.mul(x, w.normal_cdf(x));
     }
     const Element cube = w.mul(w.mul(x, x), x);
     const Element inner = w.times(w.add(x, w.times(cube, 0.044715)), std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
-    return w.mul(half, plus_one(w.b.apply(MachineOp::kTanh, inner)));
+    return w.mul(w.times(x, 0.5), w.add(w.literal(1, x), w.b.apply(MachineOp::kTanh, inner)));
   });
 }
 

@@ -17,6 +17,7 @@ bool are_numbers(const Writing& w, std::initializer_list<size_t> positions) {
   return std::all_of(positions.begin(), positions.end(), [&](size_t i) { return w.is_number(i); });
 }
 
+// Gradients take 1 minus it, where the last bit counts: rounded as the quotient is.
 Element sigmoid_of(Writing& w, Element x) {
   return w.inverse(w.add(w.literal(1, x), w.b.apply(MachineOp::kExp, w.b.apply(MachineOp::kNeg, x))));
 }
@@ -71,10 +72,9 @@ Result write_gelu_backward(Writing& w) {
     const auto plus_one = [&](Element a) { return w.add(w.literal(1, a), a); };
     const Element square = w.mul(x, x);
     if (!is_tanh) {
-      const Element cdf = w.times(plus_one(w.b.apply(MachineOp::kErf, w.times(x, std::numbers::sqrt2 / 2))), 0.5);
       const double kDensity = std::numbers::inv_sqrtpi * std::numbers::sqrt2 / 2;
       const Element density = w.times(w.b.apply(MachineOp::kExp, w.times(square, -0.5)), kDensity);
-      return w.mul(grad, w.add(cdf, w.mul(x, density)));
+      return w.mul(grad, w.add(w.normal_cdf(x), w.mul(x, density)));
     }
     constexpr double kBeta = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
     constexpr double kCubic = 0.044715;
