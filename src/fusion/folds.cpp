@@ -62,13 +62,14 @@ std::optional<Fold> fold_several(const Node& node, int64_t rank) {
 std::optional<Fold> fold_all(const Node& /*node*/, int64_t rank) { return Fold{rank, Fold::Result::kDropped}; }
 
 // (input, normalized_shape, …)
+template <bool kIsComposed>
 std::optional<Fold> fold_normalized(const Node& node, int64_t rank) {
   const c10::IValue* shape = node.input(1)->constant();
   if (shape == nullptr || !shape->isIntList()) {
     return std::nullopt;
   }
   const auto count = static_cast<int64_t>(shape->toIntVector().size());
-  return count <= rank ? std::optional(Fold{count, Fold::Result::kWhole}) : std::nullopt;
+  return count <= rank ? std::optional(Fold{count, Fold::Result::kWhole, kIsComposed}) : std::nullopt;
 }
 
 // Writes an operator of one floating tensor, computed in float32 or float64.
@@ -227,8 +228,8 @@ const FoldRule* rule_of(const Op& op) {
       {{"aten::std", ""}, {fold_all, write_variance_of_row<1, true>}},
       {{"aten::std", "dim"}, {fold_several<1, 3>, write_variance_of_row<2, true>}},
       {{"aten::std", "correction"}, {fold_several<1, 3>, write_variance_of_row<2, true>}},
-      {{"aten::rms_norm", ""}, {fold_normalized, write_rms_norm}},
-      {{"aten::layer_norm", ""}, {fold_normalized, write_layer_norm}},
+      {{"aten::rms_norm", ""}, {fold_normalized<true>, write_rms_norm}},
+      {{"aten::layer_norm", ""}, {fold_normalized<false>, write_layer_norm}},
   };
   const auto found = op.schema == nullptr ? rules->end() : rules->find(op.schema->operator_name());
   return found == rules->end() ? nullptr : &found->second;

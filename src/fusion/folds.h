@@ -17,6 +17,9 @@ struct Fold {
   };
   int64_t dims;  // the number of dimensions that are folded: the last ones
   Result result;
+  // LibTorch computes it by operators on the operand. If the operand is contiguous, the result has the operand's strides,
+  // those of dimensions of one element, too.
+  bool is_composed = false;
 };
 
 // Returns whether the operator folds dimensions, with certain arguments.

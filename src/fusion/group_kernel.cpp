@@ -1,5 +1,6 @@
 #include "fusion/group_kernel.h"
 
+#include "analysis/effects.h"
 #include "fusion/folds.h"
 #include "fusion/group_shapes.h"
 #include "fusion/iteration.h"
@@ -223,9 +224,8 @@ class GroupKernel final : public PreparedKernel {
 
   bool place_results(const Nest& nest, const GroupShapes& shapes, KernelResults results) const {
     for (size_t i = 0; i < nest.results.size(); ++i) {
-      const KernelOutput& output = nest.program.outputs[i];
-      results[nest.results[i]].place(shapes.sizes_of(*group_.results[nest.results[i]]),
-                                     output.access == Access::kOne ? c10::DimVector() : nest.strides, output.type);
+      const Value& result = *group_.results[nest.results[i]];
+      results[nest.results[i]].place(shapes.sizes_of(result), shapes.strides_of(result), nest.program.outputs[i].type);
     }
     return true;
   }
@@ -344,7 +344,8 @@ class KernelsOfGroups final : public GroupCompiler {
   KernelsOfGroups(size_t lanes, bool is_blocking, bool is_selective)
       : lanes_(lanes), is_blocking_(is_blocking), is_selective_(is_selective) {}
   size_t weight_of(const Node& node) const override {
-    const bool has_rule = has_element_rule(node.op()) && !is_known_to_be_refused(node);
+    const bool has_rule = has_element_rule(node.op()) && (produces_new_tensor(node) || casts_to_other_dtype(node)) &&
+                          !is_known_to_be_refused(node);
     return !has_rule ? 0 : may_fold(node.op()) ? 16 : 1;
   }
   KernelPtr make_kernel(const NodeGroup& group) const override {

@@ -22,8 +22,9 @@ std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelA
     if (!shape) {
       return std::nullopt;
     }
-    auto strides = shape->space ? contiguous_form(shape->sizes).strides : shapes.strides_of_result(*node);
-    if (!strides) {
+    auto strides = may_fold(node->op()) ? contiguous_form(shape->sizes).strides : shapes.strides_of_result(*node);
+    // Loops over rows write contiguous results; dimensions of one element may have any stride.
+    if (!strides || (shape->space && !is_contiguous({shape->sizes, *strides}))) {
       return std::nullopt;
     }
     shape->strides = std::move(*strides);
@@ -73,6 +74,9 @@ std::optional<c10::DimVector> GroupShapes::strides_of_result(const Node& node) c
     }
   }
   const ResultForm kind = result_form_of(node.op());
+  if (kind == ResultForm::kSame) {
+    return forms.at(0).strides;
+  }
   std::vector<const Form*> operands;
   for (const Form& form : forms) {
     operands.push_back(&form);
@@ -144,6 +148,10 @@ std::optional<GroupShapes::Shape> GroupShapes::fold(const Node& node) const {
   }
   const RowSpace space{operand.sizes, how->dims};
   if (operand.rows != Rows::kWhole || (operand.space && *operand.space != space)) {
+    return std::nullopt;
+  }
+  if (how->is_composed && is_contiguous({operand.sizes, operand.strides}) &&
+      operand.strides != contiguous_form(operand.sizes).strides) {
     return std::nullopt;
   }
   // Weights and the like must not make the operand larger.

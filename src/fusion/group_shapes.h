@@ -29,7 +29,7 @@ class GroupShapes {
   // The sizes as which the kernel sees the value: a tensor of one element for each channel has dimensions of size 1 after
   // that of the channels.
   const c10::DimVector& sizes_of(const Value& value) const { return shapes_.at(&value).sizes; }
-  // The strides that go with these sizes. Values that folds compute are contiguous.
+  // The strides that LibTorch gives a tensor of these sizes. Values that are computed of folds are contiguous.
   const c10::DimVector& strides_of(const Value& value) const { return shapes_.at(&value).strides; }
   // Returns whether the value has one element for each row of its space.
   bool is_of_row(const Value& value) const { return shapes_.at(&value).rows != Rows::kWhole; }

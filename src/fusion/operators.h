@@ -16,6 +16,7 @@ bool has_element_rule(const Op& op);
 bool is_operand_of_iterator(const Op& op, size_t argument);
 // What the strides of the result follow.
 enum class ResultForm : uint8_t {
+  kSame,              // the strides of the one operand, which is dense
   kOperands,          // those of the operands, the first one first
   kReversedOperands,  // the last one first
   kContiguous,
@@ -25,6 +26,9 @@ ResultForm result_form_of(const Op& op);
 // Returns whether kernels compute the operator only of dense operands of equal sizes: for others LibTorch raises, or gives
 // other strides.
 bool needs_equal_operands(const Op& op);
+
+// Returns whether the node casts its operand to a dtype that it is known not to have. Other casts may return the operand.
+bool casts_to_other_dtype(const Node& node);
 
 // Writes the operator. Returns the element of its result, in the result's dtype. Returns nothing if no kernel computes the
 // operator for such arguments as LibTorch does.

@@ -95,8 +95,7 @@ class GraphCheck {
     check_executor("specialized executor", Options().exact(true).compile(CompileMode::kBlocking));
     check_executor("executor with differentiable subgraphs",
                    Options().compile(CompileMode::kBlocking).min_differentiable_nodes(1),
-                   // A kernel may give a dimension of one element another stride.
-                   {.values = kOptimized, .keeps_what_writes_spoil = true, .strictness = Strictness::kValues});
+                   {.values = kOptimized, .keeps_what_writes_spoil = true});
     check_executor("executor without optimization", Options().optimize(false));
     for (const PassInfo& pass : all_passes()) {
       check_transformed("after pass " + std::string(pass.name),

@@ -37,6 +37,18 @@ Result write_binary(Writing& w) {
 }
 
 // angle(self): of a number, 0 or pi
+// to(self, dtype, non_blocking, copy, memory_format). Of floating numbers that no integer equals, LibTorch's kernels give
+// integers that differ by the place of the element.
+Result write_cast(Writing& w) {
+  const bool keeps_strides = w.is_none(4) || w.number(4) == static_cast<double>(c10::MemoryFormat::Preserve);
+  if (!w.is_tensor(0) || !w[1].constant.isInt() || !keeps_strides) {
+    return std::nullopt;
+  }
+  const auto dtype = static_cast<c10::ScalarType>(w[1].constant.toInt());
+  const bool rounds = c10::isFloatingType(w.type(0)) && !c10::isFloatingType(dtype) && dtype != at::kBool;
+  return dtype == w.type(0) || !is_kernel_type(dtype) || rounds ? std::nullopt : Result(w.b.convert(w[0].value, dtype));
+}
+
 Result write_angle(Writing& w) {
   return w.real_function([&](Element x) {
     const Element angle = w.select(w.less(x, w.literal(0, x)), w.literal(std::numbers::pi, x), w.literal(0, x));
@@ -122,6 +134,7 @@ void add_function_rules(RuleTable& table) {
   add_rule(table, "sqrt", write_unary<MachineOp::kSqrt>);
   add_rule(table, "rsqrt", write_rsqrt);
   add_rule(table, "reciprocal", write_reciprocal);
+  add_rule(table, "to", write_cast, {"dtype"});
   add_rule(table, "exp", write_unary<MachineOp::kExp>);
   add_rule(table, "exp2", write_unary<MachineOp::kExp2>);
   add_rule(table, "expm1", write_unary<MachineOp::kExpm1>);

@@ -18,7 +18,8 @@ struct NodeGroup {
 class GroupCompiler {
  public:
   virtual ~GroupCompiler() = default;
-  // Returns what the node adds to the size of a kernel: 1 for a pointwise operator; 0 if no kernel computes it.
+  // Returns what the node adds to the size of a kernel: 1 for a pointwise operator; 0 if no kernel computes it, or if
+  // its result may share memory with an operand.
   virtual size_t weight_of(const Node& node) const = 0;
   // Returns a kernel whose arguments are the group's operands, and whose results are the group's. `group` outlives it.
   virtual KernelPtr make_kernel(const NodeGroup& group) const = 0;

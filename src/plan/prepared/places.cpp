@@ -205,7 +205,7 @@ bool Places::can_be_in_group(const Node& node, const GroupCompiler& groups) cons
     return false;
   }
   const PreparedUnit* unit = unit_of(node);
-  if (unit != nullptr ? unit->kernel->is_view || unit->nodes.size() != 1 : !produces_new_tensor(node)) {
+  if (unit != nullptr && (unit->kernel->is_view || unit->nodes.size() != 1)) {
     return false;
   }
   const auto inputs = node.inputs();
