@@ -2,6 +2,7 @@
 //
 //   SCONCE_GRAPHS=20000 build/release/tests/differential_test --gtest_filter='RandomGraphs.*'    more of them
 //   SCONCE_SEED=17 …                                                                             this one alone
+//   SCONCE_SEED=17 SCONCE_GRAPHS=100 …                                                           a hundred from this one on
 #include "tests/differential/observed_call.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
@@ -330,7 +331,7 @@ struct Seeds {
 };
 Seeds seeds(uint64_t share) {
   if (std::getenv("SCONCE_SEED") != nullptr) {
-    return {environment_number("SCONCE_SEED", 0), 1};
+    return {environment_number("SCONCE_SEED", 0), environment_number("SCONCE_GRAPHS", 1)};
   }
   return {1, environment_number("SCONCE_GRAPHS", 1000) / share};
 }
