@@ -54,9 +54,11 @@ bool condition_holds(const Graph& condition, const Node& node) {
 // Returns why there is no text, or none that serves the node.
 std::optional<NotDifferentiated> why_no_text(const Node& node, const OpGradient* gradient) {
   if (gradient == nullptr) {
-    return is_call(node)       ? NotDifferentiated::kCall
-           : has_effects(node) ? NotDifferentiated::kEffects
-                               : NotDifferentiated::kNoText;
+    Effects effects = effects_of(node);
+    effects.random = false;  // texts may draw random numbers
+    return is_call(node)   ? NotDifferentiated::kCall
+           : effects.any() ? NotDifferentiated::kEffects
+                           : NotDifferentiated::kNoText;
   }
   const bool serves = gradient->condition == nullptr || condition_holds(*gradient->condition, node);
   return serves ? std::nullopt : std::optional(NotDifferentiated::kCondition);
