@@ -3,24 +3,27 @@
 // slowest: the largest ratio of a call of sconce to the same call of eager LibTorch, calls 2 to 50, each the median of
 // several fresh loads. Bar: 1.2. grown_mib: growth of the process by the last half of 1,000 shapes; flat is about 0.
 // SCONCE_BENCH_SMOKE: one load, 20 shapes.
+#include "bench/measuring.h"
 #include "tools/peers/executor_settings.h"
+#include "tools/sconce/bench/resident_memory.h"
 
 #include <sconce/sconce.h>
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
-#include <malloc.h>
 #include <torch/csrc/jit/serialization/import.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <vector>
 
 namespace {
+
+using sconce::bench::is_smoke;
+using sconce::bench::median;
+using sconce::bench::model_file;
 
 struct Subject {
   const char* model;
@@ -32,13 +35,6 @@ const Subject kSubjects[] = {
     {"convnext", [](int64_t call) { return at::ones({1, 3, 32 + 4 * (call % 9), 32 + 4 * (call % 5)}); }},
 };
 
-bool is_smoke() { return std::getenv("SCONCE_BENCH_SMOKE") != nullptr; }
-
-std::string model_file(const std::string& name) {
-  const char* dir = std::getenv("SCONCE_MODELS_DIR");
-  return std::string(dir != nullptr ? dir : "build/models") + "/" + name + ".pt";
-}
-
 template <typename Call>
 double seconds_of(const Call& call) {
   const auto begin = std::chrono::steady_clock::now();
@@ -46,19 +42,7 @@ double seconds_of(const Call& call) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
-double resident_mib() {
-  malloc_trim(0);
-  std::ifstream statm("/proc/self/statm");
-  double all = 0;
-  double resident = 0;
-  statm >> all >> resident;
-  return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1024 * 1024);
-}
+double resident_mib() { return sconce::cli::resident_bytes() / (1024 * 1024); }
 
 void changing_shapes(benchmark::State& state, const Subject& subject) {
   const at::NoGradGuard no_grad;

@@ -3,6 +3,7 @@
 //   ratio      without / with   (above 1: the pass gains)
 // Arguments: the model, the batch, the number of threads. SCONCE_BENCH_SMOKE: one iteration of each.
 #include <sconce/sconce.h>
+#include "bench/measuring.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -16,6 +17,8 @@
 #include <vector>
 
 namespace {
+
+using sconce::bench::median;
 
 using Clock = std::chrono::steady_clock;
 
@@ -37,11 +40,6 @@ double milliseconds(const sconce::Module& module, const at::Tensor& x) {
   const auto start = Clock::now();
   benchmark::DoNotOptimize(module.forward({x}));
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 void run_model(benchmark::State& state) {

@@ -2,6 +2,7 @@
 //
 // Bar: 1.1 × LibTorch (the counter `ratio`, of medians of 20). Each iteration starts one process per side, in turn first;
 // a process measures from before the load to after the call. SCONCE_BENCH_SMOKE: one iteration.
+#include "bench/measuring.h"
 #include "tools/peers/executor_settings.h"
 
 #include <sconce/sconce.h>
@@ -21,6 +22,8 @@
 
 namespace {
 
+using sconce::bench::model_file;
+
 struct Subject {
   const char* model;
   std::vector<int64_t> input;  // sizes
@@ -30,11 +33,6 @@ const std::array kSubjects = {
     Subject{"vit_b_16", {1, 3, 224, 224}},  // 24,000 nodes inlined
 };
 constexpr std::array kSides = {"sconce", "libtorch"};
-
-std::string model_file(const std::string& name) {
-  const char* dir = std::getenv("SCONCE_MODELS_DIR");
-  return std::string(dir != nullptr ? dir : "build/models") + "/" + name + ".pt";
-}
 
 // In the child: prints the milliseconds.
 int load_and_call(const std::string& side, const std::string& model) {

@@ -4,6 +4,7 @@
 //   vs_static          Static Runtime / sconce
 // SCONCE_BENCH_SMOKE: one iteration.
 #include "bench/chains.h"
+#include "bench/measuring.h"
 #include "tools/peers/peer.h"
 
 #include <sconce/sconce.h>
@@ -20,6 +21,8 @@
 namespace sconce::bench {
 namespace {
 
+using sconce::bench::median;
+
 using Clock = std::chrono::steady_clock;
 
 template <typename Run>
@@ -30,11 +33,6 @@ double nanoseconds_per_op(const Run& run) {
     run();
   }
   return std::chrono::duration<double, std::nano>(Clock::now() - start).count() / kCalls / kChainLength;
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 void run_chain(benchmark::State& state) {

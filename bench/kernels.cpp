@@ -2,6 +2,7 @@
 // call of each, and of a memcpy of the first operand, and
 //   ratio      operators / kernel   (above 1: the kernel gains)
 // The calls alternate, so that what disturbs the machine disturbs all. SCONCE_BENCH_SMOKE: one small size.
+#include "bench/measuring.h"
 #include "fusion/group_kernel.h"
 #include "ir/text/parse.h"
 #include "plan/lower.h"
@@ -22,6 +23,8 @@
 
 namespace sconce {
 namespace {
+
+using sconce::bench::median;
 
 using Clock = std::chrono::steady_clock;
 
@@ -91,11 +94,6 @@ double microseconds(const Run& run) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 void run_group(benchmark::State& state, const Group& group) {
   const c10::NoGradGuard no_grad;
   const int threads = at::get_num_threads();
@@ -128,10 +126,10 @@ void run_group(benchmark::State& state, const Group& group) {
       benchmark::ClobberMemory();
     }));
   }
-  state.counters["kernel_us"] = median_of(of_kernel);
-  state.counters["operators_us"] = median_of(of_operators);
-  state.counters["memcpy_us"] = median_of(of_memcpy);
-  state.counters["ratio"] = median_of(of_operators) / median_of(of_kernel);
+  state.counters["kernel_us"] = median(of_kernel);
+  state.counters["operators_us"] = median(of_operators);
+  state.counters["memcpy_us"] = median(of_memcpy);
+  state.counters["ratio"] = median(of_operators) / median(of_kernel);
   at::set_num_threads(threads);
 }
 

@@ -5,6 +5,7 @@
 // as one here), so that the calls are all there is to run in parallel. A counter is the median, over the iterations, of
 // calls a second of two threads / one; in an iteration each caller has a turn of one thread, one of two, and one of one,
 // 30 ms each, so that what else the machine does meets both alike. SCONCE_BENCH_SMOKE: one iteration.
+#include "bench/measuring.h"
 #include "tools/peers/executor_settings.h"
 
 #include <sconce/sconce.h>
@@ -27,6 +28,9 @@
 
 namespace {
 
+using sconce::bench::median;
+using sconce::bench::model_file;
+
 using Clock = std::chrono::steady_clock;
 
 // One who calls: a name, and what a call is.
@@ -34,11 +38,6 @@ struct Caller {
   const char* name;
   std::function<void()> call;
 };
-
-std::string model_file(const std::string& name) {
-  const char* dir = std::getenv("SCONCE_MODELS_DIR");
-  return std::string(dir != nullptr ? dir : "build/models") + "/" + name + ".pt";
-}
 
 // Calls a second of `threads` threads together. Each thread counts for itself until it is told to stop.
 double throughput(int threads, const std::function<void()>& call) {
@@ -67,11 +66,6 @@ double throughput(int threads, const std::function<void()>& call) {
     stop = true;
   }  // joins
   return std::accumulate(rates.begin(), rates.end(), 0.0);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 // A part of a millisecond that shares no memory.

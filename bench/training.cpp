@@ -3,6 +3,7 @@
 //
 // jit: time of LibTorch's fastest torch::jit executor over sconce's; eager: the same of eager LibTorch. Medians of steps
 // that take turns, on warm plans. SCONCE_BENCH_SMOKE: few steps.
+#include "bench/measuring.h"
 #include "tools/peers/peer.h"
 
 #include <sconce/sconce.h>
@@ -24,6 +25,10 @@
 
 namespace {
 
+using sconce::bench::is_smoke;
+using sconce::bench::median;
+using sconce::bench::model_file;
+
 struct Subject {
   const char* model;
   std::vector<c10::IValue> (*arguments)();
@@ -37,13 +42,6 @@ const Subject kSubjects[] = {
     {"convnext", [] { return std::vector<c10::IValue>{at::ones({1, 3, 64, 64})}; }},
     {"resnet18_train", [] { return std::vector<c10::IValue>{at::ones({4, 3, 64, 64})}; }},
 };
-
-bool is_smoke() { return std::getenv("SCONCE_BENCH_SMOKE") != nullptr; }
-
-std::string model_file(const std::string& name) {
-  const char* dir = std::getenv("SCONCE_MODELS_DIR");
-  return std::string(dir != nullptr ? dir : "build/models") + "/" + name + ".pt";
-}
 
 void collect_outputs(const c10::IValue& value, std::vector<at::Tensor>& outputs) {
   value.visit([&](const c10::IValue& each) {
@@ -70,11 +68,6 @@ double seconds_of_step(const Run& run, const Subject& subject, const std::vector
   }
   torch::autograd::backward(outputs, ones);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 // One executor, with the parameters that it trains.

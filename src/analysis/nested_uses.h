@@ -1,4 +1,4 @@
-// What a node uses, together with the nodes nested in it.
+// The values that a node and the nodes nested in it use.
 #pragma once
 
 #include "ir/graph.h"

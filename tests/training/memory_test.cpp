@@ -5,13 +5,11 @@
 #include "tests/support/environment_number.h"
 #include "tests/training/counting_allocator.h"
 #include "tests/training/trainee.h"
+#include "tools/sconce/bench/resident_memory.h"
 
 #include <gtest/gtest.h>
-#include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 
 namespace sconce::testing {
@@ -29,15 +27,6 @@ struct StepMemory {
   size_t after_many = 0;   // living, after all steps
   double resident_growth;  // of the process in the same time
 };
-
-double resident_bytes() {
-  malloc_trim(0);
-  std::ifstream statm("/proc/self/statm");
-  double all = 0;
-  double resident = 0;
-  statm >> all >> resident;
-  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
 
 size_t arenas_of(const PlanExplanation& plan) {
   size_t bytes = plan.memory.arena_bytes;
@@ -58,7 +47,7 @@ StepMemory memory_of(const std::string& model, Trainee::Executor executor, uint6
   for (uint64_t step = 0; step < kWarmUp; ++step) {
     trainee.train(step);
   }
-  const double resident = resident_bytes();
+  const double resident = cli::resident_bytes();
   memory.after_few = CountedMemory::living_bytes() - before;
   CountedMemory::restart_peak();
   for (uint64_t step = kWarmUp; step < steps; ++step) {
@@ -66,7 +55,7 @@ StepMemory memory_of(const std::string& model, Trainee::Executor executor, uint6
   }
   memory.peak = CountedMemory::peak_bytes() - before;
   memory.after_many = CountedMemory::living_bytes() - before;
-  memory.resident_growth = resident_bytes() - resident;
+  memory.resident_growth = cli::resident_bytes() - resident;
   if (trainee.sconce() != nullptr) {
     for (const PlanExplanation& plan : trainee.sconce()->method("forward").explain().plans) {
       memory.arenas += arenas_of(plan);

@@ -75,7 +75,7 @@ void collect_open_sizes(const c10::IValue& value, std::vector<int64_t>& sizes) {
 
 }  // namespace
 
-// What the graph changes.
+// Which memory the graph writes, and which attributes it assigns.
 struct ArgumentSpecCreator::Changes {
   const AliasSets& aliases;
   const AssignedAttributes& assigned;

@@ -1,10 +1,10 @@
 // Words of attributes are kept from call to call: every change between two calls must be seen.
 #include "executor/argument_spec/attribute_memo.h"
 #include "executor/argument_spec/argument_spec.h"
-#include "executor/argument_spec/facts_of_spec.h"
 #include "executor/argument_spec/fields.h"
 
 #include "tests/support/graphs.h"
+#include "tests/support/spec_facts.h"
 
 #include "ir/text/parse.h"
 
@@ -155,14 +155,10 @@ TEST(AttributeMemo, HoldsUntilAnAttributeChanges) {
   }
 }
 
-// The words of these change without a change of the tensor itself.
 TEST(AttributeMemo, SizesOfParametersAreFacts) {
   const Program program;
-  const ArgumentSpecCreator creator(*program.graph);
-  ArgumentSpec spec;
-  creator.create(program.arguments(), spec);
   const std::unique_ptr<Graph> known = program.graph->clone();
-  facts_of_spec(*known, creator, spec.words(), creator.open_sizes(program.arguments()));
+  testing::facts_of_call(*known, program.arguments(), testing::Sizes::kSymbols);
   const auto sizes_of = [&](size_t output) { return *known->outputs()[output]->facts()->sizes; };
   EXPECT_EQ(sizes_of(3), (std::vector{Dim::known(4), Dim::known(1)})) << "a parameter";
   EXPECT_TRUE(sizes_of(4)[0].is_symbol()) << "a buffer";
@@ -171,16 +167,13 @@ TEST(AttributeMemo, SizesOfParametersAreFacts) {
 
 TEST(AttributeMemo, IntegersOfListsAreFacts) {
   const Program program;
-  const ArgumentSpecCreator creator(*program.graph);
-  ArgumentSpec spec;
-  creator.create(program.arguments(), spec);
   const std::unique_ptr<Graph> known = program.graph->clone();
-  const InputAssumptions given = facts_of_spec(*known, creator, spec.words());
-  propagate_facts(*known, given);
+  propagate_facts(*known, testing::facts_of_call(*known, program.arguments(), testing::Sizes::kSymbols));
   const auto sizes_of = [&](size_t output) { return *known->outputs()[output]->facts()->sizes; };
   EXPECT_EQ(sizes_of(0), (std::vector{sizes_of(4)[1], sizes_of(4)[0]})) << "permuted";
 }
 
+// The words of these change without a change of the tensor itself.
 TEST(AttributeMemo, IsNotMadeOfTensorsThatAutogradComputed) {
   const at::Tensor base = at::ones({2, 3});
   for (const at::Tensor& tensor : {base.slice(1, 0, 2), base * at::ones({3}).requires_grad_(true)}) {

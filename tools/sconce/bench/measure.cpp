@@ -2,6 +2,7 @@
 
 #include "base/exception_message.h"
 #include "tools/sconce/bench/muted_output.h"
+#include "tools/sconce/bench/resident_memory.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/interruption.h"
 #include "tools/sconce/ui/percentile.h"
@@ -10,15 +11,12 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <malloc.h>
 #include <torch/csrc/autograd/grad_mode.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <exception>
-#include <fstream>
 #include <latch>
 #include <thread>
 
@@ -35,16 +33,6 @@ constexpr size_t kRoundsForSpread = 5;
 constexpr size_t kMaxSamples = 2'000'000;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// Returns resident memory, after the allocator returned unused pages.
-double resident_bytes() {
-  malloc_trim(0);
-  std::ifstream statm("/proc/self/statm");
-  double all = 0;
-  double resident = 0;
-  statm >> all >> resident;
-  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
 
 size_t rounds_of(const MeasureSettings& settings) {
   return std::max<size_t>(1, static_cast<size_t>(std::lround(settings.seconds / kSliceSeconds)));
