@@ -117,7 +117,7 @@ struct DifferentiableExplanation {
   std::vector<PlanExplanation> plans;  // forward, then backward
 };
 
-// What a plan for calls that record gradients does about them.
+// The differentiable subgraphs of a plan, and the operators whose gradients autograd records one by one.
 struct GradientExplanation {
   size_t inside = 0;   // operators that a gradient flows through, in differentiable subgraphs
   size_t outside = 0;  // other operators that a gradient flows through

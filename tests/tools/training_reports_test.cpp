@@ -1,4 +1,4 @@
-// What commands show of training: dump --stage differentiate, explain, bench --train --profile.
+// Reports on training by dump --stage differentiate, explain and bench --train --profile.
 #include "tests/tools/sconce_program.h"
 
 #include <ATen/ATen.h>

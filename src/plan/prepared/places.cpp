@@ -288,7 +288,7 @@ void Places::choose_reused(const Regions& regions, const Block& body, size_t alw
   const auto returns = body.returns();
   const auto first_reused = returns.begin() + static_cast<std::ptrdiff_t>(always_new);
   const auto choose = [&](const Value* result) {
-    // Which results alias the first ones is not asked: of the others, only those that are returned as they are.
+    // A result that is one of the first ones under another name must not be reused: only those returned as they are may be.
     const bool may_be_reused = always_new == 0 ? regions.may_be_kept(*result)
                                                : std::find(returns.begin(), first_reused, result) == first_reused &&
                                                      std::find(first_reused, returns.end(), result) != returns.end();

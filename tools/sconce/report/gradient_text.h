@@ -1,4 +1,4 @@
-// What a plan does about gradients, as text for people and as JSON for programs.
+// Differentiable subgraphs of a plan and operators outside of them, as text and as JSON.
 #pragma once
 
 #include "tools/sconce/report/explanation_text.h"
