@@ -2,14 +2,10 @@
 
 #include "base/assert.h"
 #include "ir/constant_operands.h"
-#include "load/convert.h"
+#include "load/function_library.h"
 #include "ops/row_functions.h"
 
 #include <ATen/core/jit_type.h>
-#include <torch/csrc/jit/api/compilation_unit.h>
-#include <torch/csrc/jit/api/function_impl.h>
-#include <torch/csrc/jit/frontend/resolver.h>
-#include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
 #include <cctype>
@@ -59,8 +55,7 @@ bool is_of_statements(std::string_view text) {
 std::unique_ptr<Graph> compile_text(const Op& op, std::string_view text, const Parameters& parameters) {
   const size_t first = text.find_first_not_of('\n');
   text = text.substr(first, text.find_last_not_of('\n') + 1 - first);
-  std::string source(kRowFunctions);
-  source += "def row(";
+  std::string source = "def row(";
   for (size_t i = 0; i < parameters.size(); ++i) {
     source += (i == 0 ? "" : ", ") + parameters[i];
   }
@@ -91,24 +86,6 @@ bool returns_tensors(const c10::FunctionSchema& schema) {
   });
 }
 
-// Inlines calls of functions that call none themselves.
-void inline_calls_in(torch::jit::Block& block) {
-  for (auto at = block.nodes().begin(); at != block.nodes().end();) {
-    torch::jit::Node* node = *at++;
-    for (torch::jit::Block* nested : node->blocks()) {
-      inline_calls_in(*nested);
-    }
-    if (node->kind() == prim::CallFunction) {
-      torch::jit::Node* callee = node->input(0)->node();
-      node->removeInput(0);
-      inlineCallTo(node, &torch::jit::toGraphFunction(*callee->output()->type()->expectRef<c10::FunctionType>().function()));
-      if (!callee->hasUses()) {
-        callee->destroy();
-      }
-    }
-  }
-}
-
 // Returns the types of the values that a forward text saves: what its tuple has after the operator's results.
 std::vector<c10::TypePtr> saved_types(const Op& op, const Graph& forward) {
   const auto tuple = forward.outputs().at(0)->type()->cast<c10::TupleType>();
@@ -121,17 +98,8 @@ std::vector<c10::TypePtr> saved_types(const Op& op, const Graph& forward) {
 }  // namespace
 
 std::unique_ptr<Graph> compile_function(std::string_view op, std::string_view source) {
-  torch::jit::CompilationUnit unit;
-  try {
-    unit.define(std::nullopt, std::string(source), torch::jit::nativeResolver(), nullptr);
-  } catch (const std::exception& error) {
-    SCONCE_ASSERT(false, "the row of ", op, " does not compile: ", error.what());
-  }
-  torch::jit::Graph& last = *torch::jit::toGraphFunction(*unit.get_functions().back()).graph();
-  inline_calls_in(*last.block());
-  auto graph = convert(last);
-  SCONCE_ASSERT(graph, "the row of ", op, ": ", graph.refusal().reason);
-  return std::move(*graph);
+  static auto& functions = *new FunctionLibrary(kRowFunctions);
+  return functions.compile("the row of " + std::string(op), source);
 }
 
 std::unique_ptr<Graph> compile_body(const Op& op) {

@@ -38,7 +38,8 @@ bool has_gradient_for(const OpGradient& gradient, size_t index);
 // Compiles the gradient. Requires that the row has a backward text.
 OpGradient compile_gradient(const Op& op);
 
-// Returns the graph of the last function of TorchScript source. Calls of the others are inlined. `op` is named in errors.
+// Returns the graph of the last function of TorchScript source. Inlines its calls of the others and of ops/row_functions.h.
+// `op` is named in errors.
 std::unique_ptr<Graph> compile_function(std::string_view op, std::string_view source);
 
 }  // namespace sconce

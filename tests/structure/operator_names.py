@@ -24,6 +24,7 @@ REWRITES = {
     "src/fusion/folds.cpp": "the table of operators that fold rows",
     "src/fusion/operators.cpp": "lists the operators whose results do not follow the strides of their operands",
     "src/ir/text/parse.cpp": "gives an example in an error message",
+    "src/load/function_library.cpp": "gives the forms of serialized TorchScript their node kinds",
     "src/passes/layout/permutations.cpp": "reads and composes views that exchange dimensions",
     "src/passes/layout/propagate_channels_last.cpp": "converts weights by aten::contiguous",
     "src/passes/layout/remove_layout_changes.cpp": "joins chains of views and copies",
