@@ -333,15 +333,14 @@ void AliasSets::visit_operator(const Node& node) {
     }
   }
   if (op.results == Sharing::kShared) {
-    std::vector<const Value*> all(node.inputs().begin(), node.inputs().end());
-    all.insert(all.end(), node.outputs().begin(), node.outputs().end());
-    for (const Value* value : all) {
-      if (!is_container(value->type())) {
-        unite_values(value, node.output());
+    for (const c10::ArrayRef<Value*> values : {node.inputs(), node.outputs()}) {
+      for (const Value* value : values) {
+        if (!is_container(value->type())) {
+          unite_values(value, node.output());
+        }
       }
     }
   }
-  const bool unmarked_may_share = op.results_may_share_memory;
   for (size_t r = 0; r < node.outputs().size(); ++r) {
     const Value* output = node.output(r);
     if (!holds_memory(output->type())) {
@@ -355,7 +354,7 @@ void AliasSets::visit_operator(const Node& node) {
           unite_values(output, node.input(i));
         }
       }
-    } else if (marked || unmarked_may_share || is_container(output->type())) {
+    } else if (marked || op.results_may_share_memory || is_container(output->type())) {
       // The result is an element of a container, a list of views, or a composite's result. It may share memory with
       // any argument and with anything that the arguments contain.
       for (const Value* input : node.inputs()) {
@@ -369,7 +368,9 @@ void AliasSets::visit_operator(const Node& node) {
           if (holds_containers(output->type()) && *output->type() != *input->type()) {
             unite(contents_for(set_for(output)), contents_for(contents_for(set_for(output))));
           }
-          unite_values(output, input);
+          if (!op.makes_container) {
+            unite_values(output, input);
+          }
           if (holds_containers(input->type())) {
             unite(set_for(output), source);
           }
@@ -380,11 +381,10 @@ void AliasSets::visit_operator(const Node& node) {
 }
 
 void AliasSets::visit_unknown(const Node& node) {
-  for (const Value* input : node.inputs()) {
-    escape(input);
-  }
-  for (const Value* output : node.outputs()) {
-    escape(output);
+  for (const c10::ArrayRef<Value*> values : {node.inputs(), node.outputs()}) {
+    for (const Value* value : values) {
+      escape(value);
+    }
   }
   for (const Block* block : node.blocks()) {
     for (const Value* param : block->params()) {

@@ -245,6 +245,17 @@ TEST(AliasSets, ViewsShareWithTheirBaseAndFreshResultsWithNothing) {
   EXPECT_FALSE(aliases.may_alias("n", "n")) << "numbers hold no memory";
 }
 
+TEST(AliasSets, AWriteToACopyOfAListLeavesTheList) {
+  const Aliases aliases(
+      "graph(%list : int[], %n : int):\n"
+      "  %copy : int[] = aten::copy(%list)\n"
+      "  %same : int[] = aten::_set_item(%copy, %n, %n)\n"
+      "  return (%copy)\n");
+  EXPECT_TRUE(aliases.written("copy"));
+  EXPECT_TRUE(aliases.may_alias("copy", "same"));
+  EXPECT_FALSE(aliases.written("list"));
+}
+
 TEST(AliasSets, AWriteThroughAViewIsAWriteToItsBase) {
   const Aliases aliases(
       "graph(%in : Tensor, %n : int):\n"
