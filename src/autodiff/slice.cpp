@@ -7,6 +7,7 @@
 #include "ir/memory_types.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -87,6 +88,7 @@ class Slicing {
     bool is_differentiated;
     bool is_kept;  // even where no gradient flows through the nodes before it
   };
+  using Members = std::vector<Member>;
 
   void visit(Block& block) {
     const Block* const around = std::exchange(block_, &block);
@@ -214,16 +216,54 @@ class Slicing {
     }
   }
 
-  // `if_short`: why a slice with too few nodes ends here.
-  void finish(NotDifferentiated if_short = NotDifferentiated::kTooFew) {
-    const auto is_differentiated = [](const Member& member) { return member.is_differentiated; };
-    const auto first = std::find_if(members_.begin(), members_.end(), [](const Member& member) { return member.is_kept; });
-    const auto last = std::find_if(members_.rbegin(), members_.rend(), is_differentiated).base();
-    if (static_cast<size_t>(std::count_if(members_.begin(), members_.end(), is_differentiated)) >=
-        std::max<size_t>(min_nodes_, 1)) {
+  static bool is_differentiated(const Member& member) { return member.is_differentiated; }
+
+  // Leaves out the bystanders at both ends.
+  void add_slice(const Members& members) {
+    const auto first = std::find_if(members.begin(), members.end(), [](const Member& member) { return member.is_kept; });
+    const auto last = std::find_if(members.rbegin(), members.rend(), is_differentiated).base();
+    if (first < last) {
       DifferentiableSlice& slice = slices_.emplace_back();
       std::for_each(first, last, [this](const Member& member) { taken_.insert(member.node); });
       std::transform(first, last, std::back_inserter(slice.nodes), [](const Member& member) { return member.node; });
+    }
+  }
+
+  // Returns the parts of the slice that exchange no values. One autograd node for two of them would let backward of one
+  // visit what the other is computed from. Nodes with effects keep their order: they stay in one slice.
+  std::vector<Members> connected_parts() const {
+    if (std::any_of(members_.begin(), members_.end(), [](const Member& member) { return has_effects(*member.node); })) {
+      return {members_};
+    }
+    std::unordered_map<const Node*, size_t> positions;
+    std::vector<size_t> part_of;  // the parts by number, one per member
+    for (size_t i = 0; i < members_.size(); ++i) {
+      part_of.push_back(i);
+      for_each_operand(*members_[i].node, [&](const Value* operand) {
+        if (const auto maker = positions.find(operand->node()); maker != positions.end()) {
+          std::replace(part_of.begin(), part_of.end(), size_t{part_of[maker->second]}, i);
+        }
+      });
+      positions.emplace(members_[i].node, i);
+    }
+    std::map<size_t, Members> parts;
+    for (size_t i = 0; i < members_.size(); ++i) {
+      parts[part_of[i]].push_back(members_[i]);
+    }
+    std::vector<Members> found;
+    for (auto& [number, part] : parts) {
+      found.push_back(std::move(part));
+    }
+    return found;
+  }
+
+  // `if_short`: why a slice with too few nodes ends here.
+  void finish(NotDifferentiated if_short = NotDifferentiated::kTooFew) {
+    if (static_cast<size_t>(std::count_if(members_.begin(), members_.end(), is_differentiated)) >=
+        std::max<size_t>(min_nodes_, 1)) {
+      for (const Members& part : connected_parts()) {
+        add_slice(part);
+      }
     } else {
       for (const Member& member : members_) {
         if (member.is_differentiated) {
@@ -241,7 +281,7 @@ class Slicing {
   std::vector<std::pair<const Node*, NotDifferentiated>> outside_;
   Visibility visibility_;
   // The slice that is being formed.
-  std::vector<Member> members_;
+  Members members_;
   ValueSet results_;
   bool writes_ = false;
   const Block* block_ = nullptr;

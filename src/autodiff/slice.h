@@ -22,9 +22,9 @@ struct DifferentiableSlices {
   std::vector<std::pair<const Node*, NotDifferentiated>> outside;
 };
 
-// Returns the slices of the graph and of its nested blocks: maximal runs of nodes with a role (differentiable_nodes.h) that
-// no other node between them depends on or has effects on. A slice has at least `min_nodes` nodes that a gradient flows
-// through, and begins and ends with one.
+// Returns the slices of the graph and of its nested blocks: the connected parts of maximal runs of nodes with a role
+// (differentiable_nodes.h) that no other node between them depends on or has effects on. Such a run has at least `min_nodes`
+// nodes that a gradient flows through. A slice begins and ends with one.
 //
 // A value that the caller can see ends its slice: user code may ask for its gradient or hook it, so that the values computed
 // from it must be another autograd node's.
