@@ -104,6 +104,7 @@ enum class Opcode : uint8_t {
   kCat,
   kStack,
   kUnbind,
+  kIndexed,
 
   // ---- what analyses and passes look for by itself
   kBatchNorm,

@@ -105,6 +105,40 @@ std::optional<std::vector<Dim>> sizes_of_joined(const Node& node, const Abstract
   return sizes;
 }
 
+std::optional<std::vector<Dim>> sizes_of_indexed(const Node& node, const AbstractValues& operands,
+                                                 SizeArithmetic& arithmetic) {
+  if (node.opcode() != Opcode::kIndexed) {
+    return std::nullopt;
+  }
+  const TensorFacts* self = operands[0].as_tensor();
+  const AbstractValues* indices = operands[1].as_sequence();
+  if (self == nullptr || !self->sizes || indices == nullptr || indices->size() > self->sizes->size()) {
+    return std::nullopt;
+  }
+  std::vector<Dim> indexed;     // the sizes to which the indices broadcast
+  std::optional<size_t> place;  // of these in the result: where the first index is
+  std::optional<size_t> last;   // the position of the last index
+  std::vector<Dim> sizes;       // the dimensions without an index
+  for (size_t i = 0; i < self->sizes->size(); ++i) {
+    const bool is_whole =
+        i >= indices->size() || ((*indices)[i].as_constant() != nullptr && (*indices)[i].as_constant()->isNone());
+    if (is_whole) {
+      sizes.push_back((*self->sizes)[i]);
+      continue;
+    }
+    const TensorFacts* index = (*indices)[i].as_tensor();
+    if (index == nullptr || !index->sizes || !index->dtype || index->dtype == c10::kBool || index->dtype == c10::kByte) {
+      return std::nullopt;
+    }
+    indexed = broadcast(indexed, *index->sizes, arithmetic);
+    // Indices that are not side by side give the first dimensions.
+    place = !place ? sizes.size() : last == i - 1 ? place : 0;
+    last = i;
+  }
+  sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(place.value_or(0)), indexed.begin(), indexed.end());
+  return sizes;
+}
+
 std::optional<std::vector<std::vector<Dim>>> sizes_of_parts(const Node& node, const AbstractValues& operands,
                                                             const c10::IValue& example) {
   const TensorFacts* whole = operands.empty() ? nullptr : operands[0].as_tensor();

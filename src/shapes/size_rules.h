@@ -17,6 +17,10 @@ std::optional<AbstractValue> tensor_property(const Node& node, const AbstractVal
 std::optional<std::vector<Dim>> sizes_of_joined(const Node& node, const AbstractValues& operands,
                                                 SizeArithmetic& arithmetic);
 
+// Returns the sizes of a tensor indexed by tensors of integers. Nothing for any other node, or if an index may be a mask.
+std::optional<std::vector<Dim>> sizes_of_indexed(const Node& node, const AbstractValues& operands,
+                                                 SizeArithmetic& arithmetic);
+
 // Returns the sizes of the parts into which a tensor is split along a dim of known size. The number of parts and their
 // lengths along that dim come from `example`, the result of a run in which only other dims differ. Nothing for any other
 // node.

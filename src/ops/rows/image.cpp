@@ -110,7 +110,7 @@ return (torch.max_pool3d_with_indices_backward(
     grad0, self, kernel_size, stride, padding, dilation, ceil_mode, result1),)
 )"},
       {.name = "aten::pad",
-       .result = {.sizes = R"(
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
 def sizes(self: List[int], pad: List[int]):
     out = self.copy()
     for i in range(len(pad) // 2):

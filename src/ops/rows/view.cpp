@@ -2,6 +2,24 @@
 #include "ops/rows.h"
 
 namespace sconce {
+namespace {
+
+constexpr std::string_view kReshapedSizes = R"(
+def sizes(self: List[int], shape: List[int]):
+    count = 1
+    for size in self:
+        count = count * size
+    known = 1
+    for size in shape:
+        if size != -1:
+            known = known * size
+    out: List[int] = []
+    for size in shape:
+        out.append(count // known if size == -1 else size)
+    return out
+)";
+
+}  // namespace
 
 std::span<const OpRow> view_rows() {
   static const std::vector<OpRow> rows = {
@@ -67,22 +85,7 @@ for i in range(len(repeats)):
     shape.append(sizes[i - lead] if i >= lead else 1)
 return (torch.sum(grad.reshape(shape), dims).reshape(sizes),)
 )"},
-      {.name = "aten::reshape",
-       .result = {.sizes = R"(
-def sizes(self: List[int], shape: List[int]):
-    count = 1
-    for size in self:
-        count = count * size
-    known = 1
-    for size in shape:
-        if size != -1:
-            known = known * size
-    out: List[int] = []
-    for size in shape:
-        out.append(count // known if size == -1 else size)
-    return out
-)"},
-       .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::reshape", .result = {.sizes = kReshapedSizes}, .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::_reshape_alias", .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::reshape_as", .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::resize_", .resizes = true},
@@ -154,7 +157,11 @@ def sizes(self: List[int], dim: int, sizes: List[int]):
       {.name = "aten::_unsafe_view", .results = Sharing::kShared, .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::unsqueeze", .new_view = true, .backward = "(grad.squeeze(dim),)"},
       {.name = "aten::view", .new_view = true},
-      {.name = "aten::view", .overloads = {""}, .new_view = true, .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::view",
+       .overloads = {""},
+       .new_view = true,
+       .result = {.sizes = kReshapedSizes},
+       .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::view_as", .backward = "(grad.reshape(self.size()),)"},
   };
   return rows;
