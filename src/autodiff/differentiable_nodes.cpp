@@ -37,6 +37,7 @@ bool condition_holds(const Graph& condition, const Node& node) {
   const std::unique_ptr<Graph> copy = condition.clone();
   for (size_t i = 0; i < copy->inputs().size() && i < node.inputs().size(); ++i) {
     Value* input = copy->inputs()[i];
+    input->set_type(node.input(i)->type());  // Tensor or None where the text has Optional[Tensor]
     if (const c10::IValue* constant = node.input(i)->constant()) {
       input->replace_all_uses_with(copy->insert_constant(
           *constant, copy->body().first() != nullptr ? copy->body().first() : copy->body().return_node(),

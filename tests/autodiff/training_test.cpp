@@ -268,5 +268,28 @@ def f(x):
   }
 }
 
+TEST(TrainingOutputs, InstanceNormsUpdateTheirStatistics) {
+  GraphExecutor executor(testing::graph_of_source(R"(
+def f(x, mean, var):
+    y = torch.instance_norm(torch.tanh(x), None, None, mean, var, True, 0.25, 1e-5, False)
+    return y.exp()
+)"),
+                         "f", differentiating());
+  const at::Tensor x = at::rand({2, 3, 5}).requires_grad_(true);
+  at::Tensor statistics = at::rand({2, 3});
+  at::Tensor expected_statistics = statistics.clone();
+  for (int call = 0; call < 3; ++call) {
+    std::vector<c10::IValue> stack = {x, statistics[0], statistics[1]};
+    executor.run(stack);
+    const at::Tensor expected =
+        at::instance_norm(at::tanh(x), {}, {}, expected_statistics[0], expected_statistics[1], true, 0.25, 1e-5, false)
+            .exp();
+    EXPECT_TRUE(agree(stack.at(0), expected, 1e-6));
+    EXPECT_TRUE(agree(statistics, expected_statistics, 1e-6));
+    const at::Tensor weight = at::rand_like(x);
+    EXPECT_TRUE(agree(grad((stack.at(0).toTensor() * weight).sum(), {x})[0], grad((expected * weight).sum(), {x})[0], 1e-5));
+  }
+}
+
 }  // namespace
 }  // namespace sconce

@@ -45,6 +45,7 @@ return (of_input, of_weight, of_bias)
       {.name = "aten::cudnn_batch_norm", .written = {"running_mean", "running_var"}, .written_if = "training"},
       {.name = "aten::group_norm",
        .results = Sharing::kFresh,
+       .layout = Layout::kContiguous,
        .backward_ignores_result = true,
        .autocast = Autocast::kFull,
        .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
@@ -86,6 +87,7 @@ return (of_input.reshape(input.size()), None, of_weight, of_bias)
        .written = {"running_mean", "running_var"},
        .written_if = "use_input_stats",
        .results = Sharing::kFresh,
+       .layout = Layout::kContiguous,
        .backward_ignores_result = true,
        .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
        .forward = R"(
@@ -93,7 +95,14 @@ batch = input.size(0)
 flat = input.contiguous().view([1, batch * input.size(1)] + input.size()[2:])
 scale = weight.repeat([batch]) if weight is not None else None
 shift = bias.repeat([batch]) if bias is not None else None
-result, mean, deviation = torch.native_batch_norm(flat, scale, shift, None, None, True, momentum, eps)
+if running_mean is not None and running_var is not None:
+    means = running_mean.repeat([batch])
+    variances = running_var.repeat([batch])
+    result, mean, deviation = torch.native_batch_norm(flat, scale, shift, means, variances, True, momentum, eps)
+    running_mean.copy_(means.view([batch, input.size(1)]).mean(0))
+    running_var.copy_(variances.view([batch, input.size(1)]).mean(0))
+else:
+    result, mean, deviation = torch.native_batch_norm(flat, scale, shift, None, None, True, momentum, eps)
 factor = scale if scale is not None else input.new_ones([1])
 return (result.view(input.size()), mean, deviation, factor)
 )",
@@ -107,9 +116,10 @@ of_weight = torch.sum(of_scale.reshape(rows), [0])
 of_bias = torch.sum(of_shift.reshape(rows), [0])
 return (of_flat.reshape(input.size()), of_weight, of_bias)
 )",
-       .differentiable_if = "use_input_stats and running_mean is None and running_var is None"},
+       .differentiable_if = "use_input_stats and (running_mean is None) == (running_var is None)"},
       {.name = "aten::layer_norm",
        .results = Sharing::kFresh,
+       .layout = Layout::kContiguous,
        .backward_ignores_result = true,
        .autocast = Autocast::kFull,
        .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
