@@ -34,6 +34,8 @@ LayoutUse layout_use(const Node& node, size_t index) {
     // The other operands are read into the memory of the first where that is written.
     case Layout::kPointwise: return index > 0 && writes_first_operand(node) ? LayoutUse::kAgnostic : LayoutUse::kPreserving;
     case Layout::kImages: return index == 0 ? LayoutUse::kPreserving : LayoutUse::kSensitive;
+    case Layout::kNew:
+    case Layout::kContiguous: return LayoutUse::kSensitive;
     case Layout::kReduces: return index == 0 ? LayoutUse::kAgnostic : LayoutUse::kSensitive;
   }
   return LayoutUse::kSensitive;

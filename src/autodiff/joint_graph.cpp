@@ -165,6 +165,7 @@ class Differentiation {
     if (value.facts() != nullptr) {
       TensorFacts facts = *value.facts();
       facts.strides.reset();
+      facts.contiguous = false;
       facts.requires_grad.reset();
       gradient->set_facts(std::move(facts));
     }

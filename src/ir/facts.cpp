@@ -36,6 +36,9 @@ std::string to_string(const TensorFacts& facts) {
     }
     fields.push_back(field + "]");
   }
+  if (facts.contiguous) {
+    fields.push_back("contiguous");
+  }
   if (facts.requires_grad) {
     fields.push_back(*facts.requires_grad ? "requires_grad=1" : "requires_grad=0");
   }
@@ -140,6 +143,7 @@ TensorFacts common_facts(const TensorFacts& a, const TensorFacts& b) {
   facts.requires_grad = common(a.requires_grad, b.requires_grad);
   facts.sizes = common_dims(a.sizes, b.sizes);
   facts.strides = facts.sizes ? common_dims(a.strides, b.strides) : std::nullopt;
+  facts.contiguous = a.contiguous && b.contiguous;
   return facts;
 }
 
@@ -163,6 +167,7 @@ TensorFacts all_facts(TensorFacts a, const TensorFacts& b) {
   };
   add_dims(a.sizes, b.sizes);
   add_dims(a.strides, b.strides);
+  a.contiguous = a.contiguous || b.contiguous;
   return a;
 }
 

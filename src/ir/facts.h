@@ -46,13 +46,15 @@ struct TensorFacts {
   std::optional<c10::Layout> layout;
   std::optional<std::vector<Dim>> sizes;
   std::optional<std::vector<Dim>> strides;
+  bool contiguous = false;  // the strides are those of a new contiguous tensor, also in dims of one element
   std::optional<bool> requires_grad;
 
   bool empty() const { return *this == TensorFacts{}; }
   friend bool operator==(const TensorFacts&, const TensorFacts&) = default;
 };
 
-// Returns TorchScript's notation: `Float(2, *, SS(-1), strides=[6, 2, 1], requires_grad=0, device=cpu)`,
+// Returns TorchScript's notation: `Float(2, *, SS(-1), strides=[6, 2, 1], requires_grad=0, device=cpu)`, with `contiguous`
+// among the fields;
 // `FloatTensor(device=cpu)` if the rank is unknown, `Tensor` if nothing is known; followed by `[Undefined]` for an undefined
 // tensor.
 std::string to_string(const TensorFacts& facts);

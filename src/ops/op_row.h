@@ -51,7 +51,9 @@ enum class Layout : uint8_t {
   kUnknown,
   kPointwise,  // they follow those of all operands
   kImages,     // the first operand, or the list that it is: the result is contiguous or channels-last, and has its rank
-  kReduces     // the first operand: the result is contiguous
+  kReduces,    // the first operand: the result is contiguous
+  kNew,        // a new tensor, contiguous unless a memory format is given
+  kContiguous  // contiguous if all operands are; else they are not known
 };
 
 // When the functional variant's result is like the tensor that the in-place operator writes. The strides of dimensions of

@@ -316,10 +316,12 @@ AbstractValue AbstractEvaluator::part_of_cut(const Node& node) const {
   if (whole == nullptr || dim == nullptr) {
     return {};
   }
-  TensorFacts part = *whole;
-  part.strides.reset();
-  part.defined.reset();
-  part.requires_grad = part.requires_grad == false ? part.requires_grad : std::nullopt;
+  TensorFacts part;
+  part.dtype = whole->dtype;
+  part.device = whole->device;
+  part.layout = whole->layout;
+  part.sizes = whole->sizes;
+  part.requires_grad = whole->requires_grad == false ? whole->requires_grad : std::nullopt;
   if (part.sizes) {
     const auto rank = static_cast<int64_t>(part.sizes->size());
     const c10::IValue* number = dim->constant();

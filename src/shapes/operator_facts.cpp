@@ -2,6 +2,7 @@
 
 #include "analysis/alias_sets.h"
 #include "analysis/effects.h"
+#include "ir/constant_operands.h"
 #include "ops/libtorch_workarounds.h"
 #include "shapes/meta_operands.h"
 #include "shapes/shape_functions.h"
@@ -198,6 +199,9 @@ class OperatorFacts {
     if (auto sizes = sizes_of_joined(node_, operands_, arithmetic_)) {
       return std::vector<std::vector<Dim>>{*sizes};
     }
+    if (auto sizes = sizes_of_indexed(node_, operands_, arithmetic_)) {
+      return std::vector<std::vector<Dim>>{*sizes};
+    }
     const ResultRule& rule = node_.op().result;
     if (rule.keeps_sizes && !tensors_.empty() && tensors_[0]->sizes) {
       return std::vector<std::vector<Dim>>(schema_.returns().size(), *tensors_[0]->sizes);
@@ -248,7 +252,27 @@ class OperatorFacts {
       facts.sizes = *sizes;
     }
     facts.requires_grad = requires_grad_of_result(facts);
+    facts.contiguous = result_is_contiguous();
     return facts;
+  }
+
+  bool result_is_contiguous() const {
+    const auto all_operands_are = [this] {
+      return sees_all_tensors_ && !tensors_.empty() &&
+             std::all_of(tensors_.begin(), tensors_.end(), [](const TensorFacts* tensor) { return tensor->contiguous; });
+    };
+    switch (node_.op().layout) {
+      case Layout::kUnknown:
+      case Layout::kReduces: return false;
+      case Layout::kPointwise:
+      case Layout::kImages:
+      case Layout::kContiguous: return all_operands_are();
+      case Layout::kNew: {
+        const Value* format = node_.named_input("memory_format");
+        return format == nullptr || is_none(*format);
+      }
+    }
+    return false;
   }
 
   // Returns the operand of a view whose other arguments are integers. The result has its dtype and device, whatever the
@@ -320,6 +344,9 @@ class OperatorFacts {
       if (schema_.arguments()[i].name() == "requires_grad" && operands_[i].as_boolean() != false) {
         return std::nullopt;
       }
+    }
+    if (node_.op().layout == Layout::kNew) {
+      return false;  // made of sizes and numbers alone
     }
     const bool none = sees_all_tensors_ && std::all_of(tensors_.begin(), tensors_.end(), [](const TensorFacts* operand) {
                         return operand->requires_grad == false;

@@ -46,7 +46,14 @@
 
 namespace sconce {
 
-enum class StrideClass : uint8_t { kOther = 0, kContiguous = 1, kChannelsLast = 2, kChannelsLast3d = 3, kDense = 4 };
+enum class StrideClass : uint8_t {
+  kOther = 0,
+  kContiguous = 1,  // the strides of a new tensor
+  kChannelsLast = 2,
+  kChannelsLast3d = 3,
+  kDense = 4,
+  kNearlyContiguous = 5,  // contiguous, with other strides in dims of one element, or without elements
+};
 
 // The key of one call. A thread reuses it from call to call, so that making a spec does not allocate once it has grown.
 class ArgumentSpec {

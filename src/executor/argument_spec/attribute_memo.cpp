@@ -102,6 +102,12 @@ AttributeMemo::Constant AttributeMemo::constant_in(const c10::IValue* slot) {
                              : Constant{slot, kOther, 0};
 }
 
+bool AttributeMemo::holds_strides() const {
+  return std::all_of(strides_.begin(), strides_.end(), [](const Strides& known) {
+    return TensorFields::sizes_and_strides_of(*known.tensor).strides_arrayref() == c10::IntArrayRef(known.strides);
+  });
+}
+
 bool AttributeMemo::holds_constants() const {
   const std::string* text = texts_.data();
   const std::vector<int64_t>* list = lists_.data();
@@ -139,6 +145,9 @@ std::unique_ptr<const AttributeMemo> AttributeMemo::make(std::span<const FoundOb
                               {bits_of(attribute), bits_of(&tensor), TensorFields::key_set_of(tensor).raw_repr(),
                                TensorFields::traits_of(tensor), autograd_bits(TensorFields::autograd_meta_of(tensor))});
         memo->records_.insert(memo->records_.end(), shape.sizes_data(), shape.sizes_data() + rank);
+        if (std::any_of(shape.sizes_data(), shape.sizes_data() + rank, [](int64_t size) { return size < 2; })) {
+          memo->strides_.push_back({&tensor, shape.strides_arrayref().vec()});
+        }
       }
     }
   }
@@ -161,7 +170,7 @@ bool AttributeMemo::holds(std::span<const c10::IValue> arguments) const {
   return compare<0>(record, count_of_rank_[0], difference) && compare<1>(record, count_of_rank_[1], difference) &&
          compare<2>(record, count_of_rank_[2], difference) && compare<3>(record, count_of_rank_[3], difference) &&
          compare<4>(record, count_of_rank_[4], difference) && compare<5>(record, count_of_rank_[5], difference) &&
-         difference == 0 && holds_constants();
+         difference == 0 && holds_strides() && holds_constants();
 }
 
 }  // namespace sconce

@@ -45,6 +45,7 @@ class AttributeMemo {
  private:
   AttributeMemo(std::span<const FoundObject> objects, std::span<const c10::IValue* const> constants,
                 std::span<const uint64_t> words, size_t tensors);
+  bool holds_strides() const;
   bool holds_constants() const;
 
   // The value of an attribute that is no tensor. `kind` is that of the value; `bits` are a number's.
@@ -61,6 +62,12 @@ class AttributeMemo {
   // One record per attribute, in order of rank: slot, TensorImpl, key set, traits, autograd metadata, sizes.
   std::vector<uint64_t> records_;
   std::array<size_t, 6> count_of_rank_{};
+  // The strides of the tensors with dims of one or no elements: their flags do not tell whether these are a new tensor's.
+  struct Strides {
+    const c10::TensorImpl* tensor;
+    std::vector<int64_t> strides;
+  };
+  std::vector<Strides> strides_;
   std::vector<Constant> constants_;
   std::vector<std::string> texts_;           // of the strings among them, in their order
   std::vector<std::vector<int64_t>> lists_;  // of the lists of integers among them

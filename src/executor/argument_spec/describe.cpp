@@ -76,8 +76,9 @@ std::string describe_plain(uint64_t word) {
     text += dim == 0 ? "" : ", ";
     text += ((kOnes.of(word) >> dim) & 1) != 0 ? "1" : "*";
   }
-  static constexpr const char* kClasses[] = {" strided", "", " channels_last", " channels_last_3d", " permuted"};
-  text += std::string(")") + kClasses[std::min<uint64_t>(kStrideClass.of(word), 4)];
+  static constexpr const char* kClasses[] = {" strided",          "",          " channels_last",
+                                             " channels_last_3d", " permuted", " nearly_contiguous"};
+  text += std::string(")") + kClasses[std::min<uint64_t>(kStrideClass.of(word), std::size(kClasses) - 1)];
   return text + (kRequiresGrad.of(word) != 0 ? " requires_grad" : "") + (kInference.of(word) != 0 ? " inference" : "") +
          describe_device(word);
 }

@@ -116,6 +116,7 @@ class SpecFacts {
                                static_cast<c10::DeviceIndex>(static_cast<int64_t>(kDeviceIndex.of(word)) - 1));
     facts.layout = c10::kStrided;
     facts.requires_grad = kRequiresGrad.of(word) != 0;
+    facts.contiguous = kStrideClass.of(word) == static_cast<uint64_t>(StrideClass::kContiguous);
     given_.any_requires_grad |= *facts.requires_grad;
     facts.sizes.emplace();
     for (uint64_t dim = 0; dim < kRank.of(word); ++dim) {

@@ -114,6 +114,20 @@ const std::array<uint64_t, 256> kStrideBits = [] {
   return bits;
 }();
 
+uint64_t shape_bits(c10::IntArrayRef sizes, c10::IntArrayRef strides, uint64_t flags) {
+  uint64_t ones = 0;
+  bool is_new = true;
+  int64_t expected = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    ones |= static_cast<uint64_t>(sizes[i] == 1) << i;
+    is_new = is_new && strides[i] == expected;
+    expected *= std::max<int64_t>(sizes[i], 1);
+  }
+  const StrideClass flagged = stride_class_of(flags);
+  const StrideClass found = flagged == StrideClass::kContiguous && !is_new ? StrideClass::kNearlyContiguous : flagged;
+  return kStrideClass.with(static_cast<uint64_t>(found)) | kOnes.with(ones);
+}
+
 SpecWriter::SpecWriter(ArgumentSpec& spec) : spec_(spec), memo_in_spec_(std::exchange(spec.memo_, 0)) {
   spec.requires_grad_ = spec.exotic_ = false;
   if (spec.words_.empty()) {
@@ -183,13 +197,9 @@ void SpecWriter::write_unusual_tensor(const c10::TensorImpl& tensor) {
     return;
   }
   const c10::IntArrayRef sizes = tensor.sizes();
-  uint64_t ones = 0;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    ones |= static_cast<uint64_t>(sizes[i] == 1) << i;
-  }
   const uint64_t device = tensor.is_cpu() ? kCpuBits : device_bits(tensor.device());
   const uint64_t word = kPlain | dtype | device | kRank.with(sizes.size()) | requires_grad |
-                        kStrideBits[tensor_traits::flags_of(TensorFields::traits_of(tensor))] | kOnes.with(ones) |
+                        shape_bits(sizes, tensor.strides(), tensor_traits::flags_of(TensorFields::traits_of(tensor))) |
                         kInference.with(static_cast<uint64_t>(is_inference(tensor.key_set())));
   tensors_ |= word;
   push(word);

@@ -44,8 +44,11 @@ bool are_plain_keys(c10::DispatchKeySet keys);
 // Whether a spec says no more of a defined tensor than its key set: rule R10.
 bool is_exotic(const c10::TensorImpl& tensor);
 
-// The stride class by the flags of a tensor's traits (tensor_fields.h), in its place in the word.
+// The stride class by the flags of a tensor's traits (tensor_fields.h), in its place in the word. For tensors without dims
+// of one or no elements, where the flags tell all.
 extern const std::array<uint64_t, 256> kStrideBits;
+// Returns the stride class and the dims of one element, in their places in the word.
+uint64_t shape_bits(c10::IntArrayRef sizes, c10::IntArrayRef strides, uint64_t flags);
 
 class SpecWriter {
  public:
@@ -132,11 +135,13 @@ class SpecWriter {
     // rank are masked.
     const int64_t* const sizes = shape.sizes_data();
     static_assert(TensorFields::kInlineRank == 5);
-    const auto one = [sizes](size_t dim) { return static_cast<uint64_t>(sizes[dim] == 1) << dim; };
-    const uint64_t ones = (one(0) | one(1) | one(2) | one(3) | one(4)) & ~(~uint64_t{0} << rank);
+    const auto is_small = [sizes](size_t dim) {
+      return static_cast<uint64_t>(static_cast<uint64_t>(sizes[dim]) < 2) << dim;
+    };
+    const uint64_t small = (is_small(0) | is_small(1) | is_small(2) | is_small(3) | is_small(4)) & ~(~uint64_t{0} << rank);
     return spec_words::kPlain | spec_words::kDtype.with(traits & tensor_traits::kDtypeMask) | kCpuBits |
-           spec_words::kRank.with(rank) | spec_words::kRequiresGrad.with(requires_grad) | kStrideBits[flags] |
-           spec_words::kOnes.with(ones);
+           spec_words::kRank.with(rank) | spec_words::kRequiresGrad.with(requires_grad) |
+           (small == 0 ? kStrideBits[flags] : shape_bits(shape.sizes_arrayref(), shape.strides_arrayref(), flags));
   }
 
   void write_unusual(const c10::IValue& value);

@@ -96,6 +96,8 @@ void parse_tensor_fields(Lexer& cursor, TensorFacts& facts, bool sizes_are_known
         facts.strides->push_back(parse_dim(cursor));
         cursor.accept(",");
       }
+    } else if (cursor.accept("contiguous")) {
+      facts.contiguous = true;
     } else if (cursor.accept("requires_grad")) {
       cursor.expect("=");
       facts.requires_grad = cursor.integer() != 0;
@@ -121,7 +123,7 @@ void parse_tensor_fields(Lexer& cursor, TensorFacts& facts, bool sizes_are_known
     } else if (sizes_are_known) {
       facts.sizes->push_back(parse_dim(cursor));
     } else {
-      cursor.fail("expected requires_grad=, device=, strides= or ')'");
+      cursor.fail("expected requires_grad=, device=, strides=, contiguous or ')'");
     }
     cursor.accept(",");
   }

@@ -211,6 +211,7 @@ class ChannelsLast {
     const TensorFacts before = *value.facts();
     TensorFacts facts = before;
     facts.strides.reset();
+    facts.contiguous = false;
     value.set_facts(std::move(facts));
     std::vector<Use> outside;
     std::copy_if(value.uses().begin(), value.uses().end(), std::back_inserter(outside),

@@ -253,6 +253,7 @@ class LayoutChanges {
     if (value.facts() != nullptr && value.facts()->strides) {
       TensorFacts facts = *value.facts();
       facts.strides.reset();
+      facts.contiguous = false;
       value.set_facts(std::move(facts));
     }
   }

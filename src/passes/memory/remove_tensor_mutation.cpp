@@ -128,6 +128,10 @@ class TensorMutation {
   bool target_is_unaliased(const Node& write) const {
     const Value& target = *write.input(0);
     const Node& origin = *target.node();
+    const auto others = write.inputs().slice(1);
+    if (!is_known_without_gradient(target) && std::find(others.begin(), others.end(), &target) != others.end()) {
+      return false;  // `x.mul_(x)`: backward raises, because it has saved what is written
+    }
     if (origin.owning_block() != write.owning_block() || !produces_new_tensor(origin) ||
         !(is_known_without_gradient(target) || origin.op().backward_ignores_result)) {
       return false;
@@ -181,8 +185,14 @@ class TensorMutation {
   }
 
   // An operator may choose the strides of dimensions of one element freely. They must stay the same if the result
-  // escapes.
+  // escapes, or if facts rely on them.
   bool strides_stay(const Node& write) const {
+    if (write.input(0)->facts() != nullptr && write.input(0)->facts()->contiguous) {
+      return all_other_tensors(write, [&](const Value& operand) {
+        const TensorFacts* facts = lasting_facts(operand);
+        return facts != nullptr && facts->contiguous;
+      });
+    }
     std::unordered_set<const Value*> seen;
     if (!layout_is_read_ && !may_be_seen(*write.output(), seen)) {
       return true;

@@ -254,7 +254,7 @@ class FactPropagation {
     }
     TensorFacts facts = found.as_tensor() == nullptr ? TensorFacts{} : *found.as_tensor();
     if (value.facts() != nullptr) {
-      facts = all_facts(facts, is_given(value) ? *value.facts() : without_symbols(*value.facts()));
+      facts = all_facts(facts, is_given(value) ? *value.facts() : lasting_facts(*value.facts()));
     }
     // Sparse arguments have no facts, and the text form names every layout but the strided one.
     if (is_given(value) && facts.dtype && !facts.layout) {
@@ -263,12 +263,13 @@ class FactPropagation {
     return AbstractValue::tensor(lasting(value, std::move(facts)));
   }
 
-  static TensorFacts without_symbols(TensorFacts facts) {
+  static TensorFacts lasting_facts(TensorFacts facts) {
     for (auto* dims : {&facts.sizes, &facts.strides}) {
       for (size_t i = 0; *dims && i < (*dims)->size(); ++i) {
         (**dims)[i] = (**dims)[i].is_symbol() ? Dim::unknown() : (**dims)[i];
       }
     }
+    facts.contiguous = false;  // passes may have changed the strides since
     return facts;
   }
 

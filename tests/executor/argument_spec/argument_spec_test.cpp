@@ -102,6 +102,11 @@ TEST(ArgumentSpec, ClassesOfStrides) {
   EXPECT_EQ(class_of(at::ones({3, 1}).expand({3, 4})), StrideClass::kOther);
   EXPECT_EQ(class_of(at::ones({})), StrideClass::kContiguous);
   EXPECT_EQ(class_of(at::ones({0, 3})), StrideClass::kContiguous);
+  EXPECT_EQ(class_of(at::ones({4, 1})), StrideClass::kContiguous);
+  EXPECT_EQ(class_of(at::empty_strided({4, 1}, {1, 7})), StrideClass::kNearlyContiguous);
+  EXPECT_EQ(class_of(at::empty_strided({0, 3}, {5, 7})), StrideClass::kNearlyContiguous);
+  EXPECT_EQ(class_of(at::empty({2, 3, 1, 1}, at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast))),
+            StrideClass::kNearlyContiguous);
 }
 
 TEST(ArgumentSpec, ANonLeafThatNeedsGradCountsAsRequiringGrad) {
@@ -438,6 +443,7 @@ TEST(ArgumentSpec, DifferentArgumentsHaveDifferentDescriptions) {
                                    at::ones({2, 2}).requires_grad_(true),
                                    at::ones({2, 3}).t(),
                                    at::ones({4, 6}).slice(1, 0, 6, 2),
+                                   at::empty_strided({4, 1}, {1, 7}),
                                    at::ones({2, 3, 4, 5}),
                                    at::ones({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast),
                                    plain.to_sparse(),

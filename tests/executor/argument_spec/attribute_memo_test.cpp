@@ -79,6 +79,7 @@ std::vector<Change> changes() {
       {"another rank", [](Program& p) { p.set("b", at::ones({3, 3})); }},
       {"a parameter of other sizes", [](Program& p) { p.set("p", at::ones({5, 1})); }},
       {"a parameter resized", [](Program& p) { p.get("p").resize_({3, 1}); }},
+      {"other strides in a dim of one element", [](Program& p) { p.get("p").as_strided_({4, 1}, {1, 3}); }},
       {"an undefined parameter", [](Program& p) { p.set("p", at::Tensor()); }},
       {"a parameter like it", [](Program& p) { p.set("p", at::zeros({4, 1})); }, false},
       {"an element of a list",
