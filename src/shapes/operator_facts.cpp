@@ -206,8 +206,8 @@ class OperatorFacts {
     if (rule.keeps_sizes && !tensors_.empty() && tensors_[0]->sizes) {
       return std::vector<std::vector<Dim>>(schema_.returns().size(), *tensors_[0]->sizes);
     }
-    const bool is_pointwise =
-        node_.op().has_tag(at::Tag::pointwise) || (!rule.dtypes.empty() && rule.dtypes[0] == ResultDtype::kPromoted);
+    const bool is_pointwise = node_.op().has_tag(at::Tag::pointwise) || node_.op().layout == Layout::kPointwise ||
+                              (!rule.dtypes.empty() && rule.dtypes[0] == ResultDtype::kPromoted);
     if (!is_pointwise || schema_.returns().size() != 1) {
       return std::nullopt;
     }

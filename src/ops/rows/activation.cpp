@@ -39,6 +39,7 @@ std::span<const OpRow> activation_rows() {
       {.name = "aten::hardtanh",
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kAlways,
+       .result = {.dtypes = {ResultDtype::kFirst}},
        .backward = "(torch.where((self > min_val) & (self < max_val), grad, 0),)"},
       {.name = "aten::leaky_relu",
        .layout = Layout::kPointwise,

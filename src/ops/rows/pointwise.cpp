@@ -242,6 +242,7 @@ return (torch.where(self <= other, half, 0), torch.where(other <= self, half, 0)
        .opcode = Opcode::kWhere,
        .results = Sharing::kFresh,
        .backward_ignores_result = true,
+       .result = {.dtypes = {ResultDtype::kPromoted}},
        .backward = "(None, torch.where(condition, grad, 0), torch.where(condition, 0, grad))"},
       {.name = "aten::where",
        .overloads = {"self"},
