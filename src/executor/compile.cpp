@@ -252,9 +252,9 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     // Kernels can compute what functional operators compute, step by step, and gradients flow through those.
     runner.run("remove_tensor_mutation", remove_tensor_mutation, *graph);
     const bool records = given.grad_mode == true && given.any_requires_grad;
-    // LibTorch's recurrent layers record less than the operators of a loop.
-    if (!settings.exact && !records) {
-      runner.run("decompose_rnn", decompose_rnn, *graph);
+    // LibTorch's recurrent layers record less than the operators of a loop without differentiable subgraphs.
+    if (!settings.exact && (!records || settings.min_differentiable_nodes > 0)) {
+      runner.run("decompose_rnn", [records](Graph& known) { return decompose_rnn(known, records); }, *graph);
     }
     optimizing_passes(*graph, runner, settings.frozen);
     if (records && settings.min_differentiable_nodes > 0) {

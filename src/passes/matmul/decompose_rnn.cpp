@@ -14,6 +14,9 @@
 namespace sconce {
 namespace {
 
+// Backward of a loop adds up the gradients of the recurrent weights step by step, which is slow where these are large.
+constexpr int64_t kMostTrainedWeights = int64_t{1} << 15;
+
 // What the constants among the operands say.
 struct Layers {
   std::string op;  // "lstm"
@@ -21,6 +24,7 @@ struct Layers {
   int64_t layers;
   bool is_bidirectional;
   bool batch_comes_first;
+  bool records_gradients;
 
   int64_t directions() const { return is_bidirectional ? 2 : 1; }
   int64_t gates() const { return op == "lstm" ? 4 : op == "gru" ? 3 : 1; }
@@ -44,7 +48,7 @@ bool is_alternative(const Node& node) {
 }
 
 // (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
-std::optional<Layers> layers_of(const Node& node) {
+std::optional<Layers> layers_of(const Node& node, bool records_gradients) {
   const std::string op = node.kind().toUnqualString();
   const bool is_recurrent = op == "lstm" || op == "gru" || op == "rnn_tanh" || op == "rnn_relu";
   if (!is_recurrent || node.kind().ns() != c10::namespaces::aten || node.schema() == nullptr ||
@@ -60,10 +64,11 @@ std::optional<Layers> layers_of(const Node& node) {
   }
   const bool drops = constants[2]->toScalar().toDouble() != 0 && constants[3]->toBool();
   const int64_t layers = constants[1]->toInt();
-  if (drops || layers < 1 || layers > 8) {
+  // oneDNN computes backward of an LSTM in one piece.
+  if (drops || layers < 1 || layers > 8 || (records_gradients && op == "lstm")) {
     return std::nullopt;
   }
-  return Layers{op, constants[0]->toBool(), layers, constants[4]->toBool(), constants[5]->toBool()};
+  return Layers{op, constants[0]->toBool(), layers, constants[4]->toBool(), constants[5]->toBool(), records_gradients};
 }
 
 // Writes the layers as TorchScript.
@@ -79,7 +84,8 @@ class Source {
     const int64_t per_direction = of_.has_biases ? 4 : 2;
     line(1, "if len(params) == " + std::to_string(per_direction * of_.layers * of_.directions()) +
                 " and input.dim() == 3 and input.size(" + (of_.batch_comes_first ? "1" : "0") + ") > 0 and " +
-                (of_.is_lstm() ? "len(hx) == 2 and hx[0]" : "hx") + ".dim() == 3:");
+                (of_.is_lstm() ? "len(hx) == 2 and hx[0]" : "hx") + ".dim() == 3" +
+                (of_.records_gradients ? " and params[1].numel() <= " + std::to_string(kMostTrainedWeights) : "") + ":");
     line(2, of_.batch_comes_first ? "x = input.transpose(0, 1)" : "x = input");
     line(2, "last = x.size(0) - 1");
     for (int64_t layer = 0; layer < of_.layers; ++layer) {
@@ -175,10 +181,12 @@ const Graph& graph_of(const Layers& layers) {
 
 }  // namespace
 
-bool decompose_rnn(Graph& graph) {
+bool decompose_rnn(Graph& graph) { return decompose_rnn(graph, /*records_gradients=*/false); }
+
+bool decompose_rnn(Graph& graph, bool records_gradients) {
   std::vector<std::pair<Node*, Layers>> found;
   for_each_node(graph.body(), [&](Node* node) {
-    if (auto layers = layers_of(*node); layers && !is_alternative(*node)) {
+    if (auto layers = layers_of(*node, records_gradients); layers && !is_alternative(*node)) {
       found.emplace_back(node, std::move(*layers));
     }
   });

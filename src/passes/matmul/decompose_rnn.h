@@ -14,6 +14,10 @@ namespace sconce {
 // Legal when the numbers of layers and directions are constants, and no dropout is active. A test in the graph leaves other
 // sizes than usual (projections, empty sequences, one sequence without a batch) to the operator itself.
 // Changes rounding: oneDNN may compute an LSTM otherwise. Returns whether the graph changed.
+//
+// `records_gradients`: leaves LSTMs and, by a test in the graph, large weights to the operator, which trains them faster.
+bool decompose_rnn(Graph& graph, bool records_gradients);
+// The same for calls that record no gradients.
 bool decompose_rnn(Graph& graph);
 
 }  // namespace sconce

@@ -1,6 +1,7 @@
 // decompose_rnn: the results of LibTorch's recurrent layers.
 #include "passes/matmul/decompose_rnn.h"
 
+#include "ir/text/print.h"
 #include "load/compile_op_row.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "plan/lower.h"
@@ -123,6 +124,14 @@ TEST(DecomposeRnn, LeavesActiveDropoutAlone) {
   const Form form{"gru", true, 2, false, false};
   EXPECT_FALSE(decompose_rnn(*graph_of(form, "0.5, True")));
   EXPECT_TRUE(decompose_rnn(*graph_of(form, "0.5, False")));
+}
+
+TEST(DecomposeRnn, LeavesToTheOperatorWhatItTrainsFaster) {
+  EXPECT_FALSE(decompose_rnn(*graph_of({"lstm", true, 1, false, false}), /*records_gradients=*/true));
+  const auto graph = graph_of({"gru", true, 1, false, false});
+  ASSERT_TRUE(decompose_rnn(*graph, /*records_gradients=*/true));
+  const std::string text = print(*graph);
+  EXPECT_NE(text.find("aten::numel"), std::string::npos) << "large weights are left at run time";
 }
 
 }  // namespace
