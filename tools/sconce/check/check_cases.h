@@ -22,6 +22,7 @@ struct CheckSettings {
   size_t calls = 3;
   size_t threads = 1;  // above 1: after a case, so many threads call the module at once
   bool grad = false;
+  std::optional<bool> train;   // the mode of all submodules; nothing: as saved
   std::optional<double> rtol;  // instead of those of the cases
   std::optional<double> atol;
 };
@@ -30,9 +31,10 @@ struct CheckSettings {
 using CaseProgress = std::function<void(const std::string& case_name)>;
 
 // Checks each case. The model is loaded again, in sconce and in LibTorch as the reference model, and called `calls` times.
-// Call 1 is compared with the recorded answer, if there is one; every call is compared with the reference model's
-// (ReferenceModels). With `grad`, gradients after call 1 are compared: with the recorded ones of case 0, and those of all
-// parameters with the reference model's. Throws UserError if the cases do not fit the model.
+// Call 1 is compared with the recorded answer, if there is one of the mode; every call is compared with the reference
+// model's (ReferenceModels). With `grad`, gradients after the calls that record them are compared: those of call 1 with the
+// recorded ones of case 0, and those of all parameters and arguments with the reference model's. Throws UserError if the
+// cases do not fit the model.
 void check_model_cases(const ModelCases& cases, const CheckSettings& settings, const CaseProgress& progress,
                        Findings& findings);
 

@@ -25,6 +25,13 @@ void Findings::add_all(const std::string& against, std::vector<Mismatch> mismatc
   }
 }
 
+void Findings::add_note(const std::string& text) {
+  const auto is_known = [&](const Note& note) { return note.case_name == case_name_ && note.text == text; };
+  if (std::none_of(notes_.begin(), notes_.end(), is_known)) {
+    notes_.push_back({case_name_, text});
+  }
+}
+
 std::vector<std::string> Findings::failing_cases() const {
   std::vector<std::string> names;
   for (const Finding& finding : findings_) {

@@ -28,13 +28,16 @@ class Findings {
   void add(const std::string& against, Mismatch mismatch);
   void add(const std::string& against, const std::string& path, const std::string& what);
   void add_all(const std::string& against, std::vector<Mismatch> mismatches);
-  // Notes what was not checked in this case.
-  void add_note(std::string text) { notes_.push_back({case_name_, std::move(text)}); }
+  // Notes what was not checked in this case, once for all plans.
+  void add_note(const std::string& text);
+  void count_gradients(size_t count) { gradients_ += count; }
 
   const std::vector<Finding>& all() const { return findings_; }
   // Returns the names of the cases with findings, in their order.
   std::vector<std::string> failing_cases() const;
   size_t cases() const { return cases_.size(); }
+  // Returns how many gradients were compared, in all cases and calls.
+  size_t gradients() const { return gradients_; }
 
   struct Note {
     std::string case_name;
@@ -49,6 +52,7 @@ class Findings {
   std::string case_name_;
   std::string plan_;
   size_t call_ = 1;
+  size_t gradients_ = 0;
 };
 
 // Returns "FAILED case 2", a line for each finding, then the notes.

@@ -2,13 +2,11 @@
 #include "tools/sconce/check/check_cases.h"
 #include "tools/sconce/check/check_threads.h"
 #include "tools/sconce/check/gradients.h"
+#include "tools/sconce/check/load_models.h"
 #include "tools/sconce/check/reference_calls.h"
-#include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
-
-#include "load/load_module.h"
 
 #include <ATen/ATen.h>
 
@@ -75,10 +73,14 @@ std::vector<c10::IValue> gradients_of(const CallOutcome& outcome) {
   return loss && !wanted.empty() ? as_values(gradients(*loss, wanted)) : std::vector<c10::IValue>{};
 }
 
-std::vector<NamedTensor> named_gradients_of(const CallOutcome& outcome) {
-  std::vector<NamedTensor> named;
-  for (const c10::IValue& gradient : gradients_of(outcome)) {
-    named.push_back({"out by argument " + std::to_string(named.size()), gradient.toTensor()});
+CallGradients named_gradients_of(const CallOutcome& outcome) {
+  CallGradients named;
+  try {
+    for (const c10::IValue& gradient : gradients_of(outcome)) {
+      named.by_name.push_back({"out by argument " + std::to_string(named.by_name.size()), gradient.toTensor()});
+    }
+  } catch (const std::exception& failure) {
+    named.error = one_line_message(failure);
   }
   return named;
 }
@@ -100,8 +102,8 @@ class OperatorCheck {
 
   void check_case(const OperatorCase& operator_case) {
     if (!module_ || has_state_) {
-      module_ = load_model(settings_.model, settings_.options);
-      reference_ = load_script_module(settings_.model, settings_.options.device());
+      module_ = load_checked(settings_);
+      reference_ = load_reference(settings_);
       has_state_ = has_state(*reference_);
     }
     const std::string& method = settings_.method.empty() ? operator_case.method : settings_.method;
@@ -117,7 +119,7 @@ class OperatorCheck {
       if (outcomes.got.error) {
         return;
       }
-      if (call % 3 == 1) {
+      if (records_gradients(call)) {
         compare_with_recorded(operator_case, outcomes, options, call == 1);
       }
     }
@@ -160,6 +162,7 @@ class OperatorCheck {
     }
     try {
       const std::vector<c10::IValue> got = gradients_of(outcomes.got);
+      findings_.count_gradients(got.size());
       if (is_first && !operator_case.grads.empty()) {
         findings_.add_all(kAgainstRecorded, compare_lists(got, as_values(operator_case.grads), recorded, "grad"));
       }

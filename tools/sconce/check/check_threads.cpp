@@ -1,11 +1,10 @@
 #include "tools/sconce/check/check_threads.h"
 
 #include "base/exception_message.h"
+#include "tools/sconce/check/load_models.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
-
-#include "load/load_module.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -19,7 +18,7 @@ namespace {
 // The first call in LibTorch.
 struct Answer {
   CallOutcome outcome;
-  std::vector<NamedTensor> gradients;
+  CallGradients gradients;
 };
 
 void append(std::vector<Mismatch>& all, std::vector<Mismatch> more) {
@@ -39,13 +38,16 @@ std::vector<Mismatch> calls_of_thread(const Module& module, const ThreadedCalls&
                                  "inputs[" + std::to_string(i) + "] after the call"));
     }
     if (calls.gradients && call == 0) {
-      const std::vector<NamedTensor> gradients = calls.gradients(got);
-      for (size_t i = 0; i < answer.gradients.size() && i < gradients.size(); ++i) {
-        append(mismatches,
-               compare(gradients[i].tensor, answer.gradients[i].tensor, calls.options, "grad of " + gradients[i].path));
-      }
-      if (gradients.size() != answer.gradients.size()) {
-        mismatches.push_back({"grad", "another number of gradients than with LibTorch", {}, {}, {}});
+      const CallGradients gradients = calls.gradients(got);
+      if (gradients.error != answer.gradients.error) {
+        mismatches.push_back({"backward",
+                              "sconce: " + gradients.error.value_or("no error") +
+                                  "; LibTorch: " + answer.gradients.error.value_or("no error"),
+                              {},
+                              {},
+                              {}});
+      } else {
+        append(mismatches, compare_gradients(gradients, answer.gradients, calls.options));
       }
     }
     if (!mismatches.empty()) {
@@ -67,7 +69,7 @@ std::string reason_to_leave_out(const torch::jit::Module& reference, const CallO
   }
   const CompareOptions exactly = {0, 0, /*requires_grad=*/false};
   if (calls.may_have_state) {
-    const torch::jit::Module fresh = load_script_module(settings.model, settings.options.device());
+    const torch::jit::Module fresh = load_reference(settings);
     if (!compare(c10::IValue(reference._ivalue()), c10::IValue(fresh._ivalue()), exactly).empty()) {
       return "they write the model's own state";
     }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "tools/sconce/check/check_cases.h"
+#include "tools/sconce/check/gradients.h"
 #include "tools/sconce/check/reference_calls.h"
-#include "tools/sconce/values/value_walk.h"
 
 #include <functional>
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace sconce::cli {
 
-// Returns the gradients of a call's outputs, by name.
-using GradientsOf = std::function<std::vector<NamedTensor>(const CallOutcome& outcome)>;
+// Returns the gradients of a call's outputs.
+using GradientsOf = std::function<CallGradients(const CallOutcome& outcome)>;
 
 // Calls and their expected results.
 struct ThreadedCalls {

@@ -61,7 +61,7 @@ ReferenceModels::ReferenceModels(Module original, const torch::jit::Module& refe
 }
 
 ReferenceModels::Outcomes ReferenceModels::call(const std::vector<c10::IValue>& arguments, uint64_t seed, size_t number) {
-  const at::AutoGradMode grad_mode(at::GradMode::is_enabled() && number % 3 == 1);
+  const at::AutoGradMode grad_mode(at::GradMode::is_enabled() && records_gradients(number));
   Outcomes outcomes;
   if (refusal_) {
     outcomes.got.error = outcomes.expected.error = refusal_;

@@ -13,6 +13,10 @@
 
 namespace sconce::cli {
 
+// Returns whether a call of this number, from 1, records gradients: calls 1, 4, 7, … do, the others do not, because sconce
+// runs them differently.
+inline bool records_gradients(size_t call) { return call % 3 == 1; }
+
 // The outcome of one call.
 struct CallOutcome {
   std::optional<std::string> error;  // the exception's message, or the refusal's
@@ -37,7 +41,7 @@ class ReferenceModels {
     CallOutcome got;
     CallOutcome expected;
   };
-  // `number`, from 1: calls 1, 4, 7, … record gradients, the others do not, because sconce runs them differently.
+  // `number`, from 1: see `records_gradients`.
   Outcomes call(const std::vector<c10::IValue>& arguments, uint64_t seed, size_t number);
 
   // Compares outputs, arguments after the call, all attributes of the modules (parameters and buffers included), which

@@ -29,6 +29,7 @@ struct CheckOptions {
   std::optional<double> rtol;
   std::optional<double> atol;
   std::string plan;
+  std::string mode = "saved";
 };
 
 // Returns the plans to check, one run each.
@@ -65,6 +66,15 @@ bool needs_no_arguments(const CheckOptions& options, const Options& settings, co
   expect_method(module.script_module(), method);
   const auto& arguments = module.script_module().get_method(method).function().getSchema().arguments();
   return arguments.size() <= 1 || arguments[1].default_value();
+}
+
+// Returns whether the mode is that of training; nothing for the mode in which the model was saved.
+std::optional<bool> train_of(const std::string& mode) {
+  const std::vector<std::string> modes = {"saved", "train", "eval"};
+  if (std::find(modes.begin(), modes.end(), mode) == modes.end()) {
+    throw UserError("--mode: no mode '" + mode + "'" + ui::did_you_mean(mode, modes));
+  }
+  return mode == "saved" ? std::nullopt : std::optional(mode == "train");
 }
 
 // Returns the calls to make: those of CASES, one with the given arguments, those of the CASES file beside the model, or one
@@ -126,6 +136,7 @@ Findings check_all(const CheckOptions& options, const Cases& cases, const Option
     check.calls = options.calls;
     check.threads = options.threads;
     check.grad = options.grad;
+    check.train = train_of(options.mode);
     check.rtol = options.rtol;
     check.atol = options.atol;
     const CaseProgress progress = [&](const std::string& name) { bar.advance(name); };
@@ -153,12 +164,18 @@ void print_json(const CheckOptions& options, const Findings& findings, const std
                   {"cases", findings.cases()},
                   {"calls", options.calls},
                   {"threads", options.threads},
+                  {"mode", options.mode},
                   {"grad", options.grad},
+                  {"gradients_compared", findings.gradients()},
                   {"plans", plans},
                   {"failing_cases", findings.failing_cases()},
                   {"failures", std::move(failures)},
                   {"notes", std::move(notes)}};
   std::cout << json_text(json);
+}
+
+std::string words_for_gradients(const CheckOptions& options, const Findings& findings) {
+  return !options.grad ? "" : findings.gradients() > 0 ? "with gradients, " : "no gradient to compare, ";
 }
 
 int check(const CheckOptions& given) {
@@ -169,6 +186,9 @@ int check(const CheckOptions& given) {
   }
   const std::vector<Tier> plans = plans_of(options.plan);
   const Cases cases = cases_of(options, settings);
+  if (options.mode != "saved" && std::holds_alternative<OperatorCases>(cases)) {
+    throw UserError("--mode: the answers of an operator suite are of the mode in which it was saved; leave --mode out");
+  }
   const Findings findings = check_all(options, cases, settings, plans);
   if (options.common.json) {
     print_json(options, findings, names_of(plans));
@@ -177,8 +197,8 @@ int check(const CheckOptions& given) {
     std::cout << to_text(findings) << findings.cases() - failing << " of " << findings.cases() << " cases agree ("
               << options.calls << " calls each, "
               << (options.threads > 1 ? "also from " + std::to_string(options.threads) + " threads, " : "")
-              << (options.grad ? "with gradients, " : "") << (options.cases.empty() ? "with LibTorch alone, " : "")
-              << "plans: " << ui::join(names_of(plans)) << ")\n";
+              << (options.mode != "saved" ? "in " + options.mode + " mode, " : "") << words_for_gradients(options, findings)
+              << (options.cases.empty() ? "with LibTorch alone, " : "") << "plans: " << ui::join(names_of(plans)) << ")\n";
   }
   return findings.all().empty() ? kGood : kMismatchOrRefusal;
 }
@@ -204,6 +224,10 @@ void add_check_command(CLI::App& app, Action& chosen) {
       ->type_name("N")
       ->check(between(1, 1000));
   command.add_flag("--grad", options->grad, "compare gradients too");
+  command
+      .add_option("--mode", options->mode,
+                  "the mode of the model and its submodules: train, eval, or saved (the default), as in the file")
+      ->type_name("MODE");
   command.add_option("--rtol", options->rtol, "relative tolerance, instead of the cases'")
       ->type_name("X")
       ->check(between(0, 1e30));
@@ -226,6 +250,8 @@ void add_check_command(CLI::App& app, Action& chosen) {
       "inputs, buffers and other attributes, who shares memory with whom, and the state of the random generator.\n"
       "With --threads, N more calls from each of many threads on one module, the first calls of all at once, must\n"
       "give the same; calls that write the model's state or draw random numbers are left out of this with a note.\n"
+      "With --grad, calls 1, 4, 7, ... record gradients, and those of all parameters and arguments that require one are\n"
+      "compared; a note says if there is none. With --mode, recorded answers of the other mode are left out.\n"
       "\n" +
       std::string(kSpecHelp) +
       "\n"
