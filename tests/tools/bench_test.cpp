@@ -112,6 +112,37 @@ TEST(CommandLineBench, ChecksAllModelsAndInputsBeforeMeasuring) {
                      "nowhere.pt: no such file");
 }
 
+TEST(CommandLineBench, TrainsOnlyWhatHasGradients) {
+  const std::string mlp = model_file("mlp.pt");
+  expect_usage_error({"bench", mlp, "--train", "sgd", "--frozen"},
+                     "--train: the parameters of a frozen model take no gradients; leave out one of --train and --frozen");
+  const ScratchFolder scratch;
+  const std::string plain = write_model(scratch, "plain.pt", "def forward(self, x: Tensor):\n    return x.relu()\n");
+  expect_usage_error({"bench", plain, "--input", "float32[2]", "--train", "sgd"},
+                     "plain.pt: no parameter of the model requires a gradient, so --train has nothing to train; save the "
+                     "model with parameters that do, or leave out --train");
+  const ProgramResult no_output = sconce({"bench", model_file("decoder_generate.pt"), "--train", "sgd"});
+  EXPECT_EQ(no_output.exit_code, 2);
+  EXPECT_THAT(no_output.err, HasSubstr("decoder_generate.pt: no output of the model requires a gradient, so no step"));
+}
+
+TEST(CommandLineBench, NamesTheModelAndItsSourceLineOfBadArguments) {
+  const std::string mlp = model_file("mlp.pt");
+  const std::vector<std::string> bad = {"bench", mlp, "--input", "float32[4,17]", "--against", "eager"};
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--train", "adam"}}) {
+    std::vector<std::string> arguments = bad;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult text = sconce(arguments);
+    EXPECT_EQ(text.exit_code, 2);
+    EXPECT_THAT(text.err, ::testing::StartsWith("sconce: error: " + mlp + ": mat1 and mat2 shapes cannot be multiplied"));
+    EXPECT_THAT(text.err, HasSubstr("aten::linear("));
+    arguments.emplace_back("--json");
+    const auto json = json_of(sconce(arguments));
+    EXPECT_THAT(json["source"].get<std::string>(), HasSubstr("linear.py:"));
+    EXPECT_THAT(json["node"].get<std::string>(), HasSubstr("aten::linear("));
+  }
+}
+
 TEST(CommandLineBench, MutesWhatTheModelPrintsAndWarns) {
   const ScratchFolder scratch;
   const std::string model =

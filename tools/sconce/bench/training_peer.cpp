@@ -31,7 +31,7 @@ class TrainingSession : public peers::Peer::Session {
   c10::IValue run(std::vector<c10::IValue> arguments) override {
     optimizer_.zero_grad();
     const auto loss = mean_square_loss(differentiable_tensors(forward_->run(std::move(arguments))));
-    TORCH_CHECK(loss, "no output requires a gradient");
+    TORCH_CHECK(loss, "no output of the model requires a gradient, so no step can train it; leave out --train");
     loss->backward();
     optimizer_.step();
     return loss->detach();

@@ -1,10 +1,10 @@
 // sconce bench: executors side by side in one process.
-#include "base/exception_message.h"
 #include "tools/sconce/bench/bench_page.h"
 #include "tools/sconce/bench/bench_report.h"
 #include "tools/sconce/bench/measure.h"
 #include "tools/sconce/bench/sconce_peer.h"
 #include "tools/sconce/bench/step_profile.h"
+#include "tools/sconce/check/gradients.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
@@ -102,6 +102,11 @@ MeasureSettings settings_of(const BenchOptions& options, size_t index, const Opt
     const bool lacks_inputs = !why_no_inputs.empty() && module.script_module().find_method(call.method);
     throw UserError(path + ": " + failure.what() + (lacks_inputs ? " (" + why_no_inputs + ")" : ""));
   }
+  if (!options.train.empty() && trained_parameters(module.script_module()).empty()) {
+    throw UserError(path +
+                    ": no parameter of the model requires a gradient, so --train has nothing to train; save the model with "
+                    "parameters that do, or leave out --train");
+  }
   warn_of_failed_passes(failed_passes(module, call.method));
   measured.seed = call.seed;
   measured.seconds = options.seconds;
@@ -171,6 +176,9 @@ int bench(const BenchOptions& options) {
   }
   expect_no_specs_among_models(options);
   const Options settings = prepare(options.common);
+  if (!options.train.empty() && settings.frozen()) {
+    throw UserError("--train: the parameters of a frozen model take no gradients; leave out one of --train and --frozen");
+  }
   contestants_of(options.against, settings);  // reports a wrong name before anything is measured
   if (!options.html.empty()) {
     expect_writable(options.html);
@@ -202,12 +210,12 @@ int bench(const BenchOptions& options) {
     } catch (const Interrupted&) {
       break;
     } catch (const std::exception& failure) {
-      if (options.models.size() == 1) {
-        throw;
+      const bool is_only_one = options.models.size() == 1;
+      const int exit_code = report_failure(failure, options.common.json && is_only_one, path);
+      if (is_only_one) {
+        return exit_code;
       }
-      // The other models are still measured.
-      std::cerr << "sconce: error: " << path << ": " << one_line_message(failure) << "\n";
-      ++failed;
+      ++failed;  // the other models are still measured
       continue;
     }
     if (!options.common.json) {
@@ -288,7 +296,7 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       ->check(between(0, 1e30));
   command.add_flag("--profile", options->profile,
                    "then record sconce's steps for as long, and show the time of each step and source line; with --train, "
-                   "of forward and backward plans");
+                   "of forward and backward plans, as shares of the whole training step");
   command.add_option("--html", options->html, "also write the tables and plots of all models as one page")
       ->type_name("FILE");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");

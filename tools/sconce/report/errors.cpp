@@ -79,8 +79,9 @@ Json to_json(const Failure& failure) {
   return json;
 }
 
-int report_failure(const std::exception& failure, bool json) {
-  const Failure described = describe_failure(failure);
+int report_failure(const std::exception& failure, bool json, const std::string& file) {
+  Failure described = describe_failure(failure);
+  described.message.insert(0, file.empty() ? "" : file + ": ");
   print(described);
   if (json) {
     std::cout << json_text(to_json(described)) << std::flush;

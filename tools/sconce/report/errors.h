@@ -48,8 +48,9 @@ void print(const Failure& failure);
 Json to_json(const Failure& failure);
 
 // Prints the exception to stderr. The first line begins with "sconce: error: ", "sconce: refused: " or, for a bug of sconce,
-// "sconce: internal error: ". With `json`, also prints an object with the same text to stdout. Returns the exit code.
-int report_failure(const std::exception& failure, bool json);
+// "sconce: internal error: ", followed by the file that it is about, unless that is empty. With `json`, also prints an
+// object with the same text to stdout. Returns the exit code.
+int report_failure(const std::exception& failure, bool json, const std::string& file = "");
 
 // Returns the passes of the user's that failed and were left out, and failed compiles of specialized plans, with the
 // reasons. Other refusals are shown by `explain` only.
