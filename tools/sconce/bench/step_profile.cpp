@@ -35,6 +35,13 @@ double seconds_of(const StepProfile& profile) {
                          [](double sum, const StepTiming& step) { return sum + step.seconds; });
 }
 
+// Returns the time that shares are shares of: all of a training step, but of a call only its steps, because the rest is the
+// recording.
+double whole_of(const StepProfile& profile) { return profile.trains ? profile.seconds : seconds_of(profile); }
+
+// Returns the time of training steps that no step of a plan took. Forked tasks run at the same time.
+double seconds_outside_of_plans(const StepProfile& profile) { return std::max(0.0, profile.seconds - seconds_of(profile)); }
+
 double backward_seconds_of(const StepProfile& profile) {
   return std::accumulate(profile.steps.begin(), profile.steps.end(), 0.0, [](double sum, const StepTiming& step) {
     return sum + (is_backward_plan(step.plan) ? step.seconds : 0);
@@ -72,6 +79,21 @@ void add_rest(ui::Table& table, const std::vector<Timing>& timings, size_t rows,
   table.add_row(std::move(cells));
 }
 
+// Adds a row for what is no step of a plan: loss, optimizer, and operators that autograd runs one by one.
+void add_outside(ui::Table& table, const StepProfile& profile, bool has_backward_column = false) {
+  if (!profile.trains) {
+    return;
+  }
+  const double seconds = seconds_outside_of_plans(profile);
+  std::vector<std::string> cells = {ui::format_percent(seconds / profile.seconds),
+                                    ui::format_duration(seconds / static_cast<double>(profile.calls)), "", "",
+                                    "outside of plans"};
+  if (has_backward_column) {
+    cells.insert(cells.begin() + 2, "");
+  }
+  table.add_row(std::move(cells));
+}
+
 std::string table_of_steps(const StepProfile& profile) {
   std::vector<ui::Column> columns = {{"share"},
                                      {"per call"},
@@ -85,7 +107,7 @@ std::string table_of_steps(const StepProfile& profile) {
     columns.push_back({"plan", ui::Align::kLeft});
   }
   ui::Table table(std::move(columns));
-  const double all = seconds_of(profile);
+  const double all = whole_of(profile);
   const auto calls = static_cast<double>(profile.calls);
   for (size_t i = 0; i < std::min(kRowsOfSteps, profile.steps.size()); ++i) {
     const StepTiming& step = profile.steps[i];
@@ -104,6 +126,7 @@ std::string table_of_steps(const StepProfile& profile) {
     table.add_row(std::move(cells));
   }
   add_rest(table, profile.steps, kRowsOfSteps, all, calls);
+  add_outside(table, profile);
   return table.render(std::max<size_t>(ui::output_width(), 80));
 }
 
@@ -119,7 +142,7 @@ std::string table_of_lines(const StepProfile& profile) {
     columns.insert(columns.begin() + 2, {"backward"});
   }
   ui::Table table(std::move(columns));
-  const double all = seconds_of(profile);
+  const double all = whole_of(profile);
   const auto calls = static_cast<double>(profile.calls);
   const std::vector<LineTiming> lines = lines_of(profile.steps);
   for (size_t i = 0; i < std::min(kRowsOfLines, lines.size()); ++i) {
@@ -144,6 +167,7 @@ std::string table_of_lines(const StepProfile& profile) {
     table.add_row(std::move(cells));
   }
   add_rest(table, lines, kRowsOfLines, all, calls, profile.trains);
+  add_outside(table, profile, /*has_backward_column=*/true);
   return table.render(std::max<size_t>(ui::output_width(), 80));
 }
 
@@ -180,7 +204,13 @@ StepProfile profile_steps(const MeasureSettings& settings, const Options& option
   }
   std::unique_ptr<peers::Peer::Session> session;
   const std::vector<c10::IValue> arguments = fit_arguments(module, settings.method, settings.arguments);
-  const auto call = [&] { session->run(deep_copy(arguments)); };
+  double seconds = 0;  // without the copies of the arguments
+  const auto call = [&] {
+    std::vector<c10::IValue> copies = deep_copy(arguments);
+    const auto start = std::chrono::steady_clock::now();
+    session->run(std::move(copies));
+    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
   at::manual_seed(settings.seed);
   for (int phase = 0; phase < 2; ++phase) {
     session = peer->session();  // waits for the plans that calls have asked for
@@ -190,6 +220,7 @@ StepProfile profile_steps(const MeasureSettings& settings, const Options& option
   }
   const size_t max_calls = calls_in_a_trace(call);
   StepTrace trace;
+  seconds = 0;
   const auto begin = std::chrono::steady_clock::now();
   size_t calls = 0;
   size_t pieces = 0;
@@ -203,7 +234,6 @@ StepProfile profile_steps(const MeasureSettings& settings, const Options& option
       progress();
     }
   } while (share < 1 && calls < max_calls && !trace.is_full() && !interrupted());
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const bool trains = settings.train.has_value();
   // Backward plans run outside of the call of the model.
   StepProfile profile{trains ? calls : trace.calls(), trains, trains ? seconds : trace.seconds(), trace.dropped_steps(),
@@ -243,11 +273,12 @@ std::string to_text(const StepProfile& profile) {
   std::string text = "profile of " + ui::format_count(profile.calls) + (profile.trains ? " training steps" : " calls") +
                      " on one thread: " + ui::format_duration(profile.seconds / calls) +
                      (profile.trains ? " a step" : " a call") + ", of which ";
-  text += profile.trains ? "forward plans take " + ui::format_duration((seconds_of(profile) - backward) / calls) +
-                               " and backward plans " + ui::format_duration(backward / calls) +
-                               "; the rest is LibTorch's autograd and optimizer, the loss, and the recording\n"
-                         : "the steps take " + ui::format_duration(seconds_of(profile) / calls) +
-                               "; the rest is the recording, mostly\n";
+  text +=
+      profile.trains
+          ? "forward plans take " + ui::format_duration((seconds_of(profile) - backward) / calls) + " and backward plans " +
+                ui::format_duration(backward / calls) +
+                "; the rest, outside of plans, is the loss, LibTorch's autograd and optimizer, and the recording\n"
+          : "the steps take " + ui::format_duration(seconds_of(profile) / calls) + "; the rest is the recording, mostly\n";
   if (profile.dropped_steps > 0) {
     text += "note: a call has more steps than the trace has room for; " + ui::format_count(profile.dropped_steps) +
             " are missing\n";
@@ -282,6 +313,7 @@ Json to_json(const StepProfile& profile) {
               {"seconds", profile.seconds},
               {"step_seconds", seconds_of(profile)},
               {"backward_seconds", backward_seconds_of(profile)},
+              {"outside_of_plans_seconds", seconds_outside_of_plans(profile)},
               {"dropped_steps", profile.dropped_steps},
               {"steps", std::move(steps)},
               {"lines", std::move(lines)}};

@@ -17,7 +17,7 @@ namespace sconce::cli {
 struct StepProfile {
   uint64_t calls = 0;
   bool trains = false;            // the calls are training steps
-  double seconds = 0;             // of all calls
+  double seconds = 0;             // of all calls, without copies of the arguments
   uint64_t dropped_steps = 0;     // of calls that did not fit into the trace
   std::vector<StepTiming> steps;  // those that took the most time first
 };
@@ -43,7 +43,8 @@ struct LineTiming {
 // Returns the lines, those that took the most time first.
 std::vector<LineTiming> lines_of(const std::vector<StepTiming>& steps);
 
-// Prints the slowest steps and lines, and the rest of each as a sum.
+// Prints the slowest steps and lines, and the rest of each as a sum. Shares of training are shares of the whole step:
+// forward, loss, backward and optimizer.
 std::string to_text(const StepProfile& profile);
 Json to_json(const StepProfile& profile);
 
