@@ -1,5 +1,7 @@
-// The compiled kernels of the process as text, for people.
+// A compiled kernel as text, for people.
 #pragma once
+
+#include "fusion/kernel_cache.h"
 
 #include <string>
 #include <vector>
@@ -15,7 +17,6 @@ struct KernelListing {
   std::string refusal;  // why there is no assembly
 };
 
-// Returns the kernels in the order in which they were asked for.
-std::vector<KernelListing> list_kernels();
+KernelListing listing_of(const CachedKernel& kernel);
 
 }  // namespace sconce

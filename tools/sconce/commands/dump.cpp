@@ -2,27 +2,24 @@
 #include "base/exception_message.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/differentiated_plan.h"
+#include "tools/sconce/commands/dump_calls.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/differentiable_text.h"
 #include "tools/sconce/report/dump_page.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/graphviz.h"
 #include "tools/sconce/report/json.h"
-#include "tools/sconce/report/memory_picture.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/values/spec.h"
 #include "tools/sconce/values/write_file.h"
 
 #include "analysis/dot.h"
 #include "executor/compile.h"
-#include "fusion/kernel_listing.h"
 #include "ir/text/print.h"
 #include "load/function_table.h"
 #include "passes/freeze/module_constants.h"
 #include "pipeline/graph_file.h"
 
-#include <ATen/Context.h>
-#include <c10/core/GradMode.h>
 #include <torch/csrc/jit/api/module.h>
 
 #include <algorithm>
@@ -182,64 +179,6 @@ std::string text_of(const StageGraph& stage, const std::string& format, const st
   return format == "dot" ? dot : draw_svg(dot);
 }
 
-// With arguments, returns the plans that a call with them builds; without, the generic plan.
-std::string plans_of(const DumpOptions& options, const Module& module, const std::string& method, const Call& call) {
-  GraphExecutor& executor = executor_of(module, method);
-  warn_of_failed_passes(failed_passes(module, method));
-  if (!has_arguments(options)) {
-    return executor.explain().plans.front().text;
-  }
-  module.run_method(method, fit_call(module.script_module(), call, options.common));
-  std::string text;
-  for (const PlanExplanation& plan : executor.explain().plans) {
-    text += "# generic plan" + (plan.specs.empty() ? "" : ": " + ui::join(plan.specs, "; ")) + "\n" + plan.text + "\n";
-  }
-  return text;
-}
-
-// Calls the model until the specialized plan has run, and returns the kernels that were made.
-std::vector<KernelListing> kernels_of(const DumpOptions& options, const Module& module, const Call& call) {
-  const std::vector<c10::IValue> arguments = fit_call(module.script_module(), call, options.common);
-  const c10::NoGradGuard no_grad;  // where gradients are recorded there are no kernels
-  for (int run = 0; run < 3; ++run) {
-    at::manual_seed(call.seed);
-    module.run_method(call.method, arguments);
-  }
-  warn_of_failed_passes(failed_passes(module, call.method));
-  std::vector<KernelListing> kernels = list_kernels();
-  if (kernels.empty()) {
-    throw RefusedError("--format kernel: no kernel was made; " + call.method +
-                       " has no adjacent pointwise operators that kernels compute, or this machine has no kernels; "
-                       "'sconce explain' says more");
-  }
-  return kernels;
-}
-
-// Returns the kernel as program, LLVM IR and assembly.
-std::string text_of(const KernelListing& kernel, size_t number) {
-  std::string text = "# kernel " + std::to_string(number) + ": " + ui::join(kernel.groups, "; ") + "\n# program, " +
-                     std::to_string(kernel.lanes) + " lanes\n" + kernel.program + "# LLVM IR\n" + kernel.llvm_ir;
-  return text + (kernel.refusal.empty() ? "# assembly\n" + kernel.assembly : "# no assembly: " + kernel.refusal + "\n");
-}
-
-// Calls the model, so that the sizes of tensors are known, and draws the arena of its plan.
-std::string picture_of_memory(const DumpOptions& options, const Module& module, const Call& call) {
-  GraphExecutor& executor = executor_of(module, call.method);
-  const std::vector<c10::IValue> arguments = fit_call(module.script_module(), call, options.common);
-  {
-    const c10::NoGradGuard no_grad;  // where gradients are recorded there is no arena
-    at::manual_seed(call.seed);
-    module.run_method(call.method, arguments);
-  }
-  warn_of_failed_passes(failed_passes(module, call.method));
-  const MemoryExplanation memory = executor.explain().plans.front().memory;
-  if (!memory.has_layout) {
-    throw RefusedError("--stage memory: the plan has no arena: no tensor of " + call.method +
-                       " is a local result of a prepared step; 'sconce explain' says which operators are prepared");
-  }
-  return draw_memory(memory, std::filesystem::path(options.model).filename().string() + ", " + call.method);
-}
-
 // Checks --stage memory. Returns whether it was given.
 bool draws_memory(const DumpOptions& options) {
   if (options.stage != kMemory.name) {
@@ -294,24 +233,20 @@ int dump_model(const DumpOptions& options) {
   const Call call = read_call(options.inputs, options.method);
   expect_method(module.script_module(), call.method);
 
+  const std::string title = std::filesystem::path(options.model).filename().string() + ", " + call.method;
+  const auto arguments = [&] { return fit_call(module.script_module(), call, options.common); };
   std::string text;
   Json json = Json::array();
   if (is_of_memory) {
-    text = picture_of_memory(options, module, call);
+    text = picture_of_memory(module, call, arguments(), title);
     json.push_back(Json{{"stage", kMemory.name}, {"text", text}});
   } else if (options.format == "plan") {
-    text = plans_of(options, module, call.method, call);
+    text = has_arguments(options) ? plans_of(module, call, arguments()) : generic_plan_of(module, call.method);
     json.push_back(Json{{"text", text}});
   } else if (options.format == "kernel") {
-    for (const KernelListing& kernel : kernels_of(options, module, call)) {
-      const std::string each = text_of(kernel, json.size());
-      text += (text.empty() ? "" : "\n") + each;
-      json.push_back(Json{{"groups", kernel.groups},
-                          {"lanes", kernel.lanes},
-                          {"program", kernel.program},
-                          {"llvm_ir", kernel.llvm_ir},
-                          {"assembly", kernel.assembly},
-                          {"text", each}});
+    for (const DumpedKernel& kernel : kernels_of(module, call, arguments())) {
+      json.push_back(to_json(kernel, json.size()));
+      text += (text.empty() ? "" : "\n") + json.back()["text"].get<std::string>();
     }
   } else {
     const std::string last = options.stage.empty() ? kStages.back().name : options.stage;
@@ -327,7 +262,7 @@ int dump_model(const DumpOptions& options) {
                        stage.plan ? columns_of(*stage.plan) : std::vector<SubgraphColumns>()});
     }
     if (options.format == "html") {
-      text = to_page(std::filesystem::path(options.model).filename().string() + ", " + call.method, texts);
+      text = to_page(title, texts);
       json.push_back(Json{{"text", text}});
     } else {
       for (size_t i = 0; i < texts.size(); ++i) {
@@ -371,10 +306,11 @@ void add_dump_command(CLI::App& app, Action& chosen) {
   }
   command.add_option("--stage", options->stage, stage_help)->type_name("NAME");
   command
-      .add_option("--format", options->format,
-                  "ir: text (ir); dot; svg: drawn by Graphviz, but for memory; html: a page that marks what each stage "
-                  "changes; plan: the steps that run; kernel: the compiled kernels of a call, as program, LLVM IR and "
-                  "assembly; with arguments")
+      .add_option(
+          "--format", options->format,
+          "ir: text (ir); dot; svg: drawn by Graphviz, but for memory; html: a page that marks what each stage "
+          "changes; plan: the steps that run; kernel: the compiled kernels of calls, without gradients and with, and "
+          "of backward, as program, LLVM IR and assembly; with arguments")
       ->type_name("FORMAT");
   command
       .add_option("--output", options->output,
