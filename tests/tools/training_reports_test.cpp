@@ -4,7 +4,10 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
 
+#include <numeric>
+#include <regex>
 #include <set>
 
 namespace sconce::tests {
@@ -17,6 +20,16 @@ std::vector<std::string> on_mlp(const std::string& command, const std::vector<st
   std::vector<std::string> arguments = {command, model_file("mlp.pt"), "--inputs", model_file("mlp.cases.pt")};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
+}
+
+// Returns the numbers of lines that begin with a share: "12 %".
+std::vector<double> shares_in(const std::string& text) {
+  static const std::regex share("\n *([0-9.]+) %  ");
+  std::vector<double> shares;
+  for (std::sregex_iterator each(text.begin(), text.end(), share); each != std::sregex_iterator(); ++each) {
+    shares.push_back(std::stod((*each)[1]));
+  }
+  return shares;
 }
 
 TEST(TrainingReports, DumpShowsForwardBackwardAndSavedValues) {
@@ -88,6 +101,55 @@ TEST(TrainingReports, ExplainTellsWhatIsInsideAndWhy) {
   EXPECT_TRUE(has_gru);
 }
 
+// The second call of a spec asks for its plan, which the third runs, with backward.
+TEST(TrainingReports, ExplainRunsBackwardInItsOwnPlan) {
+  const ProgramResult two = sconce(on_mlp("explain", {"--calls", "2"}));
+  EXPECT_THAT(two.out, HasSubstr("; not run"));
+  const ProgramResult three = sconce(on_mlp("explain", {}));
+  EXPECT_THAT(three.out, HasSubstr("in 1 differentiable subgraph"));
+  EXPECT_THAT(three.out, Not(HasSubstr("; not run")));
+  const auto json = json_of(sconce(on_mlp("explain", {"--json"})));
+  EXPECT_EQ(json["plans"].back()["runs"], 1);
+  const auto& subgraph = json["plans"].back()["gradients"]["subgraphs"][0];
+  for (const char* direction : {"forward", "backward"}) {
+    EXPECT_EQ(subgraph[direction]["frames"], 1) << direction;
+    EXPECT_TRUE(subgraph[direction]["memory"]["has_layout"]) << direction;
+  }
+}
+
+TEST(TrainingReports, ExplainReportsABackwardThatRaises) {
+  const ScratchFolder scratch;
+  const std::string model = scratch.path() + "/raises.pt";
+  torch::jit::Module module("Model");
+  module.register_parameter("w", at::ones({2}).requires_grad_(), /*is_buffer=*/false);
+  module.define(
+      "def forward(self, x: Tensor):\n    y = (self.w * x).exp()\n    z = y.sum()\n    y.mul_(2)\n    return z, y\n");
+  module.save(model);
+  const ProgramResult result = sconce({"explain", model, "--input", "float32[2]"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.out, HasSubstr("generic plan: "));
+  EXPECT_THAT(result.err, HasSubstr("modified by an inplace operation"));
+  EXPECT_EQ(sconce({"explain", model, "--input", "float32[2]", "--no-grad"}).exit_code, 0);
+}
+
+TEST(TrainingReports, DumpShowsTheKernelsOfSubgraphs) {
+  const auto json = json_of(sconce(on_mlp("dump", {"--format", "kernel", "--json"})));
+  std::set<std::string> uses;
+  bool has_gelu_backward = false;
+  for (const auto& kernel : json["dumps"]) {
+    uses.insert(kernel["first_use"].get<std::string>());
+    const bool is_of_gelu = kernel["groups"].dump().find("gelu_backward") != std::string::npos;
+    has_gelu_backward = has_gelu_backward || (is_of_gelu && kernel["first_use"] == "backward");
+    EXPECT_NE(kernel["assembly"], "") << kernel["text"];
+  }
+  EXPECT_TRUE(has_gelu_backward) << ::testing::PrintToString(uses);
+  const ScratchFolder scratch;
+  const std::string model =
+      write_model(scratch, "plain.pt", "def forward(self, x: Tensor):\n    return (x * 2).sigmoid().tanh()\n");
+  const auto plain = json_of(sconce({"dump", model, "--format", "kernel", "--input", "float32[8,8]", "--json"}));
+  EXPECT_EQ(plain["dumps"][0]["first_use"], "calls without gradients");
+}
+
 TEST(TrainingReports, ProfileSplitsForwardAndBackward) {
   const auto json =
       json_of(sconce(on_mlp("bench", {"--train", "sgd", "--against", "eager", "--seconds", "0.05", "--profile", "--json"})));
@@ -96,6 +158,8 @@ TEST(TrainingReports, ProfileSplitsForwardAndBackward) {
   EXPECT_GT(profile["backward_seconds"].get<double>(), 0);
   EXPECT_LT(profile["backward_seconds"].get<double>(), profile["step_seconds"].get<double>());
   EXPECT_LT(profile["step_seconds"].get<double>(), profile["seconds"].get<double>());
+  EXPECT_DOUBLE_EQ(profile["step_seconds"].get<double>() + profile["outside_of_plans_seconds"].get<double>(),
+                   profile["seconds"].get<double>());
   std::set<bool> directions;
   for (const auto& step : profile["steps"]) {
     directions.insert(step["is_backward"].get<bool>());
@@ -106,6 +170,9 @@ TEST(TrainingReports, ProfileSplitsForwardAndBackward) {
       sconce(on_mlp("bench", {"--train", "sgd", "--against", "eager", "--seconds", "0.05", "--profile"}));
   EXPECT_THAT(text.out, HasSubstr("training steps on one thread: "));
   EXPECT_THAT(text.out, HasSubstr("and backward plans "));
+  const std::vector<double> shares = shares_in(text.out);
+  EXPECT_NEAR(std::accumulate(shares.begin(), shares.end(), 0.0), 200, 10) << "two tables of the whole step\n" << text.out;
+  EXPECT_THAT(text.out, HasSubstr(" outside of plans\n"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // sconce explain: shows what the executor did with a model, and why.
+#include "tools/sconce/check/gradients.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
@@ -32,6 +33,15 @@ struct Account {
   std::optional<Failure> failure;
 };
 
+// Calls the model, and computes the gradients of the sum of its outputs if the call recorded any.
+void call_with_backward(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments) {
+  at::manual_seed(call.seed);
+  const c10::IValue output = module.run_method(call.method, deep_copy(arguments));
+  if (const auto loss = sum_loss(differentiable_tensors(output))) {
+    loss->backward();
+  }
+}
+
 Account account_of(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments,
                    const ExplainOptions& options) {
   const torch::autograd::AutoGradMode grad_mode(!options.no_grad);
@@ -41,8 +51,8 @@ Account account_of(const Module& module, const Call& call, const std::vector<c10
   try {
     executor = &executor_of(module, call.method);
     for (size_t i = 0; i < options.calls; ++i) {
-      at::manual_seed(call.seed);
-      module.run_method(call.method, deep_copy(arguments));
+      executor->wait_for_compiles();  // so that the call runs the plan that earlier calls asked for
+      call_with_backward(module, call, arguments);
     }
   } catch (const std::exception& failure) {
     account.failure = describe_failure(failure);
@@ -114,10 +124,12 @@ void add_explain_command(CLI::App& app, Action& chosen) {
   command.footer(
       "Shown: the arguments, the plans and how many specs of arguments each serves, which operators are not prepared and\n"
       "why, the arena of local tensors, the passes with their times, what was refused and why, and the counters of the\n"
-      "plan cache; all this also when the model raises an error, which then follows. In calls that record gradients,\n"
-      "operators are prepared in differentiable subgraphs alone: shown are these, with the steps of their forward and\n"
-      "backward plans, and why other operators are in none. --no-grad shows the plans of servers. With --frozen, what\n"
-      "stays an attribute is refused: `constant NAME: why`.\n\n" +
+      "plan cache; all this also when the model raises an error, which then follows. Each call waits for the plans that\n"
+      "earlier calls have asked for. If it records gradients, backward of the sum of its outputs follows. Operators of "
+      "such\n"
+      "calls are prepared in differentiable subgraphs alone: shown are these, with the steps of their forward and backward\n"
+      "plans, and why other operators are in none. --no-grad shows the plans of servers. With --frozen, what stays an\n"
+      "attribute is refused: `constant NAME: why`.\n\n" +
       std::string(kSpecHelp) +
       "\nExamples:\n"
       "  sconce explain model.pt --inputs args.pt\n"

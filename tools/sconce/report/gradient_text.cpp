@@ -33,11 +33,11 @@ std::string saved_text(const DifferentiableExplanation& subgraph) {
   return text.empty() ? "nothing" : text;
 }
 
-// Returns "8 prepared, 1 ordinary, 2 groups".
+// Returns "8 prepared, 1 ordinary, 2 groups", and whether no call has run the plan.
 std::string steps_text(const PlanExplanation& plan) {
   std::string text =
       ui::format_count(plan.prepared_steps) + " prepared, " + ui::format_count(plan.ordinary_steps) + " ordinary";
-  return text + (plan.groups > 0 ? ", " + counted(plan.groups, "group") : "");
+  return text + (plan.groups > 0 ? ", " + counted(plan.groups, "group") : "") + (plan.frames == 0 ? "; not run" : "");
 }
 
 std::string table_of_subgraphs(const GradientExplanation& gradients) {
