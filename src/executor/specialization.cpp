@@ -65,6 +65,7 @@ Expected<CompiledMethod> compile_for(const SpecializationSource& source, const S
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   CompileSettings settings(source.options);
+  settings.name = source.name;
   settings.callees = source.callees.get();
   const auto assume = [&](Graph& graph) { return facts_of_spec(graph, *source.specs, request.words, request.open_sizes); };
   auto compiled = compile_specialized(*source.general, assume, settings);
