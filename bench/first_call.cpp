@@ -15,13 +15,14 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 
 namespace {
 
+using sconce::bench::is_smoke;
+using sconce::bench::median;
 using sconce::bench::model_file;
 
 struct Subject {
@@ -67,12 +68,6 @@ double run_child(const std::string& side, const std::string& model) {
   return milliseconds;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 void first_call(benchmark::State& state, const Subject& subject) {
   std::array<std::vector<double>, kSides.size()> milliseconds;
   size_t first = 0;
@@ -101,7 +96,7 @@ int main(int argc, char** argv) {
     benchmark::RegisterBenchmark(subject.model, first_call, subject)
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond)
-        ->Iterations(std::getenv("SCONCE_BENCH_SMOKE") != nullptr ? 1 : 20);
+        ->Iterations(is_smoke() ? 1 : 20);
   }
   benchmark::RunSpecifiedBenchmarks();
   return 0;
