@@ -107,15 +107,15 @@ def lstm_loop() -> Sample:
 
 
 class DecoderBlock(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, expansion: int = 4) -> None:
         super().__init__()
         self.heads = heads
         self.attention_norm = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width)
         self.projection = nn.Linear(width, width)
         self.mlp_norm = nn.LayerNorm(width)
-        self.up = nn.Linear(width, 4 * width)
-        self.down = nn.Linear(4 * width, width)
+        self.up = nn.Linear(width, expansion * width)
+        self.down = nn.Linear(expansion * width, width)
 
     def split_heads(self, x: Tensor) -> Tensor:
         return x.view(x.size(0), x.size(1), self.heads, -1).transpose(1, 2)

@@ -2,10 +2,10 @@
 from typing import List
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recipe import Sample, recipe
+from sequence import DecoderBlock
 
 
 class Dlrm(nn.Module):
@@ -63,22 +63,13 @@ def gru_loop() -> Sample:
     return Sample(GruLoop(10, 20), [(torch.randn(length, batch, 10),) for length, batch in ((9, 3), (1, 1), (5, 2))])
 
 
-class EncoderBlock(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.attention_norm = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.projection = nn.Linear(width, width)
-        self.mlp_norm = nn.LayerNorm(width)
-        self.up = nn.Linear(width, 2 * width)
-        self.down = nn.Linear(2 * width, width)
+class EncoderBlock(DecoderBlock):
+    """The decoder's block with its attention written out, and a mask that is added."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         q, k, v = self.qkv(self.attention_norm(x)).unflatten(2, [3, self.heads, -1]).permute(2, 0, 3, 1, 4).unbind(0)
         weights = torch.softmax(q @ k.transpose(2, 3) * 0.25 + mask, dim=-1)
-        x = x + self.projection((weights @ v).transpose(1, 2).flatten(2))
-        return x + self.down(F.gelu(self.up(self.mlp_norm(x))))
+        return self.finish(x, weights @ v)
 
 
 class SmallEncoder(nn.Module):
@@ -86,7 +77,7 @@ class SmallEncoder(nn.Module):
         super().__init__()
         self.words = nn.Embedding(words, width, padding_idx=0)
         self.positions = nn.Embedding(32, width)
-        self.blocks = nn.ModuleList([EncoderBlock(width, heads) for _ in range(2)])
+        self.blocks = nn.ModuleList([EncoderBlock(width, heads, expansion=2) for _ in range(2)])
         self.norm = nn.LayerNorm(width)
         self.classes = nn.Linear(width, 4)
 
