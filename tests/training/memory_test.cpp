@@ -3,8 +3,8 @@
 //
 // SCONCE_MEMORY_STEPS sets the number of steps; a large model takes at most 30.
 #include "tests/support/environment_number.h"
-#include "tests/training/counting_allocator.h"
 #include "tests/training/trainee.h"
+#include "tools/sconce/bench/counted_memory.h"
 #include "tools/sconce/bench/resident_memory.h"
 
 #include <gtest/gtest.h>
@@ -28,38 +28,25 @@ struct StepMemory {
   double resident_growth;  // of the process in the same time
 };
 
-size_t arenas_of(const PlanExplanation& plan) {
-  size_t bytes = plan.memory.arena_bytes;
-  for (const DifferentiableExplanation& subgraph :
-       plan.gradients ? plan.gradients->subgraphs : std::vector<DifferentiableExplanation>()) {
-    for (const PlanExplanation& each : subgraph.plans) {
-      bytes += arenas_of(each);
-    }
-  }
-  return bytes;
-}
-
 StepMemory memory_of(const std::string& model, Trainee::Executor executor, uint64_t steps) {
-  CountedMemory::begin();
-  const size_t before = CountedMemory::living_bytes();
+  cli::CountedMemory::begin();
+  const size_t before = cli::CountedMemory::living_bytes();
   Trainee trainee(model, executor, cli::Optimizer::kAdam);
   StepMemory memory;
   for (uint64_t step = 0; step < kWarmUp; ++step) {
     trainee.train(step);
   }
   const double resident = cli::resident_bytes();
-  memory.after_few = CountedMemory::living_bytes() - before;
-  CountedMemory::restart_peak();
+  memory.after_few = cli::CountedMemory::living_bytes() - before;
+  cli::CountedMemory::restart_peak();
   for (uint64_t step = kWarmUp; step < steps; ++step) {
     trainee.train(step);
   }
-  memory.peak = CountedMemory::peak_bytes() - before;
-  memory.after_many = CountedMemory::living_bytes() - before;
+  memory.peak = cli::CountedMemory::peak_bytes() - before;
+  memory.after_many = cli::CountedMemory::living_bytes() - before;
   memory.resident_growth = cli::resident_bytes() - resident;
   if (trainee.sconce() != nullptr) {
-    for (const PlanExplanation& plan : trainee.sconce()->method("forward").explain().plans) {
-      memory.arenas += arenas_of(plan);
-    }
+    memory.arenas = cli::arenas_of(trainee.sconce()->method("forward").explain()).bytes;
   }
   return memory;
 }

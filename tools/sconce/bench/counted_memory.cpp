@@ -1,4 +1,4 @@
-#include "tests/training/counting_allocator.h"
+#include "tools/sconce/bench/counted_memory.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstring>
 
-namespace sconce::testing {
+namespace sconce::cli {
 namespace {
 
 std::atomic<size_t> living{0};
@@ -45,7 +45,27 @@ class CountingAllocator final : public c10::Allocator {
   }
 };
 
+void add_arenas(const PlanExplanation& plan, Arenas& arenas) {
+  arenas.bytes += plan.memory.arena_bytes;
+  arenas.lower_bound += plan.memory.lower_bound;
+  if (plan.gradients) {
+    for (const DifferentiableExplanation& subgraph : plan.gradients->subgraphs) {
+      for (const PlanExplanation& each : subgraph.plans) {
+        add_arenas(each, arenas);
+      }
+    }
+  }
+}
+
 }  // namespace
+
+Arenas arenas_of(const Explanation& explanation) {
+  Arenas arenas;
+  for (const PlanExplanation& plan : explanation.plans) {
+    add_arenas(plan, arenas);
+  }
+  return arenas;
+}
 
 void CountedMemory::begin() {
   static CountingAllocator* const allocator = [] {
@@ -59,4 +79,4 @@ size_t CountedMemory::living_bytes() { return living; }
 size_t CountedMemory::peak_bytes() { return peak; }
 void CountedMemory::restart_peak() { peak = living.load(); }
 
-}  // namespace sconce::testing
+}  // namespace sconce::cli

@@ -1,9 +1,11 @@
 // Counts the bytes of all CPU tensors and arenas of the process.
 #pragma once
 
+#include <sconce/explanation.h>
+
 #include <cstddef>
 
-namespace sconce::testing {
+namespace sconce::cli {
 
 // Counts from the first call on. There is one counter; any thread may allocate.
 class CountedMemory {
@@ -14,4 +16,11 @@ class CountedMemory {
   static void restart_peak();
 };
 
-}  // namespace sconce::testing
+// The arenas that an executor's plans keep, those of differentiable subgraphs included.
+struct Arenas {
+  size_t bytes = 0;
+  size_t lower_bound = 0;  // the least bytes that any layouts of the plans need
+};
+Arenas arenas_of(const Explanation& explanation);
+
+}  // namespace sconce::cli

@@ -12,6 +12,8 @@ class SconcePeer : public peers::Peer {
   explicit SconcePeer(const Options& options) : options_(options) {}
   std::optional<std::string> prepare(const torch::jit::Module& module, const std::string& method) override;
   std::unique_ptr<Session> session() override;
+  // Requires: `prepare` returned no reason.
+  const GraphExecutor& executor() const { return module_->method(method_); }
 
  private:
   const Options options_;
