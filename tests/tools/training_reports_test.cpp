@@ -147,7 +147,7 @@ TEST(TrainingReports, DumpShowsTheKernelsOfSubgraphs) {
   const std::string model =
       write_model(scratch, "plain.pt", "def forward(self, x: Tensor):\n    return (x * 2).sigmoid().tanh()\n");
   const auto plain = json_of(sconce({"dump", model, "--format", "kernel", "--input", "float32[8,8]", "--json"}));
-  EXPECT_EQ(plain["dumps"][0]["first_use"], "calls without gradients");
+  EXPECT_EQ(plain["dumps"][0]["first_use"], "a call without gradients");
 }
 
 TEST(TrainingReports, ProfileSplitsForwardAndBackward) {

@@ -81,7 +81,7 @@ std::vector<DumpedKernel> kernels_of(const Module& module, const Call& call, con
       run_call(module, call, arguments);
     }
   }
-  add_new(kernels, "calls without gradients");
+  add_new(kernels, "a call without gradients");
   add_kernels_of_training(kernels, module, call, arguments);
   warn_of_failed_passes(failed_passes(module, call.method));
   if (kernels.empty()) {
@@ -95,8 +95,9 @@ std::vector<DumpedKernel> kernels_of(const Module& module, const Call& call, con
 Json to_json(const DumpedKernel& kernel, size_t number) {
   const KernelListing listing = listing_of(*kernel.kernel);
   const std::string text =
-      "# kernel " + std::to_string(number) + ", of " + kernel.first_use + ": " + ui::join(listing.groups, "; ") +
-      "\n# program, " + std::to_string(listing.lanes) + " lanes\n" + listing.program + "# LLVM IR\n" + listing.llvm_ir +
+      "# kernel " + std::to_string(number) + ": " + ui::join(listing.groups, "; ") + "\n# first used in " +
+      kernel.first_use + "\n# program, " + std::to_string(listing.lanes) + " lanes\n" + listing.program + "# LLVM IR\n" +
+      listing.llvm_ir +
       (listing.refusal.empty() ? "# assembly\n" + listing.assembly : "# no assembly: " + listing.refusal + "\n");
   return Json{{"groups", listing.groups},
               {"first_use", kernel.first_use},

@@ -18,7 +18,7 @@ std::string plans_of(const Module& module, const Call& call, const std::vector<c
 
 struct DumpedKernel {
   std::shared_ptr<const CachedKernel> kernel;
-  std::string first_use;  // "calls without gradients", "forward with gradients", "backward"
+  std::string first_use;  // "a call without gradients", "forward with gradients", "backward"
 };
 
 // Calls the model without gradients, and with gradients and backward of the sum of its outputs, until its specialized plans
