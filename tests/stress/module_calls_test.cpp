@@ -1,6 +1,7 @@
 // One module, many threads: right answers each time, whatever the others do.
 #include "tests/stress/threads.h"
 #include "tests/support/environment_number.h"
+#include "tests/support/graphs.h"
 
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/compare.h"
@@ -14,10 +15,8 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
-#include <mutex>
 
 namespace sconce::testing {
 namespace {
@@ -25,27 +24,7 @@ namespace {
 constexpr int kCallers = 8;
 constexpr int kCallsPerThread = 2000;
 
-std::string models_dir() {
-  const char* dir = std::getenv("SCONCE_MODELS_DIR");
-  return dir != nullptr ? dir : "build/models";
-}
 std::string model_file(const std::string& name) { return models_dir() + "/" + name + ".pt"; }
-
-// Threads report here; the main thread asserts.
-class Failures {
- public:
-  void add(const std::string& what) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ++count_;
-    first_ = first_.empty() ? what : first_;
-  }
-  void expect_none() const { EXPECT_EQ(count_, 0U) << "the first: " << first_; }
-
- private:
-  std::mutex mutex_;
-  size_t count_ = 0;
-  std::string first_;
-};
 
 // Calls with their answers, which one thread got before.
 class KnownCalls {

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <barrier>
 #include <functional>
+#include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -19,5 +23,21 @@ inline void run_threads(int count, const std::function<void(int)>& work) {
     });
   }
 }  // joins
+
+// Threads report here; the main thread asserts.
+class Failures {
+ public:
+  void add(const std::string& what) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++count_;
+    first_ = first_.empty() ? what : first_;
+  }
+  void expect_none() const { EXPECT_EQ(count_, 0U) << "the first: " << first_; }
+
+ private:
+  std::mutex mutex_;
+  size_t count_ = 0;
+  std::string first_;
+};
 
 }  // namespace sconce::testing
