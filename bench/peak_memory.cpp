@@ -100,7 +100,9 @@ Json measure_in_child(const std::string& model, const char* executor, const char
   while (const size_t count = pipe ? fread(buffer.data(), 1, buffer.size(), pipe.get()) : 0) {
     text.append(buffer.data(), count);
   }
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  // The model may print lines before the result.
+  const size_t last_line = text.size() < 2 ? 0 : text.rfind('\n', text.size() - 2) + 1;
+  Json json = Json::parse(text.substr(last_line), nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) {
     throw std::runtime_error("'" + command + "' ended without a result");
   }
