@@ -23,7 +23,11 @@ namespace sconce::testing {
 namespace {
 
 constexpr int kTrainers = 6;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kStepsPerThread = 18;
+#else
 constexpr int kStepsPerThread = 60;
+#endif
 constexpr cli::CompareOptions kGradientTolerance{.rtol = 1e-3, .atol = 1e-5, .requires_grad = false};
 
 std::string model_path(const char* name) { return models_dir() + "/" + name + ".pt"; }
