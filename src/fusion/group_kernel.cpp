@@ -23,9 +23,10 @@ namespace {
 // The kernel of all results of one shape.
 struct Nest {
   RowSpace space;
-  c10::DimVector strides = {};   // of the results
-  std::vector<size_t> operands;  // positions among the arguments; tensors
-  std::vector<size_t> numbers;   // the same; numbers
+  c10::DimVector strides = {};  // of the results
+  std::vector<NestOperand> operands;
+  std::vector<int64_t> offsets;  // of the operands' first elements, in bytes
+  std::vector<size_t> numbers;   // positions among the arguments
   std::vector<size_t> results;   // positions among the results
   KernelProgram program;
   std::vector<Access> accesses;  // of the operands
@@ -165,10 +166,15 @@ class GroupKernel final : public PreparedKernel {
 
   bool plan_loops(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) const {
     std::vector<IterationOperand> tensors;
-    for (const size_t operand : nest.operands) {
-      const Value& value = *group_.operands[operand];
-      tensors.push_back({{shapes.sizes_of(value), shapes.strides_of(value)},
-                         static_cast<int64_t>(arguments.tensor(operand).element_size())});
+    nest.offsets.clear();
+    for (const NestOperand& operand : nest.operands) {
+      auto view = shapes.viewed(*group_.operands[operand.position], operand.views);
+      if (!view) {
+        return false;
+      }
+      const auto bytes = static_cast<int64_t>(arguments.tensor(operand.position).element_size());
+      nest.offsets.push_back(view->offset * bytes);
+      tensors.push_back({std::move(view->form), bytes});
     }
     std::vector<IterationOutput> outputs;
     for (const KernelOutput& output : nest.program.outputs) {
@@ -204,7 +210,7 @@ class GroupKernel final : public PreparedKernel {
 
   bool find_code(Nest& nest, const KernelArguments& arguments) const {
     for (size_t k = 0; k < nest.operands.size(); ++k) {
-      nest.program.inputs.push_back({arguments.tensor(nest.operands[k]).scalar_type(), nest.accesses[k]});
+      nest.program.inputs.push_back({arguments.tensor(nest.operands[k].position).scalar_type(), nest.accesses[k]});
     }
     for (const RowBuffer& buffer : schedule_of(nest.program).buffers) {
       nest.buffers.push_back(buffer.output ? 0 : c10::elementSize(buffer.type));
@@ -217,7 +223,9 @@ class GroupKernel final : public PreparedKernel {
   std::string names_of_nodes() const {
     std::string names;
     for (const Node* node : group_.nodes) {
-      names += (names.empty() ? "" : " ") + std::string(node->kind().toUnqualString());
+      if (node->opcode() != Opcode::kListUnpack) {
+        names += (names.empty() ? "" : " ") + std::string(node->kind().toUnqualString());
+      }
     }
     return names;
   }
@@ -237,8 +245,8 @@ class GroupKernel final : public PreparedKernel {
       return;
     }
     Call call{.function = nest.code->function()};
-    for (const size_t operand : nest.operands) {
-      call.first.push_back(arguments.data(operand));
+    for (size_t k = 0; k < nest.operands.size(); ++k) {
+      call.first.push_back(static_cast<char*>(arguments.data(nest.operands[k].position)) + nest.offsets[k]);
     }
     for (const size_t result : nest.results) {
       call.first.push_back(results[result].data);
@@ -343,10 +351,13 @@ class KernelsOfGroups final : public GroupCompiler {
  public:
   KernelsOfGroups(size_t lanes, bool is_blocking, bool is_selective)
       : lanes_(lanes), is_blocking_(is_blocking), is_selective_(is_selective) {}
-  size_t weight_of(const Node& node) const override {
+  GroupRole role_of(const Node& node) const override {
+    if (is_index_view(node)) {
+      return GroupRole::kView;
+    }
     const bool has_rule = has_element_rule(node.op()) && (produces_new_tensor(node) || casts_to_other_dtype(node)) &&
                           !is_known_to_be_refused(node);
-    return !has_rule ? 0 : may_fold(node.op()) ? 16 : 1;
+    return !has_rule ? GroupRole::kNone : may_fold(node.op()) ? GroupRole::kFold : GroupRole::kPointwise;
   }
   KernelPtr make_kernel(const NodeGroup& group) const override {
     return std::make_unique<GroupKernel>(group, lanes_, is_blocking_, is_selective_);

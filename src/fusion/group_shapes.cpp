@@ -18,19 +18,57 @@ std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelA
     }
   }
   for (const Node* node : group.nodes) {
-    auto shape = shapes.align_channels(*node) ? shapes.shape_of(*node) : std::nullopt;
-    if (!shape) {
+    if (!(is_index_view(*node) || node->opcode() == Opcode::kListUnpack ? shapes.add_views(*node) : shapes.add(*node))) {
       return std::nullopt;
     }
-    auto strides = may_fold(node->op()) ? contiguous_form(shape->sizes).strides : shapes.strides_of_result(*node);
-    // Loops over rows write contiguous results; dimensions of one element may have any stride.
-    if (!strides || (shape->space && !is_contiguous({shape->sizes, *strides}))) {
-      return std::nullopt;
-    }
-    shape->strides = std::move(*strides);
-    shapes.shapes_[node->output()] = std::move(*shape);
   }
   return shapes;
+}
+
+// Adds the result of an operator that computes. Returns whether one kernel can.
+bool GroupShapes::add(const Node& node) {
+  auto shape = align_channels(node) ? shape_of(node) : std::nullopt;
+  if (!shape) {
+    return false;
+  }
+  auto strides = may_fold(node.op()) ? contiguous_form(shape->sizes).strides : strides_of_result(node);
+  // Loops over rows write contiguous results; dimensions of one element may have any stride.
+  if (!strides || (shape->space && !is_contiguous({shape->sizes, *strides}))) {
+    return false;
+  }
+  shape->strides = std::move(*strides);
+  shapes_[node.output()] = std::move(*shape);
+  return true;
+}
+
+// Adds the views that the node returns, or unpacks. A list of views has no shape.
+bool GroupShapes::add_views(const Node& node) {
+  for (const Value* output : node.outputs()) {
+    if (output->type()->kind() != c10::TypeKind::TensorType) {
+      continue;
+    }
+    const Shape& base = shapes_.at(viewed_by(*output));
+    auto view = base.space ? std::nullopt : views_.of(*output, {base.sizes, base.strides});
+    if (!view) {
+      return false;
+    }
+    shapes_[output] = {std::move(view->form.sizes), std::nullopt, Rows::kWhole, std::move(view->form.strides)};
+  }
+  return true;
+}
+
+std::optional<View> GroupShapes::viewed(const Value& value, std::span<const Value* const> views) const {
+  View whole{{sizes_of(value), strides_of(value)}};
+  for (const Value* each : views) {
+    const c10::DimVector& sizes = sizes_of(*viewed_by(*each));
+    auto view = views_.of(*each, {sizes, broadcast_strides(whole.form, sizes)});
+    if (!view) {
+      return std::nullopt;
+    }
+    view->offset += whole.offset;
+    whole = std::move(*view);
+  }
+  return whole;
 }
 
 RowSpace GroupShapes::space_of(const Value& value) const {

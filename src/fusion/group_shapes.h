@@ -2,11 +2,13 @@
 #pragma once
 
 #include "fusion/tensor_form.h"
+#include "fusion/views.h"
 #include "plan/prepared/group.h"
 
 #include <c10/util/DimVector.h>
 
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -31,6 +33,8 @@ class GroupShapes {
   const c10::DimVector& sizes_of(const Value& value) const { return shapes_.at(&value).sizes; }
   // The strides that LibTorch gives a tensor of these sizes. Values that are computed of folds are contiguous.
   const c10::DimVector& strides_of(const Value& value) const { return shapes_.at(&value).strides; }
+  // Returns the value as the views, one of the other, read it; nothing where one of them raises.
+  std::optional<View> viewed(const Value& value, std::span<const Value* const> views) const;
   // Returns whether the value has one element for each row of its space.
   bool is_of_row(const Value& value) const { return shapes_.at(&value).rows != Rows::kWhole; }
   // Returns the space in which the value must be computed; a space without folds for a value that needs none.
@@ -49,12 +53,15 @@ class GroupShapes {
     Rows rows = Rows::kWhole;
     c10::DimVector strides = {};
   };
+  bool add(const Node& node);
+  bool add_views(const Node& node);
   bool align_channels(const Node& node);
   std::optional<Shape> shape_of(const Node& node) const;
   std::optional<c10::DimVector> strides_of_result(const Node& node) const;
   std::optional<Shape> fold(const Node& node) const;
 
   std::unordered_map<const Value*, Shape> shapes_;
+  mutable Views views_;
 };
 
 }  // namespace sconce

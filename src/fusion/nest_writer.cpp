@@ -16,29 +16,44 @@ NestWriter::NestWriter(const NodeGroup& group, const KernelArguments& arguments,
 }
 
 std::optional<Element> NestWriter::write(const Value& value) {
-  const auto argument = argument_of(value);
+  const auto argument = argument_of(value, {});
   return argument ? std::optional(argument->value) : std::nullopt;
 }
 
-std::optional<ElementArgument> NestWriter::argument_of(const Value& value) {
-  if (const auto found = known_.find(&value); found != known_.end()) {
+std::optional<ElementArgument> NestWriter::argument_of(const Value& value, const ViewChain& views) {
+  if (const auto found = known_.find({&value, views}); found != known_.end()) {
     return found->second;
   }
-  std::optional<ElementArgument> argument;
-  if (const auto position = position_.find(&value); position != position_.end()) {
-    argument = operand(position->second);
-  } else if (value.node()->opcode() == Opcode::kConstant) {
-    argument = ElementArgument{.constant = *value.constant()};
-  } else {
-    argument = computed(*value.node());
-  }
+  auto argument = write_argument(value, views);
   if (argument) {
-    known_[&value] = *argument;
+    known_[{&value, views}] = *argument;
   }
   return argument;
 }
 
-std::optional<ElementArgument> NestWriter::operand(size_t position) {
+// An element of a view is an element of what it views. So the program has no views: its operands are read through them.
+std::optional<ElementArgument> NestWriter::write_argument(const Value& value, const ViewChain& views) {
+  if (const auto position = position_.find(&value); position != position_.end()) {
+    return arguments_.is_tensor(position->second) || views.empty() ? operand(position->second, views)
+                                                                   : argument_of(value, {});
+  }
+  if (value.node()->opcode() == Opcode::kConstant) {
+    return ElementArgument{.constant = *value.constant()};
+  }
+  const Value* base = viewed_by(value);
+  if (base == nullptr) {
+    return computed(*value.node(), views);
+  }
+  ViewChain chain = {&value};
+  chain.insert(chain.end(), views.begin(), views.end());
+  auto argument = argument_of(*base, chain);
+  if (argument) {
+    argument->is_zero_dim = shapes_.sizes_of(value).empty();
+  }
+  return argument;
+}
+
+std::optional<ElementArgument> NestWriter::operand(size_t position, const ViewChain& views) {
   if (!arguments_.is_tensor(position)) {
     const c10::IValue& number = arguments_.value(position);
     const c10::ScalarType type = type_of_number(number);
@@ -50,7 +65,7 @@ std::optional<ElementArgument> NestWriter::operand(size_t position) {
   if (!is_kernel_type(tensor.scalar_type())) {
     return std::nullopt;
   }
-  operands_.push_back(position);
+  operands_.push_back({position, views});
   return ElementArgument{.kind = ElementArgument::Kind::kTensor,
                          .value = builder_.load(static_cast<uint32_t>(operands_.size() - 1), tensor.scalar_type()),
                          .is_zero_dim = tensor.dim() == 0};
@@ -74,11 +89,11 @@ bool NestWriter::may_be_converted(const Node& node, const std::vector<ElementArg
   return differs && !are_dense;
 }
 
-std::optional<ElementArgument> NestWriter::computed(const Node& node) {
+std::optional<ElementArgument> NestWriter::computed(const Node& node, const ViewChain& views) {
   std::vector<ElementArgument> operands;
   bool is_zero_dim = true;
   for (const Value* input : node.inputs()) {
-    auto operand = argument_of(*input);
+    auto operand = argument_of(*input, views);
     if (!operand) {
       return std::nullopt;
     }

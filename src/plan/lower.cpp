@@ -144,10 +144,10 @@ class Lowering {
     drop(liveness_.dead_on_entry(block));
     for (const Node* node : block.nodes()) {
       const PreparedUnit* unit = places_.unit_of(*node);
+      begin_group(*node);
       if (node->opcode() == Opcode::kConstant || (unit != nullptr && node != unit->nodes.back())) {
         continue;
       }
-      begin_group(*node);
       auto done = node->opcode() == Opcode::kIf     ? lower_if(*node)
                   : node->opcode() == Opcode::kLoop ? lower_loop(*node)
                   : unit != nullptr                 ? lower_unit(*unit)

@@ -103,6 +103,20 @@ Outcome KernelCall::run(const std::vector<c10::IValue>& given) {
   return outcome;
 }
 
+std::pair<std::vector<at::Tensor>, std::string> results_of(const Plan& plan, const std::vector<c10::IValue>& operands) {
+  try {
+    torch::jit::Stack stack(operands.begin(), operands.end());
+    run_plan(plan, stack, /*may_skip_autograd=*/true);
+    std::vector<at::Tensor> results;
+    for (const c10::IValue& value : stack) {
+      results.push_back(value.toTensor());
+    }
+    return {results, ""};
+  } catch (const std::exception& error) {
+    return {{}, error.what()};
+  }
+}
+
 Outcome run_eager(const OperatorCall& call, const std::vector<c10::IValue>& given) {
   return outcome_of([&] {
     torch::jit::Stack stack;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sconce::testing {
@@ -25,7 +26,7 @@ class CountedKernels final : public GroupCompiler {
   };
 
   explicit CountedKernels(size_t lanes) : inner_(make_blocking_kernels(lanes)) {}
-  size_t weight_of(const Node& node) const override { return inner_->weight_of(node); }
+  GroupRole role_of(const Node& node) const override { return inner_->role_of(node); }
   KernelPtr make_kernel(const NodeGroup& group) const override;
   const Counts& counts() const { return counts_; }
 
@@ -65,6 +66,9 @@ class KernelCall {
   std::unique_ptr<Plan> plan_;
   bool ran_kernel_ = false;
 };
+
+// Returns the results of a run of the plan, or the message with which it raised.
+std::pair<std::vector<at::Tensor>, std::string> results_of(const Plan& plan, const std::vector<c10::IValue>& operands);
 
 // The call by LibTorch.
 Outcome run_eager(const OperatorCall& call, const std::vector<c10::IValue>& given);

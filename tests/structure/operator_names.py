@@ -23,6 +23,7 @@ REWRITES = {
     "src/autodiff/reduce_gradient.cpp": "inserts sums and casts of gradients",
     "src/fusion/folds.cpp": "the table of operators that fold rows",
     "src/fusion/operators.cpp": "lists the operators whose results do not follow the strides of their operands",
+    "src/fusion/views.cpp": "the table of views that kernels read through",
     "src/ir/text/parse.cpp": "gives an example in an error message",
     "src/load/function_library.cpp": "gives the forms of serialized TorchScript their node kinds",
     "src/passes/layout/permutations.cpp": "reads and composes views that exchange dimensions",

@@ -9,18 +9,24 @@
 namespace sconce {
 
 struct NodeGroup {
-  std::vector<const Node*> nodes;      // in the order of the graph
+  std::vector<const Node*> nodes;      // in the order of the graph; what unpacks a list of views, too
   std::vector<const Value*> operands;  // tensors and numbers from outside that are not constants
   std::vector<const Value*> results;   // tensors that nodes outside use
+};
+
+// What a kernel can do with a node.
+enum class GroupRole : uint8_t {
+  kNone,       // nothing; or its result may share memory with an operand, and it is no view that kernels read through
+  kPointwise,  // computes it, element by element
+  kFold,       // computes it: it folds rows
+  kView,       // reads through it, if no fold is computed before: the view picks elements of its first operand
 };
 
 // Makes the kernels of groups. Implemented above the plan (fusion/).
 class GroupCompiler {
  public:
   virtual ~GroupCompiler() = default;
-  // Returns what the node adds to the size of a kernel: 1 for a pointwise operator; 0 if no kernel computes it, or if
-  // its result may share memory with an operand.
-  virtual size_t weight_of(const Node& node) const = 0;
+  virtual GroupRole role_of(const Node& node) const = 0;
   // Returns a kernel whose arguments are the group's operands, and whose results are the group's. `group` outlives it.
   virtual KernelPtr make_kernel(const NodeGroup& group) const = 0;
 };

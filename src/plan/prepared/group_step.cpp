@@ -26,10 +26,13 @@ class OneKernelStep final : public GroupStep {
   std::string name() const override {
     constexpr size_t kShown = 3;
     std::string name = "kernel";
-    for (size_t i = 0; i < std::min(kShown, group_.nodes.size()); ++i) {
-      name += std::string(" ") + group_.nodes[i]->kind().toUnqualString();
+    size_t count = 0;
+    for (const Node* node : group_.nodes) {
+      if (node->opcode() != Opcode::kListUnpack && ++count <= kShown) {
+        name += std::string(" ") + node->kind().toUnqualString();
+      }
     }
-    return name + (group_.nodes.size() > kShown ? " +" + std::to_string(group_.nodes.size() - kShown) : "");
+    return name + (count > kShown ? " +" + std::to_string(count - kShown) : "");
   }
 
   bool ran_prepared(const Frame& frame) const override { return frame.runs_prepared && frame.next_step == target_; }
@@ -38,7 +41,7 @@ class OneKernelStep final : public GroupStep {
   std::string describe() const override {
     std::string text = "kernel";
     for (const Node* node : group_.nodes) {
-      text += std::string(" ") + node->kind().toUnqualString();
+      text += node->opcode() == Opcode::kListUnpack ? "" : std::string(" ") + node->kind().toUnqualString();
     }
     return text + runner_.describe() + ", then " + std::to_string(target_);
   }

@@ -11,7 +11,8 @@ namespace sconce {
 namespace {
 
 const std::vector<uint32_t> kNone;
-constexpr size_t kMostWeight = 64;  // of a group
+constexpr size_t kMostWeight = 64;  // of a group; a pointwise operator or a view weighs 1
+constexpr size_t kWeightOfFold = 16;
 
 bool is_list_of_tensors(const Value& value) {
   return value.type()->kind() == c10::TypeKind::ListType &&
@@ -200,41 +201,45 @@ void Places::choose_attributes(const Graph& graph) {
 
 // ---- groups ---------------------------------------------------------------------------------------------------------
 
-bool Places::can_be_in_group(const Node& node, const GroupCompiler& groups) const {
-  if (node.schema() == nullptr || node.op().is_language() || effects_of(node).any() || groups.weight_of(node) == 0) {
-    return false;
-  }
+// Returns what a kernel can do with the node among its neighbors. What unpacks a list of views is a view, too.
+GroupRole Places::role_in_group(const Node& node, const GroupCompiler& groups) const {
   const PreparedUnit* unit = unit_of(node);
-  if (unit != nullptr && (unit->kernel->is_view || unit->nodes.size() != 1)) {
-    return false;
+  if (unit != nullptr && unit->kernel->is_view) {
+    const bool has_list = unit->nodes.front() != unit->op;  // an argument
+    return has_list ? GroupRole::kNone : groups.role_of(*unit->op);
+  }
+  if (node.schema() == nullptr || node.op().is_language() || effects_of(node).any() ||
+      (unit != nullptr && unit->nodes.size() != 1)) {
+    return GroupRole::kNone;
   }
   const auto inputs = node.inputs();
-  return std::all_of(inputs.begin(), inputs.end(), [](const Value* input) {
+  const bool can_read = std::all_of(inputs.begin(), inputs.end(), [](const Value* input) {
     const c10::TypeKind kind = input->type()->kind();
     return input->node()->opcode() == Opcode::kConstant || kind == c10::TypeKind::TensorType ||
            kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType;
   });
+  const GroupRole role = can_read ? groups.role_of(node) : GroupRole::kNone;
+  return role == GroupRole::kView ? GroupRole::kNone : role;  // a view without a unit is an object that others may see
 }
 
 // Nodes form a group if only constants, and attributes that are read in place, stand between them.
 void Places::choose_groups(const Block& block, const GroupCompiler& groups) {
-  std::vector<const Node*> nodes;
+  std::vector<Member> members;
   size_t weight = 0;
   const auto close = [&] {
-    if (!nodes.empty()) {
-      add_group(std::move(nodes));
-      nodes.clear();
-      weight = 0;
-    }
+    add_groups(members);
+    members.clear();
+    weight = 0;
   };
   for (const Node* node : block.nodes()) {
-    if (can_be_in_group(*node, groups)) {
-      weight += groups.weight_of(*node);
-      if (weight > kMostWeight) {
+    const GroupRole role = role_in_group(*node, groups);
+    if (role != GroupRole::kNone) {
+      const size_t more = role == GroupRole::kFold ? kWeightOfFold : 1;
+      if (weight + more > kMostWeight) {
         close();
-        weight = groups.weight_of(*node);
       }
-      nodes.push_back(node);
+      weight += more;
+      members.push_back({node, role});
     } else if (node->opcode() != Opcode::kConstant && !is_read_in_place(*node)) {
       close();
     }
@@ -245,11 +250,50 @@ void Places::choose_groups(const Block& block, const GroupCompiler& groups) {
   close();
 }
 
-void Places::add_group(std::vector<const Node*> nodes) {
+// Makes a group of the nodes. It falls apart at a view that nodes outside use, or that is one of what a fold computes.
+void Places::add_groups(std::span<const Member> members) {
+  FlatSet<const Node*> inside;
+  for (const Member& member : members) {
+    inside.insert(member.node);
+  }
+  const auto is_used_outside = [&](const Value* output) {
+    const auto uses = output->uses();
+    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return !inside.contains(use.user); });
+  };
+  FlatSet<const Node*> folded;  // the folds, and all that is computed of them
   NodeGroup group;
-  const FlatSet<const Node*> members(nodes.begin(), nodes.end());
+  bool computes = false;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const auto& [node, role] = members[i];
+    const auto inputs = node->inputs();
+    const bool is_folded = role == GroupRole::kFold || std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) {
+                             return folded.contains(input->node());
+                           });
+    if (is_folded) {
+      folded.insert(node);
+    }
+    const auto outputs = node->outputs();
+    if (role == GroupRole::kView && (is_folded || std::any_of(outputs.begin(), outputs.end(), is_used_outside))) {
+      add_groups(members.first(i));
+      add_groups(members.subspan(i + 1));
+      return;
+    }
+    computes = computes || role != GroupRole::kView;
+    group.nodes.push_back(node);
+    if (std::any_of(outputs.begin(), outputs.end(), is_used_outside)) {
+      group.results.push_back(node->output());
+    }
+  }
+  if (computes) {
+    add_group(std::move(group));
+  }
+}
+
+// Finds the group's operands, and lets its nodes run together: the kernel reads all operands while it writes all results.
+void Places::add_group(NodeGroup group) {
+  const FlatSet<const Node*> members(group.nodes.begin(), group.nodes.end());
   FlatSet<const Value*> seen;
-  for (const Node* node : nodes) {
+  for (const Node* node : group.nodes) {
     for (const Value* input : node->inputs()) {
       const bool is_known =
           input->node()->opcode() == Opcode::kConstant && input->type()->kind() != c10::TypeKind::TensorType;
@@ -257,14 +301,8 @@ void Places::add_group(std::vector<const Node*> nodes) {
         group.operands.push_back(input);
       }
     }
-    const auto uses = node->output()->uses();
-    if (std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return !members.contains(use.user); })) {
-      group.results.push_back(node->output());
-    }
   }
-  // The kernel reads all operands while it writes all results.
-  positions_.join(nodes);
-  group.nodes = std::move(nodes);
+  positions_.join(group.nodes);
   groups_.push_back(std::move(group));
   group_at_[groups_.back().nodes.front()] = &groups_.back();
 }

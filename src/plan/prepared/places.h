@@ -13,6 +13,7 @@
 
 #include <deque>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace sconce {
@@ -69,8 +70,13 @@ class Places {
   void leave_out_views(const Regions& regions);
   void choose_attributes(const Graph& graph);
   void choose_groups(const Block& block, const GroupCompiler& groups);
-  bool can_be_in_group(const Node& node, const GroupCompiler& groups) const;
-  void add_group(std::vector<const Node*> nodes);
+  GroupRole role_in_group(const Node& node, const GroupCompiler& groups) const;
+  struct Member {
+    const Node* node;
+    GroupRole role;
+  };
+  void add_groups(std::span<const Member> members);
+  void add_group(NodeGroup group);
   void choose_slots(const Regions& regions);
   void choose_reused(const Regions& regions, const Block& body, size_t always_new);
   void add_slot(const PreparedUnit& unit, const Value& value, uint32_t last);
