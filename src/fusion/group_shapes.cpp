@@ -60,6 +60,9 @@ bool GroupShapes::add_views(const Node& node) {
 std::optional<View> GroupShapes::viewed(const Value& value, std::span<const Value* const> views) const {
   View whole{{sizes_of(value), strides_of(value)}};
   for (const Value* each : views) {
+    if (keeps_elements(*each)) {
+      continue;
+    }
     const c10::DimVector& sizes = sizes_of(*viewed_by(*each));
     auto view = views_.of(*each, {sizes, broadcast_strides(whole.form, sizes)});
     if (!view) {

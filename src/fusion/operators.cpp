@@ -133,6 +133,8 @@ bool is_operand_of_iterator(const Op& op, size_t argument) {
 ResultForm result_form_of(const Op& op) {
   static const auto* const others = new std::unordered_map<c10::OperatorName, ResultForm>{
       {{"aten::to", "dtype"}, ResultForm::kSame},
+      {{"aten::_to_copy", ""}, ResultForm::kSame},
+      {{"aten::clone", ""}, ResultForm::kSame},
       {{"aten::rsub", "Tensor"}, ResultForm::kReversedOperands},
       {{"aten::rsub", "Scalar"}, ResultForm::kReversedOperands},
       {{"aten::leaky_relu_backward", ""}, ResultForm::kReversedOperands},
@@ -147,13 +149,16 @@ ResultForm result_form_of(const Op& op) {
 }
 
 bool needs_equal_operands(const Op& op) {
-  return op.kind == aten::to || op.kind == aten::gelu_backward || op.kind == aten::log_sigmoid_backward ||
-         op.kind == aten::ldexp || op.kind == aten::float_power;
+  return op.kind == aten::to || op.kind == aten::_to_copy || op.kind == aten::clone || op.kind == aten::gelu_backward ||
+         op.kind == aten::log_sigmoid_backward || op.kind == aten::ldexp || op.kind == aten::float_power;
 }
 
 bool casts_to_other_dtype(const Node& node) {
+  if (node.kind() != aten::to) {
+    return false;
+  }
   const TensorFacts* facts = node.input(0)->facts();
-  const auto* dtype = node.kind() == aten::to ? node.input(1)->constant() : nullptr;
+  const auto* dtype = node.input(1)->constant();
   return facts != nullptr && facts->dtype && dtype != nullptr && dtype->isInt() &&
          static_cast<int64_t>(*facts->dtype) != dtype->toInt();
 }

@@ -49,6 +49,7 @@ bool is_index_view(const Node& node) {
       {"aten::select", "int"},    {"aten::chunk", ""},
       {"aten::split", "Tensor"},  {"aten::unbind", "int"},
       {"aten::detach", ""},       {"aten::split_with_sizes", ""},
+      {"aten::contiguous", ""},
   };
   const auto inputs = node.inputs();
   return node.schema() != nullptr && operators->contains(node.schema()->operator_name()) &&
@@ -60,6 +61,8 @@ const Value* viewed_by(const Value& value) {
   const Node& op = view_operator(value);
   return is_index_view(op) ? op.input(0) : nullptr;
 }
+
+bool keeps_elements(const Value& view) { return view.node()->kind() == aten::contiguous; }
 
 std::optional<View> Views::of(const Value& value, const Form& base) {
   const Node& op = view_operator(value);

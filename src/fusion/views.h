@@ -11,11 +11,14 @@
 namespace sconce {
 
 // Returns whether the operator returns such a view of its first operand, or a list of them, and all its other arguments are
-// constants. Operators that may copy (reshape) do not.
+// constants. Operators that may copy do not, but for `contiguous`: its elements are the same.
 bool is_index_view(const Node& node);
 
 // Returns the tensor of which the value is a view, by an index view or as an element of its list; null for other values.
 const Value* viewed_by(const Value& value);
+
+// Returns whether the view has all elements of its tensor, in their places.
+bool keeps_elements(const Value& view);
 
 // A view of a tensor: its form, and its first element among the tensor's, in elements of memory.
 struct View {

@@ -25,7 +25,8 @@ std::string text_of(at::ScalarType from, int64_t to, const std::string& nodes) {
   return std::string("graph(%x : ") + c10::toString(from) +
          "(*, *, *)):\n  %dtype : int = prim::Constant[value=" + std::to_string(to) +
          "]()\n  %no : bool = prim::Constant[value=0]()\n  %none : NoneType = prim::Constant()\n"
-         "  %erf : str = prim::Constant[value=\"none\"]()\n  %back : int = prim::Constant[value=" +
+         "  %zero : int = prim::Constant[value=0]()\n  %erf : str = prim::Constant[value=\"none\"]()\n  %back : int = "
+         "prim::Constant[value=" +
          std::to_string(static_cast<int>(from)) + "]()\n" + nodes + "  return (%r)\n";
 }
 
@@ -63,6 +64,28 @@ TEST_P(Casts, HaveTheBitsAndStridesOfLibTorch) {
         EXPECT_EQ(got.strides(), expected.strides()) << what;
         int64_t where = -1;
         EXPECT_EQ(distance_between(got, expected, x, Distance{}, &where), 0) << what << " at " << where;
+      }
+    }
+  }
+}
+
+// A copy with a dtype, or with the operand's own; a copy for its layout is read through.
+TEST_P(Casts, MayCopy) {
+  for (const at::ScalarType from : kCastDtypes) {
+    for (const char* to : {"%dtype", "%none"}) {
+      std::string text =
+          text_of(from, static_cast<int64_t>(at::kDouble),
+                  "  %1 : Tensor = aten::_to_copy(%x, " + std::string(to) + ", %none, %none, %none, %no, %none)\n" +
+                      "  %2 : Tensor = aten::clone(%1, %none)\n  %3 : Tensor = aten::contiguous(%2, %zero)\n" +
+                      "  %4 : Tensor = aten::isnan(%3)\n  %r : Tensor = aten::where(%4, %3, %3)\n");
+      for (const at::Tensor& x : layouts_of(special_values(1000, from, 0))) {
+        const CountedKernels kernels(GetParam());
+        const at::Tensor got = run(text, x, &kernels);
+        const at::Tensor expected = run(text, x, nullptr);
+        EXPECT_EQ(kernels.counts().runs, x.is_non_overlapping_and_dense() ? 1u : 0u) << from;
+        EXPECT_EQ(got.strides(), expected.strides()) << from;
+        int64_t where = -1;
+        EXPECT_EQ(distance_between(got, expected, x, Distance{}, &where), 0) << from << " at " << where;
       }
     }
   }

@@ -33,6 +33,7 @@ std::vector<c10::IValue> choices_for(const c10::Argument& argument) {
       {"lambd", {0.5, 1, 0}},
       {"max", {none, 1, 2.5, 0, -2, std::nan("")}},
       {"max_val", {1, 2.5, 6}},
+      {"memory_format", {none, static_cast<int64_t>(c10::MemoryFormat::Preserve)}},
       {"min", {-1, none, 0.5, 0, 1, -infinity}},
       {"min_val", {-1, 0.5, 0}},
       {"nan", {none, 1.5}},
@@ -112,8 +113,9 @@ std::vector<c10::OperatorHandle> operators_with_rules() {
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     const auto handle = c10::Dispatcher::singleton().findSchema(name);
     // Operators that fold rows, those with weights of channels, and casts have tests of their own.
-    if (handle && handle->schema().name() != "aten::to" && has_element_rule(op_of(handle->schema())) &&
-        !may_fold(op_of(handle->schema())) && !is_of_channels(op_of(handle->schema()), 1)) {
+    if (handle && handle->schema().name() != "aten::to" && handle->schema().name() != "aten::_to_copy" &&
+        has_element_rule(op_of(handle->schema())) && !may_fold(op_of(handle->schema())) &&
+        !is_of_channels(op_of(handle->schema()), 1)) {
       found.push_back(*handle);
     }
   }

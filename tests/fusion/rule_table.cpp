@@ -49,6 +49,7 @@ std::span<const RuleRow> rule_rows() {
       {"floor_divide", Dtypes::kAllButBFloat16, {.any_nan = true}},
       {"fmod", Dtypes::kAll, {.any_nan = true}},
       {"remainder", Dtypes::kAll, {.any_nan = true}},
+      {"clone", Dtypes::kAll},
       {"addcmul", Dtypes::kFloating},
       {"addcdiv", Dtypes::kFloating},
       {"lerp", Dtypes::kFloating, {.any_zero = true}},

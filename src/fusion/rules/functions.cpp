@@ -39,14 +39,36 @@ Result write_binary(Writing& w) {
 // angle(self): of a number, 0 or pi
 // to(self, dtype, non_blocking, copy, memory_format). Of floating numbers that no integer equals, LibTorch's kernels give
 // integers that differ by the place of the element.
+// Returns whether kernels convert to the dtype. LibTorch's integers for floating numbers out of range depend on the place.
+bool is_convertible(c10::ScalarType from, c10::ScalarType to) {
+  const bool rounds = c10::isFloatingType(from) && !c10::isFloatingType(to) && to != at::kBool;
+  return is_kernel_type(from) && is_kernel_type(to) && !rounds;
+}
+
+bool keeps_strides(const Writing& w, size_t format) {
+  return w.is_none(format) || w.number(format) == static_cast<double>(c10::MemoryFormat::Preserve);
+}
+
+Result write_clone(Writing& w) {
+  return w.is_tensor(0) && is_kernel_type(w.type(0)) && keeps_strides(w, 1) ? Result(w[0].value) : std::nullopt;
+}
+
 Result write_cast(Writing& w) {
-  const bool keeps_strides = w.is_none(4) || w.number(4) == static_cast<double>(c10::MemoryFormat::Preserve);
-  if (!w.is_tensor(0) || !w[1].constant.isInt() || !keeps_strides) {
+  if (!w.is_tensor(0) || !w[1].constant.isInt() || !keeps_strides(w, 4)) {
     return std::nullopt;
   }
   const auto dtype = static_cast<c10::ScalarType>(w[1].constant.toInt());
-  const bool rounds = c10::isFloatingType(w.type(0)) && !c10::isFloatingType(dtype) && dtype != at::kBool;
-  return dtype == w.type(0) || !is_kernel_type(dtype) || rounds ? std::nullopt : Result(w.b.convert(w[0].value, dtype));
+  return dtype != w.type(0) && is_convertible(w.type(0), dtype) ? Result(w.b.convert(w[0].value, dtype)) : std::nullopt;
+}
+
+// _to_copy(self, dtype, layout, device, pin_memory, non_blocking, memory_format)
+Result write_to_copy(Writing& w) {
+  const bool stays = w.is_none(2) && w.is_none(3) && w.is_none(4);
+  if (!w.is_tensor(0) || !stays || !keeps_strides(w, 6) || !(w.is_none(1) || w[1].constant.isInt())) {
+    return std::nullopt;
+  }
+  const auto dtype = w.is_none(1) ? w.type(0) : static_cast<c10::ScalarType>(w[1].constant.toInt());
+  return is_convertible(w.type(0), dtype) ? Result(w.b.convert(w[0].value, dtype)) : std::nullopt;
 }
 
 Result write_angle(Writing& w) {
@@ -135,6 +157,8 @@ void add_function_rules(RuleTable& table) {
   add_rule(table, "rsqrt", write_rsqrt);
   add_rule(table, "reciprocal", write_reciprocal);
   add_rule(table, "to", write_cast, {"dtype"});
+  add_rule(table, "_to_copy", write_to_copy);
+  add_rule(table, "clone", write_clone);
   add_rule(table, "exp", write_unary<MachineOp::kExp>);
   add_rule(table, "exp2", write_unary<MachineOp::kExp2>);
   add_rule(table, "expm1", write_unary<MachineOp::kExpm1>);

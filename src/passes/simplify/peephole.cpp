@@ -54,6 +54,7 @@ class Peephole {
       case prim::dtype: return known_dtype(node);
       case prim::device: return known_device(node);
       case aten::is_floating_point: return known_kind_of_dtype(node);
+      case aten::type_as: return cast_to_known_dtype(node);
       case aten::dropout:
       case aten::feature_dropout:
       case aten::alpha_dropout:
@@ -186,6 +187,29 @@ class Peephole {
   Value* known_kind_of_dtype(Node& node) {
     const TensorFacts* facts = lasting_facts(*node.input(0));
     return facts != nullptr && facts->dtype ? constant(c10::isFloatingType(*facts->dtype), node) : nullptr;
+  }
+
+  // x.type_as(y) becomes x.to(dtype), which kernels compute. Equal dtypes are left to remove_dead_copies.
+  Value* cast_to_known_dtype(Node& node) {
+    const TensorFacts* from = lasting_facts(*node.input(0));
+    const TensorFacts* to = lasting_facts(*node.input(1));
+    const bool are_strided = from != nullptr && to != nullptr && from->strides && to->strides;
+    if (!are_strided || !from->dtype || !to->dtype || from->dtype == to->dtype || !from->device ||
+        from->device != to->device) {
+      return nullptr;
+    }
+    Value* dtype = graph_.insert_constant(static_cast<int64_t>(*to->dtype), &node);
+    Value* no = graph_.insert_constant(false, &node);
+    Node* cast = graph_.create(aten::to, {node.input(0), dtype, no, no, graph_.insert_constant(c10::IValue(), &node)});
+    cast->insert_before(&node);
+    cast->set_location(node.location());
+    resolve(*cast);
+    cast->output()->set_type(node.output()->type());
+    cast->output()->set_name(node.output()->name());
+    if (node.output()->facts() != nullptr) {
+      cast->output()->set_facts(*node.output()->facts());
+    }
+    return cast->output();
   }
 
   // ---- calls that do nothing ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ namespace sconce {
 //   - reads of elements and lengths of lists that the graph builds;
 //   - casts and tests that the types decide;
 //   - queries of tensor properties that facts answer;
+//   - casts to the dtype of a tensor whose dtype facts know;
 //   - calls that return their argument.
 //
 // Each rule is next to the operator that it rewrites in peephole.cpp. Returns whether the graph changed.
