@@ -3,6 +3,7 @@
 #include "autodiff/differentiate.h"
 #include "fusion/group_kernel.h"
 #include "fusion/kernel_width.h"
+#include "fusion/operators.h"
 #include "ir/differentiable.h"
 #include "ir/dump.h"
 #include "ir/verify/verify.h"
@@ -182,15 +183,27 @@ const PassPipeline& pipeline_of(const CompileSettings& settings) {
   return settings.passes != nullptr ? *settings.passes : none;
 }
 
+// Returns what makes kernels for plans; null if nothing does.
+const GroupCompiler* kernels_for(const CompileSettings& settings) {
+  return settings.compile == CompileMode::kNever || !why_no_kernels().empty() ? nullptr
+         : settings.compile == CompileMode::kBlocking                         ? &blocking_kernels()
+                                                                              : &background_kernels();
+}
+
+// Returns whether kernels compute a cast: they do if facts know that the operand has another dtype.
+bool has_compiled_cast(const Graph& graph, const GroupCompiler& kernels) {
+  bool has_one = false;
+  for_each_node(graph.body(), [&](const Node* node) {
+    has_one = has_one || (casts_to_other_dtype(*node) && kernels.role_of(*node) != GroupRole::kNone);
+  });
+  return has_one;
+}
+
 // Lowers the graph that the passes have left, and adds up what the compile did.
 Expected<CompiledMethod> finish(CompiledMethod compiled, std::unique_ptr<Graph> graph, const PassRunner& runner,
                                 const CompileSettings& settings, Clock::time_point start) {
-  const bool has_kernels = why_no_kernels().empty();
-  const GroupCompiler* kernels = settings.compile == CompileMode::kNever || !has_kernels ? nullptr
-                                 : settings.compile == CompileMode::kBlocking            ? &blocking_kernels()
-                                                                                         : &background_kernels();
   const StepForm form{
-      .is_prepared = settings.prepares_steps, .is_exact = settings.exact, .always_new = 0, .groups = kernels};
+      .is_prepared = settings.prepares_steps, .is_exact = settings.exact, .always_new = 0, .groups = kernels_for(settings)};
   auto plan = lower(std::move(graph), settings.callees, nullptr, form);
   if (!plan) {
     return plan.refusal();
@@ -268,6 +281,8 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     changed = true;
     remove_dead_code(*graph, runner);
   }
+  const GroupCompiler* kernels = kernels_for(settings);
+  changed = changed || (kernels != nullptr && has_compiled_cast(*graph, *kernels));
   if (!changed) {
     compiled.refusals = runner.refusals();
     return compiled;

@@ -5,6 +5,8 @@
 #include "tests/executor/failing_memory.h"
 #include "tests/support/graphs.h"
 
+#include "fusion/kernel_width.h"
+
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
@@ -119,6 +121,23 @@ TEST(Specialization, AGraphThatItDoesNotChangeKeepsTheGenericPlan) {
   EXPECT_TRUE(specialized_plans(executor).empty());
   EXPECT_THAT(why_generic(executor), HasSubstr("changes no node"));
   EXPECT_EQ(executor.explain().counters.refusals, 0);
+}
+
+// A kernel computes a cast only of an operand whose dtype is known.
+TEST(Specialization, ACastThatAKernelComputesIsWorthAPlan) {
+  const auto cast_to = [](at::ScalarType dtype) {
+    return "graph(%x : Tensor):\n  %dtype : int = prim::Constant[value=" + std::to_string(static_cast<int>(dtype)) +
+           "]()\n  %no : bool = prim::Constant[value=0]()\n  %none : NoneType = prim::Constant()\n"
+           "  %y : Tensor = aten::to(%x, %dtype, %no, %no, %none)\n  return (%y)\n";
+  };
+  const at::Tensor x = at::rand({2});
+  const at::NoGradGuard no_grad;
+  GraphExecutor widening(graph_of(cast_to(at::kDouble)), "f", Options().compile(CompileMode::kBlocking));
+  EXPECT_TRUE(agree(call(widening, x), x.to(at::kDouble)));
+  EXPECT_EQ(specialized_plans(widening).size(), why_no_kernels().empty() ? 1 : 0);
+  GraphExecutor rounding(graph_of(cast_to(at::kLong)), "f", Options().compile(CompileMode::kBlocking));
+  EXPECT_TRUE(agree(call(rounding, x), x.to(at::kLong)));
+  EXPECT_TRUE(specialized_plans(rounding).empty());
 }
 
 TEST(Specialization, TheGenericPlanServesWhereAssumptionsWouldNotHold) {
