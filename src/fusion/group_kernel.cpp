@@ -3,19 +3,17 @@
 #include "analysis/effects.h"
 #include "fusion/folds.h"
 #include "fusion/group_shapes.h"
-#include "fusion/iteration.h"
 #include "fusion/kernel_cache.h"
+#include "fusion/kernel_loops.h"
 #include "fusion/kernel_width.h"
 #include "fusion/known_dtypes.h"
 #include "fusion/nest_writer.h"
 #include "fusion/operators.h"
 #include "fusion/schedule.h"
 
-#include <ATen/Parallel.h>
 #include <c10/core/DefaultDtype.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace sconce {
 namespace {
@@ -30,9 +28,9 @@ struct Nest {
   std::vector<size_t> results;   // positions among the results
   KernelProgram program;
   std::vector<Access> accesses;  // of the operands
-  Iteration iteration;
+  Iteration iteration;           // until `loops` takes it
+  KernelLoops loops;
   std::shared_ptr<const CachedKernel> code;
-  size_t cost = 0;              // instructions per element
   std::vector<size_t> buffers;  // bytes per element of a row; 0: an output is the buffer
 };
 
@@ -50,7 +48,7 @@ class GroupKernel final : public PreparedKernel {
     types_ = types_of(arguments);
     return std::all_of(nests_.begin(), nests_.end(), [&](Nest& nest) {
       return write_program(nest, *shapes, arguments) && plan_loops(nest, *shapes, arguments) && find_code(nest, arguments) &&
-             place_results(nest, *shapes, results);
+             finish(nest, *shapes, results);
     });
   }
 
@@ -73,7 +71,7 @@ class GroupKernel final : public PreparedKernel {
       const std::vector<Access> before = nest.accesses;
       nest.space = now[i].space;
       nest.strides = now[i].strides;
-      if (!plan_loops(nest, *shapes, arguments) || nest.accesses != before || !place_results(nest, *shapes, results)) {
+      if (!plan_loops(nest, *shapes, arguments) || nest.accesses != before || !finish(nest, *shapes, results)) {
         return false;
       }
     }
@@ -81,9 +79,10 @@ class GroupKernel final : public PreparedKernel {
   }
 
   bool can_run() const override {
-    return is_of_default_dtype() && std::all_of(nests_.begin(), nests_.end(), [](const Nest& nest) {
-             return nest.iteration.elements() == 0 || nest.code->function() != nullptr;
-           });
+    is_compiled_ = is_compiled_ || std::all_of(nests_.begin(), nests_.end(), [](const Nest& nest) {
+                     return nest.loops.elements == 0 || nest.code->function() != nullptr;
+                   });
+    return is_compiled_ && is_of_default_dtype();
   }
 
   void run(const KernelArguments& arguments, KernelResults results) override {
@@ -160,7 +159,6 @@ class GroupKernel final : public PreparedKernel {
       nest.program.numbers.push_back(type_of_number(arguments.value(number)));
     }
     nest.program.code = writer.builder().take();
-    nest.cost = nest.program.code.size();
     return true;
   }
 
@@ -188,24 +186,25 @@ class GroupKernel final : public PreparedKernel {
     if (nest.space.folded_dims != 0 && (iteration->elements() == 0 || iteration->sizes.back() > kLongestFoldedRow)) {
       return false;
     }
-    if (is_selective_ && is_faster_by_mkl(nest.program) && iteration->elements() > kLongestAlone) {
+    if (is_selective_ && is_faster_by_libtorch(nest.program) && iteration->elements() > kLongestAlone) {
       return false;
     }
-    nest.iteration = std::move(*iteration);
     nest.accesses.clear();
     for (size_t k = 0; k < tensors.size(); ++k) {
-      const int64_t stride = nest.iteration.strides[k].back();
+      const int64_t stride = iteration->strides[k].back();
       nest.accesses.push_back(stride == tensors[k].bytes ? Access::kElements
                               : stride == 0              ? Access::kOne
                                                          : Access::kStrided);
     }
+    nest.iteration = std::move(*iteration);
     return true;
   }
 
-  // LibTorch computes one such function of a long tensor by MKL's vector library.
-  static bool is_faster_by_mkl(const KernelProgram& program) {
+  // LibTorch copies a long tensor as a piece of memory, and computes one such function of it by MKL's vector library.
+  static bool is_faster_by_libtorch(const KernelProgram& program) {
     const MachineOp last = program.code.back().op;
-    return program.code.size() == 2 && is_library_function(last) && last != MachineOp::kSigmoid && last != MachineOp::kErf;
+    const bool is_by_mkl = is_library_function(last) && last != MachineOp::kSigmoid && last != MachineOp::kErf;
+    return program.code.size() == 1 || (program.code.size() == 2 && is_by_mkl);
   }
 
   bool find_code(Nest& nest, const KernelArguments& arguments) const {
@@ -230,7 +229,9 @@ class GroupKernel final : public PreparedKernel {
     return names;
   }
 
-  bool place_results(const Nest& nest, const GroupShapes& shapes, KernelResults results) const {
+  bool finish(Nest& nest, const GroupShapes& shapes, KernelResults results) {
+    is_compiled_ = false;
+    nest.loops = KernelLoops(std::move(nest.iteration), nest.buffers, nest.program.code.size(), nest.space.folded_dims != 0);
     for (size_t i = 0; i < nest.results.size(); ++i) {
       const Value& result = *group_.results[nest.results[i]];
       results[nest.results[i]].place(shapes.sizes_of(result), shapes.strides_of(result), nest.program.outputs[i].type);
@@ -239,24 +240,14 @@ class GroupKernel final : public PreparedKernel {
   }
 
   static void run_nest(const Nest& nest, const KernelArguments& arguments, KernelResults results) {
-    const Iteration& loops = nest.iteration;
-    const int64_t elements = loops.elements();
-    if (elements == 0) {
-      return;
+    KernelCallArguments call;
+    const size_t operands = nest.operands.size();
+    call.first.resize_for_overwrite(operands + nest.results.size());
+    for (size_t k = 0; k < operands; ++k) {
+      call.first[k] = static_cast<char*>(arguments.data(nest.operands[k].position)) + nest.offsets[k];
     }
-    Call call{.function = nest.code->function()};
-    for (size_t k = 0; k < nest.operands.size(); ++k) {
-      call.first.push_back(static_cast<char*>(arguments.data(nest.operands[k].position)) + nest.offsets[k]);
-    }
-    for (const size_t result : nest.results) {
-      call.first.push_back(results[result].data);
-    }
-    const size_t count = loops.strides.size() + nest.buffers.size();
-    const size_t rank = loops.sizes.size();
-    call.steps.resize(2 * count, 0);
-    for (size_t k = 0; k < loops.strides.size(); ++k) {
-      call.steps[k] = loops.strides[k][rank - 2];
-      call.steps[count + k] = loops.strides[k][rank - 1];
+    for (size_t k = 0; k < nest.results.size(); ++k) {
+      call.first[operands + k] = results[nest.results[k]].data;
     }
     for (const size_t number : nest.numbers) {
       const c10::IValue& value = arguments.value(number);
@@ -264,75 +255,9 @@ class GroupKernel final : public PreparedKernel {
                              : value.isBool() ? static_cast<int64_t>(value.toBool())
                                               : value.toInt());
     }
-    const int64_t grain = std::max<int64_t>(1, kGrain / static_cast<int64_t>(nest.cost));
-    if (elements < grain) {
-      run_loops(nest, call, 0, 0, loops.sizes[0]);
-      return;
-    }
-    // Threads take parts of the longest dimension. A row that is folded has to stay whole.
-    const auto last = loops.sizes.end() - (nest.space.folded_dims != 0 ? 1 : 0);
-    const auto split = static_cast<size_t>(std::max_element(loops.sizes.begin(), last) - loops.sizes.begin());
-    const int64_t each = elements / loops.sizes[split];
-    at::parallel_for(0, loops.sizes[split], std::max<int64_t>(1, grain / each),
-                     [&](int64_t begin, int64_t end) { run_loops(nest, call, split, begin, end); });
+    run_kernel(nest.loops, nest.code->function(), call);
   }
 
-  struct Call {
-    KernelFunction function;
-    c10::SmallVector<void*, 16> first;
-    c10::SmallVector<int64_t, 32> steps;
-    c10::SmallVector<int64_t, 8> numbers;
-  };
-
-  // Runs all loops, but the dimension `split` only from `begin` to `end`.
-  static void run_loops(const Nest& nest, const Call& call, size_t split, int64_t begin, int64_t end) {
-    const Iteration& loops = nest.iteration;
-    const size_t rank = loops.sizes.size();
-    c10::SmallVector<int64_t, 8> sizes(loops.sizes.begin(), loops.sizes.end());
-    sizes[split] = end - begin;
-    c10::SmallVector<void*, 16> at = call.first;
-    const auto advance = [&](size_t dim, int64_t by) {
-      for (size_t k = 0; k < loops.strides.size(); ++k) {
-        at[k] = static_cast<char*>(at[k]) + loops.strides[k][dim] * by;
-      }
-    };
-    if (begin != 0) {
-      advance(split, begin);
-    }
-    const auto words_of = [&](size_t bytes) { return (bytes * static_cast<size_t>(sizes.back()) + 7) / 8; };
-    c10::SmallVector<int64_t, 512> buffers;
-    buffers.resize_for_overwrite(std::accumulate(nest.buffers.begin(), nest.buffers.end(), size_t{0},
-                                                 [&](size_t words, size_t bytes) { return words + words_of(bytes); }));
-    int64_t* buffer = buffers.data();
-    for (const size_t bytes : nest.buffers) {
-      at.push_back(bytes == 0 ? nullptr : buffer);
-      buffer += words_of(bytes);
-    }
-    c10::SmallVector<int64_t, 8> index(rank - 2, 0);
-    while (true) {
-      call.function(at.data(), call.steps.data(), call.numbers.data(), sizes[rank - 2], sizes[rank - 1]);
-      // The next place of the outer dimensions.
-      size_t dim = rank - 2;
-      while (dim > 0) {
-        --dim;
-        advance(dim, 1);
-        if (++index[dim] < sizes[dim]) {
-          break;
-        }
-        advance(dim, -sizes[dim]);
-        index[dim] = 0;
-        if (dim == 0) {
-          return;
-        }
-      }
-      if (rank == 2) {
-        return;
-      }
-    }
-  }
-
-  // The work in instructions below which a second thread does not pay.
-  static constexpr int64_t kGrain = 200'000;
   static constexpr int64_t kLongestAlone = 16'384;
   // Lanes sum up independently; beyond this length LibTorch's sums in pairs are more precise.
   static constexpr int64_t kLongestFoldedRow = 65'536;
@@ -343,6 +268,7 @@ class GroupKernel final : public PreparedKernel {
   const bool is_selective_;  // leaves to the operator what it computes faster
   std::vector<Nest> nests_;
   std::vector<Type> types_;
+  mutable bool is_compiled_ = false;  // until the next preparation
   // For which programs were written; undefined if none depends on it.
   c10::ScalarType default_dtype_ = c10::ScalarType::Undefined;
 };

@@ -1,0 +1,36 @@
+// KernelLoops: a compiled kernel, run over all elements of its results.
+#pragma once
+
+#include "fusion/iteration.h"
+#include "fusion/llvm_text.h"
+
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace sconce {
+
+// All that the calls for operands of one form have in common, computed once.
+struct KernelLoops {
+  // `buffers`: bytes for each element of a row; 0 for a buffer that an output serves as. `cost`: instructions for an
+  // element.
+  KernelLoops() = default;
+  KernelLoops(Iteration iteration, std::vector<size_t> buffers, size_t cost, bool folds_rows);
+
+  Iteration iteration;
+  std::vector<size_t> buffers;
+  std::vector<int64_t> steps;  // as a KernelFunction takes them
+  int64_t elements = 0;
+  int64_t grain = 1;  // elements below which a second thread does not pay
+  bool folds_rows = false;
+};
+
+struct KernelCallArguments {
+  c10::SmallVector<void*, 16> first;  // of the inputs, then of the outputs: their first elements
+  c10::SmallVector<int64_t, 8> numbers;
+};
+
+void run_kernel(const KernelLoops& loops, KernelFunction function, const KernelCallArguments& arguments);
+
+}  // namespace sconce
