@@ -20,7 +20,7 @@ Expected<KernelCompiler*> load_compiler() {
   const auto library = open_library(path);
   if (!library) {
     return Refusal::because("sconce's CPU code generator cannot be loaded (" + library.refusal().reason +
-                            "); it lies beside libsconce.so and needs libLLVM 19");
+                            "); it lies beside libsconce.so and, built without LLVM's archives, needs libLLVM 19");
   }
   const auto make = reinterpret_cast<MakeCompiler>(library->symbol(kEntryPoint));
   if (make == nullptr) {
