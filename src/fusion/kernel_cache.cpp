@@ -7,6 +7,7 @@
 #include "fusion/scalar_functions.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 
 namespace sconce {
@@ -100,15 +101,22 @@ void KernelCache::compile(CachedKernel& kernel) {
     return;
   }
   try {
-    const auto code = compile_cpu_kernel({.text = llvm_text(kernel.program_, kernel.lanes_),
-                                          .functions = {kKernelFunctionName},
-                                          .cache_directory = environment().kernel_cache,
-                                          .symbols = symbols_of(kernel.program_),
-                                          .processor = processor_of(kernel.lanes_)});
+    const auto compiler = cpu_kernel_compiler();  // starts LLVM
+    if (!compiler) {
+      kernel.refusal_ = compiler.refusal().reason;
+      return;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const auto code = (*compiler)->compile({.text = llvm_text(kernel.program_, kernel.lanes_),
+                                            .functions = {kKernelFunctionName},
+                                            .cache_directory = environment().kernel_cache,
+                                            .symbols = symbols_of(kernel.program_),
+                                            .processor = processor_of(kernel.lanes_)});
     if (!code) {
       kernel.refusal_ = code.refusal().reason;
       return;
     }
+    kernel.seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     kernel.code_ = *code;
     kernel.function_.store(reinterpret_cast<KernelFunction>(kernel.code_->address(kKernelFunctionName)),
                            std::memory_order_release);

@@ -21,6 +21,8 @@ class CachedKernel {
   KernelFunction function() const { return function_.load(std::memory_order_acquire); }
   // Returns why the kernel cannot be compiled; empty while it may be.
   std::string refusal() const;
+  // Returns how long it took to compile the kernel, or to take it from the disk; 0 before that. LLVM's start does not count.
+  double seconds() const { return seconds_.load(std::memory_order_relaxed); }
   const std::string& text() const { return text_; }
   const KernelProgram& program() const { return program_; }
   size_t lanes() const { return lanes_; }
@@ -33,6 +35,7 @@ class CachedKernel {
   KernelProgram program_;
   size_t lanes_ = 0;
   std::atomic<KernelFunction> function_{nullptr};
+  std::atomic<double> seconds_{0};
   mutable std::mutex mutex_;
   std::string refusal_;
   mutable std::mutex groups_mutex_;  // `mutex_` is held while the kernel is compiled

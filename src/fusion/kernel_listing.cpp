@@ -8,6 +8,7 @@ namespace sconce {
 KernelListing listing_of(const CachedKernel& kernel) {
   KernelListing listing{.groups = kernel.groups(),
                         .lanes = kernel.lanes(),
+                        .seconds = kernel.seconds(),
                         .program = kernel.program().text(),
                         .llvm_ir = llvm_text(kernel.program(), kernel.lanes())};
   const auto compiler = cpu_kernel_compiler();

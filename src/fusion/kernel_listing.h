@@ -11,6 +11,7 @@ namespace sconce {
 struct KernelListing {
   std::vector<std::string> groups;  // that the kernel computes, as "mul add sigmoid"
   size_t lanes = 0;
+  double seconds = 0;  // that it took to make the kernel
   std::string program;
   std::string llvm_ir;
   std::string assembly;

@@ -96,16 +96,13 @@ Json to_json(const DumpedKernel& kernel, size_t number) {
   const KernelListing listing = listing_of(*kernel.kernel);
   const std::string text =
       "# kernel " + std::to_string(number) + ": " + ui::join(listing.groups, "; ") + "\n# first used in " +
-      kernel.first_use + "\n# program, " + std::to_string(listing.lanes) + " lanes\n" + listing.program + "# LLVM IR\n" +
-      listing.llvm_ir +
+      kernel.first_use + fmt::format("\n# made in {:.1f} ms", 1e3 * listing.seconds) + "\n# program, " +
+      std::to_string(listing.lanes) + " lanes\n" + listing.program + "# LLVM IR\n" + listing.llvm_ir +
       (listing.refusal.empty() ? "# assembly\n" + listing.assembly : "# no assembly: " + listing.refusal + "\n");
-  return Json{{"groups", listing.groups},
-              {"first_use", kernel.first_use},
-              {"lanes", listing.lanes},
-              {"program", listing.program},
-              {"llvm_ir", listing.llvm_ir},
-              {"assembly", listing.assembly},
-              {"text", text}};
+  return Json{{"groups", listing.groups},     {"first_use", kernel.first_use},
+              {"seconds", listing.seconds},   {"lanes", listing.lanes},
+              {"program", listing.program},   {"llvm_ir", listing.llvm_ir},
+              {"assembly", listing.assembly}, {"text", text}};
 }
 
 std::string picture_of_memory(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments,
