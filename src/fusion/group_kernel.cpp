@@ -122,8 +122,7 @@ class GroupKernel final : public PreparedKernel {
         if ((space.folded_dims != 0) != has_folds) {
           continue;
         }
-        const c10::DimVector strides =
-            has_folds ? contiguous_form(space.sizes).strides : shapes.strides_of(*group_.results[i]);
+        const c10::DimVector strides = shapes.written_strides(*group_.results[i]);
         const auto found = std::find_if(nests.begin(), nests.end(), [&](const Nest& nest) {
           return (nest.space == space || (!has_folds && nest.space.sizes == space.sizes)) && nest.strides == strides;
         });
@@ -280,6 +279,9 @@ class KernelsOfGroups final : public GroupCompiler {
   GroupRole role_of(const Node& node) const override {
     if (is_index_view(node)) {
       return GroupRole::kView;
+    }
+    if (may_copy(node)) {
+      return GroupRole::kCopy;
     }
     const bool has_rule = has_element_rule(node.op()) && (produces_new_tensor(node) || casts_to_other_dtype(node)) &&
                           !is_known_to_be_refused(node);

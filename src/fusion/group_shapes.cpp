@@ -18,7 +18,8 @@ std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelA
     }
   }
   for (const Node* node : group.nodes) {
-    if (!(is_index_view(*node) || node->opcode() == Opcode::kListUnpack ? shapes.add_views(*node) : shapes.add(*node))) {
+    const bool is_view = is_index_view(*node) || node->opcode() == Opcode::kListUnpack;
+    if (!(is_view ? shapes.add_views(*node) : may_copy(*node) ? shapes.add_copy(*node) : shapes.add(*node))) {
       return std::nullopt;
     }
   }
@@ -55,6 +56,23 @@ bool GroupShapes::add_views(const Node& node) {
     shapes_[output] = {std::move(view->form.sizes), std::nullopt, Rows::kWhole, std::move(view->form.strides)};
   }
   return true;
+}
+
+// Adds a copy: its elements in their order, which may have other sizes.
+bool GroupShapes::add_copy(const Node& node) {
+  const Shape& base = shapes_.at(node.input(0));
+  auto sizes = base.space ? std::nullopt : copied_sizes(node, {base.sizes, base.strides});
+  if (!sizes) {
+    return false;
+  }
+  c10::DimVector strides = contiguous_form(*sizes).strides;
+  shapes_[node.output()] = {std::move(*sizes), RowSpace{base.sizes, 0}, Rows::kWhole, std::move(strides)};
+  return true;
+}
+
+c10::DimVector GroupShapes::written_strides(const Value& value) const {
+  const Shape& shape = shapes_.at(&value);
+  return shape.space ? contiguous_form(shape.space->sizes).strides : shape.strides;
 }
 
 std::optional<View> GroupShapes::viewed(const Value& value, std::span<const Value* const> views) const {

@@ -33,6 +33,8 @@ class GroupShapes {
   const c10::DimVector& sizes_of(const Value& value) const { return shapes_.at(&value).sizes; }
   // The strides that LibTorch gives a tensor of these sizes. Values that are computed of folds are contiguous.
   const c10::DimVector& strides_of(const Value& value) const { return shapes_.at(&value).strides; }
+  // Returns the strides of a tensor with the sizes of the value's space, into which the kernel writes the value.
+  c10::DimVector written_strides(const Value& value) const;
   // Returns the value as the views, one of the other, read it; nothing where one of them raises.
   std::optional<View> viewed(const Value& value, std::span<const Value* const> views) const;
   // Returns whether the value has one element for each row of its space.
@@ -55,6 +57,7 @@ class GroupShapes {
   };
   bool add(const Node& node);
   bool add_views(const Node& node);
+  bool add_copy(const Node& node);
   bool align_channels(const Node& node);
   std::optional<Shape> shape_of(const Node& node) const;
   std::optional<c10::DimVector> strides_of_result(const Node& node) const;

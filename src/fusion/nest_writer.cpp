@@ -41,6 +41,9 @@ std::optional<ElementArgument> NestWriter::write_argument(const Value& value, co
     return ElementArgument{.constant = *value.constant()};
   }
   const Value* base = viewed_by(value);
+  if (base == nullptr && may_copy(*value.node())) {
+    return argument_of(*value.node()->input(0), views);
+  }
   if (base == nullptr) {
     return computed(*value.node(), views);
   }

@@ -11,8 +11,14 @@
 namespace sconce {
 
 // Returns whether the operator returns such a view of its first operand, or a list of them, and all its other arguments are
-// constants. Operators that may copy do not, but for `contiguous`: its elements are the same.
+// constants. Operators that may copy do not, but for a `contiguous` of which all users compute element by element.
 bool is_index_view(const Node& node);
+
+// Returns whether the operator returns a view of its first operand, or a contiguous copy where none exists, and all its
+// other arguments are constants.
+bool may_copy(const Node& node);
+// Returns the sizes of the copy that the operator makes of a tensor of this form; nothing where it makes none.
+std::optional<c10::DimVector> copied_sizes(const Node& node, const Form& base);
 
 // Returns the tensor of which the value is a view, by an index view or as an element of its list; null for other values.
 const Value* viewed_by(const Value& value);

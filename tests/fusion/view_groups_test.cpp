@@ -115,6 +115,23 @@ TEST_F(ViewGroups, EndAtViewsOfFolds) {
   EXPECT_EQ(runs_of(nodes, "%4", {at::randn({4, 6})}), 2U);
 }
 
+// The heads of attention, side by side. Where the operator returns a view, it does.
+TEST_F(ViewGroups, CopyWhatViewsRead) {
+  const std::string flattened =
+      "  %1 : Tensor = aten::transpose(%a, %one, %two)\n  %2 : Tensor = aten::flatten(%1, %two, %last)\n"
+      "  %3 : Tensor = aten::matmul(%2, %b)\n";
+  const std::string constants = "  %two : int = prim::Constant[value=2]()\n  %last : int = prim::Constant[value=-1]()\n";
+  for (const int64_t length : {5, 9, 17}) {
+    EXPECT_EQ(runs_of(constants + flattened, "%3", {at::randn({2, 4, length, 8}), at::randn({32, 3})}), 1U);
+  }
+  EXPECT_EQ(runs_of(constants + flattened, "%3", {at::randn({2, 4, 1, 8}), at::randn({32, 3})}), 0U) << "a view";
+  const std::string contiguous =
+      "  %1 : Tensor = aten::relu(%a)\n  %2 : Tensor = aten::transpose(%1, %zero, %one)\n"
+      "  %3 : Tensor = aten::contiguous(%2, %zero)\n  %4 : Tensor = aten::matmul(%3, %b)\n";
+  EXPECT_EQ(runs_of(contiguous, "%4", {at::randn({6, 4}), at::randn({6, 3})}), 2U);
+  EXPECT_EQ(runs_of(contiguous, "%4", {at::randn({6, 1}), at::randn({6, 3})}), 1U) << "a view";
+}
+
 TEST_F(ViewGroups, FoldRowsOfViews) {
   const std::string nodes =
       "  %1 : Tensor = aten::mul(%a, %a)\n  %2 : Tensor[] = aten::chunk(%1, %two, %one)\n"

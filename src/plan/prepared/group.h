@@ -20,6 +20,7 @@ enum class GroupRole : uint8_t {
   kPointwise,  // computes it, element by element
   kFold,       // computes it: it folds rows
   kView,       // reads through it, if no fold is computed before: the view picks elements of its first operand
+  kCopy,       // computes it where the operator copies what a view reads; they are a group of their own
 };
 
 // Makes the kernels of groups. Implemented above the plan (fusion/).

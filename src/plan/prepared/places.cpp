@@ -239,7 +239,19 @@ void Places::choose_groups(const Block& block, const GroupCompiler& groups) {
         close();
       }
       weight += more;
+      if (role == GroupRole::kCopy) {
+        // The operator may return a view after all. Then what is computed before still has a kernel.
+        auto views = members.end();
+        while (views != members.begin() && (views - 1)->role == GroupRole::kView) {
+          --views;
+        }
+        add_groups({members.begin(), views});
+        members.erase(members.begin(), views);
+      }
       members.push_back({node, role});
+      if (role == GroupRole::kCopy) {
+        close();
+      }
     } else if (node->opcode() != Opcode::kConstant && !is_read_in_place(*node)) {
       close();
     }
@@ -250,7 +262,8 @@ void Places::choose_groups(const Block& block, const GroupCompiler& groups) {
   close();
 }
 
-// Makes a group of the nodes. It falls apart at a view that nodes outside use, or that is one of what a fold computes.
+// Makes a group of the nodes. It falls apart at a view that nodes outside use, or that is one of what a fold computes, and
+// at a copy of a value from outside.
 void Places::add_groups(std::span<const Member> members) {
   FlatSet<const Node*> inside;
   for (const Member& member : members) {
@@ -273,7 +286,9 @@ void Places::add_groups(std::span<const Member> members) {
       folded.insert(node);
     }
     const auto outputs = node->outputs();
-    if (role == GroupRole::kView && (is_folded || std::any_of(outputs.begin(), outputs.end(), is_used_outside))) {
+    const bool is_seen_view =
+        role == GroupRole::kView && (is_folded || std::any_of(outputs.begin(), outputs.end(), is_used_outside));
+    if (is_seen_view || (role == GroupRole::kCopy && !inside.contains(node->input(0)->node()))) {
       add_groups(members.first(i));
       add_groups(members.subspan(i + 1));
       return;
