@@ -5,6 +5,7 @@
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/memory_picture.h"
 #include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/values/deep_copy.h"
 
 #include "fusion/kernel_listing.h"
@@ -96,7 +97,7 @@ Json to_json(const DumpedKernel& kernel, size_t number) {
   const KernelListing listing = listing_of(*kernel.kernel);
   const std::string text =
       "# kernel " + std::to_string(number) + ": " + ui::join(listing.groups, "; ") + "\n# first used in " +
-      kernel.first_use + fmt::format("\n# made in {:.1f} ms", 1e3 * listing.seconds) + "\n# program, " +
+      kernel.first_use + "\n# made in " + ui::format_duration(listing.seconds) + "\n# program, " +
       std::to_string(listing.lanes) + " lanes\n" + listing.program + "# LLVM IR\n" + listing.llvm_ir +
       (listing.refusal.empty() ? "# assembly\n" + listing.assembly : "# no assembly: " + listing.refusal + "\n");
   return Json{{"groups", listing.groups},     {"first_use", kernel.first_use},
