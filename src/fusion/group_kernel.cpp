@@ -18,18 +18,24 @@
 namespace sconce {
 namespace {
 
+// Where a run finds the first element of an operand.
+struct FirstElement {
+  size_t position;  // among the arguments
+  int64_t offset;   // in bytes
+};
+
 // The kernel of all results of one shape.
 struct Nest {
   RowSpace space;
   c10::DimVector strides = {};  // of the results
   std::vector<NestOperand> operands;
-  std::vector<int64_t> offsets;  // of the operands' first elements, in bytes
-  std::vector<size_t> numbers;   // positions among the arguments
-  std::vector<size_t> results;   // positions among the results
+  std::vector<size_t> numbers;  // positions among the arguments
+  std::vector<size_t> results;  // positions among the results
   KernelProgram program;
   std::vector<Access> accesses;  // of the operands
   Iteration iteration;           // until `loops` takes it
   KernelLoops loops;
+  std::vector<FirstElement> first;
   std::shared_ptr<const CachedKernel> code;
   std::vector<size_t> buffers;  // bytes per element of a row; 0: an output is the buffer
 };
@@ -163,14 +169,14 @@ class GroupKernel final : public PreparedKernel {
 
   bool plan_loops(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) const {
     std::vector<IterationOperand> tensors;
-    nest.offsets.clear();
+    nest.first.clear();
     for (const NestOperand& operand : nest.operands) {
       auto view = shapes.viewed(*group_.operands[operand.position], operand.views);
       if (!view) {
         return false;
       }
       const auto bytes = static_cast<int64_t>(arguments.tensor(operand.position).element_size());
-      nest.offsets.push_back(view->offset * bytes);
+      nest.first.push_back({operand.position, view->offset * bytes});
       tensors.push_back({std::move(view->form), bytes});
     }
     std::vector<IterationOutput> outputs;
@@ -240,10 +246,10 @@ class GroupKernel final : public PreparedKernel {
 
   static void run_nest(const Nest& nest, const KernelArguments& arguments, KernelResults results) {
     KernelCallArguments call;
-    const size_t operands = nest.operands.size();
+    const size_t operands = nest.first.size();
     call.first.resize_for_overwrite(operands + nest.results.size());
     for (size_t k = 0; k < operands; ++k) {
-      call.first[k] = static_cast<char*>(arguments.data(nest.operands[k].position)) + nest.offsets[k];
+      call.first[k] = static_cast<char*>(arguments.data(nest.first[k].position)) + nest.first[k].offset;
     }
     for (size_t k = 0; k < nest.results.size(); ++k) {
       call.first[operands + k] = results[nest.results[k]].data;
