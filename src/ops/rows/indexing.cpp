@@ -37,7 +37,7 @@ return (torch._embedding_bag_backward(
        .backward = "(grad.new_zeros(self.size()).scatter_add(dim, index, grad),)",
        .differentiable_if = "not sparse_grad"},
       {.name = "aten::index",
-       .overloads = {"Tensor"},
+       .overloads = {"Tensor", "Tensor_hacked_twin"},
        .opcode = Opcode::kIndexed,
        .backward = "(torch.index_put(grad.new_zeros(self.size()), indices, grad, True),)"},
       {.name = "aten::index_add",
