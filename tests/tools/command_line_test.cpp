@@ -426,7 +426,7 @@ TEST(Dump, ShowsTheKernelsOfACall) {
       "dump", model_file("gru.pt"), "--inputs", model_file("gru.cases.pt"), "--format", "kernel"};
   const ProgramResult text = sconce(command);
   ASSERT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_THAT(text.out, HasSubstr("# kernel 0: add sigmoid mul add tanh sub"));
+  EXPECT_THAT(text.out, HasSubstr("# kernel 0: chunk chunk add sigmoid mul add tanh sub"));
   EXPECT_THAT(text.out, HasSubstr("%0 = load.Float 0"));
   EXPECT_THAT(text.out, HasSubstr("define void @kernel(ptr %operands"));
   EXPECT_THAT(text.out, HasSubstr("# assembly"));

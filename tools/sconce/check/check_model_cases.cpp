@@ -3,6 +3,7 @@
 #include "tools/sconce/check/gradients.h"
 #include "tools/sconce/check/load_models.h"
 #include "tools/sconce/check/reference_calls.h"
+#include "tools/sconce/check/rounding.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/values/deep_copy.h"
@@ -65,7 +66,7 @@ class ModelCheck {
         compare_with_recorded(index, outcomes, models);
       }
       if (settings_.grad && records_gradients(call)) {
-        compare_gradients_of(index, outcomes, models);
+        compare_gradients_of(index, arguments, outcomes, models);
       }
     }
     if (settings_.threads > 1) {
@@ -120,7 +121,8 @@ class ModelCheck {
     }
   }
 
-  void compare_gradients_of(size_t index, const ReferenceModels::Outcomes& outcomes, const ReferenceModels& models) {
+  void compare_gradients_of(size_t index, const std::vector<c10::IValue>& arguments,
+                            const ReferenceModels::Outcomes& outcomes, const ReferenceModels& models) {
     const bool has_recorded = index == 0 && findings_.call() == 1 && !cases_.grad_names.empty() && !changes_mode_;
     const CallGradients got = gradients_of_call(outcomes.got.output, outcomes.got.arguments, models.original());
     if (has_recorded) {
@@ -147,7 +149,15 @@ class ModelCheck {
       findings_.add_all(kAgainstRecorded, compare(grad, cases_.grads[i], values_, "grad of " + name));
     }
     if (!outcomes.expected.error) {
-      findings_.add_all(kAgainstReference, compare_gradients(got, expected, values_));
+      std::vector<Mismatch> mismatches = compare_gradients(got, expected, values_);
+      if (!mismatches.empty()) {
+        RoundingCheck rounding = check_rounding(std::move(mismatches), models.reference(), method_, arguments, cases_.seed);
+        mismatches = std::move(rounding.beyond);
+        if (rounding.note) {
+          findings_.add_note(*rounding.note);
+        }
+      }
+      findings_.add_all(kAgainstReference, std::move(mismatches));
     }
     findings_.count_gradients(got.by_name.size());
     if (got.by_name.empty()) {

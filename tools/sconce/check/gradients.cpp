@@ -94,6 +94,8 @@ CallGradients gradients_of_call(const c10::IValue& output, const std::vector<c10
   return found;
 }
 
+std::string gradient_path(const NamedTensor& gradient) { return "grad of " + gradient.path; }
+
 std::vector<Mismatch> compare_gradients(const CallGradients& got, const CallGradients& expected,
                                         const CompareOptions& options) {
   if (got.by_name.size() != expected.by_name.size()) {
@@ -106,7 +108,7 @@ std::vector<Mismatch> compare_gradients(const CallGradients& got, const CallGrad
   std::vector<Mismatch> mismatches;
   for (size_t i = 0; i < got.by_name.size(); ++i) {
     const auto found =
-        compare(got.by_name[i].tensor, expected.by_name[i].tensor, options, "grad of " + expected.by_name[i].path);
+        compare(got.by_name[i].tensor, expected.by_name[i].tensor, options, gradient_path(expected.by_name[i]));
     mismatches.insert(mismatches.end(), found.begin(), found.end());
   }
   return mismatches;

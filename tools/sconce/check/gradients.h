@@ -38,6 +38,9 @@ struct CallGradients {
 CallGradients gradients_of_call(const c10::IValue& output, const std::vector<c10::IValue>& arguments,
                                 const torch::jit::Module& module);
 
+// Returns what mismatches call a gradient: "grad of linear.weight".
+std::string gradient_path(const NamedTensor& gradient);
+
 // Compares the gradients with LibTorch's. Requires: backward raised on neither side.
 std::vector<Mismatch> compare_gradients(const CallGradients& got, const CallGradients& expected,
                                         const CompareOptions& options);
