@@ -99,3 +99,25 @@ def small_encoder() -> Sample:
         words = torch.randint(1, 60, (len(lengths), max(lengths)))
         return words * (torch.arange(max(lengths))[None, :] < torch.tensor(lengths)[:, None])
     return Sample(SmallEncoder(), [(sentences(8),), (sentences(5, 9, 2),), (sentences(1, 1),)])
+
+
+def hide(scores: Tensor, mask: Tensor) -> Tensor:
+    # Python counts `-1e9` as `-1000000000.0`, so the source range of this call ends after the source.
+    return scores.masked_fill(mask, -1e9)
+
+
+class CausalAttention(nn.Module):
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(width, 3 * width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, 2)
+        future = torch.ones(x.size(1), x.size(1), dtype=torch.bool).triu(1)
+        return torch.softmax(hide(q @ k.transpose(1, 2) * 0.25, future), -1) @ v
+
+
+@recipe
+def causal_attention() -> Sample:
+    """attention of one head written out, later words masked"""
+    return Sample(CausalAttention(), [(torch.randn(rows, length, 16),) for rows, length in ((2, 33), (1, 1), (3, 7))])

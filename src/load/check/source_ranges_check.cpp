@@ -50,8 +50,9 @@ class SourceRanges {
     const PickleValue& end = pickle_[range.parts[2]];
     require(begin.kind == Kind::kInt && end.kind == Kind::kInt);
     const int64_t length = length_of(pickle_[range.parts[0]]);
-    // LibTorch's ranges may end one byte after a text.
-    require(begin.number >= 0 && begin.number <= end.number && end.number <= length + 1);
+    // Python counts `1e9` as if it were `1000000000.0`, so that a range may end after its text; LibTorch's readers then take
+    // the end of the text.
+    require(begin.number >= 0 && begin.number <= end.number && begin.number <= length + 1);
   }
 
   // (text, file name, line)
