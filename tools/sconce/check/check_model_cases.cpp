@@ -57,8 +57,12 @@ class ModelCheck {
       models.compare_outcomes(outcomes, tolerance_, is_recorded(index), findings_);
       if (outcomes.got.error) {
         const bool agree = findings_.all().size() == found;
-        if (agree && call == 1 && !changes_mode_) {
-          throw UserError("the model rejects these arguments, in sconce as in LibTorch: " + *outcomes.got.error);
+        if (agree && call == 1) {
+          throw UserError(std::string("the model rejects these arguments") +
+                          (!changes_mode_     ? ""
+                           : *settings_.train ? " in training mode"
+                                              : " in evaluation mode") +
+                          ", in sconce as in LibTorch: " + *outcomes.got.error);
         }
         return;  // later calls would repeat the finding
       }
