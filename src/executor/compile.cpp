@@ -15,6 +15,7 @@
 #include "passes/loops/hoist_loop_invariants.h"
 #include "passes/loops/unroll_loops.h"
 #include "passes/matmul/decompose_rnn.h"
+#include "passes/matmul/decompose_rnn_cells.h"
 #include "passes/memory/remove_dead_copies.h"
 #include "passes/memory/remove_list_mutation.h"
 #include "passes/memory/remove_tensor_mutation.h"
@@ -268,6 +269,7 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     // LibTorch's recurrent layers record less than the operators of a loop without differentiable subgraphs.
     if (!settings.exact && (!records || settings.min_differentiable_nodes > 0)) {
       runner.run("decompose_rnn", [records](Graph& known) { return decompose_rnn(known, records); }, *graph);
+      runner.run("decompose_rnn_cells", decompose_rnn_cells, *graph);
     }
     optimizing_passes(*graph, runner, settings.frozen);
     if (records && settings.min_differentiable_nodes > 0) {

@@ -11,6 +11,7 @@
 #include "passes/matmul/batch_matmul.h"
 #include "passes/matmul/decompose_ops.h"
 #include "passes/matmul/decompose_rnn.h"
+#include "passes/matmul/decompose_rnn_cells.h"
 #include "passes/memory/remove_dead_copies.h"
 #include "passes/memory/remove_list_mutation.h"
 #include "passes/memory/remove_tensor_mutation.h"
@@ -46,6 +47,8 @@ constexpr std::array kPasses = {
              /*changes_rounding=*/true},
     PassInfo{"decompose_rnn", decompose_rnn, Stage::kOnRequest, "replaces recurrent layers by loops over time steps",
              /*changes_rounding=*/true},
+    PassInfo{"decompose_rnn_cells", decompose_rnn_cells, Stage::kOnRequest,
+             "replaces steps of recurrent layers by products and pointwise operators", /*changes_rounding=*/true},
     PassInfo{"differentiate", differentiate, Stage::kSpecialize,
              "replaces slices of the graph by differentiable subgraphs, where gradients are recorded",
              /*changes_rounding=*/true},

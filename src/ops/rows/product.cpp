@@ -4,6 +4,8 @@
 namespace sconce {
 namespace {
 
+constexpr std::string_view kStateSizes = "def sizes(input: List[int], hx: List[int]):\n    return hx\n";
+
 constexpr std::string_view kLstmSizes = R"(
 def sizes(input: List[int], hx: List[List[int]], params: List[List[int]], has_biases: bool, num_layers: int,
           dropout: float, train: bool, bidirectional: bool):
@@ -83,7 +85,10 @@ return (scaled(grad, beta), scaled(left, alpha), scaled(right, alpha))
        .overloads = {"input"},
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = kRecurrentSizes}},
-      {.name = "aten::gru_cell", .results = Sharing::kFresh, .autocast = Autocast::kReduced},
+      {.name = "aten::gru_cell",
+       .results = Sharing::kFresh,
+       .autocast = Autocast::kReduced,
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kStateSizes}},
       {.name = "aten::linear",
        .results = Sharing::kFresh,
        .backward_ignores_result = true,
@@ -114,7 +119,11 @@ return (of_input, of_weight, grad)
        .overloads = {"input"},
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = kLstmSizes}},
-      {.name = "aten::lstm_cell", .results = Sharing::kFresh, .autocast = Autocast::kReduced},
+      {.name = "aten::lstm_cell",
+       .results = Sharing::kFresh,
+       .autocast = Autocast::kReduced,
+       .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst},
+                  .sizes = "def sizes(input: List[int], hx: List[List[int]]):\n    return (hx[0], hx[1])\n"}},
       {.name = "aten::matmul",
        .results = Sharing::kFresh,
        .backward_ignores_result = true,
@@ -158,7 +167,9 @@ return (left, right)
        .overloads = {"input"},
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = kRecurrentSizes}},
-      {.name = "aten::rnn_relu_cell", .autocast = Autocast::kReduced},
+      {.name = "aten::rnn_relu_cell",
+       .autocast = Autocast::kReduced,
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kStateSizes}},
       {.name = "aten::rnn_tanh",
        .overloads = {"data"},
        .results = Sharing::kFresh,
@@ -167,7 +178,9 @@ return (left, right)
        .overloads = {"input"},
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = kRecurrentSizes}},
-      {.name = "aten::rnn_tanh_cell", .autocast = Autocast::kReduced},
+      {.name = "aten::rnn_tanh_cell",
+       .autocast = Autocast::kReduced,
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kStateSizes}},
       {.name = "aten::tensordot", .autocast = Autocast::kWidest},
       {.name = "aten::_thnn_fused_gru_cell", .autocast = Autocast::kReduced},
       {.name = "aten::_thnn_fused_lstm_cell", .autocast = Autocast::kReduced},

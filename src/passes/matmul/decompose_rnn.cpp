@@ -2,6 +2,7 @@
 
 #include "ir/constant_operands.h"
 #include "load/compile_op_row.h"
+#include "passes/matmul/inline_function.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -191,28 +192,7 @@ bool decompose_rnn(Graph& graph, bool records_gradients) {
     }
   });
   for (const auto& [node, layers] : found) {
-    const Graph& body = graph_of(layers);
-    const Node* before = node->previous();
-    ValueMap values;
-    for (size_t i = 0; i < body.inputs().size(); ++i) {
-      values[body.inputs()[i]] = node->input(i);
-    }
-    std::vector<Value*> results = graph.copy_nodes(body.body(), node, values);
-    // Errors and traces name the line of the model.
-    for (Node* copy = before != nullptr ? before->next() : node->owning_block()->first(); copy != node;
-         copy = copy->next()) {
-      copy->set_location(node->location());
-      for (const Block* block : copy->blocks()) {
-        for_each_node(*block, [&](Node* nested) { nested->set_location(node->location()); });
-      }
-    }
-    // The function returns a tuple.
-    Node* tuple = results[0]->node();
-    for (size_t i = 0; i < node->outputs().size(); ++i) {
-      node->output(i)->replace_all_uses_with(tuple->input(i));
-    }
-    node->erase();
-    tuple->erase();
+    inline_function(*node, graph_of(layers));
   }
   return !found.empty();
 }
