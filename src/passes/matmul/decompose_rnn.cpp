@@ -2,6 +2,7 @@
 
 #include "ir/constant_operands.h"
 #include "load/compile_op_row.h"
+#include "passes/matmul/cell_formula.h"
 #include "passes/matmul/inline_function.h"
 
 #include <ATen/core/jit_type.h>
@@ -150,17 +151,10 @@ class Source {
   }
 
   void write_cell(const std::string& input, const std::string& h, const std::string& c) {
-    if (of_.is_lstm()) {
-      line(3, "i, f, g, o = (" + input + " + hidden).chunk(4, 1)");
-      line(3, c + " = torch.sigmoid(f) * " + c + " + torch.sigmoid(i) * torch.tanh(g)");
-      line(3, h + " = torch.sigmoid(o) * torch.tanh(" + c + ")");
-    } else if (of_.op == "gru") {
-      line(3, "ir, iz, n = " + input + ".chunk(3, 1)");
-      line(3, "hr, hz, hn = hidden.chunk(3, 1)");
-      line(3, "new = torch.tanh(n + hn * torch.sigmoid(hr + ir))");
-      line(3, h + " = (" + h + " - new) * torch.sigmoid(hz + iz) + new");
-    } else {
-      line(3, h + " = torch." + (of_.op == "rnn_tanh" ? "tanh" : "relu") + "(" + input + " + hidden)");
+    const CellNames names{
+        .of_input = input, .of_hidden = "hidden", .sum = "(" + input + " + hidden)", .h = h, .c = c, .new_h = h, .new_c = c};
+    for (const std::string& code : cell_formula(of_.op, names)) {
+      line(3, code);
     }
   }
 
