@@ -34,7 +34,7 @@ void inline_calls_in(torch::jit::Block& block) {
   }
 }
 
-// What `ops` stands for in serialized TorchScript: ops.prim.RaiseException is prim::RaiseException.
+// The value of `ops` in serialized TorchScript: ops.prim.RaiseException is prim::RaiseException.
 class OperatorNamespaces : public torch::jit::SugaredValue {
  public:
   std::string kind() const override { return "namespaces of operators"; }

@@ -205,7 +205,7 @@ class ChannelsLast {
   // The facts move to the copy, which the layout-sensitive users get.
   void change_layout(Value& value) {
     changed_.insert(&value);
-    if (value.facts() == nullptr || !value.facts()->strides) {
+    if (value.facts() == nullptr) {
       return;
     }
     const TensorFacts before = *value.facts();
@@ -213,6 +213,9 @@ class ChannelsLast {
     facts.strides.reset();
     facts.contiguous = false;
     value.set_facts(std::move(facts));
+    if (!before.strides) {
+      return;
+    }
     std::vector<Use> outside;
     std::copy_if(value.uses().begin(), value.uses().end(), std::back_inserter(outside),
                  [&](const Use& use) { return !stays_inside(use); });

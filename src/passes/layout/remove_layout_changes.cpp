@@ -250,7 +250,7 @@ class LayoutChanges {
   }
 
   static void forget_strides(Value& value) {
-    if (value.facts() != nullptr && value.facts()->strides) {
+    if (value.facts() != nullptr) {
       TensorFacts facts = *value.facts();
       facts.strides.reset();
       facts.contiguous = false;

@@ -334,6 +334,7 @@ class Batching {
     if (old.facts() != nullptr) {
       TensorFacts facts = *old.facts();
       facts.strides.reset();
+      facts.contiguous = false;
       made.set_facts(std::move(facts));
     }
     old.replace_all_uses_with(&made);

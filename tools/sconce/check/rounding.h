@@ -1,4 +1,4 @@
-// What rounding alone changes in a model's gradients.
+// How far rounding alone moves a model's gradients.
 #pragma once
 
 #include "tools/sconce/values/compare.h"
