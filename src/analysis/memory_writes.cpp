@@ -59,15 +59,19 @@ bool MemoryWrites::any_in(const Positions& positions, Span span) {
   return next != positions.end() && *next < span.end;
 }
 
+bool MemoryWrites::is_written(AliasSets::Set set, MemoryKinds kinds, Span span) const {
+  const auto found = writes_.find(set);
+  return found != writes_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const auto& of_kinds) {
+           return (of_kinds.first & kinds) != 0 && any_in(of_kinds.second, span);
+         });
+}
+
 bool MemoryWrites::may_be_written(const Value& value, Span span) const {
   const MemoryKinds kinds = memory_kinds_within(value.type());
   std::unordered_set<AliasSets::Set> seen;
   for (AliasSets::Set set = aliases_.set_of(value); set != AliasSets::kNone && seen.insert(set).second;
        set = aliases_.contents_of(set)) {
-    const auto found = writes_.find(set);
-    if (found != writes_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const auto& of_kinds) {
-          return (of_kinds.first & kinds) != 0 && any_in(of_kinds.second, span);
-        })) {
+    if (is_written(set, kinds, span)) {
       return true;
     }
   }
@@ -88,6 +92,10 @@ bool MemoryWrites::state_may_change_between(const Node& first, const Node& secon
 
 bool MemoryWrites::may_be_written_within(const Value& value, const Node& node) const {
   return may_be_written(value, within(node));
+}
+
+bool MemoryWrites::may_be_written_itself_within(const Value& value, const Node& node) const {
+  return is_written(aliases_.set_of(value), memory_kinds_of(value.type()), within(node));
 }
 
 bool MemoryWrites::state_may_change_within(const Node& node) const { return any_in(state_changes_, within(node)); }

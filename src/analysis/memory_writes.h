@@ -33,6 +33,8 @@ class MemoryWrites {
 
   // The same questions about the nodes nested in `node`.
   bool may_be_written_within(const Value& value, const Node& node) const;
+  // Does not count what the value contains: reading an attribute depends on its object alone.
+  bool may_be_written_itself_within(const Value& value, const Node& node) const;
   bool state_may_change_within(const Node& node) const;
 
  private:
@@ -47,6 +49,7 @@ class MemoryWrites {
   Span between(const Node& first, const Node& second) const;
   Span within(const Node& node) const;
   bool may_be_written(const Value& value, Span span) const;
+  bool is_written(AliasSets::Set set, MemoryKinds kinds, Span span) const;
   static bool any_in(const Positions& positions, Span span);
 
   const AliasSets& aliases_;

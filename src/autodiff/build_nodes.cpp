@@ -56,4 +56,55 @@ c10::ArrayRef<Value*> insert_tuple_unpack(Value* tuple, Node* position) {
   return unpack->outputs();
 }
 
+Value* insert_empty_list(c10::TypePtr element, Node* position) {
+  return insert_node(prim::ListConstruct, {}, position, c10::ListType::create(std::move(element)));
+}
+
+void insert_append(Value* list, Value* element, Node* position) {
+  insert_node(aten::append, {list, element}, position, list->type());
+}
+
+Value* insert_element(Value* list, Value* index, Node* position) {
+  return insert_node(aten::__getitem__, {list, index}, position, list->type()->expectRef<c10::ListType>().getElementType());
+}
+
+Value* insert_sum_of_gradients(const Value& of, Value* one, Value* other, bool is_defined, Node* position) {
+  Value* sum = insert_node(prim::AutogradAdd, {one, other}, position);
+  if (is_defined) {
+    set_facts_of_gradient(*sum, of);
+  }
+  return sum;
+}
+
+void set_facts_of_gradient(Value& gradient, const Value& of) {
+  if (of.facts() == nullptr) {
+    return;
+  }
+  TensorFacts facts = *of.facts();
+  facts.strides.reset();
+  facts.contiguous = false;
+  facts.requires_grad.reset();
+  gradient.set_facts(std::move(facts));
+}
+
+Value* insert_zeros(Value* tensor, Node* position) {
+  static const c10::Symbol kZeros = c10::Symbol::fromQualString("aten::zeros");
+  Graph& graph = position->graph();
+  const TensorFacts* facts = tensor->facts();
+  SCONCE_ASSERT(facts != nullptr && facts->dtype, "zeros like a tensor of unknown dtype");
+  Value* dtype = graph.insert_constant(static_cast<int64_t>(*facts->dtype), position);
+  Value* device = facts->device ? graph.insert_constant(*facts->device, position)
+                                : insert_node(prim::device, {tensor}, position, c10::DeviceObjType::get());
+  Value* none = graph.insert_constant(c10::IValue(), position);
+  return insert_node(kZeros, {insert_sizes(tensor, position), dtype, none, device, none}, position);
+}
+
+Value* insert_choice(Value* condition, Value* value, c10::function_ref<Value*(Node* position)> other, Node* position) {
+  Node* choice = insert(prim::If, {condition}, 0, position);
+  choice->add_block()->add_return(value);
+  Block* otherwise = choice->add_block();
+  otherwise->add_return(other(otherwise->return_node()));
+  return choice->add_output(value->type());
+}
+
 }  // namespace sconce

@@ -4,6 +4,7 @@
 #include "ir/graph.h"
 
 #include <c10/util/ArrayRef.h>
+#include <c10/util/FunctionRef.h>
 
 namespace sconce {
 
@@ -18,5 +19,19 @@ Value* insert_int_list(c10::ArrayRef<Value*> numbers, Node* position);
 // prim::ListUnpack into `count` tensors, or prim::TupleUnpack into the tuple's elements.
 c10::ArrayRef<Value*> insert_list_unpack(Value* list, size_t count, Node* position);
 c10::ArrayRef<Value*> insert_tuple_unpack(Value* tuple, Node* position);
+
+// An empty list of values of the type, and aten::append(list, element).
+Value* insert_empty_list(c10::TypePtr element, Node* position);
+void insert_append(Value* list, Value* element, Node* position);
+// aten::__getitem__(list, index).
+Value* insert_element(Value* list, Value* index, Node* position);
+// prim::AutogradAdd of two gradients of the value. `is_defined`: one of them is a defined tensor in every run.
+Value* insert_sum_of_gradients(const Value& of, Value* one, Value* other, bool is_defined, Node* position);
+// Gives a gradient what is known of the value that it belongs to.
+void set_facts_of_gradient(Value& gradient, const Value& of);
+// Zeros of the sizes, dtype and device of a tensor whose dtype is known.
+Value* insert_zeros(Value* tensor, Node* position);
+// The first value if the condition holds, else what `other` inserts before the position that it is given.
+Value* insert_choice(Value* condition, Value* value, c10::function_ref<Value*(Node* position)> other, Node* position);
 
 }  // namespace sconce

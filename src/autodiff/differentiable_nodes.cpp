@@ -1,5 +1,6 @@
 #include "autodiff/differentiable_nodes.h"
 
+#include "analysis/appended_lists.h"
 #include "analysis/effects.h"
 #include "analysis/list_writes.h"
 #include "ir/constant_operands.h"
@@ -25,8 +26,9 @@ bool is_call(const Node& node) { return node.opcode() == Opcode::kCallFunction |
 
 bool any_may_require_grad(c10::ArrayRef<Value*> values) {
   return std::any_of(values.begin(), values.end(), [](const Value* value) {
-    if (is_tensor_list(*value) && value->node()->opcode() == Opcode::kListConstruct) {
-      return any_may_require_grad(value->node()->inputs());
+    const Node& maker = *value->node();
+    if (is_tensor_list(*value) && maker.opcode() == Opcode::kListConstruct && !maker.inputs().empty()) {
+      return any_may_require_grad(maker.inputs());
     }
     return may_require_grad(*value) || is_tensor_list(*value);
   });
@@ -127,6 +129,11 @@ bool may_require_grad(const Value& value) {
   return !is_discrete && !(facts != nullptr && (facts->requires_grad == false || facts->defined == false));
 }
 
+bool is_real_tensor(const Value& value) {
+  const TensorFacts* facts = value.facts();
+  return is_tensor(value) && facts != nullptr && facts->dtype && !c10::isComplexType(*facts->dtype);
+}
+
 bool is_number_like(const Value& value) {
   return !holds_memory(value.type()) || (!is_tensor(value) && can_be_constant(value.type()));
 }
@@ -150,7 +157,10 @@ bool cuts_list(const Node& node) {
 }
 
 bool is_repeatable(const Node& node) {
-  if (node.opcode() == Opcode::kListConstruct || node.opcode() == Opcode::kListUnpack || cuts_list(node)) {
+  if (node.opcode() == Opcode::kListConstruct) {
+    return is_operand_list(*node.output());
+  }
+  if (node.opcode() == Opcode::kListUnpack || cuts_list(node)) {
     return true;
   }
   if (node.schema() == nullptr || has_effects(node)) {
@@ -172,6 +182,9 @@ std::optional<NotDifferentiated> why_outside(const Node& node) {
   if (joins_list(node)) {
     return why_not_real(node.input(0)->node()->inputs());
   }
+  if (joins_appended_list(node)) {
+    return why_not_real(node.outputs());
+  }
   if (cuts_list(node)) {
     return why_not_real(node.inputs());
   }
@@ -187,7 +200,7 @@ std::optional<NotDifferentiated> why_outside(const Node& node) {
 }
 
 Role role_of(const Node& node) {
-  const bool has_list = joins_list(node) || cuts_list(node);
+  const bool has_list = joins_list(node) || joins_appended_list(node) || cuts_list(node);
   if (has_list ? !any_may_require_grad(node.inputs())
                : node.opcode() != Opcode::kListUnpack && (is_bystander(node) || is_numbers_of_tensor(node))) {
     return Role::kBystander;

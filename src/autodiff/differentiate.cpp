@@ -1,17 +1,14 @@
 #include "autodiff/differentiate.h"
 
+#include "analysis/cut_out.h"
 #include "analysis/effects.h"
 #include "autodiff/differentiable_nodes.h"
 #include "autodiff/joint_graph.h"
 #include "autodiff/slice.h"
 #include "autodiff/split_joint_graph.h"
-#include "ir/cut_out.h"
 #include "ir/differentiable.h"
 #include "ir/schema_match.h"
 #include "ir/text/print.h"
-#include "passes/required/eliminate_dead_nodes.h"
-#include "passes/simplify/propagate_facts.h"
-#include "passes/simplify/simplify.h"
 
 #include <algorithm>
 #include <optional>
@@ -24,6 +21,14 @@ namespace sconce {
 namespace {
 
 using Members = std::unordered_set<const Node*>;
+
+// Returns whether the node is one of the members, or nested in one.
+bool is_within(const Members& members, const Node* node) {
+  while (node != nullptr && !members.contains(node)) {
+    node = node->owning_block()->owner();
+  }
+  return node != nullptr;
+}
 
 // The results of a slice that are used outside, and how they get there.
 struct Exports {
@@ -40,7 +45,7 @@ Exports exports_of(const DifferentiableSlice& slice) {
     std::vector<Value*> used;
     std::copy_if(node->outputs().begin(), node->outputs().end(), std::back_inserter(used), [&](const Value* output) {
       return std::any_of(output->uses().begin(), output->uses().end(),
-                         [&](const Use& use) { return !members.contains(use.user) || repeated.contains(use.user); });
+                         [&](const Use& use) { return !is_within(members, use.user) || repeated.contains(use.user); });
     });
     if (used.empty()) {
       continue;
@@ -53,14 +58,6 @@ Exports exports_of(const DifferentiableSlice& slice) {
     }
   }
   return exports;
-}
-
-// Folds the branches of texts that facts decide. Gradient inputs have the symbols of the outputs, so that not every symbol
-// is known to be other than 1.
-void fold(Graph& graph) {
-  propagate_facts(graph, InputAssumptions{.grad_mode = false}, KnownNumbers::kFold);
-  simplify(graph);
-  eliminate_dead_nodes(graph);
 }
 
 Node* make_node(const CutOut& cut, const JointGraph& joint, const DifferentiableGraphs& graphs, bool has_effects,
@@ -107,7 +104,7 @@ void replace(const DifferentiableSlice& slice, const Exports& exports, Node* nod
     for (Value* output : (*at)->outputs()) {
       const std::vector<Use> uses = output->uses().vec();
       for (const Use& use : uses) {
-        if (!members.contains(use.user)) {
+        if (!is_within(members, use.user)) {
           use.user->set_input(use.index, outside.at(output));
         }
       }
@@ -159,7 +156,6 @@ std::optional<NotDifferentiated> differentiate_slice(const DifferentiableSlice& 
   if (joint.differentiable_inputs.empty()) {
     return NotDifferentiated::kNoGradient;
   }
-  fold(*joint.graph);
   const DifferentiableGraphs graphs = split_joint_graph(joint);
   replace(slice, exports, make_node(cut, joint, graphs, any_effects, graph));
   return std::nullopt;

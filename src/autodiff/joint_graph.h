@@ -10,8 +10,8 @@
 namespace sconce {
 
 struct JointGraph {
-  // A value inside the forward graph that has a gradient. Backward of backward brings a further gradient to it, if backward
-  // reads the value.
+  // A value inside the forward graph that has a gradient: a tensor, or a list of what a branch or loop saves. Backward of
+  // backward brings a further gradient to it, if backward reads the value.
   struct Inner {
     Value* value;     // kept up to date by `refresh`
     Value* gradient;  // an input of the graph, after the gradients of the outputs
@@ -20,22 +20,35 @@ struct JointGraph {
   // Inputs: the forward graph's, the gradients of the differentiable outputs, the gradients of the inner values.
   // Outputs: the forward graph's, the gradients of the differentiable inputs, the inner values.
   std::shared_ptr<Graph> graph;
-  size_t forward_inputs;
-  size_t forward_outputs;
+  size_t forward_inputs = 0;
+  size_t forward_outputs = 0;
   std::vector<int64_t> differentiable_inputs;   // positions among the forward graph's inputs
-  std::vector<int64_t> differentiable_outputs;  // positions among its outputs
+  std::vector<int64_t> differentiable_outputs;  // positions among its outputs: tensors, and lists that loops fill
   std::vector<int64_t> dependences;             // a row of 0 and 1 per differentiable output: the inputs that it depends on
+  std::vector<bool> is_always_there;            // per differentiable input: its gradient is a defined tensor in every run
   std::vector<Inner> inner;
+  // Of a block: the number of its params, the first inputs. Every run saves what backward needs of them and of the outputs.
+  size_t params = 0;
+  bool is_block = false;
+  std::vector<bool> is_joined;  // of a block, per output: a list whose elements' gradients are all defined
 
   // Reads the inner values again, after passes replaced values.
   void refresh();
 };
 
-// Appends gradients to a forward graph of nodes with roles (differentiable_nodes.h), which has no nested blocks. Operators
-// with a forward text are replaced by it. The texts' branches are not folded yet.
+// Appends gradients to a forward graph of nodes with roles (differentiable_nodes.h), and of branches and loops of such nodes
+// (differentiable_blocks.h). Operators with a forward text are replaced by it. Folds the branches of texts that facts
+// decide.
 //
 // Reverse-mode differentiation: the nodes are visited from last to first, and each adds to the gradients of its operands.
 // The gradients of broadcast operands are summed to their sizes, and all have the dtypes of their operands.
+//
+// Where nothing is differentiable, the graph is the forward graph.
 JointGraph differentiate_forward(std::shared_ptr<Graph> forward);
+
+// The same for the graph of a branch or of a loop's body, whose first `params` inputs are the block's params.
+// `is_differentiable`: which inputs have gradients. Those of params are always there. `is_joined`: see JointGraph.
+JointGraph differentiate_block(std::shared_ptr<Graph> block, size_t params, const std::vector<bool>& is_differentiable,
+                               std::vector<bool> is_joined);
 
 }  // namespace sconce

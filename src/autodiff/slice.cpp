@@ -1,8 +1,11 @@
 #include "autodiff/slice.h"
 
+#include "analysis/appended_lists.h"
 #include "analysis/effects.h"
 #include "analysis/nested_uses.h"
+#include "autodiff/differentiable_blocks.h"
 #include "autodiff/differentiable_nodes.h"
+#include "autodiff/visibility.h"
 #include "ir/constant_operands.h"
 #include "ir/memory_types.h"
 
@@ -15,66 +18,6 @@
 
 namespace sconce {
 namespace {
-
-// Finds the values that code outside the graph may hold after the run.
-class Visibility {
- public:
-  bool is_visible(const Value& value) {
-    const auto [found, is_new] = known_.emplace(&value, false);  // false within a cycle through a loop
-    if (is_new) {
-      found->second = std::any_of(value.uses().begin(), value.uses().end(), [this](const Use& use) { return shows(use); });
-      return known_.at(&value);
-    }
-    return found->second;
-  }
-
- private:
-  // Drawing random numbers shows nothing.
-  static bool shows_operands(Effects effects) {
-    effects.random = false;
-    return effects.any();
-  }
-
-  bool shows(const Use& use) {
-    const Node& user = *use.user;
-    switch (user.opcode()) {
-      case Opcode::kReturn: {
-        const Node* owner = user.owning_block() != nullptr ? user.owning_block()->owner() : nullptr;
-        return owner == nullptr || returns_visible(*owner, use.index);
-      }
-      case Opcode::kLoop: return use.index >= 2 && is_visible(*user.block(0)->params()[use.index - 1]);
-      case Opcode::kIf: return false;
-      case Opcode::kListConstruct:
-      case Opcode::kTupleConstruct:
-      case Opcode::kListUnpack:
-      case Opcode::kTupleUnpack:
-      case Opcode::kUncheckedCast: return any_output_is_visible(user);
-      default: break;
-    }
-    if (user.schema() == nullptr || !user.blocks().empty() || shows_operands(effects_of(user))) {
-      return true;
-    }
-    return std::any_of(user.outputs().begin(), user.outputs().end(), [this](const Value* output) {
-      return holds_memory(output->type()) && !is_tensor(*output) && is_visible(*output);
-    });
-  }
-
-  bool any_output_is_visible(const Node& node) {
-    return std::any_of(node.outputs().begin(), node.outputs().end(),
-                       [this](const Value* output) { return is_visible(*output); });
-  }
-
-  bool returns_visible(const Node& owner, size_t index) {
-    if (owner.opcode() == Opcode::kIf) {
-      return is_visible(*owner.output(index));
-    }
-    // The first return of a loop's body is its condition.
-    return owner.opcode() != Opcode::kLoop ||
-           (index > 0 && (is_visible(*owner.output(index - 1)) || is_visible(*owner.block(0)->params()[index])));
-  }
-
-  std::unordered_map<const Value*, bool> known_;
-};
 
 class Slicing {
  public:
@@ -96,7 +39,9 @@ class Slicing {
       if (node->opcode() == Opcode::kConstant) {
         continue;
       }
-      Role role = role_of(*node);
+      Role role = node->blocks().empty()                             ? role_of(*node)
+                  : is_differentiable_block_node(*node, visibility_) ? Role::kDifferentiated
+                                                                     : Role::kOutside;
       if (role == Role::kDifferentiated && uses_visible_result(*node)) {
         finish(NotDifferentiated::kVisible);
       }
@@ -129,11 +74,17 @@ class Slicing {
     block_ = around;
   }
 
-  // Returns whether the slice has, or can have, the list that the node joins, or the cut that made the list it unpacks.
+  // Returns whether the slice has, or can have, the list that the node joins, the lists that it fills, or the cut that made
+  // the list it unpacks.
   bool has_its_list(const Node& node) {
-    return joins_list(node)                       ? take_list(*node.input(0)->node())
-           : node.opcode() == Opcode::kListUnpack ? results_.contains(node.input(0))
-                                                  : true;
+    if (joins_appended_list(node)) {
+      return results_.contains(node.input(0)) && may_join(*node.input(0), visibility_);
+    }
+    const auto filled = lists_filled_by(node);
+    return joins_list(node) ? take_list(*node.input(0)->node())
+           : node.opcode() == Opcode::kListUnpack
+               ? results_.contains(node.input(0))
+               : std::all_of(filled.begin(), filled.end(), [this](const Value* list) { return take_list(*list->node()); });
   }
 
   // Makes the list that a node of the slice joins a part of the slice. Returns false if another slice has it.
@@ -205,9 +156,11 @@ class Slicing {
   }
 
   bool uses_visible_result(const Node& node) {
-    return std::any_of(node.inputs().begin(), node.inputs().end(), [this](const Value* input) {
-      return results_.contains(input) && may_require_grad(*input) && visibility_.is_visible(*input);
+    bool uses_one = false;
+    for_each_operand(node, [&](const Value* operand) {
+      uses_one = uses_one || (results_.contains(operand) && may_require_grad(*operand) && visibility_.is_visible(*operand));
     });
+    return uses_one;
   }
 
   void refuse(const Node& node, std::optional<NotDifferentiated> reason) {
@@ -232,6 +185,7 @@ class Slicing {
   // Returns the parts of the slice that exchange no values. One autograd node for two of them would let backward of one
   // visit what the other is computed from. Nodes with effects keep their order: they stay in one slice.
   std::vector<Members> connected_parts() const {
+    // Branches and loops have no effects but on lists and random numbers.
     if (std::any_of(members_.begin(), members_.end(), [](const Member& member) { return has_effects(*member.node); })) {
       return {members_};
     }
@@ -259,8 +213,11 @@ class Slicing {
 
   // `if_short`: why a slice with too few nodes ends here.
   void finish(NotDifferentiated if_short = NotDifferentiated::kTooFew) {
-    if (static_cast<size_t>(std::count_if(members_.begin(), members_.end(), is_differentiated)) >=
-        std::max<size_t>(min_nodes_, 1)) {
+    size_t differentiated = 0;
+    for (const Member& member : members_) {
+      differentiated += member.is_differentiated ? 1 + differentiated_nodes_in(*member.node) : 0;
+    }
+    if (differentiated >= std::max<size_t>(min_nodes_, 1)) {
       for (const Members& part : connected_parts()) {
         add_slice(part);
       }

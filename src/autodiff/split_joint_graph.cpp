@@ -106,26 +106,25 @@ class Splitting {
 
   // Captured values in the order of inputs, outputs and the program.
   void order_captures() {
-    for (size_t i = 0; i < joint_.forward_inputs; ++i) {
+    for (size_t i = joint_.params; i < joint_.forward_inputs; ++i) {
       if (captured_.erase(graph_.inputs()[i]) != 0) {
         graphs_.captured_inputs.push_back(static_cast<int64_t>(i));
         captures_.push_back(graph_.inputs()[i]);
       }
     }
-    for (size_t i = 0; i < outputs_.size(); ++i) {
+    for (size_t i = 0; i < outputs_.size() && !joint_.is_block; ++i) {
       if (captured_.erase(outputs_[i]) != 0) {
         graphs_.captured_outputs.push_back(static_cast<int64_t>(i));
         captures_.push_back(outputs_[i]);
       }
     }
+    std::copy_if(graph_.inputs().begin(), graph_.inputs().begin() + static_cast<std::ptrdiff_t>(joint_.params),
+                 std::back_inserter(temporaries_), [this](Value* param) { return captured_.contains(param); });
     for (const Node* node : graph_.body().nodes()) {
-      for (Value* output : node->outputs()) {
-        if (captured_.contains(output)) {
-          temporaries_.push_back(output);
-          captures_.push_back(output);
-        }
-      }
+      std::copy_if(node->outputs().begin(), node->outputs().end(), std::back_inserter(temporaries_),
+                   [this](Value* output) { return captured_.contains(output); });
     }
+    captures_.insert(captures_.end(), temporaries_.begin(), temporaries_.end());
   }
 
   using Numbers = std::vector<bool>;
@@ -214,7 +213,10 @@ class Splitting {
       return input;
     };
     for (size_t i = joint_.forward_inputs; i < joint_.forward_inputs + joint_.differentiable_outputs.size(); ++i) {
-      set_defined(*enter(*graph_.inputs()[i]), true);
+      Value* gradient = enter(*graph_.inputs()[i]);
+      if (is_tensor(*gradient)) {
+        set_defined(*gradient, true);
+      }
     }
     std::vector<bool> is_captured;
     for (const JointGraph::Inner& inner : joint_.inner) {
@@ -256,12 +258,23 @@ class Splitting {
     value.set_facts(std::move(facts));
   }
 
+  // States that the tensor, or every tensor in the list, is undefined.
+  static void set_undefined(Value& value) {
+    if (is_tensor(value)) {
+      set_defined(value, false);
+      return;
+    }
+    for (const Use& use : value.uses()) {
+      set_undefined(*use.user->output());
+    }
+  }
+
   // Returns a copy in which the inputs from `first` on that are not kept are undefined tensors.
   static std::shared_ptr<Graph> without_inputs(const Graph& graph, size_t first, const std::vector<bool>& is_kept) {
     std::shared_ptr<Graph> copy = graph.clone();
     for (size_t i = 0; i < is_kept.size(); ++i) {
       if (!is_kept[i]) {
-        set_defined(*copy->inputs()[first + i], false);
+        set_undefined(*copy->inputs()[first + i]);
       }
     }
     specialize_autograd_zero(*copy);

@@ -2,7 +2,7 @@
 
 #include "analysis/effects.h"
 #include "analysis/nested_uses.h"
-#include "ir/cut_out.h"
+#include "analysis/cut_out.h"
 #include "ir/schema_match.h"
 
 #include <algorithm>

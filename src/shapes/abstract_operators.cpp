@@ -121,6 +121,33 @@ AbstractValue AbstractEvaluator::integer_result(const Node& node) const {
   }
 }
 
+namespace {
+
+// Returns what is known of the cat or stack of an unknown number of tensors, each of which has the facts `every`.
+AbstractValue joined_tensors(const AbstractValue& every, std::optional<int64_t> dim, bool stacks) {
+  if (every.as_tensor() == nullptr || !every.as_tensor()->sizes) {
+    return {};
+  }
+  TensorFacts facts = *every.as_tensor();
+  const auto rank = static_cast<int64_t>(facts.sizes->size()) + (stacks ? 1 : 0);
+  if (!dim || *dim < -rank || *dim >= rank) {
+    return {};
+  }
+  const auto position = facts.sizes->begin() + (*dim < 0 ? *dim + rank : *dim);
+  if (stacks) {
+    facts.sizes->insert(position, Dim::unknown());
+  } else {
+    *position = Dim::unknown();
+  }
+  facts.strides.reset();
+  facts.contiguous = false;
+  facts.defined.reset();
+  facts.requires_grad = facts.requires_grad == false ? facts.requires_grad : std::nullopt;
+  return AbstractValue::tensor(std::move(facts));
+}
+
+}  // namespace
+
 // Evaluates operators on lists and optionals, whose operands need not be constants.
 bool AbstractEvaluator::run_list_operator(const Node& node) {
   const Opcode opcode = node.opcode();
@@ -178,6 +205,14 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
         heap_.set(*id, heap_.join(AbstractList(heap_.at(*id)), {.elements = AbstractValues{at(*node.input(1))}}));
         set(node.output(), row);
       }
+      return true;
+    }
+    case Opcode::kStack:
+    case Opcode::kCat: {
+      if (elements != nullptr || id == nullptr) {
+        return false;
+      }
+      set(node.output(), joined_tensors(heap_.at(*id).every, at(*node.input(1)).as_known_integer(), opcode == Opcode::kStack));
       return true;
     }
     case Opcode::kSetItem: {

@@ -73,7 +73,9 @@ class Hoisting {
       return false;
     }
     const bool reads_the_same = std::all_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {
-      return comes_from_outside(*input, loop) && !writes_.may_be_written_within(*input, loop);
+      return comes_from_outside(*input, loop) &&
+             !(node.opcode() == Opcode::kGetAttr ? writes_.may_be_written_itself_within(*input, loop)
+                                                 : writes_.may_be_written_within(*input, loop));
     });
     return reads_the_same && (produces_existing_objects(node) ||
                               std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {

@@ -63,10 +63,13 @@ class Specializer {
       for (const Block* block : node->blocks()) {
         visit_block(*block);
       }
-      // The result of an operator is a defined tensor. Control flow and unknown nodes may return anything.
-      if (node->schema() != nullptr && node->blocks().empty() && node->kind().is_aten()) {
-        for (const Value* output : node->outputs()) {
-          states_[output] = output->type()->kind() == c10::TypeKind::TensorType ? State::kDefined : State::kUnknown;
+      // The result of an operator is a defined tensor. Control flow, lists and unknown nodes may return anything.
+      const bool computes = node->schema() != nullptr && node->kind().is_aten() && node->op().dispatched.has_value();
+      for (const Value* output : node->outputs()) {
+        if (output->facts() != nullptr && output->facts()->defined == false) {
+          states_[output] = State::kUndefined;
+        } else if (computes && output->type()->kind() == c10::TypeKind::TensorType) {
+          states_[output] = State::kDefined;
         }
       }
     }

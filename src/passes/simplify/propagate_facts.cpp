@@ -263,12 +263,15 @@ class FactPropagation {
     return AbstractValue::tensor(lasting(value, std::move(facts)));
   }
 
-  static TensorFacts lasting_facts(TensorFacts facts) {
-    for (auto* dims : {&facts.sizes, &facts.strides}) {
-      for (size_t i = 0; *dims && i < (*dims)->size(); ++i) {
-        (**dims)[i] = (**dims)[i].is_symbol() ? Dim::unknown() : (**dims)[i];
+  // Symbols of sizes that arguments have mean the same as before; others are made anew.
+  TensorFacts lasting_facts(TensorFacts facts) const {
+    const auto forget = [](std::optional<std::vector<Dim>>& dims, const auto& lasts) {
+      for (size_t i = 0; dims && i < dims->size(); ++i) {
+        (*dims)[i] = (*dims)[i].is_symbol() && !lasts((*dims)[i].value()) ? Dim::unknown() : (*dims)[i];
       }
-    }
+    };
+    forget(facts.sizes, [this](int64_t symbol) { return given_symbols_.count(symbol) != 0; });
+    forget(facts.strides, [](int64_t) { return false; });
     facts.contiguous = false;  // passes may have changed the strides since
     return facts;
   }

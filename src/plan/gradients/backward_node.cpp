@@ -13,6 +13,52 @@ namespace sconce {
 namespace impl = torch::autograd::impl;
 using torch::autograd::variable_list;
 
+namespace {
+
+// Calls `visit` for the tensor, or for every tensor in the list.
+void for_each_tensor(const c10::IValue& value, c10::function_ref<void(const at::Tensor&)> visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      for_each_tensor(element, visit);
+    }
+  }
+}
+
+size_t count_tensors(const c10::IValue& value) {
+  size_t count = 0;
+  for_each_tensor(value, [&](const at::Tensor&) { ++count; });
+  return count;
+}
+
+// Returns the tensor, or a list of the same form, with every tensor replaced.
+c10::IValue with_tensors(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> replace) {
+  if (value.isTensor()) {
+    return replace(value.toTensor());
+  }
+  const auto elements = value.toListRef();
+  c10::impl::GenericList list(value.type()->expectRef<c10::ListType>().getElementType());
+  list.reserve(elements.size());
+  for (const c10::IValue& element : elements) {
+    list.push_back(with_tensors(element, replace));
+  }
+  return list;
+}
+
+// Returns a tensor of its own over the same memory, with the same version. A view of what the forward graph computed gets a
+// copy: its memory has another version.
+at::Tensor own_tensor(const at::Tensor& tensor) {
+  if (!tensor.has_storage() || tensor.storage().use_count() > 1) {
+    return tensor.detach().clone();
+  }
+  const at::TensorImpl& tensor_impl = *tensor.unsafeGetTensorImpl();
+  return at::Tensor(
+      tensor_impl.shallow_copy_and_detach(tensor_impl.version_counter(), /*allow_tensor_metadata_change=*/true));
+}
+
+}  // namespace
+
 std::shared_ptr<BackwardNode> BackwardNode::make(std::shared_ptr<const DifferentiableFunction> function,
                                                  c10::ArrayRef<c10::IValue> operands) {
   std::shared_ptr<BackwardNode> node(new BackwardNode(std::move(function)), torch::autograd::deleteNode);
@@ -28,6 +74,13 @@ std::shared_ptr<BackwardNode> BackwardNode::make(std::shared_ptr<const Different
   for (const int64_t position : made_from.captured_inputs) {
     node->save(node->inputs_, operands[static_cast<size_t>(position)], /*is_output=*/false);
   }
+  if (made_from.returns_of_blocks) {
+    for (const c10::IValue& operand : operands) {
+      if (operand.isTensor()) {
+        node->given_.push_back(operand.toTensor().unsafeGetTensorImpl());
+      }
+    }
+  }
   return node;
 }
 
@@ -42,38 +95,93 @@ void BackwardNode::save(std::vector<Saved>& saved, const c10::IValue& value, boo
   }
 }
 
-void BackwardNode::connect(c10::ArrayRef<c10::IValue> results) {
+void BackwardNode::connect(torch::jit::Stack& results) {
   const DifferentiableFunction& function = *function_;
+  OwnTensors own;
   for (size_t i = 0; i < function.differentiable_outputs.size(); ++i) {
-    const at::Tensor& output = results[static_cast<size_t>(function.differentiable_outputs[i])].toTensor();
+    c10::IValue& output = results[static_cast<size_t>(function.differentiable_outputs[i])];
     bool depends = false;
     for (size_t input = 0; input < function.differentiable_inputs.size(); ++input) {
       depends = depends || (next_edge(input).is_valid() && function.depends(i, input));
     }
-    const uint32_t number = add_input_metadata(output);
-    if (depends) {
-      impl::set_gradient_edge(output, {shared_from_this(), number});
-    }
+    first_slots_.push_back(num_inputs());
+    output = with_tensors(output, [&](const at::Tensor& tensor) { return connected_output(tensor, depends, own); });
   }
+  first_slots_.push_back(num_inputs());
+  given_.clear();
   outputs_.reserve(function.captured_outputs.size());
   for (const int64_t position : function.captured_outputs) {
     save(outputs_, results[static_cast<size_t>(position)], /*is_output=*/true);
   }
   temporaries_.assign(results.begin() + static_cast<std::ptrdiff_t>(function.outputs), results.end());
+  for (const c10::IValue& temporary : temporaries_) {
+    if (temporary.isList()) {
+      for_each_tensor(temporary, [this](const at::Tensor& tensor) { versions_.push_back(tensor._version()); });
+    }
+  }
+}
+
+// Returns the tensor that the node's caller gets for an output. A branch or loop may return an operand as it is, whose
+// gradient does not come through this node.
+at::Tensor BackwardNode::connected_output(const at::Tensor& output, bool depends, OwnTensors& own) {
+  const uint32_t slot = add_input_metadata(output);
+  if (std::find(given_.begin(), given_.end(), output.unsafeGetTensorImpl()) != given_.end()) {
+    return output;
+  }
+  at::Tensor result = output;
+  if (function_->returns_of_blocks) {
+    const auto [found, is_new] = own.try_emplace(output.unsafeGetTensorImpl());
+    if (!is_new) {
+      return found->second;  // the gradient comes in the slot of the first
+    }
+    result = found->second = own_tensor(output);
+  }
+  if (depends) {
+    impl::set_gradient_edge(result, {shared_from_this(), slot});
+  }
+  return result;
+}
+
+size_t BackwardNode::first_slot_of_temporary(size_t index) const {
+  size_t slot = first_slots_.back();
+  for (size_t i = 0; i < index; ++i) {
+    slot += count_tensors(temporaries_[static_cast<size_t>(function_->differentiable_temporaries[i])]);
+  }
+  return slot;
 }
 
 // A temporary as a function of the operands, for backward of backward: a gradient that reaches it comes back to this node.
-at::Tensor BackwardNode::connected_temporary(size_t index) {
+c10::IValue BackwardNode::connected_temporary(size_t index) {
   const DifferentiableFunction& function = *function_;
-  const size_t position = static_cast<size_t>(function.differentiable_temporaries[index]);
-  const size_t number = function.differentiable_outputs.size() + index;
-  while (num_inputs() <= number) {
-    const size_t next = num_inputs() - function.differentiable_outputs.size();
-    add_input_metadata(temporaries_[static_cast<size_t>(function.differentiable_temporaries[next])].toTensor());
+  if (num_inputs() == first_slots_.back()) {
+    for (const int64_t position : function.differentiable_temporaries) {
+      for_each_tensor(temporaries_[static_cast<size_t>(position)],
+                      [this](const at::Tensor& tensor) { add_input_metadata(tensor); });
+    }
   }
-  at::Tensor connected = temporaries_[position].toTensor().detach();
-  impl::set_gradient_edge(connected, {shared_from_this(), static_cast<uint32_t>(number)});
-  return connected;
+  size_t slot = first_slot_of_temporary(index);
+  return with_tensors(temporaries_[static_cast<size_t>(function.differentiable_temporaries[index])],
+                      [&](const at::Tensor& tensor) {
+                        at::Tensor connected = tensor.detach();
+                        impl::set_gradient_edge(connected, {shared_from_this(), static_cast<uint32_t>(slot++)});
+                        return connected;
+                      });
+}
+
+void BackwardNode::check_versions() const {
+  size_t next = 0;
+  for (const c10::IValue& temporary : temporaries_) {
+    if (!temporary.isList()) {
+      continue;
+    }
+    for_each_tensor(temporary, [&](const at::Tensor& tensor) {
+      const int64_t saved = versions_[next++];
+      TORCH_CHECK(static_cast<int64_t>(tensor._version()) == saved,
+                  "one of the variables needed for gradient computation has been modified by an inplace operation: [",
+                  tensor.toString(), " ", tensor.sizes(), "], which is output of ", name(), ", is at version ",
+                  tensor._version(), "; expected version ", saved, " instead.");
+    });
+  }
 }
 
 bool BackwardNode::is_needed(size_t capture, const std::vector<bool>& is_defined) const {
@@ -111,6 +219,7 @@ void BackwardNode::push_captures(torch::jit::Stack& stack, const std::vector<boo
   for (const Saved& output : outputs_) {
     stack.push_back(unpack(output, capture++, is_defined, /*is_output=*/true));
   }
+  check_versions();
   const size_t first = stack.size();
   stack.insert(stack.end(), temporaries_.begin(), temporaries_.end());
   if (records) {
@@ -157,23 +266,36 @@ variable_list BackwardNode::apply(variable_list&& gradients) {
   const size_t outputs = function.differentiable_outputs.size();
   const size_t inputs = function.differentiable_inputs.size();
   const bool records = c10::GradMode::is_enabled();
-  const bool reaches_temporaries = std::any_of(gradients.begin() + static_cast<std::ptrdiff_t>(outputs), gradients.end(),
-                                               [](const at::Tensor& gradient) { return gradient.defined(); });
+  const bool reaches_temporaries =
+      std::any_of(gradients.begin() + static_cast<std::ptrdiff_t>(first_slots_.back()), gradients.end(),
+                  [](const at::Tensor& gradient) { return gradient.defined(); });
   const bool is_recorded = records || reaches_temporaries;
   // An input has no gradient if no output with a gradient depends on it.
   std::vector<bool> is_reached(inputs, reaches_temporaries);
   std::vector<bool> is_defined(outputs);
   torch::jit::Stack stack;
   for (size_t i = 0; i < outputs; ++i) {
-    is_defined[i] = gradients[i].defined();
+    for (size_t slot = first_slots_[i]; slot < first_slots_[i + 1]; ++slot) {
+      is_defined[i] = is_defined[i] || gradients[slot].defined();
+    }
     for (size_t input = 0; input < inputs; ++input) {
       is_reached[input] = is_reached[input] || (is_defined[i] && function.depends(i, input));
     }
-    stack.emplace_back(is_defined[i] ? std::move(gradients[i]) : input_metadata(i).zeros_like());
+    const auto first = gradients.begin() + static_cast<std::ptrdiff_t>(first_slots_[i]);
+    if (function.is_list[i]) {
+      stack.emplace_back(c10::List<at::Tensor>(at::ArrayRef<at::Tensor>(&*first, first_slots_[i + 1] - first_slots_[i])));
+    } else {
+      stack.emplace_back(is_defined[i] ? std::move(*first) : input_metadata(first_slots_[i]).zeros_like());
+    }
   }
   if (is_recorded) {
-    for (size_t i = 0; i < function.differentiable_temporaries.size(); ++i) {
-      stack.emplace_back(outputs + i < gradients.size() ? std::move(gradients[outputs + i]) : at::Tensor());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    size_t slot = first_slots_.back();
+    for (const int64_t position : function.differentiable_temporaries) {
+      stack.push_back(with_tensors(temporaries_[static_cast<size_t>(position)], [&](const at::Tensor&) {
+        const size_t next = slot++;
+        return next < gradients.size() ? std::move(gradients[next]) : at::Tensor();
+      }));
     }
   }
   push_captures(stack, reaches_temporaries ? std::vector<bool>(outputs, true) : is_defined, records);

@@ -11,15 +11,16 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace sconce {
 
-// Runs the backward plan of one run of a DifferentiableFunction. Its autograd inputs are the differentiable outputs, its
-// autograd outputs the differentiable inputs.
+// Runs the backward plan of one run of a DifferentiableFunction. Its autograd inputs are the differentiable outputs, an
+// output that is a list counting by its elements; its autograd outputs are the differentiable inputs.
 //
-// Saved inputs and outputs carry autograd's version checks. Outputs are saved without a reference cycle. Engine threads may
-// call `apply` at once.
+// Saved inputs and outputs carry autograd's version checks, and so does what branches and loops save, which may be outputs
+// too. Outputs are saved without a reference cycle. Engine threads may call `apply` at once.
 class BackwardNode final : public torch::autograd::Node {
  public:
   // Makes a node with edges to the operands that require a gradient, and saves the captured ones.
@@ -27,8 +28,8 @@ class BackwardNode final : public torch::autograd::Node {
                                             c10::ArrayRef<c10::IValue> operands);
 
   // Connects the outputs that depend on such an operand, and saves captured outputs and temporaries. `results`: what the
-  // forward plan returned.
-  void connect(c10::ArrayRef<c10::IValue> results);
+  // forward plan returned. Replaces outputs that backward saves by tensors that share their memory and version.
+  void connect(torch::jit::Stack& results);
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
   std::string name() const override { return function_->name; }
@@ -48,20 +49,28 @@ class BackwardNode final : public torch::autograd::Node {
     int64_t version = 0;  // of a tensor, when it was saved
     bool is_tensor = false;
   };
+  using OwnTensors = std::unordered_map<at::TensorImpl*, at::Tensor>;
   void save(std::vector<Saved>& saved, const c10::IValue& value, bool is_output);
   // `is_defined`: which outputs have a gradient.
   void push_captures(torch::jit::Stack& stack, const std::vector<bool>& is_defined, bool records);
   // Returns whether a gradient goes through the captured value to an input that needs one.
   bool is_needed(size_t capture, const std::vector<bool>& is_defined) const;
   c10::IValue unpack(const Saved& saved, size_t capture, const std::vector<bool>& is_defined, bool is_output);
-  at::Tensor connected_temporary(size_t index);
+  at::Tensor connected_output(const at::Tensor& output, bool depends, OwnTensors& own);
+  c10::IValue connected_temporary(size_t index);
+  // The inputs of this node that bring the gradients of differentiable temporary `index` begin with this one.
+  size_t first_slot_of_temporary(size_t index) const;
+  void check_versions() const;
   void drop();
 
   const std::shared_ptr<const DifferentiableFunction> function_;
-  std::mutex mutex_;  // guards what follows
+  std::vector<size_t> first_slots_;     // per differentiable output: its first input of this node; then the end
+  std::vector<at::TensorImpl*> given_;  // until `connect`: the operands, if an output may be one of them
+  std::mutex mutex_;                    // guards what follows
   std::vector<Saved> inputs_;
   std::vector<Saved> outputs_;
   std::vector<c10::IValue> temporaries_;
+  std::vector<int64_t> versions_;  // of the tensors in lists among the temporaries
   bool is_released_ = false;
   bool releases_ = false;  // the values are not needed after this backward
 };

@@ -1,5 +1,6 @@
 #include "plan/gradients/differentiable_function.h"
 
+#include "ir/constant_operands.h"
 #include "ir/differentiable.h"
 #include "plan/lower.h"
 
@@ -59,6 +60,12 @@ Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_func
   function->differentiable_temporaries = node.attribute_as<PositionList>(attr::kDifferentiableTemporaries);
   function->capture_paths = node.attribute_as<PositionList>(attr::kCapturePaths);
   function->dependences = node.attribute_as<PositionList>(attr::kDependences);
+  const Graph& forward = *node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph);
+  for (const int64_t position : function->differentiable_outputs) {
+    const Value& output = *forward.outputs()[static_cast<size_t>(position)];
+    function->is_list.push_back(!is_tensor(output));
+    function->returns_of_blocks = function->returns_of_blocks || !is_tensor(output) || !output.node()->blocks().empty();
+  }
   return std::shared_ptr<const DifferentiableFunction>(std::move(function));
 }
 

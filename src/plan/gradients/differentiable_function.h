@@ -22,7 +22,9 @@ struct DifferentiableFunction {
   std::unique_ptr<Plan> forward;
   std::unique_ptr<Plan> backward;
   std::unique_ptr<Plan> recorded_backward;
-  size_t outputs;  // of the node; the forward plan returns the temporaries after them
+  size_t outputs;                  // of the node; the forward plan returns the temporaries after them
+  bool returns_of_blocks = false;  // outputs of branches and loops may be operands, or values that backward saves
+  std::vector<bool> is_list;       // per differentiable output
   // Positions, see ir/differentiable.h.
   std::vector<int64_t> differentiable_inputs;
   std::vector<int64_t> differentiable_outputs;

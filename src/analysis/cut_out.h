@@ -18,9 +18,13 @@ struct CutOut {
 
 enum class TensorConstants { kCopied, kOperands };
 
-// Copies the nodes, which are in program order, to a graph that returns copies of `results`. What they use from outside
-// becomes an operand, with its facts; the graph has constants of its own, but for tensors with TensorConstants::kOperands.
+// Copies the nodes, which are in program order, to a graph that returns copies of `results`. What they and their
+// blocks use from outside becomes an operand, with its facts; the graph has constants of its own, but for tensors with
+// TensorConstants::kOperands.
 CutOut cut_out(c10::ArrayRef<Node*> nodes, c10::ArrayRef<Value*> results,
                TensorConstants tensors = TensorConstants::kCopied);
+// Copies a block of a node. The inputs of the graph are the block's params, then the operands; its outputs are the block's
+// returns, then `more_results`.
+CutOut cut_out(const Block& block, c10::ArrayRef<Value*> more_results, TensorConstants tensors);
 
 }  // namespace sconce

@@ -1,0 +1,117 @@
+#include "autodiff/block_gradient.h"
+
+#include "analysis/cut_out.h"
+#include "analysis/nesting.h"
+#include "autodiff/build_nodes.h"
+#include "autodiff/differentiable_nodes.h"
+#include "autodiff/joint_graph.h"
+#include "autodiff/split_joint_graph.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+// Returns the lists from outside of the node to which nodes nested in the block append.
+std::vector<Value*> lists_appended_in(const Block& block, const Node& node) {
+  std::vector<Value*> lists;
+  for_each_node(block, [&](const Node* nested) {
+    if (nested->opcode() == Opcode::kAppend && !is_inside(nested->input(0)->node(), node) &&
+        std::find(lists.begin(), lists.end(), nested->input(0)) == lists.end()) {
+      lists.push_back(nested->input(0));
+    }
+  });
+  return lists;
+}
+
+void clear(Block& block) {
+  while (!block.returns().empty()) {
+    block.remove_return(block.returns().size() - 1);
+  }
+  while (Node* last = block.last()) {
+    last->erase();
+  }
+}
+
+class NestedDifferentiation {
+ public:
+  NestedDifferentiation(Node& node, size_t index)
+      : node_(node), block_(*node.block(index)), returns_(block_.returns().size()) {}
+
+  BlockGradient run(c10::function_ref<bool(const Value*)> is_reached, c10::function_ref<bool(const Value*)> is_joined) {
+    found_.lists = lists_appended_in(block_, node_);
+    const CutOut cut = cut_out(block_, found_.lists, TensorConstants::kOperands);
+    found_.operands = cut.operands;
+    std::vector<bool> is_differentiable;
+    for (size_t i = 0; i < block_.params().size(); ++i) {
+      // What an iteration returns is the next one's param.
+      is_differentiable.push_back(may_require_grad(*block_.params()[i]) || may_require_grad(*block_.returns()[i]));
+    }
+    for (const Value* operand : cut.operands) {
+      is_differentiable.push_back(may_require_grad(*operand) && is_reached(operand));
+    }
+    const size_t params = block_.params().size();
+    std::vector<bool> joined(returns_);
+    std::transform(found_.lists.begin(), found_.lists.end(), std::back_inserter(joined), is_joined);
+    JointGraph joint = differentiate_block(cut.subgraph, params, is_differentiable, std::move(joined));
+    if (joint.differentiable_outputs.empty() || joint.differentiable_inputs.empty()) {
+      return std::move(found_);
+    }
+    found_.outputs = joint.differentiable_outputs;
+    found_.inputs = joint.differentiable_inputs;
+    found_.dependences = joint.dependences;
+    found_.is_always_there = joint.is_always_there;
+    DifferentiableGraphs graphs = split_joint_graph(std::move(joint));
+    found_.backward = std::move(graphs.recorded_backward);
+    for (const int64_t input : graphs.captured_inputs) {
+      found_.saved.push_back({SavedValue::Kind::kOperand, found_.operands[static_cast<size_t>(input) - params]});
+    }
+    rebuild(*graphs.forward);
+    for (const int64_t temporary : graphs.differentiable_temporaries) {
+      found_.inner.push_back(found_.saved[graphs.captured_inputs.size() + static_cast<size_t>(temporary)].value);
+    }
+    return std::move(found_);
+  }
+
+ private:
+  // Replaces the block's nodes by those of the forward graph, which returns the temporaries after what the block returns and
+  // the lists.
+  void rebuild(const Graph& forward) {
+    clear(block_);
+    ValueMap values;
+    for (size_t i = 0; i < forward.inputs().size(); ++i) {
+      const size_t params = block_.params().size();
+      values[forward.inputs()[i]] = i < params ? block_.params()[i] : found_.operands[i - params];
+    }
+    Node* const end = block_.return_node();
+    const std::vector<Value*> results = node_.graph().copy_nodes(forward.body(), end, values);
+    for (size_t i = 0; i < returns_; ++i) {
+      block_.add_return(results[i]);
+    }
+    for (size_t i = returns_ + found_.lists.size(); i < results.size(); ++i) {
+      const bool is_trip = node_.opcode() == Opcode::kLoop && results[i] == block_.params()[0];
+      if (is_trip) {
+        found_.saved.push_back({SavedValue::Kind::kTrip, nullptr});
+      } else {
+        Value* stack = insert_empty_list(results[i]->type(), &node_);
+        insert_append(stack, results[i], end);
+        found_.saved.push_back({SavedValue::Kind::kStack, stack});
+      }
+    }
+  }
+
+  Node& node_;
+  Block& block_;
+  const size_t returns_;
+  BlockGradient found_;
+};
+
+}  // namespace
+
+BlockGradient differentiate_nested(Node& node, size_t index, c10::function_ref<bool(const Value*)> is_reached,
+                                   c10::function_ref<bool(const Value*)> is_joined) {
+  return NestedDifferentiation(node, index).run(is_reached, is_joined);
+}
+
+}  // namespace sconce

@@ -1,0 +1,161 @@
+#include "autodiff/differentiable_blocks.h"
+
+#include "analysis/appended_lists.h"
+#include "analysis/effects.h"
+#include "autodiff/differentiable_nodes.h"
+#include "ir/constant_operands.h"
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+bool is_block_node(const Node& node) { return node.opcode() == Opcode::kIf || node.opcode() == Opcode::kLoop; }
+
+// Returns the tensor whose memory the value may be: what a chain of views was made of, or the value itself.
+const Value& viewed_by(const Value& value) {
+  const Node& node = *value.node();
+  if (node.opcode() == Opcode::kListUnpack && cuts_list(*node.input(0)->node())) {
+    return viewed_by(*node.input(0)->node()->input(0));
+  }
+  const bool is_view = node.blocks().empty() && is_repeatable(node) && !node.inputs().empty() && is_tensor(*node.input(0));
+  return is_view ? viewed_by(*node.input(0)) : value;
+}
+
+class BlockCheck {
+ public:
+  explicit BlockCheck(Visibility& visibility) : visibility_(visibility) {}
+
+  bool is_differentiable(const Node& node) {
+    const c10::ArrayRef<Value*> carried = node.opcode() == Opcode::kLoop ? node.inputs().slice(2) : c10::ArrayRef<Value*>();
+    return is_block_node(node) && are_numbers_or_real(carried) && are_numbers_or_real(node.outputs()) &&
+           std::all_of(node.blocks().begin(), node.blocks().end(),
+                       [this](const Block* block) { return is_differentiable(*block); });
+  }
+
+ private:
+  bool is_differentiable(const Block& block) {
+    return are_numbers_or_real(block.params()) && are_numbers_or_real(block.returns()) &&
+           std::none_of(block.params().begin(), block.params().end(),
+                        [this](const Value* param) { return is_shared(*param); }) &&
+           std::all_of(block.returns().begin(), block.returns().end(),
+                       [this](const Value* value) { return is_own(*value); }) &&
+           may_have_all(block);
+  }
+
+  bool may_have_all(const Block& block) {
+    for (const Node* node : block.nodes()) {
+      if (!may_have(*node)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  static bool are_numbers_or_real(c10::ArrayRef<Value*> values) {
+    return std::all_of(values.begin(), values.end(), [](const Value* value) {
+      return is_tensor(*value) ? is_real_tensor(*value) : is_number_like(*value);
+    });
+  }
+
+  bool may_have(const Node& node) {
+    if (std::any_of(node.outputs().begin(), node.outputs().end(),
+                    [this](const Value* output) { return is_shared(*output); })) {
+      return false;
+    }
+    if (!node.blocks().empty()) {
+      return is_differentiable(node);
+    }
+    switch (node.opcode()) {
+      case Opcode::kConstant: return true;
+      case Opcode::kAppend: return is_real_tensor(*node.input(1)) && is_own(*node.input(1)) && appended_list(*node.input(0));
+      case Opcode::kListConstruct:
+        if (const auto list = appended_list(*node.output())) {
+          return joining_node(*list) != nullptr && may_join(*node.output(), visibility_);
+        }
+        break;
+      default: break;
+    }
+    const Role role = role_of(node);
+    return role != Role::kOutside && !effects_of(node).writes && has_its_list(node);
+  }
+
+  // Returns whether the list that the node joins or unpacks is made in its block.
+  static bool has_its_list(const Node& node) {
+    const bool takes_list = joins_list(node) || joins_appended_list(node) || node.opcode() == Opcode::kListUnpack;
+    return !takes_list || node.input(0)->node()->owning_block() == node.owning_block();
+  }
+
+  // Returns whether the caller can see the value, and a gradient flows through what is computed of it here. What a block
+  // returns is a value of its own, unless the caller sees it in another way too.
+  bool is_shared(const Value& value) {
+    if (!may_require_grad(value) || !visibility_.is_visible(value)) {
+      return false;
+    }
+    bool is_returned = false;
+    bool is_used = false;
+    bool is_seen = false;
+    for (const Use& use : value.uses()) {
+      const bool returns = use.user->opcode() == Opcode::kReturn;
+      is_returned |= returns;
+      is_used |= use.user->opcode() == Opcode::kLoop || (!returns && role_of(*use.user) == Role::kDifferentiated);
+      is_seen |= !returns && visibility_.shows(use);
+    }
+    return is_used || (is_seen && is_returned);
+  }
+
+  // Returns whether the value is no view of a tensor from outside of the block.
+  static bool is_own(const Value& value) {
+    const Value& memory = viewed_by(value);
+    return !is_tensor(value) || &memory == &value ||
+           (memory.node()->opcode() != Opcode::kParam && memory.node()->blocks().empty() &&
+            memory.node()->owning_block() == value.node()->owning_block());
+  }
+
+  Visibility& visibility_;
+};
+
+}  // namespace
+
+bool is_differentiable_block_node(const Node& node, Visibility& visibility) {
+  const auto lists = lists_filled_by(node);
+  const bool carries = std::any_of(node.outputs().begin(), node.outputs().end(),
+                                   [](const Value* output) { return may_require_grad(*output); });
+  return (carries || !lists.empty()) && BlockCheck(visibility).is_differentiable(node);
+}
+
+bool may_join(const Value& list, Visibility& visibility) {
+  const auto found = appended_list(list);
+  return found && std::none_of(found->appends.begin(), found->appends.end(), [&](const Node* append) {
+           return may_require_grad(*append->input(1)) && visibility.is_visible(*append->input(1));
+         });
+}
+
+std::vector<Value*> lists_filled_by(const Node& node) {
+  std::vector<Value*> lists;
+  for (const Block* block : node.blocks()) {
+    for_each_node(*block, [&](const Node* nested) {
+      if (nested->opcode() != Opcode::kAppend) {
+        return;
+      }
+      Value* list = nested->input(0);
+      const auto found = appended_list(*list);
+      if (found && found->filled_by == &node && std::find(lists.begin(), lists.end(), list) == lists.end()) {
+        lists.push_back(list);
+      }
+    });
+  }
+  return lists;
+}
+
+size_t differentiated_nodes_in(const Node& node) {
+  size_t count = 0;
+  for (const Block* block : node.blocks()) {
+    for_each_node(*block, [&](const Node* nested) {
+      count += nested->blocks().empty() && role_of(*nested) == Role::kDifferentiated ? 1 : 0;
+    });
+  }
+  return count;
+}
+
+}  // namespace sconce

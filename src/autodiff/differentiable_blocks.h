@@ -1,0 +1,29 @@
+// Which branches and loops a differentiable graph may have.
+#pragma once
+
+#include "autodiff/visibility.h"
+#include "ir/graph.h"
+
+#include <vector>
+
+namespace sconce {
+
+// Returns whether a differentiable graph may have the prim::If or prim::Loop, and a gradient flows through it:
+//
+//   - the nodes in its blocks have a role (differentiable_nodes.h), append to lists that it fills (appended_lists.h), or are
+//     such branches and loops themselves;
+//   - they write nothing else;
+//   - no value that the caller can see is computed with, because user code may ask for its gradient;
+//   - what it returns is a new tensor, or one of those that it was given, but no view of them.
+bool is_differentiable_block_node(const Node& node, Visibility& visibility);
+
+// Returns the lists that nodes nested in `node` append to.
+std::vector<Value*> lists_filled_by(const Node& node);
+
+// Returns whether a node may join the elements of an appended list in the graph that computes them: the caller can see none.
+bool may_join(const Value& list, Visibility& visibility);
+
+// Returns the number of nodes nested in `node` that a gradient flows through.
+size_t differentiated_nodes_in(const Node& node);
+
+}  // namespace sconce
