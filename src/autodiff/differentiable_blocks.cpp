@@ -28,7 +28,7 @@ class BlockCheck {
 
   bool is_differentiable(const Node& node) {
     const c10::ArrayRef<Value*> carried = node.opcode() == Opcode::kLoop ? node.inputs().slice(2) : c10::ArrayRef<Value*>();
-    return is_block_node(node) && are_numbers_or_real(carried) && are_numbers_or_real(node.outputs()) &&
+    return is_block_node(node) && are_numbers_or_real(carried) && are_numbers_or_real(node.outputs()) && is_certain(node) &&
            std::all_of(node.blocks().begin(), node.blocks().end(),
                        [this](const Block* block) { return is_differentiable(*block); });
   }
@@ -52,6 +52,29 @@ class BlockCheck {
     return true;
   }
 
+  // Returns whether it is known which results require a gradient after every run of a block.
+  static bool is_certain(const Node& node) {
+    const size_t first = node.opcode() == Opcode::kLoop ? 1 : 0;
+    for (size_t i = 0; i < node.outputs().size(); ++i) {
+      for (const Block* block : node.blocks()) {
+        if (may_require_grad(*node.output(i)) && !requires_grad(*block->returns()[first + i])) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  // Returns whether that is known of a loop that runs no iteration too.
+  static bool begins_certain(const Node& node) {
+    for (size_t i = 0; i < node.outputs().size() && node.opcode() == Opcode::kLoop; ++i) {
+      if (may_require_grad(*node.output(i)) && !requires_grad(*node.input(i + 2))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   static bool are_numbers_or_real(c10::ArrayRef<Value*> values) {
     return std::all_of(values.begin(), values.end(), [](const Value* value) {
       return is_tensor(*value) ? is_real_tensor(*value) : is_number_like(*value);
@@ -64,7 +87,7 @@ class BlockCheck {
       return false;
     }
     if (!node.blocks().empty()) {
-      return is_differentiable(node);
+      return begins_certain(node) && is_differentiable(node);
     }
     switch (node.opcode()) {
       case Opcode::kConstant: return true;

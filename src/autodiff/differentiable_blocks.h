@@ -14,7 +14,8 @@ namespace sconce {
 //     such branches and loops themselves;
 //   - they write nothing else;
 //   - no value that the caller can see is computed with, because user code may ask for its gradient;
-//   - what it returns is a new tensor, or one of those that it was given, but no view of them.
+//   - what it returns is a new tensor, or one of those that it was given, but no view of them;
+//   - a tensor that it returns requires a gradient in every run, or in none. What a loop carries may begin without one.
 bool is_differentiable_block_node(const Node& node, Visibility& visibility);
 
 // Returns the lists that nodes nested in `node` append to.

@@ -129,6 +129,8 @@ bool may_require_grad(const Value& value) {
   return !is_discrete && !(facts != nullptr && (facts->requires_grad == false || facts->defined == false));
 }
 
+bool requires_grad(const Value& value) { return value.facts() != nullptr && value.facts()->requires_grad == true; }
+
 bool is_real_tensor(const Value& value) {
   const TensorFacts* facts = value.facts();
   return is_tensor(value) && facts != nullptr && facts->dtype && !c10::isComplexType(*facts->dtype);

@@ -30,6 +30,9 @@ bool carries_gradient(const Node& node);
 // Returns whether a gradient may flow to the value: a floating-point or complex tensor that may require a gradient.
 bool may_require_grad(const Value& value);
 
+// Returns whether the value is known to require a gradient.
+bool requires_grad(const Value& value);
+
 // Returns whether the value is a tensor that is known to be of a real dtype, which the texts of gradients require.
 bool is_real_tensor(const Value& value);
 

@@ -70,6 +70,10 @@ Node* make_node(const CutOut& cut, const JointGraph& joint, const Differentiable
   node->set_attribute(attr::kCapturedOutputs, graphs.captured_outputs);
   node->set_attribute(attr::kDifferentiableTemporaries, graphs.differentiable_temporaries);
   node->set_attribute(attr::kCapturePaths, graphs.capture_paths);
+  if (!joint.conditional_outputs.empty()) {
+    node->set_attribute(attr::kConditionalOutputs, joint.conditional_outputs);
+    node->set_attribute(attr::kOtherDependences, joint.other_dependences);
+  }
   node->set_attribute(attr::kHasEffects, static_cast<int64_t>(has_effects));
   node->set_attribute(attr::kSubgraph, graphs.forward);
   node->set_attribute(attr::kBackward, graphs.backward);

@@ -53,11 +53,13 @@ class Differentiation {
   // ---- forward: which values depend on differentiable inputs (joint_graph.cpp, joint_blocks.cpp)
   void enter(Node& node);
   void note_dependence(const Node& node, const Values& results);
-  void note(const Value* value, const Dependence& dependence);
+  void note_condition(const Node& node, const Values& results);
+  void note(const Value* value, Dependence dependence);
   void expand(Differentiated& each);
   Value* instantiate(const Graph& text, const Values& arguments, const Node& node, Node* position);
   void enter_append(Node& node);
   void enter_blocks(Node& node);
+  void note_loop_conditions(const Differentiated& each, Node* counted);
   bool is_joined(const Value& list) const;
   void note_block_dependences(const Differentiated& each);
 
@@ -94,6 +96,12 @@ class Differentiation {
   JointGraph joint_;
   std::vector<Differentiated> tape_;
   FlatMap<const Value*, Dependence> dependences_;  // of the values that depend on a differentiable input
+  // Of a value that depends on fewer inputs if loops run no iteration, and may then require no gradient.
+  struct Condition {
+    Value* holds = nullptr;  // a bool: one of the loops runs an iteration
+    Dependence otherwise;
+  };
+  FlatMap<const Value*, Condition> conditions_;
   GradientSums sums_;
   // Of a list that a branch or loop fills: a list of the gradients of its elements, and whether all are defined.
   struct ListGradient {

@@ -50,6 +50,9 @@ void Differentiation::enter_blocks(Node& node) {
     each.saved.push_back(node.input(0));
   }
   note_block_dependences(each);
+  if (is_loop) {
+    note_loop_conditions(each, counts ? each.saved[0]->node() : &node);
+  }
   tape_.push_back(std::move(each));
 }
 
@@ -95,6 +98,28 @@ void Differentiation::note_block_dependences(const Differentiated& each) {
         }
       }
     }
+  }
+}
+
+// A loop that runs no iteration returns what it was given. `counted`: after this node the number of iterations is known.
+void Differentiation::note_loop_conditions(const Differentiated& each, Node* counted) {
+  const Node& loop = *each.node;
+  Node* const position = counted->next() != nullptr ? counted->next() : counted->owning_block()->return_node();
+  for (size_t i = 0; i < loop.outputs().size(); ++i) {
+    const Value* begin = loop.input(i + 2);
+    if (!is_reached(loop.output(i)) || requires_grad(*begin)) {
+      continue;
+    }
+    Value* const zero = graph_.insert_constant(0, position);
+    Condition condition{insert_node(aten::gt, {each.saved[0], zero}, position, c10::BoolType::get()),
+                        Dependence(joint_.differentiable_inputs.size())};
+    if (const auto before = conditions_.find(begin); before != conditions_.end()) {
+      condition = {insert_node(aten::__or__, {condition.holds, before->second.holds}, position, c10::BoolType::get()),
+                   before->second.otherwise};
+    } else if (is_reached(begin)) {
+      condition.otherwise = dependences_.at(begin);
+    }
+    conditions_[loop.output(i)] = std::move(condition);
   }
 }
 

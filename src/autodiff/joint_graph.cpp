@@ -118,15 +118,40 @@ void Differentiation::note_dependence(const Node& node, const Values& results) {
       note(result, all);
     }
   }
+  note_condition(node, results);
 }
 
-void Differentiation::note(const Value* value, const Dependence& dependence) {
+// Where an operand depends on fewer inputs if a condition does not hold, so do the results.
+void Differentiation::note_condition(const Node& node, const Values& results) {
+  Condition condition{nullptr, Dependence(joint_.differentiable_inputs.size())};
+  for (const Value* operand : node.inputs()) {
+    if (!is_reached(operand)) {
+      continue;
+    }
+    const auto found = conditions_.find(operand);
+    const Dependence& otherwise = found == conditions_.end() ? dependences_.at(operand) : found->second.otherwise;
+    std::transform(otherwise.begin(), otherwise.end(), condition.otherwise.begin(), condition.otherwise.begin(),
+                   std::logical_or<>());
+    if (found != conditions_.end()) {
+      condition.holds = condition.holds == nullptr ? found->second.holds
+                                                   : insert_node(aten::__or__, {condition.holds, found->second.holds},
+                                                                 results[0]->node(), c10::BoolType::get());
+    }
+  }
+  for (const Value* result : results) {
+    if (condition.holds != nullptr && !requires_grad(*result)) {
+      conditions_[result] = condition;
+    }
+  }
+}
+
+void Differentiation::note(const Value* value, Dependence dependence) {
   if (std::find(dependence.begin(), dependence.end(), true) == dependence.end()) {
     return;
   }
   Dependence& known = dependences_[value];
-  known.resize(joint_.differentiable_inputs.size());
-  std::transform(known.begin(), known.end(), dependence.begin(), known.begin(), std::logical_or<>());
+  std::transform(known.begin(), known.end(), dependence.begin(), dependence.begin(), std::logical_or<>());
+  known = std::move(dependence);
 }
 
 // Replaces the operator by its forward text, which returns what backward saves besides. The node stays until the end, for
@@ -191,8 +216,6 @@ void Differentiation::begin_with_outputs() {
       continue;
     }
     joint_.differentiable_outputs.push_back(static_cast<int64_t>(i));
-    const Dependence& dependence = dependences_.at(output);
-    joint_.dependences.insert(joint_.dependences.end(), dependence.begin(), dependence.end());
     if (is_tensor(*output)) {
       sums_.add(output, {add_gradient_input(*output)});
     } else {
@@ -326,17 +349,26 @@ void Differentiation::return_gradients() {
       graph_.add_output(gradient.value);
     }
   }
-  std::vector<int64_t> dependences;
-  for (size_t i = 0; i < joint_.dependences.size(); ++i) {
-    if (has_gradient[i % has_gradient.size()]) {
-      dependences.push_back(joint_.dependences[i]);
+  const auto add_row = [&](std::vector<int64_t>& rows, const Dependence& row) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (has_gradient[i]) {
+        rows.push_back(row[i] ? 1 : 0);
+      }
     }
-  }
-  joint_.differentiable_inputs = std::move(inputs);
-  joint_.dependences = std::move(dependences);
+  };
   for (const JointGraph::Inner& inner : joint_.inner) {
     graph_.add_output(inner.value);
   }
+  for (size_t i = 0; i < joint_.differentiable_outputs.size(); ++i) {
+    const Value* output = graph_.outputs()[static_cast<size_t>(joint_.differentiable_outputs[i])];
+    add_row(joint_.dependences, dependences_.at(output));
+    if (const auto condition = conditions_.find(output); condition != conditions_.end()) {
+      joint_.conditional_outputs.push_back(static_cast<int64_t>(i));
+      add_row(joint_.other_dependences, condition->second.otherwise);
+      graph_.add_output(condition->second.holds);
+    }
+  }
+  joint_.differentiable_inputs = std::move(inputs);
 }
 
 // ---- the interface

@@ -18,14 +18,18 @@ struct JointGraph {
   };
 
   // Inputs: the forward graph's, the gradients of the differentiable outputs, the gradients of the inner values.
-  // Outputs: the forward graph's, the gradients of the differentiable inputs, the inner values.
+  // Outputs: the forward graph's, the gradients of the differentiable inputs, the inner values, the conditions.
   std::shared_ptr<Graph> graph;
   size_t forward_inputs = 0;
   size_t forward_outputs = 0;
   std::vector<int64_t> differentiable_inputs;   // positions among the forward graph's inputs
   std::vector<int64_t> differentiable_outputs;  // positions among its outputs: tensors, and lists that loops fill
   std::vector<int64_t> dependences;             // a row of 0 and 1 per differentiable output: the inputs that it depends on
-  std::vector<bool> is_always_there;            // per differentiable input: its gradient is a defined tensor in every run
+  // Positions among the differentiable outputs of those that depend on fewer inputs where a condition does not hold: a loop
+  // runs no iteration. A row for each.
+  std::vector<int64_t> conditional_outputs;
+  std::vector<int64_t> other_dependences;
+  std::vector<bool> is_always_there;  // per differentiable input: its gradient is a defined tensor in every run
   std::vector<Inner> inner;
   // Of a block: the number of its params, the first inputs. Every run saves what backward needs of them and of the outputs.
   size_t params = 0;

@@ -28,6 +28,7 @@ class Splitting {
     gradients_ =
         Values(outputs.begin() + static_cast<std::ptrdiff_t>(joint_.forward_outputs),
                outputs.begin() + static_cast<std::ptrdiff_t>(joint_.forward_outputs + joint_.differentiable_inputs.size()));
+    conditions_ = Values(outputs.end() - static_cast<std::ptrdiff_t>(joint_.conditional_outputs.size()), outputs.end());
   }
 
   DifferentiableGraphs run() {
@@ -61,8 +62,10 @@ class Splitting {
   }
 
   void find_forward() {
-    for (Value* output : outputs_) {
-      compute_in_forward(*output);
+    for (const Values* values : {&outputs_, &conditions_}) {
+      for (const Value* value : *values) {
+        compute_in_forward(*value);
+      }
     }
     for (const Node* node : graph_.body().nodes()) {
       if (!dependent_.contains(node) && has_effects(*node)) {
@@ -295,8 +298,10 @@ class Splitting {
     while (body.returns().size() > outputs_.size()) {
       body.remove_return(body.returns().size() - 1);
     }
-    for (Value* temporary : temporaries_) {
-      body.add_return(temporary);
+    for (const Values* values : {&temporaries_, &conditions_}) {
+      for (Value* value : *values) {
+        body.add_return(value);
+      }
     }
     for (Node* node = body.last(); node != nullptr;) {
       Node* previous = node->previous();
@@ -316,6 +321,7 @@ class Splitting {
   Graph& graph_;
   Values outputs_;
   Values gradients_;
+  Values conditions_;
   Nodes dependent_;  // on a gradient
   Nodes forward_;
   Nodes backward_;

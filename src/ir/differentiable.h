@@ -2,7 +2,7 @@
 // nodes.
 //
 //   %y : Tensor, %h : Tensor = sconce::differentiable_0[captured_inputs=[1], …](%x, %w)
-//   with sconce::differentiable_0 = graph(%x, %w): … return (%y, %h, temporaries…)
+//   with sconce::differentiable_0 = graph(%x, %w): … return (%y, %h, temporaries…, conditions…)
 //   with sconce::differentiable_0.backward = graph(gradients…, captured inputs…, captured outputs…, temporaries…):
 //     … return (gradients of the differentiable inputs)
 //
@@ -33,6 +33,11 @@ inline const c10::Symbol kDependences = c10::Symbol::attr("dependences");
 // For each captured input, then for each captured output, a table: for each differentiable output a row with, for each
 // differentiable input, 1 if backward takes the output's gradient through the captured value to the input, else 0.
 inline const c10::Symbol kCapturePaths = c10::Symbol::attr("capture_paths");
+// Positions among the differentiable outputs. The forward graph returns a bool for each of them, after the temporaries. Where
+// it is false, the output depends on what `other_dependences` says, a row for each: a loop that runs no iteration returns
+// what it was given. Absent if there are none.
+inline const c10::Symbol kConditionalOutputs = c10::Symbol::attr("conditional_outputs");
+inline const c10::Symbol kOtherDependences = c10::Symbol::attr("other_dependences");
 // 1 if running the forward graph has effects.
 inline const c10::Symbol kHasEffects = c10::Symbol::attr("has_effects");
 }  // namespace attr

@@ -78,7 +78,8 @@ class TensorMutation {
     for (const Use& use : moved) {
       use.user->set_input(use.index, write.output());
     }
-    if (!strides_stay(write)) {
+    if (!strides_stay(write) || (!write.op().functional->backward_ignores_result && !is_known_without_gradient(*target) &&
+                                 is_written(*write.output()))) {
       for (const Use& use : moved) {
         use.user->set_input(use.index, target);
       }
@@ -182,6 +183,20 @@ class TensorMutation {
       }
     }
     return after;
+  }
+
+  // Returns whether a later node writes the tensor or a view of it. Some in-place operators save what they have written for
+  // backward, which then raises; their functional variants save their operands.
+  static bool is_written(const Value& value) {
+    return std::any_of(value.uses().begin(), value.uses().end(), [](const Use& use) {
+      const Node& user = *use.user;
+      if (user.schema() == nullptr || effects_of(user).unknown) {
+        return user.schema() != nullptr;
+      }
+      return writes(user, [&](size_t index) { return index == use.index; }) ||
+             (!produces_new_tensor(user) && std::any_of(user.outputs().begin(), user.outputs().end(),
+                                                        [](const Value* output) { return is_written(*output); }));
+    });
   }
 
   // An operator may choose the strides of dimensions of one element freely. They must stay the same if the result

@@ -172,13 +172,14 @@ class FactPropagation {
   }
 
   // Returns whether autograd records the operator, whose only result then requires a gradient if it is a floating-point
-  // tensor: an operand requires one that the row's backward text has a gradient for.
+  // tensor or a list of them: an operand requires one that the row's backward text has a gradient for.
   bool requires_gradient(const Node& node, const AbstractValues& operands) const {
     if (given_.grad_mode != true || state_changes_ || node.outputs().size() != 1 ||
         std::none_of(operands.begin(), operands.end(), is_known_to_require_gradient)) {
       return false;
     }
-    if (node.opcode() == Opcode::kCat || node.opcode() == Opcode::kStack) {
+    if (node.opcode() == Opcode::kCat || node.opcode() == Opcode::kStack || node.opcode() == Opcode::kUnbind ||
+        node.op().cuts) {
       return true;
     }
     const OpGradient* gradient = gradient_of(node.op());
@@ -198,6 +199,11 @@ class FactPropagation {
   }
 
   static AbstractValue with_required_gradient(const AbstractValue& result) {
+    if (const AbstractValues* elements = result.as_sequence()) {
+      AbstractValues known;
+      std::transform(elements->begin(), elements->end(), std::back_inserter(known), with_required_gradient);
+      return AbstractValue::sequence(std::move(known));
+    }
     if (result.as_tensor() == nullptr || !result.as_tensor()->dtype || !c10::isFloatingType(*result.as_tensor()->dtype)) {
       return result;
     }

@@ -77,7 +77,7 @@ std::shared_ptr<BackwardNode> BackwardNode::make(std::shared_ptr<const Different
   if (made_from.returns_of_blocks) {
     for (const c10::IValue& operand : operands) {
       if (operand.isTensor()) {
-        node->given_.push_back(operand.toTensor().unsafeGetTensorImpl());
+        node->given_.emplace_back(operand.toTensor().getIntrusivePtr());
       }
     }
   }
@@ -98,11 +98,23 @@ void BackwardNode::save(std::vector<Saved>& saved, const c10::IValue& value, boo
 void BackwardNode::connect(torch::jit::Stack& results) {
   const DifferentiableFunction& function = *function_;
   OwnTensors own;
+  const size_t inputs = function.differentiable_inputs.size();
+  const size_t first_condition = results.size() - function.conditional_outputs.size();
+  // For each output, where its row of dependences begins.
+  std::vector<const int64_t*> rows(function.differentiable_outputs.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = function.dependences.data() + i * inputs;
+  }
+  for (size_t i = 0; i < function.conditional_outputs.size(); ++i) {
+    if (!results[first_condition + i].toBool()) {
+      rows[static_cast<size_t>(function.conditional_outputs[i])] = function.other_dependences.data() + i * inputs;
+    }
+  }
   for (size_t i = 0; i < function.differentiable_outputs.size(); ++i) {
     c10::IValue& output = results[static_cast<size_t>(function.differentiable_outputs[i])];
     bool depends = false;
-    for (size_t input = 0; input < function.differentiable_inputs.size(); ++input) {
-      depends = depends || (next_edge(input).is_valid() && function.depends(i, input));
+    for (size_t input = 0; input < inputs; ++input) {
+      depends = depends || (next_edge(input).is_valid() && rows[i][input] != 0);
     }
     first_slots_.push_back(num_inputs());
     output = with_tensors(output, [&](const at::Tensor& tensor) { return connected_output(tensor, depends, own); });
@@ -113,7 +125,8 @@ void BackwardNode::connect(torch::jit::Stack& results) {
   for (const int64_t position : function.captured_outputs) {
     save(outputs_, results[static_cast<size_t>(position)], /*is_output=*/true);
   }
-  temporaries_.assign(results.begin() + static_cast<std::ptrdiff_t>(function.outputs), results.end());
+  temporaries_.assign(results.begin() + static_cast<std::ptrdiff_t>(function.outputs),
+                      results.begin() + static_cast<std::ptrdiff_t>(first_condition));
   for (const c10::IValue& temporary : temporaries_) {
     if (temporary.isList()) {
       for_each_tensor(temporary, [this](const at::Tensor& tensor) { versions_.push_back(tensor._version()); });
@@ -125,7 +138,10 @@ void BackwardNode::connect(torch::jit::Stack& results) {
 // gradient does not come through this node.
 at::Tensor BackwardNode::connected_output(const at::Tensor& output, bool depends, OwnTensors& own) {
   const uint32_t slot = add_input_metadata(output);
-  if (std::find(given_.begin(), given_.end(), output.unsafeGetTensorImpl()) != given_.end()) {
+  const bool is_given = std::any_of(given_.begin(), given_.end(), [&](const auto& operand) {
+    return operand._unsafe_get_target() == output.unsafeGetTensorImpl();
+  });
+  if (is_given) {
     return output;
   }
   at::Tensor result = output;

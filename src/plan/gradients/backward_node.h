@@ -64,9 +64,10 @@ class BackwardNode final : public torch::autograd::Node {
   void drop();
 
   const std::shared_ptr<const DifferentiableFunction> function_;
-  std::vector<size_t> first_slots_;     // per differentiable output: its first input of this node; then the end
-  std::vector<at::TensorImpl*> given_;  // until `connect`: the operands, if an output may be one of them
-  std::mutex mutex_;                    // guards what follows
+  std::vector<size_t> first_slots_;  // per differentiable output: its first input of this node; then the end
+  // Until `connect`, if an output may be an operand: the operands. No other tensor takes their addresses meanwhile.
+  std::vector<c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>> given_;
+  std::mutex mutex_;  // guards what follows
   std::vector<Saved> inputs_;
   std::vector<Saved> outputs_;
   std::vector<c10::IValue> temporaries_;

@@ -59,6 +59,10 @@ Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_func
   function->captured_outputs = node.attribute_as<PositionList>(attr::kCapturedOutputs);
   function->differentiable_temporaries = node.attribute_as<PositionList>(attr::kDifferentiableTemporaries);
   function->capture_paths = node.attribute_as<PositionList>(attr::kCapturePaths);
+  if (node.attribute(attr::kConditionalOutputs) != nullptr) {
+    function->conditional_outputs = node.attribute_as<PositionList>(attr::kConditionalOutputs);
+    function->other_dependences = node.attribute_as<PositionList>(attr::kOtherDependences);
+  }
   function->dependences = node.attribute_as<PositionList>(attr::kDependences);
   const Graph& forward = *node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph);
   for (const int64_t position : function->differentiable_outputs) {

@@ -31,6 +31,8 @@ struct DifferentiableFunction {
   std::vector<int64_t> captured_inputs;
   std::vector<int64_t> captured_outputs;
   std::vector<int64_t> differentiable_temporaries;
+  std::vector<int64_t> conditional_outputs;
+  std::vector<int64_t> other_dependences;
   std::vector<int64_t> dependences;
   std::vector<int64_t> capture_paths;
 
