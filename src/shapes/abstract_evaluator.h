@@ -70,6 +70,7 @@ class AbstractEvaluator {
   bool run_language_node(const Node& node);
   bool run_list_operator(const Node& node);
   bool run_dict_operator(const Node& node);
+  bool run_unbind(const Node& node);
   AbstractValue integer_result(const Node& node) const;
   std::optional<AbstractValues> constant_results(const Node& node) const;
 

@@ -34,7 +34,7 @@ void AbstractEvaluator::run_operator(const Node& node) {
       return;
     }
   }
-  if (run_list_operator(node) || run_dict_operator(node)) {
+  if (run_list_operator(node) || run_dict_operator(node) || run_unbind(node)) {
     return;
   }
   AbstractValues operands;
@@ -148,6 +148,29 @@ AbstractValue joined_tensors(const AbstractValue& every, std::optional<int64_t> 
 
 }  // namespace
 
+// Evaluates an unbind of a tensor whose size in the dim is not known: a list of equal tensors.
+bool AbstractEvaluator::run_unbind(const Node& node) {
+  const TensorFacts* tensor = node.opcode() == Opcode::kUnbind ? at(*node.input(0)).as_tensor() : nullptr;
+  auto dim = tensor == nullptr ? std::nullopt : at(*node.input(1)).as_known_integer();
+  const auto rank = tensor == nullptr || !tensor->sizes ? int64_t{0} : static_cast<int64_t>(tensor->sizes->size());
+  if (!dim || *dim < -rank || *dim >= rank) {
+    return false;
+  }
+  const auto position = static_cast<std::ptrdiff_t>(*dim < 0 ? *dim + rank : *dim);
+  TensorFacts part = *tensor;
+  if ((part.sizes->begin() + position)->is_known()) {
+    return false;
+  }
+  part.sizes->erase(part.sizes->begin() + position);
+  if (part.strides) {
+    part.strides->erase(part.strides->begin() + position);
+  }
+  part.contiguous = false;
+  part.requires_grad = part.requires_grad == false ? part.requires_grad : std::nullopt;
+  make_list(*node.output(), {.every = AbstractValue::tensor(std::move(part))});
+  return true;
+}
+
 // Evaluates operators on lists and optionals, whose operands need not be constants.
 bool AbstractEvaluator::run_list_operator(const Node& node) {
   const Opcode opcode = node.opcode();
@@ -212,7 +235,8 @@ bool AbstractEvaluator::run_list_operator(const Node& node) {
       if (elements != nullptr || id == nullptr) {
         return false;
       }
-      set(node.output(), joined_tensors(heap_.at(*id).every, at(*node.input(1)).as_known_integer(), opcode == Opcode::kStack));
+      set(node.output(),
+          joined_tensors(heap_.at(*id).every, at(*node.input(1)).as_known_integer(), opcode == Opcode::kStack));
       return true;
     }
     case Opcode::kSetItem: {

@@ -54,6 +54,25 @@ bool runs_no_iteration(const Node& loop) {
   return (trips && trips->isInt() && trips->toInt() <= 0) || constant_bool(*loop.input(1)) == false;
 }
 
+// Replaces what the body returns as it was given. The loop keeps carrying it, as a value that nothing uses.
+bool forward_unchanged(Node& loop) {
+  bool changed = false;
+  Block& body = *loop.block(0);
+  for (size_t i = 0; i < loop.outputs().size(); ++i) {
+    Value* const begin = loop.input(i + 2);
+    Value* const param = body.params()[i + 1];
+    if (body.returns()[i + 1] != param || *begin->type() != *param->type()) {
+      continue;
+    }
+    for (Value* value : {param, loop.output(i)}) {
+      changed |= value->uses().size() > (value == param ? 1U : 0U);
+      value->replace_all_uses_with(begin);
+    }
+    body.set_return(i + 1, param);
+  }
+  return changed;
+}
+
 bool fold_branches_in(const Block& block) {
   bool changed = false;
   for (Node* node : block.nodes()) {
@@ -70,6 +89,8 @@ bool fold_branches_in(const Block& block) {
     } else if (node->kind() == prim::Loop && runs_no_iteration(*node)) {
       replace_outputs(*node, node->inputs().slice(2));
       changed = true;
+    } else if (node->kind() == prim::Loop) {
+      changed |= forward_unchanged(*node);
     }
   }
   return changed;

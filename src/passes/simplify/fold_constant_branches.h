@@ -11,6 +11,7 @@ namespace sconce {
 //
 //   prim::If with a constant condition                                →  the nodes of the taken branch
 //   prim::Loop that runs no iteration                                 →  the initial values, as its outputs
+//   what the body of a prim::Loop returns as it was given             →  the initial value, in the body and after it
 //   an output of prim::If that is one value in both branches          →  that value
 //   an output of prim::If that is True in the first branch and False  →  the condition
 //   in the second

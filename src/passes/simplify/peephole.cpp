@@ -1,6 +1,7 @@
 #include "passes/simplify/peephole.h"
 
 #include "analysis/lazy_alias_sets.h"
+#include "base/assert.h"
 #include "ir/constant_operands.h"
 #include "ir/schema_match.h"
 #include "passes/simplify/fold_constant_branches.h"
@@ -39,6 +40,7 @@ class Peephole {
       case aten::any: return any_of_list(node);
       case aten::len: return length_of_list(node);
       case aten::__getitem__: return element_of_list(node);
+      case aten::add_: return extended_list(node);
       case aten::__is__: return identity_test(node, true);
       case aten::__isnot__: return identity_test(node, false);
       case aten::eq: return comparison_with_itself(node, true);
@@ -81,6 +83,9 @@ class Peephole {
   }
 
   Value* length_of_list(Node& node) {
+    if (const Node* unbind = unbind_of_list(*node.input(0))) {
+      return insert(node, aten::size, unbind->inputs(), c10::IntType::get());
+    }
     const Node* list = unchanged_list(*node.input(0));
     return list == nullptr ? nullptr : constant(static_cast<int64_t>(list->inputs().size()), node);
   }
@@ -94,9 +99,49 @@ class Peephole {
   }
 
   Value* element_of_list(Node& node) {
+    const Node* unbind = unbind_of_list(*node.input(0));
+    if (unbind != nullptr && !aliases_.get().may_be_written(*node.output())) {
+      return insert(node, aten::select, {unbind->input(0), unbind->input(1), node.input(1)}, c10::TensorType::get());
+    }
     const Node* list = unchanged_list(*node.input(0));
     const auto index = list == nullptr ? std::nullopt : constant_index(*node.input(1), list->inputs().size());
     return index ? list->input(*index) : nullptr;
+  }
+
+  // Returns the node that unbinds a tensor into the list, if its elements and its length are all that is read of it.
+  static const Node* unbind_of_list(const Value& list) {
+    const bool is_only_read =
+        list.node()->opcode() == Opcode::kUnbind && std::all_of(list.uses().begin(), list.uses().end(), [](const Use& use) {
+          return use.user->opcode() == Opcode::kGetItem || use.user->opcode() == Opcode::kLength;
+        });
+    return is_only_read ? list.node() : nullptr;
+  }
+
+  // `list += [a, b]` appends a and b to the list, and returns it.
+  Value* extended_list(Node& node) {
+    Value* list = node.input(0);
+    const Node& others = *node.input(1)->node();
+    if (list->type()->kind() != c10::TypeKind::ListType || others.kind() != prim::ListConstruct ||
+        node.input(1)->uses().size() != 1) {
+      return nullptr;
+    }
+    for (Value* element : others.inputs()) {
+      insert(node, aten::append, {list, element}, list->type());
+    }
+    return list;
+  }
+
+  Value* insert(Node& at, c10::Symbol kind, c10::ArrayRef<Value*> inputs, c10::TypePtr type) {
+    Node* node = graph_.create(kind, inputs, 0);
+    Value* output = node->add_output(std::move(type));
+    node->set_location(at.location())->insert_before(&at);
+    output->set_name(at.output()->name());
+    if (at.output()->facts() != nullptr) {
+      output->set_facts(*at.output()->facts());
+    }
+    const bool is_resolved = resolve(*node);
+    SCONCE_ASSERT(is_resolved, "no overload of ", kind.toQualString());
+    return output;
   }
 
   bool forward_unpacked_list(Node& node) {
@@ -200,16 +245,8 @@ class Peephole {
     }
     Value* dtype = graph_.insert_constant(static_cast<int64_t>(*to->dtype), &node);
     Value* no = graph_.insert_constant(false, &node);
-    Node* cast = graph_.create(aten::to, {node.input(0), dtype, no, no, graph_.insert_constant(c10::IValue(), &node)});
-    cast->insert_before(&node);
-    cast->set_location(node.location());
-    resolve(*cast);
-    cast->output()->set_type(node.output()->type());
-    cast->output()->set_name(node.output()->name());
-    if (node.output()->facts() != nullptr) {
-      cast->output()->set_facts(*node.output()->facts());
-    }
-    return cast->output();
+    Value* none = graph_.insert_constant(c10::IValue(), &node);
+    return insert(node, aten::to, {node.input(0), dtype, no, no, none}, c10::TensorType::get());
   }
 
   // ---- calls that do nothing ----------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@
 namespace sconce {
 
 // Rewrites
-//   - reads of elements and lengths of lists that the graph builds;
+//   - reads of elements and lengths of lists that the graph builds, or unbinds from a tensor;
+//   - extensions of lists by elements;
 //   - casts and tests that the types decide;
 //   - queries of tensor properties that facts answer;
 //   - casts to the dtype of a tensor whose dtype facts know;
