@@ -1,11 +1,13 @@
 #include "autodiff/block_gradient.h"
 
 #include "analysis/cut_out.h"
+#include "analysis/effects.h"
 #include "analysis/nesting.h"
 #include "autodiff/build_nodes.h"
 #include "autodiff/differentiable_nodes.h"
 #include "autodiff/joint_graph.h"
 #include "autodiff/split_joint_graph.h"
+#include "ir/constant_operands.h"
 
 #include <algorithm>
 #include <utility>
@@ -93,12 +95,23 @@ class NestedDifferentiation {
       const bool is_trip = node_.opcode() == Opcode::kLoop && results[i] == block_.params()[0];
       if (is_trip) {
         found_.saved.push_back({SavedValue::Kind::kTrip, nullptr});
+      } else if (is_invariant(*results[i]->node())) {
+        results[i]->node()->detach();
+        results[i]->node()->insert_before(&node_);
+        found_.saved.push_back({SavedValue::Kind::kOperand, results[i]});
       } else {
         Value* stack = insert_empty_list(results[i]->type(), &node_);
         insert_append(stack, results[i], end);
         found_.saved.push_back({SavedValue::Kind::kStack, stack});
       }
     }
+  }
+
+  // Returns whether the node asks a tensor from outside for its sizes or the like.
+  bool is_invariant(const Node& node) const {
+    return node.owning_block() == &block_ && node.inputs().size() == 1 && node.schema() != nullptr &&
+           node.op().reads == Reads::kMetadata && !has_effects(node) && is_tensor(*node.input(0)) &&
+           !is_inside(node.input(0)->node(), node_);
   }
 
   Node& node_;

@@ -12,6 +12,8 @@
 #include "passes/freeze/freeze.h"
 #include "passes/layout/propagate_channels_last.h"
 #include "passes/layout/remove_layout_changes.h"
+#include "passes/loops/accumulate_selections.h"
+#include "passes/loops/batch_loop_products.h"
 #include "passes/loops/hoist_loop_invariants.h"
 #include "passes/loops/unroll_loops.h"
 #include "passes/matmul/decompose_rnn.h"
@@ -96,7 +98,7 @@ void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
 }
 
 // Makes differentiable subgraphs, and optimizes the graphs that their plans run.
-GradientExplanation differentiable_passes(Graph& graph, const InputAssumptions& given, size_t min_nodes,
+GradientExplanation differentiable_passes(Graph& graph, const InputAssumptions& given, size_t min_nodes, bool exact,
                                           PassRunner& runner) {
   GradientExplanation explanation;
   // Merged nodes decide more branches: each one that stays would end a subgraph.
@@ -105,6 +107,11 @@ GradientExplanation differentiable_passes(Graph& graph, const InputAssumptions& 
   runner.run("propagate_facts", [&given](Graph& known) { return propagate_facts(known, given); }, graph);
   runner.run("differentiate", [&](Graph& whole) { return differentiate(whole, min_nodes, &explanation); }, graph);
   for_each_differentiable(graph, [&](Node& node) {
+    Graph& backward = *node.attribute_as<std::shared_ptr<Graph>>(attr::kBackward);
+    runner.run("accumulate_selections", accumulate_selections, backward);
+    if (!exact) {
+      runner.run("batch_loop_products", batch_loop_products, backward);
+    }
     for (const c10::Symbol name : {attr::kSubgraph, attr::kBackward}) {
       Graph& subgraph = *node.attribute_as<std::shared_ptr<Graph>>(name);
       runner.run(
@@ -273,7 +280,7 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     }
     optimizing_passes(*graph, runner, settings.frozen);
     if (records && settings.min_differentiable_nodes > 0) {
-      compiled.gradients = differentiable_passes(*graph, given, settings.min_differentiable_nodes, runner);
+      compiled.gradients = differentiable_passes(*graph, given, settings.min_differentiable_nodes, settings.exact, runner);
     }
   }
   const auto& passes = runner.timings();

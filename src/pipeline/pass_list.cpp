@@ -5,6 +5,8 @@
 #include "passes/freeze/fold_batch_norm.h"
 #include "passes/layout/propagate_channels_last.h"
 #include "passes/layout/remove_layout_changes.h"
+#include "passes/loops/accumulate_selections.h"
+#include "passes/loops/batch_loop_products.h"
 #include "passes/loops/hoist_loop_invariants.h"
 #include "passes/loops/partially_unroll_loops.h"
 #include "passes/loops/unroll_loops.h"
@@ -38,6 +40,10 @@ namespace sconce {
 namespace {
 
 constexpr std::array kPasses = {
+    PassInfo{"accumulate_selections", accumulate_selections, Stage::kSpecialize,
+             "adds up gradients of what a loop selects from a tensor in one tensor"},
+    PassInfo{"batch_loop_products", batch_loop_products, Stage::kSpecialize,
+             "multiplies once for several iterations of a loop that adds up products", /*changes_rounding=*/true},
     PassInfo{"batch_matmul", batch_matmul, Stage::kOnRequest, "computes several matrix products as one product",
              /*changes_rounding=*/true},
     PassInfo{"canonicalize_ops", canonicalize_ops, Stage::kRequired,

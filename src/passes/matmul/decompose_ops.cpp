@@ -3,7 +3,7 @@
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
 #include "analysis/matrix_products.h"
-#include "passes/matmul/insert_node.h"
+#include "passes/insert_node.h"
 #include "passes/matmul/known_matrices.h"
 
 #include <algorithm>
