@@ -20,8 +20,7 @@ bool is_selection(const CarriedSum& sum, const Node& loop) {
     return false;
   }
   const TensorFacts* facts = part.output()->facts();
-  const bool has_given_sizes =
-      part.input(1)->node()->owning_block() != loop.block(0) && part.input(2)->node()->owning_block() != loop.block(0);
+  const bool has_given_sizes = !is_made_in_body(*part.input(1), loop);
   return has_given_sizes && facts != nullptr && facts->dtype && facts->device;
 }
 
