@@ -48,6 +48,11 @@ TEST(CheckGradients, ComparesThemInEveryCaseAndRecordingCall) {
   EXPECT_EQ(compared({"check", model, "--calls", "1"}), 6U * 2 * 5);
 }
 
+TEST(CheckGradients, ComparesThemInEveryCallOfEveryThread) {
+  const std::string model = model_file("mlp.pt");
+  EXPECT_EQ(compared({"check", model, "--input", "float32[4,16]", "--calls", "3", "--threads", "4"}), 6U * 2 * (1 + 3 * 4));
+}
+
 TEST(CheckGradients, ComparesThoseOfArgumentsThatRequireOne) {
   const ScratchFolder scratch;
   const std::string model = write_model(scratch, "plain.pt", kNoParameter);

@@ -2,14 +2,18 @@
 
 #include "base/exception_message.h"
 #include "tools/sconce/check/load_models.h"
+#include "tools/sconce/check/rounding.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 
 #include <barrier>
+#include <map>
+#include <set>
 #include <thread>
 
 namespace sconce::cli {
@@ -21,40 +25,80 @@ struct Answer {
   CallGradients gradients;
 };
 
-void append(std::vector<Mismatch>& all, std::vector<Mismatch> more) {
-  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-}
+struct ThreadFindings {
+  struct InCall {
+    size_t call;  // from 1
+    Mismatch mismatch;
+  };
+  std::vector<InCall> all;
+  size_t calls = 0;      // that were made
+  size_t gradients = 0;  // that were compared
 
-// The calls of one thread, up to the first wrong one.
-std::vector<Mismatch> calls_of_thread(const Module& module, const ThreadedCalls& calls, const Answer& answer, size_t count) {
-  for (size_t call = 0; call < count; ++call) {
+  void add(std::vector<Mismatch> mismatches) {
+    for (Mismatch& mismatch : mismatches) {
+      all.push_back({calls, std::move(mismatch)});
+    }
+  }
+};
+
+// Makes the calls of one thread, up to the first whose results are wrong. (Rounding may explain wrong gradients.)
+void make_calls(const Module& module, const ThreadedCalls& calls, const Answer& answer, size_t count,
+                ThreadFindings& findings) {
+  for (bool is_right = true; is_right && findings.calls < count;) {
+    ++findings.calls;
     const at::AutoGradMode as_before(at::GradMode::is_enabled());  // the model may switch grad mode
     CallOutcome got;
     got.arguments = deep_copy(calls.arguments);
     got.output = calls.method == "forward" ? module.forward(got.arguments) : module.run_method(calls.method, got.arguments);
-    std::vector<Mismatch> mismatches = compare(got.output, answer.outcome.output, calls.options);
+    const size_t before = findings.all.size();
+    findings.add(compare(got.output, answer.outcome.output, calls.options));
     for (size_t i = 0; i < got.arguments.size(); ++i) {
-      append(mismatches, compare(got.arguments[i], answer.outcome.arguments[i], calls.options,
-                                 "inputs[" + std::to_string(i) + "] after the call"));
+      findings.add(compare(got.arguments[i], answer.outcome.arguments[i], calls.options,
+                           "inputs[" + std::to_string(i) + "] after the call"));
     }
-    if (calls.gradients && call == 0) {
+    is_right = findings.all.size() == before;
+    if (calls.gradients) {
       const CallGradients gradients = calls.gradients(got);
       if (gradients.error != answer.gradients.error) {
-        mismatches.push_back({"backward",
-                              "sconce: " + gradients.error.value_or("no error") +
-                                  "; LibTorch: " + answer.gradients.error.value_or("no error"),
-                              {},
-                              {},
-                              {}});
+        const std::string errors =
+            "sconce: " + gradients.error.value_or("no error") + "; LibTorch: " + answer.gradients.error.value_or("no error");
+        findings.add({Mismatch{"backward", errors, {}, {}, {}}});
+        is_right = false;
       } else {
-        append(mismatches, compare_gradients(gradients, answer.gradients, calls.options));
+        findings.add(compare_gradients(gradients, answer.gradients, calls.options));
+        findings.gradients += gradients.by_name.size();
       }
     }
-    if (!mismatches.empty()) {
-      return mismatches;
+  }
+}
+
+// Removes the mismatches of gradients that rounding explains, from the findings of all threads.
+void remove_rounding(std::vector<ThreadFindings>& found, const torch::jit::Module& reference, const ThreadedCalls& calls,
+                     Findings& findings) {
+  std::map<std::string, Mismatch> distinct;
+  for (const ThreadFindings& thread : found) {
+    for (const ThreadFindings::InCall& each : thread.all) {
+      distinct.emplace(to_string(each.mismatch), each.mismatch);
     }
   }
-  return {};
+  if (distinct.empty()) {
+    return;
+  }
+  std::vector<Mismatch> mismatches;
+  for (const auto& [text, mismatch] : distinct) {
+    mismatches.push_back(mismatch);
+  }
+  const RoundingCheck rounding = check_rounding(std::move(mismatches), reference, calls.method, calls.arguments, calls.seed);
+  if (rounding.note) {
+    findings.add_note(*rounding.note);
+  }
+  std::set<std::string> beyond;
+  for (const Mismatch& mismatch : rounding.beyond) {
+    beyond.insert(to_string(mismatch));
+  }
+  for (ThreadFindings& thread : found) {
+    std::erase_if(thread.all, [&](const auto& each) { return !beyond.contains(to_string(each.mismatch)); });
+  }
 }
 
 CallOutcome call_once(const torch::jit::Module& reference, const ThreadedCalls& calls) {
@@ -101,26 +145,37 @@ void check_threads(const Module& module, const torch::jit::Module& reference, co
   }
   ThreadedCalls fitted = calls;
   fitted.arguments = fit_arguments(module.script_module(), calls.method, calls.arguments);
-  std::vector<std::vector<Mismatch>> mismatches(settings.threads);
+  std::vector<ThreadFindings> found(settings.threads);
+  c10::WarningHandler* const warnings = c10::WarningUtils::get_warning_handler();
   std::barrier start(static_cast<std::ptrdiff_t>(settings.threads));
   std::vector<std::thread> threads;
   for (size_t i = 0; i < settings.threads; ++i) {
     threads.emplace_back([&, i] {
+      const c10::WarningUtils::WarningHandlerGuard as_caller(warnings);
       start.arrive_and_wait();
       try {
-        mismatches[i] = calls_of_thread(module, fitted, answer, settings.calls);
+        make_calls(module, fitted, answer, settings.calls, found[i]);
       } catch (const std::exception& failure) {
-        mismatches[i].push_back({"call", "sconce raises, LibTorch does not: " + one_line_message(failure), {}, {}, {}});
+        found[i].add({Mismatch{"call", "sconce raises, LibTorch does not: " + one_line_message(failure), {}, {}, {}}});
       }
     });
   }
   for (std::thread& thread : threads) {
     thread.join();
   }
+  if (calls.gradients) {
+    remove_rounding(found, reference, calls, findings);
+  }
   for (size_t i = 0; i < settings.threads; ++i) {
-    findings.add_all(
-        kAgainstReference + std::string(", thread ") + std::to_string(i + 1) + " of " + std::to_string(settings.threads),
-        std::move(mismatches[i]));
+    findings.count_gradients(found[i].gradients);
+    for (ThreadFindings::InCall& each : found[i].all) {
+      if (each.call == found[i].all.front().call) {  // later calls would repeat the finding
+        findings.begin_call(each.call);
+        findings.add(
+            kAgainstReference + std::string(", thread ") + std::to_string(i + 1) + " of " + std::to_string(settings.threads),
+            std::move(each.mismatch));
+      }
+    }
   }
 }
 

@@ -25,9 +25,10 @@ struct ThreadedCalls {
   bool may_have_state = true;
 };
 
-// Lets `settings.threads` threads call the module at once, `settings.calls` times each, and compares every call with one of
-// `reference`, the reference model in LibTorch. Calls whose results depend on other calls, because they write the model's
-// state or draw random numbers, are left out with a note. Findings name the thread.
+// Lets `settings.threads` threads call the module at once, `settings.calls` times each, and compares every call, with its
+// gradients if they are asked for, with one of `reference`, the reference model in LibTorch. Calls whose results depend on
+// other calls, because they write the model's state or draw random numbers, are left out with a note. Findings name the
+// thread.
 void check_threads(const Module& module, const torch::jit::Module& reference, const ThreadedCalls& calls,
                    const CheckSettings& settings, Findings& findings);
 
