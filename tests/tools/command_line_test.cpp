@@ -390,6 +390,11 @@ TEST(CommandLineDump, PrintsStagesThatOptReadsBack) {
   ASSERT_EQ(dumped.exit_code, 0) << dumped.err;
   const ProgramResult optimized = sconce(
       {"opt", scratch.write("m.ir", dumped.out), "--passes", "canonicalize_ops,eliminate_dead_nodes", "--verify-each"});
+  const ProgramResult others =
+      sconce({"bench", model_file("mlp.pt"), "--train", "sgd", "--against", "static,jit-frozen", "--seconds", "0.01"});
+  EXPECT_EQ(others.exit_code, 0) << others.err;
+  EXPECT_THAT(others.out, HasSubstr("static: n/a: Static Runtime does not train"));
+  EXPECT_THAT(others.out, HasSubstr("jit-frozen: n/a: a frozen model does not train"));
   EXPECT_EQ(optimized.exit_code, 0) << optimized.err;
   EXPECT_THAT(optimized.out, StartsWith("graph("));
   EXPECT_THAT(optimized.err, HasSubstr("eliminate_dead_nodes"));

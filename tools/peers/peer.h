@@ -29,6 +29,9 @@ class Peer {
   // itself, so changes of its state are visible in it; the others run a copy.
   virtual std::optional<std::string> prepare(const torch::jit::Module& module, const std::string& method) = 0;
 
+  // Returns why no gradient flows through the calls of this executor, in one line; nothing if gradients do.
+  virtual std::optional<std::string> why_not_training() const { return std::nullopt; }
+
   // Permits calls on this thread. LibTorch chooses its executor by settings of the thread and the process, which a session
   // sets at its beginning and restores at its end. Sessions of peers with different settings of the process (`jit-legacy`
   // and all others) must not overlap on any thread; the second one throws.

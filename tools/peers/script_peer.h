@@ -32,6 +32,9 @@ class EagerPeer : public ScriptPeer {
 class FrozenPeer : public ScriptPeer {
  public:
   FrozenPeer() : ScriptPeer({}) {}
+  std::optional<std::string> why_not_training() const override {
+    return "a frozen model does not train: its parameters are constants";
+  }
   std::optional<std::string> prepare(const torch::jit::Module& module, const std::string& method) override;
 };
 

@@ -18,6 +18,9 @@ class StaticPeer : public Peer {
   StaticPeer();
   ~StaticPeer() override;
   std::optional<std::string> prepare(const torch::jit::Module& module, const std::string& method) override;
+  std::optional<std::string> why_not_training() const override {
+    return "Static Runtime does not train: it runs frozen models";
+  }
   std::unique_ptr<Session> session() override;
 
  private:

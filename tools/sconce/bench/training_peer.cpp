@@ -47,6 +47,9 @@ class TrainingPeer : public peers::Peer {
   TrainingPeer(std::unique_ptr<Peer> peer, Optimizer optimizer) : peer_(std::move(peer)), kind_(optimizer) {}
 
   std::optional<std::string> prepare(const torch::jit::Module& module, const std::string& method) override {
+    if (auto reason = peer_->why_not_training()) {
+      return reason;
+    }
     std::vector<at::Tensor> parameters;
     for (const at::Tensor& parameter : module.parameters()) {
       if (parameter.requires_grad()) {
