@@ -53,6 +53,16 @@ TEST(CommandLine, WrongUsageIsOneLine) {
   expect_usage_error({"check", model_file("mlp.pt"), model_file("mlp.cases.pt"), "--plan", "teir0"}, "did you mean 'tier0'");
 }
 
+TEST(CommandLine, TeachesTheGradientOptionsOfEachCommand) {
+  const std::string model = model_file("mlp.pt");
+  expect_usage_error({"bench", model, "--no-grad"},
+                     "no option --no-grad; bench records no gradients by default; --with-grad turns it on");
+  expect_usage_error({"run", model, "--with-grad"}, "no option --with-grad; run records gradients by default");
+  expect_usage_error({"explain", model, "--grad"}, "no option --grad; explain records gradients by default");
+  expect_usage_error({"check", model, "--no-grad"}, "no option --no-grad; check makes calls with and without gradients");
+  expect_usage_error({"dump", model, "--no-grad"}, "no option --no-grad; dump shows plans without gradients by default");
+}
+
 // ---- bad files ------------------------------------------------------------------------------------------------------
 
 TEST(CommandLine, BadModelFilesAreExplained) {
@@ -380,6 +390,11 @@ TEST(CommandLineBench, TrainsWithEveryExecutorThatTrains) {
       EXPECT_EQ(row["executor"] != "static", row.value("correct", false)) << row;
     }
   }
+  const ProgramResult others =
+      sconce({"bench", model_file("mlp.pt"), "--train", "sgd", "--against", "static,jit-frozen", "--seconds", "0.01"});
+  EXPECT_EQ(others.exit_code, 0) << others.err;
+  EXPECT_THAT(others.out, HasSubstr("static: n/a: Static Runtime does not train"));
+  EXPECT_THAT(others.out, HasSubstr("jit-frozen: n/a: a frozen model does not train"));
   expect_usage_error({"bench", model_file("mlp.pt"), "--train", "adm"}, "no optimizer 'adm'; did you mean 'adam'");
   expect_usage_error({"bench", model_file("mlp.pt"), "--train", "sgd", "--threads", "2"}, "leave out --threads");
 }
@@ -390,11 +405,6 @@ TEST(CommandLineDump, PrintsStagesThatOptReadsBack) {
   ASSERT_EQ(dumped.exit_code, 0) << dumped.err;
   const ProgramResult optimized = sconce(
       {"opt", scratch.write("m.ir", dumped.out), "--passes", "canonicalize_ops,eliminate_dead_nodes", "--verify-each"});
-  const ProgramResult others =
-      sconce({"bench", model_file("mlp.pt"), "--train", "sgd", "--against", "static,jit-frozen", "--seconds", "0.01"});
-  EXPECT_EQ(others.exit_code, 0) << others.err;
-  EXPECT_THAT(others.out, HasSubstr("static: n/a: Static Runtime does not train"));
-  EXPECT_THAT(others.out, HasSubstr("jit-frozen: n/a: a frozen model does not train"));
   EXPECT_EQ(optimized.exit_code, 0) << optimized.err;
   EXPECT_THAT(optimized.out, StartsWith("graph("));
   EXPECT_THAT(optimized.err, HasSubstr("eliminate_dead_nodes"));

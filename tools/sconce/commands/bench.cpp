@@ -287,7 +287,8 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   command.add_option("--seconds", options->seconds, "time in steady state, per model and executor (1)")
       ->type_name("S")
       ->check(between(0.01, 3600));
-  command.add_flag("--with-grad", options->with_grad, "let autograd record, as in training; otherwise off");
+  command.add_flag("--with-grad", options->with_grad,
+                   "let autograd record, as run and explain do unless --no-grad is given; otherwise off");
   command.add_option("--rtol", options->rtol, "relative tolerance of the check of results (1e-3)")
       ->type_name("X")
       ->check(between(0, 1e30));

@@ -13,12 +13,14 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <string_view>
+#include <utility>
 
 namespace sconce::cli {
 namespace {
@@ -62,6 +64,21 @@ const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& 
   return app;
 }
 
+// Returns what a command does about gradients, and by which options: commands have different defaults and options. Empty for
+// commands that call no model.
+std::string_view about_gradients(const std::string& command) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kCommands = {{
+      {"run", "run records gradients by default, as autograd does; --no-grad turns it off"},
+      {"explain", "explain records gradients by default, as autograd does; --no-grad turns it off"},
+      {"bench", "bench records no gradients by default; --with-grad turns it on, --train OPTIMIZER times training steps"},
+      {"check", "check makes calls with and without gradients by default; --grad also compares the gradients"},
+      {"dump", "dump shows plans without gradients by default; --stage differentiate shows those with"},
+  }};
+  const auto* found =
+      std::find_if(kCommands.begin(), kCommands.end(), [&](const auto& each) { return each.first == command; });
+  return found == kCommands.end() ? std::string_view() : found->second;
+}
+
 // Describes options that the command lacks, with the nearest that it has.
 std::string explain_extras(const CLI::App& command, const CLI::ExtrasError& failure,
                            const std::vector<std::string>& arguments) {
@@ -74,7 +91,9 @@ std::string explain_extras(const CLI::App& command, const CLI::ExtrasError& fail
   for (const std::string& argument : arguments) {
     const std::string name = argument.substr(0, argument.find('='));
     if (name.rfind("--", 0) == 0 && std::find(known.begin(), known.end(), name) == known.end()) {
-      return "no option " + name + ui::did_you_mean(name, known);
+      const bool is_about_gradients = name == "--grad" || name == "--no-grad" || name == "--with-grad";
+      const std::string_view lesson = is_about_gradients ? about_gradients(command.get_name()) : "";
+      return "no option " + name + (lesson.empty() ? ui::did_you_mean(name, known) : "; " + std::string(lesson));
     }
   }
   return failure.what();

@@ -115,7 +115,8 @@ void add_explain_command(CLI::App& app, Action& chosen) {
   command.add_option("--calls", options->calls, "calls before the question is asked (3)")
       ->type_name("N")
       ->check(between(0, 1e9));
-  command.add_flag("--no-grad", options->no_grad, "record nothing for gradients, as servers do");
+  command.add_flag("--no-grad", options->no_grad,
+                   "record nothing for gradients, as servers do, and as bench does unless --with-grad is given");
   command.add_flag("--steps", options->steps, "show the steps of every plan");
   command.add_flag("--verbose", options->verbose, "show the argument specs that were met, in full");
   add_frozen_option(command, options->common);

@@ -189,7 +189,8 @@ void add_run_command(CLI::App& app, Action& chosen) {
   command.add_option("--threads", options->threads, "threads that call the one module at the same time (1)")
       ->type_name("N")
       ->check(between(1, 1024));
-  command.add_flag("--no-grad", options->no_grad, "record nothing for gradients, as servers do");
+  command.add_flag("--no-grad", options->no_grad,
+                   "record nothing for gradients, as servers do, and as bench does unless --with-grad is given");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
   add_common_options(command, options->common);
