@@ -45,6 +45,8 @@ enum class NotPrepared : uint8_t {
 };
 // Returns the reason in words.
 const char* to_string(NotPrepared reason);
+// Returns what the user can do about it, in words. Empty if nothing is known.
+const char* remedy_for(NotPrepared reason);
 
 // The operators of one name that ran by their ordinary steps for one reason.
 struct NotPreparedExplanation {
@@ -53,7 +55,7 @@ struct NotPreparedExplanation {
   size_t steps = 0;
   uint64_t times = 0;  // how often runs found the reason; 0 if it was known when the plan was made
   std::string node;    // the first of them
-  std::string source;  // "model.py:12:8", may be empty
+  std::string source;  // "model.py:12:8", the begin of the differentiable subgraph if it has no line itself; may be empty
 };
 
 // A local tensor of a plan, and where it lies in the arena. Positions count the nodes of the plan's graph.

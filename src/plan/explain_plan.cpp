@@ -18,14 +18,24 @@ std::string describe_nodes(const Plan::KernelNodes& kernel) {
                          : kernel.nodes.front()->kind().toQualString();
 }
 
+// Returns the first node with a line of the model, or the first one if none has. Nodes of backward may have none.
+const Node* named_node_of(const Plan::KernelNodes& kernel) {
+  const auto found =
+      std::find_if(kernel.nodes.begin(), kernel.nodes.end(), [](const Node* node) { return !source_of(*node).empty(); });
+  return found != kernel.nodes.end() ? *found : kernel.nodes.front();
+}
+
 // Collects the nodes that are not prepared, by operator and reason.
 class NotPreparedNodes {
  public:
+  explicit NotPreparedNodes(const std::string& source_of_plan) : source_of_plan_(source_of_plan) {}
+
   void add(const Node& node, const std::string& op, NotPrepared reason, uint64_t times) {
     auto found = std::find_if(entries_.begin(), entries_.end(),
                               [&](const auto& each) { return each.op == op && each.reason == reason; });
     if (found == entries_.end()) {
-      found = entries_.insert(found, {op, reason, 0, 0, print_node_line(node), source_of(node)});
+      const std::string source = source_of(node);
+      found = entries_.insert(found, {op, reason, 0, 0, print_node_line(node), source.empty() ? source_of_plan_ : source});
     }
     found->steps += 1;
     found->times += times;
@@ -42,6 +52,7 @@ class NotPreparedNodes {
   }
 
  private:
+  const std::string& source_of_plan_;
   std::vector<NotPreparedExplanation> entries_;
 };
 
@@ -78,7 +89,7 @@ DifferentiableExplanation explain_function(const DifferentiableFunction& functio
   for (const Plan* plan : {function.forward.get(), function.backward.get()}) {
     PlanExplanation& each = explanation.plans.emplace_back();
     each.tier = Tier::kRanks;
-    explain_plan(*plan, each);
+    explain_plan(*plan, each, explanation.source);
   }
   return explanation;
 }
@@ -103,6 +114,28 @@ const char* to_string(NotPrepared reason) {
   return "unknown";
 }
 
+const char* remedy_for(NotPrepared reason) {
+  switch (reason) {
+    case NotPrepared::kNoKernel: return "use other operators, or let a backend run it (docs/adding_a_pass.md)";
+    case NotPrepared::kListArgument: return "build the list in the expression that uses it";
+    case NotPrepared::kListResult: return "unpack the list in the line that makes it";
+    case NotPrepared::kViewEscapes: return "none if the caller gets the view; else keep a copy, not the view";
+    case NotPrepared::kOperandKind: return "make it a dense, strided tensor of the CPU";
+    case NotPrepared::kOperandForm:
+      return "compute in one floating dtype, on dense tensors, and fold rows of at most 65,536 elements (docs/kernels.md); "
+             "none "
+             "for a copy or one function of a large tensor, which LibTorch computes as fast";
+    case NotPrepared::kGaveUp: return "none: views of sizes that differ in each call are faster so";
+    case NotPrepared::kGradients:
+      return "call under c10::NoGradGuard or c10::InferenceMode, on the command line with --no-grad";
+    case NotPrepared::kObserved: return "end the profiler, or the caller's autocast";
+    case NotPrepared::kOptimizationOff: return "leave Options::optimize on";
+    case NotPrepared::kSeveralResults:
+    case NotPrepared::kArgument: return "";
+  }
+  return "";
+}
+
 const char* to_string(NotDifferentiated reason) {
   switch (reason) {
     case NotDifferentiated::kNoText: return "its operator has no backward text";
@@ -122,7 +155,7 @@ const char* to_string(NotDifferentiated reason) {
   return "unknown";
 }
 
-void explain_plan(const Plan& plan, PlanExplanation& explanation) {
+void explain_plan(const Plan& plan, PlanExplanation& explanation, const std::string& source) {
   explanation.steps = plan.steps().size();
   explanation.registers = plan.register_count();
   explanation.frames = plan.frames_made();
@@ -131,7 +164,7 @@ void explain_plan(const Plan& plan, PlanExplanation& explanation) {
   explanation.groups = static_cast<size_t>(
       std::count_if(prepared.kernels.begin(), prepared.kernels.end(), [](const auto& kernel) { return kernel.is_group; }));
   explanation.prepared_steps = prepared.kernels.size() - explanation.groups;
-  NotPreparedNodes nodes;
+  NotPreparedNodes nodes(source);
   for (const NotPrepared reason : RefusalCounts::kReasonsOfRuns) {
     nodes.add_all(plan.refusals().met_run(reason) ? explanation.prepared_steps : 0, reason);
   }
@@ -145,7 +178,7 @@ void explain_plan(const Plan& plan, PlanExplanation& explanation) {
     const Plan::KernelNodes& kernel = prepared.kernels[state];
     for (const NotPrepared reason : RefusalCounts::kReasons) {
       if (const uint32_t times = plan.refusals().count(state, reason); times > 0) {
-        nodes.add(*kernel.nodes.front(), describe_nodes(kernel), reason, times);
+        nodes.add(*named_node_of(kernel), describe_nodes(kernel), reason, times);
       }
     }
   }

@@ -8,7 +8,7 @@
 
 namespace sconce {
 
-// Sets the fields that the plan itself knows.
-void explain_plan(const Plan& plan, PlanExplanation& explanation);
+// Sets the fields that the plan itself knows. `source`: the line of nodes that have none of their own.
+void explain_plan(const Plan& plan, PlanExplanation& explanation, const std::string& source = {});
 
 }  // namespace sconce

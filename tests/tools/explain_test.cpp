@@ -92,5 +92,40 @@ TEST(Explain, SaysInAReadableLineWhatEachInputIs) {
   EXPECT_EQ(json["plans"][0]["specs"].size(), 1);
 }
 
+// Nodes that sum gradients have no line of their own; those of a subgraph name the line where it begins.
+TEST(Explain, NamesALineOfEveryStepThatIsNotPrepared) {
+  const auto json = json_of(sconce({"explain", model_file("dlrm.pt"), "--inputs", model_file("dlrm.cases.pt"), "--json"}));
+  size_t entries = 0;
+  for (const auto& plan : json["plans"]) {
+    if (plan["gradients"].is_null()) {
+      continue;
+    }
+    for (const auto& subgraph : plan["gradients"]["subgraphs"]) {
+      for (const char* direction : {"forward", "backward"}) {
+        for (const auto& entry : subgraph[direction]["not_prepared"]) {
+          EXPECT_NE(entry["source"], "") << entry;
+          entries += entry["reason"] == "its kernel does not serve operands of these forms" ? 1 : 0;
+        }
+      }
+    }
+  }
+  EXPECT_GT(entries, 0U) << "the model has refused kernels";
+}
+
+TEST(Explain, TellsARemedyOncePerReason) {
+  Explanation explanation;
+  PlanExplanation& plan = explanation.plans.emplace_back();
+  plan.not_prepared = {{.op = "aten::sort", .reason = NotPrepared::kNoKernel, .steps = 2},
+                       {.op = "aten::cat", .reason = NotPrepared::kListArgument, .steps = 1},
+                       {.op = "aten::arange", .reason = NotPrepared::kNoKernel, .steps = 1},
+                       {.op = "aten::topk", .reason = NotPrepared::kSeveralResults, .steps = 1}};
+  const std::string text = cli::to_text(explanation, {}, {});
+  EXPECT_THAT(text, HasSubstr("      remedy if it has no prepared kernel: use other operators, or let a backend run it "
+                              "(docs/adding_a_pass.md)\n"
+                              "      remedy if its list of tensors is not made right before it, for it alone: build the "
+                              "list in the expression that uses it\n"));
+  EXPECT_EQ(text.find("remedy", text.rfind("remedy if its list") + 1), std::string::npos) << "none is known of the others";
+}
+
 }  // namespace
 }  // namespace sconce::tests

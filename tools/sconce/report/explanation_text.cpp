@@ -53,7 +53,7 @@ std::string preparation_text(const PlanExplanation& plan) {
       table.add_row({ui::format_count(entry.steps), entry.op.empty() ? "(all)" : entry.op, short_source(entry.source),
                      to_string(entry.reason) + times});
     }
-    text += indented(table.render(), "      ");
+    text += indented(table.render() + remedies_text(plan.not_prepared), "      ");
   }
   return text + (plan.memory.slots.empty() ? "" : "    memory: " + describe_memory(plan.memory) + "\n");
 }
@@ -160,6 +160,19 @@ std::string counted(size_t count, const std::string& what) {
   return ui::format_count(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+std::string remedies_text(const std::vector<NotPreparedExplanation>& entries) {
+  std::string text;
+  for (auto entry = entries.begin(); entry != entries.end(); ++entry) {
+    const std::string remedy = remedy_for(entry->reason);
+    const bool is_known =
+        std::any_of(entries.begin(), entry, [&](const auto& earlier) { return earlier.reason == entry->reason; });
+    if (!remedy.empty() && !is_known) {
+      text += std::string("remedy if ") + to_string(entry->reason) + ": " + remedy + "\n";
+    }
+  }
+  return text;
+}
+
 std::string short_source(const std::string& source) { return std::filesystem::path(source).filename().string(); }
 
 std::string describe_argument(const c10::IValue& argument) {
@@ -235,6 +248,7 @@ Json json_of(const std::vector<NotPreparedExplanation>& entries) {
   for (const NotPreparedExplanation& entry : entries) {
     json.push_back(Json{{"operator", entry.op},
                         {"reason", to_string(entry.reason)},
+                        {"remedy", remedy_for(entry.reason)},
                         {"steps", entry.steps},
                         {"times", entry.times},
                         {"node", entry.node},

@@ -27,6 +27,9 @@ std::string indented(const std::string& text, const std::string& indent);
 // Returns "1 step" or "3 steps".
 std::string counted(size_t count, const std::string& what);
 
+// Returns a line "remedy if REASON: …" for each reason that has one.
+std::string remedies_text(const std::vector<NotPreparedExplanation>& entries);
+
 // Returns "model.py:12:8" without folders, which would make a table too wide.
 std::string short_source(const std::string& source);
 

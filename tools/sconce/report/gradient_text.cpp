@@ -83,12 +83,14 @@ std::string table_of_not_prepared(const GradientExplanation& gradients) {
                    {"operator", ui::Align::kLeft},
                    {"one of them", ui::Align::kLeft},
                    {"why it is not prepared", ui::Align::kLeft}});
+  std::vector<NotPreparedExplanation> sums;
   for (const auto& [direction, entry] : entries) {
     const std::string times = entry.times > 0 ? " (" + counted(entry.times, "time") + ")" : "";
     table.add_row({ui::format_count(entry.steps), kDirections[direction], entry.op.empty() ? "(all)" : entry.op,
                    short_source(entry.source), to_string(entry.reason) + times});
+    sums.push_back(entry);
   }
-  return table.render();
+  return table.render() + remedies_text(sums);
 }
 
 std::string table_of_outside(const GradientExplanation& gradients) {
