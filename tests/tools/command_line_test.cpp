@@ -382,6 +382,20 @@ TEST(CommandLineBench, PutsRatiosFirstAndNamesWhatIsNotAvailable) {
   expect_usage_error({"bench", model_file("mlp.pt"), "--against", "jti"}, "no executor 'jti'; did you mean 'jit'");
 }
 
+// Calls of one model repeat its warnings; a check makes many, in sconce and in LibTorch, from several threads.
+TEST(CommandLineCheck, ShowsAWarningOfLibTorchOnce) {
+  const ScratchFolder scratch;
+  const std::string model =
+      write_model(scratch, "warns.pt", "def forward(self, x: Tensor):\n    return x[0].var(), x[1:2].std()\n");
+  const ProgramResult result = sconce({"check", model, "--input", "float32[3]", "--threads", "3"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  for (const char* warning : {"Warning: var(): degrees of freedom", "Warning: std(): degrees of freedom"}) {
+    const size_t first = result.err.find(warning);
+    ASSERT_NE(first, std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find(warning, first + 1), std::string::npos) << result.err;
+  }
+}
+
 TEST(CommandLineBench, TrainsWithEveryExecutorThatTrains) {
   for (const char* optimizer : {"sgd", "adam"}) {
     const auto json = json_of(sconce({"bench", model_file("mlp.pt"), "--train", optimizer, "--against", "jit,eager,static",

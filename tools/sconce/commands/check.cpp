@@ -1,5 +1,6 @@
 // sconce check: compares sconce with recorded answers, and with LibTorch call by call.
 #include "tools/sconce/check/check_cases.h"
+#include "tools/sconce/check/warnings_once.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
@@ -123,6 +124,8 @@ Findings check_all(const CheckOptions& options, const Cases& cases, const Option
                     : options.progress  ? ui::ProgressMode::kAlways
                                         : ui::ProgressMode::kAuto;
   ui::ProgressBar bar("checking", count * plans.size(), mode);
+  WarningsOnce warnings;
+  const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
   Findings findings;
   for (const Tier plan : plans) {
     CheckSettings check;
@@ -251,8 +254,8 @@ void add_check_command(CLI::App& app, Action& chosen) {
       "With --threads, N more calls from each of many threads on one module, the first calls of all at once, must\n"
       "give the same; calls that write the model's state or draw random numbers are left out of this with a note.\n"
       "With --grad, calls 1, 4, 7, ... and every call of --threads record gradients, and those of all parameters and\n"
-      "arguments that require one are compared; a note says if there is none. With --mode, recorded answers of the other "
-      "mode are left out.\n"
+      "arguments that require one are compared; a note says if there is none. With --mode, recorded answers of the\n"
+      "other mode are left out.\n"
       "\n" +
       std::string(kSpecHelp) +
       "\n"
