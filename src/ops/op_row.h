@@ -81,6 +81,7 @@ enum class ResultDtype : uint8_t {
   kFirst,     // of the first tensor operand
   kReal,      // the same; of a complex one, that of its parts
   kPromoted,  // to which LibTorch promotes all operands
+  kIndices,   // to which LibTorch promotes the operands of integers
   kBool,
   kInt64
 };

@@ -310,6 +310,7 @@ class OperatorFacts {
       case ResultDtype::kBool: facts.dtype = c10::kBool; break;
       case ResultDtype::kInt64: facts.dtype = c10::kLong; break;
       case ResultDtype::kPromoted: facts.dtype = promoted_dtype(); break;
+      case ResultDtype::kIndices: facts.dtype = promoted_dtype_of_integers(); break;
     }
     facts.device = common_device();
     facts.layout = c10::kStrided;
@@ -326,6 +327,17 @@ class OperatorFacts {
     }
     const bool has_numbers = tensors_.size() != operands_.size();
     return has_numbers && !c10::isFloatingType(dtype) ? std::nullopt : std::optional(dtype);
+  }
+
+  // Returns nothing if there are none.
+  std::optional<c10::ScalarType> promoted_dtype_of_integers() const {
+    std::optional<c10::ScalarType> dtype;
+    for (const TensorFacts* tensor : tensors_) {
+      if (c10::isIntegralType(*tensor->dtype, /*includeBool=*/false)) {
+        dtype = dtype ? c10::promoteTypes(*dtype, *tensor->dtype) : *tensor->dtype;
+      }
+    }
+    return dtype;
   }
 
   bool schema_tells_strides() const {

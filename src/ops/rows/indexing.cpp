@@ -2,27 +2,29 @@
 #include "ops/rows.h"
 
 namespace sconce {
+namespace {
+
+constexpr std::string_view kSizesOfBags = R"(
+def sizes(weight: List[int], indices: List[int], offsets: List[int], scale_grad_by_freq: bool, mode: int, sparse: bool,
+          per_sample_weights: Optional[List[int]], include_last_offset: bool):
+    return [offsets[0] - 1 if include_last_offset else offsets[0], weight[1]]
+)";
+
+}  // namespace
 
 std::span<const OpRow> indexing_rows() {
+  constexpr ResultDtype kOfIndices = ResultDtype::kIndices;
+  static const std::vector<ResultDtype> dtypes_of_bags = {ResultDtype::kFirst, kOfIndices, kOfIndices, kOfIndices};
   static const std::vector<OpRow> rows = {
       {.name = "aten::embedding",
        .backward_ignores_result = true,
        .result = {.dtypes = {ResultDtype::kFirst}},
        .backward = "(torch.embedding_dense_backward(grad, indices, weight.size(0), padding_idx, scale_grad_by_freq),)",
        .differentiable_if = "not sparse"},
-      {.name = "aten::embedding_bag", .results = Sharing::kFresh, .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
-def sizes(weight: List[int], indices: List[int], offsets: List[int], scale_grad_by_freq: bool, mode: int, sparse: bool,
-          per_sample_weights: Optional[List[int]], include_last_offset: bool):
-    return [offsets[0] - 1 if include_last_offset else offsets[0], weight[1]]
-)"}},
       {.name = "aten::embedding_bag",
        .overloads = {""},
        .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
-def sizes(weight: List[int], indices: List[int], offsets: List[int], scale_grad_by_freq: bool, mode: int, sparse: bool,
-          per_sample_weights: Optional[List[int]], include_last_offset: bool):
-    return [offsets[0] - 1 if include_last_offset else offsets[0], weight[1]]
-)"},
+       .result = {.dtypes = dtypes_of_bags, .sizes = kSizesOfBags},
        .forward = R"(
 result, bag_of_offset, bag_size, largest = torch._embedding_bag(
     weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset)
@@ -33,6 +35,23 @@ return (torch._embedding_bag_backward(
     grad0, indices, offsets, result1, result2, result3, weight.size(0), scale_grad_by_freq, mode, False, None),)
 )",
        .differentiable_if = "not sparse and per_sample_weights is None"},
+      {.name = "aten::embedding_bag",
+       .overloads = {"padding_idx"},
+       .results = Sharing::kFresh,
+       .result = {.dtypes = dtypes_of_bags, .sizes = kSizesOfBags},
+       .forward = R"(
+result, bag_of_offset, bag_size, largest = torch._embedding_bag(
+    weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,
+    -1 if padding_idx is None else padding_idx)
+return (result, bag_of_offset, bag_size, largest)
+)",
+       .backward = R"(
+return (torch._embedding_bag_backward(
+    grad0, indices, offsets, result1, result2, result3, weight.size(0), scale_grad_by_freq, mode, False, None,
+    -1 if padding_idx is None else padding_idx),)
+)",
+       .differentiable_if = "not sparse and per_sample_weights is None and "
+                            "(padding_idx is None or (0 <= padding_idx and padding_idx < weight.size(0)))"},
       {.name = "aten::gather",
        .backward = "(grad.new_zeros(self.size()).scatter_add(dim, index, grad),)",
        .differentiable_if = "not sparse_grad"},
