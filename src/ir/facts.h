@@ -50,6 +50,10 @@ struct TensorFacts {
   std::optional<bool> requires_grad;
 
   bool empty() const { return *this == TensorFacts{}; }
+  void forget_strides() {
+    strides.reset();
+    contiguous = false;
+  }
   friend bool operator==(const TensorFacts&, const TensorFacts&) = default;
 };
 

@@ -210,8 +210,7 @@ class ChannelsLast {
     }
     const TensorFacts before = *value.facts();
     TensorFacts facts = before;
-    facts.strides.reset();
-    facts.contiguous = false;
+    facts.forget_strides();
     value.set_facts(std::move(facts));
     if (!before.strides) {
       return;

@@ -252,8 +252,7 @@ class LayoutChanges {
   static void forget_strides(Value& value) {
     if (value.facts() != nullptr) {
       TensorFacts facts = *value.facts();
-      facts.strides.reset();
-      facts.contiguous = false;
+      facts.forget_strides();
       value.set_facts(std::move(facts));
     }
   }

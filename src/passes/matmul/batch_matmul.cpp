@@ -333,8 +333,7 @@ class Batching {
     made.set_name(old.name());
     if (old.facts() != nullptr) {
       TensorFacts facts = *old.facts();
-      facts.strides.reset();
-      facts.contiguous = false;
+      facts.forget_strides();
       made.set_facts(std::move(facts));
     }
     old.replace_all_uses_with(&made);
