@@ -34,21 +34,6 @@ struct Layers {
   auto operator<=>(const Layers&) const = default;
 };
 
-// Returns whether the node is what an earlier run of the pass left for other sizes: the alternative to loops.
-bool is_alternative(const Node& node) {
-  const Node* owner = node.owning_block()->owner();
-  if (owner == nullptr || owner->opcode() != Opcode::kIf || owner->block(1) != node.owning_block() ||
-      owner->outputs().size() != node.outputs().size()) {
-    return false;
-  }
-  for (const Node* other : owner->block(0)->nodes()) {
-    if (other->opcode() == Opcode::kLoop) {
-      return true;
-    }
-  }
-  return false;
-}
-
 // (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
 std::optional<Layers> layers_of(const Node& node, bool records_gradients) {
   const std::string op = node.kind().toUnqualString();
@@ -181,7 +166,7 @@ bool decompose_rnn(Graph& graph) { return decompose_rnn(graph, /*records_gradien
 bool decompose_rnn(Graph& graph, bool records_gradients) {
   std::vector<std::pair<Node*, Layers>> found;
   for_each_node(graph.body(), [&](Node* node) {
-    if (auto layers = layers_of(*node, records_gradients); layers && !is_alternative(*node)) {
+    if (auto layers = layers_of(*node, records_gradients); layers && !is_alternative_to_products(*node)) {
       found.emplace_back(node, std::move(*layers));
     }
   });

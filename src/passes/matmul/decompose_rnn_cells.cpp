@@ -63,19 +63,12 @@ const Graph* cell_of(const Node& node) {
   return graph.get();
 }
 
-// Returns whether the node is what an earlier run of the pass left for operands that do not fit.
-bool is_left_over(const Node& node) {
-  const Block& block = *node.owning_block();
-  return block.owner() != nullptr && block.owner()->opcode() == Opcode::kIf && block.owner()->block(1) == &block &&
-         block.owner()->outputs().size() <= node.outputs().size() && node.previous() == nullptr;
-}
-
 }  // namespace
 
 bool decompose_rnn_cells(Graph& graph) {
   std::vector<Node*> cells;
   for_each_node(graph.body(), [&](Node* node) {
-    if (cell_of(*node) != nullptr && !is_left_over(*node)) {
+    if (cell_of(*node) != nullptr && !is_alternative_to_products(*node)) {
       cells.push_back(node);
     }
   });

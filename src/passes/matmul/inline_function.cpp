@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace sconce {
@@ -29,6 +30,21 @@ void inline_function(Node& node, const Graph& body) {
   if (tuple != nullptr) {
     tuple->erase();
   }
+}
+
+bool is_alternative_to_products(const Node& node) {
+  const Block& branch = *node.owning_block();
+  const Node* choice = branch.owner();
+  if (choice == nullptr || choice->opcode() != Opcode::kIf || choice->block(1) != &branch) {
+    return false;
+  }
+  const auto results = branch.return_node()->inputs();
+  if (!std::all_of(results.begin(), results.end(), [&](const Value* result) { return result->node() == &node; })) {
+    return false;
+  }
+  bool has_product = false;
+  for_each_node(*choice->block(0), [&](const Node* other) { has_product |= other->op().product.has_value(); });
+  return has_product;
 }
 
 }  // namespace sconce

@@ -72,6 +72,20 @@ TEST_P(RnnCells, RaiseWhereBatchesDiffer) {
   EXPECT_THROW(results_of(std::move(decomposed), cell_arguments(GetParam(), 4, 1)), std::exception);
 }
 
+// A branch of the model's own is no leftover of the pass.
+TEST_P(RnnCells, OfABranchOfTheModelAreWrittenOut) {
+  const std::string op = GetParam();
+  const bool is_lstm = op == "lstm_cell";
+  const std::string h = is_lstm ? "hx[0]" : "hx";
+  auto graph = compile_function("a cell", "def f(x: Tensor, hx: " + std::string(is_lstm ? "List[Tensor]" : "Tensor") +
+                                              ", wi: Tensor, wh: Tensor, bi: Tensor, bh: Tensor):\n"
+                                              "    if x.dim() == 1:\n        y = " +
+                                              h + "\n    else:\n        y = torch." + op + "(x, hx, wi, wh, bi, bh)" +
+                                              (is_lstm ? "[0]" : "") + "\n    return y\n");
+  EXPECT_TRUE(decompose_rnn_cells(*graph));
+  EXPECT_FALSE(decompose_rnn_cells(*graph));
+}
+
 INSTANTIATE_TEST_SUITE_P(Passes, RnnCells, ::testing::Values("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"));
 
 }  // namespace
