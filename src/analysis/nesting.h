@@ -15,4 +15,13 @@ inline bool is_inside(const Node* node, const Node& owner) {
   return false;
 }
 
+// Returns whether the node lies in the block, at any depth.
+inline bool is_inside(const Node& node, const Block& block) {
+  const Block* around = node.owning_block();
+  while (around != &block && around->owner() != nullptr) {
+    around = around->owner()->owning_block();
+  }
+  return around == &block;
+}
+
 }  // namespace sconce

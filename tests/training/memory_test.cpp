@@ -1,12 +1,16 @@
 // The memory of training steps: plans need no more than eager execution, but for what they keep from step to step, their
-// arenas and small results; and many steps need no more than a few.
+// arenas and small results; and many steps need no more than a few. A plan frees what its run does not use again.
 //
 // SCONCE_MEMORY_STEPS sets the number of steps; a large model takes at most 30.
 #include "tests/support/environment_number.h"
+#include "tests/support/graphs.h"
 #include "tests/training/trainee.h"
 #include "tools/sconce/bench/counted_memory.h"
 #include "tools/sconce/bench/resident_memory.h"
 
+#include <sconce/graph_executor.h>
+
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,6 +84,38 @@ INSTANTIATE_TEST_SUITE_P(Models, TrainingMemory,
                                            MeasuredModel{"transformer_encoder_train", 1000},
                                            MeasuredModel{"resnet18_train", 30}),
                          [](const auto& made) { return std::string(made.param.name); });
+
+// The last use of `b` by position is in the second branch. A run that takes the first frees it, too, before the products
+// that follow, of which two live at a time.
+TEST(PlanMemory, IsFreedWhicheverBranchRuns) {
+  constexpr int64_t kRows = 256;
+  constexpr size_t kMatrix = kRows * kRows * sizeof(float);
+  GraphExecutor executor(graph_of_source(R"(
+def f(x, first: bool):
+    b = torch.mm(torch.mm(x, x), x)
+    if first:
+        y = torch.mv(b, x[0])
+    else:
+        y = torch.mv(b, x[1])
+    return y, torch.mm(torch.mm(torch.mm(x.t(), x), x), x).sum()
+)"),
+                         "f", Options().compile(CompileMode::kNever));
+  cli::CountedMemory::begin();
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = at::rand({kRows, kRows});
+  for (const bool first : {true, false}) {
+    size_t peak = 0;
+    for (int call = 0; call < 3; ++call) {
+      const size_t before = cli::CountedMemory::living_bytes();
+      cli::CountedMemory::restart_peak();
+      std::vector<c10::IValue> stack = {x, first};
+      executor.run(stack);
+      peak = cli::CountedMemory::peak_bytes() - before;
+    }
+    EXPECT_GE(peak, 2 * kMatrix);
+    EXPECT_LT(peak, 3 * kMatrix) << (first ? "first branch" : "second branch");
+  }
+}
 
 }  // namespace
 }  // namespace sconce::testing

@@ -4,6 +4,7 @@
 #include "analysis/effects.h"
 #include "analysis/escapes.h"
 #include "analysis/list_writes.h"
+#include "analysis/nesting.h"
 
 #include <algorithm>
 
@@ -362,8 +363,15 @@ void Places::add_slot(const PreparedUnit& unit, const Value& value, uint32_t las
   slots_[&value] = slot;
   slot_owners_.push_back({unit.op, unit.kernel->is_view});
   lifetimes_.push_back({positions_.begin(*value.node()), last});
-  if (last < positions_.count()) {
-    released_[&positions_.at(last)].push_back(slot);
+  if (last == positions_.count()) {
+    return;
+  }
+  const Node* user = &positions_.at(last);
+  released_[user].push_back(slot);
+  // A run that takes another branch than that of the last use releases at the end of the `if`.
+  while (!is_inside(*value.node(), *user->owning_block())) {
+    user = user->owning_block()->owner();
+    released_[user].push_back(slot);
   }
 }
 
