@@ -291,5 +291,34 @@ def f(x, mean, var):
   }
 }
 
+// Rows of indices of either dtype, in float32, of which autocast's casts make bfloat16 and back.
+TEST(TrainingOfTexts, BagsOfRowsAndCastsOfAutocastAreInside) {
+  for (const at::ScalarType dtype : {at::kLong, at::kInt}) {
+    GraphExecutor executor(testing::graph_of_source(R"(
+def f(table, rows, offsets):
+    bags, a, b, c = torch.embedding_bag(table * 2, rows, offsets, False, 1, False, None, False, None)
+    low = torch._autocast_to_reduced_precision(bags, False, True, 5, 15)
+    return torch._autocast_to_full_precision(torch.tanh(low), False, True).sum()
+)"),
+                           "f", differentiating());
+    const at::Tensor rows = at::tensor({0, 1, 3, 2, 1, 1}, dtype);
+    const at::Tensor offsets = at::tensor({0, 3, 4}, dtype);
+    const at::Tensor table = at::linspace(-1, 1, 8).reshape({4, 2}).requires_grad_(true);
+    std::vector<c10::IValue> stack = {table, rows, offsets};
+    executor.run(stack);
+    const at::Tensor got = grad(stack.at(0).toTensor(), {table}).at(0);
+    const at::Tensor bags =
+        std::get<0>(at::embedding_bag(table * 2, rows, offsets, false, 1, false, {}, false, std::nullopt));
+    const at::Tensor expected = grad(at::tanh(bags.to(at::kBFloat16)).to(at::kFloat).sum(), {table}).at(0);
+    EXPECT_TRUE(at::allclose(got, expected, 1e-2, 1e-3)) << got << expected;
+    const auto gradients = executor.explain().plans.at(1).gradients;
+    ASSERT_TRUE(gradients.has_value());
+    EXPECT_EQ(gradients->inside, 6U);
+    for (const NotDifferentiatedExplanation& entry : gradients->not_differentiated) {
+      ADD_FAILURE() << entry.op << ": " << to_string(entry.reason);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sconce
