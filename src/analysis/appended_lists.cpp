@@ -1,6 +1,7 @@
 #include "analysis/appended_lists.h"
 
 #include "analysis/nested_uses.h"
+#include "analysis/nesting.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -13,46 +14,29 @@ bool is_empty_tensor_list(const Value& list) {
          list.node()->opcode() == Opcode::kListConstruct && list.node()->inputs().empty();
 }
 
-// Returns the node of the block that is `node`, or that `node` is nested in.
-Node* ancestor_in(const Block& block, Node* node) {
-  while (node->owning_block() != &block) {
-    node = node->owning_block()->owner();
-  }
-  return node;
-}
-
 }  // namespace
 
 std::optional<AppendedList> appended_list(const Value& list) {
   if (!is_empty_tensor_list(list)) {
     return std::nullopt;
   }
-  const Block& block = *list.node()->owning_block();
-  AppendedList found{nullptr, {}, {}};
+  AppendedList found{list.node()->next(), {}, {}};
+  while (found.filled_by != nullptr && !uses_any(*found.filled_by, {&list})) {
+    found.filled_by = found.filled_by->next();
+  }
+  if (found.filled_by == nullptr || found.filled_by->blocks().empty()) {
+    return std::nullopt;
+  }
   for (const Use& use : list.uses()) {
-    Node* const user = use.user;
-    if (user->opcode() != Opcode::kAppend || use.index != 0) {
+    if (!is_inside(use.user, *found.filled_by)) {
       found.reads.push_back(use);
-      continue;
-    }
-    Node* const around = ancestor_in(block, user);
-    if (around == user || user->output()->has_uses() || (found.filled_by != nullptr && found.filled_by != around)) {
-      return std::nullopt;
-    }
-    found.filled_by = around;
-    found.appends.push_back(user);
-  }
-  for (const Use& read : found.reads) {
-    if (found.filled_by == nullptr || ancestor_in(block, read.user) == found.filled_by) {
+    } else if (use.user->opcode() == Opcode::kAppend && use.index == 0 && !use.user->output()->has_uses()) {
+      found.appends.push_back(use.user);
+    } else {
       return std::nullopt;
     }
   }
-  for (const Node* node = list.node()->next(); node != nullptr && node != found.filled_by; node = node->next()) {
-    if (uses_any(*node, {&list})) {
-      return std::nullopt;
-    }
-  }
-  return found.filled_by == nullptr ? std::nullopt : std::optional(std::move(found));
+  return found;
 }
 
 Node* joining_node(const AppendedList& list) {

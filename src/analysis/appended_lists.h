@@ -16,11 +16,11 @@ namespace sconce {
 struct AppendedList {
   Node* filled_by;             // in the list's block
   std::vector<Node*> appends;  // nested in it
-  std::vector<Use> reads;      // the other uses, all after it
+  std::vector<Use> reads;      // the other uses, all after it; they may write, too
 };
 
-// Returns how the list is filled. Returns nullopt unless prim::ListConstruct makes it empty, the nodes that append to it are
-// nested in one node of its block, and everything else that uses it comes after that node.
+// Returns how the list is filled. Returns nullopt unless prim::ListConstruct makes it empty, and the first node of its block
+// that uses it has blocks in which nodes append to it, and do nothing else with it.
 std::optional<AppendedList> appended_list(const Value& list);
 
 // Returns the cat or stack that alone reads an appended list, in the list's block; null if there is none.

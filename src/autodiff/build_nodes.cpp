@@ -81,8 +81,7 @@ void set_facts_of_gradient(Value& gradient, const Value& of) {
     return;
   }
   TensorFacts facts = *of.facts();
-  facts.strides.reset();
-  facts.contiguous = false;
+  facts.forget_strides();
   facts.requires_grad.reset();
   gradient.set_facts(std::move(facts));
 }

@@ -24,7 +24,7 @@ const Value& viewed_by(const Value& value) {
 
 class BlockCheck {
  public:
-  explicit BlockCheck(Visibility& visibility) : visibility_(visibility) {}
+  BlockCheck(Visibility& visibility, const Block* ignored) : visibility_(visibility), ignored_(ignored) {}
 
   bool is_differentiable(const Node& node) {
     const c10::ArrayRef<Value*> carried = node.opcode() == Opcode::kLoop ? node.inputs().slice(2) : c10::ArrayRef<Value*>();
@@ -115,6 +115,7 @@ class BlockCheck {
     if (!may_require_grad(value) || !visibility_.is_visible(value)) {
       return false;
     }
+    const bool ignores_return = ignored_ != nullptr && value.node()->owning_block() == ignored_;
     bool is_returned = false;
     bool is_used = false;
     bool is_seen = false;
@@ -124,7 +125,7 @@ class BlockCheck {
       is_used |= use.user->opcode() == Opcode::kLoop || (!returns && role_of(*use.user) == Role::kDifferentiated);
       is_seen |= !returns && visibility_.shows(use);
     }
-    return is_used || (is_seen && is_returned);
+    return (is_used && (is_seen || !ignores_return)) || (is_seen && is_returned);
   }
 
   // Returns whether the value is no view of a tensor from outside of the block.
@@ -136,15 +137,23 @@ class BlockCheck {
   }
 
   Visibility& visibility_;
+  const Block* const ignored_;  // what this block returns counts as not visible
 };
+
+bool carries_gradient_in_blocks(const Node& node) {
+  return !lists_filled_by(node).empty() || std::any_of(node.outputs().begin(), node.outputs().end(),
+                                                       [](const Value* output) { return may_require_grad(*output); });
+}
 
 }  // namespace
 
 bool is_differentiable_block_node(const Node& node, Visibility& visibility) {
-  const auto lists = lists_filled_by(node);
-  const bool carries = std::any_of(node.outputs().begin(), node.outputs().end(),
-                                   [](const Value* output) { return may_require_grad(*output); });
-  return (carries || !lists.empty()) && BlockCheck(visibility).is_differentiable(node);
+  return carries_gradient_in_blocks(node) && BlockCheck(visibility, nullptr).is_differentiable(node);
+}
+
+bool is_differentiable_but_for_results(const Node& loop, Visibility& visibility) {
+  return loop.opcode() == Opcode::kLoop && carries_gradient_in_blocks(loop) &&
+         BlockCheck(visibility, loop.block(0)).is_differentiable(loop);
 }
 
 bool may_join(const Value& list, Visibility& visibility) {

@@ -18,6 +18,9 @@ namespace sconce {
 //   - a tensor that it returns requires a gradient in every run, or in none. What a loop carries may begin without one.
 bool is_differentiable_block_node(const Node& node, Visibility& visibility);
 
+// Returns whether all of this holds but that the caller can see what a loop returns.
+bool is_differentiable_but_for_results(const Node& loop, Visibility& visibility);
+
 // Returns the lists that nodes nested in `node` append to.
 std::vector<Value*> lists_filled_by(const Node& node);
 

@@ -2,6 +2,7 @@
 
 #include "analysis/cut_out.h"
 #include "analysis/effects.h"
+#include "autodiff/differentiable_blocks.h"
 #include "autodiff/differentiable_nodes.h"
 #include "autodiff/joint_graph.h"
 #include "autodiff/slice.h"
@@ -9,6 +10,7 @@
 #include "ir/differentiable.h"
 #include "ir/schema_match.h"
 #include "ir/text/print.h"
+#include "passes/loops/peel_last_iteration.h"
 
 #include <algorithm>
 #include <optional>
@@ -84,7 +86,10 @@ Node* make_node(const CutOut& cut, const JointGraph& joint, const Differentiable
 void replace(const DifferentiableSlice& slice, const Exports& exports, Node* node) {
   const Members members(slice.nodes.begin(), slice.nodes.end());
   node->insert_after(slice.nodes.back());
-  node->set_location(slice.nodes.front()->location());
+  const auto located = std::find_if(slice.nodes.begin(), slice.nodes.end(), [](const Node* each) {
+    return each->location() != nullptr && !each->location()->file_line_column().empty();
+  });
+  node->set_location(located != slice.nodes.end() ? (*located)->location() : nullptr);
   ValueMap outside;
   for (Value* result : exports.results) {
     Value* output = node->add_output(result->type());
@@ -167,8 +172,29 @@ std::optional<NotDifferentiated> differentiate_slice(const DifferentiableSlice& 
 
 }  // namespace
 
-bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation) {
+namespace {
+
+// Takes the last iteration out of loops whose results the caller can see: user code may ask for gradients of these. Values
+// of the iterations before are computed in one subgraph then.
+bool peel_loops_with_visible_results(Graph& graph) {
+  std::vector<Node*> loops;
+  Visibility visibility;
+  for_each_node(graph.body(), [&](Node* node) {
+    if (is_differentiable_but_for_results(*node, visibility) && !is_differentiable_block_node(*node, visibility)) {
+      loops.push_back(node);
+    }
+  });
   bool changed = false;
+  for (Node* loop : loops) {
+    changed |= peel_last_iteration(*loop);
+  }
+  return changed;
+}
+
+}  // namespace
+
+bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation) {
+  bool changed = peel_loops_with_visible_results(graph);
   GradientExplanation found;
   const DifferentiableSlices sliced = slice_differentiable(graph, min_nodes);
   for (const auto& [node, reason] : sliced.outside) {

@@ -68,61 +68,6 @@ bool Differentiation::is_joined(const Value& list) const {
   });
 }
 
-// Iterates, because what a loop carries depends on what it carried before.
-void Differentiation::note_block_dependences(const Differentiated& each) {
-  Node& node = *each.node;
-  const bool is_loop = node.opcode() == Opcode::kLoop;
-  const size_t first_return = is_loop ? 1 : 0;  // the first return of a body is its condition
-  const auto dependence_of = [&](const Value* value) {
-    const auto found = dependences_.find(value);
-    return found == dependences_.end() ? Dependence(joint_.differentiable_inputs.size()) : found->second;
-  };
-  for (size_t i = 0; is_loop && i < node.outputs().size(); ++i) {
-    if (may_require_grad(*node.output(i))) {
-      note(node.output(i), dependence_of(node.input(i + 2)));
-    }
-  }
-  for (size_t round = 0; round <= node.outputs().size() + 1; ++round) {
-    for (size_t i = 0; i < each.blocks.size(); ++i) {
-      const BlockGradient& block = each.blocks[i];
-      const size_t params = node.block(i)->params().size();
-      const size_t returns = node.block(i)->returns().size();
-      for (size_t row = 0; row < block.outputs.size(); ++row) {
-        const auto output = static_cast<size_t>(block.outputs[row]);
-        const Value* result = output < returns ? node.output(output - first_return) : block.lists[output - returns];
-        for (size_t column = 0; column < block.inputs.size(); ++column) {
-          const auto from = static_cast<size_t>(block.inputs[column]);
-          if (block.dependences[row * block.inputs.size() + column] != 0) {
-            note(result, dependence_of(from < params ? node.output(from - 1) : block.operands[from - params]));
-          }
-        }
-      }
-    }
-  }
-}
-
-// A loop that runs no iteration returns what it was given. `counted`: after this node the number of iterations is known.
-void Differentiation::note_loop_conditions(const Differentiated& each, Node* counted) {
-  const Node& loop = *each.node;
-  Node* const position = counted->next() != nullptr ? counted->next() : counted->owning_block()->return_node();
-  for (size_t i = 0; i < loop.outputs().size(); ++i) {
-    const Value* begin = loop.input(i + 2);
-    if (!is_reached(loop.output(i)) || requires_grad(*begin)) {
-      continue;
-    }
-    Value* const zero = graph_.insert_constant(0, position);
-    Condition condition{insert_node(aten::gt, {each.saved[0], zero}, position, c10::BoolType::get()),
-                        Dependence(joint_.differentiable_inputs.size())};
-    if (const auto before = conditions_.find(begin); before != conditions_.end()) {
-      condition = {insert_node(aten::__or__, {condition.holds, before->second.holds}, position, c10::BoolType::get()),
-                   before->second.otherwise};
-    } else if (is_reached(begin)) {
-      condition.otherwise = dependences_.at(begin);
-    }
-    conditions_[loop.output(i)] = std::move(condition);
-  }
-}
-
 void Differentiation::differentiate_blocks(const Differentiated& each) {
   Gradients gradients;
   Value* is_there = nullptr;

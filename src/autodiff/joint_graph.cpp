@@ -105,55 +105,6 @@ void Differentiation::enter(Node& node) {
   }
 }
 
-void Differentiation::note_dependence(const Node& node, const Values& results) {
-  Dependence all(joint_.differentiable_inputs.size());
-  for (const Value* operand : node.inputs()) {
-    if (is_reached(operand)) {
-      const Dependence& part = dependences_.at(operand);
-      std::transform(all.begin(), all.end(), part.begin(), all.begin(), std::logical_or<>());
-    }
-  }
-  for (const Value* result : results) {
-    if (may_require_grad(*result) || !is_tensor(*result)) {
-      note(result, all);
-    }
-  }
-  note_condition(node, results);
-}
-
-// Where an operand depends on fewer inputs if a condition does not hold, so do the results.
-void Differentiation::note_condition(const Node& node, const Values& results) {
-  Condition condition{nullptr, Dependence(joint_.differentiable_inputs.size())};
-  for (const Value* operand : node.inputs()) {
-    if (!is_reached(operand)) {
-      continue;
-    }
-    const auto found = conditions_.find(operand);
-    const Dependence& otherwise = found == conditions_.end() ? dependences_.at(operand) : found->second.otherwise;
-    std::transform(otherwise.begin(), otherwise.end(), condition.otherwise.begin(), condition.otherwise.begin(),
-                   std::logical_or<>());
-    if (found != conditions_.end()) {
-      condition.holds = condition.holds == nullptr ? found->second.holds
-                                                   : insert_node(aten::__or__, {condition.holds, found->second.holds},
-                                                                 results[0]->node(), c10::BoolType::get());
-    }
-  }
-  for (const Value* result : results) {
-    if (condition.holds != nullptr && !requires_grad(*result)) {
-      conditions_[result] = condition;
-    }
-  }
-}
-
-void Differentiation::note(const Value* value, Dependence dependence) {
-  if (std::find(dependence.begin(), dependence.end(), true) == dependence.end()) {
-    return;
-  }
-  Dependence& known = dependences_[value];
-  std::transform(known.begin(), known.end(), dependence.begin(), dependence.begin(), std::logical_or<>());
-  known = std::move(dependence);
-}
-
 // Replaces the operator by its forward text, which returns what backward saves besides. The node stays until the end, for
 // its facts.
 void Differentiation::expand(Differentiated& each) {

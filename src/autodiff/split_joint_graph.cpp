@@ -5,6 +5,7 @@
 #include "autodiff/differentiable_nodes.h"
 #include "base/assert.h"
 #include "base/flat_map.h"
+#include "ir/constant_operands.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/required/specialize_autograd_zero.h"
 

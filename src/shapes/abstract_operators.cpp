@@ -139,8 +139,7 @@ AbstractValue joined_tensors(const AbstractValue& every, std::optional<int64_t> 
   } else {
     *position = Dim::unknown();
   }
-  facts.strides.reset();
-  facts.contiguous = false;
+  facts.forget_strides();
   facts.defined.reset();
   facts.requires_grad = facts.requires_grad == false ? facts.requires_grad : std::nullopt;
   return AbstractValue::tensor(std::move(facts));

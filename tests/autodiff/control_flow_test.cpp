@@ -32,7 +32,7 @@ void PrintTo(const Program& program, std::ostream* out) { *out << program.name; 
 const Program kPrograms[] = {
     {"stacks_what_a_loop_appends", R"(
 def f(x: Tensor, w: Tensor, b: Tensor, n: int, flag: bool) -> Tensor:
-    h = torch.zeros_like(x[0])
+    h = x.new_zeros([2, 3])
     steps: List[Tensor] = []
     for t in range(n + 1):
         h = torch.tanh(x[t] @ w + h + b)
@@ -59,7 +59,7 @@ def f(x: Tensor, w: Tensor, b: Tensor, n: int, flag: bool) -> Tensor:
 )"},
     {"returns_what_it_was_given_without_iterations", R"(
 def f(x: Tensor, w: Tensor, b: Tensor, n: int, flag: bool) -> Tensor:
-    h = x[0].detach()
+    h = x.new_ones([2, 3])
     for t in range(n):
         h = torch.tanh(h @ w + x[t])
     return h.sin()
@@ -253,6 +253,73 @@ TEST_P(ControlFlow, IsPartOfASubgraph) {
 
 INSTANTIATE_TEST_SUITE_P(Programs, ControlFlow, ::testing::ValuesIn(kPrograms),
                          [](const ::testing::TestParamInfo<Program>& program) { return std::string(program.param.name); });
+
+// ---- results that the caller sees
+
+const char* const kStates = R"(
+def f(x: Tensor, w: Tensor, b: Tensor, n: int, flag: bool) -> List[Tensor]:
+    h = x.new_zeros([2, 3])
+    c = x.new_ones([2, 3])
+    steps: List[Tensor] = []
+    for t in range(n):
+        gates = x[t] @ w + h * b
+        c = torch.sigmoid(gates) * c + torch.tanh(gates)
+        h = torch.tanh(c) * torch.sigmoid(gates)
+        steps.append(h)
+    steps.append(h.exp())
+    return [torch.stack(steps), h, c]
+)";
+
+class States : public ::testing::Test {
+ protected:
+  States() { unit.define(std::nullopt, kStates, torch::jit::nativeResolver(), nullptr); }
+
+  GraphExecutor executor{testing::graph_of_source(kStates), "f",
+                         Options().compile(CompileMode::kBlocking).min_differentiable_nodes(1)};
+  torch::jit::CompilationUnit unit;
+  Call ours = [this](std::vector<c10::IValue> arguments) {
+    executor.run(arguments);
+    return arguments.at(0);
+  };
+  Call theirs = [this](std::vector<c10::IValue> arguments) {
+    const torch::jit::GraphOptimizerEnabledGuard unoptimized(false);
+    return unit.get_function("f")(std::move(arguments));
+  };
+};
+
+TEST_F(States, GradientsOfBothOrdersAreLibTorchs) {
+  for (const int64_t n : {0, 1, 2, 4}) {
+    const Outcome mine = outcome_of(ours, n, true, {true, true, true});
+    const Outcome other = outcome_of(theirs, n, true, {true, true, true});
+    expect_same(mine.outputs, other.outputs, "output");
+    expect_same(mine.first, other.first, "gradient");
+    expect_same(mine.second, other.second, "gradient of gradients");
+  }
+}
+
+// The state of the last step is both a result and what other results are computed of.
+TEST_F(States, HaveTheirWholeGradients) {
+  std::vector<std::vector<at::Tensor>> found;
+  for (const Call& call : {ours, theirs}) {
+    at::manual_seed(3);
+    const at::Tensor x = at::rand({5, 2, 3}, at::kDouble);
+    const at::Tensor w = at::rand({3, 3}, at::kDouble).requires_grad_(true);
+    const auto results = tensors_of(call({x, w, at::rand({3}, at::kDouble), 3, true}));
+    found.push_back(gradients((results[0] * results[0]).sum(), {results[1], results[2], w}, /*create_graph=*/false));
+  }
+  expect_same(found[0], found[1], "gradient");
+}
+
+TEST_F(States, TheIterationsBeforeTheLastAreOneSubgraph) {
+  outcome_of(ours, 3, true, {true, true, true});
+  bool has_loop = false;
+  for (const PlanExplanation& plan : executor.explain().plans) {
+    for (size_t i = 0; plan.gradients && i < plan.gradients->subgraphs.size(); ++i) {
+      has_loop = has_loop || plan.gradients->subgraphs[i].plans.at(0).text.find("loop") != std::string::npos;
+    }
+  }
+  EXPECT_TRUE(has_loop);
+}
 
 // ---- what autograd promises
 

@@ -61,7 +61,7 @@ class FactPropagation {
     };
     rules.refined = [this](const Value& value, AbstractValue found) {
       if (is_tensor(value)) {
-        return with_facts_of(value, found);
+        return with_facts_of(value, is_part_with_gradient(value) ? with_required_gradient(found) : found);
       }
       if (value.type()->kind() == c10::TypeKind::NoneType) {
         return AbstractValue::constant(c10::IValue());
@@ -74,6 +74,7 @@ class FactPropagation {
       return held == given_.initial_attribute_values.end() ? AbstractValue() : held->second;
     };
     AbstractEvaluator evaluator(graph_, arithmetic_, AbstractEvaluator::Loops::kFixpoint, std::move(rules));
+    evaluator_ = &evaluator;
     evaluator.run(AbstractValues(graph_.inputs().size()));
     bool changed = write_facts(graph_.body().params(), evaluator);
     for_each_node(graph_.body(), [&](Node* node) {
@@ -189,6 +190,15 @@ class FactPropagation {
       }
     }
     return false;
+  }
+
+  // Returns whether the value is a part of a tensor that requires a gradient. Their number need not be known.
+  bool is_part_with_gradient(const Value& value) const {
+    if (value.node()->opcode() != Opcode::kListUnpack) {
+      return false;
+    }
+    const Node& cut = *value.node()->input(0)->node();
+    return (cut.op().cuts || cut.opcode() == Opcode::kUnbind) && requires_gradient(cut, {evaluator_->at(*cut.input(0))});
   }
 
   static bool is_known_to_require_gradient(const AbstractValue& value) {
@@ -355,6 +365,7 @@ class FactPropagation {
   MetadataMutations mutations_;
   AssignedAttributes assigned_;
   const InputAssumptions& given_;
+  const AbstractEvaluator* evaluator_ = nullptr;  // while it runs
   std::unordered_set<int64_t> given_symbols_;
   bool something_requires_grad_ = false;
   std::vector<c10::TypePtr> changed_types_;  // types of lists and dicts from outside
