@@ -16,9 +16,6 @@
 namespace sconce {
 namespace {
 
-// Backward of a loop adds up the gradients of the recurrent weights step by step, which is slow where these are large.
-constexpr int64_t kMostTrainedWeights = int64_t{1} << 15;
-
 // What the constants among the operands say.
 struct Layers {
   std::string op;  // "lstm"
@@ -71,18 +68,16 @@ class Source {
     const int64_t per_direction = of_.has_biases ? 4 : 2;
     line(1, "if len(params) == " + std::to_string(per_direction * of_.layers * of_.directions()) +
                 " and input.dim() == 3 and input.size(" + (of_.batch_comes_first ? "1" : "0") + ") > 0 and " +
-                (of_.is_lstm() ? "len(hx) == 2 and hx[0]" : "hx") + ".dim() == 3" +
-                (of_.records_gradients ? " and params[1].numel() <= " + std::to_string(kMostTrainedWeights) : "") + ":");
+                (of_.is_lstm() ? "len(hx) == 2 and hx[0]" : "hx") + ".dim() == 3:");
     line(2, of_.batch_comes_first ? "x = input.transpose(0, 1)" : "x = input");
     line(2, "last = x.size(0) - 1");
     for (int64_t layer = 0; layer < of_.layers; ++layer) {
       for (int64_t direction = 0; direction < of_.directions(); ++direction) {
         write_direction(layer * of_.directions() + direction, direction == 1, per_direction);
       }
-      const std::string first = std::to_string(layer * of_.directions());
-      line(2, of_.is_bidirectional ? "x = torch.cat([torch.stack(out" + first + "), torch.stack(out" +
-                                         std::to_string(layer * of_.directions() + 1) + ")], 2)"
-                                   : "x = torch.stack(out" + first + ")");
+      const std::string first = "torch.stack(out" + std::to_string(layer * of_.directions()) + ")";
+      const std::string second = "torch.stack(out" + std::to_string(layer * of_.directions() + 1) + ")";
+      line(2, of_.is_bidirectional ? "x = torch.cat([" + first + ", " + second + reversed() + "], 2)" : "x = " + first);
     }
     line(2, std::string("y = ") + (of_.batch_comes_first ? "x.transpose(0, 1)" : "x"));
     line(2, "h_n = torch.stack([" + list_of("h") + "])");
@@ -130,10 +125,13 @@ class Source {
     line(3, "hidden = torch.linear(h" + k + ", w" + k + (of_.has_biases ? ", b" + k : "") + ")");
     write_cell(i, "h" + k, "c" + k);
     line(3, "out" + k + ".append(h" + k + ")");
-    if (is_reversed) {
+    if (is_reversed && !of_.records_gradients) {
       line(2, "out" + k + ".reverse()");
     }
   }
+
+  // Reversing a list costs less than reversing a tensor, but a differentiable subgraph knows appends to lists alone.
+  std::string reversed() const { return of_.records_gradients ? ".flip([0])" : ""; }
 
   void write_cell(const std::string& input, const std::string& h, const std::string& c) {
     const CellNames names{

@@ -15,7 +15,7 @@ namespace sconce {
 // sizes than usual (projections, empty sequences, one sequence without a batch) to the operator itself.
 // Changes rounding: oneDNN may compute an LSTM otherwise. Returns whether the graph changed.
 //
-// `records_gradients`: leaves LSTMs and, by a test in the graph, large weights to the operator, which trains them faster.
+// `records_gradients`: leaves LSTMs to the operator, which trains them faster: oneDNN computes their backward in one piece.
 bool decompose_rnn(Graph& graph, bool records_gradients);
 // The same for calls that record no gradients.
 bool decompose_rnn(Graph& graph);
