@@ -102,6 +102,8 @@ class NestedDifferentiation {
       } else {
         Value* stack = insert_empty_list(results[i]->type(), &node_);
         insert_append(stack, results[i], end);
+        set_missing_location(*stack->node(), node_.location());
+        set_missing_location(*end->previous(), node_.location());
         found_.saved.push_back({SavedValue::Kind::kStack, stack});
       }
     }

@@ -21,8 +21,9 @@ namespace sconce {
 // user may see are outputs of the node. Views that are used outside are made again outside, of those outputs.
 //
 // `min_nodes`: slices with fewer nodes that a gradient flows through stay as they are.
-// Does not: differentiate branches and loops, whose blocks have slices of their own; operators without a backward text.
-// Requires facts. Returns whether the graph changed. Fills `explanation`, but for its subgraphs.
+// Branches and loops are nodes of a slice where differentiable_blocks.h allows it; else their blocks have slices of their
+// own. The last iteration of a loop whose results a user may see is taken out of it. Does not: differentiate operators
+// without a backward text. Requires facts. Returns whether the graph changed. Fills `explanation`, but for its subgraphs.
 bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation = nullptr);
 // The same with 2 nodes.
 bool differentiate(Graph& graph);

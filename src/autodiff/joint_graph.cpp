@@ -45,7 +45,11 @@ JointGraph Differentiation::run(const std::vector<bool>& is_differentiable) {
   begin_with_outputs();
   add_inner_gradients();
   for (auto each = tape_.rbegin(); each != tape_.rend(); ++each) {
+    Node* const before = end_->previous();
     differentiate(*each);
+    for (Node* node = before == nullptr ? graph_.body().first() : before->next(); node != nullptr; node = node->next()) {
+      set_missing_location(*node, each->node->location());
+    }
   }
   return_gradients();
   for (const Differentiated& each : tape_) {
@@ -120,19 +124,6 @@ void Differentiation::expand(Differentiated& each) {
   }
   each.saved.assign(values.begin() + static_cast<std::ptrdiff_t>(each.results.size()), values.end());
 }
-
-namespace {
-
-void locate(Node& node, const SourceLocationPtr& location) {
-  node.set_location(location);
-  for (Block* block : node.blocks()) {
-    for (Node* nested : block->nodes()) {
-      locate(*nested, location);
-    }
-  }
-}
-
-}  // namespace
 
 // Copies a text's nodes to before `position`, with the location of the node that they belong to. Returns its result.
 Value* Differentiation::instantiate(const Graph& text, const Values& arguments, const Node& node, Node* position) {

@@ -182,27 +182,77 @@ class Slicing {
     }
   }
 
+  // Returns whether the node, or a node nested in it, has other effects than to draw random numbers and to fill lists.
+  static bool writes(const Node& node) {
+    Effects effects = effects_of(node);
+    effects.random = false;
+    bool writes = effects.any() && node.opcode() != Opcode::kAppend;
+    for (const Block* block : node.blocks()) {
+      for (const Node* nested : block->nodes()) {
+        writes = writes || Slicing::writes(*nested);
+      }
+    }
+    return writes;
+  }
+
+  // Returns for each member whether it is a bystander that needs nothing of the others but of such bystanders. It may run
+  // outside of the slice as well.
+  std::vector<bool> free_bystanders() const {
+    std::unordered_set<const Node*> bound;
+    std::vector<bool> is_free;
+    for (const Member& member : members_) {
+      bool needs_bound = false;
+      for_each_operand(*member.node, [&](const Value* operand) { needs_bound |= bound.contains(operand->node()); });
+      is_free.push_back(!member.is_differentiated && !member.is_kept && !needs_bound && !has_effects(*member.node));
+      if (!is_free.back()) {
+        bound.insert(member.node);
+      }
+    }
+    return is_free;
+  }
+
   // Returns the parts of the slice that exchange no values. One autograd node for two of them would let backward of one
-  // visit what the other is computed from. Nodes with effects keep their order: they stay in one slice.
+  // visit what the other is computed from. What free bystanders compute for several parts, they compute outside. Nodes that
+  // draw random numbers stay in one part, in their order; a slice that writes stays as it is.
   std::vector<Members> connected_parts() const {
-    // Branches and loops have no effects but on lists and random numbers.
-    if (std::any_of(members_.begin(), members_.end(), [](const Member& member) { return has_effects(*member.node); })) {
+    if (std::any_of(members_.begin(), members_.end(), [](const Member& member) { return writes(*member.node); })) {
       return {members_};
     }
+    const Node* draws_before = nullptr;
+    constexpr size_t kOutside = SIZE_MAX;
+    constexpr size_t kUnused = SIZE_MAX - 1;
+    const std::vector<bool> is_free = free_bystanders();
     std::unordered_map<const Node*, size_t> positions;
     std::vector<size_t> part_of;  // the parts by number, one per member
     for (size_t i = 0; i < members_.size(); ++i) {
-      part_of.push_back(i);
+      part_of.push_back(is_free[i] ? kUnused : i);
+      const auto join = [&](const Node* other) {
+        const auto found = positions.find(other);
+        if (!is_free[i] && found != positions.end() && !is_free[found->second]) {
+          std::replace(part_of.begin(), part_of.end(), size_t{part_of[found->second]}, i);
+        }
+      };
+      for_each_operand(*members_[i].node, [&](const Value* operand) { join(operand->node()); });
+      if (has_effects(*members_[i].node)) {
+        join(draws_before);
+        draws_before = members_[i].node;
+      }
+      positions.emplace(members_[i].node, i);
+    }
+    for (size_t i = members_.size(); i-- > 0;) {
       for_each_operand(*members_[i].node, [&](const Value* operand) {
-        if (const auto maker = positions.find(operand->node()); maker != positions.end()) {
-          std::replace(part_of.begin(), part_of.end(), size_t{part_of[maker->second]}, i);
+        const auto maker = positions.find(operand->node());
+        if (maker != positions.end() && is_free[maker->second]) {
+          size_t& part = part_of[maker->second];
+          part = part == kUnused || part == part_of[i] ? part_of[i] : kOutside;
         }
       });
-      positions.emplace(members_[i].node, i);
     }
     std::map<size_t, Members> parts;
     for (size_t i = 0; i < members_.size(); ++i) {
-      parts[part_of[i]].push_back(members_[i]);
+      if (part_of[i] < kUnused) {
+        parts[part_of[i]].push_back(members_[i]);
+      }
     }
     std::vector<Members> found;
     for (auto& [number, part] : parts) {

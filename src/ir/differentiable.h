@@ -7,7 +7,8 @@
 //     … return (gradients of the differentiable inputs)
 //
 // The forward graph returns the node's outputs, then the temporaries that backward reads. The outputs share memory neither
-// with the inputs nor with each other. A run records one autograd node, whose backward runs the backward graph.
+// with the inputs nor with each other, but that a loop or branch may return an input as it is. An output or a temporary may be
+// a list of tensors, which loops fill. A run records one autograd node, whose backward runs the backward graph.
 #pragma once
 
 #include <ATen/core/symbol.h>

