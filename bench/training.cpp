@@ -36,6 +36,12 @@ struct Subject {
 const Subject kSubjects[] = {
     {"mlp", [] { return std::vector<c10::IValue>{at::ones({4, 16})}; }},
     {"lstm_loop", [] { return std::vector<c10::IValue>{at::ones({5, 3, 10})}; }},
+    {"lstm_states",
+     [] {
+       return std::vector<c10::IValue>{at::ones({3, 12, 10}),
+                                       c10::ivalue::Tuple::create({at::zeros({3, 16}), at::zeros({3, 16})})};
+     }},
+    {"sequence_classifier", [] { return std::vector<c10::IValue>{at::ones({4, 12}, at::kLong)}; }},
     {"transformer_encoder_train", [] { return std::vector<c10::IValue>{at::ones({2, 7, 64}), c10::IValue()}; }},
     {"decoder", [] { return std::vector<c10::IValue>{at::ones({2, 8}, at::kLong)}; }},
     {"gru_train", [] { return std::vector<c10::IValue>{at::ones({2, 6, 10}), c10::IValue()}; }},

@@ -240,6 +240,7 @@ class Slicing {
       positions.emplace(members_[i].node, i);
     }
     for (size_t i = members_.size(); i-- > 0;) {
+      part_of[i] = part_of[i] == kUnused ? kOutside : part_of[i];  // it stays where it stands
       for_each_operand(*members_[i].node, [&](const Value* operand) {
         const auto maker = positions.find(operand->node());
         if (maker != positions.end() && is_free[maker->second]) {

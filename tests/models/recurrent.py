@@ -107,6 +107,63 @@ def rnn() -> Sample:
     return Sample(Rnn(), [(torch.randn(4, 2, 5),), (torch.randn(1, 1, 5),), (torch.randn(7, 3, 5),)])
 
 
+class LstmStates(nn.Module):
+    """An LSTM cell written out, whose outputs are joined and whose last state is a result, too."""
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.gates = nn.Linear(inputs + hidden, 4 * hidden)
+        self.norm = nn.LayerNorm(hidden)
+
+    def forward(self, x: Tensor, state: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tuple[Tensor, Tensor]]:
+        h, c = state
+        outputs: List[Tensor] = []
+        for step in x.unbind(1):
+            enter, keep, cell, leave = self.gates(torch.cat([step, h], 1)).chunk(4, 1)
+            c = torch.sigmoid(keep) * c + torch.sigmoid(enter) * torch.tanh(cell)
+            h = torch.sigmoid(leave) * torch.tanh(self.norm(c))
+            outputs += [h]
+        return torch.stack(outputs, 1), (h, c)
+
+
+@recipe
+def lstm_states() -> Sample:
+    """an LSTM cell with a layer norm in a loop over steps; joined outputs, and states as tuples"""
+    def case(batch: int, steps: int) -> tuple:
+        return torch.randn(batch, steps, 10), (torch.zeros(batch, 16), torch.randn(batch, 16))
+    return Sample(LstmStates(10, 16), [case(3, 6), case(1, 1), case(3, 6), case(2, 20)])
+
+
+class SequenceClassifier(nn.Module):
+    """Reads projected words one by one, with a gate that every other word skips, and classifies the last state."""
+
+    def __init__(self, words: int = 30, width: int = 16) -> None:
+        super().__init__()
+        self.width = width
+        self.words = nn.Embedding(words, width)
+        self.project = nn.Linear(width, width)
+        self.recur = nn.Linear(width, width)
+        self.gate = nn.Linear(width, width)
+        self.classes = nn.Linear(width, 4)
+
+    def forward(self, words: Tensor) -> Tensor:
+        projected = torch.relu(self.project(self.words(words)))
+        state = torch.zeros([words.size(0), self.width])
+        for i in range(words.size(1)):
+            new = torch.tanh(projected[:, i] + self.recur(state))
+            if i % 2 == 0:
+                state = new * torch.sigmoid(self.gate(new))
+            else:
+                state = (state + new) / 2
+        return self.classes(state)
+
+
+@recipe
+def sequence_classifier() -> Sample:
+    """a loop over projected words with a branch in it, for sequences of length 1 to 40"""
+    return Sample(SequenceClassifier(), [(torch.randint(0, 30, size),) for size in [(2, 5), (3, 1), (2, 40), (1, 8)]])
+
+
 class Attention(nn.Module):
     """Additive attention (Bahdanau, Cho, Bengio 2014): softmax over v·tanh(W query + U key), padding left out."""
 
