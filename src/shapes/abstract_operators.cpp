@@ -125,21 +125,19 @@ namespace {
 
 // Returns what is known of the cat or stack of an unknown number of tensors, each of which has the facts `every`.
 AbstractValue joined_tensors(const AbstractValue& every, std::optional<int64_t> dim, bool stacks) {
-  if (every.as_tensor() == nullptr || !every.as_tensor()->sizes) {
+  if (every.as_tensor() == nullptr) {
     return {};
   }
   TensorFacts facts = *every.as_tensor();
-  const auto rank = static_cast<int64_t>(facts.sizes->size()) + (stacks ? 1 : 0);
+  facts.forget_strides();
+  const int64_t rank = facts.sizes ? static_cast<int64_t>(facts.sizes->size()) + (stacks ? 1 : 0) : 0;
   if (!dim || *dim < -rank || *dim >= rank) {
-    return {};
-  }
-  const auto position = facts.sizes->begin() + (*dim < 0 ? *dim + rank : *dim);
-  if (stacks) {
+    facts.sizes.reset();
+  } else if (const auto position = facts.sizes->begin() + (*dim < 0 ? *dim + rank : *dim); stacks) {
     facts.sizes->insert(position, Dim::unknown());
   } else {
     *position = Dim::unknown();
   }
-  facts.forget_strides();
   facts.defined.reset();
   facts.requires_grad = facts.requires_grad == false ? facts.requires_grad : std::nullopt;
   return AbstractValue::tensor(std::move(facts));

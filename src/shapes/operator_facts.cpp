@@ -4,6 +4,7 @@
 #include "analysis/effects.h"
 #include "ir/constant_operands.h"
 #include "ops/libtorch_workarounds.h"
+#include "shapes/facts_of_numbers.h"
 #include "shapes/meta_operands.h"
 #include "shapes/shape_functions.h"
 #include "shapes/size_rules.h"
@@ -246,6 +247,12 @@ class OperatorFacts {
     }
     if (!is_tensor) {
       add_dtype_by_rule(output, facts);
+      if (const auto made = facts_of_numbers(node_, operands_)) {
+        facts.dtype = made->dtype;
+        facts.layout = made->layout;
+        facts.sizes = made->sizes;
+        facts.device = device_of_results();
+      }
     }
     facts.defined.reset();
     if (sizes != nullptr) {
