@@ -323,11 +323,13 @@ class OperatorFacts {
     facts.layout = c10::kStrided;
   }
 
-  // Returns the promoted dtype. Requires equal ranks, because a tensor of rank 0 has less weight than others.
+  // Returns the promoted dtype. A tensor of rank 0 has less weight than one of another dtype that has dims.
   std::optional<c10::ScalarType> promoted_dtype() const {
     c10::ScalarType dtype = *tensors_[0]->dtype;
     for (const TensorFacts* tensor : tensors_) {
-      if (!tensor->sizes || !tensors_[0]->sizes || tensor->sizes->size() != tensors_[0]->sizes->size()) {
+      const bool weigh_the_same =
+          tensor->sizes && tensors_[0]->sizes && tensor->sizes->empty() == tensors_[0]->sizes->empty();
+      if (tensor->dtype != tensors_[0]->dtype && !weigh_the_same) {
         return std::nullopt;
       }
       dtype = c10::promoteTypes(dtype, *tensor->dtype);

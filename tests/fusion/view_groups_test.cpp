@@ -142,5 +142,20 @@ TEST_F(ViewGroups, FoldRowsOfViews) {
   }
 }
 
+// A kernel of rows computes the norm, and views of what it computes are made outside.
+TEST_F(ViewGroups, ReadPartsThatAreCutOutside) {
+  const std::string nodes =
+      "  %l : int[] = prim::ListConstruct(%eight)\n  %true : bool = prim::Constant[value=1]()\n"
+      "  %1 : Tensor = aten::layer_norm(%a, %l, %none, %none, %eps, %true)\n"
+      "  %2 : Tensor[] = aten::chunk(%1, %four, %one)\n"
+      "  %3 : Tensor, %4 : Tensor, %5 : Tensor, %6 : Tensor = prim::ListUnpack(%2)\n"
+      "  %7 : Tensor = aten::mul(%3, %4)\n  %8 : Tensor = aten::mul(%5, %6)\n  %9 : Tensor = aten::add(%7, %8, %one)\n";
+  EXPECT_EQ(runs_of("  %eight : int = prim::Constant[value=8]()\n"
+                    "  %eps : float = prim::Constant[value=1e-05]()\n" +
+                        nodes,
+                    "%9", {at::randn({3, 8})}),
+            1U);
+}
+
 }  // namespace
 }  // namespace sconce::testing

@@ -93,7 +93,7 @@ return (restored(grad, dim, keepdim, self.dim()) * torch.where(length == 0, 0, s
        .result = {.keeps_sizes = true},
        .backward = "(torch._log_softmax_backward_data(grad, result, dim, result.dtype),)"},
       {.name = "aten::_log_softmax", .backward = "(torch._log_softmax_backward_data(grad, result, dim, self.dtype),)"},
-      {.name = "aten::logsumexp", .backward = R"(
+      {.name = "aten::logsumexp", .result = {.sizes = kReducedSizes}, .backward = R"(
 whole = restored(result, dim, keepdim, self.dim())
 return (restored(grad, dim, keepdim, self.dim()) * torch.exp(self - whole),)
 )"},

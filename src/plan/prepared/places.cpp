@@ -263,8 +263,8 @@ void Places::choose_groups(const Block& block, const GroupCompiler& groups) {
   close();
 }
 
-// Makes a group of the nodes. It falls apart at a view that nodes outside use, or that is one of what a fold computes, and
-// at a copy of a value from outside.
+// Makes a group of the nodes. It falls apart at a view that nodes outside use, or that is one of what a fold computes, at
+// the parts of a cut that it does not have, and at a copy of a value from outside.
 void Places::add_groups(std::span<const Member> members) {
   FlatSet<const Node*> inside;
   for (const Member& member : members) {
@@ -289,7 +289,8 @@ void Places::add_groups(std::span<const Member> members) {
     const auto outputs = node->outputs();
     const bool is_seen_view =
         role == GroupRole::kView && (is_folded || std::any_of(outputs.begin(), outputs.end(), is_used_outside));
-    if (is_seen_view || (role == GroupRole::kCopy && !inside.contains(node->input(0)->node()))) {
+    const bool lacks_its_cut = node->opcode() == Opcode::kListUnpack && !inside.contains(node->input(0)->node());
+    if (is_seen_view || lacks_its_cut || (role == GroupRole::kCopy && !inside.contains(node->input(0)->node()))) {
       add_groups(members.first(i));
       add_groups(members.subspan(i + 1));
       return;
