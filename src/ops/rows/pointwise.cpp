@@ -22,6 +22,7 @@ std::span<const OpRow> pointwise_rows() {
        .in_place = VariantMatch::kPointwise,
        .backward_ignores_result = true,
        .autocast = Autocast::kWidest,
+       .result = {.dtypes = {ResultDtype::kPromoted}},
        .backward = "(grad, scaled(grad, alpha))"},
       {.name = "aten::addcdiv", .in_place = VariantMatch::kPointwise, .autocast = Autocast::kWidest, .backward = R"(
 return (grad, scaled(grad / tensor2, value), torch.neg(scaled(grad * (tensor1 / (tensor2 * tensor2)), value)))
@@ -180,6 +181,7 @@ return (torch.where(self <= other, half, 0), torch.where(other <= self, half, 0)
        .in_place = VariantMatch::kPointwise,
        .backward_ignores_result = true,
        .autocast = Autocast::kWidest,
+       .result = {.dtypes = {ResultDtype::kPromoted}},
        .grows_by_number = true,
        .backward = "(grad * other, grad * self)"},
       {.name = "aten::multiply", .synonym_of = "aten::mul", .results = Sharing::kFresh},
@@ -227,6 +229,7 @@ return (torch.where(self <= other, half, 0), torch.where(other <= self, half, 0)
        .in_place = VariantMatch::kPointwise,
        .backward_ignores_result = true,
        .autocast = Autocast::kWidest,
+       .result = {.dtypes = {ResultDtype::kPromoted}},
        .backward = "(grad, torch.neg(scaled(grad, alpha)))"},
       {.name = "aten::subtract", .synonym_of = "aten::sub", .results = Sharing::kFresh},
       {.name = "aten::subtract_", .synonym_of = "aten::sub_"},
