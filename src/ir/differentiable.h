@@ -7,8 +7,8 @@
 //     … return (gradients of the differentiable inputs)
 //
 // The forward graph returns the node's outputs, then the temporaries that backward reads. The outputs share memory neither
-// with the inputs nor with each other, but that a loop or branch may return an input as it is. An output or a temporary may be
-// a list of tensors, which loops fill. A run records one autograd node, whose backward runs the backward graph.
+// with the inputs nor with each other, but that a loop or branch may return an input as it is. An output or a temporary may
+// be a list of tensors, which loops fill. A run records one autograd node, whose backward runs the backward graph.
 #pragma once
 
 #include <ATen/core/symbol.h>
@@ -34,9 +34,9 @@ inline const c10::Symbol kDependences = c10::Symbol::attr("dependences");
 // For each captured input, then for each captured output, a table: for each differentiable output a row with, for each
 // differentiable input, 1 if backward takes the output's gradient through the captured value to the input, else 0.
 inline const c10::Symbol kCapturePaths = c10::Symbol::attr("capture_paths");
-// Positions among the differentiable outputs. The forward graph returns a bool for each of them, after the temporaries. Where
-// it is false, the output depends on what `other_dependences` says, a row for each: a loop that runs no iteration returns
-// what it was given. Absent if there are none.
+// Positions among the differentiable outputs. The forward graph returns a bool for each of them, after the temporaries.
+// Where it is false, the output depends on what `other_dependences` says, a row for each: a loop that runs no iteration
+// returns what it was given. Absent if there are none.
 inline const c10::Symbol kConditionalOutputs = c10::Symbol::attr("conditional_outputs");
 inline const c10::Symbol kOtherDependences = c10::Symbol::attr("other_dependences");
 // 1 if running the forward graph has effects.

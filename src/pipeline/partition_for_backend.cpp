@@ -1,8 +1,8 @@
 #include "pipeline/partition_for_backend.h"
 
+#include "analysis/cut_out.h"
 #include "analysis/effects.h"
 #include "analysis/nested_uses.h"
-#include "analysis/cut_out.h"
 #include "ir/schema_match.h"
 
 #include <algorithm>

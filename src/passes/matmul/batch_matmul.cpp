@@ -4,8 +4,8 @@
 #include "analysis/escapes.h"
 #include "analysis/matrix_products.h"
 #include "analysis/memory_writes.h"
-#include "passes/matmul/cost_model.h"
 #include "passes/insert_node.h"
+#include "passes/matmul/cost_model.h"
 #include "passes/matmul/known_matrices.h"
 #include "passes/simplify/check_inplace.h"
 
