@@ -47,7 +47,7 @@ class NestedDifferentiation {
     found_.operands = cut.operands;
     std::vector<bool> is_differentiable;
     for (size_t i = 0; i < block_.params().size(); ++i) {
-      // What an iteration returns is the next one's param.
+      // The next iteration takes what this one returns as its param.
       is_differentiable.push_back(may_require_grad(*block_.params()[i]) || may_require_grad(*block_.returns()[i]));
     }
     for (const Value* operand : cut.operands) {

@@ -11,7 +11,7 @@
 
 namespace sconce {
 
-// What backward reads of a run of the block.
+// A value that a run of the block leaves for backward.
 struct SavedValue {
   enum class Kind : uint8_t {
     kOperand,  // a value from outside of the block

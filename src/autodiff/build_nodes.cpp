@@ -56,6 +56,8 @@ c10::ArrayRef<Value*> insert_tuple_unpack(Value* tuple, Node* position) {
   return unpack->outputs();
 }
 
+Node* position_after(const Node& node) { return node.next() != nullptr ? node.next() : node.owning_block()->return_node(); }
+
 Value* insert_empty_list(c10::TypePtr element, Node* position) {
   return insert_node(prim::ListConstruct, {}, position, c10::ListType::create(std::move(element)));
 }

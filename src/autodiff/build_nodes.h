@@ -20,6 +20,8 @@ Value* insert_int_list(c10::ArrayRef<Value*> numbers, Node* position);
 c10::ArrayRef<Value*> insert_list_unpack(Value* list, size_t count, Node* position);
 c10::ArrayRef<Value*> insert_tuple_unpack(Value* tuple, Node* position);
 
+// Returns the place right after the node, to insert nodes before.
+Node* position_after(const Node& node);
 // An empty list of values of the type, and aten::append(list, element).
 Value* insert_empty_list(c10::TypePtr element, Node* position);
 void insert_append(Value* list, Value* element, Node* position);

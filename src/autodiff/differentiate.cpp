@@ -2,6 +2,7 @@
 
 #include "analysis/cut_out.h"
 #include "analysis/effects.h"
+#include "autodiff/build_nodes.h"
 #include "autodiff/differentiable_blocks.h"
 #include "autodiff/differentiable_nodes.h"
 #include "autodiff/joint_graph.h"
@@ -100,7 +101,7 @@ void replace(const DifferentiableSlice& slice, const Exports& exports, Node* nod
     outside[result] = output;
   }
   resolve(*node);
-  Node* position = node->next() != nullptr ? node->next() : node->owning_block()->return_node();
+  Node* position = position_after(*node);
   for (const Node* repeated : exports.repeated) {
     for (Value* input : repeated->inputs()) {
       if (!outside.contains(input)) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autodiff/block_gradient.h"
+#include "autodiff/dependence.h"
 #include "autodiff/gradient_sums.h"
 #include "autodiff/joint_graph.h"
 #include "base/flat_map.h"
@@ -22,7 +23,6 @@ class Differentiation {
  private:
   using Values = std::vector<Value*>;
   using Gradients = std::vector<Gradient>;
-  using Dependence = std::vector<bool>;  // by differentiable input
 
   enum class Kind : uint8_t {
     kText,        // an operator whose row has a backward text
@@ -96,17 +96,17 @@ class Differentiation {
   JointGraph joint_;
   std::vector<Differentiated> tape_;
   FlatMap<const Value*, Dependence> dependences_;  // of the values that depend on a differentiable input
-  // Of a value that depends on fewer inputs if loops run no iteration, and may then require no gradient.
+  // A value depends on fewer inputs where loops run no iteration. It may require no gradient then.
   struct Condition {
     Value* holds = nullptr;  // a bool: one of the loops runs an iteration
     Dependence otherwise;
   };
   FlatMap<const Value*, Condition> conditions_;
   GradientSums sums_;
-  // Of a list that a branch or loop fills: a list of the gradients of its elements, and whether all are defined.
+  // The gradient of a list that a branch or loop fills: the gradients of the elements, as a list.
   struct ListGradient {
     Value* list = nullptr;
-    bool is_defined = false;
+    bool is_defined = false;  // every element
   };
   FlatMap<const Value*, ListGradient> list_gradients_;
   FlatMap<const Value*, Value*> inner_;

@@ -35,6 +35,10 @@ void GradientSums::add(Value* value, Gradient gradient) {
   sum.is_there = either(sum.is_there, gradient.is_there);
 }
 
+void GradientSums::add_if_defined(Value* value, Value* gradient) {
+  add(value, {gradient, insert_node(prim::AutogradAnyNonZero, {gradient}, end_, c10::BoolType::get()), /*is_filled=*/false});
+}
+
 Value* GradientSums::either(Value* one, Value* other) {
   if (one == nullptr || other == nullptr) {
     return nullptr;

@@ -27,6 +27,8 @@ class GradientSums {
 
   // Adds to the gradient of the value.
   void add(Value* value, Gradient gradient);
+  // The same with a gradient that is there in runs where it is a defined tensor.
+  void add_if_defined(Value* value, Value* gradient);
   // Returns the sum; its value is null if nothing was added.
   Gradient at(const Value* value) const;
 

@@ -7,7 +7,7 @@
 //                                                    block0(%j, %dy, %sum):
 //                                                      %y = %s[%n - 1 - %j]; %dx, %part = (backward of the body)
 //                                                      -> (%true, %dx, %sum + %part)
-#include "analysis/nested_uses.h"
+#include "analysis/loop_trips.h"
 #include "autodiff/build_nodes.h"
 #include "autodiff/differentiable_nodes.h"
 #include "autodiff/differentiation.h"
@@ -20,14 +20,6 @@
 #include <functional>
 
 namespace sconce {
-namespace {
-
-bool has_given_trips(const Node& loop) {
-  return constant_bool(*loop.input(1)) == true && constant_bool(*loop.block(0)->returns()[0]) == true;
-}
-
-}  // namespace
-
 void Differentiation::enter_blocks(Node& node) {
   Differentiated each{Kind::kBlocks, &node, node.outputs().vec(), nullptr, {}, {}};
   const bool is_loop = node.opcode() == Opcode::kLoop;
@@ -44,8 +36,7 @@ void Differentiation::enter_blocks(Node& node) {
   if (counts) {
     Value* trips = insert_empty_list(c10::IntType::get(), &node);
     insert_append(trips, node.block(0)->params()[0], node.block(0)->return_node());
-    Node* const after = node.next() != nullptr ? node.next() : node.owning_block()->return_node();
-    each.saved.push_back(insert_node(aten::len, {trips}, after, c10::IntType::get()));
+    each.saved.push_back(insert_node(aten::len, {trips}, position_after(node), c10::IntType::get()));
   } else {
     each.saved.push_back(node.input(0));
   }
@@ -173,9 +164,7 @@ void Differentiation::differentiate_loop(const Differentiated& each, const Gradi
       }
       continue;
     }
-    const Gradient sum = sums_.undefined_form({loop->output(i), is_there});
-    Value* any = insert_node(prim::AutogradAnyNonZero, {sum.value}, end_, c10::BoolType::get());
-    sums_.add(body.operands[number - params], {sum.value, any, /*is_filled=*/false});
+    sums_.add_if_defined(body.operands[number - params], sums_.undefined_form({loop->output(i), is_there}).value);
   }
 }
 
@@ -215,9 +204,7 @@ void Differentiation::differentiate_branches(const Differentiated& each, const G
       sums_.add(operands[i], {branches->output(i)});
       continue;
     }
-    const Gradient gradient = sums_.undefined_form({branches->output(i), is_there});
-    Value* any = insert_node(prim::AutogradAnyNonZero, {gradient.value}, end_, c10::BoolType::get());
-    sums_.add(operands[i], {gradient.value, any, /*is_filled=*/false});
+    sums_.add_if_defined(operands[i], sums_.undefined_form({branches->output(i), is_there}).value);
   }
 }
 

@@ -7,7 +7,6 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <functional>
 
 namespace sconce {
 
@@ -15,8 +14,7 @@ void Differentiation::note_dependence(const Node& node, const Values& results) {
   Dependence all(joint_.differentiable_inputs.size());
   for (const Value* operand : node.inputs()) {
     if (is_reached(operand)) {
-      const Dependence& part = dependences_.at(operand);
-      std::transform(all.begin(), all.end(), part.begin(), all.begin(), std::logical_or<>());
+      merge(all, dependences_.at(operand));
     }
   }
   for (const Value* result : results) {
@@ -35,9 +33,7 @@ void Differentiation::note_condition(const Node& node, const Values& results) {
       continue;
     }
     const auto found = conditions_.find(operand);
-    const Dependence& otherwise = found == conditions_.end() ? dependences_.at(operand) : found->second.otherwise;
-    std::transform(otherwise.begin(), otherwise.end(), condition.otherwise.begin(), condition.otherwise.begin(),
-                   std::logical_or<>());
+    merge(condition.otherwise, found == conditions_.end() ? dependences_.at(operand) : found->second.otherwise);
     if (found != conditions_.end()) {
       condition.holds = condition.holds == nullptr ? found->second.holds
                                                    : insert_node(aten::__or__, {condition.holds, found->second.holds},
@@ -56,8 +52,8 @@ void Differentiation::note(const Value* value, Dependence dependence) {
     return;
   }
   Dependence& known = dependences_[value];
-  std::transform(known.begin(), known.end(), dependence.begin(), dependence.begin(), std::logical_or<>());
-  known = std::move(dependence);
+  known.resize(dependence.size());
+  merge(known, dependence);
 }
 
 // Iterates, because what a loop carries depends on what it carried before.
@@ -96,7 +92,7 @@ void Differentiation::note_block_dependences(const Differentiated& each) {
 // A loop that runs no iteration returns what it was given. `counted`: after this node the number of iterations is known.
 void Differentiation::note_loop_conditions(const Differentiated& each, Node* counted) {
   const Node& loop = *each.node;
-  Node* const position = counted->next() != nullptr ? counted->next() : counted->owning_block()->return_node();
+  Node* const position = position_after(*counted);
   for (size_t i = 0; i < loop.outputs().size(); ++i) {
     const Value* begin = loop.input(i + 2);
     if (!is_reached(loop.output(i)) || requires_grad(*begin)) {

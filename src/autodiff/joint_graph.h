@@ -31,7 +31,8 @@ struct JointGraph {
   std::vector<int64_t> other_dependences;
   std::vector<bool> is_always_there;  // per differentiable input: its gradient is a defined tensor in every run
   std::vector<Inner> inner;
-  // Of a block: the number of its params, the first inputs. Every run saves what backward needs of them and of the outputs.
+  // The graph is a block's: its first inputs are the block's params. Each run of the block saves params and outputs for
+  // backward.
   size_t params = 0;
   bool is_block = false;
   std::vector<bool> is_joined;  // of a block, per output: a list whose elements' gradients are all defined

@@ -105,8 +105,7 @@ void Differentiation::differentiate_append(const Differentiated& each) {
     sums_.add(element, {gradient});
     return;
   }
-  Value* is_there = insert_node(prim::AutogradAnyNonZero, {gradient}, end_, c10::BoolType::get());
-  sums_.add(element, {gradient, is_there, /*is_filled=*/false});
+  sums_.add_if_defined(element, gradient);
 }
 
 }  // namespace sconce

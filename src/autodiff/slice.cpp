@@ -6,8 +6,6 @@
 #include "autodiff/differentiable_blocks.h"
 #include "autodiff/differentiable_nodes.h"
 #include "autodiff/visibility.h"
-#include "ir/constant_operands.h"
-#include "ir/memory_types.h"
 
 #include <algorithm>
 #include <map>

@@ -2,6 +2,7 @@
 
 #include "analysis/effects.h"
 #include "analysis/nested_uses.h"
+#include "autodiff/dependence.h"
 #include "autodiff/differentiable_nodes.h"
 #include "base/assert.h"
 #include "base/flat_map.h"
@@ -131,10 +132,7 @@ class Splitting {
     captures_.insert(captures_.end(), temporaries_.begin(), temporaries_.end());
   }
 
-  using Numbers = std::vector<bool>;
-  static void merge(Numbers& into, const Numbers& from) {
-    std::transform(into.begin(), into.end(), from.begin(), into.begin(), std::logical_or<>());
-  }
+  using Numbers = Dependence;
 
   // How a node of backward stands between the gradients of outputs and of inputs.
   struct Paths {

@@ -1,6 +1,6 @@
 #include "passes/loops/accumulate_selections.h"
 
-#include "ir/constant_operands.h"
+#include "analysis/loop_trips.h"
 #include "passes/insert_node.h"
 #include "passes/loops/carried_sums.h"
 
@@ -55,8 +55,7 @@ bool accumulate_in(const Block& block) {
     for (const Block* nested : node->blocks()) {
       changed |= accumulate_in(*nested);
     }
-    if (node->kind() != prim::Loop || constant_bool(*node->input(1)) != true ||
-        constant_bool(*node->block(0)->returns()[0]) != true) {
+    if (node->kind() != prim::Loop || !has_given_trips(*node)) {
       continue;
     }
     for (const CarriedSum& sum : carried_sums(*node)) {

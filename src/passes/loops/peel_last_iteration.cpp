@@ -1,6 +1,6 @@
 #include "passes/loops/peel_last_iteration.h"
 
-#include "ir/constant_operands.h"
+#include "analysis/loop_trips.h"
 #include "passes/insert_node.h"
 
 #include <ATen/core/jit_type.h>
@@ -8,7 +8,7 @@
 namespace sconce {
 
 bool peel_last_iteration(Node& loop) {
-  if (constant_bool(*loop.input(1)) != true || constant_bool(*loop.block(0)->returns()[0]) != true) {
+  if (!has_given_trips(loop)) {
     return false;
   }
   Graph& graph = loop.graph();

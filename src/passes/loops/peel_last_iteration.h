@@ -13,7 +13,8 @@ namespace sconce {
 //                                            block0(): (the body of %n - 1 and %z) -> (%b)
 //                                            block1(): -> (%x)
 //
-// What the iterations before compute is then not a result of the loop. Returns whether the graph changed.
+// The caller sees the results of the last iteration alone; those of the others stay inside. Returns whether the graph
+// changed.
 bool peel_last_iteration(Node& loop);
 
 }  // namespace sconce

@@ -1,6 +1,6 @@
 #include "passes/loops/unroll_loops.h"
 
-#include "ir/constant_operands.h"
+#include "analysis/loop_trips.h"
 
 namespace sconce {
 namespace {
@@ -16,8 +16,7 @@ int64_t node_count(const Block& block) {
 // Returns the trip count if it is constant and the loop has no early exit.
 std::optional<int64_t> known_iterations(const Node& loop) {
   const auto* trips = loop.input(0)->constant();
-  if (!trips || !trips->isInt() || constant_bool(*loop.input(1)) != true ||
-      constant_bool(*loop.block(0)->returns()[0]) != true) {
+  if (!trips || !trips->isInt() || !has_given_trips(loop)) {
     return std::nullopt;
   }
   return std::max<int64_t>(trips->toInt(), 0);

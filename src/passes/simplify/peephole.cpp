@@ -1,9 +1,9 @@
 #include "passes/simplify/peephole.h"
 
 #include "analysis/lazy_alias_sets.h"
-#include "base/assert.h"
 #include "ir/constant_operands.h"
 #include "ir/schema_match.h"
+#include "passes/insert_node.h"
 #include "passes/simplify/fold_constant_branches.h"
 
 #include <ATen/core/jit_type.h>
@@ -131,16 +131,10 @@ class Peephole {
     return list;
   }
 
-  Value* insert(Node& at, c10::Symbol kind, c10::ArrayRef<Value*> inputs, c10::TypePtr type) {
-    Node* node = graph_.create(kind, inputs, 0);
-    Value* output = node->add_output(std::move(type));
-    node->set_location(at.location())->insert_before(&at);
+  Value* insert(Node& at, c10::Symbol kind, c10::ArrayRef<Value*> inputs, const c10::TypePtr& type) {
+    const TensorFacts* facts = at.output()->facts();
+    Value* output = insert_operator(kind, inputs, at, facts != nullptr ? *facts : TensorFacts{}, type);
     output->set_name(at.output()->name());
-    if (at.output()->facts() != nullptr) {
-      output->set_facts(*at.output()->facts());
-    }
-    const bool is_resolved = resolve(*node);
-    SCONCE_ASSERT(is_resolved, "no overload of ", kind.toQualString());
     return output;
   }
 

@@ -279,7 +279,7 @@ class FactPropagation {
     return AbstractValue::tensor(lasting(value, std::move(facts)));
   }
 
-  // Symbols of sizes that arguments have mean the same as before; others are made anew.
+  // A symbol in the sizes of an argument keeps its meaning. Every propagation makes the other symbols anew.
   TensorFacts lasting_facts(TensorFacts facts) const {
     const auto forget = [](std::optional<std::vector<Dim>>& dims, const auto& lasts) {
       for (size_t i = 0; dims && i < dims->size(); ++i) {

@@ -100,21 +100,18 @@ void BackwardNode::connect(torch::jit::Stack& results) {
   OwnTensors own;
   const size_t inputs = function.differentiable_inputs.size();
   const size_t first_condition = results.size() - function.conditional_outputs.size();
-  // For each output, where its row of dependences begins.
-  std::vector<const int64_t*> rows(function.differentiable_outputs.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    rows[i] = function.dependences.data() + i * inputs;
-  }
-  for (size_t i = 0; i < function.conditional_outputs.size(); ++i) {
-    if (!results[first_condition + i].toBool()) {
-      rows[static_cast<size_t>(function.conditional_outputs[i])] = function.other_dependences.data() + i * inputs;
-    }
-  }
+  size_t condition = 0;
   for (size_t i = 0; i < function.differentiable_outputs.size(); ++i) {
     c10::IValue& output = results[static_cast<size_t>(function.differentiable_outputs[i])];
+    const int64_t* row = function.dependences.data() + i * inputs;
+    if (condition < function.conditional_outputs.size() &&
+        function.conditional_outputs[condition] == static_cast<int64_t>(i)) {
+      row = results[first_condition + condition].toBool() ? row : function.other_dependences.data() + condition * inputs;
+      ++condition;
+    }
     bool depends = false;
     for (size_t input = 0; input < inputs; ++input) {
-      depends = depends || (next_edge(input).is_valid() && rows[i][input] != 0);
+      depends = depends || (next_edge(input).is_valid() && row[input] != 0);
     }
     first_slots_.push_back(num_inputs());
     output = with_tensors(output, [&](const at::Tensor& tensor) { return connected_output(tensor, depends, own); });
