@@ -70,13 +70,6 @@ Value* insert_element(Value* list, Value* index, Node* position) {
   return insert_node(aten::__getitem__, {list, index}, position, list->type()->expectRef<c10::ListType>().getElementType());
 }
 
-void locate(Node& node, const SourceLocationPtr& location) {
-  node.set_location(location);
-  for (const Block* block : node.blocks()) {
-    for_each_node(*block, [&](Node* nested) { nested->set_location(location); });
-  }
-}
-
 void set_missing_location(Node& node, const SourceLocationPtr& location) {
   const auto set = [&](Node* each) { each->set_location(each->location() == nullptr ? location : each->location()); };
   set(&node);

@@ -27,8 +27,7 @@ Value* insert_empty_list(c10::TypePtr element, Node* position);
 void insert_append(Value* list, Value* element, Node* position);
 // aten::__getitem__(list, index).
 Value* insert_element(Value* list, Value* index, Node* position);
-// Give the node, and those nested in it, a source location; the second only those that have none.
-void locate(Node& node, const SourceLocationPtr& location);
+// Gives the node, and those nested in it, a source location, if they have none.
 void set_missing_location(Node& node, const SourceLocationPtr& location);
 // prim::AutogradAdd of two gradients of the value. `is_defined`: one of them is a defined tensor in every run.
 Value* insert_sum_of_gradients(const Value& of, Value* one, Value* other, bool is_defined, Node* position);

@@ -7,6 +7,7 @@
 #include "autodiff/reduce_gradient.h"
 #include "base/assert.h"
 #include "ir/constant_operands.h"
+#include "passes/insert_node.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/simplify/propagate_facts.h"
 #include "passes/simplify/simplify.h"

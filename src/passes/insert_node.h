@@ -10,6 +10,14 @@
 
 namespace sconce {
 
+// Gives the node, and those nested in it, a source location.
+inline void locate(Node& node, const SourceLocationPtr& location) {
+  node.set_location(location);
+  for (const Block* block : node.blocks()) {
+    for_each_node(*block, [&](Node* nested) { nested->set_location(location); });
+  }
+}
+
 // Inserts an operator with one result, a tensor or a value of `type`.
 inline Value* insert_operator(c10::Symbol kind, c10::ArrayRef<Value*> operands, Node& position, TensorFacts facts = {},
                               const c10::TypePtr& type = c10::TensorType::get()) {

@@ -1,6 +1,7 @@
 #include "passes/matmul/inline_function.h"
 
 #include "base/assert.h"
+#include "passes/insert_node.h"
 
 #include <algorithm>
 #include <vector>
@@ -16,10 +17,7 @@ void inline_function(Node& node, const Graph& body) {
   }
   const std::vector<Value*> results = graph.copy_nodes(body.body(), &node, values);
   for (Node* copy = before != nullptr ? before->next() : node.owning_block()->first(); copy != &node; copy = copy->next()) {
-    copy->set_location(node.location());
-    for (const Block* block : copy->blocks()) {
-      for_each_node(*block, [&](Node* nested) { nested->set_location(node.location()); });
-    }
+    locate(*copy, node.location());
   }
   Node* const tuple = node.outputs().size() > 1 ? results[0]->node() : nullptr;
   SCONCE_ASSERT(tuple == nullptr || tuple->opcode() == Opcode::kTupleConstruct, "the function constructs no tuple");
