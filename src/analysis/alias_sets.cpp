@@ -6,7 +6,6 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
-#include <unordered_set>
 
 namespace sconce {
 namespace {
@@ -24,6 +23,7 @@ AliasSets::Set AliasSets::new_set() {
   const Set set = static_cast<Set>(parent_.size());
   parent_.push_back(set);
   contents_.push_back(kNone);
+  holds_operands_.push_back(false);
   return set;
 }
 
@@ -44,6 +44,12 @@ AliasSets::Set AliasSets::unite(Set a, Set b) {
     return a;
   }
   parent_[b] = a;
+  if (a == wildcard()) {
+    holds_operands_[a] = false;
+  } else if (holds_operands_[a] != holds_operands_[b]) {
+    holds_operands_[a] = true;
+    found_holder_ = true;
+  }
   const Set contents_a = contents_[a];
   const Set contents_b = contents_[b];
   contents_[a] = contents_a == kNone ? contents_b : contents_a;
@@ -76,106 +82,14 @@ AliasSets::Set AliasSets::contents_for(Set set) {
   return find(contents_[set]);
 }
 
+void AliasSets::mark_holder(Set set) {
+  if (set != kNone && find(set) != wildcard() && !holds_operands_[find(set)]) {
+    holds_operands_[find(set)] = true;
+    found_holder_ = true;
+  }
+}
+
 void AliasSets::unite_values(const Value* a, const Value* b) { unite(set_for(a), set_for(b)); }
-
-// ---- queries --------------------------------------------------------------------------------------------------------
-
-AliasSets::Set AliasSets::set_of(const Value& value) const {
-  if (value.id() >= sets_.size() || sets_[value.id()] == kNone) {
-    return holds_memory(value.type()) ? wildcard() : kNone;  // made after the analysis: nothing is known about it
-  }
-  return find(sets_[value.id()]);
-}
-
-AliasSets::Set AliasSets::contents_of(Set set) const {
-  const Set contents = contents_[find(set)];
-  return contents == kNone ? kNone : find(contents);
-}
-
-bool AliasSets::may_alias(const Value& a, const Value& b) const {
-  const Set set = set_of(a);
-  return set != kNone && set == set_of(b) && may_be_of_both_types(a.type(), b.type());
-}
-
-bool AliasSets::is_wildcard(const Value& value) const { return set_of(value) == wildcard(); }
-
-bool AliasSets::may_be_written(const Value& value) const {
-  const Set set = set_of(value);
-  return set != kNone && (written_[set] & memory_kinds_of(value.type())) != 0;
-}
-
-bool AliasSets::may_be_written_within(const Value& value) const {
-  const MemoryKinds kinds = memory_kinds_within(value.type());
-  std::unordered_set<Set> seen;
-  for (Set set = set_of(value); set != kNone && seen.insert(set).second; set = contents_of(set)) {
-    if ((written_[set] & kinds) != 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
-namespace {
-
-// Returns whether the type contains a type variable: `t[]`, `Dict(str, t)`.
-bool is_container_of_anything(const c10::Type& type) {
-  const auto contained = type.containedTypes();
-  return (type.kind() == c10::TypeKind::ListType || type.kind() == c10::TypeKind::DictType) &&
-         std::any_of(contained.begin(), contained.end(),
-                     [](const c10::TypePtr& part) { return part->kind() == c10::TypeKind::VarType; });
-}
-
-}  // namespace
-
-std::vector<AliasSets::Memory> AliasSets::writes_of(const Node& node) const {
-  std::vector<Memory> writes;
-  const auto add = [&](Set set, MemoryKinds kinds) {
-    if (set == kNone || kinds == kNoMemory) {
-      return;
-    }
-    const auto same = std::find_if(writes.begin(), writes.end(), [&](const Memory& write) { return write.set == set; });
-    if (same == writes.end()) {
-      writes.push_back({set, kinds});
-    } else {
-      same->kinds |= kinds;
-    }
-  };
-  const Effects effects = effects_of(node);
-  if (effects.unknown) {
-    add(wildcard(), kAnyMemory);
-    for (const Value* input : node.inputs()) {
-      add(set_of(*input), kAnyMemory);
-    }
-    return writes;
-  }
-  if (node.op().is_language()) {
-    if (effects.writes) {
-      add(set_of(*node.input(0)), kObjectMemory);  // an attribute is stored in its object
-    }
-    return writes;
-  }
-  for (size_t i = 0; effects.writes && i < std::min(node.schema()->arguments().size(), node.inputs().size()); ++i) {
-    if (may_write_operand(node, i)) {
-      // `foreach_add_(Tensor(a!)[] self)` writes the elements, too; `append(t[](a!) self)` does not know their type.
-      const Value& operand = *node.input(i);
-      const bool is_all = !is_container_of_anything(*node.schema()->arguments()[i].type());
-      const MemoryKinds kinds = is_all ? memory_kinds_within(operand.type()) : memory_kinds_of(operand.type());
-      add(set_of(operand), kinds);
-      if (is_all && set_of(operand) != kNone) {
-        add(contents_of(set_of(operand)), kinds);
-      }
-    }
-  }
-  return writes;
-}
-
-bool AliasSets::may_write(const Node& node, const Value& value) const {
-  const Set set = set_of(value);
-  const MemoryKinds kinds = memory_kinds_of(value.type());
-  const auto writes = writes_of(node);
-  return std::any_of(writes.begin(), writes.end(),
-                     [&](const Memory& write) { return write.set == set && (write.kinds & kinds) != 0; });
-}
 
 // ---- the analysis ---------------------------------------------------------------------------------------------------
 
@@ -187,7 +101,10 @@ AliasSets::AliasSets(const Graph& graph, Lists lists) : lists_(lists), sets_(gra
   for (const Value* input : graph.inputs()) {
     escape(input);
   }
-  visit_block(graph.body());
+  do {
+    found_holder_ = false;
+    visit_block(graph.body());
+  } while (found_holder_);  // a loop may hand it to a node that was visited before
   written_.resize(parent_.size());
   for_each_node(graph.body(), [&](Node* node) {
     for (const Memory& write : writes_of(*node)) {
@@ -289,12 +206,19 @@ bool AliasSets::visit_language_node(const Node& node) {
 }
 
 void AliasSets::visit_operator(const Node& node) {
+  if (node.op().may_keep_operands) {
+    visit_unknown(node);
+    return;
+  }
   if (lists_ == Lists::kAsOperands && node.outputs().size() == 1 && is_result_list(*node.output())) {
     for (const Value* element : unpacking_node(*node.output())->outputs()) {
       for (const Value* input : node.inputs()) {
         if (!is_container(input->type())) {
           unite_values(element, input);
         }
+      }
+      if (node.op().results_may_hold_operands) {
+        mark_holder(set_for(element));
       }
     }
     return;
@@ -354,14 +278,19 @@ void AliasSets::visit_operator(const Node& node) {
           unite_values(output, node.input(i));
         }
       }
-    } else if (marked || op.results_may_share_memory || is_container(output->type())) {
-      // The result is an element of a container, a list of views, or a composite's result. It may share memory with
-      // any argument and with anything that the arguments contain.
+    } else {
+      // If the result is an element of a container, a list of views, a composite's result, or a holder, it may share memory
+      // with any argument and with anything that the arguments contain. Otherwise it does with arguments that are holders.
+      const bool may_share =
+          marked || op.results_may_share_memory || op.results_may_hold_operands || is_container(output->type());
       for (const Value* input : node.inputs()) {
         if (!holds_memory(input->type())) {
           continue;
         }
         const Set source = is_container(input->type()) ? contents_for(set_for(input)) : set_for(input);
+        if (!may_share && !holds_operands(source)) {
+          continue;
+        }
         unite(is_container(output->type()) ? contents_for(set_for(output)) : set_for(output), source);
         if (is_container(output->type()) && is_container(input->type())) {
           // `items` returns pairs of values of the dict itself. The analysis does not distinguish depths of nesting.
@@ -375,6 +304,9 @@ void AliasSets::visit_operator(const Node& node) {
             unite(set_for(output), source);
           }
         }
+      }
+      if (op.results_may_hold_operands) {
+        mark_holder(is_container(output->type()) ? contents_for(set_for(output)) : set_for(output));
       }
     }
   }

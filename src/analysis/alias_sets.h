@@ -60,6 +60,8 @@ class AliasSets {
   Set set_for(const Value* value);
   Set contents_for(Set set);
   void unite_values(const Value* a, const Value* b);
+  bool holds_operands(Set set) const { return set != kNone && holds_operands_[find(set)]; }
+  void mark_holder(Set set);
   void escape(const Value* value) { unite(set_for(value), kWildcard); }
 
   void visit_block(const Block& block);
@@ -72,6 +74,10 @@ class AliasSets {
   mutable std::vector<Set> parent_;
   std::vector<Set> contents_;
   std::vector<MemoryKinds> written_;
+  // By set: its values may hold operands of their nodes (Op::results_may_hold_operands). The result of an operator on such a
+  // value may hold the same: a sparse tensor's function shares its indices. Never the wildcard.
+  std::vector<bool> holds_operands_;
+  bool found_holder_ = false;
   std::vector<Set> sets_;  // indexed by the ids of values; kNone for values not visited
 };
 

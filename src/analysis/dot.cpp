@@ -49,7 +49,7 @@ class DotWriter {
     for_each_node(graph.body(), [this](Node* node) {
       for (const Attribute& attribute : node->attributes()) {
         const auto* subgraph = std::get_if<std::shared_ptr<Graph>>(&attribute.value);
-        if (subgraph == nullptr || attribute.name == attr::kRecordedBackward) {
+        if (subgraph == nullptr || attribute.name == attr::kGeneralBackward) {
           continue;
         }
         const std::string id = ids_.at(node);

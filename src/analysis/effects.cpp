@@ -65,11 +65,13 @@ bool may_raise(const Node& node) {
 
 bool has_effects(const Node& node) { return effects_of(node).any() || any_nested(node, has_effects); }
 
+bool may_hold_operands(const Op& op) { return op.results_may_hold_operands || op.may_keep_operands; }
+
 bool produces_new_tensor(const Node& node) {
   const Op& op = node.op();
   // TorchScript's own operators, which have no dispatcher handle, promise nothing.
-  return op.dispatched && !op.all_effects.unknown && !op.results_may_share_memory && !op.may_overlap &&
-         node.outputs().size() == 1 && is_tensor(*node.output()) && op.schema->returns().size() == 1 &&
+  return op.dispatched && !op.all_effects.unknown && !op.results_may_share_memory && !may_hold_operands(op) &&
+         !op.may_overlap && node.outputs().size() == 1 && is_tensor(*node.output()) && op.schema->returns().size() == 1 &&
          op.schema->returns()[0].alias_info() == nullptr;
 }
 

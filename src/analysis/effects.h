@@ -19,6 +19,9 @@ bool may_raise(const Node& node);
 // Returns whether the node must stay although its outputs are unused: it, or a node nested in it, has an effect.
 bool has_effects(const Node& node);
 
+// Returns whether the operator may leave a hold of its operands: in its results, or in what it keeps.
+bool may_hold_operands(const Op& op);
+
 // Returns whether the node's only result is a new tensor: a new object over new memory whose elements do not overlap.
 bool produces_new_tensor(const Node& node);
 

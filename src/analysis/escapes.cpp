@@ -92,7 +92,7 @@ const Node* escaping_use(const Value& value, std::unordered_set<const Value*>& s
         }
         continue;
       }
-      if (reads_identity(user, value)) {
+      if (reads_identity(user, value) || may_hold_operands(user.op())) {
         return &user;
       }
       if (!operator_hands_on(user, use.index)) {
@@ -121,7 +121,7 @@ bool is_read_only_and_local(const Value& value, std::unordered_set<const Value*>
       if (user.schema() == nullptr || effects_of(user).unknown) {
         return user.opcode() == Opcode::kIsInstance;
       }
-      if (reads_identity(user, value) || may_write_operand(user, use.index)) {
+      if (reads_identity(user, value) || may_write_operand(user, use.index) || may_hold_operands(user.op())) {
         return false;
       }
       if (!operator_hands_on(user, use.index)) {

@@ -37,6 +37,11 @@ inline bool can_be_constant(const c10::TypePtr& type) {
 
 inline bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
 
+// Returns nothing if the facts do not tell.
+inline std::optional<c10::ScalarType> known_dtype(const Value& value) {
+  return value.facts() != nullptr ? value.facts()->dtype : std::nullopt;
+}
+
 // Returns whether the value is None in every run. The constant None may have the type of an optional.
 inline bool is_none(const Value& value) {
   const auto* constant = value.constant();

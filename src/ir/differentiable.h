@@ -18,10 +18,12 @@ namespace sconce {
 inline const c10::Symbol kDifferentiableKind = c10::Symbol::fromQualString("sconce::differentiable");
 
 namespace attr {
-inline const c10::Symbol kBackward = c10::Symbol::attr("Backward");  // the graph of the gradients
-// The same with a gradient of every differentiable temporary besides, after those of the outputs. Serves backward of
-// backward, which must reach the inputs through the temporaries.
-inline const c10::Symbol kRecordedBackward = c10::Symbol::attr("RecordedBackward");
+// The graph of the gradients, for runs in which all gradients of outputs are defined.
+inline const c10::Symbol kBackward = c10::Symbol::attr("Backward");
+// The same for runs in which any gradient may be an undefined tensor. After the gradients of the outputs, it takes those of
+// the differentiable temporaries, through which backward of backward reaches the inputs, and a bool: whether autograd
+// records what it computes. specialize_backward (passes/required/) makes the graph of a kind of runs from it.
+inline const c10::Symbol kGeneralBackward = c10::Symbol::attr("GeneralBackward");
 
 // Positions, as lists of integers.
 inline const c10::Symbol kDifferentiableInputs = c10::Symbol::attr("differentiable_inputs");    // that get gradients

@@ -108,7 +108,7 @@ std::unique_ptr<Graph> compile_body(const Op& op) {
 }
 
 OpGradient compile_gradient(const Op& op) {
-  SCONCE_ASSERT(!op.backward.empty(), op.name, " has no backward text");
+  SCONCE_ASSERT(!op.backward.empty() || !op.forward.empty(), op.name, " has no text of its gradient");
   OpGradient gradient;
   Parameters parameters = arguments_of(*op.schema);
   if (!op.differentiable_if.empty()) {
@@ -116,6 +116,9 @@ OpGradient compile_gradient(const Op& op) {
   }
   if (!op.forward.empty()) {
     gradient.forward = compile_text(op, op.forward, parameters);
+  }
+  if (op.backward.empty()) {
+    return gradient;
   }
   append_per_result(parameters, *op.schema, "result");
   if (gradient.forward != nullptr) {
@@ -125,20 +128,25 @@ OpGradient compile_gradient(const Op& op) {
   }
   append_per_result(parameters, *op.schema, "grad");
   parameters.emplace_back("needs: List[bool]");
+  parameters.emplace_back("records: bool");
   gradient.backward = compile_text(op, op.backward, parameters);
   return gradient;
 }
 
 bool has_gradient_for(const OpGradient& gradient, size_t index) {
+  if (gradient.backward == nullptr) {
+    return true;
+  }
   const Node& tuple = *gradient.backward->outputs()[0]->node();
   return tuple.opcode() == Opcode::kTupleConstruct && index < tuple.inputs().size() && !is_none(*tuple.input(index));
 }
 
 const OpGradient* gradient_of(const Op& op) {
-  if (op.canonical != nullptr && op.backward.empty()) {
+  const bool has_text = !op.backward.empty() || !op.forward.empty();
+  if (op.canonical != nullptr && !has_text) {
     return gradient_of(*op.canonical);
   }
-  if (op.backward.empty() || op.schema->is_mutable() || !returns_tensors(*op.schema) || names_dimensions(*op.schema)) {
+  if (!has_text || op.schema->is_mutable() || !returns_tensors(*op.schema) || names_dimensions(*op.schema)) {
     return nullptr;
   }
   static std::mutex mutex;

@@ -19,8 +19,10 @@ struct OpGradient {
   std::unique_ptr<const Graph> forward;
   // Inputs, in this order, all present even if unused: the schema's arguments; the results (named `result`, or result0,
   // result1, … if the operator has several); saved_0, saved_1, … of `forward`; the incoming gradients (`grad`, or grad0,
-  // grad1, …, one per result); `needs`: List[bool], per schema argument whether its gradient is needed.
+  // grad1, …, one per result); `needs`: List[bool], per schema argument whether its gradient is needed; `records`: bool,
+  // whether autograd records backward.
   // Output: a tuple with an entry per schema argument, None where there is no gradient. Entries at the end may be left out.
+  // Null: the operator is composed of those of `forward`, which have gradients.
   std::unique_ptr<const Graph> backward;
   size_t saved = 0;  // how many values `forward` returns after the results
   // From the schema's arguments to a bool: whether the operator is differentiated by these texts. Null: always.
@@ -28,14 +30,14 @@ struct OpGradient {
 };
 
 // Returns the gradient of an operator: that of its row, or of the operator that it is a synonym of. Null if there is no
-// backward text, or the overload writes its arguments, returns no tensors, or takes names of dimensions. Compiled once per
+// text, or the overload writes its arguments, returns no tensors, or takes names of dimensions. Compiled once per
 // process; any thread may call.
 const OpGradient* gradient_of(const Op& op);
 
-// Returns whether the texts have a gradient for the schema's argument `index`.
+// Returns whether the texts may have a gradient for the schema's argument `index`.
 bool has_gradient_for(const OpGradient& gradient, size_t index);
 
-// Compiles the gradient. Requires that the row has a backward text.
+// Compiles the gradient. Requires that the row has a text of it.
 OpGradient compile_gradient(const Op& op);
 
 // Returns the graph of the last function of TorchScript source. Inlines its calls of the others and of ops/row_functions.h.

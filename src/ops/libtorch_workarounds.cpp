@@ -1,5 +1,6 @@
 #include "ops/libtorch_workarounds.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -24,6 +25,16 @@ bool copies_by_reading_no_dtype(const Op& op, c10::ArrayRef<c10::IValue> argumen
     copies = copies || (name == "copy" && arguments[i].toBool());
   }
   return copies;
+}
+
+bool has_unknown_dtype(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
+  for (size_t i = 0; i < std::min(arguments.size(), op.schema->arguments().size()); ++i) {
+    if (op.schema->arguments()[i].name().ends_with("dtype") && arguments[i].isInt() &&
+        (arguments[i].toInt() < 0 || arguments[i].toInt() >= static_cast<int64_t>(c10::ScalarType::NumOptions))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace sconce

@@ -14,4 +14,8 @@ bool division_traps(const Op& op, c10::ArrayRef<c10::IValue> arguments);
 // a dtype that is not there. It means a copy of the same dtype on the same device.
 bool copies_by_reading_no_dtype(const Op& op, c10::ArrayRef<c10::IValue> arguments);
 
+// Returns whether an integer that stands for a dtype stands for none. LibTorch reads memory outside of a table then. A model
+// may have such a call where no run gets to it.
+bool has_unknown_dtype(const Op& op, c10::ArrayRef<c10::IValue> arguments);
+
 }  // namespace sconce

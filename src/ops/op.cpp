@@ -68,6 +68,62 @@ bool results_may_share_memory(const Op& op) {
   return is_composed || is_special_case;
 }
 
+// Returns whether the results are strided tensors where the arguments are, by what LibTorch declares: it is so for
+// structured kernels, core operators, pointwise operators and reductions.
+bool computes_strided_tensors(const Op& op) {
+  return op.dispatched->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+         op.has_tag(at::Tag::core) || op.has_tag(at::Tag::pointwise) || op.has_tag(at::Tag::reduction);
+}
+
+bool takes_layout(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.arguments().begin(), schema.arguments().end(),
+                     [](const c10::Argument& argument) { return argument.name() == "layout"; });
+}
+
+// Returns whether the row says something that holds for strided results alone: their dtypes, sizes or gradients.
+bool has_strided_results(const OpRow& row) {
+  const bool has_sizes = !row.result.dtypes.empty() || row.result.keeps_sizes || !row.result.sizes.empty();
+  return row.layout != Layout::kUnknown || !row.backward.empty() || !row.forward.empty() ||
+         (has_sizes && !row.result.accepts_sparse && !row.result.differs_on_meta);
+}
+
+bool holds_tensors(const c10::Type& type) {
+  const auto parts = type.containedTypes();
+  return type.kind() == c10::TypeKind::TensorType ||
+         std::any_of(parts.begin(), parts.end(), [](const c10::TypePtr& part) { return holds_tensors(*part); });
+}
+
+// Returns whether the operator makes a result of tensors: one that the schema does not call an argument, or a part of one.
+bool makes_result_of_tensors(const c10::FunctionSchema& schema) {
+  const auto& arguments = schema.arguments();
+  const auto& returns = schema.returns();
+  return std::any_of(arguments.begin(), arguments.end(),
+                     [](const c10::Argument& each) { return holds_tensors(*each.type()); }) &&
+         std::any_of(returns.begin(), returns.end(),
+                     [](const c10::Argument& each) { return holds_tensors(*each.type()) && !has_mark(each); });
+}
+
+bool is_of_namespace(const Op& op, std::string_view name) { return op.schema->name().starts_with(name); }
+
+bool results_may_hold_operands(const Op& op) {
+  if (op.canonical != nullptr) {
+    return op.canonical->results_may_hold_operands;
+  }
+  // Operators of `quantized::` hold what they pack in objects, which are containers.
+  if (!op.dispatched || !makes_result_of_tensors(*op.schema) || op.results != Sharing::kByKind || has_strided_results(op) ||
+      is_of_namespace(op, "quantized::")) {
+    return false;
+  }
+  // A composite with a layout makes tensors of that layout of its arguments.
+  return op.dispatched->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ? takes_layout(*op.schema)
+                                                                                             : !computes_strided_tensors(op);
+}
+
+// LibTorch's own operators hold arguments in results alone.
+bool may_keep_operands(const Op& op) {
+  return !is_of_namespace(op, "aten::") && !is_of_namespace(op, "prim::") && !is_of_namespace(op, "quantized::");
+}
+
 bool may_change_sizes(const Op& op) {
   const auto is_out = [](const c10::Argument& argument) { return argument.kwarg_only() && is_write(argument); };
   const auto& arguments = op.schema->arguments();
@@ -135,6 +191,8 @@ std::unique_ptr<Op> build(const c10::FunctionSchema& schema) {
   }
   op->all_effects = effects_of(*op);
   op->results_may_share_memory = results_may_share_memory(*op);
+  op->results_may_hold_operands = results_may_hold_operands(*op);
+  op->may_keep_operands = may_keep_operands(*op);
   op->may_change_sizes = op->all_effects.unknown || may_change_sizes(*op);
   op->functional = find_functional(*op);
   return op;
@@ -209,6 +267,8 @@ const Op* language_op(c10::Symbol kind) {
       op->kind = c10::Symbol::fromQualString(std::string(row.name));
       op->all_effects = row.effects;
       op->may_change_sizes = row.effects.unknown;
+      op->results_may_hold_operands = false;  // analyses know what these nodes hold
+      op->may_keep_operands = false;
       const auto index = static_cast<size_t>(static_cast<c10::unique_t>(op->kind));
       made->resize(std::max(made->size(), index + 1));
       (*made)[index] = std::move(op);
@@ -233,7 +293,11 @@ const Op& composite_op(c10::FunctionSchema schema, Opcode opcode, Effects effect
   static std::mutex mutex;
   static auto& made = *new std::unordered_map<std::string, std::unique_ptr<const Op>>();
   std::ostringstream text;
-  text << static_cast<int>(opcode) << (effects.any() ? "!" : "") << schema;
+  text << static_cast<int>(opcode);
+  for (const bool effect : {effects.writes, effects.random, effects.external, effects.state, effects.unknown}) {
+    text << (effect ? "!" : ".");
+  }
+  text << schema;
   const std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<const Op>& op = made[text.str()];
   if (op == nullptr) {
@@ -246,6 +310,8 @@ const Op& composite_op(c10::FunctionSchema schema, Opcode opcode, Effects effect
     composite->may_change_sizes = effects.unknown;
     composite->results = Sharing::kFresh;
     composite->results_may_share_memory = false;
+    composite->results_may_hold_operands = false;
+    composite->may_keep_operands = false;
     op = std::move(composite);
   }
   return *op;

@@ -41,6 +41,11 @@ struct Op : OpRow {
   // those whose aliasing is a special case of LibTorch's own analysis; and where the row says so. False where the row
   // vouches for fresh results.
   bool results_may_share_memory = true;
+  // Whether results may hold arguments where no alias mark says so: a quantized tensor holds its scales, a sparse one its
+  // indices and values. False only for operators that are known to compute new strided tensors of strided ones.
+  bool results_may_hold_operands = true;
+  // Whether the operator may keep an argument after it returned, or return what it kept: true for those of other libraries.
+  bool may_keep_operands = true;
   bool may_change_sizes = false;  // sizes, strides or storage of an existing tensor, as `t_`, `resize_` and `out=` do
 
   bool is_language() const { return sconce::is_language(opcode); }
@@ -64,8 +69,8 @@ const Op* language_op(c10::Symbol kind);
 // The record of a node whose operator is not found yet: it has no schema and unknown effects.
 const Op& unresolved_op();
 
-// The record of one of sconce's composites, with a schema that is made for the node. Its results are new. Composites of equal
-// schema and effects share a record.
+// The record of one of sconce's composites, with a schema that is made for the node. Its results are new. Composites of
+// equal schema and effects share a record.
 const Op& composite_op(c10::FunctionSchema schema, Opcode opcode, Effects effects = {});
 
 // The row of the operator `name` and its overload; null when no row names it.

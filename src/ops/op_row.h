@@ -168,16 +168,16 @@ struct OpRow {
   // The operator in terms of primitives and of operators with bodies: an expression over the schema's arguments.
   std::string_view body = {};
   // An expression, or statements of which only the last is a `return`; ops/row_functions.h has functions that texts may
-  // call. `forward` gives the results together with what
-  // backward saves: a tuple (result, saved…). It computes the same bits as the operator. Without it, backward has the
-  // operator's arguments and results alone.
+  // call. `forward` gives the results together with what backward saves: a tuple (result, saved…). It computes the same bits
+  // as the operator. Without it, backward has the operator's arguments and results alone.
   std::string_view forward = {};
   // The gradients: a tuple with an entry per argument of the schema, None where there is none; entries at the end may be
   // left out. The text names the schema's arguments, `result` (result0, … where there are several), `saved_0`, `saved_1`, …
   // of `forward`, the incoming `grad` (grad0, …), and `needs`, a list that says per argument whether its gradient is needed.
-  // Gradients of broadcast operands are not summed here; differentiation sums them to the operand's size. The text reads
-  // elements only of those arguments and results that LibTorch's formula reads; sizes and dtypes of all are free. The
-  // formulas are those of real numbers.
+  // Autograd takes what `forward` saves for a constant: where the bool `records` says that autograd records backward, the
+  // text computes it again. Differentiation sums each gradient to the operand's sizes and casts it. Without this text, the
+  // operator is differentiated as those that `forward` calls. The text reads elements only of those arguments and results
+  // that LibTorch's formula reads; sizes and dtypes of all are free. The formulas are those of real numbers.
   std::string_view backward = {};
   // An expression over the schema's arguments: whether these texts are the operator's derivative. Without it, they always
   // are.

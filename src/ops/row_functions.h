@@ -17,8 +17,75 @@ def restored(reduced: Tensor, dim: Optional[List[int]], keepdim: bool, rank: int
                     reduced = reduced.unsqueeze(i)
     return reduced
 
+# A function …_accepts returns whether the operator accepts those arguments that the operators inside it do not check. A
+# forward text asserts it. The message of the assertion calls the operator, which raises its own error.
+
+def batch_norm_accepts(
+        channels: int, mean: Optional[Tensor], variance: Optional[Tensor], weight: Optional[Tensor], bias: Optional[Tensor]):
+    fits = mean is None or mean.numel() == channels
+    fits = fits and (variance is None or variance.numel() == channels)
+    fits = fits and (weight is None or weight.numel() == channels)
+    return fits and (bias is None or bias.numel() == channels)
+
+def instance_statistics(
+        flat: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], mean: Optional[Tensor], variance: Optional[Tensor],
+        momentum: float, eps: float):
+    # Of a tensor without elements LibTorch computes none.
+    if flat.numel() > 0:
+        result, means, deviations = torch.native_batch_norm(flat, weight, bias, mean, variance, True, momentum, eps)
+    else:
+        result = torch.batch_norm(flat, weight, bias, mean, variance, True, momentum, eps, False)
+        means = flat.new_empty([0])
+        deviations = flat.new_empty([0])
+    return (result, means, deviations)
+
+def attention_accepts(mask: Optional[Tensor], query: Tensor, key: Tensor):
+    # The mask is added in place: it must broadcast to the sizes of the scores.
+    rank = max(query.dim(), key.dim())
+    accepts = mask is None or mask.dim() <= rank
+    if mask is not None and accepts:
+        for i in range(1, mask.dim() + 1):
+            of_query = query.size(-i) if i <= query.dim() else 1
+            of_key = key.size(-i) if i <= key.dim() else 1
+            size = key.size(-2) if i == 1 else (of_key if i > 2 and of_query == 1 else of_query)
+            accepts = accepts and (mask.size(-i) == 1 or mask.size(-i) == size)
+    return accepts
+
+def rms_norm_accepts(input: Tensor, shape: List[int], weight: Optional[Tensor]):
+    rank = len(shape)
+    accepts = rank > 0 and input.dim() >= rank and (weight is None or weight.dim() == rank)
+    if accepts:
+        for i in range(rank):
+            accepts = accepts and input.size(i - rank) == shape[i] and (weight is None or weight.size(i) == shape[i])
+    return accepts
+
+def max_pool1d_accepts(
+        input: Tensor, kernel: List[int], stride: List[int], padding: List[int], dilation: List[int], ceil_mode: bool):
+    accepts = len(kernel) == 1 and len(stride) <= 1 and len(padding) == 1 and len(dilation) == 1
+    accepts = accepts and (input.dim() == 2 or input.dim() == 3)
+    if accepts:
+        step = stride[0] if len(stride) > 0 else kernel[0]
+        accepts = kernel[0] > 0 and step > 0 and dilation[0] > 0 and padding[0] >= 0 and padding[0] <= kernel[0] // 2
+        room = input.size(-1) + 2 * padding[0] - dilation[0] * (kernel[0] - 1) - 1 + (step - 1 if ceil_mode else 0)
+        accepts = accepts and room >= 0 and input.size(-1) > 0 and input.size(-2) > 0
+    return accepts
+
 def scaled(value: Tensor, factor: number):
     return value if factor == 1 else value * factor
+
+def inverse_root_mean_square(values: Tensor, dims: int, eps: Optional[float]):
+    # Over the last dims, which keep one element each.
+    epsilon = eps if eps is not None else (1.1920928955078125e-07 if values.dtype == 6 else 2.220446049250313e-16)
+    return torch.rsqrt(torch.mean(torch.pow(values, 2), [i for i in range(-dims, 0)], True) + epsilon)
+
+def attention_weights(left: Tensor, right: Tensor, mask: Optional[Tensor], is_causal: bool):
+    scores = torch.matmul(left, right.transpose(-2, -1))
+    if is_causal:
+        future = torch.ones_like(scores, dtype=11).tril().logical_not()
+        scores = scores + torch.zeros_like(scores).masked_fill(future, float("-inf"))
+    elif mask is not None:
+        scores = scores + mask
+    return torch._safe_softmax(scores, -1)
 
 def variance_gradient(grad: Tensor, values: Tensor, dim: Optional[List[int]], correction: float, keepdim: bool):
     mean = torch.mean(values, dim, True)

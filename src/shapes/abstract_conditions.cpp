@@ -1,4 +1,4 @@
-// Sizes implied by conditions, for AbstractEvaluator.
+// Sizes implied by conditions, and gradients that depend on whether others are defined, for AbstractEvaluator.
 //
 //   %differ : bool = aten::ne(%n, %eight)
 //   prim::If(%differ)
@@ -33,6 +33,23 @@ AbstractValue AbstractEvaluator::join(const Value& condition, const AbstractValu
     case Opcode::kEqual: return AbstractValue::integer(arithmetic_.if_equal(x, y, a, b));
     case Opcode::kNotEqual: return AbstractValue::integer(arithmetic_.if_equal(x, y, b, a));
     default: return heap_.join(if_true, if_false);
+  }
+}
+
+// The results are what the block computes, or undefined tensors, for which facts say nothing.
+void AbstractEvaluator::run_gradient(const Node& node) {
+  heap_.begin_branch();
+  const SizeArithmetic::Replacements constraints_before = path_constraints_;
+  const bool completes = run_block(*node.block(0));
+  path_constraints_ = constraints_before;
+  heap_.apply_either(heap_.end_branch(), {});
+  if (!completes) {
+    set_unknown(node);
+    return;
+  }
+  const AbstractValues returns = returns_of(*node.block(0));
+  for (size_t i = 0; i < returns.size(); ++i) {
+    set(node.output(i), returns[i]);
   }
 }
 

@@ -49,6 +49,7 @@ bool AbstractEvaluator::run_node(const Node& node) {
   switch (node.opcode()) {
     case Opcode::kIf: return run_branches(node);
     case Opcode::kLoop: return run_loop(node);
+    case Opcode::kGradOf: run_gradient(node); return true;
     case Opcode::kRaise: return false;
     default: break;
   }

@@ -63,6 +63,7 @@ class AbstractEvaluator {
   AbstractValue now(const Value& value) const { return with(path_constraints_, at(value)); }
   bool make_either_list(const Node& node, size_t output, const std::array<const AbstractHeap::Changes*, 2>& changes);
   bool run_loop(const Node& node);
+  void run_gradient(const Node& node);
   bool run_loop_until_stable(const Node& node);
   std::optional<bool> run_loop_one_by_one(const Node& node);
   void collect(const Value& value);

@@ -4,6 +4,7 @@
 #include "analysis/effects.h"
 #include "ir/constant_operands.h"
 #include "ops/libtorch_workarounds.h"
+#include "ops/promoted_dtype.h"
 #include "shapes/facts_of_numbers.h"
 #include "shapes/meta_operands.h"
 #include "shapes/shape_functions.h"
@@ -176,7 +177,7 @@ class OperatorFacts {
       }
       stack.push_back(std::move(*operand));
     }
-    if (copies_by_reading_no_dtype(node_.op(), stack)) {
+    if (copies_by_reading_no_dtype(node_.op(), stack) || has_unknown_dtype(node_.op(), stack)) {
       return std::nullopt;
     }
     const at::NoGradGuard no_grad;
@@ -323,19 +324,19 @@ class OperatorFacts {
     facts.layout = c10::kStrided;
   }
 
-  // Returns the promoted dtype. A tensor of rank 0 has less weight than one of another dtype that has dims.
+  // Returns the promoted dtype; nothing if it depends on the default one.
   std::optional<c10::ScalarType> promoted_dtype() const {
-    c10::ScalarType dtype = *tensors_[0]->dtype;
-    for (const TensorFacts* tensor : tensors_) {
-      const bool weigh_the_same =
-          tensor->sizes && tensors_[0]->sizes && tensor->sizes->empty() == tensors_[0]->sizes->empty();
-      if (tensor->dtype != tensors_[0]->dtype && !weigh_the_same) {
-        return std::nullopt;
+    PromotedDtype promoted;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const c10::Argument& declared = schema_.arguments()[i];
+      const TensorFacts* tensor = operands_[i].as_tensor();
+      if (tensor != nullptr && declared.name() != "condition") {
+        promoted.add_tensor(*tensor->dtype, tensor->sizes ? std::optional(tensor->sizes->empty()) : std::nullopt);
+      } else if (declared.type()->kind() == c10::TypeKind::NumberType && declared.name() != "alpha") {
+        promoted.add_number(*node_.input(i)->type());
       }
-      dtype = c10::promoteTypes(dtype, *tensor->dtype);
     }
-    const bool has_numbers = tensors_.size() != operands_.size();
-    return has_numbers && !c10::isFloatingType(dtype) ? std::nullopt : std::optional(dtype);
+    return promoted.may_be_default() ? std::nullopt : promoted.dtype();
   }
 
   // Returns nothing if there are none.

@@ -111,10 +111,11 @@ std::optional<std::vector<std::vector<Dim>>> evaluate_shape_function(const Op& o
   AbstractValues arguments;  // trailing arguments that the function does not have are left out
   for (size_t i = 0; i < function->inputs().size(); ++i) {
     auto argument = argument_of(operands[i], schema.arguments()[i].type());
-    if (!argument) {
+    // Sizes that a row's function returns may be those of the other operands.
+    if (!argument && op.result.sizes.empty()) {
       return std::nullopt;
     }
-    arguments.push_back(std::move(*argument));
+    arguments.push_back(argument ? std::move(*argument) : AbstractValue());
   }
   AbstractEvaluator evaluator(*function, arithmetic, AbstractEvaluator::Loops::kConcreteTrips);
   if (!evaluator.run(std::move(arguments))) {

@@ -43,16 +43,12 @@ if flash:
     left = nothing
     right = nothing
 else:
+    assert attention_accepts(mask, query, key), str(torch.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa))
     factor = torch.sqrt(scale if scale is not None else 1.0 / torch.sqrt(float(query.size(-1))))
     left = query * factor
     right = key * factor
-    scores = torch.matmul(left, right.transpose(-2, -1))
-    if is_causal:
-        future = torch.ones_like(scores, dtype=11).tril().logical_not()
-        scores = scores + torch.zeros_like(scores).masked_fill(future, float("-inf"))
-    elif mask is not None:
-        scores = scores + mask
-    kept = torch._safe_softmax(scores, -1)
+    kept = attention_weights(left, right, mask, is_causal)
     weights = kept
     if dropout_p > 0:
         noise = torch.empty_like(kept).bernoulli_(1 - dropout_p).div_(1 - dropout_p)
@@ -61,30 +57,44 @@ else:
 return (result, flash, kept, left, right, made, noise)
 )",
        .backward = R"(
+mask = attn_mask
+if attn_mask is not None and attn_mask.dtype == 11:
+    mask = saved_4
 if saved_0:
-    mask = attn_mask
-    if attn_mask is not None and attn_mask.dtype == 11:
-        mask = saved_4
     of_query, of_key, of_value = torch._scaled_dot_product_flash_attention_for_cpu_backward(
         grad, query, key, value, result, saved_1, dropout_p, is_causal, attn_mask=mask, scale=scale)
 else:
     factor = torch.sqrt(scale if scale is not None else 1.0 / torch.sqrt(float(query.size(-1))))
-    of_weights = torch.matmul(grad, value.transpose(-2, -1))
-    weights = saved_1
+    kept = saved_1
+    left = saved_2
+    right = saved_3
+    if records:
+        left = query * factor
+        right = key * factor
+        kept = attention_weights(left, right, mask, is_causal)
+    of_weights = torch.matmul(grad, value.transpose(-2, -1)).sum_to_size(kept.size())
+    weights = kept
     if dropout_p > 0:
         of_weights = of_weights * saved_5
-        weights = saved_1 * saved_5
-    of_scores = torch._softmax_backward_data(of_weights, saved_1, -1, query.dtype)
-    of_query = torch.matmul(of_scores, saved_3) * factor
-    of_key = torch.matmul(of_scores.transpose(-2, -1), saved_2) * factor
-    of_value = torch.matmul(weights.transpose(-2, -1), grad)
+        weights = kept * saved_5
+    of_scores = torch._softmax_backward_data(of_weights, kept, -1, query.dtype)
+    of_query = (torch.matmul(of_scores, right) * factor).sum_to_size(query.size())
+    of_key = (torch.matmul(of_scores.transpose(-2, -1), left) * factor).sum_to_size(key.size())
+    of_value = torch.matmul(weights.transpose(-2, -1), grad).sum_to_size(value.size())
 return (of_query, of_key, of_value)
 )",
        .differentiable_if = R"(
-known_dtype = query.dtype == 6 or query.dtype == 7
-known_mask = attn_mask is None or attn_mask.dtype == 11 or not attn_mask.requires_grad
+known_dtype = (query.dtype == 6 or query.dtype == 7) and key.dtype == query.dtype and value.dtype == query.dtype
+known_dtype = known_dtype and query.dim() > 1 and key.dim() > 1 and value.dim() > 1
+known_mask = True
+if attn_mask is not None:
+    known_mask = attn_mask.dtype == 11 or (attn_mask.dtype == query.dtype and not attn_mask.requires_grad)
+    known_mask = known_mask and not is_causal
 return known_dtype and known_mask and dropout_p >= 0.0 and dropout_p < 1.0 and not enable_gqa and (scale is None or scale > 0.0)
 )"},
+      // Operators inside.
+      {.name = "aten::_safe_softmax", .results = Sharing::kFresh},
+      {.name = "aten::_scaled_dot_product_flash_attention_for_cpu", .results = Sharing::kFresh},
       {.name = "aten::_transform_bias_rescale_qkv", .results = Sharing::kShared},
       {.name = "aten::_transformer_encoder_layer_fwd", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
   };

@@ -36,7 +36,7 @@ noise = input.new_empty(input.size()[:2] + [1] * (input.dim() - 2)).bernoulli_(1
 return (input * noise, noise)
 )",
        .backward = "(grad * saved_0,)",
-       .differentiable_if = "train and p > 0 and p < 1"},
+       .differentiable_if = "train and p > 0 and p < 1 and input.dim() > 1"},
       {.name = "aten::full",
        .overloads = {""},
        .layout = Layout::kNew,

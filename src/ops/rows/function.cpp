@@ -24,7 +24,7 @@ std::span<const OpRow> function_rows() {
       {.name = "aten::asinh", .backward = "(grad * torch.rsqrt(self * self + 1),)"},
       {.name = "aten::atan", .in_place = VariantMatch::kPointwise, .backward = "(grad / (self * self + 1),)"},
       {.name = "aten::atan2", .in_place = VariantMatch::kPointwise, .autocast = Autocast::kWidest, .backward = R"(
-scaled = grad / (self * self + other * other)
+scaled = torch.where((self == 0) & (other == 0), 0, grad / (self * self + other * other))
 return (scaled * other, torch.neg(scaled) * self)
 )"},
       {.name = "aten::atanh", .backward = "(grad / (1 - self * self),)"},
@@ -89,9 +89,9 @@ return (grad * 0.8862269254527579 * torch.exp(place * place),)
        .backward = "(grad / (1 + torch.exp(other - self)), grad / (1 + torch.exp(self - other)))"},
       {.name = "aten::logit", .in_place = VariantMatch::kPointwise, .backward = R"(
 of_self = grad / (self * (1 - self))
-if eps is not None:
-    of_self = torch.where((self >= eps) & (self <= 1 - eps), of_self, 0)
-return (of_self,)
+low = 0.0 if eps is None else eps
+outside = 0.0 if eps is not None else float("nan")
+return (torch.where((self < low) | (self > 1 - low), outside, of_self),)
 )"},
       {.name = "aten::pow",
        .opcode = Opcode::kPow,

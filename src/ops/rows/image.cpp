@@ -76,7 +76,12 @@ return (torch.avg_pool3d_backward(
       {.name = "aten::max_pool1d",
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst}},
-       .forward = "torch.max_pool1d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)",
+       .forward = R"(
+assert max_pool1d_accepts(self, kernel_size, stride, padding, dilation, ceil_mode), str(torch.max_pool1d(
+    self, kernel_size, stride, padding, dilation, ceil_mode))
+result, indices = torch.max_pool1d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)
+return (result, indices)
+)",
        .backward = R"(
 step = stride if len(stride) > 0 else kernel_size
 of_self = torch.max_pool2d_with_indices_backward(

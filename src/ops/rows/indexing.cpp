@@ -27,12 +27,14 @@ std::span<const OpRow> indexing_rows() {
        .result = {.dtypes = dtypes_of_bags, .sizes = kSizesOfBags},
        .forward = R"(
 result, bag_of_offset, bag_size, largest = torch._embedding_bag(
-    weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset)
+    weight, indices.contiguous(), offsets.contiguous(), scale_grad_by_freq, mode, sparse, per_sample_weights,
+    include_last_offset)
 return (result, bag_of_offset, bag_size, largest)
 )",
        .backward = R"(
 return (torch._embedding_bag_backward(
-    grad0, indices, offsets, result1, result2, result3, weight.size(0), scale_grad_by_freq, mode, False, None),)
+    grad0, indices.contiguous(), offsets.contiguous(), result1, result2, result3, weight.size(0), scale_grad_by_freq,
+    mode, False, None),)
 )",
        .differentiable_if = "not sparse and per_sample_weights is None"},
       {.name = "aten::embedding_bag",
@@ -41,14 +43,14 @@ return (torch._embedding_bag_backward(
        .result = {.dtypes = dtypes_of_bags, .sizes = kSizesOfBags},
        .forward = R"(
 result, bag_of_offset, bag_size, largest = torch._embedding_bag(
-    weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,
-    -1 if padding_idx is None else padding_idx)
+    weight, indices.contiguous(), offsets.contiguous(), scale_grad_by_freq, mode, sparse, per_sample_weights,
+    include_last_offset, -1 if padding_idx is None else padding_idx)
 return (result, bag_of_offset, bag_size, largest)
 )",
        .backward = R"(
 return (torch._embedding_bag_backward(
-    grad0, indices, offsets, result1, result2, result3, weight.size(0), scale_grad_by_freq, mode, False, None,
-    -1 if padding_idx is None else padding_idx),)
+    grad0, indices.contiguous(), offsets.contiguous(), result1, result2, result3, weight.size(0), scale_grad_by_freq,
+    mode, False, None, -1 if padding_idx is None else padding_idx),)
 )",
        .differentiable_if = "not sparse and per_sample_weights is None and "
                             "(padding_idx is None or (0 <= padding_idx and padding_idx < weight.size(0)))"},

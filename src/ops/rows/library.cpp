@@ -40,6 +40,8 @@ std::span<const OpRow> library_rows() {
       {.name = "quantized::linear_relu_dynamic", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kPackedLinearSizes}},
       {.name = "quantized::linear_relu_dynamic_fp16",
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kPackedLinearSizes}},
+      {.name = "aten::quantize_per_tensor", .results = Sharing::kFresh},  // its quantizer holds numbers
+      {.name = "aten::quantize_per_tensor_dynamic", .results = Sharing::kFresh},
       {.name = "torchvision::nms", .result = {.dtypes = {ResultDtype::kInt64}}},
       {.name = "aten::quantized_lstm",
        .overloads = {"input"},
@@ -51,6 +53,7 @@ std::span<const OpRow> library_rows() {
       {.name = "aten::_test_optional_intlist", .results = Sharing::kShared},
       {.name = "aten::_test_parallel_materialize", .results = Sharing::kShared},
       {.name = "aten::to_dense", .result = {.keeps_sizes = true, .accepts_sparse = true}},
+      {.name = "aten::to_mkldnn", .results = Sharing::kFresh},
       {.name = "aten::to_sparse", .result = {.keeps_sizes = true, .differs_on_meta = true}},
       {.name = "aten::to_sparse_csr", .result = {.keeps_sizes = true, .differs_on_meta = true}},
   };

@@ -32,23 +32,11 @@ return (of_self, of_target)
       {.name = "aten::cosine_embedding_loss", .autocast = Autocast::kFull},
       {.name = "aten::cross_entropy_loss",
        .results = Sharing::kFresh,
-       .forward = R"(
-logs = torch.log_softmax(self, 1)
-if self.dim() == 4:
-    loss, total = torch.nll_loss2d_forward(logs, target, weight, reduction, ignore_index)
-else:
-    loss, total = torch.nll_loss_forward(logs, target, weight, reduction, ignore_index)
-return (loss, logs, total)
-)",
-       .backward = R"(
-if self.dim() == 4:
-    of_logs = torch.nll_loss2d_backward(grad, saved_0, target, weight, reduction, ignore_index, saved_1)
-else:
-    of_logs = torch.nll_loss_backward(grad, saved_0, target, weight, reduction, ignore_index, saved_1)
-return (torch._log_softmax_backward_data(of_logs, saved_0, 1, self.dtype), None)
-)",
-       .differentiable_if =
-           "label_smoothing == 0.0 and (self.dim() == 2 or self.dim() == 4) and target.dim() == self.dim() - 1"},
+       .forward = "(torch.nll_loss_nd(torch.log_softmax(self, 1), target, weight, reduction, ignore_index),)",
+       .differentiable_if = R"(
+of_classes = label_smoothing == 0.0 and (self.dim() == 2 or self.dim() == 4) and target.dim() == self.dim() - 1
+return of_classes and (weight is None or not weight.requires_grad)
+)"},
       {.name = "aten::hinge_embedding_loss", .autocast = Autocast::kFull},
       {.name = "aten::huber_loss", .backward = R"(
 of_self = torch.huber_loss_backward(grad, self, target, reduction, delta)
@@ -59,7 +47,7 @@ return (of_self, torch.huber_loss_backward(grad, target, self, reduction, delta)
        .backward = R"(
 scaled = grad
 if reduction == 1:
-    scaled = scaled / (target.numel() if target.numel() >= self.numel() else self.numel())
+    scaled = scaled / (self - target).numel()
 of_xlogx = torch.xlogy(scaled, target).masked_fill(target <= 0, 0) + scaled * (target / target)
 return (torch.neg(target) * scaled, of_xlogx - self * scaled)
 )",
@@ -86,10 +74,9 @@ return (of_self, torch.neg(of_self))
       {.name = "aten::mse_loss", .autocast = Autocast::kFull, .backward = R"(
 difference = self - target
 scaled = grad * 2
-if reduction == 1:
-    scaled = scaled / difference.numel()
-of_self = difference * scaled
-return (of_self, torch.neg(of_self))
+of_self = difference * (scaled / self.numel() if reduction == 1 else scaled)
+of_target = difference * (scaled / target.numel() if reduction == 1 else scaled)
+return (of_self, torch.neg(of_target))
 )"},
       {.name = "aten::multi_margin_loss", .autocast = Autocast::kFull},
       {.name = "aten::multilabel_margin_loss", .autocast = Autocast::kFull},
@@ -102,8 +89,11 @@ return (of_self, torch.neg(of_self))
        .autocast = Autocast::kFull,
        .forward = "torch.nll_loss2d_forward(self, target, weight, reduction, ignore_index)",
        .backward = "(torch.nll_loss2d_backward(grad, self, target, weight, reduction, ignore_index, saved_0), None)"},
+      {.name = "aten::nll_loss2d_forward", .results = Sharing::kFresh},
       {.name = "aten::nll_loss_nd",
        .forward = R"(
+assert self.dim() == 1 or self.size(0) == target.size(0), str(torch.nll_loss_nd(
+    self, target, weight, reduction, ignore_index))
 if self.dim() == 4:
     loss, total = torch.nll_loss2d_forward(self, target, weight, reduction, ignore_index)
 else:
@@ -117,7 +107,7 @@ else:
     of_self = torch.nll_loss_backward(grad, self, target, weight, reduction, ignore_index, saved_0)
 return (of_self, None)
 )",
-       .differentiable_if = "self.dim() <= 2 or self.dim() == 4"},
+       .differentiable_if = "self.dim() == 1 or (self.dim() == 2 or self.dim() == 4) and target.dim() == self.dim() - 1"},
       {.name = "aten::smooth_l1_loss", .autocast = Autocast::kFull, .backward = R"(
 of_self = torch.smooth_l1_loss_backward(grad, self, target, reduction, beta)
 return (of_self, torch.smooth_l1_loss_backward(grad, target, self, reduction, beta))

@@ -168,11 +168,11 @@ return (torch.where(left, grad, 0), torch.where(left, 0, grad))
        .backward = "(torch.where(mask, 0, grad), None, torch.where(mask, grad, 0))"},
       {.name = "aten::maximum", .opcode = Opcode::kMaximum, .layout = Layout::kPointwise, .backward = R"(
 half = torch.where(self == other, grad / 2, grad)
-return (torch.where(self >= other, half, 0), torch.where(other >= self, half, 0))
+return (torch.where(self < other, 0, half), torch.where(other < self, 0, half))
 )"},
       {.name = "aten::minimum", .opcode = Opcode::kMinimum, .layout = Layout::kPointwise, .backward = R"(
 half = torch.where(self == other, grad / 2, grad)
-return (torch.where(self <= other, half, 0), torch.where(other <= self, half, 0))
+return (torch.where(self > other, 0, half), torch.where(other > self, 0, half))
 )"},
       {.name = "aten::mul",
        .opcode = Opcode::kMul,

@@ -57,13 +57,11 @@ std::span<const OpRow> reduction_rows() {
       {.name = "aten::all", .overloads = {""}, .result = {.sizes = kScalarSizes}},
       {.name = "aten::amax", .result = {.sizes = kReducedSizes}, .backward = R"(
 chosen = restored(result, dim, keepdim, self.dim()) == self
-count = torch.sum(chosen, dim, True)
-return (torch.where(chosen, restored(grad, dim, keepdim, self.dim()) / count, 0),)
+return ((restored(grad, dim, keepdim, self.dim()) * chosen) / torch.sum(chosen, dim, True),)
 )"},
       {.name = "aten::amin", .result = {.sizes = kReducedSizes}, .backward = R"(
 chosen = restored(result, dim, keepdim, self.dim()) == self
-count = torch.sum(chosen, dim, True)
-return (torch.where(chosen, restored(grad, dim, keepdim, self.dim()) / count, 0),)
+return ((restored(grad, dim, keepdim, self.dim()) * chosen) / torch.sum(chosen, dim, True),)
 )"},
       {.name = "aten::any", .overloads = {""}, .result = {.sizes = kScalarSizes}},
       {.name = "aten::argmax", .result = {.sizes = kPositionSizes}},
@@ -103,7 +101,7 @@ return (restored(grad, dim, keepdim, self.dim()) * torch.exp(self - whole),)
        .backward = kExtremeBackward},
       {.name = "aten::max", .overloads = {"other"}, .results = Sharing::kFresh, .backward = R"(
 half = torch.where(self == other, grad / 2, grad)
-return (torch.where(self >= other, half, 0), torch.where(other >= self, half, 0))
+return (torch.where(self < other, 0, half), torch.where(other < self, 0, half))
 )"},
       {.name = "aten::max", .overloads = {"dim"}, .backward = kSelectionBackward},
       {.name = "aten::mean", .layout = Layout::kReduces, .backward_ignores_result = true, .backward = R"(
@@ -122,7 +120,7 @@ return ((each / (self.numel() // max(each.numel(), 1))).expand(self.size()),)
        .backward = kExtremeBackward},
       {.name = "aten::min", .overloads = {"other"}, .results = Sharing::kFresh, .backward = R"(
 half = torch.where(self == other, grad / 2, grad)
-return (torch.where(self <= other, half, 0), torch.where(other <= self, half, 0))
+return (torch.where(self > other, 0, half), torch.where(other > self, 0, half))
 )"},
       {.name = "aten::min", .overloads = {"dim"}, .backward = kSelectionBackward},
       {.name = "aten::mode", .backward = kSelectionBackward},
@@ -195,6 +193,10 @@ return (variance_gradient(of_variance, self, None, float(unbiased), False),)
        .layout = Layout::kReduces,
        .autocast = Autocast::kFullUnlessDtype,
        .backward = "(grad.expand(self.size()),)"},
+      {.name = "aten::sum_to_size", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
+def sizes(self: List[int], size: List[int]):
+    return size
+)"}},
       {.name = "aten::topk",
        .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), True),)"},
       {.name = "aten::trace", .backward = "(torch.trace_backward(grad, self.size()),)"},

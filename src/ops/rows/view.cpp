@@ -73,6 +73,7 @@ def sizes(self: List[int], source: int, destination: int):
 first = start if start >= 0 else start + self.size(dim)
 return (torch.slice_backward(grad, self.size(), dim, first, first + length, 1),)
 )"},
+      {.name = "aten::_pack_padded_sequence", .results = Sharing::kFresh},
       {.name = "aten::_pack_sequence", .results = Sharing::kShared},
       {.name = "aten::permute", .new_view = true, .backward = R"(
 places = [dim % len(dims) for dim in dims]

@@ -1,0 +1,99 @@
+#include "analysis/gradient_paths.h"
+
+#include "analysis/dependence.h"
+#include "analysis/nested_uses.h"
+#include "base/flat_map.h"
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+class GradientPaths {
+ public:
+  GradientPaths(const Graph& backward, size_t incoming)
+      : backward_(backward), incoming_(incoming), outgoing_(backward.outputs().size()) {
+    std::vector<const Node*> nodes;
+    for (const Node* node : backward.body().nodes()) {
+      nodes.push_back(node);
+      sources_.emplace(node, sources_of(*node));
+    }
+    for (size_t i = 0; i < outgoing_; ++i) {
+      paths_of(backward.outputs()[i]).targets[i] = true;
+    }
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+      visit(**node);
+    }
+  }
+
+  const Dependence& table(const Value* value) { return paths_of(value).pairs; }
+
+ private:
+  // From a value to the outgoing gradients.
+  struct Paths {
+    Dependence targets;  // that are computed from it
+    Dependence pairs;    // the table
+  };
+
+  Paths& paths_of(const Value* value) {
+    Paths& found = paths_[value];
+    found.targets.resize(outgoing_);
+    found.pairs.resize(incoming_ * outgoing_);
+    return found;
+  }
+
+  // Returns the incoming gradients that the node computes with.
+  Dependence sources_of(const Node& node) const {
+    Dependence sources(incoming_);
+    for_each_operand(node, [&](const Value* operand) {
+      if (operand->node() == backward_.body().param_node() && operand->offset() < incoming_) {
+        sources[operand->offset()] = true;
+      } else if (const auto before = sources_.find(operand->node()); before != sources_.end()) {
+        merge(sources, before->second);
+      }
+    });
+    return sources;
+  }
+
+  void visit(const Node& node) {
+    const Dependence& sources = sources_.at(&node);
+    const bool has_source = std::find(sources.begin(), sources.end(), true) != sources.end();
+    Paths all{Dependence(outgoing_), Dependence(incoming_ * outgoing_)};
+    for (const Value* output : node.outputs()) {
+      merge(all.targets, paths_of(output).targets);
+      if (!has_source) {
+        merge(all.pairs, paths_of(output).pairs);
+      }
+    }
+    for (size_t source = 0; source < incoming_; ++source) {
+      for (size_t target = 0; sources[source] && target < outgoing_; ++target) {
+        all.pairs[source * outgoing_ + target] = all.pairs[source * outgoing_ + target] || all.targets[target];
+      }
+    }
+    for_each_operand(node, [&](const Value* operand) {
+      Paths& paths = paths_of(operand);
+      merge(paths.targets, all.targets);
+      merge(paths.pairs, all.pairs);
+    });
+  }
+
+  const Graph& backward_;
+  const size_t incoming_;
+  const size_t outgoing_;
+  FlatMap<const Node*, Dependence> sources_;
+  FlatMap<const Value*, Paths> paths_;
+};
+
+}  // namespace
+
+std::vector<int64_t> gradient_paths(const Graph& backward, size_t incoming, size_t values) {
+  GradientPaths paths(backward, incoming);
+  std::vector<int64_t> tables;
+  for (size_t i = incoming; i < incoming + values; ++i) {
+    const Dependence& table = paths.table(backward.inputs()[i]);
+    tables.insert(tables.end(), table.begin(), table.end());
+  }
+  return tables;
+}
+
+}  // namespace sconce
