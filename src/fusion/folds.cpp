@@ -12,7 +12,7 @@ namespace {
 std::optional<int64_t> last_dims(c10::ArrayRef<int64_t> dims, int64_t rank) {
   std::vector<bool> is_folded(static_cast<size_t>(rank), false);
   for (const int64_t dim : dims) {
-    if (dim < -rank || dim >= rank) {
+    if (dim < -rank || dim >= rank || is_folded[static_cast<size_t>(dim < 0 ? dim + rank : dim)]) {
       return std::nullopt;  // the operator reports it
     }
     is_folded[static_cast<size_t>(dim < 0 ? dim + rank : dim)] = true;
@@ -68,8 +68,9 @@ std::optional<Fold> fold_normalized(const Node& node, int64_t rank) {
   if (shape == nullptr || !shape->isIntList()) {
     return std::nullopt;
   }
-  const auto count = static_cast<int64_t>(shape->toIntVector().size());
-  return count <= rank ? std::optional(Fold{count, Fold::Result::kWhole, kIsComposed}) : std::nullopt;
+  const std::vector<int64_t> sizes = shape->toIntVector();
+  const auto count = static_cast<int64_t>(sizes.size());
+  return count <= rank ? std::optional(Fold{count, Fold::Result::kWhole, kIsComposed, sizes}) : std::nullopt;
 }
 
 // Writes an operator of one floating tensor, computed in float32 or float64.

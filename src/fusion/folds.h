@@ -5,6 +5,7 @@
 #include "ir/graph.h"
 
 #include <optional>
+#include <vector>
 
 namespace sconce {
 
@@ -20,6 +21,8 @@ struct Fold {
   // LibTorch computes it by operators on the operand. If the operand is contiguous, the result has the operand's strides,
   // those of dimensions of one element, too.
   bool is_composed = false;
+  // The sizes that the folded dimensions must have, if the operator says them. The operator rejects others.
+  std::optional<std::vector<int64_t>> sizes = std::nullopt;
 };
 
 // Returns whether the operator folds dimensions, with certain arguments.

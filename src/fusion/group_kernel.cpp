@@ -24,6 +24,12 @@ struct FirstElement {
   int64_t offset;   // in bytes
 };
 
+// A number that each run gives, and the dtype that it must fit.
+struct BoundNumber {
+  size_t position;  // among the arguments
+  c10::ScalarType dtype;
+};
+
 // The kernel of all results of one shape.
 struct Nest {
   RowSpace space;
@@ -36,7 +42,7 @@ struct Nest {
   Iteration iteration;           // until `loops` takes it
   KernelLoops loops;
   std::vector<FirstElement> first;
-  std::shared_ptr<const CachedKernel> code;
+  std::shared_ptr<CachedKernel> code;
   std::vector<size_t> buffers;  // bytes per element of a row; 0: an output is the buffer
 };
 
@@ -52,6 +58,7 @@ class GroupKernel final : public PreparedKernel {
     }
     nests_ = nests_of(*shapes);
     types_ = types_of(arguments);
+    bound_.clear();
     return std::all_of(nests_.begin(), nests_.end(), [&](Nest& nest) {
       return write_program(nest, *shapes, arguments) && plan_loops(nest, *shapes, arguments) && find_code(nest, arguments) &&
              finish(nest, *shapes, results);
@@ -84,11 +91,13 @@ class GroupKernel final : public PreparedKernel {
     return true;
   }
 
-  bool can_run() const override {
+  bool can_run(const KernelArguments& arguments) const override {
     is_compiled_ = is_compiled_ || std::all_of(nests_.begin(), nests_.end(), [](const Nest& nest) {
-                     return nest.loops.elements == 0 || nest.code->function() != nullptr;
+                     return nest.loops.elements == 0 || is_compiled(nest);
                    });
-    return is_compiled_ && is_of_default_dtype();
+    return is_compiled_ && is_of_default_dtype() && std::all_of(bound_.begin(), bound_.end(), [&](const BoundNumber& bound) {
+             return fits_dtype(arguments.value(bound.position), bound.dtype);
+           });
   }
 
   void run(const KernelArguments& arguments, KernelResults results) override {
@@ -98,6 +107,14 @@ class GroupKernel final : public PreparedKernel {
   }
 
  private:
+  // The queue may have been full when the kernel was prepared: asks again.
+  static bool is_compiled(const Nest& nest) {
+    const bool has_code = nest.code->function() != nullptr;
+    if (!has_code) {
+      KernelCache::submit(nest.code);
+    }
+    return has_code;
+  }
   bool is_of_default_dtype() const {
     return default_dtype_ == c10::ScalarType::Undefined || default_dtype_ == c10::get_default_dtype_as_scalartype();
   }
@@ -162,6 +179,9 @@ class GroupKernel final : public PreparedKernel {
     nest.numbers = writer.numbers();
     for (const size_t number : nest.numbers) {
       nest.program.numbers.push_back(type_of_number(arguments.value(number)));
+    }
+    for (const auto& [index, dtype] : writer.builder().bound_numbers()) {
+      bound_.push_back({nest.numbers[index], dtype});
     }
     nest.program.code = writer.builder().take();
     return true;
@@ -273,6 +293,7 @@ class GroupKernel final : public PreparedKernel {
   const bool is_selective_;  // leaves to the operator what it computes faster
   std::vector<Nest> nests_;
   std::vector<Type> types_;
+  std::vector<BoundNumber> bound_;
   mutable bool is_compiled_ = false;  // until the next preparation
   // For which programs were written; undefined if none depends on it.
   c10::ScalarType default_dtype_ = c10::ScalarType::Undefined;

@@ -14,7 +14,7 @@ std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelA
     if (arguments.is_tensor(i)) {
       const c10::IntArrayRef sizes = arguments.tensor(i).sizes();
       shapes.shapes_[group.operands[i]] = {c10::DimVector(sizes.begin(), sizes.end()), std::nullopt, Rows::kWhole,
-                                           form_of(arguments.tensor(i)).strides};
+                                           form_of(arguments.tensor(i)).strides, /*is_operand=*/true};
     }
   }
   for (const Node* node : group.nodes) {
@@ -98,7 +98,7 @@ RowSpace GroupShapes::space_of(const Value& value) const {
 }
 
 // Aligns tensors with one element for each channel to the node's first operand. Returns false if they have another use that
-// is aligned otherwise, or are not such tensors.
+// is aligned otherwise, or are not such tensors, or are computed in the group: of what they are computed is not aligned.
 bool GroupShapes::align_channels(const Node& node) {
   for (size_t i = 0; i < node.inputs().size(); ++i) {
     const auto known = shapes_.find(node.input(i));
@@ -107,7 +107,7 @@ bool GroupShapes::align_channels(const Node& node) {
     }
     const c10::DimVector& input = shapes_.at(node.input(0)).sizes;
     c10::DimVector& sizes = known->second.sizes;
-    if (input.size() < 2 || sizes.empty() || sizes[0] != input[1] || known->second.space ||
+    if (input.size() < 2 || sizes.size() != 1 || sizes[0] != input[1] || !known->second.is_operand ||
         node.input(i)->uses().size() != 1) {
       return false;
     }
@@ -213,10 +213,15 @@ std::optional<GroupShapes::Shape> GroupShapes::fold(const Node& node) const {
       operand.strides != contiguous_form(operand.sizes).strides) {
     return std::nullopt;
   }
-  // Weights and the like must not make the operand larger.
-  for (const Value* input : node.inputs()) {
-    if (const auto known = shapes_.find(input);
-        known != shapes_.end() && broadcast_sizes(known->second.sizes, space.sizes) != space.sizes) {
+  // Weights have one element for each that is folded. The operator rejects others, also those that broadcast. What is computed
+  // of rows has one element for each row instead.
+  const auto folded = c10::IntArrayRef(space.sizes).slice(space.sizes.size() - static_cast<size_t>(how->dims));
+  if (how->sizes && folded != c10::IntArrayRef(*how->sizes)) {
+    return std::nullopt;
+  }
+  for (const Value* input : node.inputs().slice(1)) {
+    const auto known = shapes_.find(input);
+    if (known != shapes_.end() && (known->second.sizes != folded || known->second.space)) {
       return std::nullopt;
     }
   }

@@ -54,6 +54,7 @@ class GroupShapes {
     std::optional<RowSpace> space;
     Rows rows = Rows::kWhole;
     c10::DimVector strides = {};
+    bool is_operand = false;  // of the group
   };
   bool add(const Node& node);
   bool add_views(const Node& node);

@@ -6,6 +6,8 @@
 #include "fusion/kernel_width.h"
 #include "fusion/scalar_functions.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -27,14 +29,16 @@ std::vector<std::pair<std::string, void*>> symbols_of(const KernelProgram& progr
 
 }  // namespace
 
-std::string CachedKernel::refusal() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return refusal_;
+std::vector<std::string> CachedKernel::groups() const {
+  const std::lock_guard<std::mutex> lock(KernelCache::instance().mutex_);
+  return groups_;
 }
 
-std::vector<std::string> CachedKernel::groups() const {
-  const std::lock_guard<std::mutex> lock(groups_mutex_);
-  return groups_;
+// A child process must find the lock free. It is held for short times, and with no other lock.
+KernelCache::KernelCache() {
+  static KernelCache* cache = nullptr;
+  cache = this;
+  pthread_atfork([] { cache->mutex_.lock(); }, [] { cache->mutex_.unlock(); }, [] { cache->mutex_.unlock(); });
 }
 
 KernelCache& KernelCache::instance() {
@@ -43,17 +47,15 @@ KernelCache& KernelCache::instance() {
   return *cache;
 }
 
-std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, size_t lanes, bool blocking,
-                                                      const std::string& group) {
+std::shared_ptr<CachedKernel> KernelCache::find(KernelProgram program, size_t lanes, bool blocking,
+                                                const std::string& group) {
   constexpr size_t kMostKernels = 4096;
   std::string text = "lanes " + std::to_string(lanes) + "\n" + program.text();
   std::shared_ptr<CachedKernel> kernel;
-  bool is_known = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const auto found = kernels_.find(text); found != kernels_.end()) {
       kernel = found->second;
-      is_known = true;
     } else {
       if (kernels_.size() >= kMostKernels) {
         std::erase_if(kernels_, [](const auto& entry) { return entry.second.use_count() == 1; });
@@ -63,24 +65,25 @@ std::shared_ptr<const CachedKernel> KernelCache::find(KernelProgram program, siz
       kernel->program_ = std::move(program);
       kernel->lanes_ = lanes;
       kernel->number_ = next_number_++;
-      kernel->groups_ = {group};
-      const bool is_submitted = !blocking && CompileQueue::of_process().submit([kernel] { compile(*kernel); });
-      if (blocking || is_submitted) {
-        kernels_.emplace(std::move(text), kernel);
-      }
+      kernels_.emplace(std::move(text), kernel);
     }
-  }
-  if (is_known) {
-    const std::lock_guard<std::mutex> lock(kernel->groups_mutex_);
     if (std::find(kernel->groups_.begin(), kernel->groups_.end(), group) == kernel->groups_.end()) {
       kernel->groups_.push_back(group);
     }
   }
-  if (blocking && kernel->function() == nullptr) {
+  if (!blocking) {
+    submit(kernel);
+  } else if (kernel->function() == nullptr) {
     // Not on this thread: LLVM ends the process where a thread's allocation fails.
     CompileQueue::of_process().run_and_wait([kernel] { compile(*kernel); });
   }
   return kernel;
+}
+
+void KernelCache::submit(const std::shared_ptr<CachedKernel>& kernel) {
+  if (!kernel->is_submitted_.load(std::memory_order_relaxed) && !kernel->is_submitted_.exchange(true)) {
+    kernel->is_submitted_ = CompileQueue::of_process().submit([kernel] { compile(*kernel); });
+  }
 }
 
 std::vector<std::shared_ptr<const CachedKernel>> KernelCache::kernels() {
@@ -96,14 +99,18 @@ std::vector<std::shared_ptr<const CachedKernel>> KernelCache::kernels() {
 }
 
 void KernelCache::compile(CachedKernel& kernel) {
-  const std::lock_guard<std::mutex> lock(kernel.mutex_);
-  if (kernel.function_.load() != nullptr || !kernel.refusal_.empty()) {
+  const std::lock_guard<std::mutex> lock(kernel.compiling_);
+  if (kernel.function_.load() != nullptr || kernel.refusal_.load() != nullptr) {
     return;
   }
+  const auto refuse = [&kernel](std::string why) {
+    kernel.why_refused_ = std::move(why);
+    kernel.refusal_.store(&kernel.why_refused_, std::memory_order_release);
+  };
   try {
     const auto compiler = cpu_kernel_compiler();  // starts LLVM
     if (!compiler) {
-      kernel.refusal_ = compiler.refusal().reason;
+      refuse(compiler.refusal().reason);
       return;
     }
     const auto start = std::chrono::steady_clock::now();
@@ -113,7 +120,7 @@ void KernelCache::compile(CachedKernel& kernel) {
                                             .symbols = symbols_of(kernel.program_),
                                             .processor = processor_of(kernel.lanes_)});
     if (!code) {
-      kernel.refusal_ = code.refusal().reason;
+      refuse(code.refusal().reason);
       return;
     }
     kernel.seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -121,7 +128,7 @@ void KernelCache::compile(CachedKernel& kernel) {
     kernel.function_.store(reinterpret_cast<KernelFunction>(kernel.code_->address(kKernelFunctionName)),
                            std::memory_order_release);
   } catch (const std::exception& error) {
-    kernel.refusal_ = error.what();
+    refuse(error.what());
   }
 }
 

@@ -19,8 +19,11 @@ class CachedKernel {
  public:
   // Returns null while the kernel is compiled, and for ever if it cannot be compiled.
   KernelFunction function() const { return function_.load(std::memory_order_acquire); }
-  // Returns why the kernel cannot be compiled; empty while it may be.
-  std::string refusal() const;
+  // Returns why the kernel cannot be compiled; empty while it may be. Takes no lock.
+  std::string refusal() const {
+    const std::string* const why = refusal_.load(std::memory_order_acquire);
+    return why == nullptr ? std::string() : *why;
+  }
   // Returns how long it took to compile the kernel, or to take it from the disk; 0 before that. LLVM's start does not count.
   double seconds() const { return seconds_.load(std::memory_order_relaxed); }
   const std::string& text() const { return text_; }
@@ -36,11 +39,13 @@ class CachedKernel {
   size_t lanes_ = 0;
   std::atomic<KernelFunction> function_{nullptr};
   std::atomic<double> seconds_{0};
-  mutable std::mutex mutex_;
-  std::string refusal_;
-  mutable std::mutex groups_mutex_;  // `mutex_` is held while the kernel is compiled
-  std::vector<std::string> groups_;
-  size_t number_ = 0;  // counts kernels in the order in which they were asked for
+  std::atomic<const std::string*> refusal_{nullptr};
+  std::atomic<bool> is_submitted_{false};
+  std::vector<std::string> groups_;  // the cache's lock protects them
+  size_t number_ = 0;                // counts kernels in the order in which they were asked for
+  // ---- of the thread that compiles. Runs never take this lock, which is held for as long as that takes.
+  std::mutex compiling_;
+  std::string why_refused_;
   std::shared_ptr<const KernelCode> code_;
 };
 
@@ -51,12 +56,16 @@ class KernelCache {
   static KernelCache& instance();
   // Returns the program's kernel for `lanes` elements at a time. With `blocking`, it is compiled when the function returns.
   // `group` names what the kernel computes.
-  std::shared_ptr<const CachedKernel> find(KernelProgram program, size_t lanes, bool blocking, const std::string& group);
+  std::shared_ptr<CachedKernel> find(KernelProgram program, size_t lanes, bool blocking, const std::string& group);
+  // Lets the background thread compile the kernel, unless it was asked before. The queue may refuse: then a later call asks
+  // again.
+  static void submit(const std::shared_ptr<CachedKernel>& kernel);
   // Returns the kernels that are kept, the oldest first.
   std::vector<std::shared_ptr<const CachedKernel>> kernels();
 
  private:
-  KernelCache() = default;
+  friend class CachedKernel;
+  KernelCache();
   static void compile(CachedKernel& kernel);
 
   std::mutex mutex_;

@@ -6,8 +6,10 @@
 namespace sconce {
 namespace {
 
-// Returns the argument as a rule sees it; nothing if its dtype is not known.
-std::optional<ElementArgument> known_argument(ProgramBuilder& builder, const Value& value, uint32_t position) {
+// Returns the argument as a rule sees it; nothing if its dtype is not known. A tensor of unknown rank has no dimensions if
+// `unknown_is_zero_dim`.
+std::optional<ElementArgument> known_argument(ProgramBuilder& builder, const Value& value, uint32_t position,
+                                              bool unknown_is_zero_dim) {
   if (value.node()->opcode() == Opcode::kConstant && value.type()->kind() != c10::TypeKind::TensorType) {
     return ElementArgument{.constant = *value.constant()};
   }
@@ -21,16 +23,14 @@ std::optional<ElementArgument> known_argument(ProgramBuilder& builder, const Val
   }
   return ElementArgument{.kind = ElementArgument::Kind::kTensor,
                          .value = builder.load(position, *facts->dtype),
-                         .is_zero_dim = facts->sizes && facts->sizes->empty()};
+                         .is_zero_dim = facts->sizes ? facts->sizes->empty() : unknown_is_zero_dim};
 }
 
-}  // namespace
-
-bool is_known_to_be_refused(const Node& node) {
+bool is_refused(const Node& node, bool unknown_is_zero_dim) {
   ProgramBuilder builder;
   std::vector<ElementArgument> arguments;
   for (uint32_t i = 0; i < node.inputs().size(); ++i) {
-    auto argument = known_argument(builder, *node.input(i), i);
+    auto argument = known_argument(builder, *node.input(i), i, unknown_is_zero_dim);
     if (!argument) {
       return false;
     }
@@ -48,5 +48,10 @@ bool is_known_to_be_refused(const Node& node) {
   }
   return !write_operator(builder, node.op(), arguments);
 }
+
+}  // namespace
+
+// The dtype to which operands are promoted depends on which of them have dimensions.
+bool is_known_to_be_refused(const Node& node) { return is_refused(node, false) && is_refused(node, true); }
 
 }  // namespace sconce

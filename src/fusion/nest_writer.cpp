@@ -26,6 +26,7 @@ std::optional<ElementArgument> NestWriter::argument_of(const Value& value, const
   }
   auto argument = write_argument(value, views);
   if (argument) {
+    argument->is_zero_dim = argument->kind == ElementArgument::Kind::kTensor && shapes_.sizes_of(value).empty();
     known_[{&value, views}] = *argument;
   }
   return argument;
@@ -49,11 +50,7 @@ std::optional<ElementArgument> NestWriter::write_argument(const Value& value, co
   }
   ViewChain chain = {&value};
   chain.insert(chain.end(), views.begin(), views.end());
-  auto argument = argument_of(*base, chain);
-  if (argument) {
-    argument->is_zero_dim = shapes_.sizes_of(value).empty();
-  }
-  return argument;
+  return argument_of(*base, chain);
 }
 
 std::optional<ElementArgument> NestWriter::operand(size_t position, const ViewChain& views) {
@@ -70,8 +67,7 @@ std::optional<ElementArgument> NestWriter::operand(size_t position, const ViewCh
   }
   operands_.push_back({position, views});
   return ElementArgument{.kind = ElementArgument::Kind::kTensor,
-                         .value = builder_.load(static_cast<uint32_t>(operands_.size() - 1), tensor.scalar_type()),
-                         .is_zero_dim = tensor.dim() == 0};
+                         .value = builder_.load(static_cast<uint32_t>(operands_.size() - 1), tensor.scalar_type())};
 }
 
 // Returns whether LibTorch may convert an operand to the dtype of others before it looks at strides, and the copy has other
@@ -94,23 +90,18 @@ bool NestWriter::may_be_converted(const Node& node, const std::vector<ElementArg
 
 std::optional<ElementArgument> NestWriter::computed(const Node& node, const ViewChain& views) {
   std::vector<ElementArgument> operands;
-  bool is_zero_dim = true;
   for (const Value* input : node.inputs()) {
     auto operand = argument_of(*input, views);
     if (!operand) {
       return std::nullopt;
     }
-    is_zero_dim = is_zero_dim && (operand->kind != ElementArgument::Kind::kTensor || operand->is_zero_dim);
     operands.push_back(std::move(*operand));
   }
   if (may_be_converted(node, operands)) {
     return std::nullopt;
   }
   const auto result = write_operator(builder_, node.op(), operands);
-  if (!result) {
-    return std::nullopt;
-  }
-  return ElementArgument{.kind = ElementArgument::Kind::kTensor, .value = *result, .is_zero_dim = is_zero_dim};
+  return result ? std::optional(ElementArgument{.kind = ElementArgument::Kind::kTensor, .value = *result}) : std::nullopt;
 }
 
 }  // namespace sconce

@@ -164,13 +164,15 @@ bool casts_to_other_dtype(const Node& node) {
 }
 
 std::optional<Element> write_operator(ProgramBuilder& builder, const Op& op, Arguments arguments) {
+  Writing writing(builder, arguments);
+  if (!writing.accepts_numbers()) {
+    return std::nullopt;
+  }
   const auto rule = rules().find(op.schema->operator_name());
   if (rule != rules().end()) {
-    Writing writing(builder, arguments);
     return rule->second(writing);
   }
   if (may_fold(op)) {
-    Writing writing(builder, arguments);
     return write_fold(writing, op);
   }
   return op.body.empty() ? std::nullopt : write_body(builder, op, arguments);

@@ -4,6 +4,9 @@
 #include "fusion/kernel_width.h"
 #include "fusion/scalar_functions.h"
 
+#include <c10/util/BFloat16.h>
+#include <c10/util/overflows.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -21,6 +24,29 @@ bool is_kernel_type(c10::ScalarType dtype) {
     case at::kByte:
     case at::kBool: return true;
     default: return false;
+  }
+}
+
+bool fits_dtype(const c10::IValue& number, c10::ScalarType dtype) {
+  const auto fits = [&]<typename To>(To /*type*/) {
+    return number.isDouble() ? !c10::overflows<To>(number.toDouble())
+                             : number.isBool() || !c10::overflows<To>(number.toInt());
+  };
+  switch (dtype) {
+    case at::kFloat: return fits(float());
+    case at::kDouble: return fits(double());
+    case at::kBFloat16: return fits(c10::BFloat16());
+    case at::kLong: return fits(int64_t());
+    case at::kInt: return fits(int32_t());
+    case at::kByte: return fits(uint8_t());
+    default: return true;
+  }
+}
+
+void ProgramBuilder::bind(Element number, c10::ScalarType dtype) {
+  const BoundNumber bound{code_[number.id].index, dtype};
+  if (std::find(bound_numbers_.begin(), bound_numbers_.end(), bound) == bound_numbers_.end()) {
+    bound_numbers_.push_back(bound);
   }
 }
 
@@ -65,19 +91,21 @@ Element ProgramBuilder::apply(MachineOp op, Element a, Element b, Element c) {
   return add({.op = op, .type = c.type, .a = a.id, .b = b.id, .c = c.id});
 }
 
-// The table of functions is itself compiled for AVX2.
-uint32_t ProgramBuilder::called(std::string_view function) {
+// The table of functions is itself compiled for AVX2. LibTorch compiles its floating functions with other flags, and
+// computes some of them in vectors in another way.
+uint32_t ProgramBuilder::called(std::string_view function, c10::ScalarType type) {
   calls_functions_ = true;
+  may_round_ = may_round_ || c10::isFloatingType(type);
   return kernel_lanes() == kGenericLanes ? 0 : scalar_function(function);
 }
 
 Element ProgramBuilder::call(std::string_view function, Element a) {
-  return add({.op = MachineOp::kCall, .type = a.type, .a = a.id, .index = called(function)});
+  return add({.op = MachineOp::kCall, .type = a.type, .a = a.id, .index = called(function, a.type)});
 }
 
 Element ProgramBuilder::call(std::string_view function, Element a, Element b) {
   SCONCE_ASSERT(a.type == b.type, function);
-  return add({.op = MachineOp::kCallOfTwo, .type = a.type, .a = a.id, .b = b.id, .index = called(function)});
+  return add({.op = MachineOp::kCallOfTwo, .type = a.type, .a = a.id, .b = b.id, .index = called(function, a.type)});
 }
 
 Element ProgramBuilder::add(Instruction instruction) {
@@ -85,8 +113,9 @@ Element ProgramBuilder::add(Instruction instruction) {
     // Equality of doubles would merge 0 and -0.
     return other == instruction && std::bit_cast<uint64_t>(other.literal) == std::bit_cast<uint64_t>(instruction.literal);
   };
+  // LibTorch's fmod in vectors has NaN where the quotient overflows.
   may_round_ = may_round_ || is_library_function(instruction.op) || instruction.op == MachineOp::kSum ||
-               instruction.op == MachineOp::kProduct;
+               instruction.op == MachineOp::kProduct || instruction.op == MachineOp::kFmod;
   const auto found = std::find_if(code_.begin(), code_.end(), same);
   if (found == code_.end()) {
     code_.push_back(instruction);

@@ -4,7 +4,6 @@
 #include "fusion/kernel_program.h"
 
 #include <ATen/core/ivalue.h>
-#include <ATen/native/TypeProperties.h>
 
 #include <optional>
 #include <unordered_map>
@@ -21,6 +20,10 @@ struct Element {
 c10::ScalarType compute_type(c10::ScalarType dtype);
 // Returns whether kernels can compute with values of the dtype.
 bool is_kernel_type(c10::ScalarType dtype);
+
+// Returns whether LibTorch converts the number to the dtype without overflow. Infinities and NaN are values of floating
+// dtypes.
+bool fits_dtype(const c10::IValue& number, c10::ScalarType dtype);
 
 class ProgramBuilder {
  public:
@@ -40,21 +43,31 @@ class ProgramBuilder {
   Element call(std::string_view function, Element a);
   Element call(std::string_view function, Element a, Element b);
 
-  // Returns whether the program may compute other bits than the operators: by library functions, by sums in another order,
-  // or as a rule has said.
+  // Returns whether the program may compute other bits than the operators: by library functions, by scalar functions, by
+  // sums in another order, or as a rule has said.
   bool may_round() const { return may_round_; }
   void set_may_round() { may_round_ = true; }
   // Returns whether the program calls scalar functions. No processor without AVX2 can run it.
   bool calls_functions() const { return calls_functions_; }
   // Whether the program is for the default dtype of now.
   bool& takes_default_dtype() { return takes_default_dtype_; }
+  // A number that each call gives, and a dtype that it must fit (fits_dtype).
+  struct BoundNumber {
+    uint32_t index;
+    c10::ScalarType dtype;
+    bool operator==(const BoundNumber&) const = default;
+  };
+  // Restricts the calls that the program serves to those whose number, a value of `number`, fits the dtype.
+  void bind(Element number, c10::ScalarType dtype);
+  const std::vector<BoundNumber>& bound_numbers() const { return bound_numbers_; }
   std::vector<Instruction> take() { return std::move(code_); }
 
  private:
-  uint32_t called(std::string_view function);
+  uint32_t called(std::string_view function, c10::ScalarType type);
   Element add(Instruction instruction);
 
   std::vector<Instruction> code_;
+  std::vector<BoundNumber> bound_numbers_;
   bool may_round_ = false;
   bool calls_functions_ = false;
   bool takes_default_dtype_ = false;

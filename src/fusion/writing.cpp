@@ -1,5 +1,7 @@
 #include "fusion/writing.h"
 
+#include "ops/promoted_dtype.h"
+
 #include <c10/core/DefaultDtype.h>
 
 #include <algorithm>
@@ -23,6 +25,12 @@ std::optional<double> Writing::number(size_t i) const {
   return is_number(i) ? std::optional(arguments_[i].constant.toScalar().toDouble()) : std::nullopt;
 }
 
+std::optional<size_t> Writing::word(size_t i, std::initializer_list<std::string_view> words) const {
+  const c10::IValue& constant = arguments_[i].constant;
+  const auto* found = constant.isString() ? std::find(words.begin(), words.end(), constant.toStringRef()) : words.end();
+  return found == words.end() ? std::nullopt : std::optional(static_cast<size_t>(found - words.begin()));
+}
+
 c10::ScalarType Writing::type(size_t i) const {
   const ElementArgument& argument = arguments_[i];
   return argument.kind != Kind::kConstant ? argument.value.type
@@ -32,28 +40,47 @@ c10::ScalarType Writing::type(size_t i) const {
                                           : at::kLong;
 }
 
-Type Writing::promoted(std::initializer_list<size_t> positions) const {
-  at::native::ResultTypeState state = {};
-  const auto join = [](c10::ScalarType& category, c10::ScalarType type) {
-    category = category == c10::ScalarType::Undefined ? type : c10::promoteTypes(category, type);
+bool Writing::accepts_numbers() const {
+  bool accepts = true;
+  const auto accept = [&](size_t i, c10::ScalarType dtype) {
+    if (arguments_[i].kind == Kind::kConstant) {
+      accepts = accepts && fits_dtype(arguments_[i].constant, dtype);
+    } else if (!(type(i) == dtype || (type(i) == at::kLong && c10::isFloatingType(dtype)))) {
+      b.bind(arguments_[i].value, dtype);
+    }
   };
+  for (size_t i = 0; i < size(); ++i) {
+    if (is_tensor(i) || !is_value(i) || type(i) == at::kBool) {
+      continue;
+    }
+    bool is_beside_floating = false;
+    for (size_t tensor = 0; tensor < size(); ++tensor) {
+      if (is_tensor(tensor) && c10::isFloatingType(type(tensor)) == c10::isFloatingType(type(i))) {
+        accept(i, type(tensor));
+        is_beside_floating = true;
+      }
+    }
+    if (c10::isFloatingType(type(i)) && !is_beside_floating) {
+      accept(i, at::kFloat);  // the default dtype has at least its range
+    }
+  }
+  return accepts;
+}
+
+Type Writing::promoted(std::initializer_list<size_t> positions) const {
+  PromotedDtype promoted;
   for (const size_t i : positions) {
     if (!is_value(i)) {
       return std::nullopt;
     }
     if (is_tensor(i)) {
-      join(arguments_[i].is_zero_dim ? state.zeroResult : state.dimResult, type(i));
+      promoted.add_tensor(type(i), arguments_[i].is_zero_dim);
     } else {
-      // Any floating dtype is the same here: a result that takes it from the number alone has the default dtype.
-      join(state.wrappedResult, c10::isFloatingType(type(i)) ? at::kFloat : type(i));
+      promoted.add_number(type(i));
     }
   }
-  const c10::ScalarType type = at::native::result_type(state);
-  const c10::ScalarType of_tensors =
-      at::native::result_type({state.dimResult, c10::ScalarType::Undefined, state.zeroResult});
-  const bool takes_default =
-      c10::isFloatingType(type) && (of_tensors == c10::ScalarType::Undefined || !c10::isFloatingType(of_tensors));
-  return takes_default ? default_dtype() : is_kernel_type(type) ? Type(type) : std::nullopt;
+  const Type dtype = promoted.dtype();
+  return promoted.may_be_default() ? default_dtype() : dtype && is_kernel_type(*dtype) ? dtype : std::nullopt;
 }
 
 // Returns the default dtype, on which the program then depends.
@@ -107,6 +134,20 @@ Element Writing::number_as(const c10::IValue& number, c10::ScalarType type) {
     case at::kByte: return b.integer(static_cast<uint8_t>(scalar.toLong()), type);
     default: return b.integer(scalar.toLong(), type);
   }
+}
+
+Element Writing::root(Element x) {
+  if (type(0) != at::kBFloat16) {
+    b.set_may_round();
+  }
+  return b.apply(MachineOp::kSqrt, x);
+}
+
+Element Writing::inverse_root(Element x) {
+  if (type(0) == at::kBFloat16) {
+    b.set_may_round();
+  }
+  return inverse(b.apply(MachineOp::kSqrt, x));
 }
 
 Element Writing::one_plus_exp_of_negative(Element x) {

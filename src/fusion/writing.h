@@ -4,11 +4,11 @@
 #include "fusion/program_builder.h"
 
 #include <ATen/core/ivalue.h>
-#include <ATen/native/TypeProperties.h>
 
 #include <initializer_list>
 #include <optional>
 #include <span>
+#include <string_view>
 
 namespace sconce {
 
@@ -43,7 +43,12 @@ class Writing {
   // Returns whether the argument is a tensor or a number.
   bool is_value(size_t i) const { return arguments_[i].kind != ElementArgument::Kind::kConstant || is_number(i); }
   std::optional<double> number(size_t i) const;
+  // Returns the position of the argument, a constant string, among the words; nothing for any other word.
+  std::optional<size_t> word(size_t i, std::initializer_list<std::string_view> words) const;
   bool is_one(size_t i) const { return is_number(i) && *number(i) == 1; }
+  // Returns whether the numbers fit the dtypes of the tensors, floating numbers those of floating tensors. Binds those that
+  // each call gives. LibTorch raises for some others, which only the operator itself knows.
+  bool accepts_numbers() const;
   // Returns the dtype of a tensor; int64, float64 or bool for a number.
   c10::ScalarType type(size_t i) const;
 
@@ -78,6 +83,11 @@ class Writing {
   Element select(Element condition, Element x, Element y) { return b.apply(MachineOp::kSelect, condition, x, y); }
   Element times(Element x, double factor) { return mul(x, literal(factor, x)); }
   Element inverse(Element x) { return div(literal(1, x), x); }
+  // Returns the square root of an element of the first argument. LibTorch takes those of float32 and float64 from MKL's
+  // vector library, which estimates and corrects: they may lie one ulp beside the nearest number, on every CPU.
+  Element root(Element x);
+  // Returns its inverse. Without AVX2, LibTorch rounds the root to bfloat16 before it divides.
+  Element inverse_root(Element x);
   Element one_plus_exp_of_negative(Element x);
   Element sigmoid(Element x);
   Element normal_cdf(Element x);

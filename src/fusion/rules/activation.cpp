@@ -1,6 +1,7 @@
 // Activations.
 #include "fusion/rules/rule.h"
 
+#include <cmath>
 #include <numbers>
 
 namespace sconce {
@@ -24,10 +25,11 @@ Result write_log_sigmoid(Writing& w) {
 
 // gelu(self, approximate)
 Result write_gelu(Writing& w) {
-  if (!w[1].constant.isString()) {
+  const auto approximate = w.word(1, {"none", "tanh"});
+  if (!approximate) {
     return std::nullopt;
   }
-  const bool is_tanh = w[1].constant.toStringRef() == "tanh";
+  const bool is_tanh = *approximate == 1;
   return w.function([&](Element x) {
     if (!is_tanh) {
       return w.mul(x, w.normal_cdf(x));
@@ -97,15 +99,16 @@ Result write_hardshrink(Writing& w) {
                         : std::nullopt;
 }
 
-// softshrink(self, lambd)
+// softshrink(self, lambd): LibTorch raises unless `lambd` is finite and not negative.
 Result write_softshrink(Writing& w) {
-  return w.is_number(1) ? w.function([&](Element x) {
+  const bool accepts = w.is_number(1) && *w.number(1) >= 0 && std::isfinite(*w.number(1));
+  return accepts ? w.function([&](Element x) {
     const Element bound = w.as(1, w.type(0));
     const Element inner = w.select(w.different(x, x), x, w.literal(0, x));
     const Element low = w.select(w.less(x, w.b.apply(MachineOp::kNeg, bound)), w.add(x, bound), inner);
     return w.select(w.less(bound, x), w.sub(x, bound), low);
   })
-                        : std::nullopt;
+                 : std::nullopt;
 }
 
 }  // namespace

@@ -111,14 +111,17 @@ Result write_pow(Writing& w) {
            : *exponent == 1    ? x
            : *exponent == 2    ? square()
            : *exponent == 3    ? w.mul(square(), x)
-           : *exponent == 0.5  ? w.b.apply(MachineOp::kSqrt, x)
-           : *exponent == -0.5 ? w.inverse(w.b.apply(MachineOp::kSqrt, x))
+           : *exponent == 0.5  ? w.root(x)
+           : *exponent == -0.5 ? w.inverse_root(x)
            : *exponent == -1   ? w.inverse(x)
            : *exponent == -2   ? w.inverse(square())
                                : w.b.apply(MachineOp::kPow, x, w.literal(*exponent, x));
   };
   if (c10::isIntegralType(dtype, /*includeBool=*/false) && w[1].constant.isInt() && *exponent >= 0 && *exponent <= 3) {
     return power(w.as(0, dtype));
+  }
+  if (dtype == at::kBFloat16 && (*exponent == 3 || *exponent == -2)) {
+    w.b.set_may_round();  // LibTorch rounds the square on some CPUs
   }
   return w.function(power);
 }

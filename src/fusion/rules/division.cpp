@@ -57,14 +57,15 @@ Element floor_of_integers(Writing& w, Element a, Element c) {
 Result write_div(Writing& w) {
   const bool is_rounded = w.size() == 3 && !w.is_none(2);
   const Type dtype = is_rounded ? w.promoted({0, 1}) : w.promoted_to_floating({0, 1});
-  if (!dtype) {
+  const auto mode = is_rounded ? w.word(2, {"trunc", "floor"}) : std::nullopt;
+  if (!dtype || (is_rounded && !mode)) {
     return std::nullopt;
   }
+  const bool is_floor = mode == 1;
   if (!c10::isFloatingType(*dtype)) {
-    if (!divides_integers(w, *dtype) || !w[2].constant.isString()) {
+    if (!divides_integers(w, *dtype)) {
       return std::nullopt;
     }
-    const bool is_floor = w[2].constant.toStringRef() == "floor";
     const Element a = w.as(0, *dtype);
     const Element c = w.as(1, *dtype);
     return is_floor ? floor_of_integers(w, a, c) : w.div(a, c);
@@ -75,13 +76,11 @@ Result write_div(Writing& w) {
   if (!is_rounded) {
     return w.done(w.div(a, c), *dtype);
   }
-  if (!w[2].constant.isString() || *dtype == at::kBFloat16) {
+  if (*dtype == at::kBFloat16) {
     return std::nullopt;
   }
-  const std::string& mode = w[2].constant.toStringRef();
-  return mode == "trunc"   ? Result(w.b.apply(MachineOp::kTrunc, w.div(a, c)))
-         : mode == "floor" ? Result(floor_of_quotient(w, a, c))
-                           : std::nullopt;
+  w.b.set_may_round();  // LibTorch's quotients in vectors have NaN where they overflow
+  return is_floor ? floor_of_quotient(w, a, c) : w.b.apply(MachineOp::kTrunc, w.div(a, c));
 }
 
 Result write_floor_divide(Writing& w) {

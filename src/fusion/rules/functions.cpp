@@ -104,8 +104,12 @@ Result write_reciprocal(Writing& w) {
   return w.real_function([&](Element x) { return w.inverse(x); });
 }
 
+Result write_sqrt(Writing& w) {
+  return w.real_function([&](Element x) { return w.root(x); });
+}
+
 Result write_rsqrt(Writing& w) {
-  return w.real_function([&](Element x) { return w.inverse(w.b.apply(MachineOp::kSqrt, x)); });
+  return w.real_function([&](Element x) { return w.inverse_root(x); });
 }
 
 // logit(self, eps): log(x / (1 - x)), of x within [eps, 1 - eps] if eps is given
@@ -153,7 +157,7 @@ void add_function_rules(RuleTable& table) {
   add_rule(table, "ceil", write_rounding<MachineOp::kCeil>);
   add_rule(table, "trunc", write_rounding<MachineOp::kTrunc>);
   add_rule(table, "round", write_rounding<MachineOp::kRound>);
-  add_rule(table, "sqrt", write_unary<MachineOp::kSqrt>);
+  add_rule(table, "sqrt", write_sqrt);
   add_rule(table, "rsqrt", write_rsqrt);
   add_rule(table, "reciprocal", write_reciprocal);
   add_rule(table, "to", write_cast, {"dtype"});

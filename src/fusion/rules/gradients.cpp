@@ -1,6 +1,7 @@
 // Gradients of activations, as LibTorch's operators *_backward compute them.
 #include "fusion/rules/rule.h"
 
+#include <cmath>
 #include <numbers>
 
 namespace sconce {
@@ -64,10 +65,11 @@ Result write_mish_backward(Writing& w) {
 
 // gelu_backward(grad, self, approximate)
 Result write_gelu_backward(Writing& w) {
-  if (!w[2].constant.isString()) {
+  const auto approximate = w.word(2, {"none", "tanh"});
+  if (!approximate) {
     return std::nullopt;
   }
-  const bool is_tanh = w[2].constant.toStringRef() == "tanh";
+  const bool is_tanh = *approximate == 1;
   return write_gradient(w, [&](Element grad, Element x) {
     const auto plus_one = [&](Element a) { return w.add(w.literal(1, a), a); };
     const Element square = w.mul(x, x);
@@ -87,11 +89,13 @@ Result write_gelu_backward(Writing& w) {
   });
 }
 
-// elu_backward(grad, alpha, scale, input_scale, is_result, self_or_result)
+// elu_backward(grad, alpha, scale, input_scale, is_result, self_or_result): LibTorch raises for the result of a negative
+// alpha.
 Result write_elu_backward(Writing& w) {
-  if (!are_numbers(w, {1, 2, 3}) || !w[4].constant.isBool()) {
+  if (!are_numbers(w, {1, 2, 3}) || !w[4].constant.isBool() || (w[4].constant.toBool() && !(*w.number(1) >= 0))) {
     return std::nullopt;
   }
+  w.b.set_may_round();  // LibTorch multiplies in another order in vectors
   const double below = *w.number(1) * *w.number(2);
   const double input_scale = *w.number(3);
   return write_gradient(
@@ -109,16 +113,19 @@ Result write_elu_backward(Writing& w) {
       /*second=*/5);
 }
 
-// leaky_relu_backward(grad, self, negative_slope, self_is_result)
+// leaky_relu_backward(grad, self, negative_slope, self_is_result): LibTorch raises for the result of a negative slope.
 Result write_leaky_relu_backward(Writing& w) {
-  return !w.is_number(2) ? std::nullopt : write_gradient(w, [&](Element grad, Element x) {
+  const bool is_result = !w[3].constant.isBool() || w[3].constant.toBool();
+  const bool accepts = w.is_number(2) && (!is_result || *w.number(2) >= 0);
+  return !accepts ? std::nullopt : write_gradient(w, [&](Element grad, Element x) {
     return w.select(w.less(w.literal(0, x), x), grad, w.mul(grad, w.as(2, w.type(0))));
   });
 }
 
-// hardtanh_backward(grad, self, min, max)
+// hardtanh_backward(grad, self, min, max): with a bound of NaN LibTorch's elements are not between.
 Result write_hardtanh_backward(Writing& w) {
-  return !are_numbers(w, {2, 3}) ? std::nullopt : write_gradient(w, [&](Element grad, Element x) {
+  const bool accepts = are_numbers(w, {2, 3}) && !std::isnan(*w.number(2)) && !std::isnan(*w.number(3));
+  return !accepts ? std::nullopt : write_gradient(w, [&](Element grad, Element x) {
     return between(w, x, w.as(2, w.type(0)), w.as(3, w.type(0)), grad);
   });
 }
@@ -139,9 +146,10 @@ Result write_hardswish_backward(Writing& w) {
   });
 }
 
-// hardshrink_backward(grad, self, lambd) and softshrink_backward: 0 where -lambd <= self <= lambd
+// hardshrink_backward(grad, self, lambd) and softshrink_backward: 0 where -lambd <= self <= lambd. LibTorch's vectors and its
+// scalars differ where `lambd` is NaN.
 Result write_shrink_backward(Writing& w) {
-  return !w.is_number(2) ? std::nullopt : write_gradient(w, [&](Element grad, Element x) {
+  return !w.is_number(2) || std::isnan(*w.number(2)) ? std::nullopt : write_gradient(w, [&](Element grad, Element x) {
     const Element bound = w.as(2, w.type(0));
     const Element is_low = w.less(x, w.b.apply(MachineOp::kNeg, bound));
     return w.select(w.b.apply(MachineOp::kOr, is_low, w.less(bound, x)), grad, w.literal(0, x));

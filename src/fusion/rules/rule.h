@@ -11,6 +11,10 @@
 
 namespace sconce {
 
+// A rule returns nothing for arguments that it does not accept: those that it does not compute as LibTorch does, and all
+// that LibTorch may reject, such as unknown words and numbers out of range. The operator itself then runs, and raises with
+// its own words. What numbers fit the dtypes is asked before (Writing::accepts_numbers), also in each run for those that it
+// gives.
 using WriteRule = std::function<Result(Writing&)>;
 using RuleTable = std::unordered_map<c10::OperatorName, WriteRule>;
 

@@ -89,7 +89,9 @@ Result write_bounded(Writing& w, size_t low, size_t high) {
   for (const size_t bound : {low, high}) {
     if (bound != kNoBound && !w.is_none(bound)) {
       const Type with_bound = w.promoted({0, bound});
-      dtype = with_bound && dtype && (!w.is_tensor(bound) || w.type(bound) == *dtype) ? with_bound : std::nullopt;
+      dtype = with_bound && dtype && (!w.is_tensor(bound) || w.type(bound) == *dtype)
+                  ? Type(c10::promoteTypes(*dtype, *with_bound))
+                  : std::nullopt;
     }
   }
   if (!dtype || *dtype == at::kBool || (low == kNoBound && high == kNoBound)) {
@@ -104,7 +106,23 @@ Result write_bounded(Writing& w, size_t low, size_t high) {
   }
   return w.done(value, *dtype);
 }
-Result write_clamp(Writing& w) { return w.is_none(1) && w.is_none(2) ? std::nullopt : write_bounded(w, 1, 2); }
+
+// clamp(self, min, max). A number that is the only bound has no effect if it is NaN. With two bounds the result is NaN then.
+Result write_clamp(Writing& w) {
+  const bool has_both = !w.is_none(1) && !w.is_none(2);
+  const size_t bound = w.is_none(1) ? 2 : 1;
+  if (has_both || w.is_none(bound) || w.is_tensor(bound)) {
+    return has_both || !w.is_none(bound) ? write_bounded(w, 1, 2) : std::nullopt;
+  }
+  const Type dtype = w.promoted({0, bound});
+  if (!dtype || *dtype == at::kBool) {
+    return std::nullopt;
+  }
+  const Element x = w.as(0, *dtype);
+  const Element limit = w.rounded(bound, *dtype);
+  const Element is_outside = bound == 1 ? w.less(x, limit) : w.less(limit, x);
+  return w.done(w.select(is_outside, limit, x), *dtype);
+}
 Result write_clamp_min(Writing& w) { return write_bounded(w, 1, kNoBound); }
 Result write_clamp_max(Writing& w) { return write_bounded(w, kNoBound, 1); }
 
