@@ -41,7 +41,7 @@ class NestedDifferentiation {
   NestedDifferentiation(Node& node, size_t index)
       : node_(node), block_(*node.block(index)), returns_(block_.returns().size()) {}
 
-  BlockGradient run(c10::function_ref<bool(const Value*)> is_reached, c10::function_ref<bool(const Value*)> is_joined) {
+  BlockGradient run(c10::function_ref<bool(const Value*)> is_reached) {
     found_.lists = lists_appended_in(block_, node_);
     const CutOut cut = cut_out(block_, found_.lists, TensorConstants::kOperands);
     found_.operands = cut.operands;
@@ -54,18 +54,15 @@ class NestedDifferentiation {
       is_differentiable.push_back(may_require_grad(*operand) && is_reached(operand));
     }
     const size_t params = block_.params().size();
-    std::vector<bool> joined(returns_);
-    std::transform(found_.lists.begin(), found_.lists.end(), std::back_inserter(joined), is_joined);
-    JointGraph joint = differentiate_block(cut.subgraph, params, is_differentiable, std::move(joined));
+    JointGraph joint = differentiate_block(cut.subgraph, params, is_differentiable);
     if (joint.differentiable_outputs.empty() || joint.differentiable_inputs.empty()) {
       return std::move(found_);
     }
     found_.outputs = joint.differentiable_outputs;
     found_.inputs = joint.differentiable_inputs;
     found_.dependences = joint.dependences;
-    found_.is_always_there = joint.is_always_there;
     DifferentiableGraphs graphs = split_joint_graph(std::move(joint));
-    found_.backward = std::move(graphs.recorded_backward);
+    found_.backward = std::move(graphs.general_backward);
     for (const int64_t input : graphs.captured_inputs) {
       found_.saved.push_back({SavedValue::Kind::kOperand, found_.operands[static_cast<size_t>(input) - params]});
     }
@@ -124,9 +121,8 @@ class NestedDifferentiation {
 
 }  // namespace
 
-BlockGradient differentiate_nested(Node& node, size_t index, c10::function_ref<bool(const Value*)> is_reached,
-                                   c10::function_ref<bool(const Value*)> is_joined) {
-  return NestedDifferentiation(node, index).run(is_reached, is_joined);
+BlockGradient differentiate_nested(Node& node, size_t index, c10::function_ref<bool(const Value*)> is_reached) {
+  return NestedDifferentiation(node, index).run(is_reached);
 }
 
 }  // namespace sconce

@@ -56,6 +56,8 @@ c10::ArrayRef<Value*> insert_tuple_unpack(Value* tuple, Node* position) {
   return unpack->outputs();
 }
 
+Node* node_after(const Node* before, const Block& block) { return before == nullptr ? block.first() : before->next(); }
+
 Node* position_after(const Node& node) { return node.next() != nullptr ? node.next() : node.owning_block()->return_node(); }
 
 Value* insert_empty_list(c10::TypePtr element, Node* position) {
@@ -78,11 +80,9 @@ void set_missing_location(Node& node, const SourceLocationPtr& location) {
   }
 }
 
-Value* insert_sum_of_gradients(const Value& of, Value* one, Value* other, bool is_defined, Node* position) {
+Value* insert_sum_of_gradients(const Value& of, Value* one, Value* other, Node* position) {
   Value* sum = insert_node(prim::AutogradAdd, {one, other}, position);
-  if (is_defined) {
-    set_facts_of_gradient(*sum, of);
-  }
+  set_facts_of_gradient(*sum, of);
   return sum;
 }
 
@@ -96,7 +96,7 @@ void set_facts_of_gradient(Value& gradient, const Value& of) {
   gradient.set_facts(std::move(facts));
 }
 
-Value* insert_zeros(Value* tensor, Node* position) {
+Value* insert_zeros(Value* tensor, Value* sizes, Node* position) {
   static const c10::Symbol kZeros = c10::Symbol::fromQualString("aten::zeros");
   Graph& graph = position->graph();
   const TensorFacts* facts = tensor->facts();
@@ -105,7 +105,13 @@ Value* insert_zeros(Value* tensor, Node* position) {
   Value* device = facts->device ? graph.insert_constant(*facts->device, position)
                                 : insert_node(prim::device, {tensor}, position, c10::DeviceObjType::get());
   Value* none = graph.insert_constant(c10::IValue(), position);
-  return insert_node(kZeros, {insert_sizes(tensor, position), dtype, none, device, none}, position);
+  return insert_node(kZeros, {sizes, dtype, none, device, none}, position);
+}
+
+Value* insert_undefined(Node* position) { return insert_node(prim::AutogradZero, {}, position); }
+
+Value* insert_any_defined(c10::ArrayRef<Value*> gradients, Node* position) {
+  return insert_node(prim::AutogradAnyNonZero, gradients, position, c10::BoolType::get());
 }
 
 Value* insert_choice(Value* condition, Value* value, c10::function_ref<Value*(Node* position)> other, Node* position) {

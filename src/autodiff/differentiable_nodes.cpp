@@ -63,7 +63,11 @@ std::optional<NotDifferentiated> why_no_text(const Node& node, const OpGradient*
            : effects.any() ? NotDifferentiated::kEffects
                            : NotDifferentiated::kNoText;
   }
-  const bool serves = gradient->condition == nullptr || condition_holds(*gradient->condition, node);
+  bool serves = gradient->condition == nullptr || condition_holds(*gradient->condition, node);
+  for (size_t i = 0; i < node.inputs().size(); ++i) {
+    // LibTorch knows whether it is an error to ask for such a gradient.
+    serves = serves && (has_gradient_for(*gradient, i) || !may_require_grad(*node.input(i)));
+  }
   return serves ? std::nullopt : std::optional(NotDifferentiated::kCondition);
 }
 
@@ -111,10 +115,14 @@ bool is_bystander(const Node& node) {
          (!has_effects(node) || writes_only_what_needs_no_gradient(node));
 }
 
+// In a differentiable graph, nothing is known to autograd.
+bool asks_autograd(const Node& node) { return node.op().differentiates || node.opcode() == Opcode::kRequiresGrad; }
+
 bool is_numbers_of_tensor(const Node& node) {
   return node.schema() != nullptr && node.blocks().empty() && !has_effects(node) && !node.op().reads_state &&
-         std::all_of(node.outputs().begin(), node.outputs().end(),
-                     [](const Value* output) { return is_number_like(*output); });
+         !asks_autograd(node) && std::all_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+           return is_number_like(*output);
+         });
 }
 
 }  // namespace
@@ -167,6 +175,13 @@ bool is_repeatable(const Node& node) {
   }
   if (node.schema() == nullptr || has_effects(node)) {
     return false;
+  }
+  if (node.outputs().size() == 1 && !node.inputs().empty()) {
+    const auto from = known_dtype(*node.input(0));
+    const auto to = known_dtype(*node.output());
+    if (from && to && from != to) {
+      return false;  // it copies, and its operand may be written until backward
+    }
   }
   const auto& returns = node.schema()->returns();
   return node.op().results_may_share_memory ||

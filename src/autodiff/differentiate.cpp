@@ -80,7 +80,7 @@ Node* make_node(const CutOut& cut, const JointGraph& joint, const Differentiable
   node->set_attribute(attr::kHasEffects, static_cast<int64_t>(has_effects));
   node->set_attribute(attr::kSubgraph, graphs.forward);
   node->set_attribute(attr::kBackward, graphs.backward);
-  node->set_attribute(attr::kRecordedBackward, graphs.recorded_backward);
+  node->set_attribute(attr::kGeneralBackward, graphs.general_backward);
   return node;
 }
 

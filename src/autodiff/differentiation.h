@@ -1,8 +1,8 @@
 // The walk of differentiate_forward and differentiate_block (joint_graph.h).
 #pragma once
 
+#include "analysis/dependence.h"
 #include "autodiff/block_gradient.h"
-#include "autodiff/dependence.h"
 #include "autodiff/gradient_sums.h"
 #include "autodiff/joint_graph.h"
 #include "base/flat_map.h"
@@ -52,6 +52,8 @@ class Differentiation {
 
   // ---- forward: which values depend on differentiable inputs (joint_graph.cpp, joint_blocks.cpp)
   void enter(Node& node);
+  void enter_operator(Node& node);
+  void enter_composed(Node& node, const OpGradient& gradient);
   void note_dependence(const Node& node, const Values& results);
   void note_condition(const Node& node, const Values& results);
   void note(const Value* value, Dependence dependence);
@@ -60,7 +62,6 @@ class Differentiation {
   void enter_append(Node& node);
   void enter_blocks(Node& node);
   void note_loop_conditions(const Differentiated& each, Node* counted);
-  bool is_joined(const Value& list) const;
   void note_block_dependences(const Differentiated& each);
 
   // ---- backward
@@ -71,21 +72,28 @@ class Differentiation {
   void return_gradients();
   Gradient complete_gradient(Value* result);
   void differentiate(const Differentiated& each);
-  Gradients fill(const Differentiated& each, Gradients gradients);
-  void differentiate_by_text(const Differentiated& each, const Gradients& gradients);
+  Values fill(const Differentiated& each, const Gradients& gradients);
+  static bool has_sizes_of_others(const Differentiated& each, const Gradients& gradients, size_t at);
+  Value* insert_missing_gradient(const Differentiated& each, const Gradients& gradients, size_t at, Value* saved_sizes,
+                                 Node* position);
+  // An operand and what an operator adds to its gradient.
+  using Part = std::pair<Value*, Value*>;
+  std::vector<Part> parts_by_text(const Differentiated& each, const Values& gradients);
   Value* as_tensor(Value* entry);
+  void add_parts(const Differentiated& each, const Gradients& gradients, Node* before, const std::vector<Part>& parts);
 
   // ---- lists (joint_lists.cpp)
-  void differentiate_join(const Differentiated& each, const Gradient& gradient);
+  std::vector<Part> parts_of_join(const Differentiated& each, Value* gradient);
   void differentiate_filled_join(const Differentiated& each, const Gradient& gradient);
   Value* sizes_of_elements(Value* list, Value* dim);
-  void differentiate_cut(const Differentiated& each, const Gradients& gradients);
+  Part part_of_cut(const Differentiated& each, const Values& gradients);
   void differentiate_append(const Differentiated& each);
 
   // ---- branches and loops (joint_blocks.cpp)
   void differentiate_blocks(const Differentiated& each);
-  void differentiate_loop(const Differentiated& each, const Gradients& gradients, Value* is_there);
-  void differentiate_branches(const Differentiated& each, const Gradients& gradients, Value* is_there);
+  void differentiate_loop(const Differentiated& each, const Gradients& gradients);
+  void differentiate_branches(const Differentiated& each, const Gradients& gradients);
+  Value* initial_gradient(const Value& param, Value* result, const std::vector<Value*>& sources, Node* position);
   // Copies the backward graph of a block to before `position`. `of_return`: the gradient of a return, by number. `visit`:
   // which run of the block. Returns the gradients of the block's inputs.
   Values instantiate_backward(const BlockGradient& block, const std::vector<Value*>& of_return, Value* visit,
@@ -95,6 +103,7 @@ class Differentiation {
   Node* const end_;
   JointGraph joint_;
   std::vector<Differentiated> tape_;
+  std::vector<Node*> replaced_;                    // by their forward texts; they stay until the end, for their facts
   FlatMap<const Value*, Dependence> dependences_;  // of the values that depend on a differentiable input
   // A value depends on fewer inputs where loops run no iteration. It may require no gradient then.
   struct Condition {
@@ -106,10 +115,11 @@ class Differentiation {
   // The gradient of a list that a branch or loop fills: the gradients of the elements, as a list.
   struct ListGradient {
     Value* list = nullptr;
-    bool is_defined = false;  // every element
+    std::vector<Value*> sources;  // all elements are defined where one of these is; empty: each may be undefined
   };
   FlatMap<const Value*, ListGradient> list_gradients_;
   FlatMap<const Value*, Value*> inner_;
+  Value* records_ = nullptr;
 };
 
 }  // namespace sconce

@@ -25,9 +25,7 @@ void Differentiation::enter_blocks(Node& node) {
   const bool is_loop = node.opcode() == Opcode::kLoop;
   const bool counts = is_loop && !has_given_trips(node);
   for (size_t i = 0; i < node.blocks().size(); ++i) {
-    each.blocks.push_back(differentiate_nested(
-        node, i, [this](const Value* operand) { return is_reached(operand); },
-        [this](const Value* list) { return is_joined(*list); }));
+    each.blocks.push_back(differentiate_nested(node, i, [this](const Value* operand) { return is_reached(operand); }));
   }
   if (std::all_of(each.blocks.begin(), each.blocks.end(),
                   [](const BlockGradient& block) { return block.backward == nullptr; })) {
@@ -47,49 +45,24 @@ void Differentiation::enter_blocks(Node& node) {
   tape_.push_back(std::move(each));
 }
 
-// Returns whether backward has a gradient of every element of the list: this graph joins them.
-bool Differentiation::is_joined(const Value& list) const {
-  for (size_t i = 0; i < joint_.is_joined.size(); ++i) {
-    if (graph_.outputs()[i] == &list) {
-      return joint_.is_joined[i];
-    }
-  }
-  return std::any_of(list.uses().begin(), list.uses().end(), [](const Use& use) {
-    return use.user->opcode() == Opcode::kStack || use.user->opcode() == Opcode::kCat;
-  });
-}
-
 void Differentiation::differentiate_blocks(const Differentiated& each) {
   Gradients gradients;
-  Value* is_there = nullptr;
   bool has_one = false;
   for (Value* result : each.results) {
     gradients.push_back(is_tensor(*result) && is_reached(result) ? complete_gradient(result) : Gradient{});
-    if (gradients.back().value != nullptr) {
-      is_there = has_one ? sums_.either(is_there, gradients.back().is_there) : gradients.back().is_there;
-      has_one = true;
-    }
+    has_one = has_one || gradients.back().value != nullptr;
   }
   for (const BlockGradient& block : each.blocks) {
-    for (const Value* list : block.lists) {
-      if (list_gradients_.contains(list)) {
-        is_there = nullptr;
-        has_one = true;
-      }
-    }
+    has_one = has_one || std::any_of(block.lists.begin(), block.lists.end(),
+                                     [this](const Value* list) { return list_gradients_.contains(list); });
   }
   if (!has_one) {
     return;
   }
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (gradients[i].value == nullptr && may_require_grad(*each.results[i])) {
-      gradients[i].value = insert_zeros(each.results[i], end_);
-    }
-  }
   if (each.node->opcode() == Opcode::kLoop) {
-    differentiate_loop(each, gradients, is_there);
+    differentiate_loop(each, gradients);
   } else {
-    differentiate_branches(each, gradients, is_there);
+    differentiate_branches(each, gradients);
   }
 }
 
@@ -112,6 +85,7 @@ Differentiation::Values Differentiation::instantiate_backward(const BlockGradien
   for (const Value* stack : block.inner) {
     enter(insert_element(inner_.at(stack), visit, position));
   }
+  enter(records_);
   for (const SavedValue& saved : block.saved) {
     enter(saved.kind == SavedValue::Kind::kOperand ? saved.value
           : saved.kind == SavedValue::Kind::kTrip  ? visit
@@ -121,17 +95,44 @@ Differentiation::Values Differentiation::instantiate_backward(const BlockGradien
   return graph_.copy_nodes(backward.body(), position, values);
 }
 
+// Returns the gradient with which backward of a loop begins, of a result that has none: zeros where one of the sources is
+// defined and every gradient of `param`, which carries it, is a sum with another. That other is defined in the first
+// iteration too, so that the iterations need not differ. Elsewhere an undefined tensor.
+Value* Differentiation::initial_gradient(const Value& param, Value* result, const std::vector<Value*>& sources,
+                                         Node* position) {
+  const bool is_only_added = std::all_of(param.uses().begin(), param.uses().end(),
+                                         [](const Use& use) { return use.user->kind() == prim::AutogradAdd; });
+  if (!is_only_added || sources.empty() || !is_real_tensor(*result)) {
+    return insert_undefined(position);
+  }
+  Value* sizes = insert_sizes(result, position);
+  Node* choice = graph_.create(prim::If, {insert_any_defined(sources, position)}, 0);
+  choice->insert_before(position);
+  Block* zeros = choice->add_block();
+  zeros->add_return(insert_zeros(result, sizes, zeros->return_node()));
+  Block* undefined = choice->add_block();
+  undefined->add_return(insert_undefined(undefined->return_node()));
+  return choice->add_output(c10::TensorType::get());
+}
+
 // Runs the iterations backward. Carries the gradients of what the loop carries, and sums of the gradients of operands.
-void Differentiation::differentiate_loop(const Differentiated& each, const Gradients& gradients, Value* is_there) {
+void Differentiation::differentiate_loop(const Differentiated& each, const Gradients& gradients) {
   const Node& forward = *each.node;
   const BlockGradient& body = each.blocks[0];
   const size_t params = forward.block(0)->params().size();
+  std::vector<Value*> sources = sources_of(gradients);
+  for (const Value* list : body.lists) {
+    if (const auto found = list_gradients_.find(list); found != list_gradients_.end()) {
+      merge_sources(sources, found->second.sources);
+    }
+  }
   Value* const always = graph_.insert_constant(true, end_);
   Value* const last = insert_node(aten::sub, {each.saved[0], graph_.insert_constant(1, end_)}, end_, c10::IntType::get());
   Values operands{each.saved[0], always};
   for (const int64_t input : body.inputs) {
     const auto number = static_cast<size_t>(input);
-    operands.push_back(number < params ? gradients[number - 1].value : insert_node(prim::AutogradZero, {}, end_));
+    Value* carried = number < params ? gradients[number - 1].value : nullptr;
+    operands.push_back(carried != nullptr ? carried : insert_undefined(end_));
   }
   Node* const loop = graph_.create(prim::Loop, operands, body.inputs.size());
   loop->set_location(forward.location());
@@ -151,42 +152,40 @@ void Differentiation::differentiate_loop(const Differentiated& each, const Gradi
   const Values parts = instantiate_backward(body, of_return, visit, end);
   block->add_return(always);
   for (size_t i = 0; i < parts.size(); ++i) {
-    const bool is_carried = static_cast<size_t>(body.inputs[i]) < params;
-    block->add_return(is_carried ? parts[i]
-                                 : insert_sum_of_gradients(*body.operands[static_cast<size_t>(body.inputs[i]) - params],
-                                                           sums[i], parts[i], body.is_always_there[i], end));
+    const auto number = static_cast<size_t>(body.inputs[i]);
+    block->add_return(number < params ? parts[i]
+                                      : insert_sum_of_gradients(*body.operands[number - params], sums[i], parts[i], end));
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto number = static_cast<size_t>(body.inputs[i]);
-    if (number < params) {
-      if (is_reached(forward.input(number + 1))) {
-        sums_.add(forward.input(number + 1), {loop->output(i), is_there});
-      }
-      continue;
+    if (number < params && gradients[number - 1].value == nullptr) {
+      loop->set_input(i + 2, initial_gradient(*sums[i], each.results[number - 1], sources, loop));
     }
-    sums_.add_if_defined(body.operands[number - params], sums_.undefined_form({loop->output(i), is_there}).value);
+    Value* operand = number < params ? forward.input(number + 1) : body.operands[number - params];
+    if (is_reached(operand)) {
+      sums_.add(operand, {loop->output(i), {loop->output(i)}});
+    }
   }
 }
 
 // Runs the backward of the branch that was taken. An operand that it does not use has no gradient.
-void Differentiation::differentiate_branches(const Differentiated& each, const Gradients& gradients, Value* is_there) {
+void Differentiation::differentiate_branches(const Differentiated& each, const Gradients& gradients) {
   Values operands;
-  FlatMap<const Value*, size_t> always;  // the number of branches that always have the operand's gradient
   for (const BlockGradient& block : each.blocks) {
-    for (size_t i = 0; i < block.inputs.size(); ++i) {
-      Value* operand = block.operands[static_cast<size_t>(block.inputs[i])];
+    for (const int64_t input : block.inputs) {
+      Value* operand = block.operands[static_cast<size_t>(input)];
       if (std::find(operands.begin(), operands.end(), operand) == operands.end()) {
         operands.push_back(operand);
       }
-      always[operand] += block.is_always_there[i] ? 1 : 0;
     }
   }
+  Values of_return;
+  std::transform(gradients.begin(), gradients.end(), std::back_inserter(of_return), [this](const Gradient& gradient) {
+    return gradient.value != nullptr ? gradient.value : insert_undefined(end_);
+  });
   Node* const branches = graph_.create(prim::If, {each.node->input(0)}, operands.size());
   branches->set_location(each.node->location());
   branches->insert_before(end_);
-  Values of_return;
-  std::transform(gradients.begin(), gradients.end(), std::back_inserter(of_return),
-                 [](const Gradient& gradient) { return gradient.value; });
   for (const BlockGradient& block : each.blocks) {
     Block* const branch = branches->add_block();
     Node* const end = branch->return_node();
@@ -195,16 +194,12 @@ void Differentiation::differentiate_branches(const Differentiated& each, const G
     for (const Value* operand : operands) {
       const auto found = std::find_if(block.inputs.begin(), block.inputs.end(),
                                       [&](int64_t input) { return block.operands[static_cast<size_t>(input)] == operand; });
-      branch->add_return(found == block.inputs.end() ? insert_node(prim::AutogradZero, {}, end)
+      branch->add_return(found == block.inputs.end() ? insert_undefined(end)
                                                      : parts[static_cast<size_t>(found - block.inputs.begin())]);
     }
   }
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (is_there == nullptr && always.at(operands[i]) == 2) {
-      sums_.add(operands[i], {branches->output(i)});
-      continue;
-    }
-    sums_.add_if_defined(operands[i], sums_.undefined_form({branches->output(i), is_there}).value);
+    sums_.add(operands[i], {branches->output(i), {branches->output(i)}});
   }
 }
 

@@ -4,7 +4,6 @@
 #include "autodiff/build_nodes.h"
 #include "autodiff/differentiable_nodes.h"
 #include "autodiff/differentiation.h"
-#include "autodiff/reduce_gradient.h"
 #include "base/assert.h"
 #include "ir/constant_operands.h"
 #include "passes/insert_node.h"
@@ -12,14 +11,23 @@
 #include "passes/simplify/propagate_facts.h"
 #include "passes/simplify/simplify.h"
 
-#include <ATen/core/List.h>
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 namespace sconce {
+namespace {
+
+// Gives the uses and the facts of a value to the one that replaces it.
+void stand_for(Value& replacement, Value& replaced) {
+  if (const TensorFacts* facts = replaced.facts()) {
+    replacement.set_facts(*facts);
+  }
+  replaced.replace_all_uses_with(&replacement);
+}
+
+}  // namespace
 
 Differentiation::Differentiation(JointGraph joint)
     : graph_(*joint.graph), end_(graph_.body().return_node()), joint_(std::move(joint)), sums_(end_) {}
@@ -36,27 +44,23 @@ JointGraph Differentiation::run(const std::vector<bool>& is_differentiable) {
     Dependence& dependence = dependences_[input(i)];
     dependence.resize(joint_.differentiable_inputs.size());
     dependence[i] = true;
-    if (static_cast<size_t>(joint_.differentiable_inputs[i]) >= joint_.params) {
-      sums_.set_result(input(i));
-    }
   }
   for (Node* node : graph_.body().nodes()) {
     enter(*node);
   }
   begin_with_outputs();
   add_inner_gradients();
+  records_ = graph_.add_input("records", c10::BoolType::get());
   for (auto each = tape_.rbegin(); each != tape_.rend(); ++each) {
     Node* const before = end_->previous();
     differentiate(*each);
-    for (Node* node = before == nullptr ? graph_.body().first() : before->next(); node != nullptr; node = node->next()) {
+    for (Node* node = node_after(before, graph_.body()); node != nullptr; node = node->next()) {
       set_missing_location(*node, each->node->location());
     }
   }
   return_gradients();
-  for (const Differentiated& each : tape_) {
-    if (each.gradient != nullptr && each.gradient->forward != nullptr) {
-      each.node->erase();
-    }
+  for (auto node = replaced_.rbegin(); node != replaced_.rend(); ++node) {
+    (*node)->erase();
   }
   return std::move(joint_);
 }
@@ -91,6 +95,11 @@ void Differentiation::enter(Node& node) {
   if (!joins_filled && role_of(node) != Role::kDifferentiated) {
     return;
   }
+  enter_operator(node);
+}
+
+void Differentiation::enter_operator(Node& node) {
+  const bool joins_filled = (node.opcode() == Opcode::kStack || node.opcode() == Opcode::kCat) && !joins_list(node);
   Differentiated each{Kind::kText, &node, node.outputs().vec(), nullptr, {}, {}};
   if (joins_filled) {
     each.kind = Kind::kFilledJoin;
@@ -100,6 +109,10 @@ void Differentiation::enter(Node& node) {
     each.kind = Kind::kUnpack;
   } else if (!cuts_list(node)) {
     each.gradient = gradient_of(node.op());
+    if (each.gradient->backward == nullptr) {
+      enter_composed(node, *each.gradient);
+      return;
+    }
     if (each.gradient->forward != nullptr) {
       expand(each);
     }
@@ -110,20 +123,32 @@ void Differentiation::enter(Node& node) {
   }
 }
 
-// Replaces the operator by its forward text, which returns what backward saves besides. The node stays until the end, for
-// its facts.
+// Replaces the operator by those that it is composed of.
+void Differentiation::enter_composed(Node& node, const OpGradient& gradient) {
+  Node* const before = node.previous();
+  const c10::ArrayRef<Value*> results = instantiate(*gradient.forward, node.inputs().vec(), node, &node)->node()->inputs();
+  for (size_t i = 0; i < results.size(); ++i) {
+    stand_for(*results[i], *node.output(i));
+  }
+  replaced_.push_back(&node);
+  for (Node* each = node_after(before, *node.owning_block()); each != &node; each = each->next()) {
+    if (reaches(*each) && each->schema() != nullptr && gradient_of(each->op()) != nullptr) {
+      enter_operator(*each);
+    }
+  }
+}
+
+// Replaces the operator by its forward text, which returns what backward saves besides.
 void Differentiation::expand(Differentiated& each) {
   Node& node = *each.node;
   Value* tuple = instantiate(*each.gradient->forward, node.inputs().vec(), node, &node);
   const c10::ArrayRef<Value*> values = insert_tuple_unpack(tuple, &node);
   for (size_t i = 0; i < each.results.size(); ++i) {
-    if (const TensorFacts* facts = each.results[i]->facts()) {
-      values[i]->set_facts(*facts);
-    }
-    each.results[i]->replace_all_uses_with(values[i]);
+    stand_for(*values[i], *each.results[i]);
     each.results[i] = values[i];
   }
   each.saved.assign(values.begin() + static_cast<std::ptrdiff_t>(each.results.size()), values.end());
+  replaced_.push_back(&node);
 }
 
 // Copies a text's nodes to before `position`, with the location of the node that they belong to. Returns its result.
@@ -136,7 +161,7 @@ Value* Differentiation::instantiate(const Graph& text, const Values& arguments, 
   }
   Node* const before = position->previous();
   const Values results = graph_.copy_nodes(text.body(), position, values);
-  for (Node* copy = before == nullptr ? graph_.body().first() : before->next(); copy != nullptr && copy != position;
+  for (Node* copy = node_after(before, *position->owning_block()); copy != nullptr && copy != position;
        copy = copy->next()) {
     locate(*copy, node.location());
   }
@@ -160,9 +185,10 @@ void Differentiation::begin_with_outputs() {
     }
     joint_.differentiable_outputs.push_back(static_cast<int64_t>(i));
     if (is_tensor(*output)) {
-      sums_.add(output, {add_gradient_input(*output)});
+      Value* gradient = add_gradient_input(*output);
+      sums_.add(output, {gradient, {gradient}});
     } else {
-      list_gradients_[output] = {add_gradient_input(*output), joint_.is_block && joint_.is_joined[i]};
+      list_gradients_[output] = {add_gradient_input(*output), {}};
     }
   }
 }
@@ -200,7 +226,8 @@ Gradient Differentiation::complete_gradient(Value* value) {
   Gradient gradient = sums_.at(value);
   const auto inner = inner_.find(value);
   if (gradient.value != nullptr && inner != inner_.end()) {
-    gradient.value = insert_sum_of_gradients(*value, gradient.value, inner->second, /*is_defined=*/true, end_);
+    gradient.value = insert_sum_of_gradients(*value, gradient.value, inner->second, end_);
+    merge_sources(gradient.sources, {inner->second});
   }
   return gradient;
 }
@@ -221,56 +248,17 @@ void Differentiation::differentiate(const Differentiated& each) {
   if (std::all_of(gradients.begin(), gradients.end(), [](const Gradient& one) { return one.value == nullptr; })) {
     return;
   }
+  if (each.kind == Kind::kFilledJoin) {
+    differentiate_filled_join(each, gradients[0]);
+    return;
+  }
+  Node* const before = end_->previous();
+  const Values filled = fill(each, gradients);
   switch (each.kind) {
-    case Kind::kJoin: differentiate_join(each, gradients[0]); break;
-    case Kind::kFilledJoin: differentiate_filled_join(each, gradients[0]); break;
-    case Kind::kUnpack: differentiate_cut(each, fill(each, std::move(gradients))); break;
-    default: differentiate_by_text(each, fill(each, std::move(gradients)));
+    case Kind::kJoin: add_parts(each, gradients, before, parts_of_join(each, filled[0])); break;
+    case Kind::kUnpack: add_parts(each, gradients, before, {part_of_cut(each, filled)}); break;
+    default: add_parts(each, gradients, before, parts_by_text(each, filled));
   }
-}
-
-// Replaces missing gradients by zeros. A result that no gradient flows to gets any, which the text does not read. All are
-// there where one is.
-Differentiation::Gradients Differentiation::fill(const Differentiated& each, Gradients gradients) {
-  const auto any =
-      std::find_if(gradients.begin(), gradients.end(), [](const Gradient& one) { return one.value != nullptr; });
-  Gradient all = *any;
-  for (const Gradient& gradient : gradients) {
-    all.is_there = gradient.value != nullptr ? sums_.either(all.is_there, gradient.is_there) : all.is_there;
-  }
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (gradients[i].value == nullptr) {
-      gradients[i].value = may_require_grad(*each.results[i]) ? insert_zeros(each.results[i], end_) : all.value;
-    }
-    gradients[i].is_there = all.is_there;
-  }
-  return gradients;
-}
-
-void Differentiation::differentiate_by_text(const Differentiated& each, const Gradients& gradients) {
-  const Node& node = *each.node;
-  c10::List<bool> needs;
-  for (const Value* operand : node.inputs()) {
-    needs.push_back(is_reached(operand));
-  }
-  Values arguments = node.inputs().vec();
-  arguments.insert(arguments.end(), each.results.begin(), each.results.end());
-  arguments.insert(arguments.end(), each.saved.begin(), each.saved.end());
-  std::transform(gradients.begin(), gradients.end(), std::back_inserter(arguments),
-                 [](const Gradient& gradient) { return gradient.value; });
-  arguments.push_back(graph_.insert_constant(needs, end_));
-  Value* tuple = instantiate(*each.gradient->backward, arguments, node, end_);
-  const c10::ArrayRef<Value*> entries = insert_tuple_unpack(tuple, end_);
-  for (size_t i = 0; i < node.inputs().size() && i < entries.size(); ++i) {
-    if (is_tensor(*node.input(i)) && is_reached(node.input(i)) && !is_none(*entries[i])) {
-      sums_.add(node.input(i), {reduce_gradient(as_tensor(entries[i]), node, i, end_), gradients[0].is_there});
-    }
-  }
-}
-
-// An entry that a branch may leave out is there if its gradient is needed.
-Value* Differentiation::as_tensor(Value* entry) {
-  return is_tensor(*entry) ? entry : insert_node(c10::Symbol::fromQualString("aten::_unwrap_optional"), {entry}, end_);
 }
 
 void Differentiation::return_gradients() {
@@ -280,15 +268,12 @@ void Differentiation::return_gradients() {
     const bool is_param = static_cast<size_t>(joint_.differentiable_inputs[i]) < joint_.params;
     Gradient gradient = is_param ? complete_gradient(input(i)) : sums_.at(input(i));
     if (is_param && gradient.value == nullptr && !joint_.differentiable_outputs.empty()) {
-      gradient.value = insert_zeros(input(i), end_);
-      if (const auto inner = inner_.find(input(i)); inner != inner_.end()) {
-        gradient.value = insert_sum_of_gradients(*input(i), gradient.value, inner->second, /*is_defined=*/true, end_);
-      }
+      const auto inner = inner_.find(input(i));
+      gradient.value = inner != inner_.end() ? inner->second : insert_undefined(end_);
     }
     has_gradient.push_back(gradient.value != nullptr);
     if (gradient.value != nullptr) {
       inputs.push_back(joint_.differentiable_inputs[i]);
-      joint_.is_always_there.push_back(is_param || gradient.is_there == nullptr);
       graph_.add_output(gradient.value);
     }
   }
@@ -346,9 +331,8 @@ JointGraph differentiate_forward(std::shared_ptr<Graph> forward) {
   return folded(Differentiation({.graph = std::move(forward)}).run(is_differentiable));
 }
 
-JointGraph differentiate_block(std::shared_ptr<Graph> block, size_t params, const std::vector<bool>& is_differentiable,
-                               std::vector<bool> is_joined) {
-  JointGraph joint{.graph = std::move(block), .params = params, .is_block = true, .is_joined = std::move(is_joined)};
+JointGraph differentiate_block(std::shared_ptr<Graph> block, size_t params, const std::vector<bool>& is_differentiable) {
+  JointGraph joint{.graph = std::move(block), .params = params, .is_block = true};
   return folded(Differentiation(std::move(joint)).run(is_differentiable));
 }
 

@@ -17,7 +17,8 @@ struct JointGraph {
     Value* gradient;  // an input of the graph, after the gradients of the outputs
   };
 
-  // Inputs: the forward graph's, the gradients of the differentiable outputs, the gradients of the inner values.
+  // Inputs: the forward graph's, the gradients of the differentiable outputs, the gradients of the inner values, and a bool:
+  // whether autograd records backward. Any of the gradients may be an undefined tensor.
   // Outputs: the forward graph's, the gradients of the differentiable inputs, the inner values, the conditions.
   std::shared_ptr<Graph> graph;
   size_t forward_inputs = 0;
@@ -29,13 +30,11 @@ struct JointGraph {
   // runs no iteration. A row for each.
   std::vector<int64_t> conditional_outputs;
   std::vector<int64_t> other_dependences;
-  std::vector<bool> is_always_there;  // per differentiable input: its gradient is a defined tensor in every run
   std::vector<Inner> inner;
   // The graph is a block's: its first inputs are the block's params. Each run of the block saves params and outputs for
   // backward.
   size_t params = 0;
   bool is_block = false;
-  std::vector<bool> is_joined;  // of a block, per output: a list whose elements' gradients are all defined
 
   // Reads the inner values again, after passes replaced values.
   void refresh();
@@ -45,15 +44,15 @@ struct JointGraph {
 // (differentiable_blocks.h). Operators with a forward text are replaced by it. Folds the branches of texts that facts
 // decide.
 //
-// Reverse-mode differentiation: the nodes are visited from last to first, and each adds to the gradients of its operands.
-// The gradients of broadcast operands are summed to their sizes, and all have the dtypes of their operands.
+// Reverse-mode differentiation: the nodes are visited from last to first, and each adds to the gradients of its operands. A
+// gradient has the sizes and the dtype of its operand (reduce_gradient.h). What an operator adds is computed in a
+// prim::GradOf of the gradients of its results: not at all where all of these are undefined.
 //
 // Where nothing is differentiable, the graph is the forward graph.
 JointGraph differentiate_forward(std::shared_ptr<Graph> forward);
 
 // The same for the graph of a branch or of a loop's body, whose first `params` inputs are the block's params.
-// `is_differentiable`: which inputs have gradients. Those of params are always there. `is_joined`: see JointGraph.
-JointGraph differentiate_block(std::shared_ptr<Graph> block, size_t params, const std::vector<bool>& is_differentiable,
-                               std::vector<bool> is_joined);
+// `is_differentiable`: which inputs have gradients. Every such param has one among the outputs.
+JointGraph differentiate_block(std::shared_ptr<Graph> block, size_t params, const std::vector<bool>& is_differentiable);
 
 }  // namespace sconce

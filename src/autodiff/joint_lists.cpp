@@ -18,42 +18,52 @@ const c10::Symbol& split_with_sizes_symbol() {
 }  // namespace
 
 // A cat's gradient is cut into parts of the elements' sizes; a stack's is unbound.
-void Differentiation::differentiate_join(const Differentiated& each, const Gradient& gradient) {
+std::vector<Differentiation::Part> Differentiation::parts_of_join(const Differentiated& each, Value* gradient) {
   const Node& node = *each.node;
   const c10::ArrayRef<Value*> elements = node.input(0)->node()->inputs();
   Value* dim = node.input(1);
-  Value* parts = nullptr;
+  Value* cut = nullptr;
   if (node.opcode() == Opcode::kStack) {
-    parts = insert_node(aten::unbind, {gradient.value, dim}, end_, c10::ListType::ofTensors());
+    cut = insert_node(aten::unbind, {gradient, dim}, end_, c10::ListType::ofTensors());
   } else {
     Values sizes;
     for (Value* element : elements) {
       sizes.push_back(insert_size(element, dim, end_));
     }
-    parts = insert_node(split_with_sizes_symbol(), {gradient.value, insert_int_list(sizes, end_), dim}, end_,
-                        c10::ListType::ofTensors());
+    cut = insert_node(split_with_sizes_symbol(), {gradient, insert_int_list(sizes, end_), dim}, end_,
+                      c10::ListType::ofTensors());
   }
-  parts->node()->set_location(node.location());
-  const c10::ArrayRef<Value*> gradients = insert_list_unpack(parts, elements.size(), end_);
+  cut->node()->set_location(node.location());
+  const c10::ArrayRef<Value*> gradients = insert_list_unpack(cut, elements.size(), end_);
+  std::vector<Part> parts;
   for (size_t i = 0; i < elements.size(); ++i) {
     if (is_reached(elements[i])) {
-      sums_.add(elements[i], {cast_gradient(gradients[i], *each.results[0], elements[i], end_), gradient.is_there});
+      parts.emplace_back(elements[i], cast_gradient(gradients[i], known_dtype(*each.results[0]), elements[i], end_));
     }
   }
+  return parts;
 }
 
-// The same for a list of unknown length: its gradient is the list of the parts. Where no gradient is there, the parts are
-// zeros.
+// The same for a list of unknown length: its gradient is the list of the parts.
 void Differentiation::differentiate_filled_join(const Differentiated& each, const Gradient& gradient) {
   const Node& node = *each.node;
   Value* list = node.input(0);
   Value* dim = node.input(1);
-  Value* parts = node.opcode() == Opcode::kStack
-                     ? insert_node(aten::unbind, {gradient.value, dim}, end_, c10::ListType::ofTensors())
-                     : insert_node(split_with_sizes_symbol(), {gradient.value, sizes_of_elements(list, dim), dim}, end_,
-                                   c10::ListType::ofTensors());
-  parts->node()->set_location(node.location());
-  list_gradients_[list] = {parts, true};
+  Value* sizes = node.opcode() == Opcode::kStack ? nullptr : sizes_of_elements(list, dim);
+  Value* length = insert_node(aten::len, {list}, end_, c10::IntType::get());
+  Node* choice = graph_.create(prim::If, {insert_any_defined({gradient.value}, end_)}, 0);
+  choice->set_location(node.location());
+  choice->insert_before(end_);
+  Block* defined = choice->add_block();
+  Node* const position = defined->return_node();
+  defined->add_return(
+      sizes == nullptr
+          ? insert_node(aten::unbind, {gradient.value, dim}, position, c10::ListType::ofTensors())
+          : insert_node(split_with_sizes_symbol(), {gradient.value, sizes, dim}, position, c10::ListType::ofTensors()));
+  Block* undefined = choice->add_block();
+  Value* one = insert_tensor_list({insert_undefined(undefined->return_node())}, undefined->return_node());
+  undefined->add_return(insert_node(aten::mul, {one, length}, undefined->return_node(), c10::ListType::ofTensors()));
+  list_gradients_[list] = {choice->add_output(c10::ListType::ofTensors()), gradient.sources};
 }
 
 // Returns the sizes of the list's elements in the dim.
@@ -71,16 +81,13 @@ Value* Differentiation::sizes_of_elements(Value* list, Value* dim) {
 }
 
 // The gradient of a tensor that was cut: the gradients of its parts, joined.
-void Differentiation::differentiate_cut(const Differentiated& each, const Gradients& gradients) {
+Differentiation::Part Differentiation::part_of_cut(const Differentiated& each, const Values& gradients) {
   const Node& cut = *each.node->input(0)->node();
   Value* dim = cut.named_input("dim");
-  Values parts;
-  std::transform(gradients.begin(), gradients.end(), std::back_inserter(parts),
-                 [](const Gradient& gradient) { return gradient.value; });
-  Value* joined =
-      insert_node(cut.opcode() == Opcode::kUnbind ? aten::stack : aten::cat, {insert_tensor_list(parts, end_), dim}, end_);
+  Value* joined = insert_node(cut.opcode() == Opcode::kUnbind ? aten::stack : aten::cat,
+                              {insert_tensor_list(gradients, end_), dim}, end_);
   joined->node()->set_location(cut.location());
-  sums_.add(cut.input(0), {joined, gradients[0].is_there});
+  return {cut.input(0), joined};
 }
 
 void Differentiation::enter_append(Node& node) {
@@ -100,12 +107,9 @@ void Differentiation::differentiate_append(const Differentiated& each) {
   }
   Value* element = each.node->input(1);
   Value* gradient = insert_element(gradients->second.list, each.saved[0], end_);
-  if (gradients->second.is_defined) {
-    set_facts_of_gradient(*gradient, *element);
-    sums_.add(element, {gradient});
-    return;
-  }
-  sums_.add_if_defined(element, gradient);
+  set_facts_of_gradient(*gradient, *element);
+  const std::vector<Value*>& sources = gradients->second.sources;
+  sums_.add(element, {gradient, sources.empty() ? std::vector<Value*>{gradient} : sources});
 }
 
 }  // namespace sconce

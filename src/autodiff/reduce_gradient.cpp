@@ -66,56 +66,78 @@ Value* sum_over(Value* gradient, const Sum& sum, Node* position) {
   return sum.ones.empty() ? gradient : insert_sum(gradient, sum.ones, /*keeps_dims=*/true, position);
 }
 
-// Products broadcast the dimensions before the matrices.
-bool product_may_broadcast(const Node& node, const Value& operand) {
-  const MatrixProduct& product = *node.op().product;
-  const Dims* left = sizes_of(*node.input(product.left));
-  const Dims* right = sizes_of(*node.input(product.right));
-  const Dims* sizes = sizes_of(operand);
-  const Dims* result = sizes_of(*node.output());
-  if (left == nullptr || right == nullptr || sizes == nullptr || result == nullptr) {
+// Returns whether the gradient that the row's text gives has the result's sizes: that of an operand which the operator
+// broadcasts to them.
+bool has_sizes_of_result(const Op& op, size_t index) {
+  const bool is_factor = op.product && (index == op.product->left || index == op.product->right);
+  return op.product ? !is_factor : op.has_tag(at::Tag::pointwise);
+}
+
+// Returns whether the node is a product that broadcasts neither factor. LibTorch has checked that their sizes match, so the
+// text's products of the other factor have the sizes of this one.
+bool is_plain_product(const Node& node, size_t index) {
+  if (node.opcode() == Opcode::kBatchedProduct) {
     return true;
   }
-  if (left->size() <= 2 && right->size() <= 2) {
+  const auto& product = node.op().product;
+  if (!product || (index != product->left && index != product->right)) {
     return false;
   }
-  return sizes->size() != result->size() ||
-         !std::equal(sizes->begin(), sizes->end() - 2, result->begin(), result->end() - 2, are_equal);
+  const Dims* left = sizes_of(*node.input(product->left));
+  const Dims* right = sizes_of(*node.input(product->right));
+  if (left == nullptr || right == nullptr) {
+    return false;
+  }
+  if (right->size() <= 2) {
+    return right->size() == 2 || !node.op().affine;
+  }
+  return left->size() == right->size() && std::equal(left->begin(), left->end() - 2, right->begin(), are_equal);
 }
 
 Value* sum_to_operand(Value* gradient, const Node& node, size_t index, Node* position) {
   Value* operand = node.input(index);
-  const Op& op = node.op();
-  const bool is_factor = op.product && (index == op.product->left || index == op.product->right);
-  const bool may_broadcast =
-      is_factor ? !op.affine && product_may_broadcast(node, *operand) : op.product || op.has_tag(at::Tag::pointwise);
-  if (!may_broadcast) {
-    return gradient;
-  }
-  const Dims* from = sizes_of(*node.output());
+  const Dims* from = sizes_of(*node.output(0));
   const Dims* to = sizes_of(*operand);
-  if (!is_factor && from != nullptr && to != nullptr) {
+  if (has_sizes_of_result(node.op(), index) && from != nullptr && to != nullptr) {
     if (const auto sum = dims_to_sum(*to, *from)) {
       return sum_over(gradient, *sum, position);
     }
+  }
+  const bool has_one_tensor =
+      std::count_if(node.inputs().begin(), node.inputs().end(), [](const Value* input) { return is_tensor(*input); }) == 1;
+  if (is_plain_product(node, index) || (has_one_tensor && node.op().has_tag(at::Tag::pointwise))) {
+    return gradient;
   }
   static const c10::Symbol kSumToSize = c10::Symbol::fromQualString("aten::sum_to_size");
   return insert_node(kSumToSize, {gradient, insert_sizes(operand, position)}, position);
 }
 
-std::optional<c10::ScalarType> dtype_of(const Value& value) {
-  return value.facts() != nullptr ? value.facts()->dtype : std::nullopt;
+bool may_be_floating(const Value& value) {
+  const auto dtype = known_dtype(value);
+  return is_tensor(value) && (!dtype || c10::isFloatingType(*dtype));
+}
+
+// Returns the dtype of the gradients that the node's text gives. A text computes in the dtype to which its operands are
+// promoted. If all have one, so have its gradients.
+std::optional<c10::ScalarType> dtype_of_text(const Node& node) {
+  const auto dtype = known_dtype(*node.output(0));
+  const bool is_common = std::all_of(node.inputs().begin(), node.inputs().end(), [&](const Value* operand) {
+    return !may_be_floating(*operand) || known_dtype(*operand) == dtype;
+  });
+  return is_common ? dtype : std::nullopt;
 }
 
 }  // namespace
 
-Value* cast_gradient(Value* gradient, const Value& result, Value* operand, Node* position) {
-  const auto from = dtype_of(result);
-  const auto to = dtype_of(*operand);
-  if (from && to && *from == *to) {
+Value* cast_gradient(Value* gradient, std::optional<c10::ScalarType> from, Value* operand, Node* position) {
+  Graph& graph = position->graph();
+  const auto to = known_dtype(*operand);
+  if (to && from == to) {
     return gradient;
   }
-  Graph& graph = position->graph();
+  if (from && from == to) {
+    return gradient;
+  }
   Value* dtype = to ? graph.insert_constant(static_cast<int64_t>(*to), position)
                     : insert_node(prim::dtype, {operand}, position, c10::IntType::get());
   Value* no = graph.insert_constant(false, position);
@@ -124,8 +146,7 @@ Value* cast_gradient(Value* gradient, const Value& result, Value* operand, Node*
 
 Value* reduce_gradient(Value* gradient, const Node& node, size_t index, Node* position) {
   Value* summed = sum_to_operand(gradient, node, index, position);
-  // The results of an operator that has several have one dtype where a gradient flows.
-  return cast_gradient(summed, *node.output(), node.input(index), position);
+  return cast_gradient(summed, dtype_of_text(node), node.input(index), position);
 }
 
 }  // namespace sconce

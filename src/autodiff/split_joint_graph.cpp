@@ -1,14 +1,13 @@
 #include "autodiff/split_joint_graph.h"
 
 #include "analysis/effects.h"
+#include "analysis/gradient_paths.h"
 #include "analysis/nested_uses.h"
-#include "autodiff/dependence.h"
 #include "autodiff/differentiable_nodes.h"
 #include "base/assert.h"
-#include "base/flat_map.h"
 #include "ir/constant_operands.h"
 #include "passes/required/eliminate_dead_nodes.h"
-#include "passes/required/specialize_autograd_zero.h"
+#include "passes/required/specialize_backward.h"
 
 #include <algorithm>
 #include <functional>
@@ -34,14 +33,19 @@ class Splitting {
   }
 
   DifferentiableGraphs run() {
+    connected_.insert(outputs_.begin(), outputs_.end());
+    for (const JointGraph::Inner& inner : joint_.inner) {
+      connected_.insert(inner.value);
+    }
     find_dependent();
     find_forward();
     for (Value* gradient : gradients_) {
       need(gradient);
     }
     order_captures();
-    find_capture_dependences();
     build_backward();
+    graphs_.capture_paths = gradient_paths(*graphs_.backward, joint_.differentiable_outputs.size(),
+                                           graphs_.captured_inputs.size() + graphs_.captured_outputs.size());
     strip_forward();
     return std::move(graphs_);
   }
@@ -106,7 +110,17 @@ class Splitting {
     if (&node == graph_.body().param_node() || has_effects(node) || is_number_like(value)) {
       return false;
     }
-    return is_repeatable(node) || !forward_.contains(&node);
+    return is_repeatable(node) ? !connected_.contains(&value) || is_connected_again(node) : !forward_.contains(&node);
+  }
+
+  // Returns whether the values that the view, or list, is made of are connected to the inputs where autograd records
+  // backward. Values inside a forward text are not.
+  bool is_connected_again(const Node& node) const {
+    return std::all_of(node.inputs().begin(), node.inputs().end(), [this](const Value* operand) {
+      const Node& maker = *operand->node();
+      return is_number_like(*operand) || connected_.contains(operand) || &maker == graph_.body().param_node() ||
+             (is_repeatable(maker) && is_connected_again(maker));
+    });
   }
 
   // Captured values in the order of inputs, outputs and the program.
@@ -132,77 +146,6 @@ class Splitting {
     captures_.insert(captures_.end(), temporaries_.begin(), temporaries_.end());
   }
 
-  using Numbers = Dependence;
-
-  // How a node of backward stands between the gradients of outputs and of inputs.
-  struct Paths {
-    Numbers outputs;  // whose gradients it is computed from
-    Numbers inputs;   // whose gradients are computed from it
-    Numbers pairs;    // a row per output: the inputs; of a node that is computed again, of those that use it
-  };
-
-  // Finds the gradients that meet each captured input and output: in a node that uses it, or that uses a value which
-  // backward computes again from it.
-  void find_capture_dependences() {
-    std::vector<const Node*> nodes;
-    FlatMap<const Node*, Paths> paths;
-    for (const Node* node : graph_.body().nodes()) {
-      if (backward_.contains(node)) {
-        nodes.push_back(node);
-        paths.emplace(node, paths_from_operands(*node, paths));
-      }
-    }
-    const size_t outputs = joint_.differentiable_outputs.size();
-    const size_t inputs = gradients_.size();
-    FlatMap<const Value*, Paths> of_value;
-    const auto paths_of = [&](const Value* value) -> Paths& {
-      Paths& found = of_value[value];
-      found.inputs.resize(inputs);
-      found.pairs.resize(outputs * inputs);
-      return found;
-    };
-    for (size_t i = 0; i < inputs; ++i) {
-      paths_of(gradients_[i]).inputs[i] = true;
-    }
-    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-      Paths all{paths.at(*node).outputs, Numbers(inputs), Numbers(outputs * inputs)};
-      for (const Value* output : (*node)->outputs()) {
-        merge(all.inputs, paths_of(output).inputs);
-        if (!dependent_.contains(*node)) {
-          merge(all.pairs, paths_of(output).pairs);
-        }
-      }
-      for (size_t output = 0; output < outputs; ++output) {
-        for (size_t input = 0; input < inputs; ++input) {
-          all.pairs[output * inputs + input] =
-              all.pairs[output * inputs + input] || (all.outputs[output] && all.inputs[input]);
-        }
-      }
-      for_each_operand(**node, [&](const Value* operand) {
-        merge(paths_of(operand).inputs, all.inputs);
-        merge(paths_of(operand).pairs, all.pairs);
-      });
-    }
-    for (size_t i = 0; i < graphs_.captured_inputs.size() + graphs_.captured_outputs.size(); ++i) {
-      const Numbers& pairs = paths_of(captures_[i]).pairs;
-      graphs_.capture_paths.insert(graphs_.capture_paths.end(), pairs.begin(), pairs.end());
-    }
-  }
-
-  Paths paths_from_operands(const Node& node, const FlatMap<const Node*, Paths>& paths) const {
-    const size_t outputs = joint_.differentiable_outputs.size();
-    Paths found{Numbers(outputs), {}, {}};
-    for_each_operand(node, [&](const Value* operand) {
-      const size_t number = operand->offset() - joint_.forward_inputs;
-      if (is_gradient_input(*operand) && number < outputs) {
-        found.outputs[number] = true;
-      } else if (const auto before = paths.find(operand->node()); before != paths.end()) {
-        merge(found.outputs, before->second.outputs);
-      }
-    });
-    return found;
-  }
-
   void build_backward() {
     auto backward = std::make_shared<Graph>();
     ValueMap copies;
@@ -212,14 +155,11 @@ class Splitting {
         input->set_facts(*value.facts());
       }
       copies[&value] = input;
-      return input;
     };
-    for (size_t i = joint_.forward_inputs; i < joint_.forward_inputs + joint_.differentiable_outputs.size(); ++i) {
-      Value* gradient = enter(*graph_.inputs()[i]);
-      if (is_tensor(*gradient)) {
-        set_defined(*gradient, true);
-      }
-    }
+    const auto first_gradient = graph_.inputs().begin() + static_cast<std::ptrdiff_t>(joint_.forward_inputs);
+    const size_t outputs = joint_.differentiable_outputs.size();
+    std::for_each(first_gradient, first_gradient + static_cast<std::ptrdiff_t>(outputs),
+                  [&](const Value* gradient) { enter(*gradient); });
     std::vector<bool> is_captured;
     for (const JointGraph::Inner& inner : joint_.inner) {
       const auto found = std::find(temporaries_.begin(), temporaries_.end(), inner.value);
@@ -230,6 +170,7 @@ class Splitting {
       }
       enter(*inner.gradient);
     }
+    enter(*graph_.inputs().back());
     for (const Value* capture : captures_) {
       enter(*capture);
     }
@@ -243,9 +184,10 @@ class Splitting {
       enter_constant(*backward, *gradient, copies);
       backward->add_output(copies.at(gradient));
     }
-    const size_t first_inner = joint_.differentiable_outputs.size();
-    graphs_.backward = without_inputs(*backward, first_inner, std::vector<bool>(is_captured.size()));
-    graphs_.recorded_backward = without_inputs(*backward, first_inner, is_captured);
+    remove_inner_gradients(*backward, outputs, is_captured);
+    const BackwardForm all{std::vector<Definedness>(outputs, Definedness::kAll)};
+    graphs_.backward = specialize_backward(*backward, graphs_.differentiable_temporaries.size(), all);
+    graphs_.general_backward = std::move(backward);
   }
 
   static void enter_constant(Graph& graph, const Value& value, ValueMap& copies) {
@@ -254,41 +196,15 @@ class Splitting {
     }
   }
 
-  static void set_defined(Value& value, bool is_defined) {
-    TensorFacts facts = value.facts() != nullptr ? *value.facts() : TensorFacts{};
-    facts.defined = is_defined;
-    value.set_facts(std::move(facts));
-  }
-
-  // States that the tensor, or every tensor in the list, is undefined.
-  static void set_undefined(Value& value) {
-    if (is_tensor(value)) {
-      set_defined(value, false);
-      return;
-    }
-    for (const Use& use : value.uses()) {
-      set_undefined(*use.user->output());
-    }
-  }
-
-  // Returns a copy in which the inputs from `first` on that are not kept are undefined tensors.
-  static std::shared_ptr<Graph> without_inputs(const Graph& graph, size_t first, const std::vector<bool>& is_kept) {
-    std::shared_ptr<Graph> copy = graph.clone();
-    for (size_t i = 0; i < is_kept.size(); ++i) {
-      if (!is_kept[i]) {
-        set_undefined(*copy->inputs()[first + i]);
+  // Removes the gradients of inner values that backward does not read: backward of backward brings none to them.
+  static void remove_inner_gradients(Graph& graph, size_t first, const std::vector<bool>& is_captured) {
+    std::vector<size_t> removed;
+    for (size_t i = 0; i < is_captured.size(); ++i) {
+      if (!is_captured[i]) {
+        removed.push_back(first + i);
       }
     }
-    specialize_autograd_zero(*copy);
-    eliminate_dead_nodes(*copy);
-    for (size_t i = is_kept.size(); i-- > 0;) {
-      if (!is_kept[i]) {
-        SCONCE_ASSERT(!copy->inputs()[first + i]->has_uses(),
-                      "backward uses the gradient of a value that it does not capture");
-        copy->body().remove_param(first + i);
-      }
-    }
-    return copy;
+    remove_undefined_inputs(graph, removed);
   }
 
   // Leaves what forward computes: the outputs and the temporaries.
@@ -324,6 +240,7 @@ class Splitting {
   Nodes dependent_;  // on a gradient
   Nodes forward_;
   Nodes backward_;
+  std::unordered_set<const Value*> connected_;  // to the inputs where autograd records backward: results of operators
   std::unordered_set<Value*> captured_;
   std::unordered_set<const Value*> placed_;
   Values captures_;

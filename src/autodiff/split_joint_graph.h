@@ -13,7 +13,7 @@ namespace sconce {
 struct DifferentiableGraphs {
   std::shared_ptr<Graph> forward;
   std::shared_ptr<Graph> backward;
-  std::shared_ptr<Graph> recorded_backward;
+  std::shared_ptr<Graph> general_backward;
   std::vector<int64_t> captured_inputs;
   std::vector<int64_t> captured_outputs;
   std::vector<int64_t> differentiable_temporaries;

@@ -11,12 +11,6 @@ namespace {
 
 using Permutation = std::vector<size_t>;
 
-bool are_same(const Value& a, const Value& b) {
-  const auto* first = a.constant();
-  const auto* second = b.constant();
-  return &a == &b || (first && second && first->isInt() && second->isInt() && first->toInt() == second->toInt());
-}
-
 bool is_identity(const Permutation& order) { return std::is_sorted(order.begin(), order.end()); }
 
 bool is_permutation(const Permutation& order) {
@@ -60,12 +54,8 @@ std::optional<Permutation> order_of_list(const Value& list) {
   return is_permutation(order) ? std::optional(order) : std::nullopt;
 }
 
-// Returns the rank of the permutation's operand and result.
+// Returns the rank of the permutation's operand and result as facts know it: for another rank the operator raises.
 std::optional<size_t> rank_of(const Node& permutation) {
-  if (permutation.kind() == aten::permute) {
-    const auto order = order_of_list(*permutation.input(1));
-    return order ? std::optional(order->size()) : std::nullopt;
-  }
   for (const Value* value : {permutation.input(0), permutation.output()}) {
     if (value->facts() != nullptr && value->facts()->sizes) {
       return value->facts()->sizes->size();
@@ -74,6 +64,7 @@ std::optional<size_t> rank_of(const Node& permutation) {
   return std::nullopt;
 }
 
+// Returns nothing for an order that is not known, or that the operator rejects for the rank.
 std::optional<Permutation> order_of(const Node& node, size_t rank) {
   if (node.kind() == aten::permute) {
     const auto order = order_of_list(*node.input(1));
@@ -94,38 +85,6 @@ std::optional<Permutation> order_of(const Node& node, size_t rank) {
   return order;
 }
 
-// Returns whether an aten::transpose swaps the two dimensions of a matrix. It raises for fewer dimensions.
-bool swaps_two(const Node& node) {
-  if (node.kind() != aten::transpose) {
-    return false;
-  }
-  const auto first = constant_index(*node.input(1), 2);
-  const auto second = constant_index(*node.input(2), 2);
-  return first && second && *first != *second;
-}
-
-std::optional<size_t> common_rank(const Node& node, const Node& inner) {
-  if (const auto rank = rank_of(node)) {
-    return rank;
-  }
-  if (const auto rank = rank_of(inner)) {
-    return rank;
-  }
-  // `t` accepts at most two dimensions.
-  const bool is_matrix = (node.kind() == aten::t && swaps_two(inner)) || (inner.kind() == aten::t && swaps_two(node));
-  return is_matrix ? std::optional<size_t>(2) : std::nullopt;
-}
-
-// Returns whether both swap the same two dimensions, whatever the rank is.
-bool swap_the_same(const Node& a, const Node& b) {
-  if (a.kind() == aten::t) {
-    return b.kind() == aten::t;
-  }
-  return a.kind() == aten::transpose && b.kind() == aten::transpose && a.schema() == b.schema() &&
-         ((are_same(*a.input(1), *b.input(1)) && are_same(*a.input(2), *b.input(2))) ||
-          (are_same(*a.input(1), *b.input(2)) && are_same(*a.input(2), *b.input(1))));
-}
-
 }  // namespace
 
 bool permutes(const Node& node) {
@@ -138,20 +97,19 @@ Value* permuted_back(const Node& node) {
   Value* operand = node.input(0);
   const auto rank = rank_of(node);
   const auto order = rank ? order_of(node, *rank) : std::nullopt;
-  if ((order && is_identity(*order)) || (node.kind() == aten::transpose && are_same(*node.input(1), *node.input(2)))) {
+  if (order && is_identity(*order)) {
     return operand;
   }
-  const Node& inner = *operand->node();
-  if (!permutes(inner)) {
-    return nullptr;
-  }
   const auto both = order_of_both(node);
-  return swap_the_same(node, inner) || (both && is_identity(*both)) ? inner.input(0) : nullptr;
+  return both && is_identity(*both) ? operand->node()->input(0) : nullptr;
 }
 
 std::optional<std::vector<size_t>> order_of_both(const Node& node) {
   const Node& inner = *node.input(0)->node();
-  const auto rank = permutes(inner) ? common_rank(node, inner) : std::nullopt;
+  if (!permutes(inner)) {
+    return std::nullopt;
+  }
+  const auto rank = rank_of(node) ? rank_of(node) : rank_of(inner);
   const auto outer_order = rank ? order_of(node, *rank) : std::nullopt;
   const auto inner_order = outer_order ? order_of(inner, *rank) : std::nullopt;
   if (!inner_order) {

@@ -14,7 +14,7 @@ namespace sconce {
 //   one of these three, to the sizes that the tensor has                              →  the tensor
 //
 // Legal when
-//   - orders of dimensions are constants;
+//   - orders of dimensions are constants, and the rank is known to be theirs: the operators raise for another;
 //   - for all but the first three rules, the sizes and strides of the first tensor are known and are those of a new tensor;
 //   - a removed view is neither written nor escapes;
 //   - neither a removed copy nor its source is written or escapes, and the source comes from the graph itself. Autograd

@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,63 @@ struct Layers {
   bool is_bidirectional;
   bool batch_comes_first;
   bool records_gradients;
+  bool has_known_weights = false;  // facts say that the weights have one dtype and the sizes that LibTorch demands
 
+  int64_t weights_of_direction() const { return has_biases ? 4 : 2; }
+  int64_t weights() const { return weights_of_direction() * layers * directions(); }
   int64_t directions() const { return is_bidirectional ? 2 : 1; }
   int64_t gates() const { return op == "lstm" ? 4 : op == "gru" ? 3 : 1; }
   bool is_lstm() const { return op == "lstm"; }
   auto operator<=>(const Layers&) const = default;
 };
+
+// A size that LibTorch demands of a weight: a multiple of the hidden size, or the number of the input's features.
+struct WeightSize {
+  int64_t factor;
+  bool is_of_input = false;
+};
+
+// Each direction of a layer has weights for the input and for the state, then the biases of both.
+std::vector<WeightSize> sizes_of_weight(const Layers& of, int64_t index) {
+  const int64_t place = index % of.weights_of_direction();
+  const bool is_first_layer = index < of.weights_of_direction() * of.directions();
+  std::vector<WeightSize> sizes = {{of.gates()}};
+  if (place == 0) {
+    sizes.push_back(is_first_layer ? WeightSize{1, true} : WeightSize{of.directions()});
+  } else if (place == 1) {
+    sizes.push_back({1});
+  }
+  return sizes;
+}
+
+// Returns whether facts say that the weights have one dtype and the sizes that LibTorch demands.
+bool has_known_weights(const Node& node, const Layers& of) {
+  const Node& list = *node.input(2)->node();
+  if (list.opcode() != Opcode::kListConstruct || static_cast<int64_t>(list.inputs().size()) != of.weights()) {
+    return false;
+  }
+  std::vector<std::vector<Dim>> known;
+  for (const Value* weight : list.inputs()) {
+    const TensorFacts* facts = weight->facts();
+    if (facts == nullptr || !facts->sizes || !facts->dtype || facts->dtype != list.input(0)->facts()->dtype) {
+      return false;
+    }
+    known.push_back(*facts->sizes);
+  }
+  if (known[0].size() != 2 || known[1].size() != 2 || !known[0][1].is_known() || !known[1][1].is_known()) {
+    return false;
+  }
+  for (size_t i = 0; i < known.size(); ++i) {
+    std::vector<Dim> demanded;
+    for (const WeightSize& size : sizes_of_weight(of, static_cast<int64_t>(i))) {
+      demanded.push_back(Dim::known(size.is_of_input ? known[0][1].value() : size.factor * known[1][1].value()));
+    }
+    if (known[i] != demanded) {
+      return false;
+    }
+  }
+  return true;
+}
 
 // (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
 std::optional<Layers> layers_of(const Node& node, bool records_gradients) {
@@ -52,7 +104,9 @@ std::optional<Layers> layers_of(const Node& node, bool records_gradients) {
   if (drops || layers < 1 || layers > 8 || (records_gradients && op == "lstm")) {
     return std::nullopt;
   }
-  return Layers{op, constants[0]->toBool(), layers, constants[4]->toBool(), constants[5]->toBool(), records_gradients};
+  Layers found{op, constants[0]->toBool(), layers, constants[4]->toBool(), constants[5]->toBool(), records_gradients};
+  found.has_known_weights = has_known_weights(node, found);
+  return found;
 }
 
 // Writes the layers as TorchScript.
@@ -65,15 +119,12 @@ class Source {
     line(0, "def layers(input: Tensor, hx: " + hx +
                 ", params: List[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, "
                 "bidirectional: bool, batch_first: bool):");
-    const int64_t per_direction = of_.has_biases ? 4 : 2;
-    line(1, "if len(params) == " + std::to_string(per_direction * of_.layers * of_.directions()) +
-                " and input.dim() == 3 and input.size(" + (of_.batch_comes_first ? "1" : "0") + ") > 0 and " +
-                (of_.is_lstm() ? "len(hx) == 2 and hx[0]" : "hx") + ".dim() == 3:");
+    line(1, "if " + condition() + ":");
     line(2, of_.batch_comes_first ? "x = input.transpose(0, 1)" : "x = input");
     line(2, "last = x.size(0) - 1");
     for (int64_t layer = 0; layer < of_.layers; ++layer) {
       for (int64_t direction = 0; direction < of_.directions(); ++direction) {
-        write_direction(layer * of_.directions() + direction, direction == 1, per_direction);
+        write_direction(layer * of_.directions() + direction, direction == 1);
       }
       const std::string first = "torch.stack(out" + std::to_string(layer * of_.directions()) + ")";
       const std::string second = "torch.stack(out" + std::to_string(layer * of_.directions() + 1) + ")";
@@ -107,9 +158,46 @@ class Source {
     return list;
   }
 
-  void write_direction(int64_t number, bool is_reversed, int64_t params) {
+  static std::string weight(int64_t index) { return "params[" + std::to_string(index) + "]"; }
+
+  // Returns the condition under which LibTorch takes the arguments, and the lines compute what it computes. For all others
+  // the operator itself runs, and raises.
+  std::string condition() const {
+    const std::string features = weight(0) + ".size(1)";
+    const std::string hidden = weight(1) + ".size(1)";
+    std::string all = "len(params) == " + std::to_string(of_.weights());
+    const auto demand = [&](const std::string& what) { all += " and " + what; };
+    if (!of_.has_known_weights) {
+      demand(weight(0) + ".dim() == 2 and " + weight(1) + ".dim() == 2");
+      for (int64_t i = 0; i < of_.weights(); ++i) {
+        const auto sizes = sizes_of_weight(of_, i);
+        demand(weight(i) + ".dtype == " + weight(0) + ".dtype and " + weight(i) +
+               ".dim() == " + std::to_string(sizes.size()));
+        for (size_t dim = 0; dim < sizes.size(); ++dim) {
+          demand(weight(i) + ".size(" + std::to_string(dim) +
+                 ") == " + (sizes[dim].is_of_input ? features : std::to_string(sizes[dim].factor) + " * " + hidden));
+        }
+      }
+    }
+    const std::string time = of_.batch_comes_first ? "1" : "0";
+    const std::string batch = of_.batch_comes_first ? "0" : "1";
+    demand("input.dim() == 3 and input.size(" + time + ") > 0 and input.size(2) == " + features +
+           " and input.dtype == " + weight(0) + ".dtype");
+    if (of_.is_lstm()) {
+      demand("len(hx) == 2");
+    }
+    const std::vector<std::string> states = {of_.is_lstm() ? "hx[0]" : "hx", "hx[1]"};
+    for (const std::string& state : std::span(states).first(of_.is_lstm() ? 2 : 1)) {
+      demand(state + ".dim() == 3 and " + state + ".size(0) == " + std::to_string(of_.layers * of_.directions()));
+      demand(state + ".size(1) == input.size(" + batch + ") and " + state + ".size(2) == " + hidden);
+      demand(state + ".dtype == input.dtype");
+    }
+    return all;
+  }
+
+  void write_direction(int64_t number, bool is_reversed) {
     const std::string k = std::to_string(number);
-    const auto param = [&](int64_t i) { return "params[" + std::to_string(number * params + i) + "]"; };
+    const auto param = [&](int64_t i) { return weight(number * of_.weights_of_direction() + i); };
     line(2, "from_input" + k + " = torch.linear(x, " + param(0) + (of_.has_biases ? ", " + param(2) : "") + ")");
     line(2, "w" + k + " = " + param(1));
     if (of_.has_biases) {

@@ -23,14 +23,26 @@ std::string text_of(const std::string& op) {
   const bool is_lstm = op == "lstm_cell";
   const std::string h = is_lstm ? "hx[0]" : "hx";
   const std::string results = is_lstm ? "result, cell" : "result";
+  const std::string rows = std::string(is_lstm ? "4" : op == "gru_cell" ? "3" : "1") + " * " + h + ".size(1)";
+  const auto fits = [&](const std::string& weight, const std::string& columns) {
+    return " and " + weight + ".dtype == input.dtype and " + weight + ".dim() == 2 and " + weight + ".size(0) == " + rows +
+           " and " + weight + ".size(1) == " + columns;
+  };
+  const auto fit_of_bias = [&](const std::string& bias) {
+    return "    if " + bias + " is not None:\n        fits = fits and " + bias + ".dtype == input.dtype and " + bias +
+           ".dim() == 1 and " + bias + ".size(0) == " + rows + "\n";
+  };
+  // LibTorch takes these arguments. For all others the operator itself runs, and raises.
   std::string text = "def cell(input: Tensor, hx: " + std::string(is_lstm ? "List[Tensor]" : "Tensor") +
                      ", w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor], b_hh: Optional[Tensor]):\n"
-                     "    h = " +
-                     h + "\n    if input.dim() == 2 and h.dim() == 2 and input.size(0) == h.size(0)" +
-                     (is_lstm ? " and len(hx) == 2 and hx[1].dim() == 2 and hx[1].size(0) == h.size(0) and "
-                                "hx[1].size(1) == h.size(1)"
-                              : "") +
-                     ":\n        of_input = torch.linear(input, w_ih, b_ih)\n"
+                     "    fits = " +
+                     (is_lstm ? "len(hx) == 2 and hx[1].dtype == input.dtype and hx[1].dim() == 2 and " : "") +
+                     "input.dim() == 2 and " + h + ".dim() == 2 and input.size(0) == " + h + ".size(0) and " + h +
+                     ".dtype == input.dtype" +
+                     (is_lstm ? " and hx[1].size(0) == hx[0].size(0) and hx[1].size(1) == hx[0].size(1)" : "") +
+                     fits("w_ih", "input.size(1)") + fits("w_hh", h + ".size(1)") + "\n" + fit_of_bias("b_ih") +
+                     fit_of_bias("b_hh") + "    if fits:\n        h = " + h +
+                     "\n        of_input = torch.linear(input, w_ih, b_ih)\n"
                      "        of_hidden = torch.linear(h, w_hh, b_hh)\n";
   const CellNames names{.of_input = "of_input",
                         .of_hidden = "of_hidden",

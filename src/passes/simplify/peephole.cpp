@@ -57,6 +57,7 @@ class Peephole {
       case prim::device: return known_device(node);
       case aten::is_floating_point: return known_kind_of_dtype(node);
       case aten::type_as: return cast_to_known_dtype(node);
+      case aten::sum_to_size: return sum_to_own_size(node);
       case aten::dropout:
       case aten::feature_dropout:
       case aten::alpha_dropout:
@@ -100,7 +101,7 @@ class Peephole {
 
   Value* element_of_list(Node& node) {
     const Node* unbind = unbind_of_list(*node.input(0));
-    if (unbind != nullptr && !aliases_.get().may_be_written(*node.output())) {
+    if (unbind != nullptr && is_position(*node.input(1), *unbind) && !aliases_.get().may_be_written(*node.output())) {
       return insert(node, aten::select, {unbind->input(0), unbind->input(1), node.input(1)}, c10::TensorType::get());
     }
     const Node* list = unchanged_list(*node.input(0));
@@ -115,6 +116,43 @@ class Peephole {
           return use.user->opcode() == Opcode::kGetItem || use.user->opcode() == Opcode::kLength;
         });
     return is_only_read ? list.node() : nullptr;
+  }
+
+  // Returns whether the index denotes an element of the unbound list in every run. A selection of any other raises in words
+  // of its own.
+  bool is_position(const Value& index, const Node& unbind) {
+    const TensorFacts* facts = lasting_facts(*unbind.input(0));
+    const auto* dim = unbind.input(1)->constant();
+    if (index.constant() != nullptr && facts != nullptr && facts->sizes && dim != nullptr) {
+      const auto at = position_among(facts->sizes->size(), dim->toInt());
+      const Dim size = at ? (*facts->sizes)[*at] : Dim::unknown();
+      return size.is_known() && position_among(static_cast<size_t>(size.value()), index.constant()->toInt());
+    }
+    // The counter i of a loop over the list is a position, and so is (length - 1) - i.
+    const Node& from_end = *index.node();
+    const bool is_from_end = from_end.opcode() == Opcode::kSub && is_length_minus_one(*from_end.input(0), unbind);
+    const Value& counter = is_from_end ? *from_end.input(1) : index;
+    const Node* loop = counter.node()->owning_block() != nullptr ? counter.node()->owning_block()->owner() : nullptr;
+    return loop != nullptr && loop->opcode() == Opcode::kLoop && loop->block(0)->params()[0] == &counter &&
+           is_at_most_length(*loop->input(0), unbind);
+  }
+
+  static bool is_length_minus_one(const Value& value, const Node& unbind) {
+    return value.node()->opcode() == Opcode::kSub && value.node()->inputs().size() == 2 &&
+           is_constant_int(*value.node()->input(1), 1) && is_at_most_length(*value.node()->input(0), unbind);
+  }
+
+  // Returns whether the value is the length of the unbound list, or the least of it and others.
+  static bool is_at_most_length(const Value& value, const Node& unbind) {
+    const Node& node = *value.node();
+    if (node.kind() == prim::min) {
+      const Node& list = *node.input(0)->node();
+      const auto operands = list.opcode() == Opcode::kListConstruct ? list.inputs() : node.inputs();
+      return std::any_of(operands.begin(), operands.end(),
+                         [&](const Value* operand) { return is_at_most_length(*operand, unbind); });
+    }
+    return (node.opcode() == Opcode::kLength && node.input(0) == unbind.output()) ||
+           (node.opcode() == Opcode::kSize && node.inputs() == unbind.inputs());
   }
 
   // `list += [a, b]` appends a and b to the list, and returns it.
@@ -241,6 +279,15 @@ class Peephole {
     Value* no = graph_.insert_constant(false, &node);
     Value* none = graph_.insert_constant(c10::IValue(), &node);
     return insert(node, aten::to, {node.input(0), dtype, no, no, none}, c10::TensorType::get());
+  }
+
+  // Known sizes of sum and operand that are equal: it returns its operand.
+  Value* sum_to_own_size(Node& node) {
+    const TensorFacts* from = lasting_facts(*node.input(0));
+    const TensorFacts* to = lasting_facts(*node.output());
+    const bool are_known = from != nullptr && to != nullptr && from->sizes && to->sizes &&
+                           std::none_of(to->sizes->begin(), to->sizes->end(), [](Dim dim) { return dim.is_unknown(); });
+    return are_known && *from->sizes == *to->sizes ? node.input(0) : nullptr;
   }
 
   // ---- calls that do nothing ----------------------------------------------------------------------------------------

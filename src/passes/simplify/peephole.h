@@ -11,7 +11,7 @@ namespace sconce {
 //   - casts and tests that the types decide;
 //   - queries of tensor properties that facts answer;
 //   - casts to the dtype of a tensor whose dtype facts know;
-//   - calls that return their argument.
+//   - sums to the size that the operand has, and other calls that return their argument.
 //
 // Each rule is next to the operator that it rewrites in peephole.cpp. Returns whether the graph changed.
 bool peephole(Graph& graph);

@@ -165,7 +165,7 @@ bool may_grow_large(const Node& node, const torch::jit::Operator& op, const Valu
 std::optional<Values> evaluate_operator(const Node& node, Values operands) {
   const auto& op = node.op().registered;
   if (op == nullptr || operands.empty() || copies_by_reading_no_dtype(node.op(), operands) ||
-      division_traps(node.op(), operands) || may_grow_large(node, *op, operands)) {
+      has_unknown_dtype(node.op(), operands) || division_traps(node.op(), operands) || may_grow_large(node, *op, operands)) {
     return std::nullopt;  // without operands, a result comes from the state of the thread or process
   }
   if (node.schema()->is_vararg()) {

@@ -231,14 +231,24 @@ class FactPropagation {
       find_changed_containers(*node);
       const Effects effects = effects_of(*node);
       state_changes_ |= effects.state || effects.unknown;
+      writes_carry_gradients_ |= effects.unknown || may_write_gradient(*node);
       for (const Value* output : node->outputs()) {
         something_requires_grad_ |=
             (may_be_given(*output) || node->opcode() == Opcode::kConstant) && may_require_grad(*output);
       }
       if (const Value* asks = node->schema() == nullptr ? nullptr : node->named_input("requires_grad")) {
         something_requires_grad_ |= constant_bool(*asks) != false;
+        writes_carry_gradients_ |= constant_bool(*asks) != false;  // `requires_grad_`
       }
     });
+  }
+
+  // Returns whether autograd may record that the node writes a value that requires a gradient: an operand of it does. It
+  // does not record what only the row says, such as a norm's writes of its statistics.
+  static bool may_write_gradient(const Node& node) {
+    const auto inputs = node.inputs();
+    return node.schema() != nullptr && node.schema()->is_mutable() &&
+           std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return may_require_grad(*input); });
   }
 
   static bool may_require_grad(const Value& value) {
@@ -254,7 +264,8 @@ class FactPropagation {
 
   // A tensor may come to require a gradient because of a value written into it, or into its base.
   TensorFacts lasting(const Value& value, TensorFacts facts) const {
-    if (something_requires_grad_ && facts.requires_grad == false && aliases_.may_be_written(value)) {
+    if (something_requires_grad_ && writes_carry_gradients_ && facts.requires_grad == false &&
+        aliases_.may_be_written(value)) {
       facts.requires_grad.reset();
     }
     if (facts.requires_grad == true && !is_given(value) && aliases_.may_be_written(value)) {
@@ -368,6 +379,7 @@ class FactPropagation {
   const AbstractEvaluator* evaluator_ = nullptr;  // while it runs
   std::unordered_set<int64_t> given_symbols_;
   bool something_requires_grad_ = false;
+  bool writes_carry_gradients_ = false;
   std::vector<c10::TypePtr> changed_types_;  // types of lists and dicts from outside
   bool everything_changes_ = false;
   bool state_changes_ = false;
