@@ -40,6 +40,7 @@ enum class NotPrepared : uint8_t {
   // Of all steps of a run:
   kGradients,  // gradients were recorded, an argument was no plain tensor, or a transform was active
   kObserved,   // a profiler or the caller's autocast had to see single operators
+  kMayRecord,  // a node of the plan may record gradients whatever the caller does: a `with` block, a fork, an unknown call
   // Of all steps of a plan:
   kOptimizationOff,  // Options::optimize(false)
 };

@@ -31,8 +31,8 @@ class Options {
   Options& optimize(bool on) { return set(optimize_, on); }
   bool optimize() const { return optimize_; }
 
-  // Computes the bits that operator after operator computes. By default kernels may differ in the last bits where that makes
-  // them faster: exponentials and the like (a few ulp), sums of rows, recurrent layers, small batched matrix products.
+  // Computes the bits that LibTorch computes operator by operator on this machine, with as many threads and operands aligned
+  // alike (16 bytes). By default exponentials, roots, sums, recurrent layers and small products may differ in the last bits.
   Options& exact(bool on) { return set(exact_, on); }
   bool exact() const { return exact_; }
 
@@ -41,8 +41,8 @@ class Options {
   Options& min_differentiable_nodes(size_t nodes) { return set(min_differentiable_nodes_, nodes); }
   size_t min_differentiable_nodes() const { return min_differentiable_nodes_; }
 
-  // Chooses when specialized plans and kernels are compiled. With kBackground, your passes at Stage::kSpecialize run on that thread, and
-  // perhaps after the module was destroyed.
+  // Chooses when specialized plans and kernels are compiled. With kBackground, your passes at Stage::kSpecialize run on that
+  // thread, and perhaps after the module was destroyed.
   Options& compile(CompileMode mode) { return set(compile_, mode); }
   CompileMode compile() const { return compile_; }
 

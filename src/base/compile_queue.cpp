@@ -29,14 +29,8 @@ CompileQueue* CompileQueue::of_process_ = nullptr;
 CompileQueue& CompileQueue::of_process() {
   static CompileQueue& queue = *[] {
     of_process_ = new CompileQueue();
-    pthread_atfork([] { of_process_->mutex_.lock(); }, [] { of_process_->mutex_.unlock(); },
-                   [] {
-                     if (of_process_->thread_.joinable()) {
-                       of_process_->thread_.detach();
-                     }
-                     new (&of_process_->changed_) std::condition_variable();  // the old one still counts its waiters
-                     of_process_->mutex_.unlock();
-                   });
+    pthread_atfork([] { of_process_->before_fork(); }, [] { of_process_->after_fork(); },
+                   [] { of_process_->after_fork_in_child(); });
     return of_process_;
   }();
   // C++ destroys thread-local objects of the thread that ends the process before it destroys any static object.
@@ -49,6 +43,30 @@ CompileQueue& CompileQueue::of_process() {
     static_cast<void>(stop_at_exit);
   }
   return queue;
+}
+
+void CompileQueue::before_fork() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  ++forks_;
+  idle_.wait(lock, [this] { return !is_running_ || thread_.get_id() == std::this_thread::get_id(); });
+  lock.release();
+}
+
+void CompileQueue::after_fork() {
+  --forks_;
+  changed_.notify_one();
+  mutex_.unlock();
+}
+
+void CompileQueue::after_fork_in_child() {
+  forks_ = 0;
+  if (thread_.joinable()) {
+    thread_.detach();
+  }
+  // The old ones still count their waiters.
+  new (&changed_) std::condition_variable();
+  new (&idle_) std::condition_variable();
+  mutex_.unlock();
 }
 
 bool CompileQueue::submit(std::function<void()> job) {
@@ -107,16 +125,19 @@ void CompileQueue::run() {
   make_background_thread();
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return is_stopped_ || !waiting_.empty(); });
+    changed_.wait(lock, [this] { return is_stopped_ || (!waiting_.empty() && forks_ == 0); });
     if (is_stopped_) {
       return;
     }
     std::function<void()> job = std::move(waiting_.front());
     waiting_.pop_front();
+    is_running_ = true;
     lock.unlock();
     job();
     job = nullptr;  // what it owns is destroyed outside the lock
     lock.lock();
+    is_running_ = false;
+    idle_.notify_all();
   }
 }
 

@@ -21,15 +21,16 @@ class CompileQueue {
   CompileQueue(const CompileQueue&) = delete;
   CompileQueue& operator=(const CompileQueue&) = delete;
 
-  // Returns the queue that the whole process shares. If the main thread has called this, it stops before the process destroys
-  // static objects: jobs may use those of any library. In a process that was forked, jobs start a new thread; the job that ran during the fork is lost.
+  // Returns the queue that the whole process shares. If the main thread has called this, it stops before the process
+  // destroys static objects: jobs may use those of any library. fork() waits for the job that runs, so that the child finds
+  // no lock of a job taken. In the child, the next job starts a new thread, which also does the jobs that waited.
   static CompileQueue& of_process();
   // Returns false if too many jobs wait, or if the queue has stopped. Throws what std::thread throws if no thread can be
   // started. `job` must not throw.
   bool submit(std::function<void()> job);
 
-  // Runs the job on the thread, after those that wait, and waits for it. Runs it here if this is the queue's thread, or if the
-  // queue takes no job. A job of another library need not survive what this thread does when memory fails.
+  // Runs the job on the thread, after those that wait, and waits for it. Runs it here if this is the queue's thread, or if
+  // the queue takes no job. A job of another library need not survive what this thread does when memory fails.
   void run_and_wait(const std::function<void()>& job);
 
   // Drops the jobs that wait, and waits for the one that runs.
@@ -37,6 +38,10 @@ class CompileQueue {
 
  private:
   void run();
+  // Waits for the job that runs, and keeps the queue locked until after the fork.
+  void before_fork();
+  void after_fork();
+  void after_fork_in_child();
 
   static CompileQueue* of_process_;
 
@@ -44,6 +49,9 @@ class CompileQueue {
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;
   bool is_stopped_ = false;
+  bool is_running_ = false;  // a job
+  size_t forks_ = 0;         // that wait for the end of a job
+  std::condition_variable idle_;
   std::thread thread_;
 };
 

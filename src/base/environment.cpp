@@ -7,6 +7,11 @@ namespace sconce {
 
 namespace {
 
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && std::string_view(value) != "0" && std::string_view(value) != "";
+}
+
 std::string kernel_cache() {
   if (const char* directory = std::getenv("SCONCE_KERNEL_CACHE")) {
     return std::string_view(directory) == "off" ? "" : directory;
@@ -23,8 +28,8 @@ std::string kernel_cache() {
 const Environment& environment() {
   static const Environment values = [] {
     Environment read;
-    const char* verify = std::getenv("SCONCE_VERIFY");
-    read.verify = verify != nullptr && std::string_view(verify) != "0" && std::string_view(verify) != "";
+    read.verify = is_set("SCONCE_VERIFY");
+    read.check_shells = is_set("SCONCE_CHECK_SHELLS");
     if (const char* dump = std::getenv("SCONCE_DUMP")) {
       read.dump = dump;
     }

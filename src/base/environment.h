@@ -8,7 +8,9 @@ namespace sconce {
 
 struct Environment {
   bool verify = false;  // SCONCE_VERIFY=1: run the verifier after every pass in release builds too
-  std::string dump;     // SCONCE_DUMP: what to print to stderr while compiling, see dump.h
+  // SCONCE_CHECK_SHELLS=1: check in release builds, too, that nothing outlives planned memory (rule R2)
+  bool check_shells = false;
+  std::string dump;  // SCONCE_DUMP: what to print to stderr while compiling, see dump.h
   // SCONCE_KERNEL_CACHE: the directory that keeps compiled kernels, instead of ~/.cache/sconce/kernels; "off": none
   std::string kernel_cache;
   std::string nvrtc;  // SCONCE_NVRTC: the libnvrtc to compile CUDA kernels with, instead of the one beside LibTorch

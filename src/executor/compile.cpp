@@ -97,6 +97,22 @@ void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
   runner.run("check_inplace", check_inplace, graph);
 }
 
+// Optimizes a graph that runs without autograd.
+void subgraph_passes(Graph& graph, PassRunner& runner) {
+  runner.run(
+      "propagate_facts", [](Graph& known) { return propagate_facts(known, {.grad_mode = false}, KnownNumbers::kFold); },
+      graph);
+  optimizing_passes(graph, runner, /*frozen=*/false);
+}
+
+void backward_passes(Graph& backward, bool exact, PassRunner& runner) {
+  runner.run("accumulate_selections", accumulate_selections, backward);
+  if (!exact) {
+    runner.run("batch_loop_products", batch_loop_products, backward);
+  }
+  subgraph_passes(backward, runner);
+}
+
 // Makes differentiable subgraphs, and optimizes the graphs that their plans run.
 GradientExplanation differentiable_passes(Graph& graph, const InputAssumptions& given, size_t min_nodes, bool exact,
                                           PassRunner& runner) {
@@ -107,18 +123,8 @@ GradientExplanation differentiable_passes(Graph& graph, const InputAssumptions& 
   runner.run("propagate_facts", [&given](Graph& known) { return propagate_facts(known, given); }, graph);
   runner.run("differentiate", [&](Graph& whole) { return differentiate(whole, min_nodes, &explanation); }, graph);
   for_each_differentiable(graph, [&](Node& node) {
-    Graph& backward = *node.attribute_as<std::shared_ptr<Graph>>(attr::kBackward);
-    runner.run("accumulate_selections", accumulate_selections, backward);
-    if (!exact) {
-      runner.run("batch_loop_products", batch_loop_products, backward);
-    }
-    for (const c10::Symbol name : {attr::kSubgraph, attr::kBackward}) {
-      Graph& subgraph = *node.attribute_as<std::shared_ptr<Graph>>(name);
-      runner.run(
-          "propagate_facts", [](Graph& known) { return propagate_facts(known, {.grad_mode = false}, KnownNumbers::kFold); },
-          subgraph);
-      optimizing_passes(subgraph, runner, /*frozen=*/false);
-    }
+    subgraph_passes(*node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph), runner);
+    backward_passes(*node.attribute_as<std::shared_ptr<Graph>>(attr::kBackward), exact, runner);
   });
   return explanation;
 }
@@ -207,11 +213,26 @@ bool has_compiled_cast(const Graph& graph, const GroupCompiler& kernels) {
   return has_one;
 }
 
+// Returns the passes of a backward graph that a run asks for, perhaps after the executor was destroyed.
+std::shared_ptr<const std::function<void(Graph&)>> later_backward_passes(const CompileSettings& settings) {
+  if (settings.min_differentiable_nodes == 0) {
+    return nullptr;
+  }
+  return std::make_shared<const std::function<void(Graph&)>>(
+      [passes = settings.passes != nullptr ? *settings.passes : PassPipeline(), exact = settings.exact](Graph& backward) {
+        PassRunner runner(passes);
+        backward_passes(backward, exact, runner);
+      });
+}
+
 // Lowers the graph that the passes have left, and adds up what the compile did.
 Expected<CompiledMethod> finish(CompiledMethod compiled, std::unique_ptr<Graph> graph, const PassRunner& runner,
                                 const CompileSettings& settings, Clock::time_point start) {
-  const StepForm form{
-      .is_prepared = settings.prepares_steps, .is_exact = settings.exact, .always_new = 0, .groups = kernels_for(settings)};
+  const StepForm form{.is_prepared = settings.prepares_steps,
+                      .is_exact = settings.exact,
+                      .always_new = 0,
+                      .groups = kernels_for(settings),
+                      .optimize_backward = later_backward_passes(settings)};
   auto plan = lower(std::move(graph), settings.callees, nullptr, form);
   if (!plan) {
     return plan.refusal();

@@ -60,9 +60,24 @@ void Frame::hold(uint32_t slot, c10::IValue owner) {
   holds_something_ = true;
 }
 
-void Frame::release(uint32_t slot) {
-  slots[slot].block.clear();
-  slots[slot].held = c10::IValue();
+void Frame::release(std::span<const uint32_t> released) {
+  for (const uint32_t slot : released) {
+    slots[slot].block.clear();
+    slots[slot].held = c10::IValue();
+  }
+  if (shell_check_ != nullptr) [[unlikely]] {
+    shell_check_->check(released);
+  }
+}
+
+void Frame::begin_shell_check() {
+  shell_check_ = std::make_unique<ShellCheck>(plan_, *this);
+  holds_something_ = true;
+}
+
+void Frame::end_shell_check() {
+  drop_values();
+  shell_check_->check_all();
 }
 
 void Frame::report_overflow() {
@@ -82,14 +97,20 @@ void Frame::report_overflow() {
 
 void Frame::report_refusal(uint32_t state, NotPrepared reason) { plan_.refusals().add(state, reason); }
 
-void Frame::clear() {
+void Frame::drop_values() {
   stack.clear();
   for (size_t i = constants_; i < registers_.size(); ++i) {
     registers_[i] = c10::IValue();
   }
-  for (uint32_t slot = 0; slot < slots.size() && has_blocks(); ++slot) {
-    release(slot);
+  for (size_t slot = 0; slot < slots.size() && has_blocks(); ++slot) {
+    slots[slot].block.clear();
+    slots[slot].held = c10::IValue();
   }
+}
+
+void Frame::clear() {
+  drop_values();
+  shell_check_.reset();
   overflowed_ = false;
   holds_something_ = false;
 }

@@ -1,6 +1,7 @@
 // Frame: all state of one run of a plan.
 #pragma once
 
+#include "plan/prepared/shell_check.h"
 #include "plan/prepared/tensor_slot.h"
 
 #include <sconce/explanation.h>
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace sconce {
@@ -47,6 +49,7 @@ class Frame {
   std::shared_ptr<const Plan> kept_plan;
 
   c10::IValue& operator[](Register index) { return registers_[index]; }
+  std::span<const c10::IValue> registers() const { return registers_; }
 
   // Operands and results of the step that runs; empty between steps.
   torch::jit::Stack stack;
@@ -76,9 +79,12 @@ class Frame {
   void allocate(uint32_t slot);
   // Keeps what owns the slot's memory until the slot is released.
   void hold(uint32_t slot, c10::IValue owner);
-  // Frees what the slot has outside the arena.
-  void release(uint32_t slot);
+  // Frees what the slots have outside the arena. Called if `has_blocks`.
+  void release(std::span<const uint32_t> slots);
   bool has_blocks() const { return holds_something_; }
+  // Watches the shells in this run, if they are checked.
+  void begin_shell_check();
+  ShellCheck* shell_check() const { return shell_check_.get(); }
   // Tells the plan which slots found no room in the arena.
   void report_overflow();
   // Tells the plan why a prepared step ran by its ordinary steps: `state` is the index of the step's state.
@@ -86,15 +92,20 @@ class Frame {
 
   // Drops every value but the constants.
   void clear();
+  // The run has handed out its results: checks all shells, if they are watched.
+  void end_shell_check();
 
  private:
+  void drop_values();
   const Plan& plan_;
   size_t constants_;
   std::vector<c10::IValue> registers_;
   const ArenaLayout* layout_ = nullptr;
   c10::DataPtr arena_;
-  bool overflowed_ = false;       // the arena had no room for a slot in this run
-  bool holds_something_ = false;  // a slot has, or had in this run, a block of its own, or holds something
+  bool overflowed_ = false;  // the arena had no room for a slot in this run
+  // A slot has, or had in this run, a block of its own, or holds something; or shells are watched.
+  bool holds_something_ = false;
+  std::unique_ptr<ShellCheck> shell_check_;  // of this run
 };
 
 // Switches the dispatcher's autograd layers off and on while a plan runs. The destructor restores the initial state. Changes

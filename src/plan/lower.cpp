@@ -215,9 +215,10 @@ class Lowering {
       case Opcode::kDifferentiable: return make_differentiable_step(node, std::move(operands), std::move(results), form_);
       default: break;
     }
-    return is_call(node)             ? make_call_step(node, std::move(operands), std::move(results), callees_)
-           : node.op().is_language() ? make_language_step(node, std::move(operands), std::move(results))
-                                     : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change_);
+    return is_call(node) ? make_call_step(node, std::move(operands), std::move(results), callees_)
+           : node.op().is_language()
+               ? make_language_step(node, std::move(operands), std::move(results))
+               : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change_, form_);
   }
 
   Expected<void> lower_node(const Node& node) {

@@ -8,6 +8,7 @@
 #include "plan/prepared/group.h"
 #include "plan/profile.h"
 
+#include <functional>
 #include <memory>
 
 namespace sconce {
@@ -15,11 +16,15 @@ namespace sconce {
 // How nodes become steps.
 struct StepForm {
   bool is_prepared = false;  // operators that have kernels run by prepared steps, with their results in the arena
-  bool is_exact = false;     // but for kernels whose results differ from the operator's in the last bits
+  // But for kernels whose results differ from the operator's in the last bits. Composite operators run with autograd's
+  // layers.
+  bool is_exact = false;
   // Small results that nothing holds any more are those of later runs (ReusedResults). The first results of the graph, this
   // many, are always new tensors; without a number, all results are.
   std::optional<size_t> always_new = {};
   const GroupCompiler* groups = nullptr;  // makes kernels of adjacent nodes; outlives the plan
+  // Optimizes backward of runs in which some gradients of outputs are undefined; null if nothing does.
+  std::shared_ptr<const std::function<void(Graph&)>> optimize_backward = {};
 };
 
 // Lowers a graph. The plan keeps the graph alive.

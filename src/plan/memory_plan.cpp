@@ -6,7 +6,8 @@
 namespace sconce {
 namespace {
 
-constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
+// A cache line, and the widest vector. Below 16, some kernels of MKL round otherwise.
+constexpr size_t kAlignment = 64;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 

@@ -23,11 +23,25 @@ struct NoRecording {
   };
 };
 
+// Notes the steps that run by themselves, while shells are watched.
+struct WatchedRun {
+  struct Slice {
+    Slice(WatchedRun& run, size_t at) : check(run.check), position(at) {}
+    void finish(const Step& step, const Frame& frame) {
+      if (!step.ran_prepared(frame)) {
+        check.note_step(position);
+      }
+    }
+    ShellCheck& check;
+    size_t position;
+  };
+  ShellCheck& check;
+};
+
 // `Recording::Slice` exists while a step runs.
 template <class Recording>
 void run_each_step(const Plan& plan, Frame& frame, AutogradSwitch& autograd, Recording& recording) {
   const auto steps = plan.steps();
-  frame.next_step = 0;
   while (frame.next_step < steps.size()) {
     const size_t position = frame.next_step++;
     const Step& step = *steps[position].step;
@@ -39,18 +53,27 @@ void run_each_step(const Plan& plan, Frame& frame, AutogradSwitch& autograd, Rec
 }
 
 void run_steps(const Plan& plan, Frame& frame) {
+  frame.next_step = 0;
   AutogradSwitch autograd;
   frame.autograd = &autograd;
   frame.runs_prepared = frame.may_skip_autograd && plan.state_count() != 0 && !operators_are_observed();
   if (frame.runs_prepared) {
     ++frame.run_number;
     frame.update_layout();
+    if (shells_are_checked()) [[unlikely]] {
+      frame.begin_shell_check();
+    }
   } else if (plan.state_count() != 0) {
-    plan.refusals().note_run(frame.may_skip_autograd ? NotPrepared::kObserved : NotPrepared::kGradients);
+    plan.refusals().note_run(frame.may_skip_autograd     ? NotPrepared::kObserved
+                             : plan.may_introduce_grad() ? NotPrepared::kMayRecord
+                                                         : NotPrepared::kGradients);
   }
   if (StepRecorder::is_active()) [[unlikely]] {
     RecordedRun recording(plan);
     run_each_step(plan, frame, autograd, recording);
+  } else if (frame.shell_check() != nullptr) [[unlikely]] {
+    WatchedRun watched{*frame.shell_check()};
+    run_each_step(plan, frame, autograd, watched);
   } else {
     NoRecording none;
     run_each_step(plan, frame, autograd, none);
@@ -84,14 +107,16 @@ void run_steps_and_leave(const Plan& plan, Frame& frame) {
   }
 }
 
-// The node whose step threw; null for a step between blocks, which can only fail for lack of memory.
-const Node* failed_node(const Plan& plan, const Frame& frame) { return plan.steps()[frame.next_step - 1].node; }
+// The node whose step threw; null before the first step and for a step between blocks, which fail only for lack of memory.
+const Node* failed_node(const Plan& plan, const Frame& frame) {
+  return frame.next_step == 0 ? nullptr : plan.steps()[frame.next_step - 1].node;
+}
 
 std::string frames_of(const Node* node) { return node == nullptr ? std::string() : stack_frames(node->location()); }
 
 std::string describe_failure(const Node* node) {
   if (node == nullptr) {
-    return "in a step without a node";
+    return "in no operator";
   }
   std::string text = "in " + print_node_line(*node);
   const std::string frames = frames_of(node);
@@ -150,6 +175,9 @@ void run_plan(FrameLease& lease, torch::jit::Stack& stack, bool may_skip_autogra
   // The last step left the outputs on the frame's stack.
   for (c10::IValue& output : frame.stack) {
     stack.push_back(std::move(output));
+  }
+  if (frame.shell_check() != nullptr) [[unlikely]] {
+    frame.end_shell_check();
   }
 }
 

@@ -46,15 +46,16 @@ c10::IValue with_tensors(const c10::IValue& value, c10::function_ref<at::Tensor(
   return list;
 }
 
-// Returns a tensor of its own over the same memory, with the same version. A view of what the forward graph computed gets a
-// copy: its memory has another version.
-at::Tensor own_tensor(const at::Tensor& tensor) {
-  if (!tensor.has_storage() || tensor.storage().use_count() > 1) {
-    return tensor.detach().clone();
-  }
+// Returns a tensor object of its own over the same memory, with the same version, that is no view.
+at::Tensor alias_of(const at::Tensor& tensor) {
   const at::TensorImpl& tensor_impl = *tensor.unsafeGetTensorImpl();
   return at::Tensor(
       tensor_impl.shallow_copy_and_detach(tensor_impl.version_counter(), /*allow_tensor_metadata_change=*/true));
+}
+
+// The same. A view of what the forward graph computed gets a copy: its memory has another version.
+at::Tensor own_tensor(const at::Tensor& tensor) {
+  return !tensor.has_storage() || tensor.storage().use_count() > 1 ? tensor.detach().clone() : alias_of(tensor);
 }
 
 }  // namespace
@@ -67,7 +68,9 @@ std::shared_ptr<BackwardNode> BackwardNode::make(std::shared_ptr<const Different
   edges.reserve(made_from.differentiable_inputs.size());
   for (const int64_t position : made_from.differentiable_inputs) {
     const at::Tensor& operand = operands[static_cast<size_t>(position)].toTensor();
-    edges.push_back(operand.requires_grad() ? impl::gradient_edge(operand) : torch::autograd::Edge());
+    const bool requires_grad = operand.requires_grad();
+    node->requires_grad_.push_back(requires_grad);
+    edges.push_back(requires_grad ? impl::gradient_edge(operand) : torch::autograd::Edge());
   }
   node->set_next_edges(std::move(edges));
   node->inputs_.reserve(made_from.captured_inputs.size());
@@ -111,7 +114,7 @@ void BackwardNode::connect(torch::jit::Stack& results) {
     }
     bool depends = false;
     for (size_t input = 0; input < inputs; ++input) {
-      depends = depends || (next_edge(input).is_valid() && row[input] != 0);
+      depends = depends || (requires_grad_[input] && row[input] != 0);
     }
     first_slots_.push_back(num_inputs());
     output = with_tensors(output, [&](const at::Tensor& tensor) { return connected_output(tensor, depends, own); });
@@ -141,7 +144,8 @@ at::Tensor BackwardNode::connected_output(const at::Tensor& output, bool depends
   if (is_given) {
     return output;
   }
-  at::Tensor result = output;
+  // A forward text may end with a view, which was made without recording. Nothing else has its memory.
+  at::Tensor result = output.is_view() ? alias_of(output) : output;
   if (function_->returns_of_blocks) {
     const auto [found, is_new] = own.try_emplace(output.unsafeGetTensorImpl());
     if (!is_new) {
@@ -197,10 +201,12 @@ void BackwardNode::check_versions() const {
   }
 }
 
-bool BackwardNode::is_needed(size_t capture, const std::vector<bool>& is_defined) const {
-  for (size_t output = 0; output < is_defined.size(); ++output) {
-    for (size_t input = 0; is_defined[output] && input < num_outputs(); ++input) {
-      if (next_edge(input).is_valid() && function_->takes(output, capture, input)) {
+bool BackwardNode::is_needed(size_t capture, const Incoming& incoming) const {
+  const size_t inputs = num_outputs();
+  for (size_t gradient = 0; gradient < incoming.is_defined.size(); ++gradient) {
+    const int64_t* row = incoming.capture_paths.data() + (capture * incoming.is_defined.size() + gradient) * inputs;
+    for (size_t input = 0; incoming.is_defined[gradient] && input < inputs; ++input) {
+      if (next_edge(input).is_valid() && row[input] != 0) {
         return true;
       }
     }
@@ -210,27 +216,32 @@ bool BackwardNode::is_needed(size_t capture, const std::vector<bool>& is_defined
 
 // Returns a captured value. Its version counts only if it takes a gradient to an input that needs one: eager execution does
 // not visit other operators, or has saved nothing for them.
-c10::IValue BackwardNode::unpack(const Saved& saved, size_t capture, const std::vector<bool>& is_defined, bool is_output) {
+c10::IValue BackwardNode::unpack(const Saved& saved, size_t capture, const Incoming& incoming, bool is_output) {
   if (!saved.is_tensor) {
     return saved.value;
   }
   const auto data = saved.tensor.get_raw_data();
-  if (data && data->_version() != saved.version && !is_needed(capture, is_defined)) {
+  if (data && data->_version() != saved.version && !is_needed(capture, incoming)) {
     return data->detach();
   }
   return saved.tensor.unpack(is_output ? shared_from_this() : nullptr);
 }
 
-void BackwardNode::push_captures(torch::jit::Stack& stack, const std::vector<bool>& is_defined, bool records) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+// Raises if the saved values are freed. Requires the lock.
+void BackwardNode::check_is_kept() const {
   const bool keeps_nothing = inputs_.empty() && outputs_.empty() && temporaries_.empty();
   TORCH_CHECK(!is_released_ || keeps_nothing, torch::autograd::ERR_BACKWARD_TWICE);
+}
+
+void BackwardNode::push_captures(torch::jit::Stack& stack, const Incoming& incoming, bool records) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  check_is_kept();
   size_t capture = 0;
   for (const Saved& input : inputs_) {
-    stack.push_back(unpack(input, capture++, is_defined, /*is_output=*/false));
+    stack.push_back(unpack(input, capture++, incoming, /*is_output=*/false));
   }
   for (const Saved& output : outputs_) {
-    stack.push_back(unpack(output, capture++, is_defined, /*is_output=*/true));
+    stack.push_back(unpack(output, capture++, incoming, /*is_output=*/true));
   }
   check_versions();
   const size_t first = stack.size();
@@ -286,11 +297,17 @@ variable_list BackwardNode::apply(variable_list&& gradients) {
   // An input has no gradient if no output with a gradient depends on it.
   std::vector<bool> is_reached(inputs, reaches_temporaries);
   std::vector<bool> is_defined(outputs);
+  BackwardForm form{std::vector<Definedness>(outputs), is_recorded};
   torch::jit::Stack stack;
   for (size_t i = 0; i < outputs; ++i) {
+    size_t defined = 0;
     for (size_t slot = first_slots_[i]; slot < first_slots_[i + 1]; ++slot) {
-      is_defined[i] = is_defined[i] || gradients[slot].defined();
+      defined += gradients[slot].defined() ? 1 : 0;
     }
+    is_defined[i] = defined > 0;
+    form.gradients[i] = defined == first_slots_[i + 1] - first_slots_[i] ? Definedness::kAll
+                        : defined == 0                                   ? Definedness::kNone
+                                                                         : Definedness::kSome;
     for (size_t input = 0; input < inputs; ++input) {
       is_reached[input] = is_reached[input] || (is_defined[i] && function.depends(i, input));
     }
@@ -298,21 +315,26 @@ variable_list BackwardNode::apply(variable_list&& gradients) {
     if (function.is_list[i]) {
       stack.emplace_back(c10::List<at::Tensor>(at::ArrayRef<at::Tensor>(&*first, first_slots_[i + 1] - first_slots_[i])));
     } else {
-      stack.emplace_back(is_defined[i] ? std::move(*first) : input_metadata(first_slots_[i]).zeros_like());
+      stack.emplace_back(std::move(*first));
     }
   }
   if (is_recorded) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    check_is_kept();
     size_t slot = first_slots_.back();
     for (const int64_t position : function.differentiable_temporaries) {
+      bool has_gradient = false;
       stack.push_back(with_tensors(temporaries_[static_cast<size_t>(position)], [&](const at::Tensor&) {
         const size_t next = slot++;
+        has_gradient = has_gradient || (next < gradients.size() && gradients[next].defined());
         return next < gradients.size() ? std::move(gradients[next]) : at::Tensor();
       }));
+      is_defined.push_back(has_gradient);
     }
   }
-  push_captures(stack, reaches_temporaries ? std::vector<bool>(outputs, true) : is_defined, records);
-  run_plan(is_recorded ? *function.recorded_backward : *function.backward, stack, /*may_skip_autograd=*/!records);
+  const BackwardPlan& backward = function.backward->at(form);
+  push_captures(stack, {is_defined, backward.capture_paths}, records);
+  run_plan(*backward.plan, stack, /*may_skip_autograd=*/!records);
   variable_list results(inputs);
   for (size_t i = 0; i < inputs; ++i) {
     if (is_reached[i] && next_edge(i).is_valid()) {

@@ -51,19 +51,27 @@ class BackwardNode final : public torch::autograd::Node {
   };
   using OwnTensors = std::unordered_map<at::TensorImpl*, at::Tensor>;
   void save(std::vector<Saved>& saved, const c10::IValue& value, bool is_output);
-  // `is_defined`: which outputs have a gradient.
-  void push_captures(torch::jit::Stack& stack, const std::vector<bool>& is_defined, bool records);
+  // The gradients of a run: which are defined, and the paths that the run's plan takes them (BackwardPlan).
+  struct Incoming {
+    const std::vector<bool>& is_defined;
+    const std::vector<int64_t>& capture_paths;
+  };
+  void push_captures(torch::jit::Stack& stack, const Incoming& incoming, bool records);
   // Returns whether a gradient goes through the captured value to an input that needs one.
-  bool is_needed(size_t capture, const std::vector<bool>& is_defined) const;
-  c10::IValue unpack(const Saved& saved, size_t capture, const std::vector<bool>& is_defined, bool is_output);
+  bool is_needed(size_t capture, const Incoming& incoming) const;
+  c10::IValue unpack(const Saved& saved, size_t capture, const Incoming& incoming, bool is_output);
   at::Tensor connected_output(const at::Tensor& output, bool depends, OwnTensors& own);
   c10::IValue connected_temporary(size_t index);
   // The inputs of this node that bring the gradients of differentiable temporary `index` begin with this one.
   size_t first_slot_of_temporary(size_t index) const;
   void check_versions() const;
+  void check_is_kept() const;
   void drop();
 
   const std::shared_ptr<const DifferentiableFunction> function_;
+  // Per differentiable input. A view whose base came to require a gradient after the view was made requires one too, and
+  // has no edge: as in eager execution, results require a gradient that reaches no leaf.
+  std::vector<bool> requires_grad_;
   std::vector<size_t> first_slots_;  // per differentiable output: its first input of this node; then the end
   // Until `connect`, if an output may be an operand: the operands. No other tensor takes their addresses meanwhile.
   std::vector<c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>> given_;

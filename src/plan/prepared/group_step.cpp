@@ -17,7 +17,7 @@ class OneKernelStep final : public GroupStep {
     }
     StepState& state = runner_.state_of(frame);
     const auto make_kernel = [this] { return compiler_.make_kernel(group_); };
-    if (runner_.take_operands(frame, state, /*op=*/nullptr, make_kernel) && state.kernel->can_run()) {
+    if (runner_.take_operands(frame, state, /*op=*/nullptr, make_kernel) && state.kernel->can_run(state.arguments)) {
       runner_.run(frame, state);
       frame.next_step = target_;
     }

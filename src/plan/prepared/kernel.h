@@ -90,8 +90,9 @@ class PreparedKernel {
   // Prepares for other operands, at less cost. Returns false if it cannot: then a new kernel is made for them.
   virtual bool prepare_again(const KernelArguments& /*arguments*/, KernelResults /*results*/) { return false; }
   virtual void run(const KernelArguments& arguments, KernelResults results) = 0;
-  // Returns whether `run` may be called: false while the kernel is compiled.
-  virtual bool can_run() const { return true; }
+  // Returns whether `run` may be called: false while the kernel is compiled, and for numbers of this run that it does not
+  // accept.
+  virtual bool can_run(const KernelArguments& /*arguments*/) const { return true; }
   // Returns whether `run` reads the memory of arguments.tensor() and writes that of KernelResult::tensor(), in place of
   // the pointers.
   virtual bool reads_tensors() const { return false; }

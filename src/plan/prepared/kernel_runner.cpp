@@ -231,7 +231,8 @@ void KernelRunner::take_memory(Frame& frame, StepState& state) const {
     }
     TensorSlot& slot = frame.slots[index];
     if (!slot.shell.is_same(result.shell_)) [[unlikely]] {
-      give_to_slot(frame, result, index);  // another step computed the value in the meantime
+      // Another step computed the value in the meantime.
+      change_shells(frame, [&] { give_to_slot(frame, result, index); });
     }
     if (!parts_.is_view) {
       if (!slot.in_arena) [[unlikely]] {
@@ -275,9 +276,7 @@ void KernelRunner::hand_out(Frame& frame, StepState& state) const {
 
 void KernelRunner::release_slots(Frame& frame) const {
   if (frame.has_blocks()) [[unlikely]] {
-    for (const uint32_t slot : parts_.released) {
-      frame.release(slot);
-    }
+    frame.release(parts_.released);
   }
 }
 

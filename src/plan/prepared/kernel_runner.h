@@ -9,6 +9,20 @@
 
 namespace sconce {
 
+// Calls `change`, which may change what slots, kernels and results hold, and tells the check of shells, if there is one. After
+// an exception the run is over, and the check with it.
+template <typename Change>
+void change_shells(const Frame& frame, const Change& change) {
+  ShellCheck* const check = frame.shell_check();
+  if (check != nullptr) [[unlikely]] {
+    check->before_change();
+  }
+  change();
+  if (check != nullptr) [[unlikely]] {
+    check->after_change();
+  }
+}
+
 // Compares the operands of each run with those that the kernel was prepared for, and gives results their memory.
 class KernelRunner {
  public:
@@ -27,13 +41,15 @@ class KernelRunner {
       return false;
     }
     if (!(state.is_ready && match_operands(frame, state))) {
-      if (begin_to_prepare(frame, state, op)) {
-        if (!prepare_again(state)) {
-          prepare(state, make_kernel());
+      change_shells(frame, [&] {
+        if (begin_to_prepare(frame, state, op)) {
+          if (!prepare_again(state)) {
+            prepare(state, make_kernel());
+          }
+          finish_preparing(frame, state);
         }
-        finish_preparing(frame, state);
-      }
-      report_refusals(frame, state);
+        report_refusals(frame, state);
+      });
     }
     return !state.is_refused;
   }

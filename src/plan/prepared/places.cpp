@@ -61,6 +61,9 @@ std::optional<NotPrepared> find_obstacle(PreparedUnit& unit) {
   }
   for (const Value* input : node.inputs()) {
     if ((is_list_of_tensors(*input) || is_list_of_ints(*input)) && is_made_for(*input, node)) {
+      if (input->node()->inputs().empty()) {
+        return NotPrepared::kListArgument;  // the elements are the kernel's operands: an empty list would have none
+      }
       unit.nodes.push_back(input->node());
     } else if (is_list_of_tensors(*input)) {
       return NotPrepared::kListArgument;

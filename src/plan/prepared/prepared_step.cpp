@@ -57,11 +57,13 @@ class PreparedStep final : public Step {
       }
     }
     run_ordinary(frame);
-    for (size_t i = 0; i < runner_.parts().results.size(); ++i) {
-      if (runner_.parts().results[i].slot != PreparedResult::kNoSlot) {
-        adopt(frame, state.results[i], runner_.parts().results[i]);
+    change_shells(frame, [&] {
+      for (size_t i = 0; i < runner_.parts().results.size(); ++i) {
+        if (runner_.parts().results[i].slot != PreparedResult::kNoSlot) {
+          adopt(frame, state.results[i], runner_.parts().results[i]);
+        }
       }
-    }
+    });
   }
 
   // Puts a result of the ordinary steps into its slot.

@@ -18,7 +18,7 @@ class RefusalCounts {
 
   // The reasons of single steps, and those of all steps of a run.
   static constexpr std::array kReasons = {NotPrepared::kOperandKind, NotPrepared::kOperandForm, NotPrepared::kGaveUp};
-  static constexpr std::array kReasonsOfRuns = {NotPrepared::kGradients, NotPrepared::kObserved};
+  static constexpr std::array kReasonsOfRuns = {NotPrepared::kGradients, NotPrepared::kObserved, NotPrepared::kMayRecord};
 
   void add(size_t state, NotPrepared reason) { counts_[place(state, reason)].fetch_add(1, std::memory_order_relaxed); }
   uint32_t count(size_t state, NotPrepared reason) const {

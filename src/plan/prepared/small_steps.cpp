@@ -9,9 +9,7 @@ class ReleaseStep final : public Step {
 
   void run(Frame& frame) const override {
     if (frame.has_blocks()) {
-      for (const uint32_t slot : slots_) {
-        frame.release(slot);
-      }
+      frame.release(slots_);
     }
   }
   std::string describe() const override {

@@ -40,6 +40,7 @@ class DelegateStep final : public CallStep {
     push_operands(frame);
     std::optional<std::string> failure;
     if (kernel_ == nullptr || is_dropped() || needs_operators(frame.stack) || !run_kernel(frame.stack, failure)) {
+      frame.autograd->skip(false);
       run_plan(*operators_, frame.stack, /*may_skip_autograd=*/false);
     }
     if (failure) {

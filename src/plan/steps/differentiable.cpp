@@ -1,6 +1,7 @@
 #include "ir/differentiable.h"
 #include "plan/gradients/backward_node.h"
 #include "plan/gradients/differentiable_function.h"
+#include "plan/lower.h"
 #include "plan/run_plan.h"
 #include "plan/steps/call_step.h"
 

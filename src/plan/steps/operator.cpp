@@ -2,6 +2,7 @@
 #include "analysis/escapes.h"
 #include "ir/refusal.h"
 #include "ir/schema_match.h"
+#include "plan/lower.h"
 #include "plan/steps/call_step.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -95,20 +96,30 @@ bool has_kernel_below_autograd(const c10::OperatorHandle& op) {
   return runs_on(c10::DispatchKey::CPU) && runs_on(c10::DispatchKey::CUDA);
 }
 
+// Returns whether the operator is a function of other operators. Such a function may ask a tensor whether it requires a
+// gradient: `matmul` multiplies one large matrix if a view of its right operand does, else several small ones. Below
+// autograd a new view of a parameter does not, and the products of several sizes round otherwise.
+bool is_composite(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
 // Rule R4: only operators whose results are new may run below autograd. Autograd must know the bases of views, and must
 // check and count writes.
-bool runs_equally_below_autograd(const Node& node) {
+bool runs_equally_below_autograd(const Node& node, bool is_exact) {
   const c10::FunctionSchema& schema = *node.schema();
   const auto is_marked = [](const c10::Argument& argument) { return argument.alias_info() != nullptr; };
   Effects effects = effects_of(node);
   effects.random = false;
   return !effects.any() && std::none_of(schema.returns().begin(), schema.returns().end(), is_marked) &&
-         !node.op().results_may_share_memory && has_kernel_below_autograd(*node.op().dispatched);
+         !node.op().results_may_share_memory && has_kernel_below_autograd(*node.op().dispatched) &&
+         !(is_exact && is_composite(*node.op().dispatched));
 }
 
 }  // namespace
 
-Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change) {
+Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change,
+                                     const StepForm& form) {
   if (node.schema() == nullptr) {
     return refusal_of(node, explain_no_match(node));
   }
@@ -121,7 +132,7 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
   }
   if (op.dispatched) {
     return StepPtr(std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results),
-                                                    runs_equally_below_autograd(node), *op.dispatched));
+                                                    runs_equally_below_autograd(node, form.is_exact), *op.dispatched));
   }
   if (StepPtr builtin = make_builtin_step(node, operands, results)) {
     return builtin;

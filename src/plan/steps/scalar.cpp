@@ -92,6 +92,14 @@ constexpr std::array kScalarOperators = {
     ScalarOperator{Opcode::kDevice, "", [](const Arguments& a) { return IValue(a[0]->toTensor().device()); }},
 };
 
+// Returns null for an operator that has no function here.
+const ScalarOperator* scalar_operator(const Op& op) {
+  const auto* row = std::find_if(kScalarOperators.begin(), kScalarOperators.end(), [&](const ScalarOperator& each) {
+    return op.opcode == each.opcode && op.schema != nullptr && op.schema->overload_name() == each.overload;
+  });
+  return row == kScalarOperators.end() ? nullptr : row;
+}
+
 class ScalarStep final : public Step {
  public:
   ScalarStep(const Node& node, const Operands& operands, Register result, ScalarFunction function)
@@ -119,11 +127,11 @@ class ScalarStep final : public Step {
 
 }  // namespace
 
+bool has_scalar_step(const Op& op) { return scalar_operator(op) != nullptr; }
+
 StepPtr make_scalar_step(const Node& node, const Operands& operands, const Registers& results) {
-  const auto* row = std::find_if(kScalarOperators.begin(), kScalarOperators.end(), [&](const ScalarOperator& each) {
-    return node.opcode() == each.opcode && node.schema()->overload_name() == each.overload;
-  });
-  if (row == kScalarOperators.end() || operands.empty() || operands.size() > 2 || results.size() != 1) {
+  const ScalarOperator* row = scalar_operator(node.op());
+  if (row == nullptr || operands.empty() || operands.size() > 2 || results.size() != 1) {
     return nullptr;
   }
   return std::make_unique<ScalarStep>(node, operands, results.front(), row->function);

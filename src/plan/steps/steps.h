@@ -20,7 +20,8 @@ using Registers = std::vector<Register>;
 
 // ---- operators (operator.cpp): a call through the dispatcher, or of a function in LibTorch's operator registry.
 // `sizes_may_change`: a node of the graph may change the sizes of an existing tensor.
-Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change);
+Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change,
+                                     const StepForm& form);
 
 // ---- builtins (builtin.cpp): operators whose function in LibTorch's registry does not do what the node means.
 // Returns null for every other operator.
@@ -29,6 +30,7 @@ StepPtr make_builtin_step(const Node& node, const Operands& operands, const Regi
 // ---- numbers, lists, properties of tensors (scalar.cpp): operators too small for a call.
 // Returns null for every other operator.
 StepPtr make_scalar_step(const Node& node, const Operands& operands, const Registers& results);
+bool has_scalar_step(const Op& op);
 
 // ---- constructs of the language (language.cpp)
 // Refuses node kinds that are not supported yet.

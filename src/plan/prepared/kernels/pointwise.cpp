@@ -100,7 +100,8 @@ class UnaryWithNumbersKernel final : public PreparedKernel {
     }
     op_.emplace(results[0]);
     std::apply([&](const auto&... number) { op_->meta(arguments.tensor(0), number...); }, numbers_);
-    return is_reusable(*op_);
+    // The clamps copy an operand to the dtype of the result.
+    return is_reusable(*op_) && results[0].tensor().scalar_type() == arguments.tensor(0).scalar_type();
   }
   void run(const KernelArguments& arguments, KernelResults results) override {
     op_->_unsafe_set_arg_data(0, results[0].data);

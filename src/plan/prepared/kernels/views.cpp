@@ -22,17 +22,28 @@ struct MetaRun {
   at::Tensor base;
   std::vector<at::Tensor> results;
 };
-// Runs the operator itself on a tensor without memory that has the form of the first operand.
-MetaRun run_on_meta(const KernelArguments& arguments) {
+
+c10::IValue run_on(const at::Tensor& base, const KernelArguments& arguments) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const at::Tensor& shell = arguments.tensor(0);
-  const at::Tensor base = at::empty_strided(shell.sizes(), shell.strides(), shell.options().device(at::kMeta));
   torch::jit::Stack stack = {base};
   for (size_t i = 1; i < arguments.size(); ++i) {
     stack.push_back(arguments.value(i));
   }
   arguments.op().dispatched->callBoxed(stack);
-  const c10::IValue& result = stack.front();
+  return std::move(stack.front());
+}
+
+// Runs the operator itself on a tensor without memory that has the form of the first operand.
+MetaRun run_on_meta(const KernelArguments& arguments) {
+  const at::Tensor& shell = arguments.tensor(0);
+  const at::Tensor base = at::empty_strided(shell.sizes(), shell.strides(), shell.options().device(at::kMeta));
+  c10::IValue result;
+  try {
+    result = run_on(base, arguments);
+  } catch (const c10::Error&) {
+    run_on(shell, arguments);  // throws, too: some messages name the tensor's type
+    throw;
+  }
   return {base, result.isTensor() ? std::vector<at::Tensor>{result.toTensor()} : result.toTensorVector()};
 }
 
@@ -72,7 +83,8 @@ class ViewKernel final : public PreparedKernel {
 class IdleDropoutKernel final : public PreparedKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
-    if (!arguments.value(2).isBool() || arguments.value(2).toBool()) {
+    const double p = arguments.value(1).toDouble();
+    if (!arguments.value(2).isBool() || arguments.value(2).toBool() || !(p >= 0 && p <= 1)) {
       return false;
     }
     results[0].place_view(arguments.tensor(0));
