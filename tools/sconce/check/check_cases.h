@@ -32,9 +32,9 @@ using CaseProgress = std::function<void(const std::string& case_name)>;
 
 // Checks each case. The model is loaded again, in sconce and in LibTorch as the reference model, and called `calls` times.
 // Call 1 is compared with the recorded answer, if there is one of the mode; every call is compared with the reference
-// model's (ReferenceModels). With `grad`, gradients after the calls that record them are compared: those of call 1 with the
-// recorded ones of case 0, and those of all parameters and arguments with the reference model's. Throws UserError if the
-// cases do not fit the model.
+// model's (ReferenceModels). A call that raises does not end the case. With `grad`, gradients after the calls that record
+// them are compared: those of call 1 with the recorded ones of case 0, and those of all parameters and arguments with the
+// reference model's. Throws UserError if the cases do not fit the model.
 void check_model_cases(const ModelCases& cases, const CheckSettings& settings, const CaseProgress& progress,
                        Findings& findings);
 

@@ -62,27 +62,31 @@ std::vector<Mismatch> compare_lists(const std::vector<c10::IValue>& got, const s
 
 // Returns gradients of the sum of all outputs that require grad, by the arguments that do. Empty if there are none of
 // either.
-std::vector<c10::IValue> gradients_of(const CallOutcome& outcome) {
+CallGradients named_gradients_of(const CallOutcome& outcome) {
+  CallGradients named;
   std::vector<at::Tensor> wanted;
   for (const c10::IValue& argument : outcome.arguments) {
     if (argument.toTensor().requires_grad()) {
       wanted.push_back(argument.toTensor());
     }
   }
-  const auto loss = sum_loss(differentiable_tensors(outcome.output));
-  return loss && !wanted.empty() ? as_values(gradients(*loss, wanted)) : std::vector<c10::IValue>{};
-}
-
-CallGradients named_gradients_of(const CallOutcome& outcome) {
-  CallGradients named;
   try {
-    for (const c10::IValue& gradient : gradients_of(outcome)) {
-      named.by_name.push_back({"out by argument " + std::to_string(named.by_name.size()), gradient.toTensor()});
+    const auto loss = sum_loss(differentiable_tensors(outcome.output));
+    for (const at::Tensor& gradient : loss && !wanted.empty() ? gradients(*loss, wanted) : std::vector<at::Tensor>{}) {
+      named.by_name.push_back({"out by argument " + std::to_string(named.by_name.size()), gradient});
     }
   } catch (const std::exception& failure) {
     named.error = one_line_message(failure);
   }
   return named;
+}
+
+std::vector<c10::IValue> tensors_of(const CallGradients& gradients) {
+  std::vector<c10::IValue> tensors;
+  for (const NamedTensor& gradient : gradients.by_name) {
+    tensors.emplace_back(gradient.tensor);
+  }
+  return tensors;
 }
 
 bool has_state(const torch::jit::Module& module) {
@@ -117,7 +121,7 @@ class OperatorCheck {
       const ReferenceModels::Outcomes outcomes = models.call(arguments, /*seed=*/0, call);
       models.compare_outcomes(outcomes, options, /*has_answer=*/true, findings_);
       if (outcomes.got.error) {
-        return;
+        continue;
       }
       if (records_gradients(call)) {
         compare_with_recorded(operator_case, outcomes, options, call == 1);
@@ -160,17 +164,19 @@ class OperatorCheck {
     if (!settings_.grad) {
       return;
     }
-    try {
-      const std::vector<c10::IValue> got = gradients_of(outcomes.got);
-      findings_.count_gradients(got.size());
-      if (is_first && !operator_case.grads.empty()) {
-        findings_.add_all(kAgainstRecorded, compare_lists(got, as_values(operator_case.grads), recorded, "grad"));
-      }
-      if (!outcomes.expected.error) {
-        findings_.add_all(kAgainstReference, compare_lists(got, gradients_of(outcomes.expected), recorded, "grad"));
-      }
-    } catch (const c10::Error& failure) {
-      findings_.add(kAgainstRecorded, "grad", "backward raises: " + one_line_message(failure));
+    const bool has_recorded = is_first && !operator_case.grads.empty();
+    const CallGradients got = named_gradients_of(outcomes.got);
+    const CallGradients expected = outcomes.expected.error ? CallGradients{} : named_gradients_of(outcomes.expected);
+    if (got.error || expected.error) {
+      report_raised(got.error, expected.error, "backward", has_recorded, findings_);
+      return;
+    }
+    findings_.count_gradients(got.by_name.size());
+    if (has_recorded) {
+      findings_.add_all(kAgainstRecorded, compare_lists(tensors_of(got), as_values(operator_case.grads), recorded, "grad"));
+    }
+    if (!outcomes.expected.error) {
+      findings_.add_all(kAgainstReference, compare_lists(tensors_of(got), tensors_of(expected), recorded, "grad"));
     }
   }
 

@@ -66,8 +66,8 @@ class ReferenceModels {
 CallOutcome call_reference(const torch::jit::Module& reference, const std::string& method,
                            const std::vector<c10::IValue>& arguments, uint64_t seed);
 
-// Records that one or both sides raised in `what`, a call or the backward pass. If a recorded answer exists, it is a finding
-// even if both sides agree.
+// Records that one or both sides raised in `what`, a call or the backward pass, with which first line of the message. It is
+// a note if both sides agree, unless a recorded answer exists.
 void report_raised(const std::optional<std::string>& got, const std::optional<std::string>& expected,
                    const std::string& what, bool has_answer, Findings& findings);
 

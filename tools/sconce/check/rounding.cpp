@@ -62,7 +62,8 @@ RoundingCheck check_rounding(std::vector<Mismatch> mismatches, const torch::jit:
   const Mismatch* worst = nullptr;
   for (const Mismatch& mismatch : mismatches) {
     const auto own = change.find(mismatch.path);
-    if (!mismatch.max_absolute_error || own == change.end() || !(*mismatch.max_absolute_error <= kFactor * own->second)) {
+    if (mismatch.differs_in_finiteness || !mismatch.max_absolute_error || own == change.end() ||
+        !(*mismatch.max_absolute_error <= kFactor * own->second)) {
       result.beyond.push_back(mismatch);
       continue;
     }

@@ -253,6 +253,7 @@ void add_check_command(CLI::App& app, Action& chosen) {
       "inputs, buffers and other attributes, who shares memory with whom, and the state of the random generator.\n"
       "With --threads, N more calls from each of many threads on one module, the first calls of all at once, must\n"
       "give the same; calls that write the model's state or draw random numbers are left out of this with a note.\n"
+      "Where a call or backward raises, the other side must raise with the same first line of the message.\n"
       "With --grad, calls 1, 4, 7, ... and every call of --threads record gradients, and those of all parameters and\n"
       "arguments that require one are compared; a note says if there is none. With --mode, recorded answers of the\n"
       "other mode are left out.\n"

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 
 namespace sconce::cli {
 namespace {
@@ -131,6 +133,21 @@ ModelCases read_model_cases(const Reader& reader) {
   return cases;
 }
 
+// Numbers the names that occur before: "add", "add (2)", "add (3)".
+std::vector<std::string> numbered(const std::vector<std::string>& names) {
+  std::set<std::string> taken(names.begin(), names.end());
+  std::map<std::string, size_t> counts;
+  std::vector<std::string> distinct;
+  for (const std::string& name : names) {
+    size_t& count = counts[name];
+    std::string next = name;
+    while (++count > 1 && !taken.insert(next = name + " (" + std::to_string(count) + ")").second) {
+    }
+    distinct.push_back(std::move(next));
+  }
+  return distinct;
+}
+
 OperatorCases read_operator_cases(const Reader& reader) {
   const auto names = reader.strings("names");
   const auto methods = reader.strings("methods");
@@ -153,10 +170,11 @@ OperatorCases read_operator_cases(const Reader& reader) {
   if (names.empty()) {
     reader.fail("it holds no case");
   }
+  const std::vector<std::string> distinct = numbered(names);
   OperatorCases cases;
   for (size_t i = 0; i < names.size(); ++i) {
     reader.expect_equal_lengths("inputs of " + names[i], inputs[i].size(), "needs_grad", needs_grad[i].size());
-    cases.push_back({names[i], methods[i], inputs[i], needs_grad[i], outputs[i], grads[i], rtol[i], atol[i]});
+    cases.push_back({distinct[i], methods[i], inputs[i], needs_grad[i], outputs[i], grads[i], rtol[i], atol[i]});
   }
   return cases;
 }

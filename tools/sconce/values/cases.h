@@ -33,7 +33,7 @@ struct ModelCases {
 
 // One row of the second form: a method of the file itself, tensors in, tensors out.
 struct OperatorCase {
-  std::string name;
+  std::string name;  // distinct in its file
   std::string method;
   std::vector<at::Tensor> inputs;
   std::vector<bool> needs_grad;     // per input

@@ -25,6 +25,8 @@ struct Mismatch {
   std::optional<double> max_absolute_error;
   std::optional<double> max_relative_error;
   std::vector<int64_t> first_index;
+  // Whether an element is finite in one value and not in the other; the errors above are those of the other elements.
+  bool differs_in_finiteness = false;
 };
 
 // Returns the difference in one line.

@@ -74,6 +74,7 @@ std::optional<Mismatch> compare_elements(const at::Tensor& got, const at::Tensor
 
   // Errors over the elements that are numbers: one NaN must not hide the rest.
   const at::Tensor finite = error.isfinite();
+  mismatch.differs_in_finiteness = differs.logical_and(a.isfinite().ne(b.isfinite())).any().item<bool>();
   if (finite.any().item<bool>()) {
     mismatch.max_absolute_error = error.masked_select(finite).max().item<double>();
     const at::Tensor relative = (error / b.abs()).masked_select(finite.logical_and(b.ne(0)));
