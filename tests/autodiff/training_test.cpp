@@ -65,6 +65,57 @@ TEST_F(Training, RecordsOneNodeForTheSubgraph) {
   EXPECT_EQ(result.grad_fn()->num_outputs(), 2U);
 }
 
+// The forward text of instance_norm ends with a view.
+TEST(TrainingOutputs, AreWrittenInPlaceAsInEagerMode) {
+  const std::string source = R"(
+def f(x):
+    y = torch.instance_norm(x * 2, None, None, None, None, True, 0.1, 1e-5, True)
+    part = y[1:]
+    part[:, 0] = 1.25
+    return y * y
+)";
+  GraphExecutor executor(testing::graph_of_source(source), "f", differentiating());
+  const auto gradient = [](const at::Tensor& result, const at::Tensor& x) { return grad(result.sum(), {x})[0]; };
+  const at::Tensor x = at::arange(24, at::kDouble).cos().view({2, 3, 4}).requires_grad_(true);
+  std::vector<c10::IValue> stack = {x};
+  executor.run(stack);
+  at::Tensor y = at::instance_norm(x * 2, {}, {}, {}, {}, true, 0.1, 1e-5, true);
+  y.slice(0, 1).select(1, 0).fill_(1.25);
+  EXPECT_TRUE(agree(stack[0], y * y, 1e-12));
+  EXPECT_TRUE(agree(gradient(stack[0].toTensor(), x), gradient(y * y, x), 1e-10));
+}
+
+TEST(TrainingOutputs, SayThatTheyRequireGradientsInsideTheGraphToo) {
+  const std::string source = R"(
+def f(x, n: int):
+    parts = [x.reshape([-1]), torch.ones([9], dtype=7)]
+    y = torch.tanh(torch.cat(parts)[:n].reshape([n]) * 2)
+    return torch.sin(y) if y.requires_grad and not y.is_leaf else y
+)";
+  GraphExecutor executor(testing::graph_of_source(source), "f", differentiating());
+  const at::Tensor x = at::arange(6, at::kDouble).cos().requires_grad_(true);
+  std::vector<c10::IValue> stack = {x, 9};
+  executor.run(stack);
+  const at::Tensor y = at::sin(at::tanh(at::cat({x, at::ones({9}, at::kDouble)}).slice(0, 0, 9) * 2));
+  EXPECT_TRUE(agree(stack[0], y, 1e-12));
+}
+
+TEST(TrainingOutputs, CastsOfWhatIsWrittenLaterAreSaved) {
+  const std::string source = R"(
+def f(x, w):
+    a = torch.tanh(x) * 2
+    y = a.to(6) * w
+    a.zero_()
+    return y
+)";
+  GraphExecutor executor(testing::graph_of_source(source), "f", differentiating());
+  const at::Tensor x = at::arange(6, at::kDouble).cos().requires_grad_(true);
+  const at::Tensor w = at::ones({6}, at::kFloat).requires_grad_(true);
+  std::vector<c10::IValue> stack = {x, w};
+  executor.run(stack);
+  EXPECT_TRUE(agree(grad(stack[0].toTensor().sum(), {w})[0], (at::tanh(x) * 2).to(at::kFloat).detach(), 1e-6));
+}
+
 TEST_F(Training, GradientsAreEagers) {
   const Operands each = operands();
   EXPECT_TRUE(agree(loss(each), eager(each.x, each.w), 1e-12));

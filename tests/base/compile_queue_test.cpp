@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
+#include <memory>
+#include <thread>
 #include <vector>
 
 namespace sconce {
@@ -82,6 +85,42 @@ TEST(CompileQueue, AForkedProcessHasAThreadOfItsOwn) {
   EXPECT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   run_a_job();
+}
+
+// Else the child could find a lock that the job held, and wait for it forever.
+TEST(CompileQueue, AForkWaitsForTheJobThatRunsAndTheChildDoesThoseThatWait) {
+  std::atomic<bool> is_running{false};
+  std::atomic<bool> may_end{false};
+  std::atomic<bool> is_over{false};
+  const auto later_ran = std::make_shared<std::atomic<bool>>(false);
+  ASSERT_TRUE(CompileQueue::of_process().submit([&] {
+    is_running = true;
+    while (!may_end) {
+      std::this_thread::yield();
+    }
+    is_over = true;
+  }));
+  while (!is_running) {
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(CompileQueue::of_process().submit([later_ran] { *later_ran = true; }));
+  std::thread ender([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    may_end = true;
+  });
+  const pid_t child = ::fork();
+  if (child == 0) {
+    alarm(60);
+    const bool was_over = is_over;
+    CompileQueue::of_process().run_and_wait([] {});
+    _exit(was_over && *later_ran ? 0 : 1);
+  }
+  ender.join();
+  int status = 1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  CompileQueue::of_process().run_and_wait([] {});
+  EXPECT_TRUE(*later_ran);
 }
 #endif
 

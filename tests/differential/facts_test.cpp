@@ -1,4 +1,7 @@
 // What propagate_facts claims, against what runs of the same graphs see.
+#include "tests/differential/composed/program.h"
+#include "tests/differential/composed/program_generator.h"
+#include "tests/differential/composed/templates.h"
 #include "tests/differential/facts_coverage.h"
 #include "tests/differential/facts_of_libtorch.h"
 #include "tests/differential/model_files.h"
@@ -208,6 +211,37 @@ TEST(Facts, HoldInModels) {
   }
   print_row("all", total.ours, total.libtorch);
   std::cout << total.ours.calls_with_equal_words << " calls with the words of another\n";
+}
+
+// ---- operators --------------------------------------------------------------------------------------------------------
+
+FactsOutcome check_facts_of_program(const composed::Program& program) {
+  const Module module = accelerate(composed::module_of(program), Options().compile(CompileMode::kNever));
+  const at::NoGradGuard no_grad;
+  module.forward(composed::arguments_of(program, program.calls[0]));
+  const auto graph = last_executed_graph();
+  std::vector<Arguments> calls;
+  for (const composed::Call& call : program.calls) {
+    Arguments all = {module.script_module()._ivalue()};
+    const Arguments arguments = composed::arguments_of(program, call);
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    calls.push_back(std::move(all));
+  }
+  return check(graph, calls);
+}
+
+TEST(Facts, HoldInCallsOfOperators) {
+  FactsOutcome total;
+  for (size_t i = 0; i < composed::templates().size(); ++i) {
+    if (const auto program = composed::program_of_template(i, /*seed=*/1)) {
+      const FactsOutcome outcome = check_facts_of_program(*program);
+      EXPECT_THAT(outcome.contradictions, ::testing::IsEmpty()) << composed::source_of(*program);
+      total += outcome;
+    }
+  }
+  total.unknown.clear();
+  print_row("operators", total);
+  EXPECT_GT(total.exact.tensors, 2000U);
 }
 
 // ---- generated graphs -------------------------------------------------------------------------------------------------

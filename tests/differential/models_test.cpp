@@ -32,10 +32,6 @@ constexpr uintmax_t kLargeFile = 10'000'000;  // such models are called in one c
 // The backward pass of such a model takes seconds: there is one behind the first call and one behind the last.
 constexpr uintmax_t kHugeFile = 100'000'000;
 constexpr cli::CompareOptions kModelTolerance{.rtol = 0, .atol = 0};
-// Without gradients operators run below autograd. There LibTorch's dropout and its product of conjugates take other kernels,
-// which round otherwise.
-const std::set<std::string> kRoundedWithoutGradients = {"mixed_dtypes", "transformer_encoder_train"};
-constexpr cli::CompareOptions kRounded{.rtol = 1e-5, .atol = 1e-5};
 // Of merged nodes the gradients are added up in another order.
 constexpr cli::CompareOptions kMergedGradients{.rtol = 1e-5, .atol = 1e-6};
 // Backward passes add up in the order in which oneDNN's threads finish: LibTorch differs from itself by as much.
@@ -93,8 +89,7 @@ void check_case(const std::string& name, const cli::ModelCases& cases, size_t in
   for (size_t call = 1; call <= calls; ++call) {
     findings.begin_call(call);
     cli::ReferenceModels::Outcomes outcomes = models.call(cases.inputs[index], cases.seed + call - 1, call);
-    const bool is_rounded = call % 3 != 1 && kRoundedWithoutGradients.contains(name);
-    models.compare_outcomes(outcomes, is_rounded ? kRounded : kModelTolerance, /*has_answer=*/true, findings);
+    models.compare_outcomes(outcomes, kModelTolerance, /*has_answer=*/true, findings);
     if (outcomes.got.error || outcomes.expected.error) {
       return;
     }

@@ -1,6 +1,7 @@
 // Every operator of LibTorch's registry in the namespaces prim and aten, in a graph of one node: what the call gives, writes
 // and raises is what the operator itself does, and what its results share with its operands, and which of these it writes,
-// is what the analyses say. Operators with unlikely arguments may crash LibTorch, so the calls are made in child processes.
+// is what the analyses say. The same operator on tensors in planned memory holds none of it after its last use (rule R2).
+// Operators with unlikely arguments may crash LibTorch, so the calls are made in child processes.
 #include "tests/differential/facts_claims.h"
 #include "tests/differential/memory_claims.h"
 #include "tests/differential/observed_call.h"
@@ -13,6 +14,7 @@
 
 #include "ir/graph.h"
 #include "ir/schema_match.h"
+#include "plan/prepared/shell_check.h"
 
 #include <sconce/graph_executor.h>
 
@@ -90,20 +92,85 @@ std::vector<OperatorPtr> operators_with_schema() {
   return all;
 }
 
+// Appends a call of the operator, whose results the graph returns.
+void return_call(Graph& graph, const c10::FunctionSchema& schema, const std::vector<Value*>& inputs,
+                 const std::vector<c10::TypePtr>& results) {
+  Node* node = graph.create(c10::Symbol::fromQualString(schema.name()), inputs, results.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    node->output(i)->set_type(results[i]);
+    graph.add_output(node->output(i));
+  }
+  node->set_op(op_of(schema));
+  node->append_to(graph.body());
+}
+
 std::unique_ptr<Graph> one_node_graph(const c10::FunctionSchema& schema, const RegistryArguments& arguments) {
   auto graph = std::make_unique<Graph>();
   std::vector<Value*> inputs;
   for (size_t i = 0; i < arguments.types.size(); ++i) {
     inputs.push_back(graph->add_input("a" + std::to_string(i), arguments.types[i]));
   }
-  Node* node = graph->create(c10::Symbol::fromQualString(schema.name()), inputs, arguments.results.size());
-  for (size_t i = 0; i < arguments.results.size(); ++i) {
-    node->output(i)->set_type(arguments.results[i]);
-    graph->add_output(node->output(i));
-  }
-  node->set_op(op_of(schema));
-  node->append_to(graph->body());
+  return_call(*graph, schema, inputs, arguments.results);
   return graph;
+}
+
+// Returns a value equal to the tensor, in memory that a plan places.
+Value* placed(Graph& graph, Value* tensor) {
+  Node* node = graph.create(c10::aten::maximum, {tensor, tensor}, 1);
+  node->output()->set_type(c10::TensorType::get());
+  node->append_to(graph.body());
+  TORCH_CHECK(resolve(*node), "maximum is not resolved");
+  return node->output();
+}
+
+// The operator on tensors, and lists of them, that lie in planned memory.
+std::unique_ptr<Graph> graph_on_placed_tensors(const c10::FunctionSchema& schema, const RegistryArguments& arguments) {
+  auto graph = std::make_unique<Graph>();
+  std::vector<Value*> inputs;
+  for (size_t i = 0; i < arguments.types.size(); ++i) {
+    const bool is_tensor = arguments.values[i].isTensor();
+    inputs.push_back(
+        graph->add_input("a" + std::to_string(i), is_tensor ? c10::TypePtr(c10::TensorType::get()) : arguments.types[i]));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const c10::IValue& value = arguments.values[i];
+    if (value.isTensor()) {
+      inputs[i] = placed(*graph, inputs[i]);
+    } else if (value.isTensorList() && !value.toListRef().empty()) {
+      Node* unpack = graph->create(prim::ListUnpack, {inputs[i]}, value.toListRef().size());
+      unpack->append_to(graph->body());
+      std::vector<Value*> elements;
+      for (Value* element : unpack->outputs()) {
+        element->set_type(c10::TensorType::get());
+        elements.push_back(placed(*graph, element));
+      }
+      Node* list = graph->create(prim::ListConstruct, elements, 1);
+      list->output()->set_type(c10::ListType::ofTensors());
+      list->append_to(graph->body());
+      inputs[i] = list->output();
+    }
+  }
+  return_call(*graph, schema, inputs, arguments.results);
+  return graph;
+}
+
+// Returns what the check of shells finds when the operator reads planned memory; empty if nothing. Other errors are no
+// concern here: a tensor in another place may be one that the operator does not take.
+std::string held_shells(const c10::FunctionSchema& schema, const RegistryArguments& arguments) {
+  try {
+    GraphExecutor executor(graph_on_placed_tensors(schema, arguments), "placed", Options().exact(true));
+    for (int call = 0; call < 2; ++call) {
+      torch::jit::Stack stack;
+      for (const c10::IValue& argument : arguments.values) {
+        stack.push_back(cli::deep_copy(argument));
+      }
+      executor.run(stack);
+    }
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    return text.find("rule R2") != std::string::npos ? text.substr(text.find("rule R2")) : "";
+  }
+  return "";
 }
 
 // A call by LibTorch's own boxed operation.
@@ -242,6 +309,11 @@ void compare_calls(const OperatorPtr& op, size_t index, int recipe, const Report
       report.line(index, recipe, "facts", wrong.front());
     }
   }
+  if (!expected.error && !excused().contains(name_of(op))) {
+    if (const std::string held = held_shells(op->schema(), *arguments); !held.empty()) {
+      report.line(index, recipe, "shells", held);
+    }
+  }
   try {
     GraphExecutor executor(one_node_graph(op->schema(), *arguments), "one", Options().exact(true));
     const RunGraph ours = [&](torch::jit::Stack& stack) { executor.run(stack); };
@@ -289,6 +361,7 @@ class RoomyAllocator final : public c10::Allocator {
   at::globalContext().setDeterministicFillUninitializedMemory(true);
   static RoomyAllocator roomy;
   c10::SetCPUAllocator(&roomy, std::numeric_limits<uint8_t>::max());
+  check_shells(true);
   torch::jit::setPrintHandler([](const std::string&) {});
   c10::WarningUtils::set_warnAlways(false);
   class Quiet final : public c10::WarningHandler {
@@ -314,6 +387,7 @@ struct Tally {
   std::map<Place, std::string> differences;
   std::map<Place, std::string> wrong_claims;
   std::map<Place, std::string> wrong_facts;
+  std::map<Place, std::string> held_shells;
   std::vector<std::string> crashes_of_libtorch;
 };
 
@@ -346,6 +420,8 @@ std::optional<Place> run_calls(const std::vector<OperatorPtr>& all, Place first,
       tally.differences[{op, recipe}] = text;
     } else if (event == "facts") {
       tally.wrong_facts[{op, recipe}] = text;
+    } else if (event == "shells") {
+      tally.held_shells[{op, recipe}] = text;
     } else if (event == "claims") {
       tally.wrong_claims[{op, recipe}] = text;
     }
@@ -417,6 +493,9 @@ TEST(Registry, EveryOperatorRunsInAGraphOfOneNode) {
   }
   for (const auto& [place, claim] : tally.wrong_claims) {
     ADD_FAILURE() << all[place.first]->schema() << ", arguments " << place.second << ", memory: " << claim;
+  }
+  for (const auto& [place, held] : tally.held_shells) {
+    ADD_FAILURE() << all[place.first]->schema() << ", arguments " << place.second << ": " << held;
   }
   std::cout << all.size() << " operators: " << equal << " gave LibTorch's results, " << only_raised
             << " only raised LibTorch's errors, " << tally.crashes_of_libtorch.size() << " calls crash LibTorch itself\n";

@@ -159,6 +159,36 @@ TEST(Traced, AnExceptionLeavesTheTracerAsItWas) {
   EXPECT_EQ(count_nodes(*traced.first->graph, prim::If), 0U);
 }
 
+// The types of a trace hold the example's sizes and dtypes. A call may have others.
+TEST(Traced, AModuleThatThisProcessTracedTakesOtherSizesAndDtypes) {
+  torch::jit::Module traced("__torch__.Traced");
+  const auto graph = std::make_shared<torch::jit::Graph>();
+  torch::jit::parseIR(R"(
+graph(%self : Tensor, %x : Float(2, 3, 4, strides=[12, 4, 1], requires_grad=0, device=cpu)):
+  %zero : int = prim::Constant[value=0]()
+  %all : int = prim::Constant[value=-1]()
+  %rows : int = aten::size(%x, %zero)
+  %sizes : int[] = prim::ListConstruct(%rows, %all)
+  %flat : Float(2, 12, strides=[12, 1], requires_grad=0, device=cpu) = aten::view(%x, %sizes)
+  %dtype : int = prim::dtype(%flat)
+  %y : Tensor = aten::div(%flat, %rows)
+  %both : (Tensor, int) = prim::TupleConstruct(%y, %dtype)
+  return (%both)
+)",
+                      graph.get());
+  graph->inputs()[0]->setType(traced.type());
+  const auto function = traced._ivalue()->compilation_unit()->create_function("__torch__.Traced.forward", graph);
+  traced.type()->addMethod(function);
+  const Module ours = accelerate(traced, Options().compile(CompileMode::kBlocking));
+  for (int call = 0; call < 3; ++call) {
+    for (const at::Tensor& x : {at::rand({5, 3, 4}), at::rand({1, 2}), at::rand({2, 3, 4}, at::kDouble)}) {
+      const auto results = ours.forward({x}).toTupleRef().elements();
+      EXPECT_TRUE(at::equal(results[0].toTensor(), x.flatten(1) / x.size(0))) << x.sizes();
+      EXPECT_EQ(results[1].toInt(), static_cast<int64_t>(x.scalar_type()));
+    }
+  }
+}
+
 // ---- what the trace is given ----------------------------------------------------------------------------------------
 
 // The text with values named by their order: a copy gives other numbers to those without a name, and to names that were

@@ -135,26 +135,34 @@ TEST(Module, ParametersAreTheScriptModulesOwn) {
   EXPECT_TRUE(agree(weight.grad(), at::full({2}, 3.0)));
 }
 
+// The plans of both modes: LibTorch's autograd records the operators, or one node stands for the subgraph.
 TEST(Module, RecordsGradientsOfViewsWhoseBaseCameToRequireThem) {
-  const at::Tensor state = at::ones({3});
-  const at::Tensor buffer = state.view({3});
-  const Module module =
-      accelerate(module_of("def forward(self, x, l: List[Tensor]):\n  return x * 2 + self.b + l[0]\n", {{"b", buffer}}));
-  const auto inputs = [](const at::Tensor& x, const at::Tensor& element) {
-    return std::vector<c10::IValue>{x, c10::List<at::Tensor>({element})};
-  };
-  const at::Tensor plain = at::ones({3});
-  for (int call = 0; call < 3; ++call) {  // later calls find the attributes unchanged
-    EXPECT_FALSE(module.forward(inputs(plain, plain)).toTensor().requires_grad());
-  }
-  const at::Tensor base = at::ones({3});
-  const at::Tensor view = base.view({3});
-  base.requires_grad_(true);
-  EXPECT_TRUE(module.forward(inputs(view, plain)).toTensor().requires_grad());
-  EXPECT_TRUE(module.forward(inputs(plain, view)).toTensor().requires_grad());
-  state.requires_grad_(true);
-  for (int call = 0; call < 3; ++call) {
-    EXPECT_TRUE(module.forward(inputs(plain, plain)).toTensor().requires_grad());
+  for (const CompileMode compile : {CompileMode::kNever, CompileMode::kBlocking}) {
+    const at::Tensor state = at::ones({3});
+    const at::Tensor buffer = state.view({3});
+    const char* const source = "def forward(self, x, l: List[Tensor]):\n  return x * 2 + self.b + l[0]\n";
+    const Module module = accelerate(module_of(source, {{"b", buffer}}), Options().compile(compile));
+    const auto result = [&](const at::Tensor& x, const at::Tensor& element) {
+      return module.forward({x, c10::List<at::Tensor>({element})}).toTensor();
+    };
+    const at::Tensor plain = at::ones({3});
+    for (int call = 0; call < 3; ++call) {  // later calls find the attributes unchanged
+      EXPECT_FALSE(result(plain, plain).requires_grad());
+    }
+    const at::Tensor base = at::ones({3});
+    const at::Tensor view = base.view({3});
+    base.requires_grad_(true);
+    EXPECT_TRUE(result(view, plain).requires_grad());
+    EXPECT_TRUE(result(plain, view).requires_grad());
+    state.requires_grad_(true);
+    for (int call = 0; call < 3; ++call) {
+      const at::Tensor leaf = at::ones({3}).requires_grad_(true);
+      const at::Tensor y = result(plain, plain);
+      EXPECT_TRUE(y.requires_grad());
+      (y * leaf).sum().backward();
+      EXPECT_TRUE(agree(leaf.grad(), at::full({3}, 4.0)));
+      EXPECT_FALSE(state.grad().defined()) << "as in eager execution: the view has no gradient function";
+    }
   }
 }
 

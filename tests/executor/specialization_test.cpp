@@ -255,7 +255,7 @@ TEST(Specialization, ACompileWithoutMemoryLeavesTheGenericPlan) {
   bool failed = true;
   size_t refusals = 0;
   const at::Tensor x = at::rand({3, 2});
-  for (size_t number = 1; failed; number += 7) {
+  for (size_t number = 1; failed; ++number) {
     GraphExecutor executor(graph_of(kByRank), "f", Options().compile(CompileMode::kBlocking));
     {
       const testing::FailingMemory memory(number);

@@ -28,7 +28,7 @@ class CountedKernel final : public PreparedKernel {
     ++counts_.runs;
     inner_->run(arguments, results);
   }
-  bool can_run() const override { return inner_->can_run(); }
+  bool can_run(const KernelArguments& arguments) const override { return inner_->can_run(arguments); }
   bool reads_tensors() const override { return inner_->reads_tensors(); }
 
  private:

@@ -43,6 +43,38 @@ TEST(KernelRuleTable, StandsInTheDocs) {
   EXPECT_NE(read_text(tests_dir() + "/../docs/kernels.md").find(rule_table_text()), std::string::npos) << rule_table_text();
 }
 
+// `exact` leaves out programs that may round. All others must be exact, on every machine: by the operations that LibTorch's
+// own kernels execute, not by luck.
+TEST(KernelRuleTable, HasNoDistanceForProgramsThatDoNotRound) {
+  const at::NoGradGuard no_grad;
+  const std::map<std::string, std::string> kReasons = {
+      {"sqrt", "the instruction computes bfloat16 in LibTorch, too"},
+      {"rsqrt", "the instruction computes float32 and float64 in LibTorch, too"},
+      {"pow", "products, quotients and the instruction compute some exponents in LibTorch, too"},
+      {"float_power", "it is pow of float64"},
+      {"div", "a quotient that is not rounded to an integer"},
+  };
+  std::set<std::string> used;
+  for (const c10::OperatorHandle& op : operators_with_rules()) {
+    const RuleRow& row = *find_rule_row(op.operator_name());
+    for (size_t variant = 0; auto call = variant_of(op, variant); ++variant) {
+      for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+        const auto given = arguments_for(*call, {dtype}, variant, as_it_is, 1);
+        const Distance distance = distance_for(row, dtype);
+        const bool is_exact = distance.ulps == 0 && !distance.any_nan;
+        if (is_exact || may_round(*call, given).value_or(true)) {
+          continue;
+        }
+        const std::string name = op.schema().name().substr(std::string("aten::").size());
+        EXPECT_TRUE(kReasons.contains(name)) << call->text() << " of " << dtype;
+        EXPECT_TRUE((name != "sqrt" || dtype == at::kBFloat16) && (name != "rsqrt" || dtype != at::kBFloat16));
+        used.insert(name);
+      }
+    }
+  }
+  EXPECT_EQ(used.size(), kReasons.size()) << "a reason that no program needs";
+}
+
 // The functions that kernels compute in line, beside float64: every 1009th float32, of either sign.
 TEST(InlineFunctions, AreWithinTwoUlps) {
   const at::NoGradGuard no_grad;

@@ -23,6 +23,10 @@ std::vector<c10::IValue> arguments_for(const OperatorCall& call, const std::vect
                                        const std::function<at::Tensor(at::Tensor, size_t)>& shaped, int64_t count);
 at::Tensor as_it_is(at::Tensor values, size_t position);
 
+// Returns whether the program of a call with these arguments may compute other bits than the operator; nothing if no kernel
+// computes the call.
+std::optional<bool> may_round(const OperatorCall& call, const std::vector<c10::IValue>& given);
+
 // Compares calls of one operator on a kernel with the operator's.
 class RuleCheck {
  public:

@@ -52,6 +52,19 @@ TEST(KernelRuleTable, ComputesFourFifthsOfPointwiseOperators) {
   EXPECT_GE(static_cast<double>(count), 0.8 * static_cast<double>(computed.size()));
 }
 
+// Else the memory of what they read would not be placed, and no kernel would compute them (produces_new_tensor).
+TEST(KernelRuleTable, OperatorsWithKernelsAreKnownToHoldNoOperand) {
+  size_t count = 0;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto handle = c10::Dispatcher::singleton().findSchema(name);
+    if (handle && name.name.starts_with("aten::") && has_element_rule(op_of(handle->schema()))) {
+      ++count;
+      EXPECT_FALSE(op_of(handle->schema()).results_may_hold_operands) << handle->schema();
+    }
+  }
+  EXPECT_GT(count, 200u);
+}
+
 // An operator that is left to LibTorch has a reason in the table, and no other has.
 TEST(KernelRuleTable, SaysWhyOperatorsAreLeft) {
   std::map<std::string, bool> has_reason;

@@ -142,6 +142,19 @@ TEST_F(ViewGroups, FoldRowsOfViews) {
   }
 }
 
+// The mean of a row of the transposed tensor is no element of a row of the tensor, though there are as many.
+TEST_F(ViewGroups, ReadNoWeightsThatRowsAreFoldedTo) {
+  const std::string nodes =
+      "  %eps : float = prim::Constant[value=1e-05]()\n  %false : bool = prim::Constant[value=0]()\n"
+      "  %l : int[] = prim::Constant[value=[8]]()\n  %last : int[] = prim::Constant[value=[-1]]()\n"
+      "  %1 : Tensor = aten::t(%a)\n  %2 : Tensor = aten::mean(%1, %last, %false, %none)\n"
+      "  %3 : Tensor = aten::layer_norm(%a, %l, %2, %2, %eps, %false)\n"
+      "  %4 : Tensor = aten::rms_norm(%3, %l, %2, %eps)\n";
+  for (const int64_t rows : {1, 3, 8}) {
+    EXPECT_EQ(runs_of(nodes, "%4", {at::randn({rows, 8})}), 0U);
+  }
+}
+
 // A kernel of rows computes the norm, and views of what it computes are made outside.
 TEST_F(ViewGroups, ReadPartsThatAreCutOutside) {
   const std::string nodes =

@@ -322,14 +322,15 @@ TEST(OpRowTexts, ABodyTakesTheSchemasArguments) {
   EXPECT_TRUE(testing::agree(testing::run(*graph, {at::full({1}, -2.0), 0.5}).at(0), at::full({1}, -1.0)));
 }
 
-TEST(OpRowTexts, ABackwardTakesResultGradAndNeedsTooAndReturnsATuple) {
+TEST(OpRowTexts, ABackwardTakesResultGradAndFlagsTooAndReturnsATuple) {
   const auto gradient = compile_gradient(op_with_texts("aten::tanh", "", "(grad * (1 - result * result),)"));
   EXPECT_EQ(gradient.forward, nullptr);
   EXPECT_EQ(gradient.condition, nullptr);
   EXPECT_EQ(gradient.saved, 0);
-  ASSERT_EQ(gradient.backward->inputs().size(), 4);
+  ASSERT_EQ(gradient.backward->inputs().size(), 5);
   const c10::List<bool> needs({true});
-  const auto gradients = testing::run(*gradient.backward, {at::zeros({1}), at::full({1}, 0.5), at::ones({1}), needs}).at(0);
+  const auto gradients =
+      testing::run(*gradient.backward, {at::zeros({1}), at::full({1}, 0.5), at::ones({1}), needs, false}).at(0);
   EXPECT_TRUE(testing::agree(gradients.toTupleRef().elements().at(0), at::full({1}, 0.75)));
 }
 
@@ -342,9 +343,9 @@ TEST(OpRowTexts, ABackwardTakesWhatForwardSaves) {
   const auto forward = testing::run(*gradient.forward, {at::full({1}, -2.0), 0.5}).at(0).toTupleRef().elements().vec();
   EXPECT_TRUE(testing::agree(forward.at(0), at::full({1}, -1.0)));
   EXPECT_TRUE(testing::agree(testing::run(*gradient.condition, {at::zeros({1}), 0.5}).at(0), true));
-  // The arguments, the result, two saved values, the incoming gradient, what is needed.
+  // The arguments, the result, two saved values, the incoming gradient, what is needed, whether autograd records backward.
   const auto gradients = testing::run(*gradient.backward, {at::zeros({1}), 0.5, at::zeros({1}), at::full({1}, true), 3,
-                                                           at::full({1}, 2.0), c10::List<bool>({true, false})})
+                                                           at::full({1}, 2.0), c10::List<bool>({true, false}), false})
                              .at(0);
   EXPECT_TRUE(testing::agree(gradients.toTupleRef().elements().at(0), at::full({1}, 5.0)));
 }
@@ -352,7 +353,7 @@ TEST(OpRowTexts, ABackwardTakesWhatForwardSaves) {
 TEST(OpRowTexts, SeveralResultsAreNumbered) {
   Op op = op_of(torch::jit::findOperatorFor({"aten::var_mean", "correction"})->schema());
   op.backward = "(grad0 * result0 + grad1 * result1,)";
-  EXPECT_EQ(compile_gradient(op).backward->inputs().size(), op.schema->arguments().size() + 5);
+  EXPECT_EQ(compile_gradient(op).backward->inputs().size(), op.schema->arguments().size() + 6);
 }
 
 TEST(OpRowTexts, AGradientIsCompiledOnceAndASynonymHasItToo) {

@@ -5,6 +5,7 @@
 #include "ir/graph.h"
 #include "load/compile_op_row.h"
 #include "ops/rows.h"
+#include "passes/simplify/fold_constant_branches.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -85,9 +86,23 @@ class ReadInputs {
   Positions found_;
 };
 
+// Returns the backward text for runs that autograd does not record.
+std::unique_ptr<Graph> unrecorded_backward(const Op& op) {
+  std::unique_ptr<Graph> backward = gradient_of(op)->backward->clone();
+  if (Value* records = backward->inputs().back(); records->has_uses()) {
+    records->replace_all_uses_with(backward->insert_constant(false, backward->body().first()));
+  }
+  fold_constant_branches(*backward);
+  return backward;
+}
+
 // Returns the arguments and results whose elements the text reads for the gradient of an argument.
 Positions positions_that_text_reads(const Op& op, size_t argument) {
-  const Graph& backward = *gradient_of(op)->backward;
+  if (gradient_of(op)->backward == nullptr) {
+    return {};  // it is composed of operators with texts
+  }
+  const std::unique_ptr<Graph> unrecorded = unrecorded_backward(op);
+  const Graph& backward = *unrecorded;
   const Node* tuple = backward.outputs()[0]->node();
   Positions read = argument < tuple->inputs().size() ? ReadInputs(backward).of(tuple->input(argument)) : Positions{};
   const size_t arguments = op.schema->arguments().size();

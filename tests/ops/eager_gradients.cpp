@@ -27,6 +27,16 @@ Values copies_of(const Values& values, at::ScalarType dtype, const std::vector<s
   return copies;
 }
 
+Values own_copies_of(const Values& values) {
+  Values copies = values;
+  for (c10::IValue& copy : copies) {
+    if (copy.isTensor() && copy.toTensor().defined()) {
+      copy = copy.toTensor().detach().clone();
+    }
+  }
+  return copies;
+}
+
 Tensors random_like(const Values& values) {
   Tensors made;
   for (const c10::IValue& value : values) {

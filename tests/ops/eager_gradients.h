@@ -15,6 +15,9 @@ using Tensors = std::vector<at::Tensor>;
 // Returns tensors of their own, of the dtype where they are floating. Those at `leaves` require a gradient.
 Values copies_of(const Values& values, at::ScalarType dtype, const std::vector<size_t>& leaves = {});
 
+// Returns tensors of their own, of any dtype, none of which requires a gradient.
+Values own_copies_of(const Values& values);
+
 // Returns random tensors like those that are floating, zeros in place of the others.
 Tensors random_like(const Values& values);
 

@@ -6,125 +6,19 @@
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
-#include <ATen/core/jit_type.h>
-#include <torch/csrc/jit/api/compilation_unit.h>
-#include <torch/csrc/jit/frontend/resolver.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <sstream>
-#include <stdexcept>
-
 namespace sconce::testing {
-namespace {
-
-constexpr int kSeed = 7;
-
-// What lines make their arguments with; 7 is float64.
-constexpr const char* kMakers = R"(
-def x(sizes: List[int]):
-    return torch.rand(sizes, dtype=7) * 4 - 2
-def positive(sizes: List[int]):
-    return torch.rand(sizes, dtype=7) * 2 + 0.5
-def unit(sizes: List[int]):
-    return torch.rand(sizes, dtype=7) * 0.8 + 0.1
-def mask(sizes: List[int]):
-    return torch.rand(sizes) > 0.5
-def index(high: int, sizes: List[int]):
-    return torch.randint(high, sizes)
-def kinks(n: int):
-    return torch.tensor([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, 6.0], dtype=7).repeat([n])
-def none():
-    missing: Optional[Tensor] = None
-    return missing
-)";
-
-torch::jit::CompilationUnit& makers() {
-  static auto* const unit = new torch::jit::CompilationUnit;
-  return *unit;
-}
-
-const Op& op_of_case(const std::string& qualified) {
-  const size_t dot = qualified.find('.');
-  const std::string overload = dot == std::string::npos ? "" : qualified.substr(dot + 1);
-  const auto registered = torch::jit::findOperatorFor({qualified.substr(0, dot), overload});
-  if (registered == nullptr) {
-    throw std::logic_error("no operator " + qualified);
-  }
-  return op_of(registered->schema());
-}
-
-// A literal of the language has no empty list of numbers, no list of optional tensors, and integers stand for floats.
-c10::IValue as_type(const c10::IValue& value, const c10::Type& type) {
-  const c10::TypePtr wanted = type.kind() == c10::TypeKind::OptionalType && !value.isNone()
-                                  ? type.expectRef<c10::OptionalType>().getElementType()
-                                  : nullptr;
-  const c10::Type& bare = wanted != nullptr ? *wanted : type;
-  if (value.isList() && value.toListRef().empty() && bare.kind() == c10::TypeKind::ListType) {
-    return c10::impl::GenericList(bare.expectRef<c10::ListType>().getElementType());
-  }
-  if (value.isTensorList() && bare.expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::OptionalType) {
-    c10::List<std::optional<at::Tensor>> tensors;
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      tensors.push_back(tensor);
-    }
-    return tensors;
-  }
-  return bare.kind() == c10::TypeKind::FloatType && value.isInt() ? c10::IValue(static_cast<double>(value.toInt())) : value;
-}
-
-std::vector<GradientCase> read_cases() {
-  std::vector<GradientCase> cases;
-  std::string source = kMakers;
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(tests_dir() + "/ops/gradients")) {
-    files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end());
-  for (const std::filesystem::path& file : files) {
-    std::istringstream lines(read_text(file.string()));
-    for (std::string line; std::getline(lines, line);) {
-      if (line.empty() || line.front() == '#') {
-        continue;
-      }
-      const size_t open = line.find('(');
-      const std::string arguments = line.substr(open + 1, line.rfind(')') - open - 1);
-      source += "def case_" + std::to_string(cases.size()) + "(n: int):\n    return (" + arguments + ", 0)\n";
-      cases.push_back({&op_of_case(line.substr(0, open)), line, file.stem().string()});
-    }
-  }
-  makers().define(std::nullopt, source, torch::jit::nativeResolver(), nullptr);
-  return cases;
-}
-
-}  // namespace
 
 const std::vector<GradientCase>& gradient_cases() {
-  static const std::vector<GradientCase> cases = read_cases();
+  static const std::vector<GradientCase> cases = read_operator_cases(tests_dir() + "/ops/gradients");
   return cases;
-}
-
-Values GradientCase::arguments(int64_t n) const {
-  at::manual_seed(kSeed + n);
-  const auto position = this - gradient_cases().data();
-  Values values = makers().get_function("case_" + std::to_string(position))({n}).toTupleRef().elements().vec();
-  values.pop_back();
-  const auto& declared = op->schema->arguments();
-  for (size_t i = 0; i < declared.size(); ++i) {
-    if (i >= values.size()) {
-      if (!declared[i].default_value()) {
-        throw std::logic_error("an argument without a default is missing: " + text);
-      }
-      values.push_back(*declared[i].default_value());
-    }
-    values[i] = as_type(values[i], *declared[i].type());
-  }
-  return values;
 }
 
 Values call_operator(const Op& op, const Values& arguments) {
-  at::manual_seed(kSeed);
+  at::manual_seed(kOperatorSeed);
   torch::jit::Stack stack = arguments;
   op.registered->getOperation()(stack);
   return stack;
@@ -135,7 +29,7 @@ ForwardPass run_forward(const Op& op, const Values& arguments) {
   if (gradient.forward == nullptr) {
     return {.results = call_operator(op, arguments), .saved = {}};
   }
-  at::manual_seed(kSeed);
+  at::manual_seed(kOperatorSeed);
   ForwardPass pass{.results = run(*gradient.forward, arguments).at(0).toTupleRef().elements().vec(), .saved = {}};
   const auto first_saved = pass.results.begin() + static_cast<std::ptrdiff_t>(op.schema->returns().size());
   pass.saved.assign(first_saved, pass.results.end());
@@ -143,8 +37,38 @@ ForwardPass run_forward(const Op& op, const Values& arguments) {
   return pass;
 }
 
+namespace {
+
+// The gradients of an operator that is composed of others.
+std::vector<at::Tensor> gradients_by_autograd(const Op& op, Values arguments, const std::vector<at::Tensor>& grads,
+                                              const std::vector<size_t>& needed, bool records) {
+  const at::AutoGradMode recording(true);
+  std::vector<at::Tensor> leaves;
+  for (const size_t position : needed) {
+    if (!arguments[position].toTensor().requires_grad()) {
+      arguments[position] = arguments[position].toTensor().detach().requires_grad_(true);
+    }
+    leaves.push_back(arguments[position].toTensor());
+  }
+  std::vector<at::Tensor> results;
+  for (const c10::IValue& result : run_forward(op, arguments).results) {
+    results.push_back(result.toTensor());
+  }
+  const auto found = torch::autograd::grad(results, leaves, grads, /*retain_graph=*/true, records, /*allow_unused=*/true);
+  std::vector<at::Tensor> gradients(arguments.size());
+  for (size_t i = 0; i < needed.size(); ++i) {
+    gradients[needed[i]] = found[i];
+  }
+  return gradients;
+}
+
+}  // namespace
+
 std::vector<at::Tensor> run_backward(const Op& op, const Values& arguments, const ForwardPass& forward,
-                                     const std::vector<at::Tensor>& grads, const std::vector<size_t>& needed) {
+                                     const std::vector<at::Tensor>& grads, const std::vector<size_t>& needed, bool records) {
+  if (gradient_of(op)->backward == nullptr) {
+    return gradients_by_autograd(op, arguments, grads, needed, records);
+  }
   c10::List<bool> needs;
   needs.resize(arguments.size(), false);
   Values inputs = arguments;
@@ -155,6 +79,7 @@ std::vector<at::Tensor> run_backward(const Op& op, const Values& arguments, cons
     needs.set(position, true);
   }
   inputs.emplace_back(needs);
+  inputs.emplace_back(records);
   const Values entries = run(*gradient_of(op)->backward, inputs).at(0).toTupleRef().elements().vec();
   std::vector<at::Tensor> gradients(arguments.size());
   for (const size_t position : needed) {

@@ -1,8 +1,9 @@
 // Calls of operators whose rows have gradients: the lines of tests/ops/gradients/*.cases.
 #pragma once
 
+#include "tests/support/operator_cases.h"
+
 #include "base/exception_message.h"
-#include "ops/op.h"
 
 #include <ATen/core/ivalue.h>
 
@@ -15,16 +16,7 @@
 
 namespace sconce::testing {
 
-using Values = std::vector<c10::IValue>;
-
-// One line: "aten::add.Tensor(x([n, 3]), x([3]), alpha)", where `n` is a size that the test chooses.
-struct GradientCase {
-  const Op* op;
-  std::string text;    // the line
-  std::string family;  // the name of its file, without ".cases"
-  // Makes the arguments, the schema's defaults included: new tensors of doubles, the same ones for the same size.
-  Values arguments(int64_t n) const;
-};
+using GradientCase = OperatorCase;
 
 const std::vector<GradientCase>& gradient_cases();
 
@@ -42,7 +34,10 @@ void for_every_case(const Check& check, const std::vector<int64_t>& sizes = {2, 
   }
 }
 
-// Runs the operator, with the random numbers of one fixed seed. Writes what the operator writes.
+// The seed of the random numbers that operators draw.
+inline constexpr uint64_t kOperatorSeed = 7;
+
+// Runs the operator, with the random numbers of that seed. Writes what the operator writes.
 Values call_operator(const Op& op, const Values& arguments);
 
 // What a forward pass leaves for backward.
@@ -55,10 +50,11 @@ struct ForwardPass {
 ForwardPass run_forward(const Op& op, const Values& arguments);
 
 // Returns the gradient of each argument, undefined where there is none, summed to the argument's sizes and cast to its
-// dtype, as differentiation does. `needed` are the positions of the arguments whose gradients are asked for; gradients of
-// others are undefined.
+// dtype, as differentiation does. The row has a backward text. `needed` are the positions of the arguments whose gradients
+// are asked for; gradients of others are undefined. `records`: whether autograd records what backward computes.
 std::vector<at::Tensor> run_backward(const Op& op, const Values& arguments, const ForwardPass& forward,
-                                     const std::vector<at::Tensor>& grads, const std::vector<size_t>& needed);
+                                     const std::vector<at::Tensor>& grads, const std::vector<size_t>& needed,
+                                     bool records = false);
 
 // The positions of tensors that can require a gradient.
 std::vector<size_t> floating_positions(const Values& values);

@@ -40,7 +40,7 @@ TEST(GradientChecks, AgreeWithFiniteDifferences) {
     if (forward.results[0].toTensor().scalar_type() == at::kFloat) {
       return;  // a cast; the differences are too small for it
     }
-    const std::vector<size_t> needed = testing::floating_positions(arguments);
+    const std::vector<size_t> needed = testing::differentiable_positions(each, arguments);
     const Tensors gradients = testing::run_backward(*each.op, start, forward, grads, needed);
     for (const size_t position : needed) {
       if (!gradients[position].defined()) {
@@ -106,6 +106,35 @@ std::optional<Tensors> eager_second_order(const GradientCase& each, const Values
   }
 }
 
+// Where a gradient requires a gradient, a penalty on it has one, of zeros perhaps.
+TEST(GradientChecks, RequireAGradientWhereLibTorchsDo) {
+  testing::for_every_case(
+      [](const GradientCase& each, int64_t n) {
+        const std::vector<size_t> needed = testing::differentiable_positions(each, each.arguments(n));
+        const Values leaves = testing::copies_of(each.arguments(n), at::kDouble, needed);
+        if (!testing::is_differentiated(each, leaves)) {
+          return;
+        }
+        const Values results = testing::call_operator(*each.op, leaves);
+        const Tensors grads = testing::random_like(results);
+        const auto theirs = testing::unless_it_raises([&] {
+          return testing::eager_gradients(results, testing::tensors_at(leaves, needed), grads, /*create_graph=*/true);
+        });
+        if (!theirs) {
+          return;
+        }
+        const testing::ForwardPass forward = testing::run_forward(*each.op, leaves);
+        const Tensors ours = testing::run_backward(*each.op, leaves, forward, grads, needed, /*records=*/true);
+        for (size_t i = 0; i < needed.size(); ++i) {
+          const at::Tensor& gradient = ours[needed[i]];
+          const at::Tensor& expected = (*theirs)[i];
+          EXPECT_EQ(gradient.defined() && gradient.requires_grad(), expected.defined() && expected.requires_grad())
+              << each.text << ", argument " << needed[i];
+        }
+      },
+      {2});
+}
+
 TEST(GradientChecks, AgreeWithLibTorchsAutogradInSecondOrder) {
   size_t agreed = 0;
   testing::for_every_case([&](const GradientCase& each, int64_t n) {
@@ -124,7 +153,12 @@ TEST(GradientChecks, AgreeWithLibTorchsAutogradInSecondOrder) {
     }
     Tensors leaves = testing::tensors_at(ours, needed);
     leaves.insert(leaves.end(), grads.begin(), grads.end());
-    const Tensors gradients = testing::run_backward(*each.op, ours, testing::run_forward(*each.op, ours), grads, needed);
+    testing::ForwardPass forward = testing::run_forward(*each.op, ours);
+    // What backward has from forward is a constant to autograd, but for the results.
+    for (c10::IValue& saved : forward.saved) {
+      saved = saved.isTensor() ? c10::IValue(saved.toTensor().detach()) : saved;
+    }
+    const Tensors gradients = testing::run_backward(*each.op, ours, forward, grads, needed, /*records=*/true);
     const Tensors actual = gradients_or_zeros(sum_of(gradients), leaves);
     for (size_t i = 0; i < leaves.size(); ++i) {
       EXPECT_TRUE(testing::agree(actual[i], (*expected)[i], 100 * testing::tolerance_for(*each.op, at::kDouble)))

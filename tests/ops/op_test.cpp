@@ -48,6 +48,36 @@ TEST(Op, SynonymsShareWhatIsKnownOfMemory) {
   EXPECT_EQ(op_named("aten::mul", "Tensor").canonical, nullptr);
 }
 
+// Where nothing says that an operator computes strided tensors, its results may hold what they are made of.
+TEST(Op, HoldersOfOperandsAreTheDefault) {
+  for (const auto& [name, overload] :
+       {std::pair("aten::quantize_per_channel", ""), std::pair("aten::_make_per_channel_quantized_tensor", ""),
+        std::pair("aten::_empty_per_channel_affine_quantized", ""),
+        std::pair("aten::sparse_compressed_tensor", "comp_plain_value_size"),
+        std::pair("aten::sparse_csr_tensor", "crow_col_value"),
+        std::pair("aten::_sparse_coo_tensor_with_dims_and_tensors", "")}) {
+    EXPECT_TRUE(op_named(name, overload).results_may_hold_operands) << name;
+  }
+  for (const auto& [name, overload] :
+       {std::pair("aten::add", "Tensor"), std::pair("aten::multiply", "Tensor"), std::pair("aten::cumsum", ""),
+        std::pair("aten::sum", ""), std::pair("aten::linear", ""), std::pair("aten::matmul", ""),
+        std::pair("aten::view", ""), std::pair("aten::reshape", ""), std::pair("aten::quantize_per_tensor", ""),
+        std::pair("aten::len", "t")}) {
+    EXPECT_FALSE(op_named(name, overload).results_may_hold_operands) << name;
+    EXPECT_FALSE(op_named(name, overload).may_keep_operands) << name;
+  }
+  EXPECT_TRUE(op_named("_c10d_functional::wait_tensor", "").may_keep_operands);
+}
+
+TEST(Op, CompositesOfOneSchemaAndOtherEffectsAreOthers) {
+  const c10::FunctionSchema schema("sconce::test_composite", "", {}, {});
+  const Op& writing = composite_op(schema, Opcode::kOpaque, {.writes = true});
+  const Op& unknown = composite_op(schema, Opcode::kOpaque, {.unknown = true});
+  EXPECT_TRUE(writing.all_effects.writes && !writing.all_effects.unknown);
+  EXPECT_TRUE(unknown.all_effects.unknown && unknown.may_change_sizes);
+  EXPECT_EQ(&composite_op(schema, Opcode::kOpaque, {.writes = true}), &writing);
+}
+
 TEST(Op, AutocastLeavesInPlaceOperatorsAlone) {
   EXPECT_EQ(op_named("aten::addmm").autocast, Autocast::kReduced);
   EXPECT_EQ(op_named("aten::addmm_").autocast, Autocast::kNone);

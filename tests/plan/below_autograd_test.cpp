@@ -36,8 +36,8 @@ TEST(BelowAutograd, AnOperatorWhoseOnlyKernelIsAutogradsRunsWhereNothingRequires
   EXPECT_TRUE(agree(testing::run(graph_of_operator("sconce_plan_test::triple_of_autograd"), {a}).at(0), a * 3));
 }
 
-bool first_step_may_skip_autograd(const std::string& name) {
-  auto plan = lower(graph_of(graph_of_operator(name)));
+bool first_step_may_skip_autograd(const std::string& name, bool is_exact = false) {
+  auto plan = lower(graph_of(graph_of_operator(name)), nullptr, nullptr, {.is_exact = is_exact});
   return (*plan)->steps()[0].step->may_skip_autograd();
 }
 
@@ -46,6 +46,11 @@ TEST(BelowAutograd, RunsOperatorsWithAKernelForTheBackend) {
   EXPECT_TRUE(first_step_may_skip_autograd("sconce_plan_test::triple_of_both"));
   EXPECT_TRUE(first_step_may_skip_autograd("aten::tanh")) << "a kernel of the CPU's";
   EXPECT_TRUE(first_step_may_skip_autograd("aten::square")) << "a composite kernel";
+}
+
+TEST(BelowAutograd, ExactPlansRunNoCompositeOperators) {
+  EXPECT_FALSE(first_step_may_skip_autograd("aten::square", /*is_exact=*/true));
+  EXPECT_TRUE(first_step_may_skip_autograd("aten::tanh", /*is_exact=*/true)) << "no composite";
 }
 
 // %b = %a * CONSTANT, the constant a tensor that others may hold too.

@@ -112,6 +112,16 @@ TEST(ExplainPlan, TellsWhichRunsHadOrdinaryStepsOnly) {
   at::removeCallback(handle);
   EXPECT_EQ(times_of(*plan).count({"", NotPrepared::kObserved}), 1U);
 
+  const auto may_record = explainable_plan(R"(graph(%x : Tensor, %flag : bool):
+  %y : Tensor = aten::tanh(%x)
+  %z : Tensor = aten::requires_grad_(%x, %flag)
+  return (%y, %z)
+)");
+  ASSERT_TRUE(may_record->may_introduce_grad());
+  call_plan(*may_record, {at::randn({3}), false}, /*may_skip_autograd=*/false);
+  EXPECT_EQ(times_of(*may_record).count({"", NotPrepared::kMayRecord}), 1U);
+  EXPECT_EQ(times_of(*may_record).count({"", NotPrepared::kGradients}), 0U) << "the caller cannot help it";
+
   const auto ordinary = explainable_plan(kGelu, StepForm{});
   EXPECT_EQ(times_of(*ordinary), (std::map<Found, uint64_t>{{{"", NotPrepared::kOptimizationOff}, 0}}));
   EXPECT_EQ(explained(*ordinary).not_prepared.front().steps, 2U);

@@ -82,8 +82,12 @@ std::vector<at::Tensor> parts_with_storage(const at::Tensor& tensor) {
     case c10::kSparseBsr: return {tensor.crow_indices(), tensor.col_indices(), tensor.values()};
     case c10::kSparseCsc:
     case c10::kSparseBsc: return {tensor.ccol_indices(), tensor.row_indices(), tensor.values()};
-    default: return tensor.has_storage() ? std::vector<at::Tensor>{tensor} : std::vector<at::Tensor>{};
+    default: break;
   }
+  if (tensor.is_quantized() && tensor.qscheme() == c10::kPerChannelAffine) {
+    return {tensor, tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()};
+  }
+  return tensor.has_storage() ? std::vector<at::Tensor>{tensor} : std::vector<at::Tensor>{};
 }
 
 uint64_t identity_of(const c10::IValue& element) {

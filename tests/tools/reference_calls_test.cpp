@@ -46,7 +46,7 @@ TEST(RaisedCalls, WithoutARecordedAnswerOneTextIsANote) {
   report_raised("bad", "bad", "backward", /*has_answer=*/false, findings);
   EXPECT_TRUE(findings.all().empty());
   ASSERT_EQ(findings.notes().size(), 1);
-  EXPECT_EQ(findings.notes()[0].text, "backward of call 1 raises, in sconce as in LibTorch: bad");
+  EXPECT_EQ(findings.notes()[0].text, "backward raises, in sconce as in LibTorch: bad");
   report_raised("bad", "worse", "call", /*has_answer=*/false, findings);
   ASSERT_EQ(findings.all().size(), 1);
   EXPECT_EQ(findings.all()[0].against, kAgainstReference);
