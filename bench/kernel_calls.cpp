@@ -8,6 +8,7 @@
 //   call
 // SCONCE_BENCH_SMOKE: few rounds.
 #include "bench/measuring.h"
+#include "fusion/form_groups.h"
 #include "fusion/group_kernel.h"
 #include "ir/text/parse.h"
 #include "plan/lower.h"
@@ -39,12 +40,14 @@ std::unique_ptr<Plan> plan_of(const std::string& nodes, const std::string& resul
       "  %yes : bool = prim::Constant[value=1]()\n  %zero : int = prim::Constant[value=0]()\n"
       "  %four : int = prim::Constant[value=4]()\n  %eight : int = prim::Constant[value=8]()\n" +
       nodes + "  return (" + result + ")\n";
-  return std::move(*lower(parse(text), nullptr, nullptr, {.is_prepared = true, .groups = &blocking_kernels()}));
+  const std::shared_ptr<Graph> graph = parse(text);
+  form_groups(*graph);
+  return std::move(*lower(graph, nullptr, nullptr, {.is_prepared = true, .groups = &blocking_kernels()}));
 }
 
 std::string named(const char* prefix, int i) { return prefix + std::to_string(i); }
 
-// A sum of numbers stands between the operators, so that each has a kernel of its own.
+// Each operator has a kernel of its own, and each is followed by a sum of numbers.
 std::unique_ptr<Plan> plan_of_steps(int count, bool with_kernels) {
   std::string nodes;
   std::string x = "%x";
@@ -53,7 +56,8 @@ std::unique_ptr<Plan> plan_of_steps(int count, bool with_kernels) {
     nodes += "  " + named("%i", k) + " : int = aten::add(" + i + ", %one)\n";
     i = named("%i", k);
     if (with_kernels) {
-      nodes += "  " + named("%x", k) + " : Tensor = aten::neg(" + x + ")\n";
+      nodes += "  " + named("%x", k) + " : Tensor = sconce::kernel()\n    block0():\n      " + named("%y", k) +
+               " : Tensor = aten::neg(" + x + ")\n      -> (" + named("%y", k) + ")\n";
       x = named("%x", k);
     }
   }

@@ -3,6 +3,7 @@
 //   ratio      operators / kernel   (above 1: the kernel gains)
 // The calls alternate, so that what disturbs the machine disturbs all. SCONCE_BENCH_SMOKE: one small size.
 #include "bench/measuring.h"
+#include "fusion/form_groups.h"
 #include "fusion/group_kernel.h"
 #include "ir/text/parse.h"
 #include "plan/lower.h"
@@ -84,7 +85,11 @@ std::unique_ptr<Plan> plan_of(const Group& group, int64_t row, StepForm form) {
                            "  %scale : float = prim::Constant[value=0.125]()\n"
                            "  %epsilon : float = prim::Constant[value=1e-05]()\n  " +
                            group.nodes + "\n  return (" + group.results + ")\n";
-  return std::move(*lower(parse(text), nullptr, nullptr, form));
+  const std::shared_ptr<Graph> graph = parse(text);
+  if (form.groups != nullptr) {
+    form_groups(*graph);
+  }
+  return std::move(*lower(graph, nullptr, nullptr, form));
 }
 
 template <typename Run>

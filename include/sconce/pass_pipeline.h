@@ -17,12 +17,14 @@ namespace sconce {
 
 class Graph;
 
-// The named points of a compile. Passes of your own run before or after the first three.
+// The named points of a compile. Passes of your own run before or after the first four.
 //   kRequired    what must happen before a graph can run
 //   kOptimize    what makes it better and leaves it differentiable
 //   kSpecialize  what needs to know the arguments: runs for each specialized plan, on the graph that kOptimize left
+//   kFuse        what makes kernel nodes: runs last, for each plan, and for the forward and backward graphs of differentiable
+//                subgraphs
 //   kOnRequest   what runs only where it is asked for by name
-enum class Stage { kRequired, kOptimize, kSpecialize, kOnRequest };
+enum class Stage { kRequired, kOptimize, kSpecialize, kFuse, kOnRequest };
 
 // A pass. Returns whether it changed the graph. A pass that throws has failed.
 using PassCallback = std::function<bool(Graph&)>;

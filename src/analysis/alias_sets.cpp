@@ -145,6 +145,7 @@ bool AliasSets::visit_language_node(const Node& node) {
       return true;
     case Opcode::kUninitialized: return true;
     case Opcode::kIf:
+    case Opcode::kKernel:
       for (const Block* block : node.blocks()) {
         visit_block(*block);
         for (size_t i = 0; i < node.outputs().size(); ++i) {

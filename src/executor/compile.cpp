@@ -1,11 +1,13 @@
 #include "executor/compile.h"
 
 #include "autodiff/differentiate.h"
+#include "fusion/form_groups.h"
 #include "fusion/group_kernel.h"
 #include "fusion/kernel_width.h"
 #include "fusion/operators.h"
 #include "ir/differentiable.h"
 #include "ir/dump.h"
+#include "ir/kernel_node.h"
 #include "ir/verify/verify.h"
 #include "passes/facts/refine_optional_tensors.h"
 #include "passes/freeze/fold_batch_norm.h"
@@ -113,6 +115,15 @@ void backward_passes(Graph& backward, bool exact, PassRunner& runner) {
   subgraph_passes(backward, runner);
 }
 
+// Makes kernel nodes, in the very form of the graph that a plan runs.
+void fuse_passes(std::shared_ptr<Graph>& graph, GroupMoves moves, bool has_kernels, PassRunner& runner) {
+  runner.run_custom(Stage::kFuse, /*after=*/false, graph);
+  if (has_kernels) {
+    runner.run("form_groups", [moves](Graph& whole) { return form_groups(whole, moves); }, *graph);
+  }
+  runner.run_custom(Stage::kFuse, /*after=*/true, graph);
+}
+
 // Makes differentiable subgraphs, and optimizes the graphs that their plans run.
 GradientExplanation differentiable_passes(Graph& graph, const InputAssumptions& given, size_t min_nodes, bool exact,
                                           PassRunner& runner) {
@@ -180,6 +191,7 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
   switch (stage) {
     case Stage::kRequired: required_passes(*graph, runner); break;
     case Stage::kOptimize: optimizing_passes(*graph, runner, frozen); break;
+    case Stage::kFuse: runner.run(*find_pass("form_groups"), *graph); break;
     case Stage::kSpecialize:
     case Stage::kOnRequest: break;
   }
@@ -199,35 +211,46 @@ const PassPipeline& pipeline_of(const CompileSettings& settings) {
 
 // Returns what makes kernels for plans; null if nothing does.
 const GroupCompiler* kernels_for(const CompileSettings& settings) {
-  return settings.compile == CompileMode::kNever || !why_no_kernels().empty() ? nullptr
-         : settings.compile == CompileMode::kBlocking                         ? &blocking_kernels()
-                                                                              : &background_kernels();
+  const bool has_none = settings.compile == CompileMode::kNever || !settings.prepares_steps || !why_no_kernels().empty();
+  return has_none ? nullptr : settings.compile == CompileMode::kBlocking ? &blocking_kernels() : &background_kernels();
 }
 
 // Returns whether kernels compute a cast: they do if facts know that the operand has another dtype.
-bool has_compiled_cast(const Graph& graph, const GroupCompiler& kernels) {
+bool has_compiled_cast(const Graph& graph) {
   bool has_one = false;
   for_each_node(graph.body(), [&](const Node* node) {
-    has_one = has_one || (casts_to_other_dtype(*node) && kernels.role_of(*node) != GroupRole::kNone);
+    has_one = has_one || (casts_to_other_dtype(*node) && role_in_group(*node) != GroupRole::kNone);
   });
   return has_one;
 }
 
 // Returns the passes of a backward graph that a run asks for, perhaps after the executor was destroyed.
-std::shared_ptr<const std::function<void(Graph&)>> later_backward_passes(const CompileSettings& settings) {
+std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> later_backward_passes(const CompileSettings& settings) {
   if (settings.min_differentiable_nodes == 0) {
     return nullptr;
   }
-  return std::make_shared<const std::function<void(Graph&)>>(
-      [passes = settings.passes != nullptr ? *settings.passes : PassPipeline(), exact = settings.exact](Graph& backward) {
+  return std::make_shared<const std::function<void(std::shared_ptr<Graph>&)>>(
+      [passes = settings.passes != nullptr ? *settings.passes : PassPipeline(), exact = settings.exact,
+       has_kernels = kernels_for(settings) != nullptr](std::shared_ptr<Graph>& backward) {
         PassRunner runner(passes);
-        backward_passes(backward, exact, runner);
+        backward_passes(*backward, exact, runner);
+        fuse_passes(backward, GroupMoves::kOperators, has_kernels, runner);
       });
 }
 
 // Lowers the graph that the passes have left, and adds up what the compile did.
-Expected<CompiledMethod> finish(CompiledMethod compiled, std::unique_ptr<Graph> graph, const PassRunner& runner,
+// `records`: autograd may record what the graph's operators compute.
+Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> graph, bool records, PassRunner& runner,
                                 const CompileSettings& settings, Clock::time_point start) {
+  const bool has_kernels = kernels_for(settings) != nullptr;
+  for_each_differentiable(*graph, [&](Node& node) {
+    for (const c10::Symbol name : {attr::kSubgraph, attr::kBackward}) {
+      auto own = node.attribute_as<std::shared_ptr<Graph>>(name);
+      fuse_passes(own, GroupMoves::kOperators, has_kernels, runner);
+      node.set_attribute(name, std::move(own));
+    }
+  });
+  fuse_passes(graph, records ? GroupMoves::kNone : GroupMoves::kOperators, has_kernels, runner);
   const StepForm form{.is_prepared = settings.prepares_steps,
                       .is_exact = settings.exact,
                       .always_new = 0,
@@ -273,7 +296,7 @@ Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const Comp
     run_stage(Stage::kOptimize, copy, runner, settings.frozen);
   }
   compiled.graph = std::move(graph);
-  return finish(std::move(compiled), std::move(copy), runner, settings, start);
+  return finish(std::move(compiled), std::move(copy), /*records=*/true, runner, settings, start);
 }
 
 Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeInputs& assume,
@@ -281,6 +304,7 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   const auto start = Clock::now();
   PassRunner runner(pipeline_of(settings));
   std::unique_ptr<Graph> graph = general.clone();
+  dissolve_kernel_nodes(*graph);
   bool changed = runner.run_custom(Stage::kSpecialize, /*after=*/false, graph);
   const InputAssumptions given = assume(*graph);
   CompiledMethod compiled;
@@ -311,19 +335,21 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     changed = true;
     remove_dead_code(*graph, runner);
   }
-  const GroupCompiler* kernels = kernels_for(settings);
-  changed = changed || (kernels != nullptr && has_compiled_cast(*graph, *kernels));
+  changed = changed || (kernels_for(settings) != nullptr && has_compiled_cast(*graph));
   if (!changed) {
     compiled.refusals = runner.refusals();
     return compiled;
   }
-  return finish(std::move(compiled), std::move(graph), runner, settings, start);
+  return finish(std::move(compiled), std::move(graph), given.grad_mode != false && given.any_requires_grad, runner, settings,
+                start);
 }
 
 Expected<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees) {
   Profiled profiled;
-  profiled.profile = std::make_unique<Profile>(graph);
-  auto plan = lower(graph, callees, profiled.profile.get());
+  std::shared_ptr<Graph> own = graph->clone();
+  dissolve_kernel_nodes(*own);
+  profiled.profile = std::make_unique<Profile>(own);
+  auto plan = lower(own, callees, profiled.profile.get());
   if (!plan) {
     return plan.refusal();
   }

@@ -303,17 +303,6 @@ class KernelsOfGroups final : public GroupCompiler {
  public:
   KernelsOfGroups(size_t lanes, bool is_blocking, bool is_selective)
       : lanes_(lanes), is_blocking_(is_blocking), is_selective_(is_selective) {}
-  GroupRole role_of(const Node& node) const override {
-    if (is_index_view(node)) {
-      return GroupRole::kView;
-    }
-    if (may_copy(node)) {
-      return GroupRole::kCopy;
-    }
-    const bool has_rule = has_element_rule(node.op()) && (produces_new_tensor(node) || casts_to_other_dtype(node)) &&
-                          !is_known_to_be_refused(node);
-    return !has_rule ? GroupRole::kNone : may_fold(node.op()) ? GroupRole::kFold : GroupRole::kPointwise;
-  }
   KernelPtr make_kernel(const NodeGroup& group) const override {
     return std::make_unique<GroupKernel>(group, lanes_, is_blocking_, is_selective_);
   }

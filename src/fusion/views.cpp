@@ -76,10 +76,12 @@ bool may_copy(const Node& node) {
 
 std::optional<c10::DimVector> copied_sizes(const Node& node, const Form& base) {
   const auto [form, results] = run_on_meta(node, base);
-  if (results.size() != 1 || results[0].is_alias_of(form) || !results[0].is_contiguous()) {
+  if (results.size() != 1 || results[0].is_alias_of(form)) {
     return std::nullopt;
   }
-  return c10::DimVector(results[0].sizes().begin(), results[0].sizes().end());
+  // With sizes of 1, a tensor that is contiguous may have other strides than the kernel's result: those of a memory format.
+  c10::DimVector sizes(results[0].sizes().begin(), results[0].sizes().end());
+  return results[0].strides() == contiguous_form(sizes).strides ? std::optional(std::move(sizes)) : std::nullopt;
 }
 
 const Value* viewed_by(const Value& value) {

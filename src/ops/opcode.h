@@ -37,6 +37,7 @@ enum class Opcode : uint8_t {
   kConstantChunk,
   kParam,
   kReturn,
+  kKernel,  // sconce's own: ir/kernel_node.h
   // ---- sconce's composites; their schema is made from the node
   kDelegate,
   kDifferentiable,
@@ -151,7 +152,7 @@ enum class Opcode : uint8_t {
   kCast,
 };
 
-constexpr bool is_language(Opcode opcode) { return opcode >= Opcode::kConstant && opcode <= Opcode::kReturn; }
+constexpr bool is_language(Opcode opcode) { return opcode >= Opcode::kConstant && opcode <= Opcode::kKernel; }
 
 constexpr bool is_primitive(Opcode opcode) { return opcode >= Opcode::kAdd && opcode <= Opcode::kCast; }
 

@@ -2,6 +2,7 @@
 
 #include "autodiff/differentiate.h"
 #include "base/edit_distance.h"
+#include "fusion/form_groups.h"
 #include "passes/freeze/fold_batch_norm.h"
 #include "passes/layout/propagate_channels_last.h"
 #include "passes/layout/remove_layout_changes.h"
@@ -66,6 +67,7 @@ constexpr std::array kPasses = {
              "folds batch norms into the convolutions before them, in frozen modules", /*changes_rounding=*/true},
     PassInfo{"fold_constant_branches", fold_constant_branches, Stage::kOptimize,
              "replaces branches with a constant condition, removes loops that never run"},
+    PassInfo{"form_groups", form_groups, Stage::kFuse, "makes kernel nodes of the nodes that one kernel may compute"},
     PassInfo{"hoist_loop_invariants", hoist_loop_invariants, Stage::kOptimize, "moves loop-invariant nodes out of loops"},
     PassInfo{"lower_autocast", lower_autocast, Stage::kRequired,
              "lowers `with torch.autocast(…)` blocks to casts of operands"},

@@ -26,6 +26,7 @@ const char* to_string(Stage stage) {
     case Stage::kRequired: return "required";
     case Stage::kOptimize: return "optimize";
     case Stage::kSpecialize: return "specialized plans";
+    case Stage::kFuse: return "fuse";
     case Stage::kOnRequest: return "on request";
   }
   return "?";

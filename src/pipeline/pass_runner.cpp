@@ -125,15 +125,34 @@ bool PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& grap
   return false;
 }
 
+std::vector<const CustomPass*> PassRunner::custom_at(Stage stage, bool after) const {
+  std::vector<const CustomPass*> found;
+  if (pipeline_ != nullptr) {
+    for (const CustomPass& pass : pipeline_->custom_passes()) {
+      if (pass.stage == stage && pass.is_after == after && !pipeline_->is_disabled(pass.name)) {
+        found.push_back(&pass);
+      }
+    }
+  }
+  return found;
+}
+
 bool PassRunner::run_custom(Stage stage, bool after, std::unique_ptr<Graph>& graph) {
-  if (pipeline_ == nullptr) {
+  bool changed = false;
+  for (const CustomPass* pass : custom_at(stage, after)) {
+    changed |= run_custom(*pass, graph);
+  }
+  return changed;
+}
+
+bool PassRunner::run_custom(Stage stage, bool after, std::shared_ptr<Graph>& graph) {
+  if (custom_at(stage, after).empty()) {
     return false;
   }
-  bool changed = false;
-  for (const CustomPass& pass : pipeline_->custom_passes()) {
-    if (pass.stage == stage && pass.is_after == after && !pipeline_->is_disabled(pass.name)) {
-      changed |= run_custom(pass, graph);
-    }
+  std::unique_ptr<Graph> copy = graph->clone();
+  const bool changed = run_custom(stage, after, copy);
+  if (changed) {
+    graph = std::move(copy);
   }
   return changed;
 }

@@ -31,6 +31,7 @@ class PassRunner {
   // Runs the user's passes at this point. Each works on a copy of the graph, which replaces the graph unless the pass
   // failed. A failed pass becomes a refusal, and a reproducer is written. Returns whether the graph changed.
   bool run_custom(Stage stage, bool after, std::unique_ptr<Graph>& graph);
+  bool run_custom(Stage stage, bool after, std::shared_ptr<Graph>& graph);
   bool run_custom(const CustomPass& pass, std::unique_ptr<Graph>& graph);
 
   const std::vector<PassTiming>& timings() const { return timings_; }
@@ -38,6 +39,7 @@ class PassRunner {
 
  private:
   Verify verify_;
+  std::vector<const CustomPass*> custom_at(Stage stage, bool after) const;
   bool run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& graph, std::string& problem);
 
   const PassPipeline* pipeline_ = nullptr;

@@ -84,7 +84,7 @@ void Liveness::visit_block(const Block& block, const Values& handed_down) {
       }
     }
     mark_last_uses(*node, number);
-    if (node->kind() == prim::If) {
+    if (node->kind() != prim::Loop) {
       for (const Block* branch : node->blocks()) {
         visit_block(*branch, dying_inside);
       }

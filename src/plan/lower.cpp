@@ -2,6 +2,7 @@
 
 #include "analysis/effects.h"
 #include "base/assert.h"
+#include "ir/kernel_node.h"
 #include "ir/schema_match.h"
 #include "plan/liveness.h"
 #include "plan/prepared/parts_builder.h"
@@ -23,7 +24,7 @@ class Lowering {
         liveness_(graph),
         sizes_may_change_(may_change_sizes(graph)),
         form_(form),
-        places_(form.is_prepared ? Places(graph, form.groups, form.always_new) : Places()) {}
+        places_(form.is_prepared ? Places(graph, form.groups != nullptr, form.always_new) : Places()) {}
 
   Expected<void> run() {
     const InternalErrorContext context("lowering to a plan");
@@ -144,14 +145,14 @@ class Lowering {
     drop(liveness_.dead_on_entry(block));
     for (const Node* node : block.nodes()) {
       const PreparedUnit* unit = places_.unit_of(*node);
-      begin_group(*node);
       if (node->opcode() == Opcode::kConstant || (unit != nullptr && node != unit->nodes.back())) {
         continue;
       }
-      auto done = node->opcode() == Opcode::kIf     ? lower_if(*node)
-                  : node->opcode() == Opcode::kLoop ? lower_loop(*node)
-                  : unit != nullptr                 ? lower_unit(*unit)
-                                                    : lower_node(*node);
+      auto done = node->opcode() == Opcode::kIf       ? lower_if(*node)
+                  : node->opcode() == Opcode::kLoop   ? lower_loop(*node)
+                  : node->opcode() == Opcode::kKernel ? lower_kernel(*node)
+                  : unit != nullptr                   ? lower_unit(*unit)
+                                                      : lower_node(*node);
       if (!done) {
         return done;
       }
@@ -160,7 +161,9 @@ class Lowering {
       if (const auto& released = places_.released_after(*node); !released.empty() && unit == nullptr) {
         emit(make_release_step(released), nullptr);
       }
-      end_group(*node);
+      if (places_.group_of_kernel(*node) != nullptr) {
+        end_group(*node);
+      }
     }
     return {};
   }
@@ -171,34 +174,37 @@ class Lowering {
     return static_cast<uint32_t>(prepared_.kernels.size() - 1);
   }
 
-  // Emits the step of the group that begins with the node, if one does.
-  void begin_group(const Node& node) {
-    group_ = places_.group_at(node) != nullptr ? places_.group_at(node) : group_;
-    if (group_ == nullptr || &node != group_->nodes.front()) {
-      return;
+  // Emits the step of the kernel, then the steps of its nodes, which run where there is no kernel. The results have the
+  // registers of what the block returns.
+  Expected<void> lower_kernel(const Node& node) {
+    group_ = places_.group_of_kernel(node);
+    if (group_ != nullptr) {
+      group_step_ = emit(make_group_step(*group_, *form_.groups), group_->nodes.front());
+      group_parts_ = {.arguments = group_->operands.size(),
+                      .is_exact = form_.is_exact,
+                      .state = add_state(group_->nodes, /*is_group=*/true)};
+      for (size_t i = 0; i < group_->operands.size(); ++i) {
+        parts_.add_operand(group_parts_, *group_->operands[i], i, /*is_run_time=*/true);
+      }
     }
-    group_step_ = emit(make_group_step(*group_, *form_.groups), &node);
-    group_parts_ = {.arguments = group_->operands.size(),
-                    .is_exact = form_.is_exact,
-                    .state = add_state(group_->nodes, /*is_group=*/true)};
-    for (size_t i = 0; i < group_->operands.size(); ++i) {
-      parts_.add_operand(group_parts_, *group_->operands[i], i, /*is_run_time=*/true);
+    if (auto done = lower_block(*node.block(0)); !done) {
+      return done;
     }
+    for (const Value* output : node.outputs()) {
+      registers_[output] = register_of(&computed_value(*output));
+    }
+    return {};
   }
 
-  // Completes the step of the group that ends with the node. It does what the steps of its nodes do to registers and slots.
-  void end_group(const Node& node) {
-    if (group_ == nullptr || &node != group_->nodes.back()) {
-      return;
-    }
+  // Completes the step of the kernel. It does what the steps of its nodes do to registers and slots.
+  void end_group(const Node& kernel) {
     for (const Value* result : group_->results) {
       parts_.add_result(group_parts_, *result, group_->nodes);
     }
     for (const Node* each : group_->nodes) {
       parts_.add_dropped(group_parts_, *each);
-      const auto& released = places_.released_after(*each);
-      group_parts_.released.insert(group_parts_.released.end(), released.begin(), released.end());
     }
+    group_parts_.released = places_.released_after(kernel);
     group_step_->set_parts(std::move(group_parts_));
     group_step_->set_target(steps_.size());
     group_ = nullptr;
@@ -364,7 +370,7 @@ class Lowering {
   const Places places_;
   Plan::Prepared prepared_;
   const Node* loop_ = nullptr;        // the innermost loop around the node that is lowered
-  const NodeGroup* group_ = nullptr;  // that is being lowered
+  const NodeGroup* group_ = nullptr;  // of the kernel node that is lowered
   GroupStep* group_step_ = nullptr;
   KernelStepParts group_parts_;
   FlatMap<const Value*, Register> registers_;

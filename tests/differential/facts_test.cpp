@@ -12,6 +12,7 @@
 
 #include "executor/compile.h"
 #include "ir/facts.h"
+#include "ir/kernel_node.h"
 #include "ir/text/print.h"
 #include "plan/run_plan.h"
 #include "tools/sconce/commands/ops_library.h"
@@ -76,7 +77,9 @@ std::unique_ptr<Graph> seen_in_run(const std::shared_ptr<const Graph>& graph, co
 }
 
 // Facts of the first call, against a run of it. Those from its words alone also hold in other calls with the same words.
-FactsOutcome check(const std::shared_ptr<const Graph>& graph, const std::vector<Arguments>& calls) {
+FactsOutcome check(const std::shared_ptr<const Graph>& planned, const std::vector<Arguments>& calls) {
+  const std::shared_ptr<Graph> graph = planned->clone();
+  dissolve_kernel_nodes(*graph);
   FactsOutcome outcome;
   std::array<std::unique_ptr<Graph>, 2> claimed = {graph->clone(), graph->clone()};
   for (const auto& [sizes, at] : {std::pair(Sizes::kNumbers, 0), std::pair(Sizes::kSymbols, 1)}) {

@@ -168,7 +168,7 @@ TEST(GraphExecutor, ExplainsItsPlanPassesAndSpecs) {
   EXPECT_EQ(explanation.method, "forward");
   EXPECT_EQ(explanation.nodes, 3);
   EXPECT_EQ(explanation.passes.front().pass, "specialize_autograd_zero") << "the required passes first";
-  EXPECT_EQ(explanation.passes.back().pass, "check_inplace") << "then the optimizing ones";
+  EXPECT_EQ(explanation.passes.back().pass, "form_groups") << "what makes kernel nodes last";
   EXPECT_TRUE(explanation.refusals.empty());
   const PlanExplanation& plan = explanation.plans.at(0);
   ASSERT_EQ(plan.specs.size(), 1);

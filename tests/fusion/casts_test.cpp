@@ -31,10 +31,9 @@ std::string text_of(at::ScalarType from, int64_t to, const std::string& nodes) {
 }
 
 at::Tensor run(const std::string& text, const at::Tensor& x, const GroupCompiler* kernels) {
-  auto plan = lower(graph_of(text), nullptr, nullptr, StepForm{.is_prepared = kernels != nullptr, .groups = kernels});
-  EXPECT_TRUE(plan) << text;
+  const auto plan = kernels != nullptr ? plan_with_kernels(text, *kernels) : std::move(*lower(graph_of(text)));
   torch::jit::Stack stack = {x};
-  run_plan(**plan, stack, /*may_skip_autograd=*/true);
+  run_plan(*plan, stack, /*may_skip_autograd=*/true);
   return stack.at(0).toTensor();
 }
 

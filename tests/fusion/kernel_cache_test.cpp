@@ -1,6 +1,7 @@
 // The kernels of the process, while the background thread compiles them.
 #include "fusion/kernel_cache.h"
 
+#include "tests/fusion/kernel_call.h"
 #include "tests/support/graphs.h"
 
 #include "base/compile_queue.h"
@@ -134,17 +135,16 @@ TEST_F(KernelCaches, AProcessMayForkDuringACompile) {
 TEST_F(KernelCaches, AKernelThatAFullQueueRefusedIsCompiledLater) {
   const at::NoGradGuard no_grad;
   const std::string literal = std::to_string(new_program(0).code.back().literal);
-  auto lowered = lower(graph_of("graph(%x : Tensor):\n"
-                                "  %c : float = prim::Constant[value=" +
-                                literal +
-                                "]()\n"
-                                "  %a : Tensor = aten::sinh(%x)\n"
-                                "  %b : Tensor = aten::mul(%a, %c)\n"
-                                "  %d : Tensor = aten::mul(%b, %x)\n"
-                                "  return (%d)\n"),
-                       nullptr, nullptr, StepForm{.is_prepared = true, .groups = &background_kernels()});
-  ASSERT_TRUE(lowered);
-  const std::unique_ptr<Plan> plan = std::move(*lowered);
+  const auto plan = plan_with_kernels(
+      "graph(%x : Tensor):\n"
+      "  %c : float = prim::Constant[value=" +
+          literal +
+          "]()\n"
+          "  %a : Tensor = aten::sinh(%x)\n"
+          "  %b : Tensor = aten::mul(%a, %c)\n"
+          "  %d : Tensor = aten::mul(%b, %x)\n"
+          "  return (%d)\n",
+      background_kernels());
   const auto run = [&] {
     torch::jit::Stack stack = {at::rand({3})};
     run_plan(*plan, stack, /*may_skip_autograd=*/true);

@@ -2,6 +2,7 @@
 
 #include "tests/support/graphs.h"
 
+#include "fusion/form_groups.h"
 #include "fusion/kernel_width.h"
 #include "plan/lower.h"
 #include "plan/run_plan.h"
@@ -64,6 +65,14 @@ KernelPtr CountedKernels::make_kernel(const NodeGroup& group) const {
   return std::make_unique<CountedKernel>(inner_->make_kernel(group), counts_);
 }
 
+std::unique_ptr<Plan> plan_with_kernels(const std::string& text, const GroupCompiler& kernels) {
+  const std::shared_ptr<Graph> graph = graph_of(text);
+  form_groups(*graph);
+  auto plan = lower(graph, nullptr, nullptr, StepForm{.is_prepared = true, .groups = &kernels});
+  EXPECT_TRUE(plan) << text;
+  return std::move(*plan);
+}
+
 std::vector<size_t> kernel_widths() {
   return kernel_lanes() == kAvx512Lanes ? std::vector<size_t>{kAvx512Lanes, kAvx2Lanes}
          : kernel_lanes() != 0          ? std::vector<size_t>{kernel_lanes()}
@@ -87,9 +96,7 @@ std::string OperatorCall::text() const {
 }
 
 KernelCall::KernelCall(const OperatorCall& call, size_t lanes) : kernels_(lanes) {
-  auto plan = lower(graph_of(call.text()), nullptr, nullptr, StepForm{.is_prepared = true, .groups = &kernels_});
-  EXPECT_TRUE(plan) << call.text();
-  plan_ = std::move(*plan);
+  plan_ = plan_with_kernels(call.text(), kernels_);
 }
 
 Outcome KernelCall::run(const std::vector<c10::IValue>& given) {

@@ -26,7 +26,6 @@ class CountedKernels final : public GroupCompiler {
   };
 
   explicit CountedKernels(size_t lanes) : inner_(make_blocking_kernels(lanes)) {}
-  GroupRole role_of(const Node& node) const override { return inner_->role_of(node); }
   KernelPtr make_kernel(const NodeGroup& group) const override;
   const Counts& counts() const { return counts_; }
 
@@ -34,6 +33,9 @@ class CountedKernels final : public GroupCompiler {
   const std::unique_ptr<GroupCompiler> inner_;
   mutable Counts counts_;
 };
+
+// Returns a plan of the graph whose groups of nodes have kernels.
+std::unique_ptr<Plan> plan_with_kernels(const std::string& text, const GroupCompiler& kernels);
 
 // The vectors that this processor has.
 std::vector<size_t> kernel_widths();

@@ -65,11 +65,11 @@ class Promotion : public ::testing::Test {
  protected:
   void compare(const std::string& text, const std::vector<c10::IValue>& operands, const std::string& described) {
     CountedKernels kernels(kernel_widths().at(0));
-    const auto with_kernels = lower(graph_of(text), nullptr, nullptr, StepForm{.is_prepared = true, .groups = &kernels});
+    const auto with_kernels = plan_with_kernels(text, kernels);
     const auto ordinary = lower(graph_of(text));
-    ASSERT_TRUE(with_kernels && ordinary) << text;
+    ASSERT_TRUE(ordinary) << text;
     const auto [expected, error] = results_of(**ordinary, operands);
-    const auto [got, got_error] = results_of(**with_kernels, operands);
+    const auto [got, got_error] = results_of(*with_kernels, operands);
     ASSERT_EQ(got.size(), expected.size()) << described << "\n" << error << "\n" << got_error << "\n" << text;
     runs_ += kernels.counts().runs;
     for (size_t i = 0; i < got.size(); ++i) {

@@ -25,14 +25,14 @@ TEST(RowFolds, KeepBuffersApartFromOtherResults) {
 )";
   for (const size_t lanes : kernel_widths()) {
     CountedKernels kernels(lanes);
-    const auto with_kernels = lower(graph_of(text), nullptr, nullptr, StepForm{.is_prepared = true, .groups = &kernels});
+    const auto with_kernels = plan_with_kernels(text, kernels);
     const auto ordinary = lower(graph_of(text));
-    ASSERT_TRUE(with_kernels && ordinary);
+    ASSERT_TRUE(ordinary);
     for (const int64_t width : {1, 4, 7, 16, 33, 100}) {
       torch::jit::Stack got = {at::randn({3, width}), at::randn({3, width})};
       torch::jit::Stack expected = got;
       const size_t runs = kernels.counts().runs;
-      run_plan(**with_kernels, got, /*may_skip_autograd=*/true);
+      run_plan(*with_kernels, got, /*may_skip_autograd=*/true);
       run_plan(**ordinary, expected, /*may_skip_autograd=*/true);
       EXPECT_EQ(kernels.counts().runs, runs + 1) << width;
       for (size_t i = 0; i < got.size(); ++i) {

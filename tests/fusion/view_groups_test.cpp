@@ -31,8 +31,8 @@ class ViewGroups : public ::testing::Test {
                              nodes + "  return (" + results + ")\n";
     if (text != text_) {
       text_ = text;
-      with_kernels_ = lowered(StepForm{.is_prepared = true, .groups = &kernels_});
-      ordinary_ = lowered({});
+      with_kernels_ = plan_with_kernels(text_, kernels_);
+      ordinary_ = std::move(*lower(graph_of(text_)));
     }
     const size_t before = kernels_.counts().runs;
     const auto [expected, error] = results_of(*ordinary_, operands);
@@ -45,8 +45,6 @@ class ViewGroups : public ::testing::Test {
     }
     return kernels_.counts().runs - before;
   }
-  std::unique_ptr<Plan> lowered(const StepForm& form) { return std::move(*lower(graph_of(text_), nullptr, nullptr, form)); }
-
   const at::NoGradGuard no_grad_;
   CountedKernels kernels_{kernel_lanes()};
   std::string text_;
@@ -130,6 +128,15 @@ TEST_F(ViewGroups, CopyWhatViewsRead) {
       "  %3 : Tensor = aten::contiguous(%2, %zero)\n  %4 : Tensor = aten::matmul(%3, %b)\n";
   EXPECT_EQ(runs_of(contiguous, "%4", {at::randn({6, 4}), at::randn({6, 3})}), 2U);
   EXPECT_EQ(runs_of(contiguous, "%4", {at::randn({6, 1}), at::randn({6, 3})}), 1U) << "a view";
+  // Channels-last strides of a tensor with one channel, which is contiguous, too.
+  const std::string channels_last =
+      "  %format : int = prim::Constant[value=2]()
+  %1 : Tensor = aten::unsqueeze(%a, %zero)
+"
+      "  %2 : Tensor = aten::unsqueeze(%1, %zero)
+  %3 : Tensor = aten::contiguous(%2, %format)
+";
+  EXPECT_EQ(runs_of(channels_last, "%3", {at::randn({1, 3}).t()}), 0U);
 }
 
 TEST_F(ViewGroups, FoldRowsOfViews) {

@@ -120,7 +120,7 @@ TEST(PassList, NamesTheStageThatRunsEachPass) {
     listed[pass.stage].emplace(pass.name);
   }
   std::map<Stage, std::set<std::string>> run;
-  for (const Stage stage : {Stage::kRequired, Stage::kOptimize, Stage::kSpecialize, Stage::kOnRequest}) {
+  for (const Stage stage : {Stage::kRequired, Stage::kOptimize, Stage::kSpecialize, Stage::kFuse, Stage::kOnRequest}) {
     std::unique_ptr<Graph> graph = small();
     PassRunner runner;
     run_stage(stage, graph, runner, /*frozen=*/true);
@@ -132,6 +132,7 @@ TEST(PassList, NamesTheStageThatRunsEachPass) {
   // Optimizing passes leave dead nodes, too.
   listed[Stage::kOptimize].insert("eliminate_dead_nodes");
   EXPECT_EQ(run[Stage::kOptimize], listed[Stage::kOptimize]);
+  EXPECT_EQ(run[Stage::kFuse], listed[Stage::kFuse]);
   EXPECT_TRUE(run[Stage::kSpecialize].empty() && run[Stage::kOnRequest].empty());
 }
 

@@ -1,3 +1,4 @@
+#include "ir/kernel_node.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
 
@@ -136,6 +137,25 @@ void loop_carries_the_same_values(const Graph& graph, Violations& violations) {
   });
 }
 
+// See kernel_node.h.
+void kernel_returns_what_it_computes(const Graph& graph, Violations& violations) {
+  for_each_node(graph.body(), [&](Node* node) {
+    if (node->kind() != kKernelKind) {
+      return;
+    }
+    bool sound = node->inputs().empty() && node->blocks().size() == 1 && node->block(0)->params().empty() &&
+                 node->block(0)->returns().size() == node->outputs().size();
+    std::unordered_set<const Value*> returned;
+    for (size_t i = 0; sound && i < node->outputs().size(); ++i) {
+      const Value* value = node->block(0)->returns()[i];
+      sound = value->node()->owning_block() == node->block(0) && returned.insert(value).second;
+    }
+    if (!sound) {
+      violations.push_back({"kernel_returns_what_it_computes", print_node_line(*node)});
+    }
+  });
+}
+
 }  // namespace
 
 std::span<const NamedCheck> structure_checks() {
@@ -146,6 +166,7 @@ std::span<const NamedCheck> structure_checks() {
       NamedCheck{"inputs_are_defined_before", inputs_are_defined_before},
       NamedCheck{"if_has_two_matching_branches", if_has_two_matching_branches},
       NamedCheck{"loop_carries_the_same_values", loop_carries_the_same_values},
+      NamedCheck{"kernel_returns_what_it_computes", kernel_returns_what_it_computes},
   };
   return checks;
 }

@@ -1,3 +1,4 @@
+#include "ir/kernel_node.h"
 #include "ir/schema_match.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
@@ -80,11 +81,11 @@ void conditions_are_bool(const Graph& graph, Violations& violations) {
   });
 }
 
-// A value returned by a branch or an iteration has the type of the value that receives it.
+// A value returned by a branch, an iteration or a kernel has the type of the value that receives it.
 void block_results_fit(const Graph& graph, Violations& violations) {
   for_each_node(graph.body(), [&](Node* node) {
     const bool is_loop = node->kind() == prim::Loop;
-    if (!is_loop && node->kind() != prim::If) {
+    if (!is_loop && node->kind() != prim::If && node->kind() != kKernelKind) {
       return;
     }
     for (size_t i = 0; i < node->outputs().size(); ++i) {

@@ -43,6 +43,7 @@ std::span<const OpRow> language_rows() {
       {.name = "prim::ConstantChunk", .opcode = Opcode::kConstantChunk},
       {.name = "prim::Param", .opcode = Opcode::kParam},
       {.name = "prim::Return", .opcode = Opcode::kReturn},
+      {.name = "sconce::kernel", .opcode = Opcode::kKernel},
   };
   return rows;
 }

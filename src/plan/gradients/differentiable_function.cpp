@@ -72,7 +72,7 @@ const BackwardPlan& BackwardPlans::add(const BackwardForm& form) const {
   auto made = std::make_unique<BackwardPlan>();
   made->capture_paths = gradient_paths(*graph, form.gradients.size() + (form.records ? temporaries_ : 0), captures_);
   if (!form.records && form_.optimize_backward != nullptr) {
-    (*form_.optimize_backward)(*graph);
+    (*form_.optimize_backward)(graph);
   } else {
     simplify(*graph);
     eliminate_dead_nodes(*graph);
@@ -120,7 +120,7 @@ Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_func
   for (const int64_t position : function->differentiable_outputs) {
     const Value& output = *subgraph.outputs()[static_cast<size_t>(position)];
     function->is_list.push_back(!is_tensor(output));
-    function->returns_of_blocks = function->returns_of_blocks || !is_tensor(output) || !output.node()->blocks().empty();
+    function->returns_of_blocks = function->returns_of_blocks || !is_tensor(output) || !computed_value(output).node()->blocks().empty();
   }
   return std::shared_ptr<const DifferentiableFunction>(std::move(function));
 }

@@ -29,9 +29,10 @@ void PartsBuilder::add_operand(KernelStepParts& parts, const Value& value, size_
 }
 
 void PartsBuilder::add_result(KernelStepParts& parts, const Value& value, const std::vector<const Node*>& inside) const {
-  const auto uses = value.uses();
-  const bool is_boxed = std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
-    return places_.unit_of(*use.user) == nullptr && std::find(inside.begin(), inside.end(), use.user) == inside.end();
+  bool is_boxed = false;
+  for_each_user(value, [&](const Node& user) {
+    is_boxed =
+        is_boxed || (places_.unit_of(user) == nullptr && std::find(inside.begin(), inside.end(), &user) == inside.end());
   });
   parts.results.push_back({registers_.at(&value), places_.slot_of(value), is_boxed, places_.is_reused(value)});
 }

@@ -12,8 +12,6 @@ namespace sconce {
 namespace {
 
 const std::vector<uint32_t> kNone;
-constexpr size_t kMostWeight = 64;  // of a group; a pointwise operator or a view weighs 1
-constexpr size_t kWeightOfFold = 16;
 
 bool is_list_of_tensors(const Value& value) {
   return value.type()->kind() == c10::TypeKind::ListType &&
@@ -92,17 +90,17 @@ bool returns_tensors(const Node& node) {
          });
 }
 
-Places::Places(const Graph& graph, const GroupCompiler* groups, std::optional<size_t> always_new) : positions_(graph) {
+Places::Places(const Graph& graph, bool has_kernels, std::optional<size_t> always_new) : positions_(graph) {
   choose_nodes(graph);
-  if (unit_of_.empty() && groups == nullptr) {
+  if (has_kernels) {
+    find_groups(graph);
+  }
+  if (unit_of_.empty() && groups_.empty()) {
     return;
   }
   const Regions regions(graph);
   leave_out_views(regions);
   choose_attributes(graph);
-  if (groups != nullptr) {
-    choose_groups(graph.body(), *groups);
-  }
   choose_slots(regions);
   if (always_new) {
     choose_reused(regions, graph.body(), *always_new);
@@ -114,9 +112,9 @@ const PreparedUnit* Places::unit_of(const Node& node) const {
   return found == unit_of_.end() ? nullptr : found->second;
 }
 
-const NodeGroup* Places::group_at(const Node& node) const {
-  const auto found = group_at_.find(&node);
-  return found == group_at_.end() ? nullptr : found->second;
+const NodeGroup* Places::group_of_kernel(const Node& node) const {
+  const auto found = group_of_.find(&node);
+  return found == group_of_.end() ? nullptr : found->second;
 }
 
 std::optional<NotPrepared> Places::why_not_prepared(const Node& node) const {
@@ -125,7 +123,7 @@ std::optional<NotPrepared> Places::why_not_prepared(const Node& node) const {
 }
 
 uint32_t Places::slot_of(const Value& value) const {
-  const auto found = slots_.find(&value);
+  const auto found = slots_.find(&computed_value(value));
   return found == slots_.end() ? kNoSlot : found->second;
 }
 
@@ -203,128 +201,15 @@ void Places::choose_attributes(const Graph& graph) {
   }
 }
 
-// ---- groups ---------------------------------------------------------------------------------------------------------
-
-// Returns what a kernel can do with the node among its neighbors. What unpacks a list of views is a view, too.
-GroupRole Places::role_in_group(const Node& node, const GroupCompiler& groups) const {
-  const PreparedUnit* unit = unit_of(node);
-  if (unit != nullptr && unit->kernel->is_view) {
-    const bool has_list = unit->nodes.front() != unit->op;  // an argument
-    return has_list ? GroupRole::kNone : groups.role_of(*unit->op);
-  }
-  if (node.schema() == nullptr || node.op().is_language() || effects_of(node).any() ||
-      (unit != nullptr && unit->nodes.size() != 1)) {
-    return GroupRole::kNone;
-  }
-  const auto inputs = node.inputs();
-  const bool can_read = std::all_of(inputs.begin(), inputs.end(), [](const Value* input) {
-    const c10::TypeKind kind = input->type()->kind();
-    return input->node()->opcode() == Opcode::kConstant || kind == c10::TypeKind::TensorType ||
-           kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType;
+// Lets the nodes of each group run together: the kernel reads all operands while it writes all results.
+void Places::find_groups(const Graph& graph) {
+  for_each_node(graph.body(), [&](const Node* node) {
+    if (node->opcode() == Opcode::kKernel) {
+      groups_.push_back(group_of(*node));
+      group_of_[node] = &groups_.back();
+      positions_.join(*node, groups_.back().nodes);
+    }
   });
-  const GroupRole role = can_read ? groups.role_of(node) : GroupRole::kNone;
-  return role == GroupRole::kView ? GroupRole::kNone : role;  // a view without a unit is an object that others may see
-}
-
-// Nodes form a group if only constants, and attributes that are read in place, stand between them.
-void Places::choose_groups(const Block& block, const GroupCompiler& groups) {
-  std::vector<Member> members;
-  size_t weight = 0;
-  const auto close = [&] {
-    add_groups(members);
-    members.clear();
-    weight = 0;
-  };
-  for (const Node* node : block.nodes()) {
-    const GroupRole role = role_in_group(*node, groups);
-    if (role != GroupRole::kNone) {
-      const size_t more = role == GroupRole::kFold ? kWeightOfFold : 1;
-      if (weight + more > kMostWeight) {
-        close();
-      }
-      weight += more;
-      if (role == GroupRole::kCopy) {
-        // The operator may return a view after all. Then what is computed before still has a kernel.
-        auto views = members.end();
-        while (views != members.begin() && (views - 1)->role == GroupRole::kView) {
-          --views;
-        }
-        add_groups({members.begin(), views});
-        members.erase(members.begin(), views);
-      }
-      members.push_back({node, role});
-      if (role == GroupRole::kCopy) {
-        close();
-      }
-    } else if (node->opcode() != Opcode::kConstant && !is_read_in_place(*node)) {
-      close();
-    }
-    for (const Block* nested : node->blocks()) {
-      choose_groups(*nested, groups);
-    }
-  }
-  close();
-}
-
-// Makes a group of the nodes. It falls apart at a view that nodes outside use, or that is one of what a fold computes, at
-// the parts of a cut that it does not have, and at a copy of a value from outside.
-void Places::add_groups(std::span<const Member> members) {
-  FlatSet<const Node*> inside;
-  for (const Member& member : members) {
-    inside.insert(member.node);
-  }
-  const auto is_used_outside = [&](const Value* output) {
-    const auto uses = output->uses();
-    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return !inside.contains(use.user); });
-  };
-  FlatSet<const Node*> folded;  // the folds, and all that is computed of them
-  NodeGroup group;
-  bool computes = false;
-  for (size_t i = 0; i < members.size(); ++i) {
-    const auto& [node, role] = members[i];
-    const auto inputs = node->inputs();
-    const bool is_folded = role == GroupRole::kFold || std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) {
-                             return folded.contains(input->node());
-                           });
-    if (is_folded) {
-      folded.insert(node);
-    }
-    const auto outputs = node->outputs();
-    const bool is_seen_view =
-        role == GroupRole::kView && (is_folded || std::any_of(outputs.begin(), outputs.end(), is_used_outside));
-    const bool lacks_its_cut = node->opcode() == Opcode::kListUnpack && !inside.contains(node->input(0)->node());
-    if (is_seen_view || lacks_its_cut || (role == GroupRole::kCopy && !inside.contains(node->input(0)->node()))) {
-      add_groups(members.first(i));
-      add_groups(members.subspan(i + 1));
-      return;
-    }
-    computes = computes || role != GroupRole::kView;
-    group.nodes.push_back(node);
-    if (std::any_of(outputs.begin(), outputs.end(), is_used_outside)) {
-      group.results.push_back(node->output());
-    }
-  }
-  if (computes) {
-    add_group(std::move(group));
-  }
-}
-
-// Finds the group's operands, and lets its nodes run together: the kernel reads all operands while it writes all results.
-void Places::add_group(NodeGroup group) {
-  const FlatSet<const Node*> members(group.nodes.begin(), group.nodes.end());
-  FlatSet<const Value*> seen;
-  for (const Node* node : group.nodes) {
-    for (const Value* input : node->inputs()) {
-      const bool is_known =
-          input->node()->opcode() == Opcode::kConstant && input->type()->kind() != c10::TypeKind::TensorType;
-      if (!members.contains(input->node()) && !is_known && seen.insert(input).second) {
-        group.operands.push_back(input);
-      }
-    }
-  }
-  positions_.join(group.nodes);
-  groups_.push_back(std::move(group));
-  group_at_[groups_.back().nodes.front()] = &groups_.back();
 }
 
 void Places::choose_slots(const Regions& regions) {
@@ -345,13 +230,14 @@ void Places::choose_slots(const Regions& regions) {
 void Places::choose_reused(const Regions& regions, const Block& body, size_t always_new) {
   const auto returns = body.returns();
   const auto first_reused = returns.begin() + static_cast<std::ptrdiff_t>(always_new);
-  const auto choose = [&](const Value* result) {
+  const auto choose = [&](const Value* made) {
+    const Value* result = &value_outside(*made);
     // A result that is one of the first ones under another name must not be reused: only those returned as they are may be.
     const bool may_be_reused = always_new == 0 ? regions.may_be_kept(*result)
                                                : std::find(returns.begin(), first_reused, result) == first_reused &&
                                                      std::find(first_reused, returns.end(), result) != returns.end();
     if (may_be_reused && slot_of(*result) == kNoSlot) {
-      reused_.insert(result);
+      reused_.insert(made);
     }
   };
   for (const PreparedUnit& unit : units_) {

@@ -13,7 +13,6 @@
 
 #include <deque>
 #include <optional>
-#include <span>
 #include <vector>
 
 namespace sconce {
@@ -38,13 +37,13 @@ class Places {
 
   // Without places: every node runs by its ordinary step.
   Places() = default;
-  // Without `groups`, no kernel computes several nodes. `always_new`: see StepForm.
-  Places(const Graph& graph, const GroupCompiler* groups, std::optional<size_t> always_new);
+  // `has_kernels`: kernels compute the kernel nodes. `always_new`: see StepForm.
+  Places(const Graph& graph, bool has_kernels, std::optional<size_t> always_new);
 
   // Returns the unit that the node belongs to; null if the node is not prepared.
   const PreparedUnit* unit_of(const Node& node) const;
-  // Returns the group that begins with the node; null if none does. Its nodes are prepared one by one, too.
-  const NodeGroup* group_at(const Node& node) const;
+  // Returns the group of a kernel node; null for other nodes. Its nodes are prepared one by one, too.
+  const NodeGroup* group_of_kernel(const Node& node) const;
   uint32_t slot_of(const Value& value) const;
   // Returns whether the value may be a tensor of a former run (ReusedResults): it may be held after the run or after the
   // trip of a loop. Others are freed after their last use.
@@ -69,14 +68,7 @@ class Places {
   void choose_nodes(const Graph& graph);
   void leave_out_views(const Regions& regions);
   void choose_attributes(const Graph& graph);
-  void choose_groups(const Block& block, const GroupCompiler& groups);
-  GroupRole role_in_group(const Node& node, const GroupCompiler& groups) const;
-  struct Member {
-    const Node* node;
-    GroupRole role;
-  };
-  void add_groups(std::span<const Member> members);
-  void add_group(NodeGroup group);
+  void find_groups(const Graph& graph);
   void choose_slots(const Regions& regions);
   void choose_reused(const Regions& regions, const Block& body, size_t always_new);
   void add_slot(const PreparedUnit& unit, const Value& value, uint32_t last);
@@ -85,7 +77,7 @@ class Places {
   std::deque<PreparedUnit> units_;
   FlatMap<const Node*, const PreparedUnit*> unit_of_;
   std::deque<NodeGroup> groups_;
-  FlatMap<const Node*, const NodeGroup*> group_at_;
+  FlatMap<const Node*, const NodeGroup*> group_of_;
   FlatMap<const Value*, uint32_t> slots_;
   FlatSet<const Value*> reused_;
   FlatMap<const Node*, std::vector<uint32_t>> released_;

@@ -46,6 +46,12 @@ void Positions::join(const std::vector<const Node*>& nodes) {
   }
 }
 
+void Positions::join(const Node& kernel, const std::vector<const Node*>& nodes) {
+  for (const Node* node : nodes) {
+    extents_[node] = extents_.at(&kernel);
+  }
+}
+
 // ---- Regions --------------------------------------------------------------------------------------------------------
 
 Regions::Regions(const Graph& graph)

@@ -23,6 +23,8 @@ class Positions {
   const Node& at(uint32_t position) const { return *nodes_[position]; }
   // Lets the nodes run together: each begins with the first and ends with the last of them.
   void join(const std::vector<const Node*>& nodes);
+  // Lets the nodes of a kernel node run together: each begins and ends with the kernel node.
+  void join(const Node& kernel, const std::vector<const Node*>& nodes);
 
  private:
   struct Extent {

@@ -1,0 +1,214 @@
+#include "fusion/form_groups.h"
+
+#include "analysis/effects.h"
+#include "analysis/list_writes.h"
+#include "fusion/folds.h"
+#include "fusion/known_dtypes.h"
+#include "fusion/operators.h"
+#include "fusion/views.h"
+#include "ir/kernel_node.h"
+#include "ir/memory_types.h"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+constexpr size_t kMaxWeight = 64;  // of a group; a pointwise operator or a view weighs 1
+constexpr size_t kWeightOfFold = 16;
+
+// Returns whether the node unpacks the list of views that an operator returns.
+bool unpacks_views(const Node& node) {
+  return node.opcode() == Opcode::kListUnpack && is_index_view(*node.input(0)->node()) &&
+         unpacking_node(*node.input(0)) == &node;
+}
+
+struct Member {
+  Node* node;
+  GroupRole role;
+};
+
+bool contains(std::span<const Member> members, const Node* node) {
+  return std::any_of(members.begin(), members.end(), [&](const Member& member) { return member.node == node; });
+}
+
+bool is_used_outside(const Node& node, std::span<const Member> members) {
+  const auto outputs = node.outputs();
+  return std::any_of(outputs.begin(), outputs.end(), [&](const Value* output) {
+    const auto uses = output->uses();
+    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return !contains(members, use.user); });
+  });
+}
+
+// Makes a kernel node of the members. They fall apart at a view that nodes outside use, or that is one of what a fold
+// computes, at the parts of a cut that is not among them, and at a copy of a value from outside.
+bool make_kernels(std::span<const Member> members) {
+  std::vector<Node*> nodes;
+  std::vector<const Node*> folded;  // the folds, and all that is computed of them
+  bool computes = false;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const auto& [node, role] = members[i];
+    const auto inputs = node->inputs();
+    const bool is_folded = role == GroupRole::kFold || std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) {
+                             return std::find(folded.begin(), folded.end(), input->node()) != folded.end();
+                           });
+    if (is_folded) {
+      folded.push_back(node);
+    }
+    const bool is_seen_view = role == GroupRole::kView && (is_folded || is_used_outside(*node, members));
+    const bool lacks_source = (role == GroupRole::kCopy || node->opcode() == Opcode::kListUnpack) &&
+                              !contains(members.first(i), node->input(0)->node());
+    if (is_seen_view || lacks_source) {
+      const bool made_before = make_kernels(members.first(i));
+      return make_kernels(members.subspan(i + 1)) || made_before;
+    }
+    computes = computes || role != GroupRole::kView;
+    nodes.push_back(node);
+  }
+  if (computes) {
+    make_kernel_node(nodes);
+  }
+  return computes;
+}
+
+// The group that a walk through a block adds to.
+class OpenGroup {
+ public:
+  OpenGroup(GroupMoves moves, bool has_stable_sizes) : moves_(moves), has_stable_sizes_(has_stable_sizes) {}
+
+  void visit(Node& node) {
+    GroupRole role = role_in_group(node);
+    // The object of a view must not change while the kernel reads through it.
+    role = role == GroupRole::kView && !has_stable_sizes_ ? GroupRole::kNone : role;
+    if (role == GroupRole::kNone) {
+      pass(node);
+      return;
+    }
+    const size_t more = role == GroupRole::kFold ? kWeightOfFold : 1;
+    if (weight_ + more > kMaxWeight || (passed_operator_ && !is_connected(node))) {
+      close();
+    }
+    weight_ += more;
+    if (role == GroupRole::kCopy) {
+      close_before_views();
+    }
+    members_.push_back({&node, role});
+    if (role == GroupRole::kCopy) {
+      close();
+    }
+  }
+
+  void close() {
+    changed_ = make_kernels(members_) || changed_;
+    members_.clear();
+    weight_ = 0;
+    passed_operator_ = false;
+  }
+
+  bool changed() const { return changed_; }
+
+ private:
+  // Keeps the group open if the node, which is no member, may run before it.
+  void pass(const Node& node) {
+    const auto outputs = node.outputs();
+    const bool is_operator =
+        node.schema() != nullptr &&
+        std::any_of(outputs.begin(), outputs.end(), [](const Value* output) { return holds_memory(output->type()); });
+    const bool stays = node.opcode() == Opcode::kConstant ||
+                       (node.blocks().empty() && !effects_of(node).any() && !uses_member(node) &&
+                        (!is_operator || (moves_ == GroupMoves::kOperators && !node.op().reads_state)));
+    if (!stays) {
+      close();
+    } else {
+      passed_operator_ = passed_operator_ || (is_operator && !members_.empty());
+    }
+  }
+
+  bool uses_member(const Node& node) const {
+    const auto inputs = node.inputs();
+    return std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) { return contains(members_, input->node()); });
+  }
+
+  // Returns whether the node uses a member, or a tensor that a member uses.
+  bool is_connected(const Node& node) const {
+    return uses_member(node) || std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+             const auto theirs = member.node->inputs();
+             const auto own = node.inputs();
+             return std::any_of(own.begin(), own.end(), [&](const Value* input) {
+               return input->type()->kind() == c10::TypeKind::TensorType &&
+                      std::find(theirs.begin(), theirs.end(), input) != theirs.end();
+             });
+           });
+  }
+
+  // The operator after the views may return a view after all. Then what is computed before the views still has a kernel.
+  void close_before_views() {
+    auto views = members_.end();
+    while (views != members_.begin() && (views - 1)->role == GroupRole::kView) {
+      --views;
+    }
+    changed_ = make_kernels({members_.begin(), views}) || changed_;
+    members_.erase(members_.begin(), views);
+  }
+
+  const GroupMoves moves_;
+  const bool has_stable_sizes_;
+  std::vector<Member> members_;
+  size_t weight_ = 0;
+  bool passed_operator_ = false;  // an operator of tensors stands between the members and the node that is visited
+  bool changed_ = false;
+};
+
+bool form_groups(const Block& block, GroupMoves moves, bool has_stable_sizes) {
+  OpenGroup group(moves, has_stable_sizes);
+  bool changed = false;
+  for (Node* node : block.nodes()) {
+    group.visit(*node);
+    if (node->opcode() == Opcode::kKernel) {
+      continue;
+    }
+    for (const Block* nested : node->blocks()) {
+      changed = form_groups(*nested, moves, has_stable_sizes) || changed;
+    }
+  }
+  group.close();
+  return changed || group.changed();
+}
+
+}  // namespace
+
+// What unpacks a list of views is a view, too.
+GroupRole role_in_group(const Node& node) {
+  if (unpacks_views(node)) {
+    return GroupRole::kView;
+  }
+  if (node.schema() == nullptr || node.op().is_language() || effects_of(node).any()) {
+    return GroupRole::kNone;
+  }
+  const auto inputs = node.inputs();
+  const bool can_read = std::all_of(inputs.begin(), inputs.end(), [](const Value* input) {
+    const c10::TypeKind kind = input->type()->kind();
+    return input->node()->opcode() == Opcode::kConstant || kind == c10::TypeKind::TensorType ||
+           kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType;
+  });
+  if (!can_read) {
+    return GroupRole::kNone;
+  }
+  if (is_index_view(node)) {
+    return GroupRole::kView;
+  }
+  if (may_copy(node)) {
+    return GroupRole::kCopy;
+  }
+  const bool has_rule = has_element_rule(node.op()) && (produces_new_tensor(node) || casts_to_other_dtype(node)) &&
+                        !is_known_to_be_refused(node);
+  return !has_rule ? GroupRole::kNone : may_fold(node.op()) ? GroupRole::kFold : GroupRole::kPointwise;
+}
+
+bool form_groups(Graph& graph, GroupMoves moves) { return form_groups(graph.body(), moves, !may_change_sizes(graph)); }
+
+bool form_groups(Graph& graph) { return form_groups(graph, GroupMoves::kOperators); }
+
+}  // namespace sconce
