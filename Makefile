@@ -19,8 +19,8 @@ run: ## set up, build the command line, run a real model and compare it with Lib
 	@echo "build: the libraries and the command line; tests are left out"
 	@[ -f $(RELEASE)/build.ninja ] || cmake --preset release -DSCONCE_TESTS=OFF
 	cmake --build --preset release --parallel $(JOBS) --target sconce_tool
-	$(PYTHON) tests/models/write_models.py build/models --only resnet18
-	tools/demo.sh $(RELEASE)/bin/sconce build/models
+	$(PYTHON) tests/models/write_models.py build/models --only resnet18 mlp lstm_loop
+	tools/demo.sh $(RELEASE)/bin/sconce build/models $(PYTHON)
 
 test: build models ## set up, build, run every test
 	ctest --test-dir $(RELEASE) --output-on-failure --parallel 2

@@ -103,7 +103,7 @@ double nanoseconds(const Plan& plan, const torch::jit::Stack& arguments) {
   const auto start = Clock::now();
   for (int i = 0; i < kCalls; ++i) {
     torch::jit::Stack stack = arguments;
-    run_plan(plan, stack, /*may_skip_autograd=*/true);
+    run_plan(plan, stack, AutogradUse::kNone);
     benchmark::DoNotOptimize(stack);
   }
   return std::chrono::duration<double, std::nano>(Clock::now() - start).count() / kCalls;

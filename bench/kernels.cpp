@@ -114,7 +114,7 @@ void run_group(benchmark::State& state, const Group& group) {
   const auto call = [&](const Plan& plan) {
     return microseconds([&] {
       torch::jit::Stack stack = operands;
-      run_plan(plan, stack, /*may_skip_autograd=*/true);
+      run_plan(plan, stack, AutogradUse::kNone);
       benchmark::DoNotOptimize(stack);
     });
   };

@@ -29,10 +29,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(SconceFlags INTERFACE
     -Wduplicated-cond -Wlogical-op
     # False alarms of GCC 12's middle end in inlined library code: std::string's operator+ (GCC bug
-    # 105651), std::vector, std::optional. Shown, where not plain wrong, but no errors.
+    # 105651), std::vector, std::optional.
     -Wno-restrict
-    -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow
-    -Wno-error=stringop-overread -Wno-error=free-nonheap-object -Wno-error=dangling-pointer)
+    -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow
+    -Wno-stringop-overread -Wno-free-nonheap-object -Wno-dangling-pointer)
 endif()
 if(SCONCE_DEBUG)
   target_compile_definitions(SconceFlags INTERFACE SCONCE_DEBUG _GLIBCXX_ASSERTIONS)

@@ -34,13 +34,13 @@ enum class NotPrepared : uint8_t {
   kArgument,        // an argument is an object, a tuple or an optional tensor, or its number varies
   kViewEscapes,     // the result is a view that may be held after the run
   // Found in a run:
-  kOperandKind,  // an operand was no plain tensor of the CPU, or a number of another kind
-  kOperandForm,  // the kernel does not serve operands of these sizes, strides and dtypes, or Options::exact excludes it
-  kGaveUp,       // the operands changed in every run, so that preparing was no use
+  kOperandKind,   // an operand was no plain tensor of the CPU, or a number of another kind
+  kOperandForm,   // the kernel does not serve operands of these sizes, strides and dtypes, or Options::exact excludes it
+  kGaveUp,        // the operands changed in every run, so that preparing was no use
+  kRequiresGrad,  // an operand required a gradient, or a profiler or autocast was switched on in the run
   // Of all steps of a run:
   kGradients,  // gradients were recorded, an argument was no plain tensor, or a transform was active
   kObserved,   // a profiler or the caller's autocast had to see single operators
-  kMayRecord,  // a node of the plan may record gradients whatever the caller does: a `with` block, a fork, an unknown call
   // Of all steps of a plan:
   kOptimizationOff,  // Options::optimize(false)
 };

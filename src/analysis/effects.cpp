@@ -84,6 +84,22 @@ bool introduces_grad(const Node& node) {
   return node.opcode() == Opcode::kRequiresGrad_ || effects.unknown || effects.state;
 }
 
+bool introduces_grad(const Graph& graph) {
+  bool may = false;
+  for_each_node(graph.body(), [&](const Node* node) {
+    if (node->opcode() == Opcode::kConstant) {
+      // The attributes of an object may be other tensors in the next run.
+      node->output()->constant()->visit([&](const c10::IValue& value) {
+        may = may || (value.isObject() && !value.isCustomClass());
+        return may;
+      });
+    } else {
+      may = may || introduces_grad(*node);
+    }
+  });
+  return may;
+}
+
 bool may_change_sizes(const Graph& graph) {
   bool may_change = false;
   for_each_node(graph.body(), [&](Node* node) { may_change = may_change || node->op().may_change_sizes; });

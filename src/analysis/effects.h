@@ -28,6 +28,9 @@ bool produces_new_tensor(const Node& node);
 // Returns whether the node's result may require a gradient although no operand does (`torch.tensor(…, requires_grad=True)`).
 bool introduces_grad(const Node& node);
 
+// Returns whether a value of the graph may require a gradient although no input and no constant tensor does.
+bool introduces_grad(const Graph& graph);
+
 // Returns whether a node of the graph may change the sizes, strides or storage of an existing tensor.
 bool may_change_sizes(const Graph& graph);
 

@@ -45,7 +45,7 @@ Expected<std::unique_ptr<Plan>> CalleeTable::plan(const Graph& graph, const std:
   settings.name = name;
   settings.callees = this;
   settings.functions = &functions_;
-  settings.prepares_steps = false;  // a callee's run records gradients, or may
+  settings.asks_gradients = true;
   auto compiled = compile_method(graph.clone(), settings);
   if (!compiled) {
     return compiled.refusal();

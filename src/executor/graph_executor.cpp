@@ -131,7 +131,7 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   invocations_.add();
   if (profiled_ && takes_profiled_run()) {
     remember_last_executed(*profiled_->plan);
-    run_plan(*profiled_->plan, stack, /*may_skip_autograd=*/false);
+    run_plan(*profiled_->plan, stack, AutogradUse::kAll);
     return;
   }
   // Nothing is read of the thread's spec after a plan was chosen: compiling one may call a module, which overwrites it.
@@ -139,16 +139,21 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   const bool records_gradients = c10::GradMode::is_enabled();
   const Arguments arguments(stack.data() + (stack.size() - expected), expected);
   bool may_skip_autograd = false;
+  bool requires_grad = false;
   if (options_.optimize()) {
     specs_->create(arguments, spec);
-    may_skip_autograd = !spec.has_exotic() && no_transform_is_active() && !(records_gradients && spec.requires_grad());
+    may_skip_autograd = !spec.has_exotic() && no_transform_is_active();
+    requires_grad = records_gradients && spec.requires_grad();
   }
   FrameLease frame = take_frame(options_.optimize() ? &spec : nullptr, arguments);
   const Plan& plan = frame.plan();
-  may_skip_autograd =
-      may_skip_autograd && !plan.may_introduce_grad() && !(records_gradients && plan.constants_require_grad());
+  requires_grad = requires_grad || (records_gradients && plan.constants_require_grad());
   remember_last_executed(plan);
-  run_plan(frame, stack, may_skip_autograd);
+  run_plan(frame, stack,
+           !may_skip_autograd      ? AutogradUse::kAll
+           : plan.asks_gradients() ? AutogradUse::kAsked
+           : requires_grad         ? AutogradUse::kAll
+                                   : AutogradUse::kNone);
 }
 
 // Chooses the plan that serves the spec; without a spec, the one that serves all. Only the look-up holds back the

@@ -3,6 +3,7 @@
 
 #include "base/expected.h"
 #include "ir/graph.h"
+#include "plan/autograd_use.h"
 #include "plan/fork_pool.h"
 
 #include <ATen/core/stack.h>
@@ -38,8 +39,8 @@ class Callees {
   Users users;
 };
 
-// Calls a function: replaces the arguments on the stack by the result. Throws what the callee throws, and c10::Error if
-// calls nest so deeply that the thread's stack would overflow.
-void call(const Callee& callee, torch::jit::Stack& stack);
+// Calls a function: replaces the arguments on the stack by the result. `autograd`: of the calling run. Throws what the
+// callee throws, and c10::Error if calls nest so deeply that the thread's stack would overflow.
+void call(const Callee& callee, torch::jit::Stack& stack, AutogradUse autograd);
 
 }  // namespace sconce

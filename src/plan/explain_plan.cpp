@@ -109,8 +109,7 @@ const char* to_string(NotPrepared reason) {
     case NotPrepared::kGaveUp: return "its operands changed in every run, so that preparing was no use";
     case NotPrepared::kGradients: return "a run recorded gradients, or had an argument that is no plain tensor";
     case NotPrepared::kObserved: return "in a run, a profiler or autocast had to see single operators";
-    case NotPrepared::kMayRecord:
-      return "the plan has a `with` block, a fork, an object's method or an unknown operator, which may record gradients";
+    case NotPrepared::kRequiresGrad: return "in a run, an operand required a gradient";
     case NotPrepared::kOptimizationOff: return "optimization is off";
   }
   return "unknown";
@@ -131,8 +130,7 @@ const char* remedy_for(NotPrepared reason) {
     case NotPrepared::kGradients:
       return "call under c10::NoGradGuard or c10::InferenceMode, on the command line with --no-grad";
     case NotPrepared::kObserved: return "end the profiler, or the caller's autocast";
-    case NotPrepared::kMayRecord:
-      return "do without such a node: in place of a block of torch.no_grad(), call under c10::NoGradGuard";
+    case NotPrepared::kRequiresGrad: return "call under c10::NoGradGuard or c10::InferenceMode if gradients are not needed";
     case NotPrepared::kOptimizationOff: return "leave Options::optimize on";
     case NotPrepared::kSeveralResults:
     case NotPrepared::kArgument: return "";

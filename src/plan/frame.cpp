@@ -97,6 +97,12 @@ void Frame::report_overflow() {
 
 void Frame::report_refusal(uint32_t state, NotPrepared reason) { plan_.refusals().add(state, reason); }
 
+void Frame::report_refusal_once(uint32_t state, NotPrepared reason) {
+  if (plan_.refusals().count(state, reason) == 0) {
+    plan_.refusals().add(state, reason);
+  }
+}
+
 void Frame::drop_values() {
   stack.clear();
   for (size_t i = constants_; i < registers_.size(); ++i) {

@@ -1,6 +1,7 @@
 // Frame: all state of one run of a plan.
 #pragma once
 
+#include "plan/autograd_use.h"
 #include "plan/prepared/shell_check.h"
 #include "plan/prepared/tensor_slot.h"
 
@@ -55,15 +56,14 @@ class Frame {
   torch::jit::Stack stack;
   // The next step; a step that jumps sets it.
   size_t next_step = 0;
-  // Whether this run may skip autograd in steps that allow it, because nothing requires a gradient.
-  bool may_skip_autograd = false;
+  AutogradUse autograd_use = AutogradUse::kAll;
 
   // `with` blocks that were entered and not yet left, the innermost last.
   std::vector<EnteredContext> entered;
 
   // ---- prepared steps (plan/prepared/)
-  // Whether prepared steps use their kernels in this run. They do if no gradient is recorded and neither a profiler nor
-  // autocast has to see single operators.
+  // Whether prepared steps use their kernels in this run, as far as their operands allow it. They do not if every step runs
+  // with autograd, or if a profiler or autocast has to see single operators.
   bool runs_prepared = false;
   AutogradSwitch* autograd = nullptr;  // of the run
   std::vector<TensorSlot> slots;
@@ -89,6 +89,7 @@ class Frame {
   void report_overflow();
   // Tells the plan why a prepared step ran by its ordinary steps: `state` is the index of the step's state.
   void report_refusal(uint32_t state, NotPrepared reason);
+  void report_refusal_once(uint32_t state, NotPrepared reason);
 
   // Drops every value but the constants.
   void clear();

@@ -24,7 +24,8 @@ class Lowering {
         liveness_(graph),
         sizes_may_change_(may_change_sizes(graph)),
         form_(form),
-        places_(form.is_prepared ? Places(graph, form.groups != nullptr, form.always_new) : Places()) {}
+        asks_gradients_(form.asks_gradients || introduces_grad(graph)),
+        places_(form.is_prepared ? Places(graph, form.groups != nullptr, form.always_new, asks_gradients_) : Places()) {}
 
   Expected<void> run() {
     const InternalErrorContext context("lowering to a plan");
@@ -47,7 +48,7 @@ class Lowering {
     prepared_.lifetimes = places_.lifetimes();
     prepared_.slots = places_.slot_owners();
     return std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_),
-                                  allocator_.count(), may_introduce_grad_, std::move(prepared_));
+                                  allocator_.count(), asks_gradients_, std::move(prepared_));
   }
 
  private:
@@ -57,7 +58,6 @@ class Lowering {
     for_each_node(graph_.body(), [&](Node* node) {
       if (node->opcode() == Opcode::kConstant) {
         place(node->output());
-        // a function is not a value: its call step has it
         constants_.push_back(*node->output()->constant());
       }
     });
@@ -237,7 +237,6 @@ class Lowering {
       prepared_.ordinary.emplace_back(&node, *reason);
     }
     release_last_uses(node);
-    may_introduce_grad_ = may_introduce_grad_ || introduces_grad(node);
     return {};
   }
 
@@ -254,7 +253,6 @@ class Lowering {
         return step.refusal();
       }
       ordinary.push_back(std::move(*step));
-      may_introduce_grad_ = may_introduce_grad_ || introduces_grad(*node);
     }
     for (size_t i = 0; i < unit.op->inputs().size(); ++i) {
       const Value& input = *unit.op->input(i);
@@ -367,6 +365,7 @@ class Lowering {
   Liveness liveness_;
   const bool sizes_may_change_;
   const StepForm form_;
+  const bool asks_gradients_;
   const Places places_;
   Plan::Prepared prepared_;
   const Node* loop_ = nullptr;        // the innermost loop around the node that is lowered
@@ -380,7 +379,6 @@ class Lowering {
   Registers inputs_;
   RegisterAllocator allocator_;
   Register zero_ = 0;  // holds 0, the initial value of loop counters
-  bool may_introduce_grad_ = false;
 };
 
 }  // namespace

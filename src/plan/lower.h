@@ -22,6 +22,7 @@ struct StepForm {
   // Small results that nothing holds any more are those of later runs (ReusedResults). The first results of the graph, this
   // many, are always new tensors; without a number, all results are.
   std::optional<size_t> always_new = {};
+  bool asks_gradients = false;            // of a callee: its caller may give it tensors that require gradients
   const GroupCompiler* groups = nullptr;  // makes the kernels of kernel nodes; outlives the plan
   // Optimizes backward of runs in which some gradients of outputs are undefined; null if nothing does.
   std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> optimize_backward = {};

@@ -31,13 +31,13 @@ std::string describe_step(const std::string& name, const std::vector<Operand>& o
 }
 
 Plan::Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
-           std::vector<Register> inputs, size_t registers, bool may_introduce_grad, Prepared prepared)
+           std::vector<Register> inputs, size_t registers, bool asks_gradients, Prepared prepared)
     : graph_(std::move(graph)),
       steps_(std::move(steps)),
       constants_(std::move(constants)),
       inputs_(std::move(inputs)),
       registers_(registers),
-      may_introduce_grad_(may_introduce_grad),
+      asks_gradients_(asks_gradients),
       memory_(std::move(prepared.lifetimes)),
       prepared_(std::move(prepared)),
       refusals_(prepared_.kernels.size()),
@@ -47,8 +47,6 @@ Plan::Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, s
       if (value.isTensor() && value.toTensor().defined()) {
         constant_tensors_.push_back(value.toTensor());
       }
-      // The attributes of an object may be other tensors in the next run.
-      may_introduce_grad_ = may_introduce_grad_ || (value.isObject() && !value.isCustomClass());
       return false;
     });
   }

@@ -46,15 +46,16 @@ class Plan {
   };
 
   Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
-       std::vector<Register> inputs, size_t registers, bool may_introduce_grad, Prepared prepared = {});
+       std::vector<Register> inputs, size_t registers, bool asks_gradients, Prepared prepared = {});
 
   const std::shared_ptr<const Graph>& graph() const { return graph_; }
   std::span<const PlannedStep> steps() const { return steps_; }
   std::span<const c10::IValue> constants() const { return constants_; }  // the values of registers 0, 1, …
   std::span<const Register> inputs() const { return inputs_; }
   size_t register_count() const { return registers_; }
-  // Returns whether a result may require a gradient although no input and no constant does (`requires_grad_`).
-  bool may_introduce_grad() const { return may_introduce_grad_; }
+  // Returns whether steps must ask their operands for gradients, because some may require one although no input and no
+  // constant does (`requires_grad_`). Such a plan has no slots: autograd may keep any operand.
+  bool asks_gradients() const { return asks_gradients_; }
   // Returns whether a constant tensor requires a gradient now. Its owner may change that between two runs.
   bool constants_require_grad() const {
     return std::any_of(constant_tensors_.begin(), constant_tensors_.end(),
@@ -91,7 +92,7 @@ class Plan {
   std::vector<at::Tensor> constant_tensors_;  // including those in lists and tuples
   std::vector<Register> inputs_;
   size_t registers_;
-  bool may_introduce_grad_;
+  bool asks_gradients_;
   mutable MemoryPlan memory_;
   const Prepared prepared_;
   mutable RefusalCounts refusals_;

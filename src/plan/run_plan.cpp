@@ -5,16 +5,11 @@
 
 #include <sconce/script_error.h>
 
-#include <ATen/autocast_mode.h>
-#include <ATen/record_function.h>
 #include <c10/core/DispatchKeySet.h>
 #include <torch/csrc/jit/runtime/jit_exception.h>
 
 namespace sconce {
 namespace {
-
-// Returns whether the caller sees single operators: profilers do, and autocast casts their operands.
-bool operators_are_observed() { return at::hasCallbacks() || at::autocast::is_autocast_enabled(at::kCPU); }
 
 struct NoRecording {
   struct Slice {
@@ -45,7 +40,7 @@ void run_each_step(const Plan& plan, Frame& frame, AutogradSwitch& autograd, Rec
   while (frame.next_step < steps.size()) {
     const size_t position = frame.next_step++;
     const Step& step = *steps[position].step;
-    autograd.skip(frame.may_skip_autograd && step.may_skip_autograd());
+    autograd.skip(skips_autograd(frame, step));
     typename Recording::Slice slice(recording, position);
     step.run(frame);
     slice.finish(step, frame);
@@ -56,7 +51,7 @@ void run_steps(const Plan& plan, Frame& frame) {
   frame.next_step = 0;
   AutogradSwitch autograd;
   frame.autograd = &autograd;
-  frame.runs_prepared = frame.may_skip_autograd && plan.state_count() != 0 && !operators_are_observed();
+  frame.runs_prepared = frame.autograd_use != AutogradUse::kAll && plan.state_count() != 0 && !operators_are_observed();
   if (frame.runs_prepared) {
     ++frame.run_number;
     frame.update_layout();
@@ -64,9 +59,7 @@ void run_steps(const Plan& plan, Frame& frame) {
       frame.begin_shell_check();
     }
   } else if (plan.state_count() != 0) {
-    plan.refusals().note_run(frame.may_skip_autograd     ? NotPrepared::kObserved
-                             : plan.may_introduce_grad() ? NotPrepared::kMayRecord
-                                                         : NotPrepared::kGradients);
+    plan.refusals().note_run(frame.autograd_use == AutogradUse::kAll ? NotPrepared::kGradients : NotPrepared::kObserved);
   }
   if (StepRecorder::is_active()) [[unlikely]] {
     RecordedRun recording(plan);
@@ -144,15 +137,15 @@ void AutogradSwitch::apply(bool on) {
   skipping_ = on;
 }
 
-void run_plan(const Plan& plan, torch::jit::Stack& stack, bool may_skip_autograd) {
+void run_plan(const Plan& plan, torch::jit::Stack& stack, AutogradUse autograd) {
   FrameLease lease(plan);
-  run_plan(lease, stack, may_skip_autograd);
+  run_plan(lease, stack, autograd);
 }
 
-void run_plan(FrameLease& lease, torch::jit::Stack& stack, bool may_skip_autograd) {
+void run_plan(FrameLease& lease, torch::jit::Stack& stack, AutogradUse autograd) {
   const Plan& plan = lease.plan();
   Frame& frame = *lease;
-  frame.may_skip_autograd = may_skip_autograd;
+  frame.autograd_use = autograd;
   const size_t first = stack.size() - plan.inputs().size();
   for (size_t i = 0; i < plan.inputs().size(); ++i) {
     frame[plan.inputs()[i]] = std::move(stack[first + i]);

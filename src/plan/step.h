@@ -37,12 +37,27 @@ class Step {
   // new, and it writes no operand (rule R4).
   bool may_skip_autograd() const { return may_skip_autograd_; }
 
+  // Returns whether autograd may record the step in this run, because of its operands.
+  virtual bool reads_gradients(const Frame& /*frame*/) const { return true; }
+
  protected:
   explicit Step(bool may_skip_autograd) : may_skip_autograd_(may_skip_autograd) {}
 
  private:
   bool may_skip_autograd_;
 };
+
+// Returns whether the step runs below the dispatcher's autograd layers in this run.
+inline bool skips_autograd(const Frame& frame, const Step& step) {
+  return step.may_skip_autograd() && (frame.autograd_use == AutogradUse::kNone ||
+                                      (frame.autograd_use == AutogradUse::kAsked && !step.reads_gradients(frame)));
+}
+
+// Returns whether autograd may record what is computed of the value now: it requires a gradient, or has a tangent.
+bool may_be_recorded(const c10::IValue& value);
+
+// Returns whether the caller sees single operators now: profilers do, and autocast casts their operands.
+bool operators_are_observed();
 
 // Returns "%3", or "%3!" at a last use.
 std::string describe(Operand operand);

@@ -59,7 +59,7 @@ std::vector<std::string> findings_of(const GeneratedGraph& generated, bool requi
       return;
     }
     const ObservedCall got =
-        observe_call(arguments, generated.seed, [&](auto& stack) { run_plan(**plan, stack, /*may_skip_autograd=*/false); });
+        observe_call(arguments, generated.seed, [&](auto& stack) { run_plan(**plan, stack, AutogradUse::kAll); });
     for (const std::string& line : differences(got, expected, Strictness::kEverything, kRounded)) {
       found.push_back(who + (requires_grad ? " with gradients: " : ": ") + line);
     }

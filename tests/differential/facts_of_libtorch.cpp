@@ -103,7 +103,7 @@ std::optional<FactsOfLibtorch> facts_of_libtorch(const torch::jit::Method& metho
   }
   torch::jit::Stack stack = stack_of(arguments);
   at::manual_seed(seed);
-  run_plan(*compiled->plan, stack, false);
+  run_plan(*compiled->plan, stack, AutogradUse::kAll);
   const std::unique_ptr<Graph> seen = compiled->profile->annotated_graph();
   const auto profiled = profiled_types(*inlined, arguments, seed);
   const auto propagated = propagated_types(*inlined, arguments);

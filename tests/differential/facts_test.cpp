@@ -69,7 +69,7 @@ std::unique_ptr<Graph> seen_in_run(const std::shared_ptr<const Graph>& graph, co
   }
   at::manual_seed(0);
   try {
-    run_plan(*compiled->plan, stack, false);
+    run_plan(*compiled->plan, stack, AutogradUse::kAll);
   } catch (const std::exception&) {
     // What has run until then was seen.
   }

@@ -204,7 +204,7 @@ class GraphCheck {
       std::shared_ptr<const Plan> plan = std::move(*lower(subgraph));
       return [plan](c10::ArrayRef<c10::IValue> operands) {
         torch::jit::Stack stack = operands.vec();
-        run_plan(*plan, stack, /*may_skip_autograd=*/false);
+        run_plan(*plan, stack, AutogradUse::kAll);
         return stack;
       };
     };
@@ -256,7 +256,7 @@ class GraphCheck {
       return;
     }
     // A plan keeps nothing from call to call: the first without and the first with gradients tell.
-    compare_calls(who, [&](auto& stack) { run_plan(**plan, stack, /*may_skip_autograd=*/false); }, 1, tolerance);
+    compare_calls(who, [&](auto& stack) { run_plan(**plan, stack, AutogradUse::kAll); }, 1, tolerance);
   }
 
   const Graph& graph_;

@@ -26,7 +26,7 @@ TEST(CalleeTable, NeverRunsThePlanOfAnUnloadedMethodForAnotherOne) {
   for (int i = 0; i < 30; ++i) {
     const auto module = testing::module_of("def forward(self, x):\n    return x + " + std::to_string(i) + "\n");
     torch::jit::Stack stack = {module._ivalue(), at::zeros({2})};
-    call(callees.find(module.get_method("forward").function()), stack);
+    call(callees.find(module.get_method("forward").function()), stack, AutogradUse::kAll);
     EXPECT_TRUE(testing::agree(stack.at(0), at::full({2}, static_cast<double>(i))));
   }
 }

@@ -174,7 +174,7 @@ TEST(GraphExecutor, ExplainsItsPlanPassesAndSpecs) {
   ASSERT_EQ(plan.specs.size(), 1);
   EXPECT_THAT(plan.specs[0], HasSubstr("Float(*, 1)"));
   EXPECT_EQ(plan.runs, 1);
-  EXPECT_EQ(plan.steps, 4) << "their kernel, mul, add, return";
+  EXPECT_EQ(plan.steps, 5) << "their kernel, mul, add, release, return";
   EXPECT_THAT(plan.text, HasSubstr("aten::mul"));
   EXPECT_THAT(plan.text, HasSubstr("# model.py:3:8"));
 }

@@ -33,7 +33,7 @@ std::string text_of(at::ScalarType from, int64_t to, const std::string& nodes) {
 at::Tensor run(const std::string& text, const at::Tensor& x, const GroupCompiler* kernels) {
   const auto plan = kernels != nullptr ? plan_with_kernels(text, *kernels) : std::move(*lower(graph_of(text)));
   torch::jit::Stack stack = {x};
-  run_plan(*plan, stack, /*may_skip_autograd=*/true);
+  run_plan(*plan, stack, AutogradUse::kNone);
   return stack.at(0).toTensor();
 }
 

@@ -82,8 +82,8 @@ TEST_P(FoldRules, AgreeWithTheOperators) {
     const auto expect_agreement = [&](const at::Tensor& input, double tolerance) {
       torch::jit::Stack got = {input};
       torch::jit::Stack expected = {input};
-      run_plan(*with_kernels, got, /*may_skip_autograd=*/true);
-      run_plan(**ordinary, expected, /*may_skip_autograd=*/true);
+      run_plan(*with_kernels, got, AutogradUse::kNone);
+      run_plan(**ordinary, expected, AutogradUse::kNone);
       EXPECT_EQ(got[0].toTensor().scalar_type(), expected[0].toTensor().scalar_type()) << call.call;
       EXPECT_EQ(got[0].toTensor().sizes(), expected[0].toTensor().sizes()) << call.call;
       EXPECT_EQ(got[0].toTensor().strides(), expected[0].toTensor().strides()) << call.call;

@@ -147,7 +147,7 @@ TEST_F(KernelCaches, AKernelThatAFullQueueRefusedIsCompiledLater) {
       background_kernels());
   const auto run = [&] {
     torch::jit::Stack stack = {at::rand({3})};
-    run_plan(*plan, stack, /*may_skip_autograd=*/true);
+    run_plan(*plan, stack, AutogradUse::kNone);
   };
   const auto compiled = [&] {
     const auto kernels = KernelCache::instance().kernels();

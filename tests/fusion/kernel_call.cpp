@@ -103,7 +103,7 @@ Outcome KernelCall::run(const std::vector<c10::IValue>& given) {
   const size_t runs = kernels_.counts().runs;
   const Outcome outcome = outcome_of([&] {
     torch::jit::Stack stack(given.begin(), given.end());
-    run_plan(*plan_, stack, /*may_skip_autograd=*/true);
+    run_plan(*plan_, stack, AutogradUse::kNone);
     return stack.at(0).toTensor();
   });
   ran_kernel_ = kernels_.counts().runs != runs;
@@ -113,7 +113,7 @@ Outcome KernelCall::run(const std::vector<c10::IValue>& given) {
 std::pair<std::vector<at::Tensor>, std::string> results_of(const Plan& plan, const std::vector<c10::IValue>& operands) {
   try {
     torch::jit::Stack stack(operands.begin(), operands.end());
-    run_plan(plan, stack, /*may_skip_autograd=*/true);
+    run_plan(plan, stack, AutogradUse::kNone);
     std::vector<at::Tensor> results;
     for (const c10::IValue& value : stack) {
       results.push_back(value.toTensor());

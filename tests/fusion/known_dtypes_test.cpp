@@ -34,7 +34,7 @@ CountedKernels::Counts counts_of_run(const std::string& x, const std::string& n,
   const auto plan = plan_with_kernels(text, kernels);
   const at::Tensor values = at::rand({3, 4});
   torch::jit::Stack stack = {values, at::full({3, 4}, 7, at::kLong)};
-  run_plan(*plan, stack, /*may_skip_autograd=*/true);
+  run_plan(*plan, stack, AutogradUse::kNone);
   EXPECT_TRUE(at::allclose(stack.at(0).toTensor(), (values * values + values).square() - values * values));
   EXPECT_TRUE(stack.at(1).toTensor().equal(at::ones({3, 4}, at::kLong)));
   return kernels.counts();

@@ -32,8 +32,8 @@ TEST(RowFolds, KeepBuffersApartFromOtherResults) {
       torch::jit::Stack got = {at::randn({3, width}), at::randn({3, width})};
       torch::jit::Stack expected = got;
       const size_t runs = kernels.counts().runs;
-      run_plan(*with_kernels, got, /*may_skip_autograd=*/true);
-      run_plan(**ordinary, expected, /*may_skip_autograd=*/true);
+      run_plan(*with_kernels, got, AutogradUse::kNone);
+      run_plan(**ordinary, expected, AutogradUse::kNone);
       EXPECT_EQ(kernels.counts().runs, runs + 1) << width;
       for (size_t i = 0; i < got.size(); ++i) {
         EXPECT_TRUE(agree(got[i], expected[i], 1e-6)) << "result " << i << ", rows of " << width;

@@ -130,12 +130,8 @@ TEST_F(ViewGroups, CopyWhatViewsRead) {
   EXPECT_EQ(runs_of(contiguous, "%4", {at::randn({6, 1}), at::randn({6, 3})}), 1U) << "a view";
   // Channels-last strides of a tensor with one channel, which is contiguous, too.
   const std::string channels_last =
-      "  %format : int = prim::Constant[value=2]()
-  %1 : Tensor = aten::unsqueeze(%a, %zero)
-"
-      "  %2 : Tensor = aten::unsqueeze(%1, %zero)
-  %3 : Tensor = aten::contiguous(%2, %format)
-";
+      "  %format : int = prim::Constant[value=2]()\n  %1 : Tensor = aten::unsqueeze(%a, %zero)\n"
+      "  %2 : Tensor = aten::unsqueeze(%1, %zero)\n  %3 : Tensor = aten::contiguous(%2, %format)\n";
   EXPECT_EQ(runs_of(channels_last, "%3", {at::randn({1, 3}).t()}), 0U);
 }
 

@@ -4,6 +4,7 @@
 #include "tests/support/graphs.h"
 
 #include "ir/schema_match.h"
+#include "ir/kernel_node.h"
 #include "ir/text/parse.h"
 
 #include <ATen/core/jit_type.h>
@@ -64,6 +65,8 @@ std::map<std::string, std::function<Broken()>> violations_by_check() {
        small([](Graph& graph) { find_node(graph, "prim::If")->block(1)->remove_return(0); })},
       {"loop_carries_the_same_values",
        small([](Graph& graph) { find_node(graph, "prim::Loop")->block(0)->remove_return(1); })},
+      {"kernel_returns_what_it_computes",
+       small([](Graph& graph) { make_kernel_node({find_node(graph, "aten::relu")})->block(0)->remove_return(0); })},
       {"operators_have_schemas", small([](Graph& graph) { find_node(graph, "aten::relu")->set_op(unresolved_op()); })},
       {"inputs_match_schema",
        small([](Graph& graph) { find_node(graph, "aten::relu")->add_input(find_value(graph, "a")); })},

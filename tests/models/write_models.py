@@ -23,6 +23,7 @@ import torch
 
 import argument_files
 import bad_files
+import calls  # noqa: F401
 import decoding  # noqa: F401
 import detection  # noqa: F401
 import language  # noqa: F401  (the families register their recipes)

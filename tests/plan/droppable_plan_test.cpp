@@ -36,7 +36,7 @@ TEST(DroppablePlan, LivesUntilItsLastRunEnds) {
       dropped.plan.reset();
       EXPECT_FALSE(dropped.graph.expired());
       torch::jit::Stack stack = {at::ones({2})};
-      run_plan(second, stack, false);
+      run_plan(second, stack, AutogradUse::kAll);
       EXPECT_TRUE(testing::agree(stack.at(0), -at::ones({2})));
     }
     EXPECT_FALSE(dropped.graph.expired());
@@ -76,7 +76,7 @@ TEST(DroppablePlan, IsNotKeptByTheFramesOfRunsThatEnded) {
   Droppable dropped;
   for (int run = 0; run < 3; ++run) {
     torch::jit::Stack stack = {at::ones({2})};
-    run_plan(**dropped.plan, stack, false);
+    run_plan(**dropped.plan, stack, AutogradUse::kAll);
   }
   EXPECT_EQ((*dropped.plan)->frames_made(), 1);
   dropped.plan.reset();

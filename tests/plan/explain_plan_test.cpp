@@ -21,8 +21,8 @@ std::unique_ptr<Plan> explainable_plan(const std::string& text, StepForm form = 
   return std::move(*lower(testing::graph_of(text), nullptr, nullptr, form));
 }
 
-void call_plan(const Plan& plan, torch::jit::Stack arguments, bool may_skip_autograd = true) {
-  run_plan(plan, arguments, may_skip_autograd);
+void call_plan(const Plan& plan, torch::jit::Stack arguments, AutogradUse autograd = AutogradUse::kNone) {
+  run_plan(plan, arguments, autograd);
 }
 
 PlanExplanation explained(const Plan& plan) {
@@ -104,7 +104,7 @@ TEST(ExplainPlan, TellsWhichRunsHadOrdinaryStepsOnly) {
   const auto plan = explainable_plan(kGelu);
   call_plan(*plan, {at::randn({3})});
   EXPECT_TRUE(times_of(*plan).empty());
-  call_plan(*plan, {at::randn({3})}, /*may_skip_autograd=*/false);
+  call_plan(*plan, {at::randn({3})}, AutogradUse::kAll);
   EXPECT_EQ(times_of(*plan), (std::map<Found, uint64_t>{{{"", NotPrepared::kGradients}, 0}}));
   const auto handle = at::addGlobalCallback(at::RecordFunctionCallback(
       [](const at::RecordFunction& /*function*/) { return std::unique_ptr<at::ObserverContext>(); }));
@@ -117,10 +117,12 @@ TEST(ExplainPlan, TellsWhichRunsHadOrdinaryStepsOnly) {
   %z : Tensor = aten::requires_grad_(%x, %flag)
   return (%y, %z)
 )");
-  ASSERT_TRUE(may_record->may_introduce_grad());
-  call_plan(*may_record, {at::randn({3}), false}, /*may_skip_autograd=*/false);
-  EXPECT_EQ(times_of(*may_record).count({"", NotPrepared::kMayRecord}), 1U);
-  EXPECT_EQ(times_of(*may_record).count({"", NotPrepared::kGradients}), 0U) << "the caller cannot help it";
+  ASSERT_TRUE(may_record->asks_gradients());
+  call_plan(*may_record, {at::randn({3}), false}, AutogradUse::kAsked);
+  EXPECT_EQ(times_of(*may_record).count({"aten::tanh", NotPrepared::kRequiresGrad}), 0U);
+  const at::AutoGradMode records(true);
+  call_plan(*may_record, {at::randn({3}).requires_grad_(), false}, AutogradUse::kAsked);
+  EXPECT_EQ(times_of(*may_record).count({"aten::tanh", NotPrepared::kRequiresGrad}), 1U);
 
   const auto ordinary = explainable_plan(kGelu, StepForm{});
   EXPECT_EQ(times_of(*ordinary), (std::map<Found, uint64_t>{{{"", NotPrepared::kOptimizationOff}, 0}}));

@@ -33,12 +33,12 @@ class Both {
 
   torch::jit::Stack run(const torch::jit::Stack& arguments) {
     torch::jit::Stack stack = arguments;
-    run_plan(*prepared_, stack, /*may_skip_autograd=*/true);
+    run_plan(*prepared_, stack, AutogradUse::kNone);
     return stack;
   }
   torch::jit::Stack run_ordinary(const torch::jit::Stack& arguments) {
     torch::jit::Stack stack = arguments;
-    run_plan(*ordinary_, stack, /*may_skip_autograd=*/true);
+    run_plan(*ordinary_, stack, AutogradUse::kNone);
     return stack;
   }
   void expect_equal(const torch::jit::Stack& arguments) {

@@ -158,8 +158,8 @@ TEST(ReusedResults, ResultsOfTripsAndRunsKeepTheirValues) {
   for (const int64_t trips : {3, 5, 70, 2, 0, 9, 5, 5}) {
     torch::jit::Stack stack = {at::rand({2, 4}), std::max<int64_t>(trips, 1)};
     torch::jit::Stack same = stack;
-    run_plan(*reusing, stack, /*may_skip_autograd=*/true);
-    run_plan(*ordinary, same, /*may_skip_autograd=*/true);
+    run_plan(*reusing, stack, AutogradUse::kNone);
+    run_plan(*ordinary, same, AutogradUse::kNone);
     if (trips != 9) {  // the caller drops some results
       kept.push_back(std::move(stack));
       expected.push_back(std::move(same));

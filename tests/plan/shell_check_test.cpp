@@ -71,8 +71,8 @@ class ShellChecks : public ::testing::Test {
     for (int call = 0; call < 4; ++call) {
       torch::jit::Stack expected = arguments;
       torch::jit::Stack got = arguments;
-      run_plan(*ordinary, expected, /*may_skip_autograd=*/true);
-      run_plan(*plan, got, /*may_skip_autograd=*/true);
+      run_plan(*ordinary, expected, AutogradUse::kNone);
+      run_plan(*plan, got, AutogradUse::kNone);
       EXPECT_TRUE(testing::agree(got, expected)) << "call " << call;
     }
   }
@@ -101,12 +101,12 @@ def f(x):
   numel->erase();
   const auto plan = lowered(graph->clone(), StepForm{.is_prepared = true});
   torch::jit::Stack stack = {at::rand({3})};
-  EXPECT_THAT(testing::message_of([&] { run_plan(*plan, stack, /*may_skip_autograd=*/true); }),
+  EXPECT_THAT(testing::message_of([&] { run_plan(*plan, stack, AutogradUse::kNone); }),
               AllOf(HasSubstr("rule R2"), HasSubstr("the result of aten::tanh"),
                     HasSubstr(", quantized::sconce_test_hoard (<string>:4:"), HasSubstr("something outside the frame")));
   check_shells(false);
   stack = {at::rand({3})};
-  run_plan(*plan, stack, /*may_skip_autograd=*/true);
+  run_plan(*plan, stack, AutogradUse::kNone);
 }
 
 TEST_F(ShellChecks, AQuantizedTensorAndItsCopyHoldTheScales) {
@@ -172,7 +172,7 @@ TEST_F(ShellChecks, ACustomOperatorMayKeepItsOperands) {
     for (int call = 0; call < 4; ++call) {
       const at::Tensor x = at::rand({3});
       torch::jit::Stack stack = {x};
-      run_plan(*plan, stack, /*may_skip_autograd=*/true);
+      run_plan(*plan, stack, AutogradUse::kNone);
       expected.emplace_back(stack[1].toInt() - 1, x * x);
     }
     for (const auto& [index, y] : expected) {

@@ -29,7 +29,7 @@ std::unique_ptr<Plan> traceable_plan(const std::string& text) {
 }
 
 torch::jit::Stack run_once(const Plan& plan, torch::jit::Stack arguments) {
-  run_plan(plan, arguments, /*may_skip_autograd=*/true);
+  run_plan(plan, arguments, AutogradUse::kNone);
   return arguments;
 }
 

@@ -54,9 +54,9 @@ TEST(WithBlocks, AreLeftByAnExceptionOfAnyClass) {
   const CountingContext context;
   const auto plan = failing_plan(context);
   torch::jit::Stack stack;
-  EXPECT_THROW(run_plan(*plan, stack, false), NoException);
+  EXPECT_THROW(run_plan(*plan, stack, AutogradUse::kAll), NoException);
   EXPECT_EQ(context.left, (std::vector<int64_t>{2, 1})) << "the innermost first";
-  EXPECT_THROW(run_plan(*plan, stack, false), NoException);
+  EXPECT_THROW(run_plan(*plan, stack, AutogradUse::kAll), NoException);
   EXPECT_EQ(context.left, (std::vector<int64_t>{2, 1, 2, 1})) << "the frame kept nothing of the first run";
 }
 
@@ -65,7 +65,7 @@ TEST(WithBlocks, AreLeftThoughLeavingOneThrowsNoException) {
   context.throws = true;
   const auto plan = failing_plan(context);
   torch::jit::Stack stack;
-  EXPECT_THROW(run_plan(*plan, stack, false), NoException);
+  EXPECT_THROW(run_plan(*plan, stack, AutogradUse::kAll), NoException);
   EXPECT_EQ(context.left, (std::vector<int64_t>{2, 1}));
 }
 

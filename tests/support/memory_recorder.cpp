@@ -462,7 +462,7 @@ RecordedRun record_run(const Graph& graph, const std::vector<c10::IValue>& argum
     const SessionScope scope(session);
     session.recorder.see_arguments(arguments);
     try {
-      run_plan(*plan, stack, /*may_skip_autograd=*/false);
+      run_plan(*plan, stack, AutogradUse::kAll);
     } catch (const std::exception& failure) {
       error = failure.what();
       stack.clear();

@@ -334,7 +334,7 @@ variable_list BackwardNode::apply(variable_list&& gradients) {
   }
   const BackwardPlan& backward = function.backward->at(form);
   push_captures(stack, {is_defined, backward.capture_paths}, records);
-  run_plan(*backward.plan, stack, /*may_skip_autograd=*/!records);
+  run_plan(*backward.plan, stack, records ? AutogradUse::kAll : AutogradUse::kNone);
   variable_list results(inputs);
   for (size_t i = 0; i < inputs; ++i) {
     if (is_reached[i] && next_edge(i).is_valid()) {

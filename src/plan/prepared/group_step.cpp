@@ -12,7 +12,7 @@ class OneKernelStep final : public GroupStep {
   void set_parts(KernelStepParts parts) override { runner_ = KernelRunner(std::move(parts)); }
 
   void run(Frame& frame) const override {
-    if (!frame.runs_prepared) {
+    if (!frame.runs_prepared || runner_.leaves_to_operators(frame)) {
       return;
     }
     StepState& state = runner_.state_of(frame);

@@ -4,6 +4,7 @@
 
 #include <ATen/EmptyTensor.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace sconce {
@@ -37,6 +38,17 @@ const c10::IValue& KernelRunner::boxed(Frame& frame, const PreparedOperand& oper
     value = &value->toObjectRef().slots()[slot];
   }
   return *value;
+}
+
+bool KernelRunner::asks_operators(Frame& frame) const {
+  const bool asks = operators_are_observed() ||
+                    std::any_of(parts_.operands.begin(), parts_.operands.end(), [&](const PreparedOperand& operand) {
+                      return operand.source == Source::kBox && may_be_recorded(boxed(frame, operand));
+                    });
+  if (asks) {
+    frame.report_refusal_once(parts_.state, NotPrepared::kRequiresGrad);
+  }
+  return asks;
 }
 
 // Takes the operands of this run. Returns whether the kernel was prepared for such operands.

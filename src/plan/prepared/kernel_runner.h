@@ -9,8 +9,8 @@
 
 namespace sconce {
 
-// Calls `change`, which may change what slots, kernels and results hold, and tells the check of shells, if there is one. After
-// an exception the run is over, and the check with it.
+// Calls `change`, which may change what slots, kernels and results hold, and tells the check of shells, if there is one.
+// After an exception the run is over, and the check with it.
 template <typename Change>
 void change_shells(const Frame& frame, const Change& change) {
   ShellCheck* const check = frame.shell_check();
@@ -33,6 +33,8 @@ class KernelRunner {
   // Returns an operand that is not in a slot.
   const c10::IValue& boxed(Frame& frame, const PreparedOperand& operand) const;
 
+  // Returns whether the operators must run themselves: autograd may record them, or somebody observes them.
+  bool leaves_to_operators(Frame& frame) const { return frame.autograd_use == AutogradUse::kAsked && asks_operators(frame); }
   // Takes the operands of this run, and prepares a kernel for them if need be. Returns false if none can serve them.
   template <typename MakeKernel>
   bool take_operands(Frame& frame, StepState& state, const Op* op, const MakeKernel& make_kernel) const {
@@ -72,6 +74,7 @@ class KernelRunner {
   void prepare(StepState& state, KernelPtr kernel) const;
   void finish_preparing(Frame& frame, StepState& state) const;
   void report_refusals(Frame& frame, const StepState& state) const;
+  bool asks_operators(Frame& frame) const;
   bool record_operand(Frame& frame, StepState& state, size_t i) const;
   void give_to_slot(Frame& frame, KernelResult& result, uint32_t index) const;
   void take_memory(Frame& frame, StepState& state) const;

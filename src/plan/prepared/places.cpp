@@ -90,7 +90,8 @@ bool returns_tensors(const Node& node) {
          });
 }
 
-Places::Places(const Graph& graph, bool has_kernels, std::optional<size_t> always_new) : positions_(graph) {
+Places::Places(const Graph& graph, bool has_kernels, std::optional<size_t> always_new, bool asks_gradients)
+    : positions_(graph) {
   choose_nodes(graph);
   if (has_kernels) {
     find_groups(graph);
@@ -98,8 +99,8 @@ Places::Places(const Graph& graph, bool has_kernels, std::optional<size_t> alway
   if (unit_of_.empty() && groups_.empty()) {
     return;
   }
-  const Regions regions(graph);
-  leave_out_views(regions);
+  const Regions regions(graph, /*autograd_runs=*/asks_gradients);
+  leave_out_views(regions, asks_gradients);
   choose_attributes(graph);
   choose_slots(regions);
   if (always_new) {
@@ -157,11 +158,12 @@ void Places::choose_nodes(const Graph& graph) {
 }
 
 // Leaves out views whose object must not be a frame's: it may leave the run, or change its form.
-void Places::leave_out_views(const Regions& regions) {
+void Places::leave_out_views(const Regions& regions, bool asks_gradients) {
   for (const PreparedUnit& unit : units_) {
     const auto results = unit.nodes.back()->outputs();
     if (unit.kernel->is_view && std::any_of(results.begin(), results.end(), [&](const Value* result) {
-          return !regions.is_plannable(*result) && (regions.changes_form(*result) || may_escape(*result));
+          return asks_gradients ||
+                 (!regions.is_plannable(*result) && (regions.changes_form(*result) || may_escape(*result)));
         })) {
       for (const Node* node : unit.nodes) {
         unit_of_.erase(node);

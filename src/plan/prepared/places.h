@@ -37,8 +37,9 @@ class Places {
 
   // Without places: every node runs by its ordinary step.
   Places() = default;
-  // `has_kernels`: kernels compute the kernel nodes. `always_new`: see StepForm.
-  Places(const Graph& graph, bool has_kernels, std::optional<size_t> always_new);
+  // `has_kernels`: kernels compute the kernel nodes. `always_new`: see StepForm. `asks_gradients`: autograd may record any
+  // step and keep its operands, so that no value has a slot, and no view is prepared.
+  Places(const Graph& graph, bool has_kernels, std::optional<size_t> always_new, bool asks_gradients);
 
   // Returns the unit that the node belongs to; null if the node is not prepared.
   const PreparedUnit* unit_of(const Node& node) const;
@@ -66,7 +67,7 @@ class Places {
 
  private:
   void choose_nodes(const Graph& graph);
-  void leave_out_views(const Regions& regions);
+  void leave_out_views(const Regions& regions, bool asks_gradients);
   void choose_attributes(const Graph& graph);
   void find_groups(const Graph& graph);
   void choose_slots(const Regions& regions);

@@ -24,7 +24,7 @@ class PreparedStep final : public Step {
       return;
     }
     StepState& state = runner_.state_of(frame);
-    if (runner_.take_operands(frame, state, &node_.op(), kernel_.make)) {
+    if (!runner_.leaves_to_operators(frame) && runner_.take_operands(frame, state, &node_.op(), kernel_.make)) {
       runner_.run(frame, state);
     } else {
       run_ordinary_and_adopt(frame, state);
@@ -41,7 +41,7 @@ class PreparedStep final : public Step {
  private:
   void run_ordinary(Frame& frame) const {
     for (const StepPtr& step : ordinary_) {
-      frame.autograd->skip(frame.may_skip_autograd && step->may_skip_autograd());
+      frame.autograd->skip(skips_autograd(frame, *step));
       step->run(frame);
     }
   }

@@ -17,8 +17,9 @@ class RefusalCounts {
   explicit RefusalCounts(size_t states) : counts_(states * kReasons.size()) {}
 
   // The reasons of single steps, and those of all steps of a run.
-  static constexpr std::array kReasons = {NotPrepared::kOperandKind, NotPrepared::kOperandForm, NotPrepared::kGaveUp};
-  static constexpr std::array kReasonsOfRuns = {NotPrepared::kGradients, NotPrepared::kObserved, NotPrepared::kMayRecord};
+  static constexpr std::array kReasons = {NotPrepared::kOperandKind, NotPrepared::kOperandForm, NotPrepared::kGaveUp,
+                                          NotPrepared::kRequiresGrad};
+  static constexpr std::array kReasonsOfRuns = {NotPrepared::kGradients, NotPrepared::kObserved};
 
   void add(size_t state, NotPrepared reason) { counts_[place(state, reason)].fetch_add(1, std::memory_order_relaxed); }
   uint32_t count(size_t state, NotPrepared reason) const {

@@ -54,9 +54,8 @@ void Positions::join(const Node& kernel, const std::vector<const Node*>& nodes) 
 
 // ---- Regions --------------------------------------------------------------------------------------------------------
 
-Regions::Regions(const Graph& graph)
-    : aliases_(graph, AliasSets::Lists::kAsOperands),
-      escaping_(find_escaping_values(graph, aliases_, /*autograd_runs=*/false)) {
+Regions::Regions(const Graph& graph, bool autograd_runs)
+    : aliases_(graph, AliasSets::Lists::kAsOperands), escaping_(find_escaping_values(graph, aliases_, autograd_runs)) {
   const auto add_values = [&](c10::ArrayRef<Value*> values) {
     for (const Value* value : values) {
       const AliasSets::Set set = aliases_.set_of(*value);

@@ -40,7 +40,8 @@ class Positions {
 // The values of one alias set share a region.
 class Regions {
  public:
-  explicit Regions(const Graph& graph);
+  // `autograd_runs`: autograd may keep the operands and results of any operator.
+  Regions(const Graph& graph, bool autograd_runs);
 
   // Returns whether a plan may place the value's memory: it does not escape (rule R2), no container holds it, no operator
   // changes its form in place, and no value of the region outlives the trip of the loop that makes this one.

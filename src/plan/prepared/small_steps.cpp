@@ -34,6 +34,7 @@ class UnpreparedStep final : public Step {
       step_->run(frame);
     }
   }
+  bool reads_gradients(const Frame& frame) const override { return step_->reads_gradients(frame); }
   std::string describe() const override { return "unprepared " + step_->describe(); }
 
  private:

@@ -37,6 +37,11 @@ torch::jit::Function& method_of(const c10::IValue& object, const std::string& na
   return object.toObjectRef().type()->getMethod(name);
 }
 
+// Callees' plans ask for gradients (StepForm).
+AutogradUse use_in_callee(AutogradUse of_caller) {
+  return of_caller == AutogradUse::kAll ? AutogradUse::kAll : AutogradUse::kAsked;
+}
+
 class FunctionCallStep final : public CallStep {
  public:
   // The first operand of a prim::CallFunction is the function itself.
@@ -45,7 +50,7 @@ class FunctionCallStep final : public CallStep {
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    call(callees_.find(function_), frame.stack);
+    call(callees_.find(function_), frame.stack, frame.autograd_use);
     pop_results(frame);
   }
 
@@ -63,7 +68,7 @@ class MethodCallStep final : public CallStep {
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    call(callees_.find(method_of(frame.stack.front(), name_)), frame.stack);
+    call(callees_.find(method_of(frame.stack.front(), name_)), frame.stack, frame.autograd_use);
     pop_results(frame);
   }
 
@@ -81,14 +86,14 @@ class EnterStep final : public CallStep, public ContextManager {
   void run(Frame& frame) const override {
     push_operands(frame);
     frame.entered.push_back({frame.stack.front(), this});
-    call(enter_.find(method_of(frame.stack.front(), "__enter__")), frame.stack);
+    call(enter_.find(method_of(frame.stack.front(), "__enter__")), frame.stack, frame.autograd_use);
     pop_results(frame);
   }
 
   c10::IValue leave(c10::IValue object) const override {
     torch::jit::Function& exit = method_of(object, "__exit__");
     torch::jit::Stack stack = {std::move(object), c10::IValue(), c10::IValue(), c10::IValue()};
-    call(exit_.find(exit), stack);
+    call(exit_.find(exit), stack, AutogradUse::kAll);
     return std::move(stack.front());
   }
 
@@ -122,11 +127,12 @@ class ForkStep final : public CallStep {
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    frame.stack = {fork(type_, [plan = plan_.get(), arguments = std::move(frame.stack), of_plan = tasks_.use(),
-                                of_callees = callees_.users.use()]() mutable {
-      run_plan(*plan, arguments, /*may_skip_autograd=*/false);
-      return std::move(arguments.front());
-    })};
+    frame.stack = {
+        fork(type_, [plan = plan_.get(), autograd = use_in_callee(frame.autograd_use), arguments = std::move(frame.stack),
+                     of_plan = tasks_.use(), of_callees = callees_.users.use()]() mutable {
+          run_plan(*plan, arguments, autograd);
+          return std::move(arguments.front());
+        })};
     pop_results(frame);
   }
 
@@ -152,7 +158,7 @@ class AwaitableStep final : public CallStep {
         type_, [weak = std::weak_ptr<const Plan>(plan_), arguments = std::move(frame.stack)]() mutable {
           const auto plan = weak.lock();
           TORCH_CHECK(plan != nullptr, "an awaitable is waited for after the module that made it is gone");
-          run_plan(*plan, arguments, /*may_skip_autograd=*/false);
+          run_plan(*plan, arguments, AutogradUse::kAll);
           return std::move(arguments.front());
         })};
     pop_results(frame);
@@ -191,13 +197,13 @@ size_t stack_left() {
 
 }  // namespace
 
-void call(const Callee& callee, torch::jit::Stack& stack) {
+void call(const Callee& callee, torch::jit::Stack& stack, AutogradUse autograd) {
   // The stack that an operator at the innermost level may need.
   constexpr size_t kReserve = 512 * 1024;
   TORCH_CHECK(stack_left() > kReserve, callee.function->qualname().qualifiedName(),
               ": calls are nested so deeply that the thread's stack is nearly full (does the recursion end?)");
   if (callee.plan != nullptr) {
-    run_plan(*callee.plan, stack, /*may_skip_autograd=*/false);
+    run_plan(*callee.plan, stack, use_in_callee(autograd));
   } else {
     callee.function->run(stack);
   }

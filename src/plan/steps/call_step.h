@@ -22,6 +22,11 @@ class CallStep : public Step {
 
   std::string describe() const override { return describe_step(name_, operands_, results_); }
 
+  bool reads_gradients(const Frame& frame) const override {
+    return std::any_of(operands_.begin(), operands_.end(),
+                       [&](Operand operand) { return may_be_recorded(frame.registers()[operand.index]); });
+  }
+
  protected:
   void push_operands(Frame& frame) const {
     for (const Operand operand : operands_) {

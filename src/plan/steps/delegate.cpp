@@ -41,7 +41,7 @@ class DelegateStep final : public CallStep {
     std::optional<std::string> failure;
     if (kernel_ == nullptr || is_dropped() || needs_operators(frame.stack) || !run_kernel(frame.stack, failure)) {
       frame.autograd->skip(false);
-      run_plan(*operators_, frame.stack, /*may_skip_autograd=*/false);
+      run_plan(*operators_, frame.stack, AutogradUse::kAll);
     }
     if (failure) {
       drop(*failure);  // the operands were valid, because the operators accepted them

@@ -31,7 +31,7 @@ class DifferentiableStep final : public CallStep {
     {
       // Operands that require a gradient need not be detached: nothing is recorded, and no view of them is returned.
       const at::NoGradGuard no_grad;
-      run_plan(*function_->forward, frame.stack, /*may_skip_autograd=*/true);
+      run_plan(*function_->forward, frame.stack, AutogradUse::kNone);
     }
     if (node != nullptr) {
       node->connect(frame.stack);

@@ -25,6 +25,7 @@ class LanguageStep final : public Step {
  public:
   LanguageStep(Construct of, Run run) : Step(true), of_(std::move(of)), run_(std::move(run)) {}
   void run(Frame& frame) const override { run_(frame); }
+  bool reads_gradients(const Frame& /*frame*/) const override { return false; }
   // With the construct's names: `prim::GetAttr[weight] %1 -> %2`.
   std::string describe() const override {
     const std::string kind = of_.node.kind().toQualString();

@@ -37,7 +37,7 @@ class DetachStep final : public CallStep {
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    if (!frame.may_skip_autograd) {
+    if (frame.autograd_use != AutogradUse::kNone) {
       op_.callBoxed(frame.stack);
     }
     pop_results(frame);

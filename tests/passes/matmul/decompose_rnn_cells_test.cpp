@@ -35,7 +35,7 @@ torch::jit::Stack cell_arguments(const std::string& op, int64_t batch, int64_t b
 std::vector<at::Tensor> results_of(std::unique_ptr<Graph> graph, torch::jit::Stack stack) {
   const auto plan = lower(std::move(graph));
   EXPECT_TRUE(plan) << plan.refusal().reason;
-  run_plan(**plan, stack, /*may_skip_autograd=*/true);
+  run_plan(**plan, stack, AutogradUse::kNone);
   std::vector<at::Tensor> tensors;
   if (stack[0].isTensor()) {
     tensors.push_back(stack[0].toTensor());

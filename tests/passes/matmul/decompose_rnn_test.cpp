@@ -72,7 +72,7 @@ torch::jit::Stack arguments_of(const Form& form, int64_t steps, int64_t projecti
 torch::jit::Stack run(std::unique_ptr<Graph> graph, torch::jit::Stack stack) {
   const auto plan = lower(std::move(graph));
   EXPECT_TRUE(plan) << plan.refusal().reason;
-  run_plan(**plan, stack, /*may_skip_autograd=*/true);
+  run_plan(**plan, stack, AutogradUse::kNone);
   return stack;
 }
 

@@ -144,7 +144,7 @@ Expected<DifferentiatedPlan> differentiated_plan(const Graph& inlined, const Gra
   }
   at::manual_seed(seed);
   const Plan& plan = *compiled->plan;
-  run_plan(plan, arguments, /*may_skip_autograd=*/false);
+  run_plan(plan, arguments, AutogradUse::kAll);
   std::vector<at::Tensor> results;
   for (const c10::IValue& result : arguments) {
     const std::vector<at::Tensor> tensors = differentiable_tensors(result);

@@ -1,0 +1,26 @@
+#include "plan/step.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+
+namespace sconce {
+
+bool may_be_recorded(const c10::IValue& value) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    return tensor.defined() && tensor.unsafeGetTensorImpl()->autograd_meta() != nullptr &&
+           ((c10::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined());
+  }
+  if (value.isList()) {
+    const auto elements = value.toListRef();
+    return std::any_of(elements.begin(), elements.end(), may_be_recorded);
+  }
+  return value.isTuple() || value.isGenericDict() || value.isObject();
+}
+
+bool operators_are_observed() { return at::hasCallbacks() || at::autocast::is_autocast_enabled(at::kCPU); }
+
+}  // namespace sconce
