@@ -2,6 +2,7 @@
 //
 // slowest: the largest ratio of a call of sconce to the same call of eager LibTorch, calls 2 to 50, each the median of
 // several fresh loads. Bar: 1.2. grown_mib: growth of the process by the last half of 1,000 shapes; flat is about 0.
+// alternating: the ratio of a call to that of eager LibTorch in the steady state, where two shapes take turns.
 // SCONCE_BENCH_SMOKE: one load, 20 shapes.
 #include "bench/measuring.h"
 #include "tools/peers/executor_settings.h"
@@ -81,12 +82,38 @@ void changing_shapes(benchmark::State& state, const Subject& subject) {
   state.counters["grown_mib"] = resident_mib() - before;
 }
 
+// Two shapes in turns.
+void alternating_shapes(benchmark::State& state, const Subject& subject) {
+  const at::NoGradGuard no_grad;
+  const int64_t calls = is_smoke() ? 20 : 400;
+  const sconce::Module module = sconce::load(model_file(subject.model));
+  torch::jit::Module eager = torch::jit::load(model_file(subject.model));
+  const at::Tensor inputs[] = {subject.input(1), subject.input(3)};
+  const sconce::peers::ExecutorScope unoptimized({.optimize = false});  // concerns LibTorch alone
+  std::vector<double> ours;
+  std::vector<double> theirs;
+  for (auto _ : state) {
+    for (int64_t call = 0; call < 2 * calls; ++call) {
+      const at::Tensor& input = inputs[call % 2];
+      const double own = seconds_of([&] { module.forward({input}); });
+      const double other = seconds_of([&] { eager.forward({input}); });
+      if (call >= calls) {
+        ours.push_back(own);
+        theirs.push_back(other);
+      }
+    }
+  }
+  state.counters["alternating"] = median(ours) / median(theirs);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   for (const Subject& subject : kSubjects) {
     benchmark::RegisterBenchmark(subject.model, changing_shapes, subject)->Iterations(1)->Unit(benchmark::kMillisecond);
+    const std::string name = std::string(subject.model) + "/alternating";
+    benchmark::RegisterBenchmark(name.c_str(), alternating_shapes, subject)->Iterations(1)->Unit(benchmark::kMillisecond);
   }
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -373,7 +373,7 @@ class RoomyAllocator final : public c10::Allocator {
     // Operators may hang on what they are given.
     const itimerval two_seconds_of_computing = {.it_interval = {}, .it_value = {.tv_sec = 2, .tv_usec = 0}};
     setitimer(ITIMER_PROF, &two_seconds_of_computing, nullptr);
-    alarm(20);
+    alarm(120);
     const bool grad_mode = c10::GradMode::is_enabled();
     compare_calls(all[place.first], place.first, place.second, report);
     c10::GradMode::set_enabled(grad_mode);

@@ -30,7 +30,7 @@ TEST(KernelGroups, AgreeWithTheirNodes) {
     const auto with_kernels = plan_with_kernels(text, kernels);
     const auto ordinary = lower(graph_of(text));
     ASSERT_TRUE(ordinary) << text;
-    constexpr std::pair<int64_t, int64_t> kSizes[] = {{4, 5}, {7, 33}, {2, 1}, {4, 5}};
+    constexpr std::pair<int64_t, int64_t> kSizes[] = {{4, 5}, {7, 33}, {2, 1}, {4, 5}, {7, 33}, {4, 5}, {2, 1}, {7, 33}};
     for (const auto& [height, width] : kSizes) {
       const std::vector<c10::IValue> operands = generator.operands(height, width);
       const auto [expected, error] = results_of(**ordinary, operands);

@@ -72,6 +72,7 @@ class KernelResult {
   friend class KernelRunner;
   at::Tensor shell_;
   size_t bytes_ = 0;
+  uint64_t stamp_ = 0;    // of the slot while it has this shell
   bool changed_ = false;  // since the slot took the shell
   at::Tensor fresh_;      // the result of this run, while the kernel writes it
   ReusedResults reused_;  // for results without a slot

@@ -52,7 +52,7 @@ bool KernelRunner::asks_operators(Frame& frame) const {
 }
 
 // Takes the operands of this run. Returns whether the kernel was prepared for such operands.
-bool KernelRunner::match_operands(Frame& frame, StepState& state) const {
+bool KernelRunner::match_operands(Frame& frame, PreparedForm& state) const {
   size_t tensor = 0;
   for (size_t i = 0; i < parts_.operands.size(); ++i) {
     const PreparedOperand& operand = parts_.operands[i];
@@ -105,6 +105,55 @@ bool KernelRunner::match_operands(Frame& frame, StepState& state) const {
   return true;
 }
 
+// Returns whether this run does without a kernel, because preparing was no use before. Some later run tries again.
+bool KernelRunner::has_given_up(StepState& state) {
+  if (++state.runs_refused < StepState::kRunsToRetry) {
+    return true;
+  }
+  state.runs_refused = 0;
+  state.misfits = StepState::kMaxMisfits / 2;
+  return false;
+}
+
+// Makes another form the current one, if the operands of this run have it.
+bool KernelRunner::choose_other_form(Frame& frame, StepState& state) const {
+  for (auto other = state.others.rbegin(); other != state.others.rend(); ++other) {
+    if (match_operands(frame, **other)) {
+      std::swap(state.current(), **other);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Returns a hash of what the kernel is prepared for; never 0. Equal hashes of different forms cost time only.
+uint64_t KernelRunner::hash_of_operands(Frame& frame) const {
+  uint64_t hash = 1;
+  const auto add = [&](uint64_t word) { hash = (hash ^ word) * 0x9E3779B97F4A7C15U + (hash >> 32); };
+  for (const PreparedOperand& operand : parts_.operands) {
+    if (operand.source == Source::kSlot || operand.source == Source::kBox) {
+      const at::Tensor none;
+      const bool has_box = operand.source == Source::kBox && boxed(frame, operand).isTensor();
+      const at::Tensor& tensor = operand.source == Source::kSlot ? frame.slots[operand.slot].shell
+                                 : has_box                       ? boxed(frame, operand).toTensor()
+                                                                 : none;
+      if (tensor.defined() && tensor.layout() == c10::kStrided) {
+        add(static_cast<uint64_t>(tensor.scalar_type()));
+        for (const int64_t word : tensor.sizes()) {
+          add(static_cast<uint64_t>(word));
+        }
+        for (const int64_t word : tensor.strides()) {
+          add(static_cast<uint64_t>(word));
+        }
+      }
+    } else if (operand.source == Source::kElement) {
+      const c10::IValue& value = boxed(frame, operand);
+      add(value.isInt() ? static_cast<uint64_t>(value.toInt()) : 0);
+    }
+  }
+  return hash == 0 ? 1 : hash;
+}
+
 // Records the operands of this run. Returns whether a kernel can take them.
 bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op) const {
   // A view of sizes that change in each run, or in each trip of a loop, is made faster by the operator itself.
@@ -113,6 +162,7 @@ bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op
   state.last_prepared = frame.run_number;
   state.is_ready = false;
   state.is_refused = true;  // also after an exception
+  state.hash = hash_of_operands(frame);
   state.operands.resize(parts_.operands.size());
   KernelArguments& arguments = state.arguments;
   arguments = KernelArguments();
@@ -156,7 +206,7 @@ void KernelRunner::report_refusals(Frame& frame, const StepState& state) const {
   if (state.is_refused) {
     frame.report_refusal(parts_.state, state.is_ready ? NotPrepared::kOperandForm : NotPrepared::kOperandKind);
   }
-  if (state.misfits >= StepState::kMostMisfits) {
+  if (state.misfits >= StepState::kMaxMisfits) {
     frame.report_refusal(parts_.state, NotPrepared::kGaveUp);
   }
 }
@@ -167,15 +217,21 @@ void KernelRunner::give_to_slot(Frame& frame, KernelResult& result, uint32_t ind
     return;
   }
   TensorSlot& slot = frame.slots[index];
-  if (!std::exchange(result.changed_, false) && slot.shell.is_same(result.shell_)) {
+  const bool changed = std::exchange(result.changed_, false);
+  if (!changed && slot.shell.is_same(result.shell_)) {
     return;
   }
   if (!parts_.is_view && slot.stamp != 0 && slot.bytes == result.bytes_ && have_same_form(slot.shell, result.shell_)) {
-    result.shell_ = slot.shell;  // of another step that computes the same value
+    result.shell_ = slot.shell;  // of another step that computes the same value, or of another form of this one
+    result.stamp_ = slot.stamp;
     return;
   }
+  // A shell keeps its stamp, so that readers find the kernels that they prepared for it.
+  if (changed || result.stamp_ == 0) {
+    result.stamp_ = frame.next_stamp++;
+  }
   slot.shell = result.shell_;
-  slot.stamp = frame.next_stamp++;
+  slot.stamp = result.stamp_;
   slot.bytes = parts_.is_view ? 0 : result.bytes_;
   slot.data = nullptr;
   frame.place_in_arena(index);

@@ -38,12 +38,15 @@ class KernelRunner {
   // Takes the operands of this run, and prepares a kernel for them if need be. Returns false if none can serve them.
   template <typename MakeKernel>
   bool take_operands(Frame& frame, StepState& state, const Op* op, const MakeKernel& make_kernel) const {
-    if (state.misfits >= StepState::kMostMisfits) {
+    if (state.misfits >= StepState::kMaxMisfits && has_given_up(state)) [[unlikely]] {
       state.is_refused = true;
       return false;
     }
-    if (!(state.is_ready && match_operands(frame, state))) {
+    if (state.is_ready && match_operands(frame, state)) {
+      state.misfits -= state.misfits != 0 ? 1 : 0;
+    } else if (!choose_other_form(frame, state)) {
       change_shells(frame, [&] {
+        state.make_room(hash_of_operands(frame));
         if (begin_to_prepare(frame, state, op)) {
           if (!prepare_again(state)) {
             prepare(state, make_kernel());
@@ -68,7 +71,10 @@ class KernelRunner {
   std::string describe() const;
 
  private:
-  bool match_operands(Frame& frame, StepState& state) const;
+  static bool has_given_up(StepState& state);
+  bool match_operands(Frame& frame, PreparedForm& form) const;
+  bool choose_other_form(Frame& frame, StepState& state) const;
+  uint64_t hash_of_operands(Frame& frame) const;
   bool begin_to_prepare(Frame& frame, StepState& state, const Op* op) const;
   bool prepare_again(StepState& state) const;
   void prepare(StepState& state, KernelPtr kernel) const;

@@ -6,6 +6,10 @@
 
 #include <c10/core/DispatchKeySet.h>
 
+#include <array>
+#include <memory>
+#include <vector>
+
 namespace sconce {
 
 // An operand as the kernel was prepared for it.
@@ -21,17 +25,35 @@ struct KnownOperand {
   bool prepare(const c10::IValue& box);
 };
 
-struct StepState {
-  static constexpr uint32_t kMostMisfits = 8;
+// A kernel, and the operands that it was prepared for.
+struct PreparedForm {
   bool is_ready = false;    // the kernel is prepared, or refused, for the operands below
   bool is_refused = false;  // the ordinary steps serve these operands
   bool reads_tensors = false;
-  uint32_t misfits = 0;        // how often preparing was no use; from kMostMisfits on, none is prepared
-  uint64_t last_prepared = 0;  // the number of the run
+  uint64_t hash = 0;  // of the operands' forms
   std::vector<KnownOperand> operands;
   KernelArguments arguments;
   std::vector<KernelResult> results;
   KernelPtr kernel;
+};
+
+// The form of the last run, and others that come back. A form that was replaced and is asked for again is kept from then on,
+// beside the one that replaced it: operands that alternate between few forms are prepared twice. Operands that are new in
+// each run replace one form, at the price of PreparedKernel::prepare_again.
+struct StepState : PreparedForm {
+  static constexpr size_t kMaxForms = 4;
+  static constexpr uint32_t kMaxMisfits = 8;
+  static constexpr uint32_t kRunsToRetry = 256;
+  uint32_t misfits = 0;  // how often preparing was no use, less the runs in which it was; at kMaxMisfits, none is prepared
+  uint32_t runs_refused = 0;   // since then; at kRunsToRetry, one is
+  uint64_t last_prepared = 0;  // the number of the run
+  std::vector<std::unique_ptr<PreparedForm>> others;
+  std::array<uint64_t, kMaxForms> replaced{};  // hashes of forms, the oldest at next_replaced
+  uint32_t next_replaced = 0;
+
+  PreparedForm& current() { return *this; }
+  // Makes room for a form of this hash: keeps the current one beside it, or lets it be replaced.
+  void make_room(uint64_t hash_of_new);
 };
 
 }  // namespace sconce
