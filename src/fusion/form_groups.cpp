@@ -2,6 +2,7 @@
 
 #include "analysis/effects.h"
 #include "analysis/list_writes.h"
+#include "fusion/cost_model.h"
 #include "fusion/folds.h"
 #include "fusion/known_dtypes.h"
 #include "fusion/operators.h"
@@ -15,9 +16,6 @@
 
 namespace sconce {
 namespace {
-
-constexpr size_t kMaxWeight = 64;  // of a group; a pointwise operator or a view weighs 1
-constexpr size_t kWeightOfFold = 16;
 
 // Returns whether the node unpacks the list of views that an operator returns.
 bool unpacks_views(const Node& node) {
@@ -86,8 +84,8 @@ class OpenGroup {
       pass(node);
       return;
     }
-    const size_t more = role == GroupRole::kFold ? kWeightOfFold : 1;
-    if (weight_ + more > kMaxWeight || (passed_operator_ && !is_connected(node))) {
+    const size_t more = role == GroupRole::kFold ? cost_model::kWeightOfFold : 1;
+    if (weight_ + more > cost_model::kMaxGroupWeight || (passed_operator_ && !is_connected(node))) {
       close();
     }
     weight_ += more;

@@ -1,6 +1,7 @@
 #include "fusion/group_kernel.h"
 
 #include "analysis/effects.h"
+#include "fusion/cost_model.h"
 #include "fusion/folds.h"
 #include "fusion/group_shapes.h"
 #include "fusion/kernel_cache.h"
@@ -208,10 +209,10 @@ class GroupKernel final : public PreparedKernel {
     if (!iteration) {
       return false;
     }
-    if (nest.space.folded_dims != 0 && (iteration->elements() == 0 || iteration->sizes.back() > kLongestFoldedRow)) {
+    if (nest.space.folded_dims != 0 && (iteration->elements() == 0 || iteration->sizes.back() > cost_model::kMaxFoldedRow)) {
       return false;
     }
-    if (is_selective_ && is_faster_by_libtorch(nest.program) && iteration->elements() > kLongestAlone) {
+    if (is_selective_ && is_faster_by_libtorch(nest.program) && iteration->elements() > cost_model::kMaxElementsAlone) {
       return false;
     }
     nest.accesses.clear();
@@ -282,10 +283,6 @@ class GroupKernel final : public PreparedKernel {
     }
     run_kernel(nest.loops, nest.code->function(), call);
   }
-
-  static constexpr int64_t kLongestAlone = 16'384;
-  // Lanes sum up independently; beyond this length LibTorch's sums in pairs are more precise.
-  static constexpr int64_t kLongestFoldedRow = 65'536;
 
   const NodeGroup& group_;
   const size_t lanes_;

@@ -1,5 +1,7 @@
 #include "fusion/kernel_loops.h"
 
+#include "fusion/cost_model.h"
+
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -7,9 +9,6 @@
 
 namespace sconce {
 namespace {
-
-// The work in instructions below which a second thread does not pay.
-constexpr int64_t kGrain = 200'000;
 
 // Runs all loops, but the dimension `split` only from `begin` to `end`.
 void run_part(const KernelLoops& loops, KernelFunction function, const KernelCallArguments& arguments, size_t split,
@@ -65,7 +64,7 @@ KernelLoops::KernelLoops(Iteration planned, std::vector<size_t> needed, size_t c
     : iteration(std::move(planned)),
       buffers(std::move(needed)),
       elements(iteration.elements()),
-      grain(std::max<int64_t>(1, kGrain / static_cast<int64_t>(cost))),
+      grain(std::max<int64_t>(1, cost_model::kMinWorkOfThread / static_cast<int64_t>(cost))),
       folds_rows(folds) {
   const size_t count = iteration.strides.size() + buffers.size();
   const size_t rank = iteration.sizes.size();

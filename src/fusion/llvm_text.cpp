@@ -1,5 +1,6 @@
 #include "fusion/llvm_text.h"
 
+#include "fusion/cost_model.h"
 #include "fusion/llvm_writer.h"
 #include "fusion/scalar_functions.h"
 #include "fusion/schedule.h"
@@ -13,8 +14,6 @@ namespace {
 std::string named(const char* prefix, size_t number) { return prefix + std::to_string(number); }
 
 class Function {
-  static constexpr size_t kUnrolled = 4;  // vectors
-
  public:
   Function(const KernelProgram& program, size_t lanes)
       : w_(lanes),
@@ -70,7 +69,7 @@ class Function {
     }
     w_.line("%length32 = uitofp i64 %elements to float");
     w_.line("%length64 = uitofp i64 %elements to double");
-    w_.line("%is_long = icmp uge i64 %elements, " + std::to_string(kUnrolled * w_.lanes()));
+    w_.line("%is_long = icmp uge i64 %elements, " + std::to_string(cost_model::kUnrolledVectors * w_.lanes()));
     w_.line("br label %row");
   }
 
@@ -184,17 +183,17 @@ class Function {
     w_.line("many" + p + ":");
     w_.line("%many_i" + p + " = phi i64 [ 0, %pass" + p + " ], [ %many_after" + p + ", %many_body" + p + " ]");
     for (const uint32_t fold : folds) {
-      for (size_t k = 0; k < kUnrolled; ++k) {
+      for (size_t k = 0; k < cost_model::kUnrolledVectors; ++k) {
         w_.line(part("%part", fold, k) + " = phi " + type_of(fold) + " [ " + start_of(fold) + ", %pass" + p + " ], [ " +
                 part("%more_of_part", fold, k) + ", %many_body" + p + " ]");
       }
     }
-    w_.line("%many_after" + p + " = add i64 %many_i" + p + ", " + std::to_string(kUnrolled * w_.lanes()));
+    w_.line("%many_after" + p + " = add i64 %many_i" + p + ", " + std::to_string(cost_model::kUnrolledVectors * w_.lanes()));
     w_.line("%many_fit" + p + " = icmp ule i64 %many_after" + p + ", %elements");
     w_.line("br i1 %many_fit" + p + ", label %many_body" + p + ", label %joined" + p);
 
     w_.line("many_body" + p + ":");
-    for (size_t k = 0; k < kUnrolled; ++k) {
+    for (size_t k = 0; k < cost_model::kUnrolledVectors; ++k) {
       Body full{pass, w_.value("add i64 %many_i" + p + ", " + std::to_string(k * w_.lanes())), "", {}};
       for (const uint32_t fold : folds) {
         w_.line(part("%more_of_part", fold, k) + " = bitcast " + type_of(fold) + " " +
@@ -206,11 +205,11 @@ class Function {
 
     w_.line("joined" + p + ":");
     for (const uint32_t fold : folds) {
-      std::array<std::string, kUnrolled> parts;
-      for (size_t k = 0; k < kUnrolled; ++k) {
+      std::array<std::string, cost_model::kUnrolledVectors> parts;
+      for (size_t k = 0; k < cost_model::kUnrolledVectors; ++k) {
         parts[k] = part("%part", fold, k);
       }
-      for (size_t distance = kUnrolled / 2; distance > 0; distance /= 2) {
+      for (size_t distance = cost_model::kUnrolledVectors / 2; distance > 0; distance /= 2) {
         for (size_t k = 0; k < distance; ++k) {
           parts[k] = w_.compute(combining(fold), program_.code[fold].type, {parts[k], parts[k + distance], ""});
         }

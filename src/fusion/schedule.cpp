@@ -1,5 +1,7 @@
 #include "fusion/schedule.h"
 
+#include "fusion/cost_model.h"
+
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
@@ -10,9 +12,6 @@
 
 namespace sconce {
 namespace {
-
-constexpr size_t kCostOfLibraryFunction = 16;
-constexpr size_t kMostOfCheap = 8;  // instructions
 
 class Scheduling {
  public:
@@ -52,9 +51,10 @@ class Scheduling {
   void place(const Instruction& each) {
     bool is_of_row = each.op == MachineOp::kLoad ? program_.inputs[each.index].access == Access::kOne : true;
     uint32_t stage = 0;
-    size_t cost = is_library_function(each.op) ? kCostOfLibraryFunction : 1;
+    size_t cost = is_library_function(each.op) ? cost_model::kCostOfLibraryFunction : 1;
     for (const uint32_t operand : operands_of(each)) {
-      cost = std::min(cost + cost_[operand], kCostOfLibraryFunction);  // costs of shared operands would grow exponentially
+      // Bounded: costs of shared operands would grow exponentially.
+      cost = std::min(cost + cost_[operand], cost_model::kCostOfLibraryFunction);
       is_of_row = is_of_row && schedule_.is_of_row[operand];
       stage = std::max(stage, schedule_.stage[operand]);
     }
@@ -65,7 +65,7 @@ class Scheduling {
     schedule_.is_of_row.push_back(is_of_row);
     schedule_.stage.push_back(stage);
     cost_.push_back(is_of_row ? 0 : cost);
-    schedule_.is_cheap.push_back(cost_.back() <= kMostOfCheap);
+    schedule_.is_cheap.push_back(cost_.back() <= cost_model::kMaxCostToRecompute);
   }
 
   // Returns the pass that stores an output. A value of the row is stored after the pass before.

@@ -1,0 +1,40 @@
+// What decides whether and how nodes are fused: every constant, with its reason. To change one, compare bench/kernels,
+// bench/kernel_calls and bench/generic_chains before and after (bench/compare).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sconce::cost_model {
+
+// ---- groups (form_groups)
+
+// The weight of a group; a pointwise operator or a view weighs 1. Bounds the time that LLVM takes for a kernel, which grows
+// faster than the kernel, and what is lost where one node makes all of its group run one by one.
+constexpr size_t kMaxGroupWeight = 64;
+// A fold has loops of its own: code of the length of about this many pointwise operators.
+constexpr size_t kWeightOfFold = 16;
+
+// ---- kernels (group_kernel)
+
+// Elements up to which a kernel computes what LibTorch computes as fast once its set-up is paid: a copy, which LibTorch makes
+// as a piece of memory, and one function of a tensor, which it leaves to MKL's vector library.
+constexpr int64_t kMaxElementsAlone = 16'384;
+// Elements of a row that is folded. Lanes sum up independently; beyond this length LibTorch's sums in pairs are more precise.
+constexpr int64_t kMaxFoldedRow = 65'536;
+
+// ---- schedules, in instructions
+
+// Of exp, tanh and other functions of libraries.
+constexpr size_t kCostOfLibraryFunction = 16;
+// Up to which a value is computed again in a later pass over a row, rather than stored in a buffer.
+constexpr size_t kMaxCostToRecompute = 8;
+
+// ---- loops
+
+// Vectors that one iteration of a fold's inner loop takes, so that additions do not wait for each other.
+constexpr size_t kUnrolledVectors = 4;
+// Instructions below which a second thread costs more than it gains.
+constexpr int64_t kMinWorkOfThread = 200'000;
+
+}  // namespace sconce::cost_model
