@@ -105,8 +105,14 @@ bool KernelRunner::match_operands(Frame& frame, PreparedForm& state) const {
   return true;
 }
 
-// Returns whether this run does without a kernel, because preparing was no use before. Some later run tries again.
+// Returns whether no kernel is prepared for the operands of this run, because that was no use before. Some later run tries
+// again.
 bool KernelRunner::has_given_up(StepState& state) {
+  if (state.misfits < StepState::kMaxMisfits) {
+    return false;
+  }
+  state.is_ready = false;
+  state.is_refused = true;
   if (++state.runs_refused < StepState::kRunsToRetry) {
     return true;
   }
@@ -157,8 +163,12 @@ uint64_t KernelRunner::hash_of_operands(Frame& frame) const {
 // Records the operands of this run. Returns whether a kernel can take them.
 bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op) const {
   // A view of sizes that change in each run, or in each trip of a loop, is made faster by the operator itself.
-  const bool prepares_again = parts_.is_view && frame.run_number - state.last_prepared <= 1;
-  state.misfits += prepares_again ? 1 : 0;
+  const uint64_t runs = frame.run_number - state.last_prepared;
+  if (runs > 1) {
+    state.misfits -= static_cast<uint32_t>(std::min<uint64_t>(state.misfits, runs - 1));  // operands may settle
+  } else if (parts_.is_view) {
+    state.misfits += 1;
+  }
   state.last_prepared = frame.run_number;
   state.is_ready = false;
   state.is_refused = true;  // also after an exception

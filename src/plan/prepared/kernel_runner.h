@@ -38,24 +38,25 @@ class KernelRunner {
   // Takes the operands of this run, and prepares a kernel for them if need be. Returns false if none can serve them.
   template <typename MakeKernel>
   bool take_operands(Frame& frame, StepState& state, const Op* op, const MakeKernel& make_kernel) const {
-    if (state.misfits >= StepState::kMaxMisfits && has_given_up(state)) [[unlikely]] {
-      state.is_refused = true;
+    if (state.is_ready && match_operands(frame, state)) [[likely]] {
+      return !state.is_refused;
+    }
+    if (choose_other_form(frame, state)) {
+      return !state.is_refused;
+    }
+    if (has_given_up(state)) {
       return false;
     }
-    if (state.is_ready && match_operands(frame, state)) {
-      state.misfits -= state.misfits != 0 ? 1 : 0;
-    } else if (!choose_other_form(frame, state)) {
-      change_shells(frame, [&] {
-        state.make_room(hash_of_operands(frame));
-        if (begin_to_prepare(frame, state, op)) {
-          if (!prepare_again(state)) {
-            prepare(state, make_kernel());
-          }
-          finish_preparing(frame, state);
+    change_shells(frame, [&] {
+      state.make_room(hash_of_operands(frame));
+      if (begin_to_prepare(frame, state, op)) {
+        if (!prepare_again(state)) {
+          prepare(state, make_kernel());
         }
-        report_refusals(frame, state);
-      });
-    }
+        finish_preparing(frame, state);
+      }
+      report_refusals(frame, state);
+    });
     return !state.is_refused;
   }
   // Returns whether no kernel served the operands of the last run.

@@ -44,7 +44,7 @@ struct StepState : PreparedForm {
   static constexpr size_t kMaxForms = 4;
   static constexpr uint32_t kMaxMisfits = 8;
   static constexpr uint32_t kRunsToRetry = 256;
-  uint32_t misfits = 0;  // how often preparing was no use, less the runs in which it was; at kMaxMisfits, none is prepared
+  uint32_t misfits = 0;        // how often preparing was no use lately; at kMaxMisfits, no other form is prepared
   uint32_t runs_refused = 0;   // since then; at kRunsToRetry, one is
   uint64_t last_prepared = 0;  // the number of the run
   std::vector<std::unique_ptr<PreparedForm>> others;
