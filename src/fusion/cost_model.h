@@ -17,10 +17,11 @@ constexpr size_t kWeightOfFold = 16;
 
 // ---- kernels (group_kernel)
 
-// Elements up to which a kernel computes what LibTorch computes as fast once its set-up is paid: a copy, which LibTorch makes
-// as a piece of memory, and one function of a tensor, which it leaves to MKL's vector library.
+// Elements up to which a kernel computes what LibTorch computes as fast once its set-up is paid: a copy, which LibTorch
+// makes as a piece of memory, and one function of a tensor, which it leaves to MKL's vector library.
 constexpr int64_t kMaxElementsAlone = 16'384;
-// Elements of a row that is folded. Lanes sum up independently; beyond this length LibTorch's sums in pairs are more precise.
+// Elements of a row that is folded. Lanes sum up independently; beyond this length LibTorch's sums in pairs are more
+// precise.
 constexpr int64_t kMaxFoldedRow = 65'536;
 
 // ---- schedules, in instructions

@@ -3,8 +3,8 @@
 
 #include "tests/support/graphs.h"
 
-#include "ir/schema_match.h"
 #include "ir/kernel_node.h"
+#include "ir/schema_match.h"
 #include "ir/text/parse.h"
 
 #include <ATen/core/jit_type.h>

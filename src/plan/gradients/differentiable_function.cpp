@@ -120,7 +120,8 @@ Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_func
   for (const int64_t position : function->differentiable_outputs) {
     const Value& output = *subgraph.outputs()[static_cast<size_t>(position)];
     function->is_list.push_back(!is_tensor(output));
-    function->returns_of_blocks = function->returns_of_blocks || !is_tensor(output) || !computed_value(output).node()->blocks().empty();
+    function->returns_of_blocks =
+        function->returns_of_blocks || !is_tensor(output) || !computed_value(output).node()->blocks().empty();
   }
   return std::shared_ptr<const DifferentiableFunction>(std::move(function));
 }
