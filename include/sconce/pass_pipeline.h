@@ -22,8 +22,7 @@ class Graph;
 //   kOptimize    what makes it better and leaves it differentiable
 //   kSpecialize  what needs to know the arguments: runs for each specialized plan, on the graph that kOptimize left
 //   kFuse        what makes kernel nodes: runs last, for each plan, and for the forward and backward graphs of
-//   differentiable
-//                subgraphs
+//                differentiable subgraphs
 //   kOnRequest   what runs only where it is asked for by name
 enum class Stage { kRequired, kOptimize, kSpecialize, kFuse, kOnRequest };
 
