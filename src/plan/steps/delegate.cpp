@@ -6,7 +6,6 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -61,17 +60,13 @@ class DelegateStep final : public CallStep {
 
   // Returns whether the operators must run: an operand needs a gradient (in either mode), or the caller's autocast is on.
   static bool needs_operators(const torch::jit::Stack& operands) {
-    const bool records = c10::GradMode::is_enabled();
     bool needed = at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA);
     for (const c10::IValue& operand : operands) {
       if (needed) {
         break;
       }
       operand.visit([&](const c10::IValue& each) {
-        if (each.isTensor() && each.toTensor().defined()) {
-          const at::Tensor& tensor = each.toTensor();
-          needed = needed || (records && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined();
-        }
+        needed = needed || (each.isTensor() && may_be_recorded(each));
         return needed;
       });
     }
