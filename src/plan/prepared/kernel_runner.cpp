@@ -52,18 +52,18 @@ bool KernelRunner::asks_operators(Frame& frame) const {
 }
 
 // Takes the operands of this run. Returns whether the kernel was prepared for such operands.
-bool KernelRunner::match_operands(Frame& frame, PreparedForm& state) const {
+bool KernelRunner::match_operands(Frame& frame, PreparedForm& form) const {
   size_t tensor = 0;
   for (size_t i = 0; i < parts_.operands.size(); ++i) {
     const PreparedOperand& operand = parts_.operands[i];
-    const KnownOperand& known = state.operands[i];
+    const KnownOperand& known = form.operands[i];
     switch (operand.source) {
       case Source::kSlot: {
         const TensorSlot& slot = frame.slots[operand.slot];
         if (slot.stamp != known.stamp) {
           return false;
         }
-        state.arguments.data_[tensor++] = slot.data;
+        form.arguments.data_[tensor++] = slot.data;
         break;
       }
       case Source::kBox: {
@@ -72,14 +72,14 @@ bool KernelRunner::match_operands(Frame& frame, PreparedForm& state) const {
           return false;
         }
         void* const data = const_cast<void*>(value.unsafeToTensorImpl()->data());  // operands are only read
-        state.arguments.data_[tensor++] = data;
-        if (state.reads_tensors) {
+        form.arguments.data_[tensor++] = data;
+        if (form.reads_tensors) {
           point_storage_at(known.shell, data);
         }
         break;
       }
       case Source::kValue:
-        if (!is_same_value(boxed(frame, operand), state.arguments.value_of(operand.position))) {
+        if (!is_same_value(boxed(frame, operand), form.arguments.value_of(operand.position))) {
           return false;
         }
         break;
@@ -92,7 +92,7 @@ bool KernelRunner::match_operands(Frame& frame, PreparedForm& state) const {
       }
       case Source::kRunTime: {
         const c10::IValue& now = boxed(frame, operand);
-        c10::IValue& then = state.arguments.value_of(operand.position);
+        c10::IValue& then = form.arguments.value_of(operand.position);
         if (!is_number(now) || now.isInt() != then.isInt() || now.isDouble() != then.isDouble()) {
           return false;
         }
@@ -172,7 +172,6 @@ bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op
   state.last_prepared = frame.run_number;
   state.is_ready = false;
   state.is_refused = true;  // also after an exception
-  state.hash = hash_of_operands(frame);
   state.operands.resize(parts_.operands.size());
   KernelArguments& arguments = state.arguments;
   arguments = KernelArguments();

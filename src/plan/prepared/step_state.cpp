@@ -41,24 +41,22 @@ bool KnownOperand::prepare(const c10::IValue& box) {
 }
 
 void StepState::make_room(uint64_t hash_of_new) {
-  if (!is_ready) {
-    return;
-  }
   const bool comes_back = std::find(replaced.begin(), replaced.end(), hash_of_new) != replaced.end();
-  if (comes_back && others.size() + 1 < kMaxForms) {
+  if (is_ready && comes_back && others.size() + 1 < kMaxForms) {
     const size_t count = results.size();
     others.push_back(std::make_unique<PreparedForm>(std::move(current())));
     current() = PreparedForm();
     results.resize(count);
-    return;
+  } else if (is_ready) {
+    if (comes_back) {
+      // The oldest form makes room.
+      std::rotate(others.begin(), others.begin() + 1, others.end());
+      std::swap(current(), *others.back());
+    }
+    replaced[next_replaced] = hash;
+    next_replaced = (next_replaced + 1) % kMaxForms;
   }
-  if (comes_back) {
-    // The oldest form makes room.
-    std::rotate(others.begin(), others.begin() + 1, others.end());
-    std::swap(current(), *others.back());
-  }
-  replaced[next_replaced] = hash;
-  next_replaced = (next_replaced + 1) % kMaxForms;
+  hash = hash_of_new;
 }
 
 const at::Tensor& KernelResult::place(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype) {
