@@ -1,4 +1,4 @@
-// What decides whether and how nodes are fused: every constant, with its reason. To change one, compare bench/kernels,
+// Constants that decide whether and how nodes are fused, each with its reason. To change one, compare bench/kernels,
 // bench/kernel_calls and bench/generic_chains before and after (bench/compare).
 #pragma once
 
@@ -26,9 +26,9 @@ constexpr int64_t kMaxFoldedRow = 65'536;
 
 // ---- schedules, in instructions
 
-// Of exp, tanh and other functions of libraries.
+// The cost of a library function, such as exp or tanh.
 constexpr size_t kCostOfLibraryFunction = 16;
-// Up to which a value is computed again in a later pass over a row, rather than stored in a buffer.
+// The cost up to which a value is computed again in a later pass over a row, rather than stored in a buffer.
 constexpr size_t kMaxCostToRecompute = 8;
 
 // ---- loops

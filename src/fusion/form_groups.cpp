@@ -177,7 +177,7 @@ bool form_groups(const Block& block, GroupMoves moves, bool has_stable_sizes) {
 
 }  // namespace
 
-// What unpacks a list of views is a view, too.
+// A node that unpacks a list of views has the role of a view.
 GroupRole role_in_group(const Node& node) {
   if (unpacks_views(node)) {
     return GroupRole::kView;

@@ -94,7 +94,7 @@ class NormExpert(nn.Module):
 
 
 class InterfaceMixture(nn.Module):
-    """Experts behind one interface, a weighted sum of what they return, and a walk through them one after the other."""
+    """Two experts of one interface type: a weighted sum of their results, then calls of one after the other."""
 
     first: Expert
     second: Expert
