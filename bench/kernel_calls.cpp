@@ -11,7 +11,7 @@
 #include "fusion/form_groups.h"
 #include "fusion/group_kernel.h"
 #include "ir/text/parse.h"
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

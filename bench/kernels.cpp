@@ -6,7 +6,7 @@
 #include "fusion/form_groups.h"
 #include "fusion/group_kernel.h"
 #include "ir/text/parse.h"
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>
@@ -66,7 +66,7 @@ constexpr std::array kGroups = {
           "%h, %r"},
 };
 
-std::unique_ptr<Plan> plan_of(const Group& group, int64_t row, StepForm form) {
+std::unique_ptr<Plan> plan_of(const Group& group, int64_t row, LoweringOptions form) {
   std::string inputs;
   for (size_t i = 0; group.operands[i] != '\0'; ++i) {
     inputs += (i == 0 ? "%" : ", %") + std::string(1, static_cast<char>('a' + i)) + " : Tensor";

@@ -9,6 +9,7 @@
 #include "ir/dump.h"
 #include "ir/kernel_node.h"
 #include "ir/verify/verify.h"
+#include "lower/lower.h"
 #include "passes/facts/refine_optional_tensors.h"
 #include "passes/freeze/fold_batch_norm.h"
 #include "passes/freeze/freeze.h"
@@ -35,7 +36,6 @@
 #include "passes/simplify/pool_constants.h"
 #include "passes/simplify/simplify.h"
 #include "pipeline/pass_runner.h"
-#include "plan/lower.h"
 
 #include <algorithm>
 #include <chrono>
@@ -251,12 +251,12 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
     }
   });
   fuse_passes(graph, records ? GroupMoves::kNone : GroupMoves::kOperators, has_kernels, runner);
-  const StepForm form{.is_prepared = settings.prepares_steps,
-                      .is_exact = settings.exact,
-                      .always_new = 0,
-                      .asks_gradients = settings.asks_gradients,
-                      .groups = kernels_for(settings),
-                      .optimize_backward = later_backward_passes(settings)};
+  const LoweringOptions form{.is_prepared = settings.prepares_steps,
+                             .is_exact = settings.exact,
+                             .fresh_outputs = 0,
+                             .asks_gradients = settings.asks_gradients,
+                             .groups = kernels_for(settings),
+                             .optimize_backward = later_backward_passes(settings)};
   auto plan = lower(std::move(graph), settings.callees, nullptr, form);
   if (!plan) {
     return plan.refusal();

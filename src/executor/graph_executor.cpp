@@ -5,7 +5,7 @@
 #include "ir/dump.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
-#include "plan/explain_plan.h"
+#include "lower/explain_plan.h"
 #include "plan/run_plan.h"
 
 #include <ATen/Parallel.h>

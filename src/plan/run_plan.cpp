@@ -1,7 +1,7 @@
 #include "plan/run_plan.h"
 
 #include "ir/text/print.h"
-#include "plan/trace/step_recorder.h"
+#include "plan/timeline/step_recorder.h"
 
 #include <sconce/script_error.h>
 

@@ -13,11 +13,11 @@
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
+#include "lower/lower.h"
 #include "passes/matmul/batch_matmul.h"
 #include "passes/matmul/decompose_ops.h"
 #include "passes/simplify/eliminate_common_nodes.h"
 #include "pipeline/pass_runner.h"
-#include "plan/lower.h"
 #include "plan/run_plan.h"
 
 #include <gtest/gtest.h>

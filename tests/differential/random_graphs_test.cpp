@@ -14,10 +14,10 @@
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
+#include "lower/lower.h"
 #include "pipeline/partition_for_backend.h"
 #include "pipeline/pass_list.h"
 #include "pipeline/pass_runner.h"
-#include "plan/lower.h"
 #include "plan/run_plan.h"
 
 #include <sconce/graph_executor.h>

@@ -2,8 +2,8 @@
 #include "executor/compile.h"
 #include "ir/text/print.h"
 #include "load/function_table.h"
+#include "lower/lower.h"
 #include "passes/required/inline_calls.h"
-#include "plan/lower.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/compilation_unit.h>

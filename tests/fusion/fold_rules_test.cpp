@@ -3,8 +3,8 @@
 #include "tests/support/graphs.h"
 
 #include "fusion/folds.h"
+#include "lower/lower.h"
 #include "ops/op.h"
-#include "plan/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

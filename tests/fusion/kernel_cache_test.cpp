@@ -7,7 +7,7 @@
 #include "base/compile_queue.h"
 #include "fusion/group_kernel.h"
 #include "fusion/kernel_width.h"
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

@@ -4,7 +4,7 @@
 
 #include "fusion/form_groups.h"
 #include "fusion/kernel_width.h"
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <cmath>
@@ -68,7 +68,7 @@ KernelPtr CountedKernels::make_kernel(const NodeGroup& group) const {
 std::unique_ptr<Plan> plan_with_kernels(const std::string& text, const GroupCompiler& kernels) {
   const std::shared_ptr<Graph> graph = graph_of(text);
   form_groups(*graph);
-  auto plan = lower(graph, nullptr, nullptr, StepForm{.is_prepared = true, .groups = &kernels});
+  auto plan = lower(graph, nullptr, nullptr, LoweringOptions{.is_prepared = true, .groups = &kernels});
   EXPECT_TRUE(plan) << text;
   return std::move(*plan);
 }

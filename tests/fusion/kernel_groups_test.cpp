@@ -8,7 +8,7 @@
 #include "tests/support/graphs.h"
 
 #include "fusion/kernel_width.h"
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

@@ -12,7 +12,7 @@
 #include "fusion/kernel_cache.h"
 #include "fusion/kernel_width.h"
 #include "fusion/schedule.h"
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

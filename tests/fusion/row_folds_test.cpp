@@ -2,7 +2,7 @@
 #include "tests/fusion/kernel_call.h"
 #include "tests/support/graphs.h"
 
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

@@ -3,7 +3,7 @@
 #include "tests/support/graphs.h"
 
 #include "fusion/kernel_width.h"
-#include "plan/lower.h"
+#include "lower/lower.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

@@ -1,7 +1,7 @@
 // Runs that leave autograd's layers out give what eager execution gives.
 #include "tests/support/graphs.h"
 
-#include "plan/lower.h"
+#include "lower/lower.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

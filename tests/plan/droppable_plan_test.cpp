@@ -1,7 +1,7 @@
 // Plans that are dropped while they run.
 #include "tests/support/graphs.h"
 
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

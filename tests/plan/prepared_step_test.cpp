@@ -1,7 +1,7 @@
 // Prepared steps: the same results as the ordinary steps from the first run on, on operands that change from run to run.
 #include "tests/support/graphs.h"
 
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +25,7 @@ class Both {
  public:
   explicit Both(const std::string& text) {
     prepared_ =
-        std::move(*lower(testing::graph_of(text), nullptr, nullptr, StepForm{.is_prepared = true, .is_exact = true}));
+        std::move(*lower(testing::graph_of(text), nullptr, nullptr, LoweringOptions{.is_prepared = true, .is_exact = true}));
     ordinary_ = std::move(*lower(testing::graph_of(text)));
   }
 

@@ -3,7 +3,7 @@
 
 #include "tests/support/graphs.h"
 
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/prepared/tensor_slot.h"
 #include "plan/run_plan.h"
 
@@ -149,8 +149,8 @@ const char* const kLoop = R"(graph(%x : Tensor, %trips : int):
 )";
 
 TEST(ReusedResults, ResultsOfTripsAndRunsKeepTheirValues) {
-  const auto reusing =
-      std::move(*lower(testing::graph_of(kLoop), nullptr, nullptr, StepForm{.is_prepared = true, .always_new = 0}));
+  const auto reusing = std::move(
+      *lower(testing::graph_of(kLoop), nullptr, nullptr, LoweringOptions{.is_prepared = true, .fresh_outputs = 0}));
   const auto ordinary = std::move(*lower(testing::graph_of(kLoop)));
   const at::NoGradGuard no_grad;
   std::vector<torch::jit::Stack> kept;

@@ -4,7 +4,7 @@
 
 #include "executor/compile.h"
 #include "ir/text/parse.h"
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

@@ -4,8 +4,8 @@
 #include "tests/support/graphs.h"
 
 #include "ir/schema_match.h"
+#include "lower/lower.h"
 #include "ops/op.h"
-#include "plan/lower.h"
 #include "plan/prepared/kernel.h"
 #include "plan/run_plan.h"
 
@@ -43,7 +43,7 @@ TORCH_LIBRARY_FRAGMENT(quantized, library) {
   });
 }
 
-std::unique_ptr<Plan> lowered(std::unique_ptr<Graph> graph, StepForm form) {
+std::unique_ptr<Plan> lowered(std::unique_ptr<Graph> graph, LoweringOptions form) {
   auto plan = lower(std::move(graph), nullptr, nullptr, form);
   return plan ? std::move(*plan) : nullptr;
 }
@@ -64,7 +64,7 @@ class ShellChecks : public ::testing::Test {
   // Runs the text several times, with steps that compute something else after it. Each call gives what ordinary steps give.
   void expect_right(const std::string& text, const std::vector<c10::IValue>& arguments) {
     const at::NoGradGuard no_grad;
-    const StepForm prepared{.is_prepared = true, .is_exact = true};
+    const LoweringOptions prepared{.is_prepared = true, .is_exact = true};
     const auto plan = lowered(testing::graph_of(text), prepared);
     const auto ordinary = lowered(testing::graph_of(text), {});
     EXPECT_GT(plan->state_count(), 0U);
@@ -99,7 +99,7 @@ def f(x):
   ASSERT_TRUE(resolve(*hoards));
   numel->output()->replace_all_uses_with(hoards->output());
   numel->erase();
-  const auto plan = lowered(graph->clone(), StepForm{.is_prepared = true});
+  const auto plan = lowered(graph->clone(), LoweringOptions{.is_prepared = true});
   torch::jit::Stack stack = {at::rand({3})};
   EXPECT_THAT(testing::message_of([&] { run_plan(*plan, stack, AutogradUse::kNone); }),
               AllOf(HasSubstr("rule R2"), HasSubstr("the result of aten::tanh"),
@@ -165,7 +165,7 @@ TEST_F(ShellChecks, ACustomOperatorMayKeepItsOperands) {
   %t : Tensor = aten::exp(%a)
   return (%t, %n)
 )"),
-                              StepForm{.is_prepared = true});
+                              LoweringOptions{.is_prepared = true});
     const auto tapped =
         c10::Dispatcher::singleton().findSchemaOrThrow("sconce_test::tapped", "").typed<at::Tensor(int64_t)>();
     std::vector<std::pair<int64_t, at::Tensor>> expected;

@@ -4,7 +4,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/trace_slices.h"
 
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

@@ -3,7 +3,7 @@
 #include "analysis/alias_sets.h"
 #include "analysis/effects.h"
 #include "ir/schema_match.h"
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

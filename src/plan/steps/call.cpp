@@ -37,7 +37,7 @@ torch::jit::Function& method_of(const c10::IValue& object, const std::string& na
   return object.toObjectRef().type()->getMethod(name);
 }
 
-// Callees' plans ask for gradients (StepForm).
+// Callees' plans ask for gradients (LoweringOptions).
 AutogradUse use_in_callee(AutogradUse of_caller) {
   return of_caller == AutogradUse::kAll ? AutogradUse::kAll : AutogradUse::kAsked;
 }

@@ -1,6 +1,5 @@
 #include "ir/delegate.h"
 #include "base/exception_message.h"
-#include "plan/lower.h"
 #include "plan/run_plan.h"
 #include "plan/steps/call_step.h"
 
@@ -21,8 +20,7 @@ namespace {
 
 class DelegateStep final : public CallStep {
  public:
-  // `operators`: the subgraph as operators, whose results are the reference.
-  DelegateStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> operators)
+  DelegateStep(const Node& node, Operands operands, Registers results, std::unique_ptr<const Plan> operators)
       : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/true),
         backend_(node.attribute_as<std::string>(attr::kBackend)),
         kernel_(kernel_of(node)),
@@ -105,18 +103,14 @@ class DelegateStep final : public CallStep {
 
   std::string backend_;
   c10::intrusive_ptr<KernelHolder> kernel_;
-  std::unique_ptr<Plan> operators_;
+  const std::unique_ptr<const Plan> operators_;
   mutable std::atomic<bool> dropped_{false};
 };
 
 }  // namespace
 
-Expected<StepPtr> make_delegate_step(const Node& node, Operands operands, Registers results) {
-  auto operators = lower(node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
-  if (!operators) {
-    return operators.refusal();
-  }
-  return StepPtr(std::make_unique<DelegateStep>(node, std::move(operands), std::move(results), std::move(*operators)));
+StepPtr make_delegate_step(const Node& node, Operands operands, Registers results, std::unique_ptr<const Plan> operators) {
+  return std::make_unique<DelegateStep>(node, std::move(operands), std::move(results), std::move(operators));
 }
 
 }  // namespace sconce

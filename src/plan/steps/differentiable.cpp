@@ -1,7 +1,5 @@
-#include "ir/differentiable.h"
-#include "plan/gradients/backward_node.h"
-#include "plan/gradients/differentiable_function.h"
-#include "plan/lower.h"
+#include "plan/autograd/backward_node.h"
+#include "plan/autograd/differentiable_function.h"
 #include "plan/run_plan.h"
 #include "plan/steps/call_step.h"
 
@@ -58,12 +56,9 @@ const DifferentiableFunction* function_of(const Step& step) {
   return differentiable != nullptr ? &differentiable->function() : nullptr;
 }
 
-Expected<StepPtr> make_differentiable_step(const Node& node, Operands operands, Registers results, const StepForm& form) {
-  auto function = make_differentiable_function(node, form);
-  if (!function) {
-    return function.refusal();
-  }
-  return StepPtr(std::make_unique<DifferentiableStep>(node, std::move(operands), std::move(results), std::move(*function)));
+StepPtr make_differentiable_step(const Node& node, Operands operands, Registers results,
+                                 std::shared_ptr<const DifferentiableFunction> function) {
+  return std::make_unique<DifferentiableStep>(node, std::move(operands), std::move(results), std::move(function));
 }
 
 }  // namespace sconce

@@ -2,7 +2,6 @@
 #include "analysis/escapes.h"
 #include "ir/refusal.h"
 #include "ir/schema_match.h"
-#include "plan/lower.h"
 #include "plan/steps/call_step.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -119,7 +118,7 @@ bool runs_equally_below_autograd(const Node& node, bool is_exact) {
 }  // namespace
 
 Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change,
-                                     const StepForm& form) {
+                                     bool is_exact) {
   if (node.schema() == nullptr) {
     return refusal_of(node, explain_no_match(node));
   }
@@ -132,7 +131,7 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
   }
   if (op.dispatched) {
     return StepPtr(std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results),
-                                                    runs_equally_below_autograd(node, form.is_exact), *op.dispatched));
+                                                    runs_equally_below_autograd(node, is_exact), *op.dispatched));
   }
   if (StepPtr builtin = make_builtin_step(node, operands, results)) {
     return builtin;

@@ -1,4 +1,4 @@
-// The kinds of steps. Each `make_…` makes the step for a kind of node; lower.cpp decides which to call.
+// The kinds of steps. Each `make_…` makes the step for a kind of node; lower/lower.cpp decides which to call.
 #pragma once
 
 #include "base/expected.h"
@@ -12,16 +12,18 @@
 namespace sconce {
 
 class Callees;
+class Plan;
 class Profile;
-struct StepForm;
+struct DifferentiableFunction;
 using StepPtr = std::unique_ptr<Step>;
 using Operands = std::vector<Operand>;
 using Registers = std::vector<Register>;
 
 // ---- operators (operator.cpp): a call through the dispatcher, or of a function in LibTorch's operator registry.
-// `sizes_may_change`: a node of the graph may change the sizes of an existing tensor.
+// `sizes_may_change`: a node of the graph may change the sizes of an existing tensor. `is_exact`: composite operators run
+// with autograd's layers.
 Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Registers results, bool sizes_may_change,
-                                     const StepForm& form);
+                                     bool is_exact);
 
 // ---- builtins (builtin.cpp): operators whose function in LibTorch's registry does not do what the node means.
 // Returns null for every other operator.
@@ -36,11 +38,13 @@ bool has_scalar_step(const Op& op);
 // Refuses node kinds that are not supported yet.
 Expected<StepPtr> make_language_step(const Node& node, Operands operands, Registers results);
 
-// ---- delegates (delegate.cpp): a backend's kernel, or the subgraph's operators
-Expected<StepPtr> make_delegate_step(const Node& node, Operands operands, Registers results);
+// ---- delegates (delegate.cpp): a backend's kernel. `operators` is the plan of the subgraph's operators, whose results are
+// the reference.
+StepPtr make_delegate_step(const Node& node, Operands operands, Registers results, std::unique_ptr<const Plan> operators);
 
-// ---- differentiable subgraphs (differentiable.cpp): the forward plan, and one autograd node. `form`: of their plans.
-Expected<StepPtr> make_differentiable_step(const Node& node, Operands operands, Registers results, const StepForm& form);
+// ---- differentiable subgraphs (differentiable.cpp): the forward plan, and one autograd node
+StepPtr make_differentiable_step(const Node& node, Operands operands, Registers results,
+                                 std::shared_ptr<const DifferentiableFunction> function);
 
 // ---- calls (call.cpp): functions and methods that were not inlined, `with` blocks, fork and wait, sorting of objects.
 bool is_call(const Node& node);

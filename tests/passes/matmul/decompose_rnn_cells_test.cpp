@@ -1,8 +1,8 @@
 #include "passes/matmul/decompose_rnn_cells.h"
 
 #include "load/compile_op_row.h"
+#include "lower/lower.h"
 #include "passes/required/eliminate_dead_nodes.h"
-#include "plan/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

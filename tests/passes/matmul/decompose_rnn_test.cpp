@@ -3,8 +3,8 @@
 
 #include "ir/text/print.h"
 #include "load/compile_op_row.h"
+#include "lower/lower.h"
 #include "passes/required/eliminate_dead_nodes.h"
-#include "plan/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

@@ -12,7 +12,7 @@
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
 
-#include "plan/gradients/differentiable_function.h"
+#include "plan/autograd/differentiable_function.h"
 
 #include <ATen/Context.h>
 #include <torch/csrc/autograd/grad_mode.h>

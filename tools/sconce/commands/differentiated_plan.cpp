@@ -9,7 +9,7 @@
 #include "executor/compile.h"
 #include "ir/differentiable.h"
 #include "ir/text/printed_names.h"
-#include "plan/gradients/backward_node.h"
+#include "plan/autograd/backward_node.h"
 #include "plan/run_plan.h"
 
 #include <ATen/Context.h>

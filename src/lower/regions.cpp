@@ -1,4 +1,4 @@
-#include "plan/prepared/regions.h"
+#include "lower/regions.h"
 
 #include "analysis/escapes.h"
 #include "analysis/nesting.h"

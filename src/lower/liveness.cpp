@@ -1,4 +1,4 @@
-#include "plan/liveness.h"
+#include "lower/liveness.h"
 
 #include <utility>
 

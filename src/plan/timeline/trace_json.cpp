@@ -1,4 +1,4 @@
-#include "plan/trace/trace_json.h"
+#include "plan/timeline/trace_json.h"
 
 #include "ir/text/print.h"
 

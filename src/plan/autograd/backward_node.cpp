@@ -1,4 +1,4 @@
-#include "plan/gradients/backward_node.h"
+#include "plan/autograd/backward_node.h"
 
 #include "plan/run_plan.h"
 

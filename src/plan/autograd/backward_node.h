@@ -1,7 +1,7 @@
 // BackwardNode: the autograd node that a run of a differentiable subgraph records.
 #pragma once
 
-#include "plan/gradients/differentiable_function.h"
+#include "plan/autograd/differentiable_function.h"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>

@@ -1,4 +1,4 @@
-#include "plan/prepared/places.h"
+#include "lower/places.h"
 
 #include "analysis/assigned_attributes.h"
 #include "analysis/effects.h"
@@ -90,7 +90,7 @@ bool returns_tensors(const Node& node) {
          });
 }
 
-Places::Places(const Graph& graph, bool has_kernels, std::optional<size_t> always_new, bool asks_gradients)
+Places::Places(const Graph& graph, bool has_kernels, std::optional<size_t> fresh_outputs, bool asks_gradients)
     : positions_(graph) {
   choose_nodes(graph);
   if (has_kernels) {
@@ -103,8 +103,8 @@ Places::Places(const Graph& graph, bool has_kernels, std::optional<size_t> alway
   leave_out_views(regions, asks_gradients);
   choose_attributes(graph);
   choose_slots(regions);
-  if (always_new) {
-    choose_reused(regions, graph.body(), *always_new);
+  if (fresh_outputs) {
+    choose_reused(regions, graph.body(), *fresh_outputs);
   }
 }
 
@@ -229,15 +229,15 @@ void Places::choose_slots(const Regions& regions) {
   }
 }
 
-void Places::choose_reused(const Regions& regions, const Block& body, size_t always_new) {
+void Places::choose_reused(const Regions& regions, const Block& body, size_t fresh_outputs) {
   const auto returns = body.returns();
-  const auto first_reused = returns.begin() + static_cast<std::ptrdiff_t>(always_new);
+  const auto first_reused = returns.begin() + static_cast<std::ptrdiff_t>(fresh_outputs);
   const auto choose = [&](const Value* made) {
     const Value* result = &value_outside(*made);
     // A result that is one of the first ones under another name must not be reused: only those returned as they are may be.
-    const bool may_be_reused = always_new == 0 ? regions.may_be_kept(*result)
-                                               : std::find(returns.begin(), first_reused, result) == first_reused &&
-                                                     std::find(first_reused, returns.end(), result) != returns.end();
+    const bool may_be_reused = fresh_outputs == 0 ? regions.may_be_kept(*result)
+                                                  : std::find(returns.begin(), first_reused, result) == first_reused &&
+                                                        std::find(first_reused, returns.end(), result) != returns.end();
     if (may_be_reused && slot_of(*result) == kNoSlot) {
       reused_.insert(made);
     }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/flat_map.h"
-#include "plan/liveness.h"
-#include "plan/prepared/places.h"
+#include "lower/liveness.h"
+#include "lower/places.h"
 #include "plan/prepared/prepared_step.h"
 
 #include <vector>

@@ -1,8 +1,8 @@
 #include <sconce/step_trace.h>
 
 #include "ir/text/print.h"
-#include "plan/trace/step_recorder.h"
-#include "plan/trace/trace_json.h"
+#include "plan/timeline/step_recorder.h"
+#include "plan/timeline/trace_json.h"
 
 #include <c10/util/Exception.h>
 

@@ -14,14 +14,14 @@
 namespace sconce {
 
 // How nodes become steps.
-struct StepForm {
+struct LoweringOptions {
   bool is_prepared = false;  // operators that have kernels run by prepared steps, with their results in the arena
   // But for kernels whose results differ from the operator's in the last bits. Composite operators run with autograd's
   // layers.
   bool is_exact = false;
-  // Small results that nothing holds any more are those of later runs (ReusedResults). The first results of the graph, this
-  // many, are always new tensors; without a number, all results are.
-  std::optional<size_t> always_new = {};
+  // Number of leading outputs that must be new tensors in every run. Later outputs may reuse a tensor of an earlier run that
+  // nothing holds (ReusedResults). If absent, no output is reused.
+  std::optional<size_t> fresh_outputs = {};
   bool asks_gradients = false;            // of a callee: its caller may give it tensors that require gradients
   const GroupCompiler* groups = nullptr;  // makes the kernels of kernel nodes; outlives the plan
   // Optimizes backward of runs in which some gradients of outputs are undefined; null if nothing does.
@@ -35,6 +35,6 @@ struct StepForm {
 // graph and outlive the plan; every run fills it. Refuses node kinds and operators that cannot run, with the first such
 // node.
 Expected<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees = nullptr,
-                                      Profile* profile = nullptr, StepForm form = {});
+                                      Profile* profile = nullptr, LoweringOptions options = {});
 
 }  // namespace sconce

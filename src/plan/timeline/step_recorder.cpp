@@ -1,4 +1,4 @@
-#include "plan/trace/step_recorder.h"
+#include "plan/timeline/step_recorder.h"
 
 #include "plan/prepared/prepared_step.h"
 

@@ -1,4 +1,4 @@
-#include "plan/prepared/parts_builder.h"
+#include "lower/parts_builder.h"
 
 #include <ATen/core/class_type.h>
 

@@ -1,13 +1,11 @@
 // DifferentiableFunction: the plans of a sconce::differentiable node.
 #pragma once
 
-#include "base/expected.h"
-#include "ir/graph.h"
 #include "passes/required/specialize_backward.h"
-#include "plan/lower.h"
 #include "plan/plan.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -29,23 +27,21 @@ struct BackwardPlan {
 // The plans of backward by the form of their runs. All but the first are made when they are first asked for.
 class BackwardPlans {
  public:
-  // `all_defined`: of runs in which all gradients of outputs are defined. `general`: see ir/differentiable.h, with
-  // `temporaries` differentiable temporaries and `captures` captured inputs and outputs.
-  BackwardPlans(BackwardPlan all_defined, std::shared_ptr<const Graph> general, size_t temporaries, size_t captures,
-                StepForm form);
+  // Makes the plan of runs of a form. Any thread may call it.
+  using Make = std::function<BackwardPlan(const BackwardForm&)>;
+  // `all_defined`: of runs in which all gradients of outputs are defined. `make`: of all others.
+  BackwardPlans(BackwardPlan all_defined, Make make);
 
   // Any thread may call. What is returned lives as long as this.
   const BackwardPlan& at(const BackwardForm& form) const;
   const Plan& all_defined() const { return *all_defined_.plan; }
 
  private:
-  const BackwardPlan& add(const BackwardForm& form) const;
+  // Requires `mutex_`. Returns null if there is no plan of the form.
+  const BackwardPlan* find(const BackwardForm& form) const;
 
   BackwardPlan all_defined_;
-  std::shared_ptr<const Graph> general_;
-  size_t temporaries_;
-  size_t captures_;
-  StepForm form_;
+  Make make_;
   mutable std::mutex mutex_;  // guards what follows
   mutable std::vector<std::pair<BackwardForm, std::unique_ptr<BackwardPlan>>> others_;
 };
@@ -73,9 +69,9 @@ struct DifferentiableFunction {
   bool depends(size_t output, size_t input) const { return dependences[output * differentiable_inputs.size() + input] != 0; }
 };
 
-// Lowers the graphs of a sconce::differentiable node.
-Expected<std::shared_ptr<const DifferentiableFunction>> make_differentiable_function(const Node& node, StepForm form);
-
+// The names of a function's plans.
+std::string name_of_backward(const std::string& function);
+std::string name_of_double_backward(const std::string& backward);
 // Returns whether a plan of this name is the backward plan, or that of backward of backward, of a function.
 bool is_backward_plan(std::string_view name);
 

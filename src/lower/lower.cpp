@@ -1,14 +1,16 @@
-#include "plan/lower.h"
+#include "lower/lower.h"
 
 #include "analysis/effects.h"
 #include "base/assert.h"
+#include "ir/delegate.h"
 #include "ir/kernel_node.h"
 #include "ir/schema_match.h"
-#include "plan/liveness.h"
-#include "plan/prepared/parts_builder.h"
-#include "plan/prepared/places.h"
+#include "lower/liveness.h"
+#include "lower/lower_differentiable.h"
+#include "lower/parts_builder.h"
+#include "lower/places.h"
+#include "lower/register_allocator.h"
 #include "plan/prepared/prepared_step.h"
-#include "plan/register_allocator.h"
 #include "plan/steps/steps.h"
 
 namespace sconce {
@@ -17,15 +19,16 @@ namespace {
 // Constants come first, so that a frame keeps them; then inputs and values. A value has its register until its death.
 class Lowering {
  public:
-  Lowering(const Graph& graph, Callees* callees, Profile* profile, StepForm form)
+  Lowering(const Graph& graph, Callees* callees, Profile* profile, LoweringOptions options)
       : graph_(graph),
         callees_(callees),
         profile_(profile),
         liveness_(graph),
         sizes_may_change_(may_change_sizes(graph)),
-        form_(form),
-        asks_gradients_(form.asks_gradients || introduces_grad(graph)),
-        places_(form.is_prepared ? Places(graph, form.groups != nullptr, form.always_new, asks_gradients_) : Places()) {}
+        options_(options),
+        asks_gradients_(options.asks_gradients || introduces_grad(graph)),
+        places_(options.is_prepared ? Places(graph, options.groups != nullptr, options.fresh_outputs, asks_gradients_)
+                                    : Places()) {}
 
   Expected<void> run() {
     const InternalErrorContext context("lowering to a plan");
@@ -179,9 +182,9 @@ class Lowering {
   Expected<void> lower_kernel(const Node& node) {
     group_ = places_.group_of_kernel(node);
     if (group_ != nullptr) {
-      group_step_ = emit(make_group_step(*group_, *form_.groups), group_->nodes.front());
+      group_step_ = emit(make_group_step(*group_, *options_.groups), group_->nodes.front());
       group_parts_ = {.arguments = group_->operands.size(),
-                      .is_exact = form_.is_exact,
+                      .is_exact = options_.is_exact,
                       .state = add_state(group_->nodes, /*is_group=*/true)};
       for (size_t i = 0; i < group_->operands.size(); ++i) {
         parts_.add_operand(group_parts_, *group_->operands[i], i, /*is_run_time=*/true);
@@ -217,14 +220,22 @@ class Lowering {
       results.push_back(place(output));
     }
     switch (node.opcode()) {
-      case Opcode::kDelegate: return make_delegate_step(node, std::move(operands), std::move(results));
-      case Opcode::kDifferentiable: return make_differentiable_step(node, std::move(operands), std::move(results), form_);
+      case Opcode::kDelegate: {
+        auto subgraph = lower(node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
+        return !subgraph ? Expected<StepPtr>(subgraph.refusal())
+                         : make_delegate_step(node, std::move(operands), std::move(results), std::move(*subgraph));
+      }
+      case Opcode::kDifferentiable: {
+        auto function = lower_differentiable(node, options_);
+        return !function ? Expected<StepPtr>(function.refusal())
+                         : make_differentiable_step(node, std::move(operands), std::move(results), std::move(*function));
+      }
       default: break;
     }
     return is_call(node) ? make_call_step(node, std::move(operands), std::move(results), callees_)
            : node.op().is_language()
                ? make_language_step(node, std::move(operands), std::move(results))
-               : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change_, form_);
+               : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change_, options_.is_exact);
   }
 
   Expected<void> lower_node(const Node& node) {
@@ -244,7 +255,7 @@ class Lowering {
     KernelStepParts parts{.released = places_.released_after(*unit.nodes.back()),
                           .arguments = unit.op->inputs().size(),
                           .is_view = unit.kernel->is_view,
-                          .is_exact = form_.is_exact,
+                          .is_exact = options_.is_exact,
                           .state = add_state({unit.op}, /*is_group=*/false)};
     std::vector<StepPtr> ordinary;
     for (const Node* node : unit.nodes) {
@@ -364,7 +375,7 @@ class Lowering {
   Profile* profile_;
   Liveness liveness_;
   const bool sizes_may_change_;
-  const StepForm form_;
+  const LoweringOptions options_;
   const bool asks_gradients_;
   const Places places_;
   Plan::Prepared prepared_;
@@ -384,8 +395,8 @@ class Lowering {
 }  // namespace
 
 Expected<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees, Profile* profile,
-                                      StepForm form) {
-  Lowering lowering(*graph, callees, profile, form);
+                                      LoweringOptions options) {
+  Lowering lowering(*graph, callees, profile, options);
   if (auto done = lowering.run(); !done) {
     return done.refusal();
   }

@@ -1,8 +1,8 @@
 // Which operators of a plan are prepared, why others are not, and where local tensors lie.
 #include "tests/support/graphs.h"
 
-#include "plan/explain_plan.h"
-#include "plan/lower.h"
+#include "lower/explain_plan.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@
 namespace sconce {
 namespace {
 
-std::unique_ptr<Plan> explainable_plan(const std::string& text, StepForm form = {.is_prepared = true}) {
+std::unique_ptr<Plan> explainable_plan(const std::string& text, LoweringOptions form = {.is_prepared = true}) {
   return std::move(*lower(testing::graph_of(text), nullptr, nullptr, form));
 }
 
@@ -124,7 +124,7 @@ TEST(ExplainPlan, TellsWhichRunsHadOrdinaryStepsOnly) {
   call_plan(*may_record, {at::randn({3}).requires_grad_(), false}, AutogradUse::kAsked);
   EXPECT_EQ(times_of(*may_record).count({"aten::tanh", NotPrepared::kRequiresGrad}), 1U);
 
-  const auto ordinary = explainable_plan(kGelu, StepForm{});
+  const auto ordinary = explainable_plan(kGelu, LoweringOptions{});
   EXPECT_EQ(times_of(*ordinary), (std::map<Found, uint64_t>{{{"", NotPrepared::kOptimizationOff}, 0}}));
   EXPECT_EQ(explained(*ordinary).not_prepared.front().steps, 2U);
 }

@@ -1,8 +1,8 @@
-#include "plan/explain_plan.h"
+#include "lower/explain_plan.h"
 
 #include "ir/text/print.h"
-#include "plan/gradients/differentiable_function.h"
-#include "plan/prepared/places.h"
+#include "lower/places.h"
+#include "plan/autograd/differentiable_function.h"
 
 #include <algorithm>
 

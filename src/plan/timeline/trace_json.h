@@ -1,7 +1,7 @@
 // Recorded steps in the JSON format of Chrome and Perfetto.
 #pragma once
 
-#include "plan/trace/step_recorder.h"
+#include "plan/timeline/step_recorder.h"
 
 #include <string>
 

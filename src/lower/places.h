@@ -3,10 +3,10 @@
 
 #include "base/flat_map.h"
 #include "ir/graph.h"
+#include "lower/regions.h"
 #include "plan/memory_plan.h"
 #include "plan/prepared/group.h"
 #include "plan/prepared/kernel.h"
-#include "plan/prepared/regions.h"
 #include "plan/prepared/tensor_slot.h"
 
 #include <sconce/explanation.h>
@@ -37,9 +37,9 @@ class Places {
 
   // Without places: every node runs by its ordinary step.
   Places() = default;
-  // `has_kernels`: kernels compute the kernel nodes. `always_new`: see StepForm. `asks_gradients`: autograd may record any
-  // step and keep its operands, so that no value has a slot, and no view is prepared.
-  Places(const Graph& graph, bool has_kernels, std::optional<size_t> always_new, bool asks_gradients);
+  // `has_kernels`: kernels compute the kernel nodes. `fresh_outputs`: see LoweringOptions. `asks_gradients`: autograd may
+  // record any step and keep its operands, so that no value has a slot, and no view is prepared.
+  Places(const Graph& graph, bool has_kernels, std::optional<size_t> fresh_outputs, bool asks_gradients);
 
   // Returns the unit that the node belongs to; null if the node is not prepared.
   const PreparedUnit* unit_of(const Node& node) const;
@@ -71,7 +71,7 @@ class Places {
   void choose_attributes(const Graph& graph);
   void find_groups(const Graph& graph);
   void choose_slots(const Regions& regions);
-  void choose_reused(const Regions& regions, const Block& body, size_t always_new);
+  void choose_reused(const Regions& regions, const Block& body, size_t fresh_outputs);
   void add_slot(const PreparedUnit& unit, const Value& value, uint32_t last);
 
   Positions positions_;

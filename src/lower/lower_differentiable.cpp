@@ -1,0 +1,115 @@
+#include "lower/lower_differentiable.h"
+
+#include "analysis/gradient_paths.h"
+#include "ir/constant_operands.h"
+#include "ir/differentiable.h"
+#include "passes/required/eliminate_dead_nodes.h"
+#include "passes/simplify/simplify.h"
+
+#include <string>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+using PositionList = std::vector<int64_t>;
+
+// Returns "SconceBackward(model.py:12)".
+std::string autograd_name(const Node& node) {
+  std::string frames = stack_frames(node.location());
+  const size_t first = frames.find("File \"");
+  if (first == std::string::npos) {
+    return "SconceBackward";
+  }
+  const size_t begin = first + 6;
+  const size_t end = frames.find('"', begin);
+  const size_t line = frames.find("line ", end);
+  const std::string file = frames.substr(begin, end - begin);
+  const size_t digits = line + 5;
+  return "SconceBackward(" + file.substr(file.rfind('/') + 1) + ":" +
+         frames.substr(digits, frames.find_first_not_of("0123456789", digits) - digits) + ")";
+}
+
+// Makes the plans of backward for the forms of runs that have none yet.
+class BackwardLowering {
+ public:
+  // `general`: see ir/differentiable.h, with `temporaries` differentiable temporaries and `captures` captured inputs and
+  // outputs. `name`: of backward.
+  BackwardLowering(std::shared_ptr<const Graph> general, size_t temporaries, size_t captures, std::string name,
+                   LoweringOptions options)
+      : general_(std::move(general)),
+        temporaries_(temporaries),
+        captures_(captures),
+        name_(std::move(name)),
+        options_(std::move(options)) {}
+
+  BackwardPlan operator()(const BackwardForm& form) const {
+    std::shared_ptr<Graph> graph = specialize_backward(*general_, temporaries_, form);
+    BackwardPlan made;
+    made.capture_paths = gradient_paths(*graph, form.gradients.size() + (form.records ? temporaries_ : 0), captures_);
+    if (!form.records && options_.optimize_backward != nullptr) {
+      (*options_.optimize_backward)(graph);
+    } else {
+      simplify(*graph);
+      eliminate_dead_nodes(*graph);
+    }
+    auto plan = lower(std::move(graph), nullptr, nullptr, options_);
+    TORCH_CHECK(plan, "backward of these gradients cannot run: ", plan ? std::string() : plan.refusal().reason);
+    (*plan)->set_name(form.records ? name_of_double_backward(name_) : name_);
+    made.plan = std::move(*plan);
+    return made;
+  }
+
+ private:
+  std::shared_ptr<const Graph> general_;
+  size_t temporaries_;
+  size_t captures_;
+  std::string name_;
+  LoweringOptions options_;
+};
+
+}  // namespace
+
+Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(const Node& node, LoweringOptions options) {
+  auto function = std::make_shared<DifferentiableFunction>();
+  function->name = autograd_name(node);
+  const auto graph_at = [&](c10::Symbol name) { return node.attribute_as<std::shared_ptr<Graph>>(name); };
+  options.fresh_outputs = node.outputs().size();
+  auto forward = lower(graph_at(attr::kSubgraph), nullptr, nullptr, options);
+  // Autograd takes a gradient as it is, without a copy, if nothing else holds it. It gives the outputs edges.
+  options.fresh_outputs.reset();
+  auto backward = lower(graph_at(attr::kBackward), nullptr, nullptr, options);
+  if (!forward || !backward) {
+    return forward ? backward.refusal() : forward.refusal();
+  }
+  function->forward = std::move(*forward);
+  function->forward->set_name(function->name + " forward");
+  const std::string backward_name = name_of_backward(function->name);
+  (*backward)->set_name(backward_name);
+  function->differentiable_temporaries = node.attribute_as<PositionList>(attr::kDifferentiableTemporaries);
+  function->captured_inputs = node.attribute_as<PositionList>(attr::kCapturedInputs);
+  function->captured_outputs = node.attribute_as<PositionList>(attr::kCapturedOutputs);
+  const size_t captures = function->captured_inputs.size() + function->captured_outputs.size();
+  function->backward = std::make_unique<BackwardPlans>(
+      BackwardPlan{std::move(*backward), node.attribute_as<PositionList>(attr::kCapturePaths)},
+      BackwardLowering(graph_at(attr::kGeneralBackward), function->differentiable_temporaries.size(), captures,
+                       backward_name, options));
+  function->outputs = node.outputs().size();
+  function->differentiable_inputs = node.attribute_as<PositionList>(attr::kDifferentiableInputs);
+  function->differentiable_outputs = node.attribute_as<PositionList>(attr::kDifferentiableOutputs);
+  if (node.attribute(attr::kConditionalOutputs) != nullptr) {
+    function->conditional_outputs = node.attribute_as<PositionList>(attr::kConditionalOutputs);
+    function->other_dependences = node.attribute_as<PositionList>(attr::kOtherDependences);
+  }
+  function->dependences = node.attribute_as<PositionList>(attr::kDependences);
+  const Graph& subgraph = *graph_at(attr::kSubgraph);
+  for (const int64_t position : function->differentiable_outputs) {
+    const Value& output = *subgraph.outputs()[static_cast<size_t>(position)];
+    function->is_list.push_back(!is_tensor(output));
+    function->returns_of_blocks =
+        function->returns_of_blocks || !is_tensor(output) || !computed_value(output).node()->blocks().empty();
+  }
+  return std::shared_ptr<const DifferentiableFunction>(std::move(function));
+}
+
+}  // namespace sconce
