@@ -185,6 +185,9 @@ struct Explanation {
   std::vector<RefusalExplanation> refusals;
   Counters counters;
   std::optional<ProfileExplanation> profile;  // when runs are profiled
+  // The functions, and bodies of forks, that the methods of the module call and that have plans of their own. Their
+  // refusals are among `refusals`.
+  std::vector<Explanation> callees;
 };
 
 }  // namespace sconce

@@ -56,6 +56,7 @@ class GraphExecutor {
   DebugState debug_state() const;
 
  private:
+  friend class CalleeTable;
   friend class Module;
   class Impl;
   explicit GraphExecutor(std::unique_ptr<Impl> impl);

@@ -254,7 +254,6 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
   const LoweringOptions form{.is_prepared = settings.prepares_steps,
                              .is_exact = settings.exact,
                              .fresh_outputs = 0,
-                             .asks_gradients = settings.asks_gradients,
                              .groups = kernels_for(settings),
                              .optimize_backward = later_backward_passes(settings)};
   auto plan = lower(std::move(graph), settings.callees, nullptr, form);

@@ -51,7 +51,6 @@ struct CompileSettings {
   bool optimize = false;                       // else runs the required passes only
   bool frozen = false;          // the module is frozen: passes may compute with its constants, at the price of rounding
   bool exact = false;           // kernels compute the operators' own bits
-  bool asks_gradients = false;  // of a callee: see LoweringOptions
   bool prepares_steps = false;  // operators that have kernels run by prepared steps (plan/prepared/)
   size_t min_differentiable_nodes = 0;             // in a differentiable subgraph; 0: none is made
   CompileMode compile = CompileMode::kBackground;  // kernels: in the background, before the first run, or none

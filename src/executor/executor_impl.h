@@ -20,28 +20,34 @@
 
 namespace sconce {
 
-class GraphExecutor::Impl {
+class GraphExecutor::Impl final : public Program {
  public:
   Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
        std::shared_ptr<CalleeTable> callees);
   // Compiles a graph whose calls are not inlined.
   Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options, std::optional<c10::IValue> self,
        std::shared_ptr<CalleeTable> callees);
+  // Makes the executor of a program that `owner` owns.
+  Impl(CompiledMethod compiled, std::string name, const Options& options, CalleeTable& owner);
 
-  void run(torch::jit::Stack& stack);
+  void run(torch::jit::Stack& stack) override;
   void run_with_self(torch::jit::Stack& stack);
 
   const std::string& name() const { return name_; }
   const Graph& graph() const { return *graph_; }
   Explanation explain() const;
   void clear_cache();
-  void wait_for_compiles() const { source_->jobs.wait(); }
+  void wait_for_compiles() const;
   DebugState debug_state() const;
 
  private:
   using SpecEntry = std::shared_ptr<Specialization>;  // shared with the compile of its plan
 
+  Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
+       CalleeTable& callees, std::shared_ptr<CalleeTable> owned_callees);
+
   bool takes_profiled_run();
+  void note_run(const Plan& plan) const;
   using Arguments = std::span<const c10::IValue>;
   FrameLease take_frame(const ArgumentSpec* spec, Arguments arguments);
   const CountedPlan& plan_for(const ArgumentSpec& spec, Arguments arguments, const PlanCache<SpecEntry>::Guard& guard);
@@ -49,7 +55,8 @@ class GraphExecutor::Impl {
   const char* why_not_specialized(const ArgumentSpec& spec) const;
   PlanExplanation explain_plan(const CountedPlan& plan, std::vector<std::string> specs) const;
 
-  const std::shared_ptr<CalleeTable> callees_;  // outlives the plans
+  CalleeTable& callees_;                              // outlives the plans
+  const std::shared_ptr<CalleeTable> owned_callees_;  // the same; null for a program that the table owns
   std::unique_ptr<Graph> graph_;
   std::string name_;
   Options options_;

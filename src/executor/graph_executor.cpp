@@ -70,7 +70,7 @@ CompiledMethod compile_alone(std::unique_ptr<Graph> graph, const std::string& na
 GraphExecutor::GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
                              std::optional<c10::IValue> self)
     : GraphExecutor(std::make_unique<Impl>(well_formed(std::move(graph), name), std::move(name), options, std::move(self),
-                                           std::make_shared<CalleeTable>(options))) {}
+                                           CalleeTable::make(options))) {}
 GraphExecutor::GraphExecutor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GraphExecutor::~GraphExecutor() = default;
 
@@ -90,10 +90,16 @@ std::shared_ptr<const Graph> last_executed_graph() { return last_executed.graph.
 GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options,
                           std::optional<c10::IValue> self, std::shared_ptr<CalleeTable> callees)
     : Impl(compile_alone(std::move(graph), name, options, *callees), name, options, std::move(self), callees) {}
-
 GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
                           std::shared_ptr<CalleeTable> callees)
-    : callees_(std::move(callees)),
+    : Impl(std::move(compiled), std::move(name), options, std::move(self), *callees, callees) {}
+GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Options& options, CalleeTable& owner)
+    : Impl(std::move(compiled), std::move(name), options, std::nullopt, owner, nullptr) {}
+
+GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
+                          CalleeTable& callees, std::shared_ptr<CalleeTable> owned_callees)
+    : callees_(callees),
+      owned_callees_(std::move(owned_callees)),
       graph_(std::move(compiled.graph)),
       name_(std::move(name)),
       options_(options),
@@ -102,10 +108,10 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
       passes_(std::move(compiled.passes)),
       refusals_(std::move(compiled.refusals)),
       generic_(new CountedPlan{Tier::kGeneric, std::move(compiled.plan), compiled.seconds, {}, {}}),
-      source_(new SpecializationSource{callees_, name_, options_, specs_, generic_->plan->graph(), {}, {}}),
+      source_(new SpecializationSource{callees_.weak_from_this(), name_, options_, specs_, generic_->plan->graph(), {}, {}}),
       cache_(options.plan_cache_capacity()) {
   if (options_.profiled_runs() > 0) {
-    profiled_ = compile_profiled(generic_->plan->graph(), callees_.get()).value_or_throw("sconce cannot profile " + name_);
+    profiled_ = compile_profiled(generic_->plan->graph(), &callees_).value_or_throw("sconce cannot profile " + name_);
     profiled_->plan->set_name(name_);
   }
   dump(DumpPoint::kPlan, name_, [this] { return generic_->plan->text(); });
@@ -130,7 +136,7 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   const size_t expected = graph_->inputs().size();
   invocations_.add();
   if (profiled_ && takes_profiled_run()) {
-    remember_last_executed(*profiled_->plan);
+    note_run(*profiled_->plan);
     run_plan(*profiled_->plan, stack, AutogradUse::kAll);
     return;
   }
@@ -148,12 +154,19 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   FrameLease frame = take_frame(options_.optimize() ? &spec : nullptr, arguments);
   const Plan& plan = frame.plan();
   requires_grad = requires_grad || (records_gradients && plan.constants_require_grad());
-  remember_last_executed(plan);
+  note_run(plan);
   run_plan(frame, stack,
            !may_skip_autograd      ? AutogradUse::kAll
            : plan.asks_gradients() ? AutogradUse::kAsked
            : requires_grad         ? AutogradUse::kAll
                                    : AutogradUse::kNone);
+}
+
+// A program that another plan runs is no last graph of the thread: it belongs to the other plan's run.
+void GraphExecutor::Impl::note_run(const Plan& plan) const {
+  if (owned_callees_ != nullptr) {
+    remember_last_executed(plan);
+  }
 }
 
 // Chooses the plan that serves the spec; without a spec, the one that serves all. Only the look-up holds back the
@@ -202,7 +215,7 @@ void GraphExecutor::Impl::specialize(const SpecEntry& entry, const ArgumentSpec&
     return;
   }
   if (options_.compile() == CompileMode::kBlocking) {
-    compile_now(*source_, request, *entry);
+    compile_now(*source_, request, callees_, *entry);
   } else {
     compile_later(source_, std::move(request), entry);
   }
@@ -236,8 +249,6 @@ Explanation GraphExecutor::Impl::explain() const {
   explanation.nodes = graph_->node_count();
   explanation.passes = passes_;
   explanation.refusals = refusals_;
-  const std::vector<RefusalExplanation> of_callees = callees_->refusals();
-  explanation.refusals.insert(explanation.refusals.end(), of_callees.begin(), of_callees.end());
   explanation.plans.push_back(explain_plan(*generic_, {}));
   {
     const PlanCache<SpecEntry>::Guard guard(cache_);
@@ -252,6 +263,16 @@ Explanation GraphExecutor::Impl::explain() const {
       }
     });
   }
+  if (owned_callees_ != nullptr) {
+    explanation.callees = callees_.explain();
+    for (Explanation& callee : explanation.callees) {
+      for (RefusalExplanation& refusal : callee.refusals) {
+        refusal.what += " in " + callee.method;
+        explanation.refusals.push_back(std::move(refusal));
+      }
+      callee.refusals.clear();
+    }
+  }
   explanation.counters.invocations = invocations_.value();
   explanation.counters.cache_hits = hits_.value();
   explanation.counters.cache_misses = misses_.value();
@@ -264,7 +285,17 @@ Explanation GraphExecutor::Impl::explain() const {
   return explanation;
 }
 
+void GraphExecutor::Impl::wait_for_compiles() const {
+  source_->jobs.wait();
+  if (owned_callees_ != nullptr) {
+    callees_.wait_for_compiles();
+  }
+}
+
 void GraphExecutor::Impl::clear_cache() {
+  if (owned_callees_ != nullptr) {
+    callees_.clear_caches();
+  }
   cache_.clear();
   for (StripedCounter* counter : {&invocations_, &hits_, &misses_, &evictions_, &generic_->runs, &source_->compiles}) {
     counter->reset();

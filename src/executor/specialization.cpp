@@ -58,7 +58,8 @@ bool has_default_dtype_of(const SpecializationRequest& request) {
          static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
 }
 
-Expected<CompiledMethod> compile_for(const SpecializationSource& source, const SpecializationRequest& request) {
+Expected<CompiledMethod> compile_for(const SpecializationSource& source, const SpecializationRequest& request,
+                                     CalleeTable& callees) {
   // On the caller's thread, the caller's modes are on. Profilers do not see what a compile computes.
   const at::DisableRecordFunctionGuard not_observed;
   const c10::InferenceMode normal(false);
@@ -66,7 +67,7 @@ Expected<CompiledMethod> compile_for(const SpecializationSource& source, const S
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   CompileSettings settings(source.options);
   settings.name = source.name;
-  settings.callees = source.callees.get();
+  settings.callees = &callees;
   const auto assume = [&](Graph& graph) { return facts_of_spec(graph, *source.specs, request.words, request.open_sizes); };
   auto compiled = compile_specialized(*source.general, assume, settings);
   if (!has_default_dtype_of(request)) {
@@ -75,8 +76,9 @@ Expected<CompiledMethod> compile_for(const SpecializationSource& source, const S
   return compiled;
 }
 
-void compile_into(SpecializationSource& source, const SpecializationRequest& request, Specialization& target) {
-  auto compiled = compile_for(source, request);
+void compile_into(SpecializationSource& source, const SpecializationRequest& request, CalleeTable& callees,
+                  Specialization& target) {
+  auto compiled = compile_for(source, request, callees);
   if (!compiled) {
     target.refuse(compiled.refusal().reason, {});
     return;
@@ -102,9 +104,10 @@ struct Job {
 
 }  // namespace
 
-void compile_now(SpecializationSource& source, const SpecializationRequest& request, Specialization& target) noexcept {
+void compile_now(SpecializationSource& source, const SpecializationRequest& request, CalleeTable& callees,
+                 Specialization& target) noexcept {
   try {
-    compile_into(source, request, target);
+    compile_into(source, request, callees, target);
   } catch (const std::bad_alloc&) {
     target.fail("out of memory");
   } catch (...) {
@@ -119,8 +122,11 @@ void compile_later(const std::shared_ptr<SpecializationSource>& source, Speciali
     const auto job = std::make_shared<const Job>(Job{source, std::move(request), target, source->jobs.use()});
     const bool is_submitted = CompileQueue::of_process().submit([job] {
       use_one_intra_op_thread();
-      if (const auto wanted = job->target.lock()) {
-        compile_now(*job->source, job->request, *wanted);
+      // The plan ends before what it calls.
+      const auto callees = job->source->callees.lock();
+      const auto wanted = job->target.lock();
+      if (callees != nullptr && wanted != nullptr) {
+        compile_now(*job->source, job->request, *callees, *wanted);
       }
     });
     if (!is_submitted) {

@@ -27,7 +27,7 @@ struct CountedPlan {
 
 // What the compiles of an executor's specialized plans read. They may outlive the executor.
 struct SpecializationSource {
-  const std::shared_ptr<CalleeTable> callees;  // outlives the plans
+  const std::weak_ptr<CalleeTable> callees;  // gone if the module is
   const std::string name;
   const Options options;
   const std::shared_ptr<const ArgumentSpecCreator> specs;
@@ -79,10 +79,12 @@ struct SpecializationRequest {
 };
 
 // Compiles a plan for the spec on this thread, and ends `target` with it. Throws nothing.
-void compile_now(SpecializationSource& source, const SpecializationRequest& request, Specialization& target) noexcept;
+// `callees`: the source's.
+void compile_now(SpecializationSource& source, const SpecializationRequest& request, CalleeTable& callees,
+                 Specialization& target) noexcept;
 
-// The same on the background thread. The compile is left out if `target` is destroyed before it begins. If the queue is
-// full, the claim on `target` is released.
+// The same on the background thread. The compile is left out if `target` or the module is destroyed before it begins. If the
+// queue is full, the claim on `target` is released.
 void compile_later(const std::shared_ptr<SpecializationSource>& source, SpecializationRequest request,
                    const std::shared_ptr<Specialization>& target) noexcept;
 

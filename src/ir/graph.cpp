@@ -258,7 +258,9 @@ Node* Graph::copy_node(const Node& source, Node* position, ValueMap& values) {
   copy->location_ = source.location_;
   copy->attributes_ = source.attributes_;
   for (Attribute& attribute : copy->attributes_) {
-    if (auto* subgraph = std::get_if<std::shared_ptr<Graph>>(&attribute.value)) {
+    auto* subgraph = std::get_if<std::shared_ptr<Graph>>(&attribute.value);
+    // What is run by a program of its own is never changed, so copies share it (plan/callees.h).
+    if (subgraph != nullptr && copy->opcode() != Opcode::kFork && copy->opcode() != Opcode::kAwaitable) {
       attribute.value = std::shared_ptr<Graph>((*subgraph)->clone());
     }
   }

@@ -26,7 +26,7 @@ class Lowering {
         liveness_(graph),
         sizes_may_change_(may_change_sizes(graph)),
         options_(options),
-        asks_gradients_(options.asks_gradients || introduces_grad(graph)),
+        asks_gradients_(introduces_grad(graph)),
         places_(options.is_prepared ? Places(graph, options.groups != nullptr, options.fresh_outputs, asks_gradients_)
                                     : Places()) {}
 

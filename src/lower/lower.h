@@ -22,7 +22,6 @@ struct LoweringOptions {
   // Number of leading outputs that must be new tensors in every run. Later outputs may reuse a tensor of an earlier run that
   // nothing holds (ReusedResults). If absent, no output is reused.
   std::optional<size_t> fresh_outputs = {};
-  bool asks_gradients = false;            // of a callee: its caller may give it tensors that require gradients
   const GroupCompiler* groups = nullptr;  // makes the kernels of kernel nodes; outlives the plan
   // Optimizes backward of runs in which some gradients of outputs are undefined; null if nothing does.
   std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> optimize_backward = {};

@@ -176,14 +176,14 @@ class MethodRuns {
     all.insert(all.begin(), c10::IValue(script._ivalue()));
     script.get_method(method_).function().getSchema().checkAndNormalizeInputs(all);
     at::manual_seed(seed);
-    return record_run(*graph_, all, &callees_);
+    return record_run(*graph_, all, callees_.get());
   }
   const Graph& graph() const { return *graph_; }
 
  private:
   Module module_;
   std::string method_;
-  CalleeTable callees_{Options()};
+  const std::shared_ptr<CalleeTable> callees_ = CalleeTable::make(Options());
   std::unique_ptr<Graph> graph_;
 };
 

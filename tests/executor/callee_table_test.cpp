@@ -11,22 +11,22 @@ namespace {
 
 // A service passes objects of other modules to an interface-typed argument and unloads the modules.
 TEST(CalleeTable, KeepsTheCodeAliveThatItPlanned) {
-  CalleeTable callees{Options()};
+  const auto callees = CalleeTable::make(Options());
   std::weak_ptr<torch::jit::CompilationUnit> unit;
   {
     const auto module = testing::module_of("def forward(self, x):\n    return x + 1\n");
     unit = module._ivalue()->compilation_unit();
-    callees.find(module.get_method("forward").function());
+    callees->find(module.get_method("forward").function());
   }
   EXPECT_FALSE(unit.expired());
 }
 
 TEST(CalleeTable, NeverRunsThePlanOfAnUnloadedMethodForAnotherOne) {
-  CalleeTable callees{Options()};
+  const auto callees = CalleeTable::make(Options());
   for (int i = 0; i < 30; ++i) {
     const auto module = testing::module_of("def forward(self, x):\n    return x + " + std::to_string(i) + "\n");
     torch::jit::Stack stack = {module._ivalue(), at::zeros({2})};
-    call(callees.find(module.get_method("forward").function()), stack, AutogradUse::kAll);
+    call(callees->find(module.get_method("forward").function()), stack);
     EXPECT_TRUE(testing::agree(stack.at(0), at::full({2}, static_cast<double>(i))));
   }
 }

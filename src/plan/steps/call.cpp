@@ -1,8 +1,7 @@
 #include "ir/refusal.h"
 #include "plan/callees.h"
 #include "plan/fork_pool.h"
-#include "plan/plan.h"
-#include "plan/run_plan.h"
+#include "plan/program.h"
 #include "plan/steps/call_step.h"
 #include "plan/steps/sort_objects.h"
 
@@ -37,11 +36,6 @@ torch::jit::Function& method_of(const c10::IValue& object, const std::string& na
   return object.toObjectRef().type()->getMethod(name);
 }
 
-// Callees' plans ask for gradients (LoweringOptions).
-AutogradUse use_in_callee(AutogradUse of_caller) {
-  return of_caller == AutogradUse::kAll ? AutogradUse::kAll : AutogradUse::kAsked;
-}
-
 class FunctionCallStep final : public CallStep {
  public:
   // The first operand of a prim::CallFunction is the function itself.
@@ -50,7 +44,7 @@ class FunctionCallStep final : public CallStep {
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    call(callees_.find(function_), frame.stack, frame.autograd_use);
+    call(callees_.find(function_), frame.stack);
     pop_results(frame);
   }
 
@@ -68,7 +62,7 @@ class MethodCallStep final : public CallStep {
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    call(callees_.find(method_of(frame.stack.front(), name_)), frame.stack, frame.autograd_use);
+    call(callees_.find(method_of(frame.stack.front(), name_)), frame.stack);
     pop_results(frame);
   }
 
@@ -86,14 +80,14 @@ class EnterStep final : public CallStep, public ContextManager {
   void run(Frame& frame) const override {
     push_operands(frame);
     frame.entered.push_back({frame.stack.front(), this});
-    call(enter_.find(method_of(frame.stack.front(), "__enter__")), frame.stack, frame.autograd_use);
+    call(enter_.find(method_of(frame.stack.front(), "__enter__")), frame.stack);
     pop_results(frame);
   }
 
   c10::IValue leave(c10::IValue object) const override {
     torch::jit::Function& exit = method_of(object, "__exit__");
     torch::jit::Stack stack = {std::move(object), c10::IValue(), c10::IValue(), c10::IValue()};
-    call(exit_.find(exit), stack, AutogradUse::kAll);
+    call(exit_.find(exit), stack);
     return std::move(stack.front());
   }
 
@@ -119,18 +113,17 @@ class ExitStep final : public CallStep {
 
 class ForkStep final : public CallStep {
  public:
-  ForkStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> plan, const Callees& callees)
+  ForkStep(const Node& node, Operands operands, Registers results, std::shared_ptr<Program> body, const Callees& callees)
       : CallStep(node, std::move(operands), std::move(results), false),
         type_(node.output()->type()->expectRef<c10::FutureType>().getElementType()),
-        plan_(std::move(plan)),
+        body_(std::move(body)),
         callees_(callees) {}
 
   void run(Frame& frame) const override {
     push_operands(frame);
     frame.stack = {
-        fork(type_, [plan = plan_.get(), autograd = use_in_callee(frame.autograd_use), arguments = std::move(frame.stack),
-                     of_plan = tasks_.use(), of_callees = callees_.users.use()]() mutable {
-          run_plan(*plan, arguments, autograd);
+        fork(type_, [body = body_.get(), arguments = std::move(frame.stack), use = callees_.users.use()]() mutable {
+          body->run(arguments);
           return std::move(arguments.front());
         })};
     pop_results(frame);
@@ -138,27 +131,26 @@ class ForkStep final : public CallStep {
 
  private:
   c10::TypePtr type_;
-  std::unique_ptr<Plan> plan_;
+  std::shared_ptr<Program> body_;
   const Callees& callees_;
-  Users tasks_;  // destroyed first: tasks run the plan
 };
 
 // Runs at its first `awaitable_wait`, on the waiting thread.
 class AwaitableStep final : public CallStep {
  public:
-  AwaitableStep(const Node& node, Operands operands, Registers results, std::unique_ptr<Plan> plan)
+  AwaitableStep(const Node& node, Operands operands, Registers results, std::shared_ptr<Program> body)
       : CallStep(node, std::move(operands), std::move(results), false),
         type_(node.output()->type()->expectRef<c10::AwaitType>().getElementType()),
-        plan_(std::move(plan)) {}
+        body_(std::move(body)) {}
 
-  // An awaitable may never be waited for, so it must not keep the plan alive, and the plan must not wait for it.
+  // An awaitable may never be waited for, so it must not keep the program alive, and the module must not wait for it.
   void run(Frame& frame) const override {
     push_operands(frame);
     frame.stack = {c10::make_intrusive<c10::ivalue::Await>(
-        type_, [weak = std::weak_ptr<const Plan>(plan_), arguments = std::move(frame.stack)]() mutable {
-          const auto plan = weak.lock();
-          TORCH_CHECK(plan != nullptr, "an awaitable is waited for after the module that made it is gone");
-          run_plan(*plan, arguments, AutogradUse::kAll);
+        type_, [weak = std::weak_ptr<Program>(body_), arguments = std::move(frame.stack)]() mutable {
+          const auto body = weak.lock();
+          TORCH_CHECK(body != nullptr, "an awaitable is waited for after the module that made it is gone");
+          body->run(arguments);
           return std::move(arguments.front());
         })};
     pop_results(frame);
@@ -166,7 +158,7 @@ class AwaitableStep final : public CallStep {
 
  private:
   c10::TypePtr type_;
-  std::shared_ptr<const Plan> plan_;
+  std::shared_ptr<Program> body_;
 };
 
 class WaitStep final : public CallStep {
@@ -197,13 +189,13 @@ size_t stack_left() {
 
 }  // namespace
 
-void call(const Callee& callee, torch::jit::Stack& stack, AutogradUse autograd) {
+void call(const Callee& callee, torch::jit::Stack& stack) {
   // The stack that an operator at the innermost level may need.
   constexpr size_t kReserve = 512 * 1024;
   TORCH_CHECK(stack_left() > kReserve, callee.function->qualname().qualifiedName(),
               ": calls are nested so deeply that the thread's stack is nearly full (does the recursion end?)");
-  if (callee.plan != nullptr) {
-    run_plan(*callee.plan, stack, use_in_callee(autograd));
+  if (callee.program != nullptr) {
+    callee.program->run(stack);
   } else {
     callee.function->run(stack);
   }
@@ -232,14 +224,14 @@ Expected<StepPtr> make_call_step(const Node& node, Operands operands, Registers 
     case Opcode::kSort:
     case Opcode::kSorted: return make_sort_step(node, std::move(operands), std::move(results), *callees);
     default: {  // prim::fork and prim::awaitable
-      auto plan = callees->plan_subgraph(*node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
-      if (!plan) {
-        return plan.refusal();
+      auto body = callees->find(node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
+      if (!body) {
+        return body.refusal();
       }
       if (node.opcode() == Opcode::kAwaitable) {
-        return StepPtr(std::make_unique<AwaitableStep>(node, std::move(operands), std::move(results), std::move(*plan)));
+        return StepPtr(std::make_unique<AwaitableStep>(node, std::move(operands), std::move(results), std::move(*body)));
       }
-      return StepPtr(std::make_unique<ForkStep>(node, std::move(operands), std::move(results), std::move(*plan), *callees));
+      return StepPtr(std::make_unique<ForkStep>(node, std::move(operands), std::move(results), std::move(*body), *callees));
     }
   }
 }

@@ -43,7 +43,7 @@ class LessThan {
     TORCH_CHECK(function != nullptr, "a list of ", a.toObjectRef().type()->repr_str(),
                 " cannot be sorted: define a __lt__ method of the class");
     torch::jit::Stack stack = {a, b};
-    call(callees_.find(*function), stack, AutogradUse::kAll);
+    call(callees_.find(*function), stack);
     return stack.front().toBool();
   }
 

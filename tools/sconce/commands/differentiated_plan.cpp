@@ -129,7 +129,7 @@ Expected<DifferentiatedPlan> differentiated_plan(const Graph& inlined, const Gra
   if (spec.has_exotic()) {
     return Refusal::because("an argument is an exotic tensor or a long container, for which no plan is specialized");
   }
-  const auto callees = std::make_shared<CalleeTable>(options);
+  const auto callees = CalleeTable::make(options);
   CompileSettings settings(options);
   settings.callees = callees.get();
   settings.compile = CompileMode::kNever;  // kernels are not shown
