@@ -19,7 +19,7 @@ namespace {
 
 using Values = std::vector<c10::IValue>;
 
-struct Program {
+struct ScriptedObject {
   torch::jit::Module inner =
       testing::module_of("def forward(self, x):\n    return x\n", {{"w", at::ones({2, 3})},
                                                                    {"b", at::ones({3})},
@@ -28,7 +28,7 @@ struct Program {
   torch::jit::Module outer{"Outer"};
   std::unique_ptr<Graph> graph;
 
-  Program() {
+  ScriptedObject() {
     inner.register_parameter("p", at::ones({4, 1}), /*is_buffer=*/false);
     outer.register_module("inner", inner);
     const ParseOptions options{.resolve_type = [&](const std::string& name) -> c10::TypePtr {
@@ -52,7 +52,7 @@ struct Program {
 };
 
 // A creator that has never been used has nothing to remember.
-std::vector<uint64_t> fresh_words(const Program& program) {
+std::vector<uint64_t> fresh_words(const ScriptedObject& program) {
   ArgumentSpec spec;
   ArgumentSpecCreator(*program.graph).create(program.arguments(), spec);
   return {spec.words().begin(), spec.words().end()};
@@ -60,52 +60,52 @@ std::vector<uint64_t> fresh_words(const Program& program) {
 
 struct Change {
   const char* what;
-  std::function<void(Program&)> make;
+  std::function<void(ScriptedObject&)> make;
   bool changes_words = true;
 };
 
 std::vector<Change> changes() {
   return {
-      {"set_data", [](Program& p) { p.get("w").set_data(at::ones({2, 3}, at::kDouble)); }},
-      {"set_data of another shape", [](Program& p) { p.get("w").set_data(at::ones({1, 6})); }},
-      {"requires_grad", [](Program& p) { p.get("w").requires_grad_(true); }},
-      {"resize_", [](Program& p) { p.get("w").resize_({1, 6}); }},
-      {"resize_ to a high rank", [](Program& p) { p.get("w").resize_({1, 1, 1, 1, 1, 6}); }},
-      {"t_", [](Program& p) { p.get("w").t_(); }},
-      {"another tensor", [](Program& p) { p.set("b", at::ones({3}, at::kLong)); }},
-      {"an undefined tensor", [](Program& p) { p.set("b", at::Tensor()); }},
-      {"a sparse tensor", [](Program& p) { p.set("b", at::ones({3}).to_sparse()); }},
-      {"a computed tensor", [](Program& p) { p.set("b", at::ones({3}).requires_grad_(true) * 2); }},
-      {"another rank", [](Program& p) { p.set("b", at::ones({3, 3})); }},
-      {"a parameter of other sizes", [](Program& p) { p.set("p", at::ones({5, 1})); }},
-      {"a parameter resized", [](Program& p) { p.get("p").resize_({3, 1}); }},
-      {"other strides in a dim of one element", [](Program& p) { p.get("p").as_strided_({4, 1}, {1, 3}); }},
-      {"an undefined parameter", [](Program& p) { p.set("p", at::Tensor()); }},
-      {"a parameter like it", [](Program& p) { p.set("p", at::zeros({4, 1})); }, false},
+      {"set_data", [](ScriptedObject& p) { p.get("w").set_data(at::ones({2, 3}, at::kDouble)); }},
+      {"set_data of another shape", [](ScriptedObject& p) { p.get("w").set_data(at::ones({1, 6})); }},
+      {"requires_grad", [](ScriptedObject& p) { p.get("w").requires_grad_(true); }},
+      {"resize_", [](ScriptedObject& p) { p.get("w").resize_({1, 6}); }},
+      {"resize_ to a high rank", [](ScriptedObject& p) { p.get("w").resize_({1, 1, 1, 1, 1, 6}); }},
+      {"t_", [](ScriptedObject& p) { p.get("w").t_(); }},
+      {"another tensor", [](ScriptedObject& p) { p.set("b", at::ones({3}, at::kLong)); }},
+      {"an undefined tensor", [](ScriptedObject& p) { p.set("b", at::Tensor()); }},
+      {"a sparse tensor", [](ScriptedObject& p) { p.set("b", at::ones({3}).to_sparse()); }},
+      {"a computed tensor", [](ScriptedObject& p) { p.set("b", at::ones({3}).requires_grad_(true) * 2); }},
+      {"another rank", [](ScriptedObject& p) { p.set("b", at::ones({3, 3})); }},
+      {"a parameter of other sizes", [](ScriptedObject& p) { p.set("p", at::ones({5, 1})); }},
+      {"a parameter resized", [](ScriptedObject& p) { p.get("p").resize_({3, 1}); }},
+      {"other strides in a dim of one element", [](ScriptedObject& p) { p.get("p").as_strided_({4, 1}, {1, 3}); }},
+      {"an undefined parameter", [](ScriptedObject& p) { p.set("p", at::Tensor()); }},
+      {"a parameter like it", [](ScriptedObject& p) { p.set("p", at::zeros({4, 1})); }, false},
       {"an element of a list",
-       [](Program& p) {
+       [](ScriptedObject& p) {
          c10::List<int64_t> dims = p.inner.attr("dims").toIntList();
          dims.set(0, 0);
          dims.set(1, 1);
        }},
-      {"a longer list", [](Program& p) { p.inner.attr("dims").toIntList().push_back(2); }},
-      {"a list like it", [](Program& p) { p.inner._ivalue()->setAttr("dims", c10::List<int64_t>({1, 0})); }, false},
+      {"a longer list", [](ScriptedObject& p) { p.inner.attr("dims").toIntList().push_back(2); }},
+      {"a list like it", [](ScriptedObject& p) { p.inner._ivalue()->setAttr("dims", c10::List<int64_t>({1, 0})); }, false},
       {"another object",
-       [](Program& p) {
+       [](ScriptedObject& p) {
          const auto copy = p.inner.clone();
          copy._ivalue()->setAttr("w", at::ones({2, 3}, at::kDouble));
          p.outer._ivalue()->setAttr("inner", copy._ivalue());
          p.inner = copy;
        }},
-      {"other values", [](Program& p) { p.get("w").fill_(3); }, false},
-      {"a tensor like it", [](Program& p) { p.set("b", at::zeros({5})); }, false},
+      {"other values", [](ScriptedObject& p) { p.get("w").fill_(3); }, false},
+      {"a tensor like it", [](ScriptedObject& p) { p.set("b", at::zeros({5})); }, false},
   };
 }
 
 TEST(AttributeMemo, EveryChangeOfAnAttributeIsSeen) {
   for (const Change& change : changes()) {
     SCOPED_TRACE(change.what);
-    Program program;
+    ScriptedObject program;
     const ArgumentSpecCreator creator(*program.graph);
     ArgumentSpec spec;
     const auto words_now = [&] {
@@ -129,7 +129,7 @@ TEST(AttributeMemo, EveryChangeOfAnAttributeIsSeen) {
 }
 
 // Returns a memo of all attributes that the graph reads; null if one of them cannot be remembered.
-std::unique_ptr<const AttributeMemo> memo_of(const Program& program) {
+std::unique_ptr<const AttributeMemo> memo_of(const ScriptedObject& program) {
   const auto slot_of = [](const torch::jit::Module& module, const char* name) {
     return &module._ivalue()->slots()[module._ivalue()->type()->getAttributeSlot(name)];
   };
@@ -147,7 +147,7 @@ std::unique_ptr<const AttributeMemo> memo_of(const Program& program) {
 TEST(AttributeMemo, HoldsUntilAnAttributeChanges) {
   for (const Change& change : changes()) {
     SCOPED_TRACE(change.what);
-    Program program;
+    ScriptedObject program;
     const auto memo = memo_of(program);
     ASSERT_NE(memo, nullptr);
     EXPECT_TRUE(memo->holds(program.arguments()));
@@ -157,7 +157,7 @@ TEST(AttributeMemo, HoldsUntilAnAttributeChanges) {
 }
 
 TEST(AttributeMemo, SizesOfParametersAreFacts) {
-  const Program program;
+  const ScriptedObject program;
   const std::unique_ptr<Graph> known = program.graph->clone();
   testing::facts_of_call(*known, program.arguments(), testing::Sizes::kSymbols);
   const auto sizes_of = [&](size_t output) { return *known->outputs()[output]->facts()->sizes; };
@@ -167,7 +167,7 @@ TEST(AttributeMemo, SizesOfParametersAreFacts) {
 }
 
 TEST(AttributeMemo, IntegersOfListsAreFacts) {
-  const Program program;
+  const ScriptedObject program;
   const std::unique_ptr<Graph> known = program.graph->clone();
   propagate_facts(*known, testing::facts_of_call(*known, program.arguments(), testing::Sizes::kSymbols));
   const auto sizes_of = [&](size_t output) { return *known->outputs()[output]->facts()->sizes; };
@@ -178,7 +178,7 @@ TEST(AttributeMemo, IntegersOfListsAreFacts) {
 TEST(AttributeMemo, IsNotMadeOfTensorsThatAutogradComputed) {
   const at::Tensor base = at::ones({2, 3});
   for (const at::Tensor& tensor : {base.slice(1, 0, 2), base * at::ones({3}).requires_grad_(true)}) {
-    Program program;
+    ScriptedObject program;
     ASSERT_NE(memo_of(program), nullptr);
     program.set("b", tensor);
     EXPECT_EQ(memo_of(program), nullptr);
@@ -186,7 +186,7 @@ TEST(AttributeMemo, IsNotMadeOfTensorsThatAutogradComputed) {
 }
 
 TEST(AttributeMemo, ABaseThatRequiresAGradientChangesTheWordsOfItsView) {
-  Program program;
+  ScriptedObject program;
   const at::Tensor base = at::ones({2, 3});
   program.set("b", base.slice(1, 0, 2));
   const ArgumentSpecCreator creator(*program.graph);
@@ -202,7 +202,7 @@ TEST(AttributeMemo, ABaseThatRequiresAGradientChangesTheWordsOfItsView) {
 }
 
 TEST(AttributeMemo, AttributesThatKeepChangingAreSeenEveryTime) {
-  Program program;
+  ScriptedObject program;
   const ArgumentSpecCreator creator(*program.graph);
   ArgumentSpec spec;
   for (int i = 0; i < 200; ++i) {
@@ -214,8 +214,8 @@ TEST(AttributeMemo, AttributesThatKeepChangingAreSeenEveryTime) {
 
 // The words of one graph's attributes must not be taken for another's.
 TEST(AttributeMemo, OneSpecServesTwoGraphs) {
-  Program first;
-  Program second;
+  ScriptedObject first;
+  ScriptedObject second;
   second.set("b", at::ones({3}, at::kDouble));
   const ArgumentSpecCreator of_first(*first.graph);
   const ArgumentSpecCreator of_second(*second.graph);

@@ -29,7 +29,7 @@ const char* const kNorm =
     "  %z : Tensor = aten::batch_norm(%y, %gamma, %beta, %mean, %var, %false, %momentum, %eps, %false)\n";
 
 // What stands between the constants and `return (%z)`, with the parameters of operator and norm made constants.
-struct Program {
+struct NormalizedConvolution {
   std::string x = "Tensor";  // type and facts
   std::string body;
   std::string result = "%z";
@@ -54,9 +54,9 @@ struct Program {
 };
 
 // A weight of these sizes, and parameters for so many channels.
-Program program(const std::string& body, c10::IntArrayRef weight, int64_t channels, at::ScalarType dtype = at::kDouble) {
+NormalizedConvolution program(const std::string& body, c10::IntArrayRef weight, int64_t channels, at::ScalarType dtype = at::kDouble) {
   at::manual_seed(3);
-  Program made;
+  NormalizedConvolution made;
   made.body = body + kNorm;
   made.w = at::randn(weight, at::kDouble).to(dtype);
   made.b = at::randn({channels}, at::kDouble).to(dtype);
@@ -67,7 +67,7 @@ Program program(const std::string& body, c10::IntArrayRef weight, int64_t channe
   return made;
 }
 
-void expect_folded(const Program& program, const at::Tensor& x, double tolerance = 1e-10) {
+void expect_folded(const NormalizedConvolution& program, const at::Tensor& x, double tolerance = 1e-10) {
   const auto before = program.graph();
   const auto graph = program.graph();
   EXPECT_TRUE(fold_batch_norm(*graph)) << print(*graph);
@@ -81,7 +81,7 @@ void expect_folded(const Program& program, const at::Tensor& x, double tolerance
   EXPECT_EQ(print(*graph), once);
 }
 
-void expect_left(const Program& program) {
+void expect_left(const NormalizedConvolution& program) {
   const auto graph = program.graph();
   const std::string before = print(*graph);
   EXPECT_FALSE(fold_batch_norm(*graph));
@@ -89,8 +89,8 @@ void expect_left(const Program& program) {
 }
 
 // `conv2d` of [4, 3, 3, 3] on a batch.
-Program conv2d(at::ScalarType dtype = at::kDouble) {
-  Program made = program(R"(
+NormalizedConvolution conv2d(at::ScalarType dtype = at::kDouble) {
+  NormalizedConvolution made = program(R"(
   %l : int[] = prim::ListConstruct(%one, %one)
   %y : Tensor = aten::conv2d(%x, %w, %b, %l, %l, %l, %one)
 )",
@@ -107,7 +107,7 @@ const at::Tensor& image() {
 // ---- what is folded -------------------------------------------------------------------------------------------------
 
 TEST(FoldBatchNorm, FoldsConvolutionsOfOneToThreeDimensionsWithGroupsStridesAndDilation) {
-  Program one = program(R"(
+  NormalizedConvolution one = program(R"(
   %l : int[] = prim::ListConstruct(%two)
   %y : Tensor = aten::conv1d(%x, %w, %b, %l, %l, %l, %two)
 )",
@@ -115,7 +115,7 @@ TEST(FoldBatchNorm, FoldsConvolutionsOfOneToThreeDimensionsWithGroupsStridesAndD
   one.x = "Tensor(*, *, *)";
   expect_folded(one, at::randn({3, 4, 9}, at::kDouble));
   expect_folded(conv2d(), image());
-  Program three = program(R"(
+  NormalizedConvolution three = program(R"(
   %l : int[] = prim::ListConstruct(%one, %two, %one)
   %y : Tensor = aten::conv3d(%x, %w, %b, %l, %l, %l, %one)
 )",
@@ -125,7 +125,7 @@ TEST(FoldBatchNorm, FoldsConvolutionsOfOneToThreeDimensionsWithGroupsStridesAndD
 }
 
 TEST(FoldBatchNorm, FoldsConvolutionsWhosePaddingIsAWord) {
-  Program same = program(R"(
+  NormalizedConvolution same = program(R"(
   %l : int[] = prim::ListConstruct(%one, %one)
   %same : str = prim::Constant[value="same"]()
   %y : Tensor = aten::conv2d(%x, %w, %b, %l, %same, %l, %one)
@@ -137,7 +137,7 @@ TEST(FoldBatchNorm, FoldsConvolutionsWhosePaddingIsAWord) {
 
 TEST(FoldBatchNorm, FoldsTransposedConvolutionsGroupByGroup) {
   for (const char* groups : {"%one", "%two"}) {
-    Program made = program(std::string(R"(
+    NormalizedConvolution made = program(std::string(R"(
   %l : int[] = prim::ListConstruct(%two, %two)
   %zero : int = prim::Constant[value=0]()
   %none_left : int[] = prim::ListConstruct(%zero, %zero)
@@ -153,7 +153,7 @@ TEST(FoldBatchNorm, FoldsTransposedConvolutionsGroupByGroup) {
 TEST(FoldBatchNorm, FoldsWhatTracingRecordsForItTakesBatchesAlone) {
   for (const char* transposed : {"%false", "%true"}) {
     const bool is_transposed = std::string(transposed) == "%true";
-    const Program made =
+    const NormalizedConvolution made =
         program(std::string(R"(
   %zero : int = prim::Constant[value=0]()
   %ones : int[] = prim::ListConstruct(%one, %one)
@@ -169,14 +169,14 @@ TEST(FoldBatchNorm, FoldsWhatTracingRecordsForItTakesBatchesAlone) {
 }
 
 TEST(FoldBatchNorm, FoldsLinearWhereRowsAreTheBatch) {
-  Program made = program("  %y : Tensor = aten::linear(%x, %w, %b)\n", {5, 3}, 5);
+  NormalizedConvolution made = program("  %y : Tensor = aten::linear(%x, %w, %b)\n", {5, 3}, 5);
   made.x = "Tensor(*, *)";
   expect_folded(made, at::randn({4, 3}, at::kDouble));
 }
 
 TEST(FoldBatchNorm, FoldsWhereParametersAreNone) {
   for (int present = 0; present < 8; ++present) {
-    Program made = conv2d();
+    NormalizedConvolution made = conv2d();
     made.b = (present & 1) != 0 ? made.b : at::Tensor();
     made.gamma = (present & 2) != 0 ? made.gamma : at::Tensor();
     made.beta = (present & 4) != 0 ? made.beta : at::Tensor();
@@ -192,7 +192,7 @@ TEST(FoldBatchNorm, FoldsEveryFloatingDtypeAndKeepsIt) {
 }
 
 TEST(FoldBatchNorm, KeepsTheOrderOfChannelsInMemory) {
-  Program made = conv2d();
+  NormalizedConvolution made = conv2d();
   made.w = made.w.contiguous(at::MemoryFormat::ChannelsLast);
   const auto graph = made.graph();
   ASSERT_TRUE(fold_batch_norm(*graph));
@@ -201,7 +201,7 @@ TEST(FoldBatchNorm, KeepsTheOrderOfChannelsInMemory) {
 }
 
 TEST(FoldBatchNorm, FoldsOneNormBehindAnother) {
-  Program made = conv2d();
+  NormalizedConvolution made = conv2d();
   made.body += "  %t : Tensor = aten::batch_norm(%z, %beta, %gamma, %mean, %var, %false, %momentum, %eps, %false)\n";
   made.result = "%t";
   expect_folded(made, image());
@@ -221,14 +221,14 @@ const char* const kCheck = R"(
 )";
 
 TEST(FoldBatchNorm, BelievesTheCheckOfTheRankThatModulesMake) {
-  Program made = conv2d();
+  NormalizedConvolution made = conv2d();
   made.x = "Tensor";
   made.body.insert(made.body.find(kNorm), kCheck);
   expect_folded(made, image());
   const auto graph = made.graph();
   ASSERT_TRUE(fold_batch_norm(*graph));
   EXPECT_ANY_THROW(testing::run(*graph, {at::randn({3, 6, 5}, at::kDouble)}));
-  Program asserted = conv2d();
+  NormalizedConvolution asserted = conv2d();
   asserted.x = "Tensor";
   asserted.body.insert(asserted.body.find(kNorm), R"(
   %dims : int = aten::dim(%y)
@@ -247,7 +247,7 @@ TEST(FoldBatchNorm, BelievesTheCheckOfTheRankThatModulesMake) {
 
 // As in residual networks, whose sums are made in place.
 TEST(FoldBatchNorm, FoldsWhatIsWrittenBehindTheQuestionsForItsSize) {
-  Program made = conv2d();
+  NormalizedConvolution made = conv2d();
   made.x = "Tensor";
   made.body.insert(made.body.find(kNorm), kCheck);
   made.body += "  %s : Tensor = aten::add_(%z, %one, %one)\n";
@@ -260,7 +260,7 @@ TEST(FoldBatchNorm, FoldsWhatIsWrittenBehindTheQuestionsForItsSize) {
 // ---- what is left ---------------------------------------------------------------------------------------------------
 
 TEST(FoldBatchNorm, LeavesImagesThatMayComeWithoutABatch) {
-  Program made = conv2d();
+  NormalizedConvolution made = conv2d();
   made.x = "Tensor";
   expect_left(made);
   made.body += kCheck;  // too late
@@ -268,60 +268,60 @@ TEST(FoldBatchNorm, LeavesImagesThatMayComeWithoutABatch) {
 }
 
 TEST(FoldBatchNorm, LeavesResultsThatOthersUse) {
-  Program used = conv2d();
+  NormalizedConvolution used = conv2d();
   used.body += "  %r : Tensor = aten::relu(%y)\n";
   used.result = "%z, %r";
   expect_left(used);
-  Program returned = conv2d();
+  NormalizedConvolution returned = conv2d();
   returned.result = "%z, %y";
   expect_left(returned);
 }
 
 TEST(FoldBatchNorm, LeavesNormsThatTrain) {
-  Program training = conv2d();
+  NormalizedConvolution training = conv2d();
   training.body.replace(training.body.rfind("%false, %momentum"), 6, "%true");
   expect_left(training);
-  Program without_statistics = conv2d();
+  NormalizedConvolution without_statistics = conv2d();
   without_statistics.mean = without_statistics.var = at::Tensor();
   expect_left(without_statistics);
 }
 
 TEST(FoldBatchNorm, LeavesParametersThatTakeAGradientOrAreWritten) {
-  Program differentiable = conv2d();
+  NormalizedConvolution differentiable = conv2d();
   differentiable.gamma.requires_grad_();
   expect_left(differentiable);
-  Program written = conv2d();
+  NormalizedConvolution written = conv2d();
   written.body += "  %a : Tensor = aten::add_(%mean, %one, %one)\n";
   expect_left(written);
 }
 
 TEST(FoldBatchNorm, LeavesParametersOfOtherDtypesAndSizes) {
-  Program mixed = conv2d(at::kHalf);
+  NormalizedConvolution mixed = conv2d(at::kHalf);
   mixed.mean = mixed.mean.to(at::kFloat);
   expect_left(mixed);
-  Program short_one = conv2d();
+  NormalizedConvolution short_one = conv2d();
   short_one.var = at::ones({1}, at::kDouble);
   expect_left(short_one);
 }
 
 TEST(FoldBatchNorm, LeavesWhatWouldOverflow) {
-  Program made = conv2d();
+  NormalizedConvolution made = conv2d();
   made.var = at::full({4}, -1e-5, at::kDouble);
   expect_left(made);
-  Program large = conv2d(at::kHalf);
+  NormalizedConvolution large = conv2d(at::kHalf);
   large.gamma = at::full({4}, 6e4, at::kHalf);
   expect_left(large);
 }
 
 TEST(FoldBatchNorm, LeavesNormsInBranchesAndBehindChangesOfState) {
-  Program branch = conv2d();
+  NormalizedConvolution branch = conv2d();
   branch.body.replace(branch.body.find(kNorm), std::string(kNorm).size(),
                       "  %s : Tensor = prim::If(%true)\n    block0():\n    " + std::string(kNorm) +
                           "      -> (%z)\n    block1():\n      -> (%x)\n");
   branch.x = "Tensor(*, *, *, *)";
   branch.result = "%s";
   expect_left(branch);
-  Program seeded = conv2d();
+  NormalizedConvolution seeded = conv2d();
   seeded.body.insert(seeded.body.find(kNorm), "  aten::manual_seed(%one)\n");
   expect_left(seeded);
 }
