@@ -59,6 +59,38 @@ struct NotPreparedExplanation {
   std::string source;  // "model.py:12:8", the begin of the differentiable subgraph if it has no line itself; may be empty
 };
 
+// Why a device's recording (a CUDA graph) cannot hold a step.
+enum class NotRecordable : uint8_t {
+  kBranches,         // the host decides what runs next
+  kRunsCode,         // it runs a function, a task or a backend's code
+  kReadsHost,        // it copies elements of a tensor to the host
+  kUnknownEffects,   // what the operator does besides its results is not known
+  kHostEffects,      // it prints, raises, waits, or changes the state of the thread
+  kSizesByElements,  // the sizes of its result depend on elements
+  kForbidden,        // LibTorch marks the operator as unfit for CUDA graphs
+};
+// Returns the reason in words.
+const char* to_string(NotRecordable reason);
+
+// The steps of one operator that no recording can hold, for one reason.
+struct NotRecordableExplanation {
+  std::string op;  // "aten::item"
+  NotRecordable reason = NotRecordable::kBranches;
+  size_t steps = 0;
+  std::string node;    // the first of them
+  std::string source;  // "model.py:12:8", may be empty
+};
+
+// What a plan's steps ask of the host and of the device. Steps that only move values between registers are not counted.
+struct TraitsExplanation {
+  size_t steps = 0;
+  size_t random = 0;                 // draw random numbers
+  size_t writes = 0;                 // write memory that other values may see
+  size_t reads_host = 0;             // copy elements of a tensor to the host
+  std::vector<std::string> devices;  // that facts tell of: "cpu", "cuda:0"
+  std::vector<NotRecordableExplanation> not_recordable;
+};
+
 // A local tensor of a plan, and where it lies in the arena. Positions count the nodes of the plan's graph.
 struct SlotExplanation {
   size_t first = 0;      // the position that writes it
@@ -138,6 +170,7 @@ struct PlanExplanation {
   size_t ordinary_steps = 0;  // other operators that return tensors; the remaining steps are numbers, lists and jumps
   size_t groups = 0;          // of adjacent operators that one compiled kernel computes, if their operands allow it
   std::vector<NotPreparedExplanation> not_prepared;
+  TraitsExplanation traits;
   MemoryExplanation memory;
   std::optional<GradientExplanation> gradients;  // of a plan for calls that record gradients
   size_t registers = 0;

@@ -13,7 +13,7 @@ std::string name_of_subgraph(const Graph& graph) {
   for (const Node* node : graph.body().nodes()) {
     if (node->location() != nullptr) {
       if (const std::string place = node->location()->file_line_column(); !place.empty()) {
-        return "subgraph (" + place + ")";
+        return "subgraph (" + place.substr(place.rfind('/') + 1) + ")";
       }
     }
   }

@@ -56,6 +56,37 @@ class NotPreparedNodes {
   std::vector<NotPreparedExplanation> entries_;
 };
 
+// Counts the steps of nodes. A kernel's step stands for the steps that follow it, which are counted.
+TraitsExplanation explain_traits(const Plan& plan) {
+  TraitsExplanation explanation;
+  for (const Plan::PlannedStep& step : plan.steps()) {
+    if (step.node == nullptr) {
+      continue;
+    }
+    const StepTraits& traits = step.traits;
+    explanation.steps += 1;
+    explanation.random += traits.random ? 1 : 0;
+    explanation.writes += traits.writes ? 1 : 0;
+    explanation.reads_host += traits.reads_host ? 1 : 0;
+    auto& devices = explanation.devices;
+    if (traits.device && std::find(devices.begin(), devices.end(), traits.device->str()) == devices.end()) {
+      devices.push_back(traits.device->str());
+    }
+    if (traits.not_recordable) {
+      const std::string op = step.node->kind().toQualString();
+      auto& entries = explanation.not_recordable;
+      auto found = std::find_if(entries.begin(), entries.end(), [&](const NotRecordableExplanation& each) {
+        return each.op == op && each.reason == *traits.not_recordable;
+      });
+      if (found == entries.end()) {
+        found = entries.insert(found, {op, *traits.not_recordable, 0, print_node_line(*step.node), source_of(*step.node)});
+      }
+      found->steps += 1;
+    }
+  }
+  return explanation;
+}
+
 MemoryExplanation explain_memory(const Plan& plan) {
   MemoryExplanation memory;
   const ArenaLayout* layout = plan.memory().layout();
@@ -138,6 +169,19 @@ const char* remedy_for(NotPrepared reason) {
   return "";
 }
 
+const char* to_string(NotRecordable reason) {
+  switch (reason) {
+    case NotRecordable::kBranches: return "the host decides what runs next";
+    case NotRecordable::kRunsCode: return "it runs a function, a task or a backend's code";
+    case NotRecordable::kReadsHost: return "it copies elements of a tensor to the host";
+    case NotRecordable::kUnknownEffects: return "what its operator does besides its results is not known";
+    case NotRecordable::kHostEffects: return "it prints, raises, waits, or changes the state of the thread";
+    case NotRecordable::kSizesByElements: return "the sizes of its result depend on elements";
+    case NotRecordable::kForbidden: return "LibTorch marks its operator as unfit for CUDA graphs";
+  }
+  return "unknown";
+}
+
 const char* to_string(NotDifferentiated reason) {
   switch (reason) {
     case NotDifferentiated::kNoText: return "its operator has no backward text";
@@ -193,6 +237,7 @@ void explain_plan(const Plan& plan, PlanExplanation& explanation, const std::str
     nodes.add_all(explanation.ordinary_steps, NotPrepared::kOptimizationOff);
   }
   explanation.not_prepared = std::move(nodes).sorted();
+  explanation.traits = explain_traits(plan);
   explanation.memory = explain_memory(plan);
   for (const Plan::PlannedStep& step : plan.steps()) {
     if (const DifferentiableFunction* function = function_of(*step.step)) {

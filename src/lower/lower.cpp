@@ -2,11 +2,10 @@
 
 #include "analysis/effects.h"
 #include "base/assert.h"
-#include "ir/delegate.h"
 #include "ir/kernel_node.h"
 #include "ir/schema_match.h"
 #include "lower/liveness.h"
-#include "lower/lower_differentiable.h"
+#include "lower/lower_subgraph.h"
 #include "lower/parts_builder.h"
 #include "lower/places.h"
 #include "lower/register_allocator.h"
@@ -114,7 +113,7 @@ class Lowering {
   template <typename AnyStep>
   AnyStep* emit(std::unique_ptr<AnyStep> step, const Node* node) {
     AnyStep* raw = step.get();
-    steps_.push_back({std::move(step), node, loop_});
+    steps_.push_back({std::move(step), node, loop_, node != nullptr ? traits_of(*node) : StepTraits()});
     return raw;
   }
 
@@ -220,16 +219,8 @@ class Lowering {
       results.push_back(place(output));
     }
     switch (node.opcode()) {
-      case Opcode::kDelegate: {
-        auto subgraph = lower(node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
-        return !subgraph ? Expected<StepPtr>(subgraph.refusal())
-                         : make_delegate_step(node, std::move(operands), std::move(results), std::move(*subgraph));
-      }
-      case Opcode::kDifferentiable: {
-        auto function = lower_differentiable(node, options_);
-        return !function ? Expected<StepPtr>(function.refusal())
-                         : make_differentiable_step(node, std::move(operands), std::move(results), std::move(*function));
-      }
+      case Opcode::kDelegate:
+      case Opcode::kDifferentiable: return lower_subgraph(node, std::move(operands), std::move(results), options_);
       default: break;
     }
     return is_call(node) ? make_call_step(node, std::move(operands), std::move(results), callees_)

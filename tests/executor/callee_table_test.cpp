@@ -2,6 +2,8 @@
 
 #include "tests/support/graphs.h"
 
+#include <sconce/module.h>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
@@ -29,6 +31,95 @@ TEST(CalleeTable, NeverRunsThePlanOfAnUnloadedMethodForAnotherOne) {
     call(callees->find(module.get_method("forward").function()), stack);
     EXPECT_TRUE(testing::agree(stack.at(0), at::full({2}, static_cast<double>(i))));
   }
+}
+
+// ---- programs -------------------------------------------------------------------------------------------------------
+
+Module load_model(const std::string& name, CompileMode compile) {
+  return load(testing::models_dir() + "/" + name + ".pt", Options().compile(compile));
+}
+
+TEST(Programs, HavePlansOfTheirOwnForTheirArguments) {
+  const Module module = load_model("interface_mixture", CompileMode::kBlocking);
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = at::rand({6, 8});
+  torch::jit::Module reference = module.script_module();
+  for (int call = 0; call < 3; ++call) {
+    EXPECT_TRUE(testing::agree(module.forward({x}), reference.forward({x}), 1e-5));
+  }
+  const std::vector<Explanation> callees = module.method("forward").explain().callees;
+  ASSERT_EQ(callees.size(), 2U) << "the methods of the two experts";
+  size_t specialized = 0;
+  for (const Explanation& callee : callees) {
+    EXPECT_EQ(callee.plans.back().runs, callee.counters.invocations) << callee.method;
+    EXPECT_GT(callee.plans.back().groups, 0U) << callee.method;
+    specialized += callee.plans.back().tier == Tier::kRanks ? 1 : 0;
+  }
+  EXPECT_GE(specialized, 1U) << "facts change no node of the other method";
+  module.method("forward").clear_cache();
+  EXPECT_TRUE(module.method("forward").explain().callees.empty()) << "none ran since then";
+}
+
+TEST(Programs, TrainAsDifferentiableSubgraphs) {
+  const Module module = load_model("interface_mixture", CompileMode::kBlocking);
+  const at::Tensor x = at::rand({6, 8});
+  const auto gradients_of = [&](const auto& model) {
+    for (const at::Tensor& parameter : module.parameters()) {
+      parameter.mutable_grad().reset();
+    }
+    model(x).toTensor().sum().backward();
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& parameter : module.parameters()) {
+      gradients.push_back(parameter.grad().defined() ? parameter.grad().clone() : at::zeros({0}));
+    }
+    return gradients;
+  };
+  torch::jit::Module script = module.script_module();
+  const auto expected = gradients_of([&](const at::Tensor& input) { return script.forward({input}); });
+  for (int call = 0; call < 3; ++call) {
+    const auto found = gradients_of([&](const at::Tensor& input) { return module.forward({input}); });
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(testing::agree(found[i], expected[i], 1e-5)) << i;
+    }
+  }
+  size_t subgraphs = 0;
+  for (const Explanation& callee : module.method("forward").explain().callees) {
+    for (const PlanExplanation& plan : callee.plans) {
+      subgraphs += plan.gradients ? plan.gradients->subgraphs.size() : 0;
+    }
+  }
+  EXPECT_GE(subgraphs, 2U);
+}
+
+TEST(Programs, ThePlansOfAMethodShareTheBodyOfAFork) {
+  const Module module = load_model("forked_branches", CompileMode::kNever);
+  const Module specialized = load_model("forked_branches", CompileMode::kBlocking);
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = at::rand({5, 12});
+  for (int call = 0; call < 3; ++call) {
+    EXPECT_TRUE(testing::agree(specialized.forward({x}), module.forward({x}), 1e-6));
+  }
+  const Explanation explanation = specialized.method("forward").explain();
+  EXPECT_EQ(explanation.plans.size(), 2U);
+  EXPECT_EQ(explanation.callees.size(), module.method("forward").explain().callees.size());
+}
+
+// A background compile must neither keep the module alive nor run without it.
+TEST(Programs, MayBeUnloadedWhileTheirPlansCompile) {
+  for (int i = 0; i < 20; ++i) {
+    const Module module = load_model("interface_mixture", CompileMode::kBackground);
+    const at::NoGradGuard no_grad;
+    for (int call = 0; call < 3; ++call) {
+      module.forward({at::rand({6, 8})});
+    }
+  }
+}
+
+TEST(Programs, AreNotTheLastGraphOfTheThread) {
+  const Module module = load_model("interface_mixture", CompileMode::kNever);
+  const at::NoGradGuard no_grad;
+  module.forward({at::rand({6, 8})});
+  EXPECT_EQ(testing::count_nodes(*last_executed_graph(), "prim::CallMethod"), 4U);
 }
 
 }  // namespace

@@ -58,6 +58,24 @@ std::string preparation_text(const PlanExplanation& plan) {
   return text + (plan.memory.slots.empty() ? "" : "    memory: " + describe_memory(plan.memory) + "\n");
 }
 
+// Returns "    recordings: 33 of 34 steps fit; 2 draw random numbers", and a table of the steps that do not.
+std::string traits_text(const TraitsExplanation& traits) {
+  size_t unfit = 0;
+  ui::Table table({{"steps"},
+                   {"operator", ui::Align::kLeft},
+                   {"one of them", ui::Align::kLeft},
+                   {"why no recording can hold it", ui::Align::kLeft}});
+  for (const NotRecordableExplanation& entry : traits.not_recordable) {
+    unfit += entry.steps;
+    table.add_row({ui::format_count(entry.steps), entry.op, short_source(entry.source), to_string(entry.reason)});
+  }
+  std::string text = "    recordings: " + ui::format_count(traits.steps - unfit) + " of " + counted(traits.steps, "step") +
+                     " fit; " + ui::format_count(traits.random) + " draw random numbers, " +
+                     ui::format_count(traits.writes) + " write, " + ui::format_count(traits.reads_host) +
+                     " read on the host\n";
+  return text + (unfit == 0 ? "" : indented(table.render(), "      "));
+}
+
 // Returns "2 specs: gradients are recorded", one line for each reason.
 std::string reasons_text(const std::vector<std::string>& reasons) {
   std::map<std::string, size_t> specs;
@@ -88,6 +106,7 @@ std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& deta
     text += detail.specs ? one_spec_text(spec) : "";
   }
   text += preparation_text(plan);
+  text += detail.specs ? traits_text(plan.traits) : "";
   text += plan.gradients ? indented(gradients_to_text(*plan.gradients, detail), "    ") : "";
   return text + (detail.steps ? indented(plan.text, "    ") : "");
 }
@@ -205,6 +224,12 @@ std::string to_text(const Explanation& explanation, const std::vector<std::strin
   for (const PlanExplanation& plan : explanation.plans) {
     text += plan_text(plan, detail);
   }
+  for (const Explanation& callee : explanation.callees) {
+    text += "\nplans of " + callee.method + ", which is called:\n";
+    for (const PlanExplanation& plan : callee.plans) {
+      text += plan_text(plan, detail);
+    }
+  }
   text += explanation.passes.empty() ? "\npasses: none ran\n" : "\npasses:\n";
   text += explanation.passes.empty() ? "" : indented(table_of_passes(explanation.passes), "  ");
   if (explanation.profile) {
@@ -243,6 +268,19 @@ Json json_of(const MemoryExplanation& memory) {
               {"slots", std::move(slots)}};
 }
 
+Json json_of(const TraitsExplanation& traits) {
+  Json not_recordable = Json::array();
+  for (const NotRecordableExplanation& entry : traits.not_recordable) {
+    not_recordable.push_back(Json{{"operator", entry.op},
+                                  {"reason", to_string(entry.reason)},
+                                  {"steps", entry.steps},
+                                  {"node", entry.node},
+                                  {"source", entry.source}});
+  }
+  return Json{{"steps", traits.steps},           {"random", traits.random},   {"writes", traits.writes},
+              {"reads_host", traits.reads_host}, {"devices", traits.devices}, {"not_recordable", std::move(not_recordable)}};
+}
+
 Json json_of(const std::vector<NotPreparedExplanation>& entries) {
   Json json = Json::array();
   for (const NotPreparedExplanation& entry : entries) {
@@ -269,6 +307,7 @@ Json to_json(const PlanExplanation& plan) {
               {"ordinary_steps", plan.ordinary_steps},
               {"groups", plan.groups},
               {"not_prepared", json_of(plan.not_prepared)},
+              {"traits", json_of(plan.traits)},
               {"memory", json_of(plan.memory)},
               {"gradients", plan.gradients ? to_json(*plan.gradients) : Json()},
               {"registers", plan.registers},
@@ -299,6 +338,10 @@ Json to_json(const Explanation& explanation) {
       profile["loops"].push_back({{"source", loop.source}, {"reached", loop.reached}, {"rounds", loop.rounds}});
     }
   }
+  Json callees = Json::array();
+  for (const Explanation& callee : explanation.callees) {
+    callees.push_back(to_json(callee));
+  }
   Json refusals = Json::array();
   for (const RefusalExplanation& refusal : explanation.refusals) {
     refusals.push_back(
@@ -308,9 +351,9 @@ Json to_json(const Explanation& explanation) {
   for (const auto& [name, count] : counters_of(explanation.counters)) {
     counters[name] = count;
   }
-  return Json{{"method", explanation.method}, {"nodes", explanation.nodes},      {"plans", std::move(plans)},
-              {"passes", std::move(passes)},  {"refusals", std::move(refusals)}, {"counters", std::move(counters)},
-              {"profile", std::move(profile)}};
+  return Json{{"method", explanation.method},  {"nodes", explanation.nodes},      {"plans", std::move(plans)},
+              {"passes", std::move(passes)},   {"refusals", std::move(refusals)}, {"counters", std::move(counters)},
+              {"callees", std::move(callees)}, {"profile", std::move(profile)}};
 }
 
 }  // namespace sconce::cli

@@ -1,10 +1,12 @@
-#include "lower/lower_differentiable.h"
+#include "lower/lower_subgraph.h"
 
 #include "analysis/gradient_paths.h"
 #include "ir/constant_operands.h"
+#include "ir/delegate.h"
 #include "ir/differentiable.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/simplify/simplify.h"
+#include "plan/autograd/differentiable_function.h"
 
 #include <string>
 #include <utility>
@@ -68,8 +70,6 @@ class BackwardLowering {
   LoweringOptions options_;
 };
 
-}  // namespace
-
 Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(const Node& node, LoweringOptions options) {
   auto function = std::make_shared<DifferentiableFunction>();
   function->name = autograd_name(node);
@@ -110,6 +110,19 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
         function->returns_of_blocks || !is_tensor(output) || !computed_value(output).node()->blocks().empty();
   }
   return std::shared_ptr<const DifferentiableFunction>(std::move(function));
+}
+
+}  // namespace
+
+Expected<StepPtr> lower_subgraph(const Node& node, Operands operands, Registers results, const LoweringOptions& options) {
+  if (node.opcode() == Opcode::kDelegate) {
+    auto subgraph = lower(node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
+    return subgraph ? make_delegate_step(node, std::move(operands), std::move(results), std::move(*subgraph))
+                    : Expected<StepPtr>(subgraph.refusal());
+  }
+  auto function = lower_differentiable(node, options);
+  return function ? make_differentiable_step(node, std::move(operands), std::move(results), std::move(*function))
+                  : Expected<StepPtr>(function.refusal());
 }
 
 }  // namespace sconce

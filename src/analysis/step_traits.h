@@ -1,0 +1,26 @@
+// StepTraits: what running a node asks of the host and of the device, known before it runs.
+#pragma once
+
+#include "ir/graph.h"
+
+#include <sconce/explanation.h>
+
+#include <c10/core/Device.h>
+
+#include <optional>
+
+namespace sconce {
+
+struct StepTraits {
+  std::optional<c10::Device> device;  // of its tensors, where facts tell
+  bool random = false;                // draws random numbers
+  bool writes = false;                // writes memory that other values may see
+  bool reads_host = false;            // copies elements of a tensor to the host
+  // Why a device's recording (a CUDA graph) cannot hold the node; absent if it can.
+  std::optional<NotRecordable> not_recordable;
+};
+
+// Returns the traits of the node without its blocks, from its operator's record and its facts.
+StepTraits traits_of(const Node& node);
+
+}  // namespace sconce
