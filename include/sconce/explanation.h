@@ -148,7 +148,7 @@ struct DifferentiableExplanation {
   std::string source;                  // where it begins: "model.py:12:8", may be empty
   size_t saved_inputs = 0;             // operands that it keeps for backward
   size_t saved_outputs = 0;            // results that it keeps for backward
-  size_t saved_temporaries = 0;        // other values that it keeps for backward
+  size_t saved_intermediates = 0;      // other values that it keeps for backward
   std::vector<PlanExplanation> plans;  // forward, then backward
 };
 

@@ -1,6 +1,5 @@
 #include "analysis/gradient_paths.h"
 
-#include "analysis/dependence.h"
 #include "analysis/nested_uses.h"
 #include "base/flat_map.h"
 
@@ -86,12 +85,11 @@ class GradientPaths {
 
 }  // namespace
 
-std::vector<int64_t> gradient_paths(const Graph& backward, size_t incoming, size_t values) {
+std::vector<Dependence> gradient_paths(const Graph& backward, size_t incoming, size_t values) {
   GradientPaths paths(backward, incoming);
-  std::vector<int64_t> tables;
+  std::vector<Dependence> tables;
   for (size_t i = incoming; i < incoming + values; ++i) {
-    const Dependence& table = paths.table(backward.inputs()[i]);
-    tables.insert(tables.end(), table.begin(), table.end());
+    tables.push_back(paths.table(backward.inputs()[i]));
   }
   return tables;
 }

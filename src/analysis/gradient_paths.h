@@ -1,10 +1,10 @@
 // Which gradients meet which values in a backward graph.
 #pragma once
 
+#include "analysis/dependence.h"
 #include "ir/graph.h"
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 namespace sconce {
@@ -13,7 +13,7 @@ namespace sconce {
 // the value, or a value that is computed from it and from no gradient.
 //
 // The graph's first inputs are `incoming` gradients, followed by `values` values; others may follow. Its outputs are the
-// outgoing gradients. Returns a table for each of the values: a row per incoming gradient, with 0 or 1 per outgoing one.
-std::vector<int64_t> gradient_paths(const Graph& backward, size_t incoming, size_t values);
+// outgoing gradients. Returns a table for each of the values: a row per incoming gradient, with a bit per outgoing one.
+std::vector<Dependence> gradient_paths(const Graph& backward, size_t incoming, size_t values);
 
 }  // namespace sconce

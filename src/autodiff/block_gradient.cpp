@@ -55,27 +55,25 @@ class NestedDifferentiation {
     }
     const size_t params = block_.params().size();
     JointGraph joint = differentiate_block(cut.subgraph, params, is_differentiable);
-    if (joint.differentiable_outputs.empty() || joint.differentiable_inputs.empty()) {
+    if (joint.signature.outputs.empty() || joint.signature.inputs.empty()) {
       return std::move(found_);
     }
-    found_.outputs = joint.differentiable_outputs;
-    found_.inputs = joint.differentiable_inputs;
-    found_.dependences = joint.dependences;
     DifferentiableGraphs graphs = split_joint_graph(std::move(joint));
     found_.backward = std::move(graphs.general_backward);
-    for (const int64_t input : graphs.captured_inputs) {
-      found_.saved.push_back({SavedValue::Kind::kOperand, found_.operands[static_cast<size_t>(input) - params]});
+    found_.signature = std::move(graphs.signature);
+    for (const GradientSignature::Saved& input : found_.signature.saved_inputs) {
+      found_.saved.push_back({SavedValue::Kind::kOperand, found_.operands[input.position - params]});
     }
     rebuild(*graphs.forward);
-    for (const int64_t temporary : graphs.differentiable_temporaries) {
-      found_.inner.push_back(found_.saved[graphs.captured_inputs.size() + static_cast<size_t>(temporary)].value);
+    for (const size_t intermediate : found_.signature.differentiable_intermediates) {
+      found_.intermediates.push_back(found_.saved[found_.signature.saved_inputs.size() + intermediate].value);
     }
     return std::move(found_);
   }
 
  private:
-  // Replaces the block's nodes by those of the forward graph, which returns the temporaries after what the block returns and
-  // the lists.
+  // Replaces the block's nodes by those of the forward graph, which returns the intermediates after what the block returns
+  // and the lists.
   void rebuild(const Graph& forward) {
     clear(block_);
     ValueMap values;
@@ -89,19 +87,19 @@ class NestedDifferentiation {
       block_.add_return(results[i]);
     }
     for (size_t i = returns_ + found_.lists.size(); i < results.size(); ++i) {
-      const bool is_trip = node_.opcode() == Opcode::kLoop && results[i] == block_.params()[0];
-      if (is_trip) {
-        found_.saved.push_back({SavedValue::Kind::kTrip, nullptr});
+      const bool is_iteration = node_.opcode() == Opcode::kLoop && results[i] == block_.params()[0];
+      if (is_iteration) {
+        found_.saved.push_back({SavedValue::Kind::kIteration, nullptr});
       } else if (is_invariant(*results[i]->node())) {
         results[i]->node()->detach();
         results[i]->node()->insert_before(&node_);
         found_.saved.push_back({SavedValue::Kind::kOperand, results[i]});
       } else {
-        Value* stack = insert_empty_list(results[i]->type(), &node_);
-        insert_append(stack, results[i], end);
-        set_missing_location(*stack->node(), node_.location());
+        Value* list = insert_empty_list(results[i]->type(), &node_);
+        insert_append(list, results[i], end);
+        set_missing_location(*list->node(), node_.location());
         set_missing_location(*end->previous(), node_.location());
-        found_.saved.push_back({SavedValue::Kind::kStack, stack});
+        found_.saved.push_back({SavedValue::Kind::kElement, list});
       }
     }
   }

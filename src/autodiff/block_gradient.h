@@ -1,11 +1,11 @@
 // Gradients of a branch or of a loop's body.
 #pragma once
 
+#include "ir/gradient_signature.h"
 #include "ir/graph.h"
 
 #include <c10/util/FunctionRef.h>
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -14,25 +14,25 @@ namespace sconce {
 // A value that a run of the block leaves for backward.
 struct SavedValue {
   enum class Kind : uint8_t {
-    kOperand,  // a value from outside of the block
-    kStack,    // an element of a list from outside, to which every run of the block appends
-    kTrip,     // the number of the iteration
+    kOperand,    // a value from outside of the block
+    kElement,    // an element of a list from outside, to which every run of the block appends
+    kIteration,  // the number of the iteration
   };
   Kind kind;
-  Value* value;  // the operand or the list; null for kTrip
+  Value* value;  // the operand or the list; null for kIteration
 };
 
 // A block as a function of its params and of the operands from outside, and the graph of its gradients.
 struct BlockGradient {
-  // Inputs: the gradients of `outputs`, the gradients of `inner`, whether autograd records backward, `saved`. Outputs: the
-  // gradients of `inputs`. Any gradient may be an undefined tensor. Null if no gradient flows through the block.
+  // Inputs: the gradients of the differentiable outputs, the gradients of `intermediates`, whether autograd records
+  // backward, `saved`. Outputs: the gradients of the differentiable inputs. Any gradient may be an undefined tensor. Null if
+  // no gradient flows through the block.
   std::shared_ptr<Graph> backward;
-  std::vector<int64_t> outputs;      // numbers of the block's returns; then, counted on, of `lists`
-  std::vector<int64_t> inputs;       // numbers of the block's params; then, counted on, of `operands`
-  std::vector<int64_t> dependences;  // a row of 0 and 1 per element of `outputs`: the elements of `inputs`
+  // Inputs: the block's params, then `operands`. Outputs: the block's returns, then `lists`.
+  GradientSignature signature;
   std::vector<Value*> operands;
-  std::vector<Value*> lists;  // from outside, to which the block appends
-  std::vector<Value*> inner;  // stacks whose values have gradients
+  std::vector<Value*> lists;          // from outside, to which the block appends
+  std::vector<Value*> intermediates;  // lists of saved values that have a gradient in double backward
   std::vector<SavedValue> saved;
 };
 

@@ -63,21 +63,12 @@ Exports exports_of(const DifferentiableSlice& slice) {
   return exports;
 }
 
-Node* make_node(const CutOut& cut, const JointGraph& joint, const DifferentiableGraphs& graphs, bool has_effects,
-                Graph& graph) {
+Node* make_node(const CutOut& cut, const DifferentiableGraphs& graphs, bool has_effects, Graph& graph) {
   Node* node = graph.create(kDifferentiableKind, cut.operands, 0);
-  node->set_attribute(attr::kDifferentiableInputs, joint.differentiable_inputs);
-  node->set_attribute(attr::kDifferentiableOutputs, joint.differentiable_outputs);
-  node->set_attribute(attr::kDependences, joint.dependences);
-  node->set_attribute(attr::kCapturedInputs, graphs.captured_inputs);
-  node->set_attribute(attr::kCapturedOutputs, graphs.captured_outputs);
-  node->set_attribute(attr::kDifferentiableTemporaries, graphs.differentiable_temporaries);
-  node->set_attribute(attr::kCapturePaths, graphs.capture_paths);
-  if (!joint.conditional_outputs.empty()) {
-    node->set_attribute(attr::kConditionalOutputs, joint.conditional_outputs);
-    node->set_attribute(attr::kOtherDependences, joint.other_dependences);
+  node->set_attribute(attr::kGradient, std::make_shared<const GradientSignature>(graphs.signature));
+  if (has_effects) {
+    node->set_attribute(attr::kHasEffects, int64_t{1});
   }
-  node->set_attribute(attr::kHasEffects, static_cast<int64_t>(has_effects));
   node->set_attribute(attr::kSubgraph, graphs.forward);
   node->set_attribute(attr::kBackward, graphs.backward);
   node->set_attribute(attr::kGeneralBackward, graphs.general_backward);
@@ -160,14 +151,14 @@ std::optional<NotDifferentiated> differentiate_slice(const DifferentiableSlice& 
       std::any_of(slice.nodes.begin(), slice.nodes.end(), [](const Node* node) { return has_effects(*node); });
   const CutOut cut = cut_out(slice.nodes, exports.results, TensorConstants::kOperands);
   JointGraph joint = differentiate_forward(cut.subgraph);
-  if (joint.differentiable_outputs.empty()) {
+  if (joint.signature.outputs.empty()) {
     return NotDifferentiated::kOnlyViews;
   }
-  if (joint.differentiable_inputs.empty()) {
+  if (joint.signature.inputs.empty()) {
     return NotDifferentiated::kNoGradient;
   }
-  const DifferentiableGraphs graphs = split_joint_graph(joint);
-  replace(slice, exports, make_node(cut, joint, graphs, any_effects, graph));
+  const DifferentiableGraphs graphs = split_joint_graph(std::move(joint));
+  replace(slice, exports, make_node(cut, graphs, any_effects, graph));
   return std::nullopt;
 }
 

@@ -44,9 +44,7 @@ class Differentiation {
     std::vector<BlockGradient> blocks;     // of kBlocks
   };
 
-  Value* input(size_t differentiable) const {
-    return graph_.inputs()[static_cast<size_t>(joint_.differentiable_inputs[differentiable])];
-  }
+  Value* input(size_t differentiable) const { return graph_.inputs()[joint_.signature.inputs[differentiable]]; }
   bool is_reached(const Value* value) const { return dependences_.contains(value); }
   bool reaches(const Node& node) const;
 
@@ -67,8 +65,8 @@ class Differentiation {
   // ---- backward
   Value* add_gradient_input(const Value& value);
   void begin_with_outputs();
-  void add_inner_gradients();
-  void add_inner_gradient(Value* value);
+  void add_gradients_of_intermediates();
+  void add_gradient_of_intermediate(Value* value);
   void return_gradients();
   Gradient complete_gradient(Value* result);
   void differentiate(const Differentiated& each);
@@ -94,9 +92,9 @@ class Differentiation {
   void differentiate_loop(const Differentiated& each, const Gradients& gradients);
   void differentiate_branches(const Differentiated& each, const Gradients& gradients);
   Value* initial_gradient(const Value& param, Value* result, const std::vector<Value*>& sources, Node* position);
-  // Copies the backward graph of a block to before `position`. `of_return`: the gradient of a return, by number. `visit`:
-  // which run of the block. Returns the gradients of the block's inputs.
-  Values instantiate_backward(const BlockGradient& block, const std::vector<Value*>& of_return, Value* visit,
+  // Copies the backward graph of a block to before `position`. `of_return`: the gradient of a return, by number.
+  // `iteration`: which run of the block. Returns the gradients of the block's inputs.
+  Values instantiate_backward(const BlockGradient& block, const std::vector<Value*>& of_return, Value* iteration,
                               Node* position);
 
   Graph& graph_;
@@ -118,7 +116,7 @@ class Differentiation {
     std::vector<Value*> sources;  // all elements are defined where one of these is; empty: each may be undefined
   };
   FlatMap<const Value*, ListGradient> list_gradients_;
-  FlatMap<const Value*, Value*> inner_;
+  FlatMap<const Value*, Value*> gradients_of_intermediates_;
   Value* records_ = nullptr;
 };
 

@@ -67,29 +67,28 @@ void Differentiation::differentiate_blocks(const Differentiated& each) {
 }
 
 Differentiation::Values Differentiation::instantiate_backward(const BlockGradient& block, const Values& of_return,
-                                                              Value* visit, Node* position) {
+                                                              Value* iteration, Node* position) {
   const Graph& backward = *block.backward;
   ValueMap values;
   size_t next = 0;
   const auto enter = [&](Value* value) { values[backward.inputs()[next++]] = value; };
-  for (const int64_t output : block.outputs) {
-    const auto number = static_cast<size_t>(output);
-    if (number < of_return.size()) {
-      enter(of_return[number]);
+  for (const GradientSignature::Output& output : block.signature.outputs) {
+    if (output.position < of_return.size()) {
+      enter(of_return[output.position]);
       continue;
     }
-    const auto list = list_gradients_.find(block.lists[number - of_return.size()]);
+    const auto list = list_gradients_.find(block.lists[output.position - of_return.size()]);
     SCONCE_ASSERT(list != list_gradients_.end(), "a list that a loop fills has no gradient");
     enter(list->second.list);
   }
-  for (const Value* stack : block.inner) {
-    enter(insert_element(inner_.at(stack), visit, position));
+  for (const Value* list : block.intermediates) {
+    enter(insert_element(gradients_of_intermediates_.at(list), iteration, position));
   }
   enter(records_);
   for (const SavedValue& saved : block.saved) {
-    enter(saved.kind == SavedValue::Kind::kOperand ? saved.value
-          : saved.kind == SavedValue::Kind::kTrip  ? visit
-                                                   : insert_element(saved.value, visit, position));
+    enter(saved.kind == SavedValue::Kind::kOperand     ? saved.value
+          : saved.kind == SavedValue::Kind::kIteration ? iteration
+                                                       : insert_element(saved.value, iteration, position));
   }
   SCONCE_ASSERT(next == backward.inputs().size(), "the backward graph of a block has ", backward.inputs().size(), " inputs");
   return graph_.copy_nodes(backward.body(), position, values);
@@ -129,39 +128,38 @@ void Differentiation::differentiate_loop(const Differentiated& each, const Gradi
   Value* const always = graph_.insert_constant(true, end_);
   Value* const last = insert_node(aten::sub, {each.saved[0], graph_.insert_constant(1, end_)}, end_, c10::IntType::get());
   Values operands{each.saved[0], always};
-  for (const int64_t input : body.inputs) {
-    const auto number = static_cast<size_t>(input);
-    Value* carried = number < params ? gradients[number - 1].value : nullptr;
+  for (const size_t input : body.signature.inputs) {
+    Value* carried = input < params ? gradients[input - 1].value : nullptr;
     operands.push_back(carried != nullptr ? carried : insert_undefined(end_));
   }
-  Node* const loop = graph_.create(prim::Loop, operands, body.inputs.size());
+  Node* const loop = graph_.create(prim::Loop, operands, body.signature.inputs.size());
   loop->set_location(forward.location());
   loop->insert_before(end_);
   Block* const block = loop->add_block();
   Node* const end = block->return_node();
-  Value* const trip = block->add_param(c10::IntType::get());
+  Value* const number = block->add_param(c10::IntType::get());
   Values of_return(params, nullptr);
   Values sums;
-  for (const int64_t input : body.inputs) {
+  for (const size_t input : body.signature.inputs) {
     sums.push_back(block->add_param(c10::TensorType::get()));
-    if (static_cast<size_t>(input) < params) {
-      of_return[static_cast<size_t>(input)] = sums.back();
+    if (input < params) {
+      of_return[input] = sums.back();
     }
   }
-  Value* const visit = insert_node(aten::sub, {last, trip}, end, c10::IntType::get());
-  const Values parts = instantiate_backward(body, of_return, visit, end);
+  Value* const iteration = insert_node(aten::sub, {last, number}, end, c10::IntType::get());
+  const Values parts = instantiate_backward(body, of_return, iteration, end);
   block->add_return(always);
   for (size_t i = 0; i < parts.size(); ++i) {
-    const auto number = static_cast<size_t>(body.inputs[i]);
-    block->add_return(number < params ? parts[i]
-                                      : insert_sum_of_gradients(*body.operands[number - params], sums[i], parts[i], end));
+    const size_t input = body.signature.inputs[i];
+    block->add_return(input < params ? parts[i]
+                                     : insert_sum_of_gradients(*body.operands[input - params], sums[i], parts[i], end));
   }
   for (size_t i = 0; i < parts.size(); ++i) {
-    const auto number = static_cast<size_t>(body.inputs[i]);
-    if (number < params && gradients[number - 1].value == nullptr) {
-      loop->set_input(i + 2, initial_gradient(*sums[i], each.results[number - 1], sources, loop));
+    const size_t input = body.signature.inputs[i];
+    if (input < params && gradients[input - 1].value == nullptr) {
+      loop->set_input(i + 2, initial_gradient(*sums[i], each.results[input - 1], sources, loop));
     }
-    Value* operand = number < params ? forward.input(number + 1) : body.operands[number - params];
+    Value* operand = input < params ? forward.input(input + 1) : body.operands[input - params];
     if (is_reached(operand)) {
       sums_.add(operand, {loop->output(i), {loop->output(i)}});
     }
@@ -172,8 +170,8 @@ void Differentiation::differentiate_loop(const Differentiated& each, const Gradi
 void Differentiation::differentiate_branches(const Differentiated& each, const Gradients& gradients) {
   Values operands;
   for (const BlockGradient& block : each.blocks) {
-    for (const int64_t input : block.inputs) {
-      Value* operand = block.operands[static_cast<size_t>(input)];
+    for (const size_t input : block.signature.inputs) {
+      Value* operand = block.operands[input];
       if (std::find(operands.begin(), operands.end(), operand) == operands.end()) {
         operands.push_back(operand);
       }
@@ -192,10 +190,10 @@ void Differentiation::differentiate_branches(const Differentiated& each, const G
     const Values parts =
         block.backward == nullptr ? Values() : instantiate_backward(block, of_return, graph_.insert_constant(0, end), end);
     for (const Value* operand : operands) {
-      const auto found = std::find_if(block.inputs.begin(), block.inputs.end(),
-                                      [&](int64_t input) { return block.operands[static_cast<size_t>(input)] == operand; });
-      branch->add_return(found == block.inputs.end() ? insert_undefined(end)
-                                                     : parts[static_cast<size_t>(found - block.inputs.begin())]);
+      const std::vector<size_t>& inputs = block.signature.inputs;
+      const auto found =
+          std::find_if(inputs.begin(), inputs.end(), [&](size_t input) { return block.operands[input] == operand; });
+      branch->add_return(found == inputs.end() ? insert_undefined(end) : parts[static_cast<size_t>(found - inputs.begin())]);
     }
   }
   for (size_t i = 0; i < operands.size(); ++i) {

@@ -11,7 +11,7 @@
 namespace sconce {
 
 void Differentiation::note_dependence(const Node& node, const Values& results) {
-  Dependence all(joint_.differentiable_inputs.size());
+  Dependence all(joint_.signature.inputs.size());
   for (const Value* operand : node.inputs()) {
     if (is_reached(operand)) {
       merge(all, dependences_.at(operand));
@@ -27,7 +27,7 @@ void Differentiation::note_dependence(const Node& node, const Values& results) {
 
 // Where an operand depends on fewer inputs if a condition does not hold, so do the results.
 void Differentiation::note_condition(const Node& node, const Values& results) {
-  Condition condition{nullptr, Dependence(joint_.differentiable_inputs.size())};
+  Condition condition{nullptr, Dependence(joint_.signature.inputs.size())};
   for (const Value* operand : node.inputs()) {
     if (!is_reached(operand)) {
       continue;
@@ -63,24 +63,23 @@ void Differentiation::note_block_dependences(const Differentiated& each) {
   const size_t first_return = is_loop ? 1 : 0;  // the first return of a body is its condition
   const auto dependence_of = [&](const Value* value) {
     const auto found = dependences_.find(value);
-    return found == dependences_.end() ? Dependence(joint_.differentiable_inputs.size()) : found->second;
+    return found == dependences_.end() ? Dependence(joint_.signature.inputs.size()) : found->second;
   };
   for (size_t i = 0; is_loop && i < node.outputs().size(); ++i) {
     if (may_require_grad(*node.output(i))) {
       note(node.output(i), dependence_of(node.input(i + 2)));
     }
   }
-  for (size_t round = 0; round <= node.outputs().size() + 1; ++round) {
+  for (size_t iteration = 0; iteration <= node.outputs().size() + 1; ++iteration) {
     for (size_t i = 0; i < each.blocks.size(); ++i) {
       const BlockGradient& block = each.blocks[i];
       const size_t params = node.block(i)->params().size();
       const size_t returns = node.block(i)->returns().size();
-      for (size_t row = 0; row < block.outputs.size(); ++row) {
-        const auto output = static_cast<size_t>(block.outputs[row]);
+      for (const auto& [output, reaches, otherwise] : block.signature.outputs) {
         const Value* result = output < returns ? node.output(output - first_return) : block.lists[output - returns];
-        for (size_t column = 0; column < block.inputs.size(); ++column) {
-          const auto from = static_cast<size_t>(block.inputs[column]);
-          if (block.dependences[row * block.inputs.size() + column] != 0) {
+        for (size_t column = 0; column < reaches.size(); ++column) {
+          const size_t from = block.signature.inputs[column];
+          if (reaches[column]) {
             note(result, dependence_of(from < params ? node.output(from - 1) : block.operands[from - params]));
           }
         }
@@ -100,7 +99,7 @@ void Differentiation::note_loop_conditions(const Differentiated& each, Node* cou
     }
     Value* const zero = graph_.insert_constant(0, position);
     Condition condition{insert_node(aten::gt, {each.saved[0], zero}, position, c10::BoolType::get()),
-                        Dependence(joint_.differentiable_inputs.size())};
+                        Dependence(joint_.signature.inputs.size())};
     if (const auto before = conditions_.find(begin); before != conditions_.end()) {
       condition = {insert_node(aten::__or__, {condition.holds, before->second.holds}, position, c10::BoolType::get()),
                    before->second.otherwise};

@@ -37,19 +37,19 @@ JointGraph Differentiation::run(const std::vector<bool>& is_differentiable) {
   joint_.forward_outputs = graph_.outputs().size();
   for (size_t i = 0; i < joint_.forward_inputs; ++i) {
     if (is_differentiable[i]) {
-      joint_.differentiable_inputs.push_back(static_cast<int64_t>(i));
+      joint_.signature.inputs.push_back(i);
     }
   }
-  for (size_t i = 0; i < joint_.differentiable_inputs.size(); ++i) {
+  for (size_t i = 0; i < joint_.signature.inputs.size(); ++i) {
     Dependence& dependence = dependences_[input(i)];
-    dependence.resize(joint_.differentiable_inputs.size());
+    dependence.resize(joint_.signature.inputs.size());
     dependence[i] = true;
   }
   for (Node* node : graph_.body().nodes()) {
     enter(*node);
   }
   begin_with_outputs();
-  add_inner_gradients();
+  add_gradients_of_intermediates();
   records_ = graph_.add_input("records", c10::BoolType::get());
   for (auto each = tape_.rbegin(); each != tape_.rend(); ++each) {
     Node* const before = end_->previous();
@@ -183,7 +183,7 @@ void Differentiation::begin_with_outputs() {
     if (!is_reached(output) || is_number_like(*output)) {
       continue;
     }
-    joint_.differentiable_outputs.push_back(static_cast<int64_t>(i));
+    joint_.signature.outputs.push_back({i, {}, {}});
     if (is_tensor(*output)) {
       Value* gradient = add_gradient_input(*output);
       sums_.add(output, {gradient, {gradient}});
@@ -193,11 +193,11 @@ void Differentiation::begin_with_outputs() {
   }
 }
 
-void Differentiation::add_inner_gradients() {
+void Differentiation::add_gradients_of_intermediates() {
   if (joint_.is_block) {
-    for (size_t i = 0; i < joint_.differentiable_inputs.size(); ++i) {
-      if (static_cast<size_t>(joint_.differentiable_inputs[i]) < joint_.params) {
-        add_inner_gradient(input(i));
+    for (size_t i = 0; i < joint_.signature.inputs.size(); ++i) {
+      if (joint_.signature.inputs[i] < joint_.params) {
+        add_gradient_of_intermediate(input(i));
       }
     }
   }
@@ -205,29 +205,29 @@ void Differentiation::add_inner_gradients() {
   for (const Differentiated& each : tape_) {
     for (Value* result : each.results) {
       if (is_tensor(*result) && is_reached(result) && std::find(outputs.begin(), outputs.end(), result) == outputs.end()) {
-        add_inner_gradient(result);
+        add_gradient_of_intermediate(result);
       }
     }
     for (const BlockGradient& block : each.blocks) {
-      for (Value* stack : block.inner) {
-        add_inner_gradient(stack);
+      for (Value* list : block.intermediates) {
+        add_gradient_of_intermediate(list);
       }
     }
   }
 }
 
-void Differentiation::add_inner_gradient(Value* value) {
-  joint_.inner.push_back({value, add_gradient_input(*value)});
-  inner_[value] = joint_.inner.back().gradient;
+void Differentiation::add_gradient_of_intermediate(Value* value) {
+  joint_.intermediates.push_back({value, add_gradient_input(*value)});
+  gradients_of_intermediates_[value] = joint_.intermediates.back().gradient;
 }
 
 // Completes the gradient of a value: no operator that comes later in the walk adds to it.
 Gradient Differentiation::complete_gradient(Value* value) {
   Gradient gradient = sums_.at(value);
-  const auto inner = inner_.find(value);
-  if (gradient.value != nullptr && inner != inner_.end()) {
-    gradient.value = insert_sum_of_gradients(*value, gradient.value, inner->second, end_);
-    merge_sources(gradient.sources, {inner->second});
+  const auto second = gradients_of_intermediates_.find(value);
+  if (gradient.value != nullptr && second != gradients_of_intermediates_.end()) {
+    gradient.value = insert_sum_of_gradients(*value, gradient.value, second->second, end_);
+    merge_sources(gradient.sources, {second->second});
   }
   return gradient;
 }
@@ -262,41 +262,39 @@ void Differentiation::differentiate(const Differentiated& each) {
 }
 
 void Differentiation::return_gradients() {
-  std::vector<int64_t> inputs;
-  std::vector<bool> has_gradient;
-  for (size_t i = 0; i < joint_.differentiable_inputs.size(); ++i) {
-    const bool is_param = static_cast<size_t>(joint_.differentiable_inputs[i]) < joint_.params;
+  GradientSignature& signature = joint_.signature;
+  std::vector<size_t> inputs;
+  std::vector<size_t> kept;  // numbers of the differentiable inputs that have a gradient
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const bool is_param = signature.inputs[i] < joint_.params;
     Gradient gradient = is_param ? complete_gradient(input(i)) : sums_.at(input(i));
-    if (is_param && gradient.value == nullptr && !joint_.differentiable_outputs.empty()) {
-      const auto inner = inner_.find(input(i));
-      gradient.value = inner != inner_.end() ? inner->second : insert_undefined(end_);
+    if (is_param && gradient.value == nullptr && !signature.outputs.empty()) {
+      const auto second = gradients_of_intermediates_.find(input(i));
+      gradient.value = second != gradients_of_intermediates_.end() ? second->second : insert_undefined(end_);
     }
-    has_gradient.push_back(gradient.value != nullptr);
     if (gradient.value != nullptr) {
-      inputs.push_back(joint_.differentiable_inputs[i]);
+      kept.push_back(i);
+      inputs.push_back(signature.inputs[i]);
       graph_.add_output(gradient.value);
     }
   }
-  const auto add_row = [&](std::vector<int64_t>& rows, const Dependence& row) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      if (has_gradient[i]) {
-        rows.push_back(row[i] ? 1 : 0);
-      }
-    }
+  const auto row_of = [&](const Dependence& all) {
+    Dependence row;
+    std::transform(kept.begin(), kept.end(), std::back_inserter(row), [&](size_t input) { return all[input]; });
+    return row;
   };
-  for (const JointGraph::Inner& inner : joint_.inner) {
-    graph_.add_output(inner.value);
+  for (const JointGraph::Intermediate& intermediate : joint_.intermediates) {
+    graph_.add_output(intermediate.value);
   }
-  for (size_t i = 0; i < joint_.differentiable_outputs.size(); ++i) {
-    const Value* output = graph_.outputs()[static_cast<size_t>(joint_.differentiable_outputs[i])];
-    add_row(joint_.dependences, dependences_.at(output));
-    if (const auto condition = conditions_.find(output); condition != conditions_.end()) {
-      joint_.conditional_outputs.push_back(static_cast<int64_t>(i));
-      add_row(joint_.other_dependences, condition->second.otherwise);
+  for (GradientSignature::Output& output : signature.outputs) {
+    const Value* value = graph_.outputs()[output.position];
+    output.reaches = row_of(dependences_.at(value));
+    if (const auto condition = conditions_.find(value); condition != conditions_.end()) {
+      output.otherwise = row_of(condition->second.otherwise);
       graph_.add_output(condition->second.holds);
     }
   }
-  joint_.differentiable_inputs = std::move(inputs);
+  signature.inputs = std::move(inputs);
 }
 
 // ---- the interface
@@ -306,7 +304,7 @@ namespace {
 // Folds the branches of texts that facts decide. Gradient inputs have the symbols of the outputs, so that not every symbol
 // is known to be other than 1.
 JointGraph folded(JointGraph joint) {
-  if (!joint.differentiable_inputs.empty() && !joint.differentiable_outputs.empty()) {
+  if (!joint.signature.inputs.empty() && !joint.signature.outputs.empty()) {
     propagate_facts(*joint.graph, InputAssumptions{.grad_mode = false}, KnownNumbers::kFold);
     simplify(*joint.graph);
     eliminate_dead_nodes(*joint.graph);
@@ -317,9 +315,9 @@ JointGraph folded(JointGraph joint) {
 }  // namespace
 
 void JointGraph::refresh() {
-  const size_t first = forward_outputs + differentiable_inputs.size();
-  for (size_t i = 0; i < inner.size(); ++i) {
-    inner[i].value = graph->outputs()[first + i];
+  const size_t first = forward_outputs + signature.inputs.size();
+  for (size_t i = 0; i < intermediates.size(); ++i) {
+    intermediates[i].value = graph->outputs()[first + i];
   }
 }
 

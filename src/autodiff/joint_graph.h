@@ -1,42 +1,36 @@
 // The joint graph: a forward graph followed by the gradients of its inputs.
 #pragma once
 
+#include "ir/gradient_signature.h"
 #include "ir/graph.h"
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 
 namespace sconce {
 
 struct JointGraph {
-  // A value inside the forward graph that has a gradient: a tensor, or a list of what a branch or loop saves. Backward of
-  // backward brings a further gradient to it, if backward reads the value.
-  struct Inner {
+  // A value inside the forward graph that has a gradient: a tensor, or a list that a branch or loop saves. In double
+  // backward the value receives a second gradient, through the saved copy that backward read.
+  struct Intermediate {
     Value* value;     // kept up to date by `refresh`
     Value* gradient;  // an input of the graph, after the gradients of the outputs
   };
 
-  // Inputs: the forward graph's, the gradients of the differentiable outputs, the gradients of the inner values, and a bool:
-  // whether autograd records backward. Any of the gradients may be an undefined tensor.
-  // Outputs: the forward graph's, the gradients of the differentiable inputs, the inner values, the conditions.
+  // Inputs: the forward graph's, the gradients of the differentiable outputs, the gradients of the intermediates, and a
+  // bool: whether autograd records backward. Any of the gradients may be an undefined tensor.
+  // Outputs: the forward graph's, the gradients of the differentiable inputs, the intermediates, the conditions.
   std::shared_ptr<Graph> graph;
   size_t forward_inputs = 0;
   size_t forward_outputs = 0;
-  std::vector<int64_t> differentiable_inputs;   // positions among the forward graph's inputs
-  std::vector<int64_t> differentiable_outputs;  // positions among its outputs: tensors, and lists that loops fill
-  std::vector<int64_t> dependences;             // a row of 0 and 1 per differentiable output: the inputs that it depends on
-  // Positions among the differentiable outputs of those that depend on fewer inputs where a condition does not hold: a loop
-  // runs no iteration. A row for each.
-  std::vector<int64_t> conditional_outputs;
-  std::vector<int64_t> other_dependences;
-  std::vector<Inner> inner;
+  GradientSignature signature;  // inputs and outputs; split_joint_graph chooses what is saved
+  std::vector<Intermediate> intermediates;
   // The graph is a block's: its first inputs are the block's params. Each run of the block saves params and outputs for
   // backward.
   size_t params = 0;
   bool is_block = false;
 
-  // Reads the inner values again, after passes replaced values.
+  // Reads the intermediates again, after passes replaced values.
   void refresh();
 };
 

@@ -25,27 +25,26 @@ class Splitting {
   explicit Splitting(JointGraph joint) : joint_(std::move(joint)), graph_(*joint_.graph) {
     joint_.refresh();
     const c10::ArrayRef<Value*> outputs = graph_.outputs();
-    outputs_.assign(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(joint_.forward_outputs));
-    gradients_ =
-        Values(outputs.begin() + static_cast<std::ptrdiff_t>(joint_.forward_outputs),
-               outputs.begin() + static_cast<std::ptrdiff_t>(joint_.forward_outputs + joint_.differentiable_inputs.size()));
-    conditions_ = Values(outputs.end() - static_cast<std::ptrdiff_t>(joint_.conditional_outputs.size()), outputs.end());
+    const size_t inputs = joint_.signature.inputs.size();
+    outputs_ = outputs.slice(0, joint_.forward_outputs).vec();
+    gradients_ = outputs.slice(joint_.forward_outputs, inputs).vec();
+    conditions_ = outputs.slice(joint_.forward_outputs + inputs + joint_.intermediates.size()).vec();
+    graphs_.signature = std::move(joint_.signature);
   }
 
   DifferentiableGraphs run() {
     connected_.insert(outputs_.begin(), outputs_.end());
-    for (const JointGraph::Inner& inner : joint_.inner) {
-      connected_.insert(inner.value);
+    for (const JointGraph::Intermediate& intermediate : joint_.intermediates) {
+      connected_.insert(intermediate.value);
     }
     find_dependent();
     find_forward();
     for (Value* gradient : gradients_) {
       need(gradient);
     }
-    order_captures();
+    order_saved();
     build_backward();
-    graphs_.capture_paths = gradient_paths(*graphs_.backward, joint_.differentiable_outputs.size(),
-                                           graphs_.captured_inputs.size() + graphs_.captured_outputs.size());
+    find_paths();
     strip_forward();
     return std::move(graphs_);
   }
@@ -98,7 +97,7 @@ class Splitting {
       if (&node != graph_.body().param_node()) {
         compute_in_forward(node);
       }
-      captured_.insert(value);
+      saved_.insert(value);
       return;
     }
     backward_.insert(&node);
@@ -123,27 +122,44 @@ class Splitting {
     });
   }
 
-  // Captured values in the order of inputs, outputs and the program.
-  void order_captures() {
+  // Saved values in the order of inputs, outputs and the program.
+  void order_saved() {
+    GradientSignature& signature = graphs_.signature;
     for (size_t i = joint_.params; i < joint_.forward_inputs; ++i) {
-      if (captured_.erase(graph_.inputs()[i]) != 0) {
-        graphs_.captured_inputs.push_back(static_cast<int64_t>(i));
-        captures_.push_back(graph_.inputs()[i]);
+      if (saved_.erase(graph_.inputs()[i]) != 0) {
+        signature.saved_inputs.push_back({i, {}});
+        ordered_.push_back(graph_.inputs()[i]);
       }
     }
     for (size_t i = 0; i < outputs_.size() && !joint_.is_block; ++i) {
-      if (captured_.erase(outputs_[i]) != 0) {
-        graphs_.captured_outputs.push_back(static_cast<int64_t>(i));
-        captures_.push_back(outputs_[i]);
+      if (saved_.erase(outputs_[i]) != 0) {
+        signature.saved_outputs.push_back({i, {}});
+        ordered_.push_back(outputs_[i]);
       }
     }
-    std::copy_if(graph_.inputs().begin(), graph_.inputs().begin() + static_cast<std::ptrdiff_t>(joint_.params),
-                 std::back_inserter(temporaries_), [this](Value* param) { return captured_.contains(param); });
+    const auto add = [&](Value* value) {
+      if (saved_.contains(value)) {
+        intermediates_.push_back(value);
+      }
+    };
+    std::for_each(graph_.inputs().begin(), graph_.inputs().begin() + static_cast<std::ptrdiff_t>(joint_.params), add);
     for (const Node* node : graph_.body().nodes()) {
-      std::copy_if(node->outputs().begin(), node->outputs().end(), std::back_inserter(temporaries_),
-                   [this](Value* output) { return captured_.contains(output); });
+      std::for_each(node->outputs().begin(), node->outputs().end(), add);
     }
-    captures_.insert(captures_.end(), temporaries_.begin(), temporaries_.end());
+    signature.intermediates = intermediates_.size();
+    ordered_.insert(ordered_.end(), intermediates_.begin(), intermediates_.end());
+  }
+
+  void find_paths() {
+    GradientSignature& signature = graphs_.signature;
+    std::vector<Dependence> paths = gradient_paths(*graphs_.backward, signature.outputs.size(),
+                                                   signature.saved_inputs.size() + signature.saved_outputs.size());
+    auto next = paths.begin();
+    for (auto* saved : {&signature.saved_inputs, &signature.saved_outputs}) {
+      for (GradientSignature::Saved& each : *saved) {
+        each.paths = std::move(*next++);
+      }
+    }
   }
 
   void build_backward() {
@@ -157,22 +173,23 @@ class Splitting {
       copies[&value] = input;
     };
     const auto first_gradient = graph_.inputs().begin() + static_cast<std::ptrdiff_t>(joint_.forward_inputs);
-    const size_t outputs = joint_.differentiable_outputs.size();
+    const size_t outputs = graphs_.signature.outputs.size();
+    std::vector<size_t>& differentiable = graphs_.signature.differentiable_intermediates;
     std::for_each(first_gradient, first_gradient + static_cast<std::ptrdiff_t>(outputs),
                   [&](const Value* gradient) { enter(*gradient); });
-    std::vector<bool> is_captured;
-    for (const JointGraph::Inner& inner : joint_.inner) {
-      const auto found = std::find(temporaries_.begin(), temporaries_.end(), inner.value);
-      const bool is_new = found != temporaries_.end() && placed_.insert(inner.value).second;
-      is_captured.push_back(is_new);
-      if (is_new) {
-        graphs_.differentiable_temporaries.push_back(found - temporaries_.begin());
+    std::vector<size_t> unused;  // inputs for gradients that backward of backward does not bring
+    for (const auto& [value, gradient] : joint_.intermediates) {
+      const auto found = std::find(intermediates_.begin(), intermediates_.end(), value);
+      if (found != intermediates_.end() && placed_.insert(value).second) {
+        differentiable.push_back(static_cast<size_t>(found - intermediates_.begin()));
+      } else {
+        unused.push_back(backward->inputs().size());
       }
-      enter(*inner.gradient);
+      enter(*gradient);
     }
     enter(*graph_.inputs().back());
-    for (const Value* capture : captures_) {
-      enter(*capture);
+    for (const Value* saved : ordered_) {
+      enter(*saved);
     }
     for (const Node* node : graph_.body().nodes()) {
       if (backward_.contains(node)) {
@@ -184,9 +201,9 @@ class Splitting {
       enter_constant(*backward, *gradient, copies);
       backward->add_output(copies.at(gradient));
     }
-    remove_inner_gradients(*backward, outputs, is_captured);
+    remove_undefined_inputs(*backward, unused);
     const BackwardForm all{std::vector<Definedness>(outputs, Definedness::kAll)};
-    graphs_.backward = specialize_backward(*backward, graphs_.differentiable_temporaries.size(), all);
+    graphs_.backward = specialize_backward(*backward, differentiable.size(), all);
     graphs_.general_backward = std::move(backward);
   }
 
@@ -196,24 +213,13 @@ class Splitting {
     }
   }
 
-  // Removes the gradients of inner values that backward does not read: backward of backward brings none to them.
-  static void remove_inner_gradients(Graph& graph, size_t first, const std::vector<bool>& is_captured) {
-    std::vector<size_t> removed;
-    for (size_t i = 0; i < is_captured.size(); ++i) {
-      if (!is_captured[i]) {
-        removed.push_back(first + i);
-      }
-    }
-    remove_undefined_inputs(graph, removed);
-  }
-
-  // Leaves what forward computes: the outputs and the temporaries.
+  // Leaves what forward computes: the outputs, the intermediates and the conditions.
   void strip_forward() {
     Block& body = graph_.body();
     while (body.returns().size() > outputs_.size()) {
       body.remove_return(body.returns().size() - 1);
     }
-    for (const Values* values : {&temporaries_, &conditions_}) {
+    for (const Values* values : {&intermediates_, &conditions_}) {
       for (Value* value : *values) {
         body.add_return(value);
       }
@@ -241,10 +247,10 @@ class Splitting {
   Nodes forward_;
   Nodes backward_;
   std::unordered_set<const Value*> connected_;  // to the inputs where autograd records backward: results of operators
-  std::unordered_set<Value*> captured_;
+  std::unordered_set<Value*> saved_;
   std::unordered_set<const Value*> placed_;
-  Values captures_;
-  Values temporaries_;
+  Values ordered_;        // all saved values
+  Values intermediates_;  // those that are neither input nor output
   DifferentiableGraphs graphs_;
 };
 

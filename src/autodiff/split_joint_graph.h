@@ -2,29 +2,25 @@
 #pragma once
 
 #include "autodiff/joint_graph.h"
+#include "ir/gradient_signature.h"
 
-#include <cstdint>
 #include <memory>
-#include <vector>
 
 namespace sconce {
 
-// The graphs and positions of a sconce::differentiable node (ir/differentiable.h).
+// The graphs and the signature of a sconce::differentiable node (ir/differentiable.h).
 struct DifferentiableGraphs {
   std::shared_ptr<Graph> forward;
   std::shared_ptr<Graph> backward;
   std::shared_ptr<Graph> general_backward;
-  std::vector<int64_t> captured_inputs;
-  std::vector<int64_t> captured_outputs;
-  std::vector<int64_t> differentiable_temporaries;
-  std::vector<int64_t> capture_paths;
+  GradientSignature signature;
 };
 
 // Splits the graph, of which nothing may be used afterwards.
 //
-// Backward computes what depends on a gradient, and computes again what only the texts of gradients need and views of what
-// it captures. Forward computes everything else: numbers, so that backward captures sizes and not tensors, and values that
-// both need, which backward captures.
+// Backward computes what depends on a gradient, and computes again what only the texts of gradients need and views of saved
+// values. Forward computes everything else: numbers, so that sizes are saved and not tensors, and values that both need,
+// which are saved.
 DifferentiableGraphs split_joint_graph(JointGraph joint);
 
 }  // namespace sconce

@@ -1,5 +1,7 @@
 #include "ir/attributes.h"
 
+#include "ir/gradient_signature.h"
+
 #include <algorithm>
 
 namespace sconce {
@@ -19,6 +21,9 @@ bool equal(const AttributeValue& a, const AttributeValue& b) {
   }
   if (const auto* value = std::get_if<c10::IValue>(&a)) {
     return value->is(std::get<c10::IValue>(b));
+  }
+  if (const auto* signature = std::get_if<std::shared_ptr<const GradientSignature>>(&a)) {
+    return **signature == *std::get<std::shared_ptr<const GradientSignature>>(b);
   }
   return a == b;
 }

@@ -15,12 +15,13 @@
 namespace sconce {
 
 class Graph;
+struct GradientSignature;
 
 // One alternative per literal of the text form. The value of a `prim::Constant` is an IValue, printed according to the type
 // of the node's output. Copying an attribute shares its subgraph; `Graph::clone` copies it.
-using AttributeValue =
-    std::variant<int64_t, double, std::string, c10::TypePtr, std::vector<int64_t>, std::vector<double>,
-                 std::vector<std::string>, std::vector<c10::TypePtr>, c10::IValue, std::shared_ptr<Graph>>;
+using AttributeValue = std::variant<int64_t, double, std::string, c10::TypePtr, std::vector<int64_t>, std::vector<double>,
+                                    std::vector<std::string>, std::vector<c10::TypePtr>, c10::IValue, std::shared_ptr<Graph>,
+                                    std::shared_ptr<const GradientSignature>>;
 
 struct Attribute {
   c10::Symbol name;

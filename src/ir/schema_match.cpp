@@ -69,7 +69,7 @@ const Op* composite_op_of(const Node& node) {
   }
   if (node.kind() == kDifferentiableKind) {
     // Which operands it writes is not known.
-    const bool has_effects = node.attribute_as<int64_t>(attr::kHasEffects) != 0;
+    const bool has_effects = node.attribute(attr::kHasEffects) != nullptr;
     return &composite_op_of(node, Opcode::kDifferentiable, {.unknown = has_effects});
   }
   return nullptr;

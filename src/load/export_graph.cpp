@@ -1,5 +1,7 @@
 #include "load/export_graph.h"
 
+#include "ir/text/gradient_text.h"
+
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <string>
@@ -131,6 +133,9 @@ class Exporter {
   static void set(jit::Node& node, c10::Symbol name, const c10::IValue& value) { node.ival_(name, value); }
   static void set(jit::Node& node, c10::Symbol name, const std::shared_ptr<Graph>& value) {
     node.g_(name, export_graph(*value));
+  }
+  static void set(jit::Node& node, c10::Symbol name, const std::shared_ptr<const GradientSignature>& value) {
+    node.s_(name, print_gradient(*value));
   }
 
   jit::Graph& target_;

@@ -114,9 +114,9 @@ DifferentiableExplanation explain_function(const DifferentiableFunction& functio
   DifferentiableExplanation explanation;
   explanation.name = function.name;
   explanation.source = source_of(node);
-  explanation.saved_inputs = function.captured_inputs.size();
-  explanation.saved_outputs = function.captured_outputs.size();
-  explanation.saved_temporaries = function.forward->graph()->outputs().size() - function.outputs;
+  explanation.saved_inputs = function.signature.saved_inputs.size();
+  explanation.saved_outputs = function.signature.saved_outputs.size();
+  explanation.saved_intermediates = function.signature.intermediates;
   for (const Plan* plan : {static_cast<const Plan*>(function.forward.get()), &function.backward->all_defined()}) {
     PlanExplanation& each = explanation.plans.emplace_back();
     each.tier = Tier::kRanks;

@@ -8,13 +8,12 @@
 #include "passes/simplify/simplify.h"
 #include "plan/autograd/differentiable_function.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 namespace sconce {
 namespace {
-
-using PositionList = std::vector<int64_t>;
 
 // Returns "SconceBackward(model.py:12)".
 std::string autograd_name(const Node& node) {
@@ -35,20 +34,20 @@ std::string autograd_name(const Node& node) {
 // Makes the plans of backward for the forms of runs that have none yet.
 class BackwardLowering {
  public:
-  // `general`: see ir/differentiable.h, with `temporaries` differentiable temporaries and `captures` captured inputs and
+  // `general`: see ir/differentiable.h, with `intermediates` differentiable intermediates and `saved` saved inputs and
   // outputs. `name`: of backward.
-  BackwardLowering(std::shared_ptr<const Graph> general, size_t temporaries, size_t captures, std::string name,
+  BackwardLowering(std::shared_ptr<const Graph> general, size_t intermediates, size_t saved, std::string name,
                    LoweringOptions options)
       : general_(std::move(general)),
-        temporaries_(temporaries),
-        captures_(captures),
+        intermediates_(intermediates),
+        saved_(saved),
         name_(std::move(name)),
         options_(std::move(options)) {}
 
   BackwardPlan operator()(const BackwardForm& form) const {
-    std::shared_ptr<Graph> graph = specialize_backward(*general_, temporaries_, form);
+    std::shared_ptr<Graph> graph = specialize_backward(*general_, intermediates_, form);
     BackwardPlan made;
-    made.capture_paths = gradient_paths(*graph, form.gradients.size() + (form.records ? temporaries_ : 0), captures_);
+    made.saved_paths = gradient_paths(*graph, form.gradients.size() + (form.records ? intermediates_ : 0), saved_);
     if (!form.records && options_.optimize_backward != nullptr) {
       (*options_.optimize_backward)(graph);
     } else {
@@ -64,8 +63,8 @@ class BackwardLowering {
 
  private:
   std::shared_ptr<const Graph> general_;
-  size_t temporaries_;
-  size_t captures_;
+  size_t intermediates_;
+  size_t saved_;
   std::string name_;
   LoweringOptions options_;
 };
@@ -86,25 +85,22 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
   function->forward->set_name(function->name + " forward");
   const std::string backward_name = name_of_backward(function->name);
   (*backward)->set_name(backward_name);
-  function->differentiable_temporaries = node.attribute_as<PositionList>(attr::kDifferentiableTemporaries);
-  function->captured_inputs = node.attribute_as<PositionList>(attr::kCapturedInputs);
-  function->captured_outputs = node.attribute_as<PositionList>(attr::kCapturedOutputs);
-  const size_t captures = function->captured_inputs.size() + function->captured_outputs.size();
-  function->backward = std::make_unique<BackwardPlans>(
-      BackwardPlan{std::move(*backward), node.attribute_as<PositionList>(attr::kCapturePaths)},
-      BackwardLowering(graph_at(attr::kGeneralBackward), function->differentiable_temporaries.size(), captures,
-                       backward_name, options));
-  function->outputs = node.outputs().size();
-  function->differentiable_inputs = node.attribute_as<PositionList>(attr::kDifferentiableInputs);
-  function->differentiable_outputs = node.attribute_as<PositionList>(attr::kDifferentiableOutputs);
-  if (node.attribute(attr::kConditionalOutputs) != nullptr) {
-    function->conditional_outputs = node.attribute_as<PositionList>(attr::kConditionalOutputs);
-    function->other_dependences = node.attribute_as<PositionList>(attr::kOtherDependences);
+  function->signature = gradient_signature(node);
+  const GradientSignature& signature = function->signature;
+  BackwardPlan all_defined{std::move(*backward), {}};
+  for (const auto* saved : {&signature.saved_inputs, &signature.saved_outputs}) {
+    std::transform(saved->begin(), saved->end(), std::back_inserter(all_defined.saved_paths),
+                   [](const GradientSignature::Saved& each) { return each.paths; });
   }
-  function->dependences = node.attribute_as<PositionList>(attr::kDependences);
+  const size_t saved = all_defined.saved_paths.size();
+  function->backward =
+      std::make_unique<BackwardPlans>(std::move(all_defined), BackwardLowering(graph_at(attr::kGeneralBackward),
+                                                                               signature.differentiable_intermediates.size(),
+                                                                               saved, backward_name, options));
+  function->outputs = node.outputs().size();
   const Graph& subgraph = *graph_at(attr::kSubgraph);
-  for (const int64_t position : function->differentiable_outputs) {
-    const Value& output = *subgraph.outputs()[static_cast<size_t>(position)];
+  for (const GradientSignature::Output& each : signature.outputs) {
+    const Value& output = *subgraph.outputs()[each.position];
     function->is_list.push_back(!is_tensor(output));
     function->returns_of_blocks =
         function->returns_of_blocks || !is_tensor(output) || !computed_value(output).node()->blocks().empty();

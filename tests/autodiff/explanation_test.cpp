@@ -163,7 +163,7 @@ def f(x, w):
   ASSERT_THAT(plan.gradients->subgraphs, SizeIs(1));
   const DifferentiableExplanation& subgraph = plan.gradients->subgraphs[0];
   EXPECT_THAT(subgraph.name, ::testing::StartsWith("SconceBackward"));
-  EXPECT_GT(subgraph.saved_inputs + subgraph.saved_outputs + subgraph.saved_temporaries, 0U);
+  EXPECT_GT(subgraph.saved_inputs + subgraph.saved_outputs + subgraph.saved_intermediates, 0U);
   ASSERT_THAT(subgraph.plans, SizeIs(2));
   EXPECT_THAT(subgraph.plans[0].text, ::testing::HasSubstr("tanh"));
   EXPECT_THAT(subgraph.plans[1].text, ::testing::HasSubstr("tanh_backward"));

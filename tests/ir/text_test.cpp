@@ -1,6 +1,7 @@
 // Printing and parsing: the fixed point, every literal form, what malformed text is told.
 #include "tests/support/graphs.h"
 
+#include "ir/differentiable.h"
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
 #include "ir/text/print_literal.h"
@@ -183,6 +184,38 @@ TEST(Text, KeepsSubgraphsAlsoNestedAndTwoOfThem) {
   expect_kept(text);
   const auto graph = parse(text);
   EXPECT_EQ(print(*graph->clone()), text) << "clone copies subgraphs";
+}
+
+// A graph with one sconce::differentiable node of the signature.
+std::string differentiable(const std::string& signature) {
+  return "graph(%a : Tensor,\n      %b : Tensor):\n  %c : Tensor = sconce::differentiable_0[gradient=" + signature +
+         "](%a, %b)\n  return (%c)\nwith sconce::differentiable_0 = graph(%a : Tensor,\n      %b : Tensor):\n"
+         "  %c : Tensor = aten::mul(%a, %b)\n  return (%c)\n";
+}
+
+TEST(Text, KeepsEveryFormOfAGradientSignature) {
+  for (const std::string signature :
+       {"{}", "{grad(y0) reaches x0}", "{grad(y0) reaches nothing; nothing reaches x1}",
+        "{grad(y0) reaches x0, x1; saves x0 (y0 to x1), x1 (y0 to x0), y0, t0; double backward adds grad(t0)}",
+        "{grad(y0) reaches x0; grad(y2) reaches x0, x1 else nothing; grad(y3) reaches x1 else x0; nothing reaches x4}",
+        "{grad(y0) reaches x0, x1; grad(y1) reaches x1; saves x1 (y0 to x0; y1 to x1), y1 (), t0, t1, t2; double backward "
+        "adds "
+        "grad(t2, t0)}"}) {
+    expect_kept(differentiable(signature));
+  }
+}
+
+TEST(Text, ReadsAGradientSignature) {
+  const auto graph = parse(differentiable(
+      "{grad(y0) reaches x0, x3; grad(y2) reaches x3 else nothing; saves x1, x3 (y0 to x0), y2 (y2 to x3), t0, t1; double "
+      "backward adds grad(t1)}"));
+  const GradientSignature expected{.inputs = {0, 3},
+                                   .outputs = {{0, {true, true}, {}}, {2, {false, true}, {{false, false}}}},
+                                   .saved_inputs = {{1, {true, true, false, true}}, {3, {true, false, false, false}}},
+                                   .saved_outputs = {{2, {false, false, false, true}}},
+                                   .intermediates = 2,
+                                   .differentiable_intermediates = {1}};
+  EXPECT_EQ(gradient_signature(*find_node(*graph, "sconce::differentiable")), expected);
 }
 
 TEST(Text, RenamesValuesWhoseNamesCollideAndKeepsTheFirst) {
@@ -369,6 +402,13 @@ TEST(ParseErrors, ShowLineColumnAndCaret) {
       {"graph():\n  %c : (int, int) = prim::Constant[value=(1, 2, 3)]()\n  return (%c)", 2, 49,
        "more elements than its type"},
       {"graph():\n  %c : __torch__.M = prim::Constant[value=1]()\n  return (%c)", 2, 43, "no literal form"},
+      {"graph():\n  prim::G[gradient={grad(x0) reaches x0}]()\n  return ()", 2, 26, "expected y0, y1 or the like"},
+      {"graph():\n  prim::G[gradient={grad(y0) reaches x}]()\n  return ()", 2, 38, "expected x0, x1 or the like"},
+      {"graph():\n  prim::G[gradient={saves t1}]()\n  return ()", 2, 27, "in their order, from t0 on"},
+      {"graph():\n  prim::G[gradient={double backward adds grad(t0)}]()\n  return ()", 2, 51, "t0, which is not saved"},
+      {"graph():\n  prim::G[gradient={saves x0 (y0 to x0)}]()\n  return ()", 2, 41,
+       "begins at y0, which brings no gradient"},
+      {"graph():\n  prim::G[gradient=[{}]]()\n  return ()", 2, 21, "no list of lists"},
       {"graph():\n  %b : bool = prim::isinstance[types=[1, \"a\"]]()\n  return (%b)", 2, 46, "mixes kinds"},
   };
   for (const Malformed& malformed : cases) {
@@ -422,7 +462,7 @@ TEST(ParseErrors, EveryPrefixOfAGoodTextIsRefusedCleanly) {
       "  %w : Dict(str, Tensor[])? = prim::GetAttr[name=\"w\"](%self) # m.py:1:2\n"
       "  %c : (int, float[], str) = prim::Constant[value=(1, [1.5, inf], \"x\\n\")]()\n"
       "  %d : complex = prim::Constant[value=1.+2.j]()\n"
-      "  %r : Tensor = prim::Some_0(%a)\n"
+      "  %r : Tensor = prim::Some_0[gradient={grad(y0) reaches x0 else nothing; saves x0 (y0 to x0), t0}](%a)\n"
       "  return (%r)\n"
       "with prim::Some_0 = graph(%a : Tensor):\n"
       "  return (%a)";
@@ -437,7 +477,7 @@ TEST(ParseErrors, ChangedBytesGiveAGraphOrAParseErrorAndNothingElse) {
       "graph(%a : Float(2, *), %self : __torch__.M):\n"
       "  %w : Tensor? = prim::GetAttr[name=\"w\"](%self)\n"
       "  %c : (int, float[]) = prim::Constant[value=(1, [1.5])]()\n"
-      "  %r : Tensor = aten::relu(%a)\n"
+      "  %r : Tensor = aten::relu[gradient={grad(y0) reaches x0; saves y0 (y0 to x0), t0}](%a)\n"
       "  return (%r)\n";
   for (size_t at = 0; at < text.size(); ++at) {
     for (const char c : {'(', ')', '[', '%', '"', '<', '-', '9', ':', '\n', '\0', '\xff'}) {

@@ -53,7 +53,7 @@ TEST(TrainingReports, DumpShowsForwardBackwardAndSavedValues) {
   }
   EXPECT_EQ(subgraph["saved_bytes"].get<size_t>(), bytes);
   EXPECT_GT(bytes, 4U * 16 * 4) << "the input is saved for the gradient of the first weight";
-  EXPECT_THAT(roles, ::testing::IsSupersetOf({"input", "temporary"}));
+  EXPECT_THAT(roles, ::testing::IsSupersetOf({"input", "intermediate"}));
 }
 
 TEST(TrainingReports, ADumpedPlanIsAGraphFile) {

@@ -1,5 +1,7 @@
 #include "ir/text/parse_literal.h"
 
+#include "ir/text/gradient_text.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -35,6 +37,9 @@ AttributeValue LiteralParser::parse_attribute() {
   if (cursor_.accept("[")) {
     return parse_attribute_list();
   }
+  if (cursor_.peek("{")) {
+    return std::make_shared<const GradientSignature>(parse_gradient(cursor_));
+  }
   if (cursor_.peek("\"")) {
     return cursor_.string_literal();
   }
@@ -56,8 +61,8 @@ AttributeValue LiteralParser::parse_attribute_list() {
   std::vector<std::string> strings;
   std::vector<c10::TypePtr> type_list;
   while (!cursor_.accept("]")) {
-    if (cursor_.peek("[")) {
-      cursor_.fail("lists of lists are not attributes");
+    if (cursor_.peek("[") || cursor_.peek("{")) {
+      cursor_.fail("an attribute is no list of lists or of gradient signatures");
     }
     AttributeValue item = parse_attribute();
     if (auto* integer = std::get_if<int64_t>(&item)) {
@@ -149,15 +154,16 @@ c10::IValue LiteralParser::parse_constant(const c10::TypePtr& type, size_t depth
     case c10::TypeKind::ListType: {
       const c10::TypePtr element = type->expectRef<c10::ListType>().getElementType();
       c10::impl::GenericList list(element);
-      for (c10::IValue& item : parse_sequence("[", "]", [&](size_t) { return element; }, depth)) {
+      for (c10::IValue& item : parse_sequence(
+               "[", "]", [&](size_t) { return element; }, depth)) {
         list.push_back(std::move(item));
       }
       return list;
     }
     case c10::TypeKind::TupleType: {
       const auto elements = type->expectRef<c10::TupleType>().elements();
-      auto items =
-          parse_sequence("(", ")", [&](size_t i) { return i < elements.size() ? elements[i] : c10::TypePtr(); }, depth);
+      auto items = parse_sequence(
+          "(", ")", [&](size_t i) { return i < elements.size() ? elements[i] : c10::TypePtr(); }, depth);
       return c10::ivalue::Tuple::create(std::move(items));
     }
     default: cursor_.fail("a constant of type " + type->str() + " has no literal form");

@@ -1,6 +1,7 @@
 #include "ir/text/print_literal.h"
 
 #include "base/assert.h"
+#include "ir/text/gradient_text.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>
@@ -152,6 +153,8 @@ void print_attribute_value(std::string& out, const AttributeValue& attribute, st
           print_constant(out, value, constants);
         } else if constexpr (std::is_same_v<T, std::shared_ptr<Graph>>) {
           SCONCE_ASSERT(false, "subgraphs are printed after the graph");
+        } else if constexpr (std::is_same_v<T, std::shared_ptr<const GradientSignature>>) {
+          out += print_gradient(*value);
         } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> || std::is_same_v<T, std::string> ||
                              std::is_same_v<T, c10::TypePtr>) {
           print_scalar(value);

@@ -43,7 +43,7 @@ void remove_undefined_inputs(Graph& graph, const std::vector<size_t>& positions)
   }
 }
 
-std::shared_ptr<Graph> specialize_backward(const Graph& general, size_t inner, const BackwardForm& form) {
+std::shared_ptr<Graph> specialize_backward(const Graph& general, size_t intermediates, const BackwardForm& form) {
   std::shared_ptr<Graph> graph = general.clone();
   const size_t outputs = form.gradients.size();
   for (size_t i = 0; i < outputs; ++i) {
@@ -51,12 +51,12 @@ std::shared_ptr<Graph> specialize_backward(const Graph& general, size_t inner, c
       set_defined(*graph->inputs()[i], form.gradients[i] == Definedness::kAll);
     }
   }
-  Value* records = graph->inputs()[outputs + inner];
+  Value* records = graph->inputs()[outputs + intermediates];
   if (records->has_uses()) {
     records->replace_all_uses_with(graph->insert_constant(form.records, graph->body().first()));
   }
-  graph->body().remove_param(outputs + inner);
-  std::vector<size_t> removed(form.records ? 0 : inner);
+  graph->body().remove_param(outputs + intermediates);
+  std::vector<size_t> removed(form.records ? 0 : intermediates);
   std::iota(removed.begin(), removed.end(), outputs);
   remove_undefined_inputs(*graph, removed);
   lower_grad_of(*graph);

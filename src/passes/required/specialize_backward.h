@@ -23,10 +23,10 @@ struct BackwardForm {
 // Returns the graph of such runs: without what is computed of undefined gradients alone. Where gradients are defined in some
 // of the runs, branches ask for it.
 //
-// `general`: the general backward graph of a differentiable node (ir/differentiable.h), with the gradients of `inner`
-// temporaries among its inputs. The returned graph has the same inputs but the bool, and if autograd does not record
-// backward, but those gradients.
-std::shared_ptr<Graph> specialize_backward(const Graph& general, size_t inner, const BackwardForm& form);
+// `general`: the general backward graph of a differentiable node (ir/differentiable.h), with the gradients of
+// `intermediates` differentiable intermediates among its inputs. The returned graph has the same inputs but the bool, and if
+// autograd does not record backward, but those gradients.
+std::shared_ptr<Graph> specialize_backward(const Graph& general, size_t intermediates, const BackwardForm& form);
 
 // Removes inputs, tensors or lists of tensors, that are undefined in every run, and what is computed of them alone.
 // `positions`: in ascending order.

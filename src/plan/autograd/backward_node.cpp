@@ -65,17 +65,17 @@ std::shared_ptr<BackwardNode> BackwardNode::make(std::shared_ptr<const Different
   std::shared_ptr<BackwardNode> node(new BackwardNode(std::move(function)), torch::autograd::deleteNode);
   const DifferentiableFunction& made_from = *node->function_;
   torch::autograd::edge_list edges;
-  edges.reserve(made_from.differentiable_inputs.size());
-  for (const int64_t position : made_from.differentiable_inputs) {
-    const at::Tensor& operand = operands[static_cast<size_t>(position)].toTensor();
+  edges.reserve(made_from.signature.inputs.size());
+  for (const size_t position : made_from.signature.inputs) {
+    const at::Tensor& operand = operands[position].toTensor();
     const bool requires_grad = operand.requires_grad();
     node->requires_grad_.push_back(requires_grad);
     edges.push_back(requires_grad ? impl::gradient_edge(operand) : torch::autograd::Edge());
   }
   node->set_next_edges(std::move(edges));
-  node->inputs_.reserve(made_from.captured_inputs.size());
-  for (const int64_t position : made_from.captured_inputs) {
-    node->save(node->inputs_, operands[static_cast<size_t>(position)], /*is_output=*/false);
+  node->inputs_.reserve(made_from.signature.saved_inputs.size());
+  for (const GradientSignature::Saved& saved : made_from.signature.saved_inputs) {
+    node->save(node->inputs_, operands[saved.position], /*is_output=*/false);
   }
   if (made_from.returns_of_blocks) {
     for (const c10::IValue& operand : operands) {
@@ -99,37 +99,31 @@ void BackwardNode::save(std::vector<Saved>& saved, const c10::IValue& value, boo
 }
 
 void BackwardNode::connect(torch::jit::Stack& results) {
-  const DifferentiableFunction& function = *function_;
+  const GradientSignature& signature = function_->signature;
   OwnTensors own;
-  const size_t inputs = function.differentiable_inputs.size();
-  const size_t first_condition = results.size() - function.conditional_outputs.size();
-  size_t condition = 0;
-  for (size_t i = 0; i < function.differentiable_outputs.size(); ++i) {
-    c10::IValue& output = results[static_cast<size_t>(function.differentiable_outputs[i])];
-    const int64_t* row = function.dependences.data() + i * inputs;
-    if (condition < function.conditional_outputs.size() &&
-        function.conditional_outputs[condition] == static_cast<int64_t>(i)) {
-      row = results[first_condition + condition].toBool() ? row : function.other_dependences.data() + condition * inputs;
-      ++condition;
-    }
+  const auto first_intermediate = results.begin() + static_cast<std::ptrdiff_t>(function_->outputs);
+  const auto first_condition = first_intermediate + static_cast<std::ptrdiff_t>(signature.intermediates);
+  auto condition = first_condition;
+  for (const GradientSignature::Output& each : signature.outputs) {
+    const std::vector<bool>& reached = !each.otherwise || (condition++)->toBool() ? each.reaches : *each.otherwise;
     bool depends = false;
-    for (size_t input = 0; input < inputs; ++input) {
-      depends = depends || (requires_grad_[input] && row[input] != 0);
+    for (size_t input = 0; input < reached.size(); ++input) {
+      depends = depends || (requires_grad_[input] && reached[input]);
     }
     first_slots_.push_back(num_inputs());
+    c10::IValue& output = results[each.position];
     output = with_tensors(output, [&](const at::Tensor& tensor) { return connected_output(tensor, depends, own); });
   }
   first_slots_.push_back(num_inputs());
   given_.clear();
-  outputs_.reserve(function.captured_outputs.size());
-  for (const int64_t position : function.captured_outputs) {
-    save(outputs_, results[static_cast<size_t>(position)], /*is_output=*/true);
+  outputs_.reserve(signature.saved_outputs.size());
+  for (const GradientSignature::Saved& saved : signature.saved_outputs) {
+    save(outputs_, results[saved.position], /*is_output=*/true);
   }
-  temporaries_.assign(results.begin() + static_cast<std::ptrdiff_t>(function.outputs),
-                      results.begin() + static_cast<std::ptrdiff_t>(first_condition));
-  for (const c10::IValue& temporary : temporaries_) {
-    if (temporary.isList()) {
-      for_each_tensor(temporary, [this](const at::Tensor& tensor) { versions_.push_back(tensor._version()); });
+  intermediates_.assign(first_intermediate, first_condition);
+  for (const c10::IValue& intermediate : intermediates_) {
+    if (intermediate.isList()) {
+      for_each_tensor(intermediate, [this](const at::Tensor& tensor) { versions_.push_back(tensor._version()); });
     }
   }
 }
@@ -159,39 +153,38 @@ at::Tensor BackwardNode::connected_output(const at::Tensor& output, bool depends
   return result;
 }
 
-size_t BackwardNode::first_slot_of_temporary(size_t index) const {
+size_t BackwardNode::first_slot_of_intermediate(size_t index) const {
   size_t slot = first_slots_.back();
   for (size_t i = 0; i < index; ++i) {
-    slot += count_tensors(temporaries_[static_cast<size_t>(function_->differentiable_temporaries[i])]);
+    slot += count_tensors(intermediates_[function_->signature.differentiable_intermediates[i]]);
   }
   return slot;
 }
 
-// A temporary as a function of the operands, for backward of backward: a gradient that reaches it comes back to this node.
-c10::IValue BackwardNode::connected_temporary(size_t index) {
-  const DifferentiableFunction& function = *function_;
+// An intermediate as a function of the operands, for backward of backward: a gradient that reaches it comes back to this
+// node.
+c10::IValue BackwardNode::connected_intermediate(size_t index) {
+  const std::vector<size_t>& differentiable = function_->signature.differentiable_intermediates;
   if (num_inputs() == first_slots_.back()) {
-    for (const int64_t position : function.differentiable_temporaries) {
-      for_each_tensor(temporaries_[static_cast<size_t>(position)],
-                      [this](const at::Tensor& tensor) { add_input_metadata(tensor); });
+    for (const size_t number : differentiable) {
+      for_each_tensor(intermediates_[number], [this](const at::Tensor& tensor) { add_input_metadata(tensor); });
     }
   }
-  size_t slot = first_slot_of_temporary(index);
-  return with_tensors(temporaries_[static_cast<size_t>(function.differentiable_temporaries[index])],
-                      [&](const at::Tensor& tensor) {
-                        at::Tensor connected = tensor.detach();
-                        impl::set_gradient_edge(connected, {shared_from_this(), static_cast<uint32_t>(slot++)});
-                        return connected;
-                      });
+  size_t slot = first_slot_of_intermediate(index);
+  return with_tensors(intermediates_[differentiable[index]], [&](const at::Tensor& tensor) {
+    at::Tensor connected = tensor.detach();
+    impl::set_gradient_edge(connected, {shared_from_this(), static_cast<uint32_t>(slot++)});
+    return connected;
+  });
 }
 
 void BackwardNode::check_versions() const {
   size_t next = 0;
-  for (const c10::IValue& temporary : temporaries_) {
-    if (!temporary.isList()) {
+  for (const c10::IValue& intermediate : intermediates_) {
+    if (!intermediate.isList()) {
       continue;
     }
-    for_each_tensor(temporary, [&](const at::Tensor& tensor) {
+    for_each_tensor(intermediate, [&](const at::Tensor& tensor) {
       const int64_t saved = versions_[next++];
       TORCH_CHECK(static_cast<int64_t>(tensor._version()) == saved,
                   "one of the variables needed for gradient computation has been modified by an inplace operation: [",
@@ -201,12 +194,12 @@ void BackwardNode::check_versions() const {
   }
 }
 
-bool BackwardNode::is_needed(size_t capture, const Incoming& incoming) const {
+bool BackwardNode::is_needed(size_t number, const Incoming& incoming) const {
+  const std::vector<bool>& paths = incoming.saved_paths[number];
   const size_t inputs = num_outputs();
   for (size_t gradient = 0; gradient < incoming.is_defined.size(); ++gradient) {
-    const int64_t* row = incoming.capture_paths.data() + (capture * incoming.is_defined.size() + gradient) * inputs;
     for (size_t input = 0; incoming.is_defined[gradient] && input < inputs; ++input) {
-      if (next_edge(input).is_valid() && row[input] != 0) {
+      if (next_edge(input).is_valid() && paths[gradient * inputs + input]) {
         return true;
       }
     }
@@ -214,14 +207,14 @@ bool BackwardNode::is_needed(size_t capture, const Incoming& incoming) const {
   return false;
 }
 
-// Returns a captured value. Its version counts only if it takes a gradient to an input that needs one: eager execution does
+// Returns a saved value. Its version counts only if it takes a gradient to an input that needs one: eager execution does
 // not visit other operators, or has saved nothing for them.
-c10::IValue BackwardNode::unpack(const Saved& saved, size_t capture, const Incoming& incoming, bool is_output) {
+c10::IValue BackwardNode::unpack(const Saved& saved, size_t number, const Incoming& incoming, bool is_output) {
   if (!saved.is_tensor) {
     return saved.value;
   }
   const auto data = saved.tensor.get_raw_data();
-  if (data && data->_version() != saved.version && !is_needed(capture, incoming)) {
+  if (data && data->_version() != saved.version && !is_needed(number, incoming)) {
     return data->detach();
   }
   return saved.tensor.unpack(is_output ? shared_from_this() : nullptr);
@@ -229,26 +222,27 @@ c10::IValue BackwardNode::unpack(const Saved& saved, size_t capture, const Incom
 
 // Raises if the saved values are freed. Requires the lock.
 void BackwardNode::check_is_kept() const {
-  const bool keeps_nothing = inputs_.empty() && outputs_.empty() && temporaries_.empty();
+  const bool keeps_nothing = inputs_.empty() && outputs_.empty() && intermediates_.empty();
   TORCH_CHECK(!is_released_ || keeps_nothing, torch::autograd::ERR_BACKWARD_TWICE);
 }
 
-void BackwardNode::push_captures(torch::jit::Stack& stack, const Incoming& incoming, bool records) {
+void BackwardNode::push_saved(torch::jit::Stack& stack, const Incoming& incoming, bool records) {
   const std::lock_guard<std::mutex> lock(mutex_);
   check_is_kept();
-  size_t capture = 0;
+  size_t number = 0;
   for (const Saved& input : inputs_) {
-    stack.push_back(unpack(input, capture++, incoming, /*is_output=*/false));
+    stack.push_back(unpack(input, number++, incoming, /*is_output=*/false));
   }
   for (const Saved& output : outputs_) {
-    stack.push_back(unpack(output, capture++, incoming, /*is_output=*/true));
+    stack.push_back(unpack(output, number++, incoming, /*is_output=*/true));
   }
   check_versions();
   const size_t first = stack.size();
-  stack.insert(stack.end(), temporaries_.begin(), temporaries_.end());
+  stack.insert(stack.end(), intermediates_.begin(), intermediates_.end());
   if (records) {
-    for (size_t i = 0; i < function_->differentiable_temporaries.size(); ++i) {
-      stack[first + static_cast<size_t>(function_->differentiable_temporaries[i])] = connected_temporary(i);
+    const std::vector<size_t>& differentiable = function_->signature.differentiable_intermediates;
+    for (size_t i = 0; i < differentiable.size(); ++i) {
+      stack[first + differentiable[i]] = connected_intermediate(i);
     }
   }
   if (releases_) {
@@ -265,7 +259,7 @@ void BackwardNode::drop() {
       each.value = {};
     }
   }
-  std::fill(temporaries_.begin(), temporaries_.end(), c10::IValue());
+  std::fill(intermediates_.begin(), intermediates_.end(), c10::IValue());
 }
 
 std::vector<c10::IValue> BackwardNode::saved_values() {
@@ -276,7 +270,7 @@ std::vector<c10::IValue> BackwardNode::saved_values() {
       values.push_back(each.is_tensor ? c10::IValue(each.tensor.get_raw_data().value_or(at::Tensor())) : each.value);
     }
   }
-  values.insert(values.end(), temporaries_.begin(), temporaries_.end());
+  values.insert(values.end(), intermediates_.begin(), intermediates_.end());
   return values;
 }
 
@@ -287,15 +281,16 @@ void BackwardNode::release_variables() {
 
 variable_list BackwardNode::apply(variable_list&& gradients) {
   const DifferentiableFunction& function = *function_;
-  const size_t outputs = function.differentiable_outputs.size();
-  const size_t inputs = function.differentiable_inputs.size();
+  const GradientSignature& signature = function.signature;
+  const size_t outputs = signature.outputs.size();
+  const size_t inputs = signature.inputs.size();
   const bool records = c10::GradMode::is_enabled();
-  const bool reaches_temporaries =
+  const bool reaches_intermediates =
       std::any_of(gradients.begin() + static_cast<std::ptrdiff_t>(first_slots_.back()), gradients.end(),
                   [](const at::Tensor& gradient) { return gradient.defined(); });
-  const bool is_recorded = records || reaches_temporaries;
+  const bool is_recorded = records || reaches_intermediates;
   // An input has no gradient if no output with a gradient depends on it.
-  std::vector<bool> is_reached(inputs, reaches_temporaries);
+  std::vector<bool> is_reached(inputs, reaches_intermediates);
   std::vector<bool> is_defined(outputs);
   BackwardForm form{std::vector<Definedness>(outputs), is_recorded};
   torch::jit::Stack stack;
@@ -309,7 +304,7 @@ variable_list BackwardNode::apply(variable_list&& gradients) {
                         : defined == 0                                   ? Definedness::kNone
                                                                          : Definedness::kSome;
     for (size_t input = 0; input < inputs; ++input) {
-      is_reached[input] = is_reached[input] || (is_defined[i] && function.depends(i, input));
+      is_reached[input] = is_reached[input] || (is_defined[i] && signature.outputs[i].reaches[input]);
     }
     const auto first = gradients.begin() + static_cast<std::ptrdiff_t>(first_slots_[i]);
     if (function.is_list[i]) {
@@ -322,9 +317,9 @@ variable_list BackwardNode::apply(variable_list&& gradients) {
     const std::lock_guard<std::mutex> lock(mutex_);
     check_is_kept();
     size_t slot = first_slots_.back();
-    for (const int64_t position : function.differentiable_temporaries) {
+    for (const size_t number : signature.differentiable_intermediates) {
       bool has_gradient = false;
-      stack.push_back(with_tensors(temporaries_[static_cast<size_t>(position)], [&](const at::Tensor&) {
+      stack.push_back(with_tensors(intermediates_[number], [&](const at::Tensor&) {
         const size_t next = slot++;
         has_gradient = has_gradient || (next < gradients.size() && gradients[next].defined());
         return next < gradients.size() ? std::move(gradients[next]) : at::Tensor();
@@ -333,7 +328,7 @@ variable_list BackwardNode::apply(variable_list&& gradients) {
     }
   }
   const BackwardPlan& backward = function.backward->at(form);
-  push_captures(stack, {is_defined, backward.capture_paths}, records);
+  push_saved(stack, {is_defined, backward.saved_paths}, records);
   run_plan(*backward.plan, stack, records ? AutogradUse::kAll : AutogradUse::kNone);
   variable_list results(inputs);
   for (size_t i = 0; i < inputs; ++i) {

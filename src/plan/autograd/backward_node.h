@@ -16,25 +16,25 @@
 
 namespace sconce {
 
-// Runs the backward plan of one run of a DifferentiableFunction. Its autograd inputs are the differentiable outputs, an
-// output that is a list counting by its elements; its autograd outputs are the differentiable inputs.
+// Runs the backward plan of one run of a DifferentiableFunction. Autograd inputs: one per differentiable output; a
+// list contributes one per element. Autograd outputs: one per differentiable input.
 //
 // Saved inputs and outputs carry autograd's version checks, and so does what branches and loops save, which may be outputs
 // too. Outputs are saved without a reference cycle. Engine threads may call `apply` at once.
 class BackwardNode final : public torch::autograd::Node {
  public:
-  // Makes a node with edges to the operands that require a gradient, and saves the captured ones.
+  // Makes a node with edges to the operands that require a gradient, and saves those that backward reads.
   static std::shared_ptr<BackwardNode> make(std::shared_ptr<const DifferentiableFunction> function,
                                             c10::ArrayRef<c10::IValue> operands);
 
-  // Connects the outputs that depend on such an operand, and saves captured outputs and temporaries. `results`: what the
-  // forward plan returned. Replaces outputs that backward saves by tensors that share their memory and version.
+  // Connects the outputs that depend on such an operand, and saves outputs and intermediates. `results`: what the forward
+  // plan returned. Replaces outputs that backward saves by tensors that share their memory and version.
   void connect(torch::jit::Stack& results);
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
   std::string name() const override { return function_->name; }
   const DifferentiableFunction& function() const { return *function_; }
-  // Returns what the node keeps for backward: captured inputs, captured outputs, then temporaries. Does not check versions.
+  // Returns what the node keeps for backward: saved inputs, saved outputs, then intermediates. Does not check versions.
   std::vector<c10::IValue> saved_values();
   void release_variables() override;
   void will_release_variables() override { releases_ = true; }
@@ -42,7 +42,7 @@ class BackwardNode final : public torch::autograd::Node {
  private:
   explicit BackwardNode(std::shared_ptr<const DifferentiableFunction> function) : function_(std::move(function)) {}
 
-  // A captured operand or output: a tensor, which autograd checks, or another value.
+  // A saved operand or output: a tensor, which autograd checks, or another value.
   struct Saved {
     torch::autograd::SavedVariable tensor;
     c10::IValue value;
@@ -54,16 +54,17 @@ class BackwardNode final : public torch::autograd::Node {
   // The gradients of a run: which are defined, and the paths that the run's plan takes them (BackwardPlan).
   struct Incoming {
     const std::vector<bool>& is_defined;
-    const std::vector<int64_t>& capture_paths;
+    const std::vector<std::vector<bool>>& saved_paths;
   };
-  void push_captures(torch::jit::Stack& stack, const Incoming& incoming, bool records);
-  // Returns whether a gradient goes through the captured value to an input that needs one.
-  bool is_needed(size_t capture, const Incoming& incoming) const;
-  c10::IValue unpack(const Saved& saved, size_t capture, const Incoming& incoming, bool is_output);
+  void push_saved(torch::jit::Stack& stack, const Incoming& incoming, bool records);
+  // Returns whether a gradient goes through the saved value to an input that needs one.
+  bool is_needed(size_t number, const Incoming& incoming) const;
+  // `number`: the saved value's, counting inputs, then outputs.
+  c10::IValue unpack(const Saved& saved, size_t number, const Incoming& incoming, bool is_output);
   at::Tensor connected_output(const at::Tensor& output, bool depends, OwnTensors& own);
-  c10::IValue connected_temporary(size_t index);
-  // The inputs of this node that bring the gradients of differentiable temporary `index` begin with this one.
-  size_t first_slot_of_temporary(size_t index) const;
+  c10::IValue connected_intermediate(size_t index);
+  // The inputs of this node that bring the gradients of differentiable intermediate `index` begin with this one.
+  size_t first_slot_of_intermediate(size_t index) const;
   void check_versions() const;
   void check_is_kept() const;
   void drop();
@@ -78,8 +79,8 @@ class BackwardNode final : public torch::autograd::Node {
   std::mutex mutex_;  // guards what follows
   std::vector<Saved> inputs_;
   std::vector<Saved> outputs_;
-  std::vector<c10::IValue> temporaries_;
-  std::vector<int64_t> versions_;  // of the tensors in lists among the temporaries
+  std::vector<c10::IValue> intermediates_;
+  std::vector<int64_t> versions_;  // of the tensors in lists among the intermediates
   bool is_released_ = false;
   bool releases_ = false;  // the values are not needed after this backward
 };

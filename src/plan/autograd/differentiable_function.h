@@ -1,10 +1,10 @@
 // DifferentiableFunction: the plans of a sconce::differentiable node.
 #pragma once
 
+#include "ir/gradient_signature.h"
 #include "passes/required/specialize_backward.h"
 #include "plan/plan.h"
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,9 +19,9 @@ class Step;
 // Backward of one form of runs.
 struct BackwardPlan {
   std::unique_ptr<Plan> plan;
-  // See gradient_paths (analysis/): of the captured inputs and outputs. The incoming gradients are those of the outputs and,
-  // if autograd records backward, those of the differentiable temporaries.
-  std::vector<int64_t> capture_paths;
+  // A table per saved input and saved output (gradient_paths in analysis/). The incoming gradients are those of the outputs
+  // and, if autograd records backward, those of the differentiable intermediates.
+  std::vector<std::vector<bool>> saved_paths;
 };
 
 // The plans of backward by the form of their runs. All but the first are made when they are first asked for.
@@ -52,21 +52,10 @@ struct DifferentiableFunction {
   std::string name;  // of its autograd nodes: where in the model it begins
   std::unique_ptr<Plan> forward;
   std::unique_ptr<BackwardPlans> backward;
-  size_t outputs;                  // of the node; the forward plan returns the temporaries after them
+  size_t outputs;  // of the node; the forward plan returns the intermediates after them
+  GradientSignature signature;
   bool returns_of_blocks = false;  // outputs of branches and loops may be operands, or values that backward saves
   std::vector<bool> is_list;       // per differentiable output
-  // Positions, see ir/differentiable.h.
-  std::vector<int64_t> differentiable_inputs;
-  std::vector<int64_t> differentiable_outputs;
-  std::vector<int64_t> captured_inputs;
-  std::vector<int64_t> captured_outputs;
-  std::vector<int64_t> differentiable_temporaries;
-  std::vector<int64_t> conditional_outputs;
-  std::vector<int64_t> other_dependences;
-  std::vector<int64_t> dependences;
-
-  // Returns whether differentiable output `output` depends on differentiable input `input`.
-  bool depends(size_t output, size_t input) const { return dependences[output * differentiable_inputs.size() + input] != 0; }
 };
 
 // The names of a function's plans.

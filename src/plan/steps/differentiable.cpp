@@ -23,7 +23,7 @@ class DifferentiableStep final : public CallStep {
     push_operands(frame);
     std::shared_ptr<BackwardNode> node;
     if (c10::GradMode::is_enabled() && any_requires_grad(frame.stack)) {
-      // The versions of captured operands are those before the run.
+      // The versions of saved operands are those before the run.
       node = BackwardNode::make(function_, frame.stack);
     }
     {
@@ -42,8 +42,9 @@ class DifferentiableStep final : public CallStep {
 
  private:
   bool any_requires_grad(const torch::jit::Stack& operands) const {
-    return std::any_of(function_->differentiable_inputs.begin(), function_->differentiable_inputs.end(),
-                       [&](int64_t position) { return operands[static_cast<size_t>(position)].toTensor().requires_grad(); });
+    const std::vector<size_t>& inputs = function_->signature.inputs;
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](size_t position) { return operands[position].toTensor().requires_grad(); });
   }
 
   const std::shared_ptr<const DifferentiableFunction> function_;

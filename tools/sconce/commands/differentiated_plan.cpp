@@ -52,14 +52,15 @@ SavedByFunction saved_for(const std::vector<at::Tensor>& tensors) {
 // Returns the values that the subgraph keeps, without what a run held.
 std::vector<SavedValue> saved_of(const Node& node, const Graph& forward, const Graph& backward) {
   std::vector<SavedValue> saved;
-  for (const int64_t position : node.attribute_as<std::vector<int64_t>>(attr::kCapturedInputs)) {
-    saved.push_back({"input", forward.inputs()[static_cast<size_t>(position)]});
+  const GradientSignature& signature = gradient_signature(node);
+  for (const GradientSignature::Saved& input : signature.saved_inputs) {
+    saved.push_back({"input", forward.inputs()[input.position]});
   }
-  for (const int64_t position : node.attribute_as<std::vector<int64_t>>(attr::kCapturedOutputs)) {
-    saved.push_back({"output", forward.outputs()[static_cast<size_t>(position)]});
+  for (const GradientSignature::Saved& output : signature.saved_outputs) {
+    saved.push_back({"output", forward.outputs()[output.position]});
   }
-  for (const Value* temporary : forward.outputs().slice(node.outputs().size())) {
-    saved.push_back({"temporary", temporary});
+  for (const Value* intermediate : forward.outputs().slice(node.outputs().size(), signature.intermediates)) {
+    saved.push_back({"intermediate", intermediate});
   }
   std::vector<const Value*> values;
   for (const SavedValue& each : saved) {

@@ -18,7 +18,7 @@ namespace sconce::cli {
 
 // A value that a differentiable subgraph keeps for backward.
 struct SavedValue {
-  const char* role;                 // "input", "output", "temporary"
+  const char* role;                 // "input", "output", "intermediate"
   const Value* value;               // an input or output of the forward graph
   std::string name;                 // in the text of the forward graph: "%x.1"
   std::string backward_name;        // in the text of the backward graph

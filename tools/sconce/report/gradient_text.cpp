@@ -20,12 +20,12 @@ std::string source_or_name(const DifferentiableExplanation& subgraph) {
   return subgraph.source.empty() ? subgraph.name : short_source(subgraph.source);
 }
 
-// Returns "2 inputs, 1 output, 3 temporaries".
+// Returns "2 inputs, 1 output, 3 intermediates".
 std::string saved_text(const DifferentiableExplanation& subgraph) {
   std::string text;
   for (const auto& [count, what, several] :
        {std::tuple(subgraph.saved_inputs, "input", "inputs"), std::tuple(subgraph.saved_outputs, "output", "outputs"),
-        std::tuple(subgraph.saved_temporaries, "temporary", "temporaries")}) {
+        std::tuple(subgraph.saved_intermediates, "intermediate", "intermediates")}) {
     if (count > 0) {
       text += (text.empty() ? "" : ", ") + ui::format_count(count) + " " + (count == 1 ? what : several);
     }
@@ -141,7 +141,7 @@ Json to_json(const GradientExplanation& gradients) {
               {"source", subgraph.source},
               {"saved_inputs", subgraph.saved_inputs},
               {"saved_outputs", subgraph.saved_outputs},
-              {"saved_temporaries", subgraph.saved_temporaries}};
+              {"saved_intermediates", subgraph.saved_intermediates}};
     for (size_t direction = 0; direction < subgraph.plans.size(); ++direction) {
       json[kDirections[direction]] = to_json(subgraph.plans[direction]);
     }
