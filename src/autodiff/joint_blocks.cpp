@@ -7,7 +7,7 @@
 //                                                    block0(%j, %dy, %sum):
 //                                                      %y = %s[%n - 1 - %j]; %dx, %part = (backward of the body)
 //                                                      -> (%true, %dx, %sum + %part)
-#include "analysis/loop_trips.h"
+#include "analysis/counted_loop.h"
 #include "autodiff/build_nodes.h"
 #include "autodiff/differentiable_nodes.h"
 #include "autodiff/differentiation.h"
@@ -23,7 +23,7 @@ namespace sconce {
 void Differentiation::enter_blocks(Node& node) {
   Differentiated each{Kind::kBlocks, &node, node.outputs().vec(), nullptr, {}, {}};
   const bool is_loop = node.opcode() == Opcode::kLoop;
-  const bool counts = is_loop && !has_given_trips(node);
+  const bool counts = is_loop && !is_counted_loop(node);
   for (size_t i = 0; i < node.blocks().size(); ++i) {
     each.blocks.push_back(differentiate_nested(node, i, [this](const Value* operand) { return is_reached(operand); }));
   }
@@ -32,9 +32,9 @@ void Differentiation::enter_blocks(Node& node) {
     return;
   }
   if (counts) {
-    Value* trips = insert_empty_list(c10::IntType::get(), &node);
-    insert_append(trips, node.block(0)->params()[0], node.block(0)->return_node());
-    each.saved.push_back(insert_node(aten::len, {trips}, position_after(node), c10::IntType::get()));
+    Value* iterations = insert_empty_list(c10::IntType::get(), &node);
+    insert_append(iterations, node.block(0)->params()[0], node.block(0)->return_node());
+    each.saved.push_back(insert_node(aten::len, {iterations}, position_after(node), c10::IntType::get()));
   } else {
     each.saved.push_back(node.input(0));
   }

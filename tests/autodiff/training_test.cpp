@@ -169,7 +169,7 @@ TEST_F(Training, ASecondBackwardNeedsRetainGraph) {
   EXPECT_THAT(message_of([&] { kept.backward(); }), HasSubstr("backward through the graph a second time"));
 }
 
-TEST_F(Training, AWriteToACapturedOperandIsAnErrorAsInEagerMode) {
+TEST_F(Training, AWriteToASavedOperandIsAnErrorAsInEagerMode) {
   const Operands each = operands();
   const at::Tensor x = each.x * 1;  // no leaf
   const at::Tensor result = call({x, each.w}).toTensor();

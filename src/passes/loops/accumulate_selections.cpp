@@ -1,6 +1,6 @@
 #include "passes/loops/accumulate_selections.h"
 
-#include "analysis/loop_trips.h"
+#include "analysis/counted_loop.h"
 #include "passes/insert_node.h"
 #include "passes/loops/carried_sums.h"
 
@@ -55,7 +55,7 @@ bool accumulate_in(const Block& block) {
     for (const Block* nested : node->blocks()) {
       changed |= accumulate_in(*nested);
     }
-    if (node->kind() != prim::Loop || !has_given_trips(*node)) {
+    if (node->kind() != prim::Loop || !is_counted_loop(*node)) {
       continue;
     }
     for (const CarriedSum& sum : carried_sums(*node)) {

@@ -1,6 +1,6 @@
 #include "passes/loops/peel_last_iteration.h"
 
-#include "analysis/loop_trips.h"
+#include "analysis/counted_loop.h"
 #include "passes/insert_node.h"
 
 #include <ATen/core/jit_type.h>
@@ -8,7 +8,7 @@
 namespace sconce {
 
 bool peel_last_iteration(Node& loop) {
-  if (!has_given_trips(loop)) {
+  if (!is_counted_loop(loop)) {
     return false;
   }
   Graph& graph = loop.graph();

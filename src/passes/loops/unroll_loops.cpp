@@ -1,6 +1,6 @@
 #include "passes/loops/unroll_loops.h"
 
-#include "analysis/loop_trips.h"
+#include "analysis/counted_loop.h"
 
 namespace sconce {
 namespace {
@@ -16,7 +16,7 @@ int64_t node_count(const Block& block) {
 // Returns the trip count if it is constant and the loop has no early exit.
 std::optional<int64_t> known_iterations(const Node& loop) {
   const auto* trips = loop.input(0)->constant();
-  if (!trips || !trips->isInt() || !has_given_trips(loop)) {
+  if (!trips || !trips->isInt() || !is_counted_loop(loop)) {
     return std::nullopt;
   }
   return std::max<int64_t>(trips->toInt(), 0);

@@ -1,5 +1,5 @@
-// What a backward text reads is captured until backward, and must not be written in between. So a text may read elements of
-// those tensors alone that LibTorch's own formula captures: where a write in between raises in eager mode.
+// What a backward text reads is saved until backward, and must not be written in between. So a text may read elements of
+// those tensors alone that LibTorch's own formula saves: where a write in between raises in eager mode.
 #include "tests/ops/gradient_cases.h"
 
 #include "ir/graph.h"
@@ -47,7 +47,7 @@ class ReadInputs {
       return;
     }
     visit_definition(*value);
-    for (const Use& use : value->uses()) {  // what is put into a list, say
+    for (const sconce::Use& use : value->uses()) {  // what is put into a list, say
       if (use.user->schema() != nullptr && use.user->op().writes_argument(use.index)) {
         visit_node(*use.user);
       }
@@ -125,7 +125,7 @@ void bump_versions(const c10::IValue& value) {
 
 // Returns whether eager's backward raises when the argument or result at the position was written since forward. Only
 // the argument `leaf` requires a gradient. Nothing where no result depends on it.
-std::optional<bool> eager_captures(const GradientCase& each, size_t leaf, size_t position) {
+std::optional<bool> eager_saves(const GradientCase& each, size_t leaf, size_t position) {
   Values all = each.arguments(2);
   all[leaf].toTensor().requires_grad_(true);
   const Values results = testing::call_operator(*each.op, all);
@@ -165,24 +165,24 @@ bool may_require_gradient(const GradientCase& each, size_t position) {
   }
 }
 
-TEST(Captures, ATextReadsNoTensorThatLibTorchsFormulaDoesNotRead) {
-  std::map<std::pair<const Op*, size_t>, Positions> captured;  // by operator and argument, over all cases
+TEST(SavedValues, ATextReadsNoTensorThatLibTorchsFormulaDoesNotRead) {
+  std::map<std::pair<const Op*, size_t>, Positions> saved;  // by operator and argument, over all cases
   for (const GradientCase& each : testing::gradient_cases()) {
     const Values arguments = each.arguments(2);
     for (const size_t leaf : testing::floating_positions(arguments)) {
       if (!may_require_gradient(each, leaf)) {
         continue;
       }
-      Positions& found = captured[{each.op, leaf}];
+      Positions& found = saved[{each.op, leaf}];
       for (size_t position = 0; position < arguments.size() + each.op->schema->returns().size(); ++position) {
-        if (eager_captures(each, leaf, position).value_or(false)) {
+        if (eager_saves(each, leaf, position).value_or(false)) {
           found.insert(position);
         }
       }
     }
   }
   size_t reads = 0;
-  for (const auto& [key, eager] : captured) {
+  for (const auto& [key, eager] : saved) {
     const auto& [op, argument] = key;
     for (const size_t position : positions_that_text_reads(*op, argument)) {
       ++reads;
@@ -195,7 +195,7 @@ TEST(Captures, ATextReadsNoTensorThatLibTorchsFormulaDoesNotRead) {
 }
 
 // A saved value that shared memory with a result would change with it.
-TEST(Captures, ForwardTextsSaveNoPartOfArgumentsAndResults) {
+TEST(SavedValues, ForwardTextsSaveNoPartOfArgumentsAndResults) {
   size_t saved_tensors = 0;
   testing::for_every_case([&](const GradientCase& each, int64_t n) {
     Values all = each.arguments(n);
