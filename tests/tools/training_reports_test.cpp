@@ -56,6 +56,17 @@ TEST(TrainingReports, DumpShowsForwardBackwardAndSavedValues) {
   EXPECT_THAT(roles, ::testing::IsSupersetOf({"input", "intermediate"}));
 }
 
+// The forward graph of such a loop returns a condition after the saved values.
+TEST(TrainingReports, DumpPairsTheSavedValuesOfALoopThatMayNotRun) {
+  const auto json = json_of(
+      sconce({"dump", model_file("rnn.pt"), "--inputs", model_file("rnn.cases.pt"), "--stage", "differentiate", "--json"}));
+  const auto& subgraph = json["dumps"][0]["subgraphs"][0];
+  EXPECT_THAT(json["dumps"][0].dump(), HasSubstr(" else "));
+  for (const auto& saved : subgraph["saved"]) {
+    EXPECT_FALSE(saved["held"].is_null()) << saved;
+  }
+}
+
 TEST(TrainingReports, ADumpedPlanIsAGraphFile) {
   const ScratchFolder scratch;
   const std::string file = scratch.path() + "/plan.ir";
