@@ -28,10 +28,11 @@ class GradientPaths {
   const Dependence& table(const Value* value) { return paths_of(value).pairs; }
 
  private:
-  // From a value to the outgoing gradients.
+  // The way on from a value: the outgoing gradients that it reaches, and the pairs (incoming, outgoing) on whose paths it
+  // is.
   struct Paths {
-    Dependence targets;  // that are computed from it
-    Dependence pairs;    // the table
+    Dependence targets;
+    Dependence pairs;
   };
 
   Paths& paths_of(const Value* value) {
@@ -41,7 +42,7 @@ class GradientPaths {
     return found;
   }
 
-  // Returns the incoming gradients that the node computes with.
+  // Returns the incoming gradients that reach the node.
   Dependence sources_of(const Node& node) const {
     Dependence sources(incoming_);
     for_each_operand(node, [&](const Value* operand) {
@@ -54,6 +55,8 @@ class GradientPaths {
     return sources;
   }
 
+  // A node that gradients reach is on the path of each of them to each of its targets, and so are its operands. One that
+  // none reaches computes forward values again, and inherits the pairs of its users.
   void visit(const Node& node) {
     const Dependence& sources = sources_.at(&node);
     const bool has_source = std::find(sources.begin(), sources.end(), true) != sources.end();

@@ -2,12 +2,12 @@
 
 #include "analysis/cut_out.h"
 #include "analysis/effects.h"
-#include "autodiff/build_nodes.h"
-#include "autodiff/differentiable_blocks.h"
-#include "autodiff/differentiable_nodes.h"
-#include "autodiff/joint_graph.h"
-#include "autodiff/slice.h"
-#include "autodiff/split_joint_graph.h"
+#include "autodiff/joint/build_nodes.h"
+#include "autodiff/joint/joint_graph.h"
+#include "autodiff/select/differentiable_blocks.h"
+#include "autodiff/select/roles.h"
+#include "autodiff/select/slice.h"
+#include "autodiff/split/split_joint_graph.h"
 #include "ir/differentiable.h"
 #include "ir/schema_match.h"
 #include "ir/text/print.h"
@@ -53,7 +53,7 @@ Exports exports_of(const DifferentiableSlice& slice) {
     if (used.empty()) {
       continue;
     }
-    if (is_repeatable(*node)) {
+    if (is_cheap_view(*node)) {
       repeated.insert(node);
       exports.repeated.insert(exports.repeated.begin(), node);
     } else {
@@ -118,7 +118,7 @@ void replace(const DifferentiableSlice& slice, const Exports& exports, Node* nod
 std::vector<Node*> carriers_of(const std::vector<Node*>& nodes) {
   std::vector<Node*> carriers;
   const auto visit = [&](Node* node) {
-    if (carries_gradient(*node)) {
+    if (autograd_records(*node)) {
       carriers.push_back(node);
     }
   };
@@ -162,17 +162,14 @@ std::optional<NotDifferentiated> differentiate_slice(const DifferentiableSlice& 
   return std::nullopt;
 }
 
-}  // namespace
-
-namespace {
-
 // Takes the last iteration out of loops whose results the caller can see: user code may ask for gradients of these. Values
 // of the iterations before are computed in one subgraph then.
-bool peel_loops_with_visible_results(Graph& graph) {
+bool peel_loops_with_visible_results(Graph& graph, const Roles& roles) {
   std::vector<Node*> loops;
   Visibility visibility;
   for_each_node(graph.body(), [&](Node* node) {
-    if (is_differentiable_but_for_results(*node, visibility) && !is_differentiable_block_node(*node, visibility)) {
+    if (is_differentiable_but_for_results(*node, roles, visibility) &&
+        !is_differentiable_block_node(*node, roles, visibility)) {
       loops.push_back(node);
     }
   });
@@ -186,9 +183,13 @@ bool peel_loops_with_visible_results(Graph& graph) {
 }  // namespace
 
 bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation) {
-  bool changed = peel_loops_with_visible_results(graph);
+  Roles roles(graph);
+  bool changed = peel_loops_with_visible_results(graph, roles);
+  if (changed) {
+    roles = Roles(graph);
+  }
   GradientExplanation found;
-  const DifferentiableSlices sliced = slice_differentiable(graph, min_nodes);
+  const DifferentiableSlices sliced = slice_differentiable(graph, roles, min_nodes);
   for (const auto& [node, reason] : sliced.outside) {
     add_outside(*node, reason, found);
   }

@@ -1,4 +1,4 @@
-// Differentiable graphs: subgraphs that train through their own forward and backward plans.
+// Makes differentiable subgraphs, which train through forward and backward plans of their own.
 #pragma once
 
 #include "ir/graph.h"
@@ -15,14 +15,14 @@ namespace sconce {
 //
 //   %a = aten::linear(%x, %w, %b)          %y = sconce::differentiable_0(%x, %w, %b)
 //   %y = aten::tanh(%a)               →    with sconce::differentiable_0 = graph(%x, %w, %b): …
-//                                          with sconce::differentiable_0.backward = graph(%grad, %x, %w, %y): …
+//                                          with sconce::differentiable_0 Backward = graph(%grad, %x, %w, %y): …
 //
-// Legal because the nodes of a slice may run together in the place of its last one (slice.h), and because the results that a
-// user may see are outputs of the node. Views that are used outside are made again outside, of those outputs.
+// Legal because the nodes of a slice may run together in the place of its last one (select/slice.h), and because the results
+// that a user may see are outputs of the node. Views that are used outside are made again outside, of those outputs.
 //
 // `min_nodes`: slices with fewer nodes that a gradient flows through stay as they are.
-// Branches and loops are nodes of a slice where differentiable_blocks.h allows it; else their blocks have slices of their
-// own. The last iteration of a loop whose results a user may see is taken out of it. Does not: differentiate operators
+// Branches and loops are nodes of a slice where select/differentiable_blocks.h allows it; else their blocks have slices of
+// their own. The last iteration of a loop whose results a user may see is taken out of it. Does not: differentiate operators
 // without a backward text. Requires facts. Returns whether the graph changed. Fills `explanation`, but for its subgraphs.
 bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation = nullptr);
 // The same with 2 nodes.

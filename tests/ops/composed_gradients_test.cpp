@@ -7,7 +7,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/torch_graph.h"
 
-#include "autodiff/build_nodes.h"
+#include "autodiff/joint/build_nodes.h"
 #include "ir/schema_match.h"
 #include "ir/text/print.h"
 #include "load/compile_op_row.h"

@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # file -> why it names operators
 REWRITES = {
-    "src/autodiff/build_nodes.cpp": "inserts the nodes of differentiation that read sizes",
-    "src/autodiff/joint_blocks.cpp": "inserts the loops and branches of backward",
-    "src/autodiff/joint_dependences.cpp": "inserts tests of whether loops run",
-    "src/autodiff/joint_texts.cpp": "unwraps gradients that texts leave out",
-    "src/autodiff/joint_lists.cpp": "inserts the gradients of joins, cuts and appends",
-    "src/autodiff/reduce_gradient.cpp": "inserts sums and casts of gradients",
+    "src/autodiff/joint/build_nodes.cpp": "inserts the nodes of differentiation that read sizes",
+    "src/autodiff/joint/joint_graph_builder_blocks.cpp": "inserts the loops and branches of backward",
+    "src/autodiff/joint/joint_graph_builder_dependences.cpp": "inserts tests of whether loops run",
+    "src/autodiff/joint/joint_graph_builder_texts.cpp": "unwraps gradients that texts leave out",
+    "src/autodiff/joint/joint_graph_builder_lists.cpp": "inserts the gradients of joins, cuts and appends",
+    "src/autodiff/joint/reduce_gradient.cpp": "inserts sums and casts of gradients",
     "src/fusion/folds.cpp": "the table of operators that fold rows",
     "src/fusion/operators.cpp": "lists the operators whose results do not follow the strides of their operands",
     "src/fusion/views.cpp": "the table of views that kernels read through",

@@ -10,13 +10,13 @@
 
 namespace sconce {
 
-// A gradient that some runs do not compute: the caller asks for no gradient of an output, a loop runs no iteration, a branch
-// does not use the value. It is an undefined tensor then, and nothing is computed of it: zeros would become NaN where a
-// derivative is infinite, and autograd does not visit such operators either.
+// The gradient of a value. It is an undefined tensor in runs that compute none: the caller asks for no gradient of an
+// output, a loop runs zero iterations, a branch does not use the value. As in autograd, no operator computes with an
+// undefined gradient: zeros would become NaN where a derivative is infinite.
 struct Gradient {
-  Value* value = nullptr;
-  // It is defined where one of these is.
-  std::vector<Value*> sources;
+  Value* value = nullptr;  // null if no run computes one
+  std::vector<Value*>
+      sources;  // inputs of the joint graph, or results of loops and branches: it is defined where one of them is
 };
 
 // Adds the sources that are not among `into`.

@@ -8,9 +8,9 @@
 //                                                      %y = %s[%n - 1 - %j]; %dx, %part = (backward of the body)
 //                                                      -> (%true, %dx, %sum + %part)
 #include "analysis/counted_loop.h"
-#include "autodiff/build_nodes.h"
-#include "autodiff/differentiable_nodes.h"
-#include "autodiff/differentiation.h"
+#include "autodiff/joint/build_nodes.h"
+#include "autodiff/joint/joint_graph_builder.h"
+#include "autodiff/select/roles.h"
 #include "base/assert.h"
 #include "ir/constant_operands.h"
 
@@ -20,7 +20,7 @@
 #include <functional>
 
 namespace sconce {
-void Differentiation::enter_blocks(Node& node) {
+void JointGraphBuilder::enter_blocks(Node& node) {
   Differentiated each{Kind::kBlocks, &node, node.outputs().vec(), nullptr, {}, {}};
   const bool is_loop = node.opcode() == Opcode::kLoop;
   const bool counts = is_loop && !is_counted_loop(node);
@@ -45,7 +45,7 @@ void Differentiation::enter_blocks(Node& node) {
   tape_.push_back(std::move(each));
 }
 
-void Differentiation::differentiate_blocks(const Differentiated& each) {
+void JointGraphBuilder::differentiate_blocks(const Differentiated& each) {
   Gradients gradients;
   bool has_one = false;
   for (Value* result : each.results) {
@@ -66,8 +66,8 @@ void Differentiation::differentiate_blocks(const Differentiated& each) {
   }
 }
 
-Differentiation::Values Differentiation::instantiate_backward(const BlockGradient& block, const Values& of_return,
-                                                              Value* iteration, Node* position) {
+JointGraphBuilder::Values JointGraphBuilder::instantiate_backward(const BlockGradient& block, const Values& of_return,
+                                                                  Value* iteration, Node* position) {
   const Graph& backward = *block.backward;
   ValueMap values;
   size_t next = 0;
@@ -97,8 +97,8 @@ Differentiation::Values Differentiation::instantiate_backward(const BlockGradien
 // Returns the gradient with which backward of a loop begins, of a result that has none: zeros where one of the sources is
 // defined and every gradient of `param`, which carries it, is a sum with another. That other is defined in the first
 // iteration too, so that the iterations need not differ. Elsewhere an undefined tensor.
-Value* Differentiation::initial_gradient(const Value& param, Value* result, const std::vector<Value*>& sources,
-                                         Node* position) {
+Value* JointGraphBuilder::initial_gradient(const Value& param, Value* result, const std::vector<Value*>& sources,
+                                           Node* position) {
   const bool is_only_added = std::all_of(param.uses().begin(), param.uses().end(),
                                          [](const Use& use) { return use.user->kind() == prim::AutogradAdd; });
   if (!is_only_added || sources.empty() || !is_real_tensor(*result)) {
@@ -115,7 +115,7 @@ Value* Differentiation::initial_gradient(const Value& param, Value* result, cons
 }
 
 // Runs the iterations backward. Carries the gradients of what the loop carries, and sums of the gradients of operands.
-void Differentiation::differentiate_loop(const Differentiated& each, const Gradients& gradients) {
+void JointGraphBuilder::differentiate_loop(const Differentiated& each, const Gradients& gradients) {
   const Node& forward = *each.node;
   const BlockGradient& body = each.blocks[0];
   const size_t params = forward.block(0)->params().size();
@@ -167,7 +167,7 @@ void Differentiation::differentiate_loop(const Differentiated& each, const Gradi
 }
 
 // Runs the backward of the branch that was taken. An operand that it does not use has no gradient.
-void Differentiation::differentiate_branches(const Differentiated& each, const Gradients& gradients) {
+void JointGraphBuilder::differentiate_branches(const Differentiated& each, const Gradients& gradients) {
   Values operands;
   for (const BlockGradient& block : each.blocks) {
     for (const size_t input : block.signature.inputs) {

@@ -11,7 +11,7 @@ class Visibility {
  public:
   bool is_visible(const Value& value);
   // Returns whether the value is visible because of this use.
-  bool shows(const Use& use);
+  bool exposes(const Use& use);
 
  private:
   bool any_output_is_visible(const Node& node);

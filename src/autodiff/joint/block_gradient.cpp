@@ -1,12 +1,12 @@
-#include "autodiff/block_gradient.h"
+#include "autodiff/joint/block_gradient.h"
 
 #include "analysis/cut_out.h"
 #include "analysis/effects.h"
 #include "analysis/nesting.h"
-#include "autodiff/build_nodes.h"
-#include "autodiff/differentiable_nodes.h"
-#include "autodiff/joint_graph.h"
-#include "autodiff/split_joint_graph.h"
+#include "autodiff/joint/build_nodes.h"
+#include "autodiff/joint/joint_graph.h"
+#include "autodiff/select/roles.h"
+#include "autodiff/split/split_joint_graph.h"
 #include "ir/constant_operands.h"
 
 #include <algorithm>
@@ -36,9 +36,9 @@ void clear(Block& block) {
   }
 }
 
-class NestedDifferentiation {
+class BlockDifferentiator {
  public:
-  NestedDifferentiation(Node& node, size_t index)
+  BlockDifferentiator(Node& node, size_t index)
       : node_(node), block_(*node.block(index)), returns_(block_.returns().size()) {}
 
   BlockGradient run(c10::function_ref<bool(const Value*)> is_reached) {
@@ -55,7 +55,7 @@ class NestedDifferentiation {
     }
     const size_t params = block_.params().size();
     JointGraph joint = differentiate_block(cut.subgraph, params, is_differentiable);
-    if (joint.signature.outputs.empty() || joint.signature.inputs.empty()) {
+    if (!joint.has_gradient()) {
       return std::move(found_);
     }
     DifferentiableGraphs graphs = split_joint_graph(std::move(joint));
@@ -104,7 +104,8 @@ class NestedDifferentiation {
     }
   }
 
-  // Returns whether the node asks a tensor from outside for its sizes or the like.
+  // Returns whether the node asks a tensor from outside for its sizes or the like. Every run of the block would save the
+  // same.
   bool is_invariant(const Node& node) const {
     return node.owning_block() == &block_ && node.inputs().size() == 1 && node.schema() != nullptr &&
            node.op().reads == Reads::kMetadata && !has_effects(node) && is_tensor(*node.input(0)) &&
@@ -120,7 +121,7 @@ class NestedDifferentiation {
 }  // namespace
 
 BlockGradient differentiate_nested(Node& node, size_t index, c10::function_ref<bool(const Value*)> is_reached) {
-  return NestedDifferentiation(node, index).run(is_reached);
+  return BlockDifferentiator(node, index).run(is_reached);
 }
 
 }  // namespace sconce

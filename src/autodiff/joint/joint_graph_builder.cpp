@@ -1,15 +1,11 @@
-#include "autodiff/joint_graph.h"
+#include "autodiff/joint/joint_graph_builder.h"
 
 #include "analysis/nested_uses.h"
-#include "autodiff/build_nodes.h"
-#include "autodiff/differentiable_nodes.h"
-#include "autodiff/differentiation.h"
+#include "autodiff/joint/build_nodes.h"
+#include "autodiff/select/roles.h"
 #include "base/assert.h"
 #include "ir/constant_operands.h"
 #include "passes/insert_node.h"
-#include "passes/required/eliminate_dead_nodes.h"
-#include "passes/simplify/propagate_facts.h"
-#include "passes/simplify/simplify.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -29,10 +25,10 @@ void stand_for(Value& replacement, Value& replaced) {
 
 }  // namespace
 
-Differentiation::Differentiation(JointGraph joint)
+JointGraphBuilder::JointGraphBuilder(JointGraph joint)
     : graph_(*joint.graph), end_(graph_.body().return_node()), joint_(std::move(joint)), sums_(end_) {}
 
-JointGraph Differentiation::run(const std::vector<bool>& is_differentiable) {
+JointGraph JointGraphBuilder::run(const std::vector<bool>& is_differentiable) {
   joint_.forward_inputs = graph_.inputs().size();
   joint_.forward_outputs = graph_.outputs().size();
   for (size_t i = 0; i < joint_.forward_inputs; ++i) {
@@ -67,13 +63,13 @@ JointGraph Differentiation::run(const std::vector<bool>& is_differentiable) {
 
 // ---- forward: which values depend on differentiable inputs
 
-bool Differentiation::reaches(const Node& node) const {
+bool JointGraphBuilder::reaches(const Node& node) const {
   bool reaches = false;
   for_each_operand(node, [&](const Value* operand) { reaches = reaches || is_reached(operand); });
   return reaches;
 }
 
-void Differentiation::enter(Node& node) {
+void JointGraphBuilder::enter(Node& node) {
   if (!reaches(node)) {
     return;
   }
@@ -92,13 +88,13 @@ void Differentiation::enter(Node& node) {
   const bool joins = node.opcode() == Opcode::kStack || node.opcode() == Opcode::kCat;
   const bool joins_filled =
       joins && node.input(0)->node()->opcode() == Opcode::kListConstruct && node.input(0)->node()->inputs().empty();
-  if (!joins_filled && role_of(node) != Role::kDifferentiated) {
+  if (!joins_filled && is_auxiliary(node)) {
     return;
   }
   enter_operator(node);
 }
 
-void Differentiation::enter_operator(Node& node) {
+void JointGraphBuilder::enter_operator(Node& node) {
   const bool joins_filled = (node.opcode() == Opcode::kStack || node.opcode() == Opcode::kCat) && !joins_list(node);
   Differentiated each{Kind::kText, &node, node.outputs().vec(), nullptr, {}, {}};
   if (joins_filled) {
@@ -109,6 +105,9 @@ void Differentiation::enter_operator(Node& node) {
     each.kind = Kind::kUnpack;
   } else if (!cuts_list(node)) {
     each.gradient = gradient_of(node.op());
+    if (each.gradient == nullptr) {
+      return;  // a cut whose parts are taken outside, where it runs again
+    }
     if (each.gradient->backward == nullptr) {
       enter_composed(node, *each.gradient);
       return;
@@ -124,7 +123,7 @@ void Differentiation::enter_operator(Node& node) {
 }
 
 // Replaces the operator by those that it is composed of.
-void Differentiation::enter_composed(Node& node, const OpGradient& gradient) {
+void JointGraphBuilder::enter_composed(Node& node, const OpGradient& gradient) {
   Node* const before = node.previous();
   const c10::ArrayRef<Value*> results = instantiate(*gradient.forward, node.inputs().vec(), node, &node)->node()->inputs();
   for (size_t i = 0; i < results.size(); ++i) {
@@ -139,7 +138,7 @@ void Differentiation::enter_composed(Node& node, const OpGradient& gradient) {
 }
 
 // Replaces the operator by its forward text, which returns what backward saves besides.
-void Differentiation::expand(Differentiated& each) {
+void JointGraphBuilder::expand(Differentiated& each) {
   Node& node = *each.node;
   Value* tuple = instantiate(*each.gradient->forward, node.inputs().vec(), node, &node);
   const c10::ArrayRef<Value*> values = insert_tuple_unpack(tuple, &node);
@@ -152,7 +151,7 @@ void Differentiation::expand(Differentiated& each) {
 }
 
 // Copies a text's nodes to before `position`, with the location of the node that they belong to. Returns its result.
-Value* Differentiation::instantiate(const Graph& text, const Values& arguments, const Node& node, Node* position) {
+Value* JointGraphBuilder::instantiate(const Graph& text, const Values& arguments, const Node& node, Node* position) {
   ValueMap values;
   SCONCE_ASSERT(text.inputs().size() == arguments.size(), "the text of ", node.kind().toQualString(), " takes ",
                 text.inputs().size(), " values");
@@ -171,13 +170,13 @@ Value* Differentiation::instantiate(const Graph& text, const Values& arguments, 
 // ---- backward
 
 // Adds an input for a gradient like the value.
-Value* Differentiation::add_gradient_input(const Value& value) {
+Value* JointGraphBuilder::add_gradient_input(const Value& value) {
   Value* gradient = graph_.add_input("grad", value.type());
   set_facts_of_gradient(*gradient, value);
   return gradient;
 }
 
-void Differentiation::begin_with_outputs() {
+void JointGraphBuilder::begin_with_outputs() {
   for (size_t i = 0; i < joint_.forward_outputs; ++i) {
     Value* output = graph_.outputs()[i];
     if (!is_reached(output) || is_number_like(*output)) {
@@ -193,7 +192,7 @@ void Differentiation::begin_with_outputs() {
   }
 }
 
-void Differentiation::add_gradients_of_intermediates() {
+void JointGraphBuilder::add_gradients_of_intermediates() {
   if (joint_.is_block) {
     for (size_t i = 0; i < joint_.signature.inputs.size(); ++i) {
       if (joint_.signature.inputs[i] < joint_.params) {
@@ -216,13 +215,13 @@ void Differentiation::add_gradients_of_intermediates() {
   }
 }
 
-void Differentiation::add_gradient_of_intermediate(Value* value) {
+void JointGraphBuilder::add_gradient_of_intermediate(Value* value) {
   joint_.intermediates.push_back({value, add_gradient_input(*value)});
   gradients_of_intermediates_[value] = joint_.intermediates.back().gradient;
 }
 
 // Completes the gradient of a value: no operator that comes later in the walk adds to it.
-Gradient Differentiation::complete_gradient(Value* value) {
+Gradient JointGraphBuilder::complete_gradient(Value* value) {
   Gradient gradient = sums_.at(value);
   const auto second = gradients_of_intermediates_.find(value);
   if (gradient.value != nullptr && second != gradients_of_intermediates_.end()) {
@@ -232,7 +231,7 @@ Gradient Differentiation::complete_gradient(Value* value) {
   return gradient;
 }
 
-void Differentiation::differentiate(const Differentiated& each) {
+void JointGraphBuilder::differentiate(const Differentiated& each) {
   if (each.kind == Kind::kAppend) {
     differentiate_append(each);
     return;
@@ -261,7 +260,7 @@ void Differentiation::differentiate(const Differentiated& each) {
   }
 }
 
-void Differentiation::return_gradients() {
+void JointGraphBuilder::return_gradients() {
   GradientSignature& signature = joint_.signature;
   std::vector<size_t> inputs;
   std::vector<size_t> kept;  // numbers of the differentiable inputs that have a gradient
@@ -295,43 +294,6 @@ void Differentiation::return_gradients() {
     }
   }
   signature.inputs = std::move(inputs);
-}
-
-// ---- the interface
-
-namespace {
-
-// Folds the branches of texts that facts decide. Gradient inputs have the symbols of the outputs, so that not every symbol
-// is known to be other than 1.
-JointGraph folded(JointGraph joint) {
-  if (!joint.signature.inputs.empty() && !joint.signature.outputs.empty()) {
-    propagate_facts(*joint.graph, InputAssumptions{.grad_mode = false}, KnownNumbers::kFold);
-    simplify(*joint.graph);
-    eliminate_dead_nodes(*joint.graph);
-  }
-  return joint;
-}
-
-}  // namespace
-
-void JointGraph::refresh() {
-  const size_t first = forward_outputs + signature.inputs.size();
-  for (size_t i = 0; i < intermediates.size(); ++i) {
-    intermediates[i].value = graph->outputs()[first + i];
-  }
-}
-
-JointGraph differentiate_forward(std::shared_ptr<Graph> forward) {
-  std::vector<bool> is_differentiable;
-  for (const Value* input : forward->inputs()) {
-    is_differentiable.push_back(may_require_grad(*input));
-  }
-  return folded(Differentiation({.graph = std::move(forward)}).run(is_differentiable));
-}
-
-JointGraph differentiate_block(std::shared_ptr<Graph> block, size_t params, const std::vector<bool>& is_differentiable) {
-  JointGraph joint{.graph = std::move(block), .params = params, .is_block = true};
-  return folded(Differentiation(std::move(joint)).run(is_differentiable));
 }
 
 }  // namespace sconce

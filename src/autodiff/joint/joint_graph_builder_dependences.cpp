@@ -1,7 +1,7 @@
 // Which inputs of a graph that is differentiated a value depends on.
-#include "autodiff/build_nodes.h"
-#include "autodiff/differentiable_nodes.h"
-#include "autodiff/differentiation.h"
+#include "autodiff/joint/build_nodes.h"
+#include "autodiff/joint/joint_graph_builder.h"
+#include "autodiff/select/roles.h"
 #include "ir/constant_operands.h"
 
 #include <ATen/core/jit_type.h>
@@ -10,7 +10,7 @@
 
 namespace sconce {
 
-void Differentiation::note_dependence(const Node& node, const Values& results) {
+void JointGraphBuilder::note_dependence(const Node& node, const Values& results) {
   Dependence all(joint_.signature.inputs.size());
   for (const Value* operand : node.inputs()) {
     if (is_reached(operand)) {
@@ -26,7 +26,7 @@ void Differentiation::note_dependence(const Node& node, const Values& results) {
 }
 
 // Where an operand depends on fewer inputs if a condition does not hold, so do the results.
-void Differentiation::note_condition(const Node& node, const Values& results) {
+void JointGraphBuilder::note_condition(const Node& node, const Values& results) {
   Condition condition{nullptr, Dependence(joint_.signature.inputs.size())};
   for (const Value* operand : node.inputs()) {
     if (!is_reached(operand)) {
@@ -47,7 +47,7 @@ void Differentiation::note_condition(const Node& node, const Values& results) {
   }
 }
 
-void Differentiation::note(const Value* value, Dependence dependence) {
+void JointGraphBuilder::note(const Value* value, Dependence dependence) {
   if (std::find(dependence.begin(), dependence.end(), true) == dependence.end()) {
     return;
   }
@@ -57,7 +57,7 @@ void Differentiation::note(const Value* value, Dependence dependence) {
 }
 
 // Iterates, because what a loop carries depends on what it carried before.
-void Differentiation::note_block_dependences(const Differentiated& each) {
+void JointGraphBuilder::note_block_dependences(const Differentiated& each) {
   Node& node = *each.node;
   const bool is_loop = node.opcode() == Opcode::kLoop;
   const size_t first_return = is_loop ? 1 : 0;  // the first return of a body is its condition
@@ -89,7 +89,7 @@ void Differentiation::note_block_dependences(const Differentiated& each) {
 }
 
 // A loop that runs no iteration returns what it was given. `counted`: after this node the number of iterations is known.
-void Differentiation::note_loop_conditions(const Differentiated& each, Node* counted) {
+void JointGraphBuilder::note_loop_conditions(const Differentiated& each, Node* counted) {
   const Node& loop = *each.node;
   Node* const position = position_after(*counted);
   for (size_t i = 0; i < loop.outputs().size(); ++i) {

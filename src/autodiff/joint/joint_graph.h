@@ -4,22 +4,32 @@
 #include "ir/gradient_signature.h"
 #include "ir/graph.h"
 
+#include <c10/util/ArrayRef.h>
+
 #include <memory>
 #include <vector>
 
 namespace sconce {
 
+//   graph(%x, %w,                    forward's inputs
+//         %dy,                       gradients of the differentiable outputs
+//         %dt,                       gradients of the intermediates
+//         %records):                 a bool: whether autograd records backward
+//     …
+//     return (%y,                    forward's outputs
+//             %dx, %dw,              gradients of the differentiable inputs
+//             %t,                    the intermediates
+//             …)                     conditions (GradientSignature::Output)
+//
+// Any of the gradients may be an undefined tensor.
 struct JointGraph {
   // A value inside the forward graph that has a gradient: a tensor, or a list that a branch or loop saves. In double
   // backward the value receives a second gradient, through the saved copy that backward read.
   struct Intermediate {
     Value* value;     // kept up to date by `refresh`
-    Value* gradient;  // an input of the graph, after the gradients of the outputs
+    Value* gradient;  // an input of the graph
   };
 
-  // Inputs: the forward graph's, the gradients of the differentiable outputs, the gradients of the intermediates, and a
-  // bool: whether autograd records backward. Any of the gradients may be an undefined tensor.
-  // Outputs: the forward graph's, the gradients of the differentiable inputs, the intermediates, the conditions.
   std::shared_ptr<Graph> graph;
   size_t forward_inputs = 0;
   size_t forward_outputs = 0;
@@ -30,19 +40,25 @@ struct JointGraph {
   size_t params = 0;
   bool is_block = false;
 
+  c10::ArrayRef<Value*> outputs() const { return graph->outputs().slice(0, forward_outputs); }
+  c10::ArrayRef<Value*> gradients() const { return graph->outputs().slice(forward_outputs, signature.inputs.size()); }
+  c10::ArrayRef<Value*> conditions() const {
+    return graph->outputs().slice(forward_outputs + signature.inputs.size() + intermediates.size());
+  }
+  // Returns whether a gradient flows from an output to an input. If not, the graph is the forward graph.
+  bool has_gradient() const { return !signature.inputs.empty() && !signature.outputs.empty(); }
+
   // Reads the intermediates again, after passes replaced values.
   void refresh();
 };
 
-// Appends gradients to a forward graph of nodes with roles (differentiable_nodes.h), and of branches and loops of such nodes
+// Appends gradients to a forward graph of nodes with roles (roles.h), and of branches and loops of such nodes
 // (differentiable_blocks.h). Operators with a forward text are replaced by it. Folds the branches of texts that facts
 // decide.
 //
 // Reverse-mode differentiation: the nodes are visited from last to first, and each adds to the gradients of its operands. A
 // gradient has the sizes and the dtype of its operand (reduce_gradient.h). What an operator adds is computed in a
 // prim::GradOf of the gradients of its results: not at all where all of these are undefined.
-//
-// Where nothing is differentiable, the graph is the forward graph.
 JointGraph differentiate_forward(std::shared_ptr<Graph> forward);
 
 // The same for the graph of a branch or of a loop's body, whose first `params` inputs are the block's params.

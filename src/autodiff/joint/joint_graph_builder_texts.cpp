@@ -5,10 +5,10 @@
 //                                        %dx, %db = prim::GradOf(%g0)
 //                                          block0(): %s = sum(%g0, [0], …) -> (%g0, %s)
 #include "analysis/nested_uses.h"
-#include "autodiff/build_nodes.h"
-#include "autodiff/differentiable_nodes.h"
-#include "autodiff/differentiation.h"
-#include "autodiff/reduce_gradient.h"
+#include "autodiff/joint/build_nodes.h"
+#include "autodiff/joint/joint_graph_builder.h"
+#include "autodiff/joint/reduce_gradient.h"
+#include "autodiff/select/roles.h"
 #include "ir/constant_operands.h"
 
 #include <ATen/core/List.h>
@@ -19,7 +19,7 @@
 namespace sconce {
 
 // Returns whether facts say that each size of result `at` is a number, or that of the other results which gradients flow to.
-bool Differentiation::has_sizes_of_others(const Differentiated& each, const Gradients& gradients, size_t at) {
+bool JointGraphBuilder::has_sizes_of_others(const Differentiated& each, const Gradients& gradients, size_t at) {
   const auto sizes_of = [&](size_t result) {
     const TensorFacts* facts = each.results[result]->facts();
     return facts != nullptr && facts->sizes ? &*facts->sizes : nullptr;
@@ -41,8 +41,8 @@ bool Differentiation::has_sizes_of_others(const Differentiated& each, const Grad
 
 // Inserts zeros for a result that has no gradient in a run where another has one. Its sizes are read from that one where
 // they can be, so that forward need not save them.
-Value* Differentiation::insert_missing_gradient(const Differentiated& each, const Gradients& gradients, size_t at,
-                                                Value* saved_sizes, Node* position) {
+Value* JointGraphBuilder::insert_missing_gradient(const Differentiated& each, const Gradients& gradients, size_t at,
+                                                  Value* saved_sizes, Node* position) {
   Value* result = each.results[at];
   if (saved_sizes != nullptr) {
     return insert_zeros(result, saved_sizes, position);
@@ -67,9 +67,9 @@ Value* Differentiation::insert_missing_gradient(const Differentiated& each, cons
   return insert_zeros(result, insert_int_list(sizes, position), position);
 }
 
-// Returns a gradient of each result that is defined where one of them is: zeros in place of the others. A result that no
-// gradient flows to gets any, which the text does not read.
-Differentiation::Values Differentiation::fill(const Differentiated& each, const Gradients& gradients) {
+// Fills missing entries: zeros for results that may require a gradient, an arbitrary gradient for the others, which the text
+// ignores. If one entry is defined in a run, all are.
+JointGraphBuilder::Values JointGraphBuilder::fill(const Differentiated& each, const Gradients& gradients) {
   const auto any =
       std::find_if(gradients.begin(), gradients.end(), [](const Gradient& one) { return one.value != nullptr; });
   const size_t source_count = sources_of(gradients).size();
@@ -92,7 +92,7 @@ Differentiation::Values Differentiation::fill(const Differentiated& each, const 
   return filled;
 }
 
-std::vector<Differentiation::Part> Differentiation::parts_by_text(const Differentiated& each, const Values& gradients) {
+std::vector<JointGraphBuilder::Part> JointGraphBuilder::parts_by_text(const Differentiated& each, const Values& gradients) {
   const Node& node = *each.node;
   c10::List<bool> needs;
   for (const Value* operand : node.inputs()) {
@@ -115,15 +115,16 @@ std::vector<Differentiation::Part> Differentiation::parts_by_text(const Differen
   return parts;
 }
 
-// An entry that a branch may leave out is there if its gradient is needed.
-Value* Differentiation::as_tensor(Value* entry) {
+// An entry is Optional[Tensor] if a branch of the text leaves it out. It is a tensor in every run in which the gradient is
+// needed.
+Value* JointGraphBuilder::as_tensor(Value* entry) {
   return is_tensor(*entry) ? entry : insert_node(c10::Symbol::fromQualString("aten::_unwrap_optional"), {entry}, end_);
 }
 
 // Adds the parts to the gradients of their operands. The nodes after `before` that are computed from the gradients move into
 // a prim::GradOf. The others stay outside, where forward can compute what backward then keeps instead of their operands.
-void Differentiation::add_parts(const Differentiated& each, const Gradients& gradients, Node* before,
-                                const std::vector<Part>& parts) {
+void JointGraphBuilder::add_parts(const Differentiated& each, const Gradients& gradients, Node* before,
+                                  const std::vector<Part>& parts) {
   Values incoming;
   for (const Gradient& gradient : gradients) {
     if (gradient.value != nullptr) {

@@ -1,6 +1,6 @@
-#include "autodiff/gradient_sums.h"
+#include "autodiff/joint/gradient_sums.h"
 
-#include "autodiff/build_nodes.h"
+#include "autodiff/joint/build_nodes.h"
 
 #include <algorithm>
 

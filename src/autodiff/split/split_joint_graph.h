@@ -1,7 +1,7 @@
 // Splits a joint graph into the forward graph, which keeps values for backward, and the backward graph.
 #pragma once
 
-#include "autodiff/joint_graph.h"
+#include "autodiff/joint/joint_graph.h"
 #include "ir/gradient_signature.h"
 
 #include <memory>

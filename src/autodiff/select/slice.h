@@ -1,6 +1,7 @@
-// Chooses the nodes of differentiable graphs.
+// Chooses the nodes of differentiable subgraphs.
 #pragma once
 
+#include "autodiff/select/roles.h"
 #include "ir/graph.h"
 
 #include <sconce/explanation.h>
@@ -23,11 +24,11 @@ struct DifferentiableSlices {
 };
 
 // Returns the slices of the graph and of its nested blocks: the connected parts of maximal runs of nodes with a role
-// (differentiable_nodes.h) that no other node between them depends on or has effects on. Such a run has at least `min_nodes`
+// (roles.h) that no other node between them depends on or has effects on. Such a run has at least `min_nodes`
 // nodes that a gradient flows through. A slice begins and ends with one.
 //
 // A value that the caller can see ends its slice: user code may ask for its gradient or hook it, so that the values computed
 // from it must be another autograd node's.
-DifferentiableSlices slice_differentiable(Graph& graph, size_t min_nodes);
+DifferentiableSlices slice_differentiable(Graph& graph, const Roles& roles, size_t min_nodes);
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-#include "autodiff/visibility.h"
+#include "autodiff/select/visibility.h"
 
 #include "analysis/effects.h"
 #include "ir/constant_operands.h"
@@ -9,8 +9,8 @@
 namespace sconce {
 namespace {
 
-// Drawing random numbers shows nothing.
-bool shows_operands(Effects effects) {
+// Drawing random numbers exposes nothing.
+bool exposes_operands(Effects effects) {
   effects.random = false;
   return effects.any();
 }
@@ -21,14 +21,14 @@ bool Visibility::is_visible(const Value& value) {
   const auto [found, is_new] = known_.emplace(&value, false);  // false within a cycle through a loop
   if (is_new) {
     const bool is_visible =
-        std::any_of(value.uses().begin(), value.uses().end(), [this](const Use& use) { return shows(use); });
+        std::any_of(value.uses().begin(), value.uses().end(), [this](const Use& use) { return exposes(use); });
     known_[&value] = is_visible;
     return is_visible;
   }
   return found->second;
 }
 
-bool Visibility::shows(const Use& use) {
+bool Visibility::exposes(const Use& use) {
   const Node& user = *use.user;
   switch (user.opcode()) {
     case Opcode::kReturn: {
@@ -48,7 +48,7 @@ bool Visibility::shows(const Use& use) {
              (use.index == 1 && (user.input(0)->node()->opcode() != Opcode::kListConstruct || is_visible(*user.input(0))));
     default: break;
   }
-  if (user.schema() == nullptr || !user.blocks().empty() || shows_operands(effects_of(user))) {
+  if (user.schema() == nullptr || !user.blocks().empty() || exposes_operands(effects_of(user))) {
     return true;
   }
   return std::any_of(user.outputs().begin(), user.outputs().end(), [this](const Value* output) {

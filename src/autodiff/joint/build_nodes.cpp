@@ -1,4 +1,4 @@
-#include "autodiff/build_nodes.h"
+#include "autodiff/joint/build_nodes.h"
 
 #include "base/assert.h"
 #include "ir/schema_match.h"

@@ -1,8 +1,7 @@
-#include "autodiff/differentiable_blocks.h"
+#include "autodiff/select/differentiable_blocks.h"
 
 #include "analysis/appended_lists.h"
 #include "analysis/effects.h"
-#include "autodiff/differentiable_nodes.h"
 #include "ir/constant_operands.h"
 
 #include <algorithm>
@@ -18,13 +17,14 @@ const Value& viewed_by(const Value& value) {
   if (node.opcode() == Opcode::kListUnpack && cuts_list(*node.input(0)->node())) {
     return viewed_by(*node.input(0)->node()->input(0));
   }
-  const bool is_view = node.blocks().empty() && is_repeatable(node) && !node.inputs().empty() && is_tensor(*node.input(0));
+  const bool is_view = node.blocks().empty() && is_cheap_view(node) && !node.inputs().empty() && is_tensor(*node.input(0));
   return is_view ? viewed_by(*node.input(0)) : value;
 }
 
 class BlockCheck {
  public:
-  BlockCheck(Visibility& visibility, const Block* ignored) : visibility_(visibility), ignored_(ignored) {}
+  BlockCheck(const Roles& roles, Visibility& visibility, const Block* ignored)
+      : roles_(roles), visibility_(visibility), ignored_(ignored) {}
 
   bool is_differentiable(const Node& node) {
     const c10::ArrayRef<Value*> carried = node.opcode() == Opcode::kLoop ? node.inputs().slice(2) : c10::ArrayRef<Value*>();
@@ -99,8 +99,7 @@ class BlockCheck {
         break;
       default: break;
     }
-    const Role role = role_of(node);
-    return role != Role::kOutside && !effects_of(node).writes && has_its_list(node);
+    return roles_.of(node) != Role::kOutside && !effects_of(node).writes && has_its_list(node);
   }
 
   // Returns whether the list that the node joins or unpacks is made in its block.
@@ -122,8 +121,8 @@ class BlockCheck {
     for (const Use& use : value.uses()) {
       const bool returns = use.user->opcode() == Opcode::kReturn;
       is_returned |= returns;
-      is_used |= use.user->opcode() == Opcode::kLoop || (!returns && role_of(*use.user) == Role::kDifferentiated);
-      is_seen |= !returns && visibility_.shows(use);
+      is_used |= use.user->opcode() == Opcode::kLoop || (!returns && roles_.of(*use.user) == Role::kDifferentiated);
+      is_seen |= !returns && visibility_.exposes(use);
     }
     return (is_used && (is_seen || !ignores_return)) || (is_seen && is_returned);
   }
@@ -136,6 +135,7 @@ class BlockCheck {
             memory.node()->owning_block() == value.node()->owning_block());
   }
 
+  const Roles& roles_;
   Visibility& visibility_;
   const Block* const ignored_;  // what this block returns counts as not visible
 };
@@ -147,13 +147,13 @@ bool carries_gradient_in_blocks(const Node& node) {
 
 }  // namespace
 
-bool is_differentiable_block_node(const Node& node, Visibility& visibility) {
-  return carries_gradient_in_blocks(node) && BlockCheck(visibility, nullptr).is_differentiable(node);
+bool is_differentiable_block_node(const Node& node, const Roles& roles, Visibility& visibility) {
+  return carries_gradient_in_blocks(node) && BlockCheck(roles, visibility, nullptr).is_differentiable(node);
 }
 
-bool is_differentiable_but_for_results(const Node& loop, Visibility& visibility) {
+bool is_differentiable_but_for_results(const Node& loop, const Roles& roles, Visibility& visibility) {
   return loop.opcode() == Opcode::kLoop && carries_gradient_in_blocks(loop) &&
-         BlockCheck(visibility, loop.block(0)).is_differentiable(loop);
+         BlockCheck(roles, visibility, loop.block(0)).is_differentiable(loop);
 }
 
 bool may_join(const Value& list, Visibility& visibility) {
@@ -180,12 +180,10 @@ std::vector<Value*> lists_filled_by(const Node& node) {
   return lists;
 }
 
-size_t differentiated_nodes_in(const Node& node) {
+size_t differentiated_nodes_in(const Node& node, const Roles& roles) {
   size_t count = 0;
   for (const Block* block : node.blocks()) {
-    for_each_node(*block, [&](const Node* nested) {
-      count += nested->blocks().empty() && role_of(*nested) == Role::kDifferentiated ? 1 : 0;
-    });
+    for_each_node(*block, [&](const Node* nested) { count += roles.of(*nested) == Role::kDifferentiated ? 1 : 0; });
   }
   return count;
 }

@@ -1,10 +1,19 @@
-// The walk of differentiate_forward and differentiate_block (joint_graph.h).
+// JointGraphBuilder: the walk of differentiate_forward and differentiate_block (joint_graph.h), in five files:
+//
+//   joint_graph_builder.cpp               the order of the walk; inputs and outputs of the joint graph
+//   joint_graph_builder_dependences.cpp   which values depend on which differentiable inputs
+//   joint_graph_builder_texts.cpp         gradients of operators
+//   joint_graph_builder_lists.cpp         of joins and cuts of lists
+//   joint_graph_builder_blocks.cpp        of branches and loops
+//
+// The walk down enters each node that depends on a differentiable input on a tape. It replaces operators that have a forward
+// text, and differentiates blocks. The walk up takes the tape from its end.
 #pragma once
 
 #include "analysis/dependence.h"
-#include "autodiff/block_gradient.h"
-#include "autodiff/gradient_sums.h"
-#include "autodiff/joint_graph.h"
+#include "autodiff/joint/block_gradient.h"
+#include "autodiff/joint/gradient_sums.h"
+#include "autodiff/joint/joint_graph.h"
 #include "base/flat_map.h"
 #include "load/compile_op_row.h"
 
@@ -13,9 +22,9 @@
 
 namespace sconce {
 
-class Differentiation {
+class JointGraphBuilder {
  public:
-  explicit Differentiation(JointGraph joint);
+  explicit JointGraphBuilder(JointGraph joint);
 
   // `is_differentiable`: by input of the forward graph.
   JointGraph run(const std::vector<bool>& is_differentiable);
@@ -48,21 +57,21 @@ class Differentiation {
   bool is_reached(const Value* value) const { return dependences_.contains(value); }
   bool reaches(const Node& node) const;
 
-  // ---- forward: which values depend on differentiable inputs (joint_graph.cpp, joint_blocks.cpp)
+  // ---- down
   void enter(Node& node);
   void enter_operator(Node& node);
   void enter_composed(Node& node, const OpGradient& gradient);
+  void expand(Differentiated& each);
+  Value* instantiate(const Graph& text, const Values& arguments, const Node& node, Node* position);
+
+  // ---- dependences
   void note_dependence(const Node& node, const Values& results);
   void note_condition(const Node& node, const Values& results);
   void note(const Value* value, Dependence dependence);
-  void expand(Differentiated& each);
-  Value* instantiate(const Graph& text, const Values& arguments, const Node& node, Node* position);
-  void enter_append(Node& node);
-  void enter_blocks(Node& node);
   void note_loop_conditions(const Differentiated& each, Node* counted);
   void note_block_dependences(const Differentiated& each);
 
-  // ---- backward
+  // ---- up
   Value* add_gradient_input(const Value& value);
   void begin_with_outputs();
   void add_gradients_of_intermediates();
@@ -70,6 +79,8 @@ class Differentiation {
   void return_gradients();
   Gradient complete_gradient(Value* result);
   void differentiate(const Differentiated& each);
+
+  // ---- texts
   Values fill(const Differentiated& each, const Gradients& gradients);
   static bool has_sizes_of_others(const Differentiated& each, const Gradients& gradients, size_t at);
   Value* insert_missing_gradient(const Differentiated& each, const Gradients& gradients, size_t at, Value* saved_sizes,
@@ -80,14 +91,16 @@ class Differentiation {
   Value* as_tensor(Value* entry);
   void add_parts(const Differentiated& each, const Gradients& gradients, Node* before, const std::vector<Part>& parts);
 
-  // ---- lists (joint_lists.cpp)
+  // ---- lists
+  void enter_append(Node& node);
   std::vector<Part> parts_of_join(const Differentiated& each, Value* gradient);
   void differentiate_filled_join(const Differentiated& each, const Gradient& gradient);
   Value* sizes_of_elements(Value* list, Value* dim);
   Part part_of_cut(const Differentiated& each, const Values& gradients);
   void differentiate_append(const Differentiated& each);
 
-  // ---- branches and loops (joint_blocks.cpp)
+  // ---- branches and loops
+  void enter_blocks(Node& node);
   void differentiate_blocks(const Differentiated& each);
   void differentiate_loop(const Differentiated& each, const Gradients& gradients);
   void differentiate_branches(const Differentiated& each, const Gradients& gradients);
@@ -103,7 +116,8 @@ class Differentiation {
   std::vector<Differentiated> tape_;
   std::vector<Node*> replaced_;                    // by their forward texts; they stay until the end, for their facts
   FlatMap<const Value*, Dependence> dependences_;  // of the values that depend on a differentiable input
-  // A value depends on fewer inputs where loops run no iteration. It may require no gradient then.
+  // If a loop runs zero iterations, its outputs are its initial values and depend on fewer inputs. They may then require no
+  // gradient.
   struct Condition {
     Value* holds = nullptr;  // a bool: one of the loops runs an iteration
     Dependence otherwise;

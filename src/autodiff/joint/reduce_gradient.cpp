@@ -1,6 +1,6 @@
-#include "autodiff/reduce_gradient.h"
+#include "autodiff/joint/reduce_gradient.h"
 
-#include "autodiff/build_nodes.h"
+#include "autodiff/joint/build_nodes.h"
 #include "ir/constant_operands.h"
 
 #include <ATen/core/enum_tag.h>

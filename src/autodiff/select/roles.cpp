@@ -1,4 +1,4 @@
-#include "autodiff/differentiable_nodes.h"
+#include "autodiff/select/roles.h"
 
 #include "analysis/appended_lists.h"
 #include "analysis/effects.h"
@@ -99,7 +99,8 @@ bool writes_only_what_needs_no_gradient(const Node& node) {
          std::none_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) { return output->has_uses(); });
 }
 
-bool is_bystander(const Node& node) {
+// Returns whether the node computes, or writes, only what needs no gradient.
+bool needs_no_gradient(const Node& node) {
   if (node.opcode() == Opcode::kListConstruct) {
     const Value& list = *node.output();
     return !is_tensor_list(list) || is_operand_list(list);
@@ -115,7 +116,7 @@ bool is_bystander(const Node& node) {
          (!has_effects(node) || writes_only_what_needs_no_gradient(node));
 }
 
-// In a differentiable graph, nothing is known to autograd.
+// In a differentiable subgraph, nothing is known to autograd.
 bool asks_autograd(const Node& node) { return node.op().differentiates || node.opcode() == Opcode::kRequiresGrad; }
 
 bool is_numbers_of_tensor(const Node& node) {
@@ -166,7 +167,7 @@ bool cuts_list(const Node& node) {
          unpacking_node(*node.output()) != nullptr;
 }
 
-bool is_repeatable(const Node& node) {
+bool is_cheap_view(const Node& node) {
   if (node.opcode() == Opcode::kListConstruct) {
     return is_operand_list(*node.output());
   }
@@ -188,10 +189,14 @@ bool is_repeatable(const Node& node) {
          std::any_of(returns.begin(), returns.end(), [](const auto& result) { return result.alias_info() != nullptr; });
 }
 
-std::optional<NotDifferentiated> why_outside(const Node& node) {
+namespace {
+
+// Returns why no gradient flows through the node in a differentiable subgraph, or nullopt if one does. Requires: the node is
+// not auxiliary.
+std::optional<NotDifferentiated> why_no_gradient_flows(const Node& node) {
   if (node.opcode() == Opcode::kListUnpack) {
     const Node& list = *node.input(0)->node();
-    return cuts_list(list) ? why_outside(list) : NotDifferentiated::kList;
+    return cuts_list(list) ? why_no_gradient_flows(list) : NotDifferentiated::kList;
   }
   if (!any_may_require_grad(node.inputs())) {
     return NotDifferentiated::kNoGradient;
@@ -216,16 +221,39 @@ std::optional<NotDifferentiated> why_outside(const Node& node) {
   return why_no_text(node, gradient);
 }
 
-Role role_of(const Node& node) {
+}  // namespace
+
+bool is_auxiliary(const Node& node) {
   const bool has_list = joins_list(node) || joins_appended_list(node) || cuts_list(node);
-  if (has_list ? !any_may_require_grad(node.inputs())
-               : node.opcode() != Opcode::kListUnpack && (is_bystander(node) || is_numbers_of_tensor(node))) {
-    return Role::kBystander;
-  }
-  return why_outside(node) ? Role::kOutside : Role::kDifferentiated;
+  return has_list ? !any_may_require_grad(node.inputs())
+                  : node.opcode() != Opcode::kListUnpack && (needs_no_gradient(node) || is_numbers_of_tensor(node));
 }
 
-bool carries_gradient(const Node& node) {
+Roles::Roles(const Graph& graph) {
+  for_each_node(graph.body(), [this](const Node* node) {
+    if (node->opcode() == Opcode::kConstant || !node->blocks().empty()) {
+      return;
+    }
+    if (is_auxiliary(*node)) {
+      entries_[node] = {Role::kAuxiliary, {}};
+    } else {
+      const auto reason = why_no_gradient_flows(*node);
+      entries_[node] = {reason ? Role::kOutside : Role::kDifferentiated, reason};
+    }
+  });
+}
+
+Role Roles::of(const Node& node) const {
+  const auto found = entries_.find(&node);
+  return found == entries_.end() ? Role::kOutside : found->second.role;
+}
+
+std::optional<NotDifferentiated> Roles::why_outside(const Node& node) const {
+  const auto found = entries_.find(&node);
+  return found == entries_.end() ? std::nullopt : found->second.reason;
+}
+
+bool autograd_records(const Node& node) {
   const bool cuts_gradient = node.opcode() == Opcode::kDetach || is_comparison(node.opcode());
   const bool is_recorded = is_call(node) || (node.schema() != nullptr && node.blocks().empty() &&
                                              node.op().dispatched.has_value() && any_may_require_grad(node.inputs()));

@@ -1,7 +1,7 @@
 // Gradients of joins and cuts of lists, and of lists that branches and loops fill.
-#include "autodiff/build_nodes.h"
-#include "autodiff/differentiation.h"
-#include "autodiff/reduce_gradient.h"
+#include "autodiff/joint/build_nodes.h"
+#include "autodiff/joint/joint_graph_builder.h"
+#include "autodiff/joint/reduce_gradient.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -18,7 +18,7 @@ const c10::Symbol& split_with_sizes_symbol() {
 }  // namespace
 
 // A cat's gradient is cut into parts of the elements' sizes; a stack's is unbound.
-std::vector<Differentiation::Part> Differentiation::parts_of_join(const Differentiated& each, Value* gradient) {
+std::vector<JointGraphBuilder::Part> JointGraphBuilder::parts_of_join(const Differentiated& each, Value* gradient) {
   const Node& node = *each.node;
   const c10::ArrayRef<Value*> elements = node.input(0)->node()->inputs();
   Value* dim = node.input(1);
@@ -45,7 +45,7 @@ std::vector<Differentiation::Part> Differentiation::parts_of_join(const Differen
 }
 
 // The same for a list of unknown length: its gradient is the list of the parts.
-void Differentiation::differentiate_filled_join(const Differentiated& each, const Gradient& gradient) {
+void JointGraphBuilder::differentiate_filled_join(const Differentiated& each, const Gradient& gradient) {
   const Node& node = *each.node;
   Value* list = node.input(0);
   Value* dim = node.input(1);
@@ -67,7 +67,7 @@ void Differentiation::differentiate_filled_join(const Differentiated& each, cons
 }
 
 // Returns the sizes of the list's elements in the dim.
-Value* Differentiation::sizes_of_elements(Value* list, Value* dim) {
+Value* JointGraphBuilder::sizes_of_elements(Value* list, Value* dim) {
   Value* sizes = insert_empty_list(c10::IntType::get(), end_);
   Value* length = insert_node(aten::len, {list}, end_, c10::IntType::get());
   Node* loop = graph_.create(prim::Loop, {length, graph_.insert_constant(true, end_)}, 0);
@@ -81,7 +81,7 @@ Value* Differentiation::sizes_of_elements(Value* list, Value* dim) {
 }
 
 // The gradient of a tensor that was cut: the gradients of its parts, joined.
-Differentiation::Part Differentiation::part_of_cut(const Differentiated& each, const Values& gradients) {
+JointGraphBuilder::Part JointGraphBuilder::part_of_cut(const Differentiated& each, const Values& gradients) {
   const Node& cut = *each.node->input(0)->node();
   Value* dim = cut.named_input("dim");
   Value* joined = insert_node(cut.opcode() == Opcode::kUnbind ? aten::stack : aten::cat,
@@ -90,7 +90,7 @@ Differentiation::Part Differentiation::part_of_cut(const Differentiated& each, c
   return {cut.input(0), joined};
 }
 
-void Differentiation::enter_append(Node& node) {
+void JointGraphBuilder::enter_append(Node& node) {
   Value* list = node.input(0);
   Value* element = node.input(1);
   if (is_reached(element)) {
@@ -100,7 +100,7 @@ void Differentiation::enter_append(Node& node) {
   }
 }
 
-void Differentiation::differentiate_append(const Differentiated& each) {
+void JointGraphBuilder::differentiate_append(const Differentiated& each) {
   const auto gradients = list_gradients_.find(each.node->input(0));
   if (gradients == list_gradients_.end()) {
     return;

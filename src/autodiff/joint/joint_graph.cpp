@@ -1,0 +1,47 @@
+#include "autodiff/joint/joint_graph.h"
+
+#include "autodiff/joint/joint_graph_builder.h"
+#include "autodiff/select/roles.h"
+#include "passes/required/eliminate_dead_nodes.h"
+#include "passes/simplify/propagate_facts.h"
+#include "passes/simplify/simplify.h"
+
+#include <utility>
+
+namespace sconce {
+namespace {
+
+// Folds the branches of texts that facts decide. Gradient inputs have the symbols of the outputs, so that not every symbol
+// is known to be other than 1.
+JointGraph folded(JointGraph joint) {
+  if (joint.has_gradient()) {
+    propagate_facts(*joint.graph, InputAssumptions{.grad_mode = false}, KnownNumbers::kFold);
+    simplify(*joint.graph);
+    eliminate_dead_nodes(*joint.graph);
+  }
+  return joint;
+}
+
+}  // namespace
+
+void JointGraph::refresh() {
+  const size_t first = forward_outputs + signature.inputs.size();
+  for (size_t i = 0; i < intermediates.size(); ++i) {
+    intermediates[i].value = graph->outputs()[first + i];
+  }
+}
+
+JointGraph differentiate_forward(std::shared_ptr<Graph> forward) {
+  std::vector<bool> is_differentiable;
+  for (const Value* input : forward->inputs()) {
+    is_differentiable.push_back(may_require_grad(*input));
+  }
+  return folded(JointGraphBuilder({.graph = std::move(forward)}).run(is_differentiable));
+}
+
+JointGraph differentiate_block(std::shared_ptr<Graph> block, size_t params, const std::vector<bool>& is_differentiable) {
+  JointGraph joint{.graph = std::move(block), .params = params, .is_block = true};
+  return folded(JointGraphBuilder(std::move(joint)).run(is_differentiable));
+}
+
+}  // namespace sconce

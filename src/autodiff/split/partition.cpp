@@ -1,0 +1,118 @@
+#include "autodiff/split/partition.h"
+
+#include "analysis/effects.h"
+#include "analysis/nested_uses.h"
+#include "autodiff/select/roles.h"
+#include "ir/constant_operands.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+class Partitioner {
+ public:
+  explicit Partitioner(const JointGraph& joint) : joint_(joint), params_(joint.graph->body().param_node()) {
+    connected_.insert(joint.outputs().begin(), joint.outputs().end());
+    for (const JointGraph::Intermediate& intermediate : joint.intermediates) {
+      connected_.insert(intermediate.value);
+    }
+  }
+
+  Partition run() {
+    find_dependent();
+    find_forward();
+    for (const Value* gradient : joint_.gradients()) {
+      need(*gradient);
+    }
+    return std::move(partition_);
+  }
+
+ private:
+  bool is_gradient_input(const Value& value) const {
+    return value.node() == params_ && value.offset() >= joint_.forward_inputs;
+  }
+
+  void find_dependent() {
+    for (const Node* node : joint_.graph->body().nodes()) {
+      bool depends = false;
+      for_each_operand(*node, [&](const Value* operand) {
+        depends = depends || is_gradient_input(*operand) || dependent_.contains(operand->node());
+      });
+      if (depends) {
+        dependent_.insert(node);
+      }
+    }
+  }
+
+  // What the node's users outside need, and what has effects, runs when forward runs.
+  void find_forward() {
+    for (const c10::ArrayRef<Value*> values : {joint_.outputs(), joint_.conditions()}) {
+      for (const Value* value : values) {
+        compute_in_forward(*value->node());
+      }
+    }
+    for (const Node* node : joint_.graph->body().nodes()) {
+      if (!dependent_.contains(node) && has_effects(*node)) {
+        compute_in_forward(*node);
+      }
+    }
+  }
+
+  void compute_in_forward(const Node& node) {
+    if (&node == params_ || !partition_.forward.insert(&node).second) {
+      return;
+    }
+    for_each_operand(node, [this](const Value* operand) { compute_in_forward(*operand->node()); });
+  }
+
+  // Backward needs the value: it has it from its inputs, from forward, or computes it.
+  void need(const Value& value) {
+    const Node& node = *value.node();
+    if (value.constant() != nullptr || is_gradient_input(value) || partition_.backward.contains(&node)) {
+      return;
+    }
+    if (!dependent_.contains(&node) && !is_computed_again(value)) {
+      // Forward may not have computed it so far: sizes that only a gradient is summed to.
+      compute_in_forward(node);
+      partition_.saved.insert(&value);
+      return;
+    }
+    partition_.backward.insert(&node);
+    for_each_operand(node, [this](const Value* operand) { need(*operand); });
+  }
+
+  // Numbers are not computed again: they would keep the tensors alive that they were asked of. Random numbers would differ.
+  bool is_computed_again(const Value& value) const {
+    const Node& node = *value.node();
+    if (&node == params_ || has_effects(node) || is_number_like(value)) {
+      return false;
+    }
+    return is_cheap_view(node) ? !connected_.contains(&value) || is_connected_again(node)
+                               : !partition_.forward.contains(&node);
+  }
+
+  // Returns whether the view, or list, computed again in double backward has the gradients that the saved one would have:
+  // all that it is made of is connected. Values inside a forward text are not.
+  bool is_connected_again(const Node& node) const {
+    return std::all_of(node.inputs().begin(), node.inputs().end(), [this](const Value* operand) {
+      const Node& maker = *operand->node();
+      return is_number_like(*operand) || connected_.contains(operand) || &maker == params_ ||
+             (is_cheap_view(maker) && is_connected_again(maker));
+    });
+  }
+
+  const JointGraph& joint_;
+  const Node* const params_;
+  std::unordered_set<const Node*> dependent_;  // on a gradient
+  // Results of operators, whose saved copies bring gradients to the inputs in double backward.
+  std::unordered_set<const Value*> connected_;
+  Partition partition_;
+};
+
+}  // namespace
+
+Partition partition(const JointGraph& joint) { return Partitioner(joint).run(); }
+
+}  // namespace sconce

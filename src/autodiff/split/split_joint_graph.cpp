@@ -1,0 +1,179 @@
+#include "autodiff/split/split_joint_graph.h"
+
+#include "analysis/gradient_paths.h"
+#include "analysis/nested_uses.h"
+#include "autodiff/split/partition.h"
+#include "passes/required/eliminate_dead_nodes.h"
+#include "passes/required/specialize_backward.h"
+
+#include <c10/util/FunctionRef.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+using Values = std::vector<Value*>;
+
+class JointGraphSplitter {
+ public:
+  explicit JointGraphSplitter(JointGraph joint) : joint_(std::move(joint)), graph_(*joint_.graph) {
+    joint_.refresh();
+    partition_ = partition(joint_);
+    graphs_.signature = joint_.signature;
+  }
+
+  DifferentiableGraphs run() {
+    order_saved();
+    build_backward();
+    find_paths();
+    strip_forward();
+    return std::move(graphs_);
+  }
+
+ private:
+  // Orders the saved values: inputs, outputs, then the others as the program computes them. A value that is both input and
+  // output counts as an input. Of a block, params and outputs are intermediates: each run has others, which lists keep.
+  void order_saved() {
+    GradientSignature& signature = graphs_.signature;
+    std::unordered_set<const Value*>& left = partition_.saved;
+    for (size_t i = joint_.params; i < joint_.forward_inputs; ++i) {
+      if (left.erase(graph_.inputs()[i]) != 0) {
+        signature.saved_inputs.push_back({i, {}});
+        saved_.push_back(graph_.inputs()[i]);
+      }
+    }
+    for (size_t i = 0; i < joint_.forward_outputs && !joint_.is_block; ++i) {
+      if (left.erase(graph_.outputs()[i]) != 0) {
+        signature.saved_outputs.push_back({i, {}});
+        saved_.push_back(graph_.outputs()[i]);
+      }
+    }
+    const auto add_intermediate = [&](Value* value) {
+      if (left.contains(value)) {
+        intermediates_.push_back(value);
+      }
+    };
+    for (Value* param : graph_.inputs().slice(0, joint_.params)) {
+      add_intermediate(param);
+    }
+    for (const Node* node : graph_.body().nodes()) {
+      std::for_each(node->outputs().begin(), node->outputs().end(), add_intermediate);
+    }
+    signature.intermediates = intermediates_.size();
+    saved_.insert(saved_.end(), intermediates_.begin(), intermediates_.end());
+  }
+
+  // Copies what backward computes to a graph of its own. Inputs: the gradients of outputs, the gradients of intermediates,
+  // the bool, the saved values.
+  void build_backward() {
+    auto backward = std::make_shared<Graph>();
+    ValueMap copies;
+    const auto enter = [&](const Value& value) {
+      Value* input = backward->add_input(value.name(), value.type());
+      if (value.facts() != nullptr) {
+        input->set_facts(*value.facts());
+      }
+      copies[&value] = input;
+    };
+    const size_t outputs = graphs_.signature.outputs.size();
+    for (const Value* gradient : graph_.inputs().slice(joint_.forward_inputs, outputs)) {
+      enter(*gradient);
+    }
+    const std::vector<size_t> unused = enter_gradients_of_intermediates(*backward, enter);
+    enter(*graph_.inputs().back());
+    for (const Value* saved : saved_) {
+      enter(*saved);
+    }
+    for (const Node* node : graph_.body().nodes()) {
+      if (partition_.backward.contains(node)) {
+        for_each_operand(*node, [&](Value* operand) { enter_constant(*backward, *operand, copies); });
+        backward->copy_node(*node, backward->body().return_node(), copies);
+      }
+    }
+    for (Value* gradient : joint_.gradients()) {
+      enter_constant(*backward, *gradient, copies);
+      backward->add_output(copies.at(gradient));
+    }
+    remove_undefined_inputs(*backward, unused);
+    const BackwardForm all{std::vector<Definedness>(outputs, Definedness::kAll)};
+    graphs_.backward = specialize_backward(*backward, graphs_.signature.differentiable_intermediates.size(), all);
+    graphs_.general_backward = std::move(backward);
+  }
+
+  // Returns the positions of the gradients that no run has: double backward brings one only to a value that backward read,
+  // and once to a value that stands for two intermediates since passes merged them.
+  std::vector<size_t> enter_gradients_of_intermediates(const Graph& backward, c10::function_ref<void(const Value&)> enter) {
+    std::vector<size_t>& differentiable = graphs_.signature.differentiable_intermediates;
+    std::vector<size_t> unused;
+    for (const auto& [value, gradient] : joint_.intermediates) {
+      const auto number =
+          static_cast<size_t>(std::find(intermediates_.begin(), intermediates_.end(), value) - intermediates_.begin());
+      const bool is_new = std::find(differentiable.begin(), differentiable.end(), number) == differentiable.end();
+      if (number < intermediates_.size() && is_new) {
+        differentiable.push_back(number);
+      } else {
+        unused.push_back(backward.inputs().size());
+      }
+      enter(*gradient);
+    }
+    return unused;
+  }
+
+  static void enter_constant(Graph& graph, const Value& value, ValueMap& copies) {
+    if (value.constant() != nullptr && !copies.contains(&value)) {
+      graph.copy_node(*value.node(), graph.body().return_node(), copies);
+    }
+  }
+
+  // Before passes optimize backward: a merged node would read a value for more gradients than eager execution does.
+  void find_paths() {
+    GradientSignature& signature = graphs_.signature;
+    std::vector<Dependence> paths = gradient_paths(*graphs_.backward, signature.outputs.size(),
+                                                   signature.saved_inputs.size() + signature.saved_outputs.size());
+    auto next = paths.begin();
+    for (auto* saved : {&signature.saved_inputs, &signature.saved_outputs}) {
+      for (GradientSignature::Saved& each : *saved) {
+        each.paths = std::move(*next++);
+      }
+    }
+  }
+
+  // Leaves what forward computes: the outputs, the intermediates and the conditions.
+  void strip_forward() {
+    Block& body = graph_.body();
+    const Values conditions = joint_.conditions().vec();
+    while (body.returns().size() > joint_.forward_outputs) {
+      body.remove_return(body.returns().size() - 1);
+    }
+    std::for_each(intermediates_.begin(), intermediates_.end(), [&](Value* value) { body.add_return(value); });
+    std::for_each(conditions.begin(), conditions.end(), [&](Value* value) { body.add_return(value); });
+    for (Node* node = body.last(); node != nullptr;) {
+      Node* previous = node->previous();
+      if (!partition_.forward.contains(node) && node->opcode() != Opcode::kConstant) {
+        node->erase();
+      }
+      node = previous;
+    }
+    eliminate_dead_nodes(graph_);
+    while (graph_.inputs().size() > joint_.forward_inputs) {
+      body.remove_param(graph_.inputs().size() - 1);
+    }
+    graphs_.forward = joint_.graph;
+  }
+
+  JointGraph joint_;
+  Graph& graph_;
+  Partition partition_;
+  Values saved_;          // in the order of the signature
+  Values intermediates_;  // its last ones
+  DifferentiableGraphs graphs_;
+};
+
+}  // namespace
+
+DifferentiableGraphs split_joint_graph(JointGraph joint) { return JointGraphSplitter(std::move(joint)).run(); }
+
+}  // namespace sconce
