@@ -1,4 +1,6 @@
 // docs/OVERVIEW.md carries one example through all stages; its blocks are what the code really gives.
+#include "tests/docs/tagged_page.h"
+
 #include "executor/compile.h"
 #include "ir/text/print.h"
 #include "load/function_table.h"
@@ -9,39 +11,10 @@
 #include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/frontend/resolver.h>
 
-#include <cstdlib>
-#include <fstream>
-#include <map>
 #include <regex>
-#include <sstream>
 
 namespace sconce {
 namespace {
-
-std::string overview_path() {
-  const char* tests = std::getenv("SCONCE_TESTS_DIR");
-  return std::string(tests != nullptr ? tests : "tests") + "/../docs/OVERVIEW.md";
-}
-
-std::string read(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// The text between "```TAG\n" and "```".
-struct BlockOfText {
-  size_t begin;
-  size_t end;
-};
-BlockOfText find_block(const std::string& text, const std::string& tag) {
-  const std::string opening = "```" + tag + "\n";
-  const size_t opened = text.find(opening);
-  EXPECT_NE(opened, std::string::npos) << "docs/OVERVIEW.md has no block " << tag;
-  const size_t begin = opened + opening.size();
-  return {begin, text.find("```", begin)};
-}
 
 std::map<std::string, std::string> stages_of(const std::string& source) {
   torch::jit::CompilationUnit unit;
@@ -67,19 +40,8 @@ std::map<std::string, std::string> stages_of(const std::string& source) {
 }
 
 TEST(Overview, ShowsWhatTheCodeGivesAtEveryStage) {
-  std::string text = read(overview_path());
-  const BlockOfText source = find_block(text, "python");
-  for (const auto& [tag, expected] : stages_of(text.substr(source.begin, source.end - source.begin))) {
-    const BlockOfText block = find_block(text, tag);
-    if (std::getenv("SCONCE_UPDATE_EXPECTATIONS") != nullptr) {
-      text.replace(block.begin, block.end - block.begin, expected);
-    } else {
-      EXPECT_EQ(text.substr(block.begin, block.end - block.begin), expected) << "in block " << tag;
-    }
-  }
-  if (std::getenv("SCONCE_UPDATE_EXPECTATIONS") != nullptr) {
-    std::ofstream(overview_path()) << text;
-  }
+  testing::TaggedPage page("docs/OVERVIEW.md");
+  page.expect_blocks(stages_of(page.block("python")));
 }
 
 }  // namespace
