@@ -39,39 +39,48 @@ ArenaLayout pack(std::span<const Lifetime> lifetimes, std::vector<size_t> capaci
   std::vector<size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return capacities[a] > capacities[b]; });
-  std::vector<size_t> placed;
+  struct Placed {
+    Lifetime lifetime;
+    size_t begin;
+    size_t end;
+  };
+  std::vector<Placed> placed;  // in the order of their offsets
   for (const size_t slot : order) {
     const size_t bytes = aligned(capacities[slot]);
     if (bytes == 0) {
       break;
     }
-    std::vector<std::pair<size_t, size_t>> taken;  // begin and end of what overlaps in time
-    for (const size_t other : placed) {
-      if (overlap(lifetimes[slot], lifetimes[other])) {
-        taken.emplace_back(layout.offsets[other], layout.offsets[other] + aligned(capacities[other]));
-      }
-    }
-    std::sort(taken.begin(), taken.end());
+    const Lifetime lifetime = lifetimes[slot];
     size_t best = SIZE_MAX;
     size_t best_gap = SIZE_MAX;
     size_t end = 0;
-    for (const auto& [begin, after] : taken) {
-      if (begin >= end + bytes && begin - end < best_gap) {
-        best = end;
-        best_gap = begin - end;
+    for (const Placed& other : placed) {
+      if (!overlap(lifetime, other.lifetime)) {
+        continue;
       }
-      end = std::max(end, after);
+      if (other.begin >= end + bytes && other.begin - end < best_gap) {
+        best = end;
+        best_gap = other.begin - end;
+      }
+      end = std::max(end, other.end);
     }
-    layout.offsets[slot] = best != SIZE_MAX ? best : end;
-    layout.bytes = std::max(layout.bytes, layout.offsets[slot] + bytes);
-    placed.push_back(slot);
+    const size_t offset = best != SIZE_MAX ? best : end;
+    layout.offsets[slot] = offset;
+    layout.bytes = std::max(layout.bytes, offset + bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), offset,
+                                   [](size_t value, const Placed& each) { return value < each.begin; }),
+                  {lifetime, offset, offset + bytes});
   }
   layout.capacities = std::move(capacities);
   return layout;
 }
 
 void MemoryPlan::learn(std::span<const size_t> bytes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  // A run does not wait for the layout that another one makes. If that is too small, the next run learns.
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock) {
+    return;
+  }
   std::vector<size_t> capacities(lifetimes_.size(), 0);
   bool grows = layouts_.empty();
   for (size_t i = 0; i < capacities.size(); ++i) {
