@@ -20,9 +20,9 @@ class Graph;
 class GraphExecutor {
  public:
   // Takes ownership of a graph and makes its generic plan. Calls of script functions and methods in the graph are not
-  // inlined: their functions have plans of their own. `self`, when given, is the graph's first input in every run, and the caller's stack
-  // does not hold it. Throws c10::Error if the graph is null or malformed, or if it cannot be planned; the message then is
-  // the refusal's.
+  // inlined: their functions have plans of their own. `self`, when given, is the graph's first input in every run, and the
+  // caller's stack does not hold it. Throws c10::Error if the graph is null or malformed, or if it cannot be planned; the
+  // message then is the refusal's.
   GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
                 std::optional<c10::IValue> self = std::nullopt);
   ~GraphExecutor();

@@ -118,7 +118,8 @@ void add_explain_command(CLI::App& app, Action& chosen) {
   command.add_flag("--no-grad", options->no_grad,
                    "record nothing for gradients, as servers do, and as bench does unless --with-grad is given");
   command.add_flag("--steps", options->steps, "show the steps of every plan");
-  command.add_flag("--verbose", options->verbose, "show the argument specs that were met, in full");
+  command.add_flag("--verbose", options->verbose,
+                   "show the argument specs that were met, in full, and which steps a CUDA graph cannot hold");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
   add_common_options(command, options->common);
