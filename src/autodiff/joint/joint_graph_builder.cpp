@@ -85,13 +85,10 @@ void JointGraphBuilder::enter(Node& node) {
     enter_append(node);
     return;
   }
-  const bool joins = node.opcode() == Opcode::kStack || node.opcode() == Opcode::kCat;
-  const bool joins_filled =
-      joins && node.input(0)->node()->opcode() == Opcode::kListConstruct && node.input(0)->node()->inputs().empty();
-  if (!joins_filled && is_auxiliary(node)) {
-    return;
+  // The nodes of a slice have roles, so a gradient flows through one that is not auxiliary.
+  if (!is_auxiliary(node)) {
+    enter_operator(node);
   }
-  enter_operator(node);
 }
 
 void JointGraphBuilder::enter_operator(Node& node) {
