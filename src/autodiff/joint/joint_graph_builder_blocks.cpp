@@ -114,7 +114,9 @@ Value* JointGraphBuilder::initial_gradient(const Value& param, Value* result, co
   return choice->add_output(c10::TensorType::get());
 }
 
-// Runs the iterations backward. Carries the gradients of what the loop carries, and sums of the gradients of operands.
+// Runs the iterations backward. The loop of backward carries one gradient per differentiable input of the body: that of a
+// param goes from iteration to iteration, as the gradient of what the iteration before returned; that of an operand is a sum
+// over the iterations.
 void JointGraphBuilder::differentiate_loop(const Differentiated& each, const Gradients& gradients) {
   const Node& forward = *each.node;
   const BlockGradient& body = each.blocks[0];
@@ -156,6 +158,7 @@ void JointGraphBuilder::differentiate_loop(const Differentiated& each, const Gra
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     const size_t input = body.signature.inputs[i];
+    // Only now is it known what the iterations do with the gradient.
     if (input < params && gradients[input - 1].value == nullptr) {
       loop->set_input(i + 2, initial_gradient(*sums[i], each.results[input - 1], sources, loop));
     }

@@ -108,8 +108,11 @@ class BlockCheck {
     return !takes_list || node.input(0)->node()->owning_block() == node.owning_block();
   }
 
-  // Returns whether the caller can see the value, and a gradient flows through what is computed of it here. What a block
-  // returns is a value of its own, unless the caller sees it in another way too.
+  // Returns whether the caller can see the value, and a gradient flows through what is computed of it here. One autograd
+  // node for both would hide the value's own gradient from hooks.
+  //
+  //   block0(…): %a = tanh(%x); %b = exp(%a); append(%visible, %a) …      %a is shared: used here, and seen
+  //   block0(…): %a = tanh(%x) -> (%a)                                    not shared: returned, and not used here
   bool is_shared(const Value& value) {
     if (!may_require_grad(value) || !visibility_.is_visible(value)) {
       return false;
