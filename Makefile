@@ -1,4 +1,4 @@
-# The two commands of the README, `make run` and `make test`, and shortcuts. CMake does the building (CMakePresets.json);
+# The commands of the README, `make run`, `make quick` and `make test`, and shortcuts. CMake does the building (CMakePresets.json);
 # tools/setup.sh puts on the machine what is missing.
 .DEFAULT_GOAL := help
 JOBS ?= $(shell nproc)
@@ -9,7 +9,7 @@ TEST_PACKAGES := libgtest-dev libgmock-dev libbenchmark-dev
 # How far a build is: steps finished, steps in all, seconds since it began.
 export NINJA_STATUS := [%f of %t, %e s] 
 
-.PHONY: help run test setup build models bench peers $(SANITIZERS) fuzz format tidy clean
+.PHONY: help run test quick setup build models bench peers $(SANITIZERS) fuzz format tidy clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z ]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -24,6 +24,11 @@ run: ## set up, build the command line, run a real model and compare it with Lib
 
 test: build models ## set up, build, run every test
 	ctest --test-dir $(RELEASE) --output-on-failure --parallel 2
+
+quick: models ## build and run the fast tests, which take less than half a minute
+	cmake --preset release -DSCONCE_TESTS=ON
+	cmake --build --preset release --parallel $(JOBS) --target unit_tests
+	ctest --test-dir $(RELEASE) --output-on-failure --parallel $(JOBS) -L unit
 
 setup: ## install what is missing: system packages, those of the tests too, LibTorch in build/venv
 	tools/setup.sh $(TEST_PACKAGES)
