@@ -34,12 +34,12 @@ enum class NotPrepared : uint8_t {
   kArgument,        // an argument is an object, a tuple or an optional tensor, or its number varies
   kViewEscapes,     // the result is a view that may be held after the run
   // Found in a run:
-  kOperandKind,   // an operand was no plain tensor of the CPU, or a number of another kind
-  kOperandForm,   // the kernel does not serve operands of these sizes, strides and dtypes, or Options::exact excludes it
+  kOperandKind,   // an operand was no dense tensor on the CPU, or a number of another type
+  kOperandForm,   // the kernel does not support these sizes, strides or dtypes, or Options::exact excludes it
   kGaveUp,        // the operands changed in every run, so that preparing was no use
   kRequiresGrad,  // an operand required a gradient, or a profiler or autocast was switched on in the run
   // Of all steps of a run:
-  kGradients,  // gradients were recorded, an argument was no plain tensor, or a transform was active
+  kGradients,  // gradients were recorded, an argument was sparse, quantized or wrapped, or a transform was active
   kObserved,   // a profiler or the caller's autocast had to see single operators
   // Of all steps of a plan:
   kOptimizationOff,  // Options::optimize(false)
@@ -115,10 +115,10 @@ struct MemoryExplanation {
 
 // Why no differentiable subgraph has an operator that a gradient flows through. Autograd records such an operator by itself.
 enum class NotDifferentiated : uint8_t {
-  kNoText,        // its row has no backward text
+  kNoText,        // its row has no gradient formula (`backward` text)
   kEffects,       // it writes memory or has other effects
   kCall,          // it is a call of a function that is not inlined
-  kCondition,     // its backward text does not serve these arguments
+  kCondition,     // its gradient formula does not cover these arguments
   kUnknownDtype,  // the dtype of an operand or result is not known
   kComplex,       // an operand or result is complex
   kHiddenTensor,  // an argument may be a tensor, but is not of that type
@@ -130,6 +130,8 @@ enum class NotDifferentiated : uint8_t {
 };
 // Returns the reason in words.
 const char* to_string(NotDifferentiated reason);
+// Returns what the user can do about it, in words. Empty if nothing is known.
+const char* remedy_for(NotDifferentiated reason);
 
 // The operators of one name that no differentiable subgraph has, for one reason.
 struct NotDifferentiatedExplanation {
@@ -138,6 +140,14 @@ struct NotDifferentiatedExplanation {
   size_t nodes = 0;
   std::string node;    // the first of them
   std::string source;  // "model.py:12:8", may be empty
+};
+
+// One run of a pass in a compile.
+struct PassTiming {
+  std::string pass;
+  double seconds = 0;  // without the passes that it ran itself
+  bool changed = false;
+  std::string stage;  // "inline", "freeze", "required", "optimize", "specialized plans", "forward", "backward" or "fuse"
 };
 
 struct PlanExplanation;
@@ -176,6 +186,7 @@ struct PlanExplanation {
   size_t registers = 0;
   size_t frames = 0;  // frames made for concurrent runs
   double compile_seconds = 0;
+  std::vector<PassTiming> passes;  // of a specialized plan; those of the generic plan are in Explanation
   std::string text;  // the steps, one a line, with the nodes and source lines they came from
 };
 
@@ -196,7 +207,7 @@ struct ProfileExplanation {
   struct Loop {
     std::string source;
     uint64_t reached = 0;
-    uint64_t rounds = 0;  // iterations, summed over all times the loop was reached
+    uint64_t iterations = 0;  // summed over all times the loop was reached
   };
   uint64_t runs = 0;
   std::string graph;  // IR with the shapes that held in every run
@@ -204,16 +215,11 @@ struct ProfileExplanation {
   std::vector<Loop> loops;
 };
 
-struct PassTiming {
-  std::string pass;
-  double seconds = 0;
-  bool changed = false;
-};
 
 struct Explanation {
   std::string method;
   size_t nodes = 0;  // nodes of the graph after inlining
-  std::vector<PassTiming> passes;
+  std::vector<PassTiming> passes;  // that made the generic plan
   std::vector<PlanExplanation> plans;
   std::vector<RefusalExplanation> refusals;
   Counters counters;

@@ -344,7 +344,7 @@ class Lowering {
     const size_t head = steps_.size();
     JumpingStep* loop_head = emit(make_loop_head_step(counter, limit, condition, iteration), &node);
     if (profile_ != nullptr) {
-      emit(make_profile_round_step(*profile_, node), nullptr);
+      emit(make_profile_iteration_step(*profile_, node), nullptr);
       profile_values(body.params());
     }
     if (auto done = lower_block(body); !done) {

@@ -33,7 +33,7 @@ void Profile::add_loop(const Node& loop) {
   ++counts_[&loop].first;
 }
 
-void Profile::add_round(const Node& loop) {
+void Profile::add_iteration(const Node& loop) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++counts_[&loop].second;
 }

@@ -23,7 +23,7 @@ class Profile {
   void add_value(const Value& value, const c10::IValue& held);
   void add_branch(const Node& branch, bool taken);
   void add_loop(const Node& loop);   // the loop was reached
-  void add_round(const Node& loop);  // an iteration began
+  void add_iteration(const Node& loop);  // an iteration began
 
   // Returns the graph with the facts that held in every run so far. A size that changed is unknown; a value that was never
   // computed has no facts.

@@ -57,7 +57,7 @@ TEST(Profile, RecordsShapesBranchesAndRounds) {
   EXPECT_EQ(profile->branches[0].not_taken, 1U);
   ASSERT_EQ(profile->loops.size(), 1U);
   EXPECT_EQ(profile->loops[0].reached, 3U);
-  EXPECT_EQ(profile->loops[0].rounds, 4U);
+  EXPECT_EQ(profile->loops[0].iterations, 4U);
   // The first size changed; relu ran once, on two rows.
   EXPECT_THAT(profile->graph, HasSubstr("%x : Float(*, 3, strides=[3, 1], requires_grad=0, device=cpu)"));
   EXPECT_THAT(profile->graph, HasSubstr("Float(2, 3, strides=[3, 1], requires_grad=0, device=cpu) = aten::relu"));

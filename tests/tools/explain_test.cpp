@@ -70,6 +70,32 @@ TEST(Explain, AddsTheRunsOfAPassUp) {
   EXPECT_EQ(cli::to_json(explanation)["passes"].size(), 3);
 }
 
+TEST(Explain, AddsUpThePassesOfSpecializedPlans) {
+  Explanation explanation;
+  explanation.method = "forward";
+  explanation.plans.resize(3);
+  EXPECT_THAT(cli::to_text(explanation, {}, {}), Not(HasSubstr("passes of 0")));
+  explanation.plans[1].passes = {{"differentiate", 0.001, true, "specialized plans"}};
+  explanation.plans[2].passes = {{"differentiate", 0.002, false, "specialized plans"}};
+  EXPECT_THAT(cli::to_text(explanation, {}, {}), HasSubstr("\npasses of 2 specialized plans:\n"
+                                                           "  pass              time  runs  changed\n"
+                                                           "  -------------  -------  ----  -------\n"
+                                                           "  differentiate  3.00 ms     2        1\n"));
+  EXPECT_EQ(cli::to_json(explanation)["plans"][1]["passes"][0]["stage"], "specialized plans");
+}
+
+TEST(Explain, TellsHowToBringAnOperatorIntoADifferentiableSubgraph) {
+  Explanation explanation;
+  explanation.plans.resize(1);
+  explanation.plans[0].gradients = GradientExplanation{
+      .outside = 3,
+      .not_differentiated = {{.op = "aten::relu_", .reason = NotDifferentiated::kEffects, .nodes = 2},
+                             {.op = "aten::sort", .reason = NotDifferentiated::kComplex, .nodes = 1}}};
+  const std::string text = cli::to_text(explanation, {}, {});
+  EXPECT_THAT(text, HasSubstr("remedy if it writes memory or has other effects: use the functional operator: relu(x), not relu_(x)\n"));
+  EXPECT_EQ(text.find("remedy"), text.rfind("remedy")) << "none is known for complex numbers";
+}
+
 TEST(Explain, EveryFailureInJsonNamesNodeAndSource) {
   const ScratchFolder scratch;
   const std::string model = write_model(scratch, "raises.pt", kRaises);
@@ -120,8 +146,8 @@ TEST(Explain, TellsARemedyOncePerReason) {
                        {.op = "aten::arange", .reason = NotPrepared::kNoKernel, .steps = 1},
                        {.op = "aten::topk", .reason = NotPrepared::kSeveralResults, .steps = 1}};
   const std::string text = cli::to_text(explanation, {}, {});
-  EXPECT_THAT(text, HasSubstr("      remedy if it has no prepared kernel: use other operators, or let a backend run it "
-                              "(docs/adding_a_pass.md)\n"
+  EXPECT_THAT(text, HasSubstr("      remedy if it has no prepared kernel: use other operators, add a kernel "
+                              "(docs/adding_an_op.md), or let a backend run it (docs/adding_a_pass.md)\n"
                               "      remedy if its list of tensors is not made right before it, for it alone: build the "
                               "list in the expression that uses it\n"));
   EXPECT_EQ(text.find("remedy", text.rfind("remedy if its list") + 1), std::string::npos) << "none is known of the others";

@@ -131,7 +131,7 @@ TEST(ExplainSteps, SaysWhatIsNotPreparedAndWhy) {
 TEST(ExplainSteps, SaysThatRunsRecordedGradients) {
   std::vector<std::string> explain = {"explain", model_file("mlp.pt"), "--inputs", model_file("mlp.cases.pt")};
   const ProgramResult with_grad = sconce(explain);
-  EXPECT_THAT(with_grad.out, ::testing::ContainsRegex("    5  \\(all\\) +a run recorded gradients"));
+  EXPECT_THAT(with_grad.out, ::testing::ContainsRegex("    5  \\(all\\) +a call recorded gradients"));
   EXPECT_THAT(with_grad.out, HasSubstr("no arena yet"));
   explain.emplace_back("--no-grad");
   EXPECT_THAT(sconce(explain).out, Not(HasSubstr("gradients")));

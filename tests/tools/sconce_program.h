@@ -15,7 +15,7 @@ ProgramResult sconce(const std::vector<std::string>& arguments, const std::map<s
 
 // Exit code 2 and exactly one line on stderr, which says `expected`; no backtrace, nothing on stdout.
 void expect_usage_error(const std::vector<std::string>& arguments, const std::string& expected);
-// Exit code 1, and the reason behind "sconce: refused: ".
+// Exit code 1, and the reason after "sconce: refused: ".
 void expect_refusal(const std::vector<std::string>& arguments, const std::string& expected);
 
 // What it printed with --json.

@@ -54,8 +54,8 @@ StepPtr make_profile_branch_step(Profile& profile, const Node& branch, bool take
 StepPtr make_profile_loop_step(Profile& profile, const Node& loop) {
   return count_step("loop", [&profile, &loop] { profile.add_loop(loop); });
 }
-StepPtr make_profile_round_step(Profile& profile, const Node& loop) {
-  return count_step("round", [&profile, &loop] { profile.add_round(loop); });
+StepPtr make_profile_iteration_step(Profile& profile, const Node& loop) {
+  return count_step("iteration", [&profile, &loop] { profile.add_iteration(loop); });
 }
 
 }  // namespace sconce

@@ -56,7 +56,7 @@ StepPtr make_profile_values_step(Profile& profile, std::vector<std::pair<const V
 StepPtr make_profile_run_step(Profile& profile);
 StepPtr make_profile_branch_step(Profile& profile, const Node& branch, bool taken);
 StepPtr make_profile_loop_step(Profile& profile, const Node& loop);
-StepPtr make_profile_round_step(Profile& profile, const Node& loop);
+StepPtr make_profile_iteration_step(Profile& profile, const Node& loop);
 
 // ---- control flow (control.cpp): positions are indices of steps.
 // Moves the operands to the registers, all at once: a register may be both source and target.

@@ -116,7 +116,7 @@ void add_explain_command(CLI::App& app, Action& chosen) {
       ->type_name("N")
       ->check(between(0, 1e9));
   command.add_flag("--no-grad", options->no_grad,
-                   "record nothing for gradients, as servers do, and as bench does unless --with-grad is given");
+                   "record nothing for gradients, as in inference, and as bench does unless --with-grad is given");
   command.add_flag("--steps", options->steps, "show the steps of every plan");
   command.add_flag("--verbose", options->verbose,
                    "show the argument specs that were met, in full, and which steps a CUDA graph cannot hold");
@@ -130,7 +130,7 @@ void add_explain_command(CLI::App& app, Action& chosen) {
       "earlier calls have asked for. If it records gradients, backward of the sum of its outputs follows. Operators of "
       "such\n"
       "calls are prepared in differentiable subgraphs alone: shown are these, with the steps of their forward and backward\n"
-      "plans, and why other operators are in none. --no-grad shows the plans of servers. With --frozen, what stays an\n"
+      "plans, and why other operators are in none. --no-grad shows the plans of inference. With --frozen, what stays an\n"
       "attribute is refused: `constant NAME: why`.\n\n" +
       std::string(kSpecHelp) +
       "\nExamples:\n"

@@ -190,7 +190,7 @@ void add_run_command(CLI::App& app, Action& chosen) {
       ->type_name("N")
       ->check(between(1, 1024));
   command.add_flag("--no-grad", options->no_grad,
-                   "record nothing for gradients, as servers do, and as bench does unless --with-grad is given");
+                   "record nothing for gradients, as in inference, and as bench does unless --with-grad is given");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
   add_common_options(command, options->common);

@@ -123,7 +123,7 @@ std::string profile_text(const ProfileExplanation& profile) {
                        branch.source);
   }
   for (const auto& loop : profile.loops) {
-    text += count_line("loop: " + counted(loop.rounds, "round") + ", reached " + counted(loop.reached, "time"), loop.source);
+    text += count_line("loop: " + counted(loop.iterations, "iteration") + ", reached " + counted(loop.reached, "time"), loop.source);
   }
   return text + indented(profile.graph, "    ");
 }
@@ -179,19 +179,6 @@ std::string counted(size_t count, const std::string& what) {
   return ui::format_count(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-std::string remedies_text(const std::vector<NotPreparedExplanation>& entries) {
-  std::string text;
-  for (auto entry = entries.begin(); entry != entries.end(); ++entry) {
-    const std::string remedy = remedy_for(entry->reason);
-    const bool is_known =
-        std::any_of(entries.begin(), entry, [&](const auto& earlier) { return earlier.reason == entry->reason; });
-    if (!remedy.empty() && !is_known) {
-      text += std::string("remedy if ") + to_string(entry->reason) + ": " + remedy + "\n";
-    }
-  }
-  return text;
-}
-
 std::string short_source(const std::string& source) { return std::filesystem::path(source).filename().string(); }
 
 std::string describe_argument(const c10::IValue& argument) {
@@ -230,8 +217,17 @@ std::string to_text(const Explanation& explanation, const std::vector<std::strin
       text += plan_text(plan, detail);
     }
   }
-  text += explanation.passes.empty() ? "\npasses: none ran\n" : "\npasses:\n";
+  text += explanation.passes.empty() ? "\npasses: none ran\n" : "\npasses of the generic plan:\n";
   text += explanation.passes.empty() ? "" : indented(table_of_passes(explanation.passes), "  ");
+  std::vector<PassTiming> specializing;
+  size_t specialized = 0;
+  for (const PlanExplanation& plan : explanation.plans) {
+    specialized += plan.passes.empty() ? 0 : 1;
+    specializing.insert(specializing.end(), plan.passes.begin(), plan.passes.end());
+  }
+  if (specialized > 0) {
+    text += "\npasses of " + counted(specialized, "specialized plan") + ":\n" + indented(table_of_passes(specializing), "  ");
+  }
   if (explanation.profile) {
     text += profile_text(*explanation.profile);
   }
@@ -295,6 +291,15 @@ Json json_of(const std::vector<NotPreparedExplanation>& entries) {
   return json;
 }
 
+Json json_of(const std::vector<PassTiming>& timings) {
+  Json passes = Json::array();
+  for (const PassTiming& timing : timings) {
+    passes.push_back(
+        Json{{"pass", timing.pass}, {"seconds", timing.seconds}, {"changed", timing.changed}, {"stage", timing.stage}});
+  }
+  return passes;
+}
+
 }  // namespace
 
 Json to_json(const PlanExplanation& plan) {
@@ -313,14 +318,11 @@ Json to_json(const PlanExplanation& plan) {
               {"registers", plan.registers},
               {"frames", plan.frames},
               {"compile_seconds", plan.compile_seconds},
+              {"passes", json_of(plan.passes)},
               {"text", plan.text}};
 }
 
 Json to_json(const Explanation& explanation) {
-  Json passes = Json::array();
-  for (const PassTiming& pass : explanation.passes) {
-    passes.push_back(Json{{"pass", pass.pass}, {"seconds", pass.seconds}, {"changed", pass.changed}});
-  }
   Json plans = Json::array();
   for (const PlanExplanation& plan : explanation.plans) {
     plans.push_back(to_json(plan));
@@ -335,7 +337,7 @@ Json to_json(const Explanation& explanation) {
       profile["branches"].push_back({{"source", branch.source}, {"taken", branch.taken}, {"not_taken", branch.not_taken}});
     }
     for (const auto& loop : explanation.profile->loops) {
-      profile["loops"].push_back({{"source", loop.source}, {"reached", loop.reached}, {"rounds", loop.rounds}});
+      profile["loops"].push_back({{"source", loop.source}, {"reached", loop.reached}, {"iterations", loop.iterations}});
     }
   }
   Json callees = Json::array();
@@ -351,9 +353,14 @@ Json to_json(const Explanation& explanation) {
   for (const auto& [name, count] : counters_of(explanation.counters)) {
     counters[name] = count;
   }
-  return Json{{"method", explanation.method},  {"nodes", explanation.nodes},      {"plans", std::move(plans)},
-              {"passes", std::move(passes)},   {"refusals", std::move(refusals)}, {"counters", std::move(counters)},
-              {"callees", std::move(callees)}, {"profile", std::move(profile)}};
+  return Json{{"method", explanation.method},
+              {"nodes", explanation.nodes},
+              {"plans", std::move(plans)},
+              {"passes", json_of(explanation.passes)},
+              {"refusals", std::move(refusals)},
+              {"counters", std::move(counters)},
+              {"callees", std::move(callees)},
+              {"profile", std::move(profile)}};
 }
 
 }  // namespace sconce::cli

@@ -7,6 +7,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,20 @@ std::string indented(const std::string& text, const std::string& indent);
 // Returns "1 step" or "3 steps".
 std::string counted(size_t count, const std::string& what);
 
-// Returns a line "remedy if REASON: …" for each reason that has one.
-std::string remedies_text(const std::vector<NotPreparedExplanation>& entries);
+// Returns a line "remedy if REASON: …" for each reason of the entries that has one.
+template <class Entry>
+std::string remedies_text(const std::vector<Entry>& entries) {
+  std::string text;
+  for (auto entry = entries.begin(); entry != entries.end(); ++entry) {
+    const std::string remedy = remedy_for(entry->reason);
+    const bool is_known =
+        std::any_of(entries.begin(), entry, [&](const auto& earlier) { return earlier.reason == entry->reason; });
+    if (!remedy.empty() && !is_known) {
+      text += std::string("remedy if ") + to_string(entry->reason) + ": " + remedy + "\n";
+    }
+  }
+  return text;
+}
 
 // Returns "model.py:12:8" without folders, which would make a table too wide.
 std::string short_source(const std::string& source);

@@ -104,7 +104,7 @@ std::string table_of_outside(const GradientExplanation& gradients) {
   for (const NotDifferentiatedExplanation& entry : gradients.not_differentiated) {
     table.add_row({ui::format_count(entry.nodes), entry.op, short_source(entry.source), to_string(entry.reason)});
   }
-  return table.render();
+  return table.render() + remedies_text(gradients.not_differentiated);
 }
 
 }  // namespace
@@ -131,6 +131,7 @@ Json to_json(const GradientExplanation& gradients) {
   for (const NotDifferentiatedExplanation& entry : gradients.not_differentiated) {
     outside.push_back(Json{{"operator", entry.op},
                            {"reason", to_string(entry.reason)},
+                           {"remedy", remedy_for(entry.reason)},
                            {"nodes", entry.nodes},
                            {"node", entry.node},
                            {"source", entry.source}});

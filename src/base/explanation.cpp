@@ -1,0 +1,100 @@
+#include <sconce/explanation.h>
+
+namespace sconce {
+
+const char* to_string(NotPrepared reason) {
+  switch (reason) {
+    case NotPrepared::kNoKernel: return "it has no prepared kernel";
+    case NotPrepared::kSeveralResults: return "it returns several values";
+    case NotPrepared::kListArgument: return "its list of tensors is not made right before it, for it alone";
+    case NotPrepared::kListResult: return "it returns a list of tensors that is not unpacked right after it";
+    case NotPrepared::kArgument: return "it has an object, tuple or optional tensor as argument, or varying arguments";
+    case NotPrepared::kViewEscapes: return "its result is a view that may be held after the run";
+    case NotPrepared::kOperandKind: return "an operand was no dense tensor on the CPU, or a number of another type";
+    case NotPrepared::kOperandForm: return "its kernel does not support these sizes, strides or dtypes";
+    case NotPrepared::kGaveUp: return "its operands changed in every run, so preparing gained nothing";
+    case NotPrepared::kGradients: return "a call recorded gradients or had a sparse, quantized or wrapped argument";
+    case NotPrepared::kObserved: return "in a run, a profiler or autocast had to see single operators";
+    case NotPrepared::kRequiresGrad: return "in a run, an operand required a gradient";
+    case NotPrepared::kOptimizationOff: return "optimization is off";
+  }
+  return "unknown";
+}
+
+const char* remedy_for(NotPrepared reason) {
+  switch (reason) {
+    case NotPrepared::kNoKernel:
+      return "use other operators, add a kernel (docs/adding_an_op.md), or let a backend run it (docs/adding_a_pass.md)";
+    case NotPrepared::kListArgument: return "build the list in the expression that uses it";
+    case NotPrepared::kListResult: return "unpack the list in the line that makes it";
+    case NotPrepared::kViewEscapes: return "none if the caller gets the view; else keep a copy, not the view";
+    case NotPrepared::kOperandKind: return "make it a dense, strided tensor of the CPU";
+    case NotPrepared::kOperandForm:
+      return "compute in one floating dtype, on dense tensors, and reduce rows of at most 65,536 elements "
+             "(docs/kernels.md); none for a copy or one function of a large tensor, which LibTorch computes as fast";
+    case NotPrepared::kGaveUp: return "none: views whose sizes differ in each call are faster unprepared";
+    case NotPrepared::kGradients:
+      return "call under c10::NoGradGuard or c10::InferenceMode, on the command line with --no-grad";
+    case NotPrepared::kObserved: return "end the profiler, or the caller's autocast, before the call";
+    case NotPrepared::kRequiresGrad: return "call under c10::NoGradGuard or c10::InferenceMode if gradients are not needed";
+    case NotPrepared::kOptimizationOff: return "leave Options::optimize on";
+    case NotPrepared::kSeveralResults:
+    case NotPrepared::kArgument: return "";
+  }
+  return "";
+}
+
+const char* to_string(NotRecordable reason) {
+  switch (reason) {
+    case NotRecordable::kBranches: return "the host decides what runs next";
+    case NotRecordable::kRunsCode: return "it runs a function, a task or a backend's code";
+    case NotRecordable::kReadsHost: return "it copies elements of a tensor to the host";
+    case NotRecordable::kUnknownEffects: return "what its operator does besides its results is not known";
+    case NotRecordable::kHostEffects: return "it prints, raises, waits, or changes the state of the thread";
+    case NotRecordable::kSizesByElements: return "the sizes of its result depend on elements";
+    case NotRecordable::kForbidden: return "LibTorch marks its operator as unfit for CUDA graphs";
+  }
+  return "unknown";
+}
+
+const char* to_string(NotDifferentiated reason) {
+  switch (reason) {
+    case NotDifferentiated::kNoText: return "its operator has no gradient formula";
+    case NotDifferentiated::kEffects: return "it writes memory or has other effects";
+    case NotDifferentiated::kCall: return "it is a call that is not inlined";
+    case NotDifferentiated::kCondition: return "its gradient formula does not cover these arguments";
+    case NotDifferentiated::kUnknownDtype: return "the dtype of an operand or a result is not known";
+    case NotDifferentiated::kComplex: return "it computes with complex numbers";
+    case NotDifferentiated::kHiddenTensor: return "an argument may be a tensor, but is not of that type";
+    case NotDifferentiated::kList: return "its list of tensors is not made or cut in the same subgraph, for it alone";
+    case NotDifferentiated::kVisible:
+      return "the caller, or an operator with effects, may see a value that ends its subgraph; too few operators are left";
+    case NotDifferentiated::kTooFew: return "its subgraph would have too few operators";
+    case NotDifferentiated::kOnlyViews: return "its subgraph would have only views and lists";
+    case NotDifferentiated::kNoGradient: return "no gradient reaches an input of its subgraph";
+  }
+  return "unknown";
+}
+
+const char* remedy_for(NotDifferentiated reason) {
+  switch (reason) {
+    case NotDifferentiated::kNoText: return "add one (docs/adding_an_op.md), or use other operators";
+    case NotDifferentiated::kEffects: return "use the functional operator: relu(x), not relu_(x)";
+    case NotDifferentiated::kUnknownDtype:
+      return "look for an operator before it without a result rule, or a branch that returns tensors of several kinds "
+             "(sconce explain --json has the node)";
+    case NotDifferentiated::kList: return "build the list in the expression that uses it";
+    case NotDifferentiated::kVisible: return "return fewer intermediate results; write none in place";
+    case NotDifferentiated::kTooFew:
+      return "look at the operators around it, which are outside; the minimum is Options::min_differentiable_nodes";
+    case NotDifferentiated::kOnlyViews: return "none: autograd records views at little cost";
+    case NotDifferentiated::kCall:
+    case NotDifferentiated::kCondition:
+    case NotDifferentiated::kComplex:
+    case NotDifferentiated::kHiddenTensor:
+    case NotDifferentiated::kNoGradient: return "";
+  }
+  return "";
+}
+
+}  // namespace sconce
