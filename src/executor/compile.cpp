@@ -42,17 +42,19 @@
 
 namespace sconce {
 
+// The order within a stage matters: pass_order.h has the reasons, and a test compares.
 namespace {
 
+// The stages that take no passes of the user's.
+constexpr const char* kInlineStage = "inline";
+constexpr const char* kFreezeStage = "freeze";
+
 void required_passes(Graph& graph, PassRunner& runner) {
-  // First: facts about definedness decide which GradOf blocks are worth lowering.
   runner.run("specialize_autograd_zero", specialize_autograd_zero, graph);
   runner.run("lower_grad_of", lower_grad_of, graph);
   runner.run("remove_expands", remove_expands, graph);
-  // Before lower_autocast, whose lists have one name per operator.
   runner.run("canonicalize_ops", canonicalize_ops, graph);
   runner.run("lower_autocast", lower_autocast, graph);
-  // Last: the passes above leave unused constants and branches.
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
 }
 
@@ -62,8 +64,7 @@ RunPass timed_by(PassRunner& runner) {
 
 void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
   simplify(graph, timed_by(runner));
-  // Folds those that freeze_method could not, because ranks were not known. Must run before a merged node gives a
-  // convolution a second user.
+  // Folds those that freeze_method could not, because ranks were not known.
   if (frozen) {
     runner.run("fold_batch_norm", fold_batch_norm, graph);
   }
@@ -71,21 +72,17 @@ void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
   if (runner.run("unroll_loops", unroll_loops, graph)) {
     simplify(graph, timed_by(runner));
   }
-  // After unroll_loops, which brings the appends of all iterations into one block. Lengths and elements of lists are
-  // then known.
+  // Lengths and elements of lists are known then.
   if (runner.run("remove_list_mutation", remove_list_mutation, graph)) {
     simplify(graph, timed_by(runner));
   }
-  // Before eliminate_common_nodes: readers of a copy and readers of its source become equal.
   runner.run("remove_dead_copies", remove_dead_copies, graph);
-  // After remove_dead_copies: a copy between two inverse views would hide that they cancel.
   runner.run("remove_layout_changes", remove_layout_changes, graph);
-  // Before eliminate_common_nodes, because nodes are equal only if their operands are. Only in frozen modules: merged
-  // casts (autocast) would add up their gradients in the lower precision.
+  // Here too, because nodes are equal only if their operands are. Only in frozen modules: merged casts (autocast) would add
+  // up their gradients in the lower precision.
   if (frozen) {
     runner.run("pool_constants", pool_constants, graph);
   }
-  // Before hoisting: nodes that a loop has in common with the code around it need not be hoisted.
   runner.run("eliminate_common_nodes", eliminate_common_nodes, graph);
   runner.run("hoist_loop_invariants", hoist_loop_invariants, graph);
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
@@ -93,9 +90,7 @@ void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
   if (frozen) {
     runner.run("propagate_channels_last", propagate_channels_last, graph);
   }
-  // After the passes above, which make constants where they need them.
   runner.run("pool_constants", pool_constants, graph);
-  // Must be last: it checks the result of every pass that folds, merges or moves nodes.
   runner.run("check_inplace", check_inplace, graph);
 }
 
@@ -132,9 +127,12 @@ GradientExplanation differentiable_passes(Graph& graph, const InputAssumptions& 
   simplify(graph, timed_by(runner), /*max_iterations=*/1);
   // The passes before have made nodes without facts.
   runner.run("propagate_facts", [&given](Graph& known) { return propagate_facts(known, given); }, graph);
+  runner.run("check_inplace", check_inplace, graph);
   runner.run("differentiate", [&](Graph& whole) { return differentiate(whole, min_nodes, &explanation); }, graph);
   for_each_differentiable(graph, [&](Node& node) {
+    runner.begin_stage("forward");
     subgraph_passes(*node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph), runner);
+    runner.begin_stage("backward");
     backward_passes(*node.attribute_as<std::shared_ptr<Graph>>(attr::kBackward), exact, runner);
   });
   return explanation;
@@ -166,27 +164,26 @@ Expected<PassTiming> inline_and_simplify(Graph& graph, FunctionTable& functions,
 #ifdef SCONCE_DEBUG
   verify(graph, "inline_calls");
 #endif
-  return PassTiming{"inline_calls", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
-                    *changed};
+  return PassTiming{"inline_calls", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), *changed,
+                    kInlineStage};
 }
 
 void freeze_method(Graph& method, const ModuleConstants& constants, bool optimize, PassRunner& runner) {
+  runner.begin_stage(kFreezeStage);
   runner.run("freeze", [&](Graph& graph) { return freeze(graph, constants); }, method);
   if (optimize) {
-    // Branches on `training` decide whether a norm trains.
     simplify(method, timed_by(runner));
     runner.run("fold_batch_norm", fold_batch_norm, method);
-    // After fold_batch_norm, which needs the norm's operand to have no other user; equal weights are merged again.
-    // Before propagate_channels_last, which may convert only one of two equal weights.
     runner.run("pool_constants", pool_constants, method);
     runner.run("eliminate_common_nodes", eliminate_common_nodes, method);
-    // After fold_batch_norm, which makes new weights. Here, so that all plans share the converted weights.
+    // Here, so that all plans share the converted weights.
     runner.run("propagate_channels_last", propagate_channels_last, method);
     runner.run("eliminate_dead_nodes", eliminate_dead_nodes, method);
   }
 }
 
 void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, bool frozen) {
+  runner.begin_stage(to_string(stage));
   runner.run_custom(stage, /*after=*/false, graph);
   switch (stage) {
     case Stage::kRequired: required_passes(*graph, runner); break;
@@ -243,6 +240,7 @@ std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> later_backwa
 Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> graph, bool records, PassRunner& runner,
                                 const CompileSettings& settings, Clock::time_point start) {
   const bool has_kernels = kernels_for(settings) != nullptr;
+  runner.begin_stage(to_string(Stage::kFuse));
   for_each_differentiable(*graph, [&](Node& node) {
     for (const c10::Symbol name : {attr::kSubgraph, attr::kBackward}) {
       auto own = node.attribute_as<std::shared_ptr<Graph>>(name);
@@ -268,41 +266,75 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
   return compiled;
 }
 
-}  // namespace
-
-Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const CompileSettings& settings) {
-  const PassPipeline& pipeline = pipeline_of(settings);
-  const auto start = Clock::now();
-  CompiledMethod compiled;
-  PassRunner runner(pipeline);
+// Runs the stages before lowering, and tells `show` of each. Returns the optimized graph; null if `show` ended it.
+Expected<std::unique_ptr<Graph>> run_stages(std::unique_ptr<Graph> graph, const CompileSettings& settings, PassRunner& runner,
+                                            CompiledMethod& compiled, const StageCallback& show) {
+  if (!show("load", *graph)) {
+    return std::unique_ptr<Graph>();
+  }
   if (settings.functions != nullptr) {
-    auto inlined = inline_and_simplify(*graph, *settings.functions, pipeline, settings.optimize);
+    auto inlined = inline_and_simplify(*graph, *settings.functions, pipeline_of(settings), settings.optimize);
     if (!inlined) {
       return inlined.refusal();
     }
     compiled.passes.push_back(std::move(*inlined));
+    if (!show(kInlineStage, *graph)) {
+      return std::unique_ptr<Graph>();
+    }
   }
   if (settings.constants != nullptr) {
     freeze_method(*graph, *settings.constants, settings.optimize, runner);
     compiled.refusals = attributes_not_frozen(*graph, *settings.constants);
+    if (!show(kFreezeStage, *graph)) {
+      return std::unique_ptr<Graph>();
+    }
+  }
+  // Every plan begins with a copy of this graph.
+  std::unique_ptr<Graph> copy = graph->clone();
+  compiled.graph = std::move(graph);
+  for (const Stage stage : {Stage::kRequired, Stage::kOptimize}) {
+    if (stage == Stage::kRequired || settings.optimize) {
+      run_stage(stage, copy, runner, settings.frozen);
+    }
+    if (!show(to_string(stage), *copy)) {
+      return std::unique_ptr<Graph>();
+    }
+  }
+  return copy;
+}
+
+}  // namespace
+
+Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const CompileSettings& settings) {
+  const auto start = Clock::now();
+  CompiledMethod compiled;
+  PassRunner runner(pipeline_of(settings));
+  auto optimized = run_stages(std::move(graph), settings, runner, compiled, [](std::string_view, const Graph&) { return true; });
+  if (!optimized) {
+    return optimized.refusal();
   }
   if (const std::string reason = why_no_kernels(); !reason.empty() && settings.compile != CompileMode::kNever) {
     compiled.refusals.push_back({"compiled kernels", reason, {}, {}});
   }
-  // Every plan begins with a copy of this graph.
-  std::unique_ptr<Graph> copy = graph->clone();
-  run_stage(Stage::kRequired, copy, runner);
-  if (settings.optimize) {
-    run_stage(Stage::kOptimize, copy, runner, settings.frozen);
+  return finish(std::move(compiled), std::move(*optimized), /*records=*/true, runner, settings, start);
+}
+
+Expected<std::vector<RefusalExplanation>> show_stages(std::unique_ptr<Graph> graph, const CompileSettings& settings,
+                                                      const StageCallback& show) {
+  CompiledMethod compiled;
+  PassRunner runner(pipeline_of(settings));
+  const auto optimized = run_stages(std::move(graph), settings, runner, compiled, show);
+  if (!optimized) {
+    return optimized.refusal();
   }
-  compiled.graph = std::move(graph);
-  return finish(std::move(compiled), std::move(copy), /*records=*/true, runner, settings, start);
+  return runner.refusals();
 }
 
 Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeInputs& assume,
                                              const CompileSettings& settings) {
   const auto start = Clock::now();
   PassRunner runner(pipeline_of(settings));
+  runner.begin_stage(to_string(Stage::kSpecialize));
   std::unique_ptr<Graph> graph = general.clone();
   dissolve_kernel_nodes(*graph);
   bool changed = runner.run_custom(Stage::kSpecialize, /*after=*/false, graph);
@@ -313,7 +345,6 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
       "propagate_facts", [&given](Graph& known) { return propagate_facts(known, given, KnownNumbers::kFold); }, *graph);
   const size_t passes_before = runner.timings().size();
   if (settings.optimize) {
-    // A branch that is never taken may seem to return what remove_tensor_mutation would replace.
     simplify(*graph, timed_by(runner));
     // Kernels can compute what functional operators compute, step by step, and gradients flow through those.
     runner.run("remove_tensor_mutation", remove_tensor_mutation, *graph);

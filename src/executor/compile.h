@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace sconce {
@@ -69,6 +70,14 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
                                              const CompileSettings& settings);
 
 // ---- the stages, for tools and tests that stop in between -----------------------------------------------------------
+
+// Takes the name of a stage and the graph that it left: "load", "inline", "freeze", "required" and "optimize", in this order,
+// where the settings ask for them. Returns whether to go on.
+using StageCallback = std::function<bool(std::string_view stage, const Graph& graph)>;
+
+// Runs the stages of compile_method before lowering. Returns the passes that failed.
+Expected<std::vector<RefusalExplanation>> show_stages(std::unique_ptr<Graph> graph, const CompileSettings& settings,
+                                                      const StageCallback& show);
 
 // Inlines all calls that can be inlined (passes/required/inline_calls.h). With `optimize`, simplifies a function with
 // several calls once. Returns the time it took.

@@ -107,7 +107,7 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
       specs_(std::make_shared<const ArgumentSpecCreator>(*graph_)),
       passes_(std::move(compiled.passes)),
       refusals_(std::move(compiled.refusals)),
-      generic_(new CountedPlan{Tier::kGeneric, std::move(compiled.plan), compiled.seconds, {}, {}}),
+      generic_(new CountedPlan{Tier::kGeneric, std::move(compiled.plan), compiled.seconds, {}, {}, {}}),
       source_(new SpecializationSource{callees_.weak_from_this(), name_, options_, specs_, generic_->plan->graph(), {}, {}}),
       cache_(options.plan_cache_capacity()) {
   if (options_.profiled_runs() > 0) {
@@ -239,6 +239,7 @@ PlanExplanation GraphExecutor::Impl::explain_plan(const CountedPlan& counted, st
   explanation.runs = counted.runs.value();
   explanation.compile_seconds = counted.compile_seconds;
   explanation.gradients = counted.gradients;
+  explanation.passes = counted.passes;
   sconce::explain_plan(*counted.plan, explanation);
   return explanation;
 }

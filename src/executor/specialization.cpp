@@ -90,7 +90,8 @@ void compile_into(SpecializationSource& source, const SpecializationRequest& req
   dump(DumpPoint::kPlan, source.name, [&] { return compiled->plan->text(); });
   source.compiles.add();
   target.publish(std::unique_ptr<const CountedPlan>(new CountedPlan{
-                     Tier::kRanks, std::move(compiled->plan), compiled->seconds, std::move(compiled->gradients), {}}),
+                     Tier::kRanks, std::move(compiled->plan), compiled->seconds, std::move(compiled->gradients),
+                     std::move(compiled->passes), {}}),
                  std::move(compiled->refusals));
 }
 

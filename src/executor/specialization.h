@@ -22,6 +22,7 @@ struct CountedPlan {
   DroppablePlan plan;
   double compile_seconds;
   std::optional<GradientExplanation> gradients;
+  std::vector<PassTiming> passes;  // of a specialized plan
   mutable StripedCounter runs;
 };
 

@@ -14,6 +14,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace sconce {
 namespace {
@@ -34,15 +35,21 @@ bool PassRunner::run(std::string_view name, const PassCallback& pass, Graph& gra
   if (pipeline_ != nullptr && pipeline_->is_disabled(std::string(name))) {
     return false;
   }
+  return run_part(name, pass, graph);
+}
+
+bool PassRunner::run_part(std::string_view name, const PassCallback& pass, Graph& graph) {
   const InternalErrorContext context("pass " + std::string(name));
   dump(DumpPoint::kBefore, name, graph);
   const bool checked = verify_ == Verify::kAfterChange;
   const std::string before = checked ? print(graph) : std::string();
   const auto reach_before = checked ? std::optional<MemoryDependences>(graph) : std::nullopt;
+  const double seconds_of_others = std::exchange(seconds_of_parts_, 0);
   const auto start = std::chrono::steady_clock::now();
   const bool changed = pass(graph);
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  timings_.push_back({std::string(name), elapsed.count(), changed});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  timings_.push_back({std::string(name), seconds - seconds_of_parts_, changed, stage_});
+  seconds_of_parts_ = seconds_of_others + seconds;
   if (checked) {
     SCONCE_ASSERT(changed == (print(graph) != before), name, " returned ", changed ? "true" : "false", " but ",
                   changed ? "did not change" : "changed", " the graph\nbefore:\n", before, "after:\n", print(graph));
@@ -103,7 +110,7 @@ bool PassRunner::run_custom(const CustomPass& pass, std::unique_ptr<Graph>& grap
   std::string problem;
   const bool changed = run_on_copy(pass, graph, problem);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  timings_.push_back({pass.name, elapsed.count(), changed && problem.empty()});
+  timings_.push_back({pass.name, elapsed.count(), changed && problem.empty(), stage_});
   if (problem.empty()) {
     if (changed) {
       dump(DumpPoint::kAfter, pass.name, *graph);

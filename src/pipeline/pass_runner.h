@@ -23,10 +23,15 @@ class PassRunner {
   explicit PassRunner(const PassPipeline& pipeline) : PassRunner() { pipeline_ = &pipeline; }
   PassRunner(Verify verify, const PassPipeline& pipeline) : verify_(verify), pipeline_(&pipeline) {}
 
+  // Names what the next passes belong to, for `timings`.
+  void begin_stage(std::string_view stage) { stage_ = stage; }
+
   // Runs the pass and returns its result: whether the graph changed. When verifying, compares this with the graph's text and
   // verifies the graph. Either failure is an internal error that names the pass.
   bool run(std::string_view name, const PassCallback& pass, Graph& graph);
   bool run(const PassInfo& pass, Graph& graph) { return run(pass.name, pass.function, graph); }
+  // The same for a pass that another one runs as a part of itself, whether it is disabled or not.
+  bool run_part(std::string_view name, const PassCallback& pass, Graph& graph);
 
   // Runs the user's passes at this point. Each works on a copy of the graph, which replaces the graph unless the pass
   // failed. A failed pass becomes a refusal, and a reproducer is written. Returns whether the graph changed.
@@ -43,6 +48,8 @@ class PassRunner {
   bool run_on_copy(const CustomPass& pass, std::unique_ptr<Graph>& graph, std::string& problem);
 
   const PassPipeline* pipeline_ = nullptr;
+  std::string stage_;
+  double seconds_of_parts_ = 0;  // of the pass that runs
   std::vector<PassTiming> timings_;
   std::vector<RefusalExplanation> refusals_;
 };

@@ -1,20 +1,15 @@
 // docs/command_line.md is what the program writes about its own options.
+#include "tests/docs/pages.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 
-namespace sconce {
+namespace sconce::testing {
 namespace {
-
-std::string page_path() {
-  const char* tests = std::getenv("SCONCE_TESTS_DIR");
-  return std::string(tests != nullptr ? tests : "tests") + "/../docs/command_line.md";
-}
 
 std::string output_of(const std::string& command) {
   std::string text;
@@ -32,13 +27,8 @@ TEST(CommandLinePage, IsWhatTheProgramWrites) {
   const char* programs = std::getenv("SCONCE_BIN_DIR");
   ASSERT_NE(programs, nullptr) << "set SCONCE_BIN_DIR to the folder of the binary `sconce`";
   const std::string written = output_of("'" + std::string(programs) + "/sconce' --help-markdown");
-  if (std::getenv("SCONCE_UPDATE_EXPECTATIONS") != nullptr) {
-    std::ofstream(page_path()) << written;
-  }
-  std::ifstream page(page_path());
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(page), {}), written)
-      << "SCONCE_UPDATE_EXPECTATIONS=1 rewrites the page";
+  expect_page("docs/command_line.md", written);
 }
 
 }  // namespace
-}  // namespace sconce
+}  // namespace sconce::testing

@@ -5,13 +5,15 @@
 #include "ir/text/print.h"
 #include "load/function_table.h"
 #include "lower/lower.h"
-#include "passes/required/inline_calls.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/frontend/resolver.h>
 
+#include <map>
 #include <regex>
+#include <string>
+#include <string_view>
 
 namespace sconce {
 namespace {
@@ -24,16 +26,16 @@ std::map<std::string, std::string> stages_of(const std::string& source) {
   FunctionTable functions;
   const auto loaded = functions.graph_of(unit.get_function("lstm_cell"));
   EXPECT_TRUE(loaded);
-  stages["ir load"] = print(**loaded, without_locations);
-  std::unique_ptr<Graph> graph = (*loaded)->clone();
-  EXPECT_TRUE(inline_calls(*graph, functions));
-  stages["ir inline"] = print(*graph, without_locations);
-  PassRunner runner;
-  run_stage(Stage::kRequired, graph, runner);
-  stages["ir required"] = print(*graph, without_locations);
-  run_stage(Stage::kOptimize, graph, runner);
-  stages["ir optimize"] = print(*graph, without_locations);
-  const auto plan = lower(std::move(graph));
+  CompileSettings settings;
+  settings.functions = &functions;
+  settings.optimize = true;
+  std::unique_ptr<Graph> optimized;
+  EXPECT_TRUE(show_stages((*loaded)->clone(), settings, [&](std::string_view stage, const Graph& graph) {
+    stages["ir " + std::string(stage)] = print(graph, without_locations);
+    optimized = graph.clone();
+    return true;
+  }));
+  const auto plan = lower(std::move(optimized));
   EXPECT_TRUE(plan);
   stages["plan"] = std::regex_replace((*plan)->text(), std::regex("  #[^\n]*"), "");
   return stages;

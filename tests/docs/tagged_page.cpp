@@ -1,40 +1,31 @@
 #include "tests/docs/tagged_page.h"
 
-#include "tests/support/graphs.h"
+#include "tests/docs/pages.h"
 
-#include <cstdlib>
-#include <fstream>
+#include <gtest/gtest.h>
+
 #include <utility>
 
 namespace sconce::testing {
+namespace {
 
-TaggedPage::TaggedPage(std::string path) : path_(std::move(path)), text_(read_text(tests_dir() + "/../" + path_)) {}
+std::string opening_of(const std::string& tag) { return "```" + tag + "\n"; }
 
-TaggedPage::Range TaggedPage::find(const std::string& tag) const {
-  const std::string opening = "```" + tag + "\n";
-  const size_t opened = text_.find(opening);
-  EXPECT_NE(opened, std::string::npos) << path_ << " has no block " << tag;
-  const size_t begin = opened + opening.size();
-  return {begin, text_.find("```", begin)};
-}
+}  // namespace
+
+TaggedPage::TaggedPage(std::string path) : path_(std::move(path)) {}
 
 std::string TaggedPage::block(const std::string& tag) const {
-  const auto [begin, end] = find(tag);
-  return text_.substr(begin, end - begin);
+  const std::string page = read_page(path_);
+  const size_t opened = page.find(opening_of(tag));
+  EXPECT_NE(opened, std::string::npos) << path_ << " has no block " << tag;
+  const size_t begin = opened + opening_of(tag).size();
+  return page.substr(begin, page.find("```", begin) - begin);
 }
 
-void TaggedPage::expect_blocks(const std::map<std::string, std::string>& texts) {
-  const bool updates = std::getenv("SCONCE_UPDATE_EXPECTATIONS") != nullptr;
+void TaggedPage::expect_blocks(const std::map<std::string, std::string>& texts) const {
   for (const auto& [tag, text] : texts) {
-    const auto [begin, end] = find(tag);
-    if (updates) {
-      text_.replace(begin, end - begin, text);
-    } else {
-      EXPECT_EQ(text_.substr(begin, end - begin), text) << "in block " << tag << " of " << path_;
-    }
-  }
-  if (updates) {
-    std::ofstream(tests_dir() + "/../" + path_) << text_;
+    expect_part(path_, opening_of(tag), "```", text);
   }
 }
 

@@ -1,7 +1,6 @@
 // A page with code blocks that say what the code gives: "```ir load" begins the block with the tag "ir load".
 #pragma once
 
-#include <cstddef>
 #include <map>
 #include <string>
 
@@ -16,17 +15,10 @@ class TaggedPage {
   std::string block(const std::string& tag) const;
 
   // Compares blocks with the texts by tag. With SCONCE_UPDATE_EXPECTATIONS=1, writes the texts to the page instead.
-  void expect_blocks(const std::map<std::string, std::string>& texts);
+  void expect_blocks(const std::map<std::string, std::string>& texts) const;
 
  private:
-  struct Range {
-    size_t begin;
-    size_t end;
-  };
-  Range find(const std::string& tag) const;
-
   std::string path_;
-  std::string text_;
 };
 
 }  // namespace sconce::testing

@@ -107,36 +107,25 @@ void add_differentiated(std::vector<StageGraph>& graphs, bool is_requested, cons
 // Returns the graphs of the stages up to the last one requested.
 std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const DumpOptions& options, const Call& call,
                                   const std::string& stage, const Options& settings) {
-  const std::string& method = call.method;
   FunctionTable functions;
-  auto source = functions.graph_of(module.get_method(method).function());
-  std::vector<StageGraph> graphs;
-  PassRunner runner(settings.passes());
-  for (const StageInfo& each : kStages) {
-    const std::string name = each.name;
-    if (name == "freeze" && !settings.frozen()) {
-      continue;
-    }
-    std::unique_ptr<Graph> graph = name == "load" ? expect(source)->clone() : graphs.back().graph->clone();
-    if (name == "inline") {
-      auto inlined = inline_and_simplify(*graph, functions, settings.passes(), settings.optimize());
-      expect(inlined);
-    } else if (name == "freeze") {
-      auto constants = ModuleConstants::find(module._ivalue(), settings.preserved(), functions);
-      freeze_method(*graph, expect(constants), settings.optimize(), runner);
-    } else if (name != "load") {
-      try {
-        run_stage(name == "required" ? Stage::kRequired : Stage::kOptimize, graph, runner, settings.frozen());
-      } catch (const c10::Error& failure) {
-        throw RefusedError(plain_message(failure));
-      }
-    }
-    graphs.push_back({name, std::move(graph)});
-    if (name == stage) {
-      break;
-    }
+  auto source = functions.graph_of(module.get_method(call.method).function());
+  CompileSettings compile(settings);
+  compile.functions = &functions;
+  std::optional<ModuleConstants> constants;
+  if (settings.frozen()) {
+    auto found = ModuleConstants::find(module._ivalue(), settings.preserved(), functions);
+    compile.constants = &constants.emplace(std::move(expect(found)));
   }
-  warn_of_failed_passes(failed_passes(runner.refusals()));
+  std::vector<StageGraph> graphs;
+  try {
+    auto refusals = show_stages(expect(source)->clone(), compile, [&](std::string_view name, const Graph& graph) {
+      graphs.push_back({std::string(name), graph.clone()});
+      return name != stage;
+    });
+    warn_of_failed_passes(failed_passes(expect(refusals)));
+  } catch (const c10::Error& failure) {
+    throw RefusedError(plain_message(failure));
+  }
   if (stage == kDifferentiate.name || (stage == "all" && has_arguments(options))) {
     add_differentiated(graphs, stage != "all", module, call, options.common, settings);
   }
