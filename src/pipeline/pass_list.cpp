@@ -101,9 +101,12 @@ constexpr std::array kPasses = {
 static_assert(std::is_sorted(kPasses.begin(), kPasses.end(),
                              [](const PassInfo& a, const PassInfo& b) { return a.name < b.name; }));
 
+constexpr std::array<std::string_view, 2> kPassesWithArguments = {"freeze", "refine_optional_tensors"};
+
 }  // namespace
 
 std::span<const PassInfo> all_passes() { return kPasses; }
+std::span<const std::string_view> passes_with_arguments() { return kPassesWithArguments; }
 
 const PassInfo* find_pass(std::string_view name) {
   const auto found = std::find_if(kPasses.begin(), kPasses.end(), [&](const PassInfo& pass) { return pass.name == name; });

@@ -26,6 +26,10 @@ struct PassInfo {
 // Returns all named passes, sorted by name.
 std::span<const PassInfo> all_passes();
 
+// Returns the names of passes that need what only a compile has, such as a module's constants or an argument spec. They
+// cannot be run by name, but are timed and dumped as all passes are.
+std::span<const std::string_view> passes_with_arguments();
+
 // Returns the pass of that name, or null.
 const PassInfo* find_pass(std::string_view name);
 

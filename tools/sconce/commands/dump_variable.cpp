@@ -14,7 +14,7 @@ std::vector<std::string> find_dump_typos(std::string_view value, const PassPipel
   for (const DumpChoice& choice : dump_choices()) {
     choices.emplace_back(choice.name);
   }
-  std::vector<std::string> passes = {"freeze"};  // the only pass that needs the module
+  std::vector<std::string> passes(passes_with_arguments().begin(), passes_with_arguments().end());
   for (const PassInfo& pass : all_passes()) {
     passes.emplace_back(pass.name);
   }
