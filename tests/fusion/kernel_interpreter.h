@@ -32,7 +32,7 @@ class KernelInterpreter {
   // `fuses`: kFma rounds once, as on processors with such an instruction.
   KernelInterpreter(const KernelProgram& program, bool fuses);
 
-  // Moves each inexact result by the error that docs/kernels.md allows, and what is computed of it by one ulp; up or down as
+  // Moves each inexact result by the error that tests/support/rule_table.h allows, and what is computed of it by one ulp; up or down as
   // `direction` says (1, -1). The results of several such runs show how far kernels may be off (stochastic arithmetic).
   void perturb(std::function<int()> direction) { direction_ = std::move(direction); }
 

@@ -1,8 +1,9 @@
 // Calls of operators with rules, and their comparison with kernels.
 #pragma once
 
+#include "tests/fusion/element_values.h"
 #include "tests/fusion/kernel_call.h"
-#include "tests/fusion/rule_table.h"
+#include "tests/support/rule_table.h"
 
 #include <functional>
 #include <optional>

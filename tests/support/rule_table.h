@@ -1,8 +1,7 @@
-// What kernels promise for each operator: the source of the table in docs/kernels.md.
+// What compiled kernels promise for each operator, and why they leave others to LibTorch: docs/operators.md shows it.
 #pragma once
 
-#include "tests/fusion/element_values.h"
-
+#include <ATen/core/operator_name.h>
 #include <c10/core/ScalarType.h>
 
 #include <span>
@@ -11,6 +10,17 @@
 #include <vector>
 
 namespace sconce::testing {
+
+// How far results may lie apart.
+struct Distance {
+  double ulps = 0;            // 0: the same bits, but that any NaN is NaN; else results below the normal numbers are equal
+  bool of_operand = false;    // an ulp of the first operand counts, where that is larger
+  bool any_zero = false;      // zero may have either sign
+  bool any_nan = false;       // a result may be NaN where the other is not
+  bool any_infinity = false;  // infinity may have either sign
+  bool any_of_nan = false;    // the result of a NaN may be anything
+  double bfloat16_ulps = 1;   // of bfloat16, where `ulps` is not 0
+};
 
 // The dtypes of operands that kernels compute, all of one dtype. Conditions and masks are bools.
 enum class Dtypes : uint8_t {
@@ -30,14 +40,12 @@ struct RuleRow {
   Distance distance = {};  // of float32 and float64; of bfloat16 one ulp at most
 };
 
-// Operators that no kernel computes.
-struct LeftRow {
+// Pointwise operators and reductions that no kernel computes.
+struct UnfusedOperators {
   std::string_view reason;
   std::vector<std::string_view> names;
 };
-std::span<const LeftRow> left_rows();
-// Returns the table of docs/kernels.md.
-std::string left_table_text();
+std::span<const UnfusedOperators> unfused_operators();
 
 std::span<const RuleRow> rule_rows();
 // Returns null for an operator that has no row.
@@ -45,7 +53,8 @@ const RuleRow* find_rule_row(const c10::OperatorName& name);
 bool contains(Dtypes dtypes, at::ScalarType dtype);
 // Returns how far results of the dtype may lie apart.
 Distance distance_for(const RuleRow& row, at::ScalarType dtype);
-// Returns the table of docs/kernels.md.
-std::string rule_table_text();
+// Returns the dtypes, and the distance, in the words of docs/operators.md.
+const char* words_for(Dtypes dtypes);
+std::string words_for(const Distance& distance);
 
 }  // namespace sconce::testing

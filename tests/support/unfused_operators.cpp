@@ -1,9 +1,9 @@
-#include "tests/fusion/rule_table.h"
+#include "tests/support/rule_table.h"
 
 namespace sconce::testing {
 
-std::span<const LeftRow> left_rows() {
-  static const std::vector<LeftRow> rows = {
+std::span<const UnfusedOperators> unfused_operators() {
+  static const std::vector<UnfusedOperators> rows = {
       {"the functional operator is computed; autocast casts its operands and not those of this one, so it does not replace "
        "this one",
        {"acos_", "addcdiv_", "addcmul_", "asin_", "atan2_", "cosh_", "erfinv_", "exp_", "expm1_", "log10_", "log1p_",
@@ -22,7 +22,7 @@ std::span<const LeftRow> left_rows() {
       {"returns no tensor, or two", {"equal", "frexp"}},
       {"draws random numbers in training", {"rrelu"}},
       {"sums over a dimension that it adds", {"mvlgamma", "mvlgamma_"}},
-      {"reductions to several results, to bools or positions, or without a fold",
+      {"reductions to several results, to bools or positions, or without a kernel",
        {"all", "aminmax", "any", "argmax", "argmin", "count_nonzero", "linalg__powsum", "nansum", "std_mean", "var_mean"}},
       {"softmax of other kinds", {"special_softmax", "special_log_softmax", "_softmax", "_log_softmax"}},
       {"norms over dimensions that are not the last, or with several results",
@@ -30,18 +30,6 @@ std::span<const LeftRow> left_rows() {
         "linalg_norm", "linalg_matrix_norm"}},
   };
   return rows;
-}
-
-std::string left_table_text() {
-  std::string text = "| operators | why LibTorch computes them |\n|---|---|\n";
-  for (const LeftRow& row : left_rows()) {
-    text += "|";
-    for (const std::string_view name : row.names) {
-      text += " `" + std::string(name) + "`";
-    }
-    text += " | " + std::string(row.reason) + " |\n";
-  }
-  return text;
 }
 
 }  // namespace sconce::testing

@@ -1,12 +1,9 @@
-#include "tests/fusion/rule_table.h"
-
-#include <ATen/core/operator_name.h>
+#include "tests/support/rule_table.h"
 
 #include <map>
 #include <sstream>
 
 namespace sconce::testing {
-namespace {
 
 const char* words_for(Dtypes dtypes) {
   switch (dtypes) {
@@ -33,8 +30,6 @@ std::string words_for(const Distance& distance) {
        << (distance.any_nan ? ", NaN may differ" : "") << (distance.any_of_nan ? ", results of NaN may differ" : "");
   return text.str();
 }
-
-}  // namespace
 
 std::span<const RuleRow> rule_rows() {
   static const std::vector<RuleRow> rows = {
@@ -265,26 +260,6 @@ Distance distance_for(const RuleRow& row, at::ScalarType dtype) {
     distance.ulps = distance.ulps == 0 ? 0 : distance.bfloat16_ulps;
   }
   return distance;
-}
-
-std::string rule_table_text() {
-  // Rows of the same dtypes and distance share a line, in the order of their first operators.
-  std::vector<std::pair<std::string, std::string>> lines;
-  for (const RuleRow& row : rule_rows()) {
-    const std::string key = std::string(words_for(row.dtypes)) + " | " + words_for(row.distance);
-    const auto same = std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.first == key; });
-    const std::string name = "`" + std::string(row.name) + "`";
-    if (same == lines.end()) {
-      lines.emplace_back(key, name);
-    } else {
-      same->second += " " + name;
-    }
-  }
-  std::string text = "| operators | dtypes | ulps |\n|---|---|---|\n";
-  for (const auto& [key, names] : lines) {
-    text += "| " + names + " | " + key + " |\n";
-  }
-  return text;
 }
 
 }  // namespace sconce::testing
