@@ -1,5 +1,5 @@
 // What sconce's analyses say about memory, against runs in which every value is watched (memory_claims.h has the claims):
-// generated graphs, the models, the snippets of the language, the operator suite; as loaded and behind all passes. And how
+// generated graphs, the models, the snippets of the language, the operator suite; as loaded and after all passes. And how
 // precise they are, beside torch::jit::AliasDb.
 //
 //   SCONCE_GRAPHS=20000 build/release/tests/differential_test --gtest_filter='AliasSoundness.*Graphs'    more graphs
@@ -120,7 +120,7 @@ std::vector<std::string> findings_in(const Graph& graph, const GeneratedGraph& g
           make_arguments(generated, passes == Passes::kNone ? call : 3, requires_grad);
       at::manual_seed(generated.seed);
       const RecordedRun run = record_run(*planned, arguments);
-      add_findings(found, std::string(passes == Passes::kNone ? "as it is" : "behind all passes"),
+      add_findings(found, std::string(passes == Passes::kNone ? "as it is" : "after all passes"),
                    wrong_claims(*planned, run, requires_grad ? Autograd::kOn : Autograd::kOff));
       if (totals != nullptr) {
         totals->add(run);
@@ -194,7 +194,7 @@ struct TwoModules {
   Module second;
 };
 
-// Runs the method of the first behind the required passes, autograd on, and of the second behind all passes, autograd off.
+// Runs the method of the first after the required passes, autograd on, and of the second after all passes, autograd off.
 // The pairs that it returns are those of the very first run.
 PairCounts check_method(const TwoModules& modules, const std::string& method,
                         const std::vector<std::vector<c10::IValue>>& calls, uint64_t seed, Totals& totals) {

@@ -1,4 +1,4 @@
-// A snippet per feature of the language (tests/models/language_features.py): results, printed text and exceptions are
+// A snippet per feature of the language (tests/models/snippets/): results, printed text and exceptions are
 // LibTorch's.
 #include "base/exception_message.h"
 #include "tests/differential/model_files.h"
@@ -64,7 +64,7 @@ struct Outcome {
   std::string last_line;  // of what() of an exception that the script itself raised
 };
 
-// LibTorch puts the message behind the script's stack: "RuntimeError: …" stands on the first line behind the last marker.
+// LibTorch puts the message after the script's stack: "RuntimeError: …" stands on the first line after the last marker.
 std::string message_behind_traceback(const std::string& text) {
   const size_t marker = text.rfind("<--- HERE");
   const std::string tail = marker == std::string::npos ? text : text.substr(marker);

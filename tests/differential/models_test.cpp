@@ -29,7 +29,7 @@ namespace {
 
 constexpr size_t kModelCalls = 5;
 constexpr uintmax_t kLargeFile = 10'000'000;  // such models are called in one case only
-// The backward pass of such a model takes seconds: there is one behind the first call and one behind the last.
+// The backward pass of such a model takes seconds: there is one after the first call and one after the last.
 constexpr uintmax_t kHugeFile = 100'000'000;
 constexpr cli::CompareOptions kModelTolerance{.rtol = 0, .atol = 0};
 // Of merged nodes the gradients are added up in another order.
@@ -78,7 +78,7 @@ void compare_gradients(const cli::ReferenceModels& models, const cli::ReferenceM
   }
 }
 
-// Calls 1 … 5, with backward passes behind them: they must not change what the next call gives.
+// Calls 1 … 5, with backward passes after them: they must not change what the next call gives.
 void check_case(const std::string& name, const cli::ModelCases& cases, size_t index, const Options& options,
                 cli::Findings& findings) {
   cli::ReferenceModels models(load(model_file(name), options), load_script_module(model_file(name), std::nullopt),

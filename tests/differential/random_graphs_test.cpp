@@ -127,7 +127,7 @@ class GraphCheck {
 
   // LibTorch's optimizing executor against ours, in the calls where it agrees with LibTorch's interpreter. It doesn't
   // always: it makes writes to elements of a list functional although the list still holds the operand, and removes random
-  // operators that nobody uses, so that the others draw different numbers.
+  // operators whose results are unused, so that the others draw different numbers.
   std::vector<std::string> run_against_optimising_peer() {
     TorchGraph peer(testing::text_of(graph_));
     GraphExecutor executor(graph_.clone(), "generated", Options().exact(true));
@@ -192,8 +192,8 @@ class GraphCheck {
     return call.error && call.error->find("a leaf Variable that requires grad") != std::string::npos;
   }
 
-  // Of a branch that gives back a value and what a loop has carried of it unchanged, LibTorch's interpreter moves the value
-  // out of its register twice.
+  // LibTorch's interpreter moves a value out of its register twice if a branch returns both the value and an unchanged
+  // loop-carried copy of it.
   static bool loses_a_value(const ObservedCall& call) {
     return call.error && call.error->find("Expected Tensor but got None") != std::string::npos;
   }
@@ -401,7 +401,7 @@ TEST(RandomGraphs, AgreeWithTheOptimisingExecutor) {
   }
 }
 
-// What the tests above are worth: many graphs with a write tell that it is missing (not those whose result nobody sees), and
+// What the tests above are worth: many graphs with a write tell that it is missing (not those whose result is unobservable), and
 // the shrunk graph shows little else.
 TEST(RandomGraphs, TellWhenAPassDropsAWriteAndShrinkToIt) {
   constexpr size_t kShrunk = 6;

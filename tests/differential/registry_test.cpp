@@ -254,7 +254,7 @@ class Report {
   int descriptor_;
 };
 
-// Errors by their beginning: behind it stand places in code.
+// Compares error messages by their first line; what follows names source locations.
 std::vector<std::string> differences_of(const ObservedCall& got, const ObservedCall& expected) {
   std::vector<std::string> found = differences(got, expected, Strictness::kValues, {.rtol = 0, .atol = 0});
   const auto beginning = [](const std::string& error) {
@@ -294,7 +294,7 @@ void compare_calls(const OperatorPtr& op, size_t index, int recipe, const Report
   }
   report.line(index, recipe, "oracle");
   std::vector<std::string> found;
-  // The elements of a list of complex numbers look changed behind LibTorch's sum of them; a correction by name would be one
+  // The elements of a list of complex numbers look changed after LibTorch's sum of them; a correction by name would be one
   // for every aten::sum.
   static std::set<size_t> checked;  // one set of arguments that the operator takes is enough, if not told otherwise
   static const bool all_recipes = environment_number("SCONCE_REGISTRY_MEMORY", 0) != 0;
@@ -330,7 +330,7 @@ void compare_calls(const OperatorPtr& op, size_t index, int recipe, const Report
 
 // A call: which operator, which arguments.
 using Place = std::pair<size_t, int>;
-Place behind(Place place) {
+Place after(Place place) {
   return place.second + 1 < kArgumentRecipes ? Place(place.first, place.second + 1) : Place(place.first + 1, 0);
 }
 
@@ -356,7 +356,7 @@ class RoomyAllocator final : public c10::Allocator {
 [[noreturn]] void run_child(const std::vector<OperatorPtr>& all, Place first, Place end, int descriptor) {
   // Tests before this one may have started threads, which the child does not have.
   at::set_num_threads(1);
-  // Memory that nobody wrote must be the same on both sides.
+  // Memory that no operator wrote must be the same on both sides.
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
   at::globalContext().setDeterministicFillUninitializedMemory(true);
   static RoomyAllocator roomy;
@@ -369,7 +369,7 @@ class RoomyAllocator final : public c10::Allocator {
   } quiet;
   c10::WarningUtils::set_warning_handler(&quiet);
   const Report report(descriptor);
-  for (Place place = first; place < end; place = behind(place)) {
+  for (Place place = first; place < end; place = after(place)) {
     // Operators may hang on what they are given.
     const itimerval two_seconds_of_computing = {.it_interval = {}, .it_value = {.tv_sec = 2, .tv_usec = 0}};
     setitimer(ITIMER_PROF, &two_seconds_of_computing, nullptr);
@@ -447,12 +447,12 @@ Tally call_everything(const std::vector<OperatorPtr>& all) {
   const Place end(all.size(), 0);
   for (Place next(0, 0); next < end;) {
     const auto crashed = run_calls(all, next, end, tally);
-    next = crashed ? behind(*crashed) : end;
+    next = crashed ? after(*crashed) : end;
   }
-  // A call of LibTorch's that wrote over the heap may have spoilt those behind it: what differs must differ alone, too.
+  // A call of LibTorch's that wrote over the heap may have spoilt those after it: what differs must differ alone, too.
   for (auto each = tally.differences.begin(); each != tally.differences.end();) {
     Tally alone;
-    run_calls(all, each->first, behind(each->first), alone);
+    run_calls(all, each->first, after(each->first), alone);
     each = alone.differences.empty() ? tally.differences.erase(each) : std::next(each);
   }
   return tally;

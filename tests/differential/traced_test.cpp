@@ -106,7 +106,7 @@ TEST(Traced, TypesOfTheCallAreKnownToTheTrace) {
   const torch::jit::Module inner = inner_module();
   const Module ours = accelerate(inner);
   const Traced traced = trace(inner, at::ones({2, 3}), [&](const at::Tensor& x) { return ours.forward({x}); });
-  // The tracer's own node behind our graph.
+  // The tracer's own node after our graph.
   for (const torch::jit::Node* node : traced.graph->nodes()) {
     if (node->kind() == aten::tanh) {
       const auto type = node->input(0)->type()->cast<c10::TensorType>();
@@ -205,7 +205,7 @@ std::string with_numbered_values(const std::string& text) {
   return result;
 }
 
-// LibTorch has no mark for constants that nobody can tell from the run's own objects; and of two graphs with the same
+// LibTorch has no mark for constants that cannot be distinguished from the run's own objects; and of two graphs with the same
 // constant tensors each has the other's for shared.
 std::string without_marks(const std::string& text) {
   return std::regex_replace(text, std::regex(", (folded|shared)=1"), "");

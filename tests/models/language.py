@@ -228,7 +228,7 @@ def none_and_optional() -> Sample:
 
 
 class UndefinedTensors(nn.Module):
-    """An operator with an output mask leaves the outputs that nobody asked for undefined."""
+    """An operator with an output mask leaves the outputs that the mask excludes undefined."""
 
     def forward(self, grad: Tensor, x: Tensor, weight: Tensor, want_input: bool) -> Tensor:
         by_input, by_weight, _ = torch.ops.aten.convolution_backward(

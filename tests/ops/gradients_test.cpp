@@ -80,7 +80,7 @@ TEST(Gradients, OfEveryRowHaveACaseThatTheirConditionAccepts) {
   });
 }
 
-// Differentiation takes the tuple apart: what makes an entry that nobody needs goes.
+// Differentiation takes the tuple apart and removes what computes an unused entry.
 TEST(Gradients, AreReturnedByOneTupleForEveryOverload) {
   for_each_row([&](const OpRow& row) {
     for (const Op* op : row.backward.empty() ? std::vector<const Op*>{} : differentiable_overloads(row)) {

@@ -223,7 +223,7 @@ TEST(PassTextFiles, AreOfPassesThatExist) {
   }
 }
 
-// Not a test of its own: with SCONCE_UPDATE_EXPECTATIONS=1 the files are written anew, else nothing happens.
+// Not a test of its own: with SCONCE_UPDATE_EXPECTATIONS=1 it rewrites the files, else nothing happens.
 TEST(PassTextFiles, AreRewrittenOnlyWhenAsked) {
   if (!updating()) {
     GTEST_SKIP() << "set SCONCE_UPDATE_EXPECTATIONS=1 to rewrite the expectations";

@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(
                               "returned false but changed the graph"}),
     [](const auto& each) { return std::string(each.param.name); });
 
-// A copy of a graph from which nodes have gone numbers the values without a name anew.
+// A copy of a graph from which nodes were removed gives other numbers to the values without a name.
 TEST(PassPipeline, BelievesPassesThatTellTheTruth) {
   const char* const graph =
       "graph(%0 : Tensor):\n"

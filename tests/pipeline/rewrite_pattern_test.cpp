@@ -107,7 +107,7 @@ TEST(RewritePattern, ConstantsAndFactsAreConstraints) {
   EXPECT_EQ(rewritten(pattern, power("Tensor", 2)), "");
 }
 
-// A view in the place of a copy, or the other way round, can be told apart by whoever writes or holds it.
+// A view in the place of a copy, or the reverse, is observable by an operator that writes it and by a holder of it.
 TEST(RewritePattern, AViewReplacesACopyOnlyWhereNobodyCanTell) {
   const RewritePattern pattern(
       "graph(%x : Tensor):\n  %t : Tensor = aten::t(%x)\n  %n : NoneType = prim::Constant()\n"

@@ -250,7 +250,7 @@ TEST(Plan, AChainNeedsNoMoreRegistersTheLongerItIs) {
   EXPECT_EQ(registers_of(3), registers_of(100));
 }
 
-// Each branch may use what the other one left free, nothing may take the place of what lives on behind them.
+// Each branch may use the registers that the other one left free, but none that holds a value used after both.
 TEST(Plan, BranchesShareTheirRegisters) {
   const char* const text =
       "graph(%a : Tensor, %kept : Tensor, %flag : bool):\n"

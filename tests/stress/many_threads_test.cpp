@@ -1,4 +1,4 @@
-// More threads than cores, one module: cold, with mixed shapes; and nobody waits for anybody else's run.
+// More threads than cores, one module: cold, with mixed shapes; and no thread waits for another one's run.
 #include "tests/stress/threads.h"
 
 #include <sconce/sconce.h>
@@ -85,7 +85,7 @@ TEST(ManyThreads, AnswerRightOnAColdModuleWithMixedShapes) {
   EXPECT_GT(counters.evictions, 0U);
 }
 
-// ---- nobody waits for a run -----------------------------------------------------------------------------------------
+// ---- no thread waits for a run --------------------------------------------------------------------------------------
 
 // The model prints, and the handler does not return until the others are done.
 class Gate {

@@ -125,7 +125,7 @@ TEST_P(SharedModule, AnswersRightToTenShapesFromItsFirstCallOn) {
   }
 }
 
-// Whoever explains and clears the cache disturbs nobody.
+// A thread that explains and clears the cache disturbs no other.
 TEST_P(SharedModule, AnswersRightWhileItsCacheIsClearedAndExplained) {
   const KnownCalls calls = KnownCalls::of_model(GetParam());
   const Module module = load(model_file(GetParam()));

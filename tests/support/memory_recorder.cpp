@@ -19,7 +19,7 @@ namespace {
 
 // ---- what is in memory ----------------------------------------------------------------------------------------------
 
-// Of many bytes at once: parameters are looked at before and behind every node that takes them.
+// Fast hash: every parameter is hashed before and after each node that reads it.
 uint64_t fingerprint(const void* data, size_t bytes) {
   constexpr uint64_t kFactor = 0x9E3779B97F4A7C15;
   uint64_t lanes[4] = {bytes, 1, 2, 3};
@@ -132,7 +132,7 @@ class Recorder {
   }
 
   // Requires a `before` of the same node.
-  void behind(const Node& node, c10::ArrayRef<c10::IValue> operands) {
+  void after(const Node& node, c10::ArrayRef<c10::IValue> operands) {
     const States before = std::move(states_.back());
     states_.pop_back();
     States after;
@@ -332,7 +332,7 @@ class Recorder {
 // One call of the observer in the graph.
 struct Observation {
   const Node* before = nullptr;  // it is about to run with these operands
-  const Node* behind = nullptr;  // it has run, and these are its results
+  const Node* after = nullptr;  // it has run, and these are its results
   bool writes_are_seen = false;  // `before` was called, too
   std::vector<const Value*> values = {};
 };
@@ -358,10 +358,10 @@ void observe(torch::jit::Stack& stack) {
     session.operands.push_back(std::move(values));
     return;
   }
-  if (observation.behind != nullptr) {
+  if (observation.after != nullptr) {
     session.recorder.count_execution();
     if (observation.writes_are_seen) {
-      session.recorder.behind(*observation.behind, session.operands.back());
+      session.recorder.after(*observation.after, session.operands.back());
       session.operands.pop_back();
     }
   }
@@ -413,7 +413,7 @@ class Instrumentation {
       add_observation({.before = &original}, operands, &copy);
     }
     Node* next = copy.next() != nullptr ? copy.next() : copy.owning_block()->return_node();
-    observe_values({.behind = &original, .writes_are_seen = may_write}, original.outputs(), copy.outputs(), next);
+    observe_values({.after = &original, .writes_are_seen = may_write}, original.outputs(), copy.outputs(), next);
   }
 
   void observe_values(Observation observation, c10::ArrayRef<Value*> originals, c10::ArrayRef<Value*> copies,
@@ -491,7 +491,7 @@ RecordedRun record_call(const Node& node, const std::vector<c10::IValue>& argume
     error = failure.what();
     results.clear();
   }
-  recorder.behind(node, arguments);
+  recorder.after(node, arguments);
   for (size_t i = 0; i < std::min(results.size(), node.outputs().size()); ++i) {
     recorder.see(*node.output(i), results[i]);
   }

@@ -45,7 +45,7 @@ struct RecordedRun {
   size_t executions = 0;  // of nodes
 };
 
-// Plans the graph with a call of an observer behind (and, to see writes, before) each of its nodes, and runs the plan once.
+// Plans the graph with a call of an observer after (and, to see writes, before) each of its nodes, and runs the plan once.
 // The arguments are the caller's: what they reach outlives the run. Throws c10::Error when the graph cannot be planned.
 RecordedRun record_run(const Graph& graph, const std::vector<c10::IValue>& arguments, Callees* callees = nullptr);
 

@@ -25,7 +25,7 @@ struct Work {
 };
 
 // Counts what `call` executes, on all threads: no others may run operators meanwhile. The measure is LibTorch's own
-// (at::RecordFunction), so it is the same whoever runs a graph:
+// (at::RecordFunction), so it does not depend on what runs a graph:
 //
 //   an operator   is what enters the dispatcher from outside of other operators. Of what the dispatcher doesn't see,
 //   numbers,

@@ -93,11 +93,11 @@ TEST(PlanCache, EvictsTheEntryThatWasNotUsedSinceTheHandPassed) {
   for (uint64_t i = 1; i <= 3; ++i) {
     insert(cache, {i}, static_cast<int>(i));
   }
-  insert(cache, {4}, 4);  // nobody used any: the hand takes the first
+  insert(cache, {4}, 4);  // none was used: the hand takes the first
   EXPECT_EQ(lookup(cache, {1}), -1);
   EXPECT_EQ(lookup(cache, {2}), 2);  // marks 2 again
   insert(cache, {5}, 5);
-  EXPECT_EQ(lookup(cache, {3}), -1) << "3 was the one nobody used";
+  EXPECT_EQ(lookup(cache, {3}), -1) << "3 was the one without a use";
   EXPECT_EQ(lookup(cache, {2}), 2);
   EXPECT_EQ(lookup(cache, {4}), 4);
   EXPECT_EQ(lookup(cache, {5}), 5);

@@ -10,7 +10,7 @@ namespace {
 using ::testing::HasSubstr;
 using namespace std::string_literals;
 
-// What the check says of the instructions behind the header; empty when it finds nothing. Storages "0" and "1" have 24 and
+// What the check says of the instructions after the header; empty if it finds nothing. Storages "0" and "1" have 24 and
 // 4 bytes.
 std::string problem_of_pickle(const std::string& instructions, const std::string& header = "\x80\x02"s) {
   const std::string pickle = header + instructions;

@@ -159,7 +159,7 @@ TEST(CodeCheck, LetsLongListsLongTextsAndManyStatementsBe) {
   EXPECT_EQ(problem_of_code("x = \"" + brackets + "\\\"" + brackets + "\"\n"), "");
   EXPECT_EQ(problem_of_code("x = '''" + brackets + "'" + brackets + "'''\n"), "");
   EXPECT_EQ(problem_of_code("# " + brackets + "\nx = 1"), "");
-  EXPECT_NE(problem_of_code("x = ''''''" + brackets), "") << "behind a text is code again";
+  EXPECT_NE(problem_of_code("x = ''''''" + brackets), "") << "after a text comes code again";
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ constexpr const char* kImageConstants = R"(
   %l : int[] = prim::ListConstruct(%one, %one)
   %n : int[] = prim::ListConstruct(%zero, %zero)
 )";
-// What a norm behind a convolution asks first, so that it has four dimensions.
+// What a norm after a convolution asks first, so that it has four dimensions.
 constexpr const char* kImageCheck = R"(
   %dim : int = aten::dim(%y)
   %other : bool = aten::ne(%dim, %four)
@@ -131,7 +131,7 @@ TEST(ChannelsLast, CarriesTheLayoutThroughListsPoolsAndProducts) {
   %z : Tensor = aten::cat(%both, %one)
 )" + kEnd),
                    2);
-  // Nobody knows the rank here; who takes the mean doesn't ask for it.
+  // The rank is not known here, and the mean does not ask for it.
   expect_converted(*graph_with_weights(kFirst + R"(
   %dims : int[] = prim::ListConstruct(%last, %two)
   %r : Tensor = aten::mean(%y, %dims, %false, %none)
@@ -186,7 +186,7 @@ TEST(ChannelsLast, LeavesWhatIsFlattenedToAnUnknownOrder) {
   expect_left(kFirst + "  %z : Tensor = aten::relu(%y)\n" + kEnd);
   expect_left(kFirst + kImageCheck +
               "  %flat : Tensor = aten::flatten(%y, %zero, %one)\n  %r : Tensor = aten::tanh(%flat)\n");
-  // Where the images of %x lie nobody knows.
+  // The layout of the images of %x is not known.
   expect_left(kFirst + kImageCheck + "  %z : Tensor = aten::add(%y, %x, %one)\n" + kEnd);
 }
 

@@ -17,7 +17,7 @@ using testing::agree;
 using testing::count_nodes;
 using testing::graph_of;
 
-// With constants in the place of the inputs behind the first.
+// With constants in the place of the inputs after the first.
 std::unique_ptr<Graph> with_constants(const std::string& text, const std::vector<at::Tensor>& constants) {
   auto graph = graph_of(text);
   Node* first = graph->body().first();

@@ -213,8 +213,8 @@ class Generator {
   // In the block in which it was made, so that its first elements stay known.
   bool emit_list_write();
   void unpack(const std::string& list, const std::vector<Variable>& elements);
-  // Autograd forbids writing into such views, or into their base while they are in use. So only memory of this block, for
-  // which nobody outside has a name, and from now on nothing writes into it.
+  // Autograd forbids writing into such views, or into their base while they are in use. So only memory of this block that has
+  // no name outside, and from now on nothing writes into it.
   bool emit_several_views();
   // What symbolic gradients are made of.
   bool emit_undefined();
@@ -227,7 +227,7 @@ class Generator {
   //   %missing = aten::__is__(%maybe, %none)
   //   %r = prim::If(%missing)  -> (%x), else -> (%x * the optional)
   bool emit_optional();
-  // Emits `body` one block deeper; what it defines is forgotten behind it.
+  // Emits `body` one block deeper; what it defines is forgotten after it.
   void in_block(const std::string& head, const std::function<void()>& body);
   bool emit_if();
   // All carried values may come to share memory, with each other and with what an iteration before made (`earlier`).

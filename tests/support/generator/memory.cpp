@@ -191,7 +191,7 @@ bool Generator::emit_in_place() {
     }
     default: expression = call({"aten::clamp_", target->name, none(), constant(0.75)}); break;
   }
-  // The result is the target: sometimes nobody uses it.
+  // The result is the target: sometimes it is unused.
   add_view(expression, *target, target->sizes);
   return true;
 }
@@ -215,7 +215,7 @@ bool Generator::emit_new_in_place() {
     }
   }
   if (chance(70)) {
-    variables_.pop_back();  // by its old name nobody uses it
+    variables_.pop_back();  // no later operator uses it by its old name
   }
   add_view(expression, target, target.sizes);
   return true;
@@ -252,7 +252,7 @@ bool Generator::emit_from_list() {
   const std::string name = any_of(list.names);
   const Variable& first = list.elements.front();
   switch (pick(4)) {
-    case 0: {  // elements that were there from the start: others are pushed behind them
+    case 0: {  // elements that were there from the start: others are pushed after them
       const size_t index = static_cast<size_t>(pick(list.elements.size()));
       const Variable& element = list.elements[index];
       add_view(call({"aten::__getitem__", name, constant(static_cast<int64_t>(index))}), element, element.sizes);

@@ -125,7 +125,7 @@ std::string Generator::another_right_side(const Variable& left, int64_t& columns
   return found ? found->name : define("Tensor", call({"aten::t", left.name}));
 }
 
-// Products that share an operand, or that are added up. Mostly nobody sees them but one operator.
+// Products that share an operand, or that are added up. Mostly only one operator uses them.
 bool Generator::emit_products() {
   const auto a = any_where([](const Variable& v) { return v.kind == Kind::kFloats && v.sizes.size() == 2; });
   if (!a) {
