@@ -147,7 +147,9 @@ struct PassTiming {
   std::string pass;
   double seconds = 0;  // without the passes that it ran itself
   bool changed = false;
-  std::string stage;  // "inline", "freeze", "required", "optimize", "specialized plans", "forward", "backward" or "fuse"
+  // "inline", "freeze", "required", "optimize", "specialized plans", "joint graph" (that differentiate folds), "forward",
+  // "backward" or "fuse"
+  std::string stage;
 };
 
 struct PlanExplanation;

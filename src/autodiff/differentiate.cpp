@@ -145,12 +145,12 @@ void add_outside(const Node& node, NotDifferentiated reason, GradientExplanation
 }
 
 // Returns why the slice stays as it is, or nullopt if a node took its place.
-std::optional<NotDifferentiated> differentiate_slice(const DifferentiableSlice& slice, Graph& graph) {
+std::optional<NotDifferentiated> differentiate_slice(const DifferentiableSlice& slice, Graph& graph, const RunPass& run) {
   const Exports exports = exports_of(slice);
   const bool any_effects =
       std::any_of(slice.nodes.begin(), slice.nodes.end(), [](const Node* node) { return has_effects(*node); });
   const CutOut cut = cut_out(slice.nodes, exports.results, TensorConstants::kOperands);
-  JointGraph joint = differentiate_forward(cut.subgraph);
+  JointGraph joint = differentiate_forward(cut.subgraph, run);
   if (joint.signature.outputs.empty()) {
     return NotDifferentiated::kOnlyViews;
   }
@@ -182,7 +182,7 @@ bool peel_loops_with_visible_results(Graph& graph, const Roles& roles) {
 
 }  // namespace
 
-bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation) {
+bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation, const RunPass& run) {
   Roles roles(graph);
   bool changed = peel_loops_with_visible_results(graph, roles);
   if (changed) {
@@ -195,7 +195,7 @@ bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanat
   }
   for (const DifferentiableSlice& slice : sliced.slices) {
     const std::vector<Node*> carriers = carriers_of(slice.nodes);
-    if (const auto reason = differentiate_slice(slice, graph)) {
+    if (const auto reason = differentiate_slice(slice, graph, run)) {
       for (const Node* node : carriers) {
         add_outside(*node, *reason, found);
       }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "passes/run_pass.h"
 
 #include <sconce/explanation.h>
 
@@ -24,7 +25,8 @@ namespace sconce {
 // Branches and loops are nodes of a slice where select/differentiable_blocks.h allows it; else their blocks have slices of
 // their own. The last iteration of a loop whose results a user may see is taken out of it. Does not: differentiate operators
 // without a backward text. Requires facts. Returns whether the graph changed. Fills `explanation`, but for its subgraphs.
-bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation = nullptr);
+// `run`: runs the passes that fold the graphs of gradients.
+bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation = nullptr, const RunPass& run = nullptr);
 // The same with 2 nodes.
 bool differentiate(Graph& graph);
 

@@ -59,7 +59,7 @@ void required_passes(Graph& graph, PassRunner& runner) {
 }
 
 RunPass timed_by(PassRunner& runner) {
-  return [&runner](std::string_view name, bool (*pass)(Graph&), Graph& graph) { return runner.run(name, pass, graph); };
+  return [&runner](std::string_view name, const PassCallback& pass, Graph& graph) { return runner.run(name, pass, graph); };
 }
 
 void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
@@ -128,7 +128,13 @@ GradientExplanation differentiable_passes(Graph& graph, const InputAssumptions& 
   // The passes before have made nodes without facts.
   runner.run("propagate_facts", [&given](Graph& known) { return propagate_facts(known, given); }, graph);
   runner.run("check_inplace", check_inplace, graph);
-  runner.run("differentiate", [&](Graph& whole) { return differentiate(whole, min_nodes, &explanation); }, graph);
+  const RunPass run_part = [&runner](std::string_view name, const PassCallback& pass, Graph& joint) {
+    runner.begin_stage("joint graph");
+    const bool changed = runner.run_part(name, pass, joint);
+    runner.begin_stage(to_string(Stage::kSpecialize));
+    return changed;
+  };
+  runner.run("differentiate", [&](Graph& whole) { return differentiate(whole, min_nodes, &explanation, run_part); }, graph);
   for_each_differentiable(graph, [&](Node& node) {
     runner.begin_stage("forward");
     subgraph_passes(*node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph), runner);

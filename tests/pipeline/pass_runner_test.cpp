@@ -6,9 +6,11 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 
 namespace sconce {
 namespace {
@@ -59,6 +61,26 @@ TEST(PassRunner, ReturnsWhatThePassReturnsAndTimesIt) {
   EXPECT_FALSE(runner.timings()[0].changed);
   EXPECT_TRUE(runner.timings()[1].changed);
   EXPECT_GE(runner.timings()[1].seconds, 0);
+}
+
+TEST(PassRunner, TimesThePartsOfAPassApartAndRunsThemAlways) {
+  const auto graph = small();
+  PassPipeline pipeline;
+  pipeline.disable("peephole");
+  PassRunner runner(pipeline);
+  runner.begin_stage("here");
+  const auto start = std::chrono::steady_clock::now();
+  const auto part = [](Graph&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return false;
+  };
+  runner.run("whole", [&](Graph& whole) { return runner.run_part("peephole", part, whole); }, *graph);
+  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  ASSERT_EQ(runner.timings().size(), 2U);
+  EXPECT_EQ(runner.timings()[0].pass, "peephole");
+  EXPECT_EQ(runner.timings()[1].pass, "whole");
+  EXPECT_EQ(runner.timings()[1].stage, "here");
+  EXPECT_LE(runner.timings()[0].seconds + runner.timings()[1].seconds, elapsed);
 }
 
 TEST(PassRunner, CatchesAPassThatHidesItsChangeAndNamesIt) {

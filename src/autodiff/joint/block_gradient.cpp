@@ -41,7 +41,7 @@ class BlockDifferentiator {
   BlockDifferentiator(Node& node, size_t index)
       : node_(node), block_(*node.block(index)), returns_(block_.returns().size()) {}
 
-  BlockGradient run(c10::function_ref<bool(const Value*)> is_reached) {
+  BlockGradient run(c10::function_ref<bool(const Value*)> is_reached, const RunPass& run_passes) {
     found_.lists = lists_appended_in(block_, node_);
     const CutOut cut = cut_out(block_, found_.lists, TensorConstants::kOperands);
     found_.operands = cut.operands;
@@ -54,7 +54,7 @@ class BlockDifferentiator {
       is_differentiable.push_back(may_require_grad(*operand) && is_reached(operand));
     }
     const size_t params = block_.params().size();
-    JointGraph joint = differentiate_block(cut.subgraph, params, is_differentiable);
+    JointGraph joint = differentiate_block(cut.subgraph, params, is_differentiable, run_passes);
     if (!joint.has_gradient()) {
       return std::move(found_);
     }
@@ -120,8 +120,9 @@ class BlockDifferentiator {
 
 }  // namespace
 
-BlockGradient differentiate_nested(Node& node, size_t index, c10::function_ref<bool(const Value*)> is_reached) {
-  return BlockDifferentiator(node, index).run(is_reached);
+BlockGradient differentiate_nested(Node& node, size_t index, c10::function_ref<bool(const Value*)> is_reached,
+                                   const RunPass& run) {
+  return BlockDifferentiator(node, index).run(is_reached, run);
 }
 
 }  // namespace sconce

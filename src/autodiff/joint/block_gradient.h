@@ -3,6 +3,7 @@
 
 #include "ir/gradient_signature.h"
 #include "ir/graph.h"
+#include "passes/run_pass.h"
 
 #include <c10/util/FunctionRef.h>
 
@@ -38,6 +39,8 @@ struct BlockGradient {
 
 // Differentiates block `index` of a prim::If or prim::Loop. Makes the block save what its backward reads, in lists that are
 // made before the node. `is_reached`: whether a gradient flows to an operand.
-BlockGradient differentiate_nested(Node& node, size_t index, c10::function_ref<bool(const Value*)> is_reached);
+// `run`: as for differentiate_block.
+BlockGradient differentiate_nested(Node& node, size_t index, c10::function_ref<bool(const Value*)> is_reached,
+                                   const RunPass& run);
 
 }  // namespace sconce

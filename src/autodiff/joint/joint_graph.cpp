@@ -15,9 +15,12 @@ namespace {
 // is known to be other than 1.
 JointGraph folded(JointGraph joint) {
   if (joint.has_gradient()) {
-    propagate_facts(*joint.graph, InputAssumptions{.grad_mode = false}, KnownNumbers::kFold);
-    simplify(*joint.graph);
-    eliminate_dead_nodes(*joint.graph);
+    const auto propagate = [](Graph& graph) {
+      return propagate_facts(graph, InputAssumptions{.grad_mode = false}, KnownNumbers::kFold);
+    };
+    run_pass(joint.run, "propagate_facts", propagate, *joint.graph);
+    simplify(*joint.graph, joint.run);
+    run_pass(joint.run, "eliminate_dead_nodes", eliminate_dead_nodes, *joint.graph);
   }
   return joint;
 }
@@ -31,16 +34,17 @@ void JointGraph::refresh() {
   }
 }
 
-JointGraph differentiate_forward(std::shared_ptr<Graph> forward) {
+JointGraph differentiate_forward(std::shared_ptr<Graph> forward, const RunPass& run) {
   std::vector<bool> is_differentiable;
   for (const Value* input : forward->inputs()) {
     is_differentiable.push_back(may_require_grad(*input));
   }
-  return folded(JointGraphBuilder({.graph = std::move(forward)}).run(is_differentiable));
+  return folded(JointGraphBuilder({.graph = std::move(forward), .run = run}).run(is_differentiable));
 }
 
-JointGraph differentiate_block(std::shared_ptr<Graph> block, size_t params, const std::vector<bool>& is_differentiable) {
-  JointGraph joint{.graph = std::move(block), .params = params, .is_block = true};
+JointGraph differentiate_block(std::shared_ptr<Graph> block, size_t params, const std::vector<bool>& is_differentiable,
+                               const RunPass& run) {
+  JointGraph joint{.graph = std::move(block), .params = params, .is_block = true, .run = run};
   return folded(JointGraphBuilder(std::move(joint)).run(is_differentiable));
 }
 

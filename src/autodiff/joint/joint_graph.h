@@ -3,6 +3,7 @@
 
 #include "ir/gradient_signature.h"
 #include "ir/graph.h"
+#include "passes/run_pass.h"
 
 #include <c10/util/ArrayRef.h>
 
@@ -39,6 +40,7 @@ struct JointGraph {
   // backward.
   size_t params = 0;
   bool is_block = false;
+  RunPass run = nullptr;  // the passes that fold the graph and those of blocks in it
 
   c10::ArrayRef<Value*> outputs() const { return graph->outputs().slice(0, forward_outputs); }
   c10::ArrayRef<Value*> gradients() const { return graph->outputs().slice(forward_outputs, signature.inputs.size()); }
@@ -59,10 +61,13 @@ struct JointGraph {
 // Reverse-mode differentiation: the nodes are visited from last to first, and each adds to the gradients of its operands. A
 // gradient has the sizes and the dtype of its operand (reduce_gradient.h). What an operator adds is computed in a
 // prim::GradOf of the gradients of its results: not at all where all of these are undefined.
-JointGraph differentiate_forward(std::shared_ptr<Graph> forward);
+//
+// `run`: runs the passes that fold.
+JointGraph differentiate_forward(std::shared_ptr<Graph> forward, const RunPass& run = nullptr);
 
 // The same for the graph of a branch or of a loop's body, whose first `params` inputs are the block's params.
 // `is_differentiable`: which inputs have gradients. Every such param has one among the outputs.
-JointGraph differentiate_block(std::shared_ptr<Graph> block, size_t params, const std::vector<bool>& is_differentiable);
+JointGraph differentiate_block(std::shared_ptr<Graph> block, size_t params, const std::vector<bool>& is_differentiable,
+                               const RunPass& run);
 
 }  // namespace sconce

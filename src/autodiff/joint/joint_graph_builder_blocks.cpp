@@ -25,7 +25,8 @@ void JointGraphBuilder::enter_blocks(Node& node) {
   const bool is_loop = node.opcode() == Opcode::kLoop;
   const bool counts = is_loop && !is_counted_loop(node);
   for (size_t i = 0; i < node.blocks().size(); ++i) {
-    each.blocks.push_back(differentiate_nested(node, i, [this](const Value* operand) { return is_reached(operand); }));
+    const auto reaches = [this](const Value* operand) { return is_reached(operand); };
+    each.blocks.push_back(differentiate_nested(node, i, reaches, joint_.run));
   }
   if (std::all_of(each.blocks.begin(), each.blocks.end(),
                   [](const BlockGradient& block) { return block.backward == nullptr; })) {

@@ -157,7 +157,7 @@ class JointGraphSplitter {
       }
       node = previous;
     }
-    eliminate_dead_nodes(graph_);
+    run_pass(joint_.run, "eliminate_dead_nodes", eliminate_dead_nodes, graph_);
     while (graph_.inputs().size() > joint_.forward_inputs) {
       body.remove_param(graph_.inputs().size() - 1);
     }
