@@ -100,7 +100,7 @@ Places::Places(const Graph& graph, bool has_kernels, std::optional<size_t> fresh
     return;
   }
   const Regions regions(graph, /*autograd_runs=*/asks_gradients);
-  leave_out_views(regions, asks_gradients);
+  leave_out_views(graph, regions, asks_gradients);
   choose_attributes(graph);
   choose_slots(regions);
   if (fresh_outputs) {
@@ -157,12 +157,14 @@ void Places::choose_nodes(const Graph& graph) {
   });
 }
 
-// Leaves out views whose object must not be a frame's: it may leave the run, or change its form.
-void Places::leave_out_views(const Regions& regions, bool asks_gradients) {
+// Leaves out views whose object must not be a frame's: it may leave the run, or change its form, or an operator asks with
+// whom it shares memory.
+void Places::leave_out_views(const Graph& graph, const Regions& regions, bool asks_gradients) {
+  const FlatSet<const PreparedUnit*> beside_writes = views_beside_writes(graph, regions);
   for (const PreparedUnit& unit : units_) {
     const auto results = unit.nodes.back()->outputs();
     if (unit.kernel->is_view && std::any_of(results.begin(), results.end(), [&](const Value* result) {
-          return asks_gradients ||
+          return asks_gradients || beside_writes.contains(&unit) ||
                  (!regions.is_plannable(*result) && (regions.changes_form(*result) || may_escape(*result)));
         })) {
       for (const Node* node : unit.nodes) {
@@ -171,6 +173,37 @@ void Places::leave_out_views(const Regions& regions, bool asks_gradients) {
       not_prepared_[unit.op] = NotPrepared::kViewEscapes;
     }
   }
+}
+
+// Returns the views that an operator reads or writes beside others that may share their memory. LibTorch then compares
+// storages, to reject operands that overlap; the object of a frame has a storage of its own.
+FlatSet<const PreparedUnit*> Places::views_beside_writes(const Graph& graph, const Regions& regions) const {
+  FlatSet<const PreparedUnit*> found;
+  const auto add = [&](const Value* value) {
+    for (const Node* node = value->node();;) {
+      const PreparedUnit* unit = unit_of(*node);
+      const bool is_view = unit != nullptr && unit->kernel->is_view;
+      const bool returns_target = node->schema() != nullptr && node->op().all_effects.writes && !node->inputs().empty();
+      if (is_view) {
+        found.insert(unit);
+      } else if (!returns_target) {
+        return;
+      }
+      node = (is_view ? unit->op : node)->input(0)->node();
+    }
+  };
+  for_each_node(graph.body(), [&](const Node* node) {
+    const auto inputs = node->inputs();
+    for (size_t i = 0; node->schema() != nullptr && effects_of(*node).writes && i < inputs.size(); ++i) {
+      for (size_t k = 0; may_write_operand(*node, i) && k < inputs.size(); ++k) {
+        if (inputs[k] != inputs[i] && regions.may_alias(*inputs[i], *inputs[k])) {
+          add(inputs[i]);
+          add(inputs[k]);
+        }
+      }
+    }
+  });
+  return found;
 }
 
 void Places::choose_attributes(const Graph& graph) {

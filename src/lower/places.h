@@ -67,7 +67,8 @@ class Places {
 
  private:
   void choose_nodes(const Graph& graph);
-  void leave_out_views(const Regions& regions, bool asks_gradients);
+  void leave_out_views(const Graph& graph, const Regions& regions, bool asks_gradients);
+  FlatSet<const PreparedUnit*> views_beside_writes(const Graph& graph, const Regions& regions) const;
   void choose_attributes(const Graph& graph);
   void find_groups(const Graph& graph);
   void choose_slots(const Regions& regions);

@@ -46,6 +46,8 @@ class Regions {
   // Returns whether a plan may place the value's memory: it does not escape (rule R2), no container holds it, no operator
   // changes its form in place, and no value of the region outlives the trip of the loop that makes this one.
   bool is_plannable(const Value& value) const;
+  // Returns whether the values may share memory.
+  bool may_alias(const Value& a, const Value& b) const { return aliases_.may_alias(a, b); }
   // Returns whether an operator changes sizes or strides of a tensor of the value's region in place.
   bool changes_form(const Value& value) const;
   // Returns whether the value may be held after the run, or is made in a loop and may be held after its trip.

@@ -344,5 +344,23 @@ TEST(PreparedSteps, ViewsThatGiveUpInALoopTakeTheOrdinaryResults) {
   }
 }
 
+// LibTorch finds out by storages that operands overlap.
+TEST(PreparedStep, AViewOfWhatIsWrittenIsRejected) {
+  const c10::NoGradGuard no_grad;
+  for (const char* nodes : {"  %v : Tensor = aten::narrow(%x, %zero, %one, %one)\n"
+                            "  %w : Tensor = aten::add_(%x, %v, %one)\n",
+                            "  %v : Tensor = aten::narrow(%x, %zero, %one, %two)\n"
+                            "  %w : Tensor = aten::narrow(%x, %zero, %zero, %two)\n"
+                            "  %a : Tensor = aten::mul_(%v, %w)\n"}) {
+    Both both(std::string("graph(%x : Tensor):\n  %zero : int = prim::Constant[value=0]()\n"
+                          "  %one : int = prim::Constant[value=1]()\n  %two : int = prim::Constant[value=2]()\n") +
+              nodes + "  %r : Tensor = aten::neg(%x)\n  return (%r)\n");
+    for (int call = 0; call < 3; ++call) {
+      EXPECT_THROW(both.run_ordinary({at::ones({3, 4})}), c10::Error);
+      EXPECT_THROW(both.run({at::ones({3, 4})}), c10::Error) << nodes;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sconce
