@@ -5,6 +5,7 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace sconce {
 namespace {
@@ -19,6 +20,18 @@ bool rules_out_unmarked_writes(const Node& node) {
 bool is_number(const Value* value) {
   const c10::TypeKind kind = value->type()->kind();
   return kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType || kind == c10::TypeKind::BoolType;
+}
+
+// Returns whether the node computes a power of numbers that cannot be 0 to a negative one, which raises.
+bool is_safe_power(const Node& node) {
+  if (node.opcode() != Opcode::kPow || !is_number(node.input(0)) || !is_number(node.input(1))) {
+    return false;
+  }
+  const auto number = [](const Value* value) {
+    const auto* constant = value->constant();
+    return constant != nullptr ? std::optional(constant->toScalar().toDouble()) : std::nullopt;
+  };
+  return number(node.input(0)).value_or(0) != 0 || number(node.input(1)).value_or(-1) >= 0;
 }
 
 bool any_nested(const Node& node, bool (*is_so)(const Node&)) {
@@ -54,6 +67,9 @@ Effects effects_of(const Node& node) {
 bool may_raise(const Node& node) {
   if (!node.blocks().empty()) {
     return any_nested(node, may_raise);
+  }
+  if (is_safe_power(node)) {
+    return false;
   }
   switch (node.op().raises) {
     case Raises::kNever: return false;

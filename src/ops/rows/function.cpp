@@ -144,6 +144,7 @@ return (of_self, of_exponent)
       {.name = "aten::special_expit", .synonym_of = "aten::sigmoid"},
       {.name = "aten::sqrt",
        .opcode = Opcode::kSqrt,
+       .raises = Raises::kNotOnNumbers,
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kPointwise,
        .backward = "(grad / (2 * result),)"},

@@ -91,6 +91,7 @@ return (of_self, of_min, of_max)
       {.name = "aten::deg2rad", .in_place = VariantMatch::kPointwise},
       {.name = "aten::div",
        .opcode = Opcode::kDiv,
+       .raises = Raises::kNotOnNumbers,
        .layout = Layout::kPointwise,
        .in_place = VariantMatch::kPointwise,
        .backward_ignores_result = true,
