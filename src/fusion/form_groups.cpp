@@ -2,6 +2,7 @@
 
 #include "analysis/effects.h"
 #include "analysis/list_writes.h"
+#include "base/flat_map.h"
 #include "fusion/cost_model.h"
 #include "fusion/folds.h"
 #include "fusion/known_dtypes.h"
@@ -40,6 +41,32 @@ bool is_used_outside(const Node& node, std::span<const Member> members) {
   });
 }
 
+// Lets nodes read what an earlier one wrote as that one's result: so the block tells each state of the tensor. Of a tensor
+// that the nodes make, those outside see the last state.
+void name_states(std::span<Node* const> nodes) {
+  FlatMap<Value*, Value*> states;
+  const auto is_inside = [&](const Node* node) { return std::find(nodes.begin(), nodes.end(), node) != nodes.end(); };
+  for (Node* node : nodes) {
+    Value* const target = writes_in_place(*node) ? node->input(0) : nullptr;
+    for (size_t i = 0; i < node->inputs().size(); ++i) {
+      if (const auto state = states.find(node->input(i)); state != states.end()) {
+        node->set_input(i, state->second);
+      }
+    }
+    if (target != nullptr) {
+      states[target] = node->output();
+    }
+  }
+  for (const auto& [target, state] : states) {
+    const auto uses = target->uses();
+    for (const Use& use : c10::SmallVector<Use, 4>(uses.begin(), uses.end())) {
+      if (is_inside(target->node()) && !is_inside(use.user)) {
+        use.user->set_input(use.index, state);
+      }
+    }
+  }
+}
+
 // Makes a kernel node of the members. They fall apart at a view that nodes outside use, or that is one of what a fold
 // computes, at the parts of a cut that is not among them, and at a copy of a value from outside.
 bool make_kernels(std::span<const Member> members) {
@@ -66,9 +93,44 @@ bool make_kernels(std::span<const Member> members) {
     nodes.push_back(node);
   }
   if (computes) {
+    name_states(nodes);
     make_kernel_node(nodes);
   }
   return computes;
+}
+
+// Returns the tensor whose memory the value may be, as far as the operators tell that made it.
+const Value* origin_of(const Value* value) {
+  while (true) {
+    const Node* node = value->node();
+    node = node->opcode() == Opcode::kListUnpack ? node->input(0)->node() : node;
+    const bool may_share = node->schema() != nullptr && !node->inputs().empty() &&
+                           node->input(0)->type()->kind() == c10::TypeKind::TensorType &&
+                           (node->op().results_may_share_memory || (!node->schema()->returns().empty() &&
+                                                                    node->schema()->returns()[0].alias_info() != nullptr));
+    if (!may_share) {
+      return value;
+    }
+    value = node->input(0);
+  }
+}
+
+// Returns whether the node writes a tensor whose memory the other one reads or writes under another name.
+bool writes_operand_of(const Node& node, const Node& other) {
+  const auto inputs = other.inputs();
+  return writes_in_place(node) && std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) {
+    return input != node.input(0) && input->type()->kind() == c10::TypeKind::TensorType &&
+           origin_of(input) == origin_of(node.input(0));
+  });
+}
+
+// Returns whether running the node gives another result after a write to the elements of some tensor, or may raise: the
+// write must then come first if it does.
+bool depends_on_writes(const Node& node) {
+  const auto inputs = node.inputs();
+  const bool reads = node.op().reads != Reads::kMetadata && !node.op().moves_operands &&
+                     std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return holds_memory(input->type()); });
+  return (reads && node.opcode() != Opcode::kGetAttr) || may_raise(node);
 }
 
 // The group that a walk through a block adds to.
@@ -83,6 +145,12 @@ class OpenGroup {
     if (role == GroupRole::kNone) {
       pass(node);
       return;
+    }
+    if (role == GroupRole::kWrite) {
+      node.output()->replace_all_uses_with(node.input(0));
+    }
+    if (conflicts(node, role)) {
+      close();
     }
     const size_t more = role == GroupRole::kFold ? cost_model::kWeightOfFold : 1;
     if (weight_ + more > cost_model::kMaxGroupWeight || (passed_operator_ && !is_connected(node))) {
@@ -99,7 +167,12 @@ class OpenGroup {
   }
 
   void close() {
-    changed_ = make_kernels(members_) || changed_;
+    std::span<const Member> rest = members_;
+    while (!rest.empty()) {
+      const auto first = rest.first(has(GroupRole::kWrite) ? connected_prefix(rest) : rest.size());
+      changed_ = make_kernels(first) || changed_;
+      rest = rest.subspan(first.size());
+    }
     members_.clear();
     weight_ = 0;
     passed_operator_ = false;
@@ -116,12 +189,49 @@ class OpenGroup {
         std::any_of(outputs.begin(), outputs.end(), [](const Value* output) { return holds_memory(output->type()); });
     const bool stays = node.opcode() == Opcode::kConstant ||
                        (node.blocks().empty() && !effects_of(node).any() && !uses_member(node) &&
+                        !(has(GroupRole::kWrite) && depends_on_writes(node)) &&
                         (!is_operator || (moves_ == GroupMoves::kOperators && !node.op().reads_state)));
     if (!stays) {
       close();
     } else {
       passed_operator_ = passed_operator_ || (is_operator && !members_.empty());
     }
+  }
+
+  // Returns the length of the shortest prefix such that no member after it uses what the prefix computes or writes. A kernel
+  // that writes the tensors of many parameters would step through more pieces of memory at once than caches tell apart; and
+  // where two parameters share memory, only theirs must run without a kernel.
+  static size_t connected_prefix(std::span<const Member> members) {
+    size_t end = 1;
+    for (size_t i = 0; i < end; ++i) {
+      const Node& node = *members[i].node;
+      for (size_t k = members.size(); k-- > end;) {
+        const auto inputs = members[k].node->inputs();
+        if (std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) {
+              return input->node() == &node || (members[i].role == GroupRole::kWrite && input == node.input(0));
+            })) {
+          end = k + 1;
+        }
+      }
+    }
+    return end;
+  }
+
+  bool has(GroupRole role) const {
+    return std::any_of(members_.begin(), members_.end(), [&](const Member& member) { return member.role == role; });
+  }
+
+  // Returns whether no kernel computes the node together with the members, because of what one of them writes.
+  bool conflicts(const Node& node, GroupRole role) const {
+    const bool moves_elements =
+        role == GroupRole::kFold || role == GroupRole::kCopy || (role == GroupRole::kView && uses_member(node));
+    const bool have_moved = std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+      return member.role == GroupRole::kFold || (member.role == GroupRole::kView && uses_member(*member.node));
+    });
+    return (role == GroupRole::kWrite && have_moved) || (moves_elements && has(GroupRole::kWrite)) ||
+           std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+             return writes_operand_of(node, *member.node) || writes_operand_of(*member.node, node);
+           });
   }
 
   bool uses_member(const Node& node) const {
@@ -182,7 +292,8 @@ GroupRole role_in_group(const Node& node) {
   if (unpacks_views(node)) {
     return GroupRole::kView;
   }
-  if (node.schema() == nullptr || node.op().is_language() || effects_of(node).any()) {
+  const bool is_write = may_write_in_place(node.op());
+  if (node.schema() == nullptr || node.op().is_language() || (effects_of(node).any() && !is_write)) {
     return GroupRole::kNone;
   }
   const auto inputs = node.inputs();
@@ -193,6 +304,9 @@ GroupRole role_in_group(const Node& node) {
   });
   if (!can_read) {
     return GroupRole::kNone;
+  }
+  if (is_write) {
+    return is_known_to_be_refused(node) ? GroupRole::kNone : GroupRole::kWrite;
   }
   if (is_index_view(node)) {
     return GroupRole::kView;

@@ -9,6 +9,11 @@
 // A node joins the open group if its operator has a kernel rule, and what stands in between may run before the group: it has
 // no effect and uses no result of the group. The group stands in the place of its last node. Independent neighbors share a
 // group: one call computes them.
+//
+// An operator that writes a tensor in place joins, too. Then what stands in between must not read elements of tensors, or
+// raise; the group has no folds, and no views of what it writes or computes; and neighbors that are independent of each other
+// have groups of their own. All uses of the operator's result become uses of the tensor, which is the same object; in the
+// group, later uses become uses of the result (ir/kernel_node.h).
 #pragma once
 
 #include "ir/graph.h"
@@ -20,6 +25,7 @@ enum class GroupRole : uint8_t {
   kNone,       // nothing; or its result may share memory with an operand, and it is no view that kernels read through
   kPointwise,  // computes it, element by element
   kFold,       // computes it: it folds rows
+  kWrite,      // computes it, element by element, over its first operand
   kView,       // reads through it, if no fold is computed before: the view picks elements of its first operand
   kCopy,       // computes it where the operator copies what a view reads; they are a group of their own
 };

@@ -11,10 +11,12 @@
 #include "fusion/nest_writer.h"
 #include "fusion/operators.h"
 #include "fusion/schedule.h"
+#include "fusion/written_memory.h"
 
 #include <c10/core/DefaultDtype.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace sconce {
 namespace {
@@ -31,13 +33,13 @@ struct BoundNumber {
   c10::ScalarType dtype;
 };
 
-// The kernel of all results of one shape.
+// The kernel of all outputs of one shape.
 struct Nest {
   RowSpace space;
-  c10::DimVector strides = {};  // of the results
+  c10::DimVector strides = {};  // of the outputs
   std::vector<NestOperand> operands;
   std::vector<size_t> numbers;  // positions among the arguments
-  std::vector<size_t> results;  // positions among the results
+  std::vector<size_t> outputs;  // positions among the group's results, and the writes after them
   KernelProgram program;
   std::vector<Access> accesses;  // of the operands
   Iteration iteration;           // until `loops` takes it
@@ -58,12 +60,14 @@ class GroupKernel final : public PreparedKernel {
       return false;
     }
     nests_ = nests_of(*shapes);
+    memory_ = WrittenMemory(group_, arguments);
     types_ = types_of(arguments);
     bound_.clear();
-    return std::all_of(nests_.begin(), nests_.end(), [&](Nest& nest) {
+    const bool are_made = std::all_of(nests_.begin(), nests_.end(), [&](Nest& nest) {
       return write_program(nest, *shapes, arguments) && plan_loops(nest, *shapes, arguments) && find_code(nest, arguments) &&
              finish(nest, *shapes, results);
     });
+    return are_made && order_nests();
   }
 
   // Programs depend on dtypes, ranks and which dimensions are broadcast. Loops depend on sizes and strides.
@@ -75,11 +79,12 @@ class GroupKernel final : public PreparedKernel {
     }
     const std::vector<Nest> now = nests_of(*shapes);
     for (size_t i = 0; i < nests_.size(); ++i) {
-      if (now.size() != nests_.size() || now[i].results != nests_[i].results ||
+      if (now.size() != nests_.size() || now[i].outputs != nests_[i].outputs ||
           now[i].space.folded_dims != nests_[i].space.folded_dims) {
         return false;
       }
     }
+    memory_ = WrittenMemory(group_, arguments);
     for (size_t i = 0; i < nests_.size(); ++i) {
       Nest& nest = nests_[i];
       const std::vector<Access> before = nest.accesses;
@@ -96,14 +101,15 @@ class GroupKernel final : public PreparedKernel {
     is_compiled_ = is_compiled_ || std::all_of(nests_.begin(), nests_.end(), [](const Nest& nest) {
                      return nest.loops.elements == 0 || is_compiled(nest);
                    });
-    return is_compiled_ && is_of_default_dtype() && std::all_of(bound_.begin(), bound_.end(), [&](const BoundNumber& bound) {
+    return is_compiled_ && is_of_default_dtype() && !memory_.is_shared(arguments) &&
+           std::all_of(bound_.begin(), bound_.end(), [&](const BoundNumber& bound) {
              return fits_dtype(arguments.value(bound.position), bound.dtype);
            });
   }
 
   void run(const KernelArguments& arguments, KernelResults results) override {
-    for (const Nest& nest : nests_) {
-      run_nest(nest, arguments, results);
+    for (const size_t i : order_) {
+      run_nest(nests_[i], arguments, results);
     }
   }
 
@@ -137,21 +143,28 @@ class GroupKernel final : public PreparedKernel {
     return types;
   }
 
-  // Distributes the results among nests. First those of folds: a result without one may have the sizes of what is folded.
+  size_t output_count() const { return group_.results.size() + group_.writes.size(); }
+  const Value& output_value(size_t output) const {
+    return is_result(output) ? *group_.results[output] : *write_of(output).value;
+  }
+  bool is_result(size_t output) const { return output < group_.results.size(); }
+  const NodeGroup::Write& write_of(size_t output) const { return group_.writes[output - group_.results.size()]; }
+
+  // Distributes the outputs among nests. First those of folds: a result without one may have the sizes of what is folded.
   std::vector<Nest> nests_of(const GroupShapes& shapes) const {
     std::vector<Nest> nests;
     for (const bool has_folds : {true, false}) {
-      for (size_t i = 0; i < group_.results.size(); ++i) {
-        const RowSpace space = shapes.space_of(*group_.results[i]);
+      for (size_t i = 0; i < output_count(); ++i) {
+        const RowSpace space = shapes.space_of(output_value(i));
         if ((space.folded_dims != 0) != has_folds) {
           continue;
         }
-        const c10::DimVector strides = shapes.written_strides(*group_.results[i]);
+        const c10::DimVector strides = shapes.written_strides(output_value(i));
         const auto found = std::find_if(nests.begin(), nests.end(), [&](const Nest& nest) {
           return (nest.space == space || (!has_folds && nest.space.sizes == space.sizes)) && nest.strides == strides;
         });
         Nest& nest = found != nests.end() ? *found : nests.emplace_back(Nest{.space = space, .strides = strides});
-        nest.results.push_back(i);
+        nest.outputs.push_back(i);
       }
     }
     return nests;
@@ -159,12 +172,12 @@ class GroupKernel final : public PreparedKernel {
 
   bool write_program(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) {
     NestWriter writer(group_, arguments, shapes);
-    for (const size_t result : nest.results) {
-      const auto element = writer.write(*group_.results[result]);
+    for (const size_t output : nest.outputs) {
+      const auto element = writer.write(output_value(output));
       if (!element) {
         return false;
       }
-      const bool is_of_row = shapes.is_of_row(*group_.results[result]);
+      const bool is_of_row = shapes.is_of_row(output_value(output));
       nest.program.outputs.push_back({element->type, element->id, is_of_row ? Access::kOne : Access::kElements});
     }
     if (arguments.is_exact() && writer.builder().may_round()) {
@@ -212,6 +225,14 @@ class GroupKernel final : public PreparedKernel {
     if (nest.space.folded_dims != 0 && (iteration->elements() == 0 || iteration->sizes.back() > cost_model::kMaxFoldedRow)) {
       return false;
     }
+    // A fold passes over its rows several times. Outputs are written element after element.
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      if (!is_result(nest.outputs[k]) &&
+          (nest.space.folded_dims != 0 ||
+           iteration->strides[tensors.size() + k].back() != static_cast<int64_t>(outputs[k].bytes))) {
+        return false;
+      }
+    }
     if (is_selective_ && is_faster_by_libtorch(nest.program) && iteration->elements() > cost_model::kMaxElementsAlone) {
       return false;
     }
@@ -230,7 +251,36 @@ class GroupKernel final : public PreparedKernel {
   static bool is_faster_by_libtorch(const KernelProgram& program) {
     const MachineOp last = program.code.back().op;
     const bool is_by_mkl = is_library_function(last) && last != MachineOp::kSigmoid && last != MachineOp::kErf;
-    return program.code.size() == 1 || (program.code.size() == 2 && is_by_mkl);
+    const bool copies = std::all_of(program.outputs.begin(), program.outputs.end(), [&](const KernelOutput& output) {
+      return operand_count(program.code[output.value].op) == 0;
+    });
+    return copies || (program.code.size() == 2 && is_by_mkl);
+  }
+
+  // Orders the nests such that each runs before those that overwrite what it reads. Returns whether there is such an order.
+  bool order_nests() {
+    const auto overwrites = [&](const Nest& nest, const Nest& reader) {
+      return std::any_of(nest.outputs.begin(), nest.outputs.end(), [&](size_t output) {
+        return !is_result(output) && std::any_of(reader.operands.begin(), reader.operands.end(), [&](const NestOperand& read) {
+          return read.position == write_of(output).operand;
+        });
+      });
+    };
+    order_.clear();
+    std::vector<size_t> left(nests_.size());
+    std::iota(left.begin(), left.end(), size_t{0});
+    while (!left.empty()) {
+      const auto next = std::find_if(left.begin(), left.end(), [&](size_t i) {
+        return std::none_of(left.begin(), left.end(),
+                            [&](size_t other) { return other != i && overwrites(nests_[i], nests_[other]); });
+      });
+      if (next == left.end()) {
+        return false;
+      }
+      order_.push_back(*next);
+      left.erase(next);
+    }
+    return true;
   }
 
   bool find_code(Nest& nest, const KernelArguments& arguments) const {
@@ -258,22 +308,25 @@ class GroupKernel final : public PreparedKernel {
   bool finish(Nest& nest, const GroupShapes& shapes, KernelResults results) {
     is_compiled_ = false;
     nest.loops = KernelLoops(std::move(nest.iteration), nest.buffers, nest.program.code.size(), nest.space.folded_dims != 0);
-    for (size_t i = 0; i < nest.results.size(); ++i) {
-      const Value& result = *group_.results[nest.results[i]];
-      results[nest.results[i]].place(shapes.sizes_of(result), shapes.strides_of(result), nest.program.outputs[i].type);
+    for (size_t i = 0; i < nest.outputs.size(); ++i) {
+      if (is_result(nest.outputs[i])) {
+        const Value& result = output_value(nest.outputs[i]);
+        results[nest.outputs[i]].place(shapes.sizes_of(result), shapes.strides_of(result), nest.program.outputs[i].type);
+      }
     }
     return true;
   }
 
-  static void run_nest(const Nest& nest, const KernelArguments& arguments, KernelResults results) {
+  void run_nest(const Nest& nest, const KernelArguments& arguments, KernelResults results) const {
     KernelCallArguments call;
     const size_t operands = nest.first.size();
-    call.first.resize_for_overwrite(operands + nest.results.size());
+    call.first.resize_for_overwrite(operands + nest.outputs.size());
     for (size_t k = 0; k < operands; ++k) {
       call.first[k] = static_cast<char*>(arguments.data(nest.first[k].position)) + nest.first[k].offset;
     }
-    for (size_t k = 0; k < nest.results.size(); ++k) {
-      call.first[operands + k] = results[nest.results[k]].data;
+    for (size_t k = 0; k < nest.outputs.size(); ++k) {
+      const size_t output = nest.outputs[k];
+      call.first[operands + k] = is_result(output) ? results[output].data : arguments.data(write_of(output).operand);
     }
     for (const size_t number : nest.numbers) {
       const c10::IValue& value = arguments.value(number);
@@ -289,6 +342,8 @@ class GroupKernel final : public PreparedKernel {
   const bool is_blocking_;
   const bool is_selective_;  // leaves to the operator what it computes faster
   std::vector<Nest> nests_;
+  std::vector<size_t> order_;  // in which nests run
+  mutable WrittenMemory memory_;
   std::vector<Type> types_;
   std::vector<BoundNumber> bound_;
   mutable bool is_compiled_ = false;  // until the next preparation

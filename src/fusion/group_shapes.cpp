@@ -7,6 +7,19 @@
 #include <algorithm>
 
 namespace sconce {
+namespace {
+
+// Returns whether a node in the block writes the tensor in place. The kernel may have written the element that a view picks,
+// or not yet.
+bool is_written_in(const Block& block, const Value& tensor) {
+  const auto uses = tensor.uses();
+  return (tensor.node()->owning_block() == &block && writes_in_place(*tensor.node())) ||
+         std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+           return use.index == 0 && use.user->owning_block() == &block && writes_in_place(*use.user);
+         });
+}
+
+}  // namespace
 
 std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelArguments& arguments) {
   GroupShapes shapes;
@@ -19,7 +32,10 @@ std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelA
   }
   for (const Node* node : group.nodes) {
     const bool is_view = is_index_view(*node) || node->opcode() == Opcode::kListUnpack;
-    if (!(is_view ? shapes.add_views(*node) : may_copy(*node) ? shapes.add_copy(*node) : shapes.add(*node))) {
+    if (!(is_view                  ? shapes.add_views(*node)
+          : may_copy(*node)        ? shapes.add_copy(*node)
+          : writes_in_place(*node) ? shapes.add_write(*node)
+                                   : shapes.add(*node))) {
       return std::nullopt;
     }
   }
@@ -42,13 +58,30 @@ bool GroupShapes::add(const Node& node) {
   return true;
 }
 
+// Adds what an operator in place returns: its target, to whose sizes the operands must broadcast.
+bool GroupShapes::add_write(const Node& node) {
+  const Shape& target = shapes_.at(node.input(0));
+  auto shape = shape_of(node);
+  if (!shape || shape->space || shape->sizes != target.sizes || !has_places_of_its_own({target.sizes, target.strides})) {
+    return false;
+  }
+  shape->strides = target.strides;
+  shapes_[node.output()] = std::move(*shape);
+  return true;
+}
+
 // Adds the views that the node returns, or unpacks. A list of views has no shape.
 bool GroupShapes::add_views(const Node& node) {
   for (const Value* output : node.outputs()) {
     if (output->type()->kind() != c10::TypeKind::TensorType) {
       continue;
     }
-    const Shape& base = shapes_.at(viewed_by(*output));
+    const Value& viewed = *viewed_by(*output);
+    const Block& block = *node.owning_block();
+    if (is_written_in(block, viewed) || is_written_in(block, *output)) {
+      return false;
+    }
+    const Shape& base = shapes_.at(&viewed);
     auto view = base.space ? std::nullopt : views_.of(*output, {base.sizes, base.strides});
     if (!view) {
       return false;
@@ -165,7 +198,7 @@ std::optional<GroupShapes::Shape> GroupShapes::shape_of(const Node& node) const 
     if (!together || (result.space && shape.space && *result.space != *shape.space)) {
       return std::nullopt;
     }
-    if (needs_equal_operands(node.op()) &&
+    if (needs_equal_operands(op_of_elements(node.op())) &&
         (!is_dense({shape.sizes, shape.strides}) || (input != node.input(0) && result.sizes != shape.sizes))) {
       return std::nullopt;
     }

@@ -57,6 +57,7 @@ class GroupShapes {
     bool is_operand = false;  // of the group
   };
   bool add(const Node& node);
+  bool add_write(const Node& node);
   bool add_views(const Node& node);
   bool add_copy(const Node& node);
   bool align_channels(const Node& node);

@@ -2,6 +2,8 @@
 
 #include "fusion/operators.h"
 
+#include <algorithm>
+
 namespace sconce {
 
 c10::ScalarType type_of_number(const c10::IValue& number) {
@@ -9,7 +11,7 @@ c10::ScalarType type_of_number(const c10::IValue& number) {
 }
 
 NestWriter::NestWriter(const NodeGroup& group, const KernelArguments& arguments, const GroupShapes& shapes)
-    : arguments_(arguments), shapes_(shapes) {
+    : group_(group), arguments_(arguments), shapes_(shapes) {
   for (size_t i = 0; i < group.operands.size(); ++i) {
     position_[group.operands[i]] = i;
   }
@@ -62,7 +64,10 @@ std::optional<ElementArgument> NestWriter::operand(size_t position, const ViewCh
                            builder_.number(static_cast<uint32_t>(numbers_.size() - 1), type)};
   }
   const at::Tensor& tensor = arguments_.tensor(position);
-  if (!is_kernel_type(tensor.scalar_type())) {
+  // When a view reads an element in the place of another, the kernel may have written it.
+  const bool is_written = std::any_of(group_.writes.begin(), group_.writes.end(),
+                                      [&](const NodeGroup::Write& write) { return write.operand == position; });
+  if (!is_kernel_type(tensor.scalar_type()) || (is_written && !views.empty())) {
     return std::nullopt;
   }
   operands_.push_back({position, views});
@@ -97,7 +102,7 @@ std::optional<ElementArgument> NestWriter::computed(const Node& node, const View
     }
     operands.push_back(std::move(*operand));
   }
-  if (may_be_converted(node, operands)) {
+  if (!writes_in_place(node) && may_be_converted(node, operands)) {
     return std::nullopt;
   }
   const auto result = write_operator(builder_, node.op(), operands);

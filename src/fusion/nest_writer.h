@@ -40,6 +40,7 @@ class NestWriter {
   std::optional<ElementArgument> computed(const Node& node, const ViewChain& views);
   bool may_be_converted(const Node& node, const std::vector<ElementArgument>& operands) const;
 
+  const NodeGroup& group_;
   const KernelArguments& arguments_;
   const GroupShapes& shapes_;
   std::unordered_map<const Value*, size_t> position_;

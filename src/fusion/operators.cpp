@@ -4,6 +4,7 @@
 #include "fusion/folds.h"
 #include "fusion/rules/rule.h"
 #include "load/compile_op_row.h"
+#include "ops/in_place.h"
 
 #include <algorithm>
 #include <mutex>
@@ -113,6 +114,13 @@ Result write_body(ProgramBuilder& builder, const Op& op, Arguments arguments) {
   return is_reduced && result.type == at::kFloat ? builder.convert(result, at::kBFloat16) : result;
 }
 
+// Returns the element as a tensor of the target's dtype holds it; nothing where LibTorch does not convert it.
+Result written_over(ProgramBuilder& builder, Element element, const ElementArgument& target) {
+  return target.kind == Kind::kTensor && c10::canCast(element.type, target.value.type)
+             ? Result(builder.convert(element, target.value.type))
+             : std::nullopt;
+}
+
 }  // namespace
 
 bool has_element_rule(const Op& op) {
@@ -123,6 +131,27 @@ bool has_element_rule(const Op& op) {
     return true;
   }
   return !op.body.empty() && is_of_elements(body_of(op));
+}
+
+const Op& op_of_elements(const Op& op) {
+  if (op.schema == nullptr || !op.schema->is_mutable()) {
+    return op;
+  }
+  static std::mutex mutex;
+  static auto* const found = new std::unordered_map<const Op*, const Op*>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto [known, is_new] = found->try_emplace(&op, &op);
+  if (is_new) {
+    const Op* const variant = find_out_of_place(op);
+    known->second = variant != nullptr && has_element_rule(*variant) && !may_fold(*variant) ? variant : &op;
+  }
+  return *known->second;
+}
+
+bool may_write_in_place(const Op& op) {
+  // float_power_ asks for a tensor of the dtype that the result has, where others convert the result.
+  return op.schema != nullptr && op.schema->is_mutable() && op.kind != aten::float_power_ &&
+         (&op_of_elements(op) != &op || rules().contains(op.schema->operator_name()));
 }
 
 bool is_operand_of_iterator(const Op& op, size_t argument) {
@@ -164,6 +193,10 @@ bool casts_to_other_dtype(const Node& node) {
 }
 
 std::optional<Element> write_operator(ProgramBuilder& builder, const Op& op, Arguments arguments) {
+  if (const Op& elements = op_of_elements(op); &elements != &op) {
+    const auto result = write_operator(builder, elements, arguments);
+    return result ? written_over(builder, *result, arguments[0]) : std::nullopt;
+  }
   Writing writing(builder, arguments);
   if (!writing.accepts_numbers()) {
     return std::nullopt;

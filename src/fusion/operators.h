@@ -8,8 +8,13 @@
 
 namespace sconce {
 
-// Returns whether some kernel may compute the operator.
+// Returns whether some kernel may compute the operator, which returns a new tensor.
 bool has_element_rule(const Op& op);
+// Returns whether some kernel may compute the operator, which writes its first operand, and do the same to its memory.
+bool may_write_in_place(const Op& op);
+// Returns the operator that computes the same elements, by which rules and forms are found: of one that writes in place, the
+// one that returns a new tensor; else the operator itself.
+const Op& op_of_elements(const Op& op);
 
 // Returns whether LibTorch makes a tensor of the number in this argument, so that it counts among the operands that decide
 // the result's strides.

@@ -117,6 +117,18 @@ Form contiguous_form(c10::IntArrayRef sizes) {
   return form;
 }
 
+bool has_places_of_its_own(const Form& form) {
+  std::vector<size_t> order(form.sizes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return form.strides[a] < form.strides[b]; });
+  int64_t inside = 1;  // the elements of memory that the dimensions so far span
+  return std::all_of(order.begin(), order.end(), [&](size_t dim) {
+    const bool steps_over = form.sizes[dim] <= 1 || form.strides[dim] >= inside;
+    inside += std::max<int64_t>(form.sizes[dim] - 1, 0) * form.strides[dim];
+    return steps_over;
+  });
+}
+
 bool is_dense(const Form& form) {
   std::vector<std::pair<int64_t, int64_t>> dimensions;  // strides and sizes
   for (size_t i = 0; i < form.sizes.size(); ++i) {

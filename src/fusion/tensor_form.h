@@ -26,6 +26,8 @@ bool is_channels_last(const Form& form);
 Form contiguous_form(c10::IntArrayRef sizes);
 // Returns whether the elements fill a piece of memory, each in a place of its own.
 bool is_dense(const Form& form);
+// Returns whether each element is known to have a place of its own: every dimension steps over the ones inside it.
+bool has_places_of_its_own(const Form& form);
 
 // Returns the form that LibTorch's TensorIterator gives the result of a pointwise operator: it follows the strides of all
 // operands. `has_number` says that a number counts as one of them. Returns nothing if the operands do not broadcast.

@@ -9,6 +9,15 @@
 // The block runs once. Like a branch of prim::If, it uses values from outside as they are, and it has no params. Each of its
 // returns is a tensor that a node of the block makes; no value is returned twice. A plan runs a kernel of all nodes where
 // there is one, and else the nodes one by one.
+//
+// Nodes may write in place. In the block, each state of the tensor has a name: after the node that writes it, the tensor is
+// what this node returns. Outside it keeps its name.
+//
+//   sconce::kernel()
+//     block0():
+//       %m1 : Tensor = aten::mul_(%m, %beta)
+//       %m2 : Tensor = aten::add_(%m1, %grad, %one)
+//       -> ()
 #pragma once
 
 #include "ir/graph.h"
@@ -18,6 +27,9 @@
 namespace sconce {
 
 inline const c10::Symbol kKernelKind = c10::Symbol::fromQualString("sconce::kernel");
+
+// Returns whether the node, of a kernel node's block, writes its first operand and returns it.
+inline bool writes_in_place(const Node& node) { return node.schema() != nullptr && node.op().all_effects.writes; }
 
 // Moves the nodes, which are in program order in one block, into a new kernel node in the place of the last of them. What
 // nodes outside use of them becomes a result. Requires that no node in between uses a result of them.

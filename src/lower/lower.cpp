@@ -182,6 +182,7 @@ class Lowering {
     group_ = places_.group_of_kernel(node);
     if (group_ != nullptr) {
       group_step_ = emit(make_group_step(*group_, *options_.groups), group_->nodes.front());
+      steps_.back().traits.writes = !group_->writes.empty();
       group_parts_ = {.arguments = group_->operands.size(),
                       .is_exact = options_.is_exact,
                       .state = add_state(group_->nodes, /*is_group=*/true)};

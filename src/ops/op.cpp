@@ -1,5 +1,6 @@
 #include "ops/op.h"
 
+#include "ops/in_place.h"
 #include "ops/rows.h"
 
 #include <ATen/core/jit_type.h>
@@ -130,30 +131,7 @@ bool may_change_sizes(const Op& op) {
   return op.resizes || op.has_tag(at::Tag::inplace_view) || std::any_of(arguments.begin(), arguments.end(), is_out);
 }
 
-const Op* op_named(const c10::OperatorName& name) {
-  const auto registered = torch::jit::findOperatorFor(name);
-  return registered == nullptr ? nullptr : &op_of(registered->schema());
-}
-
 // ---- functional variants --------------------------------------------------------------------------------------------
-
-// (Tensor(a!) self, …) -> Tensor(a!), without another mark.
-bool writes_and_returns_self_alone(const c10::FunctionSchema& schema) {
-  const auto& arguments = schema.arguments();
-  return !arguments.empty() && is_write(arguments[0]) && arguments[0].type()->kind() == c10::TypeKind::TensorType &&
-         std::none_of(arguments.begin() + 1, arguments.end(), has_mark) && schema.returns().size() == 1 &&
-         is_write(schema.returns()[0]);
-}
-
-bool returns_new_tensor_from_same_arguments(const Op& variant, const c10::FunctionSchema& schema) {
-  const c10::FunctionSchema& candidate = *variant.schema;
-  return !candidate.is_mutable() && !variant.results_may_share_memory && candidate.returns().size() == 1 &&
-         !has_mark(candidate.returns()[0]) &&
-         std::equal(candidate.arguments().begin(), candidate.arguments().end(), schema.arguments().begin(),
-                    schema.arguments().end(), [](const c10::Argument& a, const c10::Argument& b) {
-                      return a.name() == b.name() && *a.type() == *b.type() && !has_mark(a);
-                    });
-}
 
 bool casts_under_autocast(const Op& op) {
   return !op.dispatched || op.dispatched->hasKernelForDispatchKey(c10::DispatchKey::AutocastCPU) ||
@@ -161,15 +139,8 @@ bool casts_under_autocast(const Op& op) {
 }
 
 const Op* find_functional(const Op& op) {
-  const c10::FunctionSchema& schema = *op.schema;
-  if (!schema.name().ends_with('_') || !writes_and_returns_self_alone(schema)) {
-    return nullptr;
-  }
-  const Op* variant = op_named({schema.name().substr(0, schema.name().size() - 1), schema.overload_name()});
-  return variant != nullptr && returns_new_tensor_from_same_arguments(*variant, schema) && !casts_under_autocast(*variant) &&
-                 !casts_under_autocast(op)
-             ? variant
-             : nullptr;
+  const Op* variant = find_out_of_place(op);
+  return variant != nullptr && !casts_under_autocast(*variant) && !casts_under_autocast(op) ? variant : nullptr;
 }
 
 // ---- building a record ----------------------------------------------------------------------------------------------
@@ -187,7 +158,8 @@ std::unique_ptr<Op> build(const c10::FunctionSchema& schema) {
     op->autocast = Autocast::kNone;  // autocast leaves in-place and out= variants alone
   }
   if (!op->synonym_of.empty()) {
-    op->canonical = op_named({std::string(op->synonym_of), schema.overload_name()});
+    const auto registered = torch::jit::findOperatorFor({std::string(op->synonym_of), schema.overload_name()});
+    op->canonical = registered == nullptr ? nullptr : &op_of(registered->schema());
   }
   op->all_effects = effects_of(*op);
   op->results_may_share_memory = results_may_share_memory(*op);

@@ -62,6 +62,25 @@ constexpr GroupOp kOtherOps[] = {
     {"aten::amin(A, %lasts, %yes)", 1, 'r', true},
 };
 
+// They write A.
+constexpr GroupOp kWritingOps[] = {
+    {"aten::add_(A, B, %one)", 2, 'a'},
+    {"aten::sub_(A, B, %one)", 2, 'a'},
+    {"aten::mul_(A, B)", 2, 'a'},
+    {"aten::add_(A, %three, %one)", 1, 'a'},
+    {"aten::mul_(A, %half)", 1, 'f'},
+    {"aten::div_(A, %three)", 1, 'f'},
+    {"aten::neg_(A)", 1, 'a'},
+    {"aten::relu_(A)", 1, 'a'},
+    {"aten::clamp_(A, %minus, %three)", 1, 'a'},
+    {"aten::addcmul_(A, B, C, %half)", 3, 'f'},
+    {"aten::addcdiv_(A, B, C, %half)", 3, 'f'},
+    {"aten::lerp_(A, B, %half)", 2, 'l'},
+    {"aten::copy_(A, B, %no)", 2, 'a'},
+    {"aten::fill_(A, %three)", 1, 'a'},
+    {"aten::zero_(A)", 1, 'a'},
+};
+
 // A view and one that brings the sizes back, of a tensor of all dimensions.
 constexpr std::pair<const char*, const char*> kViews[] = {
     {"aten::transpose(A, %last, %minus)", "aten::transpose(A, %last, %minus)"},
@@ -145,6 +164,7 @@ std::string GroupGenerator::add(at::ScalarType dtype, bool has_rows, bool is_exa
   has_rows_.push_back(has_rows);
   is_exact_.push_back(is_exact);
   is_aside_.push_back(is_aside);
+  is_writable_.push_back(has_rows);
   return "%v" + std::to_string(dtypes_.size() - 1);
 }
 
@@ -176,10 +196,36 @@ std::string GroupGenerator::views() {
   const std::string middle = add(dtype, false, is_exact, true);
   const bool has_rows = kind + 1 < std::size(kViews);  // all but the last bring all elements back
   const std::string back = add(dtype, has_rows, is_exact, false);
+  is_writable_.back() = false;
   used_.insert({static_cast<int>(dtypes_.size()) - 3, static_cast<int>(dtypes_.size()) - 2});
   return "  " + view + " : Tensor = " + applied(kViews[kind].first, name) + "\n  " + middle +
          " : Tensor = " + applied("aten::neg(A)", view) + "\n  " + back +
          " : Tensor = " + applied(kViews[kind].second, middle) + "\n";
+}
+
+// Appends an operator that writes an operand, if its operands are there.
+std::string GroupGenerator::write() {
+  const GroupOp& op = kWritingOps[pick(std::size(kWritingOps))];
+  const int target = value([&](size_t v) {
+    return is_writable_[v] && (op.kinds == 'a' ? dtypes_[v] != at::kBool : c10::isFloatingType(dtypes_[v]));
+  });
+  std::vector<int> chosen = {target};
+  while (target >= 0 && static_cast<int>(chosen.size()) < op.operands && chosen.back() >= 0) {
+    const at::ScalarType type = dtypes_[static_cast<size_t>(target)];
+    chosen.push_back(value([&](size_t v) {
+      return op.kinds == 'l' ? dtypes_[v] == type : dtypes_[v] != at::kBool && c10::canCast(dtypes_[v], type);
+    }));
+  }
+  if (chosen.back() < 0) {
+    return "";
+  }
+  std::string call;
+  for (const char* at = op.text; *at != '\0'; ++at) {
+    const bool is_operand = *at >= 'A' && *at <= 'C';
+    call += is_operand ? "%v" + std::to_string(chosen[static_cast<size_t>(*at - 'A')]) : std::string(1, *at);
+  }
+  used_.insert(chosen.begin(), chosen.end());
+  return "  " + add(dtypes_[static_cast<size_t>(target)], true, true, false) + " : Tensor = " + call + "\n";
 }
 
 // Appends a node, if its operands are there.
@@ -187,7 +233,10 @@ std::string GroupGenerator::node() {
   if (pick(10) == 0) {
     return views();
   }
-  const bool is_exact = contents_ == Contents::kExact || pick(4) != 0;
+  if (contents_ == Contents::kWrites && pick(2) == 0) {
+    return write();
+  }
+  const bool is_exact = contents_ != Contents::kAll || pick(4) != 0;
   const GroupOp& op = is_exact ? kExactOps[pick(std::size(kExactOps))] : kOtherOps[pick(std::size(kOtherOps))];
   std::vector<int> chosen;
   for (int i = 0; i < op.operands; ++i) {

@@ -16,8 +16,9 @@ struct GroupOp;
 class GroupGenerator {
  public:
   enum class Contents : uint8_t {
-    kExact,  // what kernels compute bitwise as the operators do
-    kAll,    // folds of rows, and functions of the mathematical library, too
+    kExact,   // what kernels compute bitwise as the operators do
+    kWrites,  // the same, and operators in place
+    kAll,     // folds of rows, and functions of the mathematical library, too
   };
   GroupGenerator(uint64_t seed, Contents contents) : random_(seed), contents_(contents) {}
 
@@ -32,6 +33,7 @@ class GroupGenerator {
   int value(const Fits& fits);
   std::string node();
   std::string views();
+  std::string write();
   std::string add(at::ScalarType dtype, bool has_rows, bool is_exact, bool is_aside);
 
   std::mt19937_64 random_;
@@ -40,6 +42,7 @@ class GroupGenerator {
   std::vector<bool> has_rows_;          // by value: it has all dimensions
   std::vector<bool> is_exact_;          // by value
   std::vector<bool> is_aside_;          // by value: its sizes do not fit to those of others
+  std::vector<bool> is_writable_;       // by value: no elements share a place
   std::vector<int> layouts_;            // of the inputs
   std::set<int> used_;                  // values
 };

@@ -14,7 +14,7 @@
 namespace sconce::testing {
 namespace {
 
-constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kInt, at::kBool};
+constexpr at::ScalarType kMixedDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kInt, at::kBool};
 
 // How the group makes an operand of its input of `rank` dimensions. `$` is the operand.
 struct OperandForm {
@@ -98,8 +98,8 @@ class Promotion : public ::testing::Test {
 TEST_F(Promotion, IsLibTorchsForAllFormsOfOperands) {
   for (size_t i = 0; i < std::size(kForms); ++i) {
     for (size_t j = 0; j <= i; ++j) {
-      for (const at::ScalarType left_dtype : kDtypes) {
-        for (const at::ScalarType right_dtype : kDtypes) {
+      for (const at::ScalarType left_dtype : kMixedDtypes) {
+        for (const at::ScalarType right_dtype : kMixedDtypes) {
           if (left_dtype != right_dtype) {
             compare_pair(kForms[i], kForms[j], left_dtype, right_dtype, "aten::add(%a, %b, %one)");
           }
@@ -130,7 +130,7 @@ TEST_F(Promotion, IsLibTorchsForNumbers) {
     const std::string value = number.isDouble() ? "0.75" : "3";
     const std::string constant = "\n  %n : " + type + " = prim::Constant[value=" + value + "]()";
     for (const OperandForm& form : kForms) {
-      for (const at::ScalarType dtype : kDtypes) {
+      for (const at::ScalarType dtype : kMixedDtypes) {
         const std::string described = std::string(form.name) + " of " + c10::toString(dtype) + " and " + type;
         const at::Tensor input = input_of(form.rank, dtype, 1.3);
         compare(graph_text("%in_a : Tensor", operand_text(form, "a") + constant, "aten::mul(%a, %n)"), {input}, described);

@@ -38,6 +38,7 @@ std::vector<c10::IValue> choices_for(const c10::Argument& argument) {
       {"min_val", {-1, 0.5, 0}},
       {"nan", {none, 1.5}},
       {"neginf", {none, none, -2.5}},
+      {"non_blocking", {false}},
       {"n", {2, 7}},
       {"negative_slope", {0.01, 0.5, -0.3}},
       {"other", {2, 2.5, -3, 0, 0.1, 16777217}},
@@ -66,6 +67,14 @@ std::vector<c10::IValue> choices_for(const c10::Argument& argument) {
 }
 
 bool is_condition(const c10::Argument& argument) { return argument.name() == "condition" || argument.name() == "mask"; }
+
+std::vector<c10::IValue> copies_of(const std::vector<c10::IValue>& given) {
+  std::vector<c10::IValue> copies;
+  for (const c10::IValue& value : given) {
+    copies.push_back(value.isTensor() ? c10::IValue(value.toTensor().clone()) : value);
+  }
+  return copies;
+}
 
 void forget_results_of_nan(const std::vector<c10::IValue>& given, at::Tensor got, at::Tensor expected) {
   for (const c10::IValue& value : given) {
@@ -116,6 +125,19 @@ std::vector<c10::OperatorHandle> operators_with_rules() {
     if (handle && handle->schema().name() != "aten::to" && handle->schema().name() != "aten::_to_copy" &&
         has_element_rule(op_of(handle->schema())) && !may_fold(op_of(handle->schema())) &&
         !is_of_channels(op_of(handle->schema()), 1)) {
+      found.push_back(*handle);
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return toString(a.operator_name()) < toString(b.operator_name()); });
+  return found;
+}
+
+std::vector<c10::OperatorHandle> operators_in_place() {
+  std::vector<c10::OperatorHandle> found;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto handle = c10::Dispatcher::singleton().findSchema(name);
+    if (handle && may_write_in_place(op_of(handle->schema()))) {
       found.push_back(*handle);
     }
   }
@@ -207,11 +229,14 @@ std::optional<bool> may_round(const OperatorCall& call, const std::vector<c10::I
 }
 
 RuleCheck::RuleCheck(const OperatorCall& call, size_t lanes)
-    : call_(call), kernel_(call, lanes), row_(find_rule_row(call.op.operator_name())) {}
+    : call_(call), kernel_(call, lanes), row_(find_rule_row(op_of_elements(op_of(call.op.schema())).schema->operator_name())) {}
 
 bool RuleCheck::compare(const std::vector<c10::IValue>& given) {
-  const Outcome expected = run_eager(call_, given);
-  const Outcome got = kernel_.run(given);
+  const bool writes = call_.op.schema().is_mutable();
+  const std::vector<c10::IValue> theirs = writes ? copies_of(given) : given;
+  const std::vector<c10::IValue> own = writes ? copies_of(given) : given;
+  const Outcome expected = run_eager(call_, theirs);
+  const Outcome got = kernel_.run(own);
   const bool ran = kernel_.ran_kernel();
   if (!expected.result || !got.result) {
     EXPECT_EQ(expected.result.has_value(), got.result.has_value())
@@ -220,6 +245,10 @@ bool RuleCheck::compare(const std::vector<c10::IValue>& given) {
   }
   if (!ran) {
     return false;
+  }
+  if (writes) {
+    EXPECT_TRUE(got.result->is_same(own[0].toTensor())) << described(given);
+    EXPECT_EQ(got.result->_version(), expected.result->_version()) << described(given);
   }
   EXPECT_EQ(got.result->scalar_type(), expected.result->scalar_type()) << described(given);
   EXPECT_EQ(got.result->sizes(), expected.result->sizes()) << described(given);

@@ -14,6 +14,8 @@ namespace sconce::testing {
 
 // The operators that kernels compute element by element, sorted by name.
 std::vector<c10::OperatorHandle> operators_with_rules();
+// Those that write their first operand in place.
+std::vector<c10::OperatorHandle> operators_in_place();
 bool is_tensor_argument(const c10::Argument& argument);
 // One operator, with the constants of variant `v`. With `gives_numbers`, each call gives the numbers. Returns nothing when
 // the operator has no such variant.
@@ -28,7 +30,8 @@ at::Tensor as_it_is(at::Tensor values, size_t position);
 // computes the call.
 std::optional<bool> may_round(const OperatorCall& call, const std::vector<c10::IValue>& given);
 
-// Compares calls of one operator on a kernel with the operator's.
+// Compares calls of one operator on a kernel with the operator's. Of one that writes in place: also what it has written, and
+// the tensor's version.
 class RuleCheck {
  public:
   RuleCheck(const OperatorCall& call, size_t lanes);

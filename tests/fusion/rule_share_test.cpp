@@ -13,16 +13,12 @@
 namespace sconce::testing {
 namespace {
 
-// Returns whether kernels compute the operator: itself, the operator that it is another name of, or the functional one that
-// replaces it.
+// Returns whether kernels compute the operator: itself, in place or not, or the operator that it is another name of.
 bool is_computed(const Op& op) {
   if (op.canonical != nullptr) {
     return is_computed(*op.canonical);
   }
-  if (op.schema->is_mutable()) {
-    return op.functional != nullptr && op.functional->in_place != VariantMatch::kNever && is_computed(*op.functional);
-  }
-  return has_element_rule(op);
+  return has_element_rule(op) || may_write_in_place(op);
 }
 
 // LibTorch's operators that `counts` selects, by name: whether kernels compute an overload.

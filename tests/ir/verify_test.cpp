@@ -67,6 +67,17 @@ std::map<std::string, std::function<Broken()>> violations_by_check() {
        small([](Graph& graph) { find_node(graph, "prim::Loop")->block(0)->remove_return(1); })},
       {"kernel_returns_what_it_computes",
        small([](Graph& graph) { make_kernel_node({find_node(graph, "aten::relu")})->block(0)->remove_return(0); })},
+      {"kernel_names_each_state",
+       [] {
+         return Broken{parse("graph(%a : Tensor):\n"
+                             "  %y : Tensor = sconce::kernel()\n"
+                             "    block0():\n"
+                             "      %r : Tensor = aten::relu_(%a)\n"
+                             "      %n : Tensor = aten::neg(%a)\n"
+                             "      -> (%n)\n"
+                             "  return (%y)\n"),
+                       {}};
+       }},
       {"operators_have_schemas", small([](Graph& graph) { find_node(graph, "aten::relu")->set_op(unresolved_op()); })},
       {"inputs_match_schema",
        small([](Graph& graph) { find_node(graph, "aten::relu")->add_input(find_value(graph, "a")); })},

@@ -66,7 +66,7 @@ Result write_extremum(Writing& w) {
 // addcmul(self, tensor1, tensor2, value)
 Result write_addcmul(Writing& w) {
   const Type dtype = w.promoted_floating({0, 1, 2});
-  if (!dtype || !w.is_number(3)) {
+  if (!dtype || !w.is_value(3)) {
     return std::nullopt;
   }
   const Element scaled = w.mul(w.as(3, *dtype), w.rounded(1, *dtype));
@@ -77,7 +77,7 @@ Result write_addcmul(Writing& w) {
 Result write_addcdiv(Writing& w) {
   const Type dtype = w.promoted_floating({0, 1, 2});
   const bool divides_integers = !c10::isFloatingType(w.type(1)) && !c10::isFloatingType(w.type(2));
-  if (!dtype || !w.is_number(3) || divides_integers) {
+  if (!dtype || !w.is_value(3) || divides_integers) {
     return std::nullopt;
   }
   const Element scaled = w.mul(w.as(3, *dtype), w.rounded(1, *dtype));

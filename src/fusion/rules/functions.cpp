@@ -61,6 +61,11 @@ Result write_cast(Writing& w) {
   return dtype != w.type(0) && is_convertible(w.type(0), dtype) ? Result(w.b.convert(w[0].value, dtype)) : std::nullopt;
 }
 
+// copy_(self, src, non_blocking)
+Result write_copy_in_place(Writing& w) {
+  return w.is_tensor(1) && is_convertible(w.type(1), w.type(0)) ? Result(w.b.convert(w[1].value, w.type(0))) : std::nullopt;
+}
+
 // _to_copy(self, dtype, layout, device, pin_memory, non_blocking, memory_format)
 Result write_to_copy(Writing& w) {
   const bool stays = w.is_none(2) && w.is_none(3) && w.is_none(4);
@@ -163,6 +168,7 @@ void add_function_rules(RuleTable& table) {
   add_rule(table, "to", write_cast, {"dtype"});
   add_rule(table, "_to_copy", write_to_copy);
   add_rule(table, "clone", write_clone);
+  add_rule(table, "copy_", write_copy_in_place);
   add_rule(table, "exp", write_unary<MachineOp::kExp>);
   add_rule(table, "exp2", write_unary<MachineOp::kExp2>);
   add_rule(table, "expm1", write_unary<MachineOp::kExpm1>);

@@ -70,6 +70,14 @@ Result write_masked_fill(Writing& w) {
   return w.done(w.select(w[1].value, w.as(2, dtype), w.as(0, dtype)), dtype);
 }
 
+// fill_(self, value): the value in the dtype of self.
+Result write_fill(Writing& w) {
+  const c10::ScalarType dtype = w.type(0);
+  return w.is_value(1) && !w.is_tensor(1) && (c10::isFloatingType(dtype) || is_value_of(w, 1, dtype))
+             ? Result(w.done(w.as(1, dtype), dtype))
+             : std::nullopt;
+}
+
 // threshold(self, threshold, value)
 Result write_threshold(Writing& w) {
   return w.is_number(1) && w.is_number(2) ? w.function([&](Element x) {
@@ -182,6 +190,8 @@ void add_selection_rules(RuleTable& table) {
   add_rule(table, "bitwise_not", write_bitwise<MachineOp::kNot>);
   add_rule(table, "where", write_where, {"self", "ScalarSelf", "ScalarOther", "Scalar"});
   add_rule(table, "masked_fill", write_masked_fill, {"Scalar", "Tensor"});
+  add_rule(table, "fill_", write_fill, {"Scalar"});
+  add_rule(table, "zero_", [](Writing& w) { return Result(w.done(w.number_as(0, compute_type(w.type(0))), w.type(0))); });
   add_rule(table, "threshold", write_threshold);
   add_rule(table, "clamp", write_clamp, {"", "Tensor"});
   add_rule(table, "clamp_min", write_clamp_min);

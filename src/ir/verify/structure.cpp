@@ -156,6 +156,30 @@ void kernel_returns_what_it_computes(const Graph& graph, Violations& violations)
   });
 }
 
+// In a kernel, what a node wrote in place has the name of the node's result from then on.
+void kernel_names_each_state(const Graph& graph, Violations& violations) {
+  for_each_node(graph.body(), [&](Node* node) {
+    if (node->kind() != kKernelKind || node->blocks().size() != 1) {
+      return;
+    }
+    std::unordered_set<const Value*> overwritten;
+    const auto check_uses = [&](const Node* user) {
+      for (const Value* input : user->inputs()) {
+        if (overwritten.contains(input)) {
+          violations.push_back({"kernel_names_each_state", print_node_line(*user)});
+        }
+      }
+    };
+    for (const Node* each : node->block(0)->nodes()) {
+      check_uses(each);
+      if (writes_in_place(*each) && !each->inputs().empty()) {
+        overwritten.insert(each->input(0));
+      }
+    }
+    check_uses(node->block(0)->return_node());
+  });
+}
+
 }  // namespace
 
 std::span<const NamedCheck> structure_checks() {
@@ -167,6 +191,7 @@ std::span<const NamedCheck> structure_checks() {
       NamedCheck{"if_has_two_matching_branches", if_has_two_matching_branches},
       NamedCheck{"loop_carries_the_same_values", loop_carries_the_same_values},
       NamedCheck{"kernel_returns_what_it_computes", kernel_returns_what_it_computes},
+      NamedCheck{"kernel_names_each_state", kernel_names_each_state},
   };
   return checks;
 }

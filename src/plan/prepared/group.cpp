@@ -2,7 +2,27 @@
 
 #include "base/flat_map.h"
 
+#include <algorithm>
+
 namespace sconce {
+namespace {
+
+// Adds the write of an operator in place. Its target is an operand, or what an earlier one returned; else the memory is the
+// group's own.
+void add_write(NodeGroup& group, const Node& node) {
+  const Value* target = node.input(0);
+  const auto again = std::find_if(group.writes.begin(), group.writes.end(),
+                                  [&](const NodeGroup::Write& write) { return write.value == target; });
+  const auto operand = std::find(group.operands.begin(), group.operands.end(), target);
+  if (again != group.writes.end()) {
+    again->value = node.output();
+    ++again->count;
+  } else if (operand != group.operands.end()) {
+    group.writes.push_back({static_cast<size_t>(operand - group.operands.begin()), node.output(), 1});
+  }
+}
+
+}  // namespace
 
 NodeGroup group_of(const Node& kernel) {
   const Block& block = *kernel.block(0);
@@ -16,6 +36,9 @@ NodeGroup group_of(const Node& kernel) {
       if (input->node()->owning_block() != &block && !is_known && seen.insert(input).second) {
         group.operands.push_back(input);
       }
+    }
+    if (writes_in_place(*node)) {
+      add_write(group, *node);
     }
   }
   group.results.assign(block.returns().begin(), block.returns().end());

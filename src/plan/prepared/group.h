@@ -12,6 +12,14 @@ struct NodeGroup {
   std::vector<const Node*> nodes;      // in the order of the graph
   std::vector<const Value*> operands;  // tensors and numbers from outside that are not constants
   std::vector<const Value*> results;   // what the block returns
+
+  // What nodes write into a tensor from outside, in place.
+  struct Write {
+    size_t operand;      // the position of the tensor among the operands
+    const Value* value;  // what the last of these nodes returns: the tensor as the kernel leaves it
+    uint32_t count;      // of these nodes
+  };
+  std::vector<Write> writes;
 };
 
 // Returns the nodes of a kernel node, in its block.

@@ -1,6 +1,7 @@
 #include "plan/prepared/kernel_runner.h"
 
-#include <algorithm>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/COW.h>
 
 namespace sconce {
 namespace {
@@ -17,7 +18,9 @@ class OneKernelStep final : public GroupStep {
     }
     StepState& state = runner_.state_of(frame);
     const auto make_kernel = [this] { return compiler_.make_kernel(group_); };
-    if (runner_.take_operands(frame, state, /*op=*/nullptr, make_kernel) && state.kernel->can_run(state.arguments)) {
+    if (runner_.take_operands(frame, state, /*op=*/nullptr, make_kernel) && state.kernel->can_run(state.arguments) &&
+        may_write(frame)) {
+      bump_versions(frame);
       runner_.run(frame, state);
       frame.next_step = target_;
     }
@@ -47,6 +50,36 @@ class OneKernelStep final : public GroupStep {
   }
 
  private:
+  // Calls `visit` for each tensor that the group writes and that others may hold, and with how many nodes write it.
+  template <typename Visit>
+  void for_each_written(Frame& frame, const Visit& visit) const {
+    for (const NodeGroup::Write& write : group_.writes) {
+      const PreparedOperand& operand = runner_.parts().operands[write.operand];
+      if (operand.source == PreparedOperand::Source::kBox) {
+        visit(*runner_.boxed(frame, operand).unsafeToTensorImpl(), write.count);
+      }
+    }
+  }
+
+  // Returns whether the kernel may write the memory. Otherwise the operators raise, or copy memory that they share first.
+  bool may_write(Frame& frame) const {
+    bool may = true;
+    for_each_written(frame, [&](c10::TensorImpl& impl, uint32_t /*count*/) {
+      may = may && (!impl.is_inference() || c10::InferenceMode::is_enabled()) &&
+            !c10::impl::cow::is_cow_data_ptr(impl.unsafe_storage().data_ptr());
+    });
+    return may;
+  }
+
+  // Rule R3. Inference tensors have no version.
+  void bump_versions(Frame& frame) const {
+    for_each_written(frame, [](c10::TensorImpl& impl, uint32_t count) {
+      for (uint32_t i = 0; i < count && !impl.is_inference(); ++i) {
+        impl.bump_version();
+      }
+    });
+  }
+
   const NodeGroup group_;
   const GroupCompiler& compiler_;
   KernelRunner runner_{{}};
