@@ -1,4 +1,5 @@
 """Writes into memory that others see: views, slices, inputs, outputs that alias."""
+import math
 from typing import List, Tuple
 
 import torch
@@ -161,3 +162,48 @@ class ViewOutputs(nn.Module):
 def view_outputs() -> Sample:
     """only views of the input come out"""
     return Sample(ViewOutputs(), [(torch.randn(3, 4),), (torch.randn(4, 3).t(),), (torch.randn(2, 2),)])
+
+
+class OptimizerSteps(nn.Module):
+    """Adam, then SGD with momentum and weight decay, as torch.optim computes them for one tensor after another."""
+
+    def adam(self, p: Tensor, g: Tensor, m: Tensor, v: Tensor, step: int, rate: float) -> None:
+        m.lerp_(g, 1 - 0.9)
+        v.mul_(0.999).addcmul_(g, g, value=1 - 0.999)
+        step_size = rate / (1 - 0.9**step)
+        root = math.sqrt(1 - 0.999**step)
+        denom = (v.sqrt() / root).add_(1e-8)
+        p.addcdiv_(m, denom, value=-step_size)
+
+    def sgd(self, p: Tensor, g: Tensor, velocity: Tensor, rate: float) -> None:
+        g = g.add(p, alpha=0.01)
+        velocity.mul_(0.9).add_(g, alpha=1 - 0.1)
+        p.add_(g.add(velocity, alpha=0.9), alpha=-rate)
+
+    def forward(self, params: List[Tensor], grads: List[Tensor], moments: List[Tensor], squares: List[Tensor], steps: int,
+                rate: float) -> Tuple[List[Tensor], List[Tensor], List[Tensor]]:
+        for step in range(1, steps + 1):
+            for p, g, m, v in zip(params, grads, moments, squares):
+                self.adam(p, g, m, v, step, rate)
+                self.sgd(p, g, m, rate)
+        return params, moments, squares
+
+
+@recipe
+def optimizer_steps() -> Sample:
+    """two optimizers on tensors and their state, written in place; in some cases two tensors are one"""
+    def apart(*shapes: tuple) -> tuple:
+        return ([torch.randn(shape) for shape in shapes], [torch.randn(shape) for shape in shapes],
+                [torch.randn(shape) for shape in shapes], [torch.rand(shape) for shape in shapes], 3, 0.01)
+
+    def tied() -> tuple:
+        params, grads, moments, squares, steps, rate = apart((4, 3), (4, 3))
+        return [params[0], params[0]], grads, [moments[0], moments[0].view(4, 3)], squares, steps, rate
+
+    def transposed() -> tuple:
+        params, grads, moments, squares, steps, rate = apart((6, 4), (5, ))
+        return ([params[0].t().contiguous().t(), params[1]], grads, [moments[0][:4].repeat(2, 1)[:6], moments[1]], squares,
+                steps, rate)
+
+    return Sample(OptimizerSteps(), [apart((4, 3), (3, ), ()), apart((4, 3), (3, ), ()), tied(), transposed(),
+                                     apart((64, 64)), apart((0, 4))])
