@@ -20,6 +20,9 @@ constexpr size_t kWeightOfFold = 16;
 // Elements up to which a kernel computes what LibTorch computes as fast once its set-up is paid: a copy, which LibTorch
 // makes as a piece of memory, and one function of a tensor, which it leaves to MKL's vector library.
 constexpr int64_t kMaxElementsAlone = 16'384;
+// Elements up to which a kernel reduces columns and writes a result of all elements: tiles of columns write a piece of each
+// row, and beyond the caches that takes 1.2 times as long as one operator after the other (bench/reductions).
+constexpr int64_t kMaxElementsOfColumns = 4'194'304;
 // Elements of a row that is folded. Lanes sum up independently; beyond this length LibTorch's sums in pairs are more
 // precise.
 constexpr int64_t kMaxFoldedRow = 65'536;
@@ -35,6 +38,10 @@ constexpr size_t kMaxCostToRecompute = 8;
 
 // Vectors that one iteration of a fold's inner loop takes, so that additions do not wait for each other.
 constexpr size_t kUnrolledVectors = 4;
+// Elements of a column that are added up by themselves, and how many such sums are: so sums of n numbers round as if they
+// were of kBlockOfColumn + kBlocksOfSum + n / (kBlockOfColumn * kBlocksOfSum), and LibTorch's cascades are not more precise.
+constexpr int64_t kBlockOfColumn = 64;
+constexpr int64_t kBlocksOfSum = 32;  // a power of 2
 // Instructions below which a second thread costs more than it gains.
 constexpr int64_t kMinWorkOfThread = 200'000;
 

@@ -8,58 +8,62 @@
 namespace sconce {
 namespace {
 
-// Dimensions that are the last of a tensor of `rank` dimensions, in any order.
-std::optional<int64_t> last_dims(c10::ArrayRef<int64_t> dims, int64_t rank) {
-  std::vector<bool> is_folded(static_cast<size_t>(rank), false);
-  for (const int64_t dim : dims) {
-    if (dim < -rank || dim >= rank || is_folded[static_cast<size_t>(dim < 0 ? dim + rank : dim)]) {
-      return std::nullopt;  // the operator reports it
-    }
-    is_folded[static_cast<size_t>(dim < 0 ? dim + rank : dim)] = true;
+// Returns the last `count` of `rank` dimensions.
+DimSet last_dims(int64_t count, int64_t rank) {
+  DimSet dims;
+  for (int64_t dim = rank - count; dim < rank; ++dim) {
+    dims.set(static_cast<size_t>(dim));
   }
-  const auto count = static_cast<int64_t>(dims.size());
-  for (int64_t i = 0; i < rank; ++i) {
-    if (is_folded[static_cast<size_t>(i)] != (i >= rank - count)) {
+  return dims;
+}
+
+// Returns nothing for dimensions that the operator rejects.
+std::optional<DimSet> dims_of(c10::ArrayRef<int64_t> named, int64_t rank) {
+  DimSet dims;
+  for (const int64_t dim : named) {
+    const auto place = static_cast<size_t>(dim < 0 ? dim + rank : dim);
+    if (dim < -rank || dim >= rank || dims[place]) {
       return std::nullopt;
     }
+    dims.set(place);
   }
-  return count;
+  return dims;
 }
 
 // (self, dim, …)
-std::optional<Fold> fold_one(const Node& node, int64_t rank) {
+std::optional<Fold> fold_last(const Node& node, int64_t rank) {
   const c10::IValue* dim = node.input(1)->constant();
-  if (dim == nullptr || !dim->isInt()) {
-    return std::nullopt;
-  }
-  const auto last = last_dims({dim->toInt()}, rank);
-  return last ? std::optional(Fold{*last, Fold::Result::kWhole}) : std::nullopt;
+  const bool is_last = dim != nullptr && dim->isInt() && rank > 0 && (dim->toInt() == -1 || dim->toInt() == rank - 1);
+  return is_last ? std::optional(Fold{last_dims(1, rank), Fold::Result::kWhole}) : std::nullopt;
 }
 
 // (self, dim, keepdim, …)
 std::optional<Fold> fold_one_away(const Node& node, int64_t rank) {
-  const auto fold = fold_one(node, rank);
+  const c10::IValue* dim = node.input(1)->constant();
   const c10::IValue* keeps = node.input(2)->constant();
-  if (!fold || keeps == nullptr || !keeps->isBool()) {
+  if (dim == nullptr || !dim->isInt() || keeps == nullptr || !keeps->isBool()) {
     return std::nullopt;
   }
-  return Fold{fold->dims, keeps->toBool() ? Fold::Result::kKept : Fold::Result::kDropped};
+  const auto dims = dims_of({dim->toInt()}, rank);
+  return dims ? std::optional(Fold{*dims, keeps->toBool() ? Fold::Result::kKept : Fold::Result::kDropped}) : std::nullopt;
 }
 
 // Dimensions and keepdim at these positions; no dimensions, or None, mean all.
 template <size_t kDims = 1, size_t kKeeps = 2>
 std::optional<Fold> fold_several(const Node& node, int64_t rank) {
-  const c10::IValue* dims = node.input(kDims)->constant();
+  const c10::IValue* given = node.input(kDims)->constant();
   const c10::IValue* keeps = node.input(kKeeps)->constant();
-  if (dims == nullptr || keeps == nullptr || !keeps->isBool() || !(dims->isIntList() || dims->isNone())) {
+  if (given == nullptr || keeps == nullptr || !keeps->isBool() || !(given->isIntList() || given->isNone())) {
     return std::nullopt;
   }
-  const std::vector<int64_t> named = dims->isNone() ? std::vector<int64_t>{} : dims->toIntVector();
-  const auto last = named.empty() ? std::optional(rank) : last_dims(named, rank);
-  return last ? std::optional(Fold{*last, keeps->toBool() ? Fold::Result::kKept : Fold::Result::kDropped}) : std::nullopt;
+  const std::vector<int64_t> named = given->isNone() ? std::vector<int64_t>{} : given->toIntVector();
+  const auto dims = named.empty() ? std::optional(last_dims(rank, rank)) : dims_of(named, rank);
+  return dims ? std::optional(Fold{*dims, keeps->toBool() ? Fold::Result::kKept : Fold::Result::kDropped}) : std::nullopt;
 }
 
-std::optional<Fold> fold_all(const Node& /*node*/, int64_t rank) { return Fold{rank, Fold::Result::kDropped}; }
+std::optional<Fold> fold_all(const Node& /*node*/, int64_t rank) {
+  return Fold{last_dims(rank, rank), Fold::Result::kDropped};
+}
 
 // (input, normalized_shape, …)
 template <bool kIsComposed>
@@ -70,7 +74,8 @@ std::optional<Fold> fold_normalized(const Node& node, int64_t rank) {
   }
   const std::vector<int64_t> sizes = shape->toIntVector();
   const auto count = static_cast<int64_t>(sizes.size());
-  return count <= rank ? std::optional(Fold{count, Fold::Result::kWhole, kIsComposed, sizes}) : std::nullopt;
+  return count <= rank ? std::optional(Fold{last_dims(count, rank), Fold::Result::kWhole, kIsComposed, sizes})
+                       : std::nullopt;
 }
 
 // Writes an operator of one floating tensor, computed in float32 or float64.
@@ -209,8 +214,8 @@ struct FoldRule {
 
 const FoldRule* rule_of(const Op& op) {
   static const auto* const rules = new std::unordered_map<c10::OperatorName, FoldRule>{
-      {{"aten::softmax", "int"}, {fold_one, write_softmax}},
-      {{"aten::log_softmax", "int"}, {fold_one, write_log_softmax}},
+      {{"aten::softmax", "int"}, {fold_last, write_softmax}},
+      {{"aten::log_softmax", "int"}, {fold_last, write_log_softmax}},
       {{"aten::sum", ""}, {fold_all, write_sum_of_row}},
       {{"aten::sum", "dim_IntList"}, {fold_several<>, write_sum_of_row}},
       {{"aten::mean", ""}, {fold_all, write_mean_of_row}},
@@ -240,7 +245,31 @@ const FoldRule* rule_of(const Op& op) {
 
 bool may_fold(const Op& op) { return rule_of(op) != nullptr; }
 
-std::optional<Fold> fold_of(const Node& node, int64_t rank) { return rule_of(node.op())->dims(node, rank); }
+std::optional<Fold> fold_of(const Node& node, int64_t rank) {
+  return rank <= static_cast<int64_t>(DimSet().size()) ? rule_of(node.op())->dims(node, rank) : std::nullopt;
+}
+
+bool may_share_kernel(const Node& fold, const Node& other) {
+  struct Folded {
+    DimSet dims;
+    int64_t rank;
+    bool are_last;
+    bool operator==(const Folded&) const = default;
+  };
+  // Of unknown rank, the first dimension is thought to be none of the last.
+  const auto folded = [](const Node& node) {
+    const TensorFacts* facts = node.input(0)->facts();
+    const bool is_known = facts != nullptr && facts->sizes;
+    const auto rank = static_cast<int64_t>(is_known ? facts->sizes->size() : DimSet().size());
+    const auto how = fold_of(node, rank);
+    const DimSet dims = how ? how->dims : DimSet();
+    return Folded{dims, rank,
+                  is_known ? dims == last_dims(static_cast<int64_t>(dims.count()), rank) : !dims[0] || dims.all()};
+  };
+  const Folded a = folded(fold);
+  const Folded b = folded(other);
+  return (a.are_last && b.are_last) || a == b;
+}
 
 std::optional<Element> write_fold(Writing& writing, const Op& op) { return rule_of(op)->write(writing); }
 

@@ -1,6 +1,7 @@
-// Operators that fold the last dimensions of a tensor: reductions, softmax, norms.
+// Operators that fold dimensions of a tensor: reductions, softmax, norms.
 #pragma once
 
+#include "fusion/iteration.h"
 #include "fusion/writing.h"
 #include "ir/graph.h"
 
@@ -16,7 +17,7 @@ struct Fold {
     kKept,     // the folded dimensions have size 1
     kDropped,  // the folded dimensions are gone
   };
-  int64_t dims;  // the number of dimensions that are folded: the last ones
+  DimSet dims;  // that are folded
   Result result;
   // LibTorch computes it by operators on the operand. If the operand is contiguous, the result has the operand's strides,
   // those of dimensions of one element, too.
@@ -27,9 +28,12 @@ struct Fold {
 
 // Returns whether the operator folds dimensions, with certain arguments.
 bool may_fold(const Op& op);
-// Returns how the node folds an operand of `rank` dimensions; nothing if it folds others than the last, or if its arguments
-// are not constants.
+// Returns how the node folds an operand of `rank` dimensions; nothing if its arguments are not constants, or if it computes
+// a result of the operand's sizes and folds others than the last dimensions.
 std::optional<Fold> fold_of(const Node& node, int64_t rank);
+// Returns whether one kernel may compute both where one is computed of the other, or some node of both. Folds of the last
+// dimensions may be; others must fold the same ones.
+bool may_share_kernel(const Node& fold, const Node& other);
 
 // Writes the operator, as write_operator does.
 std::optional<Element> write_fold(Writing& writing, const Op& op);

@@ -7,12 +7,14 @@
 #include "fusion/folds.h"
 #include "fusion/known_dtypes.h"
 #include "fusion/operators.h"
+#include "fusion/raise_reductions.h"
 #include "fusion/views.h"
 #include "ir/kernel_node.h"
 #include "ir/memory_types.h"
 
 #include <algorithm>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 namespace sconce {
@@ -68,26 +70,31 @@ void name_states(std::span<Node* const> nodes) {
 }
 
 // Makes a kernel node of the members. They fall apart at a view that nodes outside use, or that is one of what a fold
-// computes, at the parts of a cut that is not among them, and at a copy of a value from outside.
+// computes, at the parts of a cut that is not among them, at a copy of a value from outside, and where folds of other
+// dimensions meet.
 bool make_kernels(std::span<const Member> members) {
   std::vector<Node*> nodes;
-  std::vector<const Node*> folded;  // the folds, and all that is computed of them
+  std::unordered_map<const Node*, const Node*> folds;  // by node, a fold of which it is computed
   bool computes = false;
   for (size_t i = 0; i < members.size(); ++i) {
     const auto& [node, role] = members[i];
-    const auto inputs = node->inputs();
-    const bool is_folded = role == GroupRole::kFold || std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) {
-                             return std::find(folded.begin(), folded.end(), input->node()) != folded.end();
-                           });
-    if (is_folded) {
-      folded.push_back(node);
+    const Node* fold = role == GroupRole::kFold ? node : nullptr;
+    bool are_apart = false;
+    for (const Value* input : node->inputs()) {
+      if (const auto before = folds.find(input->node()); before != folds.end()) {
+        fold = fold == nullptr ? before->second : fold;
+        are_apart = are_apart || !may_share_kernel(*fold, *before->second);
+      }
     }
-    const bool is_seen_view = role == GroupRole::kView && (is_folded || is_used_outside(*node, members));
+    if (fold != nullptr) {
+      folds[node] = fold;
+    }
+    const bool is_seen_view = role == GroupRole::kView && (fold != nullptr || is_used_outside(*node, members));
     const bool lacks_source = (role == GroupRole::kCopy || node->opcode() == Opcode::kListUnpack) &&
                               !contains(members.first(i), node->input(0)->node());
-    if (is_seen_view || lacks_source) {
+    if (is_seen_view || lacks_source || are_apart) {
       const bool made_before = make_kernels(members.first(i));
-      return make_kernels(members.subspan(i + 1)) || made_before;
+      return make_kernels(members.subspan(are_apart ? i : i + 1)) || made_before;
     }
     computes = computes || role != GroupRole::kView;
     nodes.push_back(node);
@@ -319,7 +326,10 @@ GroupRole role_in_group(const Node& node) {
   return !has_rule ? GroupRole::kNone : may_fold(node.op()) ? GroupRole::kFold : GroupRole::kPointwise;
 }
 
-bool form_groups(Graph& graph, GroupMoves moves) { return form_groups(graph.body(), moves, !may_change_sizes(graph)); }
+bool form_groups(Graph& graph, GroupMoves moves) {
+  const bool has_raised = moves == GroupMoves::kOperators && raise_reductions(graph);
+  return form_groups(graph.body(), moves, !may_change_sizes(graph)) || has_raised;
+}
 
 bool form_groups(Graph& graph) { return form_groups(graph, GroupMoves::kOperators); }
 

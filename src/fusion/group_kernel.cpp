@@ -2,6 +2,7 @@
 
 #include "analysis/effects.h"
 #include "fusion/cost_model.h"
+#include "fusion/faster_by_libtorch.h"
 #include "fusion/folds.h"
 #include "fusion/group_shapes.h"
 #include "fusion/kernel_cache.h"
@@ -41,8 +42,7 @@ struct Nest {
   std::vector<size_t> numbers;  // positions among the arguments
   std::vector<size_t> outputs;  // positions among the group's results, and the writes after them
   KernelProgram program;
-  std::vector<Access> accesses;  // of the operands
-  Iteration iteration;           // until `loops` takes it
+  Iteration iteration;  // until `loops` takes it
   KernelLoops loops;
   std::vector<FirstElement> first;
   std::shared_ptr<CachedKernel> code;
@@ -64,7 +64,7 @@ class GroupKernel final : public PreparedKernel {
     types_ = types_of(arguments);
     bound_.clear();
     const bool are_made = std::all_of(nests_.begin(), nests_.end(), [&](Nest& nest) {
-      return write_program(nest, *shapes, arguments) && plan_loops(nest, *shapes, arguments) && find_code(nest, arguments) &&
+      return write_program(nest, *shapes, arguments) && plan_loops(nest, *shapes, arguments) && find_code(nest) &&
              finish(nest, *shapes, results);
     });
     return are_made && order_nests();
@@ -87,10 +87,12 @@ class GroupKernel final : public PreparedKernel {
     memory_ = WrittenMemory(group_, arguments);
     for (size_t i = 0; i < nests_.size(); ++i) {
       Nest& nest = nests_[i];
-      const std::vector<Access> before = nest.accesses;
+      const std::vector<KernelInput> inputs = nest.program.inputs;
+      const LoopOrder order = nest.program.order;
       nest.space = now[i].space;
       nest.strides = now[i].strides;
-      if (!plan_loops(nest, *shapes, arguments) || nest.accesses != before || !finish(nest, *shapes, results)) {
+      if (!plan_loops(nest, *shapes, arguments) || nest.program.inputs != inputs || nest.program.order != order ||
+          !finish(nest, *shapes, results)) {
         return false;
       }
     }
@@ -102,9 +104,8 @@ class GroupKernel final : public PreparedKernel {
                      return nest.loops.elements == 0 || is_compiled(nest);
                    });
     return is_compiled_ && is_of_default_dtype() && !memory_.is_shared(arguments) &&
-           std::all_of(bound_.begin(), bound_.end(), [&](const BoundNumber& bound) {
-             return fits_dtype(arguments.value(bound.position), bound.dtype);
-           });
+           std::all_of(bound_.begin(), bound_.end(),
+                       [&](const BoundNumber& bound) { return fits_dtype(arguments.value(bound.position), bound.dtype); });
   }
 
   void run(const KernelArguments& arguments, KernelResults results) override {
@@ -156,7 +157,7 @@ class GroupKernel final : public PreparedKernel {
     for (const bool has_folds : {true, false}) {
       for (size_t i = 0; i < output_count(); ++i) {
         const RowSpace space = shapes.space_of(output_value(i));
-        if ((space.folded_dims != 0) != has_folds) {
+        if (space.folded_dims.any() != has_folds) {
           continue;
         }
         const c10::DimVector strides = shapes.written_strides(output_value(i));
@@ -201,6 +202,7 @@ class GroupKernel final : public PreparedKernel {
     return true;
   }
 
+  // Plans the loops, and how the program steps through its inputs.
   bool plan_loops(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) const {
     std::vector<IterationOperand> tensors;
     nest.first.clear();
@@ -217,53 +219,44 @@ class GroupKernel final : public PreparedKernel {
     for (const KernelOutput& output : nest.program.outputs) {
       outputs.push_back({c10::elementSize(output.type), output.access == Access::kOne});
     }
-    auto iteration =
-        plan_iteration({nest.space.sizes, nest.strides}, static_cast<size_t>(nest.space.folded_dims), tensors, outputs);
+    auto iteration = plan_iteration({nest.space.sizes, nest.strides}, nest.space.folded_dims, tensors, outputs);
     if (!iteration) {
       return false;
     }
-    if (nest.space.folded_dims != 0 && (iteration->elements() == 0 || iteration->sizes.back() > cost_model::kMaxFoldedRow)) {
+    if (nest.space.folded_dims.any() && (iteration->elements() == 0 || is_imprecise(*iteration))) {
       return false;
     }
     // A fold passes over its rows several times. Outputs are written element after element.
     for (size_t k = 0; k < outputs.size(); ++k) {
-      if (!is_result(nest.outputs[k]) &&
-          (nest.space.folded_dims != 0 ||
-           iteration->strides[tensors.size() + k].back() != static_cast<int64_t>(outputs[k].bytes))) {
+      if (!is_result(nest.outputs[k]) && (nest.space.folded_dims.any() || iteration->strides[tensors.size() + k].back() !=
+                                                                              static_cast<int64_t>(outputs[k].bytes))) {
         return false;
       }
     }
-    if (is_selective_ && is_faster_by_libtorch(nest.program) && iteration->elements() > cost_model::kMaxElementsAlone) {
+    if (is_selective_ && is_faster_by_libtorch(nest.program, *iteration, lanes_)) {
       return false;
     }
-    nest.accesses.clear();
+    nest.program.order = iteration->order;
+    nest.program.inputs.clear();
     for (size_t k = 0; k < tensors.size(); ++k) {
-      const int64_t stride = iteration->strides[k].back();
-      nest.accesses.push_back(stride == tensors[k].bytes ? Access::kElements
-                              : stride == 0              ? Access::kOne
-                                                         : Access::kStrided);
+      const std::vector<int64_t>& strides = iteration->strides[k];
+      const int64_t stride = iteration->order == LoopOrder::kColumns ? strides[strides.size() - 2] : strides.back();
+      const auto access = stride == tensors[k].bytes ? Access::kElements : stride == 0 ? Access::kOne : Access::kStrided;
+      const bool is_of_row =
+          iteration->order != LoopOrder::kRows && strides.back() == 0 && iteration->segment_strides[k] == 0;
+      nest.program.inputs.push_back({arguments.tensor(nest.operands[k].position).scalar_type(), access, is_of_row});
     }
     nest.iteration = std::move(*iteration);
     return true;
-  }
-
-  // LibTorch copies a long tensor as a piece of memory, and computes one such function of it by MKL's vector library.
-  static bool is_faster_by_libtorch(const KernelProgram& program) {
-    const MachineOp last = program.code.back().op;
-    const bool is_by_mkl = is_library_function(last) && last != MachineOp::kSigmoid && last != MachineOp::kErf;
-    const bool copies = std::all_of(program.outputs.begin(), program.outputs.end(), [&](const KernelOutput& output) {
-      return operand_count(program.code[output.value].op) == 0;
-    });
-    return copies || (program.code.size() == 2 && is_by_mkl);
   }
 
   // Orders the nests such that each runs before those that overwrite what it reads. Returns whether there is such an order.
   bool order_nests() {
     const auto overwrites = [&](const Nest& nest, const Nest& reader) {
       return std::any_of(nest.outputs.begin(), nest.outputs.end(), [&](size_t output) {
-        return !is_result(output) && std::any_of(reader.operands.begin(), reader.operands.end(), [&](const NestOperand& read) {
-          return read.position == write_of(output).operand;
-        });
+        return !is_result(output) &&
+               std::any_of(reader.operands.begin(), reader.operands.end(),
+                           [&](const NestOperand& read) { return read.position == write_of(output).operand; });
       });
     };
     order_.clear();
@@ -283,10 +276,13 @@ class GroupKernel final : public PreparedKernel {
     return true;
   }
 
-  bool find_code(Nest& nest, const KernelArguments& arguments) const {
-    for (size_t k = 0; k < nest.operands.size(); ++k) {
-      nest.program.inputs.push_back({arguments.tensor(nest.operands[k].position).scalar_type(), nest.accesses[k]});
-    }
+  // Lanes add up a segment's elements one after the other, and columns have cascades.
+  static bool is_imprecise(const Iteration& iteration) {
+    return iteration.order != LoopOrder::kColumns &&
+           std::max(iteration.sizes.back(), iteration.segments) > cost_model::kMaxFoldedRow;
+  }
+
+  bool find_code(Nest& nest) const {
     for (const RowBuffer& buffer : schedule_of(nest.program).buffers) {
       nest.buffers.push_back(buffer.output ? 0 : c10::elementSize(buffer.type));
     }
@@ -307,7 +303,8 @@ class GroupKernel final : public PreparedKernel {
 
   bool finish(Nest& nest, const GroupShapes& shapes, KernelResults results) {
     is_compiled_ = false;
-    nest.loops = KernelLoops(std::move(nest.iteration), nest.buffers, nest.program.code.size(), nest.space.folded_dims != 0);
+    nest.loops =
+        KernelLoops(std::move(nest.iteration), nest.buffers, nest.program.code.size(), nest.space.folded_dims.any());
     for (size_t i = 0; i < nest.outputs.size(); ++i) {
       if (is_result(nest.outputs[i])) {
         const Value& result = output_value(nest.outputs[i]);

@@ -19,6 +19,8 @@ bool is_written_in(const Block& block, const Value& tensor) {
          });
 }
 
+DimSet first_dims(size_t count) { return ~DimSet() >> (DimSet().size() - count); }
+
 }  // namespace
 
 std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelArguments& arguments) {
@@ -99,7 +101,7 @@ bool GroupShapes::add_copy(const Node& node) {
     return false;
   }
   c10::DimVector strides = contiguous_form(*sizes).strides;
-  shapes_[node.output()] = {std::move(*sizes), RowSpace{base.sizes, 0}, Rows::kWhole, std::move(strides)};
+  shapes_[node.output()] = {std::move(*sizes), RowSpace{base.sizes}, Rows::kWhole, std::move(strides)};
   return true;
 }
 
@@ -127,7 +129,7 @@ std::optional<View> GroupShapes::viewed(const Value& value, std::span<const Valu
 
 RowSpace GroupShapes::space_of(const Value& value) const {
   const Shape& shape = shapes_.at(&value);
-  return shape.space ? *shape.space : RowSpace{shape.sizes, 0};
+  return shape.space ? *shape.space : RowSpace{shape.sizes};
 }
 
 // Aligns tensors with one element for each channel to the node's first operand. Returns false if they have another use that
@@ -210,32 +212,39 @@ std::optional<GroupShapes::Shape> GroupShapes::shape_of(const Node& node) const 
   if (may_fold(node.op())) {
     return fold(node);
   }
-  if (!result.space) {
+  return result.space ? in_space(std::move(result), has_dropped, has_other) : std::optional(std::move(result));
+}
+
+// Returns how a value stands to its space; nothing if a dimension is neither one of the space nor broadcast along it.
+std::optional<GroupShapes::Shape> GroupShapes::in_space(Shape result, bool has_dropped, bool has_other) {
+  const RowSpace& space = *result.space;
+  const c10::DimVector& whole = space.sizes;
+  const size_t dropped = space.folded_dims.count();
+  // Where the first dimensions are gone, those that are left stand in their places.
+  const bool are_first = space.folded_dims == first_dims(dropped);
+  if (has_dropped && (!has_other || (are_first && result.sizes == c10::IntArrayRef(whole).slice(dropped)))) {
+    result.rows = Rows::kRowDropped;
     return result;
   }
-  if (has_dropped) {
-    result.rows = Rows::kRowDropped;
-    return has_other ? std::nullopt : std::optional(result);
-  }
-  // Every dimension must be one of the space, or be broadcast along it.
-  const c10::DimVector& whole = result.space->sizes;
-  if (result.sizes.size() != whole.size() || broadcast_sizes(result.sizes, whole) != whole) {
+  if ((has_dropped && !are_first) || result.sizes.size() != whole.size() || broadcast_sizes(result.sizes, whole) != whole) {
     return std::nullopt;
   }
   if (result.sizes == whole) {
     return result;
   }
-  const auto folded = static_cast<ptrdiff_t>(result.space->folded_dims);
-  const bool is_row = std::all_of(result.sizes.end() - folded, result.sizes.end(), [](int64_t size) { return size == 1; }) &&
-                      std::equal(result.sizes.begin(), result.sizes.end() - folded, whole.begin());
+  for (size_t dim = 0; dim < whole.size(); ++dim) {
+    if (result.sizes[dim] != (space.folded_dims[dim] ? 1 : whole[dim])) {
+      return std::nullopt;
+    }
+  }
   result.rows = Rows::kRowKept;
-  return is_row ? std::optional(result) : std::nullopt;
+  return result;
 }
 
 std::optional<GroupShapes::Shape> GroupShapes::fold(const Node& node) const {
   const Shape& operand = shapes_.at(node.input(0));
   const auto how = fold_of(node, static_cast<int64_t>(operand.sizes.size()));
-  if (!how || how->dims == 0) {
+  if (!how || how->dims.none()) {
     return std::nullopt;
   }
   const RowSpace space{operand.sizes, how->dims};
@@ -246,10 +255,17 @@ std::optional<GroupShapes::Shape> GroupShapes::fold(const Node& node) const {
       operand.strides != contiguous_form(operand.sizes).strides) {
     return std::nullopt;
   }
-  // Weights have one element for each that is folded. The operator rejects others, also those that broadcast. What is computed
-  // of rows has one element for each row instead.
-  const auto folded = c10::IntArrayRef(space.sizes).slice(space.sizes.size() - static_cast<size_t>(how->dims));
-  if (how->sizes && folded != c10::IntArrayRef(*how->sizes)) {
+  // Weights have one element for each that is folded. The operator rejects others, also those that broadcast. What is
+  // computed of rows has one element for each row instead.
+  c10::DimVector folded;
+  c10::DimVector kept;
+  c10::DimVector with_ones;
+  for (size_t dim = 0; dim < space.sizes.size(); ++dim) {
+    const bool is_folded = space.folded_dims[dim];
+    (is_folded ? folded : kept).push_back(space.sizes[dim]);
+    with_ones.push_back(is_folded ? 1 : space.sizes[dim]);
+  }
+  if (how->sizes && c10::IntArrayRef(folded) != c10::IntArrayRef(*how->sizes)) {
     return std::nullopt;
   }
   for (const Value* input : node.inputs().slice(1)) {
@@ -258,16 +274,12 @@ std::optional<GroupShapes::Shape> GroupShapes::fold(const Node& node) const {
       return std::nullopt;
     }
   }
-  Shape result{operand.sizes, space, Rows::kWhole};
-  const auto kept = operand.sizes.size() - static_cast<size_t>(how->dims);
-  if (how->result == Fold::Result::kKept) {
-    std::fill(result.sizes.begin() + static_cast<ptrdiff_t>(kept), result.sizes.end(), 1);
-    result.rows = Rows::kRowKept;
-  } else if (how->result == Fold::Result::kDropped) {
-    result.sizes.resize(kept);
-    result.rows = Rows::kRowDropped;
+  switch (how->result) {
+    case Fold::Result::kWhole: return Shape{operand.sizes, space, Rows::kWhole};
+    case Fold::Result::kKept: return Shape{std::move(with_ones), space, Rows::kRowKept};
+    case Fold::Result::kDropped: return Shape{std::move(kept), space, Rows::kRowDropped};
   }
-  return result;
+  return std::nullopt;
 }
 
 }  // namespace sconce

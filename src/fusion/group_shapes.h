@@ -1,6 +1,7 @@
 // GroupShapes: sizes and strides of a group's values, and over which rows folds run.
 #pragma once
 
+#include "fusion/iteration.h"
 #include "fusion/tensor_form.h"
 #include "fusion/views.h"
 #include "plan/prepared/group.h"
@@ -14,10 +15,10 @@
 
 namespace sconce {
 
-// The space in which a value is computed: the sizes of what is folded, and how many of its last dimensions are.
+// The space in which a value is computed: the sizes of what is folded, and which dimensions are.
 struct RowSpace {
   c10::DimVector sizes;
-  int64_t folded_dims = 0;
+  DimSet folded_dims = {};
 
   bool operator==(const RowSpace&) const = default;
 };
@@ -62,6 +63,7 @@ class GroupShapes {
   bool add_copy(const Node& node);
   bool align_channels(const Node& node);
   std::optional<Shape> shape_of(const Node& node) const;
+  static std::optional<Shape> in_space(Shape result, bool has_dropped, bool has_other);
   std::optional<c10::DimVector> strides_of_result(const Node& node) const;
   std::optional<Shape> fold(const Node& node) const;
 

@@ -1,19 +1,27 @@
 // Iteration: the loops of a kernel over operands of given sizes and strides.
 #pragma once
 
+#include "fusion/kernel_program.h"
 #include "fusion/tensor_form.h"
 
+#include <bitset>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace sconce {
 
+using DimSet = std::bitset<64>;
+
 struct Iteration {
   // From the outermost dimension to the innermost, the elements of a row. At least two: rows, and elements of a row.
   std::vector<int64_t> sizes;
   // By operand, then by dimension, in bytes; 0 where the operand is broadcast. The outputs come last.
   std::vector<std::vector<int64_t>> strides;
+  LoopOrder order = LoopOrder::kRows;
+  // Of a row that is reduced: it consists of so many segments, each of the last dimension's size.
+  int64_t segments = 1;
+  std::vector<int64_t> segment_strides;  // by operand, in bytes
 
   int64_t elements() const;
 };
@@ -29,9 +37,9 @@ struct IterationOutput {
 };
 
 // Plans the loops over results of one form, in the order of their memory: merges dimensions that every operand steps through
-// alike. If the last `folded_dims` dimensions are folded, they form a row, and results are contiguous. Returns nothing where
-// folded dimensions do not merge.
-std::optional<Iteration> plan_iteration(const Form& result, size_t folded_dims, std::span<const IterationOperand> operands,
+// alike. Dimensions that are reduced form a row; then results are contiguous. Returns nothing where a row would have more
+// than two dimensions, those of segments and their elements.
+std::optional<Iteration> plan_iteration(const Form& result, DimSet reduced, std::span<const IterationOperand> operands,
                                         std::span<const IterationOutput> outputs);
 
 }  // namespace sconce

@@ -26,7 +26,9 @@ void run_part(const KernelLoops& loops, KernelFunction function, const KernelCal
   if (begin != 0) {
     advance(split, begin);
   }
-  const auto words_of = [&](size_t bytes) { return (bytes * static_cast<size_t>(sizes.back()) + 7) / 8; };
+  const auto words_of = [&](size_t bytes) {
+    return (bytes * static_cast<size_t>(sizes.back() * iteration.segments) + 7) / 8;
+  };
   c10::SmallVector<int64_t, 512> buffers;
   buffers.resize_for_overwrite(std::accumulate(loops.buffers.begin(), loops.buffers.end(), size_t{0},
                                                [&](size_t words, size_t bytes) { return words + words_of(bytes); }));
@@ -37,7 +39,7 @@ void run_part(const KernelLoops& loops, KernelFunction function, const KernelCal
   }
   c10::SmallVector<int64_t, 8> index(rank - 2, 0);
   while (true) {
-    function(at.data(), loops.steps.data(), arguments.numbers.data(), sizes[rank - 2], sizes[rank - 1]);
+    function(at.data(), loops.steps.data(), arguments.numbers.data(), sizes[rank - 2], sizes[rank - 1], iteration.segments);
     // The next place of the outer dimensions.
     size_t dim = rank - 2;
     while (dim > 0) {
@@ -68,10 +70,14 @@ KernelLoops::KernelLoops(Iteration planned, std::vector<size_t> needed, size_t c
       folds_rows(folds) {
   const size_t count = iteration.strides.size() + buffers.size();
   const size_t rank = iteration.sizes.size();
-  steps.resize(2 * count, 0);
+  steps.resize(3 * count, 0);
   for (size_t k = 0; k < iteration.strides.size(); ++k) {
     steps[k] = iteration.strides[k][rank - 2];
     steps[count + k] = iteration.strides[k][rank - 1];
+    steps[2 * count + k] = iteration.segment_strides[k];
+  }
+  for (size_t k = 0; k < buffers.size(); ++k) {
+    steps[2 * count + iteration.strides.size() + k] = static_cast<int64_t>(buffers[k]) * iteration.sizes.back();
   }
 }
 
@@ -82,7 +88,8 @@ void run_kernel(const KernelLoops& loops, KernelFunction function, const KernelC
   }
   if (loops.elements < loops.grain) {
     if (sizes.size() == 2 && loops.buffers.empty()) {
-      function(arguments.first.data(), loops.steps.data(), arguments.numbers.data(), sizes[0], sizes[1]);
+      function(arguments.first.data(), loops.steps.data(), arguments.numbers.data(), sizes[0], sizes[1],
+               loops.iteration.segments);
     } else {
       run_part(loops, function, arguments, 0, 0, sizes[0]);
     }

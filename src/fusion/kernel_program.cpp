@@ -61,8 +61,12 @@ std::string KernelProgram::text() const {
   out.reserve(32 * (inputs.size() + numbers.size() + outputs.size() + code.size()));
   const auto write = [&out](const auto&... parts) { (out.append(parts), ...); };
   const auto number = [](auto value) { return std::to_string(value); };
+  if (order != LoopOrder::kRows) {
+    write(order == LoopOrder::kColumns ? "columns\n" : "segments\n");
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    write("input ", number(i), ": ", c10::toString(inputs[i].type), " ", name_of(inputs[i].access), "\n");
+    write("input ", number(i), ": ", c10::toString(inputs[i].type), " ", name_of(inputs[i].access),
+          inputs[i].is_of_row ? " of the row\n" : "\n");
   }
   for (size_t i = 0; i < numbers.size(); ++i) {
     write("number ", number(i), ": ", c10::toString(numbers[i]), "\n");

@@ -9,8 +9,8 @@
 //     …
 //
 // The program describes one row of elements. The kernel runs it for all rows. An instruction computes one value per element,
-// from values of the same element; a fold computes one value for the row. The text is the key under which compiled code is
-// kept.
+// from values of the same element; a fold computes one value for the row. The elements of a row need not lie side by side:
+// of a sum over the first dimension, a row is a column of the matrix. The text is the key under which compiled code is kept.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -114,16 +114,27 @@ struct Instruction {
   bool operator==(const Instruction&) const = default;
 };
 
-// How the kernel steps through an operand along a row.
+// Which elements the lanes of a vector take.
+enum class LoopOrder : uint8_t {
+  kRows,      // neighbors in a row
+  kSegments,  // the same; a row is several pieces of equal length, which lie apart
+  kColumns,   // one of each of several rows that lie side by side; a row may be in segments
+};
+
+// How the kernel steps through an operand from lane to lane.
 enum class Access : uint8_t {
   kElements,  // element after element
-  kOne,       // the same element in the whole row
+  kOne,       // the same element for all lanes
   kStrided,   // by a stride that each call gives
 };
 
 struct KernelInput {
   c10::ScalarType type;
   Access access;
+  // All elements of a row are the same one. Where lanes take neighbors in a row that has no segments, `access` says it.
+  bool is_of_row = false;
+
+  bool operator==(const KernelInput&) const = default;
 };
 struct KernelOutput {
   c10::ScalarType type;
@@ -132,11 +143,16 @@ struct KernelOutput {
 };
 
 struct KernelProgram {
+  LoopOrder order = LoopOrder::kRows;
   std::vector<KernelInput> inputs;
   std::vector<KernelOutput> outputs;
   std::vector<c10::ScalarType> numbers;
   std::vector<Instruction> code;
 
+  // Returns whether all elements of a row have the same element of the input.
+  bool is_of_row(const KernelInput& input) const {
+    return order == LoopOrder::kRows ? input.access == Access::kOne : input.is_of_row;
+  }
   std::string text() const;
 };
 

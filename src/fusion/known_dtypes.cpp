@@ -43,7 +43,7 @@ bool is_refused(const Node& node, bool unknown_is_zero_dim) {
     const TensorFacts* facts = node.input(0)->facts();
     if (facts != nullptr && facts->sizes) {
       const auto fold = fold_of(node, static_cast<int64_t>(facts->sizes->size()));
-      return !fold || fold->dims == 0 || !write_operator(builder, node.op(), arguments);
+      return !fold || fold->dims.none() || !write_operator(builder, node.op(), arguments);
     }
   }
   return !write_operator(builder, node.op(), arguments);

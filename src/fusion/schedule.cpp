@@ -49,7 +49,7 @@ class Scheduling {
   }
 
   void place(const Instruction& each) {
-    bool is_of_row = each.op == MachineOp::kLoad ? program_.inputs[each.index].access == Access::kOne : true;
+    bool is_of_row = each.op == MachineOp::kLoad ? program_.is_of_row(program_.inputs[each.index]) : true;
     uint32_t stage = 0;
     size_t cost = is_library_function(each.op) ? cost_model::kCostOfLibraryFunction : 1;
     for (const uint32_t operand : operands_of(each)) {
@@ -79,7 +79,8 @@ class Scheduling {
     if (schedule_.is_of_row[value] || !seen_.insert({value, pass}).second) {
       return;
     }
-    if (schedule_.stage[value] < pass && !schedule_.is_cheap[value]) {
+    // Columns have no buffers: what rows have in common is in registers.
+    if (schedule_.stage[value] < pass && !schedule_.is_cheap[value] && program_.order != LoopOrder::kColumns) {
       if (!schedule_.buffer_of(value)) {
         schedule_.buffers.push_back({value, program_.code[value].type, std::nullopt});
       }

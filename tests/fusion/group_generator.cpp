@@ -13,7 +13,7 @@ struct GroupOp {
   // 'f': floating operands, 'a': floating ones or integers, 'l': floating ones of one dtype, 'c': compares, 'w': a condition
   // and two operands, 'm': a mask and an operand, 'r': a floating operand of all dimensions
   char kinds;
-  bool drops_row = false;  // the result has one element for each row
+  bool drops_row = false;  // the result has one element for each row, along whichever dimension
   // Rounding of an operand decides the result: operands are exact.
   bool jumps = kinds == 'c';
 };
@@ -60,6 +60,11 @@ constexpr GroupOp kOtherOps[] = {
     {"aten::mean(A, %lasts, %yes, %none)", 1, 'r', true},
     {"aten::amax(A, %lasts, %yes)", 1, 'r', true},
     {"aten::amin(A, %lasts, %yes)", 1, 'r', true},
+    {"aten::sum(A, %firsts, %yes, %none)", 1, 'r', true},
+    {"aten::mean(A, %ones, %yes, %none)", 1, 'r', true},
+    {"aten::amax(A, %firsts, %yes)", 1, 'r', true},
+    {"aten::sum(A, %first_and_last, %yes, %none)", 1, 'r', true},
+    {"aten::sum(A, %firsts, %no, %none)", 1, 'r', true},
 };
 
 // They write A.
@@ -98,6 +103,8 @@ constexpr const char* kConstants =
     "  %zero : int = prim::Constant[value=0]()\n  %no : bool = prim::Constant[value=0]()\n"
     "  %order : int[] = prim::Constant[value=[1, 2, 0]]()\n  %order_back : int[] = prim::Constant[value=[2, 0, 1]]()\n"
     "  %same_sizes : int[] = prim::Constant[value=[3, -1, -1]]()\n"
+    "  %firsts : int[] = prim::Constant[value=[0]]()\n  %ones : int[] = prim::Constant[value=[1]]()\n"
+    "  %first_and_last : int[] = prim::Constant[value=[0, -1]]()\n"
     "  %none_text : str = prim::Constant[value=\"none\"]()\n";
 
 }  // namespace

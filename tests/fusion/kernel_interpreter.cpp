@@ -173,9 +173,10 @@ bool is_inexact(const KernelProgram& program) {
   return std::any_of(program.code.begin(), program.code.end(), [](const Instruction& each) { return is_inexact(each.op); });
 }
 
-const char* KernelInterpreter::address(size_t operand, size_t stride_of_elements, int64_t element) const {
+const char* KernelInterpreter::address(size_t operand, int64_t element) const {
   return static_cast<const char*>(frame_->operands[operand]) + row_ * frame_->row_steps[operand] +
-         element * static_cast<int64_t>(stride_of_elements);
+         element % frame_->elements * frame_->element_steps[operand] +
+         element / frame_->elements * frame_->segment_steps[operand];
 }
 
 KernelInterpreter::KernelInterpreter(const KernelProgram& program, bool fuses) : program_(program), fuses_(fuses) {
@@ -202,11 +203,7 @@ KernelInterpreter::Scalar KernelInterpreter::compute(const Instruction& each, co
   const bool is_real = c10::isFloatingType(each.type);
   switch (each.op) {
     case MachineOp::kLoad: {
-      const KernelInput& input = program_.inputs[each.index];
-      const size_t stride = input.access == Access::kOne        ? 0
-                            : input.access == Access::kElements ? c10::elementSize(input.type)
-                                                                : static_cast<size_t>(frame_->strides[each.index]);
-      const char* const at = address(each.index, stride, element);
+      const char* const at = address(each.index, element);
       switch (each.type) {
         case Type::Float: return {.real = from_memory<float>(at)};
         case Type::Double: return {.real = from_memory<double>(at)};
@@ -223,7 +220,8 @@ KernelInterpreter::Scalar KernelInterpreter::compute(const Instruction& each, co
                      : Scalar{.whole = from_memory<int64_t>(at)};
     }
     case MachineOp::kLiteral: return {.real = each.literal, .whole = each.integer};
-    case MachineOp::kRowLength: return {.real = rounded_to(each.type, static_cast<double>(frame_->elements))};
+    case MachineOp::kRowLength:
+      return {.real = rounded_to(each.type, static_cast<double>(frame_->elements * frame_->segments))};
     case MachineOp::kConvert: {
       const bool was_real = c10::isFloatingType(type_of(each.a));
       const Scalar a = operand(each.a);
@@ -303,7 +301,7 @@ KernelInterpreter::Scalar KernelInterpreter::folded(const Instruction& fold, con
 void KernelInterpreter::run(const KernelCallFrame& frame) {
   frame_ = &frame;
   for (row_ = 0; row_ < frame.rows; ++row_) {
-    std::vector<Values> row(static_cast<size_t>(frame.elements), Values(program_.code.size()));
+    std::vector<Values> row(static_cast<size_t>(frame.elements * frame.segments), Values(program_.code.size()));
     for (size_t i = 0; i < program_.code.size(); ++i) {
       const Instruction& each = program_.code[i];
       const Scalar whole_row = is_fold(each.op) ? folded(each, row) : Scalar();
@@ -316,8 +314,7 @@ void KernelInterpreter::run(const KernelCallFrame& frame) {
       const bool is_of_row = output.access == Access::kOne;
       for (size_t element = 0; element < (is_of_row ? 1 : row.size()); ++element) {
         const Scalar& value = row[element][output.value];
-        char* const at = const_cast<char*>(
-            address(program_.inputs.size() + k, c10::elementSize(output.type), static_cast<int64_t>(element)));
+        char* const at = const_cast<char*>(address(program_.inputs.size() + k, static_cast<int64_t>(element)));
         switch (output.type) {
           case Type::Float: to_memory(at, static_cast<float>(value.real)); break;
           case Type::Double: to_memory(at, value.real); break;

@@ -13,12 +13,14 @@ namespace sconce::testing {
 
 // What a KernelFunction is called with, but for the buffers of the schedule.
 struct KernelCallFrame {
-  std::vector<void*> operands;     // the inputs, then the outputs
-  std::vector<int64_t> row_steps;  // by operand, in bytes
-  std::vector<int64_t> strides;    // the same, within a row; only strided inputs read theirs
+  std::vector<void*> operands;         // the inputs, then the outputs
+  std::vector<int64_t> row_steps;      // by operand, in bytes
+  std::vector<int64_t> element_steps;  // the same, within a segment of a row
+  std::vector<int64_t> segment_steps;  // the same, from segment to segment
   std::vector<int64_t> numbers;
   int64_t rows = 1;
   int64_t elements = 1;
+  int64_t segments = 1;
 };
 
 // Returns whether kernels may round the operation otherwise than the interpreter: functions of the mathematical library,
@@ -47,7 +49,8 @@ class KernelInterpreter {
   // A value of one element; a value of the row is the same for all of them.
   using Values = std::vector<Scalar>;
 
-  const char* address(size_t operand, size_t stride_of_elements, int64_t element) const;
+  // `element`: among those of all segments.
+  const char* address(size_t operand, int64_t element) const;
   Scalar compute(const Instruction& each, const Values& values, int64_t element) const;
   Scalar folded(const Instruction& fold, const std::vector<Values>& row) const;
   double perturbed(c10::ScalarType type, double value, double error) const;

@@ -22,6 +22,7 @@
 #include <bit>
 #include <cmath>
 #include <set>
+#include <span>
 
 namespace sconce::testing {
 namespace {
@@ -29,24 +30,32 @@ namespace {
 constexpr int64_t kGap = 3;  // elements between rows that no kernel may touch
 constexpr int64_t kSentinel = 77;
 
-// A call of a program on random operands: the rows lie apart, strided operands have elements in between.
+struct ProgramSizes {
+  int64_t rows;
+  int64_t elements;
+  int64_t segments = 1;
+};
+
+// A call of a program on random operands: what lies side by side has gaps around it, strided operands have elements in
+// between.
 class ProgramCall {
  public:
-  ProgramCall(const KernelProgram& program, int64_t rows, int64_t elements, uint64_t seed) : program_(program) {
+  ProgramCall(const KernelProgram& program, ProgramSizes sizes, uint64_t seed) : program_(program) {
     bool calls = false;
     for (const Instruction& each : program.code) {
       calls = calls || is_call(each.op);
     }
     is_tame_ = calls || is_inexact(program);
-    frame_.rows = rows;
-    frame_.elements = elements;
+    frame_.rows = sizes.rows;
+    frame_.elements = sizes.elements;
+    frame_.segments = program.order == LoopOrder::kRows ? 1 : sizes.segments;
     for (size_t k = 0; k < program.inputs.size(); ++k) {
       const KernelInput& input = program.inputs[k];
       const int64_t stride = input.access == Access::kOne ? 0 : input.access == Access::kElements ? 1 : 1 + kGap;
-      add_operand(values(std::max<int64_t>(stride, 1) * elements + kGap, rows, input.type, k, seed), stride);
+      add_operand(values(elements_of(stride), input.type, k, seed), stride, program.is_of_row(input));
     }
     for (const KernelOutput& output : program.outputs) {
-      add_operand(at::full({rows, elements + kGap}, kSentinel, at::kLong).to(output.type), 1);
+      add_operand(at::full({elements_of(1)}, kSentinel, at::kLong).to(output.type), 1, output.access == Access::kOne);
     }
     for (size_t k = 0; k < program.numbers.size(); ++k) {
       const double number = k % 2 == 0 ? 2 : 1.5;
@@ -62,12 +71,18 @@ class ProgramCall {
     std::vector<int64_t> steps = frame_.row_steps;
     std::vector<at::Tensor> buffers;
     for (const RowBuffer& buffer : schedule_of(program_).buffers) {
-      buffers.push_back(at::empty({frame_.elements}, buffer.type));
+      buffers.push_back(at::empty({frame_.segments * frame_.elements}, buffer.type));
       operands.push_back(buffer.output ? nullptr : buffers.back().mutable_data_ptr());
       steps.push_back(0);
     }
-    steps.insert(steps.end(), frame_.strides.begin(), frame_.strides.end());
-    function(operands.data(), steps.data(), frame_.numbers.data(), frame_.rows, frame_.elements);
+    std::vector<int64_t> segment_steps = frame_.segment_steps;
+    for (const at::Tensor& buffer : buffers) {
+      segment_steps.push_back(frame_.elements * static_cast<int64_t>(buffer.element_size()));
+    }
+    steps.insert(steps.end(), frame_.element_steps.begin(), frame_.element_steps.end());
+    steps.resize(2 * operands.size(), 0);
+    steps.insert(steps.end(), segment_steps.begin(), segment_steps.end());
+    function(operands.data(), steps.data(), frame_.numbers.data(), frame_.rows, frame_.elements, frame_.segments);
     return outputs();
   }
 
@@ -80,17 +95,28 @@ class ProgramCall {
   }
 
  private:
-  at::Tensor values(int64_t width, int64_t rows, at::ScalarType type, size_t operand, uint64_t seed) const {
-    if (!is_tame_) {
-      return special_values(rows * width, type, operand, seed).reshape({rows, width});
-    }
-    return (at::randn({rows, width}, at::kDouble) * 3).abs_().mul_(type == at::kByte ? 1 : seed % 2 == 0 ? 1 : -1).to(type);
+  bool has_columns() const { return program_.order == LoopOrder::kColumns; }
+  // The elements of all lanes that lie side by side, with a gap.
+  int64_t width(int64_t stride) const {
+    return std::max<int64_t>(stride, 1) * (has_columns() ? frame_.rows : frame_.elements) + kGap;
   }
-  void add_operand(const at::Tensor& tensor, int64_t stride) {
+  int64_t elements_of(int64_t stride) const {
+    return frame_.segments * (has_columns() ? frame_.elements : frame_.rows) * width(stride);
+  }
+  at::Tensor values(int64_t count, at::ScalarType type, size_t operand, uint64_t seed) const {
+    if (!is_tame_) {
+      return special_values(count, type, operand, seed);
+    }
+    return (at::randn({count}, at::kDouble) * 3).abs_().mul_(type == at::kByte ? 1 : seed % 2 == 0 ? 1 : -1).to(type);
+  }
+  void add_operand(const at::Tensor& tensor, int64_t stride, bool is_of_row) {
+    const auto bytes = static_cast<int64_t>(tensor.element_size());
+    const int64_t across = width(stride) * bytes;
     tensors_.push_back(tensor.contiguous());
     frame_.operands.push_back(tensors_.back().mutable_data_ptr());
-    frame_.row_steps.push_back(tensor.stride(0) * static_cast<int64_t>(tensor.element_size()));
-    frame_.strides.push_back(stride * static_cast<int64_t>(tensor.element_size()));
+    frame_.row_steps.push_back(has_columns() ? stride * bytes : across);
+    frame_.element_steps.push_back(is_of_row ? 0 : has_columns() ? across : stride * bytes);
+    frame_.segment_steps.push_back(is_of_row ? 0 : across * (has_columns() ? frame_.elements : frame_.rows));
   }
   void reset_outputs() {
     for (size_t k = program_.inputs.size(); k < tensors_.size(); ++k) {
@@ -120,9 +146,11 @@ void expect_agreement(const KernelProgram& program, size_t lanes) {
   const auto code = KernelCache::instance().find(program, lanes, /*blocking=*/true, "interpreter");
   ASSERT_NE(code->function(), nullptr) << code->refusal();
   const bool fuses = lanes != kGenericLanes;
-  constexpr std::pair<int64_t, int64_t> kSizes[] = {{1, 1}, {3, 2}, {2, 7}, {1, 31}, {2, 67}, {1, 131}};
-  for (const auto& [rows, elements] : kSizes) {
-    ProgramCall call(program, rows, elements, static_cast<uint64_t>(elements));
+  constexpr ProgramSizes kOfRows[] = {{1, 1}, {3, 2, 3}, {2, 7}, {1, 31, 2}, {2, 67}, {1, 131, 4}};
+  constexpr ProgramSizes kOfColumns[] = {{1, 1}, {3, 2, 3}, {17, 5}, {64, 3, 2}, {20, 65}, {5, 130, 2}, {131, 6, 3}};
+  const bool has_columns = program.order == LoopOrder::kColumns;
+  for (const ProgramSizes& sizes : has_columns ? std::span<const ProgramSizes>(kOfColumns) : kOfRows) {
+    ProgramCall call(program, sizes, static_cast<uint64_t>(sizes.elements));
     const std::vector<at::Tensor> got = call.compiled(code->function());
     const std::vector<at::Tensor> expected = call.interpreted(fuses);
     std::vector<at::Tensor> least = expected;
@@ -140,8 +168,9 @@ void expect_agreement(const KernelProgram& program, size_t lanes) {
     }
     for (size_t k = 0; k < got.size(); ++k) {
       const auto what = [&] {
-        return "output " + std::to_string(k) + ", " + std::to_string(rows) + " rows of " + std::to_string(elements) + ", " +
-               std::to_string(lanes) + " lanes\n" + program.text();
+        return "output " + std::to_string(k) + ", " + std::to_string(sizes.rows) + " rows of " +
+               std::to_string(sizes.segments) + " times " + std::to_string(sizes.elements) + ", " + std::to_string(lanes) +
+               " lanes\n" + program.text();
       };
       if (!is_inexact(program)) {
         int64_t where = -1;
@@ -233,8 +262,8 @@ TEST(KernelInterpreter, TellsProgramsApart) {
       const auto code = KernelCache::instance().find(program, kernel_lanes(), /*blocking=*/true, "interpreter");
       for (const MachineOp other : ops) {
         const KernelProgram changed = program_of(other, type);
-        const at::Tensor got = ProgramCall(program, 2, 31, 31).compiled(code->function())[0];
-        const at::Tensor expected = ProgramCall(changed, 2, 31, 31).interpreted(true)[0];
+        const at::Tensor got = ProgramCall(program, {2, 31}, 31).compiled(code->function())[0];
+        const at::Tensor expected = ProgramCall(changed, {2, 31}, 31).interpreted(true)[0];
         int64_t where = -1;
         EXPECT_EQ(distance_between(got, expected, got, {}, &where) == 0, op == other) << name_of(op) << name_of(other);
       }
