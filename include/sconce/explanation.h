@@ -33,6 +33,7 @@ enum class NotPrepared : uint8_t {
   kListResult,      // the operator returns a list of tensors that is not unpacked right after it
   kArgument,        // an argument is an object, a tuple or an optional tensor, or its number varies
   kViewEscapes,     // the result is a view that may be held after the run
+  kAutocast,        // what the caller's autocast does to the operator is not known, so it runs with autocast on
   // Found in a run:
   kOperandKind,   // an operand was no dense tensor on the CPU, or a number of another type
   kOperandForm,   // the kernel does not support these sizes, strides or dtypes, or Options::exact excludes it

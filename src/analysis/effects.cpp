@@ -91,6 +91,13 @@ bool produces_new_tensor(const Node& node) {
          op.schema->returns()[0].alias_info() == nullptr;
 }
 
+bool narrows_gradients(const Node& node) {
+  const TensorFacts* to = node.outputs().size() == 1 ? node.output()->facts() : nullptr;
+  const TensorFacts* from = node.inputs().empty() ? nullptr : node.input(0)->facts();
+  return to != nullptr && from != nullptr && to->dtype && from->dtype && to->requires_grad != false &&
+         c10::isReducedFloatingType(*to->dtype) && !c10::isReducedFloatingType(*from->dtype);
+}
+
 bool introduces_grad(const Node& node) {
   if (const Value* asked = node.named_input("requires_grad"); asked != nullptr && node.opcode() != Opcode::kRequiresGrad_) {
     const auto* constant = asked->constant();

@@ -10,6 +10,8 @@
 #include "ir/kernel_node.h"
 #include "ir/verify/verify.h"
 #include "lower/lower.h"
+#include "passes/autocast/lower_callers_autocast.h"
+#include "passes/autocast/settle_autocast.h"
 #include "passes/facts/refine_optional_tensors.h"
 #include "passes/freeze/fold_batch_norm.h"
 #include "passes/freeze/freeze.h"
@@ -346,17 +348,39 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   bool changed = runner.run_custom(Stage::kSpecialize, /*after=*/false, graph);
   const InputAssumptions given = assume(*graph);
   CompiledMethod compiled;
+  // LibTorch's recurrent layers record less than the operators of a loop without differentiable subgraphs.
+  const bool records = given.grad_mode == true && given.any_requires_grad;
+  const bool decomposes = settings.optimize && !settings.exact && (!records || settings.min_differentiable_nodes > 0);
   runner.run("refine_optional_tensors", [&given](Graph& known) { return refine_optional_tensors(known, given); }, *graph);
-  runner.run(
-      "propagate_facts", [&given](Graph& known) { return propagate_facts(known, given, KnownNumbers::kFold); }, *graph);
+  if (given.autocast) {
+    // First: cells are made of operators whose operands autocast casts. Layers run with autocast on.
+    if (decomposes) {
+      runner.run("decompose_rnn_cells", decompose_rnn_cells, *graph);
+    }
+    runner.run("lower_callers_autocast", [&given](Graph& known) { return lower_callers_autocast(known, *given.autocast); },
+               *graph);
+  }
+  const auto derive_facts = [&] {
+    runner.run(
+        "propagate_facts", [&given](Graph& known) { return propagate_facts(known, given, KnownNumbers::kFold); }, *graph);
+  };
+  derive_facts();
+  if (given.autocast) {
+    if (settings.optimize) {
+      simplify(*graph, timed_by(runner));  // decides which optional operands are None
+    }
+    if (runner.run("lower_known_operands", [&given](Graph& known) { return lower_known_operands(known, *given.autocast); },
+                   *graph)) {
+      derive_facts();
+    }
+    runner.run("settle_autocast", [&given](Graph& known) { return settle_autocast(known, *given.autocast); }, *graph);
+  }
   const size_t passes_before = runner.timings().size();
   if (settings.optimize) {
     simplify(*graph, timed_by(runner));
     // Kernels can compute what functional operators compute, step by step, and gradients flow through those.
     runner.run("remove_tensor_mutation", remove_tensor_mutation, *graph);
-    const bool records = given.grad_mode == true && given.any_requires_grad;
-    // LibTorch's recurrent layers record less than the operators of a loop without differentiable subgraphs.
-    if (!settings.exact && (!records || settings.min_differentiable_nodes > 0)) {
+    if (decomposes && !given.autocast) {
       runner.run("decompose_rnn", [records](Graph& known) { return decompose_rnn(known, records); }, *graph);
       runner.run("decompose_rnn_cells", decompose_rnn_cells, *graph);
     }
@@ -372,13 +396,19 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     changed = true;
     remove_dead_code(*graph, runner);
   }
+  // The generic plan serves the caller's autocast with unprepared steps.
+  changed = changed || given.autocast.has_value();
   changed = changed || (kernels_for(settings) != nullptr && has_compiled_cast(*graph));
   if (!changed) {
     compiled.refusals = runner.refusals();
     return compiled;
   }
-  return finish(std::move(compiled), std::move(graph), given.grad_mode != false && given.any_requires_grad, runner, settings,
-                start);
+  auto finished = finish(std::move(compiled), std::move(graph), given.grad_mode != false && given.any_requires_grad, runner,
+                         settings, start);
+  if (finished && given.autocast) {
+    finished->plan->set_excludes_autocast();
+  }
+  return finished;
 }
 
 Expected<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees) {

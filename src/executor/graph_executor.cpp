@@ -9,6 +9,7 @@
 #include "plan/run_plan.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
@@ -41,6 +42,18 @@ void remember_last_executed(const Plan& plan) {
 bool no_transform_is_active() {
   constexpr c10::DispatchKeySet kUsual({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView});
   return (c10::impl::tls_local_dispatch_key_set().included_ - kUsual).empty();
+}
+
+// Plans serve the caller's autocast on the CPU to the dtypes that it has kernels for. Returns an empty string for that, and
+// where autocast is off.
+const char* why_autocast_is_not_compiled() {
+  const c10::DispatchKeySet excluded = c10::impl::tls_local_dispatch_key_set().excluded_;
+  const c10::DispatchKeySet on = c10::default_excluded_set - excluded;
+  if (!(on - c10::DispatchKeySet(c10::DispatchKey::AutocastCPU)).empty()) {
+    return "autocast is on for a device other than the CPU";
+  }
+  const bool casts_to_reduced = on.empty() || c10::isReducedFloatingType(at::autocast::get_autocast_dtype(at::kCPU));
+  return casts_to_reduced ? "" : "autocast casts to a dtype other than bfloat16 and float16";
 }
 
 // Checks a graph that the caller made: its faults are the caller's errors, not sconce's.
@@ -224,12 +237,10 @@ void GraphExecutor::Impl::specialize(const SpecEntry& entry, const ArgumentSpec&
 // Returns an empty string for a spec that shall have a plan of its own. The words decide: specs with equal words have
 // equal answers.
 const char* GraphExecutor::Impl::why_not_specialized(const ArgumentSpec& spec) const {
-  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   return options_.compile() == CompileMode::kNever                 ? "Options::compile is kNever"
          : spec.has_exotic()                                       ? "it has an exotic tensor or a long container"
          : !no_transform_is_active()                               ? "a transform is active"
-         : (c10::default_excluded_set - keys.excluded_).raw_repr() ? "autocast is on"
-                                                                   : "";
+                                                                   : why_autocast_is_not_compiled();
 }
 
 PlanExplanation GraphExecutor::Impl::explain_plan(const CountedPlan& counted, std::vector<std::string> specs) const {

@@ -300,7 +300,8 @@ GroupRole role_in_group(const Node& node) {
     return GroupRole::kView;
   }
   const bool is_write = may_write_in_place(node.op());
-  if (node.schema() == nullptr || node.op().is_language() || (effects_of(node).any() && !is_write)) {
+  if (node.schema() == nullptr || node.op().is_language() || node.op().runs_under_autocast ||
+      (effects_of(node).any() && !is_write)) {
     return GroupRole::kNone;
   }
   const auto inputs = node.inputs();

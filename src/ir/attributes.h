@@ -40,6 +40,8 @@ inline const c10::Symbol kSubgraph = c10::Symbol::attr("Subgraph");
 inline const c10::Symbol kValue = c10::Symbol::attr("value");
 // 1 on a constant tensor that code outside the graph also holds, and may write.
 inline const c10::Symbol kShared = c10::Symbol::attr("shared");
+// 1 on a node that runs with the caller's autocast on, in a plan that runs without it.
+inline const c10::Symbol kAutocast = c10::Symbol::attr("autocast");
 }  // namespace attr
 
 }  // namespace sconce

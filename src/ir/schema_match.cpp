@@ -72,7 +72,7 @@ const Op* composite_op_of(const Node& node) {
     const bool has_effects = node.attribute(attr::kHasEffects) != nullptr;
     return &composite_op_of(node, Opcode::kDifferentiable, {.unknown = has_effects});
   }
-  return nullptr;
+  return node.kind() == autocast_cast_op().kind ? &autocast_cast_op() : nullptr;
 }
 
 }  // namespace
@@ -84,7 +84,18 @@ bool resolve(Node& node) {
   const Op* composite = composite_op_of(node);
   const Op* op = composite != nullptr ? composite : match_op(node);
   node.set_op(op != nullptr ? *op : unresolved_op());
+  if (op != nullptr && node.attribute(attr::kAutocast) != nullptr) {
+    run_under_autocast(node);
+  }
   return op != nullptr;
+}
+
+void run_under_autocast(Node& node) {
+  node.set_attribute(attr::kAutocast, int64_t{1});
+  const bool calls_operator = node.op().dispatched || (node.op().registered != nullptr && node.opcode() == Opcode::kOpaque);
+  if (calls_operator && !node.op().runs_under_autocast) {
+    node.set_op(op_under_autocast(node.op()));
+  }
 }
 
 const Op* match_op(const Node& node) {

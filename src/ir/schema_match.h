@@ -11,6 +11,10 @@ namespace sconce {
 // language's own kinds. Returns false, and leaves the node unresolved, when there is no such operator.
 bool resolve(Node& node);
 
+// Lets the node run with the caller's autocast on, in a plan that runs without it (attr::kAutocast). An operator then has a
+// record that says nothing of what it computes (op_under_autocast).
+void run_under_autocast(Node& node);
+
 // Returns the operator, of all overloads registered for the node's kind, whose arguments take the node's inputs by position.
 // Null when there is none. The first match in the order of registration wins, as in LibTorch; of several matches, the first
 // whose results have the node's types (prim::EnumValue).

@@ -214,6 +214,11 @@ class Lowering {
   }
 
   Expected<StepPtr> make_step(const Node& node) {
+    auto step = make_plain_step(node);
+    return step && node.attribute(attr::kAutocast) != nullptr ? make_autocast_step(std::move(*step)) : std::move(step);
+  }
+
+  Expected<StepPtr> make_plain_step(const Node& node) {
     Operands operands = operands_of(node, 0);
     Registers results;
     for (const Value* output : node.outputs()) {

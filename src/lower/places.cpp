@@ -48,6 +48,9 @@ bool follows(const Node& second, const Node& first) {
 // Finds the nodes of the unit. Returns why its operator cannot be prepared, as far as these nodes tell.
 std::optional<NotPrepared> find_obstacle(PreparedUnit& unit) {
   const Node& node = *unit.op;
+  if (node.attribute(attr::kAutocast) != nullptr) {
+    return NotPrepared::kAutocast;
+  }
   if (node.outputs().size() != 1) {
     return NotPrepared::kSeveralResults;
   }

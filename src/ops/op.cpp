@@ -4,6 +4,7 @@
 #include "ops/rows.h"
 
 #include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
@@ -167,6 +168,7 @@ std::unique_ptr<Op> build(const c10::FunctionSchema& schema) {
   op->may_keep_operands = may_keep_operands(*op);
   op->may_change_sizes = op->all_effects.unknown || may_change_sizes(*op);
   op->functional = find_functional(*op);
+  op->cpu_autocast = cpu_autocast_of(*op);
   return op;
 }
 
@@ -287,6 +289,50 @@ const Op& composite_op(c10::FunctionSchema schema, Opcode opcode, Effects effect
     op = std::move(composite);
   }
   return *op;
+}
+
+const Op& op_under_autocast(const Op& op) {
+  static std::mutex mutex;
+  static auto& made = *new std::unordered_map<const Op*, std::unique_ptr<const Op>>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<const Op>& record = made[&op];
+  if (record == nullptr) {
+    auto unknown = std::make_unique<Op>(op);
+    static_cast<OpRow&>(*unknown) = {.name = op.name,
+                                     .effects = op.effects,
+                                     .reads_state = true,
+                                     .differentiates = op.differentiates,
+                                     .raises = op.raises,
+                                     .written = op.written,
+                                     .written_if = op.written_if,
+                                     .results = op.results,
+                                     .may_overlap = op.may_overlap,
+                                     .resizes = op.resizes,
+                                     .returns_existing = op.returns_existing,
+                                     .makes_container = op.makes_container,
+                                     .reads_identity = op.reads_identity};
+    unknown->functional = nullptr;
+    unknown->canonical = nullptr;
+    unknown->runs_under_autocast = true;
+    record = std::move(unknown);
+  }
+  return *record;
+}
+
+const Op& autocast_cast_op() {
+  static const auto& op = *[] {
+    auto* made = new Op();
+    made->own_schema = std::make_shared<const c10::FunctionSchema>(
+        torch::jit::parseSchema("sconce::autocast_cast(Tensor(a) self, int dtype) -> Tensor(a)"));
+    made->schema = made->own_schema.get();
+    made->kind = c10::Symbol::fromQualString(made->schema->name());
+    made->opcode = Opcode::kAutocastCast;
+    made->results_may_share_memory = false;  // but for the marked argument
+    made->results_may_hold_operands = false;
+    made->may_keep_operands = false;
+    return made;
+  }();
+  return op;
 }
 
 const OpRow* find_op_row(std::string_view name, std::string_view overload) {

@@ -4,6 +4,7 @@
 // overload is first met, never changes and is never freed; finding it again takes no lock.
 #pragma once
 
+#include "ops/cpu_autocast.h"
 #include "ops/op_row.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -47,6 +48,9 @@ struct Op : OpRow {
   // Whether the operator may keep an argument after it returned, or return what it kept: true for those of other libraries.
   bool may_keep_operands = true;
   bool may_change_sizes = false;  // sizes, strides or storage of an existing tensor, as `t_`, `resize_` and `out=` do
+  CpuAutocast cpu_autocast = CpuAutocast::kNothing;  // what the caller's autocast does to it
+  // Whether the record is of a node that runs with the caller's autocast on. What the operator computes is then not known.
+  bool runs_under_autocast = false;
 
   bool is_language() const { return sconce::is_language(opcode); }
   bool has_tag(at::Tag tag) const { return dispatched && dispatched->hasTag(tag); }
@@ -72,6 +76,13 @@ const Op& unresolved_op();
 // The record of one of sconce's composites, with a schema that is made for the node. Its results are new. Composites of
 // equal schema and effects share a record.
 const Op& composite_op(c10::FunctionSchema schema, Opcode opcode, Effects effects = {});
+
+// The record of `op` for nodes that run with the caller's autocast on (attr::kAutocast). It says what `op` says of effects and
+// memory, and nothing of what the operator computes.
+const Op& op_under_autocast(const Op& op);
+
+// The record of `sconce::autocast_cast`, which casts a tensor as the caller's autocast does, with its cache of cast leaves.
+const Op& autocast_cast_op();
 
 // The row of the operator `name` and its overload; null when no row names it.
 const OpRow* find_op_row(std::string_view name, std::string_view overload);

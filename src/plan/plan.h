@@ -76,6 +76,10 @@ class Plan {
   // The method or function that the plan runs; may be empty. Set before the first run.
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
+  // Whether runs switch off the caller's autocast on the CPU, because the graph says what it does (lower_callers_autocast).
+  // Set before the first run.
+  bool excludes_autocast() const { return excludes_autocast_; }
+  void set_excludes_autocast() { excludes_autocast_ = true; }
 
   // Returns one line per step, with its node and source line.
   std::string text() const;
@@ -100,6 +104,7 @@ class Plan {
   mutable RefusalCounts refusals_;
   const uint64_t id_;
   std::string name_;
+  bool excludes_autocast_ = false;
   std::weak_ptr<const Plan> self_;  // null unless the plan is a DroppablePlan's
   mutable ObjectPool<Frame> frames_;
   mutable std::atomic<size_t> frames_made_{0};

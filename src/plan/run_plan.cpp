@@ -8,6 +8,8 @@
 #include <c10/core/DispatchKeySet.h>
 #include <torch/csrc/jit/runtime/jit_exception.h>
 
+#include <optional>
+
 namespace sconce {
 namespace {
 
@@ -49,6 +51,10 @@ void run_each_step(const Plan& plan, Frame& frame, AutogradSwitch& autograd, Rec
 
 void run_steps(const Plan& plan, Frame& frame) {
   frame.next_step = 0;
+  std::optional<c10::impl::ExcludeDispatchKeyGuard> no_autocast;
+  if (plan.excludes_autocast()) [[unlikely]] {
+    no_autocast.emplace(c10::DispatchKey::AutocastCPU);
+  }
   AutogradSwitch autograd;
   frame.autograd = &autograd;
   frame.runs_prepared = frame.autograd_use != AutogradUse::kAll && plan.state_count() != 0 && !operators_are_observed();

@@ -6,6 +6,7 @@
 #include "tests/differential/memory_claims.h"
 #include "tests/differential/observed_call.h"
 #include "tests/differential/registry_arguments.h"
+#include "tests/differential/registry_autocast.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/memory_recorder.h"
 #include "tests/support/spec_facts.h"
@@ -14,6 +15,7 @@
 
 #include "ir/graph.h"
 #include "ir/schema_match.h"
+#include "ops/cpu_autocast.h"
 #include "plan/prepared/shell_check.h"
 
 #include <sconce/graph_executor.h>
@@ -238,6 +240,49 @@ std::vector<std::string> wrong_facts_about(const c10::FunctionSchema& schema, co
   return wrong;
 }
 
+std::vector<std::string> differences_of(const ObservedCall& got, const ObservedCall& expected);
+
+// What the caller's autocast does to the operator: what its record says, and a call in a specialized plan, against calls by
+// the dispatcher. Operators with an autocast kernel are also called on bfloat16.
+std::vector<std::string> wrong_under_autocast(const OperatorPtr& op, const RegistryArguments& arguments) {
+  const Op& record = op_of(op->schema());
+  const bool casts = record.dispatched && record.dispatched->hasKernelForDispatchKey(c10::DispatchKey::AutocastCPU);
+  if (record.cpu_autocast == CpuAutocast::kNothing) {
+    torch::jit::Stack stack;
+    for (const c10::IValue& argument : arguments.values) {
+      stack.push_back(cli::deep_copy(argument));
+    }
+    if (const auto cast = operators_cast_in([&] { call_operator(op, stack); }); !cast.empty()) {
+      return {"it calls " + *cast.begin()};
+    }
+  }
+  std::vector<std::vector<c10::IValue>> calls = {arguments.values};
+  if (casts) {
+    calls.push_back(with_floating_dtype(arguments.values, at::kBFloat16));
+    calls.push_back(with_floating_dtype(arguments.values, at::kDouble));
+  }
+  for (const std::vector<c10::IValue>& values : calls) {
+    const RunGraph oracle = [&](torch::jit::Stack& stack) {
+      const AutocastToBFloat16 autocast;
+      call_operator(op, stack);
+    };
+    const ObservedCall expected = observe_call(values, 7, oracle);
+    if (!differences_of(observe_call(values, 7, oracle), expected).empty()) {
+      continue;
+    }
+    GraphExecutor executor(one_node_graph(op->schema(), arguments), "one",
+                           Options().exact(true).compile(CompileMode::kBlocking));
+    const ObservedCall got = observe_call(values, 7, [&](torch::jit::Stack& stack) {
+      const AutocastToBFloat16 autocast;
+      executor.run(stack);
+    });
+    if (auto found = differences_of(got, expected); !found.empty()) {
+      return found;
+    }
+  }
+  return {};
+}
+
 // One line per event, read by the parent.
 class Report {
  public:
@@ -314,6 +359,11 @@ void compare_calls(const OperatorPtr& op, size_t index, int recipe, const Report
       report.line(index, recipe, "shells", held);
     }
   }
+  if (!expected.error && !excused().contains(name_of(op))) {
+    if (const auto wrong = wrong_under_autocast(op, *arguments); !wrong.empty()) {
+      report.line(index, recipe, "autocast", wrong.front());
+    }
+  }
   try {
     GraphExecutor executor(one_node_graph(op->schema(), *arguments), "one", Options().exact(true));
     const RunGraph ours = [&](torch::jit::Stack& stack) { executor.run(stack); };
@@ -388,6 +438,7 @@ struct Tally {
   std::map<Place, std::string> wrong_claims;
   std::map<Place, std::string> wrong_facts;
   std::map<Place, std::string> held_shells;
+  std::map<Place, std::string> wrong_autocast;
   std::vector<std::string> crashes_of_libtorch;
 };
 
@@ -422,6 +473,8 @@ std::optional<Place> run_calls(const std::vector<OperatorPtr>& all, Place first,
       tally.wrong_facts[{op, recipe}] = text;
     } else if (event == "shells") {
       tally.held_shells[{op, recipe}] = text;
+    } else if (event == "autocast") {
+      tally.wrong_autocast[{op, recipe}] = text;
     } else if (event == "claims") {
       tally.wrong_claims[{op, recipe}] = text;
     }
@@ -496,6 +549,9 @@ TEST(Registry, EveryOperatorRunsInAGraphOfOneNode) {
   }
   for (const auto& [place, held] : tally.held_shells) {
     ADD_FAILURE() << all[place.first]->schema() << ", arguments " << place.second << ": " << held;
+  }
+  for (const auto& [place, wrong] : tally.wrong_autocast) {
+    ADD_FAILURE() << all[place.first]->schema() << ", arguments " << place.second << ", under autocast: " << wrong;
   }
   std::cout << all.size() << " operators: " << equal << " gave LibTorch's results, " << only_raised
             << " only raised LibTorch's errors, " << tally.crashes_of_libtorch.size() << " calls crash LibTorch itself\n";

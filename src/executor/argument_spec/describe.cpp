@@ -50,6 +50,8 @@ std::string describe_state(std::span<const uint64_t> words) {
       text += std::string(", autocast to ") + c10::toString(static_cast<c10::ScalarType>(dtype - 1)) + device;
     }
   }
+  const bool casts = kAutocastDtype.of(word) != 0 || kCudaAutocastDtype.of(word) != 0;
+  text += casts && kAutocastCache.of(word) == 0 ? " without its cache" : "";
   // c10::InferenceMode changes both sets.
   uint64_t included = c10::default_included_set.raw_repr();
   uint64_t excluded = c10::default_excluded_set.raw_repr();

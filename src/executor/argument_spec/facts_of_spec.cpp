@@ -20,6 +20,9 @@ class SpecFacts {
       : reader_(words), open_sizes_(open_sizes) {
     given_.no_symbol_is_one = true;
     given_.grad_mode = kGradMode.of(words.front()) != 0;
+    if (const uint64_t dtype = kAutocastDtype.of(words.front()); dtype != 0) {
+      given_.autocast = {static_cast<c10::ScalarType>(dtype - 1), kAutocastCache.of(words.front()) != 0};
+    }
     read_tensors(creator.tensors_);
     read_attributes(creator.constants_);
     for (const uint32_t argument : creator.values_) {

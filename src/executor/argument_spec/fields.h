@@ -100,6 +100,7 @@ constexpr std::array kStateFields = {
     Field{"inference mode", 1, 1, "1 where it is on"},
     Field{"deterministic", 2, 1, "1 where only deterministic algorithms may run"},
     Field{"warn only", 3, 1, "1 where others run with a warning"},
+    Field{"autocast cache", 4, 1, "1 where autocast is on and keeps what it casts"},
     Field{"default dtype", 8, 8, "a c10::ScalarType"},
     Field{"autocast dtype", 16, 8, "that of the CPU, one above the c10::ScalarType; 0 where autocast is off"},
     Field{"CUDA autocast dtype", 24, 8, "that of CUDA devices, likewise"},
@@ -108,9 +109,10 @@ constexpr Field kGradMode = kStateFields[0];
 constexpr Field kInferenceMode = kStateFields[1];
 constexpr Field kDeterministic = kStateFields[2];
 constexpr Field kWarnOnly = kStateFields[3];
-constexpr Field kDefaultDtype = kStateFields[4];
-constexpr Field kAutocastDtype = kStateFields[5];
-constexpr Field kCudaAutocastDtype = kStateFields[6];
+constexpr Field kAutocastCache = kStateFields[4];
+constexpr Field kDefaultDtype = kStateFields[5];
+constexpr Field kAutocastDtype = kStateFields[6];
+constexpr Field kCudaAutocastDtype = kStateFields[7];
 constexpr size_t kStateWords = 3;
 
 template <size_t kCount>

@@ -51,13 +51,14 @@ bool autocast_is_on(const c10::impl::LocalDispatchKeySet& keys) {
   return (c10::default_excluded_set - keys.excluded_).raw_repr() != 0;
 }
 
-// Returns the dtypes to which autocast casts, where it is on.
-[[gnu::noinline]] uint64_t autocast_dtypes() {
+// Returns the dtypes to which autocast casts, where it is on, and whether it keeps what it casts.
+[[gnu::noinline]] uint64_t autocast_bits() {
   const auto dtype_above = [](at::DeviceType device) {
     return at::autocast::is_autocast_enabled(device) ? static_cast<uint64_t>(at::autocast::get_autocast_dtype(device)) + 1
                                                      : 0;
   };
-  return kAutocastDtype.with(dtype_above(at::kCPU)) | kCudaAutocastDtype.with(dtype_above(at::kCUDA));
+  const uint64_t dtypes = kAutocastDtype.with(dtype_above(at::kCPU)) | kCudaAutocastDtype.with(dtype_above(at::kCUDA));
+  return dtypes | kAutocastCache.with(static_cast<uint64_t>(at::autocast::is_autocast_cache_enabled()));
 }
 
 // Writes the state of the process and the thread that plans rely on.
@@ -73,7 +74,7 @@ bool autocast_is_on(const c10::impl::LocalDispatchKeySet& keys) {
   out[1] = keys.included_.raw_repr();
   out[2] = keys.excluded_.raw_repr();
   if (autocast_is_on(keys)) [[unlikely]] {
-    out[0] |= autocast_dtypes();
+    out[0] |= autocast_bits();
   }
   static_assert(kStateWords == 3);
 }

@@ -43,9 +43,9 @@ std::optional<BatchedSum> batched_sum(const CarriedSum& sum, const Node& loop) {
   return columns == nullptr || is_matrix(*columns) ? std::optional(BatchedSum{sum.position, rows, columns}) : std::nullopt;
 }
 
-class Batching {
+class LoopBatching {
  public:
-  Batching(Node& loop, std::vector<BatchedSum> sums) : graph_(loop.graph()), loop_(loop), sums_(std::move(sums)) {}
+  LoopBatching(Node& loop, std::vector<BatchedSum> sums) : graph_(loop.graph()), loop_(loop), sums_(std::move(sums)) {}
 
   void run() {
     Block& body = *loop_.block(0);
@@ -161,7 +161,7 @@ bool batch_in(const Block& block) {
       }
     }
     if (std::any_of(sums.begin(), sums.end(), [](const BatchedSum& sum) { return sum.columns != nullptr; })) {
-      Batching(*node, std::move(sums)).run();
+      LoopBatching(*node, std::move(sums)).run();
       changed = true;
     }
   }

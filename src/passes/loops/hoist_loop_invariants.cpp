@@ -68,8 +68,9 @@ class Hoisting {
     if (produces_tuple_or_string(node) && identity_.is_observed()) {
       return false;
     }
-    if (effects_of(node).any() || !node.blocks().empty() || node.outputs().empty() || node.kind() == prim::Constant ||
-        node.kind() == prim::CreateObject || (node.schema() != nullptr && writes_.state_may_change_within(loop))) {
+    if (narrows_gradients(node) || effects_of(node).any() || !node.blocks().empty() || node.outputs().empty() ||
+        node.kind() == prim::Constant || node.kind() == prim::CreateObject ||
+        (node.schema() != nullptr && writes_.state_may_change_within(loop))) {
       return false;
     }
     const bool reads_the_same = std::all_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {

@@ -73,14 +73,6 @@ class CommonNodes {
   }
 
  private:
-  // A cast to fewer bits whose result may require a gradient: merged casts would add up their gradients in those bits.
-  static bool narrows_gradients(const Node& node) {
-    const TensorFacts* to = node.outputs().size() == 1 ? node.output()->facts() : nullptr;
-    const TensorFacts* from = node.inputs().empty() ? nullptr : node.input(0)->facts();
-    return to != nullptr && from != nullptr && to->dtype && from->dtype && to->requires_grad != false &&
-           c10::isReducedFloatingType(*to->dtype) && !c10::isReducedFloatingType(*from->dtype);
-  }
-
   static bool is_candidate(const Node& node) {
     return !narrows_gradients(node) && !effects_of(node).any() && node.blocks().empty() && !node.outputs().empty() &&
            node.kind() != prim::Constant && node.kind() != prim::CreateObject && node.kind() != prim::Uninitialized;

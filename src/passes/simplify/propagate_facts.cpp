@@ -56,6 +56,10 @@ class FactPropagation {
       AbstractValues results = operator_facts(node, operands, arithmetic_);
       if (!results.empty() && requires_gradient(node, operands)) {
         results[0] = with_required_gradient(results[0]);
+      } else if (computes_without_gradients(node) && !results.empty() && results[0].as_tensor() != nullptr) {
+        TensorFacts facts = *results[0].as_tensor();
+        facts.requires_grad = false;
+        results[0] = AbstractValue::tensor(std::move(facts));
       }
       return results;
     };
@@ -165,9 +169,9 @@ class FactPropagation {
   std::optional<AbstractValue> state_read_by(const Node& node) const {
     switch (node.opcode()) {
       case Opcode::kIsGradEnabled: return AbstractValue::boolean(state_changes_ ? std::nullopt : given_.grad_mode);
-      case Opcode::kIsAutocastEnabled:
+      case Opcode::kIsAutocastEnabled: return AbstractValue::boolean(state_changes_ ? std::nullopt : std::optional(false));
       case Opcode::kIsAutocastCpuEnabled:
-        return AbstractValue::boolean(state_changes_ ? std::nullopt : std::optional(false));
+        return AbstractValue::boolean(state_changes_ ? std::nullopt : std::optional(given_.autocast.has_value()));
       default: return std::nullopt;
     }
   }
@@ -180,7 +184,7 @@ class FactPropagation {
       return false;
     }
     if (node.opcode() == Opcode::kCat || node.opcode() == Opcode::kStack || node.opcode() == Opcode::kUnbind ||
-        node.op().cuts) {
+        node.opcode() == Opcode::kAutocastCast || node.op().cuts) {
       return true;
     }
     const OpGradient* gradient = gradient_of(node.op());
@@ -190,6 +194,11 @@ class FactPropagation {
       }
     }
     return false;
+  }
+
+  // Returns whether the result is a new tensor, made while no gradients are recorded.
+  bool computes_without_gradients(const Node& node) const {
+    return given_.grad_mode == false && !state_changes_ && produces_new_tensor(node) && !introduces_grad(node);
   }
 
   // Returns whether the value is a part of a tensor that requires a gradient. Their number need not be known.

@@ -13,7 +13,7 @@ const KernelRow* find_kernel_row(const Op& op) {
     add_product_kernels(rows);
     return rows;
   }();
-  const auto found = op.schema == nullptr ? table.end() : table.find(op.schema->operator_name());
+  const auto found = op.schema == nullptr || op.runs_under_autocast ? table.end() : table.find(op.schema->operator_name());
   return found == table.end() ? nullptr : &found->second;
 }
 

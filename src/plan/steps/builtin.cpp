@@ -220,6 +220,7 @@ StepPtr make_builtin_step(const Node& node, const Operands& operands, const Regi
     case Opcode::kRaise: return std::make_unique<RaiseStep>(node, operands);
     case Opcode::kWarn: return std::make_unique<WarnStep>(node, operands);
     case Opcode::kToList: return std::make_unique<ToListStep>(node, operands, results);
+    case Opcode::kAutocastCast: return make_autocast_cast_step(node, operands, results);
     case Opcode::kExtend: return forestalled(forestall_extension_by_itself);
     default: break;
   }

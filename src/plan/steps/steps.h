@@ -34,6 +34,12 @@ StepPtr make_builtin_step(const Node& node, const Operands& operands, const Regi
 StepPtr make_scalar_step(const Node& node, const Operands& operands, const Registers& results);
 bool has_scalar_step(const Op& op);
 
+// ---- the caller's autocast (autocast.cpp), in plans that switch it off
+// Makes a step that runs `step` with autocast on.
+StepPtr make_autocast_step(StepPtr step);
+// Makes the step of `sconce::autocast_cast`.
+StepPtr make_autocast_cast_step(const Node& node, Operands operands, Registers results);
+
 // ---- constructs of the language (language.cpp)
 // Refuses node kinds that are not supported yet.
 Expected<StepPtr> make_language_step(const Node& node, Operands operands, Registers results);

@@ -415,6 +415,9 @@ TEST(ArgumentSpec, DifferentStatesHaveDifferentDescriptions) {
     for (const auto device : {at::kCPU, at::kCUDA}) {
       at::autocast::set_autocast_enabled(device, true);
       add();
+      at::autocast::set_autocast_cache_enabled(false);
+      add();
+      at::autocast::set_autocast_cache_enabled(true);
       at::autocast::set_autocast_enabled(device, false);
     }
     for (const auto& [deterministic, warn_only] : {std::pair(true, false), std::pair(true, true)}) {

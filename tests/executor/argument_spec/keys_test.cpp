@@ -163,15 +163,19 @@ TEST(Keys, AnArgumentInTheStorageOfAnAttributeIsSeenWhereItIsWritten) {
   }
 }
 
-TEST(Keys, TheDtypeOfAutocastIsAWord) {
+TEST(Keys, TheStateOfAutocastIsAWord) {
   Calls calls(testing::graph_of("graph(%x : Tensor):\n  return ()\n"));
   std::set<Words> seen = {calls.add({at::ones({2})})};
   const at::ScalarType before = at::autocast::get_autocast_dtype(at::kCPU);
   at::autocast::set_autocast_enabled(at::kCPU, true);
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     at::autocast::set_autocast_dtype(at::kCPU, dtype);
-    EXPECT_TRUE(seen.insert(calls.add({at::ones({2})})).second);
+    for (const bool keeps_casts : {true, false}) {
+      at::autocast::set_autocast_cache_enabled(keeps_casts);
+      EXPECT_TRUE(seen.insert(calls.add({at::ones({2})})).second);
+    }
   }
+  at::autocast::set_autocast_cache_enabled(true);
   at::autocast::set_autocast_dtype(at::kCPU, before);
   at::autocast::set_autocast_enabled(at::kCPU, false);
 }

@@ -6,6 +6,7 @@
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/interruption.h"
 #include "tools/sconce/ui/percentile.h"
+#include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
 
@@ -75,7 +76,8 @@ class Bench {
  private:
   // The peer whose calls are measured.
   std::unique_ptr<peers::Peer> caller_of(std::unique_ptr<peers::Peer> peer) const {
-    return settings_.train ? make_training_peer(std::move(peer), *settings_.train) : std::move(peer);
+    auto called = with_autocast_of_calls(std::move(peer));
+    return settings_.train ? make_training_peer(std::move(called), *settings_.train) : std::move(called);
   }
 
   // Eager LibTorch's results, and whether the model writes its arguments.

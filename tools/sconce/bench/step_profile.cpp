@@ -9,6 +9,7 @@
 #include "tools/sconce/ui/interruption.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/table.h"
+#include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
 
@@ -195,7 +196,7 @@ StepProfile profile_steps(const MeasureSettings& settings, const Options& option
   MutedOutput muted;
   const MutedOutput::OnThread muted_here(muted);
   const torch::jit::Module module = settings.load();
-  std::unique_ptr<peers::Peer> peer = std::make_unique<SconcePeer>(options);
+  std::unique_ptr<peers::Peer> peer = with_autocast_of_calls(std::make_unique<SconcePeer>(options));
   if (settings.train) {
     peer = make_training_peer(std::move(peer), *settings.train);
   }

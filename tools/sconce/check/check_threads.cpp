@@ -4,6 +4,7 @@
 #include "tools/sconce/check/load_models.h"
 #include "tools/sconce/check/rounding.h"
 #include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
 
@@ -49,7 +50,11 @@ void make_calls(const Module& module, const ThreadedCalls& calls, const Answer& 
     const at::AutoGradMode as_before(at::GradMode::is_enabled());  // the model may switch grad mode
     CallOutcome got;
     got.arguments = deep_copy(calls.arguments);
-    got.output = calls.method == "forward" ? module.forward(got.arguments) : module.run_method(calls.method, got.arguments);
+    {
+      const AutocastRegion autocast;
+      got.output =
+          calls.method == "forward" ? module.forward(got.arguments) : module.run_method(calls.method, got.arguments);
+    }
     const size_t before = findings.all.size();
     findings.add(compare(got.output, answer.outcome.output, calls.options));
     for (size_t i = 0; i < got.arguments.size(); ++i) {

@@ -1,6 +1,7 @@
 #include "tools/sconce/check/load_models.h"
 
 #include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/values/autocast_region.h"
 
 #include "load/load_module.h"
 
@@ -23,8 +24,8 @@ torch::jit::Module load_reference(const CheckSettings& settings) {
 }
 
 bool changes_mode(const CheckSettings& settings) {
-  if (!settings.train) {
-    return false;
+  if (autocast_of_calls() || !settings.train) {
+    return autocast_of_calls().has_value();
   }
   const torch::jit::Module saved = load_script_module(settings.model, settings.options.device());
   for (const torch::jit::Module& each : saved.modules()) {

@@ -4,6 +4,7 @@
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
 #include "tools/sconce/values/value_walk.h"
@@ -24,6 +25,7 @@ CallOutcome make_call(const std::vector<c10::IValue>& arguments, uint64_t seed,
   at::manual_seed(seed);
   // LibTorch's interpreter leaves grad mode off if a future is waited for in a no_grad block.
   const at::AutoGradMode as_before(at::GradMode::is_enabled());
+  const AutocastRegion autocast;
   try {
     outcome.output = function(outcome.arguments);
   } catch (const std::exception& failure) {

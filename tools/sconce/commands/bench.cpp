@@ -11,6 +11,7 @@
 #include "tools/sconce/ui/interruption.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/progress_bar.h"
+#include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/spec.h"
 #include "tools/sconce/values/write_file.h"
@@ -45,8 +46,8 @@ struct BenchOptions {
   bool profile = false;
   std::string html;
   std::string versions;  // version of the program, for the page
-  double rtol = 1e-3;
-  double atol = 1e-4;
+  std::optional<double> rtol;
+  std::optional<double> atol;
 };
 
 std::vector<Contestant> contestants_of(const std::string& against, const Options& settings) {
@@ -113,7 +114,8 @@ MeasureSettings settings_of(const BenchOptions& options, size_t index, const Opt
   measured.threads = options.threads;
   measured.with_grad = options.with_grad || !options.train.empty();
   measured.train = optimizer_named(options.train);
-  measured.tolerance = {options.rtol, options.atol, /*requires_grad=*/false};
+  measured.tolerance = {options.rtol.value_or(tolerance_of_autocast().value_or(1e-3)),
+                        options.atol.value_or(tolerance_of_autocast().value_or(1e-4)), /*requires_grad=*/false};
   return measured;
 }
 
@@ -289,10 +291,10 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       ->check(between(0.01, 3600));
   command.add_flag("--with-grad", options->with_grad,
                    "let autograd record, as run and explain do unless --no-grad is given; otherwise off");
-  command.add_option("--rtol", options->rtol, "relative tolerance of the check of results (1e-3)")
+  command.add_option("--rtol", options->rtol, "relative tolerance of the check of results (1e-3; with --autocast 0.03)")
       ->type_name("X")
       ->check(between(0, 1e30));
-  command.add_option("--atol", options->atol, "absolute tolerance of the check of results (1e-4)")
+  command.add_option("--atol", options->atol, "absolute tolerance of the check of results (1e-4; with --autocast 0.03)")
       ->type_name("X")
       ->check(between(0, 1e30));
   command.add_flag("--profile", options->profile,
@@ -303,6 +305,7 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
+  add_autocast_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(
       "Executors take turns, so that the drift of the machine meets all alike. The left columns are ratios to sconce:\n"

@@ -6,6 +6,7 @@
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/progress_bar.h"
+#include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/spec.h"
 
 #include <torch/csrc/jit/api/module.h>
@@ -140,8 +141,8 @@ Findings check_all(const CheckOptions& options, const Cases& cases, const Option
     check.threads = options.threads;
     check.grad = options.grad;
     check.train = train_of(options.mode);
-    check.rtol = options.rtol;
-    check.atol = options.atol;
+    check.rtol = options.rtol ? options.rtol : tolerance_of_autocast();
+    check.atol = options.atol ? options.atol : tolerance_of_autocast();
     const CaseProgress progress = [&](const std::string& name) { bar.advance(name); };
     if (model_cases != nullptr) {
       check_model_cases(*model_cases, check, progress, findings);
@@ -192,6 +193,9 @@ int check(const CheckOptions& given) {
   if (options.mode != "saved" && std::holds_alternative<OperatorCases>(cases)) {
     throw UserError("--mode: the answers of an operator suite are of the mode in which it was saved; leave --mode out");
   }
+  if (autocast_of_calls() && std::holds_alternative<OperatorCases>(cases)) {
+    throw UserError("--autocast: the answers of an operator suite are of calls without autocast; leave --autocast out");
+  }
   const Findings findings = check_all(options, cases, settings, plans);
   if (options.common.json) {
     print_json(options, findings, names_of(plans));
@@ -231,10 +235,10 @@ void add_check_command(CLI::App& app, Action& chosen) {
       .add_option("--mode", options->mode,
                   "the mode of the model and its submodules: train, eval, or saved (the default), as in the file")
       ->type_name("MODE");
-  command.add_option("--rtol", options->rtol, "relative tolerance, instead of the cases'")
+  command.add_option("--rtol", options->rtol, "relative tolerance, instead of the cases' (0.03 with --autocast)")
       ->type_name("X")
       ->check(between(0, 1e30));
-  command.add_option("--atol", options->atol, "absolute tolerance, instead of the cases'")
+  command.add_option("--atol", options->atol, "absolute tolerance, instead of the cases' (0.03 with --autocast)")
       ->type_name("X")
       ->check(between(0, 1e30));
   command
@@ -244,6 +248,7 @@ void add_check_command(CLI::App& app, Action& chosen) {
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
+  add_autocast_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(
       "Each case loads the model afresh and calls it N times, with copies of its inputs and a seeded generator.\n"
@@ -256,7 +261,7 @@ void add_check_command(CLI::App& app, Action& chosen) {
       "Where a call or backward raises, the other side must raise with the same first line of the message.\n"
       "With --grad, calls 1, 4, 7, ... and every call of --threads record gradients, and those of all parameters and\n"
       "arguments that require one are compared; a note says if there is none. With --mode, recorded answers of the\n"
-      "other mode are left out.\n"
+      "other mode are left out; with --autocast, all of them.\n"
       "\n" +
       std::string(kSpecHelp) +
       "\n"

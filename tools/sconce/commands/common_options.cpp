@@ -8,6 +8,7 @@
 #include "tools/sconce/report/json.h"
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/number_format.h"
+#include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/read_file.h"
 
 #include "base/environment.h"
@@ -91,6 +92,17 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   }
 }
 
+std::optional<c10::ScalarType> parse_autocast(const std::string& dtype) {
+  if (dtype.empty()) {
+    return std::nullopt;
+  }
+  if (dtype != "bfloat16" && dtype != "float16") {
+    throw UserError("--autocast: the CPU casts to bfloat16 or float16, not to '" + dtype + "'" +
+                    ui::did_you_mean(dtype, {"bfloat16", "float16"}));
+  }
+  return dtype == "bfloat16" ? c10::kBFloat16 : c10::kHalf;
+}
+
 // The fields of Options as JSON.
 nlohmann::json read_options_file(const std::string& path) {
   const std::string text = read_text_file(path);
@@ -120,6 +132,13 @@ void add_device_option(CLI::App& command, CommonOptions& options) {
       ->type_name("DEVICE");
 }
 
+void add_autocast_option(CLI::App& command, CommonOptions& options) {
+  command
+      .add_option("--autocast", options.autocast,
+                  "call the model with autocast on for the CPU, to this dtype: bfloat16 or float16")
+      ->type_name("DTYPE");
+}
+
 void add_frozen_option(CLI::App& command, CommonOptions& options) {
   command.add_flag("--frozen", options.frozen,
                    "make constants of the attributes that no method changes; for models in evaluation mode");
@@ -146,6 +165,7 @@ void add_common_options(CLI::App& command, CommonOptions& options) {
 
 Options prepare(const CommonOptions& options) {
   Options prepared;
+  set_autocast_of_calls(parse_autocast(options.autocast));
   const nlohmann::json fields =
       options.options_file.empty() ? nlohmann::json::object() : read_options_file(options.options_file);
   const auto read_fields = [&](bool about_plugins) {

@@ -19,6 +19,7 @@ struct CommonOptions {
   bool json = false;
   bool frozen = false;
   std::string device;
+  std::string autocast;
   std::vector<std::string> ops_libraries;
   std::vector<std::string> pass_plugins;
   std::string options_file;
@@ -27,13 +28,15 @@ struct CommonOptions {
 
 // Adds --device, for commands that run a model.
 void add_device_option(CLI::App& command, CommonOptions& options);
+// Adds --autocast, for commands that call a model.
+void add_autocast_option(CLI::App& command, CommonOptions& options);
 // Adds --frozen, for commands that can run a frozen model.
 void add_frozen_option(CLI::App& command, CommonOptions& options);
 // Adds all other common options.
 void add_common_options(CLI::App& command, CommonOptions& options);
 
 // Opens the libraries, checks the device and reads the options file: a JSON object of fields of Options. The error for an
-// unknown key names the nearest. Must run before any tensor is made, because CUDA must be loaded first (rule R9). Throws
+// unknown key names the nearest. Sets the autocast of calls (values/autocast_region.h). Must run before any tensor is made, because CUDA must be loaded first (rule R9). Throws
 // UserError, or RefusedError for options that this build does not support yet.
 Options prepare(const CommonOptions& options);
 

@@ -4,6 +4,7 @@
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/explanation_text.h"
+#include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/spec.h"
 
@@ -36,7 +37,10 @@ struct Account {
 // Calls the model, and computes the gradients of the sum of its outputs if the call recorded any.
 void call_with_backward(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments) {
   at::manual_seed(call.seed);
-  const c10::IValue output = module.run_method(call.method, deep_copy(arguments));
+  const c10::IValue output = [&] {
+    const AutocastRegion autocast;
+    return module.run_method(call.method, deep_copy(arguments));
+  }();
   if (const auto loss = sum_loss(differentiable_tensors(output))) {
     loss->backward();
   }
@@ -122,6 +126,7 @@ void add_explain_command(CLI::App& app, Action& chosen) {
                    "show the argument specs that were met, in full, and which steps a CUDA graph cannot hold");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
+  add_autocast_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(
       "Shown: the arguments, the plans and how many specs of arguments each serves, which operators are not prepared and\n"

@@ -5,6 +5,7 @@
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/percentile.h"
+#include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/describe.h"
 #include "tools/sconce/values/spec.h"
@@ -49,6 +50,7 @@ void call_repeatedly(const Module& module, const Call& call, const std::vector<c
   for (size_t i = 0; i < options.repeat; ++i) {
     std::vector<c10::IValue> copies = deep_copy(arguments);
     const auto start = std::chrono::steady_clock::now();
+    const AutocastRegion autocast;
     c10::IValue output =
         call.method == "forward" ? module.forward(std::move(copies)) : module.run_method(call.method, std::move(copies));
     result.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -193,6 +195,7 @@ void add_run_command(CLI::App& app, Action& chosen) {
                    "record nothing for gradients, as in inference, and as bench does unless --with-grad is given");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
+  add_autocast_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(std::string(kSpecHelp) +
                  "\nExamples:\n"
