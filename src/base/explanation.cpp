@@ -10,6 +10,7 @@ const char* to_string(NotPrepared reason) {
     case NotPrepared::kListResult: return "it returns a list of tensors that is not unpacked right after it";
     case NotPrepared::kArgument: return "it has an object, tuple or optional tensor as argument, or varying arguments";
     case NotPrepared::kViewEscapes: return "its result is a view that may be held after the run";
+    case NotPrepared::kAutocast: return "it runs with the caller's autocast on, which decides its dtypes";
     case NotPrepared::kOperandKind: return "an operand was no dense tensor on the CPU, or a number of another type";
     case NotPrepared::kOperandForm: return "its kernel does not support these sizes, strides or dtypes";
     case NotPrepared::kGaveUp: return "its operands changed in every run, so preparing gained nothing";
@@ -38,6 +39,7 @@ const char* remedy_for(NotPrepared reason) {
     case NotPrepared::kObserved: return "end the profiler, or the caller's autocast, before the call";
     case NotPrepared::kRequiresGrad: return "call under c10::NoGradGuard or c10::InferenceMode if gradients are not needed";
     case NotPrepared::kOptimizationOff: return "leave Options::optimize on";
+    case NotPrepared::kAutocast: return "compose it of operators that autocast casts itself, or call it outside of autocast";
     case NotPrepared::kSeveralResults:
     case NotPrepared::kArgument: return "";
   }

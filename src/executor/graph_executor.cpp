@@ -52,8 +52,10 @@ const char* why_autocast_is_not_compiled() {
   if (!(on - c10::DispatchKeySet(c10::DispatchKey::AutocastCPU)).empty()) {
     return "autocast is on for a device other than the CPU";
   }
-  const bool casts_to_reduced = on.empty() || c10::isReducedFloatingType(at::autocast::get_autocast_dtype(at::kCPU));
-  return casts_to_reduced ? "" : "autocast casts to a dtype other than bfloat16 and float16";
+  const c10::ScalarType dtype = at::autocast::get_autocast_dtype(at::kCPU);
+  return on.empty() || dtype == at::kBFloat16 || dtype == at::kHalf
+             ? ""
+             : "autocast casts to a dtype other than bfloat16 and float16";
 }
 
 // Checks a graph that the caller made: its faults are the caller's errors, not sconce's.

@@ -8,6 +8,7 @@
 #include "tools/sconce/check/gradients.h"
 #include "tools/sconce/check/reference_calls.h"
 #include "tools/sconce/commands/ops_library.h"
+#include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/value_walk.h"
 
@@ -156,11 +157,42 @@ void check_frozen(const std::string& name) {
   EXPECT_TRUE(findings.all().empty()) << cli::to_text(findings);
 }
 
+// Calls 1 … 4 in an autocast region each, with specialized plans. LibTorch's own results change by as much when the arguments
+// move by one ulp: some roundings to bfloat16.
+void check_under_autocast(const std::string& name) {
+  const auto cases = std::get<cli::ModelCases>(cli::read_cases(cases_file(name)));
+  if (std::filesystem::file_size(model_file(name)) > kHugeFile) {
+    return;
+  }
+  cli::set_autocast_of_calls(at::kBFloat16);
+  const cli::CompareOptions rounded{.rtol = 0.03, .atol = 0.03};
+  cli::Findings findings;
+  findings.begin_case("case 0", "under autocast");
+  cli::ReferenceModels models(load(model_file(name), Options().compile(CompileMode::kBlocking)),
+                              load_script_module(model_file(name), std::nullopt), cases.method,
+                              cli::ReferenceModels::State::kCompare);
+  for (size_t call = 1; call <= 4; ++call) {
+    findings.begin_call(call);
+    const cli::ReferenceModels::Outcomes outcomes = models.call(cases.inputs[0], cases.seed + call - 1, call);
+    // LibTorch's tolist() takes no bfloat16.
+    if (outcomes.expected.error && outcomes.expected.error->find("INTERNAL ASSERT") != std::string::npos) {
+      break;
+    }
+    models.compare_outcomes(outcomes, rounded, /*has_answer=*/false, findings);
+    if (outcomes.got.error || outcomes.expected.error) {
+      break;
+    }
+  }
+  cli::set_autocast_of_calls(std::nullopt);
+  EXPECT_TRUE(findings.all().empty()) << cli::to_text(findings);
+}
+
 class ModelTest : public ::testing::TestWithParam<std::string> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelTest);
 
 TEST_P(ModelTest, AgreesWithLibTorchFromCall1ToCall5) { check_model(GetParam()); }
 TEST_P(ModelTest, AgreesWithLibTorchWhenFrozen) { check_frozen(GetParam()); }
+TEST_P(ModelTest, AgreesWithLibTorchUnderAutocast) { check_under_autocast(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelTest, ::testing::ValuesIn(model_names()),
                          [](const auto& model) { return model.param; });

@@ -247,13 +247,15 @@ std::vector<std::string> differences_of(const ObservedCall& got, const ObservedC
 std::vector<std::string> wrong_under_autocast(const OperatorPtr& op, const RegistryArguments& arguments) {
   const Op& record = op_of(op->schema());
   const bool casts = record.dispatched && record.dispatched->hasKernelForDispatchKey(c10::DispatchKey::AutocastCPU);
-  if (record.cpu_autocast == CpuAutocast::kNothing) {
+  if (record.cpu_autocast == CpuAutocast::kNothing || record.cpu_autocast == CpuAutocast::kPromoted) {
     torch::jit::Stack stack;
     for (const c10::IValue& argument : arguments.values) {
       stack.push_back(cli::deep_copy(argument));
     }
-    if (const auto cast = operators_cast_in([&] { call_operator(op, stack); }); !cast.empty()) {
-      return {"it calls " + *cast.begin()};
+    for (const std::string& cast : operators_cast_in([&] { call_operator(op, stack); })) {
+      if (record.cpu_autocast == CpuAutocast::kNothing || (cast != "aten::cat" && cast != "aten::stack")) {
+        return {"it calls " + cast};
+      }
     }
   }
   std::vector<std::vector<c10::IValue>> calls = {arguments.values};

@@ -216,6 +216,12 @@ def f(xs, h, c, w_ih, w_hh, b_ih, b_hh):
          return Values{normal({3, 2, 4}), normal({2, 5}), normal({2, 5}), normal({20, 4}),
                        normal({20, 5}),   normal({20}),   normal({20})};
        }},
+      {"gru_cell", R"(
+def f(x, h, w_ih, w_hh, b_ih, b_hh):
+    g = torch.gru_cell(x, h, w_ih, w_hh, b_ih, b_hh)
+    return torch.gru_cell(x, g, w_ih, w_hh), torch.rnn_tanh_cell(x, g, w_ih[:5], w_hh[:5], b_ih[:5], b_hh[:5])
+)",
+       [] { return Values{normal({2, 4}), normal({2, 5}), normal({15, 4}), normal({15, 5}), normal({15}), normal({15})}; }},
       {"loop_of_cells", R"(
 def f(xs, h, w, u):
     for i in range(xs.size(0)):

@@ -20,6 +20,12 @@ bool may_hold_tensors(const c10::TypePtr& type) {
          std::any_of(contained.begin(), contained.end(), may_hold_tensors);
 }
 
+// Other pads call operators that autocast casts to float32.
+bool pads_with_constant(const Node& node) {
+  const c10::IValue* mode = node.kind() == aten::pad ? node.named_input("mode")->constant() : nullptr;
+  return mode != nullptr && mode->isString() && mode->toStringRef() == "constant";
+}
+
 CpuAutocast treatment_of(const Node& node) {
   switch (node.opcode()) {
     // Operators run in callees, on other threads, or in a backend's subgraph.
@@ -36,11 +42,9 @@ CpuAutocast treatment_of(const Node& node) {
     // They tell whether autocast is on.
     case Opcode::kIsAutocastEnabled:
     case Opcode::kIsAutocastCpuEnabled: return CpuAutocast::kUnknown;
-    default: return node.schema() == nullptr ? CpuAutocast::kNothing : node.op().cpu_autocast;
+    default: return node.schema() == nullptr || pads_with_constant(node) ? CpuAutocast::kNothing : node.op().cpu_autocast;
   }
 }
-
-bool is_join(const Node& node) { return node.opcode() == Opcode::kCat || node.opcode() == Opcode::kStack; }
 
 // Returns whether every tensor among the operands is an operand itself, and there.
 bool has_only_tensors(const Node& node) {
@@ -98,7 +102,8 @@ bool lower_known_operands(Graph& graph, const CallersAutocast& autocast) {
 bool lower_callers_autocast(Graph& graph, const CallersAutocast& autocast) {
   bool changed = false;
   for_each_node(graph.body(), [&](Node* node) {
-    if (treatment_of(*node) == CpuAutocast::kNothing || is_join(*node)) {
+    const CpuAutocast treatment = treatment_of(*node);
+    if (treatment == CpuAutocast::kNothing || treatment == CpuAutocast::kPromoted) {
       return;
     }
     changed = true;

@@ -2,9 +2,12 @@
 
 #include "analysis/alias_sets.h"
 #include "base/flat_map.h"
+#include "ir/constant_operands.h"
 #include "ir/memory_types.h"
 #include "ir/schema_match.h"
 #include "passes/insert_node.h"
+
+#include <ATen/core/jit_type.h>
 
 #include <algorithm>
 #include <vector>
@@ -122,15 +125,24 @@ class Settlement {
   // Autocast casts to float32 if there is a float32 tensor, ignores double, and rejects every other dtype but its own. The
   // operator itself promotes to the same dtype.
   bool promotes_as_autocast(const Node& join) const {
-    const Node& list = *join.input(0)->node();
-    const auto elements = list.inputs();
-    const bool is_join = join.opcode() == Opcode::kCat || join.opcode() == Opcode::kStack;
-    return is_join && list.opcode() == Opcode::kListConstruct && !aliases_.may_be_written(*join.input(0)) &&
-           std::all_of(elements.begin(), elements.end(), [this](const Value* element) {
-             const auto dtype = element->facts() == nullptr ? std::nullopt : element->facts()->dtype;
-             return dtype && (dtype == autocast_.dtype || dtype == c10::kFloat || dtype == c10::kDouble ||
-                              !c10::isFloatingType(*dtype));
-           });
+    const auto inputs = join.inputs();
+    return std::all_of(inputs.begin(), inputs.end(), [this](const Value* input) {
+      return is_tensor(*input) ? is_promoted(*input) : !is_list_of_tensors(*input) || has_promoted_elements(*input);
+    });
+  }
+
+  static bool is_list_of_tensors(const Value& value) { return value.type()->isSubtypeOf(*c10::ListType::ofTensors()); }
+
+  bool has_promoted_elements(const Value& list) const {
+    const auto elements = list.node()->inputs();
+    return list.node()->opcode() == Opcode::kListConstruct && !aliases_.may_be_written(list) &&
+           std::all_of(elements.begin(), elements.end(), [this](const Value* each) { return is_promoted(*each); });
+  }
+
+  bool is_promoted(const Value& tensor) const {
+    const auto dtype = tensor.facts() == nullptr ? std::nullopt : tensor.facts()->dtype;
+    return dtype &&
+           (dtype == autocast_.dtype || dtype == c10::kFloat || dtype == c10::kDouble || !c10::isFloatingType(*dtype));
   }
 
   Graph& graph_;

@@ -2,7 +2,6 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <utility>
 
@@ -12,10 +11,13 @@ namespace {
 // Switches autocast on, in a run that has switched it off.
 class AutocastOn {
  public:
-  AutocastOn() { c10::impl::tls_set_dispatch_key_excluded(c10::DispatchKey::AutocastCPU, false); }
-  ~AutocastOn() { c10::impl::tls_set_dispatch_key_excluded(c10::DispatchKey::AutocastCPU, true); }
+  AutocastOn() : was_on_(at::autocast::is_autocast_enabled(at::kCPU)) { at::autocast::set_autocast_enabled(at::kCPU, true); }
+  ~AutocastOn() { at::autocast::set_autocast_enabled(at::kCPU, was_on_); }
   AutocastOn(const AutocastOn&) = delete;
   AutocastOn& operator=(const AutocastOn&) = delete;
+
+ private:
+  const bool was_on_;
 };
 
 // Runs with autograd's layers: casts of leaves that the step keeps serve other operators, too.
