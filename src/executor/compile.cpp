@@ -357,8 +357,8 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     if (decomposes) {
       runner.run("decompose_rnn_cells", decompose_rnn_cells, *graph);
     }
-    runner.run("lower_callers_autocast", [&given](Graph& known) { return lower_callers_autocast(known, *given.autocast); },
-               *graph);
+    runner.run(
+        "lower_callers_autocast", [&given](Graph& known) { return lower_callers_autocast(known, *given.autocast); }, *graph);
   }
   const auto derive_facts = [&] {
     runner.run(
@@ -369,8 +369,9 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     if (settings.optimize) {
       simplify(*graph, timed_by(runner));  // decides which optional operands are None
     }
-    if (runner.run("lower_known_operands", [&given](Graph& known) { return lower_known_operands(known, *given.autocast); },
-                   *graph)) {
+    if (runner.run(
+            "lower_known_operands", [&given](Graph& known) { return lower_known_operands(known, *given.autocast); },
+            *graph)) {
       derive_facts();
     }
     runner.run("settle_autocast", [&given](Graph& known) { return settle_autocast(known, *given.autocast); }, *graph);

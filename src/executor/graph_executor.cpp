@@ -239,10 +239,10 @@ void GraphExecutor::Impl::specialize(const SpecEntry& entry, const ArgumentSpec&
 // Returns an empty string for a spec that shall have a plan of its own. The words decide: specs with equal words have
 // equal answers.
 const char* GraphExecutor::Impl::why_not_specialized(const ArgumentSpec& spec) const {
-  return options_.compile() == CompileMode::kNever                 ? "Options::compile is kNever"
-         : spec.has_exotic()                                       ? "it has an exotic tensor or a long container"
-         : !no_transform_is_active()                               ? "a transform is active"
-                                                                   : why_autocast_is_not_compiled();
+  return options_.compile() == CompileMode::kNever ? "Options::compile is kNever"
+         : spec.has_exotic()                       ? "it has an exotic tensor or a long container"
+         : !no_transform_is_active()               ? "a transform is active"
+                                                   : why_autocast_is_not_compiled();
 }
 
 PlanExplanation GraphExecutor::Impl::explain_plan(const CountedPlan& counted, std::vector<std::string> specs) const {

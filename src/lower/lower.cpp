@@ -214,11 +214,6 @@ class Lowering {
   }
 
   Expected<StepPtr> make_step(const Node& node) {
-    auto step = make_plain_step(node);
-    return step && node.attribute(attr::kAutocast) != nullptr ? make_autocast_step(std::move(*step)) : std::move(step);
-  }
-
-  Expected<StepPtr> make_plain_step(const Node& node) {
     Operands operands = operands_of(node, 0);
     Registers results;
     for (const Value* output : node.outputs()) {
@@ -239,6 +234,9 @@ class Lowering {
     auto step = make_step(node);
     if (!step) {
       return step.refusal();
+    }
+    if (node.attribute(attr::kAutocast) != nullptr) {
+      *step = make_autocast_step(std::move(*step));
     }
     emit(places_.is_read_in_place(node) ? make_unprepared_step(std::move(*step)) : std::move(*step), &node);
     if (const auto reason = places_.why_not_prepared(node); reason && group_ == nullptr) {

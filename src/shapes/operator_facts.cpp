@@ -36,11 +36,6 @@ bool is_object(const c10::Type& type) {
          (type.kind() == c10::TypeKind::ListType && is_object(*type.expectRef<c10::ListType>().getElementType()));
 }
 
-// Returns whether autocast on the CPU casts a tensor of the known dtype and device to another dtype.
-bool is_cast_by_autocast(const TensorFacts& facts, c10::ScalarType dtype) {
-  return facts.device->is_cpu() && c10::isFloatingType(*facts.dtype) && facts.dtype != at::kDouble && facts.dtype != dtype;
-}
-
 // ---- the run ----------------------------------------------------------------------------------------------------------
 
 struct MetaRun {
@@ -71,7 +66,7 @@ class OperatorFacts {
       return results;
     }
     if (node_.opcode() == Opcode::kAutocastCast) {
-      return {autocast_cast()};
+      return {autocast_cast(operands_)};
     }
     const auto meta = run_on_meta();
     const auto sizes = meta && meta->sizes_are_exact ? std::nullopt : sizes_by_rule();
@@ -109,22 +104,6 @@ class OperatorFacts {
       sees_all_tensors_ = false;
       sees_all_but_objects_ = sees_all_but_objects_ && is_object(*type);
     }
-  }
-
-  // Returns what is known of a tensor that is cast if autocast casts it at all.
-  AbstractValue autocast_cast() const {
-    const TensorFacts* operand = operands_[0].as_tensor();
-    const auto dtype = operands_[1].as_known_integer();
-    if (operand == nullptr || !operand->dtype || !operand->device || !dtype) {
-      return {};
-    }
-    TensorFacts facts = *operand;
-    if (is_cast_by_autocast(*operand, static_cast<c10::ScalarType>(*dtype))) {
-      facts.dtype = static_cast<c10::ScalarType>(*dtype);
-      facts.forget_strides();
-    }
-    facts.defined.reset();
-    return AbstractValue::tensor(std::move(facts));
   }
 
   // In-place operators return the tensor they wrote.

@@ -17,6 +17,22 @@ std::optional<size_t> dim_among(size_t rank, const AbstractValue& dim) {
 
 }  // namespace
 
+AbstractValue autocast_cast(const AbstractValues& operands) {
+  const TensorFacts* operand = operands[0].as_tensor();
+  const auto number = operands[1].as_known_integer();
+  if (operand == nullptr || !operand->dtype || !operand->device || !number) {
+    return {};
+  }
+  const auto dtype = static_cast<c10::ScalarType>(*number);
+  TensorFacts facts = *operand;
+  if (facts.device->is_cpu() && c10::isFloatingType(*facts.dtype) && facts.dtype != c10::kDouble && facts.dtype != dtype) {
+    facts.dtype = dtype;
+    facts.forget_strides();
+  }
+  facts.defined.reset();
+  return AbstractValue::tensor(std::move(facts));
+}
+
 std::optional<AbstractValue> tensor_property(const Node& node, const AbstractValues& operands, SizeArithmetic& arithmetic) {
   const TensorFacts* facts = operands.empty() ? nullptr : operands[0].as_tensor();
   if (facts == nullptr || node.outputs().size() != 1) {

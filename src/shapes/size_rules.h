@@ -1,4 +1,4 @@
-// Queries of sizes, and sizes of results for which there is no shape function.
+// Queries of sizes and casts, and sizes of results for which there is no shape function.
 #pragma once
 
 #include "ir/graph.h"
@@ -12,6 +12,9 @@ namespace sconce {
 
 // Returns what the node queries of its first operand, a tensor: sizes, rank, dtype, device, …. Nothing for any other node.
 std::optional<AbstractValue> tensor_property(const Node& node, const AbstractValues& operands, SizeArithmetic& arithmetic);
+
+// Returns what is known of a tensor that `sconce::autocast_cast` casts, if autocast casts such a tensor at all.
+AbstractValue autocast_cast(const AbstractValues& operands);
 
 // Returns the sizes of tensors joined along a dim by cat or stack. Nothing for any other node.
 std::optional<std::vector<Dim>> sizes_of_joined(const Node& node, const AbstractValues& operands,

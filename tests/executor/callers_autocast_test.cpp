@@ -27,7 +27,8 @@ using Values = std::vector<c10::IValue>;
 // An outermost autocast region.
 class Region {
  public:
-  explicit Region(at::ScalarType dtype, bool keeps_casts = true) : dtype_before_(at::autocast::get_autocast_dtype(at::kCPU)) {
+  explicit Region(at::ScalarType dtype, bool keeps_casts = true)
+      : dtype_before_(at::autocast::get_autocast_dtype(at::kCPU)) {
     at::autocast::set_autocast_dtype(at::kCPU, dtype);
     at::autocast::set_autocast_cache_enabled(keeps_casts);
     at::autocast::set_autocast_enabled(at::kCPU, true);
@@ -235,8 +236,7 @@ def f(x, w, gain, shift, mean, var):
     return torch.max_pool2d(torch.relu(y), [2, 2])
 )",
        [] {
-         return Values{normal({2, 3, 8, 8}), normal({4, 3, 3, 3}),          normal({4}),
-                       normal({4}),          at::zeros({4}), at::ones({4})};
+         return Values{normal({2, 3, 8, 8}), normal({4, 3, 3, 3}), normal({4}), normal({4}), at::zeros({4}), at::ones({4})};
        }},
       {"losses", R"(
 def f(x, y, target):
@@ -303,13 +303,16 @@ def f(x, w, y, v, t):
     return torch.conv1d(x, w, None), torch.conv_transpose2d(y, v, None), torch.conv3d(t, t[:1], None), torch.conv1d(x, w, None, padding="same")
 )",
        [] {
-         return Values{normal({2, 3, 8}), normal({4, 3, 3}), normal({2, 3, 4, 4}), normal({3, 2, 2, 2}), normal({2, 1, 3, 3, 3})};
+         return Values{normal({2, 3, 8}), normal({4, 3, 3}), normal({2, 3, 4, 4}), normal({3, 2, 2, 2}),
+                       normal({2, 1, 3, 3, 3})};
        }},
       {"layers", R"(
 def f(x, h, w_ih, w_hh, b_ih, b_hh):
     return torch.gru(x, h, [w_ih, w_hh, b_ih, b_hh], True, 1, 0.0, False, False, False)
 )",
-       [] { return Values{normal({3, 2, 4}), normal({1, 2, 5}), normal({15, 4}), normal({15, 5}), normal({15}), normal({15})}; }},
+       [] {
+         return Values{normal({3, 2, 4}), normal({1, 2, 5}), normal({15, 4}), normal({15, 5}), normal({15}), normal({15})};
+       }},
       {"lstm_layer", R"(
 def f(x, h, c, w_ih, w_hh, b_ih, b_hh):
     return torch.lstm(x, [h, c], [w_ih, w_hh, b_ih, b_hh], True, 1, 0.0, False, False, False)
@@ -399,8 +402,8 @@ Values copies_of(const Values& arguments) {
 }
 
 void check_program(const Program& program, at::ScalarType dtype, bool with_grad, bool keeps_casts) {
-  const std::string what = std::string(program.name) + (with_grad ? " with gradients" : "") + " under " + c10::toString(dtype) +
-                           (keeps_casts ? "" : " without cache");
+  const std::string what = std::string(program.name) + (with_grad ? " with gradients" : "") + " under " +
+                           c10::toString(dtype) + (keeps_casts ? "" : " without cache");
   const at::AutoGradMode grad_mode(with_grad);
   Reference reference(program.source);
   const auto executor = executor_of(program.source, blocking());
@@ -452,8 +455,8 @@ TEST(Autocast, OnInSomeCallsOfOneFunction) {
   const auto executor = executor_of(program.source, blocking());
   Values arguments = program.arguments();
   set_requires_grad(arguments);
-  const std::vector<std::optional<at::ScalarType>> calls = {at::kBFloat16, std::nullopt, at::kHalf, at::kBFloat16,
-                                                            std::nullopt,  at::kHalf};
+  const std::vector<std::optional<at::ScalarType>> calls = {at::kBFloat16, std::nullopt, at::kHalf,
+                                                            at::kBFloat16, std::nullopt, at::kHalf};
   for (const auto dtype : calls) {
     const auto region = [&] { return dtype ? std::make_unique<Region>(*dtype) : nullptr; };
     const Answer expected = answer_of(run_of(reference), arguments, region);
@@ -575,7 +578,8 @@ PlanExplanation plan_of(const char* source, const Values& arguments) {
 TEST(Autocast, StepsArePreparedAndOthersSayWhy) {
   const PlanExplanation mlp = plan_of(programs().front().source, programs().front().arguments());
   EXPECT_EQ(mlp.ordinary_steps, 0) << mlp.text;
-  const PlanExplanation einsum = plan_of("def f(x):\n    return torch.einsum(\"ij,jk->ik\", [x, x]).relu()\n", {normal({3, 3})});
+  const PlanExplanation einsum =
+      plan_of("def f(x):\n    return torch.einsum(\"ij,jk->ik\", [x, x]).relu()\n", {normal({3, 3})});
   ASSERT_EQ(einsum.not_prepared.size(), 1) << einsum.text;
   EXPECT_EQ(einsum.not_prepared[0].op, "aten::einsum");
   EXPECT_EQ(einsum.not_prepared[0].reason, NotPrepared::kAutocast);

@@ -20,8 +20,8 @@ namespace sconce {
 // Returns whether the graph changed.
 bool lower_callers_autocast(Graph& graph, const CallersAutocast& autocast);
 
-// Casts the operands of operators that lower_callers_autocast has left to run with autocast on, and whose optional tensors are
-// known by now to be there or None. Facts of results are then to be derived again. Returns whether the graph changed.
+// Casts the operands of operators that lower_callers_autocast has left to run with autocast on, and whose optional tensors
+// are known by now to be there or None. Facts of results are then to be derived again. Returns whether the graph changed.
 bool lower_known_operands(Graph& graph, const CallersAutocast& autocast);
 
 }  // namespace sconce

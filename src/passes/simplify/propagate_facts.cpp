@@ -54,18 +54,15 @@ class FactPropagation {
         return AbstractValues{*state};
       }
       AbstractValues results = operator_facts(node, operands, arithmetic_);
-      if (!results.empty() && requires_gradient(node, operands)) {
-        results[0] = with_required_gradient(results[0]);
-      } else if (computes_without_gradients(node) && !results.empty() && results[0].as_tensor() != nullptr) {
-        TensorFacts facts = *results[0].as_tensor();
-        facts.requires_grad = false;
-        results[0] = AbstractValue::tensor(std::move(facts));
+      const bool records_nothing = given_.grad_mode == false && !state_changes_ && produces_new_tensor(node);
+      if (!results.empty() && (requires_gradient(node, operands) || (records_nothing && !introduces_grad(node)))) {
+        results[0] = with_requires_grad(results[0], given_.grad_mode == true);
       }
       return results;
     };
     rules.refined = [this](const Value& value, AbstractValue found) {
       if (is_tensor(value)) {
-        return with_facts_of(value, is_part_with_gradient(value) ? with_required_gradient(found) : found);
+        return with_facts_of(value, is_part_with_gradient(value) ? with_requires_grad(found, true) : found);
       }
       if (value.type()->kind() == c10::TypeKind::NoneType) {
         return AbstractValue::constant(c10::IValue());
@@ -196,11 +193,6 @@ class FactPropagation {
     return false;
   }
 
-  // Returns whether the result is a new tensor, made while no gradients are recorded.
-  bool computes_without_gradients(const Node& node) const {
-    return given_.grad_mode == false && !state_changes_ && produces_new_tensor(node) && !introduces_grad(node);
-  }
-
   // Returns whether the value is a part of a tensor that requires a gradient. Their number need not be known.
   bool is_part_with_gradient(const Value& value) const {
     if (value.node()->opcode() != Opcode::kListUnpack) {
@@ -217,17 +209,18 @@ class FactPropagation {
     return value.as_tensor() != nullptr && value.as_tensor()->requires_grad == true;
   }
 
-  static AbstractValue with_required_gradient(const AbstractValue& result) {
+  static AbstractValue with_requires_grad(const AbstractValue& result, bool required) {
     if (const AbstractValues* elements = result.as_sequence()) {
       AbstractValues known;
-      std::transform(elements->begin(), elements->end(), std::back_inserter(known), with_required_gradient);
+      std::transform(elements->begin(), elements->end(), std::back_inserter(known),
+                     [&](const AbstractValue& each) { return with_requires_grad(each, required); });
       return AbstractValue::sequence(std::move(known));
     }
     if (result.as_tensor() == nullptr || !result.as_tensor()->dtype || !c10::isFloatingType(*result.as_tensor()->dtype)) {
       return result;
     }
     TensorFacts facts = *result.as_tensor();
-    facts.requires_grad = true;
+    facts.requires_grad = required;
     return AbstractValue::tensor(std::move(facts));
   }
 

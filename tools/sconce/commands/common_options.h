@@ -36,8 +36,9 @@ void add_frozen_option(CLI::App& command, CommonOptions& options);
 void add_common_options(CLI::App& command, CommonOptions& options);
 
 // Opens the libraries, checks the device and reads the options file: a JSON object of fields of Options. The error for an
-// unknown key names the nearest. Sets the autocast of calls (values/autocast_region.h). Must run before any tensor is made, because CUDA must be loaded first (rule R9). Throws
-// UserError, or RefusedError for options that this build does not support yet.
+// unknown key names the nearest. Sets the autocast of calls (values/autocast_region.h). Must run before any tensor is made,
+// because CUDA must be loaded first (rule R9). Throws UserError, or RefusedError for options that this build does not
+// support yet.
 Options prepare(const CommonOptions& options);
 
 // Checks a number on the command line: "--threads: must be from 1 to 1024, not 0".
