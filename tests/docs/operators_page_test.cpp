@@ -186,7 +186,7 @@ execution, called by their schema; LibTorch's autograd differentiates them.
 | operator | a row of `src/ops/rows/`, sorted by its files. An in-place operator has the columns of its functional variant, where the row says that this one may replace it; a synonym (`absolute`) has those of the operator that it is another name of |
 | gradient | the row has the text of its gradient, so that [differentiable subgraphs](OVERVIEW.md#7-training-differentiable-subgraphs) may have the operator. With a condition: for other arguments, LibTorch's autograd differentiates it |
 | prepared | a prepared step keeps the set-up of LibTorch's kernel from run to run ([OVERVIEW.md](OVERVIEW.md#prepared-steps-and-the-arena)) |
-| compiled | [compiled kernels](kernels.md) compute it, for each element or as a reduction of the last dimensions |
+| compiled | [compiled kernels](kernels.md) compute it, for each element or as a reduction of dimensions |
 | dtypes: ulps | the dtypes of operands that kernels compute, and the largest distance from eager LibTorch in units of the last place. Operands of other dtypes are refused: LibTorch computes them. [kernels.md](kernels.md) explains the words |
 
 Floating dtypes are float32, float64 and bfloat16; integers are int64, int32 and uint8. [adding_an_op.md](adding_an_op.md)
