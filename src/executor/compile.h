@@ -71,25 +71,13 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
 
 // ---- the stages, for tools and tests that stop in between -----------------------------------------------------------
 
-// Takes the name of a stage and the graph that it left: "load", "inline", "freeze", "required" and "optimize", in this order,
-// where the settings ask for them. Returns whether to go on.
+// Takes the name of a stage and the graph that it left: "load", "inline", "freeze", "required" and "optimize", in this
+// order, where the settings ask for them. Returns whether to go on.
 using StageCallback = std::function<bool(std::string_view stage, const Graph& graph)>;
 
 // Runs the stages of compile_method before lowering. Returns the passes that failed.
 Expected<std::vector<RefusalExplanation>> show_stages(std::unique_ptr<Graph> graph, const CompileSettings& settings,
                                                       const StageCallback& show);
-
-// Inlines all calls that can be inlined (passes/required/inline_calls.h). With `optimize`, simplifies a function with
-// several calls once. Returns the time it took.
-Expected<PassTiming> inline_and_simplify(Graph& graph, FunctionTable& functions, const PassPipeline& passes, bool optimize);
-
-// Freezes a method (passes/freeze/freeze.h) and, with `optimize`, runs the passes that its constants enable. Runs
-// once for all plans of the method, so that they share computed constants, and before argument specs are derived from
-// the remaining reads.
-void freeze_method(Graph& method, const ModuleConstants& constants, bool optimize, PassRunner& runner);
-
-// Runs the passes of a stage in their order, the user's at their places.
-void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, bool frozen = false);
 
 // A plan of a graph that the passes have processed. Each of its runs fills a profile.
 struct Profiled {

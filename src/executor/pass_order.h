@@ -1,4 +1,4 @@
-// The order that passes rely on, with the reasons. executor/compile.cpp runs them; tests/executor/pass_order_test.cpp holds it
+// The order that passes rely on, with the reasons. executor/stages.cpp runs them; tests/executor/pass_order_test.cpp holds it
 // to this table.
 #pragma once
 

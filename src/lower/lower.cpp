@@ -219,10 +219,8 @@ class Lowering {
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
     }
-    switch (node.opcode()) {
-      case Opcode::kDelegate:
-      case Opcode::kDifferentiable: return lower_subgraph(node, std::move(operands), std::move(results), options_);
-      default: break;
+    if (node.opcode() == Opcode::kDelegate || node.opcode() == Opcode::kDifferentiable) {
+      return lower_subgraph(node, std::move(operands), std::move(results), options_);
     }
     return is_call(node) ? make_call_step(node, std::move(operands), std::move(results), callees_)
            : node.op().is_language()

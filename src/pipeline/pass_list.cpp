@@ -101,7 +101,8 @@ constexpr std::array kPasses = {
 static_assert(std::is_sorted(kPasses.begin(), kPasses.end(),
                              [](const PassInfo& a, const PassInfo& b) { return a.name < b.name; }));
 
-constexpr std::array<std::string_view, 2> kPassesWithArguments = {"freeze", "refine_optional_tensors"};
+constexpr std::array<std::string_view, 5> kPassesWithArguments = {"freeze", "lower_callers_autocast", "lower_known_operands",
+                                                                  "refine_optional_tensors", "settle_autocast"};
 
 }  // namespace
 

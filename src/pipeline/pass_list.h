@@ -1,4 +1,4 @@
-// The list of named passes, for the command line, the tests and plug-ins. executor/compile.cpp lists the passes in their
+// The list of named passes, for the command line, the tests and plug-ins. executor/stages.cpp lists the passes in their
 // order; `simplify` there stands for the four passes of passes/simplify/simplify.cpp.
 #pragma once
 
@@ -18,7 +18,7 @@ using PassFunction = bool (*)(Graph& graph);
 struct PassInfo {
   std::string_view name;
   PassFunction function;
-  Stage stage;                    // runs it first; executor/compile.cpp lists the order
+  Stage stage;                    // runs it first; executor/stages.cpp lists the order
   std::string_view help;          // one line
   bool changes_rounding = false;  // results may differ by rounding from those before the pass
 };

@@ -20,7 +20,7 @@
 #include "tools/sconce/values/fit_arguments.h"
 
 #include "executor/callee_table.h"
-#include "executor/compile.h"
+#include "executor/stages.h"
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
 

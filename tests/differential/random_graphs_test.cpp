@@ -10,7 +10,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/torch_graph.h"
 
-#include "executor/compile.h"
+#include "executor/stages.h"
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"

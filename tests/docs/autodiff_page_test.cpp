@@ -6,7 +6,7 @@
 #include "autodiff/differentiate.h"
 #include "autodiff/joint/joint_graph.h"
 #include "autodiff/select/slice.h"
-#include "executor/compile.h"
+#include "executor/stages.h"
 #include "ir/differentiable.h"
 #include "ir/text/gradient_text.h"
 #include "ir/text/print.h"

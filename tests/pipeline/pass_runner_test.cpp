@@ -2,7 +2,7 @@
 
 #include "tests/support/graphs.h"
 
-#include "executor/compile.h"
+#include "executor/stages.h"
 
 #include <gmock/gmock.h>
 

@@ -6,7 +6,7 @@
 - Each file that a paragraph names is there, and each subfolder of src/passes is in the table.
 - A header that is *waiting* (a `*Waiting:*` sentence, or a paragraph with that status) is included by no .cpp file of
   another folder in use.
-- The passes that src/executor/compile.cpp runs have the stage in src/pipeline/pass_list.cpp under which it runs them first.
+- The passes that src/executor/stages.cpp runs have the stage in src/pipeline/pass_list.cpp under which it runs them first.
   The passes that it does not run are on request, and src/README.md names them.
 
     source_map.py [--self-test]      as includes.py
@@ -22,7 +22,7 @@ from includes import INCLUDE, declared_folders
 ROOT = Path(__file__).resolve().parents[2]
 STATUSES = ("in use", "on request", "waiting")
 
-# The functions of compile.cpp that run passes, and the stage of each.
+# The functions of stages.cpp that run passes, and the stage of each.
 STAGES = {
     "required_passes": "kRequired",
     "freeze_method": "kOptimize",
@@ -32,7 +32,8 @@ STAGES = {
     "subgraph_passes": "kSpecialize",
     "backward_passes": "kSpecialize",
     "differentiable_passes": "kSpecialize",
-    "compile_specialized": "kSpecialize",
+    "autocast_passes": "kSpecialize",
+    "specializing_passes": "kSpecialize",
     "fuse_passes": "kFuse",
 }
 ORDER = ("kRequired", "kOptimize", "kSpecialize", "kFuse", "kOnRequest")
@@ -122,8 +123,8 @@ def unnamed_passes(root: Path) -> set:
 
 
 def run_stages(root: Path) -> tuple:
-    """pass -> the stage in which compile.cpp runs it first; and what is wrong with compile.cpp"""
-    text = (root / "src/executor/compile.cpp").read_text()
+    """pass -> the stage in which stages.cpp runs it first; and what is wrong with stages.cpp"""
+    text = (root / "src/executor/stages.cpp").read_text()
     simplified = re.findall(r'changes\("(\w+)"', (root / "src/passes/simplify/simplify.cpp").read_text())
     found, stages = [], {}
     definition = re.compile(r"^(?!namespace)\S.*?\b(\w+)\([^;]*?\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
@@ -133,7 +134,7 @@ def run_stages(root: Path) -> tuple:
         if function == "run_stage":
             continue  # one case for each stage
         if passes and function not in STAGES:
-            found.append(f"src/executor/compile.cpp: {function} runs {passes[0]}; STAGES of source_map.py does not know its stage")
+            found.append(f"src/executor/stages.cpp: {function} runs {passes[0]}; STAGES of source_map.py does not know its stage")
             continue
         for name in passes:
             stages[name] = min(stages.get(name, "kOnRequest"), STAGES[function], key=ORDER.index)
@@ -146,11 +147,11 @@ def pass_violations(root: Path) -> list:
     unnamed = unnamed_passes(root)
     for name, stage in run.items():
         if name not in named and name not in unnamed:
-            found.append(f"src/executor/compile.cpp: runs {name}, which src/pipeline/pass_list.cpp does not list")
+            found.append(f"src/executor/stages.cpp: runs {name}, which src/pipeline/pass_list.cpp does not list")
         elif name in named and named[name] != stage:
-            found.append(f"src/pipeline/pass_list.cpp: {name} is {named[name]}; src/executor/compile.cpp runs it first in {stage}")
+            found.append(f"src/pipeline/pass_list.cpp: {name} is {named[name]}; src/executor/stages.cpp runs it first in {stage}")
     on_request = {name for name, stage in named.items() if stage == "kOnRequest"}
-    found += [f"src/pipeline/pass_list.cpp: {name} is {stage}; src/executor/compile.cpp does not run it"
+    found += [f"src/pipeline/pass_list.cpp: {name} is {stage}; src/executor/stages.cpp does not run it"
               for name, stage in named.items() if name not in run and stage != "kOnRequest"]
     described = {Path(name).name for name in re.findall(r"`([\w/]+)`", sentence_after("On request", paragraphs(root)["passes"][1]))}
     found += [f"src/README.md: {name} is either named on request and runs in a compile, or the reverse"
@@ -163,7 +164,7 @@ def violations(root: Path) -> list:
 
 
 def self_test() -> int:
-    readme, lists, driver = "src/README.md", "src/pipeline/pass_list.cpp", "src/executor/compile.cpp"
+    readme, lists, driver = "src/README.md", "src/pipeline/pass_list.cpp", "src/executor/stages.cpp"
     # what is planted: (file, text, replacement, what the report says)
     plants = {
         "a folder without a paragraph": (readme, "## autodiff: in use\n", "", "no paragraph"),
