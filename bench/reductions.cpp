@@ -8,7 +8,7 @@
 #include "fusion/group_kernel.h"
 #include "fusion/kernel_width.h"
 #include "ir/text/parse.h"
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>
@@ -82,7 +82,7 @@ std::string text_of(const std::vector<int64_t>& numbers) {
   return "[" + text + "]";
 }
 
-std::unique_ptr<Plan> plan_of(const Group& group, const Operand& operand, StepForm form) {
+std::unique_ptr<Plan> plan_of(const Group& group, const Operand& operand, LoweringOptions form) {
   const std::string text =
       "graph(%a : Tensor, %b : Tensor):\n"
       "  %dims : int[] = prim::Constant[value=" +

@@ -1,5 +1,6 @@
 #include "executor/compile.h"
 
+#include "autodiff/differentiate.h"
 #include "executor/stages.h"
 #include "fusion/form_groups.h"
 #include "fusion/group_kernel.h"

@@ -3,7 +3,7 @@
 #include "tests/support/graphs.h"
 
 #include "fusion/form_groups.h"
-#include "plan/lower.h"
+#include "lower/lower.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>
