@@ -25,8 +25,8 @@ bool may_hold_operands(const Op& op);
 // Returns whether the node's only result is a new tensor: a new object over new memory whose elements do not overlap.
 bool produces_new_tensor(const Node& node);
 
-// Returns whether the node casts to fewer bits, and its result may require a gradient. One such cast in place of several would
-// add up their gradients in those bits.
+// Returns whether the node casts to fewer bits, and its result may require a gradient. One such cast in place of several
+// would add up their gradients in those bits.
 bool narrows_gradients(const Node& node);
 
 // Returns whether the node's result may require a gradient although no operand does (`torch.tensor(…, requires_grad=True)`).

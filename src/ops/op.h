@@ -77,8 +77,8 @@ const Op& unresolved_op();
 // equal schema and effects share a record.
 const Op& composite_op(c10::FunctionSchema schema, Opcode opcode, Effects effects = {});
 
-// The record of `op` for nodes that run with the caller's autocast on (attr::kAutocast). It says what `op` says of effects and
-// memory, and nothing of what the operator computes.
+// The record of `op` for nodes that run with the caller's autocast on (attr::kAutocast). It says what `op` says of effects
+// and memory, and nothing of what the operator computes.
 const Op& op_under_autocast(const Op& op);
 
 // The record of `sconce::autocast_cast`, which casts a tensor as the caller's autocast does, with its cache of cast leaves.

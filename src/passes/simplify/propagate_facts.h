@@ -39,7 +39,8 @@ struct InputAssumptions {
 //     %y : Tensor = aten::view(%x, [%n, 2, 4])      gets Float(SS(-1), 2, 4, requires_grad=0, device=cpu)
 //
 // Tensors whose sizes, strides or memory change in place (`resize_`, `t_`, `set_`) get no facts. The facts assume the
-// current default dtype, and no autocast in the caller but what lower_callers_autocast has made explicit. Returns whether the graph changed.
+// current default dtype, and no autocast in the caller but what lower_callers_autocast has made explicit. Returns whether
+// the graph changed.
 //
 // With KnownNumbers::kFold, also replaces uses of numbers, conditions and None that are known by constants. What computed
 // them stays, for eliminate_dead_nodes.
