@@ -28,8 +28,11 @@ namespace sconce {
 
 inline const c10::Symbol kKernelKind = c10::Symbol::fromQualString("sconce::kernel");
 
-// Returns whether the node, of a kernel node's block, writes its first operand and returns it.
-inline bool writes_in_place(const Node& node) { return node.schema() != nullptr && node.op().all_effects.writes; }
+// Returns whether the node, of a kernel node's block, writes its first operand and returns it. Effects do not tell: a batch
+// norm in evaluation mode may write statistics, as far as its operator's record knows.
+inline bool writes_in_place(const Node& node) {
+  return node.schema() != nullptr && !node.inputs().empty() && node.op().is_marked_as_written(0);
+}
 
 // Moves the nodes, which are in program order in one block, into a new kernel node in the place of the last of them. What
 // nodes outside use of them becomes a result. Requires that no node in between uses a result of them.
