@@ -3,6 +3,7 @@
 #include <ATen/WrapDimUtils.h>
 
 #include <cmath>
+#include <limits>
 #include <unordered_map>
 
 namespace sconce {
@@ -162,8 +163,9 @@ Result write_variance_of_row(Writing& w) {
   if (!w.is_none(kCorrection) && !w.is_number(kCorrection)) {
     return std::nullopt;
   }
-  // `unbiased` is a correction of 1.
-  const double correction = w.number(kCorrection).value_or(1);
+  // `unbiased` is a correction of 1. LibTorch takes one of NaN for larger than every length.
+  const double given = w.number(kCorrection).value_or(1);
+  const double correction = std::isnan(given) ? std::numeric_limits<double>::infinity() : given;
   return write_of_floats(w, [&](Element x) {
     const Element centered = w.sub(x, mean_of(w, x));
     const Element sum = w.b.apply(MachineOp::kSum, w.mul(centered, centered));

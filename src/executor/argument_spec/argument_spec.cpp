@@ -156,7 +156,8 @@ void ArgumentSpecCreator::collect_read(const Node& get, AttributeRead read, cons
       constants_.push_back(read);
     }
   } else if (type->kind() == c10::TypeKind::TensorType && !changes.assigned.names(get)) {
-    read.is_parameter = get.input(0)->type()->expectRef<c10::ClassType>().is_parameter(read.slot);
+    const auto& object = get.input(0)->type()->expectRef<c10::ClassType>();
+    read.is_parameter = object.is_module() && object.is_parameter(read.slot);
     tensors_.push_back(read);
   } else if (may_hold_tensors(type)) {
     others_.push_back(read);

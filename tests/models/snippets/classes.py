@@ -120,6 +120,21 @@ class Loud:
 
 
 @torch.jit.script
+class Held:
+    def __init__(self, x: Tensor):
+        self.x = x
+
+    def __enter__(self) -> Tensor:
+        return self.x * 2
+
+    def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
+        print("exit", self.x.dim())
+
+    def __lt__(self, other: "Held") -> bool:
+        return bool(self.x.sum() < other.x.sum())
+
+
+@torch.jit.script
 class Fields:
     """What @dataclass makes, written out: dataclasses themselves cannot be saved."""
 
@@ -308,6 +323,15 @@ class Classes(nn.Module):
         with Loud("a"), Loud("b"):
             y = x + n
         return y
+
+    def with_block_that_holds_a_tensor(self, x: Tensor, n: int):
+        with Held(x) as doubled:
+            y = doubled + n
+        return y
+
+    def sorted_by_tensors(self, x: Tensor, n: int):
+        held = [Held(x + n), Held(x - n), Held(x)]
+        return [each.x for each in sorted(held)]
 
     def with_block_and_return(self, x: Tensor, n: int):
         with Loud("r"):

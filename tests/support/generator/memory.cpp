@@ -175,11 +175,9 @@ bool Generator::emit_in_place() {
   });
   const std::string other = operand->name;  // the target itself always qualifies
   std::string expression;
-  switch (pick(10)) {
+  switch (pick(8)) {
     case 0: expression = call({"aten::add_", target->name, other, constant(int64_t{1})}); break;
     case 1: expression = call({"aten::mul_", target->name, other}); break;
-    case 8: expression = call({"aten::addcmul_", target->name, other, other, constant(-0.5)}); break;
-    case 9: expression = call({"aten::lerp_", target->name, other, constant(0.25)}); break;
     case 2: expression = call({"aten::copy_", target->name, other, constant(false)}); break;
     case 3: expression = call({"aten::sub_", target->name, any_scalar(), constant(int64_t{1})}); break;
     case 4: expression = call({chance(50) ? "aten::tanh_" : "aten::relu_", target->name}); break;
