@@ -259,7 +259,7 @@ Node* Graph::copy_node(const Node& source, Node* position, ValueMap& values) {
   copy->attributes_ = source.attributes_;
   for (Attribute& attribute : copy->attributes_) {
     auto* subgraph = std::get_if<std::shared_ptr<Graph>>(&attribute.value);
-    // What is run by a program of its own is never changed, so copies share it (plan/callees.h).
+    // A program runs the body of a fork, and nothing changes it: copies share it (plan/callees.h).
     if (subgraph != nullptr && copy->opcode() != Opcode::kFork && copy->opcode() != Opcode::kAwaitable) {
       attribute.value = std::shared_ptr<Graph>((*subgraph)->clone());
     }

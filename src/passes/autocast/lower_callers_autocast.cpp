@@ -54,7 +54,7 @@ bool has_only_tensors(const Node& node) {
   });
 }
 
-// LibTorch casts each operand of each operator anew: the gradients of the casts add up in the tensor's own dtype.
+// LibTorch casts each operand of each operator by itself: the gradients of the casts add up in the tensor's own dtype.
 void cast_operands(Node& node, c10::ScalarType dtype) {
   for (size_t i = 0; i < node.inputs().size(); ++i) {
     if (node.input(i)->type()->kind() == c10::TypeKind::TensorType) {
