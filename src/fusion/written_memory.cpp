@@ -26,7 +26,7 @@ WrittenMemory::WrittenMemory(const NodeGroup& group, const KernelArguments& argu
   }
 }
 
-bool WrittenMemory::is_shared(const KernelArguments& arguments) {
+bool WrittenMemory::overlaps(const KernelArguments& arguments) {
   const auto begin_of = [&](const Tensor& tensor) { return reinterpret_cast<uintptr_t>(arguments.data(tensor.position)); };
   const auto is_before = [&](const Tensor& a, const Tensor& b) { return begin_of(a) < begin_of(b); };
   if (!std::is_sorted(tensors_.begin(), tensors_.end(), is_before)) {

@@ -15,9 +15,10 @@ class WrittenMemory {
   // For operands of these forms.
   WrittenMemory(const NodeGroup& group, const KernelArguments& arguments);
   // Returns whether a tensor that the group writes may share memory with another operand of this run.
-  bool is_shared(const KernelArguments& arguments);
+  bool is_shared(const KernelArguments& arguments) { return !tensors_.empty() && overlaps(arguments); }
 
  private:
+  bool overlaps(const KernelArguments& arguments);
   struct Tensor {
     size_t position;  // among the arguments
     size_t bytes;     // from the first element to the end of the last

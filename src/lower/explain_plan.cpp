@@ -1,10 +1,12 @@
 #include "lower/explain_plan.h"
 
+#include "analysis/step_traits.h"
 #include "ir/text/print.h"
 #include "lower/places.h"
 #include "plan/autograd/differentiable_function.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sconce {
 namespace {
@@ -56,14 +58,15 @@ class NotPreparedNodes {
   std::vector<NotPreparedExplanation> entries_;
 };
 
-// Counts the steps of nodes. A kernel's step stands for the steps that follow it, which are counted.
+// Counts nodes that have steps, each once: of a kernel's step, the steps that follow it are counted.
 TraitsExplanation explain_traits(const Plan& plan) {
   TraitsExplanation explanation;
+  const Node* previous = nullptr;
   for (const Plan::PlannedStep& step : plan.steps()) {
-    if (step.node == nullptr) {
+    if (step.node == nullptr || step.node == std::exchange(previous, step.node)) {
       continue;
     }
-    const StepTraits& traits = step.traits;
+    const StepTraits traits = traits_of(*step.node);
     explanation.steps += 1;
     explanation.random += traits.random ? 1 : 0;
     explanation.writes += traits.writes ? 1 : 0;

@@ -113,7 +113,7 @@ class Lowering {
   template <typename AnyStep>
   AnyStep* emit(std::unique_ptr<AnyStep> step, const Node* node) {
     AnyStep* raw = step.get();
-    steps_.push_back({std::move(step), node, loop_, node != nullptr ? traits_of(*node) : StepTraits()});
+    steps_.push_back({std::move(step), node, loop_});
     return raw;
   }
 
@@ -182,7 +182,6 @@ class Lowering {
     group_ = places_.group_of_kernel(node);
     if (group_ != nullptr) {
       group_step_ = emit(make_group_step(*group_, *options_.groups), group_->nodes.front());
-      steps_.back().traits.writes = !group_->writes.empty();
       group_parts_ = {.arguments = group_->operands.size(),
                       .is_exact = options_.is_exact,
                       .state = add_state(group_->nodes, /*is_group=*/true)};

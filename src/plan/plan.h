@@ -1,7 +1,6 @@
 // Plan: a graph made ready to run.
 #pragma once
 
-#include "analysis/step_traits.h"
 #include "ir/graph.h"
 #include "plan/memory_plan.h"
 #include "plan/object_pool.h"
@@ -32,7 +31,6 @@ class Plan {
     std::unique_ptr<Step> step;
     const Node* node;            // the node it was made from, for messages; null for jumps and moves between blocks
     const Node* loop = nullptr;  // the innermost loop that runs it
-    StepTraits traits = {};      // of its node
   };
   // What a step with a kernel computes: one operator, or a group of them.
   struct KernelNodes {
