@@ -1,4 +1,4 @@
-// What LibTorch's operators compute faster, one by one, than a kernel computes it.
+// Tells which programs LibTorch's operators compute faster, one by one, than a kernel.
 #pragma once
 
 #include "fusion/iteration.h"

@@ -258,7 +258,7 @@ bool may_share_kernel(const Node& fold, const Node& other) {
     bool are_last;
     bool operator==(const Folded&) const = default;
   };
-  // Of unknown rank, the first dimension is thought to be none of the last.
+  // If the rank is unknown, the first dimension counts as an outer one.
   const auto folded = [](const Node& node) {
     const TensorFacts* facts = node.input(0)->facts();
     const bool is_known = facts != nullptr && facts->sizes;

@@ -19,7 +19,7 @@ struct Iteration {
   // By operand, then by dimension, in bytes; 0 where the operand is broadcast. The outputs come last.
   std::vector<std::vector<int64_t>> strides;
   LoopOrder order = LoopOrder::kRows;
-  // Of a row that is reduced: it consists of so many segments, each of the last dimension's size.
+  // A row that is reduced consists of this many segments. Each has the size of the last dimension.
   int64_t segments = 1;
   std::vector<int64_t> segment_strides;  // by operand, in bytes
 

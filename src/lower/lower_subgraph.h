@@ -10,7 +10,7 @@ namespace sconce {
 
 // Makes the step of a prim::delegate or sconce::differentiable node, with the plans of its graphs.
 //
-// Of a differentiable node these are forward, and backward for runs in which all gradients of outputs are defined. Backward
+// A differentiable node has two: forward, and backward for runs in which all gradients of outputs are defined. Backward
 // of other runs is specialized and lowered when it is first asked for, with `options.optimize_backward`.
 Expected<StepPtr> lower_subgraph(const Node& node, Operands operands, Registers results, const LoweringOptions& options);
 

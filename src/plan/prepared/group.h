@@ -13,7 +13,7 @@ struct NodeGroup {
   std::vector<const Value*> operands;  // tensors and numbers from outside that are not constants
   std::vector<const Value*> results;   // what the block returns
 
-  // What nodes write into a tensor from outside, in place.
+  // The group writes a tensor from outside in place.
   struct Write {
     size_t operand;      // the position of the tensor among the operands
     const Value* value;  // what the last of these nodes returns: the tensor as the kernel leaves it
