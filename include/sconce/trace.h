@@ -1,0 +1,60 @@
+// trace: a plan for a plain C++ function on tensors.
+#pragma once
+
+#include <sconce/explanation.h>
+#include <sconce/options.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// What a traced function did and why.
+struct TraceExplanation {
+  struct Trace {
+    std::string arguments;             // "float32[4,3] requires_grad, float32[3]"
+    uint64_t calls = 0;                // by the plan, or by the function itself if the trace was refused
+    std::string refusal;               // why the function itself serves these arguments; empty if a plan does
+    std::optional<Explanation> plan;   // null for a refused trace
+  };
+  std::vector<Trace> traces;
+};
+
+// A function of tensors, and the plans that were made of it. Thread-safe if the function is.
+//
+// The first call with arguments of a kind runs the function and records the ATen operators that it calls. Later calls run
+// the recorded graph as a plan: it is optimized and compiled like a model's, and gradients flow through it. A kind is what
+// the trace may depend on: dtypes, devices, sizes and strides, which arguments require a gradient, grad mode, autocast.
+//
+// What the function computes without operators is a constant of the trace: numbers of C++, branches, the tensors that it
+// reads from elsewhere (whose contents are read in each call). A function that reads an element of a tensor (`.item()`), has
+// operators whose results' sizes depend on elements, switches grad mode or calls a torch::autograd::Function while gradients
+// are recorded, is not replayed for that kind: each call runs it. `explain` has the reason.
+class TracedFunction {
+ public:
+  using Function = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;
+
+  TracedFunction(Function function, const Options& options);
+
+  // Throws what the function or the recorded operators throw.
+  std::vector<at::Tensor> operator()(std::vector<at::Tensor> arguments) const;
+
+  TraceExplanation explain() const;
+  // Waits until the background thread has no compile of this function left.
+  void wait_for_compiles() const;
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+// Makes a traced function. Copies of it share their plans.
+TracedFunction trace(TracedFunction::Function function, const Options& options = {});
+
+}  // namespace sconce

@@ -1,0 +1,113 @@
+#include "trace/recordable.h"
+
+#include "trace/trace_tensor.h"
+
+#include <ATen/ops/_local_scalar_dense.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
+namespace sconce {
+namespace {
+
+// Operators that tell numbers of tensors without reading elements.
+bool reads_metadata_only(const std::string& name) {
+  static const std::unordered_set<std::string_view> names = {
+      "aten::size", "aten::stride",      "aten::sym_size",  "aten::sym_stride",
+      "aten::dim",  "aten::is_same_size", "aten::sym_numel", "aten::_has_compatible_shallow_copy_type"};
+  return names.count(name) != 0;
+}
+
+bool is_number_as_tensor(const c10::IValue& value) {
+  return value.isTensor() && value.toTensor().defined() && value.toTensor().unsafeGetTensorImpl()->is_wrapped_number() &&
+         TraceTensor::of(value.toTensor()) == nullptr;
+}
+
+// LibTorch's registry of TorchScript has a schema of its own for each operator, with plain integers.
+const Op* record_of(const c10::OperatorName& name) {
+  const auto registered = torch::jit::findOperatorFor(name);
+  return registered == nullptr ? nullptr : &op_of(registered->schema());
+}
+
+// Returns the overload `Scalar` of an operator whose argument `index` is a tensor there and a number here; null if none is.
+const Op* with_number(const c10::OperatorHandle& op, size_t index) {
+  const Op* found = record_of({op.operator_name().name, "Scalar"});
+  if (found == nullptr || found->schema->arguments().size() != op.schema().arguments().size()) {
+    return nullptr;
+  }
+  return found->schema->arguments()[index].type()->kind() == c10::TypeKind::NumberType ? found : nullptr;
+}
+
+// Returns whether the call is of aten::index with positions. With a mask, the elements decide the size of the result.
+bool indexes_by_position(const std::vector<c10::IValue>& arguments) {
+  if (arguments.size() < 2 || !arguments[1].isOptionalTensorList()) {
+    return false;
+  }
+  const auto indices = arguments[1].toOptionalTensorVector();
+  return std::none_of(indices.begin(), indices.end(), [](const std::optional<at::Tensor>& index) {
+    return index && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
+  });
+}
+
+bool is_one_of(const Op& op, const std::unordered_set<std::string_view>& names) {
+  return names.count(op.kind.toQualString()) != 0;
+}
+
+}  // namespace
+
+std::string why_not_recordable(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
+  const c10::FunctionSchema& schema = op.schema();
+  if (record_of(op.operator_name()) == nullptr) {
+    return "TorchScript cannot call it";
+  }
+  if (op.hasTag(at::Tag::dynamic_output_shape) && !indexes_by_position(arguments)) {
+    return "the sizes of its results depend on the elements of its operands";
+  }
+  bool has_tensor = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::IValue& value = arguments[i];
+    has_tensor = has_tensor || value.isTensor() || value.isTensorList();
+    if (value.isGenerator() || value.isStream() || value.isStorage()) {
+      return "its argument '" + schema.arguments()[i].name() + "' cannot be a constant of a graph";
+    }
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().layout() != c10::kStrided) {
+      return "its argument '" + schema.arguments()[i].name() + "' is a sparse tensor";
+    }
+  }
+  for (const c10::Argument& result : schema.returns()) {
+    const bool is_tensor = result.type()->isSubtypeOf(*c10::OptionalType::ofTensor()) ||
+                           result.type()->isSubtypeOf(*c10::ListType::ofTensors());
+    if (!is_tensor && has_tensor && !reads_metadata_only(schema.name())) {
+      return "it reads a number from a tensor, on which what follows may depend";
+    }
+  }
+  return {};
+}
+
+RecordedCall recorded_call(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
+  const auto number = std::find_if(arguments.begin(), arguments.end(), is_number_as_tensor);
+  if (number != arguments.end()) {
+    if (const Op* found = with_number(op, static_cast<size_t>(number - arguments.begin()))) {
+      RecordedCall call{found, arguments};
+      const c10::Scalar scalar = at::_local_scalar_dense(number->toTensor());
+      call.arguments[static_cast<size_t>(number - arguments.begin())] = c10::IValue(scalar);
+      return call;
+    }
+  }
+  return {record_of(op.operator_name()), arguments};
+}
+
+bool returns_no_contents(const Op& op) {
+  return is_one_of(op, {"aten::empty", "aten::empty_strided", "aten::empty_like", "aten::empty_permuted", "aten::new_empty",
+                        "aten::new_empty_strided"});
+}
+
+bool overwrites_argument(const Op& op, size_t index) {
+  const bool is_out = op.is_marked_as_written(index) && op.schema->arguments()[index].is_out();
+  return is_out || (index == 0 && is_one_of(op, {"aten::fill_", "aten::zero_", "aten::copy_", "aten::normal_",
+                                                 "aten::uniform_", "aten::random_", "aten::bernoulli_", "aten::exponential_"}));
+}
+
+}  // namespace sconce

@@ -1,0 +1,32 @@
+// Which calls of operators a recorder can write down, and as what.
+#pragma once
+
+#include "ops/op.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// Returns why a later run could not repeat the call, or an empty string.
+std::string why_not_recordable(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
+
+// The operator and arguments that a node for a call has.
+struct RecordedCall {
+  const Op* op;
+  std::vector<c10::IValue> arguments;
+};
+
+// Returns the call itself, or the call that says the same with a number in place of the tensor that LibTorch made of it:
+// `x * 2` reaches the recorder as mul.Tensor, and says mul.Scalar. Only a number promotes dtypes as it does.
+RecordedCall recorded_call(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
+
+// Returns whether the operator's result has no contents, such as that of aten::empty.
+bool returns_no_contents(const Op& op);
+// Returns whether the operator replaces all elements of its argument `index` and reads none, such as aten::fill_.
+bool overwrites_argument(const Op& op, size_t index);
+
+}  // namespace sconce

@@ -1,0 +1,258 @@
+#include "trace/recorder.h"
+
+#include "ir/schema_match.h"
+#include "trace/recordable.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/jit_type.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+thread_local Recorder* current_recorder = nullptr;
+
+// Replaces tensors of a trace, also those in lists.
+c10::IValue without_trace(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return real_of(value.toTensor());
+  }
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> reals;
+    for (const at::Tensor& element : value.toTensorVector()) {
+      reals.push_back(real_of(element));
+    }
+    return reals;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> reals;
+    for (const std::optional<at::Tensor>& element : value.toOptionalTensorVector()) {
+      reals.push_back(element ? std::optional<at::Tensor>(real_of(*element)) : std::nullopt);
+    }
+    return reals;
+  }
+  return value;
+}
+
+void run_unrecorded(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const c10::impl::ExcludeDispatchKeyGuard unrecorded(c10::DispatchKeySet(c10::DispatchKey::Fake));
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  op.callBoxed(stack);
+}
+
+void record(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+  if (current_recorder != nullptr) {
+    current_recorder->run(op, *stack);
+    return;
+  }
+  // A trace that has ended: autograd saved its tensors, and now computes gradients with them.
+  const auto first = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+  std::transform(first, stack->end(), first, without_trace);
+  run_unrecorded(op, *stack);
+}
+
+TORCH_LIBRARY_IMPL(_, Fake, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&record>()); }
+
+// Returns the argument that a result is: the one that the schema marks as written and returned, or one that the operator
+// returned although nothing marks it. As in eager execution, both are then one tensor.
+const c10::IValue* argument_returned(const c10::FunctionSchema& schema, size_t result, const c10::IValue& real,
+                                     const std::vector<c10::IValue>& given, const std::vector<c10::IValue>& reals) {
+  const c10::AliasInfo* mark = schema.returns()[result].alias_info();
+  for (size_t i = 0; i < given.size(); ++i) {
+    const c10::AliasInfo* written = schema.arguments()[i].alias_info();
+    const bool is_marked = mark != nullptr && mark->isWrite() && written != nullptr && written->isWrite() &&
+                           written->beforeSets() == mark->beforeSets();
+    const bool is_same = real.isTensor() && real.toTensor().defined() && reals[i].isTensor() &&
+                         reals[i].toTensor().is_same(real.toTensor());
+    if (is_marked || is_same) {
+      return &given[i];
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+at::Tensor real_of(const at::Tensor& tensor) {
+  const TraceTensor* traced = TraceTensor::of(tensor);
+  return traced != nullptr ? traced->real() : tensor;
+}
+
+// ---- RecordingScope -------------------------------------------------------------------------------------------------
+
+RecordingScope::RecordingScope(Recorder& recorder)
+    : outer_(std::exchange(current_recorder, &recorder)), include_(c10::DispatchKeySet(c10::DispatchKey::Fake)) {}
+RecordingScope::~RecordingScope() { current_recorder = outer_; }
+Recorder* RecordingScope::current() { return current_recorder; }
+
+// ---- Recorder -------------------------------------------------------------------------------------------------------
+
+Recorder::Recorder()
+    : number_([] {
+        static std::atomic<uint64_t> last{0};
+        return ++last;
+      }()),
+      grad_mode_(c10::GradMode::is_enabled()) {}
+
+at::Tensor Recorder::add_argument(const at::Tensor& real) {
+  TORCH_INTERNAL_ASSERT(captured_.empty(), "arguments come before captured tensors");
+  Value* value = graph_->add_input({}, c10::TensorType::get());
+  if (!real.defined()) {
+    refuse("an argument is undefined");
+    return real;
+  }
+  at::Tensor traced = wrap(real.variable_data(), value);
+  if (!real.is_inference()) {
+    torch::autograd::impl::set_version_counter(traced, torch::autograd::impl::version_counter(real));
+  }
+  if (real.requires_grad() && real.is_leaf()) {
+    traced.set_requires_grad(true);
+    accumulators_.push_back(torch::autograd::impl::grad_accumulator(real));
+    torch::autograd::impl::set_grad_accumulator(traced, accumulators_.back());
+  } else if (real.requires_grad()) {
+    torch::autograd::impl::set_gradient_edge(traced, torch::autograd::impl::gradient_edge(real));
+  }
+  return traced;
+}
+
+at::Tensor Recorder::wrap(at::Tensor real, Value* value, TraceTensor::Memory memory) const {
+  return at::Tensor(c10::make_intrusive<TraceTensor>(std::move(real), value, number_, memory));
+}
+
+Value* Recorder::value_of(const at::Tensor& tensor) {
+  if (const TraceTensor* traced = TraceTensor::of(tensor); traced != nullptr && traced->recorder() == number_) {
+    return traced->value();
+  }
+  Value*& value = captured_values_[tensor.unsafeGetTensorImpl()];
+  if (value == nullptr) {
+    captured_.push_back(tensor);
+    value = graph_->add_input({}, c10::TensorType::get());
+  }
+  return value;
+}
+
+void Recorder::refuse(std::string reason) {
+  if (!refusal_) {
+    refusal_ = Refusal::because(std::move(reason));
+  }
+}
+
+void Recorder::add_output(const at::Tensor& tensor) {
+  if (!refusal_) {
+    graph_->add_output(operand(tensor));
+  }
+}
+
+std::unique_ptr<Graph> Recorder::finish() {
+  TORCH_INTERNAL_ASSERT(!refusal_, "a refused trace has no graph");
+  return std::move(graph_);
+}
+
+void Recorder::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const auto first = stack.end() - static_cast<std::ptrdiff_t>(schema.arguments().size());
+  const std::vector<c10::IValue> given(std::make_move_iterator(first), std::make_move_iterator(stack.end()));
+  stack.erase(first, stack.end());
+  std::vector<c10::IValue> reals;
+  for (const c10::IValue& argument : given) {
+    reals.push_back(without_trace(argument));
+  }
+  torch::jit::Stack results = reals;
+  run_unrecorded(op, results);
+  switches_grad_mode_ = switches_grad_mode_ || c10::GradMode::is_enabled() != grad_mode_;
+  const Node* node = write_node(op, given);
+  const auto memory = node != nullptr && returns_no_contents(node->op()) ? TraceTensor::Memory::kShared
+                                                                         : TraceTensor::Memory::kHidden;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const c10::IValue* argument = argument_returned(schema, i, results[i], given, reals);
+    Value* value = node != nullptr ? node->output(i) : nullptr;
+    stack.push_back(argument != nullptr ? *argument : wrap_result(std::move(results[i]), value, memory));
+  }
+}
+
+// Returns null if the trace is refused.
+Node* Recorder::write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
+  if (!refusal_) {
+    if (std::string reason = why_not_recordable(op, arguments); !reason.empty()) {
+      refuse(toString(op.operator_name()) + ": " + reason);
+    }
+  }
+  if (refusal_) {
+    return nullptr;
+  }
+  const RecordedCall call = recorded_call(op, arguments);
+  std::vector<Value*> operands;
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    operands.push_back(operand(call.arguments[i], overwrites_argument(*call.op, i)));
+  }
+  Node* node = graph_->create(call.op->kind, operands, 0);
+  node->set_op(*call.op);
+  for (const c10::Argument& result : call.op->schema->returns()) {
+    node->add_output(result.type());
+  }
+  if (returns_no_contents(*call.op)) {
+    without_contents_.insert(node->output());
+  }
+  return node->append_to(graph_->body());
+}
+
+// C++ code has filled the tensor: what it holds now is a constant.
+void Recorder::keep_contents_of(const at::Tensor& tensor) {
+  const std::vector<Value*> operands = {value_of(tensor), operand(sconce::real_of(tensor).clone()), operand(false)};
+  Node* copy = graph_->create(aten::copy_, operands);
+  resolve(*copy);
+  copy->append_to(graph_->body());
+}
+
+Value* Recorder::operand(const c10::IValue& value, bool is_overwritten) {
+  if (value.isTensor() && value.toTensor().defined()) {
+    Value* found = value_of(value.toTensor());
+    if (without_contents_.erase(found) != 0 && !is_overwritten) {
+      keep_contents_of(value.toTensor());
+    }
+    return found;
+  }
+  std::vector<Value*> elements;
+  if (value.isTensorList()) {
+    for (const at::Tensor& element : value.toTensorVector()) {
+      elements.push_back(operand(element));
+    }
+  } else if (value.isOptionalTensorList()) {
+    for (const std::optional<at::Tensor>& element : value.toOptionalTensorVector()) {
+      elements.push_back(operand(element ? c10::IValue(*element) : c10::IValue()));
+    }
+  } else {
+    const bool is_none = value.isNone() || value.isTensor();
+    return graph_->insert_constant(is_none ? c10::IValue() : value, graph_->body().return_node());
+  }
+  Node* list = graph_->create(prim::ListConstruct, elements, 0);
+  list->append_to(graph_->body());
+  return list->add_output(value.isTensorList() ? c10::ListType::ofTensors() : c10::ListType::ofOptionalTensors());
+}
+
+c10::IValue Recorder::wrap_result(c10::IValue real, Value* value, TraceTensor::Memory memory) {
+  if (real.isTensor()) {
+    return real.toTensor().defined() ? wrap(std::move(real).toTensor(), value, memory) : at::Tensor();
+  }
+  if (!real.isTensorList()) {
+    return real;
+  }
+  Node* unpack = nullptr;
+  if (value != nullptr) {
+    unpack = graph_->create(prim::ListUnpack, {value}, 0);
+    unpack->append_to(graph_->body());
+  }
+  c10::List<at::Tensor> traced;
+  for (const at::Tensor& element : real.toTensorVector()) {
+    traced.push_back(wrap(element, unpack != nullptr ? unpack->add_output(c10::TensorType::get()) : nullptr));
+  }
+  return traced;
+}
+
+}  // namespace sconce

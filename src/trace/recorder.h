@@ -1,0 +1,98 @@
+// Recorder: writes down the ATen operators that a thread calls, as a graph.
+#pragma once
+
+#include "base/expected.h"
+#include "ir/graph.h"
+#include "trace/trace_tensor.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace sconce {
+
+// Within a RecordingScope, each operator that reaches DispatchKey::Fake runs on the real tensors, and then becomes a node.
+// That is below autograd and autocast: composed operators arrive as the operators that they are composed of, and backward
+// formulas of LibTorch as the operators that they call. Factories and random operators are recorded, too.
+//
+// A trace is a run: its results are those of eager execution, and what it writes is written once. What cannot be recorded
+// (`.item()`, results whose sizes depend on data) still runs. The recorder then keeps a refusal, and records no more.
+//
+// Used by one thread.
+class Recorder {
+ public:
+  Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  // Adds an input of the graph. Returns a tensor that stands for it, and shares memory, version and gradient edge with
+  // `real`: what the trace computes with it, autograd records for `real`.
+  at::Tensor add_argument(const at::Tensor& real);
+  // Returns a tensor that stands for a value of the graph and computes with `real`, which requires no gradient.
+  at::Tensor wrap(at::Tensor real, Value* value, TraceTensor::Memory memory = TraceTensor::Memory::kHidden) const;
+
+  // Returns the value that a tensor has in the graph. A tensor that is not of this trace becomes an input (`captured`).
+  Value* value_of(const at::Tensor& tensor);
+  // Returns the tensors that the trace met and was not given. The last inputs of the graph stand for them, in this order.
+  const std::vector<at::Tensor>& captured() const { return captured_; }
+
+  // Runs an operator and records it. Takes the arguments from the stack, and leaves the results.
+  void run(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+
+  // Notes that the trace cannot be replayed. The first reason is kept.
+  void refuse(std::string reason);
+  const std::optional<Refusal>& refusal() const { return refusal_; }
+
+  // Returns whether an operator ran in another grad mode than the recorder was made in.
+  bool switches_grad_mode() const { return switches_grad_mode_; }
+
+  Graph& graph() { return *graph_; }
+  void add_output(const at::Tensor& tensor);
+  // Gives the graph away. Requires that there is no refusal.
+  std::unique_ptr<Graph> finish();
+
+ private:
+  Node* write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
+  Value* operand(const c10::IValue& value, bool is_overwritten = false);
+  void keep_contents_of(const at::Tensor& tensor);
+  c10::IValue wrap_result(c10::IValue real, Value* value, TraceTensor::Memory memory);
+
+  const uint64_t number_;  // no two recorders of a process have the same
+  std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
+  std::unordered_set<const Value*> without_contents_;  // fresh memory that no operator has used yet
+  std::vector<at::Tensor> captured_;
+  std::unordered_map<const c10::TensorImpl*, Value*> captured_values_;
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // of arguments, which hold them weakly
+  std::optional<Refusal> refusal_;
+  const bool grad_mode_;
+  bool switches_grad_mode_ = false;
+};
+
+// Returns the tensor that a tensor of a trace computes with. Any other tensor is its own.
+at::Tensor real_of(const at::Tensor& tensor);
+
+// Makes a recorder the one of this thread. Scopes nest: operators reach the inner one's recorder.
+class RecordingScope {
+ public:
+  explicit RecordingScope(Recorder& recorder);
+  ~RecordingScope();
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+  // The recorder of this thread's innermost scope; null outside of all.
+  static Recorder* current();
+
+ private:
+  Recorder* const outer_;
+  c10::impl::IncludeDispatchKeyGuard include_;
+};
+
+}  // namespace sconce

@@ -1,0 +1,81 @@
+#include "trace/trace_key.h"
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace sconce {
+namespace {
+
+void append_state(TraceKey& key) {
+  const bool autocast = at::autocast::is_autocast_enabled(at::kCPU);
+  key.push_back(static_cast<int64_t>(c10::GradMode::is_enabled()) | static_cast<int64_t>(c10::InferenceMode::is_enabled()) << 1 |
+                static_cast<int64_t>(autocast) << 2 |
+                static_cast<int64_t>(at::globalContext().deterministicAlgorithms()) << 3 |
+                static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) << 8 |
+                static_cast<int64_t>(autocast ? at::autocast::get_autocast_dtype(at::kCPU) : c10::ScalarType::Undefined) << 16);
+  key.push_back(static_cast<int64_t>(c10::impl::tls_local_dispatch_key_set().included_.raw_repr()));
+}
+
+// Tensors of one storage may overlap, and then a write to one changes the others.
+int64_t first_of_storage(std::span<const at::Tensor> inputs, size_t index) {
+  for (size_t i = 0; i < index; ++i) {
+    if (inputs[i].defined() && inputs[i].has_storage() && inputs[i].is_alias_of(inputs[index])) {
+      return static_cast<int64_t>(i);
+    }
+  }
+  return static_cast<int64_t>(index);
+}
+
+}  // namespace
+
+TraceKey trace_key(std::span<const at::Tensor> inputs) {
+  TraceKey key;
+  append_state(key);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const at::Tensor& tensor = inputs[i];
+    if (!tensor.defined()) {
+      key.push_back(-1);
+      continue;
+    }
+    key.push_back(tensor.dim() | static_cast<int64_t>(tensor.scalar_type()) << 8 |
+                  static_cast<int64_t>(tensor.device().type()) << 16 |
+                  static_cast<int64_t>(static_cast<uint8_t>(tensor.device().index())) << 24 |
+                  static_cast<int64_t>(tensor.requires_grad()) << 32 | static_cast<int64_t>(tensor.is_leaf()) << 33 |
+                  static_cast<int64_t>(tensor.is_inference()) << 34);
+    key.push_back(static_cast<int64_t>(tensor.key_set().raw_repr()));
+    if (tensor.layout() != c10::kStrided) {
+      continue;
+    }
+    key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
+    key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
+    key.push_back(tensor.has_storage() ? first_of_storage(inputs, i) : -1);
+  }
+  return key;
+}
+
+std::string describe_inputs(std::span<const at::Tensor> inputs) {
+  std::string text;
+  for (const at::Tensor& tensor : inputs) {
+    text += text.empty() ? "" : ", ";
+    if (!tensor.defined()) {
+      text += "undefined";
+      continue;
+    }
+    std::string sizes;
+    if (tensor.layout() == c10::kStrided) {
+      for (const int64_t size : tensor.sizes()) {
+        sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
+      }
+    }
+    text += c10::toString(tensor.scalar_type());
+    text += "[" + sizes + "]";
+    text += tensor.requires_grad() ? " requires_grad" : "";
+  }
+  return text;
+}
+
+}  // namespace sconce

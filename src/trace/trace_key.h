@@ -1,0 +1,22 @@
+// TraceKey: what a trace may depend on besides the elements of its inputs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// The thread's state (grad mode, inference mode, autocast, default dtype, deterministic algorithms), then per tensor: dtype,
+// device, layout, sizes, strides, whether it is a leaf, requires a gradient, is an inference tensor, is conjugated. Inputs
+// that share memory are told from inputs that do not.
+using TraceKey = std::vector<int64_t>;
+TraceKey trace_key(std::span<const at::Tensor> inputs);
+
+// Returns "float32[4,3] requires_grad, int64[4]".
+std::string describe_inputs(std::span<const at::Tensor> inputs);
+
+}  // namespace sconce

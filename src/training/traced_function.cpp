@@ -1,0 +1,154 @@
+#include "trace/recorder.h"
+#include "trace/trace_key.h"
+
+#include <sconce/graph_executor.h>
+#include <sconce/trace.h>
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+
+namespace sconce {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// Returns a result of a trace as a tensor of the caller's, with the history that autograd recorded for it.
+at::Tensor handed_out(const at::Tensor& traced) {
+  if (TraceTensor::of(traced) == nullptr) {
+    return traced;
+  }
+  at::Tensor real = real_of(traced).variable_data();
+  if (traced.requires_grad()) {
+    torch::autograd::impl::set_gradient_edge(real, torch::autograd::impl::gradient_edge(traced));
+  }
+  return real;
+}
+
+}  // namespace
+
+class TracedFunction::Impl {
+ public:
+  Impl(Function function, const Options& options) : function_(std::move(function)), options_(options) {}
+
+  Tensors run(Tensors arguments) {
+    if (RecordingScope::current() != nullptr) {
+      return function_(std::move(arguments));  // the outer trace records it
+    }
+    TraceKey key = trace_key(arguments);
+    std::shared_ptr<Trace> trace = find(key);
+    if (trace == nullptr) {
+      return record(std::move(key), arguments);
+    }
+    trace->calls.fetch_add(1, std::memory_order_relaxed);
+    if (trace->executor == nullptr) {
+      return function_(std::move(arguments));
+    }
+    torch::jit::Stack stack(std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
+    stack.insert(stack.end(), trace->captured.begin(), trace->captured.end());
+    trace->executor->run(stack);
+    Tensors results;
+    for (c10::IValue& value : stack) {
+      results.push_back(std::move(value).toTensor());
+    }
+    return results;
+  }
+
+  TraceExplanation explain() {
+    TraceExplanation explanation;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [key, trace] : traces_) {
+      TraceExplanation::Trace& entry = explanation.traces.emplace_back();
+      entry.arguments = trace->arguments;
+      entry.calls = trace->calls;
+      entry.refusal = trace->refusal;
+      if (trace->executor != nullptr) {
+        entry.plan = trace->executor->explain();
+      }
+    }
+    return explanation;
+  }
+
+  void wait_for_compiles() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [key, trace] : traces_) {
+      if (trace->executor != nullptr) {
+        trace->executor->wait_for_compiles();
+      }
+    }
+  }
+
+ private:
+  struct Trace {
+    std::string arguments;
+    std::string refusal;
+    std::unique_ptr<GraphExecutor> executor;  // null if the trace was refused
+    Tensors captured;
+    std::atomic<uint64_t> calls{0};
+  };
+
+  std::shared_ptr<Trace> find(const TraceKey& key) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = traces_.find(key);
+    return found == traces_.end() ? nullptr : found->second;
+  }
+
+  // Runs the function on tensors that stand for the arguments.
+  Tensors record(TraceKey key, const Tensors& arguments) {
+    Recorder recorder;
+    Tensors traced;
+    for (const at::Tensor& argument : arguments) {
+      traced.push_back(recorder.add_argument(argument));
+    }
+    Tensors results;
+    {
+      const RecordingScope scope(recorder);
+      results = function_(std::move(traced));
+    }
+    auto trace = std::make_shared<Trace>();
+    trace->arguments = describe_inputs(arguments);
+    trace->calls = 1;
+    if (const bool records = std::any_of(results.begin(), results.end(), [](const at::Tensor& each) { return each.requires_grad(); });
+        records && recorder.switches_grad_mode()) {
+      recorder.refuse(
+          "the function switches grad mode, or calls a torch::autograd::Function, and its results require a gradient");
+    }
+    if (recorder.refusal()) {
+      trace->refusal = recorder.refusal()->reason;
+    } else {
+      for (const at::Tensor& result : results) {
+        recorder.add_output(result);
+      }
+      trace->captured = recorder.captured();
+      trace->executor = std::make_unique<GraphExecutor>(recorder.finish(), "traced function", options_);
+    }
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      traces_.emplace(std::move(key), std::move(trace));
+    }
+    std::transform(results.begin(), results.end(), results.begin(), handed_out);
+    return results;
+  }
+
+  const Function function_;
+  const Options options_;
+  std::mutex mutex_;
+  std::map<TraceKey, std::shared_ptr<Trace>> traces_;
+};
+
+TracedFunction::TracedFunction(Function function, const Options& options)
+    : impl_(std::make_shared<Impl>(std::move(function), options)) {}
+
+Tensors TracedFunction::operator()(Tensors arguments) const { return impl_->run(std::move(arguments)); }
+TraceExplanation TracedFunction::explain() const { return impl_->explain(); }
+void TracedFunction::wait_for_compiles() const { impl_->wait_for_compiles(); }
+
+TracedFunction trace(TracedFunction::Function function, const Options& options) {
+  return {std::move(function), options};
+}
+
+}  // namespace sconce

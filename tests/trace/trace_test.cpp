@@ -1,0 +1,211 @@
+// sconce::trace: a plain C++ function on tensors, recorded once and replayed.
+#include <sconce/trace.h>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/api/include/torch/nn/functional.h>
+#include <torch/csrc/api/include/torch/types.h>
+#include <torch/csrc/autograd/generated/variable_factories.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+
+namespace sconce {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using Function = TracedFunction::Function;
+
+Tensors leaves_of(const Tensors& arguments) {
+  Tensors leaves;
+  for (const at::Tensor& argument : arguments) {
+    leaves.push_back(argument.detach().clone().set_requires_grad(argument.requires_grad()));
+  }
+  return leaves;
+}
+
+// Runs the function on copies of the arguments. Returns results, arguments afterwards, and gradients.
+Tensors outcome(const Function& function, const Tensors& arguments) {
+  const Tensors leaves = leaves_of(arguments);
+  Tensors all = function(leaves);
+  at::Tensor loss;
+  for (const at::Tensor& result : Tensors(all)) {
+    if (result.defined() && result.requires_grad() && result.is_floating_point()) {
+      const at::Tensor part = (result * result).mean();
+      loss = loss.defined() ? loss + part : part;
+    }
+  }
+  if (loss.defined()) {
+    loss.backward();
+  }
+  for (const at::Tensor& leaf : leaves) {
+    all.push_back(leaf.detach());
+    all.push_back(leaf.grad());
+  }
+  return all;
+}
+
+void expect_equal(const Tensors& found, const Tensors& expected, const std::string& when) {
+  ASSERT_EQ(found.size(), expected.size()) << when;
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_EQ(found[i].defined(), expected[i].defined()) << when << ", tensor " << i;
+    if (!found[i].defined()) {
+      continue;
+    }
+    EXPECT_EQ(found[i].scalar_type(), expected[i].scalar_type()) << when << ", tensor " << i;
+    EXPECT_EQ(found[i].requires_grad(), expected[i].requires_grad()) << when << ", tensor " << i;
+    EXPECT_EQ(found[i].sizes(), expected[i].sizes()) << when << ", tensor " << i;
+    EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-4, 1e-5, /*equal_nan=*/true)) << when << ", tensor " << i;
+  }
+}
+
+// Compares the traced function with the function, in the call that traces and in calls of the plans after it.
+TracedFunction expect_same(const Function& function, const std::vector<Tensors>& calls) {
+  TracedFunction traced = trace(function, Options().compile(CompileMode::kBlocking));
+  for (int round = 0; round < 3; ++round) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      at::manual_seed(7);
+      const Tensors expected = outcome(function, calls[i]);
+      at::manual_seed(7);
+      expect_equal(outcome(traced, calls[i]), expected,
+                   "call " + std::to_string(i) + " of round " + std::to_string(round));
+    }
+  }
+  return traced;
+}
+
+at::Tensor leaf(at::IntArrayRef sizes) { return at::randn(sizes).set_requires_grad(true); }
+
+void expect_planned(const TracedFunction& traced) {
+  for (const TraceExplanation::Trace& each : traced.explain().traces) {
+    EXPECT_EQ(each.refusal, "") << each.arguments;
+    EXPECT_TRUE(each.plan.has_value()) << each.arguments;
+  }
+}
+
+TEST(Trace, PlansAFunctionOfTensors) {
+  const Function mlp = [](Tensors in) -> Tensors {
+    const at::Tensor hidden = at::relu(at::linear(in[0], in[1], in[2]));
+    return {at::log_softmax(at::linear(hidden, in[3]), 1), hidden};
+  };
+  const TracedFunction traced = expect_same(mlp, {{at::randn({4, 6}), leaf({8, 6}), leaf({8}), leaf({3, 8})},
+                                                  {leaf({4, 6}), leaf({8, 6}), leaf({8}), leaf({3, 8})},
+                                                  {at::randn({2, 6}), at::randn({8, 6}), at::randn({8}), at::randn({3, 8})}});
+  expect_planned(traced);
+  EXPECT_EQ(traced.explain().traces.size(), 3U);
+}
+
+TEST(Trace, RecordsLossesOfTheCppApi) {
+  namespace F = torch::nn::functional;
+  const std::vector<Function> losses = {
+      [](Tensors in) -> Tensors { return {F::mse_loss(in[0], in[1])}; },
+      [](Tensors in) -> Tensors { return {F::smooth_l1_loss(in[0], in[1])}; },
+      [](Tensors in) -> Tensors { return {F::binary_cross_entropy_with_logits(in[0], in[1].sigmoid())}; },
+      [](Tensors in) -> Tensors { return {F::kl_div(in[0].log_softmax(1), in[1].softmax(1))}; },
+      [](Tensors in) -> Tensors { return {F::cross_entropy(in[0], in[1].argmax(1))}; },
+      [](Tensors in) -> Tensors { return {F::pairwise_distance(in[0], in[1])}; },
+      [](Tensors in) -> Tensors { return {F::layer_norm(in[0], F::LayerNormFuncOptions({5})) * in[1]}; },
+  };
+  for (const Function& loss : losses) {
+    expect_planned(expect_same(loss, {{leaf({3, 5}), at::randn({3, 5})}, {leaf({3, 5}), leaf({3, 5})}}));
+  }
+}
+
+TEST(Trace, KeepsNumbersAsNumbers) {
+  const Function promoting = [](Tensors in) -> Tensors {
+    return {in[0] * 2 + 1, in[0] / 3, 2 - in[0], in[0].pow(2), at::where(in[0] > 0, in[0], 0.5), in[0].to(at::kDouble) * 0.1};
+  };
+  expect_planned(expect_same(promoting, {{at::arange(6)}, {leaf({3})}, {at::randn({2}, at::kHalf)}}));
+}
+
+TEST(Trace, RecordsViewsAndWrites) {
+  const Function writing = [](Tensors in) -> Tensors {
+    at::Tensor own = in[0] * 1;
+    own.select(0, 1).mul_(3);
+    own.narrow(1, 0, 2).add_(in[1]);
+    at::Tensor grown = at::zeros({2, 3});
+    grown.copy_(own.t().slice(0, 0, 2));
+    return {own, grown, own.t(), in[0].view({-1})};
+  };
+  expect_planned(expect_same(writing, {{at::randn({3, 4}), at::randn({2})}, {leaf({3, 4}), leaf({2})}}));
+  const Function writes_argument = [](Tensors in) -> Tensors { return {in[0].add_(1).mul_(in[1])}; };
+  expect_planned(expect_same(writes_argument, {{at::randn({3}), at::randn({3})}, {at::randn({3}), leaf({3})}}));
+}
+
+TEST(Trace, RecordsListsAndOptionalTensors) {
+  const Function lists = [](Tensors in) -> Tensors {
+    const Tensors parts = in[0].split(2, 1);
+    const at::Tensor joined = at::cat({parts[1], parts[0], at::stack({in[1], in[1]}, 1)}, 1);
+    return {joined, at::index(joined, {std::nullopt, at::tensor({0, 2})}), parts[0], at::tensor({1.5, 2.5})};
+  };
+  expect_planned(expect_same(lists, {{at::randn({3, 4}), at::randn({3})}, {leaf({3, 4}), leaf({3})}}));
+}
+
+TEST(Trace, DrawsRandomNumbersLikeTheFunction) {
+  const Function noisy = [](Tensors in) -> Tensors {
+    return {at::dropout(in[0], 0.5, true), at::rand({3}), in[0] + at::randn_like(in[0])};
+  };
+  expect_planned(expect_same(noisy, {{at::randn({3, 4})}, {leaf({3, 4})}}));
+}
+
+TEST(Trace, ReadsTensorsOfTheClosureInEachCall) {
+  const at::Tensor weight = leaf({3, 3});
+  const TracedFunction traced =
+      trace([weight](Tensors in) -> Tensors { return {in[0].mm(weight)}; }, Options().compile(CompileMode::kBlocking));
+  const at::Tensor x = at::randn({2, 3});
+  for (int call = 0; call < 3; ++call) {
+    weight.mutable_grad() = at::Tensor();
+    const at::Tensor y = traced({x}).front();
+    EXPECT_TRUE(at::allclose(y, x.mm(weight)));
+    y.sum().backward();
+    EXPECT_TRUE(at::allclose(weight.grad(), x.t().mm(at::ones({2, 3}))));
+    const at::NoGradGuard no_grad;
+    weight.mul_(2);
+  }
+}
+
+TEST(Trace, RunsWhatItCannotReplay) {
+  const Function branching = [](Tensors in) -> Tensors { return {in[0].sum().item<float>() > 0 ? in[0] * 2 : in[0] * 3}; };
+  const TracedFunction traced = expect_same(branching, {{at::ones({2})}, {-at::ones({2})}, {leaf({2})}});
+  for (const TraceExplanation::Trace& each : traced.explain().traces) {
+    EXPECT_NE(each.refusal.find("_local_scalar_dense: it reads a number from a tensor"), std::string::npos) << each.refusal;
+  }
+  const Function data_dependent = [](Tensors in) -> Tensors { return {in[0].masked_select(in[0] > 0)}; };
+  expect_same(data_dependent, {{at::randn({5})}, {leaf({5})}});
+  const Function stops = [](Tensors in) -> Tensors {
+    at::Tensor scale;
+    {
+      const at::NoGradGuard no_grad;
+      scale = in[0].norm();
+    }
+    return {in[0] / scale};
+  };
+  EXPECT_NE(expect_same(stops, {{leaf({3})}}).explain().traces.front().refusal.find("grad mode"), std::string::npos);
+  expect_planned(expect_same(stops, {{at::randn({3})}}));
+}
+
+TEST(Trace, RaisesWhatTheFunctionRaises) {
+  const TracedFunction traced = trace([](Tensors in) -> Tensors { return {in[0].mm(in[1])}; });
+  for (int call = 0; call < 2; ++call) {
+    EXPECT_THROW(traced({at::ones({2, 3}), at::ones({2, 3})}), c10::Error);
+    EXPECT_TRUE(at::equal(traced({at::ones({2, 3}), at::ones({3, 1})}).front(), at::full({2, 1}, 3.0F)));
+  }
+  at::Tensor held = leaf({3});
+  const TracedFunction writes_leaf = trace([](Tensors in) -> Tensors { return {in[0].add_(1)}; });
+  EXPECT_THROW(writes_leaf({held}), c10::Error);
+  EXPECT_THROW(writes_leaf({held}), c10::Error);
+}
+
+TEST(Trace, ComputesSecondDerivativesOfTheFirstCall) {
+  const Function cube = [](Tensors in) -> Tensors { return {in[0] * in[0] * in[0]}; };
+  const TracedFunction traced = trace(cube, Options().compile(CompileMode::kBlocking));
+  for (int call = 0; call < 3; ++call) {
+    const at::Tensor x = leaf({3});
+    const at::Tensor first = torch::autograd::grad({traced({x}).front().sum()}, {x}, {}, true, true).front();
+    const at::Tensor second = torch::autograd::grad({first.sum()}, {x}).front();
+    EXPECT_TRUE(at::allclose(second, 6 * x)) << call;
+  }
+}
+
+}  // namespace
+}  // namespace sconce
