@@ -184,6 +184,27 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   return finished;
 }
 
+Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const CompileSettings& settings) {
+  const auto start = Clock::now();
+  PassRunner runner(pipeline_of(settings));
+  run_stage(Stage::kRequired, graph, runner);
+  runner.begin_stage(to_string(Stage::kSpecialize));
+  runner.run_custom(Stage::kSpecialize, /*after=*/false, graph);
+  CompiledMethod compiled;
+  InputAssumptions given;
+  given.grad_mode = false;
+  given.no_symbol_is_one = true;
+  specializing_passes(*graph, given, settings, compiled.gradients, runner);
+  if (runner.run_custom(Stage::kSpecialize, /*after=*/true, graph)) {
+    remove_dead_code(*graph, runner);
+  }
+  auto finished = finish(std::move(compiled), std::move(graph), /*records=*/false, runner, settings, start);
+  if (finished) {
+    finished->plan->set_excludes_autocast();
+  }
+  return finished;
+}
+
 Expected<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees) {
   Profiled profiled;
   std::shared_ptr<Graph> own = graph->clone();

@@ -69,6 +69,9 @@ using AssumeInputs = std::function<InputAssumptions(Graph& graph)>;
 Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeInputs& assume,
                                              const CompileSettings& settings);
 
+// Compiles a graph that a recorder wrote. What is known of its inputs, the facts say; it runs without autograd and autocast.
+Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const CompileSettings& settings);
+
 // ---- the stages, for tools and tests that stop in between -----------------------------------------------------------
 
 // Takes the name of a stage and the graph that it left: "load", "inline", "freeze", "required" and "optimize", in this

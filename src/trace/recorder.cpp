@@ -121,6 +121,15 @@ at::Tensor Recorder::add_argument(const at::Tensor& real) {
   return traced;
 }
 
+at::Tensor Recorder::add_saved(const at::Tensor& real) {
+  TORCH_INTERNAL_ASSERT(captured_.empty(), "saved tensors come before captured ones");
+  Value* value = graph_->add_input({}, c10::TensorType::get());
+  TensorFacts facts = facts_of(real);
+  facts.requires_grad = false;
+  value->set_facts(std::move(facts));
+  return wrap(real.variable_data(), value);
+}
+
 at::Tensor Recorder::wrap(at::Tensor real, Value* value, TraceTensor::Memory memory) const {
   return at::Tensor(c10::make_intrusive<TraceTensor>(std::move(real), value, number_, memory));
 }

@@ -1,0 +1,92 @@
+// CompiledBackward: a scope in which backward runs as a plan.
+#pragma once
+
+#include <sconce/explanation.h>
+#include <sconce/options.h>
+
+#include <ATen/core/stack.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+class BackwardPrograms;  // what a cache holds
+class Graph;
+
+// What became of the backwards of a cache.
+struct BackwardExplanation {
+  uint64_t by_plan = 0;    // backwards that a plan ran
+  uint64_t recorded = 0;   // backwards that were recorded while they ran
+  uint64_t by_engine = 0;  // backwards that LibTorch's engine ran
+  // Why the engine ran them, and how often: the plan was being compiled, a node has a hook, …
+  std::vector<std::pair<std::string, uint64_t>> reasons;
+  std::vector<Explanation> plans;
+};
+
+// The plans of backwards. Thread-safe.
+class BackwardCache {
+ public:
+  // Takes the graph of a backward, and returns what computes its outputs from its inputs on top of the stack. It is called
+  // with grad mode off, from any thread.
+  using Compiled = std::function<void(torch::jit::Stack&)>;
+  using Compiler = std::function<Compiled(std::unique_ptr<Graph>)>;
+
+  // `compiler`: takes the place of sconce's. Plans beyond `options.plan_cache_capacity()` replace those that were not used for
+  // the longest time.
+  explicit BackwardCache(const Options& options, Compiler compiler = nullptr);
+  ~BackwardCache();
+
+  BackwardExplanation explain() const;
+  void clear();
+  // Waits until the background thread has no compile of this cache left.
+  void wait_for_compiles() const;
+
+ private:
+  friend class CompiledBackward;
+  const std::shared_ptr<BackwardPrograms> programs_;
+};
+
+// While the scope lives, `backward()` and `autograd::grad` on this thread run on this thread as plans. The first backward of a
+// kind is recorded while it runs; later ones with nodes, sizes and dtypes alike run the plan of it. Gradients, errors and
+// accumulation are those of LibTorch's engine. The engine runs what is not recorded, and what comes while a plan is compiled
+// in the background: `create_graph`, nodes with hooks, torch::autograd::Function, sparse gradients, and backwards that start
+// within another.
+//
+// Scopes nest, and the innermost counts. They belong to the thread that made them, and are destroyed in reverse order.
+class CompiledBackward {
+ public:
+  // Uses the plans that all scopes of the process share.
+  CompiledBackward();
+  // Uses the plans of a cache, which may end before the scope.
+  explicit CompiledBackward(const BackwardCache& cache);
+  // Uses plans of its own, which end with the scope.
+  explicit CompiledBackward(const Options& options, BackwardCache::Compiler compiler = nullptr);
+  ~CompiledBackward();
+  CompiledBackward(const CompiledBackward&) = delete;
+  CompiledBackward& operator=(const CompiledBackward&) = delete;
+
+  BackwardExplanation explain() const;
+  void wait_for_compiles() const;
+
+ private:
+  const std::shared_ptr<BackwardPrograms> programs_;
+  BackwardPrograms* const outer_;
+};
+
+// A scope in which LibTorch's engine runs backward, also within a CompiledBackward.
+class EagerBackward {
+ public:
+  EagerBackward();
+  ~EagerBackward();
+  EagerBackward(const EagerBackward&) = delete;
+  EagerBackward& operator=(const EagerBackward&) = delete;
+
+ private:
+  BackwardPrograms* const outer_;
+};
+
+}  // namespace sconce

@@ -1,0 +1,53 @@
+// BackwardWalk: the autograd nodes of one backward, in the order in which the engine runs them.
+#pragma once
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/dynamo/compiled_autograd.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// One autograd node of a backward.
+struct BackwardCall {
+  torch::dynamo::autograd::NodeCall* entry = nullptr;  // of the walk's `compiler`; null for a leaf
+  std::shared_ptr<torch::autograd::Node> node;
+  bool is_leaf = false;    // an AccumulateGrad: adds its gradient to a leaf's
+  bool is_needed = true;   // false: only its incoming gradients are asked for
+  struct Capture {
+    int input;
+    int output;  // of the backward
+  };
+  std::vector<Capture> captures;  // incoming gradients that autograd::grad returns
+};
+
+// Reads the graph and changes nothing. Saved tensors are unpacked, which checks their versions, and raises LibTorch's error
+// for a second backward.
+class BackwardWalk {
+ public:
+  BackwardWalk(const std::shared_ptr<torch::autograd::Node>& root, const torch::autograd::GraphTask& task);
+
+  // Why LibTorch's engine has to run this backward; empty if it can be recorded.
+  const std::string& why_not() const { return why_not_; }
+  const std::vector<BackwardCall>& calls() const { return calls_; }
+  // Equal keys: a trace of one backward computes the other.
+  const std::string& key() const { return key_; }
+  // The tensors that nodes have saved, each once.
+  const std::vector<at::Tensor>& tensors() const { return compiler_.tensor_args.inputs; }
+  torch::dynamo::autograd::AutogradCompilerCall& compiler() { return compiler_; }
+
+ private:
+  void add(const std::shared_ptr<torch::autograd::Node>& node, const torch::autograd::GraphTask& task);
+  void collect(BackwardCall& call);
+  void finish_key();
+
+  torch::dynamo::autograd::AutogradCompilerCall compiler_{torch::dynamo::autograd::SizeInput::STATIC};
+  std::vector<BackwardCall> calls_;
+  std::string key_;
+  std::string why_not_;
+};
+
+}  // namespace sconce
