@@ -10,7 +10,8 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <atomic>
+#include <mutex>
+#include <unordered_set>
 #include <utility>
 
 namespace sconce {
@@ -51,7 +52,10 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::
     current_recorder->run(op, *stack);
     return;
   }
-  // A trace that has ended: autograd saved its tensors, and now computes gradients with them.
+  if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake)) {
+    RecordingScope::refuse_all();
+  }
+  // Else the trace has ended: autograd saved its tensors, and now computes gradients with them.
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   std::transform(first, stack->end(), first, without_trace);
   run_unrecorded(op, *stack);
@@ -86,10 +90,41 @@ at::Tensor real_of(const at::Tensor& tensor) {
 
 // ---- RecordingScope -------------------------------------------------------------------------------------------------
 
+// The recorders of all threads.
+struct ActiveRecorders {
+  std::mutex mutex;
+  std::unordered_multiset<Recorder*> recorders;
+  static ActiveRecorders& get() {
+    static auto& active = *new ActiveRecorders();
+    return active;
+  }
+};
+
 RecordingScope::RecordingScope(Recorder& recorder)
-    : outer_(std::exchange(current_recorder, &recorder)), include_(c10::DispatchKeySet(c10::DispatchKey::Fake)) {}
-RecordingScope::~RecordingScope() { current_recorder = outer_; }
+    : recorder_(recorder),
+      outer_(std::exchange(current_recorder, &recorder)),
+      include_(c10::DispatchKeySet(c10::DispatchKey::Fake)) {
+  ActiveRecorders& active = ActiveRecorders::get();
+  const std::lock_guard<std::mutex> lock(active.mutex);
+  active.recorders.insert(&recorder);
+}
+
+RecordingScope::~RecordingScope() {
+  current_recorder = outer_;
+  ActiveRecorders& active = ActiveRecorders::get();
+  const std::lock_guard<std::mutex> lock(active.mutex);
+  active.recorders.erase(active.recorders.find(&recorder_));
+}
+
 Recorder* RecordingScope::current() { return current_recorder; }
+
+void RecordingScope::refuse_all() {
+  ActiveRecorders& active = ActiveRecorders::get();
+  const std::lock_guard<std::mutex> lock(active.mutex);
+  for (Recorder* recorder : active.recorders) {
+    recorder->ran_elsewhere_ = true;
+  }
+}
 
 // ---- Recorder -------------------------------------------------------------------------------------------------------
 
@@ -101,13 +136,11 @@ Recorder::Recorder()
       grad_mode_(c10::GradMode::is_enabled()) {}
 
 at::Tensor Recorder::add_argument(const at::Tensor& real) {
-  TORCH_INTERNAL_ASSERT(captured_.empty(), "arguments come before captured tensors");
-  Value* value = graph_->add_input({}, c10::TensorType::get());
   if (!real.defined()) {
     refuse("an argument is undefined");
     return real;
   }
-  at::Tensor traced = wrap(real.variable_data(), value);
+  at::Tensor traced = wrap(real.variable_data(), add_input(real));
   if (!real.is_inference()) {
     torch::autograd::impl::set_version_counter(traced, torch::autograd::impl::version_counter(real));
   }
@@ -121,13 +154,12 @@ at::Tensor Recorder::add_argument(const at::Tensor& real) {
   return traced;
 }
 
-at::Tensor Recorder::add_saved(const at::Tensor& real) {
-  TORCH_INTERNAL_ASSERT(captured_.empty(), "saved tensors come before captured ones");
-  Value* value = graph_->add_input({}, c10::TensorType::get());
-  TensorFacts facts = facts_of(real);
-  facts.requires_grad = false;
-  value->set_facts(std::move(facts));
-  return wrap(real.variable_data(), value);
+at::Tensor Recorder::add_saved(const at::Tensor& real) { return wrap(real.variable_data(), add_input(real)); }
+
+Value* Recorder::add_input(const at::Tensor& real) {
+  TORCH_INTERNAL_ASSERT(captured_.empty(), "given inputs come before captured ones");
+  inputs_.push_back(real);
+  return graph_->add_input({}, c10::TensorType::get());
 }
 
 at::Tensor Recorder::wrap(at::Tensor real, Value* value, TraceTensor::Memory memory) const {
@@ -158,8 +190,19 @@ void Recorder::add_output(const at::Tensor& tensor) {
   }
 }
 
-std::unique_ptr<Graph> Recorder::finish() {
-  TORCH_INTERNAL_ASSERT(!refusal_, "a refused trace has no graph");
+const std::optional<Refusal>& Recorder::refusal() const {
+  static const std::optional<Refusal> elsewhere =
+      Refusal::because("an operator ran on another thread, where the recorder does not see it");
+  return !refusal_ && ran_elsewhere_ ? elsewhere : refusal_;
+}
+
+std::unique_ptr<Graph> Recorder::finish(bool has_facts) {
+  TORCH_INTERNAL_ASSERT(!refusal(), "a refused trace has no graph");
+  for (size_t i = 0; has_facts && i < graph_->inputs().size(); ++i) {
+    TensorFacts facts = facts_of(i < inputs_.size() ? inputs_[i] : captured_[i - inputs_.size()]);
+    facts.requires_grad = false;
+    graph_->inputs()[i]->set_facts(std::move(facts));
+  }
   return std::move(graph_);
 }
 

@@ -10,6 +10,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,8 +37,7 @@ class Recorder {
   // Adds an input of the graph. Returns a tensor that stands for it, and shares memory, version and gradient edge with
   // `real`: what the trace computes with it, autograd records for `real`.
   at::Tensor add_argument(const at::Tensor& real);
-  // Adds an input of the graph that is known to have the sizes, strides and dtype of `real`. Returns a tensor that stands for
-  // it and shares memory with `real`, but no gradients.
+  // The same without gradients.
   at::Tensor add_saved(const at::Tensor& real);
   // Returns a tensor that stands for a value of the graph and computes with `real`, which requires no gradient.
   at::Tensor wrap(at::Tensor real, Value* value, TraceTensor::Memory memory = TraceTensor::Memory::kHidden) const;
@@ -52,17 +52,20 @@ class Recorder {
 
   // Notes that the trace cannot be replayed. The first reason is kept.
   void refuse(std::string reason);
-  const std::optional<Refusal>& refusal() const { return refusal_; }
+  const std::optional<Refusal>& refusal() const;
 
   // Returns whether an operator ran in another grad mode than the recorder was made in.
   bool switches_grad_mode() const { return switches_grad_mode_; }
 
   Graph& graph() { return *graph_; }
   void add_output(const at::Tensor& tensor);
-  // Gives the graph away. Requires that there is no refusal.
-  std::unique_ptr<Graph> finish();
+  // Gives the graph away. Requires that there is no refusal. `has_facts`: later runs have inputs of the sizes, strides and
+  // dtypes of this one, and run without autograd; the inputs of the graph say so.
+  std::unique_ptr<Graph> finish(bool has_facts = false);
 
  private:
+  friend class RecordingScope;
+  Value* add_input(const at::Tensor& real);
   Node* write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
   Value* operand(const c10::IValue& value, bool is_overwritten = false);
   void keep_contents_of(const at::Tensor& tensor);
@@ -71,10 +74,12 @@ class Recorder {
   const uint64_t number_;  // no two recorders of a process have the same
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   std::unordered_set<const Value*> without_contents_;  // fresh memory that no operator has used yet
+  std::vector<at::Tensor> inputs_;  // the real tensors of the given inputs
   std::vector<at::Tensor> captured_;
   std::unordered_map<const c10::TensorImpl*, Value*> captured_values_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // of arguments, which hold them weakly
   std::optional<Refusal> refusal_;
+  std::atomic<bool> ran_elsewhere_{false};
   const bool grad_mode_;
   bool switches_grad_mode_ = false;
 };
@@ -92,8 +97,11 @@ class RecordingScope {
 
   // The recorder of this thread's innermost scope; null outside of all.
   static Recorder* current();
+  // Refuses the traces of all threads: an operator ran on a thread that one of them started.
+  static void refuse_all();
 
  private:
+  Recorder& recorder_;
   Recorder* const outer_;
   c10::impl::IncludeDispatchKeyGuard include_;
 };

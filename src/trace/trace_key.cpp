@@ -7,6 +7,8 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <unordered_map>
+
 namespace sconce {
 namespace {
 
@@ -20,23 +22,24 @@ void append_state(TraceKey& key) {
   key.push_back(static_cast<int64_t>(c10::impl::tls_local_dispatch_key_set().included_.raw_repr()));
 }
 
-// Tensors of one storage may overlap, and then a write to one changes the others.
-int64_t first_of_storage(std::span<const at::Tensor> inputs, size_t index) {
-  for (size_t i = 0; i < index; ++i) {
-    if (inputs[i].defined() && inputs[i].has_storage() && inputs[i].is_alias_of(inputs[index])) {
-      return static_cast<int64_t>(i);
-    }
+// Numbers storages by their first tensor. Tensors of one storage may overlap, and a write to one then changes the others.
+class Storages {
+ public:
+  int64_t number_of(const at::Tensor& tensor) {
+    return tensor.has_storage() ? numbers_.emplace(tensor.storage().unsafeGetStorageImpl(), numbers_.size()).first->second : -1;
   }
-  return static_cast<int64_t>(index);
-}
+
+ private:
+  std::unordered_map<const c10::StorageImpl*, int64_t> numbers_;
+};
 
 }  // namespace
 
 TraceKey trace_key(std::span<const at::Tensor> inputs) {
   TraceKey key;
   append_state(key);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const at::Tensor& tensor = inputs[i];
+  Storages storages;
+  for (const at::Tensor& tensor : inputs) {
     if (!tensor.defined()) {
       key.push_back(-1);
       continue;
@@ -52,7 +55,7 @@ TraceKey trace_key(std::span<const at::Tensor> inputs) {
     }
     key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
     key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
-    key.push_back(tensor.has_storage() ? first_of_storage(inputs, i) : -1);
+    key.push_back(storages.number_of(tensor));
   }
   return key;
 }

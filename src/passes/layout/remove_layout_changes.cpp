@@ -55,7 +55,7 @@ class LayoutChanges {
     const Node& inner = *operand->node();
     if (permutes(node)) {
       Value* start = permuted_back(node);
-      return start != nullptr && view_is_unobservable(node) ? start : nullptr;
+      return start != nullptr && (view_is_unobservable(node) || is_only_view(node, *start)) ? start : nullptr;
     }
     if (reshapes(node)) {
       Value* start = reshaped_back(node);
@@ -96,6 +96,14 @@ class LayoutChanges {
 
   bool view_is_unobservable(const Node& node) const {
     return !may_be_written(*node.output()) && !may_escape(*node.output());
+  }
+
+  // Returns whether nobody can tell that the view is not the tensor it starts from: a new one, which the graph knows by this
+  // view alone.
+  bool is_only_view(const Node& node, const Value& start) const {
+    const Node& source = *start.node();
+    return !may_be_written(*node.output()) && source.schema() != nullptr && !source.schema()->is_mutable() &&
+           !source.op().results_may_share_memory && start.uses().size() == 1 && node.input(0)->uses().size() == 1;
   }
 
   // Autograd may save the source in place of the copy, so code outside must not be able to write it before backward.

@@ -16,7 +16,8 @@ namespace sconce {
 // Legal when
 //   - orders of dimensions are constants, and the rank is known to be theirs: the operators raise for another;
 //   - for all but the first three rules, the sizes and strides of the first tensor are known and are those of a new tensor;
-//   - a removed view is neither written nor escapes;
+//   - a removed view is neither written nor escapes. A view that escapes may become the tensor it starts from if that is new
+//     and known by this view alone;
 //   - neither a removed copy nor its source is written or escapes, and the source comes from the graph itself. Autograd
 //     would save the source in place of the copy, and miss a later write by the caller.
 //

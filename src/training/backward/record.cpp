@@ -128,7 +128,7 @@ class BackwardRecorder {
     } else if (!recorder_.captured().empty()) {
       recorded.refusal = Refusal::because("a node computes with a tensor that it has not saved");
     } else {
-      recorded.graph = recorder_.finish();
+      recorded.graph = recorder_.finish(/*has_facts=*/true);
     }
     return recorded;
   }

@@ -1,0 +1,95 @@
+// TrainStep: forward, loss, backward and the optimizer's step in one call.
+#pragma once
+
+#include <sconce/explanation.h>
+#include <sconce/module.h>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace sconce {
+
+class TrainOptions {
+ public:
+  // Scales gradients so that their norm together, of order 2, is at most this, before the optimizer steps.
+  TrainOptions& clip_norm(double norm);
+  // Clamps each element of each gradient to [-value, value], before the optimizer steps.
+  TrainOptions& clip_value(double value);
+  // Adds up the gradients of `calls` calls, of the mean of their losses, and steps in the last of them. The default is 1.
+  TrainOptions& accumulate(size_t calls);
+  // Computes forward and loss under autocast on the CPU to this dtype, bfloat16 or float16.
+  TrainOptions& autocast(c10::ScalarType dtype);
+  // Leaves the gradients of the last step in the parameters. By default they are undefined after a step, which saves the
+  // memory of all of them.
+  TrainOptions& keep_gradients(bool on);
+
+  std::optional<double> clip_norm() const { return clip_norm_; }
+  std::optional<double> clip_value() const { return clip_value_; }
+  size_t accumulate() const { return accumulate_; }
+  std::optional<c10::ScalarType> autocast() const { return autocast_; }
+  bool keep_gradients() const { return keep_gradients_; }
+
+ private:
+  std::optional<double> clip_norm_;
+  std::optional<double> clip_value_;
+  size_t accumulate_ = 1;
+  std::optional<c10::ScalarType> autocast_;
+  bool keep_gradients_ = false;
+};
+
+struct TrainExplanation {
+  uint64_t by_plan = 0;  // calls whose forward, loss and backward a plan ran
+  uint64_t eager = 0;    // the others
+  // Why calls were not run by plan, and how often.
+  std::vector<std::pair<std::string, uint64_t>> reasons;
+  std::vector<Explanation> plans;  // of forward, loss and backward
+};
+
+// Trains a module. The first call with arguments of a kind runs forward, loss and backward and records them; later calls run
+// the recorded graph as one plan. What a plan assumes is checked in each call: sizes, strides and dtypes of arguments and
+// parameters, the module's attributes, the state of the thread. Buffers are updated as in eager training.
+//
+// Numbers that the loss function takes from its surroundings are constants of the recorded graph. A step that reads an
+// element of a tensor on the host (`.item()`), or whose results' sizes depend on elements, runs eagerly. `explain` has the
+// reason.
+//
+// One thread at a time may call.
+class TrainStep {
+ public:
+  // Returns a scalar tensor of the module's result and the target.
+  using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>;
+  // The same for modules whose result is no tensor, and for several targets.
+  using GeneralLoss = std::function<at::Tensor(const c10::IValue& output, const std::vector<c10::IValue>& targets)>;
+
+  // `optimizer` must outlive this, and hold the module's parameters that are to be trained.
+  TrainStep(Module module, Loss loss, torch::optim::Optimizer& optimizer, const TrainOptions& options = {});
+  TrainStep(Module module, GeneralLoss loss, torch::optim::Optimizer& optimizer, const TrainOptions& options = {});
+  ~TrainStep();
+
+  // Runs a step. Returns the loss, without history. Throws what the module, the loss or the optimizer throws; parameters are
+  // then as before the step, and gradients are undefined.
+  at::Tensor operator()(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets);
+
+  TrainExplanation explain() const;
+  // Waits until the background thread has no compile of this step left.
+  void wait_for_compiles() const;
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sconce
