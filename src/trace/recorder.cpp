@@ -1,5 +1,6 @@
 #include "trace/recorder.h"
 
+#include "analysis/effects.h"
 #include "ir/schema_match.h"
 #include "trace/recordable.h"
 
@@ -62,6 +63,12 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::
 }
 
 TORCH_LIBRARY_IMPL(_, Fake, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&record>()); }
+
+TensorFacts facts_without_autograd(const at::Tensor& real) {
+  TensorFacts facts = facts_of(real);
+  facts.requires_grad = false;
+  return facts;
+}
 
 // Returns the argument that a result is: the one that the schema marks as written and returned, or one that the operator
 // returned although nothing marks it. As in eager execution, both are then one tensor.
@@ -198,10 +205,17 @@ const std::optional<Refusal>& Recorder::refusal() const {
 
 std::unique_ptr<Graph> Recorder::finish(bool has_facts) {
   TORCH_INTERNAL_ASSERT(!refusal(), "a refused trace has no graph");
-  for (size_t i = 0; has_facts && i < graph_->inputs().size(); ++i) {
-    TensorFacts facts = facts_of(i < inputs_.size() ? inputs_[i] : captured_[i - inputs_.size()]);
-    facts.requires_grad = false;
-    graph_->inputs()[i]->set_facts(std::move(facts));
+  if (has_facts) {
+    for (size_t i = 0; i < graph_->inputs().size(); ++i) {
+      const at::Tensor& real = i < inputs_.size() ? inputs_[i] : captured_[i - inputs_.size()];
+      graph_->inputs()[i]->set_facts(facts_without_autograd(real));
+    }
+    // A tensor whose sizes change in place has several facts, one after the other.
+    if (!may_change_sizes(*graph_)) {
+      for (auto& [value, facts] : facts_) {
+        value->set_facts(std::move(facts));
+      }
+    }
   }
   return std::move(graph_);
 }
@@ -290,6 +304,9 @@ Value* Recorder::operand(const c10::IValue& value, bool is_overwritten) {
 
 c10::IValue Recorder::wrap_result(c10::IValue real, Value* value, TraceTensor::Memory memory) {
   if (real.isTensor()) {
+    if (value != nullptr) {
+      facts_.emplace_back(value, facts_without_autograd(real.toTensor()));
+    }
     return real.toTensor().defined() ? wrap(std::move(real).toTensor(), value, memory) : at::Tensor();
   }
   if (!real.isTensorList()) {
@@ -302,7 +319,8 @@ c10::IValue Recorder::wrap_result(c10::IValue real, Value* value, TraceTensor::M
   }
   c10::List<at::Tensor> traced;
   for (const at::Tensor& element : real.toTensorVector()) {
-    traced.push_back(wrap(element, unpack != nullptr ? unpack->add_output(c10::TensorType::get()) : nullptr));
+    Value* part = unpack != nullptr ? unpack->add_output(c10::TensorType::get()) : nullptr;
+    traced.push_back(wrap_result(element, part, memory).toTensor());
   }
   return traced;
 }

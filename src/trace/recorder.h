@@ -60,7 +60,7 @@ class Recorder {
   Graph& graph() { return *graph_; }
   void add_output(const at::Tensor& tensor);
   // Gives the graph away. Requires that there is no refusal. `has_facts`: later runs have inputs of the sizes, strides and
-  // dtypes of this one, and run without autograd; the inputs of the graph say so.
+  // dtypes of this one, and run without autograd. The values of the graph then have this run's facts.
   std::unique_ptr<Graph> finish(bool has_facts = false);
 
  private:
@@ -78,6 +78,7 @@ class Recorder {
   std::vector<at::Tensor> captured_;
   std::unordered_map<const c10::TensorImpl*, Value*> captured_values_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // of arguments, which hold them weakly
+  std::vector<std::pair<Value*, TensorFacts>> facts_;  // of results
   std::optional<Refusal> refusal_;
   std::atomic<bool> ran_elsewhere_{false};
   const bool grad_mode_;
