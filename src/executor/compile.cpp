@@ -12,6 +12,7 @@
 #include "lower/lower.h"
 #include "passes/freeze/freeze.h"
 #include "pipeline/pass_runner.h"
+#include "trace/recorder.h"
 
 #include <algorithm>
 #include <chrono>
@@ -127,6 +128,7 @@ Expected<std::unique_ptr<Graph>> run_stages(std::unique_ptr<Graph> graph, const 
 
 Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const CompileSettings& settings) {
   const auto start = Clock::now();
+  const PausedRecording paused;
   CompiledMethod compiled;
   PassRunner runner(pipeline_of(settings));
   auto optimized =
@@ -154,6 +156,7 @@ Expected<std::vector<RefusalExplanation>> show_stages(std::unique_ptr<Graph> gra
 Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeInputs& assume,
                                              const CompileSettings& settings) {
   const auto start = Clock::now();
+  const PausedRecording paused;
   PassRunner runner(pipeline_of(settings));
   runner.begin_stage(to_string(Stage::kSpecialize));
   std::unique_ptr<Graph> graph = general.clone();
@@ -186,6 +189,7 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
 
 Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const CompileSettings& settings) {
   const auto start = Clock::now();
+  const PausedRecording paused;
   PassRunner runner(pipeline_of(settings));
   run_stage(Stage::kRequired, graph, runner);
   runner.begin_stage(to_string(Stage::kSpecialize));

@@ -43,7 +43,7 @@ c10::IValue without_trace(const c10::IValue& value) {
 }
 
 void run_unrecorded(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const c10::impl::ExcludeDispatchKeyGuard unrecorded(c10::DispatchKeySet(c10::DispatchKey::Fake));
+  const PausedRecording paused;
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   op.callBoxed(stack);
 }

@@ -107,4 +107,13 @@ class RecordingScope {
   c10::impl::IncludeDispatchKeyGuard include_;
 };
 
+// Hides operators of this thread from its recorder, such as those with which a compile computes constants.
+class PausedRecording {
+ public:
+  PausedRecording() : exclude_(c10::DispatchKeySet(c10::DispatchKey::Fake)) {}
+
+ private:
+  c10::impl::ExcludeDispatchKeyGuard exclude_;
+};
+
 }  // namespace sconce

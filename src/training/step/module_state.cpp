@@ -1,0 +1,125 @@
+#include "training/step/module_state.h"
+
+#include <ATen/core/Dict.h>
+#include <ATen/core/List.h>
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+// Returns the elements of a container: of a dict, keys and values in turn. Nothing for another value.
+std::optional<std::vector<c10::IValue>> elements_of(const c10::IValue& value) {
+  std::vector<c10::IValue> elements;
+  if (value.isTuple()) {
+    const auto& tuple = value.toTupleRef().elements();
+    elements.assign(tuple.begin(), tuple.end());
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      elements.push_back(element);
+    }
+  } else if (value.isGenericDict()) {
+    for (const auto& entry : value.toGenericDict()) {
+      elements.push_back(entry.key());
+      elements.push_back(entry.value());
+    }
+  } else {
+    return std::nullopt;
+  }
+  return elements;
+}
+
+// Containers are copied: a module may change its own in place.
+c10::IValue copy_of(const c10::IValue& value) {
+  return with_each_tensor(value, [](const at::Tensor& tensor) { return tensor; });
+}
+
+bool is_same(const c10::IValue& a, const c10::IValue& b) {
+  if (a.isTensor() || b.isTensor()) {
+    return a.isTensor() && b.isTensor() && a.toTensor().is_same(b.toTensor());
+  }
+  if (a.isObject() || b.isObject()) {
+    return a.is(b);
+  }
+  const auto elements = elements_of(a);
+  const auto others = elements_of(b);
+  if (!elements || !others) {
+    return !elements && !others && a == b;
+  }
+  return std::equal(elements->begin(), elements->end(), others->begin(), others->end(), is_same);
+}
+
+}  // namespace
+
+ModuleState::ModuleState(const c10::intrusive_ptr<c10::ivalue::Object>& module) { add(module); }
+
+void ModuleState::add(const c10::intrusive_ptr<c10::ivalue::Object>& object) {
+  if (std::find(objects_.begin(), objects_.end(), object) != objects_.end()) {
+    return;
+  }
+  objects_.push_back(object);
+  for (size_t slot = 0; slot < object->slots().size(); ++slot) {
+    const c10::IValue& value = object->getSlot(slot);
+    attributes_.push_back({object.get(), slot, copy_of(value)});
+    if (value.isObject()) {
+      add(value.toObject());
+    }
+  }
+}
+
+bool ModuleState::holds() const {
+  return std::all_of(attributes_.begin(), attributes_.end(), [](const Attribute& attribute) {
+    return is_same(attribute.object->getSlot(attribute.slot), attribute.value);
+  });
+}
+
+c10::IValue with_each_tensor(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> visit) {
+  if (value.isTensor()) {
+    return value.toTensor().defined() ? visit(value.toTensor()) : value;
+  }
+  if (value.isTuple()) {
+    std::vector<c10::IValue> elements;
+    for (const c10::IValue& element : value.toTupleRef().elements()) {
+      elements.push_back(with_each_tensor(element, visit));
+    }
+    const auto type = value.type()->expect<c10::TupleType>();
+    return type->schema() != nullptr ? c10::ivalue::Tuple::createNamed(std::move(elements), type)
+                                     : c10::ivalue::Tuple::create(std::move(elements));
+  }
+  if (value.isList()) {
+    const c10::List<c10::IValue> list = value.toList();
+    c10::impl::GenericList copy(list.elementType());
+    for (const c10::IValue& element : list) {
+      copy.push_back(with_each_tensor(element, visit));
+    }
+    return copy;
+  }
+  if (value.isGenericDict()) {
+    const auto dict = value.toGenericDict();
+    c10::impl::GenericDict copy(dict.keyType(), dict.valueType());
+    for (const auto& entry : dict) {
+      copy.insert(entry.key(), with_each_tensor(entry.value(), visit));
+    }
+    return copy;
+  }
+  return value;
+}
+
+bool have_equal_structure(const c10::IValue& a, const c10::IValue& b) {
+  if (a.isTensor() || b.isTensor()) {
+    return a.isTensor() && b.isTensor();
+  }
+  if (a.isObject() || b.isObject()) {
+    return a.is(b);
+  }
+  const auto elements = elements_of(a);
+  const auto others = elements_of(b);
+  if (!elements || !others) {
+    return !elements && !others && a == b;
+  }
+  return std::equal(elements->begin(), elements->end(), others->begin(), others->end(), have_equal_structure);
+}
+
+}  // namespace sconce

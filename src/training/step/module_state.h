@@ -1,0 +1,40 @@
+// ModuleState: what a recorded step has read of a module without operators.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/util/FunctionRef.h>
+
+#include <utility>
+#include <vector>
+
+namespace sconce {
+
+// The attributes of a module, its submodules and other objects in it. A recorded step holds for the module as long as they
+// are the same: tensors and objects by identity, numbers and strings by value, containers by contents.
+class ModuleState {
+ public:
+  explicit ModuleState(const c10::intrusive_ptr<c10::ivalue::Object>& module);
+  // Returns whether no attribute has changed. The contents of tensors do not count.
+  bool holds() const;
+
+ private:
+  struct Attribute {
+    c10::ivalue::Object* object;
+    size_t slot;
+    c10::IValue value;
+  };
+  void add(const c10::intrusive_ptr<c10::ivalue::Object>& object);
+
+  std::vector<c10::intrusive_ptr<c10::ivalue::Object>> objects_;
+  std::vector<Attribute> attributes_;
+};
+
+// Calls `visit` for each tensor in a value: the value itself, or those in lists, tuples and dicts. Returns the value with
+// what `visit` returned in their places. Other values stay, and so do objects with all that they hold.
+c10::IValue with_each_tensor(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> visit);
+
+// Returns whether two values are the same for a trace: of one structure and with equal numbers and strings, whatever tensors
+// they hold. Objects are the same by identity.
+bool have_equal_structure(const c10::IValue& a, const c10::IValue& b);
+
+}  // namespace sconce

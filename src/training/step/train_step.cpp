@@ -1,0 +1,270 @@
+#include <sconce/train_step.h>
+
+#include "training/step/step_trace.h"
+
+#include <sconce/compiled_backward.h>
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+// The thread's autocast on the CPU while it lives.
+class AutocastScope {
+ public:
+  explicit AutocastScope(std::optional<c10::ScalarType> dtype) : is_on_(dtype.has_value()) {
+    if (is_on_) {
+      was_enabled_ = at::autocast::is_autocast_enabled(at::kCPU);
+      dtype_ = at::autocast::get_autocast_dtype(at::kCPU);
+      at::autocast::set_autocast_enabled(at::kCPU, true);
+      at::autocast::set_autocast_dtype(at::kCPU, *dtype);
+      at::autocast::increment_nesting();
+    }
+  }
+  ~AutocastScope() {
+    if (is_on_) {
+      if (at::autocast::decrement_nesting() == 0) {
+        at::autocast::clear_cache();
+      }
+      at::autocast::set_autocast_enabled(at::kCPU, was_enabled_);
+      at::autocast::set_autocast_dtype(at::kCPU, dtype_);
+    }
+  }
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  const bool is_on_;
+  bool was_enabled_ = false;
+  c10::ScalarType dtype_ = c10::kFloat;
+};
+
+// Adds a gradient to a parameter's, as the engine does.
+void accumulate(const at::Tensor& parameter, at::Tensor gradient) {
+  at::Tensor& sum = parameter.mutable_grad();
+  torch::autograd::AccumulateGrad::accumulateGrad(parameter, sum, gradient, /*num_expected_refs=*/1,
+                                                  [&](at::Tensor&& updated) { sum = std::move(updated); });
+}
+
+}  // namespace
+
+// ---- TrainOptions ---------------------------------------------------------------------------------------------------
+
+TrainOptions& TrainOptions::clip_norm(double norm) {
+  TORCH_CHECK(norm > 0, "TrainOptions::clip_norm: ", norm, " is no positive norm");
+  clip_norm_ = norm;
+  return *this;
+}
+TrainOptions& TrainOptions::clip_value(double value) {
+  TORCH_CHECK(value > 0, "TrainOptions::clip_value: ", value, " is no positive bound");
+  clip_value_ = value;
+  return *this;
+}
+TrainOptions& TrainOptions::accumulate(size_t calls) {
+  TORCH_CHECK(calls > 0, "TrainOptions::accumulate: a step takes at least one call");
+  accumulate_ = calls;
+  return *this;
+}
+TrainOptions& TrainOptions::autocast(c10::ScalarType dtype) {
+  TORCH_CHECK(dtype == at::kBFloat16 || dtype == at::kHalf,
+              "TrainOptions::autocast: the CPU casts to bfloat16 or float16, not to ", dtype);
+  autocast_ = dtype;
+  return *this;
+}
+TrainOptions& TrainOptions::keep_gradients(bool on) {
+  keep_gradients_ = on;
+  return *this;
+}
+
+// ---- TrainStep ------------------------------------------------------------------------------------------------------
+
+class TrainStep::Impl {
+ public:
+  Impl(Module module, GeneralLoss loss, torch::optim::Optimizer& optimizer, const TrainOptions& options)
+      : module_(std::move(module)),
+        loss_(std::move(loss)),
+        optimizer_(optimizer),
+        options_(options),
+        backwards_(module_.options()) {}
+
+  at::Tensor run(const StepArguments& arguments) {
+    const at::AutoGradMode with_gradients(true);
+    const std::vector<at::Tensor> parameters = trained_parameters();
+    if (calls_ == 0) {
+      optimizer_.zero_grad();
+    }
+    try {
+      at::Tensor loss = run_call(arguments, parameters);
+      if (++calls_ == options_.accumulate()) {
+        calls_ = 0;
+        update(parameters);
+      }
+      return loss;
+    } catch (...) {
+      calls_ = 0;
+      for (const at::Tensor& parameter : parameters) {
+        parameter.mutable_grad() = at::Tensor();
+      }
+      throw;
+    }
+  }
+
+  TrainExplanation explain() const {
+    TrainExplanation explanation;
+    explanation.by_plan = by_plan_;
+    for (const auto& [reason, times] : reasons_) {
+      explanation.eager += times;
+      explanation.reasons.emplace_back(reason, times);
+    }
+    for (const auto& trace : traces_) {
+      if (trace->plan() != nullptr) {
+        explanation.plans.push_back(trace->plan()->explain());
+      }
+    }
+    return explanation;
+  }
+
+  void wait_for_compiles() const {
+    for (const auto& trace : traces_) {
+      if (trace->plan() != nullptr) {
+        trace->plan()->wait_for_compile();
+      }
+    }
+  }
+
+ private:
+  std::vector<at::Tensor> trained_parameters() const {
+    std::vector<at::Tensor> parameters;
+    for (const torch::optim::OptimizerParamGroup& group : optimizer_.param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        if (parameter.requires_grad()) {
+          parameters.push_back(parameter);
+        }
+      }
+    }
+    TORCH_CHECK(!parameters.empty(), "the optimizer has no parameter that requires a gradient");
+    return parameters;
+  }
+
+  // Runs forward, loss and backward. Adds the gradients to those of the parameters.
+  at::Tensor run_call(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) {
+    const AutocastScope autocast(options_.autocast());
+    StepTrace* trace = find(arguments, parameters);
+    StepResult result;
+    if (trace == nullptr) {
+      count_eager("it was recorded");
+      auto recorded = StepTrace::record(module_, checked_loss(), arguments, parameters, result);
+      keep(std::move(recorded));
+    } else if (trace->is_ready()) {
+      ++by_plan_;
+      result = trace->run(arguments);
+    } else {
+      count_eager(trace->why_not().empty() ? "its plan is being compiled, or could not be" : trace->why_not());
+      return run_eagerly(arguments);
+    }
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (result.gradients[i].defined()) {
+        accumulate_mean(parameters[i], std::move(result.gradients[i]));
+      }
+    }
+    return result.loss;
+  }
+
+  at::Tensor run_eagerly(const StepArguments& arguments) {
+    at::Tensor loss = checked_loss()(module_.forward(arguments.inputs), arguments.targets);
+    const CompiledBackward scope(backwards_);
+    (options_.accumulate() == 1 ? loss : loss / static_cast<double>(options_.accumulate())).backward();
+    return loss.detach();
+  }
+
+  void accumulate_mean(const at::Tensor& parameter, at::Tensor gradient) const {
+    const at::NoGradGuard no_grad;
+    if (options_.accumulate() > 1) {
+      gradient = gradient / static_cast<double>(options_.accumulate());
+    }
+    accumulate(parameter, std::move(gradient));
+  }
+
+  GeneralLoss checked_loss() const {
+    return [this](const c10::IValue& output, const std::vector<c10::IValue>& targets) {
+      at::Tensor loss = loss_(output, targets);
+      TORCH_CHECK(loss.defined() && loss.numel() == 1 && loss.requires_grad(),
+                  "the loss must be one number that depends on the parameters; the loss function returned ",
+                  !loss.defined() ? "nothing" : loss.numel() != 1 ? "several" : "one that depends on none");
+      return loss;
+    };
+  }
+
+  void update(const std::vector<at::Tensor>& parameters) {
+    if (options_.clip_norm()) {
+      torch::nn::utils::clip_grad_norm_(parameters, *options_.clip_norm());
+    }
+    if (options_.clip_value()) {
+      torch::nn::utils::clip_grad_value_(parameters, *options_.clip_value());
+    }
+    optimizer_.step();
+    if (!options_.keep_gradients()) {
+      optimizer_.zero_grad();
+    }
+  }
+
+  StepTrace* find(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) {
+    const auto found = std::find_if(traces_.begin(), traces_.end(),
+                                    [&](const auto& trace) { return trace->holds(arguments, parameters); });
+    if (found == traces_.end()) {
+      return nullptr;
+    }
+    std::rotate(traces_.begin(), found, found + 1);  // the last used is tried first
+    return traces_.front().get();
+  }
+
+  void keep(std::unique_ptr<StepTrace> trace) {
+    traces_.insert(traces_.begin(), std::move(trace));
+    if (traces_.size() > module_.options().plan_cache_capacity()) {
+      traces_.pop_back();
+    }
+  }
+
+  void count_eager(const std::string& reason) { ++reasons_[reason]; }
+
+  Module module_;
+  const GeneralLoss loss_;
+  torch::optim::Optimizer& optimizer_;
+  const TrainOptions options_;
+  const BackwardCache backwards_;  // of calls without a plan
+  std::vector<std::unique_ptr<StepTrace>> traces_;
+  size_t calls_ = 0;  // since the optimizer's last step
+  uint64_t by_plan_ = 0;
+  std::map<std::string, uint64_t> reasons_;
+};
+
+TrainStep::TrainStep(Module module, GeneralLoss loss, torch::optim::Optimizer& optimizer, const TrainOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(module), std::move(loss), optimizer, options)) {}
+TrainStep::TrainStep(Module module, Loss loss, torch::optim::Optimizer& optimizer, const TrainOptions& options)
+    : TrainStep(
+          std::move(module),
+          [loss = std::move(loss)](const c10::IValue& output, const std::vector<c10::IValue>& targets) {
+            TORCH_CHECK(output.isTensor(), "the module returns no tensor, which the loss function takes; give one of the form "
+                                           "TrainStep::GeneralLoss");
+            TORCH_CHECK(targets.size() == 1 && targets.front().isTensor(),
+                        "the loss function takes one tensor as the target, and was given ", targets.size(), " value(s)");
+            return loss(output.toTensor(), targets.front().toTensor());
+          },
+          optimizer, options) {}
+TrainStep::~TrainStep() = default;
+
+at::Tensor TrainStep::operator()(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets) {
+  return impl_->run({inputs, targets});
+}
+TrainExplanation TrainStep::explain() const { return impl_->explain(); }
+void TrainStep::wait_for_compiles() const { impl_->wait_for_compiles(); }
+
+}  // namespace sconce
