@@ -1,82 +1,42 @@
-// A step of Adam over all parameters as one plan, whose kernels write in place, beside LibTorch's operators and beside its
-// fused Adam, on one thread. They take turns; medians of all rounds. Counters:
-//   eager_ratio, fused_ratio    the time of LibTorch's operators, and of _fused_adam_, over that of the plan
-//   nanoseconds                 of the plan, for each parameter
+// A step of a captured optimizer beside LibTorch's own step, and of Adam beside LibTorch's fused Adam, on one thread. They
+// take turns; medians of all rounds. Counters:
+//   eager_ratio    the time of torch::optim's step over that of the captured step
+//   fused_ratio    the same of _fused_adam_
+//   nanoseconds    of the captured step, for each parameter
+// Arguments: the number of parameters, and the elements of each; 0: as many as in layers of many sizes.
 // SCONCE_BENCH_SMOKE: few rounds, small tensors.
 #include "bench/measuring.h"
-#include "fusion/form_groups.h"
-#include "fusion/group_kernel.h"
-#include "ir/text/parse.h"
-#include "lower/lower.h"
-#include "plan/run_plan.h"
+
+#include <sconce/captured_optimizer.h>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <c10/core/GradMode.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <string>
+#include <memory>
 #include <vector>
 
 namespace sconce {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Tensors = std::vector<at::Tensor>;
+using OptimizerPtr = std::unique_ptr<torch::optim::Optimizer>;
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
-}
-
-// p, g, m and v are lists of tensors.
-std::unique_ptr<Plan> plan_of_adam(size_t count) {
-  std::string text =
-      "graph(%p : Tensor[], %g : Tensor[], %m : Tensor[], %v : Tensor[], %step : float, %root : float):\n"
-      "  %one : int = prim::Constant[value=1]()\n  %a : float = prim::Constant[value=0.9]()\n"
-      "  %not_a : float = prim::Constant[value=0.1]()\n  %b : float = prim::Constant[value=0.999]()\n"
-      "  %not_b : float = prim::Constant[value=0.001]()\n  %eps : float = prim::Constant[value=1e-8]()\n";
-  for (const std::string list : {"%p", "%g", "%m", "%v"}) {
-    for (size_t i = 0; i < count; ++i) {
-      text += (i == 0 ? "  " : ", ") + list + std::to_string(i) + " : Tensor";
-    }
-    text += " = prim::ListUnpack(" + list + ")\n";
-  }
+Tensors make_parameters(size_t count, int64_t elements) {
+  Tensors parameters;
   for (size_t i = 0; i < count; ++i) {
-    text += replaced(
-        "  %xNN : Tensor = aten::mul_(%mNN, %a)\n  %yNN : Tensor = aten::add_(%mNN, %gNN, %not_a)\n"
-        "  %zNN : Tensor = aten::mul_(%vNN, %b)\n  %wNN : Tensor = aten::addcmul_(%vNN, %gNN, %gNN, %not_b)\n"
-        "  %sNN : Tensor = aten::sqrt(%vNN)\n  %dNN : Tensor = aten::div(%sNN, %root)\n"
-        "  %eNN : Tensor = aten::add_(%dNN, %eps, %one)\n  %rNN : Tensor = aten::addcdiv_(%pNN, %mNN, %eNN, %step)\n",
-        "NN", std::to_string(i));
+    const int64_t size = elements != 0 ? elements : static_cast<int64_t>(16 + 7 * (i % 40));
+    parameters.push_back(at::randn({size}).requires_grad_());
+    parameters.back().mutable_grad() = at::randn({size});
   }
-  const std::shared_ptr<Graph> graph = parse(text + "  return ()\n");
-  form_groups(*graph);
-  return std::move(*lower(graph, nullptr, nullptr, {.is_prepared = true, .groups = &blocking_kernels()}));
-}
-
-struct State {
-  std::vector<at::Tensor> p, g, m, v, steps;
-  State(size_t count, int64_t elements) {
-    for (size_t i = 0; i < count; ++i) {
-      p.push_back(at::randn({elements}));
-      g.push_back(at::randn({elements}));
-      m.push_back(at::randn({elements}));
-      v.push_back(at::rand({elements}));
-      steps.push_back(at::ones({}));
-    }
-  }
-};
-
-void step_of_eager(State& state, double step, double root) {
-  for (size_t i = 0; i < state.p.size(); ++i) {
-    state.m[i].mul_(0.9).add_(state.g[i], 0.1);
-    state.v[i].mul_(0.999).addcmul_(state.g[i], state.g[i], 0.001);
-    state.p[i].addcdiv_(state.m[i], (state.v[i].sqrt() / root).add_(1e-8), step);
-  }
+  return parameters;
 }
 
 template <typename Run>
@@ -86,33 +46,85 @@ double seconds_of(const Run& run) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void run_adam(benchmark::State& bench) {
-  const c10::NoGradGuard no_grad;
+// _fused_adam_, which LibTorch's C++ optimizers do not call.
+class FusedAdam {
+ public:
+  explicit FusedAdam(const Tensors& parameters) : p_(parameters) {
+    for (const at::Tensor& parameter : p_) {
+      g_.push_back(parameter.grad());
+      m_.push_back(at::zeros_like(parameter));
+      v_.push_back(at::zeros_like(parameter));
+      steps_.push_back(at::ones({}));
+    }
+  }
+  void step() {
+    const c10::NoGradGuard no_grad;
+    at::_fused_adam_(p_, g_, m_, v_, {}, steps_, 0.001, 0.9, 0.999, 0, 1e-8, false, false);
+  }
+
+ private:
+  Tensors p_, g_, m_, v_, steps_;
+};
+
+template <typename MakeOptimizer>
+void run_steps(benchmark::State& bench, const MakeOptimizer& make, bool has_fused) {
   at::set_num_threads(1);
   const auto count = static_cast<size_t>(bench.range(0));
-  const int64_t elements = bench::is_smoke() ? 64 : bench.range(1);
-  const auto plan = plan_of_adam(count);
-  State own(count, elements);
-  State theirs(count, elements);
-  State fused(count, elements);
-  std::vector<double> by_plan, by_eager, by_fused;
+  const int64_t elements = bench::is_smoke() ? std::min<int64_t>(64, bench.range(1)) : bench.range(1);
+  const OptimizerPtr own = make(make_parameters(count, elements));
+  const OptimizerPtr theirs = make(make_parameters(count, elements));
+  CapturedOptimizer captured(*own, Options().compile(CompileMode::kBlocking));
+  FusedAdam fused(make_parameters(count, elements));
+  captured.step();
+  std::vector<double> by_capture, by_eager, by_fused;
   for (auto _ : bench) {
-    by_plan.push_back(seconds_of([&] {
-      torch::jit::Stack stack = {own.p, own.g, own.m, own.v, -0.001, 0.5};
-      run_plan(*plan, stack, AutogradUse::kNone);
-    }));
-    by_eager.push_back(seconds_of([&] { step_of_eager(theirs, -0.001, 0.5); }));
-    by_fused.push_back(seconds_of([&] {
-      at::_fused_adam_(fused.p, fused.g, fused.m, fused.v, {}, fused.steps, 0.001, 0.9, 0.999, 0, 1e-8, false, false);
-    }));
+    by_capture.push_back(seconds_of([&] { captured.step(); }));
+    by_eager.push_back(seconds_of([&] { theirs->step(); }));
+    by_fused.push_back(has_fused ? seconds_of([&] { fused.step(); }) : 0);
   }
-  const double own_seconds = bench::median(by_plan);
-  bench.counters["eager_ratio"] = bench::median(by_eager) / own_seconds;
-  bench.counters["fused_ratio"] = bench::median(by_fused) / own_seconds;
-  bench.counters["nanoseconds"] = own_seconds * 1e9 / static_cast<double>(count);
+  if (const OptimizerExplanation explanation = captured.explain(); explanation.captured_steps != explanation.steps) {
+    bench.SkipWithError(to_string(explanation).c_str());
+    return;
+  }
+  const double seconds = bench::median(by_capture);
+  bench.counters["eager_ratio"] = bench::median(by_eager) / seconds;
+  if (has_fused) {
+    bench.counters["fused_ratio"] = bench::median(by_fused) / seconds;
+  }
+  bench.counters["nanoseconds"] = seconds * 1e9 / static_cast<double>(count);
 }
-const int iterations = bench::is_smoke() ? 3 : 60;
-BENCHMARK(run_adam)->Args({10, 1 << 20})->Args({1000, 64})->Unit(benchmark::kMillisecond)->Iterations(iterations);
+
+void adam(benchmark::State& bench) {
+  run_steps(
+      bench, [](const Tensors& parameters) { return std::make_unique<torch::optim::Adam>(parameters); }, /*has_fused=*/true);
+}
+void adam_w(benchmark::State& bench) {
+  run_steps(
+      bench, [](const Tensors& parameters) { return std::make_unique<torch::optim::AdamW>(parameters); },
+      /*has_fused=*/false);
+}
+void sgd(benchmark::State& bench) {
+  run_steps(
+      bench, [](const Tensors& parameters) { return std::make_unique<torch::optim::SGD>(parameters, 0.01); },
+      /*has_fused=*/false);
+}
+void sgd_momentum(benchmark::State& bench) {
+  run_steps(
+      bench,
+      [](const Tensors& parameters) {
+        return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.01).momentum(0.9));
+      },
+      /*has_fused=*/false);
+}
+
+void set_sizes(benchmark::internal::Benchmark* bench) {
+  bench->Args({10, 1 << 20})->Args({1000, 64})->Args({200, 0})->Unit(benchmark::kMillisecond);
+  bench->Iterations(bench::is_smoke() ? 3 : 60);
+}
+BENCHMARK(adam)->Apply(set_sizes);
+BENCHMARK(adam_w)->Apply(set_sizes);
+BENCHMARK(sgd)->Apply(set_sizes);
+BENCHMARK(sgd_momentum)->Apply(set_sizes);
 
 }  // namespace
 }  // namespace sconce

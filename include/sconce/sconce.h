@@ -5,6 +5,7 @@
 //   c10::IValue y = model.forward({at::ones({1, 3, 224, 224})});
 #pragma once
 
+#include <sconce/captured_optimizer.h>
 #include <sconce/explanation.h>
 #include <sconce/graph_executor.h>
 #include <sconce/module.h>

@@ -37,13 +37,6 @@ void remember_last_executed(const Plan& plan) {
   }
 }
 
-// Returns whether only the dispatcher's usual keys are included on this thread. A transform that uses further keys
-// (functorch, tracing, a recorder) must see every operator, as in eager execution.
-bool no_transform_is_active() {
-  constexpr c10::DispatchKeySet kUsual({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView});
-  return (c10::impl::tls_local_dispatch_key_set().included_ - kUsual).empty();
-}
-
 // Plans serve the caller's autocast on the CPU to the dtypes that it has kernels for. Returns an empty string for that, and
 // where autocast is off.
 const char* why_autocast_is_not_compiled() {
@@ -163,7 +156,7 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   bool requires_grad = false;
   if (options_.optimize()) {
     specs_->create(arguments, spec);
-    may_skip_autograd = !spec.has_exotic() && no_transform_is_active();
+    may_skip_autograd = !spec.has_exotic() && !transform_is_active();
     requires_grad = records_gradients && spec.requires_grad();
   }
   FrameLease frame = take_frame(options_.optimize() ? &spec : nullptr, arguments);
@@ -241,7 +234,7 @@ void GraphExecutor::Impl::specialize(const SpecEntry& entry, const ArgumentSpec&
 const char* GraphExecutor::Impl::why_not_specialized(const ArgumentSpec& spec) const {
   return options_.compile() == CompileMode::kNever ? "Options::compile is kNever"
          : spec.has_exotic()                       ? "it has an exotic tensor or a long container"
-         : !no_transform_is_active()               ? "a transform is active"
+         : transform_is_active()               ? "a transform is active"
                                                    : why_autocast_is_not_compiled();
 }
 

@@ -7,16 +7,6 @@
 namespace sconce {
 namespace {
 
-// LibTorch copies a long tensor as a piece of memory, and computes one such function of it by MKL's vector library.
-bool is_copy_or_function(const KernelProgram& program) {
-  const MachineOp last = program.code.back().op;
-  const bool is_by_mkl = is_library_function(last) && last != MachineOp::kSigmoid && last != MachineOp::kErf;
-  const bool copies = std::all_of(program.outputs.begin(), program.outputs.end(), [&](const KernelOutput& output) {
-    return operand_count(program.code[output.value].op) == 0;
-  });
-  return copies || (program.code.size() == 2 && is_by_mkl);
-}
-
 // LibTorch reduces a matrix of few columns without idle lanes.
 bool has_idle_lanes(const Iteration& iteration, size_t lanes) {
   const bool has_columns = iteration.order == LoopOrder::kColumns;
@@ -25,6 +15,15 @@ bool has_idle_lanes(const Iteration& iteration, size_t lanes) {
 }
 
 }  // namespace
+
+bool is_copy_or_function(const KernelProgram& program) {
+  const MachineOp last = program.code.back().op;
+  const bool is_by_mkl = is_library_function(last) && last != MachineOp::kSigmoid && last != MachineOp::kErf;
+  const bool copies = std::all_of(program.outputs.begin(), program.outputs.end(), [&](const KernelOutput& output) {
+    return operand_count(program.code[output.value].op) == 0;
+  });
+  return copies || (program.code.size() == 2 && is_by_mkl);
+}
 
 bool is_faster_by_libtorch(const KernelProgram& program, const Iteration& iteration, size_t lanes) {
   const bool writes_all = std::any_of(program.outputs.begin(), program.outputs.end(),

@@ -3,6 +3,7 @@
 #include "analysis/effects.h"
 #include "fusion/cost_model.h"
 #include "fusion/faster_by_libtorch.h"
+#include "fusion/flat_operands.h"
 #include "fusion/folds.h"
 #include "fusion/group_shapes.h"
 #include "fusion/kernel_cache.h"
@@ -65,7 +66,7 @@ class GroupKernel final : public PreparedKernel {
     bound_.clear();
     const bool are_made = std::all_of(nests_.begin(), nests_.end(), [&](Nest& nest) {
       return write_program(nest, *shapes, arguments) && plan_loops(nest, *shapes, arguments) && find_code(nest) &&
-             finish(nest, *shapes, results);
+             finish(nest, *shapes, arguments, results);
     });
     return are_made && order_nests();
   }
@@ -92,11 +93,19 @@ class GroupKernel final : public PreparedKernel {
       nest.space = now[i].space;
       nest.strides = now[i].strides;
       if (!plan_loops(nest, *shapes, arguments) || nest.program.inputs != inputs || nest.program.order != order ||
-          !finish(nest, *shapes, results)) {
+          !finish(nest, *shapes, arguments, results)) {
         return false;
       }
     }
     return true;
+  }
+
+  bool is_flat() const override { return is_flat_; }
+  void set_elements(int64_t elements) override {
+    if (KernelLoops& loops = nests_.front().loops; loops.elements != elements) {
+      loops.set_elements(elements);
+      memory_.set_elements(static_cast<size_t>(elements));
+    }
   }
 
   bool can_run(const KernelArguments& arguments) const override {
@@ -301,10 +310,13 @@ class GroupKernel final : public PreparedKernel {
     return names;
   }
 
-  bool finish(Nest& nest, const GroupShapes& shapes, KernelResults results) {
+  bool finish(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments, KernelResults results) {
     is_compiled_ = false;
     nest.loops =
         KernelLoops(std::move(nest.iteration), nest.buffers, nest.program.code.size(), nest.space.folded_dims.any());
+    is_flat_ = nests_.size() == 1 && nest.loops.is_flat() && nest.loops.elements > 1 && are_flat(group_, arguments) &&
+               std::all_of(nest.operands.begin(), nest.operands.end(), [](const auto& read) { return read.views.empty(); }) &&
+               !(is_selective_ && is_copy_or_function(nest.program));
     for (size_t i = 0; i < nest.outputs.size(); ++i) {
       if (is_result(nest.outputs[i])) {
         const Value& result = output_value(nest.outputs[i]);
@@ -343,6 +355,7 @@ class GroupKernel final : public PreparedKernel {
   mutable WrittenMemory memory_;
   std::vector<Type> types_;
   std::vector<BoundNumber> bound_;
+  bool is_flat_ = false;
   mutable bool is_compiled_ = false;  // until the next preparation
   // For which programs were written; undefined if none depends on it.
   c10::ScalarType default_dtype_ = c10::ScalarType::Undefined;

@@ -81,6 +81,16 @@ KernelLoops::KernelLoops(Iteration planned, std::vector<size_t> needed, size_t c
   }
 }
 
+bool KernelLoops::is_flat() const {
+  return iteration.order == LoopOrder::kRows && iteration.sizes.size() == 2 && iteration.sizes[0] == 1 &&
+         iteration.segments == 1 && buffers.empty() && !folds_rows;
+}
+
+void KernelLoops::set_elements(int64_t count) {
+  iteration.sizes.back() = count;
+  elements = count;
+}
+
 void run_kernel(const KernelLoops& loops, KernelFunction function, const KernelCallArguments& arguments) {
   const std::vector<int64_t>& sizes = loops.iteration.sizes;
   if (loops.elements == 0) {

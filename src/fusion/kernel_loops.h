@@ -18,6 +18,11 @@ struct KernelLoops {
   KernelLoops() = default;
   KernelLoops(Iteration iteration, std::vector<size_t> buffers, size_t cost, bool folds_rows);
 
+  // Returns whether the kernel computes all elements in one row.
+  bool is_flat() const;
+  // Changes the length of the row. Requires is_flat().
+  void set_elements(int64_t count);
+
   Iteration iteration;
   std::vector<size_t> buffers;
   std::vector<int64_t> steps;  // as a KernelFunction takes them

@@ -20,9 +20,16 @@ WrittenMemory::WrittenMemory(const NodeGroup& group, const KernelArguments& argu
   for (size_t i = 0; i < group.operands.size() && !group.writes.empty(); ++i) {
     const size_t bytes = arguments.is_tensor(i) ? bytes_between_ends(arguments.tensor(i)) : 0;
     if (bytes != 0) {
-      tensors_.push_back({i, bytes, std::any_of(group.writes.begin(), group.writes.end(),
-                                                [&](const NodeGroup::Write& write) { return write.operand == i; })});
+      const bool is_written = std::any_of(group.writes.begin(), group.writes.end(),
+                                          [&](const NodeGroup::Write& write) { return write.operand == i; });
+      tensors_.push_back({i, bytes, c10::elementSize(arguments.tensor(i).scalar_type()), is_written});
     }
+  }
+}
+
+void WrittenMemory::set_elements(size_t elements) {
+  for (Tensor& tensor : tensors_) {
+    tensor.bytes = elements * tensor.element_bytes;
   }
 }
 

@@ -14,6 +14,8 @@ class WrittenMemory {
   WrittenMemory() = default;
   // For operands of these forms.
   WrittenMemory(const NodeGroup& group, const KernelArguments& arguments);
+  // Sets how many elements each tensor has in the next runs, one next to the other.
+  void set_elements(size_t elements);
   // Returns whether a tensor that the group writes may share memory with another operand of this run.
   bool is_shared(const KernelArguments& arguments) { return !tensors_.empty() && overlaps(arguments); }
 
@@ -22,6 +24,7 @@ class WrittenMemory {
   struct Tensor {
     size_t position;  // among the arguments
     size_t bytes;     // from the first element to the end of the last
+    size_t element_bytes;
     bool is_written;
   };
   std::vector<Tensor> tensors_;  // in the order of their addresses in the last run; none if nothing is written

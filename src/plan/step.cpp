@@ -23,4 +23,9 @@ bool may_be_recorded(const c10::IValue& value) {
 
 bool operators_are_observed() { return at::hasCallbacks() || at::autocast::is_autocast_enabled(at::kCPU); }
 
+bool transform_is_active() {
+  constexpr c10::DispatchKeySet kUsual({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView});
+  return !(c10::impl::tls_local_dispatch_key_set().included_ - kUsual).empty();
+}
+
 }  // namespace sconce

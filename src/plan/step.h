@@ -59,6 +59,10 @@ bool may_be_recorded(const c10::IValue& value);
 // Returns whether the caller sees single operators now: profilers do, and autocast casts their operands.
 bool operators_are_observed();
 
+// Returns whether further keys of the dispatcher than the usual ones are included on this thread. A transform that uses
+// them (functorch, tracing, a recorder) must see every operator, as in eager execution.
+bool transform_is_active();
+
 // Returns "%3", or "%3!" at a last use.
 std::string describe(Operand operand);
 // Returns "aten::add %3 %4! -> %5".

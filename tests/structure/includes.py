@@ -39,7 +39,8 @@ OWNERS = {
     "graph_executor.h": "executor",
     "module.h": "executor",
     "options.h": "executor",
-    "sconce.h": "executor",
+    "captured_optimizer.h": "training",
+    "sconce.h": "training",
 }
 
 LIBTORCH_HEADERS = re.compile(r"(torch|ATen|c10|caffe2)/")

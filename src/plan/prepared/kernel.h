@@ -90,6 +90,10 @@ class PreparedKernel {
   virtual bool prepare(const KernelArguments& arguments, KernelResults results) = 0;
   // Prepares for other operands, at less cost. Returns false if it cannot: then a new kernel is made for them.
   virtual bool prepare_again(const KernelArguments& /*arguments*/, KernelResults /*results*/) { return false; }
+  // Returns whether `run` computes element by element, and so serves operands of any number of elements that lie alike in
+  // memory. `set_elements` is then called before each run, and the shells of the arguments may have other sizes.
+  virtual bool is_flat() const { return false; }
+  virtual void set_elements(int64_t /*elements*/) {}
   virtual void run(const KernelArguments& arguments, KernelResults results) = 0;
   // Returns whether `run` may be called: false while the kernel is compiled, and for numbers of this run that it does not
   // accept.

@@ -54,6 +54,7 @@ bool KernelRunner::asks_operators(Frame& frame) const {
 // Takes the operands of this run. Returns whether the kernel was prepared for such operands.
 bool KernelRunner::match_operands(Frame& frame, PreparedForm& form) const {
   size_t tensor = 0;
+  const c10::TensorImpl* first = nullptr;  // of a flat form
   for (size_t i = 0; i < parts_.operands.size(); ++i) {
     const PreparedOperand& operand = parts_.operands[i];
     const KnownOperand& known = form.operands[i];
@@ -68,9 +69,10 @@ bool KernelRunner::match_operands(Frame& frame, PreparedForm& form) const {
       }
       case Source::kBox: {
         const c10::IValue& value = boxed(frame, operand);
-        if (!known.matches(value)) {
+        if (!(form.is_flat ? known.matches_flat(value, first) : known.matches(value))) {
           return false;
         }
+        first = first == nullptr ? value.unsafeToTensorImpl() : first;
         void* const data = const_cast<void*>(value.unsafeToTensorImpl()->data());  // operands are only read
         form.arguments.data_[tensor++] = data;
         if (form.reads_tensors) {
@@ -101,6 +103,9 @@ bool KernelRunner::match_operands(Frame& frame, PreparedForm& form) const {
       }
       case Source::kConstant: break;
     }
+  }
+  if (form.is_flat) {
+    form.kernel->set_elements(first->numel());
   }
   return true;
 }
@@ -172,6 +177,7 @@ bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op
   state.last_prepared = frame.run_number;
   state.is_ready = false;
   state.is_refused = true;  // also after an exception
+  state.is_flat = false;
   state.operands.resize(parts_.operands.size());
   KernelArguments& arguments = state.arguments;
   arguments = KernelArguments();
@@ -203,6 +209,9 @@ void KernelRunner::prepare(StepState& state, KernelPtr kernel) const {
 void KernelRunner::finish_preparing(Frame& frame, StepState& state) const {
   state.reads_tensors = !state.is_refused && state.kernel->reads_tensors();
   state.is_ready = true;
+  state.is_flat = !state.is_refused && state.kernel->is_flat() &&
+                  std::none_of(parts_.operands.begin(), parts_.operands.end(),
+                               [](const PreparedOperand& operand) { return operand.source == Source::kSlot; });
   const bool is_taken = match_operands(frame, state);
   TORCH_INTERNAL_ASSERT(is_taken, "a kernel was prepared for other operands");
   for (size_t i = 0; i < parts_.results.size() && !state.is_refused; ++i) {

@@ -30,6 +30,18 @@ bool KnownOperand::matches(const c10::IValue& box) const {
          now.strides() == then.strides() && !now.is_wrapped_number();
 }
 
+bool KnownOperand::matches_flat(const c10::IValue& box, const c10::TensorImpl* first) const {
+  if (!box.isTensor()) {
+    return false;
+  }
+  const c10::TensorImpl& now = *box.unsafeToTensorImpl();
+  if (now.key_set() != keys || now.dtype() != shell.unsafeGetTensorImpl()->dtype() || now.is_wrapped_number()) {
+    return false;
+  }
+  return first == nullptr ? now.is_non_overlapping_and_dense()
+                          : now.sizes() == first->sizes() && now.strides() == first->strides();
+}
+
 bool KnownOperand::prepare(const c10::IValue& box) {
   if (!box.isTensor() || !can_be_imported(box.toTensor())) {
     return false;

@@ -21,6 +21,8 @@ struct KnownOperand {
 
   // Returns whether the box holds a tensor of the form that the shell has.
   bool matches(const c10::IValue& box) const;
+  // The same, but for sizes and strides. Those must be the ones of `first`, unless that is null.
+  bool matches_flat(const c10::IValue& box, const c10::TensorImpl* first) const;
   // Makes the shell. Returns false if no shell can stand for the value.
   bool prepare(const c10::IValue& box);
 };
@@ -29,6 +31,7 @@ struct KnownOperand {
 struct PreparedForm {
   bool is_ready = false;    // the kernel is prepared, or refused, for the operands below
   bool is_refused = false;  // the ordinary steps serve these operands
+  bool is_flat = false;     // the kernel serves operands of other sizes, too
   bool reads_tensors = false;
   uint64_t hash = 0;  // of the operands' forms
   std::vector<KnownOperand> operands;
