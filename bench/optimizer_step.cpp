@@ -1,5 +1,5 @@
-// A step of a captured optimizer beside LibTorch's own step, and of Adam beside LibTorch's fused Adam, on one thread. They
-// take turns; medians of all rounds. Counters:
+// A step of a captured optimizer beside a step of the same optimizer by LibTorch, and of Adam beside LibTorch's fused Adam,
+// on one thread. They take turns; medians of all rounds. Counters:
 //   eager_ratio    the time of torch::optim's step over that of the captured step
 //   fused_ratio    the same of _fused_adam_
 //   nanoseconds    of the captured step, for each parameter
@@ -71,15 +71,14 @@ void run_steps(benchmark::State& bench, const MakeOptimizer& make, bool has_fuse
   at::set_num_threads(1);
   const auto count = static_cast<size_t>(bench.range(0));
   const int64_t elements = bench::is_smoke() ? std::min<int64_t>(64, bench.range(1)) : bench.range(1);
-  const OptimizerPtr own = make(make_parameters(count, elements));
-  const OptimizerPtr theirs = make(make_parameters(count, elements));
-  CapturedOptimizer captured(*own, Options().compile(CompileMode::kBlocking));
+  const OptimizerPtr optimizer = make(make_parameters(count, elements));
+  CapturedOptimizer captured(*optimizer, Options().compile(CompileMode::kBlocking));
   FusedAdam fused(make_parameters(count, elements));
   captured.step();
   std::vector<double> by_capture, by_eager, by_fused;
   for (auto _ : bench) {
     by_capture.push_back(seconds_of([&] { captured.step(); }));
-    by_eager.push_back(seconds_of([&] { theirs->step(); }));
+    by_eager.push_back(seconds_of([&] { optimizer->step(); }));
     by_fused.push_back(has_fused ? seconds_of([&] { fused.step(); }) : 0);
   }
   if (const OptimizerExplanation explanation = captured.explain(); explanation.captured_steps != explanation.steps) {

@@ -25,6 +25,11 @@ bool is_copy_or_function(const KernelProgram& program) {
   return copies || (program.code.size() == 2 && is_by_mkl);
 }
 
+bool calls_library(const KernelProgram& program) {
+  return std::any_of(program.code.begin(), program.code.end(),
+                     [](const auto& instruction) { return is_library_function(instruction.op); });
+}
+
 bool is_faster_by_libtorch(const KernelProgram& program, const Iteration& iteration, size_t lanes) {
   const bool writes_all = std::any_of(program.outputs.begin(), program.outputs.end(),
                                       [](const KernelOutput& output) { return output.access == Access::kElements; });

@@ -12,6 +12,9 @@ namespace sconce {
 // computes one such function of it by MKL's vector library.
 bool is_copy_or_function(const KernelProgram& program);
 
+// Returns whether the program calls a function such as exp for each element.
+bool calls_library(const KernelProgram& program);
+
 bool is_faster_by_libtorch(const KernelProgram& program, const Iteration& iteration, size_t lanes);
 
 }  // namespace sconce
