@@ -56,6 +56,11 @@ UpdatePlan::UpdatePlan(const UpdateRule& rule, unsigned variant, const Options& 
   }
   CompileSettings settings(options);
   settings.name = std::string("step of ") + rule.name();
+  // Kernels would be made for each parameter, and refused: they round square roots in another way.
+  if (options.exact() && update_.body.find("sqrt") != std::string::npos) {
+    settings.compile = CompileMode::kNever;
+    settings.prepares_steps = false;
+  }
   CompiledMethod compiled =
       compile_method(compile_function(settings.name, loop_over_parameters(update_)), settings)
           .value_or_throw("sconce cannot capture the " + settings.name);

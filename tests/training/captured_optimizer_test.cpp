@@ -241,13 +241,22 @@ TEST(CapturedOptimizer, SaysThatItsOptimizerWasDestroyed) {
 }
 
 TEST(CapturedOptimizer, HasOneKernelForAllSizes) {
-  OptimizerPair pair(adam_case(), Options());
+  Tensors parameters;
+  for (int64_t size = 2; size < 60; ++size) {
+    parameters.push_back(parameter(at::ones({size, size})));
+  }
+  OptimizerPair pair(adam_case(), Options(), parameters);
   pair.step(1);
+  pair.step(2);
+  pair.expect_equal();
   const OptimizerExplanation explanation = pair.captured().explain();
   ASSERT_EQ(explanation.plans.size(), 1U);
   const PlanExplanation& plan = explanation.plans[0].plans[0];
   EXPECT_EQ(plan.groups, 1U) << plan.text;
-  EXPECT_EQ(plan.runs, 1U);
+  EXPECT_EQ(plan.runs, 2U);
+  for (const NotPreparedExplanation& each : plan.not_prepared) {
+    EXPECT_EQ(each.times, 0U) << each.op << ": " << to_string(each.reason);
+  }
 }
 
 }  // namespace
