@@ -31,6 +31,8 @@ class CountedKernel final : public PreparedKernel {
   }
   bool can_run(const KernelArguments& arguments) const override { return inner_->can_run(arguments); }
   bool reads_tensors() const override { return inner_->reads_tensors(); }
+  bool is_flat() const override { return inner_->is_flat(); }
+  void set_elements(int64_t elements) override { inner_->set_elements(elements); }
 
  private:
   const KernelPtr inner_;

@@ -1,0 +1,106 @@
+// Groups that only write in place: one kernel serves dense operands of all sizes.
+#include "tests/fusion/kernel_call.h"
+#include "tests/support/graphs.h"
+
+#include "fusion/kernel_width.h"
+#include "lower/lower.h"
+#include "plan/run_plan.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace sconce::testing {
+namespace {
+
+struct Operands {
+  at::Tensor x, y;
+};
+
+// Runs one plan with all operands, one after the other, and compares it with the operators.
+class FlatGroup {
+ public:
+  FlatGroup() : kernels_(kernel_lanes()), plan_(plan_with_kernels(kText, kernels_)) {}
+
+  // Returns whether a kernel ran.
+  bool agrees(const std::function<Operands()>& make) {
+    const c10::NoGradGuard no_grad;
+    const Operands own = make();
+    const Operands expected = make();
+    expected.x.mul_(0.5).add_(expected.y, 2).add_(1);
+    const size_t runs = kernels_.counts().runs;
+    torch::jit::Stack stack = {own.x, own.y};
+    run_plan(*plan_, stack, AutogradUse::kNone);
+    EXPECT_TRUE(at::equal(own.x, expected.x)) << own.x << expected.x;
+    EXPECT_EQ(own.x._version(), expected.x._version());
+    return kernels_.counts().runs != runs;
+  }
+  size_t preparations() const { return kernels_.counts().prepared + kernels_.counts().prepared_again; }
+
+ private:
+  static constexpr const char* kText = R"(
+graph(%x : Tensor, %y : Tensor):
+  %half : float = prim::Constant[value=0.5]()
+  %two : int = prim::Constant[value=2]()
+  %one : int = prim::Constant[value=1]()
+  %a : Tensor = aten::mul_(%x, %half)
+  %b : Tensor = aten::add_(%a, %y, %two)
+  %c : Tensor = aten::add_(%b, %one, %one)
+  return ()
+)";
+  CountedKernels kernels_;
+  std::unique_ptr<Plan> plan_;
+};
+
+Operands of_sizes(at::IntArrayRef sizes) {
+  return {at::arange(c10::multiply_integers(sizes), at::kFloat).view(sizes),
+          at::arange(c10::multiply_integers(sizes), at::kFloat).view(sizes).neg()};
+}
+
+TEST(FlatGroups, ArePreparedForOneSize) {
+  FlatGroup group;
+  for (const std::vector<int64_t>& sizes :
+       std::vector<std::vector<int64_t>>{{6, 7}, {5}, {1}, {}, {0, 3}, {2, 3, 4}, {100'003}, {1, 9}, {6, 7}}) {
+    EXPECT_TRUE(group.agrees([&] { return of_sizes(sizes); })) << c10::IntArrayRef(sizes);
+  }
+  const auto transposed = [] {
+    const Operands both = of_sizes({4, 6});
+    return Operands{both.x.t(), both.y.t()};
+  };
+  EXPECT_TRUE(group.agrees(transposed));
+  EXPECT_EQ(group.preparations(), 1U);
+}
+
+TEST(FlatGroups, AreForOperandsThatLieAlike) {
+  FlatGroup group;
+  const auto same = [] { return of_sizes({4, 6}); };
+  const auto one_transposed = [] { return Operands{of_sizes({4, 6}).x, of_sizes({6, 4}).y.t()}; };
+  const auto broadcast = [] { return Operands{of_sizes({4, 6}).x, of_sizes({6}).y}; };
+  const auto with_gaps = [] {
+    const Operands both = of_sizes({4, 6});
+    return Operands{both.x.slice(1, 0, 3), both.y.slice(1, 0, 3)};
+  };
+  const auto of_other_dtype = [] { return Operands{of_sizes({4, 6}).x, of_sizes({4, 6}).y.to(at::kDouble)}; };
+  const auto apart = [](int64_t by) {
+    return [by] {
+      const at::Tensor both = at::arange(40, at::kFloat);
+      return Operands{both.slice(0, 0, 16), both.slice(0, by, by + 16)};
+    };
+  };
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_TRUE(group.agrees(same));
+    EXPECT_TRUE(group.agrees(one_transposed));
+    EXPECT_TRUE(group.agrees(broadcast));
+    EXPECT_TRUE(group.agrees(with_gaps));
+    group.agrees(of_other_dtype);
+    EXPECT_TRUE(group.agrees(apart(16)));
+    EXPECT_FALSE(group.agrees(apart(0))) << "the same memory";
+  }
+}
+
+}  // namespace
+}  // namespace sconce::testing
