@@ -1,6 +1,7 @@
 // TrainStep: forward, loss, backward and the optimizer's step in one call.
 #pragma once
 
+#include <sconce/captured_optimizer.h>
 #include <sconce/explanation.h>
 #include <sconce/module.h>
 
@@ -56,6 +57,7 @@ struct TrainExplanation {
   // Why calls were not run by plan, and how often.
   std::vector<std::pair<std::string, uint64_t>> reasons;
   std::vector<Explanation> plans;  // of forward, loss and backward
+  OptimizerExplanation optimizer;
 };
 
 // Trains a module. The first call with arguments of a kind runs forward, loss and backward and records them; later calls run

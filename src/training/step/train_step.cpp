@@ -2,6 +2,7 @@
 
 #include "training/step/step_trace.h"
 
+#include <sconce/captured_optimizer.h>
 #include <sconce/compiled_backward.h>
 
 #include <ATen/autocast_mode.h>
@@ -92,6 +93,7 @@ class TrainStep::Impl {
       : module_(std::move(module)),
         loss_(std::move(loss)),
         optimizer_(optimizer),
+        update_(optimizer, module_.options()),
         options_(options),
         backwards_(module_.options()) {}
 
@@ -129,6 +131,7 @@ class TrainStep::Impl {
         explanation.plans.push_back(trace->plan()->explain());
       }
     }
+    explanation.optimizer = update_.explain();
     return explanation;
   }
 
@@ -210,7 +213,7 @@ class TrainStep::Impl {
     if (options_.clip_value()) {
       torch::nn::utils::clip_grad_value_(parameters, *options_.clip_value());
     }
-    optimizer_.step();
+    update_.step();
     if (!options_.keep_gradients()) {
       optimizer_.zero_grad();
     }
@@ -238,6 +241,7 @@ class TrainStep::Impl {
   Module module_;
   const GeneralLoss loss_;
   torch::optim::Optimizer& optimizer_;
+  CapturedOptimizer update_;
   const TrainOptions options_;
   const BackwardCache backwards_;  // of calls without a plan
   std::vector<std::unique_ptr<StepTrace>> traces_;
