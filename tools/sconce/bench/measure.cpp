@@ -75,14 +75,17 @@ class Bench {
 
  private:
   // The peer whose calls are measured.
-  std::unique_ptr<peers::Peer> caller_of(std::unique_ptr<peers::Peer> peer) const {
-    auto called = with_autocast_of_calls(std::move(peer));
+  std::unique_ptr<peers::Peer> caller_of(const Contestant& contestant) const {
+    if (contestant.runs_steps) {
+      return contestant.make();
+    }
+    auto called = with_autocast_of_calls(contestant.make());
     return settings_.train ? make_training_peer(std::move(called), *settings_.train) : std::move(called);
   }
 
   // Eager LibTorch's results, and whether the model writes its arguments.
   void find_reference() {
-    const auto eager = caller_of(peers::make_peer("eager"));
+    const auto eager = caller_of({"eager", [] { return peers::make_peer("eager"); }});
     const torch::jit::Module module = settings_.load();
     if (const auto reason = eager->prepare(module, settings_.method)) {
       throw RefusedError("LibTorch cannot run the model: " + *reason);
@@ -113,7 +116,7 @@ class Bench {
 
   // Makes the call that LibTorch rejects, in sconce, whose error names the node and the line of the model.
   void throw_as_sconce() const {
-    const auto peer = caller_of(contestants_.front().make());
+    const auto peer = caller_of(contestants_.front());
     const torch::jit::Module module = settings_.load();
     if (!peer->prepare(module, settings_.method)) {
       at::manual_seed(settings_.seed);
@@ -152,7 +155,7 @@ class Bench {
     const double memory_before = resident_bytes();
     const torch::jit::Module module = settings_.load();
     const auto prepare_start = Clock::now();
-    peers_[i] = caller_of(contestants_[i].make());
+    peers_[i] = caller_of(contestants_[i]);
     if (const auto reason = peers_[i]->prepare(module, settings_.method)) {
       rows_[i].not_available = *reason;
       return calls;

@@ -58,6 +58,7 @@ struct MeasurementTable {
 struct Contestant {
   std::string name;
   std::function<std::unique_ptr<peers::Peer>()> make;
+  bool runs_steps = false;  // its calls are training steps already
 };
 
 // Called after each piece of work, `pieces_of_work` times in all.

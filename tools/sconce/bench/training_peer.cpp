@@ -1,6 +1,9 @@
 #include "tools/sconce/bench/training_peer.h"
 
 #include "tools/sconce/check/gradients.h"
+#include "tools/sconce/values/autocast_region.h"
+
+#include <sconce/train_step.h>
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/jit/api/module.h>
@@ -23,6 +26,22 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(Optimizer optimizer, std
   return std::make_unique<torch::optim::Adam>(std::move(parameters), torch::optim::AdamOptions(kLearningRate));
 }
 
+std::vector<at::Tensor> parameters_to_train(const torch::jit::Module& module) {
+  std::vector<at::Tensor> parameters;
+  for (const at::Tensor& parameter : module.parameters()) {
+    if (parameter.requires_grad()) {
+      parameters.push_back(parameter);
+    }
+  }
+  return parameters;
+}
+
+at::Tensor loss_of(const c10::IValue& output) {
+  const auto loss = mean_square_loss(differentiable_tensors(output));
+  TORCH_CHECK(loss, "no output of the model requires a gradient, so no step can train it; leave out --train");
+  return *loss;
+}
+
 class TrainingSession : public peers::Peer::Session {
  public:
   TrainingSession(std::unique_ptr<Session> forward, torch::optim::Optimizer& optimizer)
@@ -30,11 +49,10 @@ class TrainingSession : public peers::Peer::Session {
 
   c10::IValue run(std::vector<c10::IValue> arguments) override {
     optimizer_.zero_grad();
-    const auto loss = mean_square_loss(differentiable_tensors(forward_->run(std::move(arguments))));
-    TORCH_CHECK(loss, "no output of the model requires a gradient, so no step can train it; leave out --train");
-    loss->backward();
+    const at::Tensor loss = loss_of(forward_->run(std::move(arguments)));
+    loss.backward();
     optimizer_.step();
-    return loss->detach();
+    return loss.detach();
   }
 
  private:
@@ -50,12 +68,7 @@ class TrainingPeer : public peers::Peer {
     if (auto reason = peer_->why_not_training()) {
       return reason;
     }
-    std::vector<at::Tensor> parameters;
-    for (const at::Tensor& parameter : module.parameters()) {
-      if (parameter.requires_grad()) {
-        parameters.push_back(parameter);
-      }
-    }
+    std::vector<at::Tensor> parameters = parameters_to_train(module);
     if (parameters.empty()) {
       return "no parameter of the model requires a gradient";
     }
@@ -71,7 +84,57 @@ class TrainingPeer : public peers::Peer {
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 
+class StepSession : public peers::Peer::Session {
+ public:
+  explicit StepSession(TrainStep& step) : step_(step) {}
+  c10::IValue run(std::vector<c10::IValue> arguments) override { return step_(arguments, {}); }
+
+ private:
+  TrainStep& step_;
+};
+
+class StepPeer : public peers::Peer {
+ public:
+  StepPeer(const Options& options, Optimizer optimizer) : options_(options), kind_(optimizer) {}
+
+  std::optional<std::string> prepare(const torch::jit::Module& module, const std::string& method) override {
+    if (method != "forward") {
+      return "a train step calls the method forward";
+    }
+    std::vector<at::Tensor> parameters = parameters_to_train(module);
+    if (parameters.empty()) {
+      return "no parameter of the model requires a gradient";
+    }
+    optimizer_ = make_optimizer(kind_, std::move(parameters));
+    TrainOptions options;
+    if (const auto dtype = autocast_of_calls()) {
+      options.autocast(*dtype);
+    }
+    step_ = std::make_unique<TrainStep>(
+        accelerate(module, options_),
+        [](const c10::IValue& output, const std::vector<c10::IValue>& /*targets*/) { return loss_of(output); }, *optimizer_,
+        options);
+    return std::nullopt;
+  }
+
+  // Steady steps are measured in another session than the first ones, which ask for the plan.
+  std::unique_ptr<Session> session() override {
+    step_->wait_for_compiles();
+    return std::make_unique<StepSession>(*step_);
+  }
+
+ private:
+  const Options options_;
+  const Optimizer kind_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::unique_ptr<TrainStep> step_;
+};
+
 }  // namespace
+
+std::unique_ptr<peers::Peer> make_step_peer(const Options& options, Optimizer optimizer) {
+  return std::make_unique<StepPeer>(options, optimizer);
+}
 
 std::optional<Optimizer> optimizer_named(const std::string& name) {
   return name == "sgd" ? std::optional(Optimizer::kSgd) : name == "adam" ? std::optional(Optimizer::kAdam) : std::nullopt;

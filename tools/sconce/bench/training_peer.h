@@ -3,6 +3,8 @@
 
 #include "tools/peers/peer.h"
 
+#include <sconce/options.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,5 +20,8 @@ std::optional<Optimizer> optimizer_named(const std::string& name);
 // requires a gradient, added up), backward, and a step of LibTorch's optimizer on the module's parameters. A call returns
 // the loss before the step. It throws c10::Error if no output or no parameter requires a gradient.
 std::unique_ptr<peers::Peer> make_training_peer(std::unique_ptr<peers::Peer> peer, Optimizer optimizer);
+
+// Makes a peer whose calls are the same steps as one TrainStep: of the method `forward` alone.
+std::unique_ptr<peers::Peer> make_step_peer(const Options& options, Optimizer optimizer);
 
 }  // namespace sconce::cli

@@ -50,7 +50,7 @@ struct BenchOptions {
   std::optional<double> atol;
 };
 
-std::vector<Contestant> contestants_of(const std::string& against, const Options& settings) {
+std::vector<Contestant> contestants_of(const std::string& against, const std::string& train, const Options& settings) {
   std::vector<std::string> known;
   for (const peers::PeerInfo& peer : peers::peer_list()) {
     known.emplace_back(peer.name);
@@ -62,6 +62,9 @@ std::vector<Contestant> contestants_of(const std::string& against, const Options
     begin = end + 1;
   }
   std::vector<Contestant> contestants = {{"sconce", [settings] { return std::make_unique<SconcePeer>(settings); }}};
+  if (const auto optimizer = optimizer_named(train)) {
+    contestants.push_back({"sconce-step", [settings, optimizer] { return make_step_peer(settings, *optimizer); }, true});
+  }
   for (const std::string& name : against.empty() || against == "all" ? known : names) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       throw UserError("--against: no executor '" + name + "'" + ui::did_you_mean(name, known));
@@ -127,7 +130,7 @@ ui::ProgressMode progress_mode(const BenchOptions& options) {
 
 MeasurementTable measure_model(const BenchOptions& options, const std::string& path, const Options& settings,
                                const MeasureSettings& measured) {
-  const std::vector<Contestant> contestants = contestants_of(options.against, settings);
+  const std::vector<Contestant> contestants = contestants_of(options.against, options.train, settings);
   ui::ProgressBar bar(std::filesystem::path(path).filename().string(), pieces_of_work(contestants.size(), measured),
                       progress_mode(options));
   return measure(contestants, measured, [&](const std::string& executor) { bar.advance(executor); });
@@ -181,7 +184,7 @@ int bench(const BenchOptions& options) {
   if (!options.train.empty() && settings.frozen()) {
     throw UserError("--train: the parameters of a frozen model take no gradients; leave out one of --train and --frozen");
   }
-  contestants_of(options.against, settings);  // reports a wrong name before anything is measured
+  contestants_of(options.against, options.train, settings);  // reports a wrong name before anything is measured
   if (!options.html.empty()) {
     expect_writable(options.html);
   }
