@@ -4,8 +4,8 @@
 
 #include <ATen/ThreadLocalState.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace sconce {
@@ -15,29 +15,15 @@ using torch::autograd::GraphTask;
 using AutogradNode = torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Adds a gradient to a leaf's: what the engine does with an AccumulateGrad and its hooks.
-void accumulate(AutogradNode& leaf, at::Tensor gradient) {
-  variable_list gradients;
-  gradients.push_back(std::move(gradient));
-  for (const auto& hook : leaf.tensor_pre_hooks()) {
-    gradients = (*hook)(std::move(gradients));
-  }
-  for (const auto& [index, hook] : leaf.retains_grad_hooks()) {
-    gradients = (*hook)(std::move(gradients));
-  }
-  for (const auto& hook : leaf.pre_hooks()) {
-    gradients = (*hook)(std::move(gradients));
-  }
-  if (leaf.post_hooks().empty()) {
-    leaf(std::move(gradients));
-    return;
-  }
-  const variable_list given = gradients;
-  variable_list none = leaf(std::move(gradients));
-  for (const auto& hook : leaf.post_hooks()) {
-    none = (*hook)(std::move(none), given);
-  }
-}
+// A graph that a compiler of the user's has compiled.
+class CompiledByUser final : public Program {
+ public:
+  explicit CompiledByUser(BackwardCache::Compiled compiled) : compiled_(std::move(compiled)) {}
+  void run(torch::jit::Stack& stack) override { compiled_(stack); }
+
+ private:
+  const BackwardCache::Compiled compiled_;
+};
 
 // Calls what hooks have queued, which may queue more.
 void run_final_callbacks(GraphTask& task) {
@@ -70,67 +56,42 @@ variable_list BackwardPrograms::run(const std::shared_ptr<AutogradNode>& root, c
   if (entry != nullptr && !entry->is_ready()) {
     return run_by_engine(root, task, "its plan is being compiled, or could not be");
   }
-  std::vector<at::Tensor> gradients;
-  std::vector<GradientTarget> targets;
+  variable_list results(outputs.size());
   if (entry != nullptr) {
     by_plan_.add();
-    gradients = run_plan(*entry, walk);
-    targets = entry->targets;
+    results = sconce::run(entry->program, walk, outputs.size(), task.keep_graph_);
   } else {
     recorded_.add();
-    RecordedBackward recorded = record_backward(walk);
-    gradients = std::move(recorded.gradients);
-    targets = recorded.targets;
-    insert(walk.key(), entry_of(recorded));
-  }
-  if (!task.keep_graph_) {
-    for (const BackwardCall& call : walk.calls()) {
-      if (call.is_needed && !call.is_leaf) {
-        call.node->release_variables();
-      }
-    }
-  }
-  variable_list results(outputs.size());
-  for (size_t i = 0; i < targets.size(); ++i) {
-    if (targets[i].is_leaf) {
-      accumulate(*walk.calls()[targets[i].index].node, std::move(gradients[i]));
-    } else {
-      results[targets[i].index] = std::move(gradients[i]);
-    }
+    insert(walk.key(), record(walk, task.keep_graph_, results));
   }
   run_final_callbacks(const_cast<GraphTask&>(task));
   return results;
 }
 
-std::vector<at::Tensor> BackwardPrograms::run_plan(const Entry& entry, const BackwardWalk& walk) const {
-  torch::jit::Stack stack(walk.tensors().begin(), walk.tensors().end());
-  if (entry.plan != nullptr) {
-    entry.plan->run(stack);
-  } else {
-    entry.compiled(stack);
-    TORCH_CHECK(stack.size() == entry.targets.size(), "the compiled backward returned ", stack.size(), " values, and its graph ",
-                entry.targets.size());
-  }
-  std::vector<at::Tensor> gradients;
-  gradients.reserve(stack.size());
-  for (c10::IValue& value : stack) {
-    gradients.push_back(std::move(value).toTensor());
-  }
-  return gradients;
-}
-
-BackwardPrograms::EntryPtr BackwardPrograms::entry_of(RecordedBackward& recorded) const {
+BackwardPrograms::EntryPtr BackwardPrograms::record(BackwardWalk& walk, bool keeps_graph, variable_list& results) const {
   const auto entry = std::make_shared<Entry>();
-  entry->targets = std::move(recorded.targets);
+  const auto compile = [&](std::unique_ptr<Graph> graph) -> std::shared_ptr<Program> {
+    if (compiler_ == nullptr) {
+      entry->plans.push_back(CapturedGraph::make(std::move(graph), "backward", options_));
+      return entry->plans.back();
+    }
+    Compiled compiled = compiler_(std::move(graph));
+    TORCH_CHECK(compiled != nullptr, "the compiler of backward returned nothing");
+    return std::make_shared<CompiledByUser>(std::move(compiled));
+  };
+  RecordedBackward recorded = record_backward(walk, results.size(), keeps_graph, compile);
+  results = std::move(recorded.results);
   if (recorded.refusal) {
     entry->why_not = recorded.refusal->reason;
-  } else if (compiler_ != nullptr) {
-    entry->compiled = compiler_(std::move(recorded.graph));
-    TORCH_CHECK(entry->compiled != nullptr, "the compiler of backward returned nothing");
+    entry->plans.clear();
   } else {
-    entry->plan = CapturedGraph::make(std::move(recorded.graph), "backward", options_);
+    entry->program = std::move(recorded.program);
   }
   return entry;
+}
+
+bool BackwardPrograms::Entry::is_ready() const {
+  return std::all_of(plans.begin(), plans.end(), [](const auto& plan) { return plan->is_ready(); });
 }
 
 // The walk has changed nothing, so the engine can begin.
@@ -180,8 +141,8 @@ BackwardExplanation BackwardPrograms::explain() const {
     explanation.reasons.emplace_back(reason, times);
   }
   for (const auto& [key, entry] : entries_) {
-    if (entry.first->plan != nullptr) {
-      explanation.plans.push_back(entry.first->plan->explain());
+    for (const auto& plan : entry.first->plans) {
+      explanation.plans.push_back(plan->explain());
     }
   }
   return explanation;
@@ -201,9 +162,7 @@ void BackwardPrograms::wait_for_compiles() const {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& [key, entry] : entries_) {
-      if (entry.first->plan != nullptr) {
-        plans.push_back(entry.first->plan);
-      }
+      plans.insert(plans.end(), entry.first->plans.begin(), entry.first->plans.end());
     }
   }
   for (const auto& plan : plans) {

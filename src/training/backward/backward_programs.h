@@ -33,19 +33,17 @@ class BackwardPrograms {
  private:
   // What is known of backwards with one key.
   struct Entry {
-    std::string why_not;                  // recording was refused
-    std::vector<GradientTarget> targets;
-    std::shared_ptr<CapturedGraph> plan;  // null with a compiler of the user's
-    Compiled compiled;
-    bool is_ready() const { return compiled != nullptr || (plan != nullptr && plan->is_ready()); }
+    std::string why_not;  // recording was refused
+    BackwardProgram program;
+    std::vector<std::shared_ptr<CapturedGraph>> plans;  // of the program's stages; none with a compiler of the user's
+    bool is_ready() const;
   };
   using EntryPtr = std::shared_ptr<const Entry>;
   using Order = std::list<std::string>;
 
   EntryPtr find(const std::string& key);
   void insert(const std::string& key, EntryPtr entry);
-  EntryPtr entry_of(RecordedBackward& recorded) const;
-  std::vector<at::Tensor> run_plan(const Entry& entry, const BackwardWalk& walk) const;
+  EntryPtr record(BackwardWalk& walk, bool keeps_graph, torch::autograd::variable_list& results) const;
   torch::autograd::variable_list run_by_engine(const std::shared_ptr<torch::autograd::Node>& root,
                                                const torch::autograd::GraphTask& task, const std::string& reason);
 

@@ -1,9 +1,12 @@
 #include "training/backward/record.h"
 
 #include "trace/recorder.h"
+#include "training/backward/node_hooks.h"
 
 #include <ATen/ops/add.h>
 
+#include <algorithm>
+#include <map>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -42,13 +45,9 @@ BoundFunctions& bound_functions() {
 // Called by LibTorch's nodes in place of their own formulas: calls these, so that the recorder sees operators.
 class NodeInterface final : public dynamo::PyCompilerInterface {
  public:
-  explicit NodeInterface(Recorder& recorder) : recorder_(recorder) {}
-
   std::string bind_function(PyObject* /*compiler*/, const std::string& name, functional_apply_t function,
-                            std::vector<at::TypePtr> /*schema*/, bool is_custom_function, bool is_traceable) const override {
-    if (is_custom_function && !is_traceable) {
-      recorder_.refuse(name + " is a torch::autograd::Function, whose backward may do what the recorder does not see");
-    }
+                            std::vector<at::TypePtr> /*schema*/, bool /*is_custom_function*/,
+                            bool /*is_traceable*/) const override {
     bound_functions().bind(name, std::move(function));
     return name;
   }
@@ -95,100 +94,278 @@ class NodeInterface final : public dynamo::PyCompilerInterface {
                             bool /*has_hooks*/) const override {
     TORCH_INTERNAL_ASSERT(false, "leaves are not recorded");
   }
-
- private:
-  Recorder& recorder_;
 };
 
-// Runs the calls of a walk and passes gradients on along their edges.
+// Runs the calls of a walk as the engine would, and records what it can. Host code ends a stage: what is needed after it
+// leaves one graph, and enters the next.
 class BackwardRecorder {
  public:
-  explicit BackwardRecorder(BackwardWalk& walk) : walk_(walk) {
-    for (const at::Tensor& tensor : walk.tensors()) {
-      walk.compiler().tensor_args.lookup(tensor).proxy_tensor = recorder_.add_saved(tensor);
-    }
+  BackwardRecorder(BackwardWalk& walk, size_t results, bool keeps_graph, const CompileStage& compile)
+      : walk_(walk), keeps_graph_(keeps_graph), compile_(compile) {
+    recorded_.results.resize(results);
     sizes_.resize(walk.compiler().all_size_inputs.size());
+    begin_stage();
   }
 
   RecordedBackward run() {
-    RecordedBackward recorded;
-    {
-      // LibTorch has one place for the interface in a process.
-      static std::mutex one_at_a_time;
-      const std::lock_guard<std::mutex> lock(one_at_a_time);
-      const dynamo::PyCompilerGuard guard(std::make_unique<NodeInterface>(recorder_));
-      const RecordingScope scope(recorder_);
-      dynamo::TraceState state(std::move(sizes_), 0);
-      for (size_t i = 0; i < walk_.calls().size(); ++i) {
-        run(i, state, recorded);
-      }
+    dynamo::TraceState state(std::move(sizes_), 0);
+    for (size_t i = 0; i < walk_.calls().size(); ++i) {
+      run(i, state);
     }
-    if (recorder_.refusal()) {
-      recorded.refusal = recorder_.refusal();
-    } else if (!recorder_.captured().empty()) {
-      recorded.refusal = Refusal::because("a node computes with a tensor that it has not saved");
-    } else {
-      recorded.graph = recorder_.finish(/*has_facts=*/true);
-    }
-    return recorded;
+    end_stage(std::nullopt);
+    recorded_.program.slots = reals_.size();
+    variable_list slots = std::move(reals_);
+    finish_run(recorded_.program, walk_, slots, recorded_.results, keeps_graph_);
+    return std::move(recorded_);
   }
 
  private:
-  void run(size_t index, dynamo::TraceState& state, RecordedBackward& recorded) {
+  // ---- calls --------------------------------------------------------------------------------------------------------
+
+  void run(size_t index, dynamo::TraceState& state) {
     const BackwardCall& call = walk_.calls()[index];
-    variable_list inputs = std::move(incoming_[call.node.get()]);
-    inputs.resize(call.node->num_inputs());
+    variable_list gradients = std::move(incoming_[index_of(*call.node)]);
+    gradients.resize(call.node->num_inputs());
+    if (!call.is_needed && has_tensor_hooks(*call.node)) {
+      gradients = run_host({.code = HostCode::kTensorHooks, .call = index}, gradients, {});
+    }
     for (const BackwardCall::Capture& capture : call.captures) {
-      hand_out(inputs[static_cast<size_t>(capture.input)], {false, static_cast<size_t>(capture.output)}, recorded);
+      hand_out(gradients[static_cast<size_t>(capture.input)], {false, static_cast<size_t>(capture.output), 0});
     }
     if (!call.is_needed) {
       return;
     }
-    if (call.is_leaf) {
-      hand_out(inputs.front(), {true, index}, recorded);
-      return;
+    if (call.is_leaf && walk_.runs_other_code()) {
+      run_host({.code = HostCode::kLeaf, .call = index}, gradients, {});
+    } else if (call.is_leaf) {
+      hand_out(gradients.front(), {true, index, 0});
+    } else {
+      run_node(index, std::move(gradients), state);
     }
-    dynamo::SwapSavedVariables saved(walk_.compiler(), state, nullptr, *call.entry);
-    variable_list outputs = call.node->apply_with_saved(inputs, saved);
-    saved.before(call.node->next_edges());
-    torch::autograd::validate_outputs(call.node->next_edges(), outputs, [&](const std::string& message) {
-      return "Function " + call.node->name() + " returned an " + message;
-    });
-    saved.after(call.node->next_edges());
-    for (size_t i = 0; i < outputs.size(); ++i) {
+  }
+
+  void run_node(size_t index, variable_list gradients, dynamo::TraceState& state) {
+    const BackwardCall& call = walk_.calls()[index];
+    if (has_hooks_before(*call.node)) {
+      gradients = run_host({.code = HostCode::kHooksBefore, .call = index}, gradients, {});
+    }
+    variable_list given = gradients;
+    variable_list results;
+    if (call.is_opaque) {
+      results = run_host({.code = HostCode::kNode, .call = index}, gradients, {}, &given);
+    } else {
+      results = record_node(call, gradients, state);
+    }
+    if (has_hooks_after(*call.node)) {
+      results = run_host({.code = HostCode::kHooksAfter, .call = index}, results, given);
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
       const torch::autograd::Edge& edge = call.node->next_edge(i);
-      if (edge.is_valid() && outputs[i].defined()) {
-        pass_on(edge, outputs[i]);
+      if (edge.is_valid() && results[i].defined()) {
+        pass_on(edge, results[i]);
       }
     }
   }
 
+  variable_list record_node(const BackwardCall& call, const variable_list& gradients, dynamo::TraceState& state) {
+    // LibTorch has one place for the interface in a process.
+    static std::mutex one_at_a_time;
+    const std::lock_guard<std::mutex> lock(one_at_a_time);
+    const dynamo::PyCompilerGuard guard(std::make_unique<NodeInterface>());
+    const RecordingScope scope(*recorder_);
+    dynamo::SwapSavedVariables saved(walk_.compiler(), state, nullptr, *call.entry);
+    variable_list results = call.node->apply_with_saved(gradients, saved);
+    saved.before(call.node->next_edges());
+    fit_results(*call.node, results);
+    saved.after(call.node->next_edges());
+    return results;
+  }
+
   void pass_on(const torch::autograd::Edge& edge, const at::Tensor& gradient) {
-    variable_list& inputs = incoming_[edge.function.get()];
+    const RecordingScope scope(*recorder_);
+    variable_list& inputs = incoming_[index_of(*edge.function)];
     inputs.resize(edge.function->num_inputs());
     at::Tensor& sum = inputs[edge.input_nr];
     sum = sum.defined() ? at::add(sum, gradient) : gradient;
   }
 
-  void hand_out(const at::Tensor& gradient, GradientTarget target, RecordedBackward& recorded) {
+  void hand_out(const at::Tensor& gradient, GradientTarget target) {
     if (gradient.defined()) {
-      recorder_.add_output(gradient);
-      recorded.targets.push_back(target);
-      // An input is handed out as it is, so that a leaf which takes it copies it.
-      const Value* value = recorder_.refusal() ? nullptr : recorder_.value_of(gradient);
-      const bool is_input = value != nullptr && value->node() == recorder_.graph().body().param_node();
-      recorded.gradients.push_back(is_input ? walk_.tensors()[value->offset()] : real_of(gradient));
+      target.slot = slot_of(gradient);
+      recorded_.program.targets.push_back(target);
     }
   }
 
+  size_t index_of(const torch::autograd::Node& node) {
+    if (indices_.empty()) {
+      for (size_t i = 0; i < walk_.calls().size(); ++i) {
+        indices_.emplace(walk_.calls()[i].node.get(), i);
+      }
+    }
+    return indices_.at(&node);
+  }
+
+  // ---- stages -------------------------------------------------------------------------------------------------------
+
+  void begin_stage() {
+    recorder_ = std::make_unique<Recorder>();
+    stage_ = {};
+    slots_.clear();
+    for (const at::Tensor& tensor : walk_.tensors()) {
+      walk_.compiler().tensor_args.lookup(tensor).proxy_tensor = recorder_->add_saved(tensor);
+    }
+  }
+
+  // Runs host code on real tensors. Returns its results as tensors of the next stage, and replaces `given` of the node by such.
+  variable_list run_host(HostCall host, const variable_list& given, const variable_list& before,
+                         variable_list* kept = nullptr) {
+    host.given = slots_of(given);
+    host.before = slots_of(before);
+    std::vector<std::pair<size_t, Slots>> waiting;
+    for (auto& [call, gradients] : incoming_) {
+      host.waiting.push_back({call, slots_of(gradients)});
+    }
+    variable_list real = run_host_code(host.code, *walk_.calls()[host.call].node, reals_of(host.given), reals_of(host.before),
+                                       keeps_graph_);
+    host.outcome = trace_key(real);
+    for (at::Tensor& tensor : real) {
+      host.results.push_back(tensor.defined() ? Slot(reals_.size()) : Slot());
+      if (tensor.defined()) {
+        reals_.push_back(std::move(tensor));
+      }
+    }
+    const Slots results = host.results;
+    const Slots kept_slots = host.given;
+    const std::vector<WaitingGradients> waits = host.waiting;
+    end_stage(std::move(host));
+    begin_stage();
+    for (const WaitingGradients& gradients : waits) {
+      incoming_[gradients.call] = enter(gradients.slots);
+    }
+    if (kept != nullptr) {
+      *kept = enter(kept_slots);
+    }
+    return enter(results);
+  }
+
+  void end_stage(std::optional<HostCall> host) {
+    stage_.host = std::move(host);
+    if (!recorded_.refusal && recorder_->refusal()) {
+      recorded_.refusal = recorder_->refusal();
+    } else if (!recorded_.refusal && !recorder_->captured().empty()) {
+      recorded_.refusal = Refusal::because("a node computes with a tensor that it has not saved");
+    }
+    if (!recorded_.refusal && !stage_.given.empty()) {
+      std::unique_ptr<Graph> graph = recorder_->finish(/*has_facts=*/true);
+      drop_unused_inputs(*graph);
+      stage_.graph = compile_(std::move(graph));
+    }
+    recorded_.program.stages.push_back(std::move(stage_));
+  }
+
+  // The inputs of a graph are all tensors of the walk, then slots.
+  void drop_unused_inputs(Graph& graph) {
+    std::vector<size_t> taken;
+    std::vector<size_t> saved;
+    for (size_t i = 0; i < graph.inputs().size(); ++i) {
+      if (graph.inputs()[i]->has_uses()) {
+        const size_t tensors = walk_.tensors().size();
+        i < tensors ? saved.push_back(i) : taken.push_back(stage_.taken[i - tensors]);
+      }
+    }
+    for (size_t i = graph.inputs().size(); i-- > 0;) {
+      if (!graph.inputs()[i]->has_uses()) {
+        graph.body().remove_param(i);
+      }
+    }
+    stage_.saved = std::move(saved);
+    stage_.taken = std::move(taken);
+  }
+
+  // ---- slots --------------------------------------------------------------------------------------------------------
+
+  // Returns the slot that a tensor of this stage leaves in.
+  size_t slot_of(const at::Tensor& tensor) {
+    const auto [found, is_new] = slots_.try_emplace(keys_of(tensor), reals_.size());
+    if (is_new) {
+      reals_.push_back(real_tensor_of(tensor));
+      recorder_->add_output(tensor);
+      stage_.given.push_back(found->second);
+    }
+    return found->second;
+  }
+
+  Slots slots_of(const variable_list& tensors) {
+    Slots slots;
+    for (const at::Tensor& tensor : tensors) {
+      slots.push_back(tensor.defined() ? Slot(slot_of(tensor)) : Slot());
+    }
+    return slots;
+  }
+
+  variable_list reals_of(const Slots& slots) const {
+    variable_list reals;
+    for (const Slot& slot : slots) {
+      reals.push_back(slot ? reals_[*slot] : at::Tensor());
+    }
+    return reals;
+  }
+
+  // Returns tensors that stand for slots in this stage.
+  variable_list enter(const Slots& slots) {
+    variable_list tensors;
+    for (const Slot& slot : slots) {
+      tensors.emplace_back();
+      if (slot) {
+        const auto found = std::find(stage_.taken.begin(), stage_.taken.end(), *slot);
+        if (found == stage_.taken.end()) {
+          stage_.taken.push_back(*slot);
+          entered_.push_back(recorder_->add_saved(reals_[*slot]));
+          slots_.emplace(keys_of(entered_.back()), *slot);
+          tensors.back() = entered_.back();
+        } else {
+          tensors.back() = entered_[entered_.size() - static_cast<size_t>(stage_.taken.end() - found)];
+        }
+      }
+    }
+    return tensors;
+  }
+
+  // A tensor is its value. Without values, after a refusal, it is the tensor itself.
+  static const void* keys_of(const at::Tensor& tensor) {
+    const TraceTensor* traced = TraceTensor::of(tensor);
+    return traced != nullptr && traced->value() != nullptr ? static_cast<const void*>(traced->value())
+                                                           : static_cast<const void*>(tensor.unsafeGetTensorImpl());
+  }
+
+  // A tensor of the walk is handed out as it is, so that a leaf which takes it copies it.
+  at::Tensor real_tensor_of(const at::Tensor& tensor) const {
+    const TraceTensor* traced = TraceTensor::of(tensor);
+    const Value* value = traced != nullptr ? traced->value() : nullptr;
+    const bool is_saved = value != nullptr && value->node() == recorder_->graph().body().param_node() &&
+                          value->offset() < walk_.tensors().size();
+    return is_saved ? walk_.tensors()[value->offset()] : real_of(tensor);
+  }
+
   BackwardWalk& walk_;
-  Recorder recorder_;
+  const bool keeps_graph_;
+  const CompileStage& compile_;
+  RecordedBackward recorded_;
   std::vector<std::optional<c10::SymInt>> sizes_;
-  std::unordered_map<torch::autograd::Node*, variable_list> incoming_;
+  std::unordered_map<const torch::autograd::Node*, size_t> indices_;  // of the walk's calls
+  std::map<size_t, variable_list> incoming_;                          // by call
+  variable_list reals_;                                               // by slot
+  // Of the current stage:
+  std::unique_ptr<Recorder> recorder_;
+  BackwardStage stage_;
+  std::unordered_map<const void*, size_t> slots_;
+  variable_list entered_;  // the last ones stand for stage_.taken
 };
 
 }  // namespace
 
-RecordedBackward record_backward(BackwardWalk& walk) { return BackwardRecorder(walk).run(); }
+RecordedBackward record_backward(BackwardWalk& walk, size_t results, bool keeps_graph, const CompileStage& compile) {
+  return BackwardRecorder(walk, results, keeps_graph, compile).run();
+}
 
 }  // namespace sconce

@@ -1,30 +1,28 @@
-// Records one backward as a graph.
+// Records one backward as graphs and the host code between them.
 #pragma once
 
 #include "base/expected.h"
 #include "ir/graph.h"
+#include "training/backward/program.h"
 #include "training/backward/walk.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
-#include <vector>
 
 namespace sconce {
 
-// Where an output of the graph goes: to a leaf, or to the caller of autograd::grad.
-struct GradientTarget {
-  bool is_leaf;
-  size_t index;  // of the call of a leaf, or of the result that is returned
-};
+// Compiles the graph of a stage, whose inputs are tensors.
+using CompileStage = std::function<std::shared_ptr<Program>(std::unique_ptr<Graph> graph)>;
 
 struct RecordedBackward {
-  std::unique_ptr<Graph> graph;  // its inputs are the walk's tensors; null if it was refused
-  std::vector<GradientTarget> targets;  // per output of the graph, in the engine's order; undefined gradients have none
-  std::vector<at::Tensor> gradients;    // what this backward computed, per target
+  BackwardProgram program;  // of no use if it was refused
   std::optional<Refusal> refusal;
+  torch::autograd::variable_list results;  // of autograd::grad
 };
 
-// Runs the walk's nodes on this thread, without leaves. Throws what they throw.
-RecordedBackward record_backward(BackwardWalk& walk);
+// Runs the walk's backward on this thread and records it. `results`: how many gradients are asked for. Throws what the
+// engine throws.
+RecordedBackward record_backward(BackwardWalk& walk, size_t results, bool keeps_graph, const CompileStage& compile);
 
 }  // namespace sconce

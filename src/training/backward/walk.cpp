@@ -1,10 +1,14 @@
 #include "training/backward/walk.h"
 
+#include "plan/autograd/backward_node.h"
 #include "trace/trace_key.h"
+#include "training/backward/node_hooks.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
+#include <array>
 #include <queue>
+#include <string_view>
 #include <typeinfo>
 #include <unordered_map>
 
@@ -20,9 +24,9 @@ struct RunsLater {
   }
 };
 
-bool has_hooks(AutogradNode& node) {
-  return !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty() || !node.pre_hooks().empty() ||
-         !node.post_hooks().empty();
+// The formula of a torch::autograd::Function is code of the user's, which need not be operators alone.
+bool is_function_of_user(const AutogradNode& node) {
+  return std::string_view(typeid(node).name()).find("5torch8autograd7CppNodeI") != std::string_view::npos;
 }
 
 template <typename T>
@@ -80,27 +84,31 @@ void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::a
   for (const BackwardCall::Capture& capture : call.captures) {
     append(key_, capture);
   }
-  if (call.is_leaf) {
-    return;
+  const bool has_hooks = has_hooks_before(*node) || has_hooks_after(*node) ||
+                         (call.is_leaf && node->tensor_post_acc_grad_hooks() != nullptr);
+  append(key_, std::array{has_hooks_before(*node), has_hooks_after(*node), has_tensor_hooks(*node), has_hooks});
+  runs_other_code_ = runs_other_code_ || has_hooks;
+  if (!call.is_leaf) {
+    collect(call);
   }
-  if (has_hooks(*node)) {
-    why_not_ = node->name() + " has a hook";
-    return;
-  }
-  collect(call);
 }
 
 void BackwardWalk::collect(BackwardCall& call) {
   call.entry = &compiler_.node_calls.lookup(call.node);
   torch::dynamo::autograd::CompiledNodeArgs arguments(compiler_, *call.entry);
   if (call.is_needed) {
-    try {
-      call.node->compiled_args(arguments);
-    } catch (const c10::NotImplementedError& refused) {
-      why_not_ = call.node->name() + " cannot be recorded: " + refused.what_without_backtrace();
-      return;
+    const bool is_own = dynamic_cast<BackwardNode*>(call.node.get()) != nullptr;  // runs plans, and nothing else
+    call.is_opaque = is_own || is_function_of_user(*call.node);
+    if (!call.is_opaque) {
+      try {
+        call.node->compiled_args(arguments);
+      } catch (const c10::NotImplementedError&) {
+        call.is_opaque = true;
+      }
     }
     arguments.collect(call.node->next_edges());
+    append(key_, call.is_opaque);
+    runs_other_code_ = runs_other_code_ || (call.is_opaque && !is_own);
   }
   const torch::dynamo::autograd::CacheKey key = arguments.key();
   append(key_, key.key_size);

@@ -13,10 +13,11 @@ namespace sconce {
 
 // One autograd node of a backward.
 struct BackwardCall {
-  torch::dynamo::autograd::NodeCall* entry = nullptr;  // of the walk's `compiler`; null for a leaf
+  torch::dynamo::autograd::NodeCall* entry = nullptr;  // of the walk's `compiler`; null for a leaf and an opaque node
   std::shared_ptr<torch::autograd::Node> node;
   bool is_leaf = false;    // an AccumulateGrad: adds its gradient to a leaf's
   bool is_needed = true;   // false: only its incoming gradients are asked for
+  bool is_opaque = false;  // its formula cannot be recorded
   struct Capture {
     int input;
     int output;  // of the backward
@@ -33,6 +34,8 @@ class BackwardWalk {
   // Why LibTorch's engine has to run this backward; empty if it can be recorded.
   const std::string& why_not() const { return why_not_; }
   const std::vector<BackwardCall>& calls() const { return calls_; }
+  // Returns whether hooks or formulas of other code run, which may read the gradients of leaves.
+  bool runs_other_code() const { return runs_other_code_; }
   // Equal keys: a trace of one backward computes the other.
   const std::string& key() const { return key_; }
   // The tensors that nodes have saved, each once.
@@ -48,6 +51,7 @@ class BackwardWalk {
   std::vector<BackwardCall> calls_;
   std::string key_;
   std::string why_not_;
+  bool runs_other_code_ = false;
 };
 
 }  // namespace sconce

@@ -1,0 +1,198 @@
+#include "training/backward/program.h"
+
+#include "training/backward/node_hooks.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+using torch::autograd::variable_list;
+
+void run_leaf(torch::autograd::Node& leaf, variable_list gradients) {
+  gradients = call_hooks_before(leaf, std::move(gradients));
+  if (!has_hooks_after(leaf)) {
+    leaf(std::move(gradients));
+    return;
+  }
+  const variable_list given = gradients;
+  call_hooks_after(leaf, leaf(std::move(gradients)), given);
+}
+
+// A leaf keeps a gradient that nothing else holds, and copies any other.
+at::Tensor take(const BackwardProgram& program, size_t slot, variable_list& slots) {
+  const auto users = std::count_if(program.targets.begin(), program.targets.end(),
+                                   [slot](const GradientTarget& target) { return target.slot == slot; });
+  return users == 1 ? std::move(slots[slot]) : slots[slot];
+}
+
+class Run {
+ public:
+  Run(const BackwardProgram& program, const BackwardWalk& walk, size_t results, bool keeps_graph)
+      : program_(program), walk_(walk), keeps_graph_(keeps_graph), slots_(program.slots), results_(results) {}
+
+  variable_list run() {
+    for (const BackwardStage& stage : program_.stages) {
+      run_graph(stage);
+      if (stage.host && !run_host(*stage.host)) {
+        break;
+      }
+    }
+    finish_run(program_, walk_, slots_, results_, keeps_graph_);
+    return std::move(results_);
+  }
+
+ private:
+  void run_graph(const BackwardStage& stage) {
+    if (stage.graph == nullptr) {
+      return;
+    }
+    torch::jit::Stack stack;
+    stack.reserve(stage.saved.size() + stage.taken.size());
+    for (const size_t tensor : stage.saved) {
+      stack.emplace_back(walk_.tensors()[tensor]);
+    }
+    for (const size_t slot : stage.taken) {
+      stack.emplace_back(slots_[slot]);
+    }
+    stage.graph->run(stack);
+    TORCH_CHECK(stack.size() == stage.given.size(), "a compiled backward returned ", stack.size(), " values, and its graph ",
+                stage.given.size());
+    for (size_t i = 0; i < stack.size(); ++i) {
+      slots_[stage.given[i]] = std::move(stack[i]).toTensor();
+    }
+  }
+
+  variable_list tensors_of(const Slots& slots) const {
+    variable_list tensors;
+    for (const Slot& slot : slots) {
+      tensors.push_back(slot ? slots_[*slot] : at::Tensor());
+    }
+    return tensors;
+  }
+
+  // Returns false if the run has been completed, because the code did not act as when it was recorded.
+  bool run_host(const HostCall& host) {
+    torch::autograd::Node& node = *walk_.calls()[host.call].node;
+    variable_list results = run_host_code(host.code, node, tensors_of(host.given), tensors_of(host.before), keeps_graph_);
+    if (trace_key(results) == host.outcome) {
+      for (size_t i = 0; i < results.size(); ++i) {
+        if (host.results[i]) {
+          slots_[*host.results[i]] = std::move(results[i]);
+        }
+      }
+      return true;
+    }
+    finish_eagerly(host, std::move(results));
+    return false;
+  }
+
+  // ---- as the engine runs it ----------------------------------------------------------------------------------------
+
+  void finish_eagerly(const HostCall& host, variable_list results) {
+    for (const WaitingGradients& waiting : host.waiting) {
+      incoming_[walk_.calls()[waiting.call].node.get()] = tensors_of(waiting.slots);
+    }
+    const BackwardCall& call = walk_.calls()[host.call];
+    switch (host.code) {
+      case HostCode::kTensorHooks: capture(call, results); break;
+      case HostCode::kHooksBefore: run_node(call, std::move(results)); break;
+      case HostCode::kNode: run_after(call, std::move(results), tensors_of(host.given)); break;
+      case HostCode::kHooksAfter: pass_on(*call.node, results); break;
+      case HostCode::kLeaf: break;
+    }
+    for (size_t i = host.call + 1; i < walk_.calls().size(); ++i) {
+      run_eagerly(walk_.calls()[i]);
+    }
+  }
+
+  void run_eagerly(const BackwardCall& call) {
+    variable_list gradients = std::move(incoming_[call.node.get()]);
+    gradients.resize(call.node->num_inputs());
+    if (!call.is_needed) {
+      gradients = call_tensor_hooks(*call.node, std::move(gradients));
+    }
+    capture(call, gradients);
+    if (call.is_needed && call.is_leaf) {
+      run_leaf(*call.node, std::move(gradients));
+    } else if (call.is_needed) {
+      run_node(call, call_hooks_before(*call.node, std::move(gradients)));
+    }
+  }
+
+  void run_node(const BackwardCall& call, variable_list gradients) {
+    const variable_list given = gradients;
+    run_after(call, call_node(*call.node, std::move(gradients), keeps_graph_), given);
+  }
+
+  void run_after(const BackwardCall& call, variable_list results, const variable_list& given) {
+    pass_on(*call.node, call_hooks_after(*call.node, std::move(results), given));
+  }
+
+  void capture(const BackwardCall& call, const variable_list& gradients) {
+    for (const BackwardCall::Capture& wanted : call.captures) {
+      results_[static_cast<size_t>(wanted.output)] = gradients[static_cast<size_t>(wanted.input)];
+    }
+  }
+
+  void pass_on(const torch::autograd::Node& node, const variable_list& results) {
+    for (size_t i = 0; i < results.size(); ++i) {
+      const torch::autograd::Edge& edge = node.next_edge(i);
+      if (!edge.is_valid() || !results[i].defined()) {
+        continue;
+      }
+      variable_list& gradients = incoming_[edge.function.get()];
+      gradients.resize(edge.function->num_inputs());
+      at::Tensor& sum = gradients[edge.input_nr];
+      sum = sum.defined() ? sum + results[i] : results[i];
+    }
+  }
+
+  const BackwardProgram& program_;
+  const BackwardWalk& walk_;
+  const bool keeps_graph_;
+  variable_list slots_;
+  variable_list results_;
+  std::unordered_map<torch::autograd::Node*, variable_list> incoming_;
+};
+
+}  // namespace
+
+void finish_run(const BackwardProgram& program, const BackwardWalk& walk, variable_list& slots, variable_list& results,
+                bool keeps_graph) {
+  for (const BackwardCall& call : walk.calls()) {
+    if (!keeps_graph && call.is_needed && !call.is_leaf) {
+      call.node->release_variables();
+    }
+  }
+  for (const GradientTarget& target : program.targets) {
+    if (!target.is_leaf && slots[target.slot].defined()) {
+      results[target.index] = slots[target.slot];
+    }
+  }
+  for (const GradientTarget& target : program.targets) {
+    if (target.is_leaf && slots[target.slot].defined()) {
+      run_leaf(*walk.calls()[target.index].node, {take(program, target.slot, slots)});
+    }
+  }
+}
+
+variable_list run_host_code(HostCode code, torch::autograd::Node& node, variable_list given, const variable_list& before,
+                            bool keeps_graph) {
+  switch (code) {
+    case HostCode::kTensorHooks: return call_tensor_hooks(node, std::move(given));
+    case HostCode::kHooksBefore: return call_hooks_before(node, std::move(given));
+    case HostCode::kNode: return call_node(node, std::move(given), keeps_graph);
+    case HostCode::kHooksAfter: return call_hooks_after(node, std::move(given), before);
+    case HostCode::kLeaf: run_leaf(node, std::move(given)); return {};
+  }
+  TORCH_INTERNAL_ASSERT(false, "unknown host code");
+}
+
+variable_list run(const BackwardProgram& program, const BackwardWalk& walk, size_t results, bool keeps_graph) {
+  return Run(program, walk, results, keeps_graph).run();
+}
+
+}  // namespace sconce

@@ -1,0 +1,79 @@
+// BackwardProgram: a recorded backward, ready to run for others like it.
+#pragma once
+
+#include "executor/captured_graph.h"
+#include "trace/trace_key.h"
+#include "training/backward/walk.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// What a call of the walk does on the host, in the engine's order.
+enum class HostCode : uint8_t {
+  kTensorHooks,  // of a gradient that is returned, and goes no further
+  kHooksBefore,
+  kNode,  // the formula of a node that is not recorded
+  kHooksAfter,
+  kLeaf  // adds the gradient to a leaf's, with all hooks of the leaf
+};
+
+// A gradient of a run, by its number. None: it is undefined.
+using Slot = std::optional<size_t>;
+using Slots = std::vector<Slot>;
+
+// Slots that wait for a call of the walk.
+struct WaitingGradients {
+  size_t call;
+  Slots slots;
+};
+
+struct HostCall {
+  HostCode code;
+  size_t call;    // of the walk
+  Slots given;    // what the code takes
+  Slots before;   // kHooksAfter: what the node took
+  Slots results;
+  TraceKey outcome;                        // of the results
+  std::vector<WaitingGradients> waiting;   // besides; what the calls after this one take
+};
+
+// A graph, then a call of host code.
+struct BackwardStage {
+  std::shared_ptr<Program> graph;  // null: there is nothing to compute
+  std::vector<size_t> saved;       // tensors of the walk that the graph takes
+  std::vector<size_t> taken;       // slots that it takes after them
+  std::vector<size_t> given;       // slots of its outputs
+  std::optional<HostCall> host;
+};
+
+// Where a gradient goes after the last stage: to a leaf, or to the caller of autograd::grad.
+struct GradientTarget {
+  bool is_leaf;
+  size_t index;  // of the call of a leaf, or of the result that is returned
+  size_t slot;
+};
+
+struct BackwardProgram {
+  std::vector<BackwardStage> stages;
+  std::vector<GradientTarget> targets;
+  size_t slots = 0;
+};
+
+// Runs a program for the walk of another backward. Returns the gradients that were asked for, `results` of them. Host code may
+// act in another way than when it was recorded. The calls that are left then run as the engine would run them.
+torch::autograd::variable_list run(const BackwardProgram& program, const BackwardWalk& walk, size_t results,
+                                   bool keeps_graph);
+
+// Ends a run: nodes forget what they have saved, leaves and the caller get their gradients.
+void finish_run(const BackwardProgram& program, const BackwardWalk& walk, torch::autograd::variable_list& slots,
+                torch::autograd::variable_list& results, bool keeps_graph);
+// Runs the code of a call. `before`: see HostCall.
+torch::autograd::variable_list run_host_code(HostCode code, torch::autograd::Node& node,
+                                             torch::autograd::variable_list given,
+                                             const torch::autograd::variable_list& before, bool keeps_graph);
+
+}  // namespace sconce
