@@ -57,9 +57,10 @@ std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> later_backwa
 }
 
 // Lowers the graph that the passes have left, and adds up what the compile did.
-// `records`: autograd may record what the graph's operators compute.
-Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> graph, bool records, PassRunner& runner,
-                                const CompileSettings& settings, Clock::time_point start) {
+// `records`: autograd may record what the graph's operators compute. `reuses_outputs`: the plan may keep outputs, and return
+// them again once nothing else holds them.
+Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> graph, bool records, bool reuses_outputs,
+                                PassRunner& runner, const CompileSettings& settings, Clock::time_point start) {
   const bool has_kernels = kernels_for(settings) != nullptr;
   runner.begin_stage(to_string(Stage::kFuse));
   for_each_differentiable(*graph, [&](Node& node) {
@@ -72,7 +73,7 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
   fuse_passes(graph, records ? GroupMoves::kNone : GroupMoves::kOperators, has_kernels, runner);
   const LoweringOptions form{.is_prepared = settings.prepares_steps,
                              .is_exact = settings.exact,
-                             .fresh_outputs = 0,
+                             .fresh_outputs = reuses_outputs ? std::optional<size_t>(0) : std::nullopt,
                              .groups = kernels_for(settings),
                              .optimize_backward = later_backward_passes(settings)};
   auto plan = lower(std::move(graph), settings.callees, nullptr, form);
@@ -139,7 +140,8 @@ Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const Comp
   if (const std::string reason = why_no_kernels(); !reason.empty() && settings.compile != CompileMode::kNever) {
     compiled.refusals.push_back({"compiled kernels", reason, {}, {}});
   }
-  return finish(std::move(compiled), std::move(*optimized), /*records=*/true, runner, settings, start);
+  return finish(std::move(compiled), std::move(*optimized), /*records=*/true, /*reuses_outputs=*/true, runner,
+                settings, start);
 }
 
 Expected<std::vector<RefusalExplanation>> show_stages(std::unique_ptr<Graph> graph, const CompileSettings& settings,
@@ -179,8 +181,8 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     compiled.refusals = runner.refusals();
     return compiled;
   }
-  auto finished = finish(std::move(compiled), std::move(graph), given.grad_mode != false && given.any_requires_grad, runner,
-                         settings, start);
+  auto finished = finish(std::move(compiled), std::move(graph), given.grad_mode != false && given.any_requires_grad,
+                         /*reuses_outputs=*/true, runner, settings, start);
   if (finished && given.autocast) {
     finished->plan->set_excludes_autocast();
   }
@@ -202,7 +204,9 @@ Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const Co
   if (runner.run_custom(Stage::kSpecialize, /*after=*/true, graph)) {
     remove_dead_code(*graph, runner);
   }
-  auto finished = finish(std::move(compiled), std::move(graph), /*records=*/false, runner, settings, start);
+  // A leaf takes a gradient as it is, without a copy, if nothing else holds it.
+  auto finished =
+      finish(std::move(compiled), std::move(graph), /*records=*/false, /*reuses_outputs=*/false, runner, settings, start);
   if (finished) {
     finished->plan->set_excludes_autocast();
   }

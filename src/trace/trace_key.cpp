@@ -1,13 +1,13 @@
 #include "trace/trace_key.h"
 
+#include "base/flat_map.h"
+
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-
-#include <unordered_map>
 
 namespace sconce {
 namespace {
@@ -30,13 +30,14 @@ class Storages {
   }
 
  private:
-  std::unordered_map<const c10::StorageImpl*, int64_t> numbers_;
+  FlatMap<const c10::StorageImpl*, int64_t> numbers_;
 };
 
 }  // namespace
 
 TraceKey trace_key(std::span<const at::Tensor> inputs) {
   TraceKey key;
+  key.reserve(2 + 10 * inputs.size());
   append_state(key);
   Storages storages;
   for (const at::Tensor& tensor : inputs) {

@@ -174,7 +174,9 @@ void finish_run(const BackwardProgram& program, const BackwardWalk& walk, variab
   }
   for (const GradientTarget& target : program.targets) {
     if (target.is_leaf && slots[target.slot].defined()) {
-      run_leaf(*walk.calls()[target.index].node, {take(program, target.slot, slots)});
+      variable_list gradients;
+      gradients.push_back(take(program, target.slot, slots));
+      run_leaf(*walk.calls()[target.index].node, std::move(gradients));
     }
   }
 }

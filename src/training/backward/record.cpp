@@ -175,9 +175,7 @@ class BackwardRecorder {
     const RecordingScope scope(*recorder_);
     dynamo::SwapSavedVariables saved(walk_.compiler(), state, nullptr, *call.entry);
     variable_list results = call.node->apply_with_saved(gradients, saved);
-    saved.before(call.node->next_edges());
     fit_results(*call.node, results);
-    saved.after(call.node->next_edges());
     return results;
   }
 

@@ -1,5 +1,6 @@
 #include "training/backward/walk.h"
 
+#include "base/flat_map.h"
 #include "plan/autograd/backward_node.h"
 #include "trace/trace_key.h"
 #include "training/backward/node_hooks.h"
@@ -10,7 +11,6 @@
 #include <queue>
 #include <string_view>
 #include <typeinfo>
-#include <unordered_map>
 
 namespace sconce {
 namespace {
@@ -19,14 +19,31 @@ using AutogradNode = torch::autograd::Node;
 
 // The engine runs the node of the highest sequence number first. A leaf's is the highest of all.
 struct RunsLater {
-  bool operator()(const std::shared_ptr<AutogradNode>& a, const std::shared_ptr<AutogradNode>& b) const {
-    return a->sequence_nr() < b->sequence_nr();
+  bool operator()(const std::shared_ptr<AutogradNode>* a, const std::shared_ptr<AutogradNode>* b) const {
+    return (*a)->sequence_nr() < (*b)->sequence_nr();
   }
 };
 
-// The formula of a torch::autograd::Function is code of the user's, which need not be operators alone.
-bool is_function_of_user(const AutogradNode& node) {
-  return std::string_view(typeid(node).name()).find("5torch8autograd7CppNodeI") != std::string_view::npos;
+enum class NodeClass : uint8_t { kLeaf, kOwn, kFunctionOfUser, kOther };
+
+NodeClass find_class(const AutogradNode& node) {
+  if (dynamic_cast<const torch::autograd::AccumulateGrad*>(&node) != nullptr) {
+    return NodeClass::kLeaf;
+  }
+  if (dynamic_cast<const BackwardNode*>(&node) != nullptr) {
+    return NodeClass::kOwn;
+  }
+  // The formula of a torch::autograd::Function is code of the user's, which need not be operators alone.
+  const std::string_view name = typeid(node).name();
+  return name.find("5torch8autograd7CppNodeI") != name.npos ? NodeClass::kFunctionOfUser : NodeClass::kOther;
+}
+
+// By the address of the type: a process has few.
+NodeClass class_of(const AutogradNode& node) {
+  static thread_local FlatMap<const std::type_info*, NodeClass> known;
+  const std::type_info* type = &typeid(node);
+  const auto found = known.find(type);
+  return found != known.end() ? found->second : known.emplace(type, find_class(node)).first->second;
 }
 
 template <typename T>
@@ -34,28 +51,34 @@ void append(std::string& key, const T& value) {
   key.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
+void append_metadata(std::string& key, const torch::autograd::InputMetadata& metadata) {
+  append(key, static_cast<int64_t>(metadata.dtype().toScalarType()) << 32 | static_cast<int64_t>(metadata.layout()) << 16 |
+                  static_cast<int64_t>(metadata.device().type()) << 8 | static_cast<uint8_t>(metadata.device().index()));
+  for (const c10::SymInt& size : metadata.shape_as_dim_vector()) {
+    append(key, size.expect_int());
+  }
+}
+
 }  // namespace
 
 BackwardWalk::BackwardWalk(const std::shared_ptr<AutogradNode>& root, const torch::autograd::GraphTask& task) {
-  std::unordered_map<AutogradNode*, int> dependencies = task.dependencies_;
-  std::priority_queue<std::shared_ptr<AutogradNode>, std::vector<std::shared_ptr<AutogradNode>>, RunsLater> ready;
-  ready.push(root);
+  key_.reserve(2048);
+  std::priority_queue<const std::shared_ptr<AutogradNode>*, std::vector<const std::shared_ptr<AutogradNode>*>, RunsLater> ready;
+  ready.push(&root);
   while (!ready.empty() && why_not_.empty()) {
-    const std::shared_ptr<AutogradNode> node = ready.top();
+    const std::shared_ptr<AutogradNode>& node = *ready.top();
     ready.pop();
     add(node, task);
     for (const torch::autograd::Edge& edge : node->next_edges()) {
-      if (!edge.is_valid()) {
+      append(key_, edge.is_valid() ? static_cast<int64_t>(edge.input_nr) : int64_t{-1});
+      if (!edge.is_valid() || !should_run(*edge.function, task)) {
         continue;
       }
-      if (!task.exec_info_.empty()) {
-        const auto info = task.exec_info_.find(edge.function.get());
-        if (info == task.exec_info_.end() || !info->second.should_execute()) {
-          continue;
-        }
-      }
-      if (--dependencies.at(edge.function.get()) == 0) {
-        ready.push(edge.function);
+      Target& target = target_of(*edge.function, task);
+      append(key_, target.number);
+      append_metadata(key_, edge.function->input_metadata(edge.input_nr));
+      if (--target.edges_left == 0) {
+        ready.push(&edge.function);
       }
     }
   }
@@ -64,10 +87,27 @@ BackwardWalk::BackwardWalk(const std::shared_ptr<AutogradNode>& root, const torc
   }
 }
 
+bool BackwardWalk::should_run(AutogradNode& node, const torch::autograd::GraphTask& task) {
+  if (task.exec_info_.empty()) {
+    return true;
+  }
+  const auto info = task.exec_info_.find(&node);
+  return info != task.exec_info_.end() && info->second.should_execute();
+}
+
+BackwardWalk::Target& BackwardWalk::target_of(AutogradNode& node, const torch::autograd::GraphTask& task) {
+  const auto [found, is_new] = targets_.emplace(&node, Target{});
+  if (is_new) {
+    found->second = {static_cast<int32_t>(targets_.size()), task.dependencies_.at(&node)};
+  }
+  return found->second;
+}
+
 void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::autograd::GraphTask& task) {
   BackwardCall& call = calls_.emplace_back();
   call.node = node;
-  call.is_leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node.get()) != nullptr;
+  const NodeClass node_class = class_of(*node);
+  call.is_leaf = node_class == NodeClass::kLeaf;
   if (const auto info = task.exec_info_.find(node.get()); info != task.exec_info_.end()) {
     call.is_needed = info->second.needed_;
     if (info->second.captures_ != nullptr) {
@@ -79,36 +119,29 @@ void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::a
       }
     }
   }
-  append(key_, typeid(*node).hash_code());
-  append(key_, call.is_needed);
-  for (const BackwardCall::Capture& capture : call.captures) {
-    append(key_, capture);
-  }
+  call.is_opaque = node_class == NodeClass::kOwn || node_class == NodeClass::kFunctionOfUser;
   const bool has_hooks = has_hooks_before(*node) || has_hooks_after(*node) ||
                          (call.is_leaf && node->tensor_post_acc_grad_hooks() != nullptr);
-  append(key_, std::array{has_hooks_before(*node), has_hooks_after(*node), has_tensor_hooks(*node), has_hooks});
-  runs_other_code_ = runs_other_code_ || has_hooks;
-  if (!call.is_leaf) {
+  if (call.is_needed && !call.is_leaf && !call.is_opaque) {
     collect(call);
+  }
+  // sconce's own nodes run plans, and nothing else.
+  runs_other_code_ = runs_other_code_ || has_hooks || (call.is_opaque && node_class != NodeClass::kOwn);
+  append(key_, typeid(*node).hash_code());
+  append(key_, std::array{call.is_needed, call.is_opaque, has_hooks_before(*node), has_hooks_after(*node),
+                          has_tensor_hooks(*node), has_hooks});
+  for (const BackwardCall::Capture& capture : call.captures) {
+    append(key_, capture);
   }
 }
 
 void BackwardWalk::collect(BackwardCall& call) {
   call.entry = &compiler_.node_calls.lookup(call.node);
   torch::dynamo::autograd::CompiledNodeArgs arguments(compiler_, *call.entry);
-  if (call.is_needed) {
-    const bool is_own = dynamic_cast<BackwardNode*>(call.node.get()) != nullptr;  // runs plans, and nothing else
-    call.is_opaque = is_own || is_function_of_user(*call.node);
-    if (!call.is_opaque) {
-      try {
-        call.node->compiled_args(arguments);
-      } catch (const c10::NotImplementedError&) {
-        call.is_opaque = true;
-      }
-    }
-    arguments.collect(call.node->next_edges());
-    append(key_, call.is_opaque);
-    runs_other_code_ = runs_other_code_ || (call.is_opaque && !is_own);
+  try {
+    call.node->compiled_args(arguments);
+  } catch (const c10::NotImplementedError&) {
+    call.is_opaque = true;
   }
   const torch::dynamo::autograd::CacheKey key = arguments.key();
   append(key_, key.key_size);

@@ -1,6 +1,8 @@
 // BackwardWalk: the autograd nodes of one backward, in the order in which the engine runs them.
 #pragma once
 
+#include "base/flat_map.h"
+
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>
 
@@ -46,6 +48,16 @@ class BackwardWalk {
   void add(const std::shared_ptr<torch::autograd::Node>& node, const torch::autograd::GraphTask& task);
   void collect(BackwardCall& call);
   void finish_key();
+
+  // A node that edges lead to.
+  struct Target {
+    int32_t number = 0;  // in the order in which the walk has met them
+    int edges_left = 0;
+  };
+  Target& target_of(torch::autograd::Node& node, const torch::autograd::GraphTask& task);
+  static bool should_run(torch::autograd::Node& node, const torch::autograd::GraphTask& task);
+
+  FlatMap<torch::autograd::Node*, Target> targets_;
 
   torch::dynamo::autograd::AutogradCompilerCall compiler_{torch::dynamo::autograd::SizeInput::STATIC};
   std::vector<BackwardCall> calls_;
