@@ -22,7 +22,7 @@ struct BackwardExplanation {
   uint64_t by_plan = 0;    // backwards that a plan ran
   uint64_t recorded = 0;   // backwards that were recorded while they ran
   uint64_t by_engine = 0;  // backwards that LibTorch's engine ran
-  // Why the engine ran them, and how often: the plan was being compiled, a node has a hook, …
+  // Why the engine ran them, and how often.
   std::vector<std::pair<std::string, uint64_t>> reasons;
   std::vector<Explanation> plans;
 };
@@ -50,11 +50,15 @@ class BackwardCache {
   const std::shared_ptr<BackwardPrograms> programs_;
 };
 
-// While the scope lives, `backward()` and `autograd::grad` on this thread run on this thread as plans. The first backward of a
-// kind is recorded while it runs; later ones with nodes, sizes and dtypes alike run the plan of it. Gradients, errors and
-// accumulation are those of LibTorch's engine. The engine runs what is not recorded, and what comes while a plan is compiled
-// in the background: `create_graph`, nodes with hooks, torch::autograd::Function, sparse gradients, and backwards that start
-// within another.
+// While the scope lives, `backward()` and `autograd::grad` on this thread run on this thread as plans. A backward is recorded
+// while it runs: the first one, and others of another kind when they come for the second time. Later ones with nodes, sizes
+// and dtypes alike run the plan of it. Hooks of every kind, torch::autograd::Functions and other nodes without a known formula
+// run between the plans' graphs, in the engine's order and with real tensors; if they act in another way than when they were
+// recorded, the rest of that backward runs node by node. Gradients, errors and accumulation are those of LibTorch's engine.
+//
+// The engine runs the rest, and `explain` has the reason: `create_graph`, sparse gradients, formulas that read elements of a
+// tensor on the host (`max()` over all elements), backwards that start within another, what comes for the first time, and
+// what comes while a plan is compiled in the background.
 //
 // Scopes nest, and the innermost counts. They belong to the thread that made them, and are destroyed in reverse order.
 class CompiledBackward {

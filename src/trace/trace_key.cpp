@@ -9,6 +9,9 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <functional>
+#include <string_view>
+
 namespace sconce {
 namespace {
 
@@ -59,6 +62,10 @@ TraceKey trace_key(std::span<const at::Tensor> inputs) {
     key.push_back(storages.number_of(tensor));
   }
   return key;
+}
+
+uint64_t hash_of(const TraceKey& key) {
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(key.data()), key.size() * sizeof(int64_t)});
 }
 
 std::string describe_inputs(std::span<const at::Tensor> inputs) {

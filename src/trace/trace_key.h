@@ -15,6 +15,7 @@ namespace sconce {
 // that share memory are told from inputs that do not.
 using TraceKey = std::vector<int64_t>;
 TraceKey trace_key(std::span<const at::Tensor> inputs);
+uint64_t hash_of(const TraceKey& key);
 
 // Returns "float32[4,3] requires_grad, int64[4]".
 std::string describe_inputs(std::span<const at::Tensor> inputs);

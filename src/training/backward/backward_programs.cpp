@@ -56,6 +56,9 @@ variable_list BackwardPrograms::run(const std::shared_ptr<AutogradNode>& root, c
   if (entry != nullptr && !entry->is_ready()) {
     return run_by_engine(root, task, "its plan is being compiled, or could not be");
   }
+  if (entry == nullptr && !should_record(walk.key())) {
+    return run_by_engine(root, task, "its kind came for the first time");
+  }
   variable_list results(outputs.size());
   if (entry != nullptr) {
     by_plan_.add();
@@ -114,6 +117,11 @@ BackwardPrograms::EntryPtr BackwardPrograms::find(const std::string& key) {
   return found->second.first;
 }
 
+bool BackwardPrograms::should_record(const std::string& key) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return seen_.should_record(std::hash<std::string>()(key));
+}
+
 // Of two threads that recorded one kind at once, the first keeps its entry.
 void BackwardPrograms::insert(const std::string& key, EntryPtr entry) {
   EntryPtr dropped;  // destroyed outside of the lock
@@ -153,6 +161,7 @@ void BackwardPrograms::clear() {
   entries_.clear();
   order_.clear();
   reasons_.clear();
+  seen_ = {};
   by_plan_.reset();
   recorded_.reset();
 }

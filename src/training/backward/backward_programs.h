@@ -3,6 +3,7 @@
 
 #include "executor/captured_graph.h"
 #include "executor/plan_cache/striped_counter.h"
+#include "trace/seen_keys.h"
 #include "training/backward/record.h"
 
 #include <sconce/compiled_backward.h>
@@ -41,6 +42,7 @@ class BackwardPrograms {
   using EntryPtr = std::shared_ptr<const Entry>;
   using Order = std::list<std::string>;
 
+  bool should_record(const std::string& key);
   EntryPtr find(const std::string& key);
   void insert(const std::string& key, EntryPtr entry);
   EntryPtr record(BackwardWalk& walk, bool keeps_graph, torch::autograd::variable_list& results) const;
@@ -55,6 +57,7 @@ class BackwardPrograms {
   Order order_;               // keys, those used last first
   std::unordered_map<std::string, std::pair<EntryPtr, Order::iterator>> entries_;
   std::map<std::string, uint64_t> reasons_;
+  SeenKeys seen_;
 };
 
 }  // namespace sconce

@@ -52,6 +52,8 @@ StepTrace::StepTrace(const Module& module, const StepArguments& arguments, const
       key_(trace_key(tensors_of(arguments))),
       parameters_(parameters) {}
 
+uint64_t StepTrace::hash_of_kind(const StepArguments& arguments) { return hash_of(trace_key(tensors_of(arguments))); }
+
 bool StepTrace::holds(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) const {
   const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
   return state_.holds() &&

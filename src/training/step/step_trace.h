@@ -37,6 +37,8 @@ class StepTrace {
                                            const StepArguments& arguments, const std::vector<at::Tensor>& parameters,
                                            StepResult& result);
 
+  // Calls of one kind have equal hashes.
+  static uint64_t hash_of_kind(const StepArguments& arguments);
   // Returns whether the trace is of such a call.
   bool holds(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) const;
   const std::string& why_not() const { return why_not_; }

@@ -1,5 +1,6 @@
 #include <sconce/train_step.h>
 
+#include "trace/seen_keys.h"
 #include "training/step/step_trace.h"
 
 #include <sconce/captured_optimizer.h>
@@ -162,6 +163,11 @@ class TrainStep::Impl {
     const AutocastScope autocast(options_.autocast());
     StepTrace* trace = find(arguments, parameters);
     StepResult result;
+    if (trace == nullptr && !seen_.should_record(StepTrace::hash_of_kind(arguments))) {
+      count_eager("its kind came for the first time");
+      const EagerBackward by_engine;
+      return run_eagerly(arguments);
+    }
     if (trace == nullptr) {
       count_eager("it was recorded");
       auto recorded = StepTrace::record(module_, checked_loss(), arguments, parameters, result);
@@ -171,6 +177,7 @@ class TrainStep::Impl {
       result = trace->run(arguments);
     } else {
       count_eager(trace->why_not().empty() ? "its plan is being compiled, or could not be" : trace->why_not());
+      const CompiledBackward scope(backwards_);
       return run_eagerly(arguments);
     }
     for (size_t i = 0; i < parameters.size(); ++i) {
@@ -183,7 +190,6 @@ class TrainStep::Impl {
 
   at::Tensor run_eagerly(const StepArguments& arguments) {
     at::Tensor loss = checked_loss()(module_.forward(arguments.inputs), arguments.targets);
-    const CompiledBackward scope(backwards_);
     (options_.accumulate() == 1 ? loss : loss / static_cast<double>(options_.accumulate())).backward();
     return loss.detach();
   }
@@ -245,6 +251,7 @@ class TrainStep::Impl {
   const TrainOptions options_;
   const BackwardCache backwards_;  // of calls without a plan
   std::vector<std::unique_ptr<StepTrace>> traces_;
+  SeenKeys seen_;
   size_t calls_ = 0;  // since the optimizer's last step
   uint64_t by_plan_ = 0;
   std::map<std::string, uint64_t> reasons_;
