@@ -142,7 +142,7 @@ const Op& op_of_elements(const Op& op) {
   const std::lock_guard<std::mutex> lock(mutex);
   const auto [known, is_new] = found->try_emplace(&op, &op);
   if (is_new) {
-    const Op* const variant = find_out_of_place(op);
+    const Op* const variant = rules().contains(op.schema->operator_name()) ? nullptr : find_out_of_place(op);
     known->second = variant != nullptr && has_element_rule(*variant) && !may_fold(*variant) ? variant : &op;
   }
   return *known->second;

@@ -74,6 +74,7 @@ Tensors make_parameters() {
   return {parameter(at::randn({64})),
           parameter(at::randn({7, 9})),
           parameter(at::randn({3, 5, 2}, at::kDouble)),
+          parameter(at::randn({33}).to(at::kBFloat16)),
           parameter(at::randn({33})),
           parameter(at::randn({})),
           parameter(at::randn({1})),

@@ -63,6 +63,16 @@ Result write_extremum(Writing& w) {
   return w.done(w.b.apply(*dtype == at::kBool ? kOfBools : kOp, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype);
 }
 
+// mul_(self, other): LibTorch computes other * self, and rounds a number on the left to bfloat16.
+Result write_mul_in_place(Writing& w) {
+  const Type dtype = w.promoted({0, 1});
+  if (!dtype || *dtype != w.type(0)) {
+    return std::nullopt;
+  }
+  return w.done(
+      w.b.apply(*dtype == at::kBool ? MachineOp::kAnd : MachineOp::kMul, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype);
+}
+
 // addcmul(self, tensor1, tensor2, value)
 Result write_addcmul(Writing& w) {
   const Type dtype = w.promoted_floating({0, 1, 2});
@@ -163,6 +173,7 @@ void add_arithmetic_rules(RuleTable& table) {
   add_rule(table, "sub", write_sum<-1>, {"Tensor", "Scalar"});
   add_rule(table, "rsub", write_rsub, {"Tensor", "Scalar"});
   add_rule(table, "mul", write_mul, {"Tensor", "Scalar"});
+  add_rule(table, "mul_", write_mul_in_place, {"Scalar"});
   add_rule(table, "maximum", write_extremum<MachineOp::kMax, MachineOp::kOr>);
   add_rule(table, "minimum", write_extremum<MachineOp::kMin, MachineOp::kAnd>);
   add_rule(table, "max", write_extremum<MachineOp::kMax, MachineOp::kOr>, {"other"});
