@@ -20,9 +20,9 @@ constexpr size_t kWeightOfFold = 16;
 // Elements up to which a kernel computes what LibTorch computes as fast once its set-up is paid: a copy, which LibTorch
 // makes as a piece of memory, and one function of a tensor, which it leaves to MKL's vector library.
 constexpr int64_t kMaxElementsAlone = 16'384;
-// Elements up to which a kernel computes one cheap operator in place. Beyond the caches LibTorch's loop over shorter vectors
-// takes 0.9 times as long (bench/optimizer_step, sgd).
-constexpr int64_t kMaxElementsOfStream = 65'536;
+// Lanes of a kernel that writes in place and calls no library function. It waits for memory: an AMD EPYC takes 1.1 times as
+// long with vectors of 64 bytes as with vectors of 32 (bench/optimizer_step, sgd).
+constexpr size_t kLanesOfStream = 8;
 // Elements up to which a kernel reduces columns and writes a result of all elements: tiles of columns write a piece of each
 // row, and beyond the caches that takes 1.2 times as long as one operator after the other (bench/reductions).
 constexpr int64_t kMaxElementsOfColumns = 4'194'304;

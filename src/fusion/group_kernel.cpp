@@ -112,7 +112,7 @@ class GroupKernel final : public PreparedKernel {
     is_compiled_ = is_compiled_ || std::all_of(nests_.begin(), nests_.end(), [](const Nest& nest) {
                      return nest.loops.elements == 0 || is_compiled(nest);
                    });
-    return is_compiled_ && !is_long_stream() && is_of_default_dtype() && !memory_.is_shared(arguments) &&
+    return is_compiled_ && is_of_default_dtype() && !memory_.is_shared(arguments) &&
            std::all_of(bound_.begin(), bound_.end(),
                        [&](const BoundNumber& bound) { return fits_dtype(arguments.value(bound.position), bound.dtype); });
   }
@@ -134,12 +134,6 @@ class GroupKernel final : public PreparedKernel {
   }
   bool is_of_default_dtype() const {
     return default_dtype_ == c10::ScalarType::Undefined || default_dtype_ == c10::get_default_dtype_as_scalartype();
-  }
-
-  // Returns whether one operator writes a long tensor in place, as fast as memory takes it.
-  bool is_long_stream() const {
-    return is_selective_ && group_.nodes.size() == 1 && !group_.writes.empty() &&
-           nests_[0].loops.elements > cost_model::kMaxElementsOfStream && !calls_library(nests_[0].program);
   }
 
   // What programs depend on, by operand.
@@ -301,7 +295,9 @@ class GroupKernel final : public PreparedKernel {
     for (const RowBuffer& buffer : schedule_of(nest.program).buffers) {
       nest.buffers.push_back(buffer.output ? 0 : c10::elementSize(buffer.type));
     }
-    nest.code = KernelCache::instance().find(nest.program, lanes_, is_blocking_, names_of_nodes());
+    const bool streams = is_selective_ && !group_.writes.empty() && !calls_library(nest.program);
+    const size_t lanes = streams ? std::min(lanes_, cost_model::kLanesOfStream) : lanes_;
+    nest.code = KernelCache::instance().find(nest.program, lanes, is_blocking_, names_of_nodes());
     return nest.code->refusal().empty();
   }
 

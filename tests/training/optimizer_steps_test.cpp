@@ -122,7 +122,7 @@ TEST_P(CapturedOptimizers, MixWithStepsOfTorchOptim) {
   pair.expect_equal();
 }
 
-// Kernels of long tensors run on several threads, and leave a single operator to LibTorch.
+// Kernels of long tensors run on several threads.
 TEST_P(CapturedOptimizers, UpdateLongParameters) {
   OptimizerPair pair(tested(), options(), {parameter(at::ones({70'000})), parameter(at::ones({8})), parameter(at::ones({300, 300}))});
   for (uint64_t step = 0; step < 3; ++step) {
