@@ -64,6 +64,10 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::
 
 TORCH_LIBRARY_IMPL(_, Fake, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&record>()); }
 
+torch::autograd::Edge edge_of(const at::Tensor& tensor) {
+  return tensor.requires_grad() ? torch::autograd::impl::gradient_edge(tensor) : torch::autograd::Edge();
+}
+
 TensorFacts facts_without_autograd(const at::Tensor& real) {
   TensorFacts facts = facts_of(real);
   facts.requires_grad = false;
@@ -147,6 +151,12 @@ at::Tensor Recorder::add_argument(const at::Tensor& real) {
     refuse("an argument is undefined");
     return real;
   }
+  for (const Argument& argument : arguments_) {
+    if (argument.real.is_same(real)) {
+      add_input(real);  // which nothing reads
+      return argument.traced;
+    }
+  }
   at::Tensor traced = wrap(real.variable_data(), add_input(real));
   if (!real.is_inference()) {
     torch::autograd::impl::set_version_counter(traced, torch::autograd::impl::version_counter(real));
@@ -158,7 +168,37 @@ at::Tensor Recorder::add_argument(const at::Tensor& real) {
   } else if (real.requires_grad()) {
     torch::autograd::impl::set_gradient_edge(traced, torch::autograd::impl::gradient_edge(real));
   }
+  arguments_.push_back({real, traced, edge_of(traced)});
   return traced;
+}
+
+at::Tensor Recorder::handed_out(const at::Tensor& tensor) const {
+  for (const Argument& argument : arguments_) {
+    if (argument.traced.is_same(tensor)) {
+      return argument.real;
+    }
+  }
+  const TraceTensor* traced = TraceTensor::of(tensor);
+  if (traced == nullptr) {
+    return tensor;
+  }
+  at::Tensor real = traced->real().variable_data();
+  if (const torch::autograd::Edge edge = edge_of(tensor); edge.is_valid()) {
+    torch::autograd::impl::set_gradient_edge(real, edge);
+  }
+  return real;
+}
+
+void Recorder::hand_back_gradient_edges() {
+  for (const Argument& argument : arguments_) {
+    torch::autograd::Edge edge = edge_of(argument.traced);
+    if (edge.is_valid() && edge != argument.edge) {
+      // Autograd would have to give the view's base a history, too.
+      TORCH_CHECK(!argument.real.is_view(),
+                  "a traced function wrote an argument that is a view, while gradients were recorded; give it a clone");
+      torch::autograd::impl::set_gradient_edge(argument.real, std::move(edge));
+    }
+  }
 }
 
 at::Tensor Recorder::add_saved(const at::Tensor& real) { return wrap(real.variable_data(), add_input(real)); }

@@ -8,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <atomic>
@@ -37,6 +38,12 @@ class Recorder {
   // Adds an input of the graph. Returns a tensor that stands for it, and shares memory, version and gradient edge with
   // `real`: what the trace computes with it, autograd records for `real`.
   at::Tensor add_argument(const at::Tensor& real);
+  // Gives arguments the gradient edges that writes in the trace have given the tensors that stand for them. Throws
+  // c10::Error if such an argument is a view.
+  void hand_back_gradient_edges();
+  // Returns a result of the trace as a tensor of the caller's, with the history that autograd recorded for it: an argument
+  // itself, where it is one.
+  at::Tensor handed_out(const at::Tensor& tensor) const;
   // The same without gradients.
   at::Tensor add_saved(const at::Tensor& real);
   // Returns a tensor that stands for a value of the graph and computes with `real`, which requires no gradient.
@@ -75,6 +82,12 @@ class Recorder {
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   std::unordered_set<const Value*> without_contents_;  // fresh memory that no operator has used yet
   std::vector<at::Tensor> inputs_;  // the real tensors of the given inputs
+  struct Argument {
+    at::Tensor real;
+    at::Tensor traced;
+    torch::autograd::Edge edge;  // invalid if it required no gradient
+  };
+  std::vector<Argument> arguments_;
   std::vector<at::Tensor> captured_;
   std::unordered_map<const c10::TensorImpl*, Value*> captured_values_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // of arguments, which hold them weakly

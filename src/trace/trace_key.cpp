@@ -25,15 +25,14 @@ void append_state(TraceKey& key) {
   key.push_back(static_cast<int64_t>(c10::impl::tls_local_dispatch_key_set().included_.raw_repr()));
 }
 
-// Numbers storages by their first tensor. Tensors of one storage may overlap, and a write to one then changes the others.
-class Storages {
+// Numbers tensors, and storages by their first tensor. Tensors of one storage may overlap, and a write to one then changes the
+// others.
+class Identities {
  public:
-  int64_t number_of(const at::Tensor& tensor) {
-    return tensor.has_storage() ? numbers_.emplace(tensor.storage().unsafeGetStorageImpl(), numbers_.size()).first->second : -1;
-  }
+  int64_t number_of(const void* object) { return numbers_.emplace(object, numbers_.size()).first->second; }
 
  private:
-  FlatMap<const c10::StorageImpl*, int64_t> numbers_;
+  FlatMap<const void*, int64_t> numbers_;
 };
 
 }  // namespace
@@ -42,7 +41,7 @@ TraceKey trace_key(std::span<const at::Tensor> inputs) {
   TraceKey key;
   key.reserve(2 + 10 * inputs.size());
   append_state(key);
-  Storages storages;
+  Identities identities;
   for (const at::Tensor& tensor : inputs) {
     if (!tensor.defined()) {
       key.push_back(-1);
@@ -59,7 +58,8 @@ TraceKey trace_key(std::span<const at::Tensor> inputs) {
     }
     key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
     key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
-    key.push_back(storages.number_of(tensor));
+    key.push_back(identities.number_of(tensor.unsafeGetTensorImpl()) << 32 |
+                  (tensor.has_storage() ? identities.number_of(tensor.storage().unsafeGetStorageImpl()) : 0));
   }
   return key;
 }

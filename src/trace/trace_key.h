@@ -11,8 +11,8 @@
 namespace sconce {
 
 // The thread's state (grad mode, inference mode, autocast, default dtype, deterministic algorithms), then per tensor: dtype,
-// device, layout, sizes, strides, whether it is a leaf, requires a gradient, is an inference tensor, is conjugated. Inputs
-// that share memory are told from inputs that do not.
+// device, layout, sizes, strides, whether it is a leaf, requires a gradient, is an inference tensor, is conjugated; which
+// inputs are one tensor, and which share memory.
 using TraceKey = std::vector<int64_t>;
 TraceKey trace_key(std::span<const at::Tensor> inputs);
 uint64_t hash_of(const TraceKey& key);

@@ -5,7 +5,6 @@
 #include <sconce/trace.h>
 
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,18 +15,6 @@ namespace sconce {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-// Returns a result of a trace as a tensor of the caller's, with the history that autograd recorded for it.
-at::Tensor handed_out(const at::Tensor& traced) {
-  if (TraceTensor::of(traced) == nullptr) {
-    return traced;
-  }
-  at::Tensor real = real_of(traced).variable_data();
-  if (traced.requires_grad()) {
-    torch::autograd::impl::set_gradient_edge(real, torch::autograd::impl::gradient_edge(traced));
-  }
-  return real;
-}
 
 }  // namespace
 
@@ -109,6 +96,7 @@ class TracedFunction::Impl {
       const RecordingScope scope(recorder);
       results = function_(std::move(traced));
     }
+    recorder.hand_back_gradient_edges();
     auto trace = std::make_shared<Trace>();
     trace->arguments = describe_inputs(arguments);
     trace->calls = 1;
@@ -130,7 +118,8 @@ class TracedFunction::Impl {
       const std::lock_guard<std::mutex> lock(mutex_);
       traces_.emplace(std::move(key), std::move(trace));
     }
-    std::transform(results.begin(), results.end(), results.begin(), handed_out);
+    std::transform(results.begin(), results.end(), results.begin(),
+                   [&](const at::Tensor& result) { return recorder.handed_out(result); });
     return results;
   }
 

@@ -4,6 +4,7 @@
 //   SCONCE_SEED=17 …                                                                             this one alone
 //   SCONCE_SEED=17 SCONCE_GRAPHS=100 …                                                           a hundred from this one on
 #include "tests/differential/observed_call.h"
+#include "tests/differential/traced_graph.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
 #include "tests/support/graph_shrinker.h"
@@ -20,6 +21,7 @@
 #include "pipeline/pass_runner.h"
 #include "plan/run_plan.h"
 
+#include <sconce/compiled_backward.h>
 #include <sconce/graph_executor.h>
 
 #include <gtest/gtest.h>
@@ -144,6 +146,43 @@ class GraphCheck {
     }
     return std::move(found_);
   }
+  // A traced function that runs the graph operator by operator: the call that records, and two of the plan.
+  std::vector<std::string> run_traced() {
+    GraphExecutor executor(graph_.clone(), "generated", Options().optimize(false));
+    for (const Call& call : calls_) {
+      const TracedGraph traced([&](auto& stack) { executor.run(stack); }, call.arguments);
+      for (const char* who : {"while it is recorded", "from the trace", "from the trace, again"}) {
+        const ObservedCall got =
+            observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { traced.run(stack); });
+        if (!takes_view_for_leaf(got) || call.expected.error) {
+          note(who, call, differences(got, call.expected, Strictness::kValues, kOptimized, kGradients));
+        }
+      }
+      replayed_ += traced.is_replayed() ? 1 : 0;
+    }
+    return std::move(found_);
+  }
+  // Backward by plan: the backward that records, and two of its plan.
+  std::vector<std::string> run_with_compiled_backward() {
+    GraphExecutor executor(graph_.clone(), "generated", Options().optimize(false));
+    for (const Call& call : calls_) {
+      if (!call.requires_grad) {
+        continue;
+      }
+      const CompiledBackward scope(Options().compile(CompileMode::kBlocking));
+      for (const char* who : {"backward that is recorded", "backward by plan", "backward by plan, again"}) {
+        const ObservedCall got =
+            observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { executor.run(stack); });
+        if (!takes_view_for_leaf(got) || call.expected.error) {
+          note(who, call, differences(got, call.expected, Strictness::kEverything, kExact, kGradients));
+        }
+      }
+      replayed_ += scope.explain().by_plan > 0 ? 1 : 0;
+    }
+    return std::move(found_);
+  }
+  size_t replayed() const { return replayed_; }
+
   size_t calls_where_the_peer_is_right() const { return calls_where_the_peer_is_right_; }
   size_t calls() const { return calls_.size(); }
   bool oracle_lost_a_value() const { return oracle_lost_a_value_; }
@@ -264,6 +303,7 @@ class GraphCheck {
   std::vector<Call> calls_;
   size_t calls_where_the_peer_is_right_ = 0;
   size_t calls_that_take_a_view_for_a_leaf_ = 0;
+  size_t replayed_ = 0;  // calls whose trace has a plan
   bool oracle_lost_a_value_ = false;
   std::unordered_set<std::string> checked_;  // the texts of the graphs that were called
   std::vector<std::string> found_;
@@ -399,6 +439,39 @@ TEST(RandomGraphs, AgreeWithTheOptimisingExecutor) {
   if (range.count > 1) {
     EXPECT_GE(peer_is_right * 2, calls);
   }
+}
+
+// `check_graph` counts the calls that plans of recorded graphs serve.
+void expect_agreement_of_recorded(const std::string& test, CheckGraph check_graph) {
+  const Seeds range = seeds(8);
+  size_t failures = 0;
+  size_t calls = 0;
+  size_t replayed = 0;
+  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMaxDisagreements; ++seed) {
+    const GeneratedGraph generated = generate_graph(seed);
+    const std::unique_ptr<Graph> graph = parse(generated.text);
+    GraphCheck check(*graph, generated);
+    const auto findings = findings_of(check, check_graph);
+    calls += check.calls();
+    replayed += check.replayed();
+    if (!findings.empty()) {
+      ++failures;
+      ADD_FAILURE() << report(seed, test, findings, *graph);
+      std::cout << "A minimal one:\n" << testing::text_of(*minimal_graph(*graph, generated, check_graph));
+    }
+  }
+  std::cout << replayed << " of " << calls << " calls have a plan\n";
+  if (range.count > 1) {
+    EXPECT_GE(replayed * 3, calls);
+  }
+}
+
+TEST(RandomGraphs, AgreeWhenTheyAreTraced) {
+  expect_agreement_of_recorded("AgreeWhenTheyAreTraced", &GraphCheck::run_traced);
+}
+
+TEST(RandomGraphs, AgreeWithCompiledBackward) {
+  expect_agreement_of_recorded("AgreeWithCompiledBackward", &GraphCheck::run_with_compiled_backward);
 }
 
 // What the tests above are worth: many graphs with a write tell that it is missing (not those whose result is unobservable), and
