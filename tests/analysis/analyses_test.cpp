@@ -162,6 +162,7 @@ TEST(SchemaCorrections, OperatorsVouchedForGiveMemoryOfTheirOwn) {
       {"relu6", at::relu6(x), x},
       {"selu", at::selu(x), x},
       {"prelu", at::prelu(x, at::ones({1})), x},
+      {"special_ndtr", at::special_ndtr(x), x},
       {"square", at::square(x), x},
       {"multiply", at::multiply(x, 1), x},
       {"divide", at::divide(x, 1), x},

@@ -132,7 +132,7 @@ POINTWISE = [
     op("trigonometric", "x.sin(), x.cos(), x.tan(), (x * 0.3).asin(), (x * 0.3).acos(), x.atan()", [f(2, 5)]),
     op("hyperbolic", "x.sinh(), x.cosh(), x.tanh(), x.asinh(), (x.abs() + 1.5).acosh(), (x * 0.3).atanh()", [f(2, 3)]),
     op("atan2", "torch.atan2(x, y)", [f(3, 4), f(4)]),
-    op("error_function", "x.erf(), x.erfc(), torch.lgamma(x.abs() + 1.0)", [f(3, 4)]),
+    op("error_function", "x.erf(), x.erfc(), torch.special.ndtr(x), torch.lgamma(x.abs() + 1.0)", [f(3, 4)]),
     op("absolute", "x.abs(), -x, x.sign()", [apart(3, 4)], [i(4, low=-5)]),
     op("rounding", "x.floor(), x.ceil(), x.round(), x.trunc(), x.frac()", [values(-1.7, -0.5, 0.2, 1.5, 2.5)]),
     op("sigmoid", "x.sigmoid() * y", [f(3, 4), f(4)], [f(70), f(70)]),

@@ -69,6 +69,17 @@ Result write_entr(Writing& w) {
   });
 }
 
+// special_ndtr(self): (1 + erf(self / sqrt(2))) / 2. LibTorch composes it of operators, each of which rounds to bfloat16.
+Result write_ndtr(Writing& w) {
+  const Type dtype = w.promoted_to_floating({0});
+  if (!dtype) {
+    return std::nullopt;
+  }
+  const auto rounded = [&](Element x) { return w.b.convert(w.done(x, *dtype), x.type); };
+  const Element erf = rounded(w.b.apply(MachineOp::kErf, rounded(w.times(w.as(0, *dtype), std::numbers::sqrt2 / 2))));
+  return w.done(w.times(rounded(w.add(erf, w.literal(1, erf))), 0.5), *dtype);
+}
+
 // gcd, lcm: of integers
 Result write_divisor(Writing& w, const std::string& function) {
   const Type dtype = w.promoted({0, 1});
@@ -108,6 +119,7 @@ void add_special_rules(RuleTable& table) {
   add_rule(table, "polygamma", write_polygamma);
   add_rule(table, "sinc", write_sinc);
   add_rule(table, "special_entr", write_entr);
+  add_rule(table, "special_ndtr", write_ndtr);
   for (const char* name : {"gcd", "lcm"}) {
     add_rule(table, name, [function = std::string(name)](Writing& w) { return write_divisor(w, function); });
   }
