@@ -235,6 +235,31 @@ TEST(PreparedSteps, JoinListsMadeForThem) {
   }
 }
 
+TEST(PreparedSteps, RepeatTensorsOfAnyStrides) {
+  const at::NoGradGuard no_grad;
+  Both both(R"(graph(%x : Tensor, %n : int):
+  %two : int = prim::Constant[value=2]()
+  %list : int[] = prim::ListConstruct(%two, %n, %two)
+  %y : Tensor = aten::repeat(%x, %list)
+  %r : Tensor = aten::neg(%y)
+  return (%y, %r)
+)");
+  EXPECT_THAT(both.plan().text(), HasSubstr("prepared aten::repeat"));
+  for (const int64_t size : {3, 0, 5, 3}) {
+    for (const int64_t times : {1, 3, 0, 3, 3}) {
+      both.expect_equal({at::randn({size, 4}), times});
+      both.expect_equal({at::randn({4, size}).t(), times});
+      both.expect_equal({at::randn({2, size, 4}).flip(0).slice(2, 0, 4, 2), times});
+      both.expect_equal({at::randn({1}, at::kDouble).expand({size}), times});
+      both.expect_equal({at::randint(9, {}, at::kLong), times});
+      both.expect_equal({at::randn({size}, at::kComplexFloat), times});
+    }
+  }
+  EXPECT_THROW(both.run({at::randn({2, 4}), -1}), c10::Error);
+  EXPECT_THROW(both.run({at::randn({2, 2, 2, 2}), 1}), c10::Error);
+  both.expect_equal({at::randn({2, 4}), 2});
+}
+
 TEST(PreparedSteps, RunOrdinarilyWhileOperatorsAreObserved) {
   const at::NoGradGuard no_grad;
   Both both(kChain);

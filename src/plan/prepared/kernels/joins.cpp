@@ -1,10 +1,12 @@
-// cat and stack.
+// cat, stack and repeat.
 #include "plan/prepared/kernels/placed_op.h"
 #include "plan/prepared/tensor_slot.h"
 
 #include <ATen/core/IListRef.h>
+#include <ATen/native/Copy.h>
 #include <ATen/ops/cat_native.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace sconce {
@@ -77,11 +79,52 @@ class StackKernel final : public JoinKernel {
   }
 };
 
+// repeat(self, repeats): copies of the tensor, side by side.
+class RepeatKernel final : public PreparedKernel {
+ public:
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
+    const at::Tensor& self = arguments.tensor(0);
+    const std::vector<int64_t> repeats = arguments.value(1).toIntVector();
+    const bool is_rejected = repeats.size() < static_cast<size_t>(self.dim()) ||
+                             std::any_of(repeats.begin(), repeats.end(), [](int64_t count) { return count < 0; });
+    if (is_rejected) {
+      return false;
+    }
+    // Two dimensions for one of the result: which copy, and the place in the copy.
+    const size_t added = repeats.size() - static_cast<size_t>(self.dim());
+    std::vector<int64_t> result_sizes;
+    std::vector<int64_t> sizes;
+    std::vector<int64_t> strides;
+    for (size_t i = 0; i < repeats.size(); ++i) {
+      const int64_t size = i < added ? 1 : self.size(static_cast<int64_t>(i - added));
+      result_sizes.push_back(repeats[i] * size);
+      sizes.insert(sizes.end(), {repeats[i], size});
+      strides.insert(strides.end(), {0, i < added ? 0 : self.stride(static_cast<int64_t>(i - added))});
+    }
+    results[0].place(result_sizes, {}, self.scalar_type());
+    iterator_ = at::TensorIteratorConfig()
+                    .resize_outputs(false)
+                    .add_owned_output(make_shell(sizes, c10::contiguous_strides(sizes), self.scalar_type()))
+                    .add_owned_const_input(make_shell(sizes, strides, self.scalar_type()))
+                    .build();
+    return true;
+  }
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    iterator_._unsafe_set_arg_data(0, results[0].data);
+    iterator_._unsafe_set_arg_data(1, arguments.data(0));
+    at::native::copy_stub(at::kCPU, iterator_, /*non_blocking=*/false);
+  }
+
+ private:
+  at::TensorIterator iterator_;
+};
+
 }  // namespace
 
 void add_join_kernels(KernelTable& table) {
   table[{"aten::cat", ""}] = {make_kernel<CatKernel>};
   table[{"aten::stack", ""}] = {make_kernel<StackKernel>};
+  table[{"aten::repeat", ""}] = {make_kernel<RepeatKernel>};
 }
 
 }  // namespace sconce
