@@ -69,7 +69,9 @@ void CapturedGraph::compile() noexcept {
     return;  // there is no plan, and no memory to say so
   } catch (...) {
     // Also what is no std::exception: nothing could handle it on the background thread.
-    compiled_.refusals.push_back({name_, "the compile failed: " + joined_lines(message_of(std::current_exception())), {}, {}});
+    RefusalExplanation& refusal = compiled_.refusals.emplace_back();
+    refusal.what = name_;
+    refusal.reason = "the compile failed: " + joined_lines(message_of(std::current_exception()));
   }
 }
 

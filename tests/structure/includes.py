@@ -40,6 +40,9 @@ OWNERS = {
     "module.h": "executor",
     "options.h": "executor",
     "captured_optimizer.h": "training",
+    "compiled_backward.h": "training",
+    "trace.h": "training",
+    "train_step.h": "training",
     "sconce.h": "training",
 }
 

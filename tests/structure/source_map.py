@@ -169,7 +169,7 @@ def self_test() -> int:
     plants = {
         "a folder without a paragraph": (readme, "## autodiff: in use\n", "", "no paragraph"),
         "a status of its own": (readme, "## plan: in use", "## plan: nearly done", "nearly done"),
-        "a folder that is not drawn": (readme, "autodiff  plan", "plan", "draws"),
+        "a folder that is not drawn": (readme, "autodiff plan", "plan", "draws"),
         "a file that is gone": (readme, "`effects.h`", "`effect.h`", "effect.h"),
         "a subfolder of passes": (readme, "| `layout/` |", "| `layouts/` |", "layout"),
         "a waiting header in use": (readme, "*On request:* `dot.h` draws", "*Waiting:* `escapes.h` draws", "escapes.h"),
