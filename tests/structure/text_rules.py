@@ -17,7 +17,7 @@ CODE = (".h", ".cpp")
 RULES = [
     # Passing the error on is fine: rethrown, or kept as an exception_ptr for another thread.
     ("hides an error: catch (...)", CODE,
-     re.compile(r"catch\s*\(\s*\.\.\.\s*\)\s*\{(?![^{}]*\b(?:throw|current_exception|rethrow_exception)\b)")),
+     re.compile(r"catch\s*\(\s*\.\.\.\s*\)\s*\{(?!(?:[^{}]|\{[^{}]*\})*?\b(?:throw|current_exception|rethrow_exception)\b)")),
     ("an absolute path", (".h", ".cpp", ".py", ".cmake", ".txt", ".md", ".sh"),
      re.compile(r"""["' =(]/(?:home|root|work|tmp|usr/local)(?:/|["'])""")),
     ("a test that does not run, without a reason", CODE, re.compile(r"\bDISABLED_|GTEST_SKIP\(\)\s*;")),
@@ -49,12 +49,14 @@ def self_test() -> int:
     plants = {
         "a swallowed exception": ("src/ir/planted.cpp", "void f() { try { g(); } catch (...) {} }\n"),
         "an error half passed on": ("src/ir/planted.cpp", "void f() { try { g(); } catch (...) { log(); } throw 1; }\n"),
+        "an error passed on at times": ("src/ir/planted.cpp", "void f() { try { g(); } catch (...) { if (x) { throw; } } }\n"),
         "an absolute path": ("tools/planted.cpp", 'const char* path = "/home/me/model.pt";\n'),
         "a disabled test": ("tests/ir/planted.cpp", "TEST(A, DISABLED_B) {}\n"),
         "a skip without reason": ("tests/ir/planted.cpp", "TEST(A, B) { GTEST_SKIP() ; }\n"),
         "an endless file": ("src/ir/planted.cpp", "// a\n" * (MAX_LINES + 1)),
     }
-    harmless = "void f() { try { g(); } catch (...) { h(); throw; } try { g(); } catch (...) { e = std::current_exception(); } }\n"
+    harmless = ("void f() { try { g(); } catch (...) { h(); throw; } try { g(); } catch (...) { e = std::current_exception(); } "
+                "try { g(); } catch (...) { for (;;) { h(); } throw; } }\n")
     missed = []
     for name, (path, text) in plants.items():
         with tempfile.TemporaryDirectory() as folder:
