@@ -69,15 +69,14 @@ Result write_entr(Writing& w) {
   });
 }
 
-// special_ndtr(self): (1 + erf(self / sqrt(2))) / 2. LibTorch composes it of operators, each of which rounds to bfloat16.
+// special_ndtr(self): (1 + erf(self * sqrt(1/2))) / 2. LibTorch composes it of operators, each of which rounds to bfloat16.
 Result write_ndtr(Writing& w) {
-  const Type dtype = w.promoted_to_floating({0});
-  if (!dtype) {
-    return std::nullopt;
-  }
-  const auto rounded = [&](Element x) { return w.b.convert(w.done(x, *dtype), x.type); };
-  const Element erf = rounded(w.b.apply(MachineOp::kErf, rounded(w.times(w.as(0, *dtype), std::numbers::sqrt2 / 2))));
-  return w.done(w.times(rounded(w.add(erf, w.literal(1, erf))), 0.5), *dtype);
+  const bool rounds = w.type(0) == at::kBFloat16;
+  const auto rounded = [&](Element x) { return rounds ? w.b.convert(w.b.convert(x, at::kBFloat16), x.type) : x; };
+  return w.real_function([&](Element x) {
+    const Element erf = rounded(w.b.apply(MachineOp::kErf, rounded(w.times(x, std::numbers::sqrt2 / 2))));
+    return w.times(rounded(w.add(erf, w.literal(1, erf))), 0.5);
+  });
 }
 
 // gcd, lcm: of integers
