@@ -36,9 +36,6 @@ Result write_binary(Writing& w) {
   return dtype ? Result(w.done(w.b.apply(kOp, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype)) : std::nullopt;
 }
 
-// angle(self): of a number, 0 or pi
-// to(self, dtype, non_blocking, copy, memory_format). Of floating numbers that no integer equals, LibTorch's kernels give
-// integers that differ by the place of the element.
 // Returns whether kernels convert to the dtype. LibTorch's integers for floating numbers out of range depend on the place.
 bool is_convertible(c10::ScalarType from, c10::ScalarType to) {
   const bool rounds = c10::isFloatingType(from) && !c10::isFloatingType(to) && to != at::kBool;
@@ -53,6 +50,7 @@ Result write_clone(Writing& w) {
   return w.is_tensor(0) && is_kernel_type(w.type(0)) && keeps_strides(w, 1) ? Result(w[0].value) : std::nullopt;
 }
 
+// to(self, dtype, non_blocking, copy, memory_format)
 Result write_cast(Writing& w) {
   if (!w.is_tensor(0) || !w[1].constant.isInt() || !keeps_strides(w, 4)) {
     return std::nullopt;
@@ -76,6 +74,7 @@ Result write_to_copy(Writing& w) {
   return is_convertible(w.type(0), dtype) ? Result(w.b.convert(w[0].value, dtype)) : std::nullopt;
 }
 
+// angle(self): of a number, 0 or pi
 Result write_angle(Writing& w) {
   return w.real_function([&](Element x) {
     const Element angle = w.select(w.less(x, w.literal(0, x)), w.literal(std::numbers::pi, x), w.literal(0, x));
