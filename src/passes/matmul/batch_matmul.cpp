@@ -5,7 +5,7 @@
 #include "analysis/matrix_products.h"
 #include "analysis/memory_writes.h"
 #include "passes/insert_node.h"
-#include "passes/matmul/cost_model.h"
+#include "passes/matmul/product_cost.h"
 #include "passes/matmul/known_matrices.h"
 #include "passes/simplify/check_inplace.h"
 

@@ -26,7 +26,7 @@ namespace sconce {
 // Skips graphs that read strides or data pointers, walk autograd's graph, or resize tensors; and half-precision sums.
 //
 // Done when joining the operands copies little. Constants are joined at compile time, by propagate_constants after this
-// pass; other operands are joined in every run. cost_model.cpp has the limits and the measurements.
+// pass; other operands are joined in every run. product_cost.cpp has the limits and the measurements.
 //
 // Results differ by rounding, except those of integers: the sum is longer, and the kernel's blocks are others.
 // Returns whether the graph changed.

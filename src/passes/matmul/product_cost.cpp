@@ -1,4 +1,4 @@
-#include "passes/matmul/cost_model.h"
+#include "passes/matmul/product_cost.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// When one matrix product is faster than several, judged by sizes. cost_model.cpp has the limits and the measurements.
+// When one matrix product is faster than several, judged by sizes. product_cost.cpp has the limits and the measurements.
 #pragma once
 
 #include "passes/matmul/known_matrices.h"
