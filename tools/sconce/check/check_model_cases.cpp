@@ -39,15 +39,15 @@ class ModelCheck {
         settings_(settings),
         findings_(findings),
         method_(settings.method.empty() ? cases.method : settings.method),
-        changes_mode_(changes_mode(settings)),
+        why_unlike_recorded_(why_unlike_recorded(settings)),
         // The parameters of a frozen model are constants, so its results require no gradient.
         tolerance_{settings.rtol.value_or(cases.rtol), settings.atol.value_or(cases.atol),
                    /*requires_grad=*/!settings.options.frozen()} {}
 
   void check_case(size_t index) {
     ReferenceModels models(load_checked(settings_), load_reference(settings_), method_, ReferenceModels::State::kCompare);
-    if (changes_mode_ && index < cases_.outputs.size()) {
-      findings_.add_note("the recorded answer is of another mode; compared with LibTorch alone");
+    if (!why_unlike_recorded_.empty() && index < cases_.outputs.size()) {
+      findings_.add_note(why_unlike_recorded_ + "; compared with LibTorch alone");
     }
     const std::vector<c10::IValue> arguments = arguments_of(index, models.reference());
     for (size_t call = 1; call <= settings_.calls; ++call) {
@@ -57,7 +57,7 @@ class ModelCheck {
       if (outcomes.got.error) {
         continue;
       }
-      if (call == 1 && !changes_mode_) {
+      if (call == 1 && why_unlike_recorded_.empty()) {
         compare_with_recorded(index, outcomes, models);
       }
       if (settings_.grad && records_gradients(call)) {
@@ -70,8 +70,8 @@ class ModelCheck {
   }
 
  private:
-  // Returns whether the case has a recorded answer of this mode; arguments of the command line have none.
-  bool is_recorded(size_t index) const { return index < cases_.outputs.size() && !changes_mode_; }
+  // Returns whether the case has a recorded answer of such calls; arguments of the command line have none.
+  bool is_recorded(size_t index) const { return index < cases_.outputs.size() && why_unlike_recorded_.empty(); }
 
   std::vector<c10::IValue> arguments_of(size_t index, const torch::jit::Module& module) const {
     const auto& schema = module.get_method(method_).function().getSchema();
@@ -118,7 +118,7 @@ class ModelCheck {
 
   void compare_gradients_of(size_t index, const std::vector<c10::IValue>& arguments,
                             const ReferenceModels::Outcomes& outcomes, const ReferenceModels& models) {
-    const bool has_recorded = index == 0 && findings_.call() == 1 && !cases_.grad_names.empty() && !changes_mode_;
+    const bool has_recorded = index == 0 && findings_.call() == 1 && !cases_.grad_names.empty() && why_unlike_recorded_.empty();
     const CallGradients got = gradients_of_call(outcomes.got.output, outcomes.got.arguments, models.original());
     if (has_recorded) {
       const auto parameters = trained_parameters(models.original());
@@ -164,7 +164,7 @@ class ModelCheck {
   const CheckSettings& settings_;
   Findings& findings_;
   const std::string method_;
-  const bool changes_mode_;
+  const std::string why_unlike_recorded_;  // empty: recorded answers are of such calls
   const CompareOptions tolerance_;
   const CompareOptions values_{tolerance_.rtol, tolerance_.atol, /*requires_grad=*/false};
 };

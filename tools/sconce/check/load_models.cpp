@@ -23,17 +23,20 @@ torch::jit::Module load_reference(const CheckSettings& settings) {
   return module;
 }
 
-bool changes_mode(const CheckSettings& settings) {
-  if (autocast_of_calls() || !settings.train) {
-    return autocast_of_calls().has_value();
+std::string why_unlike_recorded(const CheckSettings& settings) {
+  if (autocast_of_calls()) {
+    return "the case was recorded without autocast";
+  }
+  if (!settings.train) {
+    return {};
   }
   const torch::jit::Module saved = load_script_module(settings.model, settings.options.device());
   for (const torch::jit::Module& each : saved.modules()) {
     if (each.hasattr("training") && each.is_training() != *settings.train) {
-      return true;
+      return "the recorded answer is of another mode";
     }
   }
-  return false;
+  return {};
 }
 
 }  // namespace sconce::cli

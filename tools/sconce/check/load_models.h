@@ -7,13 +7,16 @@
 
 #include <torch/csrc/jit/api/module.h>
 
+#include <string>
+
 namespace sconce::cli {
 
 Module load_checked(const CheckSettings& settings);
 // The same model in LibTorch.
 torch::jit::Module load_reference(const CheckSettings& settings);
 
-// Returns whether a submodule is in another mode than it was saved in. Recorded answers then are of another mode.
-bool changes_mode(const CheckSettings& settings);
+// Returns why recorded answers are not those of the calls: autocast is on, or a submodule is in another mode than it was saved
+// in. Empty if they are.
+std::string why_unlike_recorded(const CheckSettings& settings);
 
 }  // namespace sconce::cli
