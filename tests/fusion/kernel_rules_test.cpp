@@ -26,6 +26,10 @@ class KernelTypes : public ::testing::Test {
   const at::NoGradGuard no_grad_;
 };
 
+std::string plain_name_of(const c10::OperatorHandle& op) {
+  return op.schema().name().substr(std::string("aten::").size());
+}
+
 TEST(KernelRuleTable, HasARowForEveryOperatorWithARule) {
   std::set<const RuleRow*> used;
   for (const c10::OperatorHandle& op : operators_with_rules()) {
@@ -60,7 +64,7 @@ TEST(KernelRuleTable, HasNoDistanceForProgramsThatDoNotRound) {
         if (is_exact || may_round(*call, given).value_or(true)) {
           continue;
         }
-        const std::string name = op.schema().name().substr(std::string("aten::").size());
+        const std::string name = plain_name_of(op);
         EXPECT_TRUE(kReasons.contains(name)) << call->text() << " of " << dtype;
         EXPECT_TRUE((name != "sqrt" || dtype == at::kBFloat16) && (name != "rsqrt" || dtype != at::kBFloat16));
         used.insert(name);
@@ -92,13 +96,20 @@ TEST(InlineFunctions, AreWithinTwoUlps) {
   }
 }
 
+// Returns whether the operator is a special function of one operand, or a polynomial: each kind shares a rule.
+bool shares_a_rule(const c10::OperatorHandle& op) {
+  static const std::set<std::string> kOfOneOperand = {"special_airy_ai", "special_erfcx",    "special_i0e",  "special_i1",
+                                                      "special_i1e",     "special_log_ndtr", "special_ndtri"};
+  const std::string name = plain_name_of(op);
+  return kOfOneOperand.contains(name) || name.find("bessel_") != std::string::npos ||
+         name.find("polynomial_") != std::string::npos;
+}
+
 // Returns whether kernels of such vectors leave the operator to LibTorch: its function of one element is compiled for AVX2.
 bool is_left_out(const c10::OperatorHandle& op, size_t lanes) {
-  static const std::set<std::string> kOfScalars = {"acosh",  "asinh",   "digamma", "erfinv",    "gcd",      "i0",
-                                                   "igamma", "igammac", "lcm",     "nextafter", "polygamma"};
-  static const std::set<std::string> kOthers = {"special_entr", "special_ndtr", "special_xlog1py"};
-  const std::string name = op.schema().name().substr(std::string("aten::").size());
-  return lanes == kGenericLanes && (kOfScalars.contains(name) || (name.starts_with("special_") && !kOthers.contains(name)));
+  static const std::set<std::string> kOfScalars = {"acosh",  "asinh",   "digamma", "erfinv",    "gcd",       "i0",
+                                                   "igamma", "igammac", "lcm",     "nextafter", "polygamma", "special_zeta"};
+  return lanes == kGenericLanes && (shares_a_rule(op) || kOfScalars.contains(plain_name_of(op)));
 }
 
 // Each operator on operands of one dtype. Kernels must run exactly for the dtypes that the table lists.
@@ -140,14 +151,11 @@ TEST_P(KernelRules, AgreeOnOperandsOfOneDtype) {
   }
 }
 
-// The special functions of one operand share a rule, and the polynomials do: one stands for all where programs do not depend
-// on the function.
+// Returns whether another operator, i1 or chebyshev_polynomial_t, stands for this one where programs do not depend on the
+// function.
 bool is_one_of_many(const c10::OperatorHandle& op) {
-  static const std::set<std::string> kTested = {"aten::special_chebyshev_polynomial_t", "aten::special_entr",
-                                                "aten::special_i1", "aten::special_ndtr", "aten::special_xlog1py",
-                                                "aten::special_zeta"};
-  const std::string& name = op.schema().name();
-  return name.starts_with("aten::special_") && !kTested.contains(name);
+  const std::string name = plain_name_of(op);
+  return shares_a_rule(op) && name != "special_i1" && name != "special_chebyshev_polynomial_t";
 }
 
 // Numbers that each call gives.
