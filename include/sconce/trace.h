@@ -18,7 +18,7 @@ namespace sconce {
 // What a traced function did and why.
 struct TraceExplanation {
   struct Trace {
-    std::string arguments;             // "float32[4,3] requires_grad, float32[3]"
+    std::string arguments;             // "Float[4,3] requires_grad, Float[3]"
     uint64_t calls = 0;                // by the plan, or by the function itself if the trace was refused
     std::string refusal;               // why the function itself serves these arguments; empty if a plan does
     std::optional<Explanation> plan;   // null for a refused trace

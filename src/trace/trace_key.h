@@ -17,7 +17,7 @@ using TraceKey = std::vector<int64_t>;
 TraceKey trace_key(std::span<const at::Tensor> inputs);
 uint64_t hash_of(const TraceKey& key);
 
-// Returns "float32[4,3] requires_grad, int64[4]".
+// Returns "Float[4,3] requires_grad, Long[4]".
 std::string describe_inputs(std::span<const at::Tensor> inputs);
 
 }  // namespace sconce
