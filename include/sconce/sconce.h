@@ -6,6 +6,7 @@
 #pragma once
 
 #include <sconce/captured_optimizer.h>
+#include <sconce/compiled_backward.h>
 #include <sconce/explanation.h>
 #include <sconce/graph_executor.h>
 #include <sconce/module.h>
@@ -13,3 +14,5 @@
 #include <sconce/pass_pipeline.h>
 #include <sconce/script_error.h>
 #include <sconce/step_trace.h>
+#include <sconce/trace.h>
+#include <sconce/train_step.h>

@@ -172,6 +172,16 @@ at::Tensor Recorder::add_argument(const at::Tensor& real) {
   return traced;
 }
 
+std::vector<torch::autograd::Node*> Recorder::argument_nodes() const {
+  std::vector<torch::autograd::Node*> nodes;
+  for (const Argument& argument : arguments_) {
+    if (argument.edge.is_valid()) {
+      nodes.push_back(argument.edge.function.get());
+    }
+  }
+  return nodes;
+}
+
 at::Tensor Recorder::handed_out(const at::Tensor& tensor) const {
   for (const Argument& argument : arguments_) {
     if (argument.traced.is_same(tensor)) {

@@ -38,6 +38,8 @@ class Recorder {
   // Adds an input of the graph. Returns a tensor that stands for it, and shares memory, version and gradient edge with
   // `real`: what the trace computes with it, autograd records for `real`.
   at::Tensor add_argument(const at::Tensor& real);
+  // Returns the nodes that arguments have come from, and those that accumulate their gradients.
+  std::vector<torch::autograd::Node*> argument_nodes() const;
   // Gives arguments the gradient edges that writes in the trace have given the tensors that stand for them. Throws
   // c10::Error if such an argument is a view.
   void hand_back_gradient_edges();

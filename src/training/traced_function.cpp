@@ -1,5 +1,6 @@
 #include "trace/recorder.h"
 #include "trace/trace_key.h"
+#include "training/backward/node_hooks.h"
 
 #include <sconce/graph_executor.h>
 #include <sconce/trace.h>
@@ -95,6 +96,9 @@ class TracedFunction::Impl {
     {
       const RecordingScope scope(recorder);
       results = function_(std::move(traced));
+    }
+    if (history_has_hooks(results, recorder.argument_nodes())) {
+      recorder.refuse("the function registers a hook on a tensor that it computes");
     }
     recorder.hand_back_gradient_edges();
     auto trace = std::make_shared<Trace>();

@@ -184,6 +184,20 @@ TEST(Trace, RunsWhatItCannotReplay) {
   expect_planned(expect_same(stops, {{at::randn({3})}}));
 }
 
+TEST(Trace, RunsAFunctionThatRegistersHooks) {
+  const Function hooked = [](Tensors in) -> Tensors {
+    const at::Tensor doubled = in[0] * 2;
+    if (doubled.requires_grad()) {
+      doubled.register_hook([](const at::Tensor& gradient) { return gradient * 10; });
+    }
+    return {doubled.sin()};
+  };
+  EXPECT_NE(expect_same(hooked, {{leaf({3})}}).explain().traces.front().refusal.find("registers a hook"), std::string::npos);
+  const Tensors held = {leaf({3})};
+  held[0].register_hook([](const at::Tensor& gradient) { return gradient * 3; });
+  expect_planned(expect_same([](Tensors in) -> Tensors { return {in[0] * 2}; }, {held}));
+}
+
 TEST(Trace, RaisesWhatTheFunctionRaises) {
   const TracedFunction traced = trace([](Tensors in) -> Tensors { return {in[0].mm(in[1])}; });
   for (int call = 0; call < 2; ++call) {

@@ -1,6 +1,7 @@
 #include "training/backward/node_hooks.h"
 
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 namespace sconce {
@@ -48,6 +49,30 @@ void fit_results(const torch::autograd::Node& node, variable_list& results) {
   torch::autograd::validate_outputs(node.next_edges(), results, [&](const std::string& message) {
     return "Function " + node.name() + " returned an " + message;
   });
+}
+
+bool history_has_hooks(const variable_list& tensors, const std::vector<torch::autograd::Node*>& ends) {
+  std::vector<torch::autograd::Node*> reached;
+  std::unordered_set<torch::autograd::Node*> seen(ends.begin(), ends.end());
+  const auto reach = [&](torch::autograd::Node* node) {
+    if (node != nullptr && seen.insert(node).second) {
+      reached.push_back(node);
+    }
+  };
+  for (const at::Tensor& tensor : tensors) {
+    reach(tensor.defined() ? tensor.grad_fn().get() : nullptr);
+  }
+  while (!reached.empty()) {
+    torch::autograd::Node* node = reached.back();
+    reached.pop_back();
+    if (has_hooks_before(*node) || has_hooks_after(*node)) {
+      return true;
+    }
+    for (const torch::autograd::Edge& edge : node->next_edges()) {
+      reach(edge.function.get());
+    }
+  }
+  return false;
 }
 
 bool has_tensor_hooks(torch::autograd::Node& node) {

@@ -19,6 +19,10 @@ torch::autograd::variable_list call_node(torch::autograd::Node& node, torch::aut
                                          bool keeps_graph);
 void fit_results(const torch::autograd::Node& node, torch::autograd::variable_list& results);
 
+// Returns whether a node that the history of `tensors` leads to has a hook. `ends`: nodes behind which is not looked.
+bool history_has_hooks(const torch::autograd::variable_list& tensors,
+                       const std::vector<torch::autograd::Node*>& ends = {});
+
 bool has_tensor_hooks(torch::autograd::Node& node);
 bool has_hooks_before(torch::autograd::Node& node);
 bool has_hooks_after(torch::autograd::Node& node);

@@ -1,6 +1,7 @@
 #include "training/step/step_trace.h"
 
 #include "trace/recorder.h"
+#include "training/backward/node_hooks.h"
 
 #include <sconce/compiled_backward.h>
 
@@ -67,6 +68,9 @@ void StepTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss&
   const EagerBackward by_engine;  // whose operators the recorder sees
   const RecordingScope scope(recorder);
   const at::Tensor value = loss(module.forward(inputs), targets);
+  if (history_has_hooks({value})) {
+    recorder.refuse("the model or the loss function registers a hook on a tensor that it computes, or a parameter has one");
+  }
   const std::vector<at::Tensor> gradients =
       torch::autograd::grad({value}, parameters_, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
   result.loss = real_of(value).detach();
