@@ -7,6 +7,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/jit_type.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
@@ -20,6 +21,15 @@ namespace {
 
 thread_local Recorder* current_recorder = nullptr;
 
+// Returns whether the value is a list with a tensor among its elements, whatever the list's type.
+bool has_tensors(const c10::IValue& value) {
+  if (!value.isList()) {
+    return false;
+  }
+  const c10::ArrayRef<c10::IValue> elements = value.toListRef();
+  return std::any_of(elements.begin(), elements.end(), [](const c10::IValue& element) { return element.isTensor(); });
+}
+
 // Replaces tensors of a trace, also those in lists.
 c10::IValue without_trace(const c10::IValue& value) {
   if (value.isTensor()) {
@@ -32,14 +42,15 @@ c10::IValue without_trace(const c10::IValue& value) {
     }
     return reals;
   }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> reals;
-    for (const std::optional<at::Tensor>& element : value.toOptionalTensorVector()) {
-      reals.push_back(element ? std::optional<at::Tensor>(real_of(*element)) : std::nullopt);
-    }
-    return reals;
+  if (!has_tensors(value)) {
+    return value;
   }
-  return value;
+  const c10::List<c10::IValue> list = value.toList();
+  c10::impl::GenericList reals(list.elementType());
+  for (const c10::IValue& element : list) {
+    reals.push_back(without_trace(element));
+  }
+  return reals;
 }
 
 void run_unrecorded(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
@@ -53,11 +64,17 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::
     current_recorder->run(op, *stack);
     return;
   }
-  if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake)) {
-    RecordingScope::refuse_all();
-  }
-  // Else the trace has ended: autograd saved its tensors, and now computes gradients with them.
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+  if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake)) {
+    RecordingScope::refuse_all();  // of the thread that started this one
+  }
+  std::for_each(first, stack->end(), [](const c10::IValue& value) {
+    const TraceTensor* traced = value.isTensor() ? TraceTensor::of(value.toTensor()) : nullptr;
+    if (traced != nullptr) {
+      RecordingScope::refuse(traced->recorder());
+    }
+  });
+  // Else the trace has ended: autograd saved its tensors, and now computes gradients with them.
   std::transform(first, stack->end(), first, without_trace);
   run_unrecorded(op, *stack);
 }
@@ -129,6 +146,16 @@ RecordingScope::~RecordingScope() {
 
 Recorder* RecordingScope::current() { return current_recorder; }
 
+void RecordingScope::refuse(uint64_t number) {
+  ActiveRecorders& active = ActiveRecorders::get();
+  const std::lock_guard<std::mutex> lock(active.mutex);
+  for (Recorder* recorder : active.recorders) {
+    if (recorder->number_ == number) {
+      recorder->ran_elsewhere_ = true;
+    }
+  }
+}
+
 void RecordingScope::refuse_all() {
   ActiveRecorders& active = ActiveRecorders::get();
   const std::lock_guard<std::mutex> lock(active.mutex);
@@ -144,7 +171,8 @@ Recorder::Recorder()
         static std::atomic<uint64_t> last{0};
         return ++last;
       }()),
-      grad_mode_(c10::GradMode::is_enabled()) {}
+      grad_mode_(c10::GradMode::is_enabled()),
+      inference_mode_(c10::InferenceMode::is_enabled()) {}
 
 at::Tensor Recorder::add_argument(const at::Tensor& real) {
   if (!real.defined()) {
@@ -199,8 +227,31 @@ at::Tensor Recorder::handed_out(const at::Tensor& tensor) const {
   return real;
 }
 
+// Gives the argument the sizes, strides and memory that the trace has given it in place.
+void Recorder::hand_back_form(const Argument& argument) const {
+  const TraceTensor* traced = TraceTensor::of(argument.traced);
+  const at::Tensor& changed = traced->real();
+  if (changed.layout() == c10::kStrided && argument.real.layout() == c10::kStrided &&
+      (changed.sizes() != argument.real.sizes() || changed.strides() != argument.real.strides() ||
+       changed.storage_offset() != argument.real.storage_offset() || !changed.is_alias_of(argument.real))) {
+    argument.real.unsafeGetTensorImpl()->shallow_copy_from(changed.getIntrusivePtr());
+  }
+}
+
 void Recorder::hand_back_gradient_edges() {
   for (const Argument& argument : arguments_) {
+    hand_back_form(argument);
+    TORCH_CHECK(torch::autograd::impl::get_autograd_meta(argument.traced) == nullptr ||
+                    torch::autograd::impl::hooks(argument.traced).empty(),
+                "a traced function registered a hook on its argument; register it before the call");
+    if (argument.edge.is_valid() && !argument.traced.requires_grad()) {
+      refuse("it detaches an argument in place");
+      argument.real.detach_();
+    } else if (!argument.edge.is_valid() && argument.traced.requires_grad() && argument.traced.is_leaf()) {
+      refuse("it has an argument require a gradient");
+      argument.real.set_requires_grad(true);
+      continue;
+    }
     torch::autograd::Edge edge = edge_of(argument.traced);
     if (edge.is_valid() && edge != argument.edge) {
       // Autograd would have to give the view's base a history, too.
@@ -211,7 +262,10 @@ void Recorder::hand_back_gradient_edges() {
   }
 }
 
-at::Tensor Recorder::add_saved(const at::Tensor& real) { return wrap(real.variable_data(), add_input(real)); }
+at::Tensor Recorder::add_saved(const at::Tensor& real) {
+  is_saved_ = true;
+  return wrap(real.variable_data(), add_input(real)).set_requires_grad(real.requires_grad());
+}
 
 Value* Recorder::add_input(const at::Tensor& real) {
   TORCH_INTERNAL_ASSERT(captured_.empty(), "given inputs come before captured ones");
@@ -281,7 +335,9 @@ void Recorder::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   }
   torch::jit::Stack results = reals;
   run_unrecorded(op, results);
-  switches_grad_mode_ = switches_grad_mode_ || c10::GradMode::is_enabled() != grad_mode_;
+  switches_grad_mode_ = switches_grad_mode_ || c10::GradMode::is_enabled() != grad_mode_ ||
+                        c10::InferenceMode::is_enabled() != inference_mode_;
+  note_operands(op, given);
   const Node* node = write_node(op, given);
   const auto memory = node != nullptr && returns_no_contents(node->op()) ? TraceTensor::Memory::kShared
                                                                          : TraceTensor::Memory::kHidden;
@@ -290,6 +346,32 @@ void Recorder::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     Value* value = node != nullptr ? node->output(i) : nullptr;
     stack.push_back(argument != nullptr ? *argument : wrap_result(std::move(results[i]), value, memory));
   }
+}
+
+// Refuses what a run of the graph would not repeat: changes of tensors that no operator has made.
+void Recorder::note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given) {
+  for (size_t i = 0; i < given.size(); ++i) {
+    const TraceTensor* traced = given[i].isTensor() ? TraceTensor::of(given[i].toTensor()) : nullptr;
+    if (traced == nullptr || traced->recorder() != number_) {
+      continue;
+    }
+    const at::Tensor& tensor = given[i].toTensor();
+    const c10::AliasInfo* mark = op.schema().arguments()[i].alias_info();
+    if (traced->is_copy() && mark != nullptr && mark->isWrite()) {
+      refuse("it writes a tensor that `.data()` returned");
+    }
+    // A view that is made without gradients is a leaf, and requires a gradient as its base does.
+    if (grad_mode_ && tensor.requires_grad() && tensor.is_leaf() && !tensor.is_view() && !traced->is_copy() &&
+        !is_argument(tensor)) {
+      refuse("it has an intermediate require a gradient");
+    }
+  }
+}
+
+bool Recorder::is_argument(const at::Tensor& tensor) const {
+  return is_saved_ || std::any_of(arguments_.begin(), arguments_.end(), [&](const Argument& argument) {
+           return argument.traced.is_same(tensor);
+         });
 }
 
 // Returns null if the trace is refused.
@@ -339,9 +421,9 @@ Value* Recorder::operand(const c10::IValue& value, bool is_overwritten) {
     for (const at::Tensor& element : value.toTensorVector()) {
       elements.push_back(operand(element));
     }
-  } else if (value.isOptionalTensorList()) {
-    for (const std::optional<at::Tensor>& element : value.toOptionalTensorVector()) {
-      elements.push_back(operand(element ? c10::IValue(*element) : c10::IValue()));
+  } else if (has_tensors(value)) {
+    for (const c10::IValue& element : value.toListRef()) {
+      elements.push_back(operand(element));
     }
   } else {
     const bool is_none = value.isNone() || value.isTensor();

@@ -46,7 +46,7 @@ class Recorder {
   // Returns a result of the trace as a tensor of the caller's, with the history that autograd recorded for it: an argument
   // itself, where it is one.
   at::Tensor handed_out(const at::Tensor& tensor) const;
-  // The same without gradients.
+  // The same with nothing that autograd knows but whether it requires a gradient, which formulas read.
   at::Tensor add_saved(const at::Tensor& real);
   // Returns a tensor that stands for a value of the graph and computes with `real`, which requires no gradient.
   at::Tensor wrap(at::Tensor real, Value* value, TraceTensor::Memory memory = TraceTensor::Memory::kHidden) const;
@@ -63,7 +63,7 @@ class Recorder {
   void refuse(std::string reason);
   const std::optional<Refusal>& refusal() const;
 
-  // Returns whether an operator ran in another grad mode than the recorder was made in.
+  // Returns whether an operator ran in another grad mode, or inference mode, than the recorder was made in.
   bool switches_grad_mode() const { return switches_grad_mode_; }
 
   Graph& graph() { return *graph_; }
@@ -75,6 +75,8 @@ class Recorder {
  private:
   friend class RecordingScope;
   Value* add_input(const at::Tensor& real);
+  void note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given);
+  bool is_argument(const at::Tensor& tensor) const;
   Node* write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
   Value* operand(const c10::IValue& value, bool is_overwritten = false);
   void keep_contents_of(const at::Tensor& tensor);
@@ -89,7 +91,9 @@ class Recorder {
     at::Tensor traced;
     torch::autograd::Edge edge;  // invalid if it required no gradient
   };
+  void hand_back_form(const Argument& argument) const;
   std::vector<Argument> arguments_;
+  bool is_saved_ = false;  // inputs are tensors that nodes have saved, leaves among them
   std::vector<at::Tensor> captured_;
   std::unordered_map<const c10::TensorImpl*, Value*> captured_values_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // of arguments, which hold them weakly
@@ -97,6 +101,7 @@ class Recorder {
   std::optional<Refusal> refusal_;
   std::atomic<bool> ran_elsewhere_{false};
   const bool grad_mode_;
+  const bool inference_mode_;
   bool switches_grad_mode_ = false;
 };
 
@@ -113,8 +118,9 @@ class RecordingScope {
 
   // The recorder of this thread's innermost scope; null outside of all.
   static Recorder* current();
-  // Refuses the traces of all threads: an operator ran on a thread that one of them started.
+  // Refuse the traces of all threads, or that of one recorder: an operator ran on a thread that a trace has started.
   static void refuse_all();
+  static void refuse(uint64_t number);
 
  private:
   Recorder& recorder_;

@@ -58,6 +58,7 @@ TraceKey trace_key(std::span<const at::Tensor> inputs) {
     }
     key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
     key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
+    key.push_back(tensor.storage_offset());
     key.push_back(identities.number_of(tensor.unsafeGetTensorImpl()) << 32 |
                   (tensor.has_storage() ? identities.number_of(tensor.storage().unsafeGetStorageImpl()) : 0));
   }

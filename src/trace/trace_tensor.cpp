@@ -1,5 +1,7 @@
 #include "trace/trace_tensor.h"
 
+#include "trace/recorder.h"
+
 #include <c10/core/DispatchKeySet.h>
 
 #include <utility>
@@ -37,6 +39,7 @@ TraceTensor* TraceTensor::of(const at::Tensor& tensor) {
 c10::intrusive_ptr<c10::TensorImpl> TraceTensor::shallow_copy_and_detach(const c10::VariableVersion& version,
                                                                          bool allow_tensor_metadata_change) const {
   auto copy = c10::make_intrusive<TraceTensor>(real_, value_, recorder_);
+  copy->is_copy_ = true;
   copy->set_version_counter(version);
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
@@ -51,6 +54,9 @@ c10::intrusive_ptr<c10::TensorImpl> TraceTensor::shallow_copy_and_detach(c10::Va
 void TraceTensor::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& other) {
   const auto* source = dynamic_cast<const TraceTensor*>(other.get());
   TORCH_CHECK(source != nullptr, "a traced tensor cannot take the data of a tensor that the trace does not know");
+  if (Recorder* recorder = RecordingScope::current()) {
+    recorder->refuse("it gives a tensor the data of another (set_data)");
+  }
   real_ = source->real_;
   value_ = source->value_;
   recorder_ = source->recorder_;

@@ -27,6 +27,8 @@ class TraceTensor final : public c10::TensorImpl {
   const at::Tensor& real() const { return real_; }
   Value* value() const { return value_; }
   uint64_t recorder() const { return recorder_; }
+  // Whether no operator has made it: autograd has saved it, or `.data()` returned it.
+  bool is_copy() const { return is_copy_; }
 
   c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
                                                               bool allow_tensor_metadata_change) const override;
@@ -53,6 +55,7 @@ class TraceTensor final : public c10::TensorImpl {
   at::Tensor real_;
   Value* value_;
   uint64_t recorder_;
+  bool is_copy_ = false;
 };
 
 }  // namespace sconce

@@ -5,12 +5,13 @@
 #include <sconce/graph_executor.h>
 #include <sconce/trace.h>
 
-#include <c10/core/GradMode.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <string_view>
 
 namespace sconce {
 namespace {
@@ -41,7 +42,7 @@ class TracedFunction::Impl {
     trace->executor->run(stack);
     Tensors results;
     for (c10::IValue& value : stack) {
-      results.push_back(std::move(value).toTensor());
+      results.push_back(value.isNone() ? at::Tensor() : std::move(value).toTensor());
     }
     return results;
   }
@@ -85,6 +86,17 @@ class TracedFunction::Impl {
     return found == traces_.end() ? nullptr : found->second;
   }
 
+  static uint64_t generator_seed() { return at::detail::getDefaultCPUGenerator().current_seed(); }
+
+  // Has later calls of the kind run the function.
+  void keep(TraceKey key, const Tensors& arguments, const std::string& refusal) {
+    const auto trace = std::make_shared<Trace>();
+    trace->arguments = describe_inputs(arguments);
+    trace->refusal = refusal;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    traces_.emplace(std::move(key), trace);
+  }
+
   // Runs the function on tensors that stand for the arguments.
   Tensors record(TraceKey key, const Tensors& arguments) {
     Recorder recorder;
@@ -92,10 +104,18 @@ class TracedFunction::Impl {
     for (const at::Tensor& argument : arguments) {
       traced.push_back(recorder.add_argument(argument));
     }
+    const uint64_t seed = generator_seed();
     Tensors results;
-    {
+    try {
       const RecordingScope scope(recorder);
       results = function_(std::move(traced));
+    } catch (c10::Error& error) {
+      if (std::string_view(error.what_without_backtrace()).find("Tensor that doesn't have storage") != std::string_view::npos) {
+        keep(std::move(key), arguments, "the function reads the memory of a tensor");
+        error.add_context("sconce::trace: the function reads the memory of a tensor while it is recorded; later calls of this "
+                          "kind run it as it is");
+      }
+      throw;
     }
     if (history_has_hooks(results, recorder.argument_nodes())) {
       recorder.refuse("the function registers a hook on a tensor that it computes");
@@ -104,10 +124,16 @@ class TracedFunction::Impl {
     auto trace = std::make_shared<Trace>();
     trace->arguments = describe_inputs(arguments);
     trace->calls = 1;
-    if (const bool records = std::any_of(results.begin(), results.end(), [](const at::Tensor& each) { return each.requires_grad(); });
-        records && recorder.switches_grad_mode()) {
+    const auto requires_grad = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
+    if (recorder.switches_grad_mode() &&
+        (std::any_of(arguments.begin(), arguments.end(), requires_grad) ||
+         std::any_of(recorder.captured().begin(), recorder.captured().end(), requires_grad))) {
       recorder.refuse(
-          "the function switches grad mode, or calls a torch::autograd::Function, and its results require a gradient");
+          "the function switches grad mode, or calls a torch::autograd::Function, and a tensor that it reads requires a "
+          "gradient");
+    }
+    if (generator_seed() != seed) {
+      recorder.refuse("the function seeds the generator");
     }
     if (recorder.refusal()) {
       trace->refusal = recorder.refusal()->reason;

@@ -177,7 +177,7 @@ TEST(TrainStep, TrainsLikeALoopOfLibTorch) {
         both.train(/*batch=*/5, step);
       }
       const TrainExplanation explanation = both.step().explain();
-      EXPECT_EQ(explanation.by_plan, 19U) << source;
+      EXPECT_EQ(explanation.by_plan, 19U) << source << (explanation.reasons.empty() ? "" : explanation.reasons.front().first);
       EXPECT_EQ(explanation.plans.size(), 1U) << source;
     }
   }

@@ -45,6 +45,9 @@ variable_list BackwardPrograms::run(const std::shared_ptr<AutogradNode>& root, c
   if (c10::GradMode::is_enabled()) {
     return run_by_engine(root, task, "create_graph is on");
   }
+  if (torch::autograd::AnomalyMode::is_enabled()) {
+    return run_by_engine(root, task, "anomaly mode is on");
+  }
   BackwardWalk walk(root, task);
   if (!walk.why_not().empty()) {
     return run_by_engine(root, task, walk.why_not());

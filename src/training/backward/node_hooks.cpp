@@ -1,5 +1,7 @@
 #include "training/backward/node_hooks.h"
 
+#include <ATen/ops/add.h>
+
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -49,6 +51,13 @@ void fit_results(const torch::autograd::Node& node, variable_list& results) {
   torch::autograd::validate_outputs(node.next_edges(), results, [&](const std::string& message) {
     return "Function " + node.name() + " returned an " + message;
   });
+}
+
+at::Tensor sum_of_gradients(const at::Tensor& sum, const at::Tensor& gradient) {
+  if (!sum.defined()) {
+    return gradient;
+  }
+  return sum.layout() == c10::kStrided ? at::add(sum, gradient) : at::add(gradient, sum);
 }
 
 bool history_has_hooks(const variable_list& tensors, const std::vector<torch::autograd::Node*>& ends) {

@@ -19,6 +19,9 @@ torch::autograd::variable_list call_node(torch::autograd::Node& node, torch::aut
                                          bool keeps_graph);
 void fit_results(const torch::autograd::Node& node, torch::autograd::variable_list& results);
 
+// Adds up gradients that arrive at one place, as the engine does.
+at::Tensor sum_of_gradients(const at::Tensor& sum, const at::Tensor& gradient);
+
 // Returns whether a node that the history of `tensors` leads to has a hook. `ends`: nodes behind which is not looked.
 bool history_has_hooks(const torch::autograd::variable_list& tensors,
                        const std::vector<torch::autograd::Node*>& ends = {});

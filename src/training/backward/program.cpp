@@ -146,7 +146,7 @@ class Run {
       variable_list& gradients = incoming_[edge.function.get()];
       gradients.resize(edge.function->num_inputs());
       at::Tensor& sum = gradients[edge.input_nr];
-      sum = sum.defined() ? sum + results[i] : results[i];
+      sum = sum_of_gradients(sum, results[i]);
     }
   }
 

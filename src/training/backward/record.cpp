@@ -3,7 +3,6 @@
 #include "trace/recorder.h"
 #include "training/backward/node_hooks.h"
 
-#include <ATen/ops/add.h>
 
 #include <algorithm>
 #include <map>
@@ -184,7 +183,7 @@ class BackwardRecorder {
     variable_list& inputs = incoming_[index_of(*edge.function)];
     inputs.resize(edge.function->num_inputs());
     at::Tensor& sum = inputs[edge.input_nr];
-    sum = sum.defined() ? at::add(sum, gradient) : gradient;
+    sum = sum_of_gradients(sum, gradient);
   }
 
   void hand_out(const at::Tensor& gradient, GradientTarget target) {

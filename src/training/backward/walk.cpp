@@ -127,6 +127,8 @@ void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::a
   }
   // sconce's own nodes run plans, and nothing else.
   runs_other_code_ = runs_other_code_ || has_hooks || (call.is_opaque && node_class != NodeClass::kOwn);
+  const auto met = targets_.find(node.get());
+  append(key_, met != targets_.end() ? met->second.number : 0);  // 0: the root
   append(key_, typeid(*node).hash_code());
   append(key_, std::array{call.is_needed, call.is_opaque, has_hooks_before(*node), has_hooks_after(*node),
                           has_tensor_hooks(*node), has_hooks});

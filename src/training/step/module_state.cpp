@@ -1,10 +1,13 @@
 #include "training/step/module_state.h"
 
+#include "trace/trace_tensor.h"
+
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 namespace sconce {
@@ -51,7 +54,64 @@ bool is_same(const c10::IValue& a, const c10::IValue& b) {
   return std::equal(elements->begin(), elements->end(), others->begin(), others->end(), is_same);
 }
 
+at::Tensor without_trace(const at::Tensor& tensor) {
+  const TraceTensor* traced = TraceTensor::of(tensor);
+  return traced != nullptr ? traced->real().detach() : tensor;
+}
+
+// Returns whether a container that the value is has changed.
+bool hand_back_elements(const c10::IValue& value) {
+  bool changed = false;
+  if (value.isList()) {
+    c10::List<c10::IValue> list = value.toList();
+    for (size_t i = 0; i < list.size(); ++i) {
+      const c10::IValue element = list.get(i);
+      if (element.isTensor() && TraceTensor::of(element.toTensor()) != nullptr) {
+        list.set(i, without_trace(element.toTensor()));
+        changed = true;
+      } else {
+        changed = hand_back_elements(element) || changed;
+      }
+    }
+  } else if (value.isGenericDict()) {
+    auto dict = value.toGenericDict();
+    for (const auto& entry : dict) {
+      if (entry.value().isTensor() && TraceTensor::of(entry.value().toTensor()) != nullptr) {
+        entry.setValue(without_trace(entry.value().toTensor()));
+        changed = true;
+      } else {
+        changed = hand_back_elements(entry.value()) || changed;
+      }
+    }
+  }
+  return changed;
+}
+
+bool hand_back(c10::ivalue::Object& object, std::unordered_set<c10::ivalue::Object*>& seen) {
+  bool changed = false;
+  if (!seen.insert(&object).second) {
+    return false;
+  }
+  for (size_t slot = 0; slot < object.slots().size(); ++slot) {
+    const c10::IValue value = object.getSlot(slot);
+    if (value.isObject()) {
+      changed = hand_back(*value.toObject(), seen) || changed;
+    } else if (value.isTensor() && TraceTensor::of(value.toTensor()) != nullptr) {
+      object.setSlot(slot, without_trace(value.toTensor()));
+      changed = true;
+    } else {
+      changed = hand_back_elements(value) || changed;
+    }
+  }
+  return changed;
+}
+
 }  // namespace
+
+bool hand_back_tensors(c10::ivalue::Object& module) {
+  std::unordered_set<c10::ivalue::Object*> seen;
+  return hand_back(module, seen);
+}
 
 ModuleState::ModuleState(const c10::intrusive_ptr<c10::ivalue::Object>& module) { add(module); }
 

@@ -29,6 +29,10 @@ class ModuleState {
   std::vector<Attribute> attributes_;
 };
 
+// Replaces tensors of a trace in the attributes of a module by those that they compute with, also in lists and dicts. Returns
+// whether there were any.
+bool hand_back_tensors(c10::ivalue::Object& module);
+
 // Calls `visit` for each tensor in a value: the value itself, or those in lists, tuples and dicts. Returns the value with
 // what `visit` returned in their places. Other values stay, and so do objects with all that they hold.
 c10::IValue with_each_tensor(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> visit);

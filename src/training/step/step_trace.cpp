@@ -53,6 +53,11 @@ StepTrace::StepTrace(const Module& module, const StepArguments& arguments, const
       key_(trace_key(tensors_of(arguments))),
       parameters_(parameters) {}
 
+bool StepTrace::asks_gradients_of_inputs(const StepArguments& arguments) {
+  const std::vector<at::Tensor> tensors = tensors_of(arguments);
+  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return tensor.requires_grad(); });
+}
+
 uint64_t StepTrace::hash_of_kind(const StepArguments& arguments) { return hash_of(trace_key(tensors_of(arguments))); }
 
 bool StepTrace::holds(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) const {
@@ -102,6 +107,9 @@ std::unique_ptr<StepTrace> StepTrace::record(const Module& module, const TrainSt
   const std::vector<c10::IValue> inputs = traced(arguments.inputs);
   const std::vector<c10::IValue> targets = traced(arguments.targets);
   trace->run_recorded(module, loss, inputs, targets, recorder, result);
+  if (hand_back_tensors(*module.script_module()._ivalue())) {
+    recorder.refuse("the module keeps a tensor that it has computed in an attribute");
+  }
   trace->captured_ = recorder.captured();
   trace->captured_key_ = trace_key(trace->captured_);
   if (recorder.refusal()) {

@@ -37,6 +37,7 @@ class StepTrace {
                                            const StepArguments& arguments, const std::vector<at::Tensor>& parameters,
                                            StepResult& result);
 
+  static bool asks_gradients_of_inputs(const StepArguments& arguments);
   // Calls of one kind have equal hashes.
   static uint64_t hash_of_kind(const StepArguments& arguments);
   // Returns whether the trace is of such a call.

@@ -149,7 +149,9 @@ class TrainStep::Impl {
     std::vector<at::Tensor> parameters;
     for (const torch::optim::OptimizerParamGroup& group : optimizer_.param_groups()) {
       for (const at::Tensor& parameter : group.params()) {
-        if (parameter.requires_grad()) {
+        // A tied weight may be listed twice.
+        const auto is_same = [&](const at::Tensor& listed) { return listed.is_same(parameter); };
+        if (parameter.requires_grad() && std::none_of(parameters.begin(), parameters.end(), is_same)) {
           parameters.push_back(parameter);
         }
       }
@@ -161,6 +163,11 @@ class TrainStep::Impl {
   // Runs forward, loss and backward. Adds the gradients to those of the parameters.
   at::Tensor run_call(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) {
     const AutocastScope autocast(options_.autocast());
+    if (StepTrace::asks_gradients_of_inputs(arguments)) {
+      count_eager("an argument requires a gradient");
+      const EagerBackward by_engine;
+      return run_eagerly(arguments);
+    }
     StepTrace* trace = find(arguments, parameters);
     StepResult result;
     if (trace == nullptr && !seen_.should_record(StepTrace::hash_of_kind(arguments))) {
