@@ -32,8 +32,9 @@ struct TraceExplanation {
 // the recorded graph as a plan: it is optimized and compiled like a model's, and gradients flow through it. A kind is what
 // the trace may depend on: dtypes, devices, sizes and strides, which arguments require a gradient, grad mode, autocast.
 //
-// What the function computes without operators is a constant of the trace: numbers of C++, branches, the tensors that it
-// reads from elsewhere (whose contents are read in each call). A function that reads an element of a tensor (`.item()`), has
+// What the function computes without operators is a constant of the trace: numbers of C++, branches, the state of objects, and
+// which tensors it reads from elsewhere. Their contents are read in each call, and a change of their sizes or dtypes is seen;
+// another tensor in the same variable is not. A function that reads an element of a tensor (`.item()`), has
 // operators whose results' sizes depend on elements, switches grad mode or calls a torch::autograd::Function while gradients
 // are recorded, is not replayed for that kind: each call runs it. `explain` has the reason.
 class TracedFunction {

@@ -189,6 +189,9 @@ at::Tensor Recorder::add_argument(const at::Tensor& real) {
   if (!real.is_inference()) {
     torch::autograd::impl::set_version_counter(traced, torch::autograd::impl::version_counter(real));
   }
+  if (real.is_leaf() && real.grad().defined()) {
+    traced.mutable_grad() = real.grad();
+  }
   if (real.requires_grad() && real.is_leaf()) {
     traced.set_requires_grad(true);
     accumulators_.push_back(torch::autograd::impl::grad_accumulator(real));
@@ -210,7 +213,13 @@ std::vector<torch::autograd::Node*> Recorder::argument_nodes() const {
   return nodes;
 }
 
-at::Tensor Recorder::handed_out(const at::Tensor& tensor) const {
+// Returns a view of `base` of the form of `real`, which shares its memory; detached if the trace has it so.
+at::Tensor as_view_of(const at::Tensor& base, const at::Tensor& real, bool requires_grad) {
+  at::Tensor view = base.as_strided(real.sizes(), real.strides(), real.storage_offset());
+  return view.requires_grad() && !requires_grad && c10::GradMode::is_enabled() ? view.detach() : view;
+}
+
+at::Tensor Recorder::handed_out(const at::Tensor& tensor, const std::vector<at::Tensor>& others) const {
   for (const Argument& argument : arguments_) {
     if (argument.traced.is_same(tensor)) {
       return argument.real;
@@ -221,6 +230,18 @@ at::Tensor Recorder::handed_out(const at::Tensor& tensor) const {
     return tensor;
   }
   at::Tensor real = traced->real().variable_data();
+  const auto shares_memory = [&](const at::Tensor& other) {
+    return other.defined() && other.layout() == c10::kStrided && real.layout() == c10::kStrided && other.is_alias_of(real) &&
+           other.scalar_type() == real.scalar_type();
+  };
+  for (const Argument& argument : arguments_) {
+    if (shares_memory(argument.real)) {
+      return as_view_of(argument.real, real, tensor.requires_grad());
+    }
+  }
+  if (const auto other = std::find_if(others.begin(), others.end(), shares_memory); other != others.end()) {
+    return as_view_of(*other, real, tensor.requires_grad());
+  }
   if (const torch::autograd::Edge edge = edge_of(tensor); edge.is_valid()) {
     torch::autograd::impl::set_gradient_edge(real, edge);
   }
@@ -241,6 +262,10 @@ void Recorder::hand_back_form(const Argument& argument) const {
 void Recorder::hand_back_gradient_edges() {
   for (const Argument& argument : arguments_) {
     hand_back_form(argument);
+    if (argument.traced.is_leaf() && argument.real.is_leaf() && !argument.traced.grad().is_same(argument.real.grad())) {
+      refuse("it changes the gradient of an argument");
+      argument.real.mutable_grad() = argument.traced.grad().defined() ? real_of(argument.traced.grad()) : at::Tensor();
+    }
     TORCH_CHECK(torch::autograd::impl::get_autograd_meta(argument.traced) == nullptr ||
                     torch::autograd::impl::hooks(argument.traced).empty(),
                 "a traced function registered a hook on its argument; register it before the call");

@@ -44,8 +44,8 @@ class Recorder {
   // c10::Error if such an argument is a view.
   void hand_back_gradient_edges();
   // Returns a result of the trace as a tensor of the caller's, with the history that autograd recorded for it: an argument
-  // itself, where it is one.
-  at::Tensor handed_out(const at::Tensor& tensor) const;
+  // itself, where it is one, and a view of an argument or of one of the `others` where it shares memory with it.
+  at::Tensor handed_out(const at::Tensor& tensor, const std::vector<at::Tensor>& others) const;
   // The same with nothing that autograd knows but whether it requires a gradient, which formulas read.
   at::Tensor add_saved(const at::Tensor& real);
   // Returns a tensor that stands for a value of the graph and computes with `real`, which requires no gradient.

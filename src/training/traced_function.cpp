@@ -6,10 +6,12 @@
 #include <sconce/trace.h>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <set>
 #include <mutex>
 #include <string_view>
 
@@ -29,8 +31,14 @@ class TracedFunction::Impl {
       return function_(std::move(arguments));  // the outer trace records it
     }
     TraceKey key = trace_key(arguments);
+    for (const at::Tensor& argument : arguments) {
+      key.push_back(argument.defined() && argument.is_leaf() && argument.grad().defined() ? 1 : 0);
+    }
     std::shared_ptr<Trace> trace = find(key);
-    if (trace == nullptr) {
+    if (trace == nullptr && may_record_through_views(arguments) && !writes_no_argument(key)) {
+      return run_first(std::move(key), arguments);
+    }
+    if (trace == nullptr || (trace->executor != nullptr && trace_key(trace->captured) != trace->captured_key)) {
       return record(std::move(key), arguments);
     }
     trace->calls.fetch_add(1, std::memory_order_relaxed);
@@ -77,6 +85,7 @@ class TracedFunction::Impl {
     std::string refusal;
     std::unique_ptr<GraphExecutor> executor;  // null if the trace was refused
     Tensors captured;
+    TraceKey captured_key;
     std::atomic<uint64_t> calls{0};
   };
 
@@ -84,6 +93,35 @@ class TracedFunction::Impl {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = traces_.find(key);
     return found == traces_.end() ? nullptr : found->second;
+  }
+
+  // Autograd records a write of a view for its base, which the trace does not know.
+  static bool may_record_through_views(const Tensors& arguments) {
+    const auto is_view = [](const at::Tensor& tensor) { return tensor.defined() && tensor.is_view(); };
+    return c10::GradMode::is_enabled() && std::any_of(arguments.begin(), arguments.end(), is_view);
+  }
+
+  bool writes_no_argument(const TraceKey& key) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return write_nothing_.count(key) != 0;
+  }
+
+  // Runs the function as it is, to see whether it writes its arguments.
+  Tensors run_first(TraceKey key, const Tensors& arguments) {
+    std::vector<uint32_t> versions;
+    for (const at::Tensor& argument : arguments) {
+      versions.push_back(argument.defined() && !argument.is_inference() ? argument._version() : 0);
+    }
+    Tensors results = function_(arguments);
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i].defined() && !arguments[i].is_inference() && arguments[i]._version() != versions[i]) {
+        keep(std::move(key), arguments, "the function writes an argument that is a view, or its base");
+        return results;
+      }
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    write_nothing_.insert(std::move(key));
+    return results;
   }
 
   static uint64_t generator_seed() { return at::detail::getDefaultCPUGenerator().current_seed(); }
@@ -142,21 +180,25 @@ class TracedFunction::Impl {
         recorder.add_output(result);
       }
       trace->captured = recorder.captured();
+      trace->captured_key = trace_key(trace->captured);
       trace->executor = std::make_unique<GraphExecutor>(recorder.finish(), "traced function", options_);
     }
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      traces_.emplace(std::move(key), std::move(trace));
+      traces_.insert_or_assign(std::move(key), std::move(trace));
     }
-    std::transform(results.begin(), results.end(), results.begin(),
-                   [&](const at::Tensor& result) { return recorder.handed_out(result); });
-    return results;
+    Tensors handed_out;
+    for (const at::Tensor& result : results) {
+      handed_out.push_back(recorder.handed_out(result, handed_out));
+    }
+    return handed_out;
   }
 
   const Function function_;
   const Options options_;
   std::mutex mutex_;
   std::map<TraceKey, std::shared_ptr<Trace>> traces_;
+  std::set<TraceKey> write_nothing_;  // of calls with views, whose first run wrote no argument
 };
 
 TracedFunction::TracedFunction(Function function, const Options& options)
