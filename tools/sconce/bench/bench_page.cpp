@@ -4,15 +4,9 @@
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/percentile.h"
 
-#include <ATen/Version.h>
-
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <thread>
 
 namespace sconce::cli {
 namespace {
@@ -286,29 +280,7 @@ std::string section_of(const BenchedModel& model) {
          "\n";
 }
 
-std::string processor_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.starts_with("model name") && line.find(": ") != std::string::npos) {
-      return line.substr(line.find(": ") + 2);
-    }
-  }
-  return "unknown";
-}
-
 }  // namespace
-
-PageFacts facts_of_this_machine(const std::string& versions) {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::array<char, 32> date{};
-  std::strftime(date.data(), date.size(), "%Y-%m-%d %H:%M UTC", &utc);
-  return {{"versions", versions},
-          {"date", date.data()},
-          {"processor", processor_name() + ", " + std::to_string(std::thread::hardware_concurrency()) + " threads"},
-          {"LibTorch's kernels", at::get_cpu_capability()}};
-}
 
 std::string to_page(const std::vector<BenchedModel>& models, const PageFacts& facts) {
   std::string head;
