@@ -126,6 +126,7 @@ int run(const std::vector<std::string>& arguments) {
   add_run_command(app, chosen);
   add_check_command(app, chosen);
   add_bench_command(app, chosen);
+  add_train_command(app, chosen);
   add_dump_command(app, chosen);
   add_explain_command(app, chosen);
   add_opt_command(app, chosen);

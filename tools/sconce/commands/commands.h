@@ -11,6 +11,7 @@ namespace sconce::cli {
 void add_run_command(CLI::App& app, Action& chosen);
 void add_check_command(CLI::App& app, Action& chosen);
 void add_bench_command(CLI::App& app, Action& chosen);
+void add_train_command(CLI::App& app, Action& chosen);
 void add_dump_command(CLI::App& app, Action& chosen);
 void add_explain_command(CLI::App& app, Action& chosen);
 void add_opt_command(CLI::App& app, Action& chosen);

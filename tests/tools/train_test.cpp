@@ -1,0 +1,289 @@
+// sconce train, end to end, on a small classifier with batch norm and dropout.
+#include "tests/tools/sconce_program.h"
+#include "tools/sconce/train/checkpoint.h"
+#include "tools/sconce/values/torch_file.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+namespace sconce::tests {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr int64_t kExamples = 70;
+
+std::string write_values(const ScratchFolder& folder, const std::string& name, const c10::IValue& value) {
+  const std::vector<char> bytes = cli::torch_file(value);
+  return folder.write(name, {bytes.data(), bytes.size()});
+}
+
+std::string write_pair(const ScratchFolder& folder, const std::string& name, const c10::IValue& inputs,
+                       const c10::IValue& targets) {
+  return write_values(folder, name, c10::ivalue::Tuple::create({inputs, targets}));
+}
+
+// Points and the nearest of three corners.
+std::string write_points(const ScratchFolder& folder, const std::string& name, int64_t examples = kExamples) {
+  at::manual_seed(examples);
+  const at::Tensor points = at::randn({examples, 4});
+  const at::Tensor corners = at::eye(4).slice(0, 0, 3) * 2;
+  return write_pair(folder, name, points, at::cdist(points, corners).argmin(1));
+}
+
+std::string write_classifier(const ScratchFolder& folder, const std::string& name = "classifier.pt") {
+  torch::jit::Module module("Classifier");
+  at::manual_seed(7);
+  module.register_parameter("a", at::randn({16, 4}) * 0.4, false);
+  module.register_parameter("b", at::randn({3, 16}) * 0.4, false);
+  module.register_parameter("scale", at::ones({16}), false);
+  module.register_parameter("shift", at::zeros({16}), false);
+  module.register_buffer("mean", at::zeros({16}));
+  module.register_buffer("var", at::ones({16}));
+  module.register_attribute("training", c10::BoolType::get(), false);
+  module.register_attribute("names", c10::ListType::ofStrings(), c10::List<std::string>({"x", "y"}));
+  module.define(R"(
+def forward(self, x):
+    h = torch.batch_norm(torch.linear(x, self.a), self.scale, self.shift, self.mean, self.var, self.training, 0.1, 1e-5, True)
+    h = torch.dropout(torch.relu(h), 0.2, self.training)
+    return torch.linear(h, self.b)
+)");
+  for (const at::Tensor& parameter : module.parameters()) {
+    parameter.set_requires_grad(true);
+  }
+  std::string path = folder.path() + "/" + name;
+  module.save(path);
+  return path;
+}
+
+// The model, its data, and the options that all trainings of this test have.
+class TrainCommand : public ::testing::Test {
+ protected:
+  std::vector<std::string> arguments(const std::string& output, std::vector<std::string> more = {}) const {
+    std::vector<std::string> words = {"train", model_, "--data", data_, "--output", folder_.path() + "/" + output};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  std::vector<std::string> classify(const std::string& output, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = arguments(output, {"--loss", "cross_entropy", "--batch", "16", "--threads", "1"});
+    const auto has = [&](const char* option) { return std::find(more.begin(), more.end(), option) != more.end(); };
+    for (const auto& [option, value] :
+         {std::pair("--optimizer", "adam"), std::pair("--epochs", "4"), std::pair("--lr", "0.02")}) {
+      if (!has(option)) {
+        words.insert(words.end(), {option, value});
+      }
+    }
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  std::string file(const std::string& name) const { return folder_.path() + "/" + name; }
+
+  void expect_equal_models(const std::string& a, const std::string& b) const {
+    const torch::jit::Module first = torch::jit::load(file(a));
+    const torch::jit::Module second = torch::jit::load(file(b));
+    for (const auto& attribute : first.named_attributes()) {
+      if (attribute.value.isTensor()) {
+        EXPECT_TRUE(at::equal(attribute.value.toTensor(), second.attr(attribute.name).toTensor())) << attribute.name;
+      }
+    }
+  }
+
+  const ScratchFolder folder_;
+  const std::string model_ = write_classifier(folder_);
+  const std::string data_ = write_points(folder_, "points.pt");
+};
+
+TEST_F(TrainCommand, LowersTheLossAndWritesItsFiles) {
+  const std::string validation = write_points(folder_, "validation.pt", 33);
+  const ProgramResult result = sconce(classify("run", {"--json", "--validation", validation}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto json = json_of(result);
+  EXPECT_LT(json["epoch_losses"][3].get<double>(), 0.8 * json["epoch_losses"][0].get<double>());
+  EXPECT_LT(json["validation_losses"][3].get<double>(), json["validation_losses"][0].get<double>());
+  EXPECT_EQ(json["steps_per_epoch"], 5) << "four batches of 16 and one of 6";
+  EXPECT_EQ(json["steps_done"], 20);
+  EXPECT_EQ(json["complete"], true);
+  EXPECT_EQ(json["calls_by_plan"], 20) << result.out;
+  EXPECT_EQ(json["optimizer"]["steps_by_plan"], 20) << result.out;
+  // The model runs, has the mode of the one that was read, and its buffers were trained, too.
+  const torch::jit::Module trained = torch::jit::load(json["files"]["model"].get<std::string>());
+  EXPECT_FALSE(trained.is_training());
+  EXPECT_FALSE(at::equal(trained.attr("mean").toTensor(), at::zeros({16})));
+  EXPECT_EQ(sconce({"run", file("run/model.pt"), "--input", "float32[2,4]"}).exit_code, 0);
+  const std::string csv = read_file(file("run/loss.csv"));
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 21);
+  EXPECT_THAT(csv, StartsWith("step,epoch,learning_rate,loss,validation_loss\n1,1,0.02,"));
+  EXPECT_THAT(read_file(file("run/loss.svg")), ::testing::AllOf(StartsWith("<svg "), HasSubstr("class=\"validation\"")));
+  EXPECT_THAT(read_file(file("run/report.html")), ::testing::AllOf(HasSubstr("<svg "), HasSubstr("--optimizer")));
+}
+
+TEST_F(TrainCommand, ShowsEpochsAndATable) {
+  const ProgramResult result = sconce(classify("run"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* text :
+       {"epoch 1/4  loss ", "epoch 4/4  loss ", "epochs", "20 of 20", "calls by plan", "Adam: 20 of 20"}) {
+    EXPECT_THAT(result.out, HasSubstr(text));
+  }
+}
+
+TEST_F(TrainCommand, GoesOnToTheSameBits) {
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{},
+        {"--optimizer", "sgd", "--momentum", "0.9", "--schedule", "cosine", "--clip-norm", "0.5"},
+        {"--optimizer", "rmsprop", "--accumulate", "2", "--lr", "0.005"},
+        {"--optimizer", "adagrad", "--schedule", "step"},
+        {"--optimizer", "adamw", "--autocast", "bfloat16", "--no-shuffle"}}) {
+    SCOPED_TRACE(::testing::PrintToString(options));
+    std::vector<std::string> whole = options;
+    whole.emplace_back("--overwrite");
+    std::vector<std::string> part = whole;
+    part.insert(part.end(), {"--max-steps", "3"});
+    ASSERT_EQ(sconce(classify("whole", whole)).exit_code, 0);
+    const ProgramResult stopped = sconce(classify("part", part));
+    ASSERT_EQ(stopped.exit_code, 0) << stopped.err;
+    EXPECT_THAT(stopped.err, HasSubstr("stopped after step 3 of "));
+    EXPECT_THAT(stopped.err, HasSubstr("--resume " + file("part/checkpoint.pt")));
+    EXPECT_FALSE(std::filesystem::exists(file("part/model.pt"))) << "it is not trained yet";
+    const ProgramResult resumed =
+        sconce({"train", model_, "--data", data_, "--threads", "1", "--resume", file("part/checkpoint.pt")});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    expect_equal_models("whole/model.pt", "part/model.pt");
+    EXPECT_EQ(read_file(file("whole/loss.csv")), read_file(file("part/loss.csv")));
+    std::filesystem::remove_all(file("part"));
+  }
+}
+
+TEST_F(TrainCommand, EndsWithACheckpointOnCtrlC) {
+  ASSERT_EQ(sconce(classify("whole", {"--epochs", "2000"})).exit_code, 0);
+  std::string command = "'" + sconce_binary() + "'";
+  for (const std::string& word : classify("part", {"--epochs", "2000", "--progress"})) {
+    command += " '" + word + "'";
+  }
+  const std::string err = file("err");
+  command += " 2> '" + err + "' & child=$!; until grep -q 'epoch 3/' '" + err +
+             "' || ! kill -0 $child; do sleep 0.02; done; kill -INT $child; wait $child";
+  // A shell without job control starts background processes with SIGINT ignored; bash -m does not.
+  const ProgramResult interrupted = run_program("/bin/bash", {"-m", "-c", command}, {});
+  EXPECT_EQ(interrupted.exit_code, 130) << read_file(err);
+  EXPECT_THAT(read_file(err), HasSubstr("interrupted after step "));
+  const size_t steps = cli::read_checkpoint(file("part/checkpoint.pt")).history.losses.size();
+  EXPECT_GE(steps, 10U);
+  EXPECT_LT(steps, 10000U);
+  ASSERT_EQ(sconce({"train", model_, "--data", data_, "--threads", "1", "--resume", file("part/checkpoint.pt")}).exit_code,
+            0);
+  expect_equal_models("whole/model.pt", "part/model.pt");
+}
+
+TEST_F(TrainCommand, NamesWhatIsWrongWithTheData) {
+  const auto expect_bad = [&](const std::string& data, const std::string& message) {
+    expect_usage_error(
+        {"train", model_, "--data", data, "--loss", "mse", "--optimizer", "sgd", "--epochs", "1", "--output", file("bad")},
+        message);
+  };
+  const at::Tensor ten = at::zeros({10, 4});
+  expect_bad(write_pair(folder_, "bad.pt", ten, at::zeros({9})),
+             "bad.pt: inputs has 10 examples (the first dimension), targets has 9");
+  expect_bad(write_pair(folder_, "bad.pt", c10::ivalue::Tuple::create({ten, at::zeros({3})}), at::zeros({10})),
+             "bad.pt: inputs[1] has 3 examples");
+  expect_bad(write_pair(folder_, "bad.pt", at::zeros({0, 4}), at::zeros({0})), "bad.pt: has no examples");
+  expect_bad(write_pair(folder_, "bad.pt", ten, 3), "bad.pt: targets is an int, not a tensor");
+  expect_bad(write_pair(folder_, "bad.pt", "text", ten), "bad.pt: inputs is a str, not a tensor or a tuple of tensors");
+  expect_bad(write_pair(folder_, "bad.pt", at::zeros({}), ten), "bad.pt: inputs is float32[], without a first dimension");
+  expect_bad(write_values(folder_, "bad.pt", ten), "bad.pt: holds 1 value instead of two");
+  expect_bad(model_, "is a TorchScript archive without the attributes 'inputs' and 'targets'");
+  expect_bad(file("nowhere.pt"), "nowhere.pt: no such file");
+  expect_bad(write_pair(folder_, "bad.pt", ten, at::zeros({10})),
+             "--loss mse: the model returns float32[10, 3] for targets float32[10]; their sizes must be equal");
+  // The validation's data, before the first epoch.
+  std::vector<std::string> words = classify("bad", {"--validation", write_pair(folder_, "bad.pt", at::zeros({10, 5}), ten)});
+  EXPECT_EQ(sconce(words).exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(file("bad/checkpoint.pt")));
+}
+
+TEST_F(TrainCommand, ReadsDataOfATorchScriptArchive) {
+  torch::jit::Module module("Data");
+  module.register_attribute("inputs", c10::TupleType::create({c10::TensorType::get()}),
+                            c10::ivalue::Tuple::create({at::randn({20, 4})}));
+  module.register_attribute("targets", c10::TensorType::get(), at::randn({20, 3}));
+  module.save(file("script_data.pt"));
+  for (const char* loss : {"mse", "l1", "huber", "bce_with_logits"}) {
+    const ProgramResult result = sconce({"train", model_, "--data", file("script_data.pt"), "--loss", loss, "--optimizer",
+                                         "sgd", "--epochs", "1", "--output", file("script"), "--overwrite", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << loss << result.err;
+  }
+}
+
+TEST_F(TrainCommand, NamesWhatIsWrongWithOptions) {
+  expect_usage_error(classify("x", {"--schedule", "cosin"}), "--schedule: there is no 'cosin'; did you mean 'cosine'?");
+  expect_usage_error(classify("x", {"--momentum", "0.5"}), "--momentum: 'adam' has none; sgd and rmsprop have");
+  expect_usage_error(classify("x", {"--accumulate", "6"}),
+                     "an epoch of 70 examples has 5 batches of 16, too few for one step of 6");
+  expect_usage_error(arguments("x", {"--loss", "mse", "--optimizer", "sgd"}), "--epochs is missing");
+  const std::string plain = write_model(folder_, "plain.pt", "def forward(self, x: Tensor):\n    return x.relu()\n");
+  expect_usage_error(
+      {"train", plain, "--data", data_, "--loss", "mse", "--optimizer", "sgd", "--epochs", "1", "--output", file("x")},
+      "no parameter of the model requires a gradient");
+  EXPECT_FALSE(std::filesystem::exists(file("x")));
+}
+
+TEST_F(TrainCommand, ResumesOnlyWhatFits) {
+  ASSERT_EQ(sconce(classify("run", {"--max-steps", "7"})).exit_code, 0);
+  const std::string checkpoint = file("run/checkpoint.pt");
+  const std::vector<std::string> resume = {"train", model_, "--data", data_, "--resume", checkpoint};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), resume.begin(), resume.end());
+    return more;
+  };
+  expect_usage_error(classify("run"), "checkpoint.pt: exists; go on with --resume " + checkpoint);
+  expect_usage_error(with({"--lr", "0.5"}), "--lr: is 0.5, and the checkpoint's training has 0.02; leave the option out");
+  expect_usage_error(with({"--epochs", "1"}),
+                     "--epochs 1: " + checkpoint + " is further than that, with 7 steps of 5 an epoch");
+  expect_usage_error({"train", model_, "--data", write_points(folder_, "fewer.pt", 60), "--resume", checkpoint},
+                     checkpoint + ": is of data with 70 examples, and --data has 60");
+  expect_usage_error({"train", model_, "--data", data_, "--resume", data_}, "points.pt: is no checkpoint that this version");
+  torch::jit::Module other = torch::jit::load(model_);
+  other.setattr("b", at::zeros({5, 16}).set_requires_grad(true));
+  other.save(file("other.pt"));
+  expect_usage_error({"train", file("other.pt"), "--data", data_, "--resume", checkpoint},
+                     checkpoint + ": is of another model: 'b' is float32[3, 16] there, and float32[5, 16] in this model");
+  const ProgramResult longer = sconce(with({"--epochs", "6", "--json"}));
+  EXPECT_EQ(json_of(longer)["steps_done"], 30) << longer.err;
+}
+
+TEST_F(TrainCommand, LeavesTheLastCheckpointWholeWhenTheDiskIsFull) {
+  ASSERT_EQ(sconce(classify("run", {"--max-steps", "7"})).exit_code, 0);
+  const std::string before = read_file(file("run/checkpoint.pt"));
+  std::string command = "ulimit -f 4; trap '' XFSZ; exec '" + sconce_binary() + "'";  // no file above 4 KiB
+  for (const std::string& word : std::vector<std::string>{"train", model_, "--data", data_, "--resume", "checkpoint.pt"}) {
+    command += " '" + word + "'";
+  }
+  const ProgramResult result = run_program("/bin/bash", {"-c", "cd '" + file("run") + "'; " + command}, {});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("checkpoint.pt: cannot be written: "));
+  EXPECT_EQ(read_file(file("run/checkpoint.pt")), before);
+  EXPECT_EQ(cli::read_checkpoint(file("run/checkpoint.pt")).history.losses.size(), 7U);
+}
+
+TEST_F(TrainCommand, ChecksTheFolderBeforeTraining) {
+  expect_usage_error(classify("points.pt/below"), "points.pt/below: cannot be created: ");
+  std::filesystem::create_directories(file("run/checkpoint.pt"));
+  expect_usage_error(classify("run"), "run/checkpoint.pt: cannot be written: ");
+}
+
+TEST_F(TrainCommand, StopsWhenTheLossIsNotFinite) {
+  const std::string data = write_pair(folder_, "large.pt", at::randn({64, 4}), at::full({64, 3}, 1e38));
+  const std::vector<std::string> words = {"train",       model_, "--data",   data, "--loss",   "mse",
+                                          "--optimizer", "sgd",  "--epochs", "2",  "--output", file("large")};
+  expect_refusal(words, "the loss is inf in step 1, epoch 1; a smaller --lr or --clip-norm may help");
+}
+
+}  // namespace
+}  // namespace sconce::tests

@@ -1,0 +1,34 @@
+// All that a training step changes: a module's attributes, the optimizer's state, the generator of random numbers.
+#pragma once
+
+#include <ATen/core/Dict.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <string>
+
+namespace torch::jit {
+struct Module;
+}
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace sconce::cli {
+
+struct TrainState {
+  // Parameters, buffers and other attributes by name, "encoder.weight". Without objects, which are not restored: those of
+  // script classes and of custom C++ classes.
+  c10::impl::GenericDict module;
+  at::Tensor optimizer;  // the bytes of an archive of LibTorch's
+  at::Tensor generator;  // LibTorch's default one on the CPU
+};
+
+// Copies the state.
+TrainState state_of(const torch::jit::Module& module, const torch::optim::Optimizer& optimizer);
+
+// Brings the state back. Writes into the module's tensors, so that they stay the same objects. Throws UserError if the state
+// is that of another module: a name is missing, or a tensor has other sizes or another dtype.
+void restore(const TrainState& state, torch::jit::Module& module, torch::optim::Optimizer& optimizer);
+
+}  // namespace sconce::cli
