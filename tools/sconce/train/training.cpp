@@ -87,8 +87,8 @@ void Training::rehearse(const std::optional<TrainData>& validation) {
   for (const int64_t size : std::set{whole, std::min(whole, last)}) {
     const TrainBatch batch = batch_of(data_, at::arange(size));
     fit_arguments(script_, "forward", batch.inputs);
-    // Twice: a first step records what the second runs.
-    for (size_t call = 0; call < 2 * settings_.accumulate; ++call) {
+    // A plan may run only from the third call of a kind on.
+    for (size_t call = 0; call < 3 * settings_.accumulate; ++call) {
       step_(batch.inputs, batch.targets);
     }
   }
