@@ -239,6 +239,23 @@ TEST(TrainStep, RunsWhatItCannotRecord) {
   EXPECT_TRUE(tells_why);
 }
 
+TEST(TrainStep, WritesTheAttributesOfTheModule) {
+  TwoTrainings both(module_of(R"(
+def forward(self, x):
+    self.scale = self.scale * 0.9
+    self.mean = self.mean + x.mean(0)
+    return torch.linear(x + self.mean, self.a_weight, self.a_bias) * self.scale
+)",
+                              /*has_batch_norm=*/true),
+                    sgd);
+  for (uint64_t step = 0; step < 6; ++step) {
+    both.train(4, step);
+    EXPECT_EQ(both.ours().attr("scale").toDouble(), both.theirs().attr("scale").toDouble()) << step;
+  }
+  EXPECT_EQ(both.step().explain().by_plan, 0U);
+  EXPECT_EQ(both.step().explain().reasons.front().first, "a call changes an attribute of the module");
+}
+
 TEST(TrainStep, LeavesParametersAloneWhenAStepFails) {
   torch::jit::Module module = module_of(kMlp);
   const auto optimizer = sgd(parameters_of(module));

@@ -107,6 +107,9 @@ std::unique_ptr<StepTrace> StepTrace::record(const Module& module, const TrainSt
   const std::vector<c10::IValue> inputs = traced(arguments.inputs);
   const std::vector<c10::IValue> targets = traced(arguments.targets);
   trace->run_recorded(module, loss, inputs, targets, recorder, result);
+  if (!trace->state_.holds()) {
+    recorder.refuse("a call changes an attribute of the module");
+  }
   if (hand_back_tensors(*module.script_module()._ivalue())) {
     recorder.refuse("the module keeps a tensor that it has computed in an attribute");
   }

@@ -176,8 +176,8 @@ class TrainStep::Impl {
       return run_eagerly(arguments);
     }
     if (trace == nullptr) {
-      count_eager("it was recorded");
       auto recorded = StepTrace::record(module_, checked_loss(), arguments, parameters, result);
+      count_eager(recorded->why_not().empty() ? "it was recorded" : recorded->why_not());
       keep(std::move(recorded));
     } else if (trace->is_ready()) {
       ++by_plan_;
