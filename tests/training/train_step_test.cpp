@@ -256,6 +256,20 @@ def forward(self, x):
   EXPECT_EQ(both.step().explain().reasons.front().first, "a call changes an attribute of the module");
 }
 
+TEST(TrainStep, TrainsRecurrentLayersOfLibTorch) {
+  TwoTrainings both(module_of(R"(
+def forward(self, x):
+    h = torch.zeros([1, x.size(0), 2])
+    weights = [self.a_weight, self.b_weight[:, 0:2].contiguous(), self.a_bias, self.b_bias]
+    y = torch.lstm(x.unsqueeze(1), [h, h], weights, True, 1, 0.0, True, False, True)[0]
+    return y.squeeze(1).repeat([1, 4])
+)"),
+                    adam);
+  for (uint64_t step = 0; step < 6; ++step) {
+    both.train(4, step);
+  }
+}
+
 TEST(TrainStep, LeavesParametersAloneWhenAStepFails) {
   torch::jit::Module module = module_of(kMlp);
   const auto optimizer = sgd(parameters_of(module));
