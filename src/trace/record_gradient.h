@@ -1,0 +1,24 @@
+// Gradients of operators without a text, from LibTorch's own autograd.
+//
+// A call with example operands is recorded with its backward at two sets of sizes. Numbers that differ become computations of
+// sizes. The rule that comes out is compared with autograd at other sizes, with sizes of 1 and 0, with operands in other
+// strides, and in double backward, before it is used.
+#pragma once
+
+#include "load/compile_op_row.h"
+#include "trace/call_pattern.h"
+
+#include <string>
+
+namespace sconce {
+
+struct RecordedGradient {
+  OpGradient gradient;  // has `backward` alone, whose entries have sizes and dtypes of the arguments
+  std::string refusal;  // why there is no gradient; empty if there is one
+};
+
+// Returns the gradient of all calls with the pattern. Recorded once per process; any thread may call. Neither the state of
+// the thread nor random numbers have a part in it, and no recorder or profiler sees what it runs.
+const RecordedGradient& record_gradient(const CallPattern& pattern);
+
+}  // namespace sconce
