@@ -1,0 +1,139 @@
+// What a recorder does with the arguments of the function that it records.
+#include "trace/recorder.h"
+
+#include <ATen/ops/as_strided.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+torch::autograd::Edge edge_of(const at::Tensor& tensor) {
+  return tensor.requires_grad() ? torch::autograd::impl::gradient_edge(tensor) : torch::autograd::Edge();
+}
+
+// Returns a view of `base` of the form of `real`, which shares its memory; detached if the trace has it so.
+at::Tensor as_view_of(const at::Tensor& base, const at::Tensor& real, bool requires_grad) {
+  at::Tensor view = base.as_strided(real.sizes(), real.strides(), real.storage_offset());
+  return view.requires_grad() && !requires_grad && c10::GradMode::is_enabled() ? view.detach() : view;
+}
+
+}  // namespace
+
+at::Tensor Recorder::add_argument(const at::Tensor& real) {
+  if (!real.defined()) {
+    refuse("an argument is undefined");
+    return real;
+  }
+  for (const Argument& argument : arguments_) {
+    if (argument.real.is_same(real)) {
+      add_input(real);  // which nothing reads
+      return argument.traced;
+    }
+  }
+  at::Tensor traced = wrap(real.variable_data(), add_input(real));
+  if (!real.is_inference()) {
+    torch::autograd::impl::set_version_counter(traced, torch::autograd::impl::version_counter(real));
+  }
+  if (real.is_leaf() && real.grad().defined()) {
+    traced.mutable_grad() = real.grad();
+  }
+  if (real.requires_grad() && real.is_leaf()) {
+    traced.set_requires_grad(true);
+    accumulators_.push_back(torch::autograd::impl::grad_accumulator(real));
+    torch::autograd::impl::set_grad_accumulator(traced, accumulators_.back());
+  } else if (real.requires_grad()) {
+    torch::autograd::impl::set_gradient_edge(traced, torch::autograd::impl::gradient_edge(real));
+  }
+  arguments_.push_back({real, traced, edge_of(traced)});
+  return traced;
+}
+
+std::vector<torch::autograd::Node*> Recorder::argument_nodes() const {
+  std::vector<torch::autograd::Node*> nodes;
+  for (const Argument& argument : arguments_) {
+    if (argument.edge.is_valid()) {
+      nodes.push_back(argument.edge.function.get());
+    }
+  }
+  return nodes;
+}
+
+at::Tensor Recorder::handed_out(const at::Tensor& tensor, const std::vector<at::Tensor>& others) const {
+  for (const Argument& argument : arguments_) {
+    if (argument.traced.is_same(tensor)) {
+      return argument.real;
+    }
+  }
+  const TraceTensor* traced = TraceTensor::of(tensor);
+  if (traced == nullptr) {
+    return tensor;
+  }
+  at::Tensor real = traced->real().variable_data();
+  const auto shares_memory = [&](const at::Tensor& other) {
+    return other.defined() && other.layout() == c10::kStrided && real.layout() == c10::kStrided && other.is_alias_of(real) &&
+           other.scalar_type() == real.scalar_type();
+  };
+  for (const Argument& argument : arguments_) {
+    if (shares_memory(argument.real)) {
+      return as_view_of(argument.real, real, tensor.requires_grad());
+    }
+  }
+  if (const auto other = std::find_if(others.begin(), others.end(), shares_memory); other != others.end()) {
+    return as_view_of(*other, real, tensor.requires_grad());
+  }
+  if (const torch::autograd::Edge edge = edge_of(tensor); edge.is_valid()) {
+    torch::autograd::impl::set_gradient_edge(real, edge);
+  }
+  return real;
+}
+
+// Gives the argument the sizes, strides and memory that the trace has given it in place.
+void Recorder::hand_back_form(const Argument& argument) const {
+  const TraceTensor* traced = TraceTensor::of(argument.traced);
+  const at::Tensor& changed = traced->real();
+  if (changed.layout() == c10::kStrided && argument.real.layout() == c10::kStrided &&
+      (changed.sizes() != argument.real.sizes() || changed.strides() != argument.real.strides() ||
+       changed.storage_offset() != argument.real.storage_offset() || !changed.is_alias_of(argument.real))) {
+    argument.real.unsafeGetTensorImpl()->shallow_copy_from(changed.getIntrusivePtr());
+  }
+}
+
+void Recorder::hand_back_gradient_edges() {
+  for (const Argument& argument : arguments_) {
+    hand_back_form(argument);
+    if (argument.traced.is_leaf() && argument.real.is_leaf() && !argument.traced.grad().is_same(argument.real.grad())) {
+      refuse("it changes the gradient of an argument");
+      argument.real.mutable_grad() = argument.traced.grad().defined() ? real_of(argument.traced.grad()) : at::Tensor();
+    }
+    TORCH_CHECK(torch::autograd::impl::get_autograd_meta(argument.traced) == nullptr ||
+                    torch::autograd::impl::hooks(argument.traced).empty(),
+                "a traced function registered a hook on its argument; register it before the call");
+    if (argument.edge.is_valid() && !argument.traced.requires_grad()) {
+      refuse("it detaches an argument in place");
+      argument.real.detach_();
+    } else if (!argument.edge.is_valid() && argument.traced.requires_grad() && argument.traced.is_leaf()) {
+      refuse("it has an argument require a gradient");
+      argument.real.set_requires_grad(true);
+      continue;
+    }
+    torch::autograd::Edge edge = edge_of(argument.traced);
+    if (edge.is_valid() && edge != argument.edge) {
+      // Autograd would have to give the view's base a history, too.
+      TORCH_CHECK(!argument.real.is_view(),
+                  "a traced function wrote an argument that is a view, while gradients were recorded; give it a clone");
+      torch::autograd::impl::set_gradient_edge(argument.real, std::move(edge));
+    }
+  }
+}
+
+bool Recorder::is_argument(const at::Tensor& tensor) const {
+  return is_saved_ || std::any_of(arguments_.begin(), arguments_.end(), [&](const Argument& argument) {
+           return argument.traced.is_same(tensor);
+         });
+}
+
+}  // namespace sconce
