@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <utility>
 
 namespace sconce {
@@ -170,13 +171,15 @@ class TrainStep::Impl {
     }
     StepTrace* trace = find(arguments, parameters);
     StepResult result;
-    if (trace == nullptr && !seen_.should_record(StepTrace::hash_of_kind(arguments))) {
-      count_eager("its kind came for the first time");
+    const uint64_t kind = trace == nullptr ? StepTrace::hash_of_kind(arguments) : 0;
+    const auto refused = refused_.find(kind);
+    if (trace == nullptr && (refused != refused_.end() || !seen_.should_record(kind))) {
+      count_eager(refused != refused_.end() ? refused->second : "its kind came for the first time");
       const EagerBackward by_engine;
       return run_eagerly(arguments);
     }
     if (trace == nullptr) {
-      auto recorded = StepTrace::record(module_, checked_loss(), arguments, parameters, result);
+      auto recorded = record(kind, arguments, parameters, result);
       count_eager(recorded->why_not().empty() ? "it was recorded" : recorded->why_not());
       keep(std::move(recorded));
     } else if (trace->is_ready()) {
@@ -193,6 +196,26 @@ class TrainStep::Impl {
       }
     }
     return result.loss;
+  }
+
+  // What a trace refuses holds for all calls of the kind, whatever the module's attributes are then.
+  std::unique_ptr<StepTrace> record(uint64_t kind, const StepArguments& arguments, const std::vector<at::Tensor>& parameters,
+                                    StepResult& result) {
+    try {
+      auto recorded = StepTrace::record(module_, checked_loss(), arguments, parameters, result);
+      if (!recorded->why_not().empty()) {
+        refused_.emplace(kind, recorded->why_not());
+      }
+      return recorded;
+    } catch (c10::Error& error) {
+      hand_back_tensors(*module_.script_module()._ivalue());
+      if (std::string_view(error.what_without_backtrace()).find("Tensor that doesn't have storage") != std::string_view::npos) {
+        refused_.emplace(kind, "it reads the memory of a tensor");
+        error.add_context("sconce::TrainStep: the step reads the memory of a tensor while it is recorded; later steps of this "
+                          "kind run eagerly");
+      }
+      throw;
+    }
   }
 
   at::Tensor run_eagerly(const StepArguments& arguments) {
@@ -259,6 +282,7 @@ class TrainStep::Impl {
   const BackwardCache backwards_;  // of calls without a plan
   std::vector<std::unique_ptr<StepTrace>> traces_;
   SeenKeys seen_;
+  std::map<uint64_t, std::string> refused_;  // by kind: why it is not recorded
   size_t calls_ = 0;  // since the optimizer's last step
   uint64_t by_plan_ = 0;
   std::map<std::string, uint64_t> reasons_;
