@@ -11,6 +11,7 @@
 #include "ir/kernel_node.h"
 #include "lower/lower.h"
 #include "passes/freeze/freeze.h"
+#include "passes/layout/remove_layout_changes.h"
 #include "pipeline/pass_runner.h"
 #include "trace/recorder.h"
 
@@ -201,6 +202,7 @@ Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const Co
   given.grad_mode = false;
   given.no_symbol_is_one = true;
   specializing_passes(*graph, given, settings, compiled.gradients, runner);
+  runner.run("remove_layout_changes", remove_layout_changes_of_outputs, *graph);
   if (runner.run_custom(Stage::kSpecialize, /*after=*/true, graph)) {
     remove_dead_code(*graph, runner);
   }

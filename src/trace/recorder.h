@@ -38,6 +38,8 @@ class Recorder {
   // Adds an input of the graph. Returns a tensor that stands for it, and shares memory, version and gradient edge with
   // `real`: what the trace computes with it, autograd records for `real`.
   at::Tensor add_argument(const at::Tensor& real);
+  // Returns whether the tensor stands for an input. Every tensor may where inputs are those that nodes have saved.
+  bool is_argument(const at::Tensor& tensor) const;
   // Returns the nodes that arguments have come from, and those that accumulate their gradients.
   std::vector<torch::autograd::Node*> argument_nodes() const;
   // Gives arguments the gradient edges that writes in the trace have given the tensors that stand for them. Throws
@@ -76,7 +78,6 @@ class Recorder {
   friend class RecordingScope;
   Value* add_input(const at::Tensor& real);
   void note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given);
-  bool is_argument(const at::Tensor& tensor) const;
   Node* write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
   Value* operand(const c10::IValue& value, bool is_overwritten = false);
   void keep_contents_of(const at::Tensor& tensor);

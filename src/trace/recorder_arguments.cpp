@@ -85,7 +85,9 @@ at::Tensor Recorder::handed_out(const at::Tensor& tensor, const std::vector<at::
   if (const auto other = std::find_if(others.begin(), others.end(), shares_memory); other != others.end()) {
     return as_view_of(*other, real, tensor.requires_grad());
   }
-  if (const torch::autograd::Edge edge = edge_of(tensor); edge.is_valid()) {
+  if (tensor.requires_grad() && tensor.is_leaf()) {
+    real.set_requires_grad(true);
+  } else if (const torch::autograd::Edge edge = edge_of(tensor); edge.is_valid()) {
     torch::autograd::impl::set_gradient_edge(real, edge);
   }
   return real;

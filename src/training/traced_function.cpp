@@ -148,6 +148,7 @@ class TracedFunction::Impl {
       const RecordingScope scope(recorder);
       results = function_(std::move(traced));
     } catch (c10::Error& error) {
+      recorder.hand_back_gradient_edges();
       if (std::string_view(error.what_without_backtrace()).find("Tensor that doesn't have storage") != std::string_view::npos) {
         keep(std::move(key), arguments, "the function reads the memory of a tensor");
         error.add_context("sconce::trace: the function reads the memory of a tensor while it is recorded; later calls of this "
@@ -169,6 +170,12 @@ class TracedFunction::Impl {
       recorder.refuse(
           "the function switches grad mode, or calls a torch::autograd::Function, and a tensor that it reads requires a "
           "gradient");
+    }
+    if (std::any_of(results.begin(), results.end(), [&](const at::Tensor& result) {
+          return requires_grad(result) && result.is_leaf() && TraceTensor::of(result) != nullptr &&
+                 !recorder.is_argument(result);
+        })) {
+      recorder.refuse("the function has a result require a gradient");
     }
     if (generator_seed() != seed) {
       recorder.refuse("the function seeds the generator");

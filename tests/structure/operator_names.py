@@ -53,6 +53,8 @@ REWRITES = {
     "src/plan/prepared/kernels/products.cpp": "the table of prepared operators: matrix products",
     "src/plan/prepared/kernels/selections.cpp": "the table of prepared operators: where and masked_fill",
     "src/plan/prepared/kernels/views.cpp": "the table of prepared operators: views",
+    "src/trace/generalize.cpp": "replaces constants by arithmetic on aten::size",
+    "src/trace/record_gradient.cpp": "inserts sums to the sizes of operands",
     "src/trace/recordable.cpp": "the tables of operators that read no elements, make tensors without contents, or overwrite",
     "src/trace/recorder.cpp": "copies into fresh memory what C++ code wrote there (aten::copy_)",
     "src/plan/steps/operator.cpp": "asks which backends are loaded by aten::empty, which each of them has",

@@ -30,7 +30,8 @@ bool reshapes(const Node& node) {
 
 class LayoutChanges {
  public:
-  explicit LayoutChanges(Graph& graph) : graph_(graph), aliases_(graph) {}
+  LayoutChanges(Graph& graph, bool keeps_output_views)
+      : graph_(graph), aliases_(graph), keeps_output_views_(keeps_output_views) {}
 
   bool run() {
     return for_each_replaceable_result(graph_, [&](Node& node) { return rewrite(node); });
@@ -55,7 +56,7 @@ class LayoutChanges {
     const Node& inner = *operand->node();
     if (permutes(node)) {
       Value* start = permuted_back(node);
-      return start != nullptr && (view_is_unobservable(node) || is_only_view(node, *start)) ? start : nullptr;
+      return start != nullptr && (view_is_unobservable(node) || (!keeps_output_views_ && is_only_view(node, *start))) ? start : nullptr;
     }
     if (reshapes(node)) {
       Value* start = reshaped_back(node);
@@ -98,8 +99,8 @@ class LayoutChanges {
     return !may_be_written(*node.output()) && !may_escape(*node.output());
   }
 
-  // Returns whether nobody can tell that the view is not the tensor it starts from: a new one, which the graph knows by this
-  // view alone.
+  // Returns whether the view could as well be the tensor that it starts from: a new one, which the graph knows by this view
+  // alone.
   bool is_only_view(const Node& node, const Value& start) const {
     const Node& source = *start.node();
     return !may_be_written(*node.output()) && source.schema() != nullptr && !source.schema()->is_mutable() &&
@@ -267,11 +268,14 @@ class LayoutChanges {
 
   Graph& graph_;
   LazyAliasSets aliases_;
+  const bool keeps_output_views_;  // results that are views stay views, which the caller can tell
   std::unordered_map<const Value*, const Value*> stands_for_;  // replaced value → the value that replaced it
 };
 
 }  // namespace
 
-bool remove_layout_changes(Graph& graph) { return LayoutChanges(graph).run(); }
+bool remove_layout_changes(Graph& graph) { return LayoutChanges(graph, /*keeps_output_views=*/true).run(); }
+
+bool remove_layout_changes_of_outputs(Graph& graph) { return LayoutChanges(graph, /*keeps_output_views=*/false).run(); }
 
 }  // namespace sconce

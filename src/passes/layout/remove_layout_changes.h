@@ -16,13 +16,16 @@ namespace sconce {
 // Legal when
 //   - orders of dimensions are constants, and the rank is known to be theirs: the operators raise for another;
 //   - for all but the first three rules, the sizes and strides of the first tensor are known and are those of a new tensor;
-//   - a removed view is neither written nor escapes. A view that escapes may become the tensor it starts from if that is new
-//     and known by this view alone;
+//   - a removed view is neither written nor escapes;
 //   - neither a removed copy nor its source is written or escapes, and the source comes from the graph itself. Autograd
 //     would save the source in place of the copy, and miss a later write by the caller.
 //
 // Skips graphs that change sizes in place or walk autograd's graph. A single copy or cast that changes nothing is the
 // business of remove_dead_copies.h. Returns whether the graph changed.
 bool remove_layout_changes(Graph& graph);
+
+// The same for a recorded graph, whose outputs may be views or not: a view that leaves the graph becomes the tensor it starts
+// from, if that is new and known by this view alone.
+bool remove_layout_changes_of_outputs(Graph& graph);
 
 }  // namespace sconce
