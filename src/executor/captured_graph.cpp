@@ -22,7 +22,7 @@ std::shared_ptr<CapturedGraph> CapturedGraph::make(std::unique_ptr<Graph> graph,
     is_submitted = CompileQueue::of_process().submit([weak = std::weak_ptr(made)] {
       use_one_intra_op_thread();
       if (const std::shared_ptr<CapturedGraph> captured = weak.lock()) {
-          captured->compile();
+        captured->compile();
       }
     });
   }

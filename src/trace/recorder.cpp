@@ -66,7 +66,7 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::
   }
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake)) {
-    RecordingScope::refuse_all();  // of the thread that started this one
+    RecordingScope::refuse({});  // that of the thread that started this one is not known
   }
   std::for_each(first, stack->end(), [](const c10::IValue& value) {
     const TraceTensor* traced = value.isTensor() ? TraceTensor::of(value.toTensor()) : nullptr;
@@ -142,21 +142,13 @@ RecordingScope::~RecordingScope() {
 
 Recorder* RecordingScope::current() { return current_recorder; }
 
-void RecordingScope::refuse(uint64_t number) {
+void RecordingScope::refuse(std::optional<uint64_t> number) {
   ActiveRecorders& active = ActiveRecorders::get();
   const std::lock_guard<std::mutex> lock(active.mutex);
   for (Recorder* recorder : active.recorders) {
-    if (recorder->number_ == number) {
+    if (!number || recorder->number_ == *number) {
       recorder->ran_elsewhere_ = true;
     }
-  }
-}
-
-void RecordingScope::refuse_all() {
-  ActiveRecorders& active = ActiveRecorders::get();
-  const std::lock_guard<std::mutex> lock(active.mutex);
-  for (Recorder* recorder : active.recorders) {
-    recorder->ran_elsewhere_ = true;
   }
 }
 

@@ -38,6 +38,8 @@ class Recorder {
   // Adds an input of the graph. Returns a tensor that stands for it, and shares memory, version and gradient edge with
   // `real`: what the trace computes with it, autograd records for `real`.
   at::Tensor add_argument(const at::Tensor& real);
+  // The same with nothing that autograd knows but whether it requires a gradient, which formulas read.
+  at::Tensor add_saved(const at::Tensor& real);
   // Returns whether the tensor stands for an input. Every tensor may where inputs are those that nodes have saved.
   bool is_argument(const at::Tensor& tensor) const;
   // Returns the nodes that arguments have come from, and those that accumulate their gradients.
@@ -48,8 +50,6 @@ class Recorder {
   // Returns a result of the trace as a tensor of the caller's, with the history that autograd recorded for it: an argument
   // itself, where it is one, and a view of an argument or of one of the `others` where it shares memory with it.
   at::Tensor handed_out(const at::Tensor& tensor, const std::vector<at::Tensor>& others) const;
-  // The same with nothing that autograd knows but whether it requires a gradient, which formulas read.
-  at::Tensor add_saved(const at::Tensor& real);
   // Returns a tensor that stands for a value of the graph and computes with `real`, which requires no gradient.
   at::Tensor wrap(at::Tensor real, Value* value, TraceTensor::Memory memory = TraceTensor::Memory::kHidden) const;
 
@@ -119,9 +119,8 @@ class RecordingScope {
 
   // The recorder of this thread's innermost scope; null outside of all.
   static Recorder* current();
-  // Refuse the traces of all threads, or that of one recorder: an operator ran on a thread that a trace has started.
-  static void refuse_all();
-  static void refuse(uint64_t number);
+  // Refuses the trace of a recorder, or the traces of all threads: an operator ran on a thread that a trace has started.
+  static void refuse(std::optional<uint64_t> number);
 
  private:
   Recorder& recorder_;

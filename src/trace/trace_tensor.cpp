@@ -4,6 +4,7 @@
 
 #include <c10/core/DispatchKeySet.h>
 
+#include <string_view>
 #include <utility>
 
 namespace sconce {
@@ -68,6 +69,10 @@ c10::SymBool TraceTensor::sym_is_non_overlapping_and_dense_custom() const { retu
 
 bool TraceTensor::is_strides_like_custom(at::MemoryFormat format) const {
   return real_.unsafeGetTensorImpl()->is_strides_like(format);
+}
+
+bool is_of_hidden_memory(const c10::Error& error) {
+  return std::string_view(error.what_without_backtrace()).find("Tensor that doesn't have storage") != std::string_view::npos;
 }
 
 }  // namespace sconce

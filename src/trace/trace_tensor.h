@@ -58,4 +58,7 @@ class TraceTensor final : public c10::TensorImpl {
   bool is_copy_ = false;
 };
 
+// Returns whether LibTorch raised the error because code read the memory of a TraceTensor.
+bool is_of_hidden_memory(const c10::Error& error);
+
 }  // namespace sconce

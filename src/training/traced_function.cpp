@@ -11,9 +11,8 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <set>
 #include <mutex>
-#include <string_view>
+#include <set>
 
 namespace sconce {
 namespace {
@@ -149,7 +148,7 @@ class TracedFunction::Impl {
       results = function_(std::move(traced));
     } catch (c10::Error& error) {
       recorder.hand_back_gradient_edges();
-      if (std::string_view(error.what_without_backtrace()).find("Tensor that doesn't have storage") != std::string_view::npos) {
+      if (is_of_hidden_memory(error)) {
         keep(std::move(key), arguments, "the function reads the memory of a tensor");
         error.add_context("sconce::trace: the function reads the memory of a tensor while it is recorded; later calls of this "
                           "kind run it as it is");

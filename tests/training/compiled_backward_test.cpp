@@ -232,8 +232,7 @@ TEST(CompiledBackward, TellsKindsApart) {
 }
 
 TEST(CompiledBackward, TakesAnotherCompiler) {
-  std::string text;
-  const CompiledBackward scope(Options(), [&](std::unique_ptr<Graph>) -> BackwardCache::Compiled {
+  const CompiledBackward scope(Options(), [](std::unique_ptr<Graph>) -> BackwardCache::Compiled {
     return [](torch::jit::Stack& stack) {
       stack.clear();
       stack.emplace_back(at::full({3}, 42.0));

@@ -218,7 +218,6 @@ class BackwardRecorder {
                          variable_list* kept = nullptr) {
     host.given = slots_of(given);
     host.before = slots_of(before);
-    std::vector<std::pair<size_t, Slots>> waiting;
     for (auto& [call, gradients] : incoming_) {
       host.waiting.push_back({call, slots_of(gradients)});
     }

@@ -1,6 +1,6 @@
 #include "training/step/module_state.h"
 
-#include "trace/trace_tensor.h"
+#include "trace/recorder.h"
 
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
@@ -39,9 +39,11 @@ c10::IValue copy_of(const c10::IValue& value) {
   return with_each_tensor(value, [](const at::Tensor& tensor) { return tensor; });
 }
 
-bool is_same(const c10::IValue& a, const c10::IValue& b) {
+// Compares two values, tensors by `same_tensors` and objects by identity.
+bool are_equal(const c10::IValue& a, const c10::IValue& b,
+               c10::function_ref<bool(const at::Tensor&, const at::Tensor&)> same_tensors) {
   if (a.isTensor() || b.isTensor()) {
-    return a.isTensor() && b.isTensor() && a.toTensor().is_same(b.toTensor());
+    return a.isTensor() && b.isTensor() && same_tensors(a.toTensor(), b.toTensor());
   }
   if (a.isObject() || b.isObject()) {
     return a.is(b);
@@ -51,13 +53,11 @@ bool is_same(const c10::IValue& a, const c10::IValue& b) {
   if (!elements || !others) {
     return !elements && !others && a == b;
   }
-  return std::equal(elements->begin(), elements->end(), others->begin(), others->end(), is_same);
+  return std::equal(elements->begin(), elements->end(), others->begin(), others->end(),
+                    [&](const c10::IValue& x, const c10::IValue& y) { return are_equal(x, y, same_tensors); });
 }
 
-at::Tensor without_trace(const at::Tensor& tensor) {
-  const TraceTensor* traced = TraceTensor::of(tensor);
-  return traced != nullptr ? traced->real().detach() : tensor;
-}
+bool is_of_trace(const c10::IValue& value) { return value.isTensor() && TraceTensor::of(value.toTensor()) != nullptr; }
 
 // Returns whether a container that the value is has changed.
 bool hand_back_elements(const c10::IValue& value) {
@@ -66,8 +66,8 @@ bool hand_back_elements(const c10::IValue& value) {
     c10::List<c10::IValue> list = value.toList();
     for (size_t i = 0; i < list.size(); ++i) {
       const c10::IValue element = list.get(i);
-      if (element.isTensor() && TraceTensor::of(element.toTensor()) != nullptr) {
-        list.set(i, without_trace(element.toTensor()));
+      if (is_of_trace(element)) {
+        list.set(i, real_of(element.toTensor()).detach());
         changed = true;
       } else {
         changed = hand_back_elements(element) || changed;
@@ -76,8 +76,8 @@ bool hand_back_elements(const c10::IValue& value) {
   } else if (value.isGenericDict()) {
     auto dict = value.toGenericDict();
     for (const auto& entry : dict) {
-      if (entry.value().isTensor() && TraceTensor::of(entry.value().toTensor()) != nullptr) {
-        entry.setValue(without_trace(entry.value().toTensor()));
+      if (is_of_trace(entry.value())) {
+        entry.setValue(real_of(entry.value().toTensor()).detach());
         changed = true;
       } else {
         changed = hand_back_elements(entry.value()) || changed;
@@ -96,8 +96,8 @@ bool hand_back(c10::ivalue::Object& object, std::unordered_set<c10::ivalue::Obje
     const c10::IValue value = object.getSlot(slot);
     if (value.isObject()) {
       changed = hand_back(*value.toObject(), seen) || changed;
-    } else if (value.isTensor() && TraceTensor::of(value.toTensor()) != nullptr) {
-      object.setSlot(slot, without_trace(value.toTensor()));
+    } else if (is_of_trace(value)) {
+      object.setSlot(slot, real_of(value.toTensor()).detach());
       changed = true;
     } else {
       changed = hand_back_elements(value) || changed;
@@ -131,7 +131,8 @@ void ModuleState::add(const c10::intrusive_ptr<c10::ivalue::Object>& object) {
 
 bool ModuleState::holds() const {
   return std::all_of(attributes_.begin(), attributes_.end(), [](const Attribute& attribute) {
-    return is_same(attribute.object->getSlot(attribute.slot), attribute.value);
+    return are_equal(attribute.object->getSlot(attribute.slot), attribute.value,
+                     [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
   });
 }
 
@@ -168,18 +169,7 @@ c10::IValue with_each_tensor(const c10::IValue& value, c10::function_ref<at::Ten
 }
 
 bool have_equal_structure(const c10::IValue& a, const c10::IValue& b) {
-  if (a.isTensor() || b.isTensor()) {
-    return a.isTensor() && b.isTensor();
-  }
-  if (a.isObject() || b.isObject()) {
-    return a.is(b);
-  }
-  const auto elements = elements_of(a);
-  const auto others = elements_of(b);
-  if (!elements || !others) {
-    return !elements && !others && a == b;
-  }
-  return std::equal(elements->begin(), elements->end(), others->begin(), others->end(), have_equal_structure);
+  return are_equal(a, b, [](const at::Tensor&, const at::Tensor&) { return true; });
 }
 
 }  // namespace sconce

@@ -13,19 +13,6 @@
 namespace sconce {
 namespace {
 
-std::vector<at::Tensor> tensors_of(const StepArguments& arguments) {
-  std::vector<at::Tensor> tensors;
-  for (const auto* values : {&arguments.inputs, &arguments.targets}) {
-    for (const c10::IValue& value : *values) {
-      with_each_tensor(value, [&](const at::Tensor& tensor) {
-        tensors.push_back(tensor);
-        return tensor;
-      });
-    }
-  }
-  return tensors;
-}
-
 // Containers are copied: the caller may change its own.
 std::vector<c10::IValue> structure_of(const std::vector<c10::IValue>& values) {
   std::vector<c10::IValue> structure;
@@ -46,26 +33,32 @@ bool has_hooks(const at::Tensor& parameter) {
 
 }  // namespace
 
+StepArguments::StepArguments(const std::vector<c10::IValue>& given, const std::vector<c10::IValue>& wanted)
+    : inputs(given), targets(wanted) {
+  for (const auto* values : {&inputs, &targets}) {
+    for (const c10::IValue& value : *values) {
+      with_each_tensor(value, [&](const at::Tensor& tensor) {
+        tensors.push_back(tensor);
+        return tensor;
+      });
+    }
+  }
+  key = trace_key(tensors);
+}
+
 StepTrace::StepTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters)
     : state_(module.script_module()._ivalue()),
       inputs_(structure_of(arguments.inputs)),
       targets_(structure_of(arguments.targets)),
-      key_(trace_key(tensors_of(arguments))),
+      key_(arguments.key),
       parameters_(parameters) {}
-
-bool StepTrace::asks_gradients_of_inputs(const StepArguments& arguments) {
-  const std::vector<at::Tensor> tensors = tensors_of(arguments);
-  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return tensor.requires_grad(); });
-}
-
-uint64_t StepTrace::hash_of_kind(const StepArguments& arguments) { return hash_of(trace_key(tensors_of(arguments))); }
 
 bool StepTrace::holds(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) const {
   const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
   return state_.holds() &&
          std::equal(parameters.begin(), parameters.end(), parameters_.begin(), parameters_.end(), is_same) &&
          have_equal_structures(arguments.inputs, inputs_) && have_equal_structures(arguments.targets, targets_) &&
-         trace_key(tensors_of(arguments)) == key_ && trace_key(captured_) == captured_key_;
+         arguments.key == key_ && trace_key(captured_) == captured_key_;
 }
 
 void StepTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& inputs,
@@ -124,10 +117,7 @@ std::unique_ptr<StepTrace> StepTrace::record(const Module& module, const TrainSt
 }
 
 StepResult StepTrace::run(const StepArguments& arguments) const {
-  torch::jit::Stack stack;
-  for (at::Tensor& tensor : tensors_of(arguments)) {
-    stack.emplace_back(std::move(tensor));
-  }
+  torch::jit::Stack stack(arguments.tensors.begin(), arguments.tensors.end());
   stack.insert(stack.end(), captured_.begin(), captured_.end());
   plan_->run(stack);
   StepResult result;

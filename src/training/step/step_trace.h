@@ -17,10 +17,14 @@ namespace sconce {
 
 class Recorder;
 
-// What a step is called with.
+// What a step is called with, and what is derived of it in the state of the thread.
 struct StepArguments {
+  StepArguments(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets);
+
   const std::vector<c10::IValue>& inputs;
   const std::vector<c10::IValue>& targets;
+  std::vector<at::Tensor> tensors;  // in both
+  TraceKey key;                     // of the tensors
 };
 
 // What forward, loss and backward of a step gave.
@@ -37,9 +41,6 @@ class StepTrace {
                                            const StepArguments& arguments, const std::vector<at::Tensor>& parameters,
                                            StepResult& result);
 
-  static bool asks_gradients_of_inputs(const StepArguments& arguments);
-  // Calls of one kind have equal hashes.
-  static uint64_t hash_of_kind(const StepArguments& arguments);
   // Returns whether the trace is of such a call.
   bool holds(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) const;
   const std::string& why_not() const { return why_not_; }

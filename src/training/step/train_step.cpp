@@ -1,6 +1,8 @@
 #include <sconce/train_step.h>
 
+#include "base/flat_map.h"
 #include "trace/seen_keys.h"
+#include "trace/trace_tensor.h"
 #include "training/step/step_trace.h"
 
 #include <sconce/captured_optimizer.h>
@@ -14,7 +16,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 #include <utility>
 
 namespace sconce {
@@ -99,14 +100,14 @@ class TrainStep::Impl {
         options_(options),
         backwards_(module_.options()) {}
 
-  at::Tensor run(const StepArguments& arguments) {
+  at::Tensor run(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets) {
     const at::AutoGradMode with_gradients(true);
     const std::vector<at::Tensor> parameters = trained_parameters();
     if (calls_ == 0) {
       optimizer_.zero_grad();
     }
     try {
-      at::Tensor loss = run_call(arguments, parameters);
+      at::Tensor loss = run_call(inputs, targets, parameters);
       if (++calls_ == options_.accumulate()) {
         calls_ = 0;
         update(parameters);
@@ -148,11 +149,10 @@ class TrainStep::Impl {
  private:
   std::vector<at::Tensor> trained_parameters() const {
     std::vector<at::Tensor> parameters;
+    FlatSet<const c10::TensorImpl*> listed;  // a tied weight may stand there twice
     for (const torch::optim::OptimizerParamGroup& group : optimizer_.param_groups()) {
       for (const at::Tensor& parameter : group.params()) {
-        // A tied weight may be listed twice.
-        const auto is_same = [&](const at::Tensor& listed) { return listed.is_same(parameter); };
-        if (parameter.requires_grad() && std::none_of(parameters.begin(), parameters.end(), is_same)) {
+        if (parameter.requires_grad() && listed.insert(parameter.unsafeGetTensorImpl()).second) {
           parameters.push_back(parameter);
         }
       }
@@ -162,16 +162,19 @@ class TrainStep::Impl {
   }
 
   // Runs forward, loss and backward. Adds the gradients to those of the parameters.
-  at::Tensor run_call(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) {
+  at::Tensor run_call(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets,
+                      const std::vector<at::Tensor>& parameters) {
     const AutocastScope autocast(options_.autocast());
-    if (StepTrace::asks_gradients_of_inputs(arguments)) {
+    const StepArguments arguments(inputs, targets);
+    const auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
+    if (std::any_of(arguments.tensors.begin(), arguments.tensors.end(), requires_grad)) {
       count_eager("an argument requires a gradient");
       const EagerBackward by_engine;
       return run_eagerly(arguments);
     }
     StepTrace* trace = find(arguments, parameters);
     StepResult result;
-    const uint64_t kind = trace == nullptr ? StepTrace::hash_of_kind(arguments) : 0;
+    const uint64_t kind = trace == nullptr ? hash_of(arguments.key) : 0;
     const auto refused = refused_.find(kind);
     if (trace == nullptr && (refused != refused_.end() || !seen_.should_record(kind))) {
       count_eager(refused != refused_.end() ? refused->second : "its kind came for the first time");
@@ -209,7 +212,7 @@ class TrainStep::Impl {
       return recorded;
     } catch (c10::Error& error) {
       hand_back_tensors(*module_.script_module()._ivalue());
-      if (std::string_view(error.what_without_backtrace()).find("Tensor that doesn't have storage") != std::string_view::npos) {
+      if (is_of_hidden_memory(error)) {
         refused_.emplace(kind, "it reads the memory of a tensor");
         error.add_context("sconce::TrainStep: the step reads the memory of a tensor while it is recorded; later steps of this "
                           "kind run eagerly");
@@ -304,7 +307,7 @@ TrainStep::TrainStep(Module module, Loss loss, torch::optim::Optimizer& optimize
 TrainStep::~TrainStep() = default;
 
 at::Tensor TrainStep::operator()(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets) {
-  return impl_->run({inputs, targets});
+  return impl_->run(inputs, targets);
 }
 TrainExplanation TrainStep::explain() const { return impl_->explain(); }
 void TrainStep::wait_for_compiles() const { impl_->wait_for_compiles(); }
