@@ -24,7 +24,7 @@ class Optimizer;
 
 namespace sconce {
 
-// What the steps of an optimizer did, and why.
+// Counts the steps of an optimizer by who ran them.
 struct OptimizerExplanation {
   std::string optimizer;  // "Adam"; the name of the type if no plan serves it
   std::string why_eager;  // why no step is captured; empty if steps may be

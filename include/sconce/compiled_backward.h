@@ -17,7 +17,7 @@ namespace sconce {
 class BackwardPrograms;  // what a cache holds
 class Graph;
 
-// What became of the backwards of a cache.
+// Counts the backwards of a cache by who ran them.
 struct BackwardExplanation {
   uint64_t by_plan = 0;    // backwards that a plan ran
   uint64_t recorded = 0;   // backwards that were recorded while they ran

@@ -15,7 +15,7 @@
 
 namespace sconce {
 
-// What a traced function did and why.
+// Lists the traces of a function, and who serves their calls.
 struct TraceExplanation {
   struct Trace {
     std::string arguments;             // "Float[4,3] requires_grad, Float[3]"

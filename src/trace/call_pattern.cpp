@@ -19,7 +19,7 @@ namespace sconce {
 namespace {
 
 constexpr uint64_t kSeed = 7;
-// Of one operand. Examples are to cost little.
+// The number of elements that an example operand has at most. Examples shall cost little.
 constexpr int64_t kMaxElements = 1 << 14;
 
 bool is_discrete(c10::ScalarType dtype) { return !c10::isFloatingType(dtype); }

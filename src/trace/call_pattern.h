@@ -13,7 +13,7 @@
 namespace sconce {
 
 struct ArgumentPattern {
-  // Of a tensor: its sizes, those that are not known absent. Without a dtype the argument is `constant`.
+  // A tensor has a dtype, and sizes of which an unknown one is absent. Any other argument is `constant`.
   std::optional<c10::ScalarType> dtype;
   std::vector<std::optional<int64_t>> sizes;
   bool requires_grad = false;
@@ -49,7 +49,7 @@ class ExampleCalls {
   std::vector<c10::IValue> arguments(const Sizes& sizes) const;
 
  private:
-  // What elements floating-point tensors have: some functions are defined for these, some for those.
+  // The range that elements of floating-point examples come from. Each operator is defined for one of these.
   enum class Elements : uint8_t { kUnit, kAboveOne, kDefinite };
   struct Place {
     size_t argument;

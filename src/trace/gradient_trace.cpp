@@ -18,7 +18,7 @@ namespace {
 
 using Values = std::vector<Value*>;
 
-// What a recorder wrote, and which of its values are what.
+// The graph that a recorder wrote, with the parts that its values play.
 struct Recording {
   std::unique_ptr<Graph> graph;
   std::vector<size_t> argument_positions;  // by input: of tensors

@@ -45,8 +45,8 @@ std::vector<bool> required_of(const CallPattern& pattern) {
 
 // ---- one graph for all sizes ----------------------------------------------------------------------------------------
 
-// What an incoming gradient has need not be kept by forward, so its sizes come first. Where operands are broadcast, their own
-// sizes may be the right ones.
+// Where a number is looked for first. Forward need not save the sizes of incoming gradients. Operands that are broadcast
+// have other sizes, which may be the right ones.
 enum class First : uint8_t { kGradients, kArguments };
 
 std::vector<SizeSource> size_sources(const CallPattern& pattern, const ExampleCalls& examples, const GradientTrace& a,
