@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Rules that a look at the text can check: no swallowed exceptions, no absolute paths, no endless files, no test that
-is switched off without a reason.
+is switched off without a reason, no two classes of the library with one name.
 
     text_rules.py [--self-test]      as includes.py
 """
@@ -24,8 +24,22 @@ RULES = [
 ]
 
 
+# In one namespace, the linker takes the inline functions of either.
+CLASS = re.compile(r"^(?:class|struct)\s+(\w+)(?:\s+final)?(?:\s*:(?!:)[^;{]*)?\s*\{", re.MULTILINE)
+
+
+def classes_of_one_name(root: Path) -> list:
+    headers = [path for folder in ("src", "include") for path in sorted((root / folder).rglob("*.h"))]
+    places = {}
+    for path in headers:
+        for match in CLASS.finditer(path.read_text()):
+            places.setdefault(match.group(1), set()).add(str(path.relative_to(root)))
+    return [f"{' and '.join(sorted(where))}: define a class of one name, {name}"
+            for name, where in sorted(places.items()) if len(where) > 1]
+
+
 def violations(root: Path) -> list:
-    found = []
+    found = classes_of_one_name(root)
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
             if not path.is_file() or path == root / "tests/structure/text_rules.py":
@@ -53,16 +67,21 @@ def self_test() -> int:
         "an absolute path": ("tools/planted.cpp", 'const char* path = "/home/me/model.pt";\n'),
         "a disabled test": ("tests/ir/planted.cpp", "TEST(A, DISABLED_B) {}\n"),
         "a skip without reason": ("tests/ir/planted.cpp", "TEST(A, B) { GTEST_SKIP() ; }\n"),
+        "two classes of one name": ("src/ir/planted.h", "struct A {};\n", "include/sconce/other.h", "class A final : B {};\n"),
         "an endless file": ("src/ir/planted.cpp", "// a\n" * (MAX_LINES + 1)),
     }
     harmless = ("void f() { try { g(); } catch (...) { h(); throw; } try { g(); } catch (...) { e = std::current_exception(); } "
                 "try { g(); } catch (...) { for (;;) { h(); } throw; } }\n")
     missed = []
-    for name, (path, text) in plants.items():
+    for name, (path, text, *other) in plants.items():
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / path
             target.parent.mkdir(parents=True)
             target.write_text(text)
+            if other:
+                second = Path(folder) / other[0]
+                second.parent.mkdir(parents=True)
+                second.write_text(other[1])
             if not any(path in line for line in violations(Path(folder))):
                 missed.append(name)
             target.write_text(harmless)

@@ -46,14 +46,14 @@ StepArguments::StepArguments(const std::vector<c10::IValue>& given, const std::v
   key = trace_key(tensors);
 }
 
-StepTrace::StepTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters)
+TrainTrace::TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters)
     : state_(module.script_module()._ivalue()),
       inputs_(structure_of(arguments.inputs)),
       targets_(structure_of(arguments.targets)),
       key_(arguments.key),
       parameters_(parameters) {}
 
-bool StepTrace::holds(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) const {
+bool TrainTrace::holds(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) const {
   const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
   return state_.holds() &&
          std::equal(parameters.begin(), parameters.end(), parameters_.begin(), parameters_.end(), is_same) &&
@@ -61,7 +61,7 @@ bool StepTrace::holds(const StepArguments& arguments, const std::vector<at::Tens
          arguments.key == key_ && trace_key(captured_) == captured_key_;
 }
 
-void StepTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& inputs,
+void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& inputs,
                              const std::vector<c10::IValue>& targets, Recorder& recorder, StepResult& result) {
   const EagerBackward by_engine;  // whose operators the recorder sees
   const RecordingScope scope(recorder);
@@ -85,10 +85,10 @@ void StepTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss&
   }
 }
 
-std::unique_ptr<StepTrace> StepTrace::record(const Module& module, const TrainStep::GeneralLoss& loss,
+std::unique_ptr<TrainTrace> TrainTrace::record(const Module& module, const TrainStep::GeneralLoss& loss,
                                              const StepArguments& arguments, const std::vector<at::Tensor>& parameters,
                                              StepResult& result) {
-  std::unique_ptr<StepTrace> trace(new StepTrace(module, arguments, parameters));
+  std::unique_ptr<TrainTrace> trace(new TrainTrace(module, arguments, parameters));
   Recorder recorder;
   const auto traced = [&](const std::vector<c10::IValue>& values) {
     std::vector<c10::IValue> copies;
@@ -116,7 +116,7 @@ std::unique_ptr<StepTrace> StepTrace::record(const Module& module, const TrainSt
   return trace;
 }
 
-StepResult StepTrace::run(const StepArguments& arguments) const {
+StepResult TrainTrace::run(const StepArguments& arguments) const {
   torch::jit::Stack stack(arguments.tensors.begin(), arguments.tensors.end());
   stack.insert(stack.end(), captured_.begin(), captured_.end());
   plan_->run(stack);

@@ -1,4 +1,4 @@
-// StepTrace: forward, loss and backward of one kind of training step, as one plan.
+// TrainTrace: forward, loss and backward of one kind of training step, as one plan.
 #pragma once
 
 #include "executor/captured_graph.h"
@@ -33,11 +33,11 @@ struct StepResult {
   std::vector<at::Tensor> gradients;  // per parameter; undefined where none flows
 };
 
-class StepTrace {
+class TrainTrace {
  public:
   // Runs forward, loss and backward with LibTorch's operators, and records them. `result` is what they gave. Returns the
   // trace; without a plan if it cannot be replayed (`why_not`).
-  static std::unique_ptr<StepTrace> record(const Module& module, const TrainStep::GeneralLoss& loss,
+  static std::unique_ptr<TrainTrace> record(const Module& module, const TrainStep::GeneralLoss& loss,
                                            const StepArguments& arguments, const std::vector<at::Tensor>& parameters,
                                            StepResult& result);
 
@@ -52,7 +52,7 @@ class StepTrace {
   const CapturedGraph* plan() const { return plan_.get(); }
 
  private:
-  StepTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters);
+  TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters);
   // Runs forward, loss and backward in the recorder's scope, and adds the outputs of its graph.
   void run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& inputs,
                     const std::vector<c10::IValue>& targets, Recorder& recorder, StepResult& result);

@@ -172,7 +172,7 @@ class TrainStep::Impl {
       const EagerBackward by_engine;
       return run_eagerly(arguments);
     }
-    StepTrace* trace = find(arguments, parameters);
+    TrainTrace* trace = find(arguments, parameters);
     StepResult result;
     const uint64_t kind = trace == nullptr ? hash_of(arguments.key) : 0;
     const auto refused = refused_.find(kind);
@@ -202,10 +202,10 @@ class TrainStep::Impl {
   }
 
   // What a trace refuses holds for all calls of the kind, whatever the module's attributes are then.
-  std::unique_ptr<StepTrace> record(uint64_t kind, const StepArguments& arguments, const std::vector<at::Tensor>& parameters,
+  std::unique_ptr<TrainTrace> record(uint64_t kind, const StepArguments& arguments, const std::vector<at::Tensor>& parameters,
                                     StepResult& result) {
     try {
-      auto recorded = StepTrace::record(module_, checked_loss(), arguments, parameters, result);
+      auto recorded = TrainTrace::record(module_, checked_loss(), arguments, parameters, result);
       if (!recorded->why_not().empty()) {
         refused_.emplace(kind, recorded->why_not());
       }
@@ -258,7 +258,7 @@ class TrainStep::Impl {
     }
   }
 
-  StepTrace* find(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) {
+  TrainTrace* find(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) {
     const auto found = std::find_if(traces_.begin(), traces_.end(),
                                     [&](const auto& trace) { return trace->holds(arguments, parameters); });
     if (found == traces_.end()) {
@@ -268,7 +268,7 @@ class TrainStep::Impl {
     return traces_.front().get();
   }
 
-  void keep(std::unique_ptr<StepTrace> trace) {
+  void keep(std::unique_ptr<TrainTrace> trace) {
     traces_.insert(traces_.begin(), std::move(trace));
     if (traces_.size() > module_.options().plan_cache_capacity()) {
       traces_.pop_back();
@@ -283,7 +283,7 @@ class TrainStep::Impl {
   CapturedOptimizer update_;
   const TrainOptions options_;
   const BackwardCache backwards_;  // of calls without a plan
-  std::vector<std::unique_ptr<StepTrace>> traces_;
+  std::vector<std::unique_ptr<TrainTrace>> traces_;
   SeenKeys seen_;
   std::map<uint64_t, std::string> refused_;  // by kind: why it is not recorded
   size_t calls_ = 0;  // since the optimizer's last step
