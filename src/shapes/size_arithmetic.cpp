@@ -57,8 +57,12 @@ SizeArithmetic::AtomId SizeArithmetic::atom_id(Operation operation, Dim a, Dim b
   if (const auto found = atom_ids_.find(key); found != atom_ids_.end()) {
     return found->second;
   }
+  const auto low = [&]() -> int64_t {
+    const auto found = lows_.find(a.value());
+    return found == lows_.end() ? 0 : found->second;
+  };
   const Range range =
-      operation == Operation::kGiven ? Range{0, kLargestSize} : range_of(operation, range_of(a), range_of(b));
+      operation == Operation::kGiven ? Range{low(), kLargestSize} : range_of(operation, range_of(a), range_of(b));
   atoms_.push_back({operation, a, b, range, example_of(operation, a, b)});
   const auto id = static_cast<AtomId>(atoms_.size() - 1);
   atom_ids_.emplace(key, id);
@@ -175,51 +179,6 @@ Dim SizeArithmetic::choice(std::optional<bool> is_known, Operation condition, Di
     return Dim::unknown();
   }
   return a == b ? a : atom(Operation::kChoice, atom(condition, x, y), atom(Operation::kPair, a, b));
-}
-
-Dim SizeArithmetic::replaced(Dim dim, const Replacements& replacements) {
-  if (!dim.is_symbol()) {
-    return dim;
-  }
-  if (is_given(dim)) {
-    const auto other = replacements.find(dim.value());
-    return other == replacements.end() ? dim : other->second;
-  }
-  Dim total = Dim::known(0);
-  const Polynomial terms = polynomial_of(dim);
-  for (const auto& [monomial, coefficient] : terms) {
-    Dim term = Dim::known(coefficient);
-    for (const AtomId id : monomial) {
-      term = multiply(term, replaced_atom(Atom(atoms_[id]), replacements));
-    }
-    total = add(total, term);
-  }
-  return total;
-}
-
-Dim SizeArithmetic::replaced_atom(const Atom& atom, const Replacements& replacements) {
-  const Dim a = atom.operation == Operation::kChoice ? atom.a : replaced(atom.a, replacements);
-  const Dim b = atom.operation == Operation::kChoice ? atom.b : replaced(atom.b, replacements);
-  switch (atom.operation) {
-    case Operation::kGiven: return a;
-    case Operation::kFloorDivide: return floor_divide(a, b);
-    case Operation::kRemainder: return remainder(a, b);
-    case Operation::kMaximum: return maximum(a, b);
-    case Operation::kMinimum: return minimum(a, b);
-    case Operation::kChoice: {
-      const Atom condition = only_atom_of(a);
-      const Atom pair = only_atom_of(b);
-      const Dim x = replaced(condition.a, replacements);
-      const Dim y = replaced(condition.b, replacements);
-      const Dim first = replaced(pair.a, replacements);
-      const Dim second = replaced(pair.b, replacements);
-      return condition.operation == Operation::kIsLess ? if_less(x, y, first, second) : if_equal(x, y, first, second);
-    }
-    case Operation::kIsLess:
-    case Operation::kIsEqual:
-    case Operation::kPair: break;  // parts of a choice
-  }
-  return Dim::unknown();
 }
 
 Dim SizeArithmetic::broadcast(Dim a, Dim b) {

@@ -27,6 +27,8 @@ class SizeArithmetic {
   explicit SizeArithmetic(int64_t last_given = 0) : next_symbol_(last_given + 1) {}
   // States that a given symbol is not 1. This holds for every symbolic size of an argument, because sizes of 1 are numbers.
   void set_not_one(Dim given) { not_one_.insert(given.value()); }
+  // States that a given symbol is at least `low` in every run. Must be called before the symbol is used.
+  void set_at_least(Dim given, int64_t low) { lows_[given.value()] = low; }
   // Sets an example value of a given symbol. Must be called before the symbol is used.
   void set_example(Dim given, int64_t value) { examples_[given.value()] = value; }
 
@@ -58,9 +60,20 @@ class SizeArithmetic {
   // Evaluates the size on the examples. Nothing if a symbol has none.
   std::optional<int64_t> example(Dim dim);
 
- private:
   // kIsLess and kIsEqual are 1 or 0. kChoice takes a condition and a pair, and is one element of the pair.
   enum class Operation : uint8_t { kGiven, kFloorDivide, kRemainder, kMaximum, kMinimum, kIsLess, kIsEqual, kPair, kChoice };
+  struct Factor {
+    Operation operation;
+    Dim a, b;  // operands; a given symbol is `a`
+  };
+  struct Term {
+    int64_t coefficient;
+    std::vector<Factor> factors;
+  };
+  // Returns the terms whose sum the size is. Requires that it is known or a symbol.
+  std::vector<Term> terms_of(Dim dim);
+
+ private:
   using AtomId = uint32_t;  // the variables of the polynomials
   using Polynomial = SizePolynomial;
   struct Range {
@@ -88,6 +101,7 @@ class SizeArithmetic {
 
   int64_t next_symbol_;
   std::unordered_set<int64_t> not_one_;
+  std::unordered_map<int64_t, int64_t> lows_;
   std::unordered_map<int64_t, int64_t> examples_;
   std::unordered_map<int64_t, Polynomial> polynomials_;  // by symbols made here
   std::map<Polynomial, int64_t> symbols_;                // the inverse

@@ -54,7 +54,7 @@ def sizes(self: List[int], num_samples: int):
        .layout = Layout::kNew,
        .backward_ignores_result = true,
        .result = {.sizes = kNewSizes}},
-      {.name = "aten::new_empty_strided", .may_overlap = true},
+      {.name = "aten::new_empty_strided", .may_overlap = true, .result = {.sizes = kNewSizes}},
       {.name = "aten::new_full",
        .overloads = {""},
        .layout = Layout::kNew,
