@@ -24,6 +24,8 @@ struct BackwardExplanation {
   uint64_t by_engine = 0;  // backwards that LibTorch's engine ran
   // Why the engine ran them, and how often.
   std::vector<std::pair<std::string, uint64_t>> reasons;
+  // Why plans are of one size each, where another plan could not be of all sizes.
+  std::vector<std::string> why_sizes_are_fixed;
   std::vector<Explanation> plans;
 };
 
@@ -35,8 +37,8 @@ class BackwardCache {
   using Compiled = std::function<void(torch::jit::Stack&)>;
   using Compiler = std::function<Compiled(std::unique_ptr<Graph>)>;
 
-  // `compiler`: takes the place of sconce's. Plans beyond `options.plan_cache_capacity()` replace those that were not used for
-  // the longest time.
+  // `compiler`: takes the place of sconce's. Plans beyond `options.plan_cache_capacity()` replace those that were not used
+  // for the longest time.
   explicit BackwardCache(const Options& options, Compiler compiler = nullptr);
   ~BackwardCache();
 
@@ -50,11 +52,12 @@ class BackwardCache {
   const std::shared_ptr<BackwardPrograms> programs_;
 };
 
-// While the scope lives, `backward()` and `autograd::grad` on this thread run on this thread as plans. A backward is recorded
-// while it runs: the first one, and others of another kind when they come for the second time. Later ones with nodes, sizes
-// and dtypes alike run the plan of it. Hooks of every kind, torch::autograd::Functions and other nodes without a known formula
-// run between the plans' graphs, in the engine's order and with real tensors; if they act in another way than when they were
-// recorded, the rest of that backward runs node by node. Gradients, errors and accumulation are those of LibTorch's engine.
+// While the scope lives, `backward()` and `autograd::grad` on this thread run on this thread as plans. A backward is
+// recorded while it runs: the first one, and others of another kind when they come for the second time. Later ones with
+// nodes, sizes and dtypes alike run the plan of it. Hooks of every kind, torch::autograd::Functions and other nodes without
+// a known formula run between the plans' graphs, in the engine's order and with real tensors; if they act in another way
+// than when they were recorded, the rest of that backward runs node by node. Gradients, errors and accumulation are those of
+// LibTorch's engine.
 //
 // The engine runs the rest, and `explain` has the reason: `create_graph`, sparse gradients, formulas that read elements of a
 // tensor on the host (`max()` over all elements), backwards that start within another, what comes for the first time, and

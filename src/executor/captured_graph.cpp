@@ -15,8 +15,9 @@
 
 namespace sconce {
 
-std::shared_ptr<CapturedGraph> CapturedGraph::make(std::unique_ptr<Graph> graph, std::string name, const Options& options) {
-  const std::shared_ptr<CapturedGraph> made(new CapturedGraph(std::move(graph), std::move(name), options));
+std::shared_ptr<CapturedGraph> CapturedGraph::make(std::unique_ptr<Graph> graph, std::string name, const Options& options,
+                                                   CapturedSizes sizes) {
+  const std::shared_ptr<CapturedGraph> made(new CapturedGraph(std::move(graph), std::move(name), options, std::move(sizes)));
   bool is_submitted = false;
   if (options.compile() != CompileMode::kBlocking) {
     is_submitted = CompileQueue::of_process().submit([weak = std::weak_ptr(made)] {
@@ -32,9 +33,10 @@ std::shared_ptr<CapturedGraph> CapturedGraph::make(std::unique_ptr<Graph> graph,
   return made;
 }
 
-CapturedGraph::CapturedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options)
+CapturedGraph::CapturedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, CapturedSizes sizes)
     : name_(std::move(name)),
       options_(options),
+      sizes_(std::move(sizes)),
       nodes_(graph->node_count()),
       callees_(CalleeTable::make(options)),
       graph_(std::move(graph)) {}
@@ -57,7 +59,7 @@ void CapturedGraph::compile() noexcept {
     CompileSettings settings(options_);
     settings.name = name_;
     settings.callees = callees_.get();
-    auto compiled = compile_captured(std::move(graph_), settings);
+    auto compiled = compile_captured(std::move(graph_), sizes_, settings);
     if (!compiled) {
       compiled_.refusals.push_back({name_, compiled.refusal().reason, compiled.refusal().node, compiled.refusal().source});
       return;
@@ -97,6 +99,8 @@ Explanation CapturedGraph::explain() const {
 }
 
 // A job that waits takes the lock when it runs; one that runs has it.
-void CapturedGraph::wait_for_compile() const { CompileQueue::of_process().run_and_wait([] {}); }
+void CapturedGraph::wait_for_compile() const {
+  CompileQueue::of_process().run_and_wait([] {});
+}
 
 }  // namespace sconce

@@ -21,7 +21,8 @@ namespace sconce {
 class CapturedGraph final : public Program, public std::enable_shared_from_this<CapturedGraph> {
  public:
   // Begins to compile: in the background, or here with CompileMode::kBlocking.
-  static std::shared_ptr<CapturedGraph> make(std::unique_ptr<Graph> graph, std::string name, const Options& options);
+  static std::shared_ptr<CapturedGraph> make(std::unique_ptr<Graph> graph, std::string name, const Options& options,
+                                             CapturedSizes sizes = {});
   ~CapturedGraph() override;
 
   // Returns whether there is a plan. There is none yet, or none at all if the compile was refused.
@@ -33,16 +34,17 @@ class CapturedGraph final : public Program, public std::enable_shared_from_this<
   void wait_for_compile() const;
 
  private:
-  CapturedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options);
+  CapturedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, CapturedSizes sizes);
   void compile() noexcept;
 
   const std::string name_;
   const Options options_;
+  const CapturedSizes sizes_;
   const size_t nodes_;
   const std::shared_ptr<CalleeTable> callees_;
   std::atomic<const Plan*> plan_{nullptr};
   StripedCounter runs_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;      // guards what follows
   std::unique_ptr<Graph> graph_;  // until it is compiled
   CompiledMethod compiled_;
 };

@@ -141,8 +141,8 @@ Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const Comp
   if (const std::string reason = why_no_kernels(); !reason.empty() && settings.compile != CompileMode::kNever) {
     compiled.refusals.push_back({"compiled kernels", reason, {}, {}});
   }
-  return finish(std::move(compiled), std::move(*optimized), /*records=*/true, /*reuses_outputs=*/true, runner,
-                settings, start);
+  return finish(std::move(compiled), std::move(*optimized), /*records=*/true, /*reuses_outputs=*/true, runner, settings,
+                start);
 }
 
 Expected<std::vector<RefusalExplanation>> show_stages(std::unique_ptr<Graph> graph, const CompileSettings& settings,
@@ -190,7 +190,8 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   return finished;
 }
 
-Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const CompileSettings& settings) {
+Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const CapturedSizes& sizes,
+                                          const CompileSettings& settings) {
   const auto start = Clock::now();
   const PausedRecording paused;
   PassRunner runner(pipeline_of(settings));
@@ -201,6 +202,10 @@ Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const Co
   InputAssumptions given;
   given.grad_mode = false;
   given.no_symbol_is_one = true;
+  given.examples = sizes.examples;
+  for (size_t i = 0; i < sizes.inputs.size(); ++i) {
+    given.values.emplace(graph->inputs()[i], AbstractValue::integer(Dim::symbol(sizes.inputs[i])));
+  }
   specializing_passes(*graph, given, settings, compiled.gradients, runner);
   runner.run("remove_layout_changes", remove_layout_changes_of_outputs, *graph);
   if (runner.run_custom(Stage::kSpecialize, /*after=*/true, graph)) {

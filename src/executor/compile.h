@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace sconce {
@@ -69,8 +70,15 @@ using AssumeInputs = std::function<InputAssumptions(Graph& graph)>;
 Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeInputs& assume,
                                              const CompileSettings& settings);
 
+// The symbols in the facts of a captured graph's inputs, each of which is at least 2.
+struct CapturedSizes {
+  std::vector<int64_t> inputs;                    // the graph's first inputs are integers: these symbols
+  std::unordered_map<int64_t, int64_t> examples;  // symbol -> a size that it stood for
+};
+
 // Compiles a graph that a recorder wrote. What is known of its inputs, the facts say; it runs without autograd and autocast.
-Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const CompileSettings& settings);
+Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const CapturedSizes& sizes,
+                                          const CompileSettings& settings);
 
 // ---- the stages, for tools and tests that stop in between -----------------------------------------------------------
 

@@ -188,9 +188,8 @@ bool ExampleCalls::find_classes() {
       continue;
     }
     std::erase_if(left, [&](const Place& other) {
-      return std::any_of(found->places.begin(), found->places.end(), [&](const Place& member) {
-        return member.argument == other.argument && member.dim == other.dim;
-      });
+      return std::any_of(found->places.begin(), found->places.end(),
+                         [&](const Place& member) { return member.argument == other.argument && member.dim == other.dim; });
     });
     classes_.push_back(*found);
   }

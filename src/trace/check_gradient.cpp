@@ -97,15 +97,15 @@ bool are_close(const at::Tensor& a, const at::Tensor& b, double ulps) {
 }
 
 bool are_close(const Tensors& a, const Tensors& b, double ulps) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [&](const at::Tensor& x, const at::Tensor& y) {
-           return are_close(x, y, ulps);
-         });
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
+                                            [&](const at::Tensor& x, const at::Tensor& y) { return are_close(x, y, ulps); });
 }
 
 // One call, once through the operator and autograd, once through the rule.
 class Comparison {
  public:
-  Comparison(const Op& op, const Graph& backward, const std::vector<c10::IValue>& arguments, const std::vector<bool>& required)
+  Comparison(const Op& op, const Graph& backward, const std::vector<c10::IValue>& arguments,
+             const std::vector<bool>& required)
       : op_(op), backward_(backward), required_(required) {
     const at::AutoGradMode grad_mode(true);
     for (size_t i = 0; i < arguments.size(); ++i) {

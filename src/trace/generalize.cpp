@@ -27,9 +27,9 @@ bool are_equal(const c10::IValue& a, const c10::IValue& b) {
 }
 
 // Inserts what computes numbers from sizes.
-class SizeArithmetic {
+class SizeSearch {
  public:
-  SizeArithmetic(Graph& graph, const std::vector<SizeSource>& sources) : graph_(graph), sources_(sources) {}
+  SizeSearch(Graph& graph, const std::vector<SizeSource>& sources) : graph_(graph), sources_(sources) {}
 
   // Returns null if it is not found.
   Value* insert(const c10::IValue& first, const c10::IValue& second, Node* position) {
@@ -159,7 +159,7 @@ bool generalize(Graph& first, const Graph& second, const std::vector<SizeSource>
   for (size_t i = 0; i < first.inputs().size(); ++i) {
     counterparts[second.inputs()[i]] = first.inputs()[i];
   }
-  SizeArithmetic arithmetic(first, sources);
+  SizeSearch search(first, sources);
   const Node* other = second.body().first();
   std::vector<std::pair<Node*, Value*>> replaced;
   for (Node* node : first.body().nodes()) {
@@ -176,7 +176,7 @@ bool generalize(Graph& first, const Graph& second, const std::vector<SizeSource>
       counterparts[other->output(i)] = node->output(i);
     }
     if (node->opcode() == Opcode::kConstant && !are_equal(*node->output()->constant(), *other->output()->constant())) {
-      Value* computed = arithmetic.insert(*node->output()->constant(), *other->output()->constant(), node);
+      Value* computed = search.insert(*node->output()->constant(), *other->output()->constant(), node);
       if (computed == nullptr) {
         return false;
       }

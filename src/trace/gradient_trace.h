@@ -21,8 +21,8 @@ struct GradientTrace {
   std::vector<std::vector<int64_t>> result_sizes;
 };
 
-// `required`: per argument, whether it requires a gradient. `create_graph`: as LibTorch does it if backward is differentiated,
-// too. Elements of a tensor decide nothing in the trace.
+// `required`: per argument, whether it requires a gradient. `create_graph`: as LibTorch does it if backward is
+// differentiated, too. Elements of a tensor decide nothing in the trace.
 Expected<GradientTrace> trace_gradient(const Op& op, const std::vector<c10::IValue>& arguments,
                                        const std::vector<bool>& required, bool create_graph);
 

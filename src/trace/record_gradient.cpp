@@ -85,10 +85,8 @@ bool have_equal_ranks(const GradientTrace& a, const GradientTrace& b) {
 Expected<GradientTrace> general_trace(const CallPattern& pattern, const ExampleCalls& examples, bool create_graph,
                                       First first) {
   const std::vector<bool> required = required_of(pattern);
-  Expected<GradientTrace> a =
-      trace_gradient(*pattern.op, examples.arguments(examples.sizes(0)), required, create_graph);
-  Expected<GradientTrace> b =
-      trace_gradient(*pattern.op, examples.arguments(examples.sizes(1)), required, create_graph);
+  Expected<GradientTrace> a = trace_gradient(*pattern.op, examples.arguments(examples.sizes(0)), required, create_graph);
+  Expected<GradientTrace> b = trace_gradient(*pattern.op, examples.arguments(examples.sizes(1)), required, create_graph);
   if (!a || !b) {
     return a ? b.refusal() : a.refusal();
   }
@@ -202,9 +200,8 @@ std::string why_wrong(const CallPattern& pattern, const ExampleCalls& examples, 
 }
 
 bool has_complex_operand(const CallPattern& pattern) {
-  return std::any_of(pattern.arguments.begin(), pattern.arguments.end(), [](const ArgumentPattern& argument) {
-    return argument.dtype && c10::isComplexType(*argument.dtype);
-  });
+  return std::any_of(pattern.arguments.begin(), pattern.arguments.end(),
+                     [](const ArgumentPattern& argument) { return argument.dtype && c10::isComplexType(*argument.dtype); });
 }
 
 RecordedGradient record(const CallPattern& pattern) {

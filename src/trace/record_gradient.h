@@ -1,7 +1,7 @@
 // Gradients of operators without a text, from LibTorch's own autograd.
 //
-// A call with example operands is recorded with its backward at two sets of sizes. Numbers that differ become computations of
-// sizes. The rule that comes out is compared with autograd at other sizes, with sizes of 1 and 0, with operands in other
+// A call with example operands is recorded with its backward at two sets of sizes. Numbers that differ become computations
+// of sizes. The rule that comes out is compared with autograd at other sizes, with sizes of 1 and 0, with operands in other
 // strides, and in double backward, before it is used.
 #pragma once
 

@@ -15,7 +15,7 @@ namespace {
 // Operators that tell numbers of tensors without reading elements.
 bool reads_metadata_only(const std::string& name) {
   static const std::unordered_set<std::string_view> names = {
-      "aten::size", "aten::stride",      "aten::sym_size",  "aten::sym_stride",
+      "aten::size", "aten::stride",       "aten::sym_size",  "aten::sym_stride",
       "aten::dim",  "aten::is_same_size", "aten::sym_numel", "aten::_has_compatible_shallow_copy_type"};
   return names.count(name) != 0;
 }
@@ -110,8 +110,9 @@ bool returns_no_contents(const Op& op) {
 
 bool overwrites_argument(const Op& op, size_t index) {
   const bool is_out = op.is_marked_as_written(index) && op.schema->arguments()[index].is_out();
-  return is_out || (index == 0 && is_one_of(op, {"aten::fill_", "aten::zero_", "aten::copy_", "aten::normal_",
-                                                 "aten::uniform_", "aten::random_", "aten::bernoulli_", "aten::exponential_"}));
+  return is_out ||
+         (index == 0 && is_one_of(op, {"aten::fill_", "aten::zero_", "aten::copy_", "aten::normal_", "aten::uniform_",
+                                       "aten::random_", "aten::bernoulli_", "aten::exponential_"}));
 }
 
 }  // namespace sconce

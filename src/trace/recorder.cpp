@@ -21,38 +21,6 @@ namespace {
 
 thread_local Recorder* current_recorder = nullptr;
 
-// Returns whether the value is a list with a tensor among its elements, whatever the list's type.
-bool has_tensors(const c10::IValue& value) {
-  if (!value.isList()) {
-    return false;
-  }
-  const c10::ArrayRef<c10::IValue> elements = value.toListRef();
-  return std::any_of(elements.begin(), elements.end(), [](const c10::IValue& element) { return element.isTensor(); });
-}
-
-// Replaces tensors of a trace, also those in lists.
-c10::IValue without_trace(const c10::IValue& value) {
-  if (value.isTensor()) {
-    return real_of(value.toTensor());
-  }
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> reals;
-    for (const at::Tensor& element : value.toTensorVector()) {
-      reals.push_back(real_of(element));
-    }
-    return reals;
-  }
-  if (!has_tensors(value)) {
-    return value;
-  }
-  const c10::List<c10::IValue> list = value.toList();
-  c10::impl::GenericList reals(list.elementType());
-  for (const c10::IValue& element : list) {
-    reals.push_back(without_trace(element));
-  }
-  return reals;
-}
-
 void run_unrecorded(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const PausedRecording paused;
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -96,8 +64,8 @@ const c10::IValue* argument_returned(const c10::FunctionSchema& schema, size_t r
     const c10::AliasInfo* written = schema.arguments()[i].alias_info();
     const bool is_marked = mark != nullptr && mark->isWrite() && written != nullptr && written->isWrite() &&
                            written->beforeSets() == mark->beforeSets();
-    const bool is_same = real.isTensor() && real.toTensor().defined() && reals[i].isTensor() &&
-                         reals[i].toTensor().is_same(real.toTensor());
+    const bool is_same =
+        real.isTensor() && real.toTensor().defined() && reals[i].isTensor() && reals[i].toTensor().is_same(real.toTensor());
     if (is_marked || is_same) {
       return &given[i];
     }
@@ -154,17 +122,33 @@ void RecordingScope::refuse(std::optional<uint64_t> number) {
 
 // ---- Recorder -------------------------------------------------------------------------------------------------------
 
-Recorder::Recorder()
+Recorder::Recorder(std::shared_ptr<SymbolicSizes> sizes)
     : number_([] {
         static std::atomic<uint64_t> last{0};
         return ++last;
       }()),
       grad_mode_(c10::GradMode::is_enabled()),
-      inference_mode_(c10::InferenceMode::is_enabled()) {}
+      inference_mode_(c10::InferenceMode::is_enabled()) {
+  if (sizes != nullptr) {
+    shapes_.emplace(std::move(sizes));
+    for (size_t i = 0; i < shapes_->sizes().values().size(); ++i) {
+      shapes_->set_number(*graph_->add_input({}, c10::IntType::get()), Dim::symbol(static_cast<int64_t>(i + 1)));
+    }
+  }
+}
 
-at::Tensor Recorder::add_saved(const at::Tensor& real) {
+at::Tensor Recorder::add_saved(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
   is_saved_ = true;
-  return wrap(real.variable_data(), add_input(real)).set_requires_grad(real.requires_grad());
+  Value* input = add_input(real);
+  if (shapes_) {
+    shapes_->set_tensor(*input, symbolic.value_or(facts_without_autograd(real)));
+  }
+  return wrap(real.variable_data(), input).set_requires_grad(real.requires_grad());
+}
+
+const TensorFacts* Recorder::symbolic_facts(const at::Tensor& tensor) const {
+  const TraceTensor* traced = TraceTensor::of(tensor);
+  return shapes_ && traced != nullptr && traced->value() != nullptr ? shapes_->of(*traced->value()) : nullptr;
 }
 
 Value* Recorder::add_input(const at::Tensor& real) {
@@ -174,7 +158,8 @@ Value* Recorder::add_input(const at::Tensor& real) {
 }
 
 at::Tensor Recorder::wrap(at::Tensor real, Value* value, TraceTensor::Memory memory) const {
-  return at::Tensor(c10::make_intrusive<TraceTensor>(std::move(real), value, number_, memory));
+  auto geometry = shapes_ && value != nullptr ? shapes_->geometry_of(*value, real) : nullptr;
+  return at::Tensor(c10::make_intrusive<TraceTensor>(std::move(real), value, number_, memory, std::move(geometry)));
 }
 
 Value* Recorder::value_of(const at::Tensor& tensor) {
@@ -201,18 +186,24 @@ void Recorder::add_output(const at::Tensor& tensor) {
   }
 }
 
-const std::optional<Refusal>& Recorder::refusal() const {
-  static const std::optional<Refusal> elsewhere =
-      Refusal::because("an operator ran on another thread, where the recorder does not see it");
-  return !refusal_ && ran_elsewhere_ ? elsewhere : refusal_;
+std::optional<Refusal> Recorder::refusal() const {
+  if (refusal_) {
+    return refusal_;
+  }
+  if (ran_elsewhere_) {
+    return Refusal::because("an operator ran on another thread, where the recorder does not see it");
+  }
+  const std::string sizes = shapes_ ? shapes_->sizes().refusal() : std::string();
+  return sizes.empty() ? std::nullopt : std::optional(Refusal::because(sizes));
 }
 
 std::unique_ptr<Graph> Recorder::finish(bool has_facts) {
   TORCH_INTERNAL_ASSERT(!refusal(), "a refused trace has no graph");
   if (has_facts) {
-    for (size_t i = 0; i < graph_->inputs().size(); ++i) {
+    for (size_t i = 0; i + symbols() < graph_->inputs().size(); ++i) {
       const at::Tensor& real = i < inputs_.size() ? inputs_[i] : captured_[i - inputs_.size()];
-      graph_->inputs()[i]->set_facts(facts_without_autograd(real));
+      Value* input = graph_->inputs()[i + symbols()];
+      input->set_facts(shapes_ ? shapes_->facts_for_compile(*input, real) : facts_without_autograd(real));
     }
     // A tensor whose sizes change in place has several facts, one after the other.
     if (!may_change_sizes(*graph_)) {
@@ -239,8 +230,11 @@ void Recorder::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
                         c10::InferenceMode::is_enabled() != inference_mode_;
   note_operands(op, given);
   const Node* node = write_node(op, given);
-  const auto memory = node != nullptr && returns_no_contents(node->op()) ? TraceTensor::Memory::kShared
-                                                                         : TraceTensor::Memory::kHidden;
+  if (node != nullptr && shapes_) {
+    shapes_->derive(*node, reals, results);
+  }
+  const auto memory =
+      node != nullptr && returns_no_contents(node->op()) ? TraceTensor::Memory::kShared : TraceTensor::Memory::kHidden;
   for (size_t i = 0; i < results.size(); ++i) {
     const c10::IValue* argument = argument_returned(schema, i, results[i], given, reals);
     Value* value = node != nullptr ? node->output(i) : nullptr;
@@ -294,44 +288,11 @@ Node* Recorder::write_node(const c10::OperatorHandle& op, const std::vector<c10:
   return node->append_to(graph_->body());
 }
 
-// C++ code has filled the tensor: what it holds now is a constant.
-void Recorder::keep_contents_of(const at::Tensor& tensor) {
-  const std::vector<Value*> operands = {value_of(tensor), operand(sconce::real_of(tensor).clone()), operand(false)};
-  Node* copy = graph_->create(aten::copy_, operands);
-  resolve(*copy);
-  copy->append_to(graph_->body());
-}
-
-Value* Recorder::operand(const c10::IValue& value, bool is_overwritten) {
-  if (value.isTensor() && value.toTensor().defined()) {
-    Value* found = value_of(value.toTensor());
-    if (without_contents_.erase(found) != 0 && !is_overwritten) {
-      keep_contents_of(value.toTensor());
-    }
-    return found;
-  }
-  std::vector<Value*> elements;
-  if (value.isTensorList()) {
-    for (const at::Tensor& element : value.toTensorVector()) {
-      elements.push_back(operand(element));
-    }
-  } else if (has_tensors(value)) {
-    for (const c10::IValue& element : value.toListRef()) {
-      elements.push_back(operand(element));
-    }
-  } else {
-    const bool is_none = value.isNone() || value.isTensor();
-    return graph_->insert_constant(is_none ? c10::IValue() : value, graph_->body().return_node());
-  }
-  Node* list = graph_->create(prim::ListConstruct, elements, 0);
-  list->append_to(graph_->body());
-  return list->add_output(value.isTensorList() ? c10::ListType::ofTensors() : c10::ListType::ofOptionalTensors());
-}
-
 c10::IValue Recorder::wrap_result(c10::IValue real, Value* value, TraceTensor::Memory memory) {
   if (real.isTensor()) {
     if (value != nullptr) {
-      facts_.emplace_back(value, facts_without_autograd(real.toTensor()));
+      facts_.emplace_back(
+          value, shapes_ ? shapes_->facts_for_compile(*value, real.toTensor()) : facts_without_autograd(real.toTensor()));
     }
     return real.toTensor().defined() ? wrap(std::move(real).toTensor(), value, memory) : at::Tensor();
   }
@@ -346,6 +307,9 @@ c10::IValue Recorder::wrap_result(c10::IValue real, Value* value, TraceTensor::M
   c10::List<at::Tensor> traced;
   for (const at::Tensor& element : real.toTensorVector()) {
     Value* part = unpack != nullptr ? unpack->add_output(c10::TensorType::get()) : nullptr;
+    if (part != nullptr && shapes_) {
+      shapes_->set_part(*part, *value, traced.size());
+    }
     traced.push_back(wrap_result(element, part, memory).toTensor());
   }
   return traced;

@@ -3,6 +3,7 @@
 
 #include "base/expected.h"
 #include "ir/graph.h"
+#include "trace/symbolic_facts.h"
 #include "trace/trace_tensor.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -31,7 +32,8 @@ namespace sconce {
 // Used by one thread.
 class Recorder {
  public:
-  Recorder();
+  // `sizes`: the first inputs of the graph are then its symbols, as integers; null if every run has the sizes of this one.
+  explicit Recorder(std::shared_ptr<SymbolicSizes> sizes = nullptr);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
@@ -39,7 +41,12 @@ class Recorder {
   // `real`: what the trace computes with it, autograd records for `real`.
   at::Tensor add_argument(const at::Tensor& real);
   // The same with nothing that autograd knows but whether it requires a gradient, which formulas read.
-  at::Tensor add_saved(const at::Tensor& real);
+  // `symbolic`: its sizes and strides in a recorder with symbols.
+  at::Tensor add_saved(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);
+  // Returns what is known of a tensor of a recorder with symbols; null if it is not of this trace.
+  const TensorFacts* symbolic_facts(const at::Tensor& tensor) const;
+  // How many inputs of the graph come before the tensors.
+  size_t symbols() const { return shapes_ ? shapes_->sizes().values().size() : 0; }
   // Returns whether the tensor stands for an input. Every tensor may where inputs are those that nodes have saved.
   bool is_argument(const at::Tensor& tensor) const;
   // Returns the nodes that arguments have come from, and those that accumulate their gradients.
@@ -63,7 +70,7 @@ class Recorder {
 
   // Notes that the trace cannot be replayed. The first reason is kept.
   void refuse(std::string reason);
-  const std::optional<Refusal>& refusal() const;
+  std::optional<Refusal> refusal() const;
 
   // Returns whether an operator ran in another grad mode, or inference mode, than the recorder was made in.
   bool switches_grad_mode() const { return switches_grad_mode_; }
@@ -80,13 +87,15 @@ class Recorder {
   void note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given);
   Node* write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
   Value* operand(const c10::IValue& value, bool is_overwritten = false);
+  Value* size_operand(Dim dim, int64_t value);
+  Value* unknown_number(const c10::IValue& value);
   void keep_contents_of(const at::Tensor& tensor);
   c10::IValue wrap_result(c10::IValue real, Value* value, TraceTensor::Memory memory);
 
   const uint64_t number_;  // no two recorders of a process have the same
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   std::unordered_set<const Value*> without_contents_;  // fresh memory that no operator has used yet
-  std::vector<at::Tensor> inputs_;  // the real tensors of the given inputs
+  std::vector<at::Tensor> inputs_;                     // the real tensors of the given inputs
   struct Argument {
     at::Tensor real;
     at::Tensor traced;
@@ -98,7 +107,8 @@ class Recorder {
   std::vector<at::Tensor> captured_;
   std::unordered_map<const c10::TensorImpl*, Value*> captured_values_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // of arguments, which hold them weakly
-  std::vector<std::pair<Value*, TensorFacts>> facts_;  // of results
+  std::vector<std::pair<Value*, TensorFacts>> facts_;                 // of results
+  std::optional<SymbolicFacts> shapes_;
   std::optional<Refusal> refusal_;
   std::atomic<bool> ran_elsewhere_{false};
   const bool grad_mode_;
@@ -108,6 +118,8 @@ class Recorder {
 
 // Returns the tensor that a tensor of a trace computes with. Any other tensor is its own.
 at::Tensor real_of(const at::Tensor& tensor);
+// Replaces tensors and sizes of a trace, also those in lists, by what they are in this run.
+c10::IValue without_trace(const c10::IValue& value);
 
 // Makes a recorder the one of this thread. Scopes nest: operators reach the inner one's recorder.
 class RecordingScope {

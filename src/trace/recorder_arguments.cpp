@@ -133,9 +133,8 @@ void Recorder::hand_back_gradient_edges() {
 }
 
 bool Recorder::is_argument(const at::Tensor& tensor) const {
-  return is_saved_ || std::any_of(arguments_.begin(), arguments_.end(), [&](const Argument& argument) {
-           return argument.traced.is_same(tensor);
-         });
+  return is_saved_ || std::any_of(arguments_.begin(), arguments_.end(),
+                                  [&](const Argument& argument) { return argument.traced.is_same(tensor); });
 }
 
 }  // namespace sconce

@@ -9,7 +9,11 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
+#include <numeric>
+#include <optional>
 #include <string_view>
 
 namespace sconce {
@@ -17,52 +21,112 @@ namespace {
 
 void append_state(TraceKey& key) {
   const bool autocast = at::autocast::is_autocast_enabled(at::kCPU);
-  key.push_back(static_cast<int64_t>(c10::GradMode::is_enabled()) | static_cast<int64_t>(c10::InferenceMode::is_enabled()) << 1 |
-                static_cast<int64_t>(autocast) << 2 |
-                static_cast<int64_t>(at::globalContext().deterministicAlgorithms()) << 3 |
-                static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) << 8 |
-                static_cast<int64_t>(autocast ? at::autocast::get_autocast_dtype(at::kCPU) : c10::ScalarType::Undefined) << 16);
+  key.push_back(
+      static_cast<int64_t>(c10::GradMode::is_enabled()) | static_cast<int64_t>(c10::InferenceMode::is_enabled()) << 1 |
+      static_cast<int64_t>(autocast) << 2 | static_cast<int64_t>(at::globalContext().deterministicAlgorithms()) << 3 |
+      static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) << 8 |
+      static_cast<int64_t>(autocast ? at::autocast::get_autocast_dtype(at::kCPU) : c10::ScalarType::Undefined) << 16);
   key.push_back(static_cast<int64_t>(c10::impl::tls_local_dispatch_key_set().included_.raw_repr()));
 }
 
-// Numbers tensors, and storages by their first tensor. Tensors of one storage may overlap, and a write to one then changes the
-// others.
+// Numbers tensors, and storages by their first tensor. Tensors of one storage may overlap, and a write to one then changes
+// the others.
 class Identities {
  public:
   int64_t number_of(const void* object) { return numbers_.emplace(object, numbers_.size()).first->second; }
+  // Returns where the tensor begins, from the beginning of the first one of its storage.
+  int64_t offset_of(const at::Tensor& tensor) {
+    const int64_t offset = tensor.storage_offset();
+    return tensor.has_storage()
+               ? offset - first_offsets_.emplace(tensor.storage().unsafeGetStorageImpl(), offset).first->second
+               : offset;
+  }
 
  private:
   FlatMap<const void*, int64_t> numbers_;
+  FlatMap<const void*, int64_t> first_offsets_;
 };
+
+constexpr int64_t kHasGaps = -1;
+
+bool is_contiguous_exactly(const at::Tensor& tensor) {
+  int64_t expected = 1;
+  for (int64_t i = tensor.dim(); i-- > 0;) {
+    if (tensor.strides()[static_cast<size_t>(i)] != expected) {
+      return false;
+    }
+    expected *= std::max<int64_t>(tensor.sizes()[static_cast<size_t>(i)], 1);
+  }
+  return true;
+}
+
+// Returns the tensor's dims, that with the largest stride first, four bits each; nothing if it has gaps.
+std::optional<int64_t> dense_order(const at::Tensor& tensor) {
+  std::array<uint8_t, 15> dims{};
+  const auto rank = static_cast<size_t>(tensor.dim());
+  if (rank > dims.size()) {
+    return std::nullopt;
+  }
+  std::iota(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(rank), uint8_t{0});
+  std::stable_sort(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(rank),
+                   [&](uint8_t a, uint8_t b) { return tensor.strides()[a] > tensor.strides()[b]; });
+  int64_t expected = 1;
+  int64_t order = 0;
+  for (size_t i = rank; i-- > 0;) {
+    if (tensor.strides()[dims[i]] != expected) {
+      return std::nullopt;
+    }
+    expected *= std::max<int64_t>(tensor.sizes()[dims[i]], 1);
+    order = order << 4 | (dims[i] + 1);
+  }
+  return order;
+}
 
 }  // namespace
 
-TraceKey trace_key(std::span<const at::Tensor> inputs) {
-  TraceKey key;
-  key.reserve(2 + 10 * inputs.size());
-  append_state(key);
+bool has_gaps(const at::Tensor& tensor) { return !is_contiguous_exactly(tensor) && !dense_order(tensor); }
+
+void append_tensors(TraceKeyParts& key, std::span<const at::Tensor> inputs) {
   Identities identities;
   for (const at::Tensor& tensor : inputs) {
     if (!tensor.defined()) {
-      key.push_back(-1);
+      key.structure.push_back(-1);
       continue;
     }
-    key.push_back(tensor.dim() | static_cast<int64_t>(tensor.scalar_type()) << 8 |
-                  static_cast<int64_t>(tensor.device().type()) << 16 |
-                  static_cast<int64_t>(static_cast<uint8_t>(tensor.device().index())) << 24 |
-                  static_cast<int64_t>(tensor.requires_grad()) << 32 | static_cast<int64_t>(tensor.is_leaf()) << 33 |
-                  static_cast<int64_t>(tensor.is_inference()) << 34);
-    key.push_back(static_cast<int64_t>(tensor.key_set().raw_repr()));
+    key.structure.push_back(
+        tensor.dim() | static_cast<int64_t>(tensor.scalar_type()) << 8 | static_cast<int64_t>(tensor.device().type()) << 16 |
+        static_cast<int64_t>(static_cast<uint8_t>(tensor.device().index())) << 24 |
+        static_cast<int64_t>(tensor.requires_grad()) << 32 | static_cast<int64_t>(tensor.is_leaf()) << 33 |
+        static_cast<int64_t>(tensor.is_inference()) << 34);
+    key.structure.push_back(static_cast<int64_t>(tensor.key_set().raw_repr()));
     if (tensor.layout() != c10::kStrided) {
       continue;
     }
-    key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
-    key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
-    key.push_back(tensor.storage_offset());
-    key.push_back(identities.number_of(tensor.unsafeGetTensorImpl()) << 32 |
-                  (tensor.has_storage() ? identities.number_of(tensor.storage().unsafeGetStorageImpl()) : 0));
+    const int64_t order = is_contiguous_exactly(tensor) ? 0 : dense_order(tensor).value_or(kHasGaps);
+    key.structure.push_back(order);
+    key.structure.push_back(identities.offset_of(tensor));
+    key.structure.push_back(identities.number_of(tensor.unsafeGetTensorImpl()) << 32 |
+                            (tensor.has_storage() ? identities.number_of(tensor.storage().unsafeGetStorageImpl()) : 0));
+    key.sizes.insert(key.sizes.end(), tensor.sizes().begin(), tensor.sizes().end());
+    if (order == kHasGaps) {
+      key.sizes.insert(key.sizes.end(), tensor.strides().begin(), tensor.strides().end());
+    }
   }
+}
+
+TraceKeyParts trace_key_parts(std::span<const at::Tensor> inputs) {
+  TraceKeyParts key;
+  key.structure.reserve(2 + 6 * inputs.size());
+  key.sizes.reserve(4 * inputs.size());
+  append_state(key.structure);
+  append_tensors(key, inputs);
   return key;
+}
+
+TraceKey trace_key(std::span<const at::Tensor> inputs) {
+  TraceKeyParts key = trace_key_parts(inputs);
+  key.structure.insert(key.structure.end(), key.sizes.begin(), key.sizes.end());
+  return std::move(key.structure);
 }
 
 uint64_t hash_of(const TraceKey& key) {

@@ -10,10 +10,23 @@
 
 namespace sconce {
 
-// The thread's state (grad mode, inference mode, autocast, default dtype, deterministic algorithms), then per tensor: dtype,
-// device, layout, sizes, strides, whether it is a leaf, requires a gradient, is an inference tensor, is conjugated; which
-// inputs are one tensor, and which share memory.
 using TraceKey = std::vector<int64_t>;
+
+// The key in two parts, of which a trace may leave the second one open.
+struct TraceKeyParts {
+  // The thread's state (grad mode, inference mode, autocast, default dtype, deterministic algorithms), then per tensor:
+  // dtype, device, layout, rank, order of the dims in memory, whether it is a leaf, requires a gradient, is an inference
+  // tensor, is conjugated; which inputs are one tensor, and which share memory.
+  TraceKey structure;
+  std::vector<int64_t> sizes;  // of all strided tensors, each with its strides if it has gaps
+};
+// Returns whether the strides of a tensor are not those of a new one with its dims in another order.
+bool has_gaps(const at::Tensor& tensor);
+TraceKeyParts trace_key_parts(std::span<const at::Tensor> inputs);
+// Appends to both parts what belongs to the tensors, without the thread's state.
+void append_tensors(TraceKeyParts& key, std::span<const at::Tensor> inputs);
+
+// Returns both parts as one.
 TraceKey trace_key(std::span<const at::Tensor> inputs);
 uint64_t hash_of(const TraceKey& key);
 

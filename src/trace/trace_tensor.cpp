@@ -11,13 +11,19 @@ namespace sconce {
 namespace {
 
 c10::DispatchKeySet keys_of(const at::Tensor& real) {
-  return real.key_set().add(c10::DispatchKey::Fake) | c10::getAutogradRelatedKeySetFromBackend(real.key_set().highestBackendKey());
+  return real.key_set().add(c10::DispatchKey::Fake) |
+         c10::getAutogradRelatedKeySetFromBackend(real.key_set().highestBackendKey());
 }
 
 }  // namespace
 
-TraceTensor::TraceTensor(at::Tensor real, Value* value, uint64_t recorder, Memory memory)
-    : TensorImpl(keys_of(real), real.dtype(), real.device()), real_(std::move(real)), value_(value), recorder_(recorder) {
+TraceTensor::TraceTensor(at::Tensor real, Value* value, uint64_t recorder, Memory memory,
+                         std::shared_ptr<const SymbolicGeometry> geometry)
+    : TensorImpl(keys_of(real), real.dtype(), real.device()),
+      real_(std::move(real)),
+      value_(value),
+      recorder_(recorder),
+      geometry_(std::move(geometry)) {
   if (memory == Memory::kShared) {
     storage_ = real_.storage();
     storage_offset_ = real_.storage_offset();
@@ -39,7 +45,7 @@ TraceTensor* TraceTensor::of(const at::Tensor& tensor) {
 
 c10::intrusive_ptr<c10::TensorImpl> TraceTensor::shallow_copy_and_detach(const c10::VariableVersion& version,
                                                                          bool allow_tensor_metadata_change) const {
-  auto copy = c10::make_intrusive<TraceTensor>(real_, value_, recorder_);
+  auto copy = c10::make_intrusive<TraceTensor>(real_, value_, recorder_, Memory::kHidden, geometry_);
   copy->is_copy_ = true;
   copy->set_version_counter(version);
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
@@ -61,13 +67,94 @@ void TraceTensor::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& o
   real_ = source->real_;
   value_ = source->value_;
   recorder_ = source->recorder_;
+  geometry_ = source->geometry_;
 }
 
-c10::SymBool TraceTensor::sym_is_contiguous_custom(at::MemoryFormat format) const { return real_.is_contiguous(format); }
+// ---- sizes and strides ------------------------------------------------------------------------------------------------
 
-c10::SymBool TraceTensor::sym_is_non_overlapping_and_dense_custom() const { return real_.is_non_overlapping_and_dense(); }
+namespace {
+
+void pin(const SymbolicGeometry* geometry, const std::vector<c10::SymInt> SymbolicGeometry::* numbers) {
+  for (size_t i = 0; geometry != nullptr && i < (geometry->*numbers).size(); ++i) {
+    static_cast<void>((geometry->*numbers)[i].guard_int(__FILE__, __LINE__));
+  }
+}
+
+// Answers for the strides of a tensor without gaps whose inner dims come first in `inner_first`.
+bool has_strides_of(const SymbolicGeometry& geometry, const std::vector<size_t>& inner_first) {
+  c10::SymInt expected = 1;
+  for (const size_t dim : inner_first) {
+    if (geometry.sizes[dim] == 1) {
+      continue;
+    }
+    if (geometry.strides[dim] != expected) {
+      return false;
+    }
+    expected = expected * geometry.sizes[dim];
+  }
+  return true;
+}
+
+}  // namespace
+
+at::IntArrayRef TraceTensor::sizes_custom() const {
+  pin(geometry_.get(), &SymbolicGeometry::sizes);
+  return real_.sizes();
+}
+
+at::IntArrayRef TraceTensor::strides_custom() const {
+  pin(geometry_.get(), &SymbolicGeometry::strides);
+  return real_.strides();
+}
+
+int64_t TraceTensor::numel_custom() const { return sym_numel_custom().guard_int(__FILE__, __LINE__); }
+
+c10::SymIntArrayRef TraceTensor::sym_sizes_custom() const {
+  return geometry_ != nullptr ? c10::SymIntArrayRef(geometry_->sizes) : real_.sym_sizes();
+}
+
+c10::SymIntArrayRef TraceTensor::sym_strides_custom() const {
+  return geometry_ != nullptr ? c10::SymIntArrayRef(geometry_->strides) : real_.sym_strides();
+}
+
+c10::SymInt TraceTensor::sym_numel_custom() const {
+  c10::SymInt numel = 1;
+  for (const c10::SymInt& size : sym_sizes_custom()) {
+    numel = numel * size;
+  }
+  return numel;
+}
+
+c10::SymBool TraceTensor::sym_is_contiguous_custom(at::MemoryFormat format) const {
+  if (geometry_ == nullptr) {
+    return real_.is_contiguous(format);
+  }
+  const size_t rank = geometry_->sizes.size();
+  if (sym_numel_custom() == 0) {
+    return real_.is_contiguous(format);
+  }
+  switch (format) {
+    case at::MemoryFormat::ChannelsLast: return rank == 4 && has_strides_of(*geometry_, {1, 3, 2, 0});
+    case at::MemoryFormat::ChannelsLast3d: return rank == 5 && has_strides_of(*geometry_, {1, 4, 3, 2, 0});
+    default: break;
+  }
+  std::vector<size_t> inner_first;
+  for (size_t i = rank; i-- > 0;) {
+    inner_first.push_back(i);
+  }
+  return has_strides_of(*geometry_, inner_first);
+}
+
+// Which of these strides are the larger ones is a matter of sizes.
+c10::SymBool TraceTensor::sym_is_non_overlapping_and_dense_custom() const {
+  pin(geometry_.get(), &SymbolicGeometry::sizes);
+  pin(geometry_.get(), &SymbolicGeometry::strides);
+  return real_.is_non_overlapping_and_dense();
+}
 
 bool TraceTensor::is_strides_like_custom(at::MemoryFormat format) const {
+  pin(geometry_.get(), &SymbolicGeometry::sizes);
+  pin(geometry_.get(), &SymbolicGeometry::strides);
   return real_.unsafeGetTensorImpl()->is_strides_like(format);
 }
 

@@ -5,21 +5,34 @@
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 namespace sconce {
 
+class SymbolicSizes;
 class Value;
 
+// Sizes and strides of which later runs may have others.
+struct SymbolicGeometry {
+  std::shared_ptr<SymbolicSizes> symbols;
+  std::vector<c10::SymInt> sizes;
+  std::vector<c10::SymInt> strides;
+};
+
 // Stands for a value of the graph that a recorder writes, and holds the real tensor that operators compute with. Sizes,
-// strides and dtype are the real tensor's. Its memory cannot be read, so that no number enters a trace unseen. Only that of
-// a tensor without contents is shared: C++ code fills such tensors (at::tensor).
+// strides and dtype are the real tensor's; where they are symbolic, a read of a plain number is a guard. Its memory cannot
+// be read, so that no number enters a trace unseen. Only that of a tensor without contents is shared: C++ code fills such
+// tensors (at::tensor).
 //
 // Autograd makes copies of tensors without calling an operator (SavedVariable, set_data). Copies stand for the same value.
 class TraceTensor final : public c10::TensorImpl {
  public:
   enum class Memory { kHidden, kShared };
   // `recorder`: the number of the recorder that owns the value. `real` must not require a gradient.
-  TraceTensor(at::Tensor real, Value* value, uint64_t recorder, Memory memory = Memory::kHidden);
+  // `geometry`: null if the sizes are those of every run.
+  TraceTensor(at::Tensor real, Value* value, uint64_t recorder, Memory memory = Memory::kHidden,
+              std::shared_ptr<const SymbolicGeometry> geometry = nullptr);
 
   // Returns the TraceTensor of a tensor; null if it is none.
   static TraceTensor* of(const at::Tensor& tensor);
@@ -36,14 +49,14 @@ class TraceTensor final : public c10::TensorImpl {
                                                               bool allow_tensor_metadata_change) const override;
   void shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& other) override;
 
-  at::IntArrayRef sizes_custom() const override { return real_.sizes(); }
-  at::IntArrayRef strides_custom() const override { return real_.strides(); }
+  at::IntArrayRef sizes_custom() const override;
+  at::IntArrayRef strides_custom() const override;
   int64_t dim_custom() const override { return real_.dim(); }
-  int64_t numel_custom() const override { return real_.numel(); }
+  int64_t numel_custom() const override;
   int64_t storage_offset_custom() const override { return real_.storage_offset(); }
-  c10::SymIntArrayRef sym_sizes_custom() const override { return real_.sym_sizes(); }
-  c10::SymIntArrayRef sym_strides_custom() const override { return real_.sym_strides(); }
-  c10::SymInt sym_numel_custom() const override { return real_.sym_numel(); }
+  c10::SymIntArrayRef sym_sizes_custom() const override;
+  c10::SymIntArrayRef sym_strides_custom() const override;
+  c10::SymInt sym_numel_custom() const override;
   c10::SymInt sym_storage_offset_custom() const override { return real_.sym_storage_offset(); }
   c10::SymBool sym_is_contiguous_custom(at::MemoryFormat format) const override;
   c10::SymBool sym_is_non_overlapping_and_dense_custom() const override;
@@ -55,6 +68,7 @@ class TraceTensor final : public c10::TensorImpl {
   at::Tensor real_;
   Value* value_;
   uint64_t recorder_;
+  std::shared_ptr<const SymbolicGeometry> geometry_;
   bool is_copy_ = false;
 };
 

@@ -11,6 +11,8 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -32,20 +34,42 @@ class BackwardPrograms {
   void wait_for_compiles() const;
 
  private:
-  // What is known of backwards with one key.
+  // What is known of backwards with one structure and sizes of one pattern.
   struct Entry {
+    SizePattern pattern;
     std::string why_not;  // recording was refused
     BackwardProgram program;
     std::vector<std::shared_ptr<CapturedGraph>> plans;  // of the program's stages; none with a compiler of the user's
     bool is_ready() const;
   };
   using EntryPtr = std::shared_ptr<const Entry>;
-  using Order = std::list<std::string>;
+  struct Structure;
+  struct Use {
+    EntryPtr entry;
+    Structure* structure;
+  };
+  using Uses = std::list<Use>;
+  // What is known of backwards with one structure.
+  struct Structure {
+    std::string key;
+    std::vector<Uses::iterator> entries;  // those of one size first
+    std::vector<int64_t> first_sizes;     // for which the first entry was recorded
+    std::vector<bool> symbolic;           // which sizes an entry leaves open
+    size_t general_entries = 0;
+    bool keeps_sizes = false;  // no trace can leave sizes open
+  };
+  struct Found {
+    EntryPtr entry;
+    std::vector<int64_t> symbols;
+  };
 
-  bool should_record(const std::string& key);
-  EntryPtr find(const std::string& key);
-  void insert(const std::string& key, EntryPtr entry);
-  EntryPtr record(BackwardWalk& walk, bool keeps_graph, torch::autograd::variable_list& results) const;
+  Found find(const BackwardWalk& walk);
+  // Returns the sizes for which to record a backward that no entry serves; nothing if its kind came for the first time.
+  std::optional<SizePattern> pattern_to_record(const BackwardWalk& walk);
+  void insert(const BackwardWalk& walk, EntryPtr entry);
+  void drop_oldest(Uses& dropped, const Structure& kept);
+  EntryPtr record(BackwardWalk& walk, const SizePattern& pattern, bool keeps_graph,
+                  torch::autograd::variable_list& results) const;
   torch::autograd::variable_list run_by_engine(const std::shared_ptr<torch::autograd::Node>& root,
                                                const torch::autograd::GraphTask& task, const std::string& reason);
 
@@ -54,9 +78,10 @@ class BackwardPrograms {
   StripedCounter by_plan_;
   StripedCounter recorded_;
   mutable std::mutex mutex_;  // guards what follows
-  Order order_;               // keys, those used last first
-  std::unordered_map<std::string, std::pair<EntryPtr, Order::iterator>> entries_;
+  Uses uses_;                 // entries, those used last first
+  std::unordered_map<std::string, std::unique_ptr<Structure>> structures_;
   std::map<std::string, uint64_t> reasons_;
+  std::set<std::string> why_sizes_are_fixed_;
   SeenKeys seen_;
 };
 

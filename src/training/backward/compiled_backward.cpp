@@ -24,8 +24,7 @@ BackwardExplanation BackwardCache::explain() const { return programs_->explain()
 void BackwardCache::clear() { programs_->clear(); }
 void BackwardCache::wait_for_compiles() const { programs_->wait_for_compiles(); }
 
-CompiledBackward::CompiledBackward()
-    : programs_(programs_of_process()), outer_(set_backward_programs(programs_.get())) {}
+CompiledBackward::CompiledBackward() : programs_(programs_of_process()), outer_(set_backward_programs(programs_.get())) {}
 CompiledBackward::CompiledBackward(const BackwardCache& cache)
     : programs_(cache.programs_), outer_(set_backward_programs(programs_.get())) {}
 CompiledBackward::CompiledBackward(const Options& options, BackwardCache::Compiler compiler)

@@ -47,8 +47,7 @@ BackwardPrograms* set_backward_programs(BackwardPrograms* programs) {
 variable_list run_backward_by_engine(const std::shared_ptr<AutogradNode>& root, const GraphTask& task) {
   const auto running = const_cast<GraphTask&>(task).shared_from_this();
   Engine& engine = Engine::get_default_engine();
-  const auto future =
-      engine.execute_with_graph_task(running, root, torch::autograd::InputBuffer(variable_list()));
+  const auto future = engine.execute_with_graph_task(running, root, torch::autograd::InputBuffer(variable_list()));
   future->wait();
   return future->value().toTensorVector();
 }

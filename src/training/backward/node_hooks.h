@@ -23,8 +23,7 @@ void fit_results(const torch::autograd::Node& node, torch::autograd::variable_li
 at::Tensor sum_of_gradients(const at::Tensor& sum, const at::Tensor& gradient);
 
 // Returns whether a node that the history of `tensors` leads to has a hook. `ends`: nodes behind which is not looked.
-bool history_has_hooks(const torch::autograd::variable_list& tensors,
-                       const std::vector<torch::autograd::Node*>& ends = {});
+bool history_has_hooks(const torch::autograd::variable_list& tensors, const std::vector<torch::autograd::Node*>& ends = {});
 
 bool has_tensor_hooks(torch::autograd::Node& node);
 bool has_hooks_before(torch::autograd::Node& node);

@@ -30,8 +30,14 @@ at::Tensor take(const BackwardProgram& program, size_t slot, variable_list& slot
 
 class Run {
  public:
-  Run(const BackwardProgram& program, const BackwardWalk& walk, size_t results, bool keeps_graph)
-      : program_(program), walk_(walk), keeps_graph_(keeps_graph), slots_(program.slots), results_(results) {}
+  Run(const BackwardProgram& program, const BackwardWalk& walk, const std::vector<int64_t>& symbols, size_t results,
+      bool keeps_graph)
+      : program_(program),
+        walk_(walk),
+        symbols_(symbols),
+        keeps_graph_(keeps_graph),
+        slots_(program.slots),
+        results_(results) {}
 
   variable_list run() {
     for (const BackwardStage& stage : program_.stages) {
@@ -50,7 +56,10 @@ class Run {
       return;
     }
     torch::jit::Stack stack;
-    stack.reserve(stage.saved.size() + stage.taken.size());
+    stack.reserve(stage.sizes.size() + stage.saved.size() + stage.taken.size());
+    for (const size_t symbol : stage.sizes) {
+      stack.emplace_back(symbols_[symbol]);
+    }
     for (const size_t tensor : stage.saved) {
       stack.emplace_back(walk_.tensors()[tensor]);
     }
@@ -77,7 +86,7 @@ class Run {
   bool run_host(const HostCall& host) {
     torch::autograd::Node& node = *walk_.calls()[host.call].node;
     variable_list results = run_host_code(host.code, node, tensors_of(host.given), tensors_of(host.before), keeps_graph_);
-    if (trace_key(results) == host.outcome) {
+    if (is_expected(host, trace_key_parts(results))) {
       for (size_t i = 0; i < results.size(); ++i) {
         if (host.results[i]) {
           slots_[*host.results[i]] = std::move(results[i]);
@@ -87,6 +96,15 @@ class Run {
     }
     finish_eagerly(host, std::move(results));
     return false;
+  }
+
+  bool is_expected(const HostCall& host, const TraceKeyParts& outcome) const {
+    const auto is_size = [this](int64_t size, const Dim& expected) {
+      return expected.is_unknown() ||
+             (expected.is_known() ? size == expected.value() : size == program_.symbols->evaluate(expected, symbols_));
+    };
+    return outcome.structure == host.outcome && outcome.sizes.size() == host.outcome_sizes.size() &&
+           std::equal(outcome.sizes.begin(), outcome.sizes.end(), host.outcome_sizes.begin(), is_size);
   }
 
   // ---- as the engine runs it ----------------------------------------------------------------------------------------
@@ -152,6 +170,7 @@ class Run {
 
   const BackwardProgram& program_;
   const BackwardWalk& walk_;
+  const std::vector<int64_t>& symbols_;
   const bool keeps_graph_;
   variable_list slots_;
   variable_list results_;
@@ -193,8 +212,9 @@ variable_list run_host_code(HostCode code, torch::autograd::Node& node, variable
   TORCH_INTERNAL_ASSERT(false, "unknown host code");
 }
 
-variable_list run(const BackwardProgram& program, const BackwardWalk& walk, size_t results, bool keeps_graph) {
-  return Run(program, walk, results, keeps_graph).run();
+variable_list run(const BackwardProgram& program, const BackwardWalk& walk, const std::vector<int64_t>& symbols,
+                  size_t results, bool keeps_graph) {
+  return Run(program, walk, symbols, results, keeps_graph).run();
 }
 
 }  // namespace sconce

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "executor/captured_graph.h"
+#include "trace/symbolic_sizes.h"
 #include "trace/trace_key.h"
 #include "training/backward/walk.h"
 
@@ -33,18 +34,20 @@ struct WaitingGradients {
 
 struct HostCall {
   HostCode code;
-  size_t call;    // of the walk
-  Slots given;    // what the code takes
-  Slots before;   // kHooksAfter: what the node took
+  size_t call;   // of the walk
+  Slots given;   // what the code takes
+  Slots before;  // kHooksAfter: what the node took
   Slots results;
-  TraceKey outcome;                        // of the results
-  std::vector<WaitingGradients> waiting;   // besides; what the calls after this one take
+  TraceKey outcome;                       // of the results, without their sizes
+  std::vector<Dim> outcome_sizes;         // of all results; an unknown one may be any
+  std::vector<WaitingGradients> waiting;  // besides; what the calls after this one take
 };
 
 // A graph, then a call of host code.
 struct BackwardStage {
   std::shared_ptr<Program> graph;  // null: there is nothing to compute
-  std::vector<size_t> saved;       // tensors of the walk that the graph takes
+  std::vector<size_t> sizes;       // symbols that the graph takes
+  std::vector<size_t> saved;       // tensors of the walk that it takes after them
   std::vector<size_t> taken;       // slots that it takes after them
   std::vector<size_t> given;       // slots of its outputs
   std::optional<HostCall> host;
@@ -61,12 +64,14 @@ struct BackwardProgram {
   std::vector<BackwardStage> stages;
   std::vector<GradientTarget> targets;
   size_t slots = 0;
+  std::shared_ptr<const SymbolicSizes> symbols;  // null: the program is of one size
 };
 
-// Runs a program for the walk of another backward. Returns the gradients that were asked for, `results` of them. Host code may
-// act in another way than when it was recorded. The calls that are left then run as the engine would run them.
-torch::autograd::variable_list run(const BackwardProgram& program, const BackwardWalk& walk, size_t results,
-                                   bool keeps_graph);
+// Runs a program for the walk of another backward, in which the symbols are `symbols`. Returns the gradients that were asked
+// for, `results` of them. Host code may act in another way than when it was recorded. The calls that are left then run as
+// the engine would run them.
+torch::autograd::variable_list run(const BackwardProgram& program, const BackwardWalk& walk,
+                                   const std::vector<int64_t>& symbols, size_t results, bool keeps_graph);
 
 // Ends a run: nodes forget what they have saved, leaves and the caller get their gradients.
 void finish_run(const BackwardProgram& program, const BackwardWalk& walk, torch::autograd::variable_list& slots,

@@ -2,112 +2,34 @@
 
 #include "trace/recorder.h"
 #include "training/backward/node_hooks.h"
-
+#include "training/backward/node_interface.h"
+#include "training/backward/sizes.h"
 
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <string>
 #include <unordered_map>
 
 namespace sconce {
 namespace {
 
 namespace dynamo = torch::dynamo::autograd;
-using torch::autograd::functional_apply_t;
 using torch::autograd::variable_list;
-
-// A node's class binds its function once in a process, whoever records first.
-class BoundFunctions {
- public:
-  void bind(const std::string& name, functional_apply_t function) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    functions_.insert_or_assign(name, std::move(function));
-  }
-  functional_apply_t find(const std::string& name) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = functions_.find(name);
-    TORCH_CHECK(found != functions_.end(), name, " was not bound; another compiler of backward has recorded in this process");
-    return found->second;
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<std::string, functional_apply_t> functions_;
-};
-
-BoundFunctions& bound_functions() {
-  static auto& functions = *new BoundFunctions();
-  return functions;
-}
-
-// Called by LibTorch's nodes in place of their own formulas: calls these, so that the recorder sees operators.
-class NodeInterface final : public dynamo::PyCompilerInterface {
- public:
-  std::string bind_function(PyObject* /*compiler*/, const std::string& name, functional_apply_t function,
-                            std::vector<at::TypePtr> /*schema*/, bool /*is_custom_function*/,
-                            bool /*is_traceable*/) const override {
-    bound_functions().bind(name, std::move(function));
-    return name;
-  }
-
-  variable_list call_function(PyObject* /*compiler*/, const char* /*method*/, const std::string& name,
-                              const variable_list& gradients, const std::vector<c10::IValue>& arguments,
-                              const c10::IValue& /*metadata*/) const override {
-    return bound_functions().find(name)(gradients, arguments);
-  }
-
-  // The gradient of a tensor of which a view was written: a copy of it, and the view's part of the copy, twice.
-  variable_list call_copy_slices_prologue(PyObject* /*compiler*/, const variable_list& gradients,
-                                          const at::TensorGeometry& base, const at::TensorGeometry& view) const override {
-    const at::Tensor& gradient = gradients.front();
-    const at::Tensor result = gradient.new_empty_strided_symint(base.sym_sizes(), base.sym_strides());
-    result.copy_(gradient);
-    const at::Tensor slice = result.as_strided_symint(view.sym_sizes(), view.sym_strides(),
-                                                      view.sym_storage_offset() - base.sym_storage_offset());
-    return {result, slice, slice.clone()};
-  }
-
-  // What flowed through the write replaces the view's part.
-  variable_list call_copy_slices_epilogue(PyObject* /*compiler*/, const std::vector<bool>& needs, const at::Tensor& result,
-                                          const variable_list& gradients, const at::Tensor& slice) const override {
-    variable_list all(needs.size());
-    for (size_t i = 0; i < needs.size(); ++i) {
-      if (!needs[i] || !gradients[i].defined()) {
-        continue;
-      }
-      if (i == 0) {
-        slice.copy_(gradients[i]);
-        all[i] = result;
-      } else {
-        all[i] = gradients[i];
-      }
-    }
-    return all;
-  }
-
-  at::Tensor call_unpack(PyObject* /*compiler*/, std::optional<size_t> /*hook*/, size_t /*input*/) const override {
-    TORCH_CHECK(false, "saved tensors with hooks are not recorded");
-  }
-  void call_accumulate_grad(PyObject* /*compiler*/, const at::Tensor& /*leaf*/, const at::Tensor& /*gradient*/,
-                            bool /*has_hooks*/) const override {
-    TORCH_INTERNAL_ASSERT(false, "leaves are not recorded");
-  }
-};
 
 // Runs the calls of a walk as the engine would, and records what it can. Host code ends a stage: what is needed after it
 // leaves one graph, and enters the next.
 class BackwardRecorder {
  public:
-  BackwardRecorder(BackwardWalk& walk, size_t results, bool keeps_graph, const CompileStage& compile)
-      : walk_(walk), keeps_graph_(keeps_graph), compile_(compile) {
+  BackwardRecorder(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
+                   const CompileStage& compile)
+      : walk_(walk), sizes_(walk, pattern), keeps_graph_(keeps_graph), compile_(compile) {
+    recorded_.program.symbols = sizes_.symbols();
     recorded_.results.resize(results);
-    sizes_.resize(walk.compiler().all_size_inputs.size());
     begin_stage();
   }
 
   RecordedBackward run() {
-    dynamo::TraceState state(std::move(sizes_), 0);
+    dynamo::TraceState state(sizes_.saved_numbers(), 0);
     for (size_t i = 0; i < walk_.calls().size(); ++i) {
       run(i, state);
     }
@@ -170,11 +92,11 @@ class BackwardRecorder {
     // LibTorch has one place for the interface in a process.
     static std::mutex one_at_a_time;
     const std::lock_guard<std::mutex> lock(one_at_a_time);
-    const dynamo::PyCompilerGuard guard(std::make_unique<NodeInterface>());
+    const dynamo::PyCompilerGuard guard(make_node_interface());
     const RecordingScope scope(*recorder_);
     dynamo::SwapSavedVariables saved(walk_.compiler(), state, nullptr, *call.entry);
     variable_list results = call.node->apply_with_saved(gradients, saved);
-    fit_results(*call.node, results);
+    sizes_.fit_results(call, results);
     return results;
   }
 
@@ -205,15 +127,17 @@ class BackwardRecorder {
   // ---- stages -------------------------------------------------------------------------------------------------------
 
   void begin_stage() {
-    recorder_ = std::make_unique<Recorder>();
+    recorder_ = std::make_unique<Recorder>(sizes_.symbols());
     stage_ = {};
     slots_.clear();
-    for (const at::Tensor& tensor : walk_.tensors()) {
-      walk_.compiler().tensor_args.lookup(tensor).proxy_tensor = recorder_->add_saved(tensor);
+    for (size_t i = 0; i < walk_.tensors().size(); ++i) {
+      const at::Tensor& tensor = walk_.tensors()[i];
+      walk_.compiler().tensor_args.lookup(tensor).proxy_tensor = recorder_->add_saved(tensor, sizes_.facts_of_saved(i));
     }
   }
 
-  // Runs host code on real tensors. Returns its results as tensors of the next stage, and replaces `given` of the node by such.
+  // Runs host code on real tensors. Returns its results as tensors of the next stage, and replaces `given` of the node by
+  // such.
   variable_list run_host(HostCall host, const variable_list& given, const variable_list& before,
                          variable_list* kept = nullptr) {
     host.given = slots_of(given);
@@ -221,13 +145,16 @@ class BackwardRecorder {
     for (auto& [call, gradients] : incoming_) {
       host.waiting.push_back({call, slots_of(gradients)});
     }
-    variable_list real = run_host_code(host.code, *walk_.calls()[host.call].node, reals_of(host.given), reals_of(host.before),
-                                       keeps_graph_);
-    host.outcome = trace_key(real);
-    for (at::Tensor& tensor : real) {
-      host.results.push_back(tensor.defined() ? Slot(reals_.size()) : Slot());
-      if (tensor.defined()) {
-        reals_.push_back(std::move(tensor));
+    variable_list real =
+        run_host_code(host.code, *walk_.calls()[host.call].node, reals_of(host.given), reals_of(host.before), keeps_graph_);
+    TraceKeyParts outcome = trace_key_parts(real);
+    host.outcome = std::move(outcome.structure);
+    for (size_t i = 0; i < real.size(); ++i) {
+      host.results.push_back(real[i].defined() ? Slot(reals_.size()) : Slot());
+      if (real[i].defined()) {
+        std::optional<TensorFacts> facts = facts_of_host_result(host, i, real[i]);
+        append_outcome_sizes(host.outcome_sizes, real[i], facts);
+        add_slot(std::move(real[i]), std::move(facts));
       }
     }
     const Slots results = host.results;
@@ -254,19 +181,26 @@ class BackwardRecorder {
     if (!recorded_.refusal && !stage_.given.empty()) {
       std::unique_ptr<Graph> graph = recorder_->finish(/*has_facts=*/true);
       drop_unused_inputs(*graph);
-      stage_.graph = compile_(std::move(graph));
+      stage_.graph = compile_(std::move(graph), sizes_.captured(stage_.sizes));
     }
     recorded_.program.stages.push_back(std::move(stage_));
   }
 
-  // The inputs of a graph are all tensors of the walk, then slots.
+  // The inputs of a graph are all symbols, all tensors of the walk, then slots.
   void drop_unused_inputs(Graph& graph) {
     std::vector<size_t> taken;
-    std::vector<size_t> saved;
+    const size_t symbols = recorder_->symbols();
+    const size_t tensors = walk_.tensors().size();
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
-      if (graph.inputs()[i]->has_uses()) {
-        const size_t tensors = walk_.tensors().size();
-        i < tensors ? saved.push_back(i) : taken.push_back(stage_.taken[i - tensors]);
+      if (!graph.inputs()[i]->has_uses()) {
+        continue;
+      }
+      if (i < symbols) {
+        stage_.sizes.push_back(i);
+      } else if (i < symbols + tensors) {
+        stage_.saved.push_back(i - symbols);
+      } else {
+        taken.push_back(stage_.taken[i - symbols - tensors]);
       }
     }
     for (size_t i = graph.inputs().size(); i-- > 0;) {
@@ -274,7 +208,6 @@ class BackwardRecorder {
         graph.body().remove_param(i);
       }
     }
-    stage_.saved = std::move(saved);
     stage_.taken = std::move(taken);
   }
 
@@ -284,11 +217,42 @@ class BackwardRecorder {
   size_t slot_of(const at::Tensor& tensor) {
     const auto [found, is_new] = slots_.try_emplace(keys_of(tensor), reals_.size());
     if (is_new) {
-      reals_.push_back(real_tensor_of(tensor));
+      const TensorFacts* facts = recorder_->symbolic_facts(tensor);
+      add_slot(real_tensor_of(tensor), facts != nullptr ? std::optional(*facts) : std::nullopt);
       recorder_->add_output(tensor);
       stage_.given.push_back(found->second);
     }
     return found->second;
+  }
+
+  void add_slot(at::Tensor real, std::optional<TensorFacts> facts) {
+    reals_.push_back(std::move(real));
+    slot_facts_.push_back(std::move(facts));
+  }
+
+  // In the order of TraceKeyParts::sizes.
+  static void append_outcome_sizes(std::vector<Dim>& all, const at::Tensor& real, const std::optional<TensorFacts>& facts) {
+    if (real.layout() != c10::kStrided) {
+      return;
+    }
+    const auto append = [&](at::IntArrayRef numbers, const std::optional<std::vector<Dim>>& dims) {
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        all.push_back(!facts ? Dim::known(numbers[i]) : dims ? (*dims)[i] : Dim::unknown());
+      }
+    };
+    append(real.sizes(), facts ? facts->sizes : std::nullopt);
+    if (has_gaps(real)) {
+      append(real.strides(), facts ? facts->strides : std::nullopt);
+    }
+  }
+
+  // Hooks mostly return gradients of the sizes that they were given. Nothing else is known.
+  std::optional<TensorFacts> facts_of_host_result(const HostCall& host, size_t index, const at::Tensor& real) const {
+    if (host.code == HostCode::kNode || real.layout() != c10::kStrided) {
+      return sizes_.facts_of_result(walk_.calls()[host.call], index, real);
+    }
+    const Slot given = index < host.given.size() ? host.given[index] : Slot();
+    return sizes_.facts_like(given ? slot_facts_[*given] : std::nullopt, real);
   }
 
   Slots slots_of(const variable_list& tensors) {
@@ -316,7 +280,7 @@ class BackwardRecorder {
         const auto found = std::find(stage_.taken.begin(), stage_.taken.end(), *slot);
         if (found == stage_.taken.end()) {
           stage_.taken.push_back(*slot);
-          entered_.push_back(recorder_->add_saved(reals_[*slot]));
+          entered_.push_back(recorder_->add_saved(reals_[*slot], slot_facts_[*slot]));
           slots_.emplace(keys_of(entered_.back()), *slot);
           tensors.back() = entered_.back();
         } else {
@@ -338,19 +302,20 @@ class BackwardRecorder {
   at::Tensor real_tensor_of(const at::Tensor& tensor) const {
     const TraceTensor* traced = TraceTensor::of(tensor);
     const Value* value = traced != nullptr ? traced->value() : nullptr;
-    const bool is_saved = value != nullptr && value->node() == recorder_->graph().body().param_node() &&
-                          value->offset() < walk_.tensors().size();
-    return is_saved ? walk_.tensors()[value->offset()] : real_of(tensor);
+    const bool is_input = value != nullptr && value->node() == recorder_->graph().body().param_node();
+    const size_t index = is_input ? value->offset() - recorder_->symbols() : 0;
+    return is_input && index < walk_.tensors().size() ? walk_.tensors()[index] : real_of(tensor);
   }
 
   BackwardWalk& walk_;
+  const BackwardSizes sizes_;
   const bool keeps_graph_;
   const CompileStage& compile_;
   RecordedBackward recorded_;
-  std::vector<std::optional<c10::SymInt>> sizes_;
   std::unordered_map<const torch::autograd::Node*, size_t> indices_;  // of the walk's calls
   std::map<size_t, variable_list> incoming_;                          // by call
   variable_list reals_;                                               // by slot
+  std::vector<std::optional<TensorFacts>> slot_facts_;                // by slot; of symbolic sizes
   // Of the current stage:
   std::unique_ptr<Recorder> recorder_;
   BackwardStage stage_;
@@ -360,8 +325,9 @@ class BackwardRecorder {
 
 }  // namespace
 
-RecordedBackward record_backward(BackwardWalk& walk, size_t results, bool keeps_graph, const CompileStage& compile) {
-  return BackwardRecorder(walk, results, keeps_graph, compile).run();
+RecordedBackward record_backward(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
+                                 const CompileStage& compile) {
+  return BackwardRecorder(walk, pattern, results, keeps_graph, compile).run();
 }
 
 }  // namespace sconce

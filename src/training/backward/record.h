@@ -3,6 +3,7 @@
 
 #include "base/expected.h"
 #include "ir/graph.h"
+#include "trace/size_pattern.h"
 #include "training/backward/program.h"
 #include "training/backward/walk.h"
 
@@ -12,8 +13,8 @@
 
 namespace sconce {
 
-// Compiles the graph of a stage, whose inputs are tensors.
-using CompileStage = std::function<std::shared_ptr<Program>(std::unique_ptr<Graph> graph)>;
+// Compiles the graph of a stage. Its inputs are sizes, then tensors.
+using CompileStage = std::function<std::shared_ptr<Program>(std::unique_ptr<Graph> graph, const CapturedSizes& sizes)>;
 
 struct RecordedBackward {
   BackwardProgram program;  // of no use if it was refused
@@ -21,8 +22,9 @@ struct RecordedBackward {
   torch::autograd::variable_list results;  // of autograd::grad
 };
 
-// Runs the walk's backward on this thread and records it. `results`: how many gradients are asked for. Throws what the
-// engine throws.
-RecordedBackward record_backward(BackwardWalk& walk, size_t results, bool keeps_graph, const CompileStage& compile);
+// Runs the walk's backward on this thread and records it for the sizes of a pattern, which admits the walk's. `results`: how
+// many gradients are asked for. Throws what the engine throws.
+RecordedBackward record_backward(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
+                                 const CompileStage& compile);
 
 }  // namespace sconce

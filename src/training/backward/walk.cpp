@@ -51,32 +51,36 @@ void append(std::string& key, const T& value) {
   key.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-void append_metadata(std::string& key, const torch::autograd::InputMetadata& metadata) {
-  append(key, static_cast<int64_t>(metadata.dtype().toScalarType()) << 32 | static_cast<int64_t>(metadata.layout()) << 16 |
-                  static_cast<int64_t>(metadata.device().type()) << 8 | static_cast<uint8_t>(metadata.device().index()));
-  for (const c10::SymInt& size : metadata.shape_as_dim_vector()) {
-    append(key, size.expect_int());
+void append_metadata(std::string& key, std::vector<int64_t>& sizes, const torch::autograd::InputMetadata& metadata) {
+  const auto shape = metadata.shape_as_dim_vector();
+  append(key, static_cast<int64_t>(shape.size()) << 48 | static_cast<int64_t>(metadata.dtype().toScalarType()) << 32 |
+                  static_cast<int64_t>(metadata.layout()) << 16 | static_cast<int64_t>(metadata.device().type()) << 8 |
+                  static_cast<uint8_t>(metadata.device().index()));
+  for (const c10::SymInt& size : shape) {
+    sizes.push_back(size.expect_int());
   }
 }
 
 }  // namespace
 
 BackwardWalk::BackwardWalk(const std::shared_ptr<AutogradNode>& root, const torch::autograd::GraphTask& task) {
-  key_.reserve(2048);
-  std::priority_queue<const std::shared_ptr<AutogradNode>*, std::vector<const std::shared_ptr<AutogradNode>*>, RunsLater> ready;
+  structure_.reserve(2048);
+  std::priority_queue<const std::shared_ptr<AutogradNode>*, std::vector<const std::shared_ptr<AutogradNode>*>, RunsLater>
+      ready;
   ready.push(&root);
   while (!ready.empty() && why_not_.empty()) {
     const std::shared_ptr<AutogradNode>& node = *ready.top();
     ready.pop();
     add(node, task);
+    calls_.back().first_size = sizes_.size();
     for (const torch::autograd::Edge& edge : node->next_edges()) {
-      append(key_, edge.is_valid() ? static_cast<int64_t>(edge.input_nr) : int64_t{-1});
+      append(structure_, edge.is_valid() ? static_cast<int64_t>(edge.input_nr) : int64_t{-1});
       if (!edge.is_valid() || !should_run(*edge.function, task)) {
         continue;
       }
       Target& target = target_of(*edge.function, task);
-      append(key_, target.number);
-      append_metadata(key_, edge.function->input_metadata(edge.input_nr));
+      append(structure_, target.number);
+      append_metadata(structure_, sizes_, edge.function->input_metadata(edge.input_nr));
       if (--target.edges_left == 0) {
         ready.push(&edge.function);
       }
@@ -120,20 +124,20 @@ void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::a
     }
   }
   call.is_opaque = node_class == NodeClass::kOwn || node_class == NodeClass::kFunctionOfUser;
-  const bool has_hooks = has_hooks_before(*node) || has_hooks_after(*node) ||
-                         (call.is_leaf && node->tensor_post_acc_grad_hooks() != nullptr);
+  const bool has_hooks =
+      has_hooks_before(*node) || has_hooks_after(*node) || (call.is_leaf && node->tensor_post_acc_grad_hooks() != nullptr);
   if (call.is_needed && !call.is_leaf && !call.is_opaque) {
     collect(call);
   }
   // sconce's own nodes run plans, and nothing else.
   runs_other_code_ = runs_other_code_ || has_hooks || (call.is_opaque && node_class != NodeClass::kOwn);
   const auto met = targets_.find(node.get());
-  append(key_, met != targets_.end() ? met->second.number : 0);  // 0: the root
-  append(key_, typeid(*node).hash_code());
-  append(key_, std::array{call.is_needed, call.is_opaque, has_hooks_before(*node), has_hooks_after(*node),
-                          has_tensor_hooks(*node), has_hooks});
+  append(structure_, met != targets_.end() ? met->second.number : 0);  // 0: the root
+  append(structure_, typeid(*node).hash_code());
+  append(structure_, std::array{call.is_needed, call.is_opaque, has_hooks_before(*node), has_hooks_after(*node),
+                                has_tensor_hooks(*node), has_hooks});
   for (const BackwardCall::Capture& capture : call.captures) {
-    append(key_, capture);
+    append(structure_, capture);
   }
 }
 
@@ -146,8 +150,8 @@ void BackwardWalk::collect(BackwardCall& call) {
     call.is_opaque = true;
   }
   const torch::dynamo::autograd::CacheKey key = arguments.key();
-  append(key_, key.key_size);
-  key_.append(reinterpret_cast<const char*>(key.key), key.key_size);
+  append(structure_, key.key_size);
+  structure_.append(reinterpret_cast<const char*>(key.key), key.key_size);
 }
 
 // LibTorch's key leaves out sizes and strides, on which what is recorded may depend.
@@ -156,12 +160,15 @@ void BackwardWalk::finish_key() {
     why_not_ = "a node has saved numbers";
     return;
   }
+  first_saved_size_ = sizes_.size();
   for (const torch::dynamo::autograd::SizeInput& size : compiler_.all_size_inputs) {
-    append(key_, size.value);
+    sizes_.push_back(size.value);
   }
-  for (const int64_t word : trace_key(tensors())) {
-    append(key_, word);
-  }
+  append(structure_, compiler_.all_size_inputs.size());
+  first_size_of_tensors_ = sizes_.size();
+  const TraceKeyParts key = trace_key_parts(tensors());
+  structure_.append(reinterpret_cast<const char*>(key.structure.data()), key.structure.size() * sizeof(int64_t));
+  sizes_.insert(sizes_.end(), key.sizes.begin(), key.sizes.end());
 }
 
 }  // namespace sconce

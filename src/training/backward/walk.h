@@ -20,6 +20,7 @@ struct BackwardCall {
   bool is_leaf = false;    // an AccumulateGrad: adds its gradient to a leaf's
   bool is_needed = true;   // false: only its incoming gradients are asked for
   bool is_opaque = false;  // its formula cannot be recorded
+  size_t first_size = 0;   // of its results, among the walk's sizes
   struct Capture {
     int input;
     int output;  // of the backward
@@ -38,8 +39,14 @@ class BackwardWalk {
   const std::vector<BackwardCall>& calls() const { return calls_; }
   // Returns whether hooks or formulas of other code run, which may read the gradients of leaves.
   bool runs_other_code() const { return runs_other_code_; }
-  // Equal keys: a trace of one backward computes the other.
-  const std::string& key() const { return key_; }
+  // Equal structures and sizes: a trace of one backward computes the other.
+  const std::string& structure() const { return structure_; }
+  // The sizes on which a trace may depend: those of each call's results, what nodes have saved, and of saved tensors.
+  const std::vector<int64_t>& sizes() const { return sizes_; }
+  size_t first_saved_size() const { return first_saved_size_; }
+  size_t first_size_of_tensors() const { return first_size_of_tensors_; }
+  // Returns whether an edge of a call leads to the node, and the node is to run.
+  bool runs(torch::autograd::Node& node) const { return targets_.count(&node) != 0; }
   // The tensors that nodes have saved, each once.
   const std::vector<at::Tensor>& tensors() const { return compiler_.tensor_args.inputs; }
   torch::dynamo::autograd::AutogradCompilerCall& compiler() { return compiler_; }
@@ -61,7 +68,10 @@ class BackwardWalk {
 
   torch::dynamo::autograd::AutogradCompilerCall compiler_{torch::dynamo::autograd::SizeInput::STATIC};
   std::vector<BackwardCall> calls_;
-  std::string key_;
+  std::string structure_;
+  std::vector<int64_t> sizes_;
+  size_t first_saved_size_ = 0;
+  size_t first_size_of_tensors_ = 0;
   std::string why_not_;
   bool runs_other_code_ = false;
 };

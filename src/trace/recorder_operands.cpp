@@ -1,0 +1,119 @@
+// How a recorder writes the operands of a call.
+#include "ir/schema_match.h"
+#include "trace/recorder.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+// Returns whether the value is a list with a tensor among its elements, whatever the list's type.
+bool has_tensors(const c10::IValue& value) {
+  if (!value.isList()) {
+    return false;
+  }
+  const c10::ArrayRef<c10::IValue> elements = value.toListRef();
+  return std::any_of(elements.begin(), elements.end(), [](const c10::IValue& element) { return element.isTensor(); });
+}
+
+}  // namespace
+
+c10::IValue without_trace(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return real_of(value.toTensor());
+  }
+  if (value.isSymInt()) {
+    return SymbolicSizes::value_of(value.toSymInt());
+  }
+  if (value.isSymFloat()) {
+    return SymbolicSizes::value_of(value.toSymFloat());
+  }
+  if (value.isSymIntList()) {
+    std::vector<int64_t> numbers;
+    for (const c10::SymInt& number : value.toSymIntVector()) {
+      numbers.push_back(SymbolicSizes::value_of(number));
+    }
+    return numbers;
+  }
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> reals;
+    for (const at::Tensor& element : value.toTensorVector()) {
+      reals.push_back(real_of(element));
+    }
+    return reals;
+  }
+  if (!has_tensors(value)) {
+    return value;
+  }
+  const c10::List<c10::IValue> list = value.toList();
+  c10::impl::GenericList reals(list.elementType());
+  for (const c10::IValue& element : list) {
+    reals.push_back(without_trace(element));
+  }
+  return reals;
+}
+
+// C++ code has filled the tensor: what it holds now is a constant.
+void Recorder::keep_contents_of(const at::Tensor& tensor) {
+  const std::vector<Value*> operands = {value_of(tensor), operand(sconce::real_of(tensor).clone()), operand(false)};
+  Node* copy = graph_->create(aten::copy_, operands);
+  resolve(*copy);
+  copy->append_to(graph_->body());
+}
+
+Value* Recorder::operand(const c10::IValue& value, bool is_overwritten) {
+  if (value.isTensor() && value.toTensor().defined()) {
+    Value* found = value_of(value.toTensor());
+    if (without_contents_.erase(found) != 0 && !is_overwritten) {
+      keep_contents_of(value.toTensor());
+    }
+    return found;
+  }
+  if (value.isSymInt()) {
+    return size_operand(SymbolicSizes::dim_of(value.toSymInt()), SymbolicSizes::value_of(value.toSymInt()));
+  }
+  if (value.isSymFloat()) {
+    Value* written = shapes_ ? shapes_->write(*graph_, *SymbolicSizes::float_of(value.toSymFloat())) : nullptr;
+    return written != nullptr ? written : unknown_number(SymbolicSizes::value_of(value.toSymFloat()));
+  }
+  std::vector<Value*> elements;
+  if (value.isSymIntList()) {
+    for (const c10::SymInt& number : value.toSymIntVector()) {
+      elements.push_back(operand(number));
+    }
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& element : value.toTensorVector()) {
+      elements.push_back(operand(element));
+    }
+  } else if (has_tensors(value)) {
+    for (const c10::IValue& element : value.toListRef()) {
+      elements.push_back(operand(element));
+    }
+  } else {
+    const bool is_none = value.isNone() || value.isTensor();
+    return graph_->insert_constant(is_none ? c10::IValue() : value, graph_->body().return_node());
+  }
+  Node* list = graph_->create(prim::ListConstruct, elements, 0);
+  list->append_to(graph_->body());
+  return list->add_output(value.isSymIntList()   ? c10::ListType::ofInts()
+                          : value.isTensorList() ? c10::ListType::ofTensors()
+                                                 : c10::ListType::ofOptionalTensors());
+}
+
+Value* Recorder::size_operand(Dim dim, int64_t value) {
+  Value* written = shapes_ ? shapes_->write(*graph_, dim) : nullptr;
+  return written != nullptr ? written : unknown_number(value);
+}
+
+// Returns this run's number for one that cannot be computed.
+Value* Recorder::unknown_number(const c10::IValue& value) {
+  if (shapes_) {
+    shapes_->sizes().refuse_unknown();
+  }
+  return graph_->insert_constant(value, graph_->body().return_node());
+}
+
+}  // namespace sconce
