@@ -24,7 +24,7 @@ struct BackwardExplanation {
   uint64_t by_engine = 0;  // backwards that LibTorch's engine ran
   // Why the engine ran them, and how often.
   std::vector<std::pair<std::string, uint64_t>> reasons;
-  // Why plans are of one size each, where another plan could not be of all sizes.
+  // Why a plan could not leave sizes open. Each size then has a plan of its own, recorded when it comes for the second time.
   std::vector<std::string> why_sizes_are_fixed;
   std::vector<Explanation> plans;
 };
@@ -33,7 +33,7 @@ struct BackwardExplanation {
 class BackwardCache {
  public:
   // Takes the graph of a backward, and returns what computes its outputs from its inputs on top of the stack. It is called
-  // with grad mode off, from any thread.
+  // with grad mode off, from any thread. Where a graph leaves sizes open, its first inputs are integers.
   using Compiled = std::function<void(torch::jit::Stack&)>;
   using Compiler = std::function<Compiled(std::unique_ptr<Graph>)>;
 
@@ -54,7 +54,9 @@ class BackwardCache {
 
 // While the scope lives, `backward()` and `autograd::grad` on this thread run on this thread as plans. A backward is
 // recorded while it runs: the first one, and others of another kind when they come for the second time. Later ones with
-// nodes, sizes and dtypes alike run the plan of it. Hooks of every kind, torch::autograd::Functions and other nodes without
+// nodes, sizes and dtypes alike run the plan of it. When nodes and dtypes are alike and sizes are others, a second recording
+// leaves those sizes open, and its plan serves all sizes of at least 2. What the formulas assumed about sizes is checked
+// before each run. Hooks of every kind, torch::autograd::Functions and other nodes without
 // a known formula run between the plans' graphs, in the engine's order and with real tensors; if they act in another way
 // than when they were recorded, the rest of that backward runs node by node. Gradients, errors and accumulation are those of
 // LibTorch's engine.

@@ -33,18 +33,21 @@ void append_state(TraceKey& key) {
 // the others.
 class Identities {
  public:
-  int64_t number_of(const void* object) { return numbers_.emplace(object, numbers_.size()).first->second; }
-  // Returns where the tensor begins, from the beginning of the first one of its storage.
-  int64_t offset_of(const at::Tensor& tensor) {
-    const int64_t offset = tensor.storage_offset();
-    return tensor.has_storage()
-               ? offset - first_offsets_.emplace(tensor.storage().unsafeGetStorageImpl(), offset).first->second
-               : offset;
+  struct Storage {
+    int64_t number;
+    int64_t first_offset;  // of the first tensor in it
+  };
+  int64_t number_of(const at::Tensor& tensor) { return place_of(tensor.unsafeGetTensorImpl(), 0).number; }
+  Storage storage_of(const at::Tensor& tensor) {
+    return tensor.has_storage() ? place_of(tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset()) : Storage{0, 0};
   }
 
  private:
-  FlatMap<const void*, int64_t> numbers_;
-  FlatMap<const void*, int64_t> first_offsets_;
+  Storage& place_of(const void* object, int64_t offset) {
+    return places_.emplace(object, Storage{static_cast<int64_t>(places_.size()), offset}).first->second;
+  }
+
+  FlatMap<const void*, Storage> places_;
 };
 
 constexpr int64_t kHasGaps = -1;
@@ -104,9 +107,10 @@ void append_tensors(TraceKeyParts& key, std::span<const at::Tensor> inputs) {
     }
     const int64_t order = is_contiguous_exactly(tensor) ? 0 : dense_order(tensor).value_or(kHasGaps);
     key.structure.push_back(order);
-    key.structure.push_back(identities.offset_of(tensor));
-    key.structure.push_back(identities.number_of(tensor.unsafeGetTensorImpl()) << 32 |
-                            (tensor.has_storage() ? identities.number_of(tensor.storage().unsafeGetStorageImpl()) : 0));
+    const int64_t number = identities.number_of(tensor);
+    const Identities::Storage storage = identities.storage_of(tensor);
+    key.structure.push_back(number << 32 | storage.number);
+    key.structure.push_back(tensor.storage_offset() - storage.first_offset);
     key.sizes.insert(key.sizes.end(), tensor.sizes().begin(), tensor.sizes().end());
     if (order == kHasGaps) {
       key.sizes.insert(key.sizes.end(), tensor.strides().begin(), tensor.strides().end());

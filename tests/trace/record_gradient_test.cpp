@@ -7,6 +7,8 @@
 #include "tests/trace/schema_calls.h"
 #include "trace/recorder.h"
 
+#include <sconce/compiled_backward.h>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -161,9 +163,25 @@ std::string failure_of(const CallPattern& pattern, const OpGradient& recorded) {
 
 // Operators that LibTorch calls itself do not check their operands, and crash. So do a few others.
 bool is_internal(const std::string& name) {
-  static const std::vector<std::string> parts = {
-      "aten::_", "_backward", "mkldnn", "cudnn", "miopen", "fbgemm", "quantize", "sparse", "fused_", "nested", "xnnpack",
-      "hspmm", "_copy", "embedding_bag", "q_per", "q_scale", "q_zero", "coalesced", "slow_conv_transpose3d"};
+  static const std::vector<std::string> parts = {"aten::_",
+                                                 "_backward",
+                                                 "mkldnn",
+                                                 "cudnn",
+                                                 "miopen",
+                                                 "fbgemm",
+                                                 "quantize",
+                                                 "sparse",
+                                                 "fused_",
+                                                 "nested",
+                                                 "xnnpack",
+                                                 "hspmm",
+                                                 "_copy",
+                                                 "embedding_bag",
+                                                 "q_per",
+                                                 "q_scale",
+                                                 "q_zero",
+                                                 "coalesced",
+                                                 "slow_conv_transpose3d"};
   return std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return name.find(part) != std::string::npos; });
 }
 
@@ -201,9 +219,13 @@ class Coverage {
     }
     EXPECT_EQ(failure, "") << name;
     covered_.insert(name);
+    patterns_.push_back(pattern);
     refused_.erase(name);
     return true;
   }
+
+  // Calls with a rule, one of each operator.
+  const std::vector<CallPattern>& patterns() const { return patterns_; }
 
   bool has(const Op& op) const { return covered_.contains(name_of(op)); }
   const std::set<std::string>& covered() const { return covered_; }
@@ -211,24 +233,33 @@ class Coverage {
 
  private:
   std::set<std::string> covered_;
+  std::vector<CallPattern> patterns_;
   std::map<std::string, std::string> refused_;
 };
 
-TEST(RecordGradient, EqualsAutogradForTheOperatorsOfLibTorch) {
-  Coverage coverage;
-  for (const OperatorCase& each : read_operator_cases(tests_dir() + "/ops/gradients")) {
-    coverage.add(pattern_of(*each.op, each.arguments(5)));
-  }
-  for (const auto& [name, op] : operators()) {
-    if (coverage.has(*op)) {
-      continue;
+const Coverage& coverage_of_libtorch() {
+  static const Coverage coverage = [] {
+    Coverage found;
+    for (const OperatorCase& each : read_operator_cases(tests_dir() + "/ops/gradients")) {
+      found.add(pattern_of(*each.op, each.arguments(5)));
     }
-    for (const CallPattern& call : suggested_calls(*op)) {
-      if (coverage.add(call)) {
-        break;
+    for (const auto& [name, op] : operators()) {
+      if (found.has(*op)) {
+        continue;
+      }
+      for (const CallPattern& call : suggested_calls(*op)) {
+        if (found.add(call)) {
+          break;
+        }
       }
     }
-  }
+    return found;
+  }();
+  return coverage;
+}
+
+TEST(RecordGradient, EqualsAutogradForTheOperatorsOfLibTorch) {
+  const Coverage& coverage = coverage_of_libtorch();
   size_t without_text = 0;
   for (const auto& [name, op] : operators()) {
     without_text += coverage.has(*op) && gradient_of(*op) == nullptr ? 1 : 0;
@@ -250,6 +281,79 @@ TEST(RecordGradient, EqualsAutogradForTheOperatorsOfLibTorch) {
   RecordProperty("covered", static_cast<int>(coverage.covered().size()));
   RecordProperty("without_text", static_cast<int>(without_text));
   std::cout << coverage.covered().size() << " operators, " << without_text << " of them without a text\n";
+}
+
+// What a backward gives: gradients, or an error.
+struct Outcome {
+  Tensors gradients;
+  std::string error;
+};
+
+Outcome outcome_of(const Call& call) {
+  try {
+    return {by_autograd(call), {}};
+  } catch (const c10::Error& error) {
+    return {{}, error.what_without_backtrace()};
+  }
+}
+
+std::string difference(const Outcome& found, const Outcome& expected) {
+  if (found.error != expected.error) {
+    return "raises '" + found.error + "', not '" + expected.error + "'";
+  }
+  for (size_t i = 0; i < found.gradients.size(); ++i) {
+    const at::Tensor& gradient = found.gradients[i];
+    if (gradient.defined() && gradient.numel() > 0 && gradient.strides() != expected.gradients[i].strides()) {
+      return "strides of gradient " + std::to_string(i) + " differ";
+    }
+  }
+  return difference(found.gradients, expected.gradients, 1e-9);
+}
+
+// Runs backwards of the operator with several sizes, those of 0 and 1 last, in a scope. Returns what differs from the
+// engine.
+std::string failure_in_scope(const CallPattern& pattern, const BackwardCache& cache) {
+  const auto examples = ExampleCalls::find(pattern);
+  std::vector<ExampleCalls::Sizes> all;
+  for (const size_t number : {0, 1, 2, 0, 1, 2}) {
+    all.push_back(examples->sizes(number));
+  }
+  for (int round = 0; round < 3; ++round) {
+    all.insert(all.end(), examples->edges().begin(), examples->edges().end());
+  }
+  for (const ExampleCalls::Sizes& sizes : all) {
+    const Call call = make_call(pattern, examples->arguments(sizes));
+    const Outcome found = [&] {
+      const CompiledBackward scope(cache);
+      return outcome_of(call);
+    }();
+    if (std::string failure = difference(found, outcome_of(call)); !failure.empty()) {
+      return failure;
+    }
+  }
+  return {};
+}
+
+TEST(CompiledBackwardOfOperators, ServesSizesThatChange) {
+  size_t general = 0;
+  for (const CallPattern& pattern : coverage_of_libtorch().patterns()) {
+    const std::string name = name_of(*pattern.op);
+    const BackwardCache cache(Options().compile(CompileMode::kBlocking));
+    std::string failure;
+    try {
+      failure = failure_in_scope(pattern, cache);
+    } catch (const std::exception& error) {
+      failure = sconce::message_of(error);
+    }
+    EXPECT_EQ(failure, "") << name;
+    const BackwardExplanation explanation = cache.explain();
+    general += explanation.why_sizes_are_fixed.empty() ? 1 : 0;
+    for (const std::string& why : explanation.why_sizes_are_fixed) {
+      std::cout << name << ": " << why << '\n';
+    }
+  }
+  EXPECT_GE(general, 460U);
+  std::cout << general << " calls of operators need no more than two recordings\n";
 }
 
 const Op& op_named(const char* name) { return op_of(torch::jit::findOperatorFor({name, ""})->schema()); }

@@ -222,6 +222,30 @@ TEST(TrainStep, RecordsWhatChangesAgain) {
   EXPECT_EQ(both.step().explain().plans.size(), 4U);
 }
 
+TEST(TrainStep, TakesBatchesThatAreSlices) {
+  torch::jit::Module module = module_of(kMlp);
+  torch::jit::Module copy = copy_of(module);
+  const auto ours = sgd(parameters_of(module));
+  const auto theirs = sgd(parameters_of(copy));
+  TrainStep step(accelerate(module, Options().compile(CompileMode::kBlocking)),
+                 [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); }, *ours);
+  const at::Tensor rows = at::randn({22, 16});
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int64_t first = 0; first < 22; first += 4) {
+      const at::Tensor batch = rows.slice(0, first, first + 4);
+      const at::Tensor x = batch.slice(1, 0, 8);
+      const at::Tensor target = batch.slice(1, 8);
+      step({x}, {target});
+      theirs->zero_grad();
+      at::mse_loss(copy.forward({x}).toTensor(), target).backward();
+      theirs->step();
+      EXPECT_TRUE(at::allclose(module.attr("a_weight").toTensor(), copy.attr("a_weight").toTensor(), 1e-4, 1e-6));
+    }
+  }
+  EXPECT_EQ(step.explain().plans.size(), 2U);  // the last batch is smaller
+  EXPECT_EQ(step.explain().by_plan, 15U);      // all but the first, and the smaller ones of two epochs
+}
+
 TEST(TrainStep, RunsWhatItCannotRecord) {
   TwoTrainings both(module_of(kMlp), sgd, {}, [](const at::Tensor& y, const at::Tensor& target) {
     const at::Tensor loss = at::mse_loss(y, target);

@@ -17,6 +17,28 @@ def sizes(grad: List[int], input: List[int]):
     return input
 )";
 
+// The gradient of the third argument's source, or of an operand whose sizes are the third argument.
+constexpr std::string_view kSizesOfThird = R"(
+def sizes(grad: List[int], other: List[int], sizes: List[int]):
+    return sizes
+)";
+
+// The gradient of an input that broadcasts with a target.
+constexpr std::string_view kSizesOfLoss = R"(
+def sizes(grad: List[int], input: List[int], target: List[int]):
+    rank = max(len(input), len(target))
+    out: List[int] = []
+    for i in range(rank):
+        size = 1
+        if i >= rank - len(input):
+            size = input[i - rank + len(input)]
+        if i >= rank - len(target):
+            of_target = target[i - rank + len(target)]
+            size = of_target if size == 1 else size
+        out.append(size)
+    return out
+)";
+
 }  // namespace
 
 std::span<const OpRow> gradient_rows() {
@@ -25,14 +47,31 @@ std::span<const OpRow> gradient_rows() {
       {.name = "aten::_adaptive_avg_pool3d_backward",
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
+      {.name = "aten::_cdist_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::_log_softmax_backward_data", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
-      {.name = "aten::_prelu_kernel_backward", .results = Sharing::kFresh},
+      {.name = "aten::_prelu_kernel_backward",
+       .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = R"(
+def sizes(grad: List[int], self: List[int]):
+    return (self, self)
+)"}},
       {.name = "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
        .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = R"(
 def sizes(grad: List[int], query: List[int], key: List[int], value: List[int]):
     return (query, key, value)
 )"}},
       {.name = "aten::_softmax_backward_data", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::_upsample_bicubic2d_aa_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
+      {.name = "aten::_upsample_bilinear2d_aa_backward",
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
+      {.name = "aten::_upsample_nearest_exact1d_backward",
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
+      {.name = "aten::_upsample_nearest_exact2d_backward",
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
+      {.name = "aten::_upsample_nearest_exact3d_backward",
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
+      {.name = "aten::adaptive_max_pool2d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
+      {.name = "aten::adaptive_max_pool3d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::avg_pool2d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::binary_cross_entropy_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::convolution_backward",
@@ -56,19 +95,24 @@ def sizes(grad: List[int], indices: List[int], num_weights: int):
       {.name = "aten::hardtanh_backward", .layout = Layout::kPointwise},
       {.name = "aten::huber_loss_backward",
        .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfLoss}},
       {.name = "aten::leaky_relu_backward", .layout = Layout::kPointwise},
       {.name = "aten::log_sigmoid_backward",
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::masked_scatter_backward", .results = Sharing::kFresh},
+      {.name = "aten::masked_scatter_backward",
+       .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
       {.name = "aten::max_pool2d_with_indices_backward",
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::max_pool3d_with_indices_backward",
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::mse_loss_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::mish_backward", .results = Sharing::kFresh, .layout = Layout::kPointwise},
+      {.name = "aten::mse_loss_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfLoss}},
+      {.name = "aten::multi_margin_loss_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
+      {.name = "aten::multilabel_margin_loss_backward",
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::native_batch_norm_backward",
        .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = R"(
 def sizes(grad: List[int], input: List[int]):
@@ -81,9 +125,11 @@ def sizes(grad: List[int], input: List[int], normalized_shape: List[int]):
 )"}},
       {.name = "aten::nll_loss2d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::nll_loss_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
+      {.name = "aten::reflection_pad1d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::reflection_pad2d_backward",
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
+      {.name = "aten::replication_pad1d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::replication_pad2d_backward",
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
@@ -96,7 +142,7 @@ def sizes(grad: List[int], input: List[int], normalized_shape: List[int]):
       {.name = "aten::slice_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kInputSizes}},
       {.name = "aten::smooth_l1_loss_backward",
        .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfLoss}},
       {.name = "aten::soft_margin_loss_backward",
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
@@ -104,7 +150,16 @@ def sizes(grad: List[int], input: List[int], normalized_shape: List[int]):
       {.name = "aten::softshrink_backward", .layout = Layout::kPointwise},
       {.name = "aten::tanh_backward", .layout = Layout::kPointwise},
       {.name = "aten::threshold_backward", .layout = Layout::kPointwise},
-      {.name = "aten::unfold_backward", .results = Sharing::kFresh},
+      {.name = "aten::unfold_backward",
+       .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kInputSizes}},
+      {.name = "aten::upsample_bicubic2d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
+      {.name = "aten::upsample_bilinear2d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
+      {.name = "aten::upsample_linear1d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
+      {.name = "aten::upsample_nearest1d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
+      {.name = "aten::upsample_nearest2d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
+      {.name = "aten::upsample_nearest3d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
+      {.name = "aten::upsample_trilinear3d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfThird}},
       {.name = "aten::value_selecting_reduction_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
 def sizes(grad: List[int], dim: int, indices: List[int], sizes: List[int]):
     return sizes

@@ -55,6 +55,7 @@ return (torch._embedding_bag_backward(
        .differentiable_if = "not sparse and per_sample_weights is None and "
                             "(padding_idx is None or (0 <= padding_idx and padding_idx < weight.size(0)))"},
       {.name = "aten::gather",
+       .result = {.sizes = "def sizes(self: List[int], dim: int, index: List[int]):\n    return index\n"},
        .backward = "(grad.new_zeros(self.size()).scatter_add(dim, index, grad),)",
        .differentiable_if = "not sparse_grad"},
       {.name = "aten::index",

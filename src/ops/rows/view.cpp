@@ -19,6 +19,26 @@ def sizes(self: List[int], shape: List[int]):
     return out
 )";
 
+constexpr std::string_view kDiagonalSizes = R"(
+def sizes(self: List[int], offset: int, dim1: int, dim2: int):
+    if dim1 < 0:
+        dim1 = dim1 + len(self)
+    if dim2 < 0:
+        dim2 = dim2 + len(self)
+    rows = self[dim1]
+    columns = self[dim2]
+    if offset >= 0:
+        columns = columns - offset
+    else:
+        rows = rows + offset
+    out: List[int] = []
+    for i in range(len(self)):
+        if i != dim1 and i != dim2:
+            out.append(self[i])
+    out.append(max(min(rows, columns), 0))
+    return out
+)";
+
 }  // namespace
 
 std::span<const OpRow> view_rows() {
@@ -42,6 +62,7 @@ std::span<const OpRow> view_rows() {
       {.name = "aten::diag_embed", .backward = "(grad.diagonal(offset, dim1, dim2),)"},
       {.name = "aten::diagonal",
        .new_view = true,
+       .result = {.sizes = kDiagonalSizes},
        .backward = "(torch.diagonal_backward(grad, self.size(), offset, dim1, dim2),)"},
       {.name = "aten::expand", .new_view = true, .backward = "(grad.sum_to_size(self.size()),)"},
       {.name = "aten::expand_as", .backward = "(grad.sum_to_size(self.size()),)"},
