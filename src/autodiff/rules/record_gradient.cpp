@@ -1,11 +1,11 @@
-#include "trace/record_gradient.h"
+#include "autodiff/rules/record_gradient.h"
 
+#include "autodiff/rules/check_gradient.h"
+#include "autodiff/rules/generalize.h"
+#include "autodiff/rules/gradient_trace.h"
 #include "base/exception_message.h"
 #include "ir/schema_match.h"
 #include "ir/text/print.h"
-#include "trace/check_gradient.h"
-#include "trace/generalize.h"
-#include "trace/gradient_trace.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/jit_type.h>

@@ -1,4 +1,4 @@
-#include "trace/call_pattern.h"
+#include "autodiff/rules/call_pattern.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>

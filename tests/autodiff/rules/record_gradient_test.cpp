@@ -1,10 +1,10 @@
 // Gradients recorded of LibTorch's autograd, for the operators of its schema list.
-#include "trace/record_gradient.h"
+#include "autodiff/rules/record_gradient.h"
 
 #include "base/exception_message.h"
 #include "tests/support/graphs.h"
 #include "tests/support/operator_cases.h"
-#include "tests/trace/schema_calls.h"
+#include "tests/autodiff/rules/schema_calls.h"
 #include "trace/recorder.h"
 
 #include <sconce/compiled_backward.h>
@@ -268,7 +268,7 @@ TEST(RecordGradient, EqualsAutogradForTheOperatorsOfLibTorch) {
   for (const auto& [name, reason] : coverage.refused()) {
     found += name + ": " + reason + "\n";
   }
-  const std::string file = tests_dir() + "/trace/unrecorded_operators.txt";
+  const std::string file = tests_dir() + "/autodiff/rules/unrecorded_operators.txt";
   if (std::getenv("SCONCE_UPDATE_EXPECTATIONS") != nullptr) {
     std::ofstream(file) << found;
   }

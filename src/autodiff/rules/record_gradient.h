@@ -5,8 +5,8 @@
 // strides, and in double backward, before it is used.
 #pragma once
 
+#include "autodiff/rules/call_pattern.h"
 #include "load/compile_op_row.h"
-#include "trace/call_pattern.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "trace/gradient_trace.h"
+#include "autodiff/rules/gradient_trace.h"
 
 #include "analysis/effects.h"
 #include "trace/recorder.h"

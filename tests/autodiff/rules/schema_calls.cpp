@@ -1,4 +1,4 @@
-#include "tests/trace/schema_calls.h"
+#include "tests/autodiff/rules/schema_calls.h"
 
 #include <ATen/core/jit_type.h>
 

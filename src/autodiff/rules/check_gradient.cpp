@@ -1,4 +1,4 @@
-#include "trace/check_gradient.h"
+#include "autodiff/rules/check_gradient.h"
 
 #include "base/flat_map.h"
 

@@ -1,4 +1,4 @@
-#include "trace/generalize.h"
+#include "autodiff/rules/generalize.h"
 
 #include "ir/schema_match.h"
 

@@ -1,7 +1,7 @@
 // Calls of an operator that its schema suggests.
 #pragma once
 
-#include "trace/call_pattern.h"
+#include "autodiff/rules/call_pattern.h"
 
 #include <vector>
 
