@@ -116,10 +116,11 @@ struct MemoryExplanation {
 
 // Why no differentiable subgraph has an operator that a gradient flows through. Autograd records such an operator by itself.
 enum class NotDifferentiated : uint8_t {
-  kNoText,        // its row has no gradient formula (`backward` text)
+  kNoText,        // its row has no gradient formula (`backward` text), and none may be recorded
   kEffects,       // it writes memory or has other effects
   kCall,          // it is a call of a function that is not inlined
   kCondition,     // its gradient formula does not cover these arguments
+  kNotRecorded,   // its gradient formula could not be recorded from LibTorch's autograd for these arguments
   kUnknownDtype,  // the dtype of an operand or result is not known
   kComplex,       // an operand or result is complex
   kHiddenTensor,  // an argument may be a tensor, but is not of that type
@@ -138,6 +139,14 @@ const char* remedy_for(NotDifferentiated reason);
 struct NotDifferentiatedExplanation {
   std::string op;  // "aten::sort"
   NotDifferentiated reason = NotDifferentiated::kNoText;
+  size_t nodes = 0;
+  std::string node;    // the first of them
+  std::string source;  // "model.py:12:8", may be empty
+};
+
+// The operators of one name in differentiable subgraphs whose gradient formula is LibTorch's, recorded from its autograd.
+struct RecordedGradientExplanation {
+  std::string op;  // "aten::special_i1"
   size_t nodes = 0;
   std::string node;    // the first of them
   std::string source;  // "model.py:12:8", may be empty
@@ -170,6 +179,7 @@ struct GradientExplanation {
   size_t inside = 0;   // operators that a gradient flows through, in differentiable subgraphs
   size_t outside = 0;  // other operators that a gradient flows through
   std::vector<NotDifferentiatedExplanation> not_differentiated;  // of `outside`, those with the most nodes first
+  std::vector<RecordedGradientExplanation> recorded;             // of `inside`, those with the most nodes first
   std::vector<DifferentiableExplanation> subgraphs;
 };
 

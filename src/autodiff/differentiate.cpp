@@ -4,6 +4,7 @@
 #include "analysis/effects.h"
 #include "autodiff/joint/build_nodes.h"
 #include "autodiff/joint/joint_graph.h"
+#include "autodiff/rules/gradient_rule.h"
 #include "autodiff/select/differentiable_blocks.h"
 #include "autodiff/select/roles.h"
 #include "autodiff/select/slice.h"
@@ -131,17 +132,35 @@ std::vector<Node*> carriers_of(const std::vector<Node*>& nodes) {
   return carriers;
 }
 
-void add_outside(const Node& node, NotDifferentiated reason, GradientExplanation& explanation) {
-  auto& entries = explanation.not_differentiated;
-  const std::string op = node.kind().toQualString();
-  auto found =
-      std::find_if(entries.begin(), entries.end(), [&](const auto& each) { return each.op == op && each.reason == reason; });
+bool are_alike(const NotDifferentiatedExplanation& a, const NotDifferentiatedExplanation& b) {
+  return a.op == b.op && a.reason == b.reason;
+}
+
+bool are_alike(const RecordedGradientExplanation& a, const RecordedGradientExplanation& b) { return a.op == b.op; }
+
+// Counts the node in the entry that is `like` its own.
+template <class Entry>
+void add(const Node& node, Entry like, std::vector<Entry>& entries) {
+  like.op = node.kind().toQualString();
+  auto found = std::find_if(entries.begin(), entries.end(), [&](const Entry& each) { return are_alike(each, like); });
   if (found == entries.end()) {
-    const std::string source = node.location() ? node.location()->file_line_column() : std::string();
-    found = entries.insert(found, {op, reason, 0, print_node_line(node), source});
+    like.node = print_node_line(node);
+    like.source = node.location() ? node.location()->file_line_column() : std::string();
+    found = entries.insert(found, std::move(like));
   }
   found->nodes += 1;
+}
+
+void add_outside(const Node& node, NotDifferentiated reason, GradientExplanation& explanation) {
+  NotDifferentiatedExplanation entry;
+  entry.reason = reason;
+  add(node, std::move(entry), explanation.not_differentiated);
   explanation.outside += 1;
+}
+
+template <class Entry>
+void sort_by_nodes(std::vector<Entry>& entries) {
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.nodes > b.nodes; });
 }
 
 // Returns why the slice stays as it is, or nullopt if a node took its place.
@@ -151,6 +170,7 @@ std::optional<NotDifferentiated> differentiate_slice(const DifferentiableSlice& 
       std::any_of(slice.nodes.begin(), slice.nodes.end(), [](const Node* node) { return has_effects(*node); });
   const CutOut cut = cut_out(slice.nodes, exports.results, TensorConstants::kOperands);
   JointGraph joint = differentiate_forward(cut.subgraph, run);
+  forget_recorded_gradients(*joint.graph);
   if (joint.signature.outputs.empty()) {
     return NotDifferentiated::kOnlyViews;
   }
@@ -183,6 +203,7 @@ bool peel_loops_with_visible_results(Graph& graph, const Roles& roles) {
 }  // namespace
 
 bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation, const RunPass& run) {
+  record_gradients(graph);
   Roles roles(graph);
   bool changed = peel_loops_with_visible_results(graph, roles);
   if (changed) {
@@ -195,6 +216,12 @@ bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanat
   }
   for (const DifferentiableSlice& slice : sliced.slices) {
     const std::vector<Node*> carriers = carriers_of(slice.nodes);
+    std::vector<RecordedGradientExplanation> recorded = found.recorded;
+    for (const Node* node : carriers) {
+      if (gradient_of(*node).is_recorded) {
+        add(*node, RecordedGradientExplanation(), recorded);
+      }
+    }
     if (const auto reason = differentiate_slice(slice, graph, run)) {
       for (const Node* node : carriers) {
         add_outside(*node, *reason, found);
@@ -202,11 +229,13 @@ bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanat
     } else {
       changed = true;
       found.inside += carriers.size();
+      found.recorded = std::move(recorded);
     }
   }
+  forget_recorded_gradients(graph);
   if (explanation != nullptr) {
-    auto& entries = found.not_differentiated;
-    std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.nodes > b.nodes; });
+    sort_by_nodes(found.not_differentiated);
+    sort_by_nodes(found.recorded);
     *explanation = std::move(found);
   }
   return changed;

@@ -24,8 +24,8 @@ namespace sconce {
 // `min_nodes`: slices with fewer nodes that a gradient flows through stay as they are.
 // Branches and loops are nodes of a slice where select/differentiable_blocks.h allows it; else their blocks have slices of
 // their own. The last iteration of a loop whose results a user may see is taken out of it. Does not: differentiate operators
-// without a backward text. Requires facts. Returns whether the graph changed. Fills `explanation`, but for its subgraphs.
-// `run`: runs the passes that fold the graphs of gradients.
+// without a rule (rules/gradient_rule.h). Requires facts. Returns whether the graph changed. Fills `explanation`, but for
+// its subgraphs. `run`: runs the passes that fold the graphs of gradients.
 bool differentiate(Graph& graph, size_t min_nodes, GradientExplanation* explanation = nullptr, const RunPass& run = nullptr);
 // The same with 2 nodes.
 bool differentiate(Graph& graph);

@@ -65,6 +65,8 @@ const char* to_string(NotDifferentiated reason) {
     case NotDifferentiated::kEffects: return "it writes memory or has other effects";
     case NotDifferentiated::kCall: return "it is a call that is not inlined";
     case NotDifferentiated::kCondition: return "its gradient formula does not cover these arguments";
+    case NotDifferentiated::kNotRecorded:
+      return "its gradient formula could not be recorded from LibTorch's autograd for these arguments";
     case NotDifferentiated::kUnknownDtype: return "the dtype of an operand or a result is not known";
     case NotDifferentiated::kComplex: return "it computes with complex numbers";
     case NotDifferentiated::kHiddenTensor: return "an argument may be a tensor, but is not of that type";
@@ -92,6 +94,7 @@ const char* remedy_for(NotDifferentiated reason) {
     case NotDifferentiated::kOnlyViews: return "none: autograd records views at little cost";
     case NotDifferentiated::kCall:
     case NotDifferentiated::kCondition:
+    case NotDifferentiated::kNotRecorded:
     case NotDifferentiated::kComplex:
     case NotDifferentiated::kHiddenTensor:
     case NotDifferentiated::kNoGradient: return "";

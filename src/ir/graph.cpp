@@ -131,6 +131,10 @@ Node* Node::set_attribute(c10::Symbol name, AttributeValue value) {
   return this;
 }
 
+void Node::remove_attribute(c10::Symbol name) {
+  std::erase_if(attributes_, [&](const Attribute& attribute) { return attribute.name == name; });
+}
+
 Node* Node::set_location(SourceLocationPtr location) {
   location_ = std::move(location);
   return this;

@@ -128,6 +128,7 @@ class Node {
   c10::ArrayRef<Attribute> attributes() const { return attributes_; }
   const AttributeValue* attribute(c10::Symbol name) const;  // null when absent
   Node* set_attribute(c10::Symbol name, AttributeValue value);
+  void remove_attribute(c10::Symbol name);  // if it is there
   template <typename T>
   const T& attribute_as(c10::Symbol name) const;  // asserts that it is there and of that form
 

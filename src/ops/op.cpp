@@ -85,7 +85,7 @@ bool takes_layout(const c10::FunctionSchema& schema) {
 // Returns whether the row says something that holds for strided results alone: their dtypes, sizes or gradients.
 bool has_strided_results(const OpRow& row) {
   const bool has_sizes = !row.result.dtypes.empty() || row.result.keeps_sizes || !row.result.sizes.empty();
-  return row.layout != Layout::kUnknown || !row.backward.empty() || !row.forward.empty() ||
+  return row.layout != Layout::kUnknown || !row.backward.empty() || !row.forward.empty() || row.recorded_gradient ||
          (has_sizes && !row.result.accepts_sparse && !row.result.differs_on_meta);
 }
 

@@ -182,6 +182,10 @@ struct OpRow {
   // An expression over the schema's arguments: whether these texts are the operator's derivative. Without it, they always
   // are.
   std::string_view differentiable_if = {};
+  // For a row without these texts: whether the gradient may be recorded from LibTorch's autograd (autodiff/rules/).
+  // LibTorch's formulas do not check what autograd itself hands them, so each such operator has cases in
+  // tests/ops/gradients.
+  bool recorded_gradient = false;
 };
 
 }  // namespace sconce

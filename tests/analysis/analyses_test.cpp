@@ -170,6 +170,8 @@ TEST(SchemaCorrections, OperatorsVouchedForGiveMemoryOfTheirOwn) {
       {"stack", at::stack({x}), x},
       {"scaled_dot_product_attention", at::scaled_dot_product_attention(image, at::ones({1, 1, 1, 2}), image), image},
       {"one_hot", at::one_hot(at::zeros({1}, at::kLong), 1), x},
+      {"linalg_inv", at::linalg_inv(eye), eye},
+      {"linalg_cholesky", at::linalg_cholesky(eye), eye},
   };
   for (const auto& [name, result, argument] : results) {
     EXPECT_FALSE(result.is_alias_of(argument)) << name;

@@ -28,30 +28,32 @@ constexpr std::string_view kNamespace = "aten::";
 using Rows = std::span<const OpRow>;
 // The files of src/ops/rows but the node kinds of the language.
 const std::array<std::pair<const char*, Rows>, 20> kFamilies = {{
-    {"number", number_rows()},         {"container", container_rows()},     {"state", state_rows()},
-    {"query", query_rows()},           {"pointwise", pointwise_rows()},     {"function", function_rows()},
-    {"activation", activation_rows()}, {"reduction", reduction_rows()},     {"norm", norm_rows()},
-    {"product", product_rows()},       {"attention", attention_rows()},     {"convolution", convolution_rows()},
-    {"image", image_rows()},           {"loss", loss_rows()},               {"view", view_rows()},
-    {"joining", joining_rows()},       {"indexing", indexing_rows()},       {"factory", factory_rows()},
+    {"number", number_rows()},         {"container", container_rows()}, {"state", state_rows()},
+    {"query", query_rows()},           {"pointwise", pointwise_rows()}, {"function", function_rows()},
+    {"activation", activation_rows()}, {"reduction", reduction_rows()}, {"norm", norm_rows()},
+    {"product", product_rows()},       {"attention", attention_rows()}, {"convolution", convolution_rows()},
+    {"image", image_rows()},           {"loss", loss_rows()},           {"view", view_rows()},
+    {"joining", joining_rows()},       {"indexing", indexing_rows()},   {"factory", factory_rows()},
     {"gradient", gradient_rows()},     {"library", library_rows()},
 }};
 
 // What the overloads of a row, or of an operator without one, have together.
 struct Summary {
-  bool has_gradient = false;
-  std::string condition;  // of the gradient
+  bool has_gradient = false;  // as texts
+  std::string condition;      // of the gradient
+  bool is_recorded = false;   // the gradient
   bool is_prepared = false;
   bool is_compiled = false;
   bool is_reduction = false;
   std::vector<std::string> promises;  // "DTYPES: ULPS" of the rules
 
-  bool is_empty() const { return !has_gradient && !is_prepared && !is_compiled; }
+  bool is_empty() const { return !has_gradient && !is_recorded && !is_prepared && !is_compiled; }
 };
 
 void add(Summary& summary, const OpRow& row) {
   summary.has_gradient = !row.backward.empty() || !row.forward.empty();
   summary.condition = row.differentiable_if;
+  summary.is_recorded = row.recorded_gradient;
 }
 
 void add(Summary& summary, const Op& op) {
@@ -114,13 +116,14 @@ std::string line_of(const std::string& names, const Summary& summary) {
     promises += (promises.empty() ? "" : "<br>") + promise;
   }
   const bool is_short = summary.condition.find('\n') == std::string::npos;
-  const std::string gradient = !summary.has_gradient        ? ""
+  const std::string gradient = summary.is_recorded         ? "recorded"
+                               : !summary.has_gradient     ? ""
                                : summary.condition.empty() ? "yes"
                                : is_short                  ? "if `" + summary.condition + "`"
                                                            : "if its row's condition holds";
   std::string line = "| " + names;
   for (const std::string& cell : {gradient, std::string(summary.is_prepared ? "yes" : ""),
-                                  std::string(!summary.is_compiled    ? ""
+                                  std::string(!summary.is_compiled   ? ""
                                               : summary.is_reduction ? "reduction"
                                                                      : "element rule"),
                                   promises}) {
@@ -156,8 +159,9 @@ size_t count(const Summaries& summaries, bool Summary::* field) {
 }
 
 std::string counts_text(const Summaries& summaries) {
-  return std::to_string(count(summaries, &Summary::has_gradient)) + " operators have gradients, " +
-         std::to_string(count(summaries, &Summary::is_prepared)) + " operators are prepared, and kernels compute " +
+  return std::to_string(count(summaries, &Summary::has_gradient)) + " operators have gradients, those of " +
+         std::to_string(count(summaries, &Summary::is_recorded)) + " others are recorded, " +
+         std::to_string(count(summaries, &Summary::is_prepared)) + " operators are prepared, and kernels\ncompute " +
          std::to_string(count(summaries, &Summary::is_compiled)) + " operators";
 }
 
@@ -175,16 +179,18 @@ std::string unfused_text() {
 
 std::string page() {
   const Summaries summaries = summarize();
-  std::string text = R"(# Operators
+  std::string text =
+      R"(# Operators
 
 What sconce computes of each operator of LibTorch. `tests/docs/operators_page_test.cpp` writes this page from the tables of the
-code. )" + counts_text(summaries) + R"(. All others run as in eager
-execution, called by their schema; LibTorch's autograd differentiates them.
+code. )" +
+      counts_text(summaries) +
+      R"(. All others run as in eager execution, called by their schema; LibTorch's autograd differentiates them.
 
 | column | |
 |---|---|
 | operator | a row of `src/ops/rows/`, sorted by its files. An in-place operator has the columns of its functional variant, where the row says that this one may replace it; a synonym (`absolute`) has those of the operator that it is another name of |
-| gradient | the row has the text of its gradient, so that [differentiable subgraphs](OVERVIEW.md#7-training-differentiable-subgraphs) may have the operator. With a condition: for other arguments, LibTorch's autograd differentiates it |
+| gradient | the row has the text of its gradient, so that [differentiable subgraphs](OVERVIEW.md#7-training-differentiable-subgraphs) may have the operator. With a condition: for other arguments, LibTorch's autograd differentiates it. *Recorded*: [LibTorch's own formula](adding_an_op.md#a-recorded-gradient), recorded when a plan first needs it |
 | prepared | a prepared step keeps the set-up of LibTorch's kernel from run to run ([OVERVIEW.md](OVERVIEW.md#prepared-steps-and-the-arena)) |
 | compiled | [compiled kernels](kernels.md) compute it, for each element or as a reduction of dimensions |
 | dtypes: ulps | the dtypes of operands that kernels compute, and the largest distance from eager LibTorch in units of the last place. Operands of other dtypes are refused: LibTorch computes them. [kernels.md](kernels.md) explains the words |
@@ -217,6 +223,8 @@ TEST(OperatorsPage, CountsAreThoseThatOtherPagesQuote) {
               std::to_string(count(summaries, &Summary::is_prepared)));
   expect_part("CHANGELOG.md", "compiled kernels compute. ", " operators have gradients as texts",
               std::to_string(count(summaries, &Summary::has_gradient)));
+  expect_part("CHANGELOG.md", "among them. The gradients of ", " others, such as",
+              std::to_string(count(summaries, &Summary::is_recorded)));
   expect_part("CHANGELOG.md", "Where nothing records gradients, ", " operators keep their set-up",
               std::to_string(count(summaries, &Summary::is_prepared)));
 }

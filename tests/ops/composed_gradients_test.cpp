@@ -12,6 +12,7 @@
 #include "ir/text/print.h"
 #include "load/compile_op_row.h"
 
+#include <sconce/explanation.h>
 #include <sconce/graph_executor.h>
 
 #include <ATen/ATen.h>
@@ -322,6 +323,18 @@ bool check(const GradientCase& each, uint64_t choice, const std::vector<int64_t>
       has_second = has_second || (order == 2 && !expected.second.empty());
     }
     EXPECT_TRUE(ours->explain().refusals.empty()) << ours->explain().refusals[0].reason;
+  }
+  const Op& row = each.op->canonical != nullptr ? *each.op->canonical : *each.op;
+  for (const auto& [text, executor] : executors) {
+    for (const PlanExplanation& plan : executor->explain().plans) {
+      if (!row.recorded_gradient || !plan.gradients) {
+        continue;
+      }
+      EXPECT_FALSE(plan.gradients->recorded.empty()) << each.text << ": its gradient is not recorded";
+      for (const NotDifferentiatedExplanation& outside : plan.gradients->not_differentiated) {
+        EXPECT_NE(outside.reason, NotDifferentiated::kUnknownDtype) << each.text << ": " << outside.node;
+      }
+    }
   }
   return has_second;
 }

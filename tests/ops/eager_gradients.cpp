@@ -2,8 +2,6 @@
 
 #include "tests/support/graphs.h"
 
-#include "load/compile_op_row.h"
-
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -70,20 +68,11 @@ Tensors tensors_at(const Values& values, const std::vector<size_t>& positions) {
 }
 
 std::vector<size_t> differentiable_positions(const GradientCase& each, const Values& arguments) {
-  std::vector<size_t> positions = floating_positions(arguments);
-  std::erase_if(positions, [&](size_t position) {
-    try {
-      call_operator(*each.op, copies_of(arguments, at::kDouble, {position}));
-      return false;
-    } catch (const std::exception& error) {
-      return sconce::message_of(error).find("is not differentiable with respect to") != std::string::npos;
-    }
-  });
-  return positions;
+  return differentiable_positions(*each.op, copies_of(arguments, at::kDouble));
 }
 
 bool is_differentiated(const GradientCase& each, const Values& arguments) {
-  const OpGradient* gradient = gradient_of(*each.op);
+  const OpGradient* gradient = rule_of(*each.op, arguments);
   return gradient != nullptr && (gradient->condition == nullptr || run(*gradient->condition, arguments).at(0).toBool());
 }
 

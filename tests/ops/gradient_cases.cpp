@@ -2,7 +2,7 @@
 
 #include "tests/support/graphs.h"
 
-#include "load/compile_op_row.h"
+#include "autodiff/rules/record_gradient.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
@@ -24,8 +24,35 @@ Values call_operator(const Op& op, const Values& arguments) {
   return stack;
 }
 
+const OpGradient* rule_of(const Op& op, const Values& arguments) {
+  const Op& row = op.canonical != nullptr ? *op.canonical : op;
+  if (!row.recorded_gradient) {
+    return gradient_of(op);
+  }
+  const RecordedGradient& recorded = record_gradient(pattern_of(row, arguments, differentiable_positions(op, arguments)));
+  return recorded.refusal.empty() ? &recorded.gradient : nullptr;
+}
+
+std::vector<size_t> differentiable_positions(const Op& op, const Values& arguments) {
+  std::vector<size_t> positions = floating_positions(arguments);
+  std::erase_if(positions, [&](size_t position) {
+    Values copies = arguments;
+    for (const size_t floating : floating_positions(arguments)) {
+      copies[floating] = arguments[floating].toTensor().detach().clone();
+    }
+    copies[position].toTensor().requires_grad_(true);
+    try {
+      call_operator(op, copies);
+      return false;
+    } catch (const std::exception& error) {
+      return sconce::message_of(error).find("is not differentiable with respect to") != std::string::npos;
+    }
+  });
+  return positions;
+}
+
 ForwardPass run_forward(const Op& op, const Values& arguments) {
-  const OpGradient& gradient = *gradient_of(op);
+  const OpGradient& gradient = *rule_of(op, arguments);
   if (gradient.forward == nullptr) {
     return {.results = call_operator(op, arguments), .saved = {}};
   }
@@ -66,7 +93,8 @@ std::vector<at::Tensor> gradients_by_autograd(const Op& op, Values arguments, co
 
 std::vector<at::Tensor> run_backward(const Op& op, const Values& arguments, const ForwardPass& forward,
                                      const std::vector<at::Tensor>& grads, const std::vector<size_t>& needed, bool records) {
-  if (gradient_of(op)->backward == nullptr) {
+  const OpGradient& rule = *rule_of(op, arguments);
+  if (rule.backward == nullptr) {
     return gradients_by_autograd(op, arguments, grads, needed, records);
   }
   c10::List<bool> needs;
@@ -80,7 +108,7 @@ std::vector<at::Tensor> run_backward(const Op& op, const Values& arguments, cons
   }
   inputs.emplace_back(needs);
   inputs.emplace_back(records);
-  const Values entries = run(*gradient_of(op)->backward, inputs).at(0).toTupleRef().elements().vec();
+  const Values entries = run(*rule.backward, inputs).at(0).toTupleRef().elements().vec();
   std::vector<at::Tensor> gradients(arguments.size());
   for (const size_t position : needed) {
     if (position < entries.size() && entries[position].isTensor()) {

@@ -4,6 +4,7 @@
 #include "tests/support/operator_cases.h"
 
 #include "base/exception_message.h"
+#include "load/compile_op_row.h"
 
 #include <ATen/core/ivalue.h>
 
@@ -34,6 +35,13 @@ void for_every_case(const Check& check, const std::vector<int64_t>& sizes = {2, 
   }
 }
 
+// Returns the rule of the row of a call's operator (load/compile_op_row.h), or the one that is recorded for calls like this
+// if the row allows it. Null if there is none.
+const OpGradient* rule_of(const Op& op, const Values& arguments);
+
+// The positions of the tensors that autograd lets require a gradient.
+std::vector<size_t> differentiable_positions(const Op& op, const Values& arguments);
+
 // The seed of the random numbers that operators draw.
 inline constexpr uint64_t kOperatorSeed = 7;
 
@@ -46,11 +54,11 @@ struct ForwardPass {
   Values saved;
 };
 
-// Runs the row's forward text, or the operator if there is none, with the same random numbers as `call_operator`.
+// Runs the rule's forward, or the operator if it has none, with the same random numbers as `call_operator`.
 ForwardPass run_forward(const Op& op, const Values& arguments);
 
 // Returns the gradient of each argument, undefined where there is none, summed to the argument's sizes and cast to its
-// dtype, as differentiation does. The row has a backward text. `needed` are the positions of the arguments whose gradients
+// dtype, as differentiation does. There is a rule. `needed` are the positions of the arguments whose gradients
 // are asked for; gradients of others are undefined. `records`: whether autograd records what backward computes.
 std::vector<at::Tensor> run_backward(const Op& op, const Values& arguments, const ForwardPass& forward,
                                      const std::vector<at::Tensor>& grads, const std::vector<size_t>& needed,

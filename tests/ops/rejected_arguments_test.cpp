@@ -97,7 +97,7 @@ template <typename Check>
 void for_every_twin(bool of_all_rows, const Check& check) {
   std::vector<const GradientCase*> cases;
   for (const GradientCase& each : testing::gradient_cases()) {
-    const OpGradient* gradient = gradient_of(*each.op);
+    const OpGradient* gradient = testing::rule_of(*each.op, each.arguments(2));
     if (gradient != nullptr && (of_all_rows || gradient->forward != nullptr)) {
       cases.push_back(&each);
     }

@@ -89,7 +89,14 @@ TEST(OpRows, SaySomething) {
                 row.reads != nothing.reads || row.layout != nothing.layout || row.cuts || row.keeps_stride_order ||
                 row.in_place != nothing.in_place || row.backward_ignores_result || row.autocast != nothing.autocast ||
                 is_rule || row.grows_by_number || row.affine || row.product || row.division || row.reads_missing_dtype ||
-                !row.body.empty() || !row.backward.empty())
+                !row.body.empty() || !row.backward.empty() || row.recorded_gradient)
+        << row.name;
+  });
+}
+
+TEST(OpRows, HaveATextOrARecordedGradient) {
+  for_each_row([](const OpRow& row) {
+    EXPECT_FALSE(row.recorded_gradient && !(row.backward.empty() && row.forward.empty() && row.synonym_of.empty()))
         << row.name;
   });
 }

@@ -1,5 +1,5 @@
-// What a backward text reads is saved until backward, and must not be written in between. So a text may read elements of
-// those tensors alone that LibTorch's own formula saves: where a write in between raises in eager mode.
+// What a rule reads is saved until backward, and must not be written in between. So a rule may read elements of those
+// tensors alone that LibTorch's own formula saves: where a write in between raises in eager mode.
 #include "tests/ops/gradient_cases.h"
 
 #include "ir/graph.h"
@@ -86,9 +86,9 @@ class ReadInputs {
   Positions found_;
 };
 
-// Returns the backward text for runs that autograd does not record.
-std::unique_ptr<Graph> unrecorded_backward(const Op& op) {
-  std::unique_ptr<Graph> backward = gradient_of(op)->backward->clone();
+// Returns the backward of a rule for runs that autograd does not record.
+std::unique_ptr<Graph> unrecorded_backward(const OpGradient& rule) {
+  std::unique_ptr<Graph> backward = rule.backward->clone();
   if (Value* records = backward->inputs().back(); records->has_uses()) {
     records->replace_all_uses_with(backward->insert_constant(false, backward->body().first()));
   }
@@ -96,12 +96,12 @@ std::unique_ptr<Graph> unrecorded_backward(const Op& op) {
   return backward;
 }
 
-// Returns the arguments and results whose elements the text reads for the gradient of an argument.
-Positions positions_that_text_reads(const Op& op, size_t argument) {
-  if (gradient_of(op)->backward == nullptr) {
+// Returns the arguments and results whose elements the rule reads for the gradient of an argument.
+Positions positions_that_rule_reads(const OpGradient& rule, const Op& op, size_t argument) {
+  if (rule.backward == nullptr) {
     return {};  // it is composed of operators with texts
   }
-  const std::unique_ptr<Graph> unrecorded = unrecorded_backward(op);
+  const std::unique_ptr<Graph> unrecorded = unrecorded_backward(rule);
   const Graph& backward = *unrecorded;
   const Node* tuple = backward.outputs()[0]->node();
   Positions read = argument < tuple->inputs().size() ? ReadInputs(backward).of(tuple->input(argument)) : Positions{};
@@ -165,30 +165,39 @@ bool may_require_gradient(const GradientCase& each, size_t position) {
   }
 }
 
-TEST(SavedValues, ATextReadsNoTensorThatLibTorchsFormulaDoesNotRead) {
-  std::map<std::pair<const Op*, size_t>, Positions> saved;  // by operator and argument, over all cases
+TEST(SavedValues, ARuleReadsNoTensorThatLibTorchsFormulaDoesNotRead) {
+  struct Reads {
+    Positions saved;  // by LibTorch
+    std::set<const OpGradient*> rules;
+  };
+  std::map<std::pair<const Op*, size_t>, Reads> reads_of;  // by operator and argument, over all cases
   for (const GradientCase& each : testing::gradient_cases()) {
     const Values arguments = each.arguments(2);
     for (const size_t leaf : testing::floating_positions(arguments)) {
       if (!may_require_gradient(each, leaf)) {
         continue;
       }
-      Positions& found = saved[{each.op, leaf}];
+      Reads& found = reads_of[{each.op, leaf}];
+      if (const OpGradient* rule = testing::rule_of(*each.op, arguments)) {
+        found.rules.insert(rule);
+      }
       for (size_t position = 0; position < arguments.size() + each.op->schema->returns().size(); ++position) {
         if (eager_saves(each, leaf, position).value_or(false)) {
-          found.insert(position);
+          found.saved.insert(position);
         }
       }
     }
   }
   size_t reads = 0;
-  for (const auto& [key, eager] : saved) {
+  for (const auto& [key, found] : reads_of) {
     const auto& [op, argument] = key;
-    for (const size_t position : positions_that_text_reads(*op, argument)) {
-      ++reads;
-      EXPECT_TRUE(eager.contains(position))
-          << op->name << "." << op->schema->overload_name() << ": the gradient of argument " << argument << " reads value "
-          << position << " of the arguments and results";
+    for (const OpGradient* rule : found.rules) {
+      for (const size_t position : positions_that_rule_reads(*rule, *op, argument)) {
+        ++reads;
+        EXPECT_TRUE(found.saved.contains(position))
+            << op->name << "." << op->schema->overload_name() << ": the gradient of argument " << argument << " reads value "
+            << position << " of the arguments and results";
+      }
     }
   }
   EXPECT_GT(reads, 150U);

@@ -53,6 +53,7 @@ REWRITES = {
     "src/plan/prepared/kernels/products.cpp": "the table of prepared operators: matrix products",
     "src/plan/prepared/kernels/selections.cpp": "the table of prepared operators: where and masked_fill",
     "src/plan/prepared/kernels/views.cpp": "the table of prepared operators: views",
+    "src/autodiff/rules/gradient_trace.cpp": "replaces views in recorded gradients by aten::reshape",
     "src/autodiff/rules/generalize.cpp": "replaces constants by arithmetic on aten::size",
     "src/autodiff/rules/record_gradient.cpp": "inserts sums to the sizes of operands",
     "src/trace/recordable.cpp": "the tables of operators that read no elements, make tensors without contents, or overwrite",

@@ -68,6 +68,24 @@ c10::IValue as_type(const c10::IValue& value, const c10::Type& type) {
 
 }  // namespace
 
+CallPattern pattern_of(const Op& op, const Values& arguments, const std::vector<size_t>& required) {
+  CallPattern pattern{&op, {}};
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    ArgumentPattern& argument = pattern.arguments.emplace_back();
+    if (!arguments[i].isTensor() || !arguments[i].toTensor().defined()) {
+      argument.constant = arguments[i].isTensor() ? c10::IValue() : arguments[i];
+      continue;
+    }
+    const at::Tensor tensor = arguments[i].toTensor();
+    argument.dtype = tensor.scalar_type();
+    argument.requires_grad = std::find(required.begin(), required.end(), i) != required.end();
+    for (const int64_t size : tensor.sizes()) {
+      argument.sizes.push_back(size == 1 ? std::optional(size) : std::nullopt);
+    }
+  }
+  return pattern;
+}
+
 std::vector<OperatorCase> read_operator_cases(const std::string& folder) {
   std::vector<OperatorCase> cases;
   const auto makers = std::make_shared<torch::jit::CompilationUnit>();

@@ -5,6 +5,7 @@
 // `n` is a size that the test chooses; what makes arguments is in operator_cases.cpp. Lines that begin with # are comments.
 #pragma once
 
+#include "autodiff/rules/call_pattern.h"
 #include "ops/op.h"
 
 #include <ATen/core/ivalue.h>
@@ -33,6 +34,10 @@ struct OperatorCase {
   std::shared_ptr<torch::jit::CompilationUnit> makers;
   std::string maker;  // the function of `makers` that makes the arguments
 };
+
+// Returns the pattern of a call: dtypes and ranks; sizes of 1 stay, others are open. `required`: the positions of the
+// tensors that require a gradient.
+CallPattern pattern_of(const Op& op, const Values& arguments, const std::vector<size_t>& required);
 
 // Reads all files of the folder.
 std::vector<OperatorCase> read_operator_cases(const std::string& folder);

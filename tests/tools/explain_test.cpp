@@ -2,8 +2,10 @@
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/explanation_text.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
 
 namespace sconce::tests {
 namespace {
@@ -87,13 +89,43 @@ TEST(Explain, AddsUpThePassesOfSpecializedPlans) {
 TEST(Explain, TellsHowToBringAnOperatorIntoADifferentiableSubgraph) {
   Explanation explanation;
   explanation.plans.resize(1);
-  explanation.plans[0].gradients = GradientExplanation{
-      .outside = 3,
-      .not_differentiated = {{.op = "aten::relu_", .reason = NotDifferentiated::kEffects, .nodes = 2},
-                             {.op = "aten::sort", .reason = NotDifferentiated::kComplex, .nodes = 1}}};
+  explanation.plans[0].gradients =
+      GradientExplanation{.outside = 3,
+                          .not_differentiated = {{.op = "aten::relu_", .reason = NotDifferentiated::kEffects, .nodes = 2},
+                                                 {.op = "aten::sort", .reason = NotDifferentiated::kComplex, .nodes = 1}}};
   const std::string text = cli::to_text(explanation, {}, {});
-  EXPECT_THAT(text, HasSubstr("remedy if it writes memory or has other effects: use the functional operator: relu(x), not relu_(x)\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("remedy if it writes memory or has other effects: use the functional operator: relu(x), not relu_(x)\n"));
   EXPECT_EQ(text.find("remedy"), text.rfind("remedy")) << "none is known for complex numbers";
+}
+
+TEST(Explain, SaysWhichGradientFormulasAreRecorded) {
+  const ScratchFolder scratch;
+  torch::jit::Module module("Bessel");
+  module.register_parameter("w", at::ones({2}).requires_grad_(true), /*is_buffer=*/false);
+  module.define(
+      "def forward(self, x: Tensor):\n    y = x * self.w\n"
+      "    return torch.special_i1(torch.tanh(torch.special_i1(y))) * torch.sinc(y)\n");
+  const std::string model = scratch.path() + "/bessel.pt";
+  module.save(model);
+  const ProgramResult text = sconce({"explain", model, "--input", "float32[2,2]"});
+  EXPECT_THAT(text.out, HasSubstr("nodes  operator with a gradient formula recorded from LibTorch's autograd  one of them"));
+  EXPECT_THAT(text.out, ::testing::ContainsRegex("    2  aten::special_i1 "));
+  const auto json = json_of(sconce({"explain", model, "--input", "float32[2,2]", "--json"}));
+  size_t plans = 0;
+  for (const auto& plan : json["plans"]) {
+    if (!plan["gradients"].is_null()) {
+      ++plans;
+      const auto& recorded = plan["gradients"]["recorded"];
+      ASSERT_EQ(recorded.size(), 2);
+      EXPECT_EQ(recorded[0]["operator"], "aten::special_i1");
+      EXPECT_EQ(recorded[0]["nodes"], 2);
+      EXPECT_THAT(recorded[0]["node"].get<std::string>(), HasSubstr("aten::special_i1(%y"));
+      EXPECT_EQ(recorded[1]["operator"], "aten::sinc");
+    }
+  }
+  EXPECT_EQ(plans, 1U);
 }
 
 TEST(Explain, EveryFailureInJsonNamesNodeAndSource) {

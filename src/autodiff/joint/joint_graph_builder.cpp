@@ -2,6 +2,7 @@
 
 #include "analysis/nested_uses.h"
 #include "autodiff/joint/build_nodes.h"
+#include "autodiff/rules/gradient_rule.h"
 #include "autodiff/select/roles.h"
 #include "base/assert.h"
 #include "ir/constant_operands.h"
@@ -93,7 +94,7 @@ void JointGraphBuilder::enter(Node& node) {
 
 void JointGraphBuilder::enter_operator(Node& node) {
   const bool joins_filled = (node.opcode() == Opcode::kStack || node.opcode() == Opcode::kCat) && !joins_list(node);
-  Differentiated each{Kind::kText, &node, node.outputs().vec(), nullptr, {}, {}};
+  Differentiated each{Kind::kRule, &node, node.outputs().vec(), nullptr, {}, {}};
   if (joins_filled) {
     each.kind = Kind::kFilledJoin;
   } else if (joins_list(node)) {
@@ -101,7 +102,9 @@ void JointGraphBuilder::enter_operator(Node& node) {
   } else if (node.opcode() == Opcode::kListUnpack) {
     each.kind = Kind::kUnpack;
   } else if (!cuts_list(node)) {
-    each.gradient = gradient_of(node.op());
+    const GradientRule rule = gradient_of(node);
+    each.gradient = rule.gradient;
+    each.is_recorded = rule.is_recorded;
     if (each.gradient == nullptr) {
       return;  // a cut whose parts are taken outside, where it runs again
     }

@@ -34,7 +34,7 @@ class JointGraphBuilder {
   using Gradients = std::vector<Gradient>;
 
   enum class Kind : uint8_t {
-    kText,        // an operator whose row has a backward text
+    kRule,        // an operator that has a gradient rule
     kJoin,        // a cat or stack of a list that a prim::ListConstruct makes
     kFilledJoin,  // a cat or stack of a list that a branch or loop fills
     kUnpack,      // the parts of a tensor that was cut
@@ -47,10 +47,11 @@ class JointGraphBuilder {
     Kind kind;
     Node* node;
     Values results;
-    const OpGradient* gradient = nullptr;  // of kText
-    Values saved;                          // of kText, by its forward text; of kAppend, the element's index; of a loop, the
+    const OpGradient* gradient = nullptr;  // of kRule
+    Values saved;                          // of kRule, by its forward text; of kAppend, the element's index; of a loop, the
                                            // number of its iterations
     std::vector<BlockGradient> blocks;     // of kBlocks
+    bool is_recorded = false;              // of kRule
   };
 
   Value* input(size_t differentiable) const { return graph_.inputs()[joint_.signature.inputs[differentiable]]; }

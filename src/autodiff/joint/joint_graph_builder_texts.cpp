@@ -109,7 +109,8 @@ std::vector<JointGraphBuilder::Part> JointGraphBuilder::parts_by_text(const Diff
   std::vector<Part> parts;
   for (size_t i = 0; i < node.inputs().size() && i < entries.size(); ++i) {
     if (is_tensor(*node.input(i)) && is_reached(node.input(i)) && !is_none(*entries[i])) {
-      parts.emplace_back(node.input(i), reduce_gradient(as_tensor(entries[i]), node, i, end_));
+      Value* entry = as_tensor(entries[i]);
+      parts.emplace_back(node.input(i), each.is_recorded ? entry : reduce_gradient(entry, node, i, end_));
     }
   }
   return parts;

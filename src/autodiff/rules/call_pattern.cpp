@@ -1,6 +1,7 @@
 #include "autodiff/rules/call_pattern.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/rand.h>
@@ -29,7 +30,8 @@ bool is_discrete(c10::ScalarType dtype) { return !c10::isFloatingType(dtype); }
 std::string CallPattern::key() const {
   std::ostringstream text;
   text.precision(17);
-  text << op->kind.toQualString() << '.' << op->schema->overload_name() << ' ' << c10::get_default_dtype_as_scalartype();
+  text << op->kind.toQualString() << '.' << op->schema->overload_name() << ' ' << c10::get_default_dtype_as_scalartype()
+       << (at::globalContext().deterministicAlgorithms() ? " deterministic" : "");
   for (const ArgumentPattern& argument : arguments) {
     text << ", ";
     if (!argument.dtype) {

@@ -24,7 +24,7 @@ struct CallPattern {
   const Op* op = nullptr;
   std::vector<ArgumentPattern> arguments;  // one per argument of the schema
 
-  // Equal for equal patterns.
+  // Equal for equal patterns, default dtypes and settings of the process.
   std::string key() const;
 };
 

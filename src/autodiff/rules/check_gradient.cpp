@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 namespace sconce {
@@ -101,6 +102,12 @@ bool are_close(const Tensors& a, const Tensors& b, double ulps) {
                                             [&](const at::Tensor& x, const at::Tensor& y) { return are_close(x, y, ulps); });
 }
 
+at::Tensor with_reversed_strides(const at::Tensor& tensor) {
+  std::vector<int64_t> reversed(static_cast<size_t>(tensor.dim()));
+  std::iota(reversed.rbegin(), reversed.rend(), 0);
+  return tensor.permute(reversed).contiguous().permute(reversed);
+}
+
 // One call, once through the operator and autograd, once through the rule.
 class Comparison {
  public:
@@ -122,10 +129,13 @@ class Comparison {
     if (!call_operator()) {
       return {};
     }
-    const std::optional<Tensors> first = unless_rejected([this] { return by_autograd(/*create_graph=*/false); });
-    const std::optional<Tensors> found_first = unless_rejected([this] { return by_rule(/*records=*/false); });
-    if (first.has_value() != found_first.has_value() || (first && !are_close(*found_first, *first, 16))) {
-      return "its recorded gradient is not that of autograd";
+    for (const Form form : {Form::kExpanded, Form::kReversed, Form::kContiguous}) {
+      make_incoming(form);
+      const std::optional<Tensors> first = unless_rejected([this] { return by_autograd(/*create_graph=*/false); });
+      const std::optional<Tensors> found_first = unless_rejected([this] { return by_rule(/*records=*/false); });
+      if (first.has_value() != found_first.has_value() || (first && !are_close(*found_first, *first, 16))) {
+        return "its recorded gradient is not that of autograd";
+      }
     }
     const std::optional<Tensors> expected = unless_rejected([this] { return second(by_autograd(/*create_graph=*/true)); });
     const std::optional<Tensors> found = unless_rejected([this] { return second(by_rule(/*records=*/true)); });
@@ -136,6 +146,9 @@ class Comparison {
   }
 
  private:
+  // The strides of incoming gradients: all 0, from the last dimension to the first, or those of new tensors.
+  enum class Form : uint8_t { kExpanded, kReversed, kContiguous };
+
   template <typename Compute>
   static std::optional<Tensors> unless_rejected(const Compute& compute) {
     try {
@@ -153,13 +166,23 @@ class Comparison {
     } catch (const std::exception&) {
       return false;
     }
-    const at::Generator generator = at::detail::createCPUGenerator(1);
     for (const c10::IValue& result : stack) {
       results_.push_back(result.toTensor());
-      const at::Tensor incoming = at::rand(results_.back().sizes(), generator, c10::TensorOptions(c10::kDouble));
-      incoming_.push_back(incoming.to(results_.back().scalar_type()).requires_grad_(results_.back().requires_grad()));
     }
     return true;
+  }
+
+  void make_incoming(Form form) {
+    const at::Generator generator = at::detail::createCPUGenerator(1);
+    incoming_.clear();
+    for (const at::Tensor& result : results_) {
+      const at::IntArrayRef sizes = form == Form::kExpanded ? at::IntArrayRef() : result.sizes();
+      const at::Tensor random = at::rand(sizes, generator, c10::TensorOptions(c10::kDouble)).to(result.scalar_type());
+      const at::Tensor incoming = form == Form::kExpanded   ? random.expand(result.sizes())
+                                  : form == Form::kReversed ? with_reversed_strides(random)
+                                                            : random;
+      incoming_.push_back(incoming.requires_grad_(result.requires_grad()));
+    }
   }
 
   Tensors by_autograd(bool create_graph) const {

@@ -1,6 +1,7 @@
 #include "autodiff/rules/gradient_trace.h"
 
 #include "analysis/effects.h"
+#include "ir/schema_match.h"
 #include "trace/recorder.h"
 
 #include <ATen/core/grad_mode.h>
@@ -200,6 +201,21 @@ bool remove_writes(Graph& graph) {
   return true;
 }
 
+// Makes views of tensors whose strides another call may not have reshapes, which copy where there is no such view.
+void relax_views(Graph& graph) {
+  for (Node* node : graph.body().nodes()) {
+    if (node->kind() != aten::view && node->kind() != aten::_unsafe_view) {
+      continue;
+    }
+    Node* reshape = graph.create(aten::reshape, node->inputs(), 0);
+    reshape->add_output(node->output()->type());
+    reshape->insert_before(node);
+    TORCH_INTERNAL_ASSERT(resolve(*reshape), "aten::reshape");
+    node->output()->replace_all_uses_with(reshape->output());
+    node->erase();
+  }
+}
+
 void remove_unused(Graph& graph) {
   for (Node* node = graph.body().last(); node != nullptr;) {
     Node* previous = node->previous();
@@ -228,6 +244,7 @@ Expected<GradientTrace> trace_gradient(const Op& op, const std::vector<c10::IVal
   if (!remove_writes(*trace.graph)) {
     return Refusal::because("its gradient writes memory that has another name");
   }
+  relax_views(*trace.graph);
   remove_unused(*trace.graph);
   for (const Node* node : trace.graph->body().nodes()) {
     if (node->schema() != nullptr && has_effects(*node)) {

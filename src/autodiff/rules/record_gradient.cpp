@@ -3,11 +3,11 @@
 #include "autodiff/rules/check_gradient.h"
 #include "autodiff/rules/generalize.h"
 #include "autodiff/rules/gradient_trace.h"
+#include "base/assert.h"
 #include "base/exception_message.h"
 #include "ir/schema_match.h"
 #include "ir/text/print.h"
 
-#include <ATen/Context.h>
 #include <ATen/core/jit_type.h>
 #include <c10/util/Exception.h>
 
@@ -169,6 +169,15 @@ std::unique_ptr<Graph> backward_of(const CallPattern& pattern, const GradientTra
 
 // ---- checks ---------------------------------------------------------------------------------------------------------
 
+// Returns the argument with equal elements along its first dimension, which all are one element of memory.
+c10::IValue expanded(const c10::IValue& argument) {
+  if (!argument.isTensor() || !argument.toTensor().defined() || argument.toTensor().dim() == 0) {
+    return argument;
+  }
+  const at::Tensor tensor = argument.toTensor();
+  return tensor.size(0) == 0 ? tensor : tensor.slice(0, 0, 1).expand(tensor.sizes());
+}
+
 // Returns the argument with its first and last dimension stored the other way round, or every second element of a vector.
 c10::IValue in_other_strides(const c10::IValue& argument) {
   if (!argument.isTensor() || !argument.toTensor().defined() || argument.toTensor().dim() == 0) {
@@ -185,9 +194,11 @@ std::string why_wrong(const CallPattern& pattern, const ExampleCalls& examples, 
   for (const size_t number : {size_t{2}, size_t{1}}) {
     calls.push_back(examples.arguments(examples.sizes(number)));
   }
-  std::vector<c10::IValue> strided = calls[0];
-  std::transform(strided.begin(), strided.end(), strided.begin(), in_other_strides);
-  calls.push_back(std::move(strided));
+  for (const auto& change : {in_other_strides, expanded}) {
+    std::vector<c10::IValue> changed = calls[0];
+    std::transform(changed.begin(), changed.end(), changed.begin(), change);
+    calls.push_back(std::move(changed));
+  }
   for (const ExampleCalls::Sizes& edge : examples.edges()) {
     calls.push_back(examples.arguments(edge));
   }
@@ -247,29 +258,6 @@ class Silence final : public c10::WarningHandler {
   void process(const c10::Warning& /*warning*/) override {}
 };
 
-// Keeps the state of the process's random numbers.
-class KeptGenerator {
- public:
-  KeptGenerator() : generator_(at::globalContext().defaultGenerator(c10::kCPU)), state_(state()) {}
-  ~KeptGenerator() {
-    if (!state().equal(state_)) {
-      const std::lock_guard<std::mutex> lock(generator_.mutex());
-      generator_.set_state(state_);
-    }
-  }
-  KeptGenerator(const KeptGenerator&) = delete;
-  KeptGenerator& operator=(const KeptGenerator&) = delete;
-
- private:
-  at::Tensor state() {
-    const std::lock_guard<std::mutex> lock(generator_.mutex());
-    return generator_.get_state();
-  }
-
-  at::Generator generator_;
-  at::Tensor state_;
-};
-
 // Records on a thread of its own, whose modes, recorders, hooks and profilers are those of a new thread.
 RecordedGradient record_undisturbed(const CallPattern& pattern) {
   RecordedGradient recorded;
@@ -277,7 +265,6 @@ RecordedGradient record_undisturbed(const CallPattern& pattern) {
     Silence silence;
     const c10::WarningUtils::WarningHandlerGuard warnings(&silence);
     try {
-      const KeptGenerator generator;
       recorded = record(pattern);
     } catch (const std::exception& error) {
       recorded.refusal = message_of(error);
@@ -286,21 +273,45 @@ RecordedGradient record_undisturbed(const CallPattern& pattern) {
   return recorded;
 }
 
+// By the keys of patterns. Entries stay. If two threads record one at once, both get the first.
+class RecordedGradients {
+ public:
+  const RecordedGradient* find(const std::string& key) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = entries_.find(key);
+    return found == entries_.end() ? nullptr : found->second.get();
+  }
+
+  const RecordedGradient& add(const std::string& key, RecordedGradient recorded) {
+    auto made = std::make_unique<const RecordedGradient>(std::move(recorded));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return *entries_.emplace(key, std::move(made)).first->second;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, std::unique_ptr<const RecordedGradient>> entries_;
+};
+
+RecordedGradients& recorded_gradients() {
+  static auto& all = *new RecordedGradients();
+  return all;
+}
+
 }  // namespace
 
 const RecordedGradient& record_gradient(const CallPattern& pattern) {
-  static auto& mutex = *new std::mutex();
-  static auto& recorded = *new std::unordered_map<std::string, std::unique_ptr<const RecordedGradient>>();
   const std::string key = pattern.key();
-  {
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (const auto found = recorded.find(key); found != recorded.end()) {
-      return *found->second;
-    }
+  if (const RecordedGradient* found = recorded_gradients().find(key)) {
+    return *found;
   }
-  auto made = std::make_unique<const RecordedGradient>(record_undisturbed(pattern));
-  const std::lock_guard<std::mutex> lock(mutex);
-  return *recorded.emplace(key, std::move(made)).first->second;
+  return recorded_gradients().add(key, record_undisturbed(pattern));
+}
+
+const RecordedGradient& recorded_gradient(const std::string& key) {
+  const RecordedGradient* found = recorded_gradients().find(key);
+  SCONCE_ASSERT(found != nullptr && found->refusal.empty(), "no gradient was recorded for ", key);
+  return *found;
 }
 
 }  // namespace sconce

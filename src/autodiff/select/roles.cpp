@@ -3,6 +3,7 @@
 #include "analysis/appended_lists.h"
 #include "analysis/effects.h"
 #include "analysis/list_writes.h"
+#include "autodiff/rules/gradient_rule.h"
 #include "ir/constant_operands.h"
 #include "ir/memory_types.h"
 #include "load/compile_op_row.h"
@@ -54,14 +55,15 @@ bool condition_holds(const Graph& condition, const Node& node) {
   return result != nullptr && result->isBool() && result->toBool();
 }
 
-// Returns why there is no text, or none that serves the node.
-std::optional<NotDifferentiated> why_no_text(const Node& node, const OpGradient* gradient) {
+// Returns why there is no rule, or none that serves the node.
+std::optional<NotDifferentiated> why_no_rule(const Node& node, const OpGradient* gradient) {
   if (gradient == nullptr) {
     Effects effects = effects_of(node);
     effects.random = false;  // texts may draw random numbers
-    return is_call(node)   ? NotDifferentiated::kCall
-           : effects.any() ? NotDifferentiated::kEffects
-                           : NotDifferentiated::kNoText;
+    return is_call(node)                      ? NotDifferentiated::kCall
+           : effects.any()                    ? NotDifferentiated::kEffects
+           : may_have_recorded_gradient(node) ? NotDifferentiated::kNotRecorded
+                                              : NotDifferentiated::kNoText;
   }
   bool serves = gradient->condition == nullptr || condition_holds(*gradient->condition, node);
   for (size_t i = 0; i < node.inputs().size(); ++i) {
@@ -76,7 +78,7 @@ bool may_hide_tensor(const Value& value) {
   return !is_tensor(value) && !is_none(value) && c10::TensorType::get()->isSubtypeOf(*value.type());
 }
 
-// Returns why the values do not suit the texts, which are derivatives of real functions.
+// Returns why the values do not suit the rules, which are derivatives of real functions.
 std::optional<NotDifferentiated> why_not_real(c10::ArrayRef<Value*> values) {
   for (const Value* value : values) {
     if (may_hide_tensor(*value)) {
@@ -210,15 +212,15 @@ std::optional<NotDifferentiated> why_no_gradient_flows(const Node& node) {
   if (cuts_list(node)) {
     return why_not_real(node.inputs());
   }
-  const OpGradient* gradient = node.schema() == nullptr ? nullptr : gradient_of(node.op());
-  if (gradient != nullptr) {
+  const OpGradient* gradient = gradient_of(node).gradient;
+  if (gradient != nullptr || may_have_recorded_gradient(node)) {
     for (const c10::ArrayRef<Value*> values : {node.inputs(), node.outputs()}) {
       if (const auto reason = why_not_real(values)) {
         return reason;
       }
     }
   }
-  return why_no_text(node, gradient);
+  return why_no_rule(node, gradient);
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ enum class Role : uint8_t {
 };
 
 // The roles of a graph's nodes, those in nested blocks too. The facts of its operands decide whether a gradient may flow
-// through a node. A gradient flows through operators whose rows have a backward text, and through cats, stacks and cuts of
-// tensors. Nodes with blocks have no role (differentiable_blocks.h).
+// through a node. A gradient flows through operators that have a rule (rules/gradient_rule.h), and through cats, stacks and
+// cuts of tensors. Nodes with blocks have no role (differentiable_blocks.h).
 //
 // Describes the graph as it is when the object is made: to find a role may run passes on the condition of a row's texts.
 class Roles {

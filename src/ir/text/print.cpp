@@ -124,7 +124,8 @@ class Printer {
   void print_attributes(const Node& node) {
     bool first = true;
     for (const Attribute& attribute : node.attributes()) {
-      if (std::holds_alternative<std::shared_ptr<Graph>>(attribute.value) || attribute.name == attr::kKernel) {
+      if (std::holds_alternative<std::shared_ptr<Graph>>(attribute.value) || attribute.name == attr::kKernel ||
+          attribute.name == attr::kRecordedGradient) {
         continue;
       }
       write(first ? "[" : ", ", attribute.name.toUnqualString(), "=");

@@ -87,12 +87,15 @@ return (grad * 0.8862269254527579 * torch.exp(place * place),)
        .backward = "(grad / (self * 0.6931471805599453),)"},
       {.name = "aten::logaddexp",
        .backward = "(grad / (1 + torch.exp(other - self)), grad / (1 + torch.exp(self - other)))"},
+      {.name = "aten::logaddexp2", .recorded_gradient = true},
       {.name = "aten::logit", .in_place = VariantMatch::kPointwise, .backward = R"(
 of_self = grad / (self * (1 - self))
 low = 0.0 if eps is None else eps
 outside = 0.0 if eps is not None else float("nan")
 return (torch.where((self < low) | (self > 1 - low), outside, of_self),)
 )"},
+      {.name = "aten::mvlgamma", .recorded_gradient = true},
+      {.name = "aten::polygamma", .recorded_gradient = true},
       {.name = "aten::pow",
        .opcode = Opcode::kPow,
        .in_place = VariantMatch::kPointwise,
@@ -141,11 +144,19 @@ return (of_self, of_exponent)
        .in_place = VariantMatch::kPointwise,
        .autocast = Autocast::kFull,
        .backward = "(grad * torch.cosh(self),)"},
+      {.name = "aten::special_entr", .recorded_gradient = true},
+      {.name = "aten::special_erfcx", .recorded_gradient = true},
       {.name = "aten::special_expit", .synonym_of = "aten::sigmoid"},
+      {.name = "aten::special_i0e", .recorded_gradient = true},
+      {.name = "aten::special_i1", .recorded_gradient = true},
+      {.name = "aten::special_i1e", .recorded_gradient = true},
+      {.name = "aten::special_log_ndtr", .recorded_gradient = true},
       {.name = "aten::special_ndtr",
        .results = Sharing::kFresh,
        .layout = Layout::kPointwise,
        .forward = "((torch.erf(self * 0.7071067811865476) + 1) * 0.5,)"},
+      {.name = "aten::special_ndtri", .recorded_gradient = true},
+      {.name = "aten::special_xlog1py", .recorded_gradient = true},
       {.name = "aten::sqrt",
        .opcode = Opcode::kSqrt,
        .raises = Raises::kNotOnNumbers,
@@ -171,6 +182,7 @@ return (of_self, of_exponent)
 of_self = torch.xlogy(grad, other).masked_fill((self == 0) & (other <= 0), 0)
 return (of_self, grad * self / other)
 )"},
+      {.name = "aten::xlogy", .overloads = {"Scalar_Other", "Scalar_Self"}, .recorded_gradient = true},
   };
   return rows;
 }

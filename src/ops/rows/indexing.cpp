@@ -93,6 +93,7 @@ return (of_self, None, torch.index(grad, indices))
       {.name = "aten::masked_select", .backward = "(torch.masked_select_backward(grad, self, mask),)"},
       {.name = "aten::_no_grad_embedding_renorm_", .written = {"weight"}, .results = Sharing::kShared},
       {.name = "aten::one_hot", .results = Sharing::kFresh},
+      {.name = "aten::put", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}, .recorded_gradient = true},
       {.name = "aten::scatter", .result = {.keeps_sizes = true}},
       {.name = "aten::scatter",
        .overloads = {"src"},
@@ -105,6 +106,10 @@ return (of_self, None, torch.index(grad, indices))
       {.name = "aten::scatter_add",
        .result = {.keeps_sizes = true},
        .backward = "(grad, None, None, grad.gather(dim, index))"},
+      {.name = "aten::take", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
+def sizes(self: List[int], index: List[int]):
+    return index
+)"}, .recorded_gradient = true},
       {.name = "aten::_unsafe_masked_index", .written = {"self", "mask", "indices"}},
       {.name = "aten::_unsafe_masked_index_put_accumulate", .written = {"self", "mask", "indices", "values"}},
   };

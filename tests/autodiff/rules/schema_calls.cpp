@@ -32,7 +32,8 @@ ArgumentPattern number(c10::IValue value) {
 }
 
 c10::ScalarType dtype_of(const std::string& name) {
-  static const std::set<std::string> positions = {"index", "indices", "target", "max_indices", "argmax", "offsets", "lengths"};
+  static const std::set<std::string> positions = {"index",  "indices", "target", "max_indices",
+                                                  "argmax", "offsets", "lengths"};
   static const std::set<std::string> masks = {"mask", "condition", "output_mask"};
   return positions.contains(name) ? c10::kLong : masks.contains(name) ? c10::kBool : c10::kDouble;
 }
@@ -46,7 +47,8 @@ std::vector<ArgumentPattern> choices(const c10::Argument& argument, size_t rank)
     const bool is_vector = name == "bias" || name == "running_mean" || name == "running_var" || name == "weight";
     const c10::ScalarType dtype = dtype_of(name);
     found.push_back(tensor(dtype, rank, dtype == c10::kDouble));
-    if (is_vector || name == "index" || name == "target" || name == "vec" || name == "vec2" || name == "tau" || name == "s") {
+    if (is_vector || name == "index" || name == "target" || name == "vec" || name == "vec2" || name == "tau" ||
+        name == "s") {
       found.push_back(tensor(dtype, 1, dtype == c10::kDouble));
     }
     if (name == "target") {
@@ -68,9 +70,18 @@ std::vector<ArgumentPattern> choices(const c10::Argument& argument, size_t rank)
     found.push_back(number({}));
   }
   switch (type.kind()) {
-    case c10::TypeKind::BoolType: found.push_back(number(false)); found.push_back(number(true)); break;
-    case c10::TypeKind::FloatType: found.push_back(number(0.5)); found.push_back(number(2.0)); break;
-    case c10::TypeKind::NumberType: found.push_back(number(0.5)); found.push_back(number(2)); break;
+    case c10::TypeKind::BoolType:
+      found.push_back(number(false));
+      found.push_back(number(true));
+      break;
+    case c10::TypeKind::FloatType:
+      found.push_back(number(0.5));
+      found.push_back(number(2.0));
+      break;
+    case c10::TypeKind::NumberType:
+      found.push_back(number(0.5));
+      found.push_back(number(2));
+      break;
     case c10::TypeKind::IntType: {
       const bool is_dim = name.find("dim") != std::string::npos;
       for (const int64_t value : is_dim ? std::vector<int64_t>{0, 1, -1} : std::vector<int64_t>{1, 2, 0}) {
@@ -84,8 +95,17 @@ std::vector<ArgumentPattern> choices(const c10::Argument& argument, size_t rank)
     case c10::TypeKind::ListType: {
       const auto& element = type.expectRef<c10::ListType>().getElementType();
       if (element->kind() == c10::TypeKind::IntType) {
-        for (const std::vector<int64_t>& value :
-             {std::vector<int64_t>{1}, {2, 2}, {0, 1}, {2}, {2, 2, 2}, {1, 1}, {1, 1, 1}, {1, 1, 1, 1}, {0}, {1, 0}, {4, 4}}) {
+        for (const std::vector<int64_t>& value : {std::vector<int64_t>{1},
+                                                  {2, 2},
+                                                  {0, 1},
+                                                  {2},
+                                                  {2, 2, 2},
+                                                  {1, 1},
+                                                  {1, 1, 1},
+                                                  {1, 1, 1, 1},
+                                                  {0},
+                                                  {1, 0},
+                                                  {4, 4}}) {
           found.push_back(number(value));
         }
       } else if (element->kind() == c10::TypeKind::BoolType) {
@@ -128,24 +148,6 @@ std::vector<CallPattern> suggested_calls(const Op& op) {
     append_calls(op, rank, calls);
   }
   return calls;
-}
-
-CallPattern pattern_of(const Op& op, const std::vector<c10::IValue>& arguments) {
-  CallPattern pattern{&op, {}};
-  for (const c10::IValue& argument : arguments) {
-    if (!argument.isTensor() || !argument.toTensor().defined()) {
-      pattern.arguments.push_back(number(argument.isTensor() ? c10::IValue() : argument));
-      continue;
-    }
-    const at::Tensor real = argument.toTensor();
-    pattern.arguments.push_back(tensor(real.scalar_type(), static_cast<size_t>(real.dim()), real.is_floating_point()));
-    for (size_t dim = 0; dim < pattern.arguments.back().sizes.size(); ++dim) {
-      if (real.size(static_cast<int64_t>(dim)) == 1) {
-        pattern.arguments.back().sizes[dim] = 1;
-      }
-    }
-  }
-  return pattern;
 }
 
 }  // namespace sconce::testing

@@ -11,7 +11,4 @@ namespace sconce::testing {
 // patterns are of calls that the operator rejects.
 std::vector<CallPattern> suggested_calls(const Op& op);
 
-// Returns the pattern of a call: its dtypes and ranks; sizes of 1 stay.
-CallPattern pattern_of(const Op& op, const std::vector<c10::IValue>& arguments);
-
 }  // namespace sconce::testing

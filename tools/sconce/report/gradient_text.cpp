@@ -107,6 +107,19 @@ std::string table_of_outside(const GradientExplanation& gradients) {
   return table.render() + remedies_text(gradients.not_differentiated);
 }
 
+std::string table_of_recorded(const GradientExplanation& gradients) {
+  if (gradients.recorded.empty()) {
+    return "";
+  }
+  ui::Table table({{"nodes"},
+                   {"operator with a gradient formula recorded from LibTorch's autograd", ui::Align::kLeft},
+                   {"one of them", ui::Align::kLeft}});
+  for (const RecordedGradientExplanation& entry : gradients.recorded) {
+    table.add_row({ui::format_count(entry.nodes), entry.op, short_source(entry.source)});
+  }
+  return table.render();
+}
+
 }  // namespace
 
 std::string gradients_to_text(const GradientExplanation& gradients, const ExplanationDetail& detail) {
@@ -117,7 +130,7 @@ std::string gradients_to_text(const GradientExplanation& gradients, const Explan
   if (!gradients.subgraphs.empty()) {
     text += indented(table_of_subgraphs(gradients), "  ") + indented(table_of_not_prepared(gradients), "  ");
   }
-  text += indented(table_of_outside(gradients), "  ");
+  text += indented(table_of_recorded(gradients), "  ") + indented(table_of_outside(gradients), "  ");
   for (const DifferentiableExplanation& subgraph : gradients.subgraphs) {
     for (size_t direction = 0; detail.steps && direction < subgraph.plans.size(); ++direction) {
       text += subgraph.name + ", " + kDirections[direction] + ":\n" + indented(subgraph.plans[direction].text, "  ");
@@ -136,6 +149,10 @@ Json to_json(const GradientExplanation& gradients) {
                            {"node", entry.node},
                            {"source", entry.source}});
   }
+  Json recorded = Json::array();
+  for (const RecordedGradientExplanation& entry : gradients.recorded) {
+    recorded.push_back(Json{{"operator", entry.op}, {"nodes", entry.nodes}, {"node", entry.node}, {"source", entry.source}});
+  }
   Json subgraphs = Json::array();
   for (const DifferentiableExplanation& subgraph : gradients.subgraphs) {
     Json json{{"name", subgraph.name},
@@ -151,6 +168,7 @@ Json to_json(const GradientExplanation& gradients) {
   return Json{{"inside", gradients.inside},
               {"outside", gradients.outside},
               {"not_differentiated", std::move(outside)},
+              {"recorded", std::move(recorded)},
               {"subgraphs", std::move(subgraphs)}};
 }
 
