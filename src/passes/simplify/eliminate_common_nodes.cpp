@@ -9,7 +9,10 @@
 #include <c10/util/hash.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <string>
+#include <variant>
 
 namespace sconce {
 namespace {
@@ -21,11 +24,17 @@ bool computes_the_same(const Node& a, const Node& b) {
          equal_attributes(a.attributes(), b.attributes());
 }
 
+// A FlatMap grows until few of its keys have one hash: the attributes that a large module is read by must have several.
 struct Hash {
   size_t operator()(const Node* node) const {
     size_t hash = static_cast<c10::unique_t>(node->kind());
     for (const Value* input : node->inputs()) {
       hash = c10::hash_combine(hash, input->id());
+    }
+    for (const Attribute& attribute : node->attributes()) {
+      if (const auto* name = std::get_if<std::string>(&attribute.value)) {
+        hash = c10::hash_combine(hash, std::hash<std::string>()(*name));
+      }
     }
     return hash;
   }
