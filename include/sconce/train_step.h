@@ -52,8 +52,9 @@ class TrainOptions {
 };
 
 struct TrainExplanation {
-  uint64_t by_plan = 0;  // calls whose forward, loss and backward a plan ran
-  uint64_t eager = 0;    // the others
+  uint64_t by_plan = 0;          // calls whose forward, loss and backward a plan ran
+  uint64_t updated_by_plan = 0;  // those of them whose plan ran the optimizer's step, too
+  uint64_t eager = 0;            // the others
   // Why calls were not run by plan, and how often.
   std::vector<std::pair<std::string, uint64_t>> reasons;
   std::vector<Explanation> plans;  // of forward, loss and backward
@@ -61,8 +62,13 @@ struct TrainExplanation {
 };
 
 // Trains a module. The first call with arguments of a kind runs forward, loss and backward and records them; later calls run
-// the recorded graph as one plan. What a plan assumes is checked in each call: sizes, strides and dtypes of arguments and
-// parameters, the module's attributes, the state of the thread. Buffers are updated as in eager training.
+// the recorded graph as one plan. What a plan assumes is checked in each call: sizes, strides and dtypes of arguments,
+// parameters and the optimizer's states, the module's attributes, the state of the thread. Buffers are updated as in eager
+// training.
+//
+// The plan clips the gradients and updates the parameters, too, if it need not add up or keep gradients and
+// CapturedOptimizer knows the optimizer. Each gradient is freed where its parameter is updated. Otherwise a CapturedOptimizer
+// takes the step.
 //
 // Numbers that the loss function takes from its surroundings are constants of the recorded graph. A step that reads an
 // element of a tensor on the host (`.item()`), or whose results' sizes depend on elements, runs eagerly. `explain` has the
@@ -82,7 +88,8 @@ class TrainStep {
   ~TrainStep();
 
   // Runs a step. Returns the loss, without history. Throws what the module, the loss or the optimizer throws; parameters are
-  // then as before the step, and gradients are undefined.
+  // then as before the step, and gradients are undefined. If it was memory that the step lacked, some parameters may have been
+  // updated.
   at::Tensor operator()(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets);
 
   TrainExplanation explain() const;

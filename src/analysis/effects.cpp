@@ -74,9 +74,25 @@ bool may_raise(const Node& node) {
   switch (node.op().raises) {
     case Raises::kNever: return false;
     case Raises::kNotOnNumbers: return !std::all_of(node.inputs().begin(), node.inputs().end(), is_number);
+    case Raises::kByForm:
     case Raises::kMaybe: return true;
   }
   return true;
+}
+
+bool may_raise_by_elements(const Node& node) {
+  if (!node.blocks().empty()) {
+    return any_nested(node, may_raise_by_elements);
+  }
+  const OpRow* row = node.op().functional_row();
+  if (row == nullptr || row->division) {
+    return true;
+  }
+  const bool is_view = node.kind().is_aten() && node.schema() != nullptr && !node.schema()->returns().empty() &&
+                       node.schema()->returns()[0].alias_info() != nullptr &&
+                       !node.schema()->returns()[0].alias_info()->isWrite();
+  const bool has_arithmetic = row->layout != Layout::kUnknown || row->product || row->affine;
+  return may_raise(node) && row->raises != Raises::kByForm && !has_arithmetic && !is_view;
 }
 
 bool has_effects(const Node& node) { return effects_of(node).any() || any_nested(node, has_effects); }

@@ -16,8 +16,9 @@
 namespace sconce {
 
 std::shared_ptr<CapturedGraph> CapturedGraph::make(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                                                   CapturedSizes sizes) {
-  const std::shared_ptr<CapturedGraph> made(new CapturedGraph(std::move(graph), std::move(name), options, std::move(sizes)));
+                                                   CapturedSizes sizes, CompileSettings::Complete complete) {
+  const std::shared_ptr<CapturedGraph> made(
+      new CapturedGraph(std::move(graph), std::move(name), options, std::move(sizes), std::move(complete)));
   bool is_submitted = false;
   if (options.compile() != CompileMode::kBlocking) {
     is_submitted = CompileQueue::of_process().submit([weak = std::weak_ptr(made)] {
@@ -33,13 +34,15 @@ std::shared_ptr<CapturedGraph> CapturedGraph::make(std::unique_ptr<Graph> graph,
   return made;
 }
 
-CapturedGraph::CapturedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, CapturedSizes sizes)
+CapturedGraph::CapturedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, CapturedSizes sizes,
+                             CompileSettings::Complete complete)
     : name_(std::move(name)),
       options_(options),
       sizes_(std::move(sizes)),
       nodes_(graph->node_count()),
       callees_(CalleeTable::make(options)),
-      graph_(std::move(graph)) {}
+      graph_(std::move(graph)),
+      complete_(std::move(complete)) {}
 CapturedGraph::~CapturedGraph() = default;
 
 void CapturedGraph::run(torch::jit::Stack& stack) {
@@ -59,6 +62,7 @@ void CapturedGraph::compile() noexcept {
     CompileSettings settings(options_);
     settings.name = name_;
     settings.callees = callees_.get();
+    settings.complete = std::exchange(complete_, nullptr);
     auto compiled = compile_captured(std::move(graph_), sizes_, settings);
     if (!compiled) {
       compiled_.refusals.push_back({name_, compiled.refusal().reason, compiled.refusal().node, compiled.refusal().source});

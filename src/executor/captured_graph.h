@@ -22,7 +22,7 @@ class CapturedGraph final : public Program, public std::enable_shared_from_this<
  public:
   // Begins to compile: in the background, or here with CompileMode::kBlocking.
   static std::shared_ptr<CapturedGraph> make(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                                             CapturedSizes sizes = {});
+                                             CapturedSizes sizes = {}, CompileSettings::Complete complete = {});
   ~CapturedGraph() override;
 
   // Returns whether there is a plan. There is none yet, or none at all if the compile was refused.
@@ -34,7 +34,8 @@ class CapturedGraph final : public Program, public std::enable_shared_from_this<
   void wait_for_compile() const;
 
  private:
-  CapturedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, CapturedSizes sizes);
+  CapturedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, CapturedSizes sizes,
+                CompileSettings::Complete complete);
   void compile() noexcept;
 
   const std::string name_;
@@ -46,6 +47,7 @@ class CapturedGraph final : public Program, public std::enable_shared_from_this<
   StripedCounter runs_;
   mutable std::mutex mutex_;      // guards what follows
   std::unique_ptr<Graph> graph_;  // until it is compiled
+  CompileSettings::Complete complete_;
   CompiledMethod compiled_;
 };
 

@@ -72,6 +72,9 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
     }
   });
   fuse_passes(graph, records ? GroupMoves::kNone : GroupMoves::kOperators, has_kernels, runner);
+  if (settings.complete) {
+    settings.complete(*graph, has_kernels, runner);
+  }
   const LoweringOptions form{.is_prepared = settings.prepares_steps,
                              .is_exact = settings.exact,
                              .fresh_outputs = reuses_outputs ? std::optional<size_t>(0) : std::nullopt,

@@ -56,6 +56,9 @@ struct CompileSettings {
   bool prepares_steps = false;  // operators that have kernels run by prepared steps (plan/prepared/)
   size_t min_differentiable_nodes = 0;             // in a differentiable subgraph; 0: none is made
   CompileMode compile = CompileMode::kBackground;  // kernels: in the background, before the first run, or none
+  // Changes a captured graph after all passes. Null if nothing does.
+  using Complete = std::function<void(Graph& graph, bool has_kernels, PassRunner& runner)>;
+  Complete complete;
 };
 
 // Compiles a method: inline, freeze, required passes, optimizing passes, lower. Refuses what cannot be inlined or lowered.

@@ -28,6 +28,7 @@ struct Effects {
 
 enum class Raises : uint8_t {
   kMaybe,         // or not known
+  kByForm,        // only where sizes, dtypes or numbers do not fit, whatever the elements of tensors are
   kNotOnNumbers,  // never when every operand is an int, a float or a bool
   kNever,
 };

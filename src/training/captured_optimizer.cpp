@@ -4,7 +4,6 @@
 #include "training/update_plan.h"
 #include "training/update_rule.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/ScopeExit.h>
 #include <c10/util/Type.h>
@@ -21,34 +20,6 @@ namespace {
 
 using torch::optim::Optimizer;
 using torch::optim::OptimizerParamGroup;
-
-// Returns whether kernels read the tensor as they read the parameter.
-bool is_like(const at::Tensor& tensor, const at::Tensor& param) {
-  return tensor.defined() && tensor.scalar_type() == param.scalar_type() && tensor.sizes() == param.sizes();
-}
-
-// Returns whether the tensor is dense, on the CPU and nothing but a tensor (rule R10).
-bool is_plain(const at::Tensor& tensor) {
-  constexpr c10::DispatchKeySet kPlain({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
-                                        c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU});
-  return (tensor.key_set().raw_repr() & ~kPlain.raw_repr()) == 0 && !tensor.unsafeGetTensorImpl()->is_wrapped_number() &&
-         !tensor._fw_grad(/*level=*/0).defined();
-}
-
-// An element of a written tensor must not stand for two.
-bool may_be_written(const at::Tensor& tensor) {
-  return tensor.is_non_overlapping_and_dense() || at::has_internal_overlap(tensor) != at::MemOverlap::Yes;
-}
-
-// Returns why no plan can update the parameter; null if one can.
-const char* why_eager(const at::Tensor& param, const at::Tensor& grad) {
-  return grad.is_sparse()                             ? "a gradient is sparse"
-         : !is_plain(param) || !is_plain(grad)        ? "a parameter or gradient is no plain dense tensor on the CPU"
-         : !c10::isFloatingType(param.scalar_type())  ? "a parameter has no floating-point numbers"
-         : !is_like(grad, param)                      ? "a gradient has another dtype or other sizes than its parameter"
-         : !may_be_written(param)                     ? "elements of a parameter share memory"
-                                                      : nullptr;
-}
 
 }  // namespace
 
@@ -152,15 +123,15 @@ class CapturedOptimizer::Impl {
         if (!grad.defined()) {
           continue;
         }
-        if (const char* reason = why_eager(param, grad)) {
+        if (const char* reason = why_no_plan(param, grad)) {
           return reason;
         }
         UpdateRule::State* const state = rule_->has_state(variant) ? find_state(optimizer, param) : nullptr;
         if (state != nullptr) {
           const UpdateRule::StateTensors tensors = rule_->tensors_of(*state, variant);
           for (size_t i = 0; i < update.states.size(); ++i) {
-            if (!is_like(*tensors[i], param) || !is_plain(*tensors[i]) || !may_be_written(*tensors[i])) {
-              return "a state is missing, or is no tensor like its parameter";
+            if (const char* reason = why_no_plan_for_state(*tensors[i], param)) {
+              return reason;
             }
           }
         } else if (rule_->has_state(variant) && !rule_->makes_states()) {
@@ -171,11 +142,6 @@ class CapturedOptimizer::Impl {
       groups_.push_back({&group.options(), variant, first, updated_.size() - first});
     }
     return nullptr;
-  }
-
-  static UpdateRule::State* find_state(Optimizer& optimizer, const at::Tensor& param) {
-    const auto found = optimizer.state().find(param.unsafeGetTensorImpl());
-    return found != optimizer.state().end() ? found->second.get() : nullptr;
   }
 
   UpdatePlan& plan_of(unsigned variant) {
@@ -203,7 +169,8 @@ class CapturedOptimizer::Impl {
           place = rule_->make_state(*group.options, *updated.param, *updated.grad);
           updated.state = place.get();
         }
-        rule_->begin_step(*updated.state, is_first, *group.options, numbers);
+        rule_->step_numbers(*updated.state, is_first, *group.options, numbers);
+        rule_->count_step(*updated.state);
       }
       plan.add(rule_->counts_versions() ? *updated.param : updated.param->data(), *updated.grad,
                has_state ? rule_->tensors_of(*updated.state, group.variant) : UpdateRule::StateTensors{}, numbers);

@@ -56,8 +56,8 @@ UpdatePlan::UpdatePlan(const UpdateRule& rule, unsigned variant, const Options& 
   }
   CompileSettings settings(options);
   settings.name = std::string("step of ") + rule.name();
-  // Kernels would be made for each parameter, and refused: they round square roots in another way.
-  if (options.exact() && update_.body.find("sqrt") != std::string::npos) {
+  // Kernels would be made for each parameter, and refused.
+  if (options.exact() && kernels_round_otherwise(update_)) {
     settings.compile = CompileMode::kNever;
     settings.prepares_steps = false;
   }

@@ -21,6 +21,9 @@ struct Update {
   std::string body;
 };
 
+// Returns whether kernels round the update otherwise than LibTorch: they round square roots in another way.
+bool kernels_round_otherwise(const Update& update);
+
 // `options` are those of a parameter group of such an optimizer, `variant` is what `variant(options)` returns, and a state is
 // that of a parameter of the group.
 class UpdateRule {
@@ -48,7 +51,7 @@ class UpdateRule {
 
   // Returns whether parameters have states.
   virtual bool has_state(unsigned variant) const = 0;
-  // Returns the state of a parameter before its first step. Requires makes_states().
+  // Returns the state of a parameter before its first step. Requires makes_states(). Reads only the form of `grad`.
   virtual std::unique_ptr<State> make_state(const Options& options, const at::Tensor& param, const at::Tensor& grad) const = 0;
   // Returns Update::states.
   virtual StateTensors tensors_of(const State& state, unsigned variant) const = 0;
@@ -58,8 +61,11 @@ class UpdateRule {
     int64_t step = -1;
     std::array<double, 2> values{};
   };
-  // Counts a step of the parameter, and sets its numbers. Those given are of another parameter of the group.
-  virtual void begin_step(State& state, bool is_first, const Options& options, StepNumbers& numbers) const = 0;
+  // Sets the numbers of the parameter's next step. Those given are of another parameter of the group. `is_first`: its state is
+  // new.
+  virtual void step_numbers(const State& state, bool is_first, const Options& options, StepNumbers& numbers) const = 0;
+  // Counts a step of the parameter.
+  virtual void count_step(State& state) const = 0;
 
  private:
   const char* name_;
@@ -69,5 +75,12 @@ class UpdateRule {
 
 // Returns null for an optimizer of another class than those that have a rule.
 const UpdateRule* find_update_rule(const torch::optim::Optimizer& optimizer);
+
+// Returns the state of a parameter; null before its first step.
+UpdateRule::State* find_state(torch::optim::Optimizer& optimizer, const at::Tensor& param);
+// Returns why no plan can update the parameter; null if one can.
+const char* why_no_plan(const at::Tensor& param, const at::Tensor& grad);
+// The same because of a tensor of its state.
+const char* why_no_plan_for_state(const at::Tensor& tensor, const at::Tensor& param);
 
 }  // namespace sconce

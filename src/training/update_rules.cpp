@@ -2,6 +2,7 @@
 #include "training/update_rule.h"
 
 #include <ATen/Functions.h>
+#include <ATen/MemoryOverlap.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -15,6 +16,24 @@
 
 namespace sconce {
 namespace {
+
+// Returns whether kernels read the tensor as they read the parameter.
+bool is_like(const at::Tensor& tensor, const at::Tensor& param) {
+  return tensor.defined() && tensor.scalar_type() == param.scalar_type() && tensor.sizes() == param.sizes();
+}
+
+// Returns whether the tensor is dense, on the CPU and nothing but a tensor (rule R10).
+bool is_plain(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kPlain({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
+                                        c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU});
+  return (tensor.key_set().raw_repr() & ~kPlain.raw_repr()) == 0 && !tensor.unsafeGetTensorImpl()->is_wrapped_number() &&
+         !tensor._fw_grad(/*level=*/0).defined();
+}
+
+// An element of a written tensor must not stand for two.
+bool may_be_written(const at::Tensor& tensor) {
+  return tensor.is_non_overlapping_and_dense() || at::has_internal_overlap(tensor) != at::MemOverlap::Yes;
+}
 
 at::Tensor zeros_of(const at::Tensor& tensor) { return at::zeros_like(tensor, {}, at::MemoryFormat::Preserve); }
 
@@ -93,15 +112,15 @@ class AdamRule final : public TypedRule<OptionsClass, StateClass> {
     return {&own.exp_avg(), &own.exp_avg_sq(), &own.max_exp_avg_sq()};
   }
 
-  void begin_step(State& state, bool /*is_first*/, const Options& options,
-                  UpdateRule::StepNumbers& numbers) const override {
+  void step_numbers(const State& state, bool /*is_first*/, const Options& options,
+                    UpdateRule::StepNumbers& numbers) const override {
     const int64_t step = typed(state).step() + 1;
-    typed(state).step(step);
     if (numbers.step != step) {
       const auto [beta1, beta2] = typed(options).betas();
       numbers = {step, {-(typed(options).lr() / (1 - std::pow(beta1, step))), std::sqrt(1 - std::pow(beta2, step))}};
     }
   }
+  void count_step(State& state) const override { typed(state).step(typed(state).step() + 1); }
 };
 
 class SgdRule final : public TypedRule<torch::optim::SGDOptions, torch::optim::SGDParamState> {
@@ -149,9 +168,10 @@ class SgdRule final : public TypedRule<torch::optim::SGDOptions, torch::optim::S
   StateTensors tensors_of(const State& state, unsigned /*variant*/) const override {
     return {&typed(state).momentum_buffer()};
   }
-  void begin_step(State& /*state*/, bool is_first, const Options& options, StepNumbers& numbers) const override {
+  void step_numbers(const State& /*state*/, bool is_first, const Options& options, StepNumbers& numbers) const override {
     numbers.values = {is_first ? 1 : typed(options).momentum(), is_first ? 1 : 1 - typed(options).dampening()};
   }
+  void count_step(State& /*state*/) const override {}
 };
 
 class RmspropRule final : public TypedRule<torch::optim::RMSpropOptions, torch::optim::RMSpropParamState> {
@@ -219,9 +239,9 @@ class RmspropRule final : public TypedRule<torch::optim::RMSpropOptions, torch::
     }
     return tensors;
   }
-  void begin_step(State& state, bool /*is_first*/, const Options& /*options*/, StepNumbers& /*numbers*/) const override {
-    typed(state).step(typed(state).step() + 1);
-  }
+  void step_numbers(const State& /*state*/, bool /*is_first*/, const Options& /*options*/,
+                    StepNumbers& /*numbers*/) const override {}
+  void count_step(State& state) const override { typed(state).step(typed(state).step() + 1); }
 };
 
 class AdagradRule final : public TypedRule<torch::optim::AdagradOptions, torch::optim::AdagradParamState> {
@@ -252,11 +272,11 @@ class AdagradRule final : public TypedRule<torch::optim::AdagradOptions, torch::
     return nullptr;
   }
   StateTensors tensors_of(const State& state, unsigned /*variant*/) const override { return {&typed(state).sum()}; }
-  void begin_step(State& state, bool /*is_first*/, const Options& options, StepNumbers& numbers) const override {
+  void step_numbers(const State& state, bool /*is_first*/, const Options& options, StepNumbers& numbers) const override {
     const int64_t step = typed(state).step() + 1;
-    typed(state).step(step);
     numbers.values[0] = -(typed(options).lr() / (1 + static_cast<double>(step - 1) * typed(options).lr_decay()));
   }
+  void count_step(State& state) const override { typed(state).step(typed(state).step() + 1); }
 };
 
 }  // namespace
@@ -275,6 +295,28 @@ const UpdateRule* find_update_rule(const torch::optim::Optimizer& optimizer) {
          : type == typeid(RMSprop) ? static_cast<const UpdateRule*>(&rmsprop)
          : type == typeid(Adagrad) ? static_cast<const UpdateRule*>(&adagrad)
                                    : nullptr;
+}
+
+bool kernels_round_otherwise(const Update& update) { return update.body.find("sqrt") != std::string::npos; }
+
+UpdateRule::State* find_state(torch::optim::Optimizer& optimizer, const at::Tensor& param) {
+  const auto found = optimizer.state().find(param.unsafeGetTensorImpl());
+  return found != optimizer.state().end() ? found->second.get() : nullptr;
+}
+
+const char* why_no_plan(const at::Tensor& param, const at::Tensor& grad) {
+  return grad.is_sparse()                             ? "a gradient is sparse"
+         : !is_plain(param) || !is_plain(grad)        ? "a parameter or gradient is no plain dense tensor on the CPU"
+         : !c10::isFloatingType(param.scalar_type())  ? "a parameter has no floating-point numbers"
+         : !is_like(grad, param)                      ? "a gradient has another dtype or other sizes than its parameter"
+         : !may_be_written(param)                     ? "elements of a parameter share memory"
+                                                      : nullptr;
+}
+
+const char* why_no_plan_for_state(const at::Tensor& tensor, const at::Tensor& param) {
+  return is_like(tensor, param) && is_plain(tensor) && may_be_written(tensor)
+             ? nullptr
+             : "a state is missing, or is no tensor like its parameter";
 }
 
 }  // namespace sconce

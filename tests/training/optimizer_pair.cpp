@@ -10,10 +10,7 @@
 #include <algorithm>
 
 namespace sconce::testing {
-namespace {
-
-// Returns the tensors of a parameter's state, undefined ones left out.
-Tensors state_of(const torch::optim::Optimizer& optimizer, const at::Tensor& parameter) {
+Tensors states_of(const torch::optim::Optimizer& optimizer, const at::Tensor& parameter) {
   const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
   if (found == optimizer.state().end()) {
     return {};
@@ -35,8 +32,6 @@ Tensors state_of(const torch::optim::Optimizer& optimizer, const at::Tensor& par
   std::erase_if(tensors, [](const at::Tensor& tensor) { return !tensor.defined(); });
   return tensors;
 }
-
-}  // namespace
 
 void PrintTo(const OptimizerCase& each, std::ostream* out) { *out << each.name; }
 
@@ -116,8 +111,8 @@ void OptimizerPair::expect_equal() const {
     if (i < versions_.size()) {
       EXPECT_EQ(own_[i]._version() + versions_[i], theirs_[i]._version());
     }
-    const Tensors own = state_of(*optimizer_, own_[i]);
-    const Tensors theirs = state_of(*eager_, theirs_[i]);
+    const Tensors own = states_of(*optimizer_, own_[i]);
+    const Tensors theirs = states_of(*eager_, theirs_[i]);
     ASSERT_EQ(own.size(), theirs.size());
     for (size_t k = 0; k < own.size(); ++k) {
       expect_close(own[k], theirs[k]);

@@ -34,6 +34,8 @@ OptimizerCase case_of(std::string name, Settings options) {
 // Every class that is captured, with each of its options.
 std::vector<OptimizerCase> all_optimizer_cases();
 
+// Returns the tensors of a parameter's state, the number of its steps among them. Undefined ones are left out.
+Tensors states_of(const torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 // Returns a leaf that requires a gradient, with the memory of the values.
 at::Tensor parameter(const at::Tensor& values);
 // Returns parameters of many sizes and layouts.

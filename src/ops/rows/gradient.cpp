@@ -39,10 +39,18 @@ def sizes(grad: List[int], input: List[int], target: List[int]):
     return out
 )";
 
+// Indices and classes among the elements are those that forward has checked.
+std::vector<OpRow> take_what_forward_took(std::vector<OpRow> rows) {
+  for (OpRow& row : rows) {
+    row.raises = Raises::kByForm;
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::span<const OpRow> gradient_rows() {
-  static const std::vector<OpRow> rows = {
+  static const std::vector<OpRow> rows = take_what_forward_took({
       {.name = "aten::_adaptive_avg_pool2d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::_adaptive_avg_pool3d_backward",
        .results = Sharing::kFresh,
@@ -164,7 +172,7 @@ def sizes(grad: List[int], input: List[int], normalized_shape: List[int]):
 def sizes(grad: List[int], dim: int, indices: List[int], sizes: List[int]):
     return sizes
 )"}},
-  };
+  });
   return rows;
 }
 

@@ -7,6 +7,7 @@ std::span<const OpRow> joining_rows() {
   static const std::vector<OpRow> rows = {
       {.name = "aten::cat",
        .opcode = Opcode::kCat,
+       .raises = Raises::kByForm,
        .layout = Layout::kImages,
        .backward_ignores_result = true,
        .autocast = Autocast::kWidest},
@@ -18,6 +19,7 @@ std::span<const OpRow> joining_rows() {
       {.name = "aten::split_with_sizes", .keeps_stride_order = true, .cuts = true},
       {.name = "aten::stack",
        .opcode = Opcode::kStack,
+       .raises = Raises::kByForm,
        .results = Sharing::kFresh,
        .backward_ignores_result = true,
        .autocast = Autocast::kWidest},

@@ -15,6 +15,7 @@ std::span<const OpRow> language_rows() {
        .makes_container = true},
       {.name = "prim::ListUnpack",
        .opcode = Opcode::kListUnpack,
+       .raises = Raises::kByForm,
        .moves_operands = true,
        .returns_existing = true,
        .keeps_stride_order = true},

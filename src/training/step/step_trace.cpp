@@ -5,6 +5,8 @@
 
 #include <sconce/compiled_backward.h>
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -31,6 +33,17 @@ bool has_hooks(const at::Tensor& parameter) {
   return !impl::hooks(parameter).empty() || impl::post_acc_grad_hooks(parameter) != nullptr;
 }
 
+// Returns what torch::nn::utils::clip_grad_norm_ multiplies the gradients by, computed by the same operators.
+at::Tensor clip_factor(const std::vector<at::Tensor>& gradients, double max_norm) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  std::vector<at::Tensor> norms;
+  for (const at::Tensor& gradient : gradients) {
+    norms.push_back(gradient.norm(2.0));
+  }
+  const at::Tensor norm = norms.size() == 1 ? norms.front() : at::stack(norms).norm(2.0);
+  return at::clamp(max_norm / (norm + 1e-6), std::nullopt, 1.0);
+}
+
 }  // namespace
 
 StepArguments::StepArguments(const std::vector<c10::IValue>& given, const std::vector<c10::IValue>& wanted)
@@ -53,16 +66,27 @@ TrainTrace::TrainTrace(const Module& module, const StepArguments& arguments, con
       key_(arguments.key),
       parameters_(parameters) {}
 
-bool TrainTrace::holds(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) const {
-  const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
-  return state_.holds() &&
-         std::equal(parameters.begin(), parameters.end(), parameters_.begin(), parameters_.end(), is_same) &&
-         have_equal_structures(arguments.inputs, inputs_) && have_equal_structures(arguments.targets, targets_) &&
-         arguments.key == key_ && trace_key(captured_) == captured_key_;
+std::vector<at::Tensor> TrainTrace::operands(const StepArguments& arguments) const {
+  std::vector<at::Tensor> operands = arguments.tensors;
+  operands.insert(operands.end(), captured_.begin(), captured_.end());
+  if (update_ != nullptr) {
+    operands.insert(operands.end(), update_->states().begin(), update_->states().end());
+  }
+  return operands;
 }
 
-void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& inputs,
-                             const std::vector<c10::IValue>& targets, Recorder& recorder, StepResult& result) {
+bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& parameters) {
+  const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
+  return state_.holds() &&
+         std::equal(parameters.tensors.begin(), parameters.tensors.end(), parameters_.begin(), parameters_.end(), is_same) &&
+         have_equal_structures(arguments.inputs, inputs_) && have_equal_structures(arguments.targets, targets_) &&
+         arguments.key == key_ && (update_ == nullptr || update_->begin(parameters)) &&
+         trace_key(operands(arguments)) == operands_key_;
+}
+
+void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss& loss,
+                              const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets,
+                              std::optional<double> clip_norm, Recorder& recorder, StepResult& result) {
   const EagerBackward by_engine;  // whose operators the recorder sees
   const RecordingScope scope(recorder);
   const at::Tensor value = loss(module.forward(inputs), targets);
@@ -73,6 +97,7 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
       torch::autograd::grad({value}, parameters_, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
   result.loss = real_of(value).detach();
   recorder.add_output(value.detach());
+  std::vector<at::Tensor> defined;
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (has_hooks(parameters_[i])) {
       recorder.refuse("a parameter has hooks");
@@ -81,14 +106,18 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
     if (gradients[i].defined()) {
       recorder.add_output(gradients[i]);
       gradients_.push_back(i);
+      defined.push_back(gradients[i]);
     }
+  }
+  if (clip_norm) {
+    recorder.add_output(clip_factor(defined, *clip_norm));
   }
 }
 
 std::unique_ptr<TrainTrace> TrainTrace::record(const Module& module, const TrainStep::GeneralLoss& loss,
-                                             const StepArguments& arguments, const std::vector<at::Tensor>& parameters,
-                                             StepResult& result) {
-  std::unique_ptr<TrainTrace> trace(new TrainTrace(module, arguments, parameters));
+                                               const StepArguments& arguments, const TrainedParameters& parameters,
+                                               const StepOptimizer* optimizer, StepResult& result) {
+  std::unique_ptr<TrainTrace> trace(new TrainTrace(module, arguments, parameters.tensors));
   Recorder recorder;
   const auto traced = [&](const std::vector<c10::IValue>& values) {
     std::vector<c10::IValue> copies;
@@ -99,7 +128,8 @@ std::unique_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   };
   const std::vector<c10::IValue> inputs = traced(arguments.inputs);
   const std::vector<c10::IValue> targets = traced(arguments.targets);
-  trace->run_recorded(module, loss, inputs, targets, recorder, result);
+  trace->run_recorded(module, loss, inputs, targets, optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, recorder,
+                      result);
   if (!trace->state_.holds()) {
     recorder.refuse("a call changes an attribute of the module");
   }
@@ -107,20 +137,44 @@ std::unique_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
     recorder.refuse("the module keeps a tensor that it has computed in an attribute");
   }
   trace->captured_ = recorder.captured();
-  trace->captured_key_ = trace_key(trace->captured_);
   if (recorder.refusal()) {
     trace->why_not_ = recorder.refusal()->reason;
+    trace->operands_key_ = trace_key(trace->operands(arguments));
     return trace;
   }
-  trace->plan_ = CapturedGraph::make(recorder.finish(/*has_facts=*/true), "train step", module.options());
+  std::unique_ptr<Graph> graph = recorder.finish(/*has_facts=*/true);
+  CompileSettings::Complete complete;
+  if (optimizer != nullptr) {
+    trace->update_ = StepUpdate::make(optimizer->optimizer, parameters, trace->operands(arguments), result.gradients,
+                                      optimizer->clipping);
+    if (trace->update_ != nullptr) {
+      complete = [updates = trace->update_->declare(*graph), is_exact = module.options().exact()](
+                     Graph& whole, bool has_kernels, PassRunner& runner) {
+        place_updates(whole, updates, has_kernels, is_exact, runner);
+      };
+    } else if (optimizer->clipping.norm) {
+      graph->body().remove_return(graph->outputs().size() - 1);
+    }
+  }
+  trace->operands_key_ = trace_key(trace->operands(arguments));
+  trace->plan_ = CapturedGraph::make(std::move(graph), "train step", module.options(), {}, std::move(complete));
   return trace;
 }
 
-StepResult TrainTrace::run(const StepArguments& arguments) const {
+StepResult TrainTrace::run(const StepArguments& arguments) {
   torch::jit::Stack stack(arguments.tensors.begin(), arguments.tensors.end());
   stack.insert(stack.end(), captured_.begin(), captured_.end());
-  plan_->run(stack);
   StepResult result;
+  if (update_ != nullptr) {
+    const auto drop_states = c10::make_scope_exit([this] { update_->drop(); });
+    update_->add_arguments(stack);
+    plan_->run(stack);
+    update_->end();
+    result.is_updated = true;
+    result.loss = std::move(stack.front()).toTensor();
+    return result;
+  }
+  plan_->run(stack);
   result.loss = std::move(stack.front()).toTensor();
   result.gradients.resize(parameters_.size());
   for (size_t i = 0; i < gradients_.size(); ++i) {

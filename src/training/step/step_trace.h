@@ -1,9 +1,10 @@
-// TrainTrace: forward, loss and backward of one kind of training step, as one plan.
+// TrainTrace: forward, loss and backward of one kind of training step, and the optimizer's step where it may be, as one plan.
 #pragma once
 
 #include "executor/captured_graph.h"
 #include "trace/trace_key.h"
 #include "training/step/module_state.h"
+#include "training/step/step_update.h"
 
 #include <sconce/module.h>
 #include <sconce/train_step.h>
@@ -27,35 +28,48 @@ struct StepArguments {
   TraceKey key;                     // of the tensors
 };
 
-// What forward, loss and backward of a step gave.
+// What a step has computed.
 struct StepResult {
   at::Tensor loss;                    // without history
-  std::vector<at::Tensor> gradients;  // per parameter; undefined where none flows
+  std::vector<at::Tensor> gradients;  // per parameter; undefined where none flows. None if the parameters are updated
+  bool is_updated = false;
+};
+
+// The optimizer of a step whose plans update the parameters where they can.
+struct StepOptimizer {
+  torch::optim::Optimizer& optimizer;
+  Clipping clipping;
 };
 
 class TrainTrace {
  public:
   // Runs forward, loss and backward with LibTorch's operators, and records them. `result` is what they gave. Returns the
-  // trace; without a plan if it cannot be replayed (`why_not`).
+  // trace; without a plan if it cannot be replayed (`why_not`). `optimizer`: null if no plan is to update parameters.
   static std::unique_ptr<TrainTrace> record(const Module& module, const TrainStep::GeneralLoss& loss,
-                                           const StepArguments& arguments, const std::vector<at::Tensor>& parameters,
-                                           StepResult& result);
+                                            const StepArguments& arguments, const TrainedParameters& parameters,
+                                            const StepOptimizer* optimizer, StepResult& result);
 
-  // Returns whether the trace is of such a call.
-  bool holds(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) const;
+  // Returns whether the trace is of such a call. Reads the optimizer's states for `run`.
+  bool holds(const StepArguments& arguments, const TrainedParameters& parameters);
   const std::string& why_not() const { return why_not_; }
   // Returns whether there is a plan. It is compiled in the background.
   bool is_ready() const { return plan_ != nullptr && plan_->is_ready(); }
-  // Requires `is_ready`, and `holds`.
-  StepResult run(const StepArguments& arguments) const;
+  // Requires `is_ready`, and that `holds` was true for this call.
+  StepResult run(const StepArguments& arguments);
+  // Returns how many parameters the plan updates.
+  size_t updated_parameters() const { return update_ == nullptr ? 0 : update_->count(); }
 
   const CapturedGraph* plan() const { return plan_.get(); }
 
  private:
   TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters);
-  // Runs forward, loss and backward in the recorder's scope, and adds the outputs of its graph.
+  // Runs forward, loss and backward in the recorder's scope, and adds the outputs of its graph. With a norm, the last output is
+  // the factor that clips the gradients.
   void run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& inputs,
-                    const std::vector<c10::IValue>& targets, Recorder& recorder, StepResult& result);
+                    const std::vector<c10::IValue>& targets, std::optional<double> clip_norm, Recorder& recorder,
+                    StepResult& result);
+  // Returns the tensors that the plan is given in a call.
+  std::vector<at::Tensor> operands(const StepArguments& arguments) const;
 
   const ModuleState state_;
   const std::vector<c10::IValue> inputs_;   // their structure
@@ -63,8 +77,9 @@ class TrainTrace {
   const TraceKey key_;
   const std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> captured_;  // parameters, buffers, and tensors of the loss function
-  TraceKey captured_key_;
-  std::vector<size_t> gradients_;  // per output of the plan after the loss: the parameter
+  TraceKey operands_key_;
+  std::vector<size_t> gradients_;  // per output of the recorded graph after the loss: the parameter
+  std::unique_ptr<StepUpdate> update_;  // null if the plan returns the gradients
   std::string why_not_;
   std::shared_ptr<CapturedGraph> plan_;
 };

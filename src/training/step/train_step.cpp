@@ -1,6 +1,5 @@
 #include <sconce/train_step.h>
 
-#include "base/flat_map.h"
 #include "trace/seen_keys.h"
 #include "trace/trace_tensor.h"
 #include "training/step/step_trace.h"
@@ -102,20 +101,22 @@ class TrainStep::Impl {
 
   at::Tensor run(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets) {
     const at::AutoGradMode with_gradients(true);
-    const std::vector<at::Tensor> parameters = trained_parameters();
+    const TrainedParameters parameters = trained_parameters(optimizer_);
     if (calls_ == 0) {
       optimizer_.zero_grad();
     }
     try {
-      at::Tensor loss = run_call(inputs, targets, parameters);
+      StepResult result = run_call(inputs, targets, parameters);
       if (++calls_ == options_.accumulate()) {
         calls_ = 0;
-        update(parameters);
+        if (!result.is_updated) {
+          update(parameters.tensors);
+        }
       }
-      return loss;
+      return std::move(result.loss);
     } catch (...) {
       calls_ = 0;
-      for (const at::Tensor& parameter : parameters) {
+      for (const at::Tensor& parameter : parameters.tensors) {
         parameter.mutable_grad() = at::Tensor();
       }
       throw;
@@ -125,6 +126,7 @@ class TrainStep::Impl {
   TrainExplanation explain() const {
     TrainExplanation explanation;
     explanation.by_plan = by_plan_;
+    explanation.updated_by_plan = updated_by_plan_;
     for (const auto& [reason, times] : reasons_) {
       explanation.eager += times;
       explanation.reasons.emplace_back(reason, times);
@@ -135,6 +137,9 @@ class TrainStep::Impl {
       }
     }
     explanation.optimizer = update_.explain();
+    explanation.optimizer.steps += updated_by_plan_;
+    explanation.optimizer.captured_steps += updated_by_plan_;
+    explanation.optimizer.captured_updates += updates_by_plan_;
     return explanation;
   }
 
@@ -147,23 +152,9 @@ class TrainStep::Impl {
   }
 
  private:
-  std::vector<at::Tensor> trained_parameters() const {
-    std::vector<at::Tensor> parameters;
-    FlatSet<const c10::TensorImpl*> listed;  // a tied weight may stand there twice
-    for (const torch::optim::OptimizerParamGroup& group : optimizer_.param_groups()) {
-      for (const at::Tensor& parameter : group.params()) {
-        if (parameter.requires_grad() && listed.insert(parameter.unsafeGetTensorImpl()).second) {
-          parameters.push_back(parameter);
-        }
-      }
-    }
-    TORCH_CHECK(!parameters.empty(), "the optimizer has no parameter that requires a gradient");
-    return parameters;
-  }
-
-  // Runs forward, loss and backward. Adds the gradients to those of the parameters.
-  at::Tensor run_call(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets,
-                      const std::vector<at::Tensor>& parameters) {
+  // Runs forward, loss and backward. Adds the gradients to those of the parameters, or updates the parameters.
+  StepResult run_call(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets,
+                      const TrainedParameters& parameters) {
     const AutocastScope autocast(options_.autocast());
     const StepArguments arguments(inputs, targets);
     const auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
@@ -188,24 +179,33 @@ class TrainStep::Impl {
     } else if (trace->is_ready()) {
       ++by_plan_;
       result = trace->run(arguments);
+      if (result.is_updated) {
+        ++updated_by_plan_;
+        updates_by_plan_ += trace->updated_parameters();
+        return result;
+      }
     } else {
       count_eager(trace->why_not().empty() ? "its plan is being compiled, or could not be" : trace->why_not());
       const CompiledBackward scope(backwards_);
       return run_eagerly(arguments);
     }
-    for (size_t i = 0; i < parameters.size(); ++i) {
+    for (size_t i = 0; i < parameters.tensors.size(); ++i) {
       if (result.gradients[i].defined()) {
-        accumulate_mean(parameters[i], std::move(result.gradients[i]));
+        accumulate_mean(parameters.tensors[i], std::move(result.gradients[i]));
       }
     }
-    return result.loss;
+    return result;
   }
 
   // What a trace refuses holds for all calls of the kind, whatever the module's attributes are then.
-  std::unique_ptr<TrainTrace> record(uint64_t kind, const StepArguments& arguments, const std::vector<at::Tensor>& parameters,
+  std::unique_ptr<TrainTrace> record(uint64_t kind, const StepArguments& arguments, const TrainedParameters& parameters,
                                     StepResult& result) {
     try {
-      auto recorded = TrainTrace::record(module_, checked_loss(), arguments, parameters, result);
+      // The gradients of several calls, and those that the caller wants, are tensors of the parameters.
+      const bool plans_update = options_.accumulate() == 1 && !options_.keep_gradients();
+      const StepOptimizer optimizer{optimizer_, {options_.clip_norm(), options_.clip_value()}};
+      auto recorded =
+          TrainTrace::record(module_, checked_loss(), arguments, parameters, plans_update ? &optimizer : nullptr, result);
       if (!recorded->why_not().empty()) {
         refused_.emplace(kind, recorded->why_not());
       }
@@ -221,10 +221,10 @@ class TrainStep::Impl {
     }
   }
 
-  at::Tensor run_eagerly(const StepArguments& arguments) {
+  StepResult run_eagerly(const StepArguments& arguments) {
     at::Tensor loss = checked_loss()(module_.forward(arguments.inputs), arguments.targets);
     (options_.accumulate() == 1 ? loss : loss / static_cast<double>(options_.accumulate())).backward();
-    return loss.detach();
+    return {.loss = loss.detach()};
   }
 
   void accumulate_mean(const at::Tensor& parameter, at::Tensor gradient) const {
@@ -258,7 +258,7 @@ class TrainStep::Impl {
     }
   }
 
-  TrainTrace* find(const StepArguments& arguments, const std::vector<at::Tensor>& parameters) {
+  TrainTrace* find(const StepArguments& arguments, const TrainedParameters& parameters) {
     const auto found = std::find_if(traces_.begin(), traces_.end(),
                                     [&](const auto& trace) { return trace->holds(arguments, parameters); });
     if (found == traces_.end()) {
@@ -288,6 +288,8 @@ class TrainStep::Impl {
   std::map<uint64_t, std::string> refused_;  // by kind: why it is not recorded
   size_t calls_ = 0;  // since the optimizer's last step
   uint64_t by_plan_ = 0;
+  uint64_t updated_by_plan_ = 0;  // those of them whose plans updated the parameters
+  uint64_t updates_by_plan_ = 0;  // of parameters, in these
   std::map<std::string, uint64_t> reasons_;
 };
 

@@ -164,6 +164,7 @@ Checkpoint Training::checkpoint() const { return {settings_, data_.examples(), h
 TrainExplanation Training::explain() const {
   TrainExplanation explanation = step_.explain();
   explanation.by_plan -= rehearsed_.by_plan;
+  explanation.updated_by_plan -= rehearsed_.updated_by_plan;
   explanation.eager -= rehearsed_.eager;
   explanation.optimizer.steps -= rehearsed_.optimizer.steps;
   explanation.optimizer.captured_steps -= rehearsed_.optimizer.captured_steps;
