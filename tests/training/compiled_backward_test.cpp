@@ -124,6 +124,51 @@ TEST(CompiledBackward, RecordsNoFormulaThatReadsElements) {
   expect_compiled("prod", [](const Tensors& in) { return in[0].prod(); }, leaves, /*by_plan=*/false);
 }
 
+// What was refused in the middle has real tensors from there on, whose addresses may come again.
+TEST(CompiledBackward, KeepsGradientsApartAfterARefusal) {
+  const Tensors leaves = {leaf({4, 6}), leaf({6})};
+  expect_compiled("max", [](const Tensors& in) { return in[0].max() + in[1].sum(); }, leaves, /*by_plan=*/false);
+  expect_compiled(
+      "prod",
+      [](const Tensors& in) {
+        const at::Tensor y = in[0] * 2;
+        return (y.prod(0) + y.tanh().sum() + in[1].sum()).sum();
+      },
+      leaves, /*by_plan=*/false);
+}
+
+TEST(CompiledBackward, TakesPartsOfWhatANodeReturns) {
+  const BackwardCache cache(blocking());
+  const CompiledBackward scope(cache);
+  for (const int64_t rows : {3, 3, 5, 7}) {
+    const at::Tensor x = leaf({rows, 2});
+    const at::Tensor w = leaf({4, 2});
+    EXPECT_TRUE(at::allclose(torch::autograd::grad({at::cat({x, w}).exp().sum()}, {x})[0], x.exp()));
+  }
+  EXPECT_EQ(scope.explain().by_plan, 2U);
+}
+
+// Formulas that read memory of tensors, or take sizes as plain numbers alone, run between the graphs.
+TEST(CompiledBackward, CallsFormulasThatCannotBeRecorded) {
+  const BackwardCache cache(blocking());
+  const CompiledBackward scope(cache);
+  for (const int64_t rows : {5, 5, 7, 4}) {
+    const at::Tensor x = leaf({rows, 3, 2});
+    const at::Tensor lengths = at::tensor({rows, int64_t{3}, int64_t{2}});
+    const auto packed = [&] { return std::get<0>(at::_pack_padded_sequence(x, lengths, false)).exp().sum(); };
+    const auto spectrum = [&] { return at::real(at::fft_fft(x, std::nullopt, 0)).pow(2).sum(); };
+    const auto grid = [&] {
+      return at::affine_grid_generator(x.slice(0, 0, 2).transpose(1, 2), {2, 1, rows, 2}, false).pow(2).sum();
+    };
+    for (const std::function<at::Tensor()>& loss :
+         {std::function<at::Tensor()>(packed), std::function<at::Tensor()>(spectrum), std::function<at::Tensor()>(grid)}) {
+      const at::Tensor found = torch::autograd::grad({loss()}, {x})[0];
+      const EagerBackward eager;
+      EXPECT_TRUE(at::allclose(found, torch::autograd::grad({loss()}, {x})[0], 1e-4, 1e-5)) << rows << " rows";
+    }
+  }
+}
+
 TEST(CompiledBackward, AccumulatesLikeTheEngine) {
   const BackwardCache cache(blocking());
   const at::Tensor x = leaf({3, 4});

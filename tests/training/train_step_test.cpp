@@ -61,7 +61,7 @@ TEST(TrainStep, RecordsWhatChangesAgain) {
 }
 
 TEST(TrainStep, TakesBatchesThatAreSlices) {
-  torch::jit::Module module = module_of(kMlp);
+  torch::jit::Module module = two_layers(kMlp);
   torch::jit::Module copy = copy_of(module);
   const auto ours = sgd(parameters_of(module));
   const auto theirs = sgd(parameters_of(copy));

@@ -11,18 +11,6 @@
 #include <utility>
 
 namespace sconce::testing {
-namespace {
-
-torch::jit::Module copy_of(const torch::jit::Module& module) {
-  const at::NoGradGuard no_grad;
-  torch::jit::Module copy = module.deepcopy();
-  for (const at::Tensor& parameter : copy.parameters()) {
-    parameter.set_requires_grad(true);
-  }
-  return copy;
-}
-
-}  // namespace
 
 torch::jit::Module two_layers(const std::string& forward, bool has_batch_norm) {
   torch::jit::Module module("trainee");
@@ -41,6 +29,15 @@ torch::jit::Module two_layers(const std::string& forward, bool has_batch_norm) {
     parameter.set_requires_grad(true);
   }
   return module;
+}
+
+torch::jit::Module copy_of(const torch::jit::Module& module) {
+  const at::NoGradGuard no_grad;
+  torch::jit::Module copy = module.deepcopy();
+  for (const at::Tensor& parameter : copy.parameters()) {
+    parameter.set_requires_grad(true);
+  }
+  return copy;
 }
 
 std::vector<at::Tensor> parameters_of(const torch::jit::Module& module) {

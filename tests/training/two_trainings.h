@@ -40,6 +40,7 @@ def forward(self, x):
     return torch.linear(torch.dropout(torch.relu(h), 0.2, True), self.b_weight)
 )";
 
+torch::jit::Module copy_of(const torch::jit::Module& module);
 std::vector<at::Tensor> parameters_of(const torch::jit::Module& module);
 std::vector<at::Tensor> state_of(const torch::jit::Module& module);  // parameters, then buffers
 

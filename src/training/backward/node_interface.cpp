@@ -1,5 +1,6 @@
 #include "training/backward/node_interface.h"
 
+#include <exception>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -39,6 +40,8 @@ BoundFunctions& bound_functions() {
 
 class NodeInterface final : public dynamo::PyCompilerInterface {
  public:
+  explicit NodeInterface(bool& has_raised) : has_raised_(has_raised) {}
+
   std::string bind_function(PyObject* /*compiler*/, const std::string& name, functional_apply_t function,
                             std::vector<at::TypePtr> /*schema*/, bool /*is_custom_function*/,
                             bool /*is_traceable*/) const override {
@@ -48,8 +51,14 @@ class NodeInterface final : public dynamo::PyCompilerInterface {
 
   variable_list call_function(PyObject* /*compiler*/, const char* /*method*/, const std::string& name,
                               const variable_list& gradients, const std::vector<c10::IValue>& arguments,
-                              const c10::IValue& /*metadata*/) const override {
-    return bound_functions().find(name)(gradients, arguments);
+                              const c10::IValue& metadata) const override {
+    const functional_apply_t formula = bound_functions().find(name);
+    try {
+      return formula(gradients, arguments);
+    } catch (const std::exception&) {
+      has_raised_ = true;
+      return variable_list(metadata.isList() ? metadata.toListRef().size() : 0);
+    }
   }
 
   // The gradient of a tensor of which a view was written: a copy of it, and the view's part of the copy, twice.
@@ -88,10 +97,15 @@ class NodeInterface final : public dynamo::PyCompilerInterface {
                             bool /*has_hooks*/) const override {
     TORCH_INTERNAL_ASSERT(false, "leaves are not recorded");
   }
+
+ private:
+  bool& has_raised_;
 };
 
 }  // namespace
 
-std::unique_ptr<dynamo::PyCompilerInterface> make_node_interface() { return std::make_unique<NodeInterface>(); }
+std::unique_ptr<dynamo::PyCompilerInterface> make_node_interface(bool& has_raised) {
+  return std::make_unique<NodeInterface>(has_raised);
+}
 
 }  // namespace sconce

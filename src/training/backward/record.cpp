@@ -71,31 +71,38 @@ class BackwardRecorder {
       gradients = run_host({.code = HostCode::kHooksBefore, .call = index}, gradients, {});
     }
     variable_list given = gradients;
-    variable_list results;
-    if (call.is_opaque) {
-      results = run_host({.code = HostCode::kNode, .call = index}, gradients, {}, &given);
-    } else {
+    std::optional<variable_list> results;
+    if (!call.is_opaque) {
       results = record_node(call, gradients, state);
     }
-    if (has_hooks_after(*call.node)) {
-      results = run_host({.code = HostCode::kHooksAfter, .call = index}, results, given);
+    if (!results) {
+      results = run_host({.code = HostCode::kNode, .call = index}, gradients, {}, &given);
     }
-    for (size_t i = 0; i < results.size(); ++i) {
+    if (has_hooks_after(*call.node)) {
+      results = run_host({.code = HostCode::kHooksAfter, .call = index}, *results, given);
+    }
+    for (size_t i = 0; i < results->size(); ++i) {
       const torch::autograd::Edge& edge = call.node->next_edge(i);
-      if (edge.is_valid() && results[i].defined()) {
-        pass_on(edge, results[i]);
+      if (edge.is_valid() && walk_.runs(*edge.function) && (*results)[i].defined()) {
+        pass_on(edge, (*results)[i]);
       }
     }
   }
 
-  variable_list record_node(const BackwardCall& call, const variable_list& gradients, dynamo::TraceState& state) {
+  // Returns nothing if the formula raises with tensors of a trace. With real ones it need not, or raises its own error.
+  std::optional<variable_list> record_node(const BackwardCall& call, const variable_list& gradients,
+                                           dynamo::TraceState& state) {
     // LibTorch has one place for the interface in a process.
     static std::mutex one_at_a_time;
     const std::lock_guard<std::mutex> lock(one_at_a_time);
-    const dynamo::PyCompilerGuard guard(make_node_interface());
+    bool has_raised = false;
+    const dynamo::PyCompilerGuard guard(make_node_interface(has_raised));
     const RecordingScope scope(*recorder_);
     dynamo::SwapSavedVariables saved(walk_.compiler(), state, nullptr, *call.entry);
     variable_list results = call.node->apply_with_saved(gradients, saved);
+    if (has_raised) {
+      return std::nullopt;
+    }
     sizes_.fit_results(call, results);
     return results;
   }
@@ -130,6 +137,7 @@ class BackwardRecorder {
     recorder_ = std::make_unique<Recorder>(sizes_.symbols());
     stage_ = {};
     slots_.clear();
+    kept_.clear();
     for (size_t i = 0; i < walk_.tensors().size(); ++i) {
       const at::Tensor& tensor = walk_.tensors()[i];
       walk_.compiler().tensor_args.lookup(tensor).proxy_tensor = recorder_->add_saved(tensor, sizes_.facts_of_saved(i));
@@ -217,6 +225,7 @@ class BackwardRecorder {
   size_t slot_of(const at::Tensor& tensor) {
     const auto [found, is_new] = slots_.try_emplace(keys_of(tensor), reals_.size());
     if (is_new) {
+      kept_.push_back(tensor);
       const TensorFacts* facts = recorder_->symbolic_facts(tensor);
       add_slot(real_tensor_of(tensor), facts != nullptr ? std::optional(*facts) : std::nullopt);
       recorder_->add_output(tensor);
@@ -320,6 +329,7 @@ class BackwardRecorder {
   std::unique_ptr<Recorder> recorder_;
   BackwardStage stage_;
   std::unordered_map<const void*, size_t> slots_;
+  variable_list kept_;     // what `slots_` has an address of
   variable_list entered_;  // the last ones stand for stage_.taken
 };
 
