@@ -18,22 +18,23 @@ namespace {
 
 // The last graph that this thread ran. It is held weakly, because plans come and go, and written only when it
 // changes, because all threads that run one plan would contend for its reference count.
-struct LastExecuted {
-  const void* plan = nullptr;
-  std::weak_ptr<const Graph> graph;
-};
-thread_local LastExecuted last_executed;
+thread_local std::weak_ptr<const Graph> last_executed;
 
 // LibTorch applies the number of threads that was set to a new thread only when one of its loops is large enough.
 // Until then MKL uses all cores, even for the smallest product.
 void prepare_thread() { at::get_num_threads(); }
 
+// Compares owners: the address of a plan that is gone may be the address of another.
 void remember_last_executed(const Plan& plan) {
-  if (last_executed.plan == nullptr) {
+  const std::weak_ptr<const Graph> none;
+  const auto is_last = [](const auto& graph) {
+    return !last_executed.owner_before(graph) && !graph.owner_before(last_executed);
+  };
+  if (is_last(none)) {
     prepare_thread();
   }
-  if (last_executed.plan != &plan || last_executed.graph.expired()) {
-    last_executed = {&plan, plan.graph()};
+  if (!is_last(plan.graph())) {
+    last_executed = plan.graph();
   }
 }
 
@@ -91,7 +92,7 @@ void GraphExecutor::clear_cache() { impl_->clear_cache(); }
 void GraphExecutor::wait_for_compiles() const { impl_->wait_for_compiles(); }
 GraphExecutor::DebugState GraphExecutor::debug_state() const { return impl_->debug_state(); }
 
-std::shared_ptr<const Graph> last_executed_graph() { return last_executed.graph.lock(); }
+std::shared_ptr<const Graph> last_executed_graph() { return last_executed.lock(); }
 
 // ---- Impl -----------------------------------------------------------------------------------------------------------
 
@@ -234,7 +235,7 @@ void GraphExecutor::Impl::specialize(const SpecEntry& entry, const ArgumentSpec&
 const char* GraphExecutor::Impl::why_not_specialized(const ArgumentSpec& spec) const {
   return options_.compile() == CompileMode::kNever ? "Options::compile is kNever"
          : spec.has_exotic()                       ? "it has an exotic tensor or a long container"
-         : transform_is_active()               ? "a transform is active"
+         : transform_is_active()                   ? "a transform is active"
                                                    : why_autocast_is_not_compiled();
 }
 

@@ -117,7 +117,9 @@ TEST(Programs, AreNotTheLastGraphOfTheThread) {
   const Module module = load_model("interface_mixture", CompileMode::kNever);
   const at::NoGradGuard no_grad;
   module.forward({at::rand({6, 8})});
-  EXPECT_EQ(testing::count_nodes(*last_executed_graph(), "prim::CallMethod"), 4U);
+  const auto graph = last_executed_graph();
+  ASSERT_NE(graph, nullptr);
+  EXPECT_EQ(testing::count_nodes(*graph, "prim::CallMethod"), 4U);
 }
 
 }  // namespace

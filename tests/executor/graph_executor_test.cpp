@@ -10,7 +10,10 @@
 #include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <memory>
 #include <thread>
+#include <vector>
 
 extern "C" int omp_get_max_threads();
 
@@ -217,6 +220,18 @@ TEST(GraphExecutor, LastExecutedGraphIsThisThreadsAndGoesWithItsExecutor) {
     EXPECT_THAT(print(*last_executed_graph()), HasSubstr("aten::tanh"));
   }
   EXPECT_EQ(last_executed_graph(), nullptr);
+}
+
+// A plan may have the address of one that is gone while the graph of that one is still held.
+TEST(GraphExecutor, LastExecutedGraphIsNeverThatOfAnExecutorThatIsGone) {
+  std::vector<std::shared_ptr<const Graph>> held;
+  for (int i = 0; i < 20; ++i) {
+    GraphExecutor executor(graph_of(kMulAdd), "f", Options{});
+    mul_add(executor, at::ones({2}), at::ones({2}));
+    const auto graph = last_executed_graph();
+    EXPECT_EQ(std::count(held.begin(), held.end(), graph), 0) << i;
+    held.push_back(graph);
+  }
 }
 
 TEST(GraphExecutor, OperatorsOnANewThreadUseTheNumberOfThreadsThatWasSet) {
