@@ -112,6 +112,12 @@ TensorFacts facts_of(const at::Tensor& tensor) {
   return facts;
 }
 
+TensorFacts facts_without_autograd(const at::Tensor& tensor) {
+  TensorFacts facts = facts_of(tensor);
+  facts.requires_grad = false;
+  return facts;
+}
+
 namespace {
 
 template <typename Fact>

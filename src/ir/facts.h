@@ -67,6 +67,8 @@ std::string to_string(const TensorFacts& facts);
 TensorFacts facts_of(const c10::TensorType& type);
 // Returns all facts of a tensor; strides only if it is strided.
 TensorFacts facts_of(const at::Tensor& tensor);
+// Returns the same facts of a tensor that a recorded graph holds: nothing in it asks for gradients.
+TensorFacts facts_without_autograd(const at::Tensor& tensor);
 
 // Returns the facts that hold for a tensor with facts `a` and for one with facts `b` (the join).
 TensorFacts common_facts(const TensorFacts& a, const TensorFacts& b);

@@ -7,9 +7,6 @@ namespace {
 
 constexpr int64_t kLargestSize = int64_t{1} << 48;  // a dim larger than any memory
 
-// Requires: b is neither 0 nor -1.
-int64_t floor_quotient(int64_t a, int64_t b) { return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0); }
-
 std::optional<int64_t> calculate(bool is_divide, std::optional<int64_t> a, std::optional<int64_t> b) {
   if (!a || !b || *b == 0 || *b == -1) {
     return std::nullopt;

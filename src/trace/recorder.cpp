@@ -49,12 +49,6 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::
 
 TORCH_LIBRARY_IMPL(_, Fake, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&record>()); }
 
-TensorFacts facts_without_autograd(const at::Tensor& real) {
-  TensorFacts facts = facts_of(real);
-  facts.requires_grad = false;
-  return facts;
-}
-
 // Returns the argument that a result is: the one that the schema marks as written and returned, or one that the operator
 // returned although nothing marks it. As in eager execution, both are then one tensor.
 const c10::IValue* argument_returned(const c10::FunctionSchema& schema, size_t result, const c10::IValue& real,

@@ -11,8 +11,6 @@ using Operation = FloatOfSizes::Operation;
 using Relation = SizeGuard::Relation;
 using c10::SymNode;
 
-int64_t floor_quotient(int64_t a, int64_t b) { return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0); }
-
 }  // namespace
 
 SymNode SizeNode::of_int(Sizes sizes, Dim dim, int64_t value) {

@@ -56,8 +56,7 @@ Dims contiguous_strides(const Dims& sizes, SizeArithmetic& arithmetic) {
 }
 
 // The strides of a view are linear in those of its base. Returns the factors by result dim, then by dim of the base.
-std::optional<std::vector<std::vector<int64_t>>> stride_factors(const Node& node, const std::vector<c10::IValue>& arguments,
-                                                                size_t part) {
+std::vector<std::vector<int64_t>> stride_factors(const Node& node, const std::vector<c10::IValue>& arguments, size_t part) {
   std::vector<std::vector<int64_t>> factors;
   const at::Tensor& base = arguments[0].toTensor();
   for (int64_t i = 0; i < base.dim(); ++i) {
@@ -97,6 +96,16 @@ std::optional<Dims> dense_strides(const Dims& sizes, const at::Tensor& like, Siz
   return strides;
 }
 
+Dims agreeing_dims(const Dims& found, at::IntArrayRef real, SizeArithmetic& arithmetic) {
+  Dims dims(real.size(), Dim::unknown());
+  for (size_t i = 0; i < dims.size() && found.size() == dims.size(); ++i) {
+    if (arithmetic.example(found[i]) == real[i]) {
+      dims[i] = found[i];
+    }
+  }
+  return dims;
+}
+
 void SymbolicFacts::set_tensor(const Value& value, TensorFacts facts) {
   known_[&value] = AbstractValue::tensor(std::move(facts));
 }
@@ -122,7 +131,6 @@ std::shared_ptr<const SymbolicGeometry> SymbolicFacts::geometry_of(const Value& 
     return nullptr;
   }
   auto geometry = std::make_shared<SymbolicGeometry>();
-  geometry->symbols = sizes_;
   bool is_symbolic = false;
   const auto numbers_of = [&](const std::optional<Dims>* dims, at::IntArrayRef numbers, std::vector<c10::SymInt>& all) {
     for (size_t i = 0; i < numbers.size(); ++i) {
@@ -137,8 +145,7 @@ std::shared_ptr<const SymbolicGeometry> SymbolicFacts::geometry_of(const Value& 
 }
 
 TensorFacts SymbolicFacts::facts_for_compile(const Value& value, const at::Tensor& real) const {
-  TensorFacts facts = facts_of(real);
-  facts.requires_grad = false;
+  TensorFacts facts = facts_without_autograd(real);
   const TensorFacts* found = of(value);
   const bool is_contiguous = found != nullptr && found->strides && found->sizes &&
                              *found->strides == contiguous_strides(*found->sizes, sizes_->arithmetic());
@@ -173,25 +180,14 @@ AbstractValue SymbolicFacts::operand(const Value& value) const {
   return {};
 }
 
-// Drops what the run that is traced contradicts.
-Dims SymbolicFacts::agreeing(const Dims& found, at::IntArrayRef real) const {
-  Dims dims(real.size(), Dim::unknown());
-  for (size_t i = 0; i < dims.size() && found.size() == dims.size(); ++i) {
-    if (sizes_->arithmetic().example(found[i]) == real[i]) {
-      dims[i] = found[i];
-    }
-  }
-  return dims;
-}
-
 AbstractValue SymbolicFacts::result(const Call& call, const AbstractValue& found, const at::Tensor& real,
                                     size_t part) const {
-  TensorFacts facts = facts_of(real);
-  facts.requires_grad = false;
+  TensorFacts facts = facts_without_autograd(real);
   facts.forget_strides();
   if (!call.is_of_known_sizes) {
     const TensorFacts* derived = found.as_tensor();
-    facts.sizes = agreeing(derived != nullptr && derived->sizes ? *derived->sizes : Dims(), real.sizes());
+    facts.sizes =
+        agreeing_dims(derived != nullptr && derived->sizes ? *derived->sizes : Dims(), real.sizes(), sizes_->arithmetic());
   }
   if (std::any_of(facts.sizes->begin(), facts.sizes->end(), [](const Dim& dim) { return dim.is_unknown(); })) {
     sizes_->note_unknown(call.node.kind().toQualString());
@@ -217,16 +213,17 @@ std::optional<Dims> SymbolicFacts::strides_of(const Call& call, const Dims& size
   } else if (is_reshape) {
     const bool is_whole = *base->strides == contiguous_strides(*base->sizes, arithmetic);
     strides = is_whole ? std::optional(contiguous_strides(sizes, arithmetic)) : std::nullopt;
-  } else if (const auto factors = stride_factors(call.node, call.arguments, part)) {
+  } else {
+    const auto factors = stride_factors(call.node, call.arguments, part);
     strides.emplace(sizes.size(), Dim::known(0));
-    for (size_t i = 0; i < factors->size() && i < sizes.size(); ++i) {
-      for (size_t j = 0; j < (*factors)[i].size(); ++j) {
-        (*strides)[i] =
-            arithmetic.add((*strides)[i], arithmetic.multiply((*base->strides)[j], Dim::known((*factors)[i][j])));
+    for (size_t i = 0; i < factors.size() && i < sizes.size(); ++i) {
+      for (size_t j = 0; j < factors[i].size(); ++j) {
+        (*strides)[i] = arithmetic.add((*strides)[i], arithmetic.multiply((*base->strides)[j], Dim::known(factors[i][j])));
       }
     }
   }
-  return strides && strides->size() == sizes.size() ? std::optional(agreeing(*strides, real.strides())) : std::nullopt;
+  return strides && strides->size() == sizes.size() ? std::optional(agreeing_dims(*strides, real.strides(), arithmetic))
+                                                    : std::nullopt;
 }
 
 void SymbolicFacts::derive(const Node& node, const std::vector<c10::IValue>& arguments,

@@ -52,11 +52,13 @@ class SymbolicFacts {
   AbstractValue result(const Call& call, const AbstractValue& found, const at::Tensor& real, size_t part) const;
   std::optional<std::vector<Dim>> strides_of(const Call& call, const std::vector<Dim>& sizes, const at::Tensor& real,
                                              size_t part) const;
-  std::vector<Dim> agreeing(const std::vector<Dim>& found, at::IntArrayRef real) const;
 
   const std::shared_ptr<SymbolicSizes> sizes_;
   std::unordered_map<const Value*, AbstractValue> known_;
 };
+
+// Returns the dims without those that the run that is traced contradicts: these are unknown. All are if the ranks differ.
+std::vector<Dim> agreeing_dims(const std::vector<Dim>& found, at::IntArrayRef real, SizeArithmetic& arithmetic);
 
 // Returns the strides of a tensor without gaps whose dims lie in memory in the order of `like`. Nothing if `like` has gaps.
 std::optional<std::vector<Dim>> dense_strides(const std::vector<Dim>& sizes, const at::Tensor& like,

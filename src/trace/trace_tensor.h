@@ -10,12 +10,10 @@
 
 namespace sconce {
 
-class SymbolicSizes;
 class Value;
 
 // Sizes and strides of which later runs may have others.
 struct SymbolicGeometry {
-  std::shared_ptr<SymbolicSizes> symbols;
   std::vector<c10::SymInt> sizes;
   std::vector<c10::SymInt> strides;
 };

@@ -36,8 +36,7 @@ std::vector<Dim> BackwardSizes::dims(size_t first, size_t rank) const {
 }
 
 std::optional<TensorFacts> BackwardSizes::facts(const at::Tensor& real, std::vector<Dim> sizes) const {
-  TensorFacts facts = facts_of(real);
-  facts.requires_grad = false;
+  TensorFacts facts = facts_without_autograd(real);
   facts.contiguous = false;
   facts.sizes = std::move(sizes);
   facts.strides = dense_strides(*facts.sizes, real, symbols_->arithmetic());
@@ -68,13 +67,7 @@ std::optional<TensorFacts> BackwardSizes::facts_like(const std::optional<TensorF
   if (symbols_ == nullptr) {
     return std::nullopt;
   }
-  std::vector<Dim> sizes(static_cast<size_t>(real.dim()), Dim::unknown());
-  for (size_t i = 0; like && like->sizes->size() == sizes.size() && i < sizes.size(); ++i) {
-    if (symbols_->arithmetic().example((*like->sizes)[i]) == real.sizes()[i]) {
-      sizes[i] = (*like->sizes)[i];
-    }
-  }
-  return facts(real, std::move(sizes));
+  return facts(real, agreeing_dims(like ? *like->sizes : std::vector<Dim>(), real.sizes(), symbols_->arithmetic()));
 }
 
 std::optional<std::vector<Dim>> BackwardSizes::dims_of_result(const BackwardCall& call, size_t index) const {

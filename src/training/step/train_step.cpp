@@ -2,7 +2,7 @@
 
 #include "trace/seen_keys.h"
 #include "trace/trace_tensor.h"
-#include "training/step/step_trace.h"
+#include "training/step/train_trace.h"
 
 #include <sconce/captured_optimizer.h>
 #include <sconce/compiled_backward.h>

@@ -1,4 +1,4 @@
-#include "training/step/step_trace.h"
+#include "training/step/train_trace.h"
 
 #include "trace/recorder.h"
 #include "training/backward/node_hooks.h"
