@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Times sconce beside torch.compile and ONNX Runtime, on one thread, in one run.
 
-Two tables, of ratios to sconce: above 1, sconce is faster.
+Three tables, of ratios to sconce: above 1, sconce is faster.
 
     groups   the groups of bench/kernels.cpp, beside the operators one by one and a memcpy of the first operand.
              sconce's time is that of the plan with the kernel; the peers are called from Python.
     models   small models of the tests, beside the executors that `sconce bench` measures.
+    steps    training steps with Adam: forward, the mean square of the outputs, backward, update. torch.compile has the
+             loss and the optimizer's step compiled, too; both are called from Python.
 
 sconce's programs and the peers take turns, so that what else the machine does meets all alike; ratios are taken round by
 round, and the median is shown. A peer that cannot run something, or gives another answer than eager PyTorch, is left out
@@ -73,6 +75,9 @@ ROWS = [32, 256, 1024, 4096]
 # Recipes of tests/models, and which of their calls.
 MODELS = {"mlp": 1, "dlrm": 0, "lstm_loop": 1, "gru_loop": 0, "small_encoder": 0, "decoder_generate": 0}
 
+# Recipes that `steps` trains, and which of their calls.
+STEPS = {"mlp": 1, "lstm_loop": 1, "transformer_encoder_train": 0}
+
 
 class Function(nn.Module):
     """A function, or a method of a module, as a module: what the exporter takes."""
@@ -132,6 +137,25 @@ def prepare_peers(module: nn.Module, arguments: tuple, notes: list[str], name: s
     return ready
 
 
+def training_step(module: nn.Module, arguments: tuple, is_compiled: bool) -> Run:
+    def loss_of(*inputs: Any) -> Tensor:
+        outputs = [each for each in tensors_in(module(*inputs)) if each.is_floating_point()]
+        return sum(each.float().pow(2).mean() for each in outputs)
+
+    optimizer = torch.optim.Adam(module.parameters(), lr=torch.tensor(1e-6) if is_compiled else 1e-6)
+    loss, update = loss_of, optimizer.step
+    if is_compiled:
+        torch._dynamo.reset()
+        loss, update = torch.compile(loss_of, dynamic=False), torch.compile(optimizer.step)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(*arguments).backward()
+        update()
+
+    return step
+
+
 def seconds_of_call(run: Run, seconds: float) -> float:
     run()
     times = []
@@ -165,7 +189,7 @@ def times_of_group(build: Path, name: str, row: int) -> Times:
 def spec_of(argument: Any) -> str:
     """The argument as `sconce bench --input` takes it: sizes and dtype count, not the values."""
     if not isinstance(argument, Tensor):
-        return str(argument)
+        return "none" if argument is None else str(argument)
     shape = f"{str(argument.dtype).removeprefix('torch.')}{list(argument.shape)}".replace(" ", "")
     return shape if argument.is_floating_point() else f"{shape}=0..{int(argument.max()) + 1}"
 
@@ -180,6 +204,15 @@ def times_of_model(build: Path, models: Path, name: str, method: str, arguments:
     times = {each["executor"]: each["median_seconds"] for each in executors if each.get("median_seconds")}
     jit = [times[each] for each in ("jit", "jit-legacy", "jit-frozen") if each in times]
     return {"sconce": times["sconce"], "best jit": min(jit), "static": times.get("static"), "eager": times.get("eager")}
+
+
+def times_of_step(build: Path, models: Path, name: str, arguments: tuple, seconds: float) -> Times:
+    command = [str(build / "bin" / "sconce"), "bench", str(models / f"{name}.pt"), "--json", "--intra-op=1",
+               f"--seconds={seconds}", "--train=adam", "--against=eager,jit"]
+    command += [f"--input={spec_of(argument)}" for argument in arguments]
+    executors = output_of(command)[0]["executors"]
+    times = {each["executor"]: each["median_seconds"] for each in executors if each.get("median_seconds")}
+    return {"sconce": times["sconce-step"], "C++ eager": times["eager"], "jit": times.get("jit")}
 
 
 # ---- the run ---------------------------------------------------------------------------------------------------------
@@ -219,6 +252,22 @@ def measure_model(name: str, options: argparse.Namespace, notes: list[str]) -> d
         peers, options)))
 
 
+def measure_step(name: str, options: argparse.Namespace, notes: list[str]) -> dict:
+    peers = {}
+    for peer, is_compiled in (("Python eager", False), ("torch.compile", True)):
+        torch.manual_seed(0)
+        sample = RECIPES[name].build()
+        arguments = sample.inputs[STEPS[name]]
+        try:
+            peers[peer] = training_step(sample.module.train(), arguments, is_compiled)
+            peers[peer]()
+        except Exception as error:  # peers fail in many ways; each is shown
+            del peers[peer]
+            notes.append(f"step of {name}: {peer}: {type(error).__name__}: {str(error).strip().splitlines()[0][:100]}")
+    return row_of(name, list(rounds_of(
+        lambda: times_of_step(options.build, options.models, name, arguments, options.seconds), peers, options)))
+
+
 def mean_row(rows: list[dict]) -> dict:
     """Geometric means, over the rows that have all of a column."""
     columns = set.intersection(*({*row["ratios"]} for row in rows))
@@ -243,8 +292,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", metavar="BUILD", type=Path, help="folder of the build, such as build/release")
     parser.add_argument("models", metavar="MODELS", type=Path, help="folder of the models of the tests: build/models")
-    parser.add_argument("--only", metavar="NAME", nargs="+", default=[*GROUPS, *MODELS], choices=[*GROUPS, *MODELS],
-                        help="groups or models: " + ", ".join([*GROUPS, *MODELS]))
+    parser.add_argument("--only", metavar="NAME", nargs="+", default=[*GROUPS, *MODELS, *STEPS],
+                        choices=[*GROUPS, *MODELS, *STEPS],
+                        help="groups or models: " + ", ".join(dict.fromkeys([*GROUPS, *MODELS, *STEPS])))
     parser.add_argument("--rows", metavar="N", nargs="+", type=int, default=ROWS, choices=ROWS,
                         help="row lengths of the groups' matrices: " + ", ".join(map(str, ROWS)))
     parser.add_argument("--rounds", metavar="N", type=int, default=5, help="turns of each (5)")
@@ -257,7 +307,7 @@ def main() -> int:
     logging.disable(logging.ERROR)
     torch.set_num_threads(1)
     notes: list[str] = []
-    groups, models = [], []
+    groups, models, steps = [], [], []
     try:
         with torch.no_grad():
             for name in (each for each in GROUPS if each in options.only):
@@ -267,16 +317,21 @@ def main() -> int:
             for name in (each for each in MODELS if each in options.only):
                 models.append(measure_model(name, options, notes))
                 print(f"measured {name}", file=sys.stderr)
+        for name in (each for each in STEPS if each in options.only):
+            steps.append(measure_step(name, options, notes))
+            print(f"measured steps of {name}", file=sys.stderr)
     except UserError as failure:
         print(f"peers: error: {failure}", file=sys.stderr)
         return 2
     if options.json:
-        print(json.dumps({"groups": groups, "models": models, "notes": notes}, indent=2))
+        print(json.dumps({"groups": groups, "models": models, "steps": steps, "notes": notes}, indent=2))
         return 0
     if groups:
         print_table("group", groups, ["operators", *PEERS, "memcpy"])
     if models:
         print_table("model", [*models, mean_row(models)], ["best jit", "static", "eager", *PEERS])
+    if steps:
+        print_table("training step", steps, ["C++ eager", "jit", "Python eager", "torch.compile"])
     for note in notes:
         print(f"note: {note}")
     return 0
