@@ -112,7 +112,7 @@ class CudaRuntime final : public DeviceRuntime {
     if (!*nvrtc_) {
       return nvrtc_->refusal();
     }
-    auto cubin = (**nvrtc_)->compile(text, architecture);
+    auto cubin = (**nvrtc_)->compile(text, architecture, {"--fmad=false"});
     if (!cubin) {
       return cubin.refusal();
     }

@@ -172,6 +172,19 @@ std::unique_ptr<Op> build(const c10::FunctionSchema& schema) {
   return op;
 }
 
+// Compares what an Op is derived of. Less than FunctionSchema's operator, which compares defaults, too, and is slow.
+bool is_same(const c10::FunctionSchema& a, const c10::FunctionSchema& b) {
+  const auto are_same = [](const std::vector<c10::Argument>& some, const std::vector<c10::Argument>& others) {
+    return std::equal(some.begin(), some.end(), others.begin(), others.end(), [](const auto& x, const auto& y) {
+      const bool has_marks = x.alias_info() != nullptr;
+      return x.name() == y.name() && has_marks == (y.alias_info() != nullptr) &&
+             (!has_marks || *x.alias_info() == *y.alias_info());
+    });
+  };
+  return a.operator_name() == b.operator_name() && are_same(a.arguments(), b.arguments()) &&
+         are_same(a.returns(), b.returns());
+}
+
 // Records by the address of their schema. Readers take no lock: a bucket is a list that only grows at its head.
 class Interned {
  public:
@@ -179,11 +192,11 @@ class Interned {
     std::atomic<const Entry*>& head = buckets_[(reinterpret_cast<uintptr_t>(&schema) >> 4) % buckets_.size()];
     for (const Entry* entry = head.load(std::memory_order_acquire); entry != nullptr; entry = entry->next) {
       // A library's operators can leave the registry, and others come to lie at the address of their schemas.
-      if (entry->op->schema == &schema && entry->name == schema.operator_name()) {
+      if (entry->op->schema == &schema && is_same(entry->copy, schema)) {
         return *entry->op;
       }
     }
-    auto* made = new Entry{build(schema), schema.operator_name(), head.load(std::memory_order_relaxed)};
+    auto* made = new Entry{build(schema), schema, head.load(std::memory_order_relaxed)};
     // Two threads may build the same record at once: then both stay, equal.
     while (!head.compare_exchange_weak(made->next, made, std::memory_order_release, std::memory_order_relaxed)) {
     }
@@ -193,7 +206,7 @@ class Interned {
  private:
   struct Entry {
     std::unique_ptr<const Op> op;
-    c10::OperatorName name;
+    c10::FunctionSchema copy;
     const Entry* next;
   };
   std::array<std::atomic<const Entry*>, 4096> buckets_{};

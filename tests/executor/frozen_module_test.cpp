@@ -10,6 +10,8 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 namespace sconce {
 namespace {
@@ -84,6 +86,23 @@ TEST(FrozenModule, WithoutOptimisationAttributesAreConstantsAndResultsTheSameToT
   const at::Tensor x = image();
   EXPECT_TRUE(agree(module.forward({x}), accelerate(script()).forward({x})));
   EXPECT_THAT(module.method("forward").explain().plans.front().text, Not(HasSubstr("GetAttr")));
+}
+
+TEST(FrozenModule, SubmodulesThatAreReplacedLaterStayAsTheyWere) {
+  torch::jit::Module parent("Parent");
+  for (const auto& [name, number] : {std::pair("a", 2.0), std::pair("b", 3.0)}) {
+    torch::jit::Module child(std::string("Child_") + name);
+    child.register_buffer("w", at::full({2}, number));
+    parent.register_module(name, child);
+  }
+  parent.define("def forward(self, x):\n    return x + self.a.w\ndef later(self, x):\n    return x * self.a.w - self.b.w\n");
+  const Module module = accelerate(parent, frozen());
+  const at::NoGradGuard no_grad;
+  EXPECT_TRUE(agree(module.forward({at::ones({2})}), at::full({2}, 3.0)));
+  for (const char* name : {"a", "b"}) {
+    parent.setattr(name, parent.attr(name).toModule().deepcopy()._ivalue());
+  }
+  EXPECT_TRUE(agree(module.run_method("later", {at::ones({2})}), at::full({2}, -1.0)));
 }
 
 TEST(FrozenModule, ItsSpecsHoldNoAttributes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "fusion/kernel_program.h"
+#include "tests/fusion/scalars.h"
 
 #include <cstdint>
 #include <functional>
@@ -34,18 +35,14 @@ class KernelInterpreter {
   // `fuses`: kFma rounds once, as on processors with such an instruction.
   KernelInterpreter(const KernelProgram& program, bool fuses);
 
-  // Moves each inexact result by the error that tests/support/rule_table.h allows, and what is computed of it by one ulp; up or down as
-  // `direction` says (1, -1). The results of several such runs show how far kernels may be off (stochastic arithmetic).
+  // Moves each inexact result by the error that tests/support/rule_table.h allows, and what is computed of it by one ulp; up
+  // or down as `direction` says (1, -1). The results of several such runs show how far kernels may be off (stochastic
+  // arithmetic).
   void perturb(std::function<int()> direction) { direction_ = std::move(direction); }
 
   void run(const KernelCallFrame& frame);
 
  private:
-  // Numbers of floating types are in `real`, those of all others in `whole`.
-  struct Scalar {
-    double real = 0;
-    int64_t whole = 0;
-  };
   // A value of one element; a value of the row is the same for all of them.
   using Values = std::vector<Scalar>;
 

@@ -2,16 +2,16 @@
 // sums of rows are computed, as close as their own precision allows.
 //
 //   SCONCE_GROUPS=2000 build/release/tests/fusion_test --gtest_filter='KernelInterpreter.*'    more generated groups
-#include "tests/fusion/kernel_interpreter.h"
 #include "tests/fusion/element_values.h"
 #include "tests/fusion/group_generator.h"
+#include "tests/fusion/kernel_call.h"
+#include "tests/fusion/program_call.h"
 #include "tests/fusion/rule_check.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
 
 #include "fusion/kernel_cache.h"
 #include "fusion/kernel_width.h"
-#include "fusion/schedule.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"
 
@@ -27,168 +27,18 @@
 namespace sconce::testing {
 namespace {
 
-constexpr int64_t kGap = 3;  // elements between rows that no kernel may touch
-constexpr int64_t kSentinel = 77;
-
-struct ProgramSizes {
-  int64_t rows;
-  int64_t elements;
-  int64_t segments = 1;
-};
-
-// A call of a program on random operands: what lies side by side has gaps around it, strided operands have elements in
-// between.
-class ProgramCall {
- public:
-  ProgramCall(const KernelProgram& program, ProgramSizes sizes, uint64_t seed) : program_(program) {
-    bool calls = false;
-    for (const Instruction& each : program.code) {
-      calls = calls || is_call(each.op);
-    }
-    is_tame_ = calls || is_inexact(program);
-    frame_.rows = sizes.rows;
-    frame_.elements = sizes.elements;
-    frame_.segments = program.order == LoopOrder::kRows ? 1 : sizes.segments;
-    for (size_t k = 0; k < program.inputs.size(); ++k) {
-      const KernelInput& input = program.inputs[k];
-      const int64_t stride = input.access == Access::kOne ? 0 : input.access == Access::kElements ? 1 : 1 + kGap;
-      add_operand(values(elements_of(stride), input.type, k, seed), stride, program.is_of_row(input));
-    }
-    for (const KernelOutput& output : program.outputs) {
-      add_operand(at::full({elements_of(1)}, kSentinel, at::kLong).to(output.type), 1, output.access == Access::kOne);
-    }
-    for (size_t k = 0; k < program.numbers.size(); ++k) {
-      const double number = k % 2 == 0 ? 2 : 1.5;
-      frame_.numbers.push_back(program.numbers[k] == at::kDouble ? std::bit_cast<int64_t>(number)
-                               : program.numbers[k] == at::kBool ? 1
-                                                                 : static_cast<int64_t>(2 + k));
-    }
-  }
-
-  std::vector<at::Tensor> compiled(KernelFunction function) {
-    reset_outputs();
-    std::vector<void*> operands = frame_.operands;
-    std::vector<int64_t> steps = frame_.row_steps;
-    std::vector<at::Tensor> buffers;
-    for (const RowBuffer& buffer : schedule_of(program_).buffers) {
-      buffers.push_back(at::empty({frame_.segments * frame_.elements}, buffer.type));
-      operands.push_back(buffer.output ? nullptr : buffers.back().mutable_data_ptr());
-      steps.push_back(0);
-    }
-    std::vector<int64_t> segment_steps = frame_.segment_steps;
-    for (const at::Tensor& buffer : buffers) {
-      segment_steps.push_back(frame_.elements * static_cast<int64_t>(buffer.element_size()));
-    }
-    steps.insert(steps.end(), frame_.element_steps.begin(), frame_.element_steps.end());
-    steps.resize(2 * operands.size(), 0);
-    steps.insert(steps.end(), segment_steps.begin(), segment_steps.end());
-    function(operands.data(), steps.data(), frame_.numbers.data(), frame_.rows, frame_.elements, frame_.segments);
-    return outputs();
-  }
-
-  std::vector<at::Tensor> interpreted(bool fuses, const std::function<int()>& perturbation = nullptr) {
-    reset_outputs();
-    KernelInterpreter interpreter(program_, fuses);
-    interpreter.perturb(perturbation);
-    interpreter.run(frame_);
-    return outputs();
-  }
-
- private:
-  bool has_columns() const { return program_.order == LoopOrder::kColumns; }
-  // The elements of all lanes that lie side by side, with a gap.
-  int64_t width(int64_t stride) const {
-    return std::max<int64_t>(stride, 1) * (has_columns() ? frame_.rows : frame_.elements) + kGap;
-  }
-  int64_t elements_of(int64_t stride) const {
-    return frame_.segments * (has_columns() ? frame_.elements : frame_.rows) * width(stride);
-  }
-  at::Tensor values(int64_t count, at::ScalarType type, size_t operand, uint64_t seed) const {
-    if (!is_tame_) {
-      return special_values(count, type, operand, seed);
-    }
-    return (at::randn({count}, at::kDouble) * 3).abs_().mul_(type == at::kByte ? 1 : seed % 2 == 0 ? 1 : -1).to(type);
-  }
-  void add_operand(const at::Tensor& tensor, int64_t stride, bool is_of_row) {
-    const auto bytes = static_cast<int64_t>(tensor.element_size());
-    const int64_t across = width(stride) * bytes;
-    tensors_.push_back(tensor.contiguous());
-    frame_.operands.push_back(tensors_.back().mutable_data_ptr());
-    frame_.row_steps.push_back(has_columns() ? stride * bytes : across);
-    frame_.element_steps.push_back(is_of_row ? 0 : has_columns() ? across : stride * bytes);
-    frame_.segment_steps.push_back(is_of_row ? 0 : across * (has_columns() ? frame_.elements : frame_.rows));
-  }
-  void reset_outputs() {
-    for (size_t k = program_.inputs.size(); k < tensors_.size(); ++k) {
-      tensors_[k].fill_(kSentinel);
-    }
-  }
-  std::vector<at::Tensor> outputs() const {
-    std::vector<at::Tensor> copies;
-    for (size_t k = program_.inputs.size(); k < tensors_.size(); ++k) {
-      copies.push_back(tensors_[k].clone());
-    }
-    return copies;
-  }
-
-  const KernelProgram& program_;
-  bool is_tame_ = false;  // values for which functions are well conditioned, and end
-  KernelCallFrame frame_;
-  std::vector<at::Tensor> tensors_;
-};
-
-bool has_folds(const KernelProgram& program) {
-  return std::any_of(program.code.begin(), program.code.end(), [](const Instruction& each) { return is_fold(each.op); });
-}
-
 // Compares a program's compiled code with the interpreter.
 void expect_agreement(const KernelProgram& program, size_t lanes) {
   const auto code = KernelCache::instance().find(program, lanes, /*blocking=*/true, "interpreter");
   ASSERT_NE(code->function(), nullptr) << code->refusal();
-  const bool fuses = lanes != kGenericLanes;
   constexpr ProgramSizes kOfRows[] = {{1, 1}, {3, 2, 3}, {2, 7}, {1, 31, 2}, {2, 67}, {1, 131, 4}};
   constexpr ProgramSizes kOfColumns[] = {{1, 1}, {3, 2, 3}, {17, 5}, {64, 3, 2}, {20, 65}, {5, 130, 2}, {131, 6, 3}};
   const bool has_columns = program.order == LoopOrder::kColumns;
   for (const ProgramSizes& sizes : has_columns ? std::span<const ProgramSizes>(kOfColumns) : kOfRows) {
     ProgramCall call(program, sizes, static_cast<uint64_t>(sizes.elements));
     const std::vector<at::Tensor> got = call.compiled(code->function());
-    const std::vector<at::Tensor> expected = call.interpreted(fuses);
-    std::vector<at::Tensor> least = expected;
-    std::vector<at::Tensor> most = expected;
-    if (is_inexact(program)) {
-      std::mt19937_64 random(7);
-      for (int i = 0; i < 8; ++i) {
-        const std::vector<at::Tensor> moved =
-            call.interpreted(fuses, [&] { return i == 0 || (i > 1 && random() % 2 == 0) ? 1 : -1; });
-        for (size_t k = 0; k < moved.size(); ++k) {
-          least[k] = at::minimum(least[k], moved[k]);
-          most[k] = at::maximum(most[k], moved[k]);
-        }
-      }
-    }
-    for (size_t k = 0; k < got.size(); ++k) {
-      const auto what = [&] {
-        return "output " + std::to_string(k) + ", " + std::to_string(sizes.rows) + " rows of " +
-               std::to_string(sizes.segments) + " times " + std::to_string(sizes.elements) + ", " + std::to_string(lanes) +
-               " lanes\n" + program.text();
-      };
-      if (!is_inexact(program)) {
-        int64_t where = -1;
-        const Distance allowed{.any_zero = has_folds(program)};
-        ASSERT_EQ(distance_between(got[k], expected[k], got[k], allowed, &where), 0) << "at " << where << ", " << what();
-        continue;
-      }
-      const at::Tensor wanted = expected[k].to(at::kDouble);
-      // Instructions after an inexact one round once more.
-      const double rounding = got[k].scalar_type() == at::kDouble     ? 8 * 0x1p-52
-                              : got[k].scalar_type() == at::kBFloat16 ? 2 * 0x1p-7
-                                                                      : 8 * 0x1p-23;
-      const at::Tensor spread = most[k].to(at::kDouble) - least[k].to(at::kDouble);
-      const at::Tensor allowed = spread * 8 + wanted.abs() * rounding + std::numeric_limits<float>::min();
-      const at::Tensor is_off = (got[k].to(at::kDouble) - wanted).abs().gt(allowed).logical_and(wanted.isfinite());
-      ASSERT_FALSE(is_off.any().item<bool>())
-          << at::cat({got[k].to(at::kDouble).masked_select(is_off), wanted.masked_select(is_off)}) << what();
-    }
+    ASSERT_NO_FATAL_FAILURE(expect_close(program, call, got, lanes != kGenericLanes,
+                                         to_string(sizes) + ", " + std::to_string(lanes) + " lanes"));
   }
 }
 

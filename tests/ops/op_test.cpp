@@ -8,7 +8,10 @@
 
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/runtime/operator.h>
+#include <torch/library.h>
 
+#include <memory>
+#include <optional>
 #include <thread>
 
 namespace sconce {
@@ -98,6 +101,23 @@ TEST(Op, AnUnresolvedNodeHasUnknownEffects) {
   EXPECT_TRUE(resolve(*node));
   EXPECT_EQ(&node->op(), &op_named("aten::relu"));
   EXPECT_FALSE(node->op().all_effects.any());
+}
+
+// The kernel keeps the place of the schema while the operator leaves the registry and comes back.
+TEST(Op, AnOperatorThatIsDefinedAgainHasARecordOfItsOwn) {
+  const auto defined = [](const char* schema) {
+    auto library = std::make_unique<torch::Library>(torch::Library::DEF, "sconce_again", std::nullopt, __FILE__, __LINE__);
+    library->def(schema);
+    return library;
+  };
+  const auto record = [] { return &op_of(c10::Dispatcher::singleton().findSchemaOrThrow("sconce_again::f", "").schema()); };
+  torch::Library kernels(torch::Library::IMPL, "sconce_again", c10::DispatchKey::CPU, __FILE__, __LINE__);
+  kernels.impl("f", [](const at::Tensor& x) { return x.clone(); });
+  auto library = defined("f(Tensor x) -> Tensor");
+  EXPECT_FALSE(record()->all_effects.any());
+  library.reset();
+  library = defined("f(Tensor(a!) x) -> Tensor");
+  EXPECT_TRUE(record()->all_effects.any());
 }
 
 TEST(Op, ADelegateHasASchemaOfItsOwnTypes) {

@@ -35,7 +35,8 @@ void ModuleObjects::add(const ModuleObject& object, const std::string& prefix) {
       return;  // held by two others, and named by the first
     }
     if (const c10::IValue& value = object.getSlot(slot); value.isModule()) {
-      submodules_[{&object, slot}] = &value.toObjectRef();
+      held_.push_back(value.toObject());
+      submodules_[{&object, slot}] = held_.back().get();
       add(value.toObjectRef(), name + ".");
     }
   }

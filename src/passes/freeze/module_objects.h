@@ -32,7 +32,7 @@ std::optional<AttributeSlot> attribute_slot(const Node& node, const ObjectMap& o
 
 class ModuleObjects {
  public:
-  // Keeps the module alive.
+  // Keeps the module and its submodules alive, those that are replaced later, too.
   explicit ModuleObjects(c10::IValue module);
 
   const ModuleObject* module() const { return &module_.toObjectRef(); }
@@ -61,6 +61,7 @@ class ModuleObjects {
   void add(const ModuleObject& object, const std::string& prefix);
 
   c10::IValue module_;
+  std::vector<c10::intrusive_ptr<const ModuleObject>> held_;
   std::map<AttributeSlot, std::string> names_;
   std::map<AttributeSlot, const ModuleObject*> submodules_;
 };

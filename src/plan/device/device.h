@@ -99,7 +99,8 @@ class DeviceRuntime {
   virtual c10::Stream exchange_current_stream(c10::Stream stream) = 0;  // of this thread; returns the previous one
   virtual std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex device) = 0;
 
-  // Compiles source text to machine code for an architecture; needs no device. A refusal contains the compiler's log.
+  // Compiles source text to machine code for an architecture; needs no device. Floating-point operations run as written: a
+  // product and a sum are fused only by a call of `fma`. A refusal contains the compiler's log.
   virtual Expected<std::string> compile(const std::string& text, const std::string& architecture) = 0;
   virtual Expected<std::shared_ptr<DeviceModule>> load_module(c10::DeviceIndex device, const std::string& machine_code) = 0;
   // `arguments[i]` points to the value of the kernel's i-th parameter; read before the call returns.

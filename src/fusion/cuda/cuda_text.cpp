@@ -1,0 +1,226 @@
+#include "fusion/cuda/cuda_text.h"
+
+#include "fusion/cuda/device_functions.h"
+#include "fusion/scalar_functions.h"
+
+#include <array>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+constexpr size_t kMostBytesOfParameter = 4096;
+
+class Printing {
+ public:
+  explicit Printing(const GridProgram& grid) : grid_(grid) {}
+
+  Expected<std::string> text() {
+    for (const GridStatement& each : grid_.statements) {
+      print(each);
+      if (!refusal_.empty()) {
+        return Refusal::because(std::move(refusal_));
+      }
+    }
+    const std::string threads = std::to_string(grid_.form.threads);
+    return std::string("typedef ") + (grid_.form.is_wide ? "long long" : "int") + " Index;\n" + device_prelude() +
+           parameter_struct() + "\nextern \"C\" __global__ void __launch_bounds__(" + threads + ") " + kGridKernelName +
+           "(const __grid_constant__ Arguments arguments) {\n" + body_ + "}\n";
+  }
+
+ private:
+  std::string parameter_struct() const {
+    const auto field = [](const char* type, const char* name, size_t count) {
+      return count == 0 ? std::string() : std::string("  ") + type + " " + name + "[" + std::to_string(count) + "];\n";
+    };
+    const size_t operands = grid_.program.inputs.size() + grid_.program.outputs.size();
+    return "\nstruct Arguments {\n" + field("char*", "first", operands) +
+           field("long long", "numbers", grid_.program.numbers.size()) + field("Index", "words", grid_.words) + "};\n";
+  }
+
+  c10::ScalarType type_of(GridVariable variable) const { return grid_.types[variable]; }
+  c10::ScalarType type_of_operand(size_t operand) const {
+    const size_t inputs = grid_.program.inputs.size();
+    return operand < inputs ? grid_.program.inputs[operand].type : grid_.program.outputs[operand - inputs].type;
+  }
+  static std::string name(GridVariable variable) { return "v" + std::to_string(variable); }
+  // Numbers and words have no line of their own.
+  std::string use(GridVariable variable) const {
+    const auto found = inline_.find(variable);
+    return found == inline_.end() ? name(variable) : found->second;
+  }
+
+  void line(const std::string& text) { body_ += std::string(2 * depth_, ' ') + text + "\n"; }
+  void define(const GridStatement& each, const std::string& expression) {
+    const bool is_assigned_later = each.op == GridOp::kCompute && each.instruction.op == MachineOp::kLiteral;
+    line((is_assigned_later ? "" : "const ") + device_type(type_of(each.results[0])) + " " + name(each.results[0]) + " = " +
+         expression + ";");
+  }
+
+  void print(const GridStatement& each) {
+    const auto operand = [&](size_t i) { return use(each.operands[i]); };
+    const std::string number = std::to_string(each.number);
+    const auto binary = [&](const char* op) { define(each, operand(0) + " " + op + " " + operand(1)); };
+    switch (each.op) {
+      case GridOp::kConstant: inline_[each.results[0]] = each.number < 0 ? "(" + number + ")" : number; return;
+      case GridOp::kWord: inline_[each.results[0]] = "arguments.words[" + number + "]"; return;
+      case GridOp::kThread: define(each, "threadIdx.x"); return;
+      case GridOp::kBlock: define(each, "blockIdx.x"); return;
+      case GridOp::kBlocks: define(each, "gridDim.x"); return;
+      case GridOp::kAdd: binary("+"); return;
+      case GridOp::kMultiply: binary("*"); return;
+      case GridOp::kDivide: binary("/"); return;
+      case GridOp::kRemainder: binary("%"); return;
+      case GridOp::kLess: binary("<"); return;
+      case GridOp::kBoth: binary("&&"); return;
+      case GridOp::kMinimum: define(each, "min(" + operand(0) + ", " + operand(1) + ")"); return;
+      case GridOp::kChoose: define(each, operand(0) + " ? " + operand(1) + " : " + operand(2)); return;
+      case GridOp::kFor: {
+        const std::string i = name(each.results[0]);
+        line("for (Index " + i + " = " + operand(0) + "; " + i + " < " + operand(1) + "; " + i + " += " + operand(2) +
+             ") {");
+        ++depth_;
+        return;
+      }
+      case GridOp::kIf:
+        line("if (" + operand(0) + ") {");
+        ++depth_;
+        return;
+      case GridOp::kEnd:
+        --depth_;
+        line("}");
+        return;
+      case GridOp::kBarrier: line("__syncthreads();"); return;
+      case GridOp::kLoad: print_load(each); return;
+      case GridOp::kStore: print_store(each); return;
+      case GridOp::kSharedLoad:
+        define(each, "*reinterpret_cast<const " + type_name(each.results[0]) + "*>(" + shared(each) + ")");
+        return;
+      case GridOp::kSharedStore:
+        line("*reinterpret_cast<" + type_name(each.operands[1]) + "*>(" + shared(each) + ") = " + operand(1) + ";");
+        return;
+      case GridOp::kShuffle: define(each, "__shfl_xor_sync(0xFFFFFFFFu, " + operand(0) + ", " + number + ")"); return;
+      case GridOp::kParameter: print_parameter(each); return;
+      case GridOp::kLength: define(each, "static_cast<" + type_name(each.results[0]) + ">(" + operand(0) + ")"); return;
+      case GridOp::kAssign: line(name(each.results[0]) + " = " + operand(0) + ";"); return;
+      case GridOp::kCompute: print_compute(each); return;
+    }
+  }
+
+  std::string type_name(GridVariable variable) const { return device_type(type_of(variable)); }
+  std::string shared(const GridStatement& each) {
+    if (!has_shared_) {
+      has_shared_ = true;
+      body_ = "  extern __shared__ __align__(16) char shared[];\n" + body_;
+    }
+    return "shared + " + use(each.operands[0]);
+  }
+
+  static std::string memory_type(c10::ScalarType type) { return type == at::kBool ? "unsigned char" : device_type(type); }
+  std::string address(const GridStatement& each) const {
+    return "arguments.first[" + std::to_string(each.number) + "] + " + use(each.operands[0]);
+  }
+  static std::string vector_type(c10::ScalarType type, size_t count) {
+    return count == 1 ? memory_type(type) : "Vector<" + memory_type(type) + ", " + std::to_string(count) + ">";
+  }
+
+  void print_load(const GridStatement& each) {
+    const c10::ScalarType type = type_of_operand(static_cast<size_t>(each.number));
+    const std::string from_memory = type == at::kBool ? " != 0" : "";
+    const size_t count = each.results.size();
+    const std::string loaded = "*reinterpret_cast<const " + vector_type(type, count) + "*>(" + address(each) + ")";
+    if (count == 1) {
+      define(each, loaded + from_memory);
+      return;
+    }
+    const std::string all = "all" + std::to_string(each.results[0]);
+    line("const " + vector_type(type, count) + " " + all + " = " + loaded + ";");
+    for (size_t i = 0; i < count; ++i) {
+      line("const " + device_type(type) + " " + name(each.results[i]) + " = " + all + ".at[" + std::to_string(i) + "]" +
+           from_memory + ";");
+    }
+  }
+
+  void print_store(const GridStatement& each) {
+    const c10::ScalarType type = type_of_operand(static_cast<size_t>(each.number));
+    const size_t count = each.operands.size() - 1;
+    std::string values;
+    for (size_t i = 1; i <= count; ++i) {
+      values += (i == 1 ? "" : ", ") + use(each.operands[i]);
+    }
+    line("*reinterpret_cast<" + vector_type(type, count) + "*>(" + address(each) +
+         ") = " + (count == 1 ? values : vector_type(type, count) + "{{" + values + "}}") + ";");
+  }
+
+  void print_parameter(const GridStatement& each) {
+    const std::string word = "arguments.numbers[" + std::to_string(each.number) + "]";
+    const c10::ScalarType type = type_of(each.results[0]);
+    define(each, c10::isFloatingType(type) ? "static_cast<" + device_type(type) + ">(__longlong_as_double(" + word + "))"
+                 : type == at::kBool       ? word + " != 0"
+                                           : "static_cast<" + device_type(type) + ">(" + word + ")");
+  }
+
+  void print_compute(const GridStatement& each) {
+    std::array<std::string, 3> operands;
+    for (size_t i = 0; i < each.operands.size(); ++i) {
+      operands[i] = use(each.operands[i]);
+    }
+    // The type of what is selected.
+    const size_t typed = each.instruction.op == MachineOp::kSelect ? 1 : 0;
+    const c10::ScalarType type = each.operands.empty() ? each.instruction.type : type_of(each.operands[typed]);
+    if (const auto expression = device_expression(each.instruction, type, operands)) {
+      define(each, *expression);
+    } else {
+      refusal_ = "there is no function of CUDA for " + std::string(scalar_functions()[each.instruction.index].name);
+    }
+  }
+
+  const GridProgram& grid_;
+  std::string body_;
+  std::string refusal_;
+  std::unordered_map<GridVariable, std::string> inline_;
+  size_t depth_ = 1;
+  bool has_shared_ = false;
+};
+
+size_t bytes_of_parameter(const GridProgram& grid) {
+  return 8 * (grid.program.inputs.size() + grid.program.outputs.size() + grid.program.numbers.size()) +
+         (grid.form.is_wide ? 8 : 4) * grid.words;
+}
+
+}  // namespace
+
+Expected<std::string> cuda_text(const GridProgram& grid) {
+  if (bytes_of_parameter(grid) > kMostBytesOfParameter) {
+    return Refusal::because("its operands have too many sizes and strides for the parameters of a CUDA kernel");
+  }
+  return Printing(grid).text();
+}
+
+std::vector<char> parameter_of(const GridProgram& grid, const std::vector<void*>& first, const std::vector<int64_t>& numbers,
+                               const std::vector<int64_t>& words) {
+  std::vector<char> bytes((bytes_of_parameter(grid) + 7) / 8 * 8);
+  char* at = bytes.data();
+  const auto append = [&at](const auto& value) {
+    std::memcpy(at, &value, sizeof value);
+    at += sizeof value;
+  };
+  for (void* const address : first) {
+    append(address);
+  }
+  for (const int64_t number : numbers) {
+    append(number);
+  }
+  for (const int64_t word : words) {
+    if (grid.form.is_wide) {
+      append(word);
+    } else {
+      append(static_cast<int32_t>(word));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace sconce

@@ -1,0 +1,24 @@
+// Prints grid programs as CUDA C++, for the run-time compiler.
+#pragma once
+
+#include "base/expected.h"
+#include "fusion/cuda/grid_program.h"
+
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// The kernel's name in the text.
+inline constexpr const char* kGridKernelName = "sconce_kernel";
+
+// Returns a module with one kernel. Its one parameter is a struct: the addresses of the first elements, inputs before
+// outputs; the numbers, eight bytes each; the words, as wide as the form's indices. Refuses programs that call a function
+// that there is no text of, and those whose parameter is larger than a kernel may have (4 KiB).
+Expected<std::string> cuda_text(const GridProgram& grid);
+
+// Returns the bytes of that parameter.
+std::vector<char> parameter_of(const GridProgram& grid, const std::vector<void*>& first, const std::vector<int64_t>& numbers,
+                               const std::vector<int64_t>& words);
+
+}  // namespace sconce

@@ -1,0 +1,140 @@
+#include "fusion/cuda/grid_arguments.h"
+
+#include "fusion/cuda/grids.h"
+#include "fusion/schedule.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace sconce {
+namespace {
+
+constexpr int64_t kBytesOfAccess = 16;  // the most that a thread loads at once
+constexpr int64_t kThreadsOfWarp = 32;
+constexpr int64_t kElementsOfLane = 4;  // that are worth another thread in rows longer than a warp
+constexpr int64_t kBlocksOfMultiprocessor = 32;
+
+int64_t power_of_two_from(int64_t number) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(number, 1))));
+}
+
+int64_t quotient_rounded_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool has_reductions(const KernelProgram& program) {
+  return std::any_of(program.code.begin(), program.code.end(), [](const Instruction& each) { return is_fold(each.op); });
+}
+
+// Returns the dimensions without those of one element on the outside.
+uint32_t dims_of(const Iteration& iteration) {
+  const auto first =
+      std::find_if(iteration.sizes.begin(), iteration.sizes.end() - 1, [](int64_t size) { return size != 1; });
+  return static_cast<uint32_t>(iteration.sizes.end() - first);
+}
+
+int64_t rows_of(const Iteration& iteration) {
+  return iteration.elements() / std::max<int64_t>(iteration.sizes.back() * iteration.segments, 1);
+}
+
+uint32_t vector_of(const KernelProgram& program, const Iteration& iteration, std::span<void* const> first) {
+  const size_t inputs = program.inputs.size();
+  if (program.order != LoopOrder::kRows) {
+    return 1;
+  }
+  int64_t vector = kBytesOfAccess;
+  bool has_neighbors = false;
+  for (size_t k = 0; k < first.size(); ++k) {
+    const bool is_input = k < inputs;
+    if ((is_input ? program.inputs[k].access : program.outputs[k - inputs].access) != Access::kElements) {
+      continue;
+    }
+    has_neighbors = true;
+    const auto bytes =
+        static_cast<int64_t>(c10::elementSize(is_input ? program.inputs[k].type : program.outputs[k - inputs].type));
+    vector = std::min(vector, kBytesOfAccess / bytes);
+    const auto is_aligned = [&](int64_t place) { return place % (vector * bytes) == 0; };
+    while (vector > 1 && !(iteration.sizes.back() % vector == 0 && is_aligned(reinterpret_cast<intptr_t>(first[k])) &&
+                           std::all_of(iteration.strides[k].begin(), iteration.strides[k].end() - 1, is_aligned))) {
+      vector /= 2;
+    }
+  }
+  return has_neighbors ? static_cast<uint32_t>(vector) : 1;
+}
+
+// Returns whether some offset, or the number of a thread, does not fit 32 bits.
+bool is_wide(const Iteration& iteration, int64_t threads) {
+  int64_t largest = iteration.elements() + threads;
+  for (size_t k = 0; k < iteration.strides.size(); ++k) {
+    int64_t reach = (iteration.segments - 1) * std::abs(iteration.segment_strides[k]) + kBytesOfAccess;
+    for (size_t dim = 0; dim < iteration.sizes.size(); ++dim) {
+      reach += (iteration.sizes[dim] - 1) * std::abs(iteration.strides[k][dim]);
+    }
+    largest = std::max(largest, reach);
+  }
+  return largest > std::numeric_limits<int32_t>::max();
+}
+
+}  // namespace
+
+GridForm choose_form(const KernelProgram& program, const Iteration& iteration, std::span<void* const> first,
+                     const DeviceLimits& limits) {
+  GridForm form;
+  form.dims = dims_of(iteration);
+  form.vector = vector_of(program, iteration, first);
+  form.has_segments = program.order != LoopOrder::kRows && iteration.segments > 1;
+  if (has_reductions(program)) {
+    const int64_t length = iteration.sizes.back() * iteration.segments;
+    int64_t lanes = power_of_two_from(quotient_rounded_up(length, form.vector));
+    if (program.order == LoopOrder::kColumns) {
+      lanes = std::min<int64_t>(power_of_two_from(length / kElementsOfLane), form.threads / kThreadsOfWarp);
+    } else if (lanes > kThreadsOfWarp) {
+      lanes = std::clamp(lanes / kElementsOfLane, kThreadsOfWarp, static_cast<int64_t>(form.threads));
+    }
+    form.lanes = static_cast<uint32_t>(lanes);
+    form.has_buffers = !schedule_of(program).buffers.empty();
+    if (form.has_buffers) {
+      const GridProgram with_buffers = grid_program(program, form);
+      form.has_buffers = with_buffers.shared_bytes + with_buffers.shared_bytes_of_element * static_cast<size_t>(length) <=
+                         limits.shared_bytes;
+    }
+  }
+  const int64_t threads =
+      static_cast<int64_t>(form.threads) * form.vector * limits.multiprocessors * kBlocksOfMultiprocessor;
+  form.is_wide = is_wide(iteration, threads);
+  return form;
+}
+
+std::vector<int64_t> words_of(const GridForm& form, const Iteration& iteration) {
+  const size_t skipped = iteration.sizes.size() - form.dims;
+  std::vector<int64_t> words(iteration.sizes.begin() + static_cast<ptrdiff_t>(skipped), iteration.sizes.end());
+  for (size_t dim = skipped; dim < iteration.sizes.size(); ++dim) {
+    for (const std::vector<int64_t>& strides : iteration.strides) {
+      words.push_back(strides[dim]);
+    }
+  }
+  if (form.has_segments) {
+    words.push_back(iteration.segments);
+    words.insert(words.end(), iteration.segment_strides.begin(), iteration.segment_strides.end());
+  }
+  return words;
+}
+
+LaunchShape launch_shape(const GridProgram& grid, const Iteration& iteration, const DeviceLimits& limits) {
+  const GridForm& form = grid.form;
+  const int64_t most = static_cast<int64_t>(limits.multiprocessors) * kBlocksOfMultiprocessor;
+  const int64_t blocks = form.lanes == 0
+                             ? quotient_rounded_up(iteration.elements(), static_cast<int64_t>(form.threads) * form.vector)
+                             : quotient_rounded_up(rows_of(iteration), form.threads / form.lanes);
+  LaunchShape shape;
+  shape.grid[0] = static_cast<uint32_t>(std::clamp<int64_t>(blocks, 1, most));
+  shape.block[0] = form.threads;
+  shape.shared_bytes = static_cast<uint32_t>(
+      grid.shared_bytes + grid.shared_bytes_of_element * static_cast<size_t>(iteration.sizes.back() * iteration.segments));
+  return shape;
+}
+
+GridProgram grid_program(const KernelProgram& program, const GridForm& form) {
+  return form.lanes == 0 ? grid_of_elements(program, form) : grid_of_rows(program, form);
+}
+
+}  // namespace sconce

@@ -1,0 +1,27 @@
+// How a grid is launched for operands of given sizes and strides.
+#pragma once
+
+#include "fusion/cuda/grid_program.h"
+#include "fusion/iteration.h"
+#include "plan/device/device.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace sconce {
+
+struct DeviceLimits {
+  uint32_t multiprocessors = 132;
+  uint32_t shared_bytes = 48 * 1024;  // of a block, without asking for more
+};
+
+// Chooses the form for these sizes and addresses: the first elements of the operands, inputs before outputs.
+GridForm choose_form(const KernelProgram& program, const Iteration& iteration, std::span<void* const> first,
+                     const DeviceLimits& limits);
+// Returns the words that the kernel reads: sizes of the form's dimensions, the outermost first; strides in bytes by
+// dimension, then by operand; with segments, their number and their strides.
+std::vector<int64_t> words_of(const GridForm& form, const Iteration& iteration);
+LaunchShape launch_shape(const GridProgram& grid, const Iteration& iteration, const DeviceLimits& limits);
+
+}  // namespace sconce

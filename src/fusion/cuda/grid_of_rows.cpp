@@ -1,0 +1,289 @@
+#include "fusion/cuda/grid_writer.h"
+#include "fusion/cuda/grids.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace sconce {
+namespace {
+
+constexpr uint32_t kWarp = 32;
+constexpr int64_t kSlot = 8;  // bytes of shared memory for what a thread or a warp has reduced
+
+MachineOp combining(MachineOp reduction) {
+  switch (reduction) {
+    case MachineOp::kSum: return MachineOp::kAdd;
+    case MachineOp::kProduct: return MachineOp::kMul;
+    case MachineOp::kLargest: return MachineOp::kMax;
+    default: return MachineOp::kMin;
+  }
+}
+
+double neutral(MachineOp reduction) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  switch (reduction) {
+    case MachineOp::kSum: return 0;
+    case MachineOp::kProduct: return 1;
+    case MachineOp::kLargest: return -kInfinity;
+    default: return kInfinity;
+  }
+}
+
+class RowGrid : public GridWriter {
+ public:
+  RowGrid(const KernelProgram& program, const GridForm& form) : GridWriter(program, form), schedule_(schedule_of(program)) {}
+
+  GridProgram write() {
+    space_ = read_space();
+    const uint32_t rows_of_block = form().threads / form().lanes;
+    const GridVariable thread = index(GridOp::kThread, {});
+    const bool has_columns = program().order == LoopOrder::kColumns;
+    const GridVariable width = constant(has_columns ? rows_of_block : form().lanes);
+    const GridVariable high = index(GridOp::kDivide, {thread, width});
+    const GridVariable low = index(GridOp::kRemainder, {thread, width});
+    lane_ = has_columns ? high : low;
+    slot_ = has_columns ? low : high;
+    thread_ = thread;
+
+    GridVariable rows = form().dims > 1 ? space_.sizes[0] : constant(1);
+    for (uint32_t dim = 1; dim + 1 < form().dims; ++dim) {
+      rows = multiply(rows, space_.sizes[dim]);
+    }
+    const GridVariable elements = space_.sizes.back();
+    const GridVariable length = space_.segments ? multiply(elements, *space_.segments) : elements;
+    const GridVariable each = constant(rows_of_block);
+    // All threads of a block take as many turns, so that they meet at barriers.
+    const GridVariable first =
+        begin_for(multiply(index(GridOp::kBlock, {}), each), rows, multiply(index(GridOp::kBlocks, {}), each));
+    const GridVariable place = add(first, slot_);
+    is_active_ = answer(GridOp::kLess, {place, rows});
+    const GridVariable row = index(GridOp::kMinimum, {place, add(rows, constant(-1))});
+    row_ = {.offsets = form().dims > 1 ? offsets_of(space_, form().dims - 1, row) : Offsets(operand_count(), constant(0)),
+            .row_length = length};
+    end_ = index(GridOp::kChoose, {is_active_, length, constant(0)});
+    if (form().has_buffers) {
+      place_buffers(length, rows_of_block);
+    }
+    for (uint32_t pass = 0; pass < schedule_.passes; ++pass) {
+      write_pass(pass);
+    }
+    end();
+    return take();
+  }
+
+ private:
+  struct Reduction {
+    uint32_t instruction;
+    Variables so_far;  // by neighbor
+  };
+
+  // Returns what the row's own elements are before the pass, and computes it outside of loops.
+  void compute_row_values(uint32_t stage) {
+    for (uint32_t i = 0; i < program().code.size(); ++i) {
+      if (schedule_.is_of_row[i] && schedule_.stage[i] <= stage && !is_fold(program().code[i].op)) {
+        values_of(row_, i);
+      }
+    }
+  }
+
+  void write_pass(uint32_t pass) {
+    compute_row_values(pass);
+    std::vector<Reduction> reductions;
+    for (uint32_t i = 0; i < program().code.size(); ++i) {
+      if (is_fold(program().code[i].op) && schedule_.stage[i] == pass + 1) {
+        reductions.push_back({i, {}});
+        for (uint32_t v = 0; v < form().vector; ++v) {
+          const Instruction& each = program().code[i];
+          const Instruction start{.op = MachineOp::kLiteral, .type = each.type, .literal = neutral(each.op)};
+          reductions.back().so_far.push_back(compute(start, {}));
+        }
+      }
+    }
+    std::vector<size_t> stored;  // outputs
+    for (size_t k = 0; k < program().outputs.size(); ++k) {
+      const KernelOutput& output = program().outputs[k];
+      if (output.access != Access::kOne && schedule_.stage[output.value] == pass) {
+        stored.push_back(k);
+      }
+    }
+    if (!reductions.empty() || !stored.empty()) {
+      write_loop(pass, reductions, stored);
+    }
+    reduce(reductions);
+    compute_row_values(pass + 1);
+    store_row_values(pass);
+  }
+
+  void write_loop(uint32_t pass, std::vector<Reduction>& reductions, const std::vector<size_t>& stored) {
+    const GridVariable vector = constant(form().vector);
+    const GridVariable at =
+        begin_for(multiply(lane_, vector), end_, constant(static_cast<int64_t>(form().lanes) * form().vector));
+    Elements elements{
+        .count = form().vector, .strides = space_.strides.back(), .row_length = row_.row_length, .values = row_.values};
+    const GridVariable segment = space_.segments ? index(GridOp::kDivide, {at, space_.sizes.back()}) : 0;
+    const GridVariable place = space_.segments ? index(GridOp::kRemainder, {at, space_.sizes.back()}) : at;
+    for (size_t k = 0; k < operand_count(); ++k) {
+      GridVariable offset = add(row_.offsets[k], multiply(place, space_.strides.back()[k]));
+      if (space_.segments) {
+        offset = add(offset, multiply(segment, space_.segment_strides[k]));
+      }
+      elements.offsets.push_back(offset);
+    }
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      if (schedule_.stage[schedule_.buffers[i].value] < pass) {
+        load_buffer(i, at, elements);
+      }
+    }
+    std::vector<Variables> computed;
+    for (const size_t k : stored) {
+      computed.push_back(values_of(elements, program().outputs[k].value));
+    }
+    for (const Reduction& reduction : reductions) {
+      const Instruction& each = program().code[reduction.instruction];
+      const Variables values = values_of(elements, each.a);
+      for (uint32_t v = 0; v < form().vector; ++v) {
+        const GridVariable value = values.size() == 1 ? values[0] : values[v];
+        assign(reduction.so_far[v], combine(combining(each.op), each.type, reduction.so_far[v], value));
+      }
+    }
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      if (schedule_.stage[schedule_.buffers[i].value] == pass) {
+        store_buffer(i, at, elements);
+      }
+    }
+    for (size_t i = 0; i < stored.size(); ++i) {
+      store(program().inputs.size() + stored[i], elements, computed[i]);
+    }
+    end();
+  }
+
+  void store_row_values(uint32_t pass) {
+    std::vector<size_t> stored;
+    for (size_t k = 0; k < program().outputs.size(); ++k) {
+      const KernelOutput& output = program().outputs[k];
+      const uint32_t stage = schedule_.stage[output.value];
+      if (output.access == Access::kOne && (stage > 0 ? stage - 1 : 0) == pass) {
+        stored.push_back(k);
+      }
+    }
+    if (stored.empty()) {
+      return;
+    }
+    begin_if(answer(GridOp::kBoth, {is_active_, answer(GridOp::kLess, {lane_, constant(1)})}));
+    for (const size_t k : stored) {
+      store(program().inputs.size() + k, row_, values_of(row_, program().outputs[k].value));
+    }
+    end();
+  }
+
+  // Gives every thread of a row what all of them have reduced: by shuffles in a warp, then by shared memory.
+  void reduce(const std::vector<Reduction>& reductions) {
+    if (reductions.empty()) {
+      return;
+    }
+    const bool has_columns = program().order == LoopOrder::kColumns;
+    const uint32_t in_warp = has_columns ? 1 : std::min(form().lanes, kWarp);
+    std::vector<GridVariable> values;
+    for (const Reduction& reduction : reductions) {
+      const Instruction& each = program().code[reduction.instruction];
+      GridVariable value = reduction.so_far[0];
+      for (uint32_t v = 1; v < form().vector; ++v) {
+        value = combine(combining(each.op), each.type, value, reduction.so_far[v]);
+      }
+      for (uint32_t distance = in_warp / 2; distance > 0; distance /= 2) {
+        const GridVariable other = element(GridOp::kShuffle, each.type, {value}, distance);
+        value = combine(combining(each.op), each.type, value, other);
+      }
+      values.push_back(value);
+    }
+    const uint32_t parts = form().lanes / in_warp;
+    if (parts > 1) {
+      reduce_in_shared_memory(reductions, values, in_warp, parts);
+    }
+    for (size_t i = 0; i < reductions.size(); ++i) {
+      row_.values[reductions[i].instruction] = {values[i]};
+    }
+  }
+
+  void reduce_in_shared_memory(const std::vector<Reduction>& reductions, std::vector<GridVariable>& values, uint32_t in_warp,
+                               uint32_t parts) {
+    const bool has_columns = program().order == LoopOrder::kColumns;
+    const int64_t region = kSlot * (form().threads / in_warp);
+    grid_.shared_bytes = std::max(grid_.shared_bytes, static_cast<size_t>(region) * reductions.size());
+    const GridVariable place = in_warp == 1 ? thread_ : index(GridOp::kDivide, {thread_, constant(in_warp)});
+    const GridVariable rest = in_warp == 1 ? constant(0) : index(GridOp::kRemainder, {thread_, constant(in_warp)});
+    begin_if(answer(GridOp::kLess, {rest, constant(1)}));
+    for (size_t i = 0; i < reductions.size(); ++i) {
+      store_shared(add(constant(static_cast<int64_t>(i) * region), multiply(place, constant(kSlot))), values[i]);
+    }
+    end();
+    barrier();
+    const int64_t rows_of_block = form().threads / form().lanes;
+    const GridVariable first = multiply(slot_, constant(has_columns ? kSlot : kSlot * parts));
+    for (size_t i = 0; i < reductions.size(); ++i) {
+      const Instruction& each = program().code[reductions[i].instruction];
+      for (uint32_t part = 0; part < parts; ++part) {
+        const int64_t distance = static_cast<int64_t>(i) * region + part * (has_columns ? kSlot * rows_of_block : kSlot);
+        const GridVariable other = element(GridOp::kSharedLoad, each.type, {add(first, constant(distance))});
+        values[i] = part == 0 ? other : combine(combining(each.op), each.type, values[i], other);
+      }
+    }
+    barrier();
+  }
+
+  // ---- values that later passes use. Each thread reads what it has written itself.
+
+  void place_buffers(GridVariable length, uint32_t rows_of_block) {
+    const auto reductions = static_cast<size_t>(std::count_if(program().code.begin(), program().code.end(),
+                                                              [](const Instruction& each) { return is_fold(each.op); }));
+    // After what reductions need.
+    GridVariable begin = constant(static_cast<int64_t>(reductions * kSlot * form().threads));
+    grid_.shared_bytes = reductions * kSlot * form().threads;
+    buffers_.resize(schedule_.buffers.size());
+    for (const int64_t bytes : {8, 4}) {  // the larger ones first, so that all are aligned
+      for (size_t i = 0; i < buffers_.size(); ++i) {
+        if (bytes_in_buffer(i) == bytes) {
+          const GridVariable row_bytes = multiply(length, constant(bytes));
+          buffers_[i] = add(begin, multiply(slot_, row_bytes));
+          begin = add(begin, multiply(row_bytes, constant(rows_of_block)));
+          grid_.shared_bytes_of_element += static_cast<size_t>(bytes) * rows_of_block;
+        }
+      }
+    }
+  }
+  int64_t bytes_in_buffer(size_t buffer) const { return c10::elementSize(schedule_.buffers[buffer].type) > 4 ? 8 : 4; }
+  GridVariable address_in_buffer(size_t buffer, GridVariable at, uint32_t neighbor) {
+    const int64_t bytes = bytes_in_buffer(buffer);
+    return add(add(buffers_[buffer], multiply(at, constant(bytes))), constant(bytes * neighbor));
+  }
+  void load_buffer(size_t buffer, GridVariable at, Elements& elements) {
+    const RowBuffer& of = schedule_.buffers[buffer];
+    Variables values;
+    for (uint32_t v = 0; v < form().vector; ++v) {
+      values.push_back(element(GridOp::kSharedLoad, of.type, {address_in_buffer(buffer, at, v)}));
+    }
+    elements.values[of.value] = values;
+  }
+  void store_buffer(size_t buffer, GridVariable at, Elements& elements) {
+    const Variables values = values_of(elements, schedule_.buffers[buffer].value);
+    for (uint32_t v = 0; v < form().vector; ++v) {
+      store_shared(address_in_buffer(buffer, at, v), values.size() == 1 ? values[0] : values[v]);
+    }
+  }
+
+  const Schedule schedule_;
+  Space space_;
+  GridVariable thread_ = 0;
+  GridVariable lane_ = 0;  // of the threads that share a row
+  GridVariable slot_ = 0;  // of the rows of the block
+  GridVariable is_active_ = 0;
+  GridVariable end_ = 0;
+  Elements row_;
+  Offsets buffers_;  // of the thread's row, in shared memory
+};
+
+}  // namespace
+
+GridProgram grid_of_rows(const KernelProgram& program, const GridForm& form) { return RowGrid(program, form).write(); }
+
+}  // namespace sconce

@@ -1,0 +1,199 @@
+// Programs of kernels as grids of threads, beside the interpreter of the programs.
+#include "tests/fusion/element_values.h"
+#include "tests/fusion/grid_interpreter.h"
+#include "tests/fusion/group_generator.h"
+#include "tests/fusion/kernel_call.h"
+#include "tests/fusion/program_call.h"
+#include "tests/support/environment_number.h"
+
+#include "fusion/cuda/cuda_text.h"
+#include "fusion/cuda/grid_arguments.h"
+#include "fusion/kernel_cache.h"
+#include "fusion/kernel_width.h"
+#include "fusion/scalar_functions.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <tuple>
+
+namespace sconce::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Type = c10::ScalarType;
+
+// Few blocks, so that some thread takes several turns.
+constexpr DeviceLimits kSmallDevice{.multiprocessors = 1, .shared_bytes = 48 * 1024};
+
+std::string to_string(const GridForm& form) {
+  return std::to_string(form.threads) + " threads, " + std::to_string(form.lanes) + " for a row, " +
+         std::to_string(form.vector) + " elements at a time, " + std::to_string(form.dims) + " dimensions" +
+         (form.has_segments ? ", segments" : "") + (form.has_buffers ? ", buffers" : "") + (form.is_wide ? ", wide" : "");
+}
+
+// Runs the grid, in blocks of few threads if `form` says so.
+void expect_agreement(const KernelProgram& program, ProgramCall& call, const Iteration& iteration, const GridForm& form,
+                      uint32_t most_blocks) {
+  const GridProgram grid = grid_program(program, form);
+  const auto got = call.computed([&](const KernelCallFrame& frame) {
+    LaunchShape shape = launch_shape(grid, iteration, kSmallDevice);
+    shape.grid[0] = std::min(shape.grid[0], most_blocks);
+    const GridCall launched{frame.operands, frame.numbers, words_of(form, iteration)};
+    GridInterpreter(grid, shape, launched).run();
+  });
+  ASSERT_NO_FATAL_FAILURE(expect_close(program, call, got, /*fuses=*/true, to_string(form)));
+}
+
+std::vector<void*> first_of(ProgramCall& call) {
+  std::vector<void*> first;
+  call.computed([&](const KernelCallFrame& frame) { first = frame.operands; });
+  return first;
+}
+
+// The form that is chosen, and others that would be right, too.
+std::set<std::tuple<uint32_t, uint32_t, bool, bool>> variants_of(const GridForm& chosen, int64_t row) {
+  std::set<std::tuple<uint32_t, uint32_t, bool, bool>> variants;
+  variants.insert({chosen.threads, chosen.lanes, chosen.has_buffers, chosen.is_wide});
+  variants.insert({64, std::min(chosen.lanes, 64U), chosen.has_buffers, true});
+  if (chosen.lanes > 0) {
+    variants.insert({64, 64, false, false});
+    if (row <= 64) {  // a thread that adds up more is not precise
+      variants.insert({128, 1, chosen.has_buffers, false});
+    }
+    variants.insert({64, 4, chosen.has_buffers, false});
+  }
+  return variants;
+}
+
+void expect_agreement(const KernelProgram& program) {
+  constexpr ProgramSizes kSizes[] = {{1, 1}, {6, 2, 3}, {2, 8}, {4, 31, 2}, {70, 3}, {3, 300, 2}};
+  for (const ProgramSizes& sizes : kSizes) {
+    for (const int64_t gap : {3, 0}) {
+      ProgramCall call(program, sizes, static_cast<uint64_t>(sizes.elements), gap);
+      const Iteration iteration = call.iteration(/*splits=*/2);
+      const GridForm chosen = choose_form(program, iteration, first_of(call), kSmallDevice);
+      for (const auto& [threads, lanes, has_buffers, is_wide] : variants_of(chosen, sizes.elements * sizes.segments)) {
+        GridForm form = chosen;
+        form.threads = threads;
+        form.lanes = lanes;
+        form.has_buffers = has_buffers;
+        form.is_wide = is_wide;
+        ASSERT_NO_FATAL_FAILURE(expect_agreement(program, call, iteration, form, 2)) << to_string(sizes);
+        ASSERT_FALSE(::testing::Test::HasFailure()) << to_string(sizes) << ", " << to_string(form) << "\n" << program.text();
+      }
+    }
+  }
+}
+
+bool has_device_text(const KernelProgram& program) {
+  return static_cast<bool>(cuda_text(grid_program(program, {.lanes = 0})));
+}
+
+// Programs that groups of nodes have, each once.
+std::vector<KernelProgram> programs_of_groups(uint64_t count) {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(1);
+  CountedKernels kernels(kernel_lanes());
+  for (uint64_t seed = 1; seed <= count; ++seed) {
+    GroupGenerator generator(seed, GroupGenerator::Contents::kAll);
+    const auto plan = plan_with_kernels(generator.text(), kernels);
+    results_of(*plan, generator.operands(5, 13));
+  }
+  std::set<std::string> seen;
+  std::vector<KernelProgram> programs;
+  for (const auto& kernel : KernelCache::instance().kernels()) {
+    if (seen.insert(kernel->text()).second) {
+      programs.push_back(kernel->program());
+    }
+  }
+  return programs;
+}
+
+TEST(GridPrograms, AgreeWithTheInterpreterOnGeneratedGroups) {
+  const uint64_t count = environment_number("SCONCE_GROUPS", 40);
+  const std::vector<KernelProgram> programs = programs_of_groups(count);
+  EXPECT_GT(programs.size(), count / 3);
+  for (const KernelProgram& program : programs) {
+    ASSERT_NO_FATAL_FAILURE(expect_agreement(program));
+  }
+}
+
+// softmax(x) of rows: a maximum, exponentials and their sum, quotients.
+KernelProgram softmax(LoopOrder order, Type type = at::kFloat) {
+  KernelProgram program;
+  program.order = order;
+  program.inputs = {{type, Access::kElements}};
+  program.code = {
+      {.op = MachineOp::kLoad, .type = type, .index = 0},    {.op = MachineOp::kLargest, .type = type, .a = 0},
+      {.op = MachineOp::kSub, .type = type, .a = 0, .b = 1}, {.op = MachineOp::kExp, .type = type, .a = 2},
+      {.op = MachineOp::kSum, .type = type, .a = 3},         {.op = MachineOp::kDiv, .type = type, .a = 3, .b = 4}};
+  program.outputs = {{type, 5}, {type, 4, Access::kOne}};
+  return program;
+}
+
+TEST(GridPrograms, AgreeOnSoftmax) {
+  for (const LoopOrder order : {LoopOrder::kRows, LoopOrder::kSegments, LoopOrder::kColumns}) {
+    for (const Type type : {at::kFloat, at::kDouble}) {
+      ASSERT_NO_FATAL_FAILURE(expect_agreement(softmax(order, type)));
+    }
+  }
+}
+
+TEST(GridPrograms, LoadNeighborsAtOnceWhereTheyAreAligned) {
+  const KernelProgram program = softmax(LoopOrder::kRows);
+  const auto vector_of = [&](int64_t elements, int64_t gap) {
+    ProgramCall call(program, {4, elements}, 1, gap);
+    return choose_form(program, call.iteration(), first_of(call), {}).vector;
+  };
+  EXPECT_EQ(vector_of(8, 0), 4U);
+  EXPECT_EQ(vector_of(6, 0), 2U);
+  EXPECT_EQ(vector_of(7, 0), 1U);
+  EXPECT_EQ(vector_of(8, 3), 1U) << "rows begin in between";
+}
+
+TEST(GridPrograms, ShareARowAmongMoreThreadsIfItIsLonger) {
+  const KernelProgram program = softmax(LoopOrder::kRows);
+  const auto form_of = [&](int64_t elements) {
+    ProgramCall call(program, {4, elements}, 1, 0);
+    return choose_form(program, call.iteration(), first_of(call), {});
+  };
+  EXPECT_EQ(form_of(1).lanes, 1U);
+  EXPECT_EQ(form_of(64).lanes, 16U);
+  EXPECT_EQ(form_of(4096).lanes, 256U);
+  EXPECT_TRUE(form_of(4096).has_buffers);
+  EXPECT_FALSE(form_of(65536).has_buffers) << "shared memory is too small";
+}
+
+TEST(GridPrograms, RefuseAFunctionThatCudaLacks) {
+  KernelProgram program;
+  program.inputs = {{at::kFloat, Access::kElements}};
+  program.code = {{.op = MachineOp::kLoad, .type = at::kFloat, .index = 0},
+                  {.op = MachineOp::kCall, .type = at::kFloat, .a = 0, .index = scalar_function("digamma")}};
+  program.outputs = {{at::kFloat, 1}};
+  EXPECT_FALSE(has_device_text(program));
+  EXPECT_THAT(cuda_text(grid_program(program, {})).refusal().reason, HasSubstr("digamma"));
+}
+
+TEST(GridPrograms, TextShowsWhatThreadsDo) {
+  GridForm form;
+  form.vector = 4;
+  KernelProgram program;
+  program.inputs = {{at::kFloat, Access::kElements}, {at::kFloat, Access::kOne}};
+  program.code = {{.op = MachineOp::kLoad, .type = at::kFloat, .index = 0},
+                  {.op = MachineOp::kLoad, .type = at::kFloat, .index = 1},
+                  {.op = MachineOp::kMul, .type = at::kFloat, .a = 0, .b = 1}};
+  program.outputs = {{at::kFloat, 2}};
+  const std::string text = *cuda_text(grid_program(program, form));
+  EXPECT_THAT(text, HasSubstr("Vector<float, 4>"));
+  EXPECT_THAT(text, HasSubstr("for (Index "));
+  EXPECT_THAT(text, HasSubstr("extern \"C\" __global__ void __launch_bounds__(256) sconce_kernel("));
+}
+
+}  // namespace
+}  // namespace sconce::testing
