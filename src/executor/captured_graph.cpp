@@ -53,8 +53,21 @@ void CapturedGraph::run(torch::jit::Stack& stack) {
   run_plan(*plan, stack, AutogradUse::kNone);
 }
 
+std::string CapturedGraph::why_no_plan() const {
+  if (!is_refused_.load(std::memory_order_acquire)) {
+    return "its plan is being compiled";
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return "it has no plan: " + (compiled_.refusals.empty() ? "out of memory" : compiled_.refusals.back().reason);
+}
+
 void CapturedGraph::compile() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
+  // Others ask for the reason after this.
+  struct Ending {
+    CapturedGraph& graph;
+    ~Ending() { graph.is_refused_.store(!graph.is_ready(), std::memory_order_release); }
+  } const ending{*this};
   try {
     const at::DisableRecordFunctionGuard not_observed;
     const c10::InferenceMode normal(false);

@@ -27,6 +27,8 @@ class CapturedGraph final : public Program, public std::enable_shared_from_this<
 
   // Returns whether there is a plan. There is none yet, or none at all if the compile was refused.
   bool is_ready() const { return plan_.load(std::memory_order_acquire) != nullptr; }
+  // Returns why there is no plan: it is being compiled, or the compile was refused. Does not wait for it.
+  std::string why_no_plan() const;
   // Requires `is_ready`.
   void run(torch::jit::Stack& stack) override;
 
@@ -44,6 +46,7 @@ class CapturedGraph final : public Program, public std::enable_shared_from_this<
   const size_t nodes_;
   const std::shared_ptr<CalleeTable> callees_;
   std::atomic<const Plan*> plan_{nullptr};
+  std::atomic<bool> is_refused_{false};
   StripedCounter runs_;
   mutable std::mutex mutex_;      // guards what follows
   std::unique_ptr<Graph> graph_;  // until it is compiled

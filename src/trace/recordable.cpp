@@ -42,13 +42,15 @@ const Op* with_number(const c10::OperatorHandle& op, size_t index) {
 
 // Returns whether the call is of aten::index with positions. With a mask, the elements decide the size of the result.
 bool indexes_by_position(const std::vector<c10::IValue>& arguments) {
-  if (arguments.size() < 2 || !arguments[1].isOptionalTensorList()) {
+  // TorchScript makes a list of tensors where none of them is optional.
+  if (arguments.size() < 2 || !arguments[1].isList()) {
     return false;
   }
-  const auto indices = arguments[1].toOptionalTensorVector();
-  return std::none_of(indices.begin(), indices.end(), [](const std::optional<at::Tensor>& index) {
-    return index && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
-  });
+  const auto is_mask = [](const c10::IValue& index) {
+    return index.isTensor() && (index.toTensor().scalar_type() == at::kBool || index.toTensor().scalar_type() == at::kByte);
+  };
+  const c10::ArrayRef<c10::IValue> indices = arguments[1].toListRef();
+  return std::none_of(indices.begin(), indices.end(), is_mask);
 }
 
 bool is_one_of(const Op& op, const std::unordered_set<std::string_view>& names) {

@@ -8,14 +8,16 @@ namespace sconce::testing {
 namespace {
 
 TEST(TrainStep, TrainsLikeALoopOfLibTorch) {
-  for (const auto& [source, has_norm] : {std::pair(kMlp, false), std::pair(kLoop, false), std::pair(kNorm, true)}) {
+  for (const auto& [source, has_norm] :
+       {std::pair(kMlp, false), std::pair(kLoop, false), std::pair(kRows, false), std::pair(kNorm, true)}) {
     for (const MakeOptimizer& make : {MakeOptimizer(adam), MakeOptimizer(sgd)}) {
       TwoTrainings both(two_layers(source, has_norm), make);
       for (uint64_t step = 0; step < 20; ++step) {
         both.train(/*batch=*/5, step);
       }
       const TrainExplanation explanation = both.step().explain();
-      EXPECT_EQ(explanation.by_plan, 19U) << source << (explanation.reasons.empty() ? "" : explanation.reasons.front().first);
+      EXPECT_EQ(explanation.by_plan, 19U) << source
+                                          << (explanation.reasons.empty() ? "" : explanation.reasons.front().first);
       EXPECT_EQ(explanation.plans.size(), 1U) << source;
     }
   }
@@ -65,8 +67,9 @@ TEST(TrainStep, TakesBatchesThatAreSlices) {
   torch::jit::Module copy = copy_of(module);
   const auto ours = sgd(parameters_of(module));
   const auto theirs = sgd(parameters_of(copy));
-  TrainStep step(accelerate(module, Options().compile(CompileMode::kBlocking)),
-                 [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); }, *ours);
+  TrainStep step(
+      accelerate(module, Options().compile(CompileMode::kBlocking)),
+      [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); }, *ours);
   const at::Tensor rows = at::randn({22, 16});
   for (int epoch = 0; epoch < 3; ++epoch) {
     for (int64_t first = 0; first < 22; first += 4) {
@@ -108,7 +111,7 @@ def forward(self, x):
     self.mean = self.mean + x.mean(0)
     return torch.linear(x + self.mean, self.a_weight, self.a_bias) * self.scale
 )",
-                              /*has_batch_norm=*/true),
+                               /*has_batch_norm=*/true),
                     sgd);
   for (uint64_t step = 0; step < 6; ++step) {
     both.train(4, step);
@@ -135,8 +138,8 @@ def forward(self, x):
 TEST(TrainStep, LeavesParametersAloneWhenAStepFails) {
   torch::jit::Module module = two_layers(kMlp);
   const auto optimizer = sgd(parameters_of(module));
-  TrainStep step(accelerate(module), [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); },
-                 *optimizer);
+  TrainStep step(
+      accelerate(module), [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); }, *optimizer);
   const at::Tensor before = module.attr("a_weight").toTensor().clone();
   EXPECT_THROW(step({at::randn({4, 7})}, {at::randn({4, 8})}), c10::Error);
   EXPECT_THROW(step({at::randn({4, 8})}, {at::randn({4, 8}), at::ones({1})}), c10::Error);

@@ -34,6 +34,12 @@ def forward(self, x):
             h = h * torch.sigmoid(h + self.b_bias)
     return h
 )";
+inline const char* const kRows = R"(
+def forward(self, x):
+    best = torch.argmax(x, 1)
+    h = torch.tanh(torch.linear(x, self.a_weight)[best % x.size(0)] + self.b_weight[best])
+    return h + self.a_bias[best].unsqueeze(1)
+)";
 inline const char* const kNorm = R"(
 def forward(self, x):
     h = torch.batch_norm(torch.linear(x, self.a_weight), self.b_bias + 1, self.a_bias, self.mean, self.var, True, 0.1, 1e-5, True)

@@ -70,7 +70,7 @@ variable_list BackwardPrograms::run(const std::shared_ptr<AutogradNode>& root, c
     return run_by_engine(root, task, found.entry->why_not);
   }
   if (found.entry != nullptr && !found.entry->is_ready()) {
-    return run_by_engine(root, task, "its plan is being compiled, or could not be");
+    return run_by_engine(root, task, found.entry->why_no_plan());
   }
   const auto pattern = found.entry == nullptr ? pattern_to_record(walk) : std::nullopt;
   if (found.entry == nullptr && !pattern) {
@@ -110,6 +110,11 @@ BackwardPrograms::EntryPtr BackwardPrograms::record(BackwardWalk& walk, const Si
     entry->program = std::move(recorded.program);
   }
   return entry;
+}
+
+std::string BackwardPrograms::Entry::why_no_plan() const {
+  const auto found = std::find_if(plans.begin(), plans.end(), [](const auto& plan) { return !plan->is_ready(); });
+  return found == plans.end() ? "its plan is being compiled" : (*found)->why_no_plan();
 }
 
 bool BackwardPrograms::Entry::is_ready() const {

@@ -41,6 +41,8 @@ class BackwardPrograms {
     BackwardProgram program;
     std::vector<std::shared_ptr<CapturedGraph>> plans;  // of the program's stages; none with a compiler of the user's
     bool is_ready() const;
+    // Requires that some plan was not ready. Another thread may have made it since then.
+    std::string why_no_plan() const;
   };
   using EntryPtr = std::shared_ptr<const Entry>;
   struct Structure;

@@ -185,7 +185,7 @@ class TrainStep::Impl {
         return result;
       }
     } else {
-      count_eager(trace->why_not().empty() ? "its plan is being compiled, or could not be" : trace->why_not());
+      count_eager(trace->why_no_plan());
       const CompiledBackward scope(backwards_);
       return run_eagerly(arguments);
     }

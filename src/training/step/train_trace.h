@@ -54,6 +54,8 @@ class TrainTrace {
   const std::string& why_not() const { return why_not_; }
   // Returns whether there is a plan. It is compiled in the background.
   bool is_ready() const { return plan_ != nullptr && plan_->is_ready(); }
+  // Returns why there is no plan: what was refused, or that it is being compiled.
+  std::string why_no_plan() const { return plan_ == nullptr ? why_not_ : plan_->why_no_plan(); }
   // Requires `is_ready`, and that `holds` was true for this call.
   StepResult run(const StepArguments& arguments);
   // Returns how many parameters the plan updates.
