@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include <sstream>
 
@@ -124,6 +125,24 @@ TEST(CommandLineBench, TrainsOnlyWhatHasGradients) {
   const ProgramResult no_output = sconce({"bench", model_file("decoder_generate.pt"), "--train", "sgd"});
   EXPECT_EQ(no_output.exit_code, 2);
   EXPECT_THAT(no_output.err, HasSubstr("decoder_generate.pt: no output of the model requires a gradient, so no step"));
+}
+
+TEST(CommandLineBench, SaysWhyNoTrainingStepRanAsOnePlan) {
+  const ScratchFolder scratch;
+  for (const bool has_mask : {false, true}) {
+    torch::jit::Module module("m");
+    module.register_parameter("w", at::ones({3}).set_requires_grad(true), false);
+    module.define(std::string("def forward(self, x):\n    return (x * self.w)") + (has_mask ? "[x > 0]\n" : "[x.argsort()]\n"));
+    const std::string model = scratch.path() + "/m.pt";
+    module.save(model);
+    const std::vector<std::string> arguments = {"bench", model,       "--input", "float32[3]", "--train",
+                                                "sgd",   "--against", "eager",   "--seconds",  "0.05"};
+    const ProgramResult result = sconce(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const std::string remark = "note: sconce-step: no step ran as one plan, forward and backward did: aten::index";
+    EXPECT_THAT(result.out,
+                has_mask ? ::testing::Matcher<std::string>(HasSubstr(remark)) : Not(HasSubstr("note: sconce-step")));
+  }
 }
 
 TEST(CommandLineBench, NamesTheModelAndItsSourceLineOfBadArguments) {

@@ -42,6 +42,9 @@ class Peer {
     virtual c10::IValue run(std::vector<c10::IValue> arguments) = 0;
   };
   virtual std::unique_ptr<Session> session() = 0;
+
+  // Returns what to know of the times of the calls so far, in one line; nothing if they are what the executor's name says.
+  virtual std::optional<std::string> remark() const { return std::nullopt; }
 };
 
 struct PeerInfo {

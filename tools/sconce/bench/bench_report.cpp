@@ -35,6 +35,9 @@ Json json_of(const Measurement& row, const Measurement& sconce) {
   json["calls_per_second"] = number_or_null(row.calls_per_second);
   json["memory_bytes"] = row.memory_bytes ? Json(*row.memory_bytes) : Json();
   json["correct"] = !row.wrong;
+  if (row.remark) {
+    json["remark"] = *row.remark;
+  }
   if (row.wrong) {
     json["wrong"] = *row.wrong;
   }
@@ -120,6 +123,9 @@ std::string notes_of(const MeasurementTable& table) {
       notes += row.name + ": n/a: " + *row.not_available + "\n";
     } else if (row.wrong) {
       notes += row.name + ": WRONG RESULT: " + *row.wrong + "\n";
+    }
+    if (row.remark) {
+      notes += "note: " + row.name + ": " + *row.remark + "\n";
     }
   }
   if (table.muted > 0) {

@@ -235,6 +235,7 @@ class Bench {
       }
     }
     for (size_t i = 0; i < contestants_.size(); ++i) {
+      rows_[i].remark = peers_[i] != nullptr ? peers_[i]->remark() : std::nullopt;
       rows_[i].calls_per_second = wall[i] > 0 ? static_cast<double>(calls[i]) / wall[i] : 0;
       if (medians[i].size() >= kRoundsForSpread) {
         rows_[i].spread = (ui::percentile(medians[i], 0.9) - ui::percentile(medians[i], 0.1)) / ui::median(medians[i]);

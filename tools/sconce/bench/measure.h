@@ -36,6 +36,7 @@ struct Measurement {
   std::string name;
   std::optional<std::string> not_available;  // why it cannot run the model
   std::optional<std::string> wrong;          // how its results differ from eager ones
+  std::optional<std::string> remark;         // what to know of its times (peers::Peer::remark)
   // Medians over the loads. The first call includes the executor's preparation of a newly loaded model.
   std::vector<double> first_calls;
   std::vector<double> steady;   // seconds of each call

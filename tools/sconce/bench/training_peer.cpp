@@ -10,6 +10,7 @@
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -121,6 +122,17 @@ class StepPeer : public peers::Peer {
   std::unique_ptr<Session> session() override {
     step_->wait_for_compiles();
     return std::make_unique<StepSession>(*step_);
+  }
+
+  // A kind of arguments that has a plan takes two steps without it.
+  std::optional<std::string> remark() const override {
+    const TrainExplanation explanation = step_->explain();
+    if (explanation.by_plan > 0 || explanation.reasons.empty()) {
+      return std::nullopt;
+    }
+    const auto most = std::max_element(explanation.reasons.begin(), explanation.reasons.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    return "no step ran as one plan, forward and backward did: " + most->first;
   }
 
  private:
