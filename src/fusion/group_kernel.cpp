@@ -1,18 +1,14 @@
 #include "fusion/group_kernel.h"
 
 #include "analysis/effects.h"
-#include "fusion/cost_model.h"
-#include "fusion/faster_by_libtorch.h"
+#include "fusion/cpu_nests.h"
 #include "fusion/flat_operands.h"
 #include "fusion/folds.h"
 #include "fusion/group_shapes.h"
-#include "fusion/kernel_cache.h"
-#include "fusion/kernel_loops.h"
 #include "fusion/kernel_width.h"
 #include "fusion/known_dtypes.h"
 #include "fusion/nest_writer.h"
 #include "fusion/operators.h"
-#include "fusion/schedule.h"
 #include "fusion/written_memory.h"
 
 #include <c10/core/DefaultDtype.h>
@@ -43,20 +39,18 @@ struct Nest {
   std::vector<size_t> numbers;  // positions among the arguments
   std::vector<size_t> outputs;  // positions among the group's results, and the writes after them
   KernelProgram program;
-  Iteration iteration;  // until `loops` takes it
-  KernelLoops loops;
+  Iteration iteration;  // until `code` takes it
+  int64_t elements = 0;
   std::vector<FirstElement> first;
-  std::shared_ptr<CachedKernel> code;
-  std::vector<size_t> buffers;  // bytes per element of a row; 0: an output is the buffer
+  std::unique_ptr<NestCode> code;
 };
 
 class GroupKernel final : public PreparedKernel {
  public:
-  GroupKernel(const NodeGroup& group, size_t lanes, bool is_blocking, bool is_selective)
-      : group_(group), lanes_(lanes), is_blocking_(is_blocking), is_selective_(is_selective) {}
+  GroupKernel(const NodeGroup& group, const NestBackend& backend) : group_(group), backend_(backend) {}
 
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
-    const auto shapes = lanes_ == 0 ? std::nullopt : GroupShapes::of(group_, arguments);
+    const auto shapes = backend_.has_kernels() ? GroupShapes::of(group_, arguments) : std::nullopt;
     if (!shapes) {
       return false;
     }
@@ -102,15 +96,16 @@ class GroupKernel final : public PreparedKernel {
 
   bool is_flat() const override { return is_flat_; }
   void set_elements(int64_t elements) override {
-    if (KernelLoops& loops = nests_.front().loops; loops.elements != elements) {
-      loops.set_elements(elements);
+    if (Nest& nest = nests_.front(); nest.elements != elements) {
+      nest.elements = elements;
+      nest.code->set_elements(elements);
       memory_.set_elements(static_cast<size_t>(elements));
     }
   }
 
   bool can_run(const KernelArguments& arguments) const override {
     is_compiled_ = is_compiled_ || std::all_of(nests_.begin(), nests_.end(), [](const Nest& nest) {
-                     return nest.loops.elements == 0 || is_compiled(nest);
+                     return nest.elements == 0 || nest.code->is_compiled();
                    });
     return is_compiled_ && is_of_default_dtype() && !memory_.is_shared(arguments) &&
            std::all_of(bound_.begin(), bound_.end(),
@@ -124,14 +119,6 @@ class GroupKernel final : public PreparedKernel {
   }
 
  private:
-  // The queue may have been full when the kernel was prepared: asks again.
-  static bool is_compiled(const Nest& nest) {
-    const bool has_code = nest.code->function() != nullptr;
-    if (!has_code) {
-      KernelCache::submit(nest.code);
-    }
-    return has_code;
-  }
   bool is_of_default_dtype() const {
     return default_dtype_ == c10::ScalarType::Undefined || default_dtype_ == c10::get_default_dtype_as_scalartype();
   }
@@ -193,7 +180,7 @@ class GroupKernel final : public PreparedKernel {
     if (arguments.is_exact() && writer.builder().may_round()) {
       return false;
     }
-    if (lanes_ == kGenericLanes && writer.builder().calls_functions()) {
+    if (!backend_.accepts(writer.builder())) {
       return false;
     }
     if (writer.builder().takes_default_dtype()) {
@@ -232,7 +219,7 @@ class GroupKernel final : public PreparedKernel {
     if (!iteration) {
       return false;
     }
-    if (nest.space.folded_dims.any() && (iteration->elements() == 0 || is_imprecise(*iteration))) {
+    if (nest.space.folded_dims.any() && iteration->elements() == 0) {
       return false;
     }
     // A fold passes over its rows several times. Outputs are written element after element.
@@ -242,7 +229,7 @@ class GroupKernel final : public PreparedKernel {
         return false;
       }
     }
-    if (is_selective_ && is_faster_by_libtorch(nest.program, *iteration, lanes_)) {
+    if (!backend_.accepts(nest.program, *iteration, nest.space.folded_dims.any())) {
       return false;
     }
     nest.program.order = iteration->order;
@@ -285,19 +272,8 @@ class GroupKernel final : public PreparedKernel {
     return true;
   }
 
-  // Lanes add up a segment's elements one after the other, and columns have cascades.
-  static bool is_imprecise(const Iteration& iteration) {
-    return iteration.order != LoopOrder::kColumns &&
-           std::max(iteration.sizes.back(), iteration.segments) > cost_model::kMaxFoldedRow;
-  }
-
   bool find_code(Nest& nest) const {
-    for (const RowBuffer& buffer : schedule_of(nest.program).buffers) {
-      nest.buffers.push_back(buffer.output ? 0 : c10::elementSize(buffer.type));
-    }
-    const bool streams = is_selective_ && !group_.writes.empty() && !calls_library(nest.program);
-    const size_t lanes = streams ? std::min(lanes_, cost_model::kLanesOfStream) : lanes_;
-    nest.code = KernelCache::instance().find(nest.program, lanes, is_blocking_, names_of_nodes());
+    nest.code = backend_.make(nest.program, nest.space.folded_dims.any(), !group_.writes.empty(), names_of_nodes());
     return nest.code->refusal().empty();
   }
 
@@ -314,11 +290,12 @@ class GroupKernel final : public PreparedKernel {
 
   bool finish(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments, KernelResults results) {
     is_compiled_ = false;
-    nest.loops =
-        KernelLoops(std::move(nest.iteration), nest.buffers, nest.program.code.size(), nest.space.folded_dims.any());
-    is_flat_ = nests_.size() == 1 && nest.loops.is_flat() && nest.loops.elements > 1 && are_flat(group_, arguments) &&
-               std::all_of(nest.operands.begin(), nest.operands.end(), [](const auto& read) { return read.views.empty(); }) &&
-               !(is_selective_ && is_copy_or_function(nest.program));
+    nest.elements = nest.iteration.elements();
+    nest.code->set_loops(std::move(nest.iteration));
+    is_flat_ =
+        nests_.size() == 1 && nest.code->is_flat() && nest.elements > 1 && are_flat(group_, arguments) &&
+        std::all_of(nest.operands.begin(), nest.operands.end(), [](const auto& read) { return read.views.empty(); }) &&
+        backend_.accepts_any_length(nest.program);
     for (size_t i = 0; i < nest.outputs.size(); ++i) {
       if (is_result(nest.outputs[i])) {
         const Value& result = output_value(nest.outputs[i]);
@@ -345,13 +322,11 @@ class GroupKernel final : public PreparedKernel {
                              : value.isBool() ? static_cast<int64_t>(value.toBool())
                                               : value.toInt());
     }
-    run_kernel(nest.loops, nest.code->function(), call);
+    nest.code->run(call);
   }
 
   const NodeGroup& group_;
-  const size_t lanes_;
-  const bool is_blocking_;
-  const bool is_selective_;  // leaves to the operator what it computes faster
+  const NestBackend& backend_;
   std::vector<Nest> nests_;
   std::vector<size_t> order_;  // in which nests run
   mutable WrittenMemory memory_;
@@ -365,32 +340,27 @@ class GroupKernel final : public PreparedKernel {
 
 class KernelsOfGroups final : public GroupCompiler {
  public:
-  KernelsOfGroups(size_t lanes, bool is_blocking, bool is_selective)
-      : lanes_(lanes), is_blocking_(is_blocking), is_selective_(is_selective) {}
-  KernelPtr make_kernel(const NodeGroup& group) const override {
-    return std::make_unique<GroupKernel>(group, lanes_, is_blocking_, is_selective_);
-  }
+  explicit KernelsOfGroups(std::unique_ptr<NestBackend> backend) : backend_(std::move(backend)) {}
+  KernelPtr make_kernel(const NodeGroup& group) const override { return std::make_unique<GroupKernel>(group, *backend_); }
 
  private:
-  const size_t lanes_;
-  const bool is_blocking_;
-  const bool is_selective_;  // leaves to the operator what it computes faster
+  const std::unique_ptr<NestBackend> backend_;
 };
 
 }  // namespace
 
 const GroupCompiler& background_kernels() {
-  static const KernelsOfGroups compiler(kernel_lanes(), /*is_blocking=*/false, /*is_selective=*/true);
+  static const KernelsOfGroups compiler(make_cpu_nests(kernel_lanes(), /*is_blocking=*/false, /*is_selective=*/true));
   return compiler;
 }
 
 const GroupCompiler& blocking_kernels() {
-  static const KernelsOfGroups compiler(kernel_lanes(), /*is_blocking=*/true, /*is_selective=*/true);
+  static const KernelsOfGroups compiler(make_cpu_nests(kernel_lanes(), /*is_blocking=*/true, /*is_selective=*/true));
   return compiler;
 }
 
 std::unique_ptr<GroupCompiler> make_blocking_kernels(size_t lanes) {
-  return std::make_unique<KernelsOfGroups>(lanes, /*is_blocking=*/true, /*is_selective=*/false);
+  return std::make_unique<KernelsOfGroups>(make_cpu_nests(lanes, /*is_blocking=*/true, /*is_selective=*/false));
 }
 
 }  // namespace sconce

@@ -3,8 +3,7 @@
 
 #include "fusion/iteration.h"
 #include "fusion/llvm_text.h"
-
-#include <c10/util/SmallVector.h>
+#include "fusion/nest_backend.h"
 
 #include <cstdint>
 #include <vector>
@@ -29,11 +28,6 @@ struct KernelLoops {
   int64_t elements = 0;
   int64_t grain = 1;  // elements below which a second thread does not pay
   bool folds_rows = false;
-};
-
-struct KernelCallArguments {
-  c10::SmallVector<void*, 16> first;  // of the inputs, then of the outputs: their first elements
-  c10::SmallVector<int64_t, 8> numbers;
 };
 
 void run_kernel(const KernelLoops& loops, KernelFunction function, const KernelCallArguments& arguments);

@@ -1,0 +1,53 @@
+// NestBackend: what compiles and runs the programs of a group on one kind of device.
+#pragma once
+
+#include "fusion/iteration.h"
+#include "fusion/kernel_program.h"
+
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace sconce {
+
+class ProgramBuilder;
+
+struct KernelCallArguments {
+  c10::SmallVector<void*, 16> first;  // of the inputs, then of the outputs: their first elements
+  c10::SmallVector<int64_t, 8> numbers;
+};
+
+// The code of a program, with the loops that it runs.
+class NestCode {
+ public:
+  virtual ~NestCode() = default;
+  // Takes the loops for operands of other sizes or strides.
+  virtual void set_loops(Iteration iteration) = 0;
+  // Returns whether all elements are computed in one row, whose length `set_elements` changes.
+  virtual bool is_flat() const = 0;
+  virtual void set_elements(int64_t count) = 0;
+  // Returns why there is no code and will be none; empty while there may be.
+  virtual std::string refusal() const = 0;
+  // Returns whether the code is compiled. Has it compiled if the queue was full before.
+  virtual bool is_compiled() const = 0;
+  // Requires `is_compiled`.
+  virtual void run(const KernelCallArguments& arguments) const = 0;
+};
+
+// Each function but `make` returns whether the backend computes as LibTorch does, and no slower.
+class NestBackend {
+ public:
+  virtual ~NestBackend() = default;
+  virtual bool has_kernels() const = 0;
+  virtual bool accepts(const ProgramBuilder& builder) const = 0;
+  virtual bool accepts(const KernelProgram& program, const Iteration& iteration, bool folds_rows) const = 0;
+  // Asks whether one kernel is good for rows of any length.
+  virtual bool accepts_any_length(const KernelProgram& program) const = 0;
+  // `writes`: the kernel writes operands in place. `group` names what it computes.
+  virtual std::unique_ptr<NestCode> make(const KernelProgram& program, bool folds_rows, bool writes,
+                                         const std::string& group) const = 0;
+};
+
+}  // namespace sconce
