@@ -25,7 +25,7 @@ class KernelArguments {
   };
 
   bool is_tensor(size_t position) const { return arguments_[position].kind == Argument::Kind::kTensor; }
-  // A shell with the operand's sizes, strides and dtype. Its memory is the operand's while the kernel runs, if the kernel
+  // A shell with the operand's sizes, strides, dtype and device. Its memory is the operand's while the kernel runs, if the kernel
   // reads tensors (PreparedKernel::reads_tensors).
   const at::Tensor& tensor(size_t position) const { return *tensors_[arguments_[position].first]; }
   // The operand's first element in this run.
@@ -56,7 +56,8 @@ class KernelArguments {
 class KernelResult {
  public:
   // Sets the result's form, and returns its shell. Empty strides mean contiguous.
-  const at::Tensor& place(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype);
+  const at::Tensor& place(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+                          c10::Device device = c10::kCPU);
   // For a view: takes a tensor that shares its memory with the shell of an operand. `run` sets `data`.
   void place_view(at::Tensor view) {
     shell_ = std::move(view);
@@ -80,8 +81,8 @@ class KernelResult {
 // One for an operator that returns a tensor; for an operator that returns a list, as many as the graph takes out of it.
 using KernelResults = std::span<KernelResult>;
 
-// Prepared once for operands of given sizes, strides and dtypes, and for given values; then run any number of times on other
-// memory. Belongs to one frame.
+// Prepared once for operands of given sizes, strides, dtypes and devices, and for given values; then run any number of times
+// on other memory. Belongs to one frame.
 class PreparedKernel {
  public:
   virtual ~PreparedKernel() = default;

@@ -149,7 +149,9 @@ uint64_t KernelRunner::hash_of_operands(Frame& frame) const {
                                  : has_box                       ? boxed(frame, operand).toTensor()
                                                                  : none;
       if (tensor.defined() && tensor.layout() == c10::kStrided) {
-        add(static_cast<uint64_t>(tensor.scalar_type()));
+        const c10::Device device = tensor.device();
+        add(static_cast<uint64_t>(tensor.scalar_type()) | static_cast<uint64_t>(device.type()) << 8 |
+            static_cast<uint64_t>(static_cast<uint8_t>(device.index())) << 16);
         for (const int64_t word : tensor.sizes()) {
           add(static_cast<uint64_t>(word));
         }

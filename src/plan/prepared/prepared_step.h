@@ -56,10 +56,10 @@ struct KernelStepParts {
   uint32_t state = 0;              // index of the step's state in a frame
 };
 
-// In each run the step compares its operands with those that the kernel was prepared for: sizes, strides, dtypes, and the
-// values of numbers and lists. If they differ, it prepares the kernel again. If the kernel cannot serve them, or gradients
-// are recorded, the ordinary steps run, and the slots take their results. The step assumes nothing else, so no guard
-// protects it.
+// In each run the step compares its operands with those that the kernel was prepared for: sizes, strides, dtypes, devices,
+// and the values of numbers and lists. If they differ, it prepares the kernel again. If the kernel cannot serve them, or
+// gradients are recorded, the ordinary steps run, and the slots take their results. The step assumes nothing else, so no
+// guard protects it.
 StepPtr make_prepared_step(const Node& node, const KernelRow& kernel, KernelStepParts parts, std::vector<StepPtr> ordinary);
 
 // Computes a group of nodes by one kernel, and jumps over the steps of the single nodes, which follow. If there is no kernel

@@ -27,7 +27,7 @@ bool KnownOperand::matches(const c10::IValue& box) const {
   const c10::TensorImpl& now = *box.unsafeToTensorImpl();
   const c10::TensorImpl& then = *shell.unsafeGetTensorImpl();
   return now.key_set() == keys && now.dtype() == then.dtype() && now.sizes() == then.sizes() &&
-         now.strides() == then.strides() && !now.is_wrapped_number();
+         now.strides() == then.strides() && !now.is_wrapped_number() && (!has_index || now.device() == then.device());
 }
 
 bool KnownOperand::matches_flat(const c10::IValue& box, const c10::TensorImpl* first) const {
@@ -35,7 +35,9 @@ bool KnownOperand::matches_flat(const c10::IValue& box, const c10::TensorImpl* f
     return false;
   }
   const c10::TensorImpl& now = *box.unsafeToTensorImpl();
-  if (now.key_set() != keys || now.dtype() != shell.unsafeGetTensorImpl()->dtype() || now.is_wrapped_number()) {
+  const c10::TensorImpl& then = *shell.unsafeGetTensorImpl();
+  if (now.key_set() != keys || now.dtype() != then.dtype() || now.is_wrapped_number() ||
+      (has_index && now.device() != then.device())) {
     return false;
   }
   return first == nullptr ? now.is_non_overlapping_and_dense()
@@ -47,8 +49,9 @@ bool KnownOperand::prepare(const c10::IValue& box) {
     return false;
   }
   const at::Tensor& tensor = box.toTensor();
-  reshape_shell(shell, tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  reshape_shell(shell, tensor.sizes(), tensor.strides(), tensor.scalar_type(), tensor.device());
   keys = tensor.key_set();
+  has_index = tensor.device().has_index();
   return true;
 }
 
@@ -71,16 +74,17 @@ void StepState::make_room(uint64_t hash_of_new) {
   hash = hash_of_new;
 }
 
-const at::Tensor& KernelResult::place(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype) {
+const at::Tensor& KernelResult::place(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+                                      c10::Device device) {
   c10::DimVector contiguous;
   if (strides.empty() && !sizes.empty()) {
     contiguous = c10::contiguous_strides(sizes);
     strides = contiguous;
   }
-  const bool fits =
-      shell_.defined() && shell_.scalar_type() == dtype && shell_.sizes() == sizes && shell_.strides() == strides;
+  const bool fits = shell_.defined() && shell_.scalar_type() == dtype && shell_.device() == device &&
+                    shell_.sizes() == sizes && shell_.strides() == strides;
   if (!fits) {
-    shell_ = make_shell(sizes, strides, dtype);
+    shell_ = make_shell(sizes, strides, dtype, device);
     changed_ = true;
   }
   bytes_ = shell_.storage().nbytes();

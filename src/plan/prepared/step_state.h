@@ -17,9 +17,10 @@ struct KnownOperand {
   uint64_t stamp = 0;        // of the slot
   int64_t number = 0;        // the element of a list of numbers
   at::Tensor shell;          // stands for the tensor in the box
-  c10::DispatchKeySet keys;  // the tensor's
+  c10::DispatchKeySet keys;  // the tensor's: they tell the type of its device, and not the index
+  bool has_index = false;    // the tensor's device has one, as all have but the CPU
 
-  // Returns whether the box holds a tensor of the form that the shell has.
+  // Returns whether the box holds a tensor of the form that the shell has, on its device.
   bool matches(const c10::IValue& box) const;
   // The same, but for sizes and strides. Those must be the ones of `first`, unless that is null.
   bool matches_flat(const c10::IValue& box, const c10::TensorImpl* first) const;

@@ -6,25 +6,27 @@
 
 namespace sconce {
 
-at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype) {
+at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, c10::Device device) {
   const c10::InferenceMode normal(false);
   const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                             c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr,
+                                                             c10::DataPtr(nullptr, device), nullptr,
                                                              /*resizable=*/false));
-  at::Tensor shell = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                                              c10::scalarTypeToTypeMeta(dtype));
+  const c10::DispatchKeySet keys(c10::computeDispatchKey(dtype, c10::kStrided, device));
+  at::Tensor shell = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, c10::scalarTypeToTypeMeta(dtype));
   shell.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return shell;
 }
 
 bool have_same_form(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides();
+  return a.scalar_type() == b.scalar_type() && a.device() == b.device() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides();
 }
 
-void reshape_shell(at::Tensor& shell, c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype) {
-  if (!shell.defined() || shell.use_count() != 1 || shell.scalar_type() != dtype) {
-    shell = make_shell(sizes, strides, dtype);
+void reshape_shell(at::Tensor& shell, c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+                   c10::Device device) {
+  if (!shell.defined() || shell.use_count() != 1 || shell.scalar_type() != dtype || shell.device() != device) {
+    shell = make_shell(sizes, strides, dtype, device);
     return;
   }
   c10::TensorImpl& impl = *shell.unsafeGetTensorImpl();

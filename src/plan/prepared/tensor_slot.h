@@ -18,25 +18,28 @@ struct SlotOwner {
 
 // A shell is a tensor of a frame's own over memory that it does not own. Kernels keep references to shells between runs.
 // A shell is a normal tensor without autograd metadata; it owns its StorageImpl, which no tensor outside the frame shares.
-at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype);
+at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+                      c10::Device device = c10::kCPU);
 
-// Returns whether both tensors have the same sizes, strides and dtype.
+// Returns whether both tensors have the same sizes, strides, dtype and device.
 bool have_same_form(const at::Tensor& a, const at::Tensor& b);
 
 // Gives the shell another form. Makes a new one if there is none, or if something else holds it: a slot or a kernel counts
 // on the old form.
-void reshape_shell(at::Tensor& shell, c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype);
+void reshape_shell(at::Tensor& shell, c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+                   c10::Device device);
 
+// Lets the shell's storage begin at `data`, which is memory of the shell's device.
 inline void point_storage_at(const at::Tensor& shell, void* data) {
-  shell.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
-      c10::DataPtr(data, c10::Device(c10::kCPU)));
+  c10::StorageImpl& storage = *shell.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  storage.set_data_ptr_noswap(c10::DataPtr(data, storage.data_ptr().device()));
 }
 
 // The result of a prepared step that does not escape. Its memory lies in the frame's arena where the plan's layout has room
 // for it, else in a block of its own that is freed after the last use.
 struct TensorSlot {
   void* data = nullptr;   // of the first element, during its lifetime in a run
-  uint64_t stamp = 0;     // changes whenever sizes, strides or dtype change; 0: no tensor yet
+  uint64_t stamp = 0;     // changes whenever sizes, strides, dtype or device change; 0: no tensor yet
   at::Tensor shell;       // undefined while stamp is 0
   size_t bytes = 0;       // that the tensor needs; 0 for a view, which shares its base's memory
   bool in_arena = false;  // `data` lies in the arena, and stays the same from run to run

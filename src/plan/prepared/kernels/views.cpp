@@ -114,7 +114,7 @@ class SelectKernel final : public PreparedKernel {
     sizes.erase(sizes.begin() + at);
     strides.erase(strides.begin() + at);
     // A storage of its own: the view's place in the base changes from run to run.
-    results[0].place_view(make_shell(sizes, strides, base.scalar_type()));
+    results[0].place_view(make_shell(sizes, strides, base.scalar_type(), base.device()));
     return true;
   }
   void run(const KernelArguments& arguments, KernelResults results) override {
