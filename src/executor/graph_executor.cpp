@@ -1,5 +1,6 @@
 #include <sconce/graph_executor.h>
 
+#include "base/autocast.h"
 #include "executor/executor_impl.h"
 #include "executor/run_traced.h"
 #include "ir/dump.h"
@@ -41,8 +42,7 @@ void remember_last_executed(const Plan& plan) {
 // Plans serve the caller's autocast on the CPU to the dtypes that it has kernels for. Returns an empty string for that, and
 // where autocast is off.
 const char* why_autocast_is_not_compiled() {
-  const c10::DispatchKeySet excluded = c10::impl::tls_local_dispatch_key_set().excluded_;
-  const c10::DispatchKeySet on = c10::default_excluded_set - excluded;
+  const c10::DispatchKeySet on = autocast_keys();
   if (!(on - c10::DispatchKeySet(c10::DispatchKey::AutocastCPU)).empty()) {
     return "autocast is on for a device other than the CPU";
   }

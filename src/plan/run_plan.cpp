@@ -53,7 +53,7 @@ void run_steps(const Plan& plan, Frame& frame) {
   frame.next_step = 0;
   std::optional<c10::impl::ExcludeDispatchKeyGuard> no_autocast;
   if (plan.excludes_autocast()) [[unlikely]] {
-    no_autocast.emplace(c10::DispatchKey::AutocastCPU);
+    no_autocast.emplace(c10::autocast_dispatch_keyset);
   }
   AutogradSwitch autograd;
   frame.autograd = &autograd;

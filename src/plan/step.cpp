@@ -1,6 +1,7 @@
 #include "plan/step.h"
 
-#include <ATen/autocast_mode.h>
+#include "base/autocast.h"
+
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 
@@ -21,7 +22,7 @@ bool may_be_recorded(const c10::IValue& value) {
   return value.isTuple() || value.isGenericDict() || value.isObject();
 }
 
-bool operators_are_observed() { return at::hasCallbacks() || at::autocast::is_autocast_enabled(at::kCPU); }
+bool operators_are_observed() { return at::hasCallbacks() || autocast_is_on(); }
 
 bool transform_is_active() {
   constexpr c10::DispatchKeySet kUsual({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView});

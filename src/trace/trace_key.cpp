@@ -1,5 +1,6 @@
 #include "trace/trace_key.h"
 
+#include "base/autocast.h"
 #include "base/flat_map.h"
 
 #include <ATen/Context.h>
@@ -20,13 +21,19 @@ namespace sconce {
 namespace {
 
 void append_state(TraceKey& key) {
-  const bool autocast = at::autocast::is_autocast_enabled(at::kCPU);
-  key.push_back(
-      static_cast<int64_t>(c10::GradMode::is_enabled()) | static_cast<int64_t>(c10::InferenceMode::is_enabled()) << 1 |
-      static_cast<int64_t>(autocast) << 2 | static_cast<int64_t>(at::globalContext().deterministicAlgorithms()) << 3 |
-      static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) << 8 |
-      static_cast<int64_t>(autocast ? at::autocast::get_autocast_dtype(at::kCPU) : c10::ScalarType::Undefined) << 16);
+  const c10::DispatchKeySet autocast = autocast_keys();
+  const bool keeps_casts = !autocast.empty() && at::autocast::is_autocast_cache_enabled();
+  key.push_back(static_cast<int64_t>(c10::GradMode::is_enabled()) |
+                static_cast<int64_t>(c10::InferenceMode::is_enabled()) << 1 | static_cast<int64_t>(keeps_casts) << 2 |
+                static_cast<int64_t>(at::globalContext().deterministicAlgorithms()) << 3 |
+                static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) << 8);
   key.push_back(static_cast<int64_t>(c10::impl::tls_local_dispatch_key_set().included_.raw_repr()));
+  key.push_back(static_cast<int64_t>(autocast.raw_repr()));
+  for (const at::DeviceType device : at::autocast::_AUTOCAST_SUPPORTED_DEVICES) {
+    if (!autocast.empty() && autocast.has(at::autocast::get_autocast_dispatch_key_from_device_type(device))) {
+      key.push_back(static_cast<int64_t>(at::autocast::get_autocast_dtype(device)));
+    }
+  }
 }
 
 // Numbers tensors, and storages by their first tensor. Tensors of one storage may overlap, and a write to one then changes
@@ -120,7 +127,7 @@ void append_tensors(TraceKeyParts& key, std::span<const at::Tensor> inputs) {
 
 TraceKeyParts trace_key_parts(std::span<const at::Tensor> inputs) {
   TraceKeyParts key;
-  key.structure.reserve(2 + 6 * inputs.size());
+  key.structure.reserve(3 + 6 * inputs.size());
   key.sizes.reserve(4 * inputs.size());
   append_state(key.structure);
   append_tensors(key, inputs);

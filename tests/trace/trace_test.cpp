@@ -1,6 +1,11 @@
 // sconce::trace: a plain C++ function on tensors, recorded once and replayed.
 #include <sconce/trace.h>
 
+#include "tests/support/autocast_region.h"
+#include "tests/support/cuda_on_host.h"
+
+#include "trace/trace_key.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/api/include/torch/nn/functional.h>
@@ -9,6 +14,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
+#include <optional>
+#include <set>
 
 namespace sconce {
 namespace {
@@ -219,6 +226,47 @@ TEST(Trace, ComputesSecondDerivativesOfTheFirstCall) {
     const at::Tensor second = torch::autograd::grad({first.sum()}, {x}).front();
     EXPECT_TRUE(at::allclose(second, 6 * x)) << call;
   }
+}
+
+TEST(Trace, HasAKeyForAutocastOnEachDevice) {
+  using testing::AutocastRegion;
+  const Tensors arguments = {at::ones({2})};
+  std::set<TraceKey> keys = {trace_key(arguments)};
+  for (const at::DeviceType device : at::autocast::_AUTOCAST_SUPPORTED_DEVICES) {
+    for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+      const AutocastRegion region(device, dtype);
+      EXPECT_TRUE(keys.insert(trace_key(arguments)).second) << c10::DeviceTypeName(device) << " " << dtype;
+      at::autocast::set_autocast_cache_enabled(false);
+      EXPECT_TRUE(keys.insert(trace_key(arguments)).second) << c10::DeviceTypeName(device) << " " << dtype;
+      at::autocast::set_autocast_cache_enabled(true);
+    }
+  }
+  EXPECT_EQ(trace_key(arguments), trace_key(arguments));
+  EXPECT_FALSE(keys.insert(trace_key(arguments)).second);
+}
+
+TEST(Trace, OfAFunctionUnderCudaAutocastServesNoOtherCall) {
+  const testing::CudaOnHost cuda;
+  const c10::NoGradGuard no_grad;
+  const Function function = [](Tensors in) -> Tensors {
+    const at::Tensor product = in[0].mm(in[1]);
+    return {product, product.exp()};
+  };
+  const TracedFunction traced = trace(function, Options().compile(CompileMode::kBlocking));
+  const Tensors arguments = {cuda.tensor(at::randn({3, 4})), cuda.tensor(at::randn({4, 5}))};
+  for (int call = 0; call < 9; ++call) {
+    std::optional<testing::AutocastRegion> region;
+    if (call % 3 != 1) {
+      region.emplace(at::kCUDA, call % 3 == 0 ? at::kBFloat16 : at::kHalf);
+    }
+    const Tensors expected = function(arguments);
+    const Tensors found = traced(arguments);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(found[i].scalar_type(), expected[i].scalar_type()) << "call " << call << ", result " << i;
+      EXPECT_TRUE(at::equal(cuda.values(found[i]), cuda.values(expected[i]))) << "call " << call << ", result " << i;
+    }
+  }
+  EXPECT_EQ(traced.explain().traces.size(), 3U);
 }
 
 }  // namespace

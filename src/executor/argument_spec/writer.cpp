@@ -1,5 +1,7 @@
 #include "executor/argument_spec/writer.h"
 
+#include "base/autocast.h"
+
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/jit_type.h>
@@ -46,11 +48,6 @@ StrideClass stride_class_of(uint64_t flags) {
   return (flags & tensor_traits::kDense) != 0 ? StrideClass::kDense : StrideClass::kOther;
 }
 
-// Autocast excludes its keys where it is off.
-bool autocast_is_on(const c10::impl::LocalDispatchKeySet& keys) {
-  return (c10::default_excluded_set - keys.excluded_).raw_repr() != 0;
-}
-
 // Returns the dtypes to which autocast casts, where it is on, and whether it keeps what it casts.
 [[gnu::noinline]] uint64_t autocast_bits() {
   const auto dtype_above = [](at::DeviceType device) {
@@ -73,7 +70,7 @@ bool autocast_is_on(const c10::impl::LocalDispatchKeySet& keys) {
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   out[1] = keys.included_.raw_repr();
   out[2] = keys.excluded_.raw_repr();
-  if (autocast_is_on(keys)) [[unlikely]] {
+  if (!autocast_keys(keys).empty()) [[unlikely]] {
     out[0] |= autocast_bits();
   }
   static_assert(kStateWords == 3);

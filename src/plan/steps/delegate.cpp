@@ -1,9 +1,9 @@
 #include "ir/delegate.h"
+#include "base/autocast.h"
 #include "base/exception_message.h"
 #include "plan/run_plan.h"
 #include "plan/steps/call_step.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
@@ -58,7 +58,7 @@ class DelegateStep final : public CallStep {
 
   // Returns whether the operators must run: an operand needs a gradient (in either mode), or the caller's autocast is on.
   static bool needs_operators(const torch::jit::Stack& operands) {
-    bool needed = at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA);
+    bool needed = autocast_is_on();
     for (const c10::IValue& operand : operands) {
       if (needed) {
         break;
