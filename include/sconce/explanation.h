@@ -69,6 +69,9 @@ enum class NotRecordable : uint8_t {
   kHostEffects,      // it prints, raises, waits, or changes the state of the thread
   kSizesByElements,  // the sizes of its result depend on elements
   kForbidden,        // LibTorch marks the operator as unfit for CUDA graphs
+  kSeveralDevices,   // it copies between devices, from the host too, or reads a tensor of another device
+  kOtherDevice,      // its tensors lie on another device than the recording
+  kUnknownDevice,    // where its tensors lie is not known before it runs
 };
 // Returns the reason in words.
 const char* to_string(NotRecordable reason);

@@ -1,6 +1,8 @@
 #include "analysis/step_traits.h"
 
 #include "analysis/effects.h"
+#include "ir/constant_operands.h"
+#include "ir/memory_types.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -9,13 +11,36 @@
 namespace sconce {
 namespace {
 
-std::optional<c10::Device> device_of(c10::ArrayRef<Value*> values) {
-  for (const Value* value : values) {
-    if (value->facts() != nullptr && value->facts()->device) {
-      return value->facts()->device;
-    }
+bool may_hold_tensor(const Value* value) { return (memory_kinds_within(value->type()) & kTensorMemory) != 0; }
+
+// Returns the tensor's device. One without an index is the current device of a run: not known.
+std::optional<c10::Device> device_of(const Value& tensor) {
+  const c10::IValue* constant = tensor.constant();
+  const std::optional<c10::Device> device = constant != nullptr && constant->isTensor() && constant->toTensor().defined()
+                                                ? std::optional(constant->toTensor().device())
+                                            : tensor.facts() != nullptr ? tensor.facts()->device
+                                                                        : std::nullopt;
+  return device && (device->is_cpu() || device->has_index()) ? device : std::nullopt;
+}
+
+void add_device(NodeDevices& devices, const Value& value) {
+  const c10::IValue* constant = value.constant();
+  const bool is_none = (constant != nullptr && constant->isNone()) ||
+                       (value.facts() != nullptr && value.facts()->defined == std::optional(false));
+  if (is_none || !may_hold_tensor(&value)) {
+    return;
   }
-  return std::nullopt;
+  if (value.node()->opcode() == Opcode::kListConstruct) {
+    for (const Value* element : value.node()->inputs()) {
+      add_device(devices, *element);
+    }
+    return;
+  }
+  const std::optional<c10::Device> device = device_of(value);
+  devices.are_all_known = devices.are_all_known && device.has_value();
+  if (device && std::find(devices.known.begin(), devices.known.end(), *device) == devices.known.end()) {
+    devices.known.push_back(*device);
+  }
 }
 
 bool is_host_value(const Value* value) {
@@ -23,8 +48,6 @@ bool is_host_value(const Value* value) {
   return kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType || kind == c10::TypeKind::BoolType ||
          kind == c10::TypeKind::ComplexType || kind == c10::TypeKind::NumberType || kind == c10::TypeKind::ListType;
 }
-
-bool may_hold_tensor(const Value* value) { return holds_memory(value->type()); }
 
 // Elements of tensors become numbers: `item`, `Bool.Tensor`, `equal`, `tolist`. Sizes and dtypes are on the host anyway.
 bool reads_elements_on_host(const Node& node) {
@@ -49,12 +72,37 @@ bool runs_another_graph(const Node& node) {
     case Opcode::kFork:
     case Opcode::kAwaitable:
     case Opcode::kWait:
-    case Opcode::kDelegate: return true;
+    case Opcode::kDelegate:
+    case Opcode::kDifferentiable: return true;
     default: return false;
   }
 }
 
-std::optional<NotRecordable> find_obstacle(const Node& node, const Effects& effects, bool reads_host) {
+// Returns whether the operator computes, or at least returns, tensors. Others read sizes and dtypes, or move values between
+// registers, which the host does while it records.
+bool works_on_device(const Node& node, const Effects& effects) {
+  const auto outputs = node.outputs();
+  return !node.op().is_language() && !node.op().moves_operands &&
+         (effects.writes ||
+          std::any_of(outputs.begin(), outputs.end(), [](const Value* output) { return may_hold_tensor(output); }));
+}
+
+// Returns whether the node makes a tensor of numbers of the host: TorchScript's own operators do (`torch.tensor`).
+bool copies_from_host(const Node& node) {
+  const auto inputs = node.inputs();
+  return !node.op().dispatched && !node.outputs().empty() && is_tensor(*node.output(0)) &&
+         std::none_of(inputs.begin(), inputs.end(), may_hold_tensor);
+}
+
+// Returns why the tensors cannot be those of a recording on `recorded`.
+std::optional<NotRecordable> find_wrong_device(const NodeDevices& devices, c10::Device recorded) {
+  return devices.known.size() > 1                                 ? std::optional(NotRecordable::kSeveralDevices)
+         : !devices.known.empty() && devices.known[0] != recorded ? std::optional(NotRecordable::kOtherDevice)
+         : !devices.are_all_known                                 ? std::optional(NotRecordable::kUnknownDevice)
+                                                                  : std::nullopt;
+}
+
+std::optional<NotRecordable> find_obstacle(const Node& node, const Effects& effects, bool reads_host, c10::Device recorded) {
   return node.opcode() == Opcode::kIf || node.opcode() == Opcode::kLoop ? std::optional(NotRecordable::kBranches)
          : runs_another_graph(node)                                     ? std::optional(NotRecordable::kRunsCode)
          : reads_host                                                   ? std::optional(NotRecordable::kReadsHost)
@@ -62,22 +110,47 @@ std::optional<NotRecordable> find_obstacle(const Node& node, const Effects& effe
          : effects.external || effects.state                            ? std::optional(NotRecordable::kHostEffects)
          : node.op().has_tag(at::Tag::dynamic_output_shape)             ? std::optional(NotRecordable::kSizesByElements)
          : node.op().has_tag(at::Tag::cudagraph_unsafe)                 ? std::optional(NotRecordable::kForbidden)
-                                                                        : std::nullopt;
+         : !works_on_device(node, effects)                              ? std::nullopt
+         : copies_from_host(node)                                       ? std::optional(NotRecordable::kSeveralDevices)
+                                                                        : find_wrong_device(devices_of(node), recorded);
 }
 
 }  // namespace
 
-StepTraits traits_of(const Node& node) {
+NodeDevices devices_of(const Node& node) {
+  NodeDevices devices;
+  for (const Value* input : node.inputs()) {
+    add_device(devices, *input);
+  }
+  for (const Value* output : node.outputs()) {
+    // A list of results has no facts. No operator puts such tensors on a device that none of its operands has.
+    if (is_tensor(*output) || devices.known.empty()) {
+      add_device(devices, *output);
+    }
+  }
+  return devices;
+}
+
+std::vector<c10::Device> devices_of(const Graph& graph) {
+  std::vector<c10::Device> devices;
+  for_each_node(graph.body(), [&](const Node* node) {
+    for (const c10::Device device : devices_of(*node).known) {
+      if (std::find(devices.begin(), devices.end(), device) == devices.end()) {
+        devices.push_back(device);
+      }
+    }
+  });
+  std::stable_partition(devices.begin(), devices.end(), [](c10::Device device) { return !device.is_cpu(); });
+  return devices;
+}
+
+StepTraits traits_of(const Node& node, c10::Device recorded) {
   const Effects effects = effects_of(node);
   StepTraits traits;
-  traits.device = device_of(node.outputs());
-  if (!traits.device) {
-    traits.device = device_of(node.inputs());
-  }
   traits.random = effects.random;
   traits.writes = effects.writes;
   traits.reads_host = reads_elements_on_host(node);
-  traits.not_recordable = find_obstacle(node, effects, traits.reads_host);
+  traits.not_recordable = find_obstacle(node, effects, traits.reads_host, recorded);
   return traits;
 }
 

@@ -8,19 +8,28 @@
 #include <c10/core/Device.h>
 
 #include <optional>
+#include <vector>
 
 namespace sconce {
 
 struct StepTraits {
-  std::optional<c10::Device> device;  // of its tensors, where facts tell
-  bool random = false;                // draws random numbers
-  bool writes = false;                // writes memory that other values may see
-  bool reads_host = false;            // copies elements of a tensor to the host
-  // Why a device's recording (a CUDA graph) cannot hold the node; absent if it can.
+  bool random = false;      // draws random numbers
+  bool writes = false;      // writes memory that other values may see
+  bool reads_host = false;  // copies elements of a tensor to the host
+  // Why a recording (a CUDA graph) cannot hold the node; absent if it can.
   std::optional<NotRecordable> not_recordable;
 };
 
-// Returns the traits of the node without its blocks, from its operator's record and its facts.
-StepTraits traits_of(const Node& node);
+// Returns the traits of the node without its blocks, from its operator's record and its facts. Recordings are on `recorded`.
+StepTraits traits_of(const Node& node, c10::Device recorded);
+
+// The devices of a node's tensors, as far as constants and facts tell.
+struct NodeDevices {
+  std::vector<c10::Device> known;  // each once
+  bool are_all_known = true;
+};
+NodeDevices devices_of(const Node& node);
+// Returns the known devices of all nodes, each once, those other than the CPU first.
+std::vector<c10::Device> devices_of(const Graph& graph);
 
 }  // namespace sconce

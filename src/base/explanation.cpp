@@ -55,6 +55,9 @@ const char* to_string(NotRecordable reason) {
     case NotRecordable::kHostEffects: return "it prints, raises, waits, or changes the state of the thread";
     case NotRecordable::kSizesByElements: return "the sizes of its result depend on elements";
     case NotRecordable::kForbidden: return "LibTorch marks its operator as unfit for CUDA graphs";
+    case NotRecordable::kSeveralDevices: return "it copies between devices, or reads a tensor of another device";
+    case NotRecordable::kOtherDevice: return "its tensors lie on another device than the recording";
+    case NotRecordable::kUnknownDevice: return "where its tensors lie is not known before it runs";
   }
   return "unknown";
 }

@@ -58,23 +58,24 @@ class NotPreparedNodes {
   std::vector<NotPreparedExplanation> entries_;
 };
 
-// Counts nodes that have steps, each once: of a kernel's step, the steps that follow it are counted.
+// Counts nodes that have steps, each once: of a kernel's step, the steps that follow it are counted. Recordings are on the
+// first device that is not the CPU. Where there is none, the steps are judged as if the CPU had recordings.
 TraitsExplanation explain_traits(const Plan& plan) {
   TraitsExplanation explanation;
+  const std::vector<c10::Device> devices = devices_of(*plan.graph());
+  for (const c10::Device device : devices) {
+    explanation.devices.push_back(device.str());
+  }
   const Node* previous = nullptr;
   for (const Plan::PlannedStep& step : plan.steps()) {
     if (step.node == nullptr || step.node == std::exchange(previous, step.node)) {
       continue;
     }
-    const StepTraits traits = traits_of(*step.node);
+    const StepTraits traits = traits_of(*step.node, devices.empty() ? c10::Device(c10::kCPU) : devices.front());
     explanation.steps += 1;
     explanation.random += traits.random ? 1 : 0;
     explanation.writes += traits.writes ? 1 : 0;
     explanation.reads_host += traits.reads_host ? 1 : 0;
-    auto& devices = explanation.devices;
-    if (traits.device && std::find(devices.begin(), devices.end(), traits.device->str()) == devices.end()) {
-      devices.push_back(traits.device->str());
-    }
     if (traits.not_recordable) {
       const std::string op = step.node->kind().toQualString();
       auto& entries = explanation.not_recordable;

@@ -169,5 +169,27 @@ TEST(ExplainPlan, ShowsTheMemoryOfTheNewestLayout) {
   EXPECT_EQ(explained(*plan).memory.without_room, 0U);
 }
 
+TEST(ExplainPlan, TellsWhichStepsARecordingOnTheDeviceCannotHold) {
+  const auto plan = explainable_plan(
+      "graph(%x : Float(2, device=cuda:0), %h : Float(2, device=cpu), %u : Tensor):\n"
+      "  %cpu : Device = prim::Constant[value=\"cpu\"]()\n  %f : int = prim::Constant[value=6]()\n"
+      "  %no : bool = prim::Constant[value=0]()\n  %none : NoneType = prim::Constant()\n"
+      "  %a : Float(2, device=cuda:0) = aten::relu(%x)\n"
+      "  %b : Float(2, device=cpu) = aten::to(%a, %cpu, %f, %no, %no, %none)\n"
+      "  %c : Float(2, device=cpu) = aten::sigmoid(%h)\n"
+      "  %d : Tensor = aten::tanh(%u)\n"
+      "  return (%a, %b, %c, %d)\n");
+  const TraitsExplanation traits = explained(*plan).traits;
+  EXPECT_THAT(traits.devices, ::testing::ElementsAre("cuda:0", "cpu"));
+  std::map<std::string, NotRecordable> found;
+  for (const NotRecordableExplanation& entry : traits.not_recordable) {
+    found.emplace(entry.op, entry.reason);
+    EXPECT_STRNE(to_string(entry.reason), "unknown");
+  }
+  EXPECT_EQ(found, (std::map<std::string, NotRecordable>{{"aten::to", NotRecordable::kSeveralDevices},
+                                                         {"aten::sigmoid", NotRecordable::kOtherDevice},
+                                                         {"aten::tanh", NotRecordable::kUnknownDevice}}));
+}
+
 }  // namespace
 }  // namespace sconce
