@@ -144,6 +144,11 @@ std::vector<c10::Device> devices_of(const Graph& graph) {
   return devices;
 }
 
+c10::Device main_device_of(const Graph& graph) {
+  const std::vector<c10::Device> devices = devices_of(graph);
+  return devices.empty() ? c10::Device(c10::kCPU) : devices.front();
+}
+
 StepTraits traits_of(const Node& node, c10::Device recorded) {
   const Effects effects = effects_of(node);
   StepTraits traits;

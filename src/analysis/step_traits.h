@@ -31,5 +31,7 @@ struct NodeDevices {
 NodeDevices devices_of(const Node& node);
 // Returns the known devices of all nodes, each once, those other than the CPU first.
 std::vector<c10::Device> devices_of(const Graph& graph);
+// Returns the first of them; the CPU if there is none.
+c10::Device main_device_of(const Graph& graph);
 
 }  // namespace sconce

@@ -62,8 +62,8 @@ class NotPreparedNodes {
 // first device that is not the CPU. Where there is none, the steps are judged as if the CPU had recordings.
 TraitsExplanation explain_traits(const Plan& plan) {
   TraitsExplanation explanation;
-  const std::vector<c10::Device> devices = devices_of(*plan.graph());
-  for (const c10::Device device : devices) {
+  const c10::Device recorded = main_device_of(*plan.graph());
+  for (const c10::Device device : devices_of(*plan.graph())) {
     explanation.devices.push_back(device.str());
   }
   const Node* previous = nullptr;
@@ -71,7 +71,7 @@ TraitsExplanation explain_traits(const Plan& plan) {
     if (step.node == nullptr || step.node == std::exchange(previous, step.node)) {
       continue;
     }
-    const StepTraits traits = traits_of(*step.node, devices.empty() ? c10::Device(c10::kCPU) : devices.front());
+    const StepTraits traits = traits_of(*step.node, recorded);
     explanation.steps += 1;
     explanation.random += traits.random ? 1 : 0;
     explanation.writes += traits.writes ? 1 : 0;

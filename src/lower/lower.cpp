@@ -1,6 +1,7 @@
 #include "lower/lower.h"
 
 #include "analysis/effects.h"
+#include "analysis/step_traits.h"
 #include "base/assert.h"
 #include "ir/kernel_node.h"
 #include "ir/schema_match.h"
@@ -49,6 +50,7 @@ class Lowering {
   std::unique_ptr<Plan> finish(std::shared_ptr<const Graph> graph) {
     prepared_.lifetimes = places_.lifetimes();
     prepared_.slots = places_.slot_owners();
+    prepared_.arena = ArenaRules::on(main_device_of(graph_));
     return std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_),
                                   allocator_.count(), asks_gradients_, std::move(prepared_));
   }

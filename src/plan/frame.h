@@ -98,6 +98,7 @@ class Frame {
 
  private:
   void drop_values();
+  bool is_on_arena_device(const TensorSlot& slot) const;
   const Plan& plan_;
   size_t constants_;
   std::vector<c10::IValue> registers_;

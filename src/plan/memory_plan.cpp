@@ -6,17 +6,14 @@
 namespace sconce {
 namespace {
 
-// A cache line, and the widest vector. Below 16, some kernels of MKL round otherwise.
-constexpr size_t kAlignment = 64;
-
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+size_t aligned(size_t bytes, size_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
 bool overlap(Lifetime a, Lifetime b) { return a.first <= b.last && b.first <= a.last; }
 
-size_t most_live_bytes(std::span<const Lifetime> lifetimes, std::span<const size_t> capacities) {
+size_t most_live_bytes(std::span<const Lifetime> lifetimes, std::span<const size_t> capacities, size_t alignment) {
   std::vector<std::pair<uint32_t, int64_t>> changes;
   for (size_t i = 0; i < lifetimes.size(); ++i) {
-    const auto bytes = static_cast<int64_t>(aligned(capacities[i]));
+    const auto bytes = static_cast<int64_t>(aligned(capacities[i], alignment));
     changes.emplace_back(lifetimes[i].first, bytes);
     changes.emplace_back(lifetimes[i].last + 1, -bytes);
   }
@@ -32,10 +29,10 @@ size_t most_live_bytes(std::span<const Lifetime> lifetimes, std::span<const size
 
 }  // namespace
 
-ArenaLayout pack(std::span<const Lifetime> lifetimes, std::vector<size_t> capacities) {
+ArenaLayout pack(std::span<const Lifetime> lifetimes, std::vector<size_t> capacities, size_t alignment) {
   ArenaLayout layout;
   layout.offsets.assign(lifetimes.size(), 0);
-  layout.lower_bound = most_live_bytes(lifetimes, capacities);
+  layout.lower_bound = most_live_bytes(lifetimes, capacities, alignment);
   std::vector<size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return capacities[a] > capacities[b]; });
@@ -46,7 +43,7 @@ ArenaLayout pack(std::span<const Lifetime> lifetimes, std::vector<size_t> capaci
   };
   std::vector<Placed> placed;  // in the order of their offsets
   for (const size_t slot : order) {
-    const size_t bytes = aligned(capacities[slot]);
+    const size_t bytes = aligned(capacities[slot], alignment);
     if (bytes == 0) {
       break;
     }
@@ -86,14 +83,14 @@ void MemoryPlan::learn(std::span<const size_t> bytes) {
   for (size_t i = 0; i < capacities.size(); ++i) {
     const size_t before = layouts_.empty() ? 0 : layouts_.back()->capacities[i];
     capacities[i] = before;
-    if (bytes[i] > before && bytes[i] <= kLargestInArena) {
+    if (bytes[i] > before && bytes[i] <= rules_.largest) {
       grows = true;
       // A slot that grew once may grow in every run: a cache of keys and values.
       capacities[i] = before == 0 ? bytes[i] : bytes[i] + bytes[i] / 4;
     }
   }
   if (grows) {
-    layouts_.push_back(std::make_unique<const ArenaLayout>(pack(lifetimes_, std::move(capacities))));
+    layouts_.push_back(std::make_unique<const ArenaLayout>(pack(lifetimes_, std::move(capacities), rules_.alignment)));
     newest_.store(layouts_.back().get(), std::memory_order_release);
   }
 }

@@ -41,6 +41,7 @@ class Plan {
   struct Prepared {
     std::vector<Lifetime> lifetimes;                            // by slot
     std::vector<SlotOwner> slots;                               // by slot
+    ArenaRules arena;                                           // for the device of the graph's tensors
     std::vector<KernelNodes> kernels;                           // by the index of its state in a frame
     std::vector<std::pair<const Node*, NotPrepared>> ordinary;  // operators on tensors that are not prepared
   };

@@ -1,13 +1,19 @@
-// Shells and known operands tell devices apart.
+// Shells, known operands and frames tell devices apart.
 #include "plan/prepared/tensor_slot.h"
 
 #include "tests/support/cuda_on_host.h"
 #include "tests/support/graphs.h"
 
+#include "lower/lower.h"
+#include "plan/plan.h"
+#include "plan/prepared/reused_results.h"
 #include "plan/prepared/step_state.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/Allocator.h>
 #include <gtest/gtest.h>
+
+#include <array>
 
 namespace sconce {
 namespace {
@@ -42,6 +48,63 @@ TEST(Shells, ResultsArePlacedOnADevice) {
   EXPECT_EQ(result.place({2, 3}, {}, at::kFloat, kFirst).device(), kFirst);
   EXPECT_EQ(result.place({2, 3}, {}, at::kFloat, kSecond).device(), kSecond);
   EXPECT_EQ(result.place({2, 3}, {}, at::kFloat).device(), c10::Device(c10::kCPU));
+}
+
+TEST(Shells, NewTensorsAndMemoryLieOnTheDeviceOfTheShell) {
+  const CudaOnHost cuda;
+  for (const c10::Device device : {c10::Device(c10::kCPU), kFirst, kSecond}) {
+    const at::Tensor shell = make_shell({2, 3}, {1, 2}, at::kHalf, device);
+    const at::Tensor made = empty_like_shell(shell);
+    EXPECT_TRUE(have_same_form(made, shell));
+    EXPECT_EQ(made.storage().nbytes(), shell.storage().nbytes());
+    EXPECT_EQ(made.key_set(), shell.key_set());
+    EXPECT_EQ(allocate_on(device, 64).device(), device);
+  }
+  EXPECT_EQ(c10::GetAllocator(c10::kCUDA)->allocate(64).device(), kFirst) << "the current device is another one now";
+}
+
+TEST(ReusedResults, KeepTensorsOfTheCpuAlone) {
+  const CudaOnHost cuda;
+  for (const c10::Device device : {c10::Device(c10::kCPU), kFirst}) {
+    ReusedResults results;
+    at::Tensor made = results.take(make_shell({2, 3}, {3, 1}, at::kFloat, device));
+    EXPECT_EQ(made.device(), device);
+    const c10::weak_intrusive_ptr<c10::TensorImpl> weak(made.getIntrusivePtr());
+    made.reset();
+    EXPECT_EQ(weak.expired(), device.is_cuda());
+  }
+}
+
+TEST(Frames, HaveTheirArenaOnTheDeviceThatFactsTellOf) {
+  const CudaOnHost cuda;
+  const auto plan = lower(testing::graph_of("graph(%x : Float(4, device=cuda:1)):\n"
+                                            "  %a : Float(4, device=cuda:1) = aten::relu(%x)\n"
+                                            "  %b : Float(4, device=cuda:1) = aten::sigmoid(%a)\n"
+                                            "  %c : Float(4, device=cuda:1) = aten::tanh(%b)\n"
+                                            "  return (%c)\n"),
+                          nullptr, nullptr, {.is_prepared = true})
+                        .value_or_throw("the graph has no plan");
+  ASSERT_EQ(plan->memory().slot_count(), 2U);
+  ASSERT_EQ(plan->memory().rules().device, kSecond);
+  Frame frame(*plan);
+  const std::array devices = {kSecond, c10::Device(c10::kCPU)};
+  for (uint32_t i = 0; i < devices.size(); ++i) {
+    frame.slots[i].shell = make_shell({4}, {1}, at::kFloat, devices[i]);
+    frame.slots[i].bytes = 16;
+    frame.allocate(i);
+    EXPECT_EQ(frame.slots[i].block.device(), devices[i]);
+    EXPECT_EQ(frame.slots[i].shell.const_data_ptr(), frame.slots[i].data);
+  }
+  frame.report_overflow();
+  frame.clear();
+  ASSERT_NE(plan->memory().layout(), nullptr);
+  EXPECT_EQ(plan->memory().layout()->bytes, 256U);
+  frame.update_layout();
+  EXPECT_TRUE(frame.slots[0].in_arena);
+  EXPECT_FALSE(frame.slots[1].in_arena) << "it lies on the CPU";
+  frame.slots[0].shell = make_shell({4}, {1}, at::kFloat);
+  frame.place_in_arena(0);
+  EXPECT_FALSE(frame.slots[0].in_arena) << "now this one does, too";
 }
 
 TEST(KnownOperands, MatchTensorsOfTheirDeviceOnly) {

@@ -2,8 +2,6 @@
 
 #include "plan/prepared/same_value.h"
 
-#include <ATen/EmptyTensor.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -310,9 +308,7 @@ void KernelRunner::take_memory(Frame& frame, StepState& state) const {
     const uint32_t index = parts_.results[i].slot;
     if (index == PreparedResult::kNoSlot) {
       const at::Tensor& shell = result.shell_;
-      result.fresh_ = parts_.results[i].is_reused
-                          ? result.reused_.take(shell)
-                          : at::detail::empty_strided_cpu(shell.sizes(), shell.strides(), shell.scalar_type());
+      result.fresh_ = parts_.results[i].is_reused ? result.reused_.take(shell) : empty_like_shell(shell);
       result.data = result.fresh_.mutable_data_ptr();
       point_storage_at(shell, result.data);
       continue;

@@ -2,7 +2,6 @@
 
 #include "plan/prepared/tensor_slot.h"
 
-#include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
 
@@ -49,9 +48,9 @@ at::Tensor ReusedResults::take(const at::Tensor& shell) {
     next_ = (at + 1) % kept_.size();
     return kept_[at].tensor;
   }
-  at::Tensor made = at::detail::empty_strided_cpu(shell.sizes(), shell.strides(), shell.scalar_type());
+  at::Tensor made = empty_like_shell(shell);
   const size_t bytes = shell.storage().nbytes();
-  if (bytes > kLargestKept) {
+  if (bytes > kLargestKept || !shell.is_cpu()) {
     kept_.clear();
     next_ = 0;
     return made;

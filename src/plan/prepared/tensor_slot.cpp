@@ -2,9 +2,18 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/TensorUtils.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 
 namespace sconce {
+namespace {
+
+c10::DispatchKeySet keys_on(c10::Device device, at::ScalarType dtype) {
+  return c10::DispatchKeySet(c10::computeDispatchKey(dtype, c10::kStrided, device));
+}
+
+}  // namespace
 
 at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, c10::Device device) {
   const c10::InferenceMode normal(false);
@@ -12,10 +21,27 @@ at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Scal
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                              c10::DataPtr(nullptr, device), nullptr,
                                                              /*resizable=*/false));
-  const c10::DispatchKeySet keys(c10::computeDispatchKey(dtype, c10::kStrided, device));
-  at::Tensor shell = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, c10::scalarTypeToTypeMeta(dtype));
+  at::Tensor shell =
+      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys_on(device, dtype), c10::scalarTypeToTypeMeta(dtype));
   shell.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return shell;
+}
+
+c10::DataPtr allocate_on(c10::Device device, size_t bytes) {
+  if (device.is_cpu()) {
+    return c10::GetCPUAllocator()->allocate(bytes);
+  }
+  const c10::DeviceGuard guard(device);
+  return c10::GetAllocator(device.type())->allocate(bytes);
+}
+
+at::Tensor empty_like_shell(const at::Tensor& shell) {
+  if (shell.is_cpu()) {
+    return at::detail::empty_strided_cpu(shell.sizes(), shell.strides(), shell.scalar_type());
+  }
+  const c10::DeviceGuard guard(shell.device());
+  return at::detail::empty_strided_generic(shell.sizes(), shell.strides(), c10::GetAllocator(shell.device().type()),
+                                           keys_on(shell.device(), shell.scalar_type()), shell.scalar_type());
 }
 
 bool have_same_form(const at::Tensor& a, const at::Tensor& b) {

@@ -21,6 +21,12 @@ struct SlotOwner {
 at::Tensor make_shell(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
                       c10::Device device = c10::kCPU);
 
+// Return memory, and a tensor of the shell's form, on a device. LibTorch's allocator for the device gives them out. It keeps
+// what is freed for later work of the stream that is current now, so a caller that uses the memory on another stream must
+// order the two. Elements are not initialized.
+c10::DataPtr allocate_on(c10::Device device, size_t bytes);
+at::Tensor empty_like_shell(const at::Tensor& shell);
+
 // Returns whether both tensors have the same sizes, strides, dtype and device.
 bool have_same_form(const at::Tensor& a, const at::Tensor& b);
 
