@@ -302,5 +302,15 @@ TEST(CudaRuntime, IsFoundForCudaOnly) {
   EXPECT_THAT(cpu.refusal().reason, HasSubstr("'cpu'"));
 }
 
+TEST_F(CudaRuntimeTest, MayTakeThePlaceOfTheOneThatProgramsGet) {
+  {
+    const DeviceRuntimeInPlace in_place(*runtime_);
+    EXPECT_EQ(*find_device_runtime(c10::DeviceType::CUDA), runtime_.get());
+    EXPECT_FALSE(find_device_runtime(c10::DeviceType::CPU));
+  }
+  const auto own = find_device_runtime(c10::DeviceType::CUDA);
+  EXPECT_NE(own ? *own : nullptr, runtime_.get());
+}
+
 }  // namespace
 }  // namespace sconce::cuda

@@ -5,6 +5,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <exception>
 
 namespace sconce {
@@ -36,9 +37,20 @@ Expected<DeviceRuntime*> load_cuda_runtime() {
   return runtime;
 }
 
+std::atomic<DeviceRuntime*> in_place{nullptr};
+
 }  // namespace
 
+DeviceRuntimeInPlace::DeviceRuntimeInPlace(DeviceRuntime& runtime) {
+  DeviceRuntime* const before = in_place.exchange(&runtime);
+  TORCH_INTERNAL_ASSERT(before == nullptr, "another device runtime is in place");
+}
+DeviceRuntimeInPlace::~DeviceRuntimeInPlace() { in_place.store(nullptr); }
+
 Expected<DeviceRuntime*> find_device_runtime(c10::DeviceType type) {
+  if (DeviceRuntime* const runtime = in_place.load(); runtime != nullptr && runtime->type() == type) {
+    return runtime;
+  }
   if (type != c10::DeviceType::CUDA) {
     return Refusal::because("sconce has no back end for the device '" + c10::DeviceTypeName(type, /*lower_case=*/true) +
                             "'");

@@ -21,7 +21,7 @@
 namespace sconce {
 
 // Increment when this file changes: both sides of the library boundary must agree on it.
-constexpr int kDeviceInterfaceVersion = 2;
+constexpr int kDeviceInterfaceVersion = 3;
 
 struct LaunchShape {
   std::array<uint32_t, 3> grid = {1, 1, 1};   // blocks
@@ -116,6 +116,15 @@ class DeviceRuntime {
 // Returns the runtime of this kind of device, which is loaded at the first call. Refuses kinds without a library, and
 // libraries that cannot be loaded. A runtime without a usable device is not a refusal: see `device_count`.
 Expected<DeviceRuntime*> find_device_runtime(c10::DeviceType type);
+
+// Takes the place of the runtime for its kind of device while it lives: one over a simulated driver, in tests. One at a time.
+class DeviceRuntimeInPlace {
+ public:
+  explicit DeviceRuntimeInPlace(DeviceRuntime& runtime);
+  ~DeviceRuntimeInPlace();
+  DeviceRuntimeInPlace(const DeviceRuntimeInPlace&) = delete;
+  DeviceRuntimeInPlace& operator=(const DeviceRuntimeInPlace&) = delete;
+};
 
 // Makes a stream the calling thread's current one during its lifetime.
 class CurrentStream {
