@@ -301,14 +301,23 @@ class Report {
   int descriptor_;
 };
 
-// Compares error messages by their first line; what follows names source locations.
+// Returns the source file whose internal assertion failed; empty for any other error.
+std::string file_of_assertion(const std::string& error) {
+  const std::string words = "INTERNAL ASSERT FAILED at \"";
+  const size_t begin = error.find(words);
+  return begin == std::string::npos ? std::string() : error.substr(begin, error.find('"', begin + words.size()) - begin);
+}
+
+// Compares error messages by their first line; what follows names source locations. An internal assertion is a fault of
+// LibTorch's: `_fft_r2c` reads beyond the sizes of an operand that lacks the dimension, and which one of its assertions
+// fails depends on what lies there.
 std::vector<std::string> differences_of(const ObservedCall& got, const ObservedCall& expected) {
   std::vector<std::string> found = differences(got, expected, Strictness::kValues, {.rtol = 0, .atol = 0});
-  const auto beginning = [](const std::string& error) {
-    return error.substr(0, std::min<size_t>(60, error.find("INTERNAL ASSERT FAILED at ")));
-  };
-  if (got.error && expected.error && got.error->find(beginning(*expected.error)) == std::string::npos) {
-    found.push_back("raises " + *got.error + " instead of " + *expected.error);
+  if (got.error && expected.error && got.error->find(expected.error->substr(0, 60)) == std::string::npos) {
+    const std::string file = file_of_assertion(*expected.error);
+    if (file.empty() || file != file_of_assertion(*got.error)) {
+      found.push_back("raises " + *got.error + " instead of " + *expected.error);
+    }
   }
   return found;
 }
