@@ -302,7 +302,7 @@ class GroupKernel final : public PreparedKernel {
         results[nest.outputs[i]].place(shapes.sizes_of(result), shapes.strides_of(result), nest.program.outputs[i].type);
       }
     }
-    return true;
+    return nest.code->refusal().empty();  // a back end may need other code for these loops
   }
 
   void run_nest(const Nest& nest, const KernelArguments& arguments, KernelResults results) const {
@@ -359,8 +359,12 @@ const GroupCompiler& blocking_kernels() {
   return compiler;
 }
 
+std::unique_ptr<GroupCompiler> make_kernels(std::unique_ptr<NestBackend> backend) {
+  return std::make_unique<KernelsOfGroups>(std::move(backend));
+}
+
 std::unique_ptr<GroupCompiler> make_blocking_kernels(size_t lanes) {
-  return std::make_unique<KernelsOfGroups>(make_cpu_nests(lanes, /*is_blocking=*/true, /*is_selective=*/false));
+  return make_kernels(make_cpu_nests(lanes, /*is_blocking=*/true, /*is_selective=*/false));
 }
 
 }  // namespace sconce

@@ -1,0 +1,132 @@
+#include "fusion/cuda/cuda_nests.h"
+
+#include "fusion/cuda/cuda_text.h"
+#include "fusion/cuda/grid_arguments.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+struct Target {
+  DeviceKernelCache& kernels;
+  c10::DeviceIndex device;
+  bool is_blocking;
+};
+
+// The form of a grid depends on sizes, so that other loops may need other code. Where operands allow it, threads take
+// several neighbors; a call whose addresses are not aligned to so many takes the code that loads them one by one.
+class CudaNest final : public NestCode {
+ public:
+  CudaNest(const Target& target, const KernelProgram& program) : target_(target), program_(program) {}
+
+  void set_loops(Iteration iteration) override {
+    iteration_ = std::move(iteration);
+    codes_.clear();
+    if (iteration_.elements() == 0) {
+      return;
+    }
+    const std::vector<void*> aligned(iteration_.strides.size(), nullptr);
+    GridForm form = choose_form(program_, iteration_, aligned, limits_);
+    codes_.push_back(code_of(form));
+    if (form.vector > 1) {
+      form.vector = 1;
+      codes_.push_back(code_of(form));
+    }
+  }
+  // Another length may need another form.
+  bool is_flat() const override { return false; }
+  void set_elements(int64_t count) override { iteration_.sizes.back() = count; }
+
+  std::string refusal() const override {
+    for (const Code& code : codes_) {
+      if (std::string why = code.kernel->refusal(); !why.empty()) {
+        return why;
+      }
+    }
+    return {};
+  }
+  bool is_compiled() const override {
+    return std::all_of(codes_.begin(), codes_.end(), [this](const Code& code) {
+      if (code.kernel->kernel() == nullptr) {
+        target_.kernels.submit(code.kernel, target_.device);
+      }
+      return code.kernel->kernel() != nullptr;
+    });
+  }
+  void run(const KernelCallArguments& arguments) const override {
+    if (codes_.empty()) {
+      return;
+    }
+    const bool is_aligned = codes_.size() == 1 || are_aligned(arguments, codes_.front().kernel->grid());
+    const Code& code = is_aligned ? codes_.front() : codes_.back();
+    std::vector<char> parameter = parameter_of(code.kernel->grid(), {arguments.first.begin(), arguments.first.end()},
+                                               {arguments.numbers.begin(), arguments.numbers.end()}, code.words);
+    const std::array<void*, 1> parameters = {parameter.data()};
+    DeviceRuntime& runtime = target_.kernels.runtime();
+    runtime.launch(*code.kernel->kernel(), code.shape, runtime.current_stream(target_.device), parameters);
+  }
+
+ private:
+  struct Code {
+    std::shared_ptr<CachedDeviceKernel> kernel;
+    std::vector<int64_t> words;
+    LaunchShape shape;
+  };
+
+  Code code_of(const GridForm& form) const {
+    GridProgram grid = grid_program(program_, form);
+    const LaunchShape shape = launch_shape(grid, iteration_, limits_);
+    return {target_.kernels.find(std::move(grid), target_.device, target_.is_blocking), words_of(form, iteration_), shape};
+  }
+
+  static bool are_aligned(const KernelCallArguments& arguments, const GridProgram& grid) {
+    const KernelProgram& program = grid.program;
+    for (size_t k = 0; k < arguments.first.size(); ++k) {
+      const bool is_input = k < program.inputs.size();
+      const size_t output = k - program.inputs.size();
+      const Access access = is_input ? program.inputs[k].access : program.outputs[output].access;
+      const size_t bytes = c10::elementSize(is_input ? program.inputs[k].type : program.outputs[output].type);
+      if (access == Access::kElements && reinterpret_cast<uintptr_t>(arguments.first[k]) % (bytes * grid.form.vector) != 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const Target target_;
+  const KernelProgram program_;
+  const DeviceLimits limits_;
+  Iteration iteration_;
+  std::vector<Code> codes_;  // the one of vectors first
+};
+
+class CudaNests final : public NestBackend {
+ public:
+  explicit CudaNests(const Target& target) : target_(target) {}
+
+  bool has_kernels() const override { return true; }
+  bool accepts(const ProgramBuilder& /*builder*/) const override { return true; }
+  bool accepts(const KernelProgram& /*program*/, const Iteration& /*iteration*/, bool /*folds_rows*/) const override {
+    return true;
+  }
+  bool accepts_any_length(const KernelProgram& /*program*/) const override { return false; }
+  std::unique_ptr<NestCode> make(const KernelProgram& program, bool /*folds_rows*/, bool /*writes*/,
+                                 const std::string& /*group*/) const override {
+    return std::make_unique<CudaNest>(target_, program);
+  }
+
+ private:
+  const Target target_;
+};
+
+}  // namespace
+
+std::unique_ptr<NestBackend> make_cuda_nests(DeviceKernelCache& kernels, c10::DeviceIndex device, bool is_blocking) {
+  return std::make_unique<CudaNests>(Target{kernels, device, is_blocking});
+}
+
+}  // namespace sconce

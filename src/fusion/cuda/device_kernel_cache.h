@@ -1,0 +1,64 @@
+// DeviceKernelCache: the kernels of the process that GPUs run, by the text of their grids.
+#pragma once
+
+#include "fusion/cuda/grid_program.h"
+#include "plan/device/device.h"
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sconce {
+
+// A kernel on one device that is compiled, or will be.
+class CachedDeviceKernel {
+ public:
+  // Returns null while the kernel is compiled, and for ever if it cannot be compiled.
+  const DeviceKernel* kernel() const { return kernel_.load(std::memory_order_acquire); }
+  // Returns why the kernel cannot be compiled; empty while it may be.
+  std::string refusal() const;
+  const GridProgram& grid() const { return grid_; }
+  // Returns the CUDA C++ text.
+  const std::string& text() const { return text_; }
+
+ private:
+  friend class DeviceKernelCache;
+  GridProgram grid_;
+  std::string text_;
+  std::atomic<const DeviceKernel*> kernel_{nullptr};
+  std::atomic<bool> is_refused_{false};
+  std::atomic<bool> is_submitted_{false};
+  // ---- of the thread that compiles, until `is_refused_` or `kernel_` is set
+  std::mutex compiling_;
+  std::string why_refused_;
+  std::shared_ptr<DeviceModule> module_;
+};
+
+// Thread-safe. The background thread compiles. Kernels live as long as the process: a run may still be on its way when its
+// plan is gone.
+class DeviceKernelCache {
+ public:
+  // The runtime must outlive the cache.
+  explicit DeviceKernelCache(DeviceRuntime& runtime) : runtime_(runtime) {}
+  DeviceRuntime& runtime() const { return runtime_; }
+
+  // Returns the grid's kernel on the device. With `is_blocking`, it is compiled when the function returns.
+  std::shared_ptr<CachedDeviceKernel> find(GridProgram grid, c10::DeviceIndex device, bool is_blocking);
+  // Lets the background thread compile the kernel, unless it was asked before.
+  void submit(const std::shared_ptr<CachedDeviceKernel>& kernel, c10::DeviceIndex device);
+  // Returns all kernels, ordered by text.
+  std::vector<std::shared_ptr<const CachedDeviceKernel>> kernels();
+
+ private:
+  void compile(CachedDeviceKernel& kernel, c10::DeviceIndex device) const;
+
+  DeviceRuntime& runtime_;
+  std::mutex mutex_;
+  std::map<std::pair<std::string, c10::DeviceIndex>, std::shared_ptr<CachedDeviceKernel>> kernels_;
+};
+
+}  // namespace sconce
