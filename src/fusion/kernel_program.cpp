@@ -87,7 +87,7 @@ std::string KernelProgram::text() const {
       write(" ", c10::isFloatingType(each.type) ? exact_text(each.literal) : number(each.integer));
     }
     const std::array<uint32_t, 3> operands = {each.a, each.b, each.c};
-    for (size_t k = 0; k < operand_count(each.op); ++k) {
+    for (size_t k = 0; k < sconce::operand_count(each.op); ++k) {
       write(" %", number(operands[k]));
     }
     write("\n");

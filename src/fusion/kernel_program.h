@@ -153,6 +153,14 @@ struct KernelProgram {
   bool is_of_row(const KernelInput& input) const {
     return order == LoopOrder::kRows ? input.access == Access::kOne : input.is_of_row;
   }
+  // Of operands: the inputs, then the outputs.
+  size_t operand_count() const { return inputs.size() + outputs.size(); }
+  c10::ScalarType type_of_operand(size_t k) const {
+    return k < inputs.size() ? inputs[k].type : outputs[k - inputs.size()].type;
+  }
+  Access access_of_operand(size_t k) const {
+    return k < inputs.size() ? inputs[k].access : outputs[k - inputs.size()].access;
+  }
   std::string text() const;
 };
 

@@ -98,7 +98,7 @@ class SimulatedDevice final : public DeviceRuntime {
       return value;
     };
     GridCall call;
-    for (size_t k = 0; k < grid.program.inputs.size() + grid.program.outputs.size(); ++k) {
+    for (size_t k = 0; k < grid.program.operand_count(); ++k) {
       call.first.push_back(read(static_cast<void*>(nullptr)));
     }
     for (size_t k = 0; k < grid.program.numbers.size(); ++k) {

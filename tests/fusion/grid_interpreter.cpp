@@ -32,11 +32,6 @@ GridInterpreter::GridInterpreter(const GridProgram& grid, const LaunchShape& sha
   EXPECT_EQ(shape.block[0], grid.form.threads);
 }
 
-c10::ScalarType GridInterpreter::type_of_operand(size_t operand) const {
-  const size_t inputs = grid_.program.inputs.size();
-  return operand < inputs ? grid_.program.inputs[operand].type : grid_.program.outputs[operand - inputs].type;
-}
-
 void GridInterpreter::run() {
   for (uint32_t block = 0; block < shape_.grid[0] && !::testing::Test::HasFatalFailure(); ++block) {
     run_block(block);
@@ -166,7 +161,7 @@ Scalar GridInterpreter::value_of(const GridStatement& each, size_t thread) {
 
 void GridInterpreter::load(const GridStatement& each, size_t thread) {
   const auto operand = static_cast<size_t>(each.number);
-  const c10::ScalarType type = type_of_operand(operand);
+  const c10::ScalarType type = grid_.program.type_of_operand(operand);
   const char* at = static_cast<const char*>(call_.first[operand]) + of(each.operands[0], thread).whole;
   ASSERT_EQ(reinterpret_cast<uintptr_t>(at) % (c10::elementSize(type) * each.results.size()), 0U) << "operand " << operand;
   for (const GridVariable result : each.results) {
@@ -177,7 +172,7 @@ void GridInterpreter::load(const GridStatement& each, size_t thread) {
 
 void GridInterpreter::store(const GridStatement& each, size_t thread) {
   const auto operand = static_cast<size_t>(each.number);
-  const c10::ScalarType type = type_of_operand(operand);
+  const c10::ScalarType type = grid_.program.type_of_operand(operand);
   char* at = static_cast<char*>(call_.first[operand]) + of(each.operands[0], thread).whole;
   const size_t count = each.operands.size() - 1;
   ASSERT_EQ(reinterpret_cast<uintptr_t>(at) % (c10::elementSize(type) * count), 0U) << "operand " << operand;

@@ -48,7 +48,6 @@ class GridInterpreter {
 
   Scalar& of(GridVariable variable, size_t thread) { return values_[variable][thread]; }
   c10::ScalarType type_of(GridVariable variable) const { return grid_.types[variable]; }
-  c10::ScalarType type_of_operand(size_t operand) const;
 
   const GridProgram& grid_;
   const LaunchShape shape_;

@@ -39,7 +39,7 @@ class CudaNest final : public NestCode {
   }
   // Another length may need another form.
   bool is_flat() const override { return false; }
-  void set_elements(int64_t count) override { iteration_.sizes.back() = count; }
+  void set_elements(int64_t /*count*/) override { TORCH_INTERNAL_ASSERT(false, "the code is not flat"); }
 
   std::string refusal() const override {
     for (const Code& code : codes_) {
@@ -86,11 +86,9 @@ class CudaNest final : public NestCode {
   static bool are_aligned(const KernelCallArguments& arguments, const GridProgram& grid) {
     const KernelProgram& program = grid.program;
     for (size_t k = 0; k < arguments.first.size(); ++k) {
-      const bool is_input = k < program.inputs.size();
-      const size_t output = k - program.inputs.size();
-      const Access access = is_input ? program.inputs[k].access : program.outputs[output].access;
-      const size_t bytes = c10::elementSize(is_input ? program.inputs[k].type : program.outputs[output].type);
-      if (access == Access::kElements && reinterpret_cast<uintptr_t>(arguments.first[k]) % (bytes * grid.form.vector) != 0) {
+      const size_t bytes = c10::elementSize(program.type_of_operand(k)) * grid.form.vector;
+      if (program.access_of_operand(k) == Access::kElements &&
+          reinterpret_cast<uintptr_t>(arguments.first[k]) % bytes != 0) {
         return false;
       }
     }

@@ -35,16 +35,12 @@ class Printing {
     const auto field = [](const char* type, const char* name, size_t count) {
       return count == 0 ? std::string() : std::string("  ") + type + " " + name + "[" + std::to_string(count) + "];\n";
     };
-    const size_t operands = grid_.program.inputs.size() + grid_.program.outputs.size();
+    const size_t operands = grid_.program.operand_count();
     return "\nstruct Arguments {\n" + field("char*", "first", operands) +
            field("long long", "numbers", grid_.program.numbers.size()) + field("Index", "words", grid_.words) + "};\n";
   }
 
   c10::ScalarType type_of(GridVariable variable) const { return grid_.types[variable]; }
-  c10::ScalarType type_of_operand(size_t operand) const {
-    const size_t inputs = grid_.program.inputs.size();
-    return operand < inputs ? grid_.program.inputs[operand].type : grid_.program.outputs[operand - inputs].type;
-  }
   static std::string name(GridVariable variable) { return "v" + std::to_string(variable); }
   // Numbers and words have no line of their own.
   std::string use(GridVariable variable) const {
@@ -127,7 +123,7 @@ class Printing {
   }
 
   void print_load(const GridStatement& each) {
-    const c10::ScalarType type = type_of_operand(static_cast<size_t>(each.number));
+    const c10::ScalarType type = grid_.program.type_of_operand(static_cast<size_t>(each.number));
     const std::string from_memory = type == at::kBool ? " != 0" : "";
     const size_t count = each.results.size();
     const std::string loaded = "*reinterpret_cast<const " + vector_type(type, count) + "*>(" + address(each) + ")";
@@ -144,7 +140,7 @@ class Printing {
   }
 
   void print_store(const GridStatement& each) {
-    const c10::ScalarType type = type_of_operand(static_cast<size_t>(each.number));
+    const c10::ScalarType type = grid_.program.type_of_operand(static_cast<size_t>(each.number));
     const size_t count = each.operands.size() - 1;
     std::string values;
     for (size_t i = 1; i <= count; ++i) {
@@ -186,8 +182,7 @@ class Printing {
 };
 
 size_t bytes_of_parameter(const GridProgram& grid) {
-  return 8 * (grid.program.inputs.size() + grid.program.outputs.size() + grid.program.numbers.size()) +
-         (grid.form.is_wide ? 8 : 4) * grid.words;
+  return 8 * (grid.program.operand_count() + grid.program.numbers.size()) + (grid.form.is_wide ? 8 : 4) * grid.words;
 }
 
 }  // namespace

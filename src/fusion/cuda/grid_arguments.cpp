@@ -37,20 +37,17 @@ int64_t rows_of(const Iteration& iteration) {
 }
 
 uint32_t vector_of(const KernelProgram& program, const Iteration& iteration, std::span<void* const> first) {
-  const size_t inputs = program.inputs.size();
   if (program.order != LoopOrder::kRows) {
     return 1;
   }
   int64_t vector = kBytesOfAccess;
   bool has_neighbors = false;
   for (size_t k = 0; k < first.size(); ++k) {
-    const bool is_input = k < inputs;
-    if ((is_input ? program.inputs[k].access : program.outputs[k - inputs].access) != Access::kElements) {
+    if (program.access_of_operand(k) != Access::kElements) {
       continue;
     }
     has_neighbors = true;
-    const auto bytes =
-        static_cast<int64_t>(c10::elementSize(is_input ? program.inputs[k].type : program.outputs[k - inputs].type));
+    const auto bytes = static_cast<int64_t>(c10::elementSize(program.type_of_operand(k)));
     vector = std::min(vector, kBytesOfAccess / bytes);
     const auto is_aligned = [&](int64_t place) { return place % (vector * bytes) == 0; };
     while (vector > 1 && !(iteration.sizes.back() % vector == 0 && is_aligned(reinterpret_cast<intptr_t>(first[k])) &&

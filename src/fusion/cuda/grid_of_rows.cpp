@@ -77,7 +77,7 @@ class RowGrid : public GridWriter {
     Variables so_far;  // by neighbor
   };
 
-  // Returns what the row's own elements are before the pass, and computes it outside of loops.
+  // Computes what is known of the row after `stage` passes: here, because a loop over its elements would compute it again.
   void compute_row_values(uint32_t stage) {
     for (uint32_t i = 0; i < program().code.size(); ++i) {
       if (schedule_.is_of_row[i] && schedule_.stage[i] <= stage && !is_fold(program().code[i].op)) {

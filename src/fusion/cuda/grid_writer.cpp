@@ -21,20 +21,6 @@ GridProgram GridWriter::take() {
   return std::move(grid_);
 }
 
-c10::ScalarType GridWriter::type_of_operand(size_t operand) const {
-  const size_t inputs = program().inputs.size();
-  return operand < inputs ? program().inputs[operand].type : program().outputs[operand - inputs].type;
-}
-
-int64_t GridWriter::bytes_of_operand(size_t operand) const {
-  return static_cast<int64_t>(c10::elementSize(type_of_operand(operand)));
-}
-
-Access GridWriter::access_of(size_t operand) const {
-  const size_t inputs = program().inputs.size();
-  return operand < inputs ? program().inputs[operand].access : program().outputs[operand - inputs].access;
-}
-
 GridVariable GridWriter::variable(c10::ScalarType type) {
   grid_.types.push_back(type);
   return static_cast<GridVariable>(grid_.types.size() - 1);
@@ -158,7 +144,7 @@ GridWriter::Variables GridWriter::computed(Elements& elements, const Instruction
 // Loads neighbors by one instruction where they lie side by side.
 GridWriter::Variables GridWriter::loaded(const Elements& elements, const Instruction& load) {
   const size_t operand = load.index;
-  const Access access = access_of(operand);
+  const Access access = program().access_of_operand(operand);
   const bool is_one = access == Access::kOne || elements.count == 1;
   Variables results;
   if (is_one || access == Access::kElements) {
@@ -180,7 +166,7 @@ GridWriter::Variables GridWriter::loaded(const Elements& elements, const Instruc
 }
 
 void GridWriter::store(size_t operand, const Elements& elements, const Variables& values) {
-  const bool is_one = access_of(operand) == Access::kOne;
+  const bool is_one = program().access_of_operand(operand) == Access::kOne;
   GridStatement statement{.op = GridOp::kStore, .operands = {elements.offsets[operand]}};
   for (uint32_t i = 0; i < (is_one ? 1 : elements.count); ++i) {
     statement.operands.push_back(values.size() == 1 ? values[0] : values[i]);

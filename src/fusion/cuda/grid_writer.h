@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
-#include <span>
+#include <utility>
 #include <vector>
 
 namespace sconce {
@@ -24,9 +24,7 @@ class GridWriter {
 
   const KernelProgram& program() const { return grid_.program; }
   const GridForm& form() const { return grid_.form; }
-  size_t operand_count() const { return program().inputs.size() + program().outputs.size(); }
-  c10::ScalarType type_of_operand(size_t operand) const;
-  int64_t bytes_of_operand(size_t operand) const;
+  size_t operand_count() const { return program().operand_count(); }
 
   // ---- indices
   GridVariable constant(int64_t number);
@@ -81,7 +79,6 @@ class GridWriter {
   GridVariable variable(c10::ScalarType type);
   Variables loaded(const Elements& elements, const Instruction& load);
   Variables computed(Elements& elements, const Instruction& instruction);
-  Access access_of(size_t operand) const;
 
   // Numbers and words come first, so that statements in any loop may use them.
   std::vector<GridStatement> first_;
