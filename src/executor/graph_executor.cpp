@@ -27,16 +27,16 @@ void prepare_thread() { at::get_num_threads(); }
 
 // Compares owners: the address of a plan that is gone may be the address of another.
 void remember_last_executed(const Plan& plan) {
-  const std::weak_ptr<const Graph> none;
   const auto is_last = [](const auto& graph) {
     return !last_executed.owner_before(graph) && !graph.owner_before(last_executed);
   };
-  if (is_last(none)) {
+  if (is_last(plan.graph())) {
+    return;
+  }
+  if (is_last(std::weak_ptr<const Graph>())) {  // the thread ran none
     prepare_thread();
   }
-  if (!is_last(plan.graph())) {
-    last_executed = plan.graph();
-  }
+  last_executed = plan.graph();
 }
 
 // Plans serve the caller's autocast on the CPU to the dtypes that it has kernels for. Returns an empty string for that, and
