@@ -2,6 +2,7 @@
 
 #include "fusion/scalar_functions.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -54,6 +55,10 @@ size_t operand_count(MachineOp op) { return traits_of(op).operands; }
 bool is_library_function(MachineOp op) { return traits_of(op).is_library_function; }
 bool is_call(MachineOp op) { return op == MachineOp::kCall || op == MachineOp::kCallOfTwo; }
 bool is_fold(MachineOp op) { return op >= MachineOp::kSum && op <= MachineOp::kSmallest; }
+
+bool KernelProgram::has_folds() const {
+  return std::any_of(code.begin(), code.end(), [](const Instruction& each) { return is_fold(each.op); });
+}
 
 // Every preparation of a kernel writes the text, to find the code: by hand, because a stream takes several times as long.
 std::string KernelProgram::text() const {

@@ -153,7 +153,8 @@ struct KernelProgram {
   bool is_of_row(const KernelInput& input) const {
     return order == LoopOrder::kRows ? input.access == Access::kOne : input.is_of_row;
   }
-  // Of operands: the inputs, then the outputs.
+  bool has_folds() const;
+  // Operands are the inputs, then the outputs.
   size_t operand_count() const { return inputs.size() + outputs.size(); }
   c10::ScalarType type_of_operand(size_t k) const {
     return k < inputs.size() ? inputs[k].type : outputs[k - inputs.size()].type;

@@ -52,14 +52,10 @@ class CudaText : public ::testing::Test {
   // Compiles the program in a form for rows that lie side by side and one for others. Each architecture takes its turn; all
   // compile every 16th text.
   void expect_code(const KernelProgram& program) {
-    bool has_reductions = false;
-    for (const Instruction& each : program.code) {
-      has_reductions = has_reductions || is_fold(each.op);
-    }
     GridForm form;
     form.dims = 2;
     form.vector = program.order == LoopOrder::kRows && compiled_ % 2 == 0 ? 2 : 1;
-    form.lanes = has_reductions ? (compiled_ % 3 == 0 ? 256 : 8) : 0;
+    form.lanes = program.has_folds() ? (compiled_ % 3 == 0 ? 256 : 8) : 0;
     form.has_segments = program.order != LoopOrder::kRows;
     form.has_buffers = compiled_ % 4 < 2;
     form.is_wide = compiled_ % 5 == 0;

@@ -11,7 +11,7 @@
 
 namespace sconce::testing {
 
-// What a grid is launched with.
+// The arguments of a launch.
 struct GridCall {
   std::vector<void*> first;  // elements of the operands: the inputs, then the outputs
   std::vector<int64_t> numbers;
@@ -28,7 +28,7 @@ class GridInterpreter {
 
  private:
   using Mask = std::vector<bool>;  // by thread of the block
-  // Who touched a byte of shared memory last, and before which barrier.
+  // The last write and the last read of a byte of shared memory: the thread, and the number of barriers before it.
   struct Touch {
     size_t written_at = 0;
     size_t writer = 0;

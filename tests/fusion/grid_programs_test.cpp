@@ -5,6 +5,7 @@
 #include "tests/fusion/kernel_call.h"
 #include "tests/fusion/program_call.h"
 #include "tests/support/environment_number.h"
+#include "tests/support/softmax_program.h"
 
 #include "fusion/cuda/cuda_text.h"
 #include "fusion/cuda/grid_arguments.h"
@@ -124,29 +125,16 @@ TEST(GridPrograms, AgreeWithTheInterpreterOnGeneratedGroups) {
   }
 }
 
-// softmax(x) of rows: a maximum, exponentials and their sum, quotients.
-KernelProgram softmax(LoopOrder order, Type type = at::kFloat) {
-  KernelProgram program;
-  program.order = order;
-  program.inputs = {{type, Access::kElements}};
-  program.code = {
-      {.op = MachineOp::kLoad, .type = type, .index = 0},    {.op = MachineOp::kLargest, .type = type, .a = 0},
-      {.op = MachineOp::kSub, .type = type, .a = 0, .b = 1}, {.op = MachineOp::kExp, .type = type, .a = 2},
-      {.op = MachineOp::kSum, .type = type, .a = 3},         {.op = MachineOp::kDiv, .type = type, .a = 3, .b = 4}};
-  program.outputs = {{type, 5}, {type, 4, Access::kOne}};
-  return program;
-}
-
 TEST(GridPrograms, AgreeOnSoftmax) {
   for (const LoopOrder order : {LoopOrder::kRows, LoopOrder::kSegments, LoopOrder::kColumns}) {
     for (const Type type : {at::kFloat, at::kDouble}) {
-      ASSERT_NO_FATAL_FAILURE(expect_agreement(softmax(order, type)));
+      ASSERT_NO_FATAL_FAILURE(expect_agreement(softmax_program(order, type)));
     }
   }
 }
 
 TEST(GridPrograms, LoadNeighborsAtOnceWhereTheyAreAligned) {
-  const KernelProgram program = softmax(LoopOrder::kRows);
+  const KernelProgram program = softmax_program(LoopOrder::kRows);
   const auto vector_of = [&](int64_t elements, int64_t gap) {
     ProgramCall call(program, {4, elements}, 1, gap);
     return choose_form(program, call.iteration(), first_of(call), {}).vector;
@@ -158,7 +146,7 @@ TEST(GridPrograms, LoadNeighborsAtOnceWhereTheyAreAligned) {
 }
 
 TEST(GridPrograms, ShareARowAmongMoreThreadsIfItIsLonger) {
-  const KernelProgram program = softmax(LoopOrder::kRows);
+  const KernelProgram program = softmax_program(LoopOrder::kRows);
   const auto form_of = [&](int64_t elements) {
     ProgramCall call(program, {4, elements}, 1, 0);
     return choose_form(program, call.iteration(), first_of(call), {});

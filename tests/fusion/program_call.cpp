@@ -17,10 +17,6 @@ namespace {
 
 constexpr int64_t kSentinel = 77;
 
-bool has_folds(const KernelProgram& program) {
-  return std::any_of(program.code.begin(), program.code.end(), [](const Instruction& each) { return is_fold(each.op); });
-}
-
 }  // namespace
 
 std::string to_string(const ProgramSizes& sizes) {
@@ -151,7 +147,7 @@ void expect_close(const KernelProgram& program, ProgramCall& call, const std::ve
     const auto where_it_is = [&] { return "output " + std::to_string(k) + ", " + what + "\n" + program.text(); };
     if (!is_inexact(program)) {
       int64_t where = -1;
-      const Distance allowed{.any_zero = has_folds(program)};
+      const Distance allowed{.any_zero = program.has_folds()};
       ASSERT_EQ(distance_between(got[k], expected[k], got[k], allowed, &where), 0)
           << "at " << where << ", " << where_it_is();
       continue;

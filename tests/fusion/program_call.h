@@ -26,7 +26,7 @@ class ProgramCall {
  public:
   ProgramCall(const KernelProgram& program, ProgramSizes sizes, uint64_t seed, int64_t gap = 3);
 
-  // What each computes; all of the outputs' memory, with its gaps.
+  // Return the outputs that each computes: all of their memory, with its gaps.
   std::vector<at::Tensor> compiled(KernelFunction function);
   std::vector<at::Tensor> interpreted(bool fuses, const std::function<int()>& perturbation = nullptr);
   // The outputs after `run` has written them.

@@ -1,5 +1,6 @@
 // Kernel programs on a GPU, beside LibTorch's operators there.
 #include "tests/gpu/need_gpu.h"
+#include "tests/support/softmax_program.h"
 
 #include "fusion/cuda/cuda_nests.h"
 
@@ -14,19 +15,6 @@ namespace sconce {
 namespace {
 
 using Type = c10::ScalarType;
-
-// softmax of rows, and the sums of their exponentials.
-KernelProgram softmax_program(LoopOrder order, Type type) {
-  KernelProgram program;
-  program.order = order;
-  program.inputs = {{type, Access::kElements}};
-  program.code = {
-      {.op = MachineOp::kLoad, .type = type, .index = 0},    {.op = MachineOp::kLargest, .type = type, .a = 0},
-      {.op = MachineOp::kSub, .type = type, .a = 0, .b = 1}, {.op = MachineOp::kExp, .type = type, .a = 2},
-      {.op = MachineOp::kSum, .type = type, .a = 3},         {.op = MachineOp::kDiv, .type = type, .a = 3, .b = 4}};
-  program.outputs = {{type, 5}, {type, 4, Access::kOne}};
-  return program;
-}
 
 // sigmoid(x) * y, computed in float32.
 KernelProgram gate_program(Type type) {
@@ -100,7 +88,7 @@ TEST_F(GpuGridTest, ReducesRowsAndColumns) {
         const int64_t dim = has_columns ? 0 : 1;
         const at::Tensor found = at::full_like(x, NAN);
         const at::Tensor sums = at::full({rows}, NAN, x.options());
-        const KernelProgram program = softmax_program(has_columns ? LoopOrder::kColumns : LoopOrder::kRows, type);
+        const KernelProgram program = testing::softmax_program(has_columns ? LoopOrder::kColumns : LoopOrder::kRows, type);
         const auto code = has_columns ? code_of(program, {rows, elements}, 1, rows, true)
                                       : code_of(program, {rows, elements}, elements, 1, true);
         code->run(arguments_of({x, found, sums}));

@@ -18,7 +18,7 @@ struct Target {
 };
 
 // The form of a grid depends on sizes, so that other loops may need other code. Where operands allow it, threads take
-// several neighbors; a call whose addresses are not aligned to so many takes the code that loads them one by one.
+// several neighbors. A call whose addresses are not aligned takes the code that loads them one by one.
 class CudaNest final : public NestCode {
  public:
   CudaNest(const Target& target, const KernelProgram& program) : target_(target), program_(program) {}
@@ -63,8 +63,7 @@ class CudaNest final : public NestCode {
     }
     const bool is_aligned = codes_.size() == 1 || are_aligned(arguments, codes_.front().kernel->grid());
     const Code& code = is_aligned ? codes_.front() : codes_.back();
-    std::vector<char> parameter = parameter_of(code.kernel->grid(), {arguments.first.begin(), arguments.first.end()},
-                                               {arguments.numbers.begin(), arguments.numbers.end()}, code.words);
+    std::vector<char> parameter = parameter_of(code.kernel->grid(), arguments.first, arguments.numbers, code.words);
     const std::array<void*, 1> parameters = {parameter.data()};
     DeviceRuntime& runtime = target_.kernels.runtime();
     runtime.launch(*code.kernel->kernel(), code.shape, runtime.current_stream(target_.device), parameters);

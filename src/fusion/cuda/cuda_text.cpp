@@ -194,8 +194,8 @@ Expected<std::string> cuda_text(const GridProgram& grid) {
   return Printing(grid).text();
 }
 
-std::vector<char> parameter_of(const GridProgram& grid, const std::vector<void*>& first, const std::vector<int64_t>& numbers,
-                               const std::vector<int64_t>& words) {
+std::vector<char> parameter_of(const GridProgram& grid, std::span<void* const> first, std::span<const int64_t> numbers,
+                               std::span<const int64_t> words) {
   std::vector<char> bytes((bytes_of_parameter(grid) + 7) / 8 * 8);
   char* at = bytes.data();
   const auto append = [&at](const auto& value) {

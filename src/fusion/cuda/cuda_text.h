@@ -4,6 +4,7 @@
 #include "base/expected.h"
 #include "fusion/cuda/grid_program.h"
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ inline constexpr const char* kGridKernelName = "sconce_kernel";
 Expected<std::string> cuda_text(const GridProgram& grid);
 
 // Returns the bytes of that parameter.
-std::vector<char> parameter_of(const GridProgram& grid, const std::vector<void*>& first, const std::vector<int64_t>& numbers,
-                               const std::vector<int64_t>& words);
+std::vector<char> parameter_of(const GridProgram& grid, std::span<void* const> first, std::span<const int64_t> numbers,
+                               std::span<const int64_t> words);
 
 }  // namespace sconce

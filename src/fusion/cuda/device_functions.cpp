@@ -51,7 +51,7 @@ __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 bool is_floating(c10::ScalarType type) { return c10::isFloatingType(type); }
 
-// Of integers, wraps.
+// Returns the operation of two values. That of integers wraps.
 std::string arithmetic(const char* op, c10::ScalarType type, const std::string& a, const std::string& b) {
   const std::string plain = a + " " + op + " " + b;
   if (is_floating(type) || type == at::kBool) {

@@ -21,10 +21,6 @@ int64_t power_of_two_from(int64_t number) {
 
 int64_t quotient_rounded_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-bool has_reductions(const KernelProgram& program) {
-  return std::any_of(program.code.begin(), program.code.end(), [](const Instruction& each) { return is_fold(each.op); });
-}
-
 // Returns the dimensions without those of one element on the outside.
 uint32_t dims_of(const Iteration& iteration) {
   const auto first =
@@ -79,7 +75,7 @@ GridForm choose_form(const KernelProgram& program, const Iteration& iteration, s
   form.dims = dims_of(iteration);
   form.vector = vector_of(program, iteration, first);
   form.has_segments = program.order != LoopOrder::kRows && iteration.segments > 1;
-  if (has_reductions(program)) {
+  if (program.has_folds()) {
     const int64_t length = iteration.sizes.back() * iteration.segments;
     int64_t lanes = power_of_two_from(quotient_rounded_up(length, form.vector));
     if (program.order == LoopOrder::kColumns) {

@@ -237,8 +237,8 @@ class RowGrid : public GridWriter {
     const auto reductions = static_cast<size_t>(std::count_if(program().code.begin(), program().code.end(),
                                                               [](const Instruction& each) { return is_fold(each.op); }));
     // After what reductions need.
-    GridVariable begin = constant(static_cast<int64_t>(reductions * kSlot * form().threads));
     grid_.shared_bytes = reductions * kSlot * form().threads;
+    GridVariable begin = constant(static_cast<int64_t>(grid_.shared_bytes));
     buffers_.resize(schedule_.buffers.size());
     for (const int64_t bytes : {8, 4}) {  // the larger ones first, so that all are aligned
       for (size_t i = 0; i < buffers_.size(); ++i) {

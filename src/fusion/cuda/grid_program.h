@@ -71,8 +71,6 @@ struct GridForm {
   bool has_segments = false;
   bool has_buffers = false;  // values that several passes use are in shared memory; else they are computed again
   bool is_wide = false;      // indices have 64 bits
-
-  bool operator==(const GridForm&) const = default;
 };
 
 struct GridProgram {

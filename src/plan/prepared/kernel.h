@@ -25,8 +25,8 @@ class KernelArguments {
   };
 
   bool is_tensor(size_t position) const { return arguments_[position].kind == Argument::Kind::kTensor; }
-  // A shell with the operand's sizes, strides, dtype and device. Its memory is the operand's while the kernel runs, if the kernel
-  // reads tensors (PreparedKernel::reads_tensors).
+  // A shell with the operand's sizes, strides, dtype and device. Its memory is the operand's while the kernel runs, if the
+  // kernel reads tensors (PreparedKernel::reads_tensors).
   const at::Tensor& tensor(size_t position) const { return *tensors_[arguments_[position].first]; }
   // The operand's first element in this run.
   void* data(size_t position) const { return data_[arguments_[position].first]; }
