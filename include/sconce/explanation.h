@@ -62,7 +62,6 @@ struct NotPreparedExplanation {
 
 // Why a device's recording (a CUDA graph) cannot hold a step.
 enum class NotRecordable : uint8_t {
-  kBranches,         // the host decides what runs next
   kRunsCode,         // it runs a function, a task or a backend's code
   kReadsHost,        // it copies elements of a tensor to the host
   kUnknownEffects,   // what the operator does besides its results is not known
@@ -79,7 +78,7 @@ const char* to_string(NotRecordable reason);
 // The steps of one operator that no recording can hold, for one reason.
 struct NotRecordableExplanation {
   std::string op;  // "aten::item"
-  NotRecordable reason = NotRecordable::kBranches;
+  NotRecordable reason = NotRecordable::kRunsCode;
   size_t steps = 0;
   std::string node;    // the first of them
   std::string source;  // "model.py:12:8", may be empty

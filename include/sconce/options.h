@@ -46,6 +46,11 @@ class Options {
   Options& compile(CompileMode mode) { return set(compile_, mode); }
   CompileMode compile() const { return compile_; }
 
+  // Turns CUDA graphs on or off; on by default. Plans on a GPU then record ranges of their steps, and replay them in later
+  // runs. `explain` says which steps are recorded, and why others are not.
+  Options& cuda_graphs(bool on) { return set(cuda_graphs_, on); }
+  bool cuda_graphs() const { return cuda_graphs_; }
+
   // Limits the plans that one method keeps. The least recently used plan is dropped first. Throws c10::Error for 0.
   Options& plan_cache_capacity(size_t plans);
   size_t plan_cache_capacity() const { return plan_cache_capacity_; }
@@ -84,6 +89,7 @@ class Options {
   size_t min_differentiable_nodes_ = 2;
   CompileMode compile_ = CompileMode::kBackground;
   PassPipeline passes_;
+  bool cuda_graphs_ = true;
   size_t plan_cache_capacity_ = 64;
   size_t profiled_runs_ = 0;
   bool frozen_ = false;

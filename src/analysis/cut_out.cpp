@@ -2,6 +2,8 @@
 
 #include "analysis/nested_uses.h"
 
+#include <algorithm>
+
 namespace sconce {
 namespace {
 
@@ -78,6 +80,24 @@ CutOut cut_out(const Block& block, c10::ArrayRef<Value*> more_results, TensorCon
     cutting.add_output(result);
   }
   return cutting.take();
+}
+
+Node& replace_by_subgraph(c10::ArrayRef<Node*> nodes, c10::ArrayRef<Value*> results, const CutOut& cut, c10::Symbol kind) {
+  Node& made = *nodes.front()->graph().create(kind, cut.operands, results.size());
+  made.set_attribute(attr::kSubgraph, cut.subgraph);
+  made.set_location(nodes.front()->location());
+  made.insert_after(nodes.back());
+  for (size_t i = 0; i < results.size(); ++i) {
+    Value* result = made.output(i);
+    result->set_name(results[i]->name());
+    result->set_type(results[i]->type());
+    if (results[i]->facts() != nullptr) {
+      result->set_facts(*results[i]->facts());
+    }
+    results[i]->replace_all_uses_with(result);
+  }
+  std::for_each(nodes.rbegin(), nodes.rend(), [](Node* node) { node->erase(); });
+  return made;
 }
 
 }  // namespace sconce

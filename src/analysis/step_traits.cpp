@@ -73,7 +73,8 @@ bool runs_another_graph(const Node& node) {
     case Opcode::kAwaitable:
     case Opcode::kWait:
     case Opcode::kDelegate:
-    case Opcode::kDifferentiable: return true;
+    case Opcode::kDifferentiable:
+    case Opcode::kRecorded: return true;
     default: return false;
   }
 }
@@ -103,16 +104,15 @@ std::optional<NotRecordable> find_wrong_device(const NodeDevices& devices, c10::
 }
 
 std::optional<NotRecordable> find_obstacle(const Node& node, const Effects& effects, bool reads_host, c10::Device recorded) {
-  return node.opcode() == Opcode::kIf || node.opcode() == Opcode::kLoop ? std::optional(NotRecordable::kBranches)
-         : runs_another_graph(node)                                     ? std::optional(NotRecordable::kRunsCode)
-         : reads_host                                                   ? std::optional(NotRecordable::kReadsHost)
-         : effects.unknown                                              ? std::optional(NotRecordable::kUnknownEffects)
-         : effects.external || effects.state                            ? std::optional(NotRecordable::kHostEffects)
-         : node.op().has_tag(at::Tag::dynamic_output_shape)             ? std::optional(NotRecordable::kSizesByElements)
-         : node.op().has_tag(at::Tag::cudagraph_unsafe)                 ? std::optional(NotRecordable::kForbidden)
-         : !works_on_device(node, effects)                              ? std::nullopt
-         : copies_from_host(node)                                       ? std::optional(NotRecordable::kSeveralDevices)
-                                                                        : find_wrong_device(devices_of(node), recorded);
+  return runs_another_graph(node)                           ? std::optional(NotRecordable::kRunsCode)
+         : reads_host                                       ? std::optional(NotRecordable::kReadsHost)
+         : effects.unknown                                  ? std::optional(NotRecordable::kUnknownEffects)
+         : effects.external || effects.state                ? std::optional(NotRecordable::kHostEffects)
+         : node.op().has_tag(at::Tag::dynamic_output_shape) ? std::optional(NotRecordable::kSizesByElements)
+         : node.op().has_tag(at::Tag::cudagraph_unsafe)     ? std::optional(NotRecordable::kForbidden)
+         : !works_on_device(node, effects)                  ? std::nullopt
+         : copies_from_host(node)                           ? std::optional(NotRecordable::kSeveralDevices)
+                                                            : find_wrong_device(devices_of(node), recorded);
 }
 
 }  // namespace

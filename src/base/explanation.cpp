@@ -48,7 +48,6 @@ const char* remedy_for(NotPrepared reason) {
 
 const char* to_string(NotRecordable reason) {
   switch (reason) {
-    case NotRecordable::kBranches: return "the host decides what runs next";
     case NotRecordable::kRunsCode: return "it runs a function, a task or a backend's code";
     case NotRecordable::kReadsHost: return "it copies elements of a tensor to the host";
     case NotRecordable::kUnknownEffects: return "what its operator does besides its results is not known";

@@ -1,14 +1,15 @@
 #include "executor/compile.h"
 
+#include "analysis/step_traits.h"
 #include "autodiff/differentiate.h"
 #include "executor/stages.h"
 #include "fusion/form_groups.h"
-#include "fusion/group_kernel.h"
-#include "fusion/kernel_width.h"
+#include "fusion/kernels_on_device.h"
 #include "fusion/operators.h"
 #include "ir/differentiable.h"
 #include "ir/dump.h"
 #include "ir/kernel_node.h"
+#include "ir/recorded.h"
 #include "lower/lower.h"
 #include "passes/freeze/freeze.h"
 #include "passes/layout/remove_layout_changes.h"
@@ -28,10 +29,13 @@ const PassPipeline& pipeline_of(const CompileSettings& settings) {
   return settings.passes != nullptr ? *settings.passes : none;
 }
 
-// Returns what makes kernels for plans; null if nothing does.
-const GroupCompiler* kernels_for(const CompileSettings& settings) {
-  const bool has_none = settings.compile == CompileMode::kNever || !settings.prepares_steps || !why_no_kernels().empty();
-  return has_none ? nullptr : settings.compile == CompileMode::kBlocking ? &blocking_kernels() : &background_kernels();
+// Returns what makes kernels for the graph's plan. Refuses, with the reason, if nothing does; without one if the settings ask
+// for none.
+Expected<const GroupCompiler*> kernels_for(const Graph& graph, const CompileSettings& settings) {
+  if (settings.compile == CompileMode::kNever || !settings.prepares_steps) {
+    return Refusal::because({});
+  }
+  return kernels_on(main_device_of(graph), settings.compile == CompileMode::kBlocking);
 }
 
 // Returns whether kernels compute a cast: they do if facts know that the operand has another dtype.
@@ -44,16 +48,18 @@ bool has_compiled_cast(const Graph& graph) {
 }
 
 // Returns the passes of a backward graph that a run asks for, perhaps after the executor was destroyed.
-std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> later_backward_passes(const CompileSettings& settings) {
+std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> later_backward_passes(const CompileSettings& settings,
+                                                                                         bool has_kernels) {
   if (settings.min_differentiable_nodes == 0) {
     return nullptr;
   }
   return std::make_shared<const std::function<void(std::shared_ptr<Graph>&)>>(
       [passes = settings.passes != nullptr ? *settings.passes : PassPipeline(), exact = settings.exact,
-       has_kernels = kernels_for(settings) != nullptr](std::shared_ptr<Graph>& backward) {
+       cuda_graphs = settings.cuda_graphs, has_kernels](std::shared_ptr<Graph>& backward) {
         PassRunner runner(passes);
         backward_passes(*backward, exact, runner);
         fuse_passes(backward, GroupMoves::kOperators, has_kernels, runner);
+        record_passes(*backward, cuda_graphs, runner);
       });
 }
 
@@ -62,12 +68,17 @@ std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> later_backwa
 // them again once nothing else holds them.
 Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> graph, bool records, bool reuses_outputs,
                                 PassRunner& runner, const CompileSettings& settings, Clock::time_point start) {
-  const bool has_kernels = kernels_for(settings) != nullptr;
+  const auto kernels = kernels_for(*graph, settings);
+  const bool has_kernels = static_cast<bool>(kernels);
+  if (!has_kernels && !kernels.refusal().reason.empty()) {
+    compiled.refusals.push_back({"compiled kernels", kernels.refusal().reason, {}, {}});
+  }
   runner.begin_stage(to_string(Stage::kFuse));
   for_each_differentiable(*graph, [&](Node& node) {
     for (const c10::Symbol name : {attr::kSubgraph, attr::kBackward}) {
       auto own = node.attribute_as<std::shared_ptr<Graph>>(name);
       fuse_passes(own, GroupMoves::kOperators, has_kernels, runner);
+      record_passes(*own, settings.cuda_graphs, runner);
       node.set_attribute(name, std::move(own));
     }
   });
@@ -75,11 +86,12 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
   if (settings.complete) {
     settings.complete(*graph, has_kernels, runner);
   }
+  record_passes(*graph, settings.cuda_graphs && !records, runner);
   const LoweringOptions form{.is_prepared = settings.prepares_steps,
                              .is_exact = settings.exact,
                              .fresh_outputs = reuses_outputs ? std::optional<size_t>(0) : std::nullopt,
-                             .groups = kernels_for(settings),
-                             .optimize_backward = later_backward_passes(settings)};
+                             .groups = has_kernels ? *kernels : nullptr,
+                             .optimize_backward = later_backward_passes(settings, has_kernels)};
   auto plan = lower(std::move(graph), settings.callees, nullptr, form);
   if (!plan) {
     return plan.refusal();
@@ -141,9 +153,6 @@ Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const Comp
   if (!optimized) {
     return optimized.refusal();
   }
-  if (const std::string reason = why_no_kernels(); !reason.empty() && settings.compile != CompileMode::kNever) {
-    compiled.refusals.push_back({"compiled kernels", reason, {}, {}});
-  }
   return finish(std::move(compiled), std::move(*optimized), /*records=*/true, /*reuses_outputs=*/true, runner, settings,
                 start);
 }
@@ -166,6 +175,7 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   PassRunner runner(pipeline_of(settings));
   runner.begin_stage(to_string(Stage::kSpecialize));
   std::unique_ptr<Graph> graph = general.clone();
+  dissolve_recorded_nodes(*graph);
   dissolve_kernel_nodes(*graph);
   bool changed = runner.run_custom(Stage::kSpecialize, /*after=*/false, graph);
   const InputAssumptions given = assume(*graph);
@@ -180,7 +190,8 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   }
   // The generic plan serves the caller's autocast with unprepared steps.
   changed = changed || given.autocast.has_value();
-  changed = changed || (kernels_for(settings) != nullptr && has_compiled_cast(*graph));
+  changed = changed || (has_compiled_cast(*graph) && kernels_for(*graph, settings));
+  changed = changed || (settings.cuda_graphs && !main_device_of(*graph).is_cpu());
   if (!changed) {
     compiled.refusals = runner.refusals();
     return compiled;
@@ -226,6 +237,7 @@ Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const Ca
 Expected<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees) {
   Profiled profiled;
   std::shared_ptr<Graph> own = graph->clone();
+  dissolve_recorded_nodes(*own);
   dissolve_kernel_nodes(*own);
   profiled.profile = std::make_unique<Profile>(own);
   auto plan = lower(own, callees, profiled.profile.get());

@@ -43,7 +43,8 @@ struct CompileSettings {
         exact(options.exact()),
         prepares_steps(options.optimize()),
         min_differentiable_nodes(options.exact() ? 0 : options.min_differentiable_nodes()),
-        compile(options.compile()) {}
+        compile(options.compile()),
+        cuda_graphs(options.optimize() && options.cuda_graphs()) {}
 
   std::string name;                            // of the method or function
   Callees* callees = nullptr;                  // runs calls that are not inlined; outlives the plan
@@ -56,6 +57,7 @@ struct CompileSettings {
   bool prepares_steps = false;  // operators that have kernels run by prepared steps (plan/prepared/)
   size_t min_differentiable_nodes = 0;             // in a differentiable subgraph; 0: none is made
   CompileMode compile = CompileMode::kBackground;  // kernels: in the background, before the first run, or none
+  bool cuda_graphs = false;  // ranges of steps are recorded and replayed, on devices that can
   // Changes a captured graph after all passes. Null if nothing does.
   using Complete = std::function<void(Graph& graph, bool has_kernels, PassRunner& runner)>;
   Complete complete;

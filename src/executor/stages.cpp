@@ -20,6 +20,7 @@
 #include "passes/memory/remove_dead_copies.h"
 #include "passes/memory/remove_list_mutation.h"
 #include "passes/memory/remove_tensor_mutation.h"
+#include "passes/recordings/form_recordings.h"
 #include "passes/required/canonicalize_ops.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/required/inline_calls.h"
@@ -183,6 +184,12 @@ void fuse_passes(std::shared_ptr<Graph>& graph, GroupMoves moves, bool has_kerne
     runner.run("form_groups", [moves](Graph& whole) { return form_groups(whole, moves); }, *graph);
   }
   runner.run_custom(Stage::kFuse, /*after=*/true, graph);
+}
+
+void record_passes(Graph& graph, bool cuda_graphs, PassRunner& runner) {
+  if (cuda_graphs) {
+    runner.run("form_recordings", form_recordings, graph);
+  }
 }
 
 void remove_dead_code(Graph& graph, PassRunner& runner) {

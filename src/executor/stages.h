@@ -41,6 +41,9 @@ void backward_passes(Graph& backward, bool exact, PassRunner& runner);
 // Makes kernel nodes, in the very form of the graph that a plan runs, and runs the user's passes of Stage::kFuse.
 void fuse_passes(std::shared_ptr<Graph>& graph, GroupMoves moves, bool has_kernels, PassRunner& runner);
 
+// Makes recorded nodes, if the settings ask for CUDA graphs. The last pass of all: others do not look into these nodes.
+void record_passes(Graph& graph, bool cuda_graphs, PassRunner& runner);
+
 // Removes nodes that the user's passes made dead: they would run in every call.
 void remove_dead_code(Graph& graph, PassRunner& runner);
 

@@ -47,6 +47,7 @@ class CpuNests final : public NestBackend {
   CpuNests(size_t lanes, bool is_blocking, bool is_selective)
       : lanes_(lanes), is_blocking_(is_blocking), is_selective_(is_selective) {}
 
+  c10::Device device() const override { return c10::kCPU; }
   bool has_kernels() const override { return lanes_ != 0; }
   bool accepts(const ProgramBuilder& builder) const override {
     return lanes_ != kGenericLanes || !builder.calls_functions();

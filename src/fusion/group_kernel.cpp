@@ -112,6 +112,12 @@ class GroupKernel final : public PreparedKernel {
                        [&](const BoundNumber& bound) { return fits_dtype(arguments.value(bound.position), bound.dtype); });
   }
 
+  bool is_being_compiled() const override {
+    return std::any_of(nests_.begin(), nests_.end(), [](const Nest& nest) {
+      return nest.elements != 0 && !nest.code->is_compiled() && nest.code->refusal().empty();
+    });
+  }
+
   void run(const KernelArguments& arguments, KernelResults results) override {
     for (const size_t i : order_) {
       run_nest(nests_[i], arguments, results);
@@ -299,7 +305,8 @@ class GroupKernel final : public PreparedKernel {
     for (size_t i = 0; i < nest.outputs.size(); ++i) {
       if (is_result(nest.outputs[i])) {
         const Value& result = output_value(nest.outputs[i]);
-        results[nest.outputs[i]].place(shapes.sizes_of(result), shapes.strides_of(result), nest.program.outputs[i].type);
+        results[nest.outputs[i]].place(shapes.sizes_of(result), shapes.strides_of(result), nest.program.outputs[i].type,
+                                       backend_.device());
       }
     }
     return nest.code->refusal().empty();  // a back end may need other code for these loops
@@ -341,6 +348,7 @@ class GroupKernel final : public PreparedKernel {
 class KernelsOfGroups final : public GroupCompiler {
  public:
   explicit KernelsOfGroups(std::unique_ptr<NestBackend> backend) : backend_(std::move(backend)) {}
+  c10::Device device() const override { return backend_->device(); }
   KernelPtr make_kernel(const NodeGroup& group) const override { return std::make_unique<GroupKernel>(group, *backend_); }
 
  private:

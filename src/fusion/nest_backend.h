@@ -4,6 +4,7 @@
 #include "fusion/iteration.h"
 #include "fusion/kernel_program.h"
 
+#include <c10/core/Device.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
@@ -36,10 +37,11 @@ class NestCode {
   virtual void run(const KernelCallArguments& arguments) const = 0;
 };
 
-// Each function but `make` returns whether the backend computes as LibTorch does, and no slower.
+// Each function that returns a bool says whether the backend computes as LibTorch does, and no slower.
 class NestBackend {
  public:
   virtual ~NestBackend() = default;
+  virtual c10::Device device() const = 0;
   virtual bool has_kernels() const = 0;
   virtual bool accepts(const ProgramBuilder& builder) const = 0;
   virtual bool accepts(const KernelProgram& program, const Iteration& iteration, bool folds_rows) const = 0;

@@ -2,6 +2,7 @@
 
 #include "ir/delegate.h"
 #include "ir/differentiable.h"
+#include "ir/recorded.h"
 #include "ir/text/print.h"
 
 #include <ATen/core/jit_type.h>
@@ -67,10 +68,11 @@ const Op* composite_op_of(const Node& node) {
   if (node.kind() == kDelegateKind) {
     return &composite_op_of(node, Opcode::kDelegate, {});
   }
-  if (node.kind() == kDifferentiableKind) {
+  if (node.kind() == kDifferentiableKind || node.kind() == kRecordedKind) {
     // Which operands it writes is not known.
     const bool has_effects = node.attribute(attr::kHasEffects) != nullptr;
-    return &composite_op_of(node, Opcode::kDifferentiable, {.unknown = has_effects});
+    return &composite_op_of(node, node.kind() == kRecordedKind ? Opcode::kRecorded : Opcode::kDifferentiable,
+                            {.unknown = has_effects});
   }
   return node.kind() == autocast_cast_op().kind ? &autocast_cast_op() : nullptr;
 }

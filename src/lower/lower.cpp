@@ -1,7 +1,6 @@
 #include "lower/lower.h"
 
 #include "analysis/effects.h"
-#include "analysis/step_traits.h"
 #include "base/assert.h"
 #include "ir/kernel_node.h"
 #include "ir/schema_match.h"
@@ -50,7 +49,6 @@ class Lowering {
   std::unique_ptr<Plan> finish(std::shared_ptr<const Graph> graph) {
     prepared_.lifetimes = places_.lifetimes();
     prepared_.slots = places_.slot_owners();
-    prepared_.arena = ArenaRules::on(main_device_of(graph_));
     return std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_),
                                   allocator_.count(), asks_gradients_, std::move(prepared_));
   }
@@ -185,6 +183,7 @@ class Lowering {
     if (group_ != nullptr) {
       group_step_ = emit(make_group_step(*group_, *options_.groups), group_->nodes.front());
       group_parts_ = {.arguments = group_->operands.size(),
+                      .device = options_.groups->device(),
                       .is_exact = options_.is_exact,
                       .state = add_state(group_->nodes, /*is_group=*/true)};
       for (size_t i = 0; i < group_->operands.size(); ++i) {
@@ -220,7 +219,8 @@ class Lowering {
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
     }
-    if (node.opcode() == Opcode::kDelegate || node.opcode() == Opcode::kDifferentiable) {
+    if (node.attribute(attr::kSubgraph) != nullptr) {
+      prepared_.has_recordings = prepared_.has_recordings || node.opcode() == Opcode::kRecorded;
       return lower_subgraph(node, std::move(operands), std::move(results), options_);
     }
     return is_call(node) ? make_call_step(node, std::move(operands), std::move(results), callees_)
@@ -372,7 +372,7 @@ class Lowering {
   const LoweringOptions options_;
   const bool asks_gradients_;
   const Places places_;
-  Plan::Prepared prepared_;
+  Plan::Prepared prepared_{};
   const Node* loop_ = nullptr;        // the innermost loop around the node that is lowered
   const NodeGroup* group_ = nullptr;  // of the kernel node that is lowered
   GroupStep* group_step_ = nullptr;

@@ -1,12 +1,16 @@
 #include "lower/lower_subgraph.h"
 
+#include "analysis/alias_sets.h"
+#include "analysis/escapes.h"
 #include "analysis/gradient_paths.h"
+#include "analysis/step_traits.h"
 #include "ir/constant_operands.h"
 #include "ir/delegate.h"
 #include "ir/differentiable.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/simplify/simplify.h"
 #include "plan/autograd/differentiable_function.h"
+#include "plan/recorded/recorded_step.h"
 
 #include <algorithm>
 #include <string>
@@ -108,6 +112,24 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
   return std::shared_ptr<const DifferentiableFunction>(std::move(function));
 }
 
+Expected<RecordedNode> lower_recorded(const Node& node, LoweringOptions options) {
+  const auto& subgraph = node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph);
+  options.fresh_outputs.reset();
+  auto operators = lower(subgraph, nullptr, nullptr, options);
+  if (!operators) {
+    return operators.refusal();
+  }
+  RecordedNode recorded{.operators = std::move(*operators), .device = main_device_of(*subgraph)};
+  const AliasSets aliases(*subgraph);
+  for (const Value* input : subgraph->inputs()) {
+    recorded.may_be_written.push_back(aliases.may_be_written(*input));
+  }
+  for (const Value* output : node.outputs()) {
+    recorded.stays.push_back(is_tensor(*output) && !may_escape(*output));
+  }
+  return recorded;
+}
+
 }  // namespace
 
 Expected<StepPtr> lower_subgraph(const Node& node, Operands operands, Registers results, const LoweringOptions& options) {
@@ -115,6 +137,11 @@ Expected<StepPtr> lower_subgraph(const Node& node, Operands operands, Registers 
     auto subgraph = lower(node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
     return subgraph ? make_delegate_step(node, std::move(operands), std::move(results), std::move(*subgraph))
                     : Expected<StepPtr>(subgraph.refusal());
+  }
+  if (node.opcode() == Opcode::kRecorded) {
+    auto recorded = lower_recorded(node, options);
+    return recorded ? make_recorded_step(node, std::move(operands), std::move(results), std::move(*recorded))
+                    : Expected<StepPtr>(recorded.refusal());
   }
   auto function = lower_differentiable(node, options);
   return function ? make_differentiable_step(node, std::move(operands), std::move(results), std::move(*function))

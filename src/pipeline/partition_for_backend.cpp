@@ -128,28 +128,6 @@ std::vector<Value*> results_of(const Group& group) {
   return results;
 }
 
-// Inserts the delegate in the place of the group's last node, where all operands have been computed and no result has
-// been used.
-void replace(const Group& group, const CutOut& cut, const std::vector<Value*>& results, const std::string& backend,
-             SubgraphKernel kernel) {
-  Node* delegate = group.front()->owning_block()->graph().create(kDelegateKind, cut.operands, results.size());
-  delegate->set_attribute(attr::kBackend, backend);
-  delegate->set_attribute(attr::kKernel, c10::IValue::make_capsule(c10::make_intrusive<KernelHolder>(std::move(kernel))));
-  delegate->set_attribute(attr::kSubgraph, cut.subgraph);
-  delegate->set_location(group.front()->location());
-  resolve(*delegate);
-  delegate->insert_after(group.back());
-  for (size_t i = 0; i < results.size(); ++i) {
-    Value* result = delegate->output(i);
-    result->set_name(results[i]->name());
-    if (results[i]->facts() != nullptr) {
-      result->set_facts(*results[i]->facts());
-    }
-    results[i]->replace_all_uses_with(result);
-  }
-  std::for_each(group.rbegin(), group.rend(), [](Node* node) { node->erase(); });
-}
-
 }  // namespace
 
 PassCallback partition_for_backend(std::string name, BackendPartitioner partitioner) {
@@ -163,7 +141,10 @@ PassCallback partition_for_backend(std::string name, BackendPartitioner partitio
       }
       const CutOut cut = cut_out(group, results);
       if (SubgraphKernel kernel = partitioner.compile(cut.subgraph)) {
-        replace(group, cut, results, name, std::move(kernel));
+        Node& delegate = replace_by_subgraph(group, results, cut, kDelegateKind);
+        delegate.set_attribute(attr::kBackend, name);
+        delegate.set_attribute(attr::kKernel, c10::IValue::make_capsule(c10::make_intrusive<KernelHolder>(std::move(kernel))));
+        resolve(delegate);
         changed = true;
       }
     }

@@ -18,6 +18,7 @@
 #include "passes/memory/remove_dead_copies.h"
 #include "passes/memory/remove_list_mutation.h"
 #include "passes/memory/remove_tensor_mutation.h"
+#include "passes/recordings/form_recordings.h"
 #include "passes/required/canonicalize_ops.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/required/lower_autocast.h"
@@ -68,6 +69,8 @@ constexpr std::array kPasses = {
     PassInfo{"fold_constant_branches", fold_constant_branches, Stage::kOptimize,
              "replaces branches with a constant condition, removes loops that never run"},
     PassInfo{"form_groups", form_groups, Stage::kFuse, "makes kernel nodes of the nodes that one kernel may compute"},
+    PassInfo{"form_recordings", form_recordings, Stage::kFuse,
+             "makes recorded nodes of the ranges of nodes that a CUDA graph can hold"},
     PassInfo{"hoist_loop_invariants", hoist_loop_invariants, Stage::kOptimize, "moves loop-invariant nodes out of loops"},
     PassInfo{"lower_autocast", lower_autocast, Stage::kRequired,
              "lowers `with torch.autocast(…)` blocks to casts of operands"},

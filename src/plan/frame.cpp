@@ -2,6 +2,7 @@
 
 #include "plan/plan.h"
 #include "plan/prepared/step_state.h"
+#include "plan/recorded/frame_recordings.h"
 
 namespace sconce {
 
@@ -27,19 +28,17 @@ void Frame::update_layout() {
     slot.in_arena = false;
   }
   arena_.clear();
-  arena_ = allocate_on(plan_.memory().rules().device, newest->bytes);
+  arena_ = allocate_on(c10::kCPU, newest->bytes);
   layout_ = newest;
   for (uint32_t slot = 0; slot < slots.size(); ++slot) {
     place_in_arena(slot);
   }
 }
 
-bool Frame::is_on_arena_device(const TensorSlot& slot) const { return slot.shell.device() == plan_.memory().rules().device; }
-
 void Frame::place_in_arena(uint32_t index) {
   TensorSlot& slot = slots[index];
   slot.in_arena =
-      layout_ != nullptr && slot.bytes != 0 && slot.bytes <= layout_->capacities[index] && is_on_arena_device(slot);
+      layout_ != nullptr && slot.bytes != 0 && slot.bytes <= layout_->capacities[index] && slot.shell.is_cpu();
   if (slot.in_arena) {
     slot.data = static_cast<char*>(arena_.get()) + layout_->offsets[index];
     point_storage_at(slot.shell, slot.data);
@@ -53,7 +52,7 @@ void Frame::allocate(uint32_t index) {
   slot.data = slot.block.get();
   point_storage_at(slot.shell, slot.data);
   holds_something_ = true;
-  overflowed_ = overflowed_ || (slot.bytes <= plan_.memory().rules().largest && is_on_arena_device(slot));
+  overflowed_ = overflowed_ || (slot.bytes <= kLargestInArena && slot.shell.is_cpu());
 }
 
 void Frame::hold(uint32_t slot, c10::IValue owner) {
@@ -88,7 +87,7 @@ void Frame::report_overflow() {
   try {
     std::vector<size_t> bytes;
     for (const TensorSlot& slot : slots) {
-      bytes.push_back(slot.bytes != 0 && is_on_arena_device(slot) ? slot.bytes : 0);
+      bytes.push_back(slot.bytes != 0 && slot.shell.is_cpu() ? slot.bytes : 0);
     }
     plan_.memory().learn(bytes);
   } catch (const std::bad_alloc&) {

@@ -20,6 +20,7 @@
 namespace sconce {
 
 class AutogradSwitch;
+class FrameRecordings;
 class Plan;
 struct ArenaLayout;
 struct StepState;
@@ -70,6 +71,9 @@ class Frame {
   std::vector<std::unique_ptr<StepState>> states;  // null until the step first runs
   uint64_t next_stamp = 1;
   uint64_t run_number = 1;  // of this run; 0 stands for none
+  // In this run, nodes ran one by one because their kernel is still being compiled.
+  bool waits_for_kernels = false;
+  std::unique_ptr<FrameRecordings> recordings;  // null until a recorded node first runs
 
   // Takes the newest layout of the arena. Called between runs.
   void update_layout();
@@ -98,7 +102,6 @@ class Frame {
 
  private:
   void drop_values();
-  bool is_on_arena_device(const TensorSlot& slot) const;
   const Plan& plan_;
   size_t constants_;
   std::vector<c10::IValue> registers_;

@@ -83,14 +83,14 @@ void MemoryPlan::learn(std::span<const size_t> bytes) {
   for (size_t i = 0; i < capacities.size(); ++i) {
     const size_t before = layouts_.empty() ? 0 : layouts_.back()->capacities[i];
     capacities[i] = before;
-    if (bytes[i] > before && bytes[i] <= rules_.largest) {
+    if (bytes[i] > before && bytes[i] <= kLargestInArena) {
       grows = true;
       // A slot that grew once may grow in every run: a cache of keys and values.
       capacities[i] = before == 0 ? bytes[i] : bytes[i] + bytes[i] / 4;
     }
   }
   if (grows) {
-    layouts_.push_back(std::make_unique<const ArenaLayout>(pack(lifetimes_, std::move(capacities), rules_.alignment)));
+    layouts_.push_back(std::make_unique<const ArenaLayout>(pack(lifetimes_, std::move(capacities))));
     newest_.store(layouts_.back().get(), std::memory_order_release);
   }
 }

@@ -6,9 +6,10 @@
 //
 // A large slot always has a block of its own. Memory of the arena is taken for the whole run; operators that make their own
 // results could not use it meanwhile, and a run would need more memory than eager execution.
+//
+// An arena is memory of the CPU. A slot of another device has blocks of its own: a run may write an arena that the run before
+// still reads, if the two use different streams, and LibTorch's allocator knows the stream of each block.
 #pragma once
-
-#include <c10/core/Device.h>
 
 #include <atomic>
 #include <cstddef>
@@ -33,30 +34,19 @@ struct ArenaLayout {
   size_t lower_bound = 0;          // the most bytes that are live at one time: no layout needs fewer
 };
 
-// Where the arenas of a plan lie, and which slots they have room for.
-struct ArenaRules {
-  // Returns the rules for a device. CUDA aligns its own memory to 256 bytes; LibTorch's allocator takes blocks of more than
-  // 1 MiB from a pool of their own.
-  static ArenaRules on(c10::Device device) {
-    return device.is_cpu() ? ArenaRules() : ArenaRules{device, 256, size_t{1} << 20};
-  }
-
-  c10::Device device = c10::kCPU;
-  size_t alignment = 64;               // a cache line, and the widest vector. Below 16, some kernels of MKL round otherwise.
-  size_t largest = size_t{16} * 1024;  // bytes of a slot
-};
+// Of arenas, in bytes.
+inline constexpr size_t kArenaAlignment = 64;  // a cache line, and the widest vector. Below 16, some kernels of MKL round otherwise.
+inline constexpr size_t kLargestInArena = size_t{16} * 1024;
 
 // Packs the slots. Places the largest first, each into the smallest gap between those whose lifetimes overlap its own.
 ArenaLayout pack(std::span<const Lifetime> lifetimes, std::vector<size_t> capacities,
-                 size_t alignment = ArenaRules().alignment);
+                 size_t alignment = kArenaAlignment);
 
 // Shared by all frames of a plan.
 class MemoryPlan {
  public:
-  explicit MemoryPlan(std::vector<Lifetime> lifetimes, ArenaRules rules = {})
-      : lifetimes_(std::move(lifetimes)), rules_(rules) {}
+  explicit MemoryPlan(std::vector<Lifetime> lifetimes) : lifetimes_(std::move(lifetimes)) {}
 
-  const ArenaRules& rules() const { return rules_; }
   size_t slot_count() const { return lifetimes_.size(); }
   std::span<const Lifetime> lifetimes() const { return lifetimes_; }
   // Returns the newest layout; null before the end of the first run. It stays valid as long as the MemoryPlan.
@@ -66,7 +56,6 @@ class MemoryPlan {
 
  private:
   std::vector<Lifetime> lifetimes_;
-  ArenaRules rules_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<const ArenaLayout>> layouts_;  // each at least a quarter larger than the one before
   std::atomic<const ArenaLayout*> newest_{nullptr};

@@ -38,7 +38,7 @@ Plan::Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, s
       inputs_(std::move(inputs)),
       registers_(registers),
       asks_gradients_(asks_gradients),
-      memory_(std::move(prepared.lifetimes), prepared.arena),
+      memory_(std::move(prepared.lifetimes)),
       prepared_(std::move(prepared)),
       refusals_(prepared_.kernels.size()),
       id_(next_id()) {

@@ -41,9 +41,9 @@ class Plan {
   struct Prepared {
     std::vector<Lifetime> lifetimes;                            // by slot
     std::vector<SlotOwner> slots;                               // by slot
-    ArenaRules arena;                                           // for the device of the graph's tensors
     std::vector<KernelNodes> kernels;                           // by the index of its state in a frame
     std::vector<std::pair<const Node*, NotPrepared>> ordinary;  // operators on tensors that are not prepared
+    bool has_recordings;                                        // the plan has recorded nodes
   };
 
   Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
@@ -69,6 +69,10 @@ class Plan {
   const Prepared& prepared() const { return prepared_; }
   // Counts the times that prepared steps ran by their ordinary steps.
   RefusalCounts& refusals() const { return refusals_; }
+
+  const std::vector<at::Tensor>& constant_tensors() const { return constant_tensors_; }  // those in lists and tuples, too
+  // Returns whether a step may use kernels, or replay recordings.
+  bool has_prepared_steps() const { return state_count() != 0 || prepared_.has_recordings; }
 
   // Differs from the id of every other plan of the process.
   uint64_t id() const { return id_; }

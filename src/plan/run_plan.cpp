@@ -57,14 +57,15 @@ void run_steps(const Plan& plan, Frame& frame) {
   }
   AutogradSwitch autograd;
   frame.autograd = &autograd;
-  frame.runs_prepared = frame.autograd_use != AutogradUse::kAll && plan.state_count() != 0 && !operators_are_observed();
+  frame.runs_prepared = frame.autograd_use != AutogradUse::kAll && plan.has_prepared_steps() && !operators_are_observed();
   if (frame.runs_prepared) {
     ++frame.run_number;
+    frame.waits_for_kernels = false;
     frame.update_layout();
     if (shells_are_checked()) [[unlikely]] {
       frame.begin_shell_check();
     }
-  } else if (plan.state_count() != 0) {
+  } else if (plan.has_prepared_steps()) {
     plan.refusals().note_run(frame.autograd_use == AutogradUse::kAll ? NotPrepared::kGradients : NotPrepared::kObserved);
   }
   if (StepRecorder::is_active()) [[unlikely]] {

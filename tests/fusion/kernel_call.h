@@ -26,6 +26,7 @@ class CountedKernels final : public GroupCompiler {
   };
 
   explicit CountedKernels(size_t lanes) : inner_(make_blocking_kernels(lanes)) {}
+  c10::Device device() const override { return c10::kCPU; }
   KernelPtr make_kernel(const NodeGroup& group) const override;
   const Counts& counts() const { return counts_; }
 

@@ -7,7 +7,7 @@
 namespace sconce {
 namespace {
 
-const size_t kLargest = ArenaRules().largest;
+const size_t kLargest = kLargestInArena;
 
 bool overlap(size_t begin_a, size_t end_a, size_t begin_b, size_t end_b) { return begin_a < end_b && begin_b < end_a; }
 
@@ -84,14 +84,6 @@ TEST(MemoryPlan, KeepsTheLayoutWhenEverythingFits) {
   const ArenaLayout* const first = plan.layout();
   plan.learn(std::vector<size_t>{10});
   EXPECT_EQ(plan.layout(), first);
-}
-
-TEST(MemoryPlan, OfAnotherDeviceHasItsOwnRules) {
-  MemoryPlan plan({{0, 1}, {0, 1}, {0, 1}}, ArenaRules::on(c10::Device(c10::kCUDA, 0)));
-  plan.learn(std::vector<size_t>{100, kLargest + 1, (size_t{1} << 20) + 1});
-  EXPECT_EQ(plan.layout()->capacities, (std::vector<size_t>{100, kLargest + 1, 0}));
-  EXPECT_EQ(plan.layout()->offsets[0], kLargest + 256);
-  EXPECT_EQ(plan.layout()->bytes, kLargest + 512);
 }
 
 }  // namespace

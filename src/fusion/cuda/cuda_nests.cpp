@@ -105,6 +105,7 @@ class CudaNests final : public NestBackend {
  public:
   explicit CudaNests(const Target& target) : target_(target) {}
 
+  c10::Device device() const override { return {target_.kernels.runtime().type(), target_.device}; }
   bool has_kernels() const override { return true; }
   bool accepts(const ProgramBuilder& /*builder*/) const override { return true; }
   bool accepts(const KernelProgram& /*program*/, const Iteration& /*iteration*/, bool /*folds_rows*/) const override {

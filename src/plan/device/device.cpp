@@ -39,7 +39,14 @@ Expected<DeviceRuntime*> load_cuda_runtime() {
 
 std::atomic<DeviceRuntime*> in_place{nullptr};
 
+uint64_t next_runtime_id() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
 }  // namespace
+
+DeviceRuntime::DeviceRuntime() : id_(next_runtime_id()) {}
 
 DeviceRuntimeInPlace::DeviceRuntimeInPlace(DeviceRuntime& runtime) {
   DeviceRuntime* const before = in_place.exchange(&runtime);

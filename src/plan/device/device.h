@@ -84,7 +84,12 @@ class RecordingSession {
 // LibTorch's, so that operators and sconce's kernels share them. Thread-safe.
 class DeviceRuntime {
  public:
+  DeviceRuntime();
   virtual ~DeviceRuntime() = default;
+  DeviceRuntime(const DeviceRuntime&) = delete;
+  DeviceRuntime& operator=(const DeviceRuntime&) = delete;
+  // Differs from the id of every other runtime that the process has or had.
+  uint64_t id() const { return id_; }
   virtual c10::DeviceType type() const = 0;
 
   // Returns the number of usable devices. If it is 0, `why_unavailable` says why in one sentence, and only `compile` works.
@@ -111,6 +116,9 @@ class DeviceRuntime {
   // `stream` must not be the default stream, and no other recording may use `pool` at this moment.
   virtual Expected<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
                                                                       std::shared_ptr<RecordingPool> pool) = 0;
+
+ private:
+  const uint64_t id_;
 };
 
 // Returns the runtime of this kind of device, which is loaded at the first call. Refuses kinds without a library, and

@@ -29,6 +29,8 @@ NodeGroup group_of(const Node& kernel);
 class GroupCompiler {
  public:
   virtual ~GroupCompiler() = default;
+  // Returns the device on which the kernels find their operands and results.
+  virtual c10::Device device() const = 0;
   // Returns a kernel whose arguments are the group's operands, and whose results are the group's. `group` outlives it.
   virtual KernelPtr make_kernel(const NodeGroup& group) const = 0;
 };

@@ -99,6 +99,8 @@ class PreparedKernel {
   // Returns whether `run` may be called: false while the kernel is compiled, and for numbers of this run that it does not
   // accept.
   virtual bool can_run(const KernelArguments& /*arguments*/) const { return true; }
+  // Returns whether the kernel, which cannot run, is still being compiled.
+  virtual bool is_being_compiled() const { return false; }
   // Returns whether `run` reads the memory of arguments.tensor() and writes that of KernelResult::tensor(), in place of
   // the pointers.
   virtual bool reads_tensors() const { return false; }

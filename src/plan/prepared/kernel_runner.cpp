@@ -290,10 +290,10 @@ bool KernelRunner::record_operand(Frame& frame, StepState& state, size_t i) cons
     const TensorSlot& slot = frame.slots[operand.slot];
     known.stamp = slot.stamp;
     arguments.tensors_.push_back(&slot.shell);
-    return slot.stamp != 0;
+    return slot.stamp != 0 && slot.shell.device() == parts_.device;
   }
   const c10::IValue& box = boxed(frame, operand);
-  const bool can = known.prepare(box);
+  const bool can = known.prepare(box, parts_.device);
   arguments.tensors_.push_back(&known.shell);
   if (can) {
     point_storage_at(known.shell, const_cast<void*>(box.unsafeToTensorImpl()->data()));

@@ -71,7 +71,7 @@ class PreparedStep final : public Step {
     TensorSlot& slot = frame.slots[place.slot];
     const c10::IValue& made = frame[place.box];
     KnownOperand made_as;
-    if (!made_as.prepare(made)) {
+    if (!made.isTensor() || !made.toTensor().defined() || !made_as.prepare(made, made.toTensor().device())) {
       slot.stamp = 0;  // a sparse tensor, for example: its readers find it in the box
       return;
     }

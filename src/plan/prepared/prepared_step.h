@@ -52,6 +52,7 @@ struct KernelStepParts {
   std::vector<uint32_t> released;  // slots whose memory is used for the last time
   size_t arguments = 0;            // of the kernel
   bool is_view = false;            // the results are views of the first operand
+  c10::Device device = c10::kCPU;  // of all operands and results
   bool is_exact = false;           // kernels whose results differ in the last bits are refused
   uint32_t state = 0;              // index of the step's state in a frame
 };

@@ -6,15 +6,22 @@
 namespace sconce {
 namespace {
 
+// Returns the keys of a plain tensor on this kind of device; none for kinds that have no prepared steps.
+c10::DispatchKeySet plain_keys(c10::DeviceType type) {
+  constexpr c10::DispatchKeySet kCpu({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
+                                      c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU});
+  constexpr c10::DispatchKeySet kCuda({c10::DispatchKey::CUDA, c10::DispatchKey::ADInplaceOrView,
+                                       c10::DispatchKey::AutogradCUDA, c10::DispatchKey::AutocastCUDA});
+  return type == c10::kCPU ? kCpu : type == c10::kCUDA ? kCuda : c10::DispatchKeySet();
+}
+
 // Returns whether a shell can stand for the tensor.
-bool can_be_imported(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.is_cpu() || tensor.layout() != c10::kStrided) {
+bool can_be_imported(const at::Tensor& tensor, c10::Device device) {
+  if (!tensor.defined() || tensor.device() != device || tensor.layout() != c10::kStrided) {
     return false;
   }
-  constexpr c10::DispatchKeySet kPlain({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
-                                        c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU});
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  return (impl.key_set().raw_repr() & ~kPlain.raw_repr()) == 0 && !impl.is_wrapped_number() &&
+  return (impl.key_set().raw_repr() & ~plain_keys(device.type()).raw_repr()) == 0 && !impl.is_wrapped_number() &&
          !impl.has_symbolic_sizes_strides() && !impl.is_python_dispatch() && impl.has_storage();
 }
 
@@ -44,8 +51,8 @@ bool KnownOperand::matches_flat(const c10::IValue& box, const c10::TensorImpl* f
                           : now.sizes() == first->sizes() && now.strides() == first->strides();
 }
 
-bool KnownOperand::prepare(const c10::IValue& box) {
-  if (!box.isTensor() || !can_be_imported(box.toTensor())) {
+bool KnownOperand::prepare(const c10::IValue& box, c10::Device device) {
+  if (!box.isTensor() || !can_be_imported(box.toTensor(), device)) {
     return false;
   }
   const at::Tensor& tensor = box.toTensor();

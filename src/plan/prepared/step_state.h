@@ -24,8 +24,8 @@ struct KnownOperand {
   bool matches(const c10::IValue& box) const;
   // The same, but for sizes and strides. Those must be the ones of `first`, unless that is null.
   bool matches_flat(const c10::IValue& box, const c10::TensorImpl* first) const;
-  // Makes the shell. Returns false if no shell can stand for the value.
-  bool prepare(const c10::IValue& box);
+  // Makes the shell. Returns false if no shell can stand for the value, or it is not a tensor on the device.
+  bool prepare(const c10::IValue& box, c10::Device device);
 };
 
 // A kernel, and the operands that it was prepared for.

@@ -1,0 +1,58 @@
+#include "fusion/kernels_on_device.h"
+
+#include "fusion/cuda/cuda_nests.h"
+#include "fusion/group_kernel.h"
+#include "fusion/kernel_width.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+
+namespace sconce {
+namespace {
+
+// What the process has for one runtime. Never destroyed: a kernel may still run when the process ends.
+class DeviceCompilers {
+ public:
+  const GroupCompiler* find(DeviceRuntime& runtime, c10::DeviceIndex device, bool is_blocking) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_ptr<DeviceKernelCache>& cache = caches_[runtime.id()];
+    if (cache == nullptr) {
+      cache = std::make_unique<DeviceKernelCache>(runtime);
+    }
+    std::unique_ptr<GroupCompiler>& compiler = compilers_[{runtime.id(), device, is_blocking}];
+    if (compiler == nullptr) {
+      compiler = make_kernels(make_cuda_nests(*cache, device, is_blocking));
+    }
+    return compiler.get();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, std::unique_ptr<DeviceKernelCache>> caches_;  // by the runtime's id
+  std::map<std::tuple<uint64_t, c10::DeviceIndex, bool>, std::unique_ptr<GroupCompiler>> compilers_;
+};
+
+}  // namespace
+
+Expected<const GroupCompiler*> kernels_on(c10::Device device, bool is_blocking) {
+  if (device.is_cpu()) {
+    if (std::string why = why_no_kernels(); !why.empty()) {
+      return Refusal::because(std::move(why));
+    }
+    return is_blocking ? &blocking_kernels() : &background_kernels();
+  }
+  const auto runtime = find_device_runtime(device.type());
+  if (!runtime) {
+    return runtime.refusal();
+  }
+  if (device.index() < 0 || device.index() >= (*runtime)->device_count()) {
+    const std::string& why = (*runtime)->why_unavailable();
+    return Refusal::because("there is no device " + device.str() + (why.empty() ? "" : ": " + why));
+  }
+  static auto* const compilers = new DeviceCompilers();
+  return compilers->find(**runtime, device.index(), is_blocking);
+}
+
+}  // namespace sconce

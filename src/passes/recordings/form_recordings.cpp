@@ -1,0 +1,260 @@
+#include "passes/recordings/form_recordings.h"
+
+#include "analysis/alias_sets.h"
+#include "analysis/cut_out.h"
+#include "analysis/effects.h"
+#include "analysis/nested_uses.h"
+#include "analysis/nesting.h"
+#include "analysis/step_traits.h"
+#include "ir/differentiable.h"
+#include "ir/memory_types.h"
+#include "ir/recorded.h"
+#include "ir/schema_match.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+constexpr size_t kMinLaunches = 2;
+
+using Range = std::vector<Node*>;  // in the order of their block
+
+// Returns whether a recorded node may have an operand or result of the type: two runs can be told to have the same value.
+bool may_cross(const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::TensorType:
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::FloatType:
+    case c10::TypeKind::BoolType:
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::NoneType:
+    case c10::TypeKind::StringType:
+    case c10::TypeKind::DeviceObjType: return true;
+    case c10::TypeKind::OptionalType: return may_cross(*type.expectRef<c10::OptionalType>().getElementType());
+    default: return false;
+  }
+}
+
+// Lists of numbers may enter: the range only reads them, and a run compares them.
+bool may_enter(const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::OptionalType) {
+    return may_enter(*type.expectRef<c10::OptionalType>().getElementType());
+  }
+  if (type.kind() != c10::TypeKind::ListType) {
+    return may_cross(type);
+  }
+  const c10::TypeKind element = type.expectRef<c10::ListType>().getElementType()->kind();
+  return element == c10::TypeKind::IntType || element == c10::TypeKind::FloatType || element == c10::TypeKind::BoolType;
+}
+
+// Chooses the ranges. Does not change the graph.
+class Ranges {
+ public:
+  Ranges(const Graph& graph, c10::Device device) : device_(device) { visit(graph.body()); }
+  const std::vector<Range>& found() const { return found_; }
+
+ private:
+  void visit(const Block& block) {
+    Range range;
+    ValueSet results;
+    bool writes = false;
+    for (Node* node : block.nodes()) {
+      if (node->opcode() == Opcode::kConstant) {
+        continue;
+      }
+      if (can_be_recorded(*node) && may_join(*node, results)) {
+        range.push_back(node);
+        results.insert(node->outputs().begin(), node->outputs().end());
+        writes = writes || writes_memory(*node);
+        continue;
+      }
+      // What runs before the range must not read what it writes.
+      const bool reads_written = writes && node->opcode() != Opcode::kGetAttr;
+      if (has_effects(*node) || reads_written || uses_any(*node, results)) {
+        finish(std::exchange(range, {}));
+        results.clear();
+        writes = false;
+      }
+      for (const Block* nested : node->blocks()) {
+        visit(*nested);
+      }
+    }
+    finish(std::move(range));
+  }
+
+  // Asks for the node and all nodes nested in it.
+  bool can_be_recorded(const Node& node) const {
+    bool can = true;
+    const auto ask = [&](const Node& each) {
+      if (each.opcode() == Opcode::kConstant || each.opcode() == Opcode::kRaise) {
+        return;  // what is raised ends the recording
+      }
+      const StepTraits traits = traits_of(each, device_);
+      can = can && !traits.not_recordable && !traits.random && each.opcode() != Opcode::kGetAttr &&
+            each.opcode() != Opcode::kSetAttr && each.opcode() != Opcode::kCreateObject && !each.op().differentiates && !introduces_grad(each);
+    };
+    if (node.opcode() == Opcode::kRaise) {
+      return false;
+    }
+    ask(node);
+    for (const Block* block : node.blocks()) {
+      for_each_node(*block, [&](const Node* each) { ask(*each); });
+    }
+    return can;
+  }
+
+  // Returns whether the node's operands may enter the range, or are made in it.
+  static bool may_join(const Node& node, const ValueSet& results) {
+    bool may = true;
+    for_each_operand(node, [&](const Value* operand) {
+      may = may && (results.contains(operand) || operand->constant() != nullptr || may_enter(*operand->type()));
+    });
+    const auto check_writes = [&](const Node& each) {
+      if (each.schema() == nullptr || !effects_of(each).writes) {
+        return;
+      }
+      // The list that it changes must be the range's own.
+      for (const Value* operand : each.inputs()) {
+        const bool is_own = results.contains(operand) || is_inside(operand->node(), node);
+        may = may && (is_own || operand->type()->kind() != c10::TypeKind::ListType || is_operand_read(each, *operand));
+      }
+    };
+    check_writes(node);
+    for (const Block* block : node.blocks()) {
+      for_each_node(*block, [&](const Node* each) { check_writes(*each); });
+    }
+    return may;
+  }
+
+  static bool is_operand_read(const Node& node, const Value& operand) {
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      if (node.input(i) == &operand && may_write_operand(node, i)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  static bool writes_memory(const Node& node) {
+    bool writes = effects_of(node).writes;
+    for (const Block* block : node.blocks()) {
+      for_each_node(*block, [&](const Node* each) { writes = writes || effects_of(*each).writes; });
+    }
+    return writes;
+  }
+
+  static bool is_used_outside(const Value& value, const std::unordered_set<const Node*>& members) {
+    return std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
+      const Node* user = use.user;
+      while (user->owning_block() != value.node()->owning_block()) {
+        user = user->owning_block()->owner();
+      }
+      return !members.contains(user);
+    });
+  }
+
+  // A value that may not cross, and is used outside the range, ends it. What follows it forms a range of its own.
+  void finish(Range range) {
+    const std::unordered_set<const Node*> members(range.begin(), range.end());
+    const auto leaks = std::find_if(range.begin(), range.end(), [&](const Node* node) {
+      return std::any_of(node->outputs().begin(), node->outputs().end(), [&](const Value* output) {
+        return !may_cross(*output->type()) && is_used_outside(*output, members);
+      });
+    });
+    if (leaks != range.end()) {
+      finish(Range(range.begin(), leaks));
+      finish(Range(leaks + 1, range.end()));
+      return;
+    }
+    size_t launches = 0;
+    for (const Node* node : range) {
+      launches += count_launches(*node);
+    }
+    if (launches >= kMinLaunches) {
+      found_.push_back(std::move(range));
+    }
+  }
+
+  // Returns how many nodes give work to the device, each trip of a loop once.
+  static size_t count_launches(const Node& node) {
+    if (node.opcode() == Opcode::kKernel) {
+      return 1;
+    }
+    size_t launches = 0;
+    for (const Block* block : node.blocks()) {
+      for (const Node* each : block->nodes()) {
+        launches += count_launches(*each);
+      }
+    }
+    const bool computes = !node.op().is_language() && !node.op().moves_operands &&
+                          (produces_new_tensor(node) || effects_of(node).writes);
+    return launches + (computes ? 1 : 0);
+  }
+
+  const c10::Device device_;
+  std::vector<Range> found_;
+};
+
+std::vector<Value*> results_of(const Range& range) {
+  const std::unordered_set<const Node*> members(range.begin(), range.end());
+  std::vector<Value*> results;
+  for (const Node* node : range) {
+    for (Value* output : node->outputs()) {
+      const bool is_used = std::any_of(output->uses().begin(), output->uses().end(), [&](const Use& use) {
+        return std::none_of(range.begin(), range.end(), [&](const Node* member) { return is_inside(use.user, *member); });
+      });
+      if (is_used) {
+        results.push_back(output);
+      }
+    }
+  }
+  return results;
+}
+
+// Returns whether the subgraph writes memory from outside, or returns tensors that share memory with others.
+bool has_effects_outside(const Graph& subgraph) {
+  const AliasSets aliases(subgraph);
+  const auto inputs = subgraph.inputs();
+  if (std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) { return aliases.may_be_written(*input); })) {
+    return true;
+  }
+  const auto outputs = subgraph.outputs();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    bool shares = aliases.set_of(*outputs[i]) != AliasSets::kNone && aliases.is_wildcard(*outputs[i]);
+    for (size_t k = 0; k < i; ++k) {
+      shares = shares || aliases.may_alias(*outputs[i], *outputs[k]);
+    }
+    if (shares) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool form_recordings(Graph& graph) {
+  const c10::Device device = main_device_of(graph);
+  if (device.is_cpu()) {
+    return false;
+  }
+  const Ranges ranges(graph, device);
+  for (const Range& range : ranges.found()) {
+    const std::vector<Value*> results = results_of(range);
+    const CutOut cut = cut_out(range, results);
+    Node& recorded = replace_by_subgraph(range, results, cut, kRecordedKind);
+    if (has_effects_outside(*cut.subgraph)) {
+      recorded.set_attribute(attr::kHasEffects, int64_t{1});
+    }
+    resolve(recorded);
+  }
+  return !ranges.found().empty();
+}
+
+}  // namespace sconce

@@ -1,0 +1,16 @@
+// Makes recorded nodes (ir/recorded.h).
+#pragma once
+
+#include "ir/graph.h"
+
+namespace sconce {
+
+// Replaces the longest ranges of nodes that a recording can hold, block by block, by recorded nodes. Recordings are on the
+// graph's main device; on the CPU there are none. A range has nodes of one block, with all that is nested in them: branches
+// and loops run on the host while it records, because the values that decide them depend on sizes and numbers alone.
+//
+// Between the nodes of a range may be others that neither have effects nor use its results; they run before it.
+// A range that gives work to the device less than twice stays as it is.
+bool form_recordings(Graph& graph);
+
+}  // namespace sconce

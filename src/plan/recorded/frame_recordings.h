@@ -1,0 +1,60 @@
+// FrameRecordings: the recorded ranges of one frame, and the stream, memory pool and event that they share.
+#pragma once
+
+#include "plan/device/device.h"
+#include "plan/recorded/recorded_range.h"
+
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace sconce {
+
+// A frame serves one run at a time, so its recordings never run at the same time and share one pool. Their order is that of
+// the streams that runs have as current ones: a run on another stream than the one before waits for that.
+class FrameRecordings {
+ public:
+  FrameRecordings(DeviceRuntime& runtime, c10::Device device);
+
+  DeviceRuntime& runtime() const { return runtime_; }
+  c10::Stream current_stream() const { return runtime_.current_stream(device_.index()); }
+  c10::Stream side_stream() const { return side_; }
+  const std::shared_ptr<RecordingPool>& pool() const { return pool_; }
+  RecordedRange& range(const RecordedNode& node);
+
+  // Lets work of `later` wait for all work that `earlier` has now.
+  void order(c10::Stream earlier, c10::Stream later);
+  // Orders the current stream after earlier uses of recorded memory.
+  void begin_use();
+
+ private:
+  DeviceRuntime& runtime_;
+  const c10::Device device_;
+  const c10::Stream side_;
+  const std::unique_ptr<DeviceEvent> event_;
+  const std::shared_ptr<RecordingPool> pool_;
+  std::optional<c10::Stream> last_;  // that used recorded memory
+  std::map<const RecordedNode*, RecordedRange> ranges_;
+};
+
+// Makes the side stream of a frame's recordings the current one. The work on it runs after what the current stream has when
+// the scope begins, and before what that gets after it has ended.
+class SideStreamScope {
+ public:
+  explicit SideStreamScope(FrameRecordings& recordings);
+  ~SideStreamScope();
+  SideStreamScope(const SideStreamScope&) = delete;
+  SideStreamScope& operator=(const SideStreamScope&) = delete;
+  // Ends the scope. Throws c10::Error if the driver fails.
+  void end();
+
+ private:
+  FrameRecordings& recordings_;
+  const c10::Stream before_;
+  std::optional<CurrentStream> current_;
+};
+
+}  // namespace sconce

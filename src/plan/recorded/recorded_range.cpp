@@ -1,0 +1,296 @@
+#include "plan/recorded/recorded_range.h"
+
+#include "base/exception_message.h"
+#include "plan/prepared/same_value.h"
+#include "plan/recorded/frame_recordings.h"
+#include "plan/run_plan.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+constexpr size_t kMaxForms = 8;        // of a node in a frame
+constexpr uint64_t kMaxRecordings = 32;  // of a node in all frames
+
+void* address_of(const c10::IValue& tensor) { return const_cast<void*>(tensor.unsafeToTensorImpl()->data()); }
+
+// Returns the tensor with one element of each dimension that repeats its elements.
+at::Tensor distinct_part(const at::Tensor& tensor) {
+  c10::DimVector sizes(tensor.sizes().begin(), tensor.sizes().end());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    sizes[i] = tensor.stride(static_cast<int64_t>(i)) == 0 ? std::min<int64_t>(sizes[i], 1) : sizes[i];
+  }
+  return tensor.as_strided(sizes, tensor.strides(), tensor.storage_offset());
+}
+
+// Returns a normal tensor of the shell's form, over the operand's memory or over its own.
+at::Tensor tensor_to_record(const at::Tensor& shell, void* address) {
+  const c10::InferenceMode normal(false);
+  if (address == nullptr) {
+    return empty_like_shell(shell);
+  }
+  at::Tensor tensor = make_shell(shell.sizes(), shell.strides(), shell.scalar_type(), shell.device());
+  point_storage_at(tensor, address);
+  return tensor;
+}
+
+}  // namespace
+
+RecordedRange::~RecordedRange() {
+  for (const auto& form : forms_) {
+    drop_recording(*form);
+  }
+}
+
+void RecordedRange::drop_recording(Form& form) {
+  if (form.recording != nullptr) {
+    form.recording.reset();
+    --node_.counts->alive;
+  }
+  form.results = RecordedResults();
+  for (Operand& operand : form.operands) {
+    operand.recorded.reset();
+  }
+}
+
+bool RecordedRange::matches(const Form& form, Operands operands) const {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Operand& known = form.operands[i];
+    const bool is_same =
+        known.tensor.shell.defined() ? known.tensor.matches(operands[i]) : is_same_value(operands[i], known.value);
+    if (!is_same) {
+      return false;
+    }
+  }
+  return true;
+}
+
+RecordedRange::Form* RecordedRange::find_form(Operands operands) {
+  const auto found = std::find_if(forms_.begin(), forms_.end(), [&](const auto& form) { return matches(*form, operands); });
+  return found == forms_.end() ? nullptr : found->get();
+}
+
+// Returns null, with the reason, if no recording can serve the operands.
+RecordedRange::Form* RecordedRange::add_form(Operands operands, std::string& why_not) {
+  if (recordings_ > 2 * kMaxForms && replays_ < 2 * recordings_) {
+    why_not = "sizes or numbers change too often";
+    return nullptr;
+  }
+  auto form = std::make_unique<Form>();
+  form->operands.resize(operands.size());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Operand& known = form->operands[i];
+    known.value = operands[i].isTensor() ? c10::IValue() : snapshot_of(operands[i]);
+    const bool is_known = operands[i].isTensor() ? known.tensor.prepare(operands[i], node_.device)
+                                                 : is_same_value(operands[i], known.value);
+    if (!is_known) {
+      why_not = "operand " + std::to_string(i) + " is neither a dense tensor on " + node_.device.str() +
+                " nor a number or a list of numbers";
+      return nullptr;
+    }
+  }
+  if (forms_.size() == kMaxForms) {
+    const auto oldest = std::min_element(forms_.begin(), forms_.end(),
+                                         [](const auto& a, const auto& b) { return a->last_run < b->last_run; });
+    drop_recording(**oldest);
+    forms_.erase(oldest);
+  }
+  forms_.push_back(std::move(form));
+  return forms_.back().get();
+}
+
+void RecordedRange::note_addresses(Form& form, Operands operands) const {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Operand& known = form.operands[i];
+    known.address = known.tensor.shell.defined() ? address_of(operands[i]) : nullptr;
+  }
+}
+
+// Returns whether an operand, which the recording reads at its own address, lies elsewhere now.
+bool RecordedRange::has_moved(Form& form, Operands operands) {
+  bool moved = false;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Operand& known = form.operands[i];
+    if (known.tensor.shell.defined() && !known.is_copied && address_of(operands[i]) != known.address) {
+      always_copied_[i] = true;
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+// Returns whether an operand shares memory with one that is written, and one of the two is copied: a replay would not see
+// the writes, or lose them.
+bool RecordedRange::share_written_memory(const Form& form, Operands operands) const {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!form.operands[i].is_written) {
+      continue;
+    }
+    for (size_t k = 0; k < operands.size(); ++k) {
+      const bool has_copy = form.operands[i].is_copied || form.operands[k].is_copied;
+      if (k != i && has_copy && form.operands[k].tensor.shell.defined() &&
+          operands[k].toTensor().is_alias_of(operands[i].toTensor())) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void RecordedRange::run_steps(torch::jit::Stack& stack, const std::string& why) {
+  node_.counts->add_unrecorded(why);
+  run_plan(*node_.operators, stack, AutogradUse::kNone);
+}
+
+void RecordedRange::warm_up(FrameRecordings& frame, Form& form, torch::jit::Stack& stack) {
+  node_.counts->add_unrecorded("warm-up");
+  const torch::jit::Stack operands = stack;
+  note_addresses(form, operands);
+  bool waits = false;
+  {
+    SideStreamScope side(frame);
+    FrameLease lease(*node_.operators);
+    run_plan(lease, stack, AutogradUse::kNone);
+    waits = (*lease).waits_for_kernels;
+    side.end();
+  }
+  // The allocator gives memory of the side stream to later work of that stream.
+  const RecordedResults results(std::move(stack), operands, node_.operators->constant_tensors(), {});
+  stack = results.hand_out(operands);
+  frame.order(frame.current_stream(), frame.side_stream());
+  form.phase = waits ? Phase::kNew : Phase::kWarm;
+}
+
+Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operands operands) {
+  if (node_.counts->alive.load() >= kMaxRecordings) {
+    return Refusal::because("there are " + std::to_string(kMaxRecordings) + " recordings already");
+  }
+  torch::jit::Stack stack(operands.begin(), operands.end());
+  std::vector<uint32_t> versions(operands.size());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Operand& known = form.operands[i];
+    if (!known.tensor.shell.defined()) {
+      continue;
+    }
+    void* const address = address_of(operands[i]);
+    known.is_copied = always_copied_[i] || address != known.address;
+    known.address = address;
+    known.recorded = tensor_to_record(known.tensor.shell, known.is_copied ? nullptr : address);
+    stack[i] = known.recorded;
+    versions[i] = known.recorded.unsafeGetTensorImpl()->version_counter().current_version();
+  }
+  const torch::jit::Stack recorded = stack;
+  FrameLease lease(*node_.operators);
+  frame.order(frame.current_stream(), frame.side_stream());
+  auto recording = sconce::record(frame.runtime(), frame.side_stream(), frame.pool(),
+                                  [&] { run_plan(lease, stack, AutogradUse::kNone); });
+  if (!recording) {
+    return recording.refusal();
+  }
+  if ((*lease).waits_for_kernels) {
+    return Refusal::because("a kernel was still being compiled");
+  }
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Operand& known = form.operands[i];
+    known.is_written = known.recorded.defined() && node_.may_be_written[i] &&
+                       known.recorded.unsafeGetTensorImpl()->version_counter().current_version() != versions[i];
+  }
+  form.results = RecordedResults(std::move(stack), recorded, node_.operators->constant_tensors(), node_.stays);
+  form.recording = std::move(*recording);
+  ++node_.counts->alive;
+  ++recordings_;
+  ++node_.counts->recordings;
+  return {};
+}
+
+void RecordedRange::try_to_record(FrameRecordings& frame, Form& form, Operands operands) {
+  try {
+    const Expected<void> recorded = record(frame, form, operands);
+    form.why_refused = recorded ? std::string() : recorded.refusal().reason;
+  } catch (const c10::Error& failure) {
+    form.why_refused = message_of(failure);
+  }
+  form.phase = form.why_refused.empty() ? Phase::kRecorded : Phase::kRefused;
+  if (form.phase == Phase::kRefused) {
+    drop_recording(form);
+  }
+}
+
+// Refuses if the device has not got the work.
+Expected<void> RecordedRange::start_replay(FrameRecordings& frame, Form& form, Operands operands) {
+  if (share_written_memory(form, operands)) {
+    return Refusal::because("an operand that is written shares memory with another one");
+  }
+  try {
+    const at::NoGradGuard no_grad;
+    frame.begin_use();
+    for (size_t i = 0; i < operands.size(); ++i) {
+      Operand& known = form.operands[i];
+      if (known.is_copied) {
+        distinct_part(known.recorded).copy_(distinct_part(operands[i].toTensor()));
+      }
+    }
+    form.recording->replay(frame.current_stream());
+  } catch (const c10::Error& failure) {
+    drop_recording(form);
+    form.phase = Phase::kRefused;
+    form.why_refused = message_of(failure);
+    return Refusal::because(form.why_refused);
+  }
+  return {};
+}
+
+void RecordedRange::finish_replay(Form& form, torch::jit::Stack& stack) {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < stack.size(); ++i) {
+    const Operand& known = form.operands[i];
+    if (known.is_written && known.is_copied) {
+      stack[i].toTensor().copy_(known.recorded);
+    } else if (known.is_written && !stack[i].toTensor().is_inference()) {
+      stack[i].unsafeToTensorImpl()->bump_version();
+    }
+  }
+  stack = form.results.hand_out(stack);
+  ++replays_;
+  node_.counts->replays.fetch_add(1, std::memory_order_relaxed);
+}
+
+void RecordedRange::run(FrameRecordings& frame, torch::jit::Stack& stack) {
+  std::string why;
+  Form* form = find_form(stack);
+  if (form == nullptr) {
+    form = add_form(stack, why);
+  }
+  if (form == nullptr) {
+    run_steps(stack, why);
+    return;
+  }
+  form->last_run = ++runs_;
+  ++form->runs;
+  if (form->phase == Phase::kRecorded && has_moved(*form, stack)) {
+    drop_recording(*form);
+    form->phase = Phase::kWarm;
+  }
+  if (form->phase == Phase::kWarm) {
+    try_to_record(frame, *form, stack);
+  }
+  if (form->phase == Phase::kNew && form->runs == 1 && forms_.size() > 1) {
+    run_steps(stack, "first run of these sizes or numbers");
+  } else if (form->phase == Phase::kNew) {
+    warm_up(frame, *form, stack);
+  } else if (form->phase == Phase::kRefused) {
+    run_steps(stack, form->why_refused);
+  } else if (const Expected<void> started = start_replay(frame, *form, stack); started) {
+    finish_replay(*form, stack);
+  } else {
+    run_steps(stack, started.refusal().reason);
+  }
+}
+
+}  // namespace sconce

@@ -1,0 +1,90 @@
+// RecordedRange: the recordings of one recorded node in a frame.
+//
+//   new ──► warm ──► recorded ──► replayed again and again
+//    └────────┴──────────┴──► refused, with the reason: the plan's steps run one by one
+//
+// Each form of operands (sizes, strides, dtypes, values of numbers) goes this way by itself. In its first run the steps run
+// on a side stream, where libraries make their handles and workspaces, and once kernels are compiled the form is warm. The
+// next run records the steps, which computes nothing, and replays the recording for the result; later runs replay it.
+#pragma once
+
+#include "plan/device/device.h"
+#include "plan/plan.h"
+#include "plan/prepared/step_state.h"
+#include "plan/recorded/recorded_results.h"
+#include "plan/recorded/recording_counts.h"
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+class FrameRecordings;
+
+// What is the same in all frames.
+struct RecordedNode {
+  std::unique_ptr<const Plan> operators;
+  c10::Device device;
+  std::vector<bool> may_be_written;  // by operand
+  std::vector<bool> stays;           // by result: no run or caller holds it when the node runs again
+  std::unique_ptr<RecordingCounts> counts = std::make_unique<RecordingCounts>();
+};
+
+class RecordedRange {
+ public:
+  explicit RecordedRange(const RecordedNode& node) : node_(node), always_copied_(node.may_be_written.size()) {}
+  ~RecordedRange();
+  RecordedRange(const RecordedRange&) = delete;
+  RecordedRange& operator=(const RecordedRange&) = delete;
+
+  // Replaces the operands on the stack by the results. No operand requires a gradient.
+  void run(FrameRecordings& frame, torch::jit::Stack& stack);
+
+ private:
+  enum class Phase : uint8_t { kNew, kWarm, kRecorded, kRefused };
+  struct Operand {
+    KnownOperand tensor;  // without a shell for other values
+    c10::IValue value;
+    void* address = nullptr;  // in the last run
+    bool is_copied = false;   // to the recorded address; else the recording has the operand's own
+    bool is_written = false;
+    at::Tensor recorded;  // the tensor that the recording reads
+  };
+  // A form of operands, and its recording.
+  struct Form {
+    Phase phase = Phase::kNew;
+    std::string why_refused;
+    uint64_t runs = 0;
+    uint64_t last_run = 0;
+    std::vector<Operand> operands;
+    RecordedResults results;
+    std::unique_ptr<Recording> recording;
+  };
+  using Operands = std::span<const c10::IValue>;
+
+  Form* find_form(Operands operands);
+  Form* add_form(Operands operands, std::string& why_not);
+  bool matches(const Form& form, Operands operands) const;
+  bool share_written_memory(const Form& form, Operands operands) const;
+  bool has_moved(Form& form, Operands operands);
+  void note_addresses(Form& form, Operands operands) const;
+  void warm_up(FrameRecordings& frame, Form& form, torch::jit::Stack& stack);
+  Expected<void> record(FrameRecordings& frame, Form& form, Operands operands);
+  void try_to_record(FrameRecordings& frame, Form& form, Operands operands);
+  void drop_recording(Form& form);
+  Expected<void> start_replay(FrameRecordings& frame, Form& form, Operands operands);
+  void finish_replay(Form& form, torch::jit::Stack& stack);
+  void run_steps(torch::jit::Stack& stack, const std::string& why);
+
+  const RecordedNode& node_;
+  std::vector<std::unique_ptr<Form>> forms_;
+  std::vector<bool> always_copied_;  // by operand: its address has changed
+  uint64_t runs_ = 0;
+  uint64_t recordings_ = 0;
+  uint64_t replays_ = 0;
+};
+
+}  // namespace sconce

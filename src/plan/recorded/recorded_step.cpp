@@ -1,0 +1,61 @@
+#include "plan/recorded/recorded_step.h"
+
+#include "plan/recorded/frame_recordings.h"
+#include "plan/run_plan.h"
+#include "plan/steps/call_step.h"
+
+#include <utility>
+
+namespace sconce {
+namespace {
+
+class RecordedStep final : public CallStep {
+ public:
+  RecordedStep(const Node& node, Operands operands, Registers results, RecordedNode parts)
+      : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/!node.op().all_effects.unknown),
+        parts_(std::move(parts)) {}
+
+  void run(Frame& frame) const override {
+    const bool records = frame.autograd_use != AutogradUse::kNone && reads_gradients(frame);
+    push_operands(frame);
+    if (records || !frame.runs_prepared) {
+      run_plan(*parts_.operators, frame.stack, frame.autograd_use);
+    } else if (FrameRecordings* const recordings = recordings_of(frame)) {
+      recordings->range(parts_).run(*recordings, frame.stack);
+    } else {
+      run_plan(*parts_.operators, frame.stack, AutogradUse::kNone);
+    }
+    pop_results(frame);
+  }
+
+  const RecordedNode& parts() const { return parts_; }
+
+ private:
+  // Returns null, and counts the reason, if there is no device.
+  FrameRecordings* recordings_of(Frame& frame) const {
+    if (frame.recordings == nullptr) {
+      const auto runtime = find_device_runtime(parts_.device.type());
+      if (!runtime || (*runtime)->device_count() <= parts_.device.index()) {
+        parts_.counts->add_unrecorded(runtime ? (*runtime)->why_unavailable() : runtime.refusal().reason);
+        return nullptr;
+      }
+      frame.recordings = std::make_unique<FrameRecordings>(**runtime, parts_.device);
+    }
+    return frame.recordings.get();
+  }
+
+  const RecordedNode parts_;
+};
+
+}  // namespace
+
+StepPtr make_recorded_step(const Node& node, Operands operands, Registers results, RecordedNode parts) {
+  return std::make_unique<RecordedStep>(node, std::move(operands), std::move(results), std::move(parts));
+}
+
+const RecordedNode* recorded_node_of(const Step& step) {
+  const auto* recorded = dynamic_cast<const RecordedStep*>(&step);
+  return recorded == nullptr ? nullptr : &recorded->parts();
+}
+
+}  // namespace sconce
