@@ -84,7 +84,8 @@ struct NotRecordableExplanation {
   std::string source;  // "model.py:12:8", may be empty
 };
 
-// What a plan's steps ask of the host and of the device. Steps that only move values between registers are not counted.
+// What a plan's steps ask of the host and of the device. Steps that only move values between registers, and those in ranges
+// that are recorded, are not counted.
 struct TraitsExplanation {
   size_t steps = 0;
   size_t random = 0;                 // draw random numbers
@@ -176,6 +177,20 @@ struct DifferentiableExplanation {
   std::vector<PlanExplanation> plans;  // forward, then backward
 };
 
+// A range of steps that a device records and replays (a CUDA graph), with a plan of its own.
+struct RecordedExplanation {
+  struct Unrecorded {
+    std::string reason;
+    uint64_t runs = 0;
+  };
+  std::string node;    // the recorded node
+  std::string source;  // where the range begins: "model.py:12:8", may be empty
+  uint64_t recordings = 0;
+  uint64_t replays = 0;
+  std::vector<Unrecorded> unrecorded;  // runs of the steps one by one
+  std::vector<PlanExplanation> plan;   // one
+};
+
 // The differentiable subgraphs of a plan, and the operators whose gradients autograd records one by one.
 struct GradientExplanation {
   size_t inside = 0;   // operators that a gradient flows through, in differentiable subgraphs
@@ -197,6 +212,7 @@ struct PlanExplanation {
   std::vector<NotPreparedExplanation> not_prepared;
   TraitsExplanation traits;
   MemoryExplanation memory;
+  std::vector<RecordedExplanation> recorded;     // on a GPU
   std::optional<GradientExplanation> gradients;  // of a plan for calls that record gradients
   size_t registers = 0;
   size_t frames = 0;  // frames made for concurrent runs

@@ -134,6 +134,14 @@ class CudaRuntime final : public DeviceRuntime {
   std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) override {
     return std::make_shared<CudaPool>(bridge_of(device), device);
   }
+  bool is_recording(c10::Stream stream) override {
+    const ContextScope current(*driver_, context(stream.device_index()));
+    check(current.status());
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    uint64_t id = 0;
+    check(driver_->capture_info(bridge_->handle(stream), &status, &id));
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  }
   Expected<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
                                                               std::shared_ptr<RecordingPool> pool) override {
     return begin_session(*driver_, *bridge_, context(stream.device_index()), stream, std::move(pool));

@@ -329,6 +329,11 @@ class GroupKernel final : public PreparedKernel {
                              : value.isBool() ? static_cast<int64_t>(value.toBool())
                                               : value.toInt());
     }
+    if (arguments.has_number_memory()) [[unlikely]] {
+      for (const size_t number : nest.numbers) {
+        call.number_memory.push_back(arguments.number_memory(number));
+      }
+    }
     nest.code->run(call);
   }
 

@@ -18,6 +18,8 @@ class ProgramBuilder;
 struct KernelCallArguments {
   c10::SmallVector<void*, 16> first;  // of the inputs, then of the outputs: their first elements
   c10::SmallVector<int64_t, 8> numbers;
+  // Where on the device the kernel reads each number instead, or null. Empty: nowhere.
+  c10::SmallVector<const void*, 8> number_memory;
 };
 
 // The code of a program, with the loops that it runs.

@@ -4,6 +4,7 @@
 #include "ir/text/print.h"
 #include "lower/places.h"
 #include "plan/autograd/differentiable_function.h"
+#include "plan/recorded/recorded_step.h"
 
 #include <algorithm>
 #include <utility>
@@ -68,7 +69,8 @@ TraitsExplanation explain_traits(const Plan& plan) {
   }
   const Node* previous = nullptr;
   for (const Plan::PlannedStep& step : plan.steps()) {
-    if (step.node == nullptr || step.node == std::exchange(previous, step.node)) {
+    if (step.node == nullptr || step.node == std::exchange(previous, step.node) ||
+        step.node->opcode() == Opcode::kRecorded) {
       continue;
     }
     const StepTraits traits = traits_of(*step.node, recorded);
@@ -129,6 +131,17 @@ DifferentiableExplanation explain_function(const DifferentiableFunction& functio
   return explanation;
 }
 
+RecordedExplanation explain_recorded(const RecordedNode& recorded, const Node& node) {
+  RecordedExplanation explanation{.node = print_node_line(node), .source = source_of(node)};
+  explanation.recordings = recorded.counts->recordings.load();
+  explanation.replays = recorded.counts->replays.load();
+  for (auto& [reason, runs] : recorded.counts->unrecorded()) {
+    explanation.unrecorded.push_back({reason, runs});
+  }
+  explain_plan(*recorded.operators, explanation.plan.emplace_back(), explanation.source);
+  return explanation;
+}
+
 }  // namespace
 
 void explain_plan(const Plan& plan, PlanExplanation& explanation, const std::string& source) {
@@ -145,7 +158,7 @@ void explain_plan(const Plan& plan, PlanExplanation& explanation, const std::str
     nodes.add_all(plan.refusals().met_run(reason) ? explanation.prepared_steps : 0, reason);
   }
   for (const auto& [node, reason] : prepared.ordinary) {
-    if (node->opcode() != Opcode::kDifferentiable) {  // its plans have steps of their own
+    if (node->attribute(attr::kSubgraph) == nullptr || node->opcode() == Opcode::kDelegate) {  // else it has plans itself
       explanation.ordinary_steps += 1;
       nodes.add(*node, node->kind().toQualString(), reason, 0);
     }
@@ -175,6 +188,9 @@ void explain_plan(const Plan& plan, PlanExplanation& explanation, const std::str
         explanation.gradients.emplace();
       }
       explanation.gradients->subgraphs.push_back(explain_function(*function, *step.node));
+    }
+    if (const RecordedNode* recorded = recorded_node_of(*step.step)) {
+      explanation.recorded.push_back(explain_recorded(*recorded, *step.node));
     }
   }
 }

@@ -112,6 +112,15 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
   return std::shared_ptr<const DifferentiableFunction>(std::move(function));
 }
 
+// Returns whether only kernels use the number.
+bool is_kernel_number(const Value& number) {
+  const auto uses = number.uses();
+  return number.type()->kind() == c10::TypeKind::FloatType && std::all_of(uses.begin(), uses.end(), [](const Use& use) {
+    const Node* around = use.user->owning_block()->owner();
+    return around != nullptr && around->opcode() == Opcode::kKernel;
+  });
+}
+
 Expected<RecordedNode> lower_recorded(const Node& node, LoweringOptions options) {
   const auto& subgraph = node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph);
   options.fresh_outputs.reset();
@@ -123,6 +132,7 @@ Expected<RecordedNode> lower_recorded(const Node& node, LoweringOptions options)
   const AliasSets aliases(*subgraph);
   for (const Value* input : subgraph->inputs()) {
     recorded.may_be_written.push_back(aliases.may_be_written(*input));
+    recorded.is_kernel_number.push_back(is_kernel_number(*input));
   }
   for (const Value* output : node.outputs()) {
     recorded.stays.push_back(is_tensor(*output) && !may_escape(*output));

@@ -1,6 +1,7 @@
 // Frame: all state of one run of a plan.
 #pragma once
 
+#include "base/flat_map.h"
 #include "plan/autograd_use.h"
 #include "plan/prepared/shell_check.h"
 #include "plan/prepared/tensor_slot.h"
@@ -71,8 +72,11 @@ class Frame {
   std::vector<std::unique_ptr<StepState>> states;  // null until the step first runs
   uint64_t next_stamp = 1;
   uint64_t run_number = 1;  // of this run; 0 stands for none
-  // In this run, nodes ran one by one because their kernel is still being compiled.
+  // In this run, nodes of a group ran one by one; because their kernel is still being compiled.
+  bool ran_nodes_of_group = false;
   bool waits_for_kernels = false;
+  // While the run is recorded: by register, where on the device kernels read a number. Null: numbers are part of the recording.
+  const FlatMap<Register, void*>* number_memory = nullptr;
   std::unique_ptr<FrameRecordings> recordings;  // null until a recorded node first runs
 
   // Takes the newest layout of the arena. Called between runs.

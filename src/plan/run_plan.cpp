@@ -60,6 +60,7 @@ void run_steps(const Plan& plan, Frame& frame) {
   frame.runs_prepared = frame.autograd_use != AutogradUse::kAll && plan.has_prepared_steps() && !operators_are_observed();
   if (frame.runs_prepared) {
     ++frame.run_number;
+    frame.ran_nodes_of_group = false;
     frame.waits_for_kernels = false;
     frame.update_layout();
     if (shells_are_checked()) [[unlikely]] {

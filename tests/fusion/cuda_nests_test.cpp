@@ -68,6 +68,7 @@ class SimulatedDevice final : public DeviceRuntime {
     FAIL() << "no kernel has the text";
   }
   std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex /*device*/) override { return nullptr; }
+  bool is_recording(c10::Stream /*stream*/) override { return false; }
   Expected<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream /*stream*/,
                                                               std::shared_ptr<RecordingPool> /*pool*/) override {
     return Refusal::because("nothing is recorded");
@@ -103,6 +104,10 @@ class SimulatedDevice final : public DeviceRuntime {
     }
     for (size_t k = 0; k < grid.program.numbers.size(); ++k) {
       call.numbers.push_back(read(int64_t()));
+    }
+    for (int64_t& number : call.numbers) {
+      const auto* const memory = read(static_cast<const int64_t*>(nullptr));
+      number = memory == nullptr ? number : *memory;
     }
     for (size_t k = 0; k < grid.words; ++k) {
       call.words.push_back(grid.form.is_wide ? read(int64_t()) : read(int32_t()));

@@ -63,7 +63,7 @@ class CudaNest final : public NestCode {
     }
     const bool is_aligned = codes_.size() == 1 || are_aligned(arguments, codes_.front().kernel->grid());
     const Code& code = is_aligned ? codes_.front() : codes_.back();
-    std::vector<char> parameter = parameter_of(code.kernel->grid(), arguments.first, arguments.numbers, code.words);
+    std::vector<char> parameter = parameter_of(code.kernel->grid(), arguments.first, arguments.numbers, arguments.number_memory, code.words);
     const std::array<void*, 1> parameters = {parameter.data()};
     DeviceRuntime& runtime = target_.kernels.runtime();
     runtime.launch(*code.kernel->kernel(), code.shape, runtime.current_stream(target_.device), parameters);

@@ -37,7 +37,8 @@ class Printing {
     };
     const size_t operands = grid_.program.operand_count();
     return "\nstruct Arguments {\n" + field("char*", "first", operands) +
-           field("long long", "numbers", grid_.program.numbers.size()) + field("Index", "words", grid_.words) + "};\n";
+           field("long long", "numbers", grid_.program.numbers.size()) +
+           field("const long long*", "number_memory", grid_.program.numbers.size()) + field("Index", "words", grid_.words) + "};\n";
   }
 
   c10::ScalarType type_of(GridVariable variable) const { return grid_.types[variable]; }
@@ -151,7 +152,9 @@ class Printing {
   }
 
   void print_parameter(const GridStatement& each) {
-    const std::string word = "arguments.numbers[" + std::to_string(each.number) + "]";
+    const std::string index = "[" + std::to_string(each.number) + "]";
+    const std::string word = "(arguments.number_memory" + index + " != nullptr ? *arguments.number_memory" + index +
+                             " : arguments.numbers" + index + ")";
     const c10::ScalarType type = type_of(each.results[0]);
     define(each, c10::isFloatingType(type) ? "static_cast<" + device_type(type) + ">(__longlong_as_double(" + word + "))"
                  : type == at::kBool       ? word + " != 0"
@@ -182,7 +185,7 @@ class Printing {
 };
 
 size_t bytes_of_parameter(const GridProgram& grid) {
-  return 8 * (grid.program.operand_count() + grid.program.numbers.size()) + (grid.form.is_wide ? 8 : 4) * grid.words;
+  return 8 * (grid.program.operand_count() + 2 * grid.program.numbers.size()) + (grid.form.is_wide ? 8 : 4) * grid.words;
 }
 
 }  // namespace
@@ -195,7 +198,7 @@ Expected<std::string> cuda_text(const GridProgram& grid) {
 }
 
 std::vector<char> parameter_of(const GridProgram& grid, std::span<void* const> first, std::span<const int64_t> numbers,
-                               std::span<const int64_t> words) {
+                               std::span<const void* const> number_memory, std::span<const int64_t> words) {
   std::vector<char> bytes((bytes_of_parameter(grid) + 7) / 8 * 8);
   char* at = bytes.data();
   const auto append = [&at](const auto& value) {
@@ -207,6 +210,9 @@ std::vector<char> parameter_of(const GridProgram& grid, std::span<void* const> f
   }
   for (const int64_t number : numbers) {
     append(number);
+  }
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    append(number_memory.empty() ? nullptr : number_memory[i]);
   }
   for (const int64_t word : words) {
     if (grid.form.is_wide) {

@@ -14,12 +14,13 @@ namespace sconce {
 inline constexpr const char* kGridKernelName = "sconce_kernel";
 
 // Returns a module with one kernel. Its one parameter is a struct: the addresses of the first elements, inputs before
-// outputs; the numbers, eight bytes each; the words, as wide as the form's indices. Refuses programs that call a function
+// outputs; the numbers, eight bytes each; where in memory the kernel finds each of them instead, or null; the words, as wide
+// as the form's indices. Refuses programs that call a function
 // that there is no text of, and those whose parameter is larger than a kernel may have (4 KiB).
 Expected<std::string> cuda_text(const GridProgram& grid);
 
-// Returns the bytes of that parameter.
+// Returns the bytes of that parameter. `number_memory` may be empty: null for each number.
 std::vector<char> parameter_of(const GridProgram& grid, std::span<void* const> first, std::span<const int64_t> numbers,
-                               std::span<const int64_t> words);
+                               std::span<const void* const> number_memory, std::span<const int64_t> words);
 
 }  // namespace sconce

@@ -113,6 +113,7 @@ class DeviceRuntime {
                       std::span<void* const> arguments) = 0;
 
   virtual std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) = 0;
+  virtual bool is_recording(c10::Stream stream) = 0;  // anybody, into whatever
   // `stream` must not be the default stream, and no other recording may use `pool` at this moment.
   virtual Expected<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
                                                                       std::shared_ptr<RecordingPool> pool) = 0;

@@ -18,15 +18,14 @@ class OneKernelStep final : public GroupStep {
     }
     StepState& state = runner_.state_of(frame);
     const auto make_kernel = [this] { return compiler_.make_kernel(group_); };
-    if (!runner_.take_operands(frame, state, /*op=*/nullptr, make_kernel)) {
-      return;
-    }
-    if (!state.kernel->can_run(state.arguments)) {
-      frame.waits_for_kernels = frame.waits_for_kernels || state.kernel->is_being_compiled();
-    } else if (may_write(frame)) {
+    const bool is_taken = runner_.take_operands(frame, state, /*op=*/nullptr, make_kernel);
+    if (is_taken && state.kernel->can_run(state.arguments) && may_write(frame)) {
       bump_versions(frame);
       runner_.run(frame, state);
       frame.next_step = target_;
+    } else {
+      frame.ran_nodes_of_group = true;
+      frame.waits_for_kernels = frame.waits_for_kernels || (is_taken && state.kernel->is_being_compiled());
     }
   }
 

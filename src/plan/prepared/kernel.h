@@ -36,6 +36,9 @@ class KernelArguments {
   void* element_data(size_t position, size_t i) const { return data_[arguments_[position].first + i]; }
   // Any other argument. Constant while the kernel is prepared, but for KernelRow::run_time_argument.
   const c10::IValue& value(size_t position) const { return values_[arguments_[position].first]; }
+  // Where on the device the kernel reads the number when it runs; null: the number is `value`.
+  const void* number_memory(size_t position) const { return number_memory_[position]; }
+  bool has_number_memory() const { return !number_memory_.empty(); }
   const Op& op() const { return *op_; }  // of a kernel that computes one operator
   // Returns whether the result must have the operator's own bits.
   bool is_exact() const { return is_exact_; }
@@ -50,6 +53,7 @@ class KernelArguments {
   std::vector<const at::Tensor*> tensors_;
   std::vector<void*> data_;
   std::vector<c10::IValue> values_;
+  std::vector<const void*> number_memory_;  // by position, or empty
 };
 
 // A result of a prepared operator.

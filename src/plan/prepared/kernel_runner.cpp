@@ -329,8 +329,23 @@ void KernelRunner::take_memory(Frame& frame, StepState& state) const {
 
 void KernelRunner::run(Frame& frame, StepState& state) const {
   take_memory(frame, state);
+  if (frame.number_memory != nullptr) [[unlikely]] {
+    find_number_memory(frame, state.arguments);
+  }
   state.kernel->run(state.arguments, state.results);
+  state.arguments.number_memory_.clear();
   hand_out(frame, state);
+}
+
+void KernelRunner::find_number_memory(Frame& frame, KernelArguments& arguments) const {
+  arguments.number_memory_.assign(parts_.arguments, nullptr);
+  for (const PreparedOperand& operand : parts_.operands) {
+    const auto found = frame.number_memory->find(operand.box);
+    if (operand.source == Source::kRunTime && operand.attribute == PreparedOperand::kNone &&
+        found != frame.number_memory->end()) {
+      arguments.number_memory_[operand.position] = found->second;
+    }
+  }
 }
 
 void KernelRunner::hand_out(Frame& frame, StepState& state) const {

@@ -85,6 +85,7 @@ class KernelRunner {
   bool record_operand(Frame& frame, StepState& state, size_t i) const;
   void give_to_slot(Frame& frame, KernelResult& result, uint32_t index) const;
   void take_memory(Frame& frame, StepState& state) const;
+  void find_number_memory(Frame& frame, KernelArguments& arguments) const;
   void hand_out(Frame& frame, StepState& state) const;
 
   KernelStepParts parts_;

@@ -8,8 +8,13 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/Half.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 namespace sconce {
@@ -27,6 +32,38 @@ at::Tensor distinct_part(const at::Tensor& tensor) {
     sizes[i] = tensor.stride(static_cast<int64_t>(i)) == 0 ? std::min<int64_t>(sizes[i], 1) : sizes[i];
   }
   return tensor.as_strided(sizes, tensor.strides(), tensor.storage_offset());
+}
+
+// Returns whether kernels may read the number in memory. They do not check, as LibTorch does, that it fits their dtype.
+bool fits_memory(const c10::IValue& number) {
+  return number.isDouble() && std::abs(number.toDouble()) <= std::numeric_limits<c10::Half>::max();
+}
+
+// Returns a hash of what runs must have in common to use one recording.
+uint64_t hash_of(std::span<const c10::IValue> operands, const std::vector<bool>& is_left_out) {
+  uint64_t hash = 1;
+  const auto add = [&hash](uint64_t word) { hash = (hash ^ word) * 0x9E3779B97F4A7C15U + (hash >> 32); };
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const c10::IValue& operand = operands[i];
+    if (i < is_left_out.size() && is_left_out[i]) {
+      continue;
+    }
+    if (operand.isTensor() && operand.toTensor().defined() && operand.toTensor().layout() == c10::kStrided) {
+      add(static_cast<uint64_t>(operand.toTensor().scalar_type()));
+      for (const c10::IntArrayRef words : {operand.toTensor().sizes(), operand.toTensor().strides()}) {
+        for (const int64_t word : words) {
+          add(static_cast<uint64_t>(word));
+        }
+      }
+    } else if (operand.isInt()) {
+      add(static_cast<uint64_t>(operand.toInt()));
+    } else if (operand.isDouble()) {
+      add(std::bit_cast<uint64_t>(operand.toDouble()));
+    } else if (operand.isBool()) {
+      add(operand.toBool() ? 1 : 2);
+    }
+  }
+  return hash;
 }
 
 // Returns a normal tensor of the shell's form, over the operand's memory or over its own.
@@ -54,6 +91,7 @@ void RecordedRange::drop_recording(Form& form) {
     --node_.counts->alive;
   }
   form.results = RecordedResults();
+  form.numbers.reset();
   for (Operand& operand : form.operands) {
     operand.recorded.reset();
   }
@@ -62,8 +100,9 @@ void RecordedRange::drop_recording(Form& form) {
 bool RecordedRange::matches(const Form& form, Operands operands) const {
   for (size_t i = 0; i < operands.size(); ++i) {
     const Operand& known = form.operands[i];
-    const bool is_same =
-        known.tensor.shell.defined() ? known.tensor.matches(operands[i]) : is_same_value(operands[i], known.value);
+    const bool is_same = known.tensor.shell.defined() ? known.tensor.matches(operands[i])
+                         : known.is_in_memory         ? fits_memory(operands[i])
+                                                      : is_same_value(operands[i], known.value);
     if (!is_same) {
       return false;
     }
@@ -78,8 +117,10 @@ RecordedRange::Form* RecordedRange::find_form(Operands operands) {
 
 // Returns null, with the reason, if no recording can serve the operands.
 RecordedRange::Form* RecordedRange::add_form(Operands operands, std::string& why_not) {
-  if (recordings_ > 2 * kMaxForms && replays_ < 2 * recordings_) {
-    why_not = "sizes or numbers change too often";
+  const uint64_t hash = hash_of(operands, has_numbers_in_memory_ ? node_.is_kernel_number : std::vector<bool>());
+  if (!forms_.empty() && std::find(seen_.begin(), seen_.end(), hash) == seen_.end()) {
+    seen_[next_seen_++ % seen_.size()] = hash;
+    why_not = "first run of these sizes or numbers";
     return nullptr;
   }
   auto form = std::make_unique<Form>();
@@ -87,6 +128,7 @@ RecordedRange::Form* RecordedRange::add_form(Operands operands, std::string& why
   for (size_t i = 0; i < operands.size(); ++i) {
     Operand& known = form->operands[i];
     known.value = operands[i].isTensor() ? c10::IValue() : snapshot_of(operands[i]);
+    known.is_in_memory = has_numbers_in_memory_ && node_.is_kernel_number[i] && fits_memory(operands[i]);
     const bool is_known = operands[i].isTensor() ? known.tensor.prepare(operands[i], node_.device)
                                                  : is_same_value(operands[i], known.value);
     if (!is_known) {
@@ -167,6 +209,48 @@ void RecordedRange::warm_up(FrameRecordings& frame, Form& form, torch::jit::Stac
   form.phase = waits ? Phase::kNew : Phase::kWarm;
 }
 
+// Makes memory for the numbers that kernels read there. Returns where each lies, by its register in the plan of the steps.
+FlatMap<Register, void*> RecordedRange::place_numbers(Form& form) const {
+  FlatMap<Register, void*> places;
+  const auto count = std::count_if(form.operands.begin(), form.operands.end(), [](const auto& each) { return each.is_in_memory; });
+  if (count == 0) {
+    return places;
+  }
+  const c10::InferenceMode normal(false);
+  form.numbers = at::empty({count}, at::TensorOptions(at::kLong).device(node_.device));
+  int64_t* place = form.numbers.mutable_data_ptr<int64_t>();
+  for (size_t i = 0; i < form.operands.size(); ++i) {
+    if (form.operands[i].is_in_memory) {
+      places[node_.operators->inputs()[i]] = place++;
+    }
+  }
+  return places;
+}
+
+// Makes the numbers part of this form and of those to come.
+void RecordedRange::keep_numbers(Form& form, Operands operands) {
+  has_numbers_in_memory_ = false;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (std::exchange(form.operands[i].is_in_memory, false)) {
+      form.operands[i].value = operands[i];
+    }
+  }
+}
+
+// Copies the numbers of this run to the memory where kernels read them.
+void RecordedRange::copy_numbers(Form& form, Operands operands) const {
+  std::vector<int64_t> bits;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (form.operands[i].is_in_memory) {
+      bits.push_back(std::bit_cast<int64_t>(operands[i].toDouble()));
+    }
+  }
+  if (!bits.empty()) {
+    // The driver takes so few bytes before the call returns.
+    form.numbers.copy_(at::from_blob(bits.data(), {static_cast<int64_t>(bits.size())}, at::kLong), /*non_blocking=*/true);
+  }
+}
+
 Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operands operands) {
   if (node_.counts->alive.load() >= kMaxRecordings) {
     return Refusal::because("there are " + std::to_string(kMaxRecordings) + " recordings already");
@@ -187,6 +271,9 @@ Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operand
   }
   const torch::jit::Stack recorded = stack;
   FrameLease lease(*node_.operators);
+  const FlatMap<Register, void*> number_memory = place_numbers(form);
+  const auto leave_numbers = c10::make_scope_exit([&] { (*lease).number_memory = nullptr; });
+  (*lease).number_memory = number_memory.empty() ? nullptr : &number_memory;
   frame.order(frame.current_stream(), frame.side_stream());
   auto recording = sconce::record(frame.runtime(), frame.side_stream(), frame.pool(),
                                   [&] { run_plan(lease, stack, AutogradUse::kNone); });
@@ -196,6 +283,11 @@ Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operand
   if ((*lease).waits_for_kernels) {
     return Refusal::because("a kernel was still being compiled");
   }
+  if ((*lease).ran_nodes_of_group && !number_memory.empty()) {
+    // An operator has read the number, so that it is part of the recording.
+    keep_numbers(form, operands);
+    return record(frame, form, operands);
+  }
   for (size_t i = 0; i < operands.size(); ++i) {
     Operand& known = form.operands[i];
     known.is_written = known.recorded.defined() && node_.may_be_written[i] &&
@@ -204,7 +296,6 @@ Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operand
   form.results = RecordedResults(std::move(stack), recorded, node_.operators->constant_tensors(), node_.stays);
   form.recording = std::move(*recording);
   ++node_.counts->alive;
-  ++recordings_;
   ++node_.counts->recordings;
   return {};
 }
@@ -236,6 +327,7 @@ Expected<void> RecordedRange::start_replay(FrameRecordings& frame, Form& form, O
         distinct_part(known.recorded).copy_(distinct_part(operands[i].toTensor()));
       }
     }
+    copy_numbers(form, operands);
     form.recording->replay(frame.current_stream());
   } catch (const c10::Error& failure) {
     drop_recording(form);
@@ -257,12 +349,15 @@ void RecordedRange::finish_replay(Form& form, torch::jit::Stack& stack) {
     }
   }
   stack = form.results.hand_out(stack);
-  ++replays_;
   node_.counts->replays.fetch_add(1, std::memory_order_relaxed);
 }
 
 void RecordedRange::run(FrameRecordings& frame, torch::jit::Stack& stack) {
   std::string why;
+  if (frame.runtime().is_recording(frame.current_stream())) {
+    run_steps(stack, "the current stream is being recorded by the caller");
+    return;
+  }
   Form* form = find_form(stack);
   if (form == nullptr) {
     form = add_form(stack, why);
@@ -272,7 +367,6 @@ void RecordedRange::run(FrameRecordings& frame, torch::jit::Stack& stack) {
     return;
   }
   form->last_run = ++runs_;
-  ++form->runs;
   if (form->phase == Phase::kRecorded && has_moved(*form, stack)) {
     drop_recording(*form);
     form->phase = Phase::kWarm;
@@ -280,9 +374,7 @@ void RecordedRange::run(FrameRecordings& frame, torch::jit::Stack& stack) {
   if (form->phase == Phase::kWarm) {
     try_to_record(frame, *form, stack);
   }
-  if (form->phase == Phase::kNew && form->runs == 1 && forms_.size() > 1) {
-    run_steps(stack, "first run of these sizes or numbers");
-  } else if (form->phase == Phase::kNew) {
+  if (form->phase == Phase::kNew) {
     warm_up(frame, *form, stack);
   } else if (form->phase == Phase::kRefused) {
     run_steps(stack, form->why_refused);

@@ -3,9 +3,11 @@
 //   new ──► warm ──► recorded ──► replayed again and again
 //    └────────┴──────────┴──► refused, with the reason: the plan's steps run one by one
 //
-// Each form of operands (sizes, strides, dtypes, values of numbers) goes this way by itself. In its first run the steps run
+// Each form of operands (sizes, strides, dtypes, values of numbers) goes this way by itself. Numbers that kernels alone use
+// are no part of it: the recording reads them in the device's memory. In its first run the steps run
 // on a side stream, where libraries make their handles and workspaces, and once kernels are compiled the form is warm. The
-// next run records the steps, which computes nothing, and replays the recording for the result; later runs replay it.
+// next run records the steps, which computes nothing, and replays the recording for the result; later runs replay it. After
+// the first form, only forms that come again go this way.
 #pragma once
 
 #include "plan/device/device.h"
@@ -16,7 +18,9 @@
 
 #include <c10/core/Device.h>
 
+#include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,8 +32,9 @@ class FrameRecordings;
 struct RecordedNode {
   std::unique_ptr<const Plan> operators;
   c10::Device device;
-  std::vector<bool> may_be_written;  // by operand
-  std::vector<bool> stays;           // by result: no run or caller holds it when the node runs again
+  std::vector<bool> may_be_written;    // by operand
+  std::vector<bool> is_kernel_number;  // by operand: a number that only kernels read
+  std::vector<bool> stays;             // by result: no run or caller holds it when the node runs again
   std::unique_ptr<RecordingCounts> counts = std::make_unique<RecordingCounts>();
 };
 
@@ -51,15 +56,16 @@ class RecordedRange {
     void* address = nullptr;  // in the last run
     bool is_copied = false;   // to the recorded address; else the recording has the operand's own
     bool is_written = false;
-    at::Tensor recorded;  // the tensor that the recording reads
+    bool is_in_memory = false;  // kernels read the number in memory
+    at::Tensor recorded;        // the tensor that the recording reads
   };
   // A form of operands, and its recording.
   struct Form {
     Phase phase = Phase::kNew;
     std::string why_refused;
-    uint64_t runs = 0;
     uint64_t last_run = 0;
     std::vector<Operand> operands;
+    at::Tensor numbers;  // those in memory, as int64 bits
     RecordedResults results;
     std::unique_ptr<Recording> recording;
   };
@@ -72,6 +78,9 @@ class RecordedRange {
   bool has_moved(Form& form, Operands operands);
   void note_addresses(Form& form, Operands operands) const;
   void warm_up(FrameRecordings& frame, Form& form, torch::jit::Stack& stack);
+  FlatMap<Register, void*> place_numbers(Form& form) const;
+  void keep_numbers(Form& form, Operands operands);
+  void copy_numbers(Form& form, Operands operands) const;
   Expected<void> record(FrameRecordings& frame, Form& form, Operands operands);
   void try_to_record(FrameRecordings& frame, Form& form, Operands operands);
   void drop_recording(Form& form);
@@ -82,9 +91,11 @@ class RecordedRange {
   const RecordedNode& node_;
   std::vector<std::unique_ptr<Form>> forms_;
   std::vector<bool> always_copied_;  // by operand: its address has changed
+  // Numbers that kernels alone use are no part of a form, as long as all these kernels run.
+  bool has_numbers_in_memory_ = true;
+  std::array<uint64_t, 8> seen_{};  // hashes of operands that came once, the oldest at next_seen_
+  size_t next_seen_ = 0;
   uint64_t runs_ = 0;
-  uint64_t recordings_ = 0;
-  uint64_t replays_ = 0;
 };
 
 }  // namespace sconce
