@@ -8,9 +8,9 @@ std::optional<Element> write_batch_norm(Writing& w) {
   const c10::ScalarType dtype = w[0].value.type;
   const auto is_like_input = [&](size_t i) { return w.is_tensor(i) && w[i].value.type == dtype; };
   const auto& training = w[5].constant;
-  if (!c10::isFloatingType(dtype) || dtype == at::kBFloat16 || !training.isBool() || training.toBool() || !w.is_number(7) ||
-      !is_like_input(0) || !is_like_input(3) || !is_like_input(4) || !(w.is_none(1) || is_like_input(1)) ||
-      !(w.is_none(2) || is_like_input(2))) {
+  if (!c10::isFloatingType(dtype) || c10::isReducedFloatingType(dtype) || !training.isBool() || training.toBool() ||
+      !w.is_number(7) || !is_like_input(0) || !is_like_input(3) || !is_like_input(4) ||
+      !(w.is_none(1) || is_like_input(1)) || !(w.is_none(2) || is_like_input(2))) {
     return std::nullopt;
   }
   w.b.set_may_round();

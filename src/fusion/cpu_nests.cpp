@@ -50,7 +50,7 @@ class CpuNests final : public NestBackend {
   c10::Device device() const override { return c10::kCPU; }
   bool has_kernels() const override { return lanes_ != 0; }
   bool accepts(const ProgramBuilder& builder) const override {
-    return lanes_ != kGenericLanes || !builder.calls_functions();
+    return (lanes_ != kGenericLanes || !builder.calls_functions()) && !builder.has_type(at::kHalf);
   }
   bool accepts(const KernelProgram& program, const Iteration& iteration, bool folds_rows) const override {
     return !(folds_rows && is_imprecise(iteration)) && !(is_selective_ && is_faster_by_libtorch(program, iteration, lanes_));

@@ -179,7 +179,7 @@ Result write_variance_of_row(Writing& w) {
 Result write_rms_norm(Writing& w) {
   const c10::ScalarType dtype = w.type(0);
   const bool has_weight = w.is_tensor(2) && w.type(2) == dtype;
-  if ((!w.is_none(2) && !has_weight) || (!w.is_none(3) && !w.is_number(3)) || dtype == at::kBFloat16) {
+  if ((!w.is_none(2) && !has_weight) || (!w.is_none(3) && !w.is_number(3)) || c10::isReducedFloatingType(dtype)) {
     return std::nullopt;
   }
   const double epsilon = w.number(3).value_or(dtype == at::kDouble ? std::numeric_limits<double>::epsilon()

@@ -3,6 +3,8 @@
 #include "fusion/folds.h"
 #include "fusion/operators.h"
 
+#include <algorithm>
+
 namespace sconce {
 namespace {
 
@@ -26,6 +28,18 @@ std::optional<ElementArgument> known_argument(ProgramBuilder& builder, const Val
                          .is_zero_dim = facts->sizes ? facts->sizes->empty() : unknown_is_zero_dim};
 }
 
+// Returns whether some operand is known to be on a device other than the CPU, whose kernels compute with float16.
+bool is_on_device(const Node& node) {
+  return std::any_of(node.inputs().begin(), node.inputs().end(), [](const Value* input) {
+    const TensorFacts* facts = input->facts();
+    return facts != nullptr && facts->device && !facts->device->is_cpu();
+  });
+}
+
+bool is_written(ProgramBuilder& builder, const Node& node, const std::vector<ElementArgument>& arguments) {
+  return write_operator(builder, node.op(), arguments) && (!builder.has_type(at::kHalf) || is_on_device(node));
+}
+
 bool is_refused(const Node& node, bool unknown_is_zero_dim) {
   ProgramBuilder builder;
   std::vector<ElementArgument> arguments;
@@ -43,10 +57,10 @@ bool is_refused(const Node& node, bool unknown_is_zero_dim) {
     const TensorFacts* facts = node.input(0)->facts();
     if (facts != nullptr && facts->sizes) {
       const auto fold = fold_of(node, static_cast<int64_t>(facts->sizes->size()));
-      return !fold || fold->dims.none() || !write_operator(builder, node.op(), arguments);
+      return !fold || fold->dims.none() || !is_written(builder, node, arguments);
     }
   }
-  return !write_operator(builder, node.op(), arguments);
+  return !is_written(builder, node, arguments);
 }
 
 }  // namespace

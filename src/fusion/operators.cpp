@@ -60,26 +60,28 @@ bool is_of_elements(const Graph& body) {
   return true;
 }
 
-// Rounds to bfloat16 once, at the end, as LibTorch's kernels do.
+// Rounds to bfloat16 or float16 once, at the end, as LibTorch's kernels do.
 Result write_body(ProgramBuilder& builder, const Op& op, Arguments arguments) {
   const Graph& body = body_of(op);
   if (body.inputs().size() != arguments.size()) {
     return std::nullopt;
   }
   const bool took_default_dtype = std::exchange(builder.takes_default_dtype(), false);
-  bool is_reduced = false;
+  std::optional<c10::ScalarType> reduced;
   bool is_all_reduced = true;
   std::unordered_map<const Value*, ElementArgument> known;
   for (size_t i = 0; i < arguments.size(); ++i) {
     ElementArgument argument = arguments[i];
     if (argument.kind == Kind::kTensor) {
-      is_reduced = is_reduced || argument.value.type == at::kBFloat16;
-      is_all_reduced = is_all_reduced && argument.value.type == at::kBFloat16;
+      if (c10::isReducedFloatingType(argument.value.type)) {
+        reduced = reduced.value_or(argument.value.type);
+      }
+      is_all_reduced = is_all_reduced && argument.value.type == reduced;
       argument.value = builder.convert(argument.value, compute_type(argument.value.type));
     }
     known[body.inputs()[i]] = argument;
   }
-  if (is_reduced && !is_all_reduced) {
+  if (reduced && !is_all_reduced) {
     return std::nullopt;
   }
   for (const Node* node : body.body().nodes()) {
@@ -111,7 +113,7 @@ Result write_body(ProgramBuilder& builder, const Op& op, Arguments arguments) {
     return std::nullopt;
   }
   const Element result = known.at(body.outputs()[0]).value;
-  return is_reduced && result.type == at::kFloat ? builder.convert(result, at::kBFloat16) : result;
+  return reduced && result.type == at::kFloat ? builder.convert(result, *reduced) : result;
 }
 
 // Returns the element as a tensor of the target's dtype holds it; nothing where LibTorch does not convert it.

@@ -5,6 +5,7 @@
 #include "fusion/scalar_functions.h"
 
 #include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 #include <c10/util/overflows.h>
 
 #include <algorithm>
@@ -12,13 +13,14 @@
 
 namespace sconce {
 
-c10::ScalarType compute_type(c10::ScalarType dtype) { return dtype == at::kBFloat16 ? at::kFloat : dtype; }
+c10::ScalarType compute_type(c10::ScalarType dtype) { return c10::isReducedFloatingType(dtype) ? at::kFloat : dtype; }
 
 bool is_kernel_type(c10::ScalarType dtype) {
   switch (dtype) {
     case at::kFloat:
     case at::kDouble:
     case at::kBFloat16:
+    case at::kHalf:
     case at::kLong:
     case at::kInt:
     case at::kByte:
@@ -36,6 +38,7 @@ bool fits_dtype(const c10::IValue& number, c10::ScalarType dtype) {
     case at::kFloat: return fits(float());
     case at::kDouble: return fits(double());
     case at::kBFloat16: return fits(c10::BFloat16());
+    case at::kHalf: return fits(c10::Half());
     case at::kLong: return fits(int64_t());
     case at::kInt: return fits(int32_t());
     case at::kByte: return fits(uint8_t());
@@ -48,6 +51,10 @@ void ProgramBuilder::bind(Element number, c10::ScalarType dtype) {
   if (std::find(bound_numbers_.begin(), bound_numbers_.end(), bound) == bound_numbers_.end()) {
     bound_numbers_.push_back(bound);
   }
+}
+
+bool ProgramBuilder::has_type(c10::ScalarType type) const {
+  return std::any_of(code_.begin(), code_.end(), [type](const Instruction& each) { return each.type == type; });
 }
 
 Element ProgramBuilder::load(uint32_t input, c10::ScalarType type) {

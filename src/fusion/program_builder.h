@@ -16,9 +16,9 @@ struct Element {
   c10::ScalarType type = c10::ScalarType::Undefined;
 };
 
-// Returns the type in which an operator computes values of a dtype: float32 for bfloat16, else the dtype.
+// Returns the type in which an operator computes values of a dtype: float32 for bfloat16 and float16, else the dtype.
 c10::ScalarType compute_type(c10::ScalarType dtype);
-// Returns whether kernels can compute with values of the dtype.
+// Returns whether kernels can compute with values of the dtype. Those of CPUs cannot with float16.
 bool is_kernel_type(c10::ScalarType dtype);
 
 // Returns whether LibTorch converts the number to the dtype without overflow. Infinities and NaN are values of floating
@@ -47,6 +47,8 @@ class ProgramBuilder {
   // sums in another order, or as a rule has said.
   bool may_round() const { return may_round_; }
   void set_may_round() { may_round_ = true; }
+  // Returns whether the program has values of the type.
+  bool has_type(c10::ScalarType type) const;
   // Returns whether the program calls scalar functions. No processor without AVX2 can run it.
   bool calls_functions() const { return calls_functions_; }
   // Whether the program is for the default dtype of now.

@@ -137,14 +137,14 @@ Element Writing::number_as(const c10::IValue& number, c10::ScalarType type) {
 }
 
 Element Writing::root(Element x) {
-  if (type(0) != at::kBFloat16) {
+  if (!c10::isReducedFloatingType(type(0))) {
     b.set_may_round();
   }
   return b.apply(MachineOp::kSqrt, x);
 }
 
 Element Writing::inverse_root(Element x) {
-  if (type(0) == at::kBFloat16) {
+  if (c10::isReducedFloatingType(type(0))) {
     b.set_may_round();
   }
   return inverse(b.apply(MachineOp::kSqrt, x));

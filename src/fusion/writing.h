@@ -63,9 +63,9 @@ class Writing {
   Type one_floating(std::initializer_list<size_t> positions) const;
 
   // Returns the argument in the type in which an operator on `dtype` computes. Neither a number nor a tensor without
-  // dimensions is rounded to bfloat16.
+  // dimensions is rounded to bfloat16 or float16.
   Element as(size_t i, c10::ScalarType dtype);
-  // The same, rounded to bfloat16 first.
+  // The same, rounded to the dtype first.
   Element rounded(size_t i, c10::ScalarType dtype);
   Element number_as(const c10::IValue& number, c10::ScalarType type);
   // Returns the result of a computation on `dtype`.
@@ -86,7 +86,7 @@ class Writing {
   // Returns the square root of an element of the first argument. LibTorch takes those of float32 and float64 from MKL's
   // vector library, which estimates and corrects: they may lie one ulp beside the nearest number, on every CPU.
   Element root(Element x);
-  // Returns its inverse. Without AVX2, LibTorch rounds the root to bfloat16 before it divides.
+  // Returns its inverse. Without AVX2, LibTorch rounds the root of bfloat16 before it divides.
   Element inverse_root(Element x);
   Element one_plus_exp_of_negative(Element x);
   Element sigmoid(Element x);

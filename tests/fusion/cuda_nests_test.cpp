@@ -2,6 +2,7 @@
 #include "tests/fusion/grid_interpreter.h"
 #include "tests/fusion/group_generator.h"
 #include "tests/fusion/kernel_call.h"
+#include "tests/fusion/rule_check.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
 
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -121,6 +123,30 @@ class SimulatedDevice final : public DeviceRuntime {
   size_t launched_ = 0;
 };
 
+// The back end of GPUs for tensors of the CPU, which are the simulated device's.
+class HostNests final : public NestBackend {
+ public:
+  explicit HostNests(std::unique_ptr<NestBackend> inner) : inner_(std::move(inner)) {}
+  c10::Device device() const override { return c10::kCPU; }
+  bool has_kernels() const override { return inner_->has_kernels(); }
+  bool accepts(const ProgramBuilder& builder) const override { return inner_->accepts(builder); }
+  bool accepts(const KernelProgram& program, const Iteration& iteration, bool folds_rows) const override {
+    return inner_->accepts(program, iteration, folds_rows);
+  }
+  bool accepts_any_length(const KernelProgram& program) const override { return inner_->accepts_any_length(program); }
+  std::unique_ptr<NestCode> make(const KernelProgram& program, bool folds_rows, bool writes,
+                                 const std::string& group) const override {
+    return inner_->make(program, folds_rows, writes, group);
+  }
+
+ private:
+  const std::unique_ptr<NestBackend> inner_;
+};
+
+std::unique_ptr<GroupCompiler> kernels_of(SimulatedDevice& device) {
+  return make_kernels(std::make_unique<HostNests>(make_cuda_nests(device.kernels(), 0, /*is_blocking=*/true)));
+}
+
 at::Tensor copy_with_strides(const at::Tensor& tensor) {
   const at::Tensor all = at::empty({0}, tensor.options()).set_(tensor.storage()).clone();
   return all.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
@@ -148,7 +174,7 @@ TEST(CudaNests, RunGeneratedGroups) {
   const at::NoGradGuard no_grad;
   const uint64_t count = environment_number("SCONCE_GROUPS", 40);
   SimulatedDevice device;
-  const auto kernels = make_kernels(make_cuda_nests(device.kernels(), 0, /*is_blocking=*/true));
+  const auto kernels = kernels_of(device);
   for (uint64_t seed = 1; seed <= count; ++seed) {
     at::manual_seed(seed);
     constexpr GroupGenerator::Contents kContents[] = {GroupGenerator::Contents::kExact, GroupGenerator::Contents::kWrites,
@@ -182,10 +208,49 @@ constexpr const char* kSoftmax = R"(graph(%x : Tensor, %y : Tensor):
   return (%c)
 )";
 
+// Each operator on operands of float16, which CPUs leave to LibTorch: computed in float32 and rounded once.
+TEST(CudaNests, ComputeWithHalfPrecision) {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(1);
+  SimulatedDevice device;
+  const auto kernels = kernels_of(device);
+  std::set<std::string> computed;
+  for (const c10::OperatorHandle& op : operators_with_rules()) {
+    for (size_t variant = 0; const auto call = variant_of(op, variant); ++variant) {
+      std::vector<c10::IValue> given = arguments_for(*call, {at::kHalf}, variant, as_it_is, 1);
+      for (c10::IValue& value : given) {
+        const bool is_half = value.isTensor() && value.toTensor().scalar_type() == at::kHalf && value.toTensor().dim() != 0;
+        value = is_half ? c10::IValue((at::randn({3, 5}) * 2).to(at::kHalf))
+                : value.isTensor() && value.toTensor().scalar_type() == at::kBool ? c10::IValue(at::randn({3, 5}).gt(0))
+                                                                                  : value;
+      }
+      const Outcome expected = run_eager(*call, given);
+      if (!expected.result) {
+        continue;  // LibTorch has no such operator of float16 on CPUs
+      }
+      const size_t launched = device.launched();
+      const auto plan = plan_with_kernels(call->text(), *kernels);
+      const auto found = results_of(*plan, given);
+      ASSERT_EQ(found.first.size(), 1U) << call->text() << found.second;
+      ASSERT_EQ(found.first[0].scalar_type(), expected.result->scalar_type()) << call->text();
+      // One unit in the last place is 2^-10.
+      ASSERT_TRUE(at::allclose(found.first[0].to(at::kDouble), expected.result->to(at::kDouble), 0x1p-9, 1e-3, true))
+          << call->text() << found.first[0] << *expected.result;
+      if (device.launched() > launched) {
+        computed.insert(op.schema().name());
+      }
+    }
+  }
+  for (const char* name : {"aten::add", "aten::mul", "aten::sigmoid", "aten::gelu", "aten::pow", "aten::nan_to_num"}) {
+    EXPECT_TRUE(computed.contains(name)) << name;
+  }
+  EXPECT_GT(computed.size(), 100U);
+}
+
 TEST(CudaNests, LoadNeighborsOneByOneIfTheyAreNotAligned) {
   const at::NoGradGuard no_grad;
   SimulatedDevice device;
-  const auto kernels = make_kernels(make_cuda_nests(device.kernels(), 0, /*is_blocking=*/true));
+  const auto kernels = kernels_of(device);
   const auto plan = plan_with_kernels(kSoftmax, *kernels);
   const at::Tensor storage = at::randn({4 * 64 + 1});
   for (const int64_t offset : {0, 1}) {
@@ -199,7 +264,7 @@ TEST(CudaNests, LoadNeighborsOneByOneIfTheyAreNotAligned) {
 TEST(CudaNests, LeaveToTheOperatorsWhatTheDeviceDoesNotCompile) {
   const at::NoGradGuard no_grad;
   SimulatedDevice device("no compiler");
-  const auto kernels = make_kernels(make_cuda_nests(device.kernels(), 0, /*is_blocking=*/true));
+  const auto kernels = kernels_of(device);
   const auto plan = plan_with_kernels(kSoftmax, *kernels);
   const std::vector<c10::IValue> operands = {at::randn({4, 8}), at::randn({8})};
   for (int call = 0; call < 3; ++call) {

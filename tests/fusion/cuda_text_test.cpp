@@ -74,11 +74,34 @@ class CudaText : public ::testing::Test {
     ++compiled_;
   }
 
+  // Compiles the program with float16 in place of bfloat16, if it has any.
+  void expect_code_of_half(KernelProgram program) {
+    bool has_any = false;
+    const auto replace = [&](c10::ScalarType& type) {
+      has_any = has_any || type == at::kBFloat16;
+      type = type == at::kBFloat16 ? at::kHalf : type;
+    };
+    for (KernelInput& input : program.inputs) {
+      replace(input.type);
+    }
+    for (KernelOutput& output : program.outputs) {
+      replace(output.type);
+    }
+    for (Instruction& each : program.code) {
+      replace(each.type);
+    }
+    if (has_any) {
+      expect_code(program);
+      ++of_half_;
+    }
+  }
+
   // Compiles the kernels of the process that were not compiled yet.
   void expect_code_of_new_kernels() {
     for (const auto& kernel : KernelCache::instance().kernels()) {
       if (seen_.insert(kernel->text()).second && seen_.size() % stride_ == 0) {
         ASSERT_NO_FATAL_FAILURE(expect_code(kernel->program()));
+        ASSERT_NO_FATAL_FAILURE(expect_code_of_half(kernel->program()));
       }
     }
   }
@@ -87,6 +110,7 @@ class CudaText : public ::testing::Test {
   const size_t stride_ = environment_number("SCONCE_CUDA_TEXTS", 6);
   std::set<std::string> seen_;
   size_t compiled_ = 0;
+  size_t of_half_ = 0;
   std::map<std::string, size_t> refused_;
 };
 
@@ -117,6 +141,7 @@ TEST_F(CudaText, CompilesOfOperators) {
     ASSERT_NO_FATAL_FAILURE(expect_code_of_new_kernels());
   }
   EXPECT_GT(compiled_ * stride_, 300U);
+  EXPECT_GT(of_half_ * stride_, 100U);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "tests/fusion/kernel_call.h"
 #include "tests/support/graphs.h"
 
+#include "fusion/form_groups.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"
 
@@ -50,6 +51,20 @@ TEST(KnownDtypes, KeepNodesOfWhichNothingIsKnown) {
   const auto unknown = counts_of_run("Tensor", "Tensor", "0");
   EXPECT_EQ(unknown.refused, 1U);
   EXPECT_EQ(unknown.runs, 0U);
+}
+
+// Returns whether a graph of operators on values of this type has a group.
+bool forms_group(const std::string& type) {
+  const auto graph = graph_of("graph(%x : " + type + "):\n  %a : Tensor = aten::mul(%x, %x)\n" +
+                              "  %b : Tensor = aten::sigmoid(%a)\n  return (%b)\n");
+  return form_groups(*graph);
+}
+
+TEST(KnownDtypes, KeepHalfPrecisionOnGpusOnly) {
+  EXPECT_TRUE(forms_group("Half(3, 4, device=cuda:0)"));
+  EXPECT_FALSE(forms_group("Half(3, 4, device=cpu)"));
+  EXPECT_FALSE(forms_group("Half(3, 4)"));
+  EXPECT_TRUE(forms_group("Tensor"));
 }
 
 TEST(KnownDtypes, KeepFoldsOfTheLastDimension) { EXPECT_EQ(counts_of_run("Float(3, 4)", "Long(3, 4)", "1").runs, 1U); }

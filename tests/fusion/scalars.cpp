@@ -4,6 +4,7 @@
 
 #include <c10/core/ScalarType.h>
 #include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -157,6 +158,7 @@ double rounded_to(Type type, double value) {
   switch (type) {
     case Type::Float: return static_cast<float>(value);
     case Type::BFloat16: return static_cast<float>(c10::BFloat16(static_cast<float>(value)));
+    case Type::Half: return static_cast<float>(c10::Half(static_cast<float>(value)));
     default: return value;
   }
 }
@@ -166,6 +168,7 @@ Scalar scalar_from_memory(Type type, const char* at) {
     case Type::Float: return {.real = from_memory<float>(at)};
     case Type::Double: return {.real = from_memory<double>(at)};
     case Type::BFloat16: return {.real = static_cast<float>(from_memory<c10::BFloat16>(at))};
+    case Type::Half: return {.real = static_cast<float>(from_memory<c10::Half>(at))};
     case Type::Long: return {.whole = from_memory<int64_t>(at)};
     case Type::Int: return {.whole = from_memory<int32_t>(at)};
     case Type::Byte: return {.whole = from_memory<uint8_t>(at)};
@@ -178,6 +181,7 @@ void scalar_to_memory(Type type, char* at, Scalar value) {
     case Type::Float: to_memory(at, static_cast<float>(value.real)); break;
     case Type::Double: to_memory(at, value.real); break;
     case Type::BFloat16: to_memory(at, c10::BFloat16(static_cast<float>(value.real))); break;
+    case Type::Half: to_memory(at, c10::Half(static_cast<float>(value.real))); break;
     case Type::Long: to_memory(at, value.whole); break;
     case Type::Int: to_memory(at, static_cast<int32_t>(value.whole)); break;
     default: to_memory(at, static_cast<uint8_t>(value.whole)); break;

@@ -16,6 +16,7 @@ namespace {
 // largest.
 constexpr const char* kPrelude = R"(
 struct bfloat16 { unsigned short bits; };
+struct float16 { unsigned short bits; };
 template <typename T, int N> struct alignas(N * sizeof(T)) Vector { T at[N]; };
 
 __device__ inline float to_float(bfloat16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
@@ -23,6 +24,16 @@ __device__ inline bfloat16 to_bfloat16(float x) {
   const unsigned bits = __float_as_uint(x);
   const unsigned rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
   return {static_cast<unsigned short>(x != x ? 0x7FC0u : rounded)};
+}
+__device__ inline float to_float(float16 x) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
+  return result;
+}
+__device__ inline float16 to_float16(float x) {
+  float16 result;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
+  return result;
 }
 __device__ inline int to_int(float x) { return x != x ? 0 : __float2int_rz(x); }
 __device__ inline int to_int(double x) { return x != x ? 0 : __double2int_rz(x); }
@@ -98,11 +109,11 @@ std::optional<std::string> call_of(const Instruction& instruction, const std::ar
 }
 
 std::string converted(c10::ScalarType from, c10::ScalarType to, const std::string& a) {
-  if (from == at::kBFloat16) {
+  if (c10::isReducedFloatingType(from)) {
     return to == at::kFloat ? "to_float(" + a + ")" : converted(at::kFloat, to, "to_float(" + a + ")");
   }
-  if (to == at::kBFloat16) {
-    return "to_bfloat16(" + (from == at::kFloat ? a : "static_cast<float>(" + a + ")") + ")";
+  if (c10::isReducedFloatingType(to)) {
+    return "to_" + device_type(to) + "(" + (from == at::kFloat ? a : "static_cast<float>(" + a + ")") + ")";
   }
   if (to == at::kBool) {
     return a + " != 0";
@@ -122,6 +133,7 @@ std::string device_type(c10::ScalarType type) {
     case at::kFloat: return "float";
     case at::kDouble: return "double";
     case at::kBFloat16: return "bfloat16";
+    case at::kHalf: return "float16";
     case at::kLong: return "long long";
     case at::kInt: return "int";
     case at::kByte: return "unsigned char";

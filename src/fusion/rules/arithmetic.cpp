@@ -24,8 +24,8 @@ Result write_sum(Writing& w) {
   if (w.is_one(2)) {
     return w.done(kSign > 0 ? w.add(a, c) : w.sub(a, c), *dtype);
   }
-  // LibTorch rounds alpha * b to bfloat16 in the elements at the end, and not elsewhere.
-  if (*dtype == at::kBFloat16) {
+  // LibTorch rounds alpha * b to the dtype in the elements at the end, and not elsewhere.
+  if (c10::isReducedFloatingType(*dtype)) {
     return std::nullopt;
   }
   const Element given = w.as(2, *dtype);
@@ -70,7 +70,8 @@ Result write_mul_in_place(Writing& w) {
     return std::nullopt;
   }
   return w.done(
-      w.b.apply(*dtype == at::kBool ? MachineOp::kAnd : MachineOp::kMul, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype);
+      w.b.apply(*dtype == at::kBool ? MachineOp::kAnd : MachineOp::kMul, w.rounded(0, *dtype), w.rounded(1, *dtype)),
+      *dtype);
 }
 
 // addcmul(self, tensor1, tensor2, value)
@@ -130,7 +131,7 @@ Result write_pow(Writing& w) {
   if (c10::isIntegralType(dtype, /*includeBool=*/false) && w[1].constant.isInt() && *exponent >= 0 && *exponent <= 3) {
     return power(w.as(0, dtype));
   }
-  if (dtype == at::kBFloat16 && (*exponent == 3 || *exponent == -2)) {
+  if (c10::isReducedFloatingType(dtype) && (*exponent == 3 || *exponent == -2)) {
     w.b.set_may_round();  // LibTorch rounds the square on some CPUs
   }
   return w.function(power);

@@ -76,7 +76,7 @@ Result write_div(Writing& w) {
   if (!is_rounded) {
     return w.done(w.div(a, c), *dtype);
   }
-  if (*dtype == at::kBFloat16) {
+  if (c10::isReducedFloatingType(*dtype)) {
     return std::nullopt;
   }
   w.b.set_may_round();  // LibTorch's quotients in vectors have NaN where they overflow
@@ -88,7 +88,7 @@ Result write_floor_divide(Writing& w) {
   if (dtype && divides_integers(w, *dtype)) {
     return floor_of_integers(w, w.as(0, *dtype), w.as(1, *dtype));
   }
-  return dtype && c10::isFloatingType(*dtype) && *dtype != at::kBFloat16
+  return dtype && c10::isFloatingType(*dtype) && !c10::isReducedFloatingType(*dtype)
              ? Result(floor_of_quotient(w, w.as(0, *dtype), w.as(1, *dtype)))
              : std::nullopt;
 }

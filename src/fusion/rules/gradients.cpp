@@ -146,8 +146,8 @@ Result write_hardswish_backward(Writing& w) {
   });
 }
 
-// hardshrink_backward(grad, self, lambd) and softshrink_backward: 0 where -lambd <= self <= lambd. LibTorch's vectors and its
-// scalars differ where `lambd` is NaN.
+// hardshrink_backward(grad, self, lambd) and softshrink_backward: 0 where -lambd <= self <= lambd. LibTorch's vectors and
+// its scalars differ where `lambd` is NaN.
 Result write_shrink_backward(Writing& w) {
   return !w.is_number(2) || std::isnan(*w.number(2)) ? std::nullopt : write_gradient(w, [&](Element grad, Element x) {
     const Element bound = w.as(2, w.type(0));
@@ -194,7 +194,7 @@ Result write_log_sigmoid_backward(Writing& w) {
 
 // logit_backward(grad, self, eps): 0 outside of [eps, 1 - eps]; without eps, NaN outside of [0, 1]
 Result write_logit_backward(Writing& w) {
-  if ((!w.is_none(2) && !w.is_number(2)) || w.type(0) == at::kBFloat16) {
+  if ((!w.is_none(2) && !w.is_number(2)) || c10::isReducedFloatingType(w.type(0))) {
     return std::nullopt;
   }
   const bool is_bounded = w.is_number(2) && *w.number(2) >= 0;

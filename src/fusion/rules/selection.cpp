@@ -159,6 +159,7 @@ Result write_nan_to_num(Writing& w) {
   const c10::ScalarType dtype = w.type(0);
   const double largest = dtype == at::kDouble  ? std::numeric_limits<double>::max()
                          : dtype == at::kFloat ? std::numeric_limits<float>::max()
+                         : dtype == at::kHalf  ? static_cast<double>(std::numeric_limits<c10::Half>::max())
                                                : static_cast<double>(std::numeric_limits<c10::BFloat16>::max());
   const auto given = [&](size_t i, Element x, double otherwise) {
     return w.is_none(i) ? w.literal(otherwise, x) : w.as(i, dtype);

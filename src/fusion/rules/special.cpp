@@ -7,14 +7,14 @@
 namespace sconce {
 namespace {
 
-// Whether kernels compute results of bfloat16: LibTorch raises there, or rounds in between.
+// Whether kernels compute results of bfloat16 and float16: LibTorch raises there, or rounds in between.
 enum class Reduced : uint8_t { kComputed, kLeft };
 // Whether integers are converted to the default dtype, or LibTorch raises.
 enum class Integers : uint8_t { kConverted, kRaise };
 
 void add_special(RuleTable& table, const std::string& name, const std::string& function, Reduced reduced) {
   add_rule(table, name.c_str(), [function, reduced](Writing& w) -> Result {
-    if (reduced == Reduced::kLeft && w.type(0) == at::kBFloat16) {
+    if (reduced == Reduced::kLeft && c10::isReducedFloatingType(w.type(0))) {
       return std::nullopt;
     }
     return w.real_function([&](Element x) { return w.b.call(function, x); });
@@ -24,7 +24,7 @@ void add_special(RuleTable& table, const std::string& name, const std::string& f
 // Of two operands, promoted to a floating dtype.
 Result write_special_of_two(Writing& w, const std::string& function, Reduced reduced, Integers integers) {
   const Type dtype = integers == Integers::kRaise ? w.promoted_floating({0, 1}) : w.promoted_to_floating({0, 1});
-  if (!dtype || (reduced == Reduced::kLeft && *dtype == at::kBFloat16)) {
+  if (!dtype || (reduced == Reduced::kLeft && c10::isReducedFloatingType(*dtype))) {
     return std::nullopt;
   }
   return w.done(w.b.call(function, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype);
@@ -69,10 +69,10 @@ Result write_entr(Writing& w) {
   });
 }
 
-// special_ndtr(self): (1 + erf(self * sqrt(1/2))) / 2. LibTorch composes it of operators, each of which rounds to bfloat16.
+// special_ndtr(self): (1 + erf(self * sqrt(1/2))) / 2. LibTorch composes it of operators, each of which rounds to the dtype.
 Result write_ndtr(Writing& w) {
-  const bool rounds = w.type(0) == at::kBFloat16;
-  const auto rounded = [&](Element x) { return rounds ? w.b.convert(w.b.convert(x, at::kBFloat16), x.type) : x; };
+  const bool rounds = c10::isReducedFloatingType(w.type(0));
+  const auto rounded = [&](Element x) { return rounds ? w.b.convert(w.b.convert(x, w.type(0)), x.type) : x; };
   return w.real_function([&](Element x) {
     const Element erf = rounded(w.b.apply(MachineOp::kErf, rounded(w.times(x, std::numbers::sqrt2 / 2))));
     return w.times(rounded(w.add(erf, w.literal(1, erf))), 0.5);
