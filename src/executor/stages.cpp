@@ -1,5 +1,6 @@
 #include "executor/stages.h"
 
+#include "analysis/step_traits.h"
 #include "autodiff/differentiate.h"
 #include "fusion/form_groups.h"
 #include "ir/differentiable.h"
@@ -187,7 +188,9 @@ void fuse_passes(std::shared_ptr<Graph>& graph, GroupMoves moves, bool has_kerne
 }
 
 void record_passes(Graph& graph, bool cuda_graphs, PassRunner& runner) {
-  if (cuda_graphs) {
+  if (cuda_graphs && !main_device_of(graph).is_cpu()) {
+    // Updates of parameters, and what other late passes made, have no facts.
+    runner.run("propagate_facts", [](Graph& known) { return propagate_facts(known, InputAssumptions()); }, graph);
     runner.run("form_recordings", form_recordings, graph);
   }
 }

@@ -123,6 +123,9 @@ class CapturedOptimizer::Impl {
         if (!grad.defined()) {
           continue;
         }
+        if (!param.is_cpu()) {
+          return "a parameter is on another device than the CPU";
+        }
         if (const char* reason = why_no_plan(param, grad)) {
           return reason;
         }

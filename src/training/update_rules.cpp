@@ -1,6 +1,8 @@
 // The rules restate torch/csrc/api/src/optim/*.cpp, operator for operator.
 #include "training/update_rule.h"
 
+#include "base/plain_keys.h"
+
 #include <ATen/Functions.h>
 #include <ATen/MemoryOverlap.h>
 #include <torch/optim/adagrad.h>
@@ -22,11 +24,9 @@ bool is_like(const at::Tensor& tensor, const at::Tensor& param) {
   return tensor.defined() && tensor.scalar_type() == param.scalar_type() && tensor.sizes() == param.sizes();
 }
 
-// Returns whether the tensor is dense, on the CPU and nothing but a tensor (rule R10).
-bool is_plain(const at::Tensor& tensor) {
-  constexpr c10::DispatchKeySet kPlain({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
-                                        c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU});
-  return (tensor.key_set().raw_repr() & ~kPlain.raw_repr()) == 0 && !tensor.unsafeGetTensorImpl()->is_wrapped_number() &&
+// Returns whether the tensor is dense, on the parameter's device, and nothing but a tensor (rule R10).
+bool is_plain(const at::Tensor& tensor, const at::Tensor& param) {
+  return tensor.device() == param.device() && are_plain(tensor.key_set(), tensor.device().type()) && !tensor.unsafeGetTensorImpl()->is_wrapped_number() &&
          !tensor._fw_grad(/*level=*/0).defined();
 }
 
@@ -306,7 +306,7 @@ UpdateRule::State* find_state(torch::optim::Optimizer& optimizer, const at::Tens
 
 const char* why_no_plan(const at::Tensor& param, const at::Tensor& grad) {
   return grad.is_sparse()                             ? "a gradient is sparse"
-         : !is_plain(param) || !is_plain(grad)        ? "a parameter or gradient is no plain dense tensor on the CPU"
+         : !is_plain(param, param) || !is_plain(grad, param) ? "a parameter or gradient is no plain dense tensor on one device"
          : !c10::isFloatingType(param.scalar_type())  ? "a parameter has no floating-point numbers"
          : !is_like(grad, param)                      ? "a gradient has another dtype or other sizes than its parameter"
          : !may_be_written(param)                     ? "elements of a parameter share memory"
@@ -314,7 +314,7 @@ const char* why_no_plan(const at::Tensor& param, const at::Tensor& grad) {
 }
 
 const char* why_no_plan_for_state(const at::Tensor& tensor, const at::Tensor& param) {
-  return is_like(tensor, param) && is_plain(tensor) && may_be_written(tensor)
+  return is_like(tensor, param) && is_plain(tensor, param) && may_be_written(tensor)
              ? nullptr
              : "a state is missing, or is no tensor like its parameter";
 }

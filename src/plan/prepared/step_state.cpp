@@ -1,19 +1,12 @@
 #include "plan/prepared/step_state.h"
 
+#include "base/plain_keys.h"
+
 #include <algorithm>
 #include <utility>
 
 namespace sconce {
 namespace {
-
-// Returns the keys of a plain tensor on this kind of device; none for kinds that have no prepared steps.
-c10::DispatchKeySet plain_keys(c10::DeviceType type) {
-  constexpr c10::DispatchKeySet kCpu({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
-                                      c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU});
-  constexpr c10::DispatchKeySet kCuda({c10::DispatchKey::CUDA, c10::DispatchKey::ADInplaceOrView,
-                                       c10::DispatchKey::AutogradCUDA, c10::DispatchKey::AutocastCUDA});
-  return type == c10::kCPU ? kCpu : type == c10::kCUDA ? kCuda : c10::DispatchKeySet();
-}
 
 // Returns whether a shell can stand for the tensor.
 bool can_be_imported(const at::Tensor& tensor, c10::Device device) {
@@ -21,7 +14,7 @@ bool can_be_imported(const at::Tensor& tensor, c10::Device device) {
     return false;
   }
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  return (impl.key_set().raw_repr() & ~plain_keys(device.type()).raw_repr()) == 0 && !impl.is_wrapped_number() &&
+  return are_plain(impl.key_set(), device.type()) && !impl.is_wrapped_number() &&
          !impl.has_symbolic_sizes_strides() && !impl.is_python_dispatch() && impl.has_storage();
 }
 

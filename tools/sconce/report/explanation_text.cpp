@@ -2,6 +2,7 @@
 
 #include "tools/sconce/commands/common_options.h"
 #include "tools/sconce/report/gradient_text.h"
+#include "tools/sconce/report/recorded_text.h"
 #include "tools/sconce/report/memory_picture.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/table.h"
@@ -76,26 +77,6 @@ std::string traits_text(const TraitsExplanation& traits) {
   return text + (unfit == 0 ? "" : indented(table.render(), "      "));
 }
 
-// Returns "    CUDA graph of 33 steps (model.py:12:8): recorded 2 times, replayed 98 times; run 3 times without it", and a line
-// for each reason, for each range.
-std::string recorded_text(const std::vector<RecordedExplanation>& ranges) {
-  std::string text;
-  for (const RecordedExplanation& range : ranges) {
-    const PlanExplanation& plan = range.plan.front();
-    uint64_t runs = 0;
-    std::string reasons;
-    for (const RecordedExplanation::Unrecorded& each : range.unrecorded) {
-      runs += each.runs;
-      reasons += "      " + counted(each.runs, "time") + ": " + each.reason + "\n";
-    }
-    text += "    CUDA graph of " + counted(plan.prepared_steps + plan.ordinary_steps, "operator") + " and " +
-            counted(plan.groups, "group") + (range.source.empty() ? "" : " (" + short_source(range.source) + ")") +
-            ": recorded " + counted(range.recordings, "time") + ", replayed " + counted(range.replays, "time") +
-            "; run " + counted(runs, "time") + " without it\n" + reasons;
-  }
-  return text;
-}
-
 // Returns "2 specs: gradients are recorded", one line for each reason.
 std::string reasons_text(const std::vector<std::string>& reasons) {
   std::map<std::string, size_t> specs;
@@ -126,7 +107,7 @@ std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& deta
     text += detail.specs ? one_spec_text(spec) : "";
   }
   text += preparation_text(plan);
-  text += recorded_text(plan.recorded);
+  text += indented(recorded_to_text(plan.recorded), "    ");
   text += detail.specs ? traits_text(plan.traits) : "";
   text += plan.gradients ? indented(gradients_to_text(*plan.gradients, detail), "    ") : "";
   return text + (detail.steps ? indented(plan.text, "    ") : "");
@@ -312,23 +293,6 @@ Json json_of(const std::vector<NotPreparedExplanation>& entries) {
   return json;
 }
 
-Json json_of(const std::vector<RecordedExplanation>& ranges) {
-  Json json = Json::array();
-  for (const RecordedExplanation& range : ranges) {
-    Json unrecorded = Json::array();
-    for (const RecordedExplanation::Unrecorded& each : range.unrecorded) {
-      unrecorded.push_back(Json{{"reason", each.reason}, {"runs", each.runs}});
-    }
-    json.push_back(Json{{"node", range.node},
-                        {"source", range.source},
-                        {"recordings", range.recordings},
-                        {"replays", range.replays},
-                        {"unrecorded", std::move(unrecorded)},
-                        {"plan", to_json(range.plan.front())}});
-  }
-  return json;
-}
-
 Json json_of(const std::vector<PassTiming>& timings) {
   Json passes = Json::array();
   for (const PassTiming& timing : timings) {
@@ -352,7 +316,7 @@ Json to_json(const PlanExplanation& plan) {
               {"not_prepared", json_of(plan.not_prepared)},
               {"traits", json_of(plan.traits)},
               {"memory", json_of(plan.memory)},
-              {"recorded", json_of(plan.recorded)},
+              {"recorded", to_json(plan.recorded)},
               {"gradients", plan.gradients ? to_json(*plan.gradients) : Json()},
               {"registers", plan.registers},
               {"frames", plan.frames},
