@@ -9,6 +9,7 @@ namespace sconce::cuda {
 namespace {
 
 constexpr size_t kMemoryBytes = size_t(1) << 26;
+constexpr size_t kHeaderBytes = 64;  // of an image
 
 CUcontext context_of(CUdevice device) { return reinterpret_cast<CUcontext>(uintptr_t(0x100 + device)); }
 
@@ -21,12 +22,17 @@ void FakeDriver::define_kernel(const std::string& name, std::vector<size_t> argu
   definitions_[name] = {std::move(argument_bytes), std::move(kernel)};
 }
 
-std::string FakeDriver::image() {
-  std::string bytes(64, '\0');
+void FakeDriver::define_kernels(KernelsOfText kernels) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  kernels_of_text_ = std::move(kernels);
+}
+
+std::string FakeDriver::image(const std::string& text) {
+  std::string bytes(kHeaderBytes, '\0');
   bytes.replace(0, 4,
                 "\x7f"
                 "ELF");
-  return bytes;
+  return bytes + text;
 }
 
 void FakeDriver::fail_call(size_t n, CUresult code) { fail_call_of({}, n, code); }
@@ -211,7 +217,7 @@ Expected<void> FakeDriver::load_module(const void* image, CUmodule* module) {
   }
   if (code == CUDA_SUCCESS) {
     *module = new_handle<CUmodule>();
-    modules_[*module] = {};
+    modules_[*module].text = static_cast<const char*>(image) + kHeaderBytes;
   }
   return outcome("load_module", code);
 }
@@ -224,7 +230,7 @@ Expected<void> FakeDriver::unload_module(CUmodule module) {
     misuse_.emplace_back("an unknown module is unloaded");
     return outcome("unload_module", CUDA_ERROR_INVALID_HANDLE);
   }
-  for (const CUfunction function : found->second) {
+  for (const CUfunction function : found->second.functions) {
     functions_.erase(function);
   }
   modules_.erase(found);
@@ -234,16 +240,23 @@ Expected<void> FakeDriver::unload_module(CUmodule module) {
 Expected<void> FakeDriver::module_function(CUmodule module, const char* name, CUfunction* function) {
   SCONCE_FAKE_CALL("module_function");
   code = needs_context();
-  if (code == CUDA_SUCCESS && modules_.count(module) == 0) {
+  const auto found = modules_.find(module);
+  if (code == CUDA_SUCCESS && found == modules_.end()) {
     code = CUDA_ERROR_INVALID_HANDLE;
   }
-  if (code == CUDA_SUCCESS && definitions_.count(name) == 0) {
+  std::optional<KernelDefinition> definition;
+  if (const auto named = definitions_.find(name); named != definitions_.end()) {
+    definition = named->second;
+  } else if (code == CUDA_SUCCESS && kernels_of_text_) {
+    definition = kernels_of_text_(found->second.text, name);
+  }
+  if (code == CUDA_SUCCESS && !definition) {
     code = CUDA_ERROR_NOT_FOUND;
   }
   if (code == CUDA_SUCCESS) {
     *function = new_handle<CUfunction>();
-    modules_[module].insert(*function);
-    functions_[*function] = {name, module};
+    found->second.functions.insert(*function);
+    functions_[*function].definition = std::move(*definition);
   }
   return outcome("module_function", code);
 }
@@ -276,7 +289,7 @@ Expected<void> FakeDriver::launch_kernel(CUfunction function, const LaunchDimens
   if (code != CUDA_SUCCESS) {
     return outcome("launch_kernel", code);
   }
-  const KernelDefinition& definition = definitions_[found->second.name];
+  const KernelDefinition& definition = found->second.definition;
   std::vector<std::vector<std::byte>> values;
   for (size_t i = 0; i < definition.argument_bytes.size(); ++i) {
     const auto* bytes = static_cast<const std::byte*>(arguments[i]);

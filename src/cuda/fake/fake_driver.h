@@ -7,11 +7,13 @@
 
 #include "cuda/driver.h"
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -27,7 +29,25 @@ class FakeDriver final : public Driver {
   // Defines a kernel, which every loaded module then has. `arguments` points to copies of the launch's values.
   using Kernel = std::function<void(const LaunchDimensions& dimensions, void* const* arguments)>;
   void define_kernel(const std::string& name, std::vector<size_t> argument_bytes, Kernel kernel);
-  static std::string image();  // accepted as machine code
+  struct KernelDefinition {
+    std::vector<size_t> argument_bytes;
+    Kernel kernel;
+  };
+  // Defines the other kernels of modules: returns the one of this name in a module with this text, if there is one. Must not
+  // call the driver.
+  using KernelsOfText = std::function<std::optional<KernelDefinition>(const std::string& text, const std::string& name)>;
+  void define_kernels(KernelsOfText kernels);
+  // Returns what is accepted as machine code, which ends with the text.
+  static std::string image(const std::string& text = {});
+
+  // ---- work of operators, which the host does as if it were the device's; it has the rules of a kernel's launch
+  // Returns whether the caller can do the work at once: the stream has done all that it was given. If not, the stream is
+  // captured, and `enqueue_host_work` takes the work.
+  Expected<bool> begin_host_work(CUstream stream);
+  Expected<void> enqueue_host_work(CUstream stream, std::function<void()> work);
+  // Lets the host do something after the stream's work so far, which is no work of the device. Nothing is done if the stream
+  // is captured or unknown.
+  void call_after_work(CUstream stream, std::function<void()> action);
 
   // Makes the n-th call from now on (1 is the next), or the n-th call of one function, fail with this code. A failing call
   // has no effect, except that calls which release something (destroy, free, pop, end of a capture) release it. Exchanging
@@ -91,8 +111,9 @@ class FakeDriver final : public Driver {
   struct Operation {  // in a stream's queue
     Work work;
     CUevent record = nullptr;
-    CUevent wait = nullptr;
     uint64_t version = 0;
+    std::optional<CUstream> awaited;  // up to its operation at `position`
+    uint64_t position = 0;
   };
   struct Capture {
     CUstream origin = nullptr;
@@ -104,24 +125,30 @@ class FakeDriver final : public Driver {
     std::map<CUstream, size_t> joined;    // by stream: how many of them another stream has waited for
   };
   struct Stream {
+    uint64_t push(Operation operation) {  // returns its position: 1 for the stream's first
+      queue.push_back(std::move(operation));
+      return begun + queue.size();
+    }
     std::deque<Operation> queue;
+    uint64_t begun = 0;  // operations that have left the queue
     uint64_t capture = 0;
+    bool is_blocking = true;  // waits for the default stream, and that for it
   };
   struct Event {
     uint64_t recorded = 0;  // version
     uint64_t completed = 0;
     CUstream stream = nullptr;  // of the last record
+    uint64_t queued = 0;        // position of that record
     uint64_t tick = 0;
     uint64_t capture = 0;  // recorded inside this capture, at `position` of `stream`
     size_t position = 0;
   };
-  struct KernelDefinition {
-    std::vector<size_t> argument_bytes;
-    Kernel kernel;
+  struct Module {
+    std::string text;
+    std::set<CUfunction> functions;
   };
   struct Function {
-    std::string name;
-    CUmodule module;
+    KernelDefinition definition;
     int shared_limit = 48 * 1024;
   };
   struct InjectedFailure {
@@ -142,10 +169,11 @@ class FakeDriver final : public Driver {
   CUresult enqueue(CUstream stream, Work work);
   CUresult forbidden_while_capturing();  // for calls that wait or allocate
   void invalidate(Capture& capture) { capture.invalidated = true; }
-  void drain(CUstream stream);
+  void drain(CUstream stream, uint64_t until = UINT64_MAX);  // until its operation at this position is done
   void drain_all();
   Stream* find_stream(CUstream stream);
   bool captures_on_this_thread() const;
+  bool invalidate_blocking_captures();
 
   mutable std::mutex mutex_;
   const int device_count_;
@@ -160,7 +188,8 @@ class FakeDriver final : public Driver {
   std::map<CUdevice, size_t> retained_;
   std::map<std::thread::id, std::vector<CUcontext>> contexts_;
   std::map<std::thread::id, CUstreamCaptureMode> modes_;
-  std::map<CUmodule, std::set<CUfunction>> modules_;
+  KernelsOfText kernels_of_text_;
+  std::map<CUmodule, Module> modules_;
   std::map<CUfunction, Function> functions_;
   std::map<CUstream, Stream> streams_{{nullptr, {}}};
   std::map<CUevent, Event> events_;

@@ -33,60 +33,6 @@ CUresult FakeDriver::forbidden_while_capturing() {
   return code;
 }
 
-CUresult FakeDriver::enqueue(CUstream handle, Work work) {
-  Stream* stream = find_stream(handle);
-  if (stream == nullptr) {
-    return CUDA_ERROR_INVALID_HANDLE;
-  }
-  if (stream->capture == 0) {
-    if (handle == nullptr && !captures_.empty()) {
-      // The default stream waits for all others, which would make it part of the capture.
-      for (auto& [id, capture] : captures_) {
-        invalidate(capture);
-      }
-      return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    }
-    if (captures_on_this_thread()) {
-      misuse_.emplace_back("while this thread captures one stream, it gives work to another that is not captured");
-    }
-    stream->queue.push_back({std::move(work)});
-    return CUDA_SUCCESS;
-  }
-  Capture& capture = captures_.at(stream->capture);
-  if (capture.invalidated) {
-    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  }
-  capture.nodes.push_back(std::move(work));
-  ++capture.position[handle];
-  return CUDA_SUCCESS;
-}
-
-void FakeDriver::drain(CUstream handle) {
-  Stream& stream = streams_.at(handle);
-  while (!stream.queue.empty()) {
-    const Operation operation = std::move(stream.queue.front());
-    stream.queue.pop_front();
-    ++clock_;
-    if (operation.work) {
-      operation.work();
-    }
-    if (const auto event = events_.find(operation.record); event != events_.end()) {
-      event->second.completed = operation.version;
-      event->second.tick = clock_;
-    }
-    if (const auto event = events_.find(operation.wait);
-        event != events_.end() && event->second.completed < operation.version && event->second.stream != handle) {
-      drain(event->second.stream);
-    }
-  }
-}
-
-void FakeDriver::drain_all() {
-  for (auto& [handle, stream] : streams_) {
-    drain(handle);
-  }
-}
-
 #define SCONCE_FAKE_CALL(function)                \
   const std::lock_guard<std::mutex> lock(mutex_); \
   CUresult code = enter(function);                \
@@ -106,12 +52,12 @@ Expected<void> FakeDriver::synchronize_context() {
   return outcome("synchronize_context", code);
 }
 
-Expected<void> FakeDriver::create_stream(unsigned, CUstream* stream) {
+Expected<void> FakeDriver::create_stream(unsigned flags, CUstream* stream) {
   SCONCE_FAKE_CALL("create_stream");
   code = needs_context();
   if (code == CUDA_SUCCESS) {
     *stream = new_handle<CUstream>();
-    streams_[*stream] = {};
+    streams_[*stream].is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
   }
   return outcome("create_stream", code);
 }
@@ -158,10 +104,9 @@ Expected<void> FakeDriver::stream_wait_event(CUstream handle, CUevent event_hand
       invalidate(captures_.at(stream->capture));
       return outcome("stream_wait_event", CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     }
-    Operation operation;
-    operation.wait = event_handle;
-    operation.version = event.recorded;
-    stream->queue.push_back(std::move(operation));
+    if (event.recorded != 0) {
+      stream->push({.awaited = event.stream, .position = event.queued});
+    }
     return {};
   }
   if (capture == captures_.end() || (stream->capture != 0 && stream->capture != event.capture)) {
@@ -213,10 +158,7 @@ Expected<void> FakeDriver::record_event(CUevent handle, CUstream stream_handle) 
     event.position = captures_.at(stream->capture).position[stream_handle];
     return {};
   }
-  Operation operation;
-  operation.record = handle;
-  operation.version = ++event.recorded;
-  stream->queue.push_back(std::move(operation));
+  event.queued = stream->push({.record = handle, .version = ++event.recorded});
   return {};
 }
 
@@ -242,7 +184,7 @@ Expected<void> FakeDriver::synchronize_event(CUevent handle) {
   } else if (found->second.capture != 0) {
     code = CUDA_ERROR_CAPTURED_EVENT;
   } else if (found->second.completed < found->second.recorded) {
-    drain(found->second.stream);
+    drain(found->second.stream, found->second.queued);
   }
   return outcome("synchronize_event", code);
 }

@@ -38,6 +38,11 @@ std::optional<PoolId> FakeTorchBridge::pool_serving(CUstream stream) const {
   return std::nullopt;
 }
 
+bool FakeTorchBridge::has_shares(PoolId pool) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return shares_.count(pool) != 0;
+}
+
 std::string FakeTorchBridge::leaks() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::string text;

@@ -24,6 +24,7 @@ class FakeTorchBridge final : public TorchBridge {
 
   // Returns the pool from which an allocation for this stream would come now; nothing for the allocator's own memory.
   std::optional<PoolId> pool_serving(CUstream stream) const;
+  bool has_shares(PoolId pool) const;
   // Describes pools that have shares or are still allocating, and threads whose current stream is not the default one. Empty
   // if there are none.
   std::string leaks() const;
