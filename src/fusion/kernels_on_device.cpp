@@ -12,23 +12,38 @@
 namespace sconce {
 namespace {
 
-// What the process has for one runtime. Never destroyed: a kernel may still run when the process ends.
+// What the process has for each runtime.
 class DeviceCompilers {
  public:
+  // Never destroyed: a kernel may still run when the process ends.
+  static DeviceCompilers& of_process() {
+    static auto* const compilers = new DeviceCompilers();
+    return *compilers;
+  }
+
+  DeviceKernelCache& kernels(DeviceRuntime& runtime) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return kernels_locked(runtime);
+  }
+
   const GroupCompiler* find(DeviceRuntime& runtime, c10::DeviceIndex device, bool is_blocking) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::unique_ptr<DeviceKernelCache>& cache = caches_[runtime.id()];
-    if (cache == nullptr) {
-      cache = std::make_unique<DeviceKernelCache>(runtime);
-    }
     std::unique_ptr<GroupCompiler>& compiler = compilers_[{runtime.id(), device, is_blocking}];
     if (compiler == nullptr) {
-      compiler = make_kernels(make_cuda_nests(*cache, device, is_blocking));
+      compiler = make_kernels(make_cuda_nests(kernels_locked(runtime), device, is_blocking));
     }
     return compiler.get();
   }
 
  private:
+  DeviceKernelCache& kernels_locked(DeviceRuntime& runtime) {
+    std::unique_ptr<DeviceKernelCache>& cache = caches_[runtime.id()];
+    if (cache == nullptr) {
+      cache = std::make_unique<DeviceKernelCache>(runtime);
+    }
+    return *cache;
+  }
+
   std::mutex mutex_;
   std::map<uint64_t, std::unique_ptr<DeviceKernelCache>> caches_;  // by the runtime's id
   std::map<std::tuple<uint64_t, c10::DeviceIndex, bool>, std::unique_ptr<GroupCompiler>> compilers_;
@@ -51,8 +66,9 @@ Expected<const GroupCompiler*> kernels_on(c10::Device device, bool is_blocking) 
     const std::string& why = (*runtime)->why_unavailable();
     return Refusal::because("there is no device " + device.str() + (why.empty() ? "" : ": " + why));
   }
-  static auto* const compilers = new DeviceCompilers();
-  return compilers->find(**runtime, device.index(), is_blocking);
+  return DeviceCompilers::of_process().find(**runtime, device.index(), is_blocking);
 }
+
+DeviceKernelCache& device_kernels(DeviceRuntime& runtime) { return DeviceCompilers::of_process().kernels(runtime); }
 
 }  // namespace sconce
