@@ -1,10 +1,10 @@
 // Groups of nodes on the back end of GPUs, whose device is simulated: it runs grids on the CPU, thread by thread.
-#include "tests/fusion/grid_interpreter.h"
 #include "tests/fusion/group_generator.h"
 #include "tests/fusion/kernel_call.h"
 #include "tests/fusion/rule_check.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
+#include "tests/support/grid_interpreter.h"
 
 #include "fusion/cuda/cuda_nests.h"
 #include "fusion/cuda/cuda_text.h"

@@ -1,10 +1,10 @@
 // Programs of kernels as grids of threads, beside the interpreter of the programs.
 #include "tests/fusion/element_values.h"
-#include "tests/fusion/grid_interpreter.h"
 #include "tests/fusion/group_generator.h"
 #include "tests/fusion/kernel_call.h"
 #include "tests/fusion/program_call.h"
 #include "tests/support/environment_number.h"
+#include "tests/support/grid_interpreter.h"
 #include "tests/support/softmax_program.h"
 
 #include "fusion/cuda/cuda_text.h"

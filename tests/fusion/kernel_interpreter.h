@@ -3,7 +3,7 @@
 #pragma once
 
 #include "fusion/kernel_program.h"
-#include "tests/fusion/scalars.h"
+#include "tests/support/scalars.h"
 
 #include <cstdint>
 #include <functional>

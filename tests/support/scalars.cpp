@@ -1,4 +1,4 @@
-#include "tests/fusion/scalars.h"
+#include "tests/support/scalars.h"
 
 #include "fusion/scalar_functions.h"
 

@@ -3,7 +3,7 @@
 
 #include "fusion/cuda/grid_program.h"
 #include "plan/device/device.h"
-#include "tests/fusion/scalars.h"
+#include "tests/support/scalars.h"
 
 #include <cstdint>
 #include <set>

@@ -1,4 +1,4 @@
-#include "tests/fusion/grid_interpreter.h"
+#include "tests/support/grid_interpreter.h"
 
 #include <gtest/gtest.h>
 

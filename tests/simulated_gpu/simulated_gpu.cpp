@@ -1,0 +1,131 @@
+#include "tests/simulated_gpu/simulated_gpu.h"
+
+#include "base/compile_queue.h"
+#include "cuda/cuda_runtime.h"
+#include "fusion/cuda/cuda_text.h"
+#include "fusion/kernels_on_device.h"
+#include "tests/support/grid_interpreter.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace sconce::testing {
+namespace {
+
+constexpr uint32_t kMaxBlocks = 2;  // they take turns
+
+// Reads the struct of which a grid's text has the declaration.
+GridCall call_of(const GridProgram& grid, const char* parameter) {
+  const auto read = [&parameter]<typename T>(T value) {
+    std::memcpy(&value, parameter, sizeof value);
+    parameter += sizeof value;
+    return value;
+  };
+  GridCall call;
+  for (size_t k = 0; k < grid.program.operand_count(); ++k) {
+    call.first.push_back(read(static_cast<void*>(nullptr)));
+  }
+  for (size_t k = 0; k < grid.program.numbers.size(); ++k) {
+    call.numbers.push_back(read(int64_t()));
+  }
+  for (size_t k = 0; k < grid.words; ++k) {
+    call.words.push_back(grid.form.is_wide ? read(int64_t()) : read(int32_t()));
+  }
+  return call;
+}
+
+size_t parameter_bytes(const GridProgram& grid) {
+  return grid.program.operand_count() * sizeof(void*) + grid.program.numbers.size() * sizeof(int64_t) +
+         grid.words * (grid.form.is_wide ? sizeof(int64_t) : sizeof(int32_t));
+}
+
+void run_grid(const GridProgram& grid, const cuda::LaunchDimensions& dimensions, const void* parameter) {
+  const GridCall call = call_of(grid, static_cast<const char*>(parameter));
+  LaunchShape shape;
+  std::copy_n(dimensions.grid, 3, shape.grid.begin());
+  std::copy_n(dimensions.block, 3, shape.block.begin());
+  shape.shared_bytes = dimensions.shared_bytes;
+  shape.grid[0] = std::min(shape.grid[0], kMaxBlocks);
+  GridInterpreter(grid, shape, call).run();
+}
+
+// Returns the kernel of the grid that was printed as this text.
+std::optional<cuda::FakeDriver::KernelDefinition> kernel_of(DeviceKernelCache& kernels, const std::string& text) {
+  for (const auto& each : kernels.kernels()) {
+    if (each->text() == text) {
+      return cuda::FakeDriver::KernelDefinition{{parameter_bytes(each->grid())},
+                                                [each](const cuda::LaunchDimensions& dimensions, void* const* arguments) {
+                                                  run_grid(each->grid(), dimensions, arguments[0]);
+                                                }};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string SimulatedGpu::simulated_compiler() {
+  const char* const directory = std::getenv("SCONCE_PLUGINS_DIR");
+  return (directory == nullptr ? "." : directory) + std::string("/simulated_nvrtc.so");
+}
+
+SimulatedGpu::SimulatedGpu(const std::string& compiler)
+    : driver_(std::make_shared<cuda::FakeDriver>()),
+      bridge_(std::make_shared<cuda::FakeTorchBridge>(*driver_)),
+      memory_(std::make_shared<DeviceMemory>(*driver_, *bridge_)),
+      served_{*driver_, *bridge_},
+      operators_(std::make_unique<SimulatedOperators>(*driver_, *bridge_, *memory_)) {
+  SimulatedDeviceGuard& guard = SimulatedDeviceGuard::of_process();
+  guard.serve(&served_);
+  registrations_ = std::make_unique<CudaRegistrations>(
+      *memory_, guard, [this](const c10::OperatorHandle& op, torch::jit::Stack& stack) { operators_->run(op, stack); });
+  runtime_ = cuda::make_cuda_runtime(driver_, bridge_, {.file = compiler, .directories = {}});
+  driver_->define_kernels([this](const std::string& text, const std::string& name) {
+    return name == kGridKernelName ? kernel_of(kernels(), text) : std::nullopt;
+  });
+  in_place_ = std::make_unique<DeviceRuntimeInPlace>(*runtime_);
+}
+
+SimulatedGpu::~SimulatedGpu() {
+  CompileQueue::of_process().run_and_wait([] {});  // jobs that compile for this runtime
+  in_place_.reset();
+  registrations_.reset();
+  SimulatedDeviceGuard::of_process().serve(nullptr);
+  memory_->close();
+}
+
+DeviceKernelCache& SimulatedGpu::kernels() { return device_kernels(*runtime_); }
+
+at::Tensor SimulatedGpu::tensor(const at::Tensor& values) {
+  const at::NoGradGuard no_grad;
+  return values.to(at::Device(at::kCUDA, 0));
+}
+
+at::Tensor SimulatedGpu::late_tensor(const at::Tensor& values) {
+  const at::NoGradGuard no_grad;
+  at::Tensor late = at::empty_like(values, values.options().device(at::Device(at::kCUDA, 0)));
+  const auto enqueued = driver_->enqueue_host_work(
+      bridge_->handle(bridge_->current_stream(0)),
+      [data = late.mutable_data_ptr(), from = values.clone()] { std::memcpy(data, from.const_data_ptr(), from.nbytes()); });
+  TORCH_CHECK(enqueued, "CUDA error: ", enqueued.refusal().reason);
+  return late;
+}
+
+at::Tensor SimulatedGpu::values(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  return tensor.to(at::kCPU);
+}
+
+size_t SimulatedGpu::driver_calls(const std::string& function) const {
+  const std::vector<std::string> calls = driver_->calls();
+  return static_cast<size_t>(std::count(calls.begin(), calls.end(), function));
+}
+
+}  // namespace sconce::testing
