@@ -35,6 +35,10 @@ GridCall call_of(const GridProgram& grid, const char* parameter) {
   for (size_t k = 0; k < grid.program.numbers.size(); ++k) {
     call.numbers.push_back(read(int64_t()));
   }
+  for (int64_t& number : call.numbers) {
+    const auto* const memory = read(static_cast<const int64_t*>(nullptr));
+    number = memory == nullptr ? number : *memory;
+  }
   for (size_t k = 0; k < grid.words; ++k) {
     call.words.push_back(grid.form.is_wide ? read(int64_t()) : read(int32_t()));
   }
@@ -42,7 +46,7 @@ GridCall call_of(const GridProgram& grid, const char* parameter) {
 }
 
 size_t parameter_bytes(const GridProgram& grid) {
-  return grid.program.operand_count() * sizeof(void*) + grid.program.numbers.size() * sizeof(int64_t) +
+  return grid.program.operand_count() * sizeof(void*) + grid.program.numbers.size() * (sizeof(int64_t) + sizeof(void*)) +
          grid.words * (grid.form.is_wide ? sizeof(int64_t) : sizeof(int32_t));
 }
 
@@ -99,6 +103,7 @@ SimulatedGpu::~SimulatedGpu() {
   registrations_.reset();
   SimulatedDeviceGuard::of_process().serve(nullptr);
   memory_->close();
+  runtime_->synchronize(0);  // queued work fills freed memory
 }
 
 DeviceKernelCache& SimulatedGpu::kernels() { return device_kernels(*runtime_); }
