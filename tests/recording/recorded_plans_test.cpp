@@ -12,12 +12,15 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace sconce::testing {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 const c10::Device kGpu(c10::kCUDA, 0);
@@ -271,6 +274,80 @@ TEST_F(RecordedPlans, KeepInferenceTensorsApart) {
     EXPECT_TRUE(agree(on_cpu(gpu_, found), pair.cpu.forward({x}), 1e-5)) << "call " << call;
     EXPECT_EQ(found.toTupleRef().elements()[0].toTensor().is_inference(), call % 2 == 1) << "call " << call;
   }
+}
+
+// Whatever call of the driver fails: the call of the model is right or throws, and the next ones are right.
+TEST_F(RecordedPlans, SurviveEachFailureOfTheDriver) {
+  const auto weights = network_weights();
+  bool failed = true;
+  size_t thrown = 0;
+  size_t position = 0;
+  while (failed && position < 400) {
+    ++position;
+    {
+      Pair pair = pair_of(kNetwork, weights);
+      expect_agree(pair, {at::randn({5, 4})}, "first call");
+      gpu_.driver().fail_call(position, CUDA_ERROR_LAUNCH_FAILED);
+      for (int call = 0; call < 3; ++call) {
+        try {
+          expect_agree(pair, {at::randn({5, 4})}, "failure of driver call " + std::to_string(position));
+        } catch (const c10::Error& error) {
+          EXPECT_THAT(error.what(), HasSubstr("simulated driver: error"));
+          ++thrown;
+        }
+      }
+      failed = gpu_.driver().has_failed();
+      gpu_.driver().fail_nothing();
+      for (int call = 0; call < 4; ++call) {
+        expect_agree(pair, {at::randn({5, 4})}, "after the failure of driver call " + std::to_string(position));
+      }
+    }
+    ASSERT_FALSE(HasFailure()) << "driver call " << position;
+  }
+  EXPECT_FALSE(failed) << "there are more calls to fail";
+  EXPECT_GT(position, 20U);
+  EXPECT_LT(thrown, position);
+}
+
+TEST_F(RecordedPlans, KeepMemoryFlatOverManyRecordings) {
+  size_t reserved = 0;
+  Pair pair = pair_of(kNetwork, network_weights());
+  for (int round = 0; round < 120; ++round) {
+    // More shapes than a range keeps recordings of.
+    for (int shape = 0; shape < 12; ++shape) {
+      for (int call = 0; call < 4; ++call) {
+        pair.gpu.forward({gpu_.tensor(at::randn({2 + shape, 4}))});
+      }
+    }
+    if (round == 3) {
+      reserved = gpu_.memory().bytes_reserved();
+    }
+  }
+  const Ranges ranges = ranges_of(pair);
+  EXPECT_GE(ranges.recordings, 1000U) << ranges.reasons;
+  EXPECT_LE(gpu_.memory().bytes_reserved(), reserved);
+}
+
+TEST_F(RecordedPlans, ServeThreadsAtOnce) {
+  Pair pair = pair_of(kNetwork, network_weights());
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int thread = 0; thread < 3; ++thread) {
+    threads.emplace_back([&, thread] {
+      const at::NoGradGuard no_grad;
+      const CurrentStream own(gpu_.runtime(), gpu_.runtime().side_stream(0));
+      for (int call = 0; call < 30; ++call) {
+        const at::Tensor x = at::full({3 + thread, 4}, 0.1 * call - thread);
+        const c10::IValue found = on_cpu(gpu_, pair.gpu.forward({gpu_.tensor(x)}));
+        wrong += agree(found, pair.cpu.forward({x}), 1e-5) ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(wrong.load(), 0);
+  EXPECT_GT(ranges_of(pair).replays, 30U) << ranges_of(pair).reasons;
 }
 
 TEST_F(RecordedPlans, AreOffWithoutCudaGraphs) {

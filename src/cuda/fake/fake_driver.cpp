@@ -47,6 +47,11 @@ void FakeDriver::fail_nothing() {
   failures_.clear();
 }
 
+bool FakeDriver::has_failed() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::any_of(failures_.begin(), failures_.end(), [](const InjectedFailure& each) { return each.countdown == 0; });
+}
+
 std::vector<std::string> FakeDriver::calls() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return calls_;

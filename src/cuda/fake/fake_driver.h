@@ -55,6 +55,7 @@ class FakeDriver final : public Driver {
   void fail_call(size_t n, CUresult code);
   void fail_call_of(const std::string& function, size_t n, CUresult code);
   void fail_nothing();
+  bool has_failed() const;  // a call that was made to fail was made, since `fail_nothing`
 
   std::vector<std::string> calls() const;        // names of all calls so far
   std::vector<std::string> misuse() const;       // mistakes that a real driver would allow, or crash on
