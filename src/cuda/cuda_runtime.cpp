@@ -92,6 +92,7 @@ class CudaRuntime final : public DeviceRuntime {
   const std::string& why_unavailable() const override { return why_unavailable_; }
   std::string name(c10::DeviceIndex device) const override { return at(device).name; }
   std::string architecture(c10::DeviceIndex device) const override { return at(device).architecture; }
+  DeviceLimits limits(c10::DeviceIndex device) const override { return at(device).limits; }
 
   void synchronize(c10::DeviceIndex device) override {
     const ContextScope current(*driver_, context(device));
@@ -152,6 +153,7 @@ class CudaRuntime final : public DeviceRuntime {
     CUdevice handle = 0;
     std::string name;
     std::string architecture;
+    DeviceLimits limits;
     mutable std::once_flag retained;
     mutable CUcontext context = nullptr;  // LibTorch's, retained when first used: it costs hundreds of megabytes on the GPU
   };
@@ -161,19 +163,24 @@ class CudaRuntime final : public DeviceRuntime {
     Expected<void> status = driver_->device_count(&count);
     for (int ordinal = 0; status && ordinal < count; ++ordinal) {
       Device& device = devices_.emplace_back();
-      int major = 0;
-      int minor = 0;
       status = driver_->device(ordinal, &device.handle);
       if (status) {
         status = driver_->device_name(device.handle, &device.name);
       }
-      if (status) {
-        status = driver_->device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device.handle, &major);
-      }
-      if (status) {
-        status = driver_->device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device.handle, &minor);
-      }
+      const auto attribute = [&](CUdevice_attribute name) {
+        int value = 0;
+        if (status) {
+          status = driver_->device_attribute(name, device.handle, &value);
+        }
+        return static_cast<uint32_t>(value);
+      };
+      const uint32_t major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+      const uint32_t minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
       device.architecture = "sm_" + std::to_string(major) + std::to_string(minor);
+      device.limits = {.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+                       .warp_threads = attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+                       .block_threads = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+                       .shared_bytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)};
     }
     return status;
   }

@@ -85,6 +85,10 @@ TEST_F(CudaRuntimeTest, NamesItsDevices) {
   EXPECT_EQ(runtime_->why_unavailable(), "");
   EXPECT_EQ(runtime_->name(0), "simulated GPU 0");
   EXPECT_EQ(runtime_->architecture(0), "sm_90");
+  EXPECT_EQ(runtime_->limits(0).multiprocessors, 132U);
+  EXPECT_EQ(runtime_->limits(0).warp_threads, 32U);
+  EXPECT_EQ(runtime_->limits(0).block_threads, 1024U);
+  EXPECT_EQ(runtime_->limits(0).shared_bytes, 227U * 1024);
   EXPECT_THAT(error_of([&] { runtime_->name(1); }), HasSubstr("there is no device cuda:1: this machine has 1"));
 }
 

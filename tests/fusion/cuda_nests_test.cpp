@@ -39,6 +39,7 @@ class SimulatedDevice final : public DeviceRuntime {
   const std::string& why_unavailable() const override { return refusal_; }
   std::string name(c10::DeviceIndex /*device*/) const override { return "simulated"; }
   std::string architecture(c10::DeviceIndex /*device*/) const override { return "sm_90"; }
+  DeviceLimits limits(c10::DeviceIndex /*device*/) const override { return {}; }
   void synchronize(c10::DeviceIndex /*device*/) override {}
   c10::Stream current_stream(c10::DeviceIndex /*device*/) override { return kStream; }
   c10::Stream side_stream(c10::DeviceIndex /*device*/) override { return kStream; }

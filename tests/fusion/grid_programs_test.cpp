@@ -158,6 +158,24 @@ TEST(GridPrograms, ShareARowAmongMoreThreadsIfItIsLonger) {
   EXPECT_FALSE(form_of(65536).has_buffers) << "shared memory is too small";
 }
 
+// Rows of 48 KiB and more take blocks of 1024 threads.
+TEST(GridPrograms, KeepLongRowsInTheSharedMemoryThatTheDeviceHas) {
+  constexpr DeviceLimits kLarge{.multiprocessors = 1, .shared_bytes = 227 * 1024};
+  for (const LoopOrder order : {LoopOrder::kRows, LoopOrder::kSegments}) {
+    const KernelProgram program = softmax_program(order);
+    ProgramCall call(program, order == LoopOrder::kRows ? ProgramSizes{2, 13001} : ProgramSizes{2, 4301, 3}, 1, 3);
+    const Iteration iteration = call.iteration();
+    const GridForm form = choose_form(program, iteration, first_of(call), kLarge);
+    EXPECT_EQ(form.threads, 1024U);
+    EXPECT_EQ(form.lanes, 1024U);
+    EXPECT_TRUE(form.has_buffers);
+    EXPECT_GT(launch_shape(grid_program(program, form), iteration, kLarge).shared_bytes, 48U * 1024);
+    ASSERT_NO_FATAL_FAILURE(expect_agreement(program, call, iteration, form, 1));
+    EXPECT_FALSE(choose_form(program, iteration, first_of(call), {.shared_bytes = 48 * 1024}).has_buffers);
+    EXPECT_EQ(choose_form(program, iteration, first_of(call), {.shared_bytes = 48 * 1024}).threads, 256U);
+  }
+}
+
 TEST(GridPrograms, RefuseAFunctionThatCudaLacks) {
   KernelProgram program;
   program.inputs = {{at::kFloat, Access::kElements}};

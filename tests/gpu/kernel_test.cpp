@@ -59,7 +59,13 @@ class GpuKernelTest : public GpuTest {
 TEST_F(GpuKernelTest, NamesTheGpu) {
   EXPECT_NE(runtime_->name(0), "");
   EXPECT_THAT(runtime_->architecture(0), ::testing::MatchesRegex("sm_[0-9]+"));
-  std::printf("%s, %s\n", runtime_->name(0).c_str(), runtime_->architecture(0).c_str());
+  const DeviceLimits limits = runtime_->limits(0);
+  EXPECT_GT(limits.multiprocessors, 0U);
+  EXPECT_EQ(limits.warp_threads, 32U);
+  EXPECT_GE(limits.block_threads, 1024U);
+  EXPECT_GE(limits.shared_bytes, 48U * 1024);
+  std::printf("%s, %s, %u multiprocessors, %u bytes of shared memory\n", runtime_->name(0).c_str(),
+              runtime_->architecture(0).c_str(), limits.multiprocessors, limits.shared_bytes);
 }
 
 TEST_F(GpuKernelTest, GivesWhatTheCpuGives) {

@@ -158,9 +158,17 @@ Expected<void> FakeDriver::device_name(CUdevice device, std::string* name) {
   return {};
 }
 
+// Those of an H200.
 Expected<void> FakeDriver::device_attribute(CUdevice_attribute attribute, CUdevice, int* value) {
   SCONCE_FAKE_CALL("device_attribute");
-  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; break;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *value = 32; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 227 * 1024; break;
+    default: *value = 0; break;
+  }
   return {};
 }
 

@@ -14,6 +14,7 @@ namespace {
 struct Target {
   DeviceKernelCache& kernels;
   c10::DeviceIndex device;
+  DeviceLimits limits;
   bool is_blocking;
 };
 
@@ -30,7 +31,7 @@ class CudaNest final : public NestCode {
       return;
     }
     const std::vector<void*> aligned(iteration_.strides.size(), nullptr);
-    GridForm form = choose_form(program_, iteration_, aligned, limits_);
+    GridForm form = choose_form(program_, iteration_, aligned, target_.limits);
     codes_.push_back(code_of(form));
     if (form.vector > 1) {
       form.vector = 1;
@@ -78,7 +79,7 @@ class CudaNest final : public NestCode {
 
   Code code_of(const GridForm& form) const {
     GridProgram grid = grid_program(program_, form);
-    const LaunchShape shape = launch_shape(grid, iteration_, limits_);
+    const LaunchShape shape = launch_shape(grid, iteration_, target_.limits);
     return {target_.kernels.find(std::move(grid), target_.device, target_.is_blocking), words_of(form, iteration_), shape};
   }
 
@@ -96,7 +97,6 @@ class CudaNest final : public NestCode {
 
   const Target target_;
   const KernelProgram program_;
-  const DeviceLimits limits_;
   Iteration iteration_;
   std::vector<Code> codes_;  // the one of vectors first
 };
@@ -106,7 +106,7 @@ class CudaNests final : public NestBackend {
   explicit CudaNests(const Target& target) : target_(target) {}
 
   c10::Device device() const override { return {target_.kernels.runtime().type(), target_.device}; }
-  bool has_kernels() const override { return true; }
+  bool has_kernels() const override { return target_.limits.warp_threads == kThreadsOfWarp; }
   bool accepts(const ProgramBuilder& /*builder*/) const override { return true; }
   bool accepts(const KernelProgram& /*program*/, const Iteration& /*iteration*/, bool /*folds_rows*/) const override {
     return true;
@@ -124,7 +124,7 @@ class CudaNests final : public NestBackend {
 }  // namespace
 
 std::unique_ptr<NestBackend> make_cuda_nests(DeviceKernelCache& kernels, c10::DeviceIndex device, bool is_blocking) {
-  return std::make_unique<CudaNests>(Target{kernels, device, is_blocking});
+  return std::make_unique<CudaNests>(Target{kernels, device, kernels.runtime().limits(device), is_blocking});
 }
 
 }  // namespace sconce

@@ -11,9 +11,10 @@ namespace sconce {
 namespace {
 
 constexpr int64_t kBytesOfAccess = 16;  // the most that a thread loads at once
-constexpr int64_t kThreadsOfWarp = 32;
 constexpr int64_t kElementsOfLane = 4;  // that are worth another thread in rows longer than a warp
 constexpr int64_t kBlocksOfMultiprocessor = 32;
+constexpr uint32_t kThreadsOfLargeBlock = 1024;
+constexpr size_t kSharedBytesOfSmallBlock = 48 * 1024;  // of more, a multiprocessor has few blocks at a time
 
 int64_t power_of_two_from(int64_t number) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(number, 1))));
@@ -54,6 +55,45 @@ uint32_t vector_of(const KernelProgram& program, const Iteration& iteration, std
   return has_neighbors ? static_cast<uint32_t>(vector) : 1;
 }
 
+int64_t length_of_row(const Iteration& iteration) { return iteration.sizes.back() * iteration.segments; }
+
+// Returns how many threads share a row.
+uint32_t lanes_of(const KernelProgram& program, const Iteration& iteration, const GridForm& form) {
+  const int64_t length = length_of_row(iteration);
+  if (program.order == LoopOrder::kColumns) {
+    return static_cast<uint32_t>(
+        std::min<int64_t>(power_of_two_from(length / kElementsOfLane), form.threads / kThreadsOfWarp));
+  }
+  const int64_t lanes = power_of_two_from(quotient_rounded_up(length, form.vector));
+  return static_cast<uint32_t>(lanes <= kThreadsOfWarp ? lanes
+                                                       : std::clamp<int64_t>(lanes / kElementsOfLane, kThreadsOfWarp,
+                                                                             static_cast<int64_t>(form.threads)));
+}
+
+// Returns what a block needs for rows of this length.
+size_t shared_bytes_of(const GridProgram& grid, const Iteration& iteration) {
+  return grid.shared_bytes + grid.shared_bytes_of_element * static_cast<size_t>(length_of_row(iteration));
+}
+
+// Lets threads share rows, and keep values of long rows in the shared memory of large blocks, if that is large enough.
+void share_rows(GridForm& form, const KernelProgram& program, const Iteration& iteration, const DeviceLimits& limits) {
+  form.lanes = lanes_of(program, iteration, form);
+  if (schedule_of(program).buffers.empty()) {
+    return;
+  }
+  GridForm with_buffers = form;
+  with_buffers.has_buffers = true;
+  size_t bytes = shared_bytes_of(grid_program(program, with_buffers), iteration);
+  if (bytes > kSharedBytesOfSmallBlock && limits.block_threads >= kThreadsOfLargeBlock) {
+    with_buffers.threads = kThreadsOfLargeBlock;
+    with_buffers.lanes = lanes_of(program, iteration, with_buffers);
+    bytes = shared_bytes_of(grid_program(program, with_buffers), iteration);
+  }
+  if (bytes <= limits.shared_bytes) {
+    form = with_buffers;
+  }
+}
+
 // Returns whether some offset, or the number of a thread, does not fit 32 bits.
 bool is_wide(const Iteration& iteration, int64_t threads) {
   int64_t largest = iteration.elements() + threads;
@@ -76,20 +116,7 @@ GridForm choose_form(const KernelProgram& program, const Iteration& iteration, s
   form.vector = vector_of(program, iteration, first);
   form.has_segments = program.order != LoopOrder::kRows && iteration.segments > 1;
   if (program.has_folds()) {
-    const int64_t length = iteration.sizes.back() * iteration.segments;
-    int64_t lanes = power_of_two_from(quotient_rounded_up(length, form.vector));
-    if (program.order == LoopOrder::kColumns) {
-      lanes = std::min<int64_t>(power_of_two_from(length / kElementsOfLane), form.threads / kThreadsOfWarp);
-    } else if (lanes > kThreadsOfWarp) {
-      lanes = std::clamp(lanes / kElementsOfLane, kThreadsOfWarp, static_cast<int64_t>(form.threads));
-    }
-    form.lanes = static_cast<uint32_t>(lanes);
-    form.has_buffers = !schedule_of(program).buffers.empty();
-    if (form.has_buffers) {
-      const GridProgram with_buffers = grid_program(program, form);
-      form.has_buffers = with_buffers.shared_bytes + with_buffers.shared_bytes_of_element * static_cast<size_t>(length) <=
-                         limits.shared_bytes;
-    }
+    share_rows(form, program, iteration, limits);
   }
   const int64_t threads =
       static_cast<int64_t>(form.threads) * form.vector * limits.multiprocessors * kBlocksOfMultiprocessor;
@@ -121,8 +148,7 @@ LaunchShape launch_shape(const GridProgram& grid, const Iteration& iteration, co
   LaunchShape shape;
   shape.grid[0] = static_cast<uint32_t>(std::clamp<int64_t>(blocks, 1, most));
   shape.block[0] = form.threads;
-  shape.shared_bytes = static_cast<uint32_t>(
-      grid.shared_bytes + grid.shared_bytes_of_element * static_cast<size_t>(iteration.sizes.back() * iteration.segments));
+  shape.shared_bytes = static_cast<uint32_t>(shared_bytes_of(grid, iteration));
   return shape;
 }
 

@@ -11,10 +11,8 @@
 
 namespace sconce {
 
-struct DeviceLimits {
-  uint32_t multiprocessors = 132;
-  uint32_t shared_bytes = 48 * 1024;  // of a block, without asking for more
-};
+// Threads that shuffle values among each other. There are no kernels for devices with other warps.
+inline constexpr uint32_t kThreadsOfWarp = 32;
 
 // Chooses the form for these sizes and addresses: the first elements of the operands, inputs before outputs.
 GridForm choose_form(const KernelProgram& program, const Iteration& iteration, std::span<void* const> first,

@@ -1,3 +1,4 @@
+#include "fusion/cuda/grid_arguments.h"
 #include "fusion/cuda/grid_writer.h"
 #include "fusion/cuda/grids.h"
 
@@ -7,7 +8,6 @@
 namespace sconce {
 namespace {
 
-constexpr uint32_t kWarp = 32;
 constexpr int64_t kSlot = 8;  // bytes of shared memory for what a thread or a warp has reduced
 
 MachineOp combining(MachineOp reduction) {
@@ -182,7 +182,7 @@ class RowGrid : public GridWriter {
       return;
     }
     const bool has_columns = program().order == LoopOrder::kColumns;
-    const uint32_t in_warp = has_columns ? 1 : std::min(form().lanes, kWarp);
+    const uint32_t in_warp = has_columns ? 1 : std::min(form().lanes, kThreadsOfWarp);
     std::vector<GridVariable> values;
     for (const Reduction& reduction : reductions) {
       const Instruction& each = program().code[reduction.instruction];

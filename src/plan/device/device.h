@@ -21,12 +21,20 @@
 namespace sconce {
 
 // Increment when this file changes: both sides of the library boundary must agree on it.
-constexpr int kDeviceInterfaceVersion = 3;
+constexpr int kDeviceInterfaceVersion = 4;
 
 struct LaunchShape {
   std::array<uint32_t, 3> grid = {1, 1, 1};   // blocks
   std::array<uint32_t, 3> block = {1, 1, 1};  // threads in a block
   uint32_t shared_bytes = 0;                  // dynamic shared memory of a block, up to the device's limit
+};
+
+// What a device offers to one launch. The defaults serve to write kernels where there is no device.
+struct DeviceLimits {
+  uint32_t multiprocessors = 132;
+  uint32_t warp_threads = 32;
+  uint32_t block_threads = 1024;      // the most
+  uint32_t shared_bytes = 48 * 1024;  // the most of a block that a kernel may ask for
 };
 
 // A kernel of a loaded module, valid as long as the module.
@@ -97,6 +105,7 @@ class DeviceRuntime {
   virtual const std::string& why_unavailable() const = 0;
   virtual std::string name(c10::DeviceIndex device) const = 0;          // "NVIDIA H200"
   virtual std::string architecture(c10::DeviceIndex device) const = 0;  // "sm_90", for `compile`
+  virtual DeviceLimits limits(c10::DeviceIndex device) const = 0;
 
   virtual void synchronize(c10::DeviceIndex device) = 0;
   virtual c10::Stream current_stream(c10::DeviceIndex device) = 0;
@@ -126,7 +135,8 @@ class DeviceRuntime {
 // libraries that cannot be loaded. A runtime without a usable device is not a refusal: see `device_count`.
 Expected<DeviceRuntime*> find_device_runtime(c10::DeviceType type);
 
-// Takes the place of the runtime for its kind of device while it lives: one over a simulated driver, in tests. One at a time.
+// Takes the place of the runtime for its kind of device while it lives: one over a simulated driver, in tests. One at a
+// time.
 class DeviceRuntimeInPlace {
  public:
   explicit DeviceRuntimeInPlace(DeviceRuntime& runtime);
