@@ -11,7 +11,8 @@ struct Environment {
   // SCONCE_CHECK_SHELLS=1: check in release builds, too, that nothing outlives planned memory (rule R2)
   bool check_shells = false;
   std::string dump;  // SCONCE_DUMP: what to print to stderr while compiling, see dump.h
-  // SCONCE_KERNEL_CACHE: the directory that keeps compiled kernels, instead of ~/.cache/sconce/kernels; "off": none
+  // SCONCE_KERNEL_CACHE: the directory that keeps compiled kernels of CPUs and GPUs, instead of ~/.cache/sconce/kernels;
+  // "off": none
   std::string kernel_cache;
   std::string nvrtc;  // SCONCE_NVRTC: the libnvrtc to compile CUDA kernels with, instead of the one beside LibTorch
 };

@@ -1,6 +1,7 @@
 #include "cuda/cuda_runtime.h"
 
 #include "base/environment.h"
+#include "cuda/kept_code.h"
 #include "cuda/loaded_module.h"
 #include "cuda/real_driver.h"
 #include "cuda/recording_session.h"
@@ -113,11 +114,7 @@ class CudaRuntime final : public DeviceRuntime {
     if (!*nvrtc_) {
       return nvrtc_->refusal();
     }
-    auto cubin = (**nvrtc_)->compile(text, architecture, {"--fmad=false"});
-    if (!cubin) {
-      return cubin.refusal();
-    }
-    return std::move(cubin->bytes);
+    return compile_or_find(***nvrtc_, FileCache(nvrtc_places_.cache, ".cubin"), text, architecture, {"--fmad=false"});
   }
 
   Expected<std::shared_ptr<DeviceModule>> load_module(c10::DeviceIndex device, const std::string& machine_code) override {
@@ -219,7 +216,8 @@ std::unique_ptr<DeviceRuntime> make_cuda_runtime(std::shared_ptr<Driver> driver,
 }
 
 std::unique_ptr<DeviceRuntime> make_cuda_runtime() {
-  const NvrtcPlaces nvrtc{environment().nvrtc, nvrtc_directories_of_libtorch(libtorch_directory())};
+  const NvrtcPlaces nvrtc{environment().nvrtc, nvrtc_directories_of_libtorch(libtorch_directory()),
+                          environment().kernel_cache};
   auto driver = open_driver();
   if (!driver) {
     return make_cuda_runtime(nullptr, nullptr, nvrtc, driver.refusal().reason);

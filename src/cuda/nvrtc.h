@@ -32,6 +32,7 @@ class Nvrtc {
 struct NvrtcPlaces {
   std::string file;                      // take this library and no other; empty: search
   std::vector<std::string> directories;  // look here first, in this order, then where the dynamic linker looks
+  std::string cache = {};                // the directory that keeps machine code; empty: none
 };
 
 // The folders where a LibTorch from PyPI or from an archive has its libnvrtc.

@@ -1,7 +1,7 @@
 #include "fusion/llvm/jit.h"
 
+#include "base/file_cache.h"
 #include "fusion/llvm/emit_object.h"
-#include "fusion/llvm/object_cache.h"
 
 #include <llvm/Config/llvm-config.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
@@ -117,13 +117,13 @@ class Jit final : public KernelCompiler {
       key += "\n" + function;
     }
     key += "\n" + kernel.text;
-    const ObjectCache cache(kernel.cache_directory);
-    if (auto kept = cache.find(key)) {
-      return kept;
+    const FileCache cache(kernel.cache_directory, ".o");
+    if (const auto kept = cache.find(key)) {
+      return llvm::MemoryBuffer::getMemBufferCopy(*kept, "kernel");
     }
     auto object = emit_object(kernel);
     if (object) {
-      cache.keep(key, (*object)->getMemBufferRef());
+      cache.keep(key, {(*object)->getBufferStart(), (*object)->getBufferSize()});
     }
     return object;
   }

@@ -1,17 +1,16 @@
-#include "fusion/llvm/object_cache.h"
-
-#include <llvm/ADT/StringExtras.h>
-#include <llvm/Support/SHA256.h>
-#include <llvm/Support/xxhash.h>
+#include "base/file_cache.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <vector>
 
 namespace sconce {
@@ -20,58 +19,78 @@ namespace {
 namespace fs = std::filesystem;
 
 // Begins each file; counts up when the layout changes.
-constexpr llvm::StringRef kMagic = "sconce kernel 1\n";
+constexpr std::string_view kMagic = "sconce kernel 2\n";
+
+// FNV-1a: one changed byte always changes it.
+uint64_t hash_of(std::string_view text, uint64_t hash = 0xCBF29CE484222325U) {
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
+  }
+  return hash;
+}
 
 void append_number(std::string& text, uint64_t number) {
   text.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
 // Takes a number from the front.
-bool take_number(llvm::StringRef& text, uint64_t& number) {
+bool take_number(std::string_view& text, uint64_t& number) {
   if (text.size() < sizeof number) {
     return false;
   }
   std::memcpy(&number, text.data(), sizeof number);
-  text = text.drop_front(sizeof number);
+  text.remove_prefix(sizeof number);
   return true;
 }
 
 }  // namespace
 
-std::string ObjectCache::path_of(const std::string& key) const {
-  const auto hash = llvm::SHA256::hash(llvm::ArrayRef(reinterpret_cast<const uint8_t*>(key.data()), key.size()));
-  return directory_ + "/" + llvm::toHex(llvm::ArrayRef(hash.data(), 16), /*LowerCase=*/true) + ".o";
+std::string FileCache::path_of(const std::string& key) const {
+  std::array<char, 33> name{};
+  const uint64_t first = hash_of(key);
+  std::snprintf(name.data(), name.size(), "%016llx%016llx", static_cast<unsigned long long>(first),
+                static_cast<unsigned long long>(hash_of(key, ~first)));
+  return directory_ + "/" + name.data() + suffix_;
 }
 
-bool ObjectCache::is_private() const {
+bool FileCache::is_private() const {
   struct stat status = {};
   return ::stat(directory_.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() &&
          (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-//   magic │ checksum of the rest │ length of the key │ key │ object
-std::unique_ptr<llvm::MemoryBuffer> ObjectCache::find(const std::string& key) const {
+//   magic │ checksum of the rest │ length of the key │ key │ content
+std::optional<std::string> FileCache::find(const std::string& key) const {
   if (!is_private()) {
-    return nullptr;
+    return std::nullopt;
   }
   const std::string path = path_of(key);
-  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (!file) {
-    return nullptr;
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream read;
+  if (!in || !(read << in.rdbuf())) {
+    return std::nullopt;
   }
-  llvm::StringRef rest = (*file)->getBuffer();
+  const std::string file = std::move(read).str();
+  std::string_view rest = file;
   uint64_t checksum = 0;
   uint64_t length = 0;
-  if (!rest.consume_front(kMagic) || !take_number(rest, checksum) || llvm::xxh3_64bits(rest) != checksum ||
-      !take_number(rest, length) || rest.size() < length || rest.take_front(length) != key) {
-    return nullptr;
+  if (!rest.starts_with(kMagic)) {
+    return std::nullopt;
+  }
+  rest.remove_prefix(kMagic.size());
+  if (!take_number(rest, checksum) || hash_of(rest) != checksum || !take_number(rest, length) || rest.size() < length ||
+      rest.substr(0, length) != key) {
+    return std::nullopt;
   }
   std::error_code ignored;  // the time only decides what is removed first
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
-  return llvm::MemoryBuffer::getMemBufferCopy(rest.drop_front(length), "kernel");
+  return std::string(rest.substr(length));
 }
 
-void ObjectCache::keep(const std::string& key, llvm::MemoryBufferRef object) const {
+void FileCache::keep(const std::string& key, std::string_view content) const {
+  if (directory_.empty()) {
+    return;
+  }
   static std::atomic<uint64_t> writes{0};
   std::error_code failure;
   fs::create_directories(fs::path(directory_).parent_path(), failure);
@@ -82,18 +101,19 @@ void ObjectCache::keep(const std::string& key, llvm::MemoryBufferRef object) con
   if (!is_private()) {
     return;
   }
-  std::string content;
-  append_number(content, key.size());
-  content += key;
-  content += object.getBuffer();
-  std::string head = kMagic.str();
-  append_number(head, llvm::xxh3_64bits(content));
+  std::string rest;
+  append_number(rest, key.size());
+  rest += key;
+  rest += content;
+  std::string head(kMagic);
+  append_number(head, hash_of(rest));
   const uint64_t number = writes++;
   const std::string path = path_of(key);
+  // A process that has several copies of this code has several counters, but then also several suffixes.
   const std::string draft = path + "." + std::to_string(::getpid()) + "." + std::to_string(number);
   {
     std::ofstream out(draft, std::ios::binary);
-    out << head << content;
+    out << head << rest;
     out.close();
     if (!out) {
       fs::remove(draft, failure);
@@ -110,7 +130,7 @@ void ObjectCache::keep(const std::string& key, llvm::MemoryBufferRef object) con
   }
 }
 
-void ObjectCache::remove_oldest() const {
+void FileCache::remove_oldest() const {
   struct File {
     fs::file_time_type used;
     uint64_t bytes;
