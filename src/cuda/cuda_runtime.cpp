@@ -9,10 +9,12 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace sconce::cuda {
 namespace {
@@ -79,6 +81,9 @@ class CudaRuntime final : public DeviceRuntime {
     }
   }
   ~CudaRuntime() override {
+    for (const c10::Stream stream : free_streams_) {
+      ignore(driver_->destroy_stream(bridge_->handle(stream)));
+    }
     for (const Device& device : devices_) {
       if (device.context != nullptr) {
         ignore(driver_->release_primary_context(device.handle));
@@ -102,6 +107,27 @@ class CudaRuntime final : public DeviceRuntime {
   }
   c10::Stream current_stream(c10::DeviceIndex device) override { return bridge_of(device).current_stream(device); }
   c10::Stream side_stream(c10::DeviceIndex device) override { return bridge_of(device).side_stream(device); }
+  c10::Stream take_stream(c10::DeviceIndex device) override {
+    {
+      const std::lock_guard<std::mutex> lock(streams_mutex_);
+      const auto found = std::find_if(free_streams_.begin(), free_streams_.end(),
+                                      [&](c10::Stream stream) { return stream.device_index() == device; });
+      if (found != free_streams_.end()) {
+        const c10::Stream stream = *found;
+        free_streams_.erase(found);
+        return stream;
+      }
+    }
+    const ContextScope current(*driver_, context(device));
+    check(current.status());
+    CUstream stream = nullptr;
+    check(driver_->create_stream(CU_STREAM_NON_BLOCKING, &stream));
+    return bridge_->stream_of(stream, device);
+  }
+  void give_back(c10::Stream stream) override {
+    const std::lock_guard<std::mutex> lock(streams_mutex_);
+    free_streams_.push_back(stream);
+  }
   c10::Stream exchange_current_stream(c10::Stream stream) override {
     return bridge_of(stream.device_index()).exchange_stream(stream);
   }
@@ -204,6 +230,9 @@ class CudaRuntime final : public DeviceRuntime {
   const NvrtcPlaces nvrtc_places_;
   std::deque<Device> devices_;  // a once_flag cannot be moved
   std::string why_unavailable_;
+  std::mutex streams_mutex_;
+  // That were given back. They stay until the end: LibTorch's allocator has memory for each.
+  std::vector<c10::Stream> free_streams_;
   std::once_flag nvrtc_once_;
   std::optional<Expected<std::unique_ptr<Nvrtc>>> nvrtc_;
 };

@@ -31,6 +31,10 @@ class RealBridge final : public TorchBridge {
   }
   c10::Stream exchange_stream(c10::Stream stream) override { return guard_.exchangeStream(stream); }
   CUstream handle(c10::Stream stream) override { return static_cast<CUstream>(stream.native_handle()); }
+  // LibTorch numbers such streams by their addresses (c10/cuda/CUDAStream.cpp).
+  c10::Stream stream_of(CUstream stream, c10::DeviceIndex device) override {
+    return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::CUDA, device), reinterpret_cast<c10::StreamId>(stream));
+  }
 
   PoolId new_pool() override {
     // LibTorch numbers pools from 1 in either half, so the top bit makes sconce's unique.

@@ -25,6 +25,7 @@ class TorchBridge {
   virtual c10::Stream side_stream(c10::DeviceIndex device) = 0;
   virtual c10::Stream exchange_stream(c10::Stream stream) = 0;  // returns the previous one
   virtual CUstream handle(c10::Stream stream) = 0;
+  virtual c10::Stream stream_of(CUstream stream, c10::DeviceIndex device) = 0;  // of a stream that LibTorch did not make
 
   // From `begin` to `end`, the pool serves allocations for streams for which `serves` returns true. Each `begin` also
   // takes a share in the pool, which `release` returns. A pool without shares returns its memory to the allocator.

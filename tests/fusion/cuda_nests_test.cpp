@@ -43,6 +43,8 @@ class SimulatedDevice final : public DeviceRuntime {
   void synchronize(c10::DeviceIndex /*device*/) override {}
   c10::Stream current_stream(c10::DeviceIndex /*device*/) override { return kStream; }
   c10::Stream side_stream(c10::DeviceIndex /*device*/) override { return kStream; }
+  c10::Stream take_stream(c10::DeviceIndex /*device*/) override { return kStream; }
+  void give_back(c10::Stream /*stream*/) override {}
   c10::Stream exchange_current_stream(c10::Stream /*stream*/) override { return kStream; }
   std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex /*device*/) override { return nullptr; }
 

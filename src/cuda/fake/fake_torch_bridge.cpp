@@ -74,7 +74,14 @@ c10::Stream FakeTorchBridge::exchange_stream(c10::Stream stream) {
 }
 
 CUstream FakeTorchBridge::handle(c10::Stream stream) {
-  return stream.id() == 0 ? nullptr : side_streams_.at(size_t(stream.id() - 1));
+  const auto id = size_t(stream.id());
+  return id == 0                       ? nullptr
+         : id <= side_streams_.size() ? side_streams_[id - 1]
+                                       : reinterpret_cast<CUstream>(stream.id());
+}
+
+c10::Stream FakeTorchBridge::stream_of(CUstream stream, c10::DeviceIndex) {
+  return stream_with_id(reinterpret_cast<c10::StreamId>(stream));
 }
 
 PoolId FakeTorchBridge::new_pool() {

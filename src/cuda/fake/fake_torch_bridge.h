@@ -33,6 +33,7 @@ class FakeTorchBridge final : public TorchBridge {
   c10::Stream side_stream(c10::DeviceIndex device) override;
   c10::Stream exchange_stream(c10::Stream stream) override;
   CUstream handle(c10::Stream stream) override;
+  c10::Stream stream_of(CUstream stream, c10::DeviceIndex device) override;
   PoolId new_pool() override;
   void begin_allocating(c10::DeviceIndex device, PoolId pool, std::function<bool(CUstream)> serves) override;
   void end_allocating(c10::DeviceIndex device, PoolId pool) override;
@@ -41,7 +42,7 @@ class FakeTorchBridge final : public TorchBridge {
  private:
   FakeDriver& driver_;
   mutable std::mutex mutex_;
-  std::vector<CUstream> side_streams_;  // a c10::Stream's id is its index + 1; 0 is the default stream
+  std::vector<CUstream> side_streams_;  // a c10::Stream's id is its index + 1; 0 is the default stream. Of others it is the handle.
   size_t next_side_stream_ = 0;
   std::map<std::thread::id, c10::Stream> current_;
   unsigned long long next_pool_ = 1;

@@ -110,6 +110,10 @@ class DeviceRuntime {
   virtual void synchronize(c10::DeviceIndex device) = 0;
   virtual c10::Stream current_stream(c10::DeviceIndex device) = 0;
   virtual c10::Stream side_stream(c10::DeviceIndex device) = 0;         // from LibTorch's pool; never the default stream
+  // Returns a stream that nobody else has until it is given back. LibTorch gives a stream of its pool to several callers, and
+  // a recording would take the work of the others.
+  virtual c10::Stream take_stream(c10::DeviceIndex device) = 0;
+  virtual void give_back(c10::Stream stream) = 0;
   virtual c10::Stream exchange_current_stream(c10::Stream stream) = 0;  // of this thread; returns the previous one
   virtual std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex device) = 0;
 

@@ -7,9 +7,14 @@ namespace sconce {
 FrameRecordings::FrameRecordings(DeviceRuntime& runtime, c10::Device device)
     : runtime_(runtime),
       device_(device),
-      side_(runtime.side_stream(device.index())),
       event_(runtime.make_event(device.index())),
-      pool_(runtime.make_recording_pool(device.index())) {}
+      pool_(runtime.make_recording_pool(device.index())),
+      side_(runtime.take_stream(device.index())) {}
+
+FrameRecordings::~FrameRecordings() {
+  ranges_.clear();
+  runtime_.give_back(side_);
+}
 
 RecordedRange& FrameRecordings::range(const RecordedNode& node) { return ranges_.try_emplace(&node, node).first->second; }
 

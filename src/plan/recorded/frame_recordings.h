@@ -18,6 +18,9 @@ namespace sconce {
 class FrameRecordings {
  public:
   FrameRecordings(DeviceRuntime& runtime, c10::Device device);
+  ~FrameRecordings();
+  FrameRecordings(const FrameRecordings&) = delete;
+  FrameRecordings& operator=(const FrameRecordings&) = delete;
 
   DeviceRuntime& runtime() const { return runtime_; }
   c10::Stream current_stream() const { return runtime_.current_stream(device_.index()); }
@@ -33,9 +36,9 @@ class FrameRecordings {
  private:
   DeviceRuntime& runtime_;
   const c10::Device device_;
-  const c10::Stream side_;
   const std::unique_ptr<DeviceEvent> event_;
   const std::shared_ptr<RecordingPool> pool_;
+  const c10::Stream side_;  // taken last: nothing fails after it
   std::optional<c10::Stream> last_;  // that used recorded memory
   std::map<const RecordedNode*, RecordedRange> ranges_;
 };
