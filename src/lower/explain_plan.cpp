@@ -2,6 +2,7 @@
 
 #include "analysis/step_traits.h"
 #include "ir/text/print.h"
+#include "lower/lower_subgraph.h"
 #include "lower/places.h"
 #include "plan/autograd/differentiable_function.h"
 #include "plan/recorded/recorded_step.h"
@@ -158,7 +159,7 @@ void explain_plan(const Plan& plan, PlanExplanation& explanation, const std::str
     nodes.add_all(plan.refusals().met_run(reason) ? explanation.prepared_steps : 0, reason);
   }
   for (const auto& [node, reason] : prepared.ordinary) {
-    if (node->attribute(attr::kSubgraph) == nullptr || node->opcode() == Opcode::kDelegate) {  // else it has plans itself
+    if (node->opcode() == Opcode::kDelegate || !has_plans_of_its_own(*node)) {  // else those have steps
       explanation.ordinary_steps += 1;
       nodes.add(*node, node->kind().toQualString(), reason, 0);
     }

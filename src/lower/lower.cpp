@@ -219,7 +219,7 @@ class Lowering {
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
     }
-    if (node.attribute(attr::kSubgraph) != nullptr) {
+    if (has_plans_of_its_own(node)) {
       prepared_.has_recordings = prepared_.has_recordings || node.opcode() == Opcode::kRecorded;
       return lower_subgraph(node, std::move(operands), std::move(results), options_);
     }

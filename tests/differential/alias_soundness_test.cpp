@@ -7,7 +7,7 @@
 //   SCONCE_ALIAS_MODELS=1000 … --gtest_filter='AliasSoundness.*Models'                                   all models
 #include "tests/differential/alias_precision.h"
 #include "tests/differential/memory_claims.h"
-#include "tests/differential/model_files.h"
+#include "tests/support/model_files.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
 #include "tests/support/graph_shrinker.h"

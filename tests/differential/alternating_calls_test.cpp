@@ -1,5 +1,5 @@
 // Calls whose arguments alternate between few kinds, on one module: each step keeps the kernels of some of them.
-#include "tests/differential/model_files.h"
+#include "tests/support/model_files.h"
 #include "tests/support/graphs.h"
 
 #include "tools/sconce/values/cases.h"

@@ -1,7 +1,7 @@
 // A snippet per feature of the language (tests/models/snippets/): results, printed text and exceptions are
 // LibTorch's.
 #include "base/exception_message.h"
-#include "tests/differential/model_files.h"
+#include "tests/support/model_files.h"
 #include "tests/differential/observed_call.h"
 #include "tests/support/graphs.h"
 

@@ -1,5 +1,5 @@
 // The text of every graph of every model: sconce reads what it prints, and LibTorch reads it too.
-#include "tests/differential/model_files.h"
+#include "tests/support/model_files.h"
 #include "tests/support/torch_graph.h"
 
 #include "ir/text/parse.h"

@@ -1,6 +1,6 @@
 // Every model of SCONCE_MODELS_DIR (tests/models/write_models.py makes them) on sconce and on LibTorch, operator after
 // operator.
-#include "tests/differential/model_files.h"
+#include "tests/support/model_files.h"
 #include "tests/differential/observed_call.h"
 #include "tests/support/graphs.h"
 

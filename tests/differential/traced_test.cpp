@@ -1,7 +1,7 @@
 // A call while torch::jit::trace records: the outer trace holds our graph, branches and loops included.
 #include "load/export_graph.h"
 
-#include "tests/differential/model_files.h"
+#include "tests/support/model_files.h"
 #include "tests/support/torch_graph.h"
 
 #include "ir/text/print.h"

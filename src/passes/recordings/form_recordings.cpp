@@ -169,7 +169,7 @@ class Ranges {
     });
     if (leaks != range.end()) {
       finish(Range(range.begin(), leaks));
-      finish(Range(leaks + 1, range.end()));
+      finish_again(Range(leaks + 1, range.end()));
       return;
     }
     size_t launches = 0;
@@ -179,6 +179,22 @@ class Ranges {
     if (launches >= kMinLaunches) {
       found_.push_back(std::move(range));
     }
+  }
+
+  // The same for nodes that follow those that have left the range: what these make comes from outside now.
+  void finish_again(const Range& nodes) {
+    Range range;
+    ValueSet results;
+    for (Node* node : nodes) {
+      if (may_join(*node, results)) {
+        range.push_back(node);
+        results.insert(node->outputs().begin(), node->outputs().end());
+      } else {
+        finish(std::exchange(range, {}));
+        results.clear();
+      }
+    }
+    finish(std::move(range));
   }
 
   // Returns how many nodes give work to the device, each trip of a loop once.

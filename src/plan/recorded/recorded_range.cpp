@@ -203,8 +203,13 @@ void RecordedRange::warm_up(FrameRecordings& frame, Form& form, torch::jit::Stac
     side.end();
   }
   // The allocator gives memory of the side stream to later work of that stream.
-  const RecordedResults results(std::move(stack), operands, node_.operators->constant_tensors(), {});
-  stack = results.hand_out(operands);
+  std::vector<at::Tensor> from_outside = node_.operators->constant_tensors();
+  for (const c10::IValue& operand : operands) {
+    if (operand.isTensor() && operand.toTensor().defined()) {
+      from_outside.push_back(operand.toTensor());
+    }
+  }
+  stack = RecordedResults(std::move(stack), {}, from_outside, {}).hand_out({});
   frame.order(frame.current_stream(), frame.side_stream());
   form.phase = waits ? Phase::kNew : Phase::kWarm;
 }

@@ -57,7 +57,6 @@ RecordedResults::Result RecordedResults::origin_of(const at::Tensor& result, std
   }
   for (size_t k = 0; k < storages_.size(); ++k) {
     if (storages_[k].is_alias_of(result)) {
-      TORCH_CHECK(storages_[k].scalar_type() == result.scalar_type(), "results share memory in several dtypes");
       return {Origin::kPartOfCopy, k, 0};
     }
   }
@@ -91,8 +90,10 @@ torch::jit::Stack RecordedResults::hand_out(std::span<const c10::IValue> operand
       case Origin::kCopy: handed.emplace_back(results_[i].toTensor().clone()); break;
       case Origin::kPartOfCopy: {
         const at::Tensor& form = results_[i].toTensor();
-        handed.emplace_back(
-            copy_of_storage(result.index).as_strided(form.sizes(), form.strides(), form.storage_offset()));
+        const at::Tensor& copy = copy_of_storage(result.index);
+        const bool has_dtype = copy.scalar_type() == form.scalar_type();
+        handed.emplace_back((has_dtype ? copy : copy.view(form.scalar_type()))
+                                .as_strided(form.sizes(), form.strides(), form.storage_offset()));
         break;
       }
     }

@@ -14,14 +14,14 @@ namespace sconce {
 class RecordedResults {
  public:
   RecordedResults() = default;
-  // `operands`: those of the run. `constants`: of its plan. `stays`, by result: nothing holds the result when the same
+  // `operands`: those of the run. `constants`: tensors that every caller may get. `stays`, by result: nothing holds the result when the same
   // recording is replayed again, so that it need not be copied; may be empty.
   RecordedResults(torch::jit::Stack results, std::span<const c10::IValue> operands, std::span<const at::Tensor> constants,
                   const std::vector<bool>& stays);
 
   // Returns the results for a caller with these operands:
   //   - a tensor that is an operand, or shares its memory: the caller's operand, or a view of it;
-  //   - a tensor that shares memory with a constant of the plan, or that stays: itself;
+  //   - a tensor that shares memory with a constant, or that stays: itself;
   //   - any other tensor: a copy. Copies share memory as the results do.
   //   - any other value: itself.
   // Copies are computed on the current stream.

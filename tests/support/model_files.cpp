@@ -1,4 +1,4 @@
-#include "tests/differential/model_files.h"
+#include "tests/support/model_files.h"
 
 #include "tests/support/graphs.h"
 

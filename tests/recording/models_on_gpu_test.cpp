@@ -1,0 +1,165 @@
+// The models of the tests on the simulated GPU: the recorded results in every call, with ranges of their plans recorded.
+//
+//   SCONCE_MODELS=resnet18 build/release/tests/recording_test --gtest_filter='*ModelsOnGpu*'    one model
+#include "tests/support/model_files.h"
+#include "tests/simulated_gpu/simulated_gpu.h"
+#include "tools/sconce/values/cases.h"
+#include "tools/sconce/values/compare.h"
+#include "tools/sconce/values/deep_copy.h"
+
+#include <sconce/sconce.h>
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace sconce::testing {
+namespace {
+
+const c10::Device kModelsGpu(c10::kCUDA, 0);
+
+// Steps of a module's plans that run while a recording is made, and others.
+struct Share {
+  size_t recorded = 0;
+  size_t others = 0;
+  uint64_t replays = 0;
+  std::map<std::string, size_t> reasons;
+
+  void add(const PlanExplanation& plan) {
+    others += plan.traits.steps;
+    for (const NotRecordableExplanation& entry : plan.traits.not_recordable) {
+      reasons[entry.op + ": " + to_string(entry.reason)] += entry.steps;
+    }
+    for (const RecordedExplanation& range : plan.recorded) {
+      recorded += range.plan.front().traits.steps;
+      replays += range.replays;
+      for (const auto& unrecorded : range.unrecorded) {
+        if (unrecorded.reason != "warm-up" && unrecorded.reason.find("first run") == std::string::npos) {
+          reasons[unrecorded.reason] += 1;
+        }
+      }
+    }
+  }
+};
+
+// Returns the last line of LibTorch's message that says something.
+std::string essence_of(const std::string& message) {
+  const size_t error = message.find("Error: ");
+  const std::string text = error == std::string::npos ? message : message.substr(error);
+  return text.substr(0, text.find('\n'));
+}
+
+void add_plans(const Explanation& explanation, Share& share) {
+  for (const PlanExplanation& plan : explanation.plans) {
+    if (plan.tier == Tier::kRanks) {
+      share.add(plan);
+    }
+  }
+  for (const Explanation& callee : explanation.callees) {
+    add_plans(callee, share);
+  }
+}
+
+class ModelsOnGpu : public ::testing::Test {
+ protected:
+  static constexpr uintmax_t kLargestFile = 20'000'000;
+
+  // Calls the model on its cases, beside LibTorch's executor. Returns why that cannot run it: some models mix devices, and some operators have no kernel for the
+  // CPU.
+  static std::string run(const std::string& name, const Options& options, Share& share) {
+    const auto read = cli::read_cases(cases_file(name));
+    const auto* const cases = std::get_if<cli::ModelCases>(&read);
+    if (cases == nullptr || std::filesystem::file_size(model_file(name)) > kLargestFile) {
+      return "it has no cases of this form, or is large";
+    }
+    SimulatedGpu gpu;
+    torch::jit::Module script = torch::jit::load(model_file(name));
+    if (script.is_training()) {
+      return "it trains";
+    }
+    script.to(kModelsGpu);
+    torch::jit::Module peer = script.deepcopy();
+    Module module = accelerate(script, options);
+    for (size_t i = 0; i < std::min<size_t>(cases->inputs.size(), 2); ++i) {
+      for (int call = 1; call <= 5; ++call) {
+        at::manual_seed(cases->seed);
+        c10::IValue expected;
+        try {
+          expected = peer.get_method(cases->method)(cli::deep_copy_to(cases->inputs[i], kModelsGpu));
+        } catch (const std::exception& error) {
+          return error.what();
+        }
+        at::manual_seed(cases->seed);
+        const c10::IValue found = module.run_method(cases->method, cli::deep_copy_to(cases->inputs[i], kModelsGpu));
+        gpu.runtime().synchronize(0);
+        const auto mismatches = cli::compare(found, expected, {cases->rtol, cases->atol, false});
+        EXPECT_TRUE(mismatches.empty()) << name << ", case " << i << ", call " << call << ": "
+                                        << (mismatches.empty() ? "" : to_string(mismatches.front()));
+        if (!mismatches.empty()) {
+          return {};
+        }
+      }
+    }
+    add_plans(module.method(cases->method).explain(), share);
+    EXPECT_TRUE(gpu.driver().misuse().empty()) << name;
+    return {};
+  }
+
+  static void run_all(const Options& options, uintmax_t largest_file) {
+    const char* const only = std::getenv("SCONCE_MODELS");
+    Share total;
+    size_t with_replays = 0;
+    size_t models = 0;
+    for (const std::string& name : model_names()) {
+      if ((only != nullptr && name != only) || std::filesystem::file_size(model_file(name)) > largest_file) {
+        continue;
+      }
+      Share share;
+      const std::string why_not = run(name, options, share);
+      if (!why_not.empty()) {
+        std::cout << name << ": left out: " << essence_of(why_not) << "\n";
+        continue;
+      }
+      ++models;
+      with_replays += share.replays > 0 ? 1 : 0;
+      std::cout << name << ": " << share.recorded << " of " << share.recorded + share.others << " steps are recorded, "
+                << share.replays << " replays\n";
+      total.recorded += share.recorded;
+      total.others += share.others;
+      for (const auto& [reason, count] : share.reasons) {
+        total.reasons[reason] += count;
+      }
+    }
+    std::cout << total.recorded << " of " << total.recorded + total.others << " steps are recorded in " << with_replays
+              << " of " << models << " models; not recorded:\n";
+    for (const auto& [reason, count] : total.reasons) {
+      std::cout << "  " << count << " " << reason << "\n";
+    }
+    EXPECT_TRUE(only != nullptr || with_replays > models / 2);
+  }
+
+  const at::NoGradGuard no_grad_;
+};
+
+TEST_F(ModelsOnGpu, AgreeWithoutKernels) {
+  Options options = Options().compile(CompileMode::kBlocking);
+  options.passes().disable("form_groups");
+  run_all(options, kLargestFile);
+}
+
+// The simulated GPU runs kernels thread by thread, so that large models take too long.
+TEST_F(ModelsOnGpu, AgreeWithKernels) { run_all(Options().compile(CompileMode::kBlocking), 100'000); }
+
+}  // namespace
+}  // namespace sconce::testing
