@@ -112,5 +112,184 @@ TEST_F(SimulatedGpuTest, RecordedWritesHappenAtEachReplay) {
   expect_equal(x, at::tensor({0, 2, 2, 0}, at::kFloat));
 }
 
+TEST_F(SimulatedGpuTest, ReplaysReadAndWriteRecordedAddresses) {
+  at::Tensor x = gpu_.tensor(at::zeros({4}));
+  const void* const address = x.const_data_ptr();
+  const auto recording = recorded([&] { x.add_(1); });
+  x.reset();
+  const at::Tensor later = gpu_.tensor(at::full({4}, 5.0F));
+  ASSERT_EQ(later.const_data_ptr(), address) << "freed memory serves the next allocation of its size";
+  replay(*recording);
+  expect_equal(later, at::full({4}, 6.0F));
+}
+
+TEST_F(SimulatedGpuTest, FreedMemoryBecomesPoison) {
+  at::Tensor x = gpu_.tensor(at::zeros({4}));
+  const at::Tensor other = x.detach();
+  x.reset();
+  expect_equal(other, at::zeros({4}));
+  const void* const address = other.const_data_ptr();
+  at::Tensor freed = gpu_.tensor(at::zeros({4}));
+  const void* const second = freed.const_data_ptr();
+  EXPECT_NE(second, address);
+  freed.reset();
+  const at::Tensor again = at::empty({4}, other.options());
+  EXPECT_EQ(again.const_data_ptr(), second);
+  EXPECT_TRUE(is_poison(again));
+}
+
+TEST_F(SimulatedGpuTest, RecordingsHaveMemoryOfTheirOwn) {
+  const at::Tensor x = gpu_.tensor(at::arange(4, at::kFloat));
+  at::Tensor result;
+  const void* intermediate = nullptr;
+  const auto recording = recorded([&] {
+    at::Tensor first = x + 1;
+    intermediate = first.const_data_ptr();
+    const at::Tensor second = first * 2;
+    first.reset();
+    result = second + 1;
+  });
+  EXPECT_EQ(result.const_data_ptr(), intermediate) << "a block that is freed in a recording serves it again";
+  std::vector<at::Tensor> others;
+  for (int i = 0; i < 8; ++i) {
+    others.push_back(gpu_.tensor(at::full({4}, float(i))));
+  }
+  replay(*recording);
+  expect_equal(result, at::tensor({3, 5, 7, 9}, at::kFloat));
+  for (int i = 0; i < 8; ++i) {
+    expect_equal(others[size_t(i)], at::full({4}, float(i)));
+  }
+}
+
+TEST_F(SimulatedGpuTest, ReservesNoMoreMemoryForTheSameWork) {
+  const at::Tensor x = gpu_.tensor(at::ones({100, 100}));
+  size_t reserved = 0;
+  for (int call = 0; call < 5; ++call) {
+    at::Tensor result;
+    auto pool = gpu_.runtime().make_recording_pool(0);
+    const auto recording = sconce::record(gpu_.runtime(), side_, pool, [&] { result = (x + 1) * 2; });
+    ASSERT_TRUE(recording);
+    if (call == 1) {
+      reserved = gpu_.memory().bytes_reserved();
+    }
+    EXPECT_LE(gpu_.memory().bytes_reserved(), call == 0 ? SIZE_MAX : reserved);
+  }
+  EXPECT_LT(gpu_.memory().bytes_in_use(), 50000U) << "one tensor";
+}
+
+// What LibTorch refuses to record. Recording works again afterwards, as do operators.
+TEST_F(SimulatedGpuTest, CannotRecordWhatWaitsForTheDeviceOrIsRandom) {
+  const at::Tensor x = gpu_.tensor(at::ones({4}));
+  const at::Tensor mask = x > 0;
+  const at::Tensor on_cpu = at::ones({4});
+  const std::vector<std::function<void()>> works = {
+      [&] { at::rand_like(x); },      [&] { at::dropout(x, 0.5, true); },
+      [&] { x.sum().item(); },        [&] { at::nonzero(x); },
+      [&] { x.index({mask}); },       [&] { x.cpu(); },
+      [&] { x.copy_(on_cpu); },       [&] { at::equal(x, x); },
+      [&] { x.masked_select(mask); }, [&] { gpu_.runtime().synchronize(0); },
+  };
+  for (size_t i = 0; i < works.size(); ++i) {
+    const auto refused = record([&] {
+      x.add_(1);
+      works[i]();
+    });
+    ASSERT_FALSE(refused) << i;
+    EXPECT_THAT(refused.refusal().reason, ::testing::AnyOf(HasSubstr("operation not permitted when stream is capturing"),
+                                                           HasSubstr("the CUDA driver failed")))
+        << i;
+    works[i]();
+    replay(*recorded([&] { x.sub_(1); }));
+    x.add_(1);
+  }
+  expect_equal(x, at::ones({4}));
+}
+
+// A capture that something has broken stays broken, even if the failure is ignored.
+TEST_F(SimulatedGpuTest, CannotFinishARecordingThatSomethingBroke) {
+  const at::Tensor x = gpu_.tensor(at::ones({4}));
+  const auto refused = record([&] {
+    EXPECT_THROW(at::rand_like(x), c10::Error);
+    EXPECT_THROW(x.add_(1), c10::Error);
+  });
+  EXPECT_FALSE(refused);
+}
+
+TEST_F(SimulatedGpuTest, IndicesThatAreRecordedNeedNotBeKnownThen) {
+  const at::Tensor table = gpu_.tensor(at::arange(12, at::kFloat).view({6, 2}));
+  const at::Tensor numbers = gpu_.tensor(at::tensor({1, 3}, at::kLong));
+  at::Tensor rows;
+  const auto recording = recorded([&] { rows = table.index({numbers + 1}) + at::embedding(table, numbers * 0); });
+  EXPECT_TRUE(is_poison(rows));
+  replay(*recording);
+  expect_equal(rows, at::tensor({4, 6, 8, 10}, at::kFloat).view({2, 2}));
+}
+
+TEST_F(SimulatedGpuTest, StreamsThatDoNotWaitReadWhatIsThere) {
+  DeviceRuntime& runtime = gpu_.runtime();
+  const c10::Stream main = runtime.current_stream(0);
+  const auto event = runtime.make_event(0);
+  const at::Tensor x = gpu_.late_tensor(at::ones({4}));
+  at::Tensor early;
+  at::Tensor ordered;
+  {
+    const CurrentStream current(runtime, side_);
+    early = x + 1;
+    event->record(main);
+    event->block(side_);
+    ordered = x + 1;
+    EXPECT_TRUE(is_poison(early));
+    expect_equal(ordered, at::full({4}, 2.0F));
+  }
+  expect_equal(x, at::ones({4}));
+}
+
+TEST_F(SimulatedGpuTest, ReplaysRunOnlyForStreamsThatWaitForThem) {
+  DeviceRuntime& runtime = gpu_.runtime();
+  const at::Tensor x = gpu_.tensor(at::zeros({4}));
+  const auto recording = recorded([&] { x.add_(1); });
+  recording->replay(side_);
+  expect_equal(x, at::zeros({4}));
+  const auto event = runtime.make_event(0);
+  event->record(side_);
+  recording->replay(side_);
+  event->block(runtime.current_stream(0));
+  expect_equal(x, at::ones({4}));
+  runtime.synchronize(0);
+  expect_equal(x, at::full({4}, 2.0F));
+}
+
+// Memory that another stream uses is reused after that stream's work.
+TEST_F(SimulatedGpuTest, FreedMemoryWaitsForRecordedUses) {
+  at::Tensor x = gpu_.tensor(at::ones({4}));
+  const void* const address = x.const_data_ptr();
+  x.record_stream(side_);
+  x.reset();
+  EXPECT_NE(at::empty({4}, at::device(at::kCUDA)).const_data_ptr(), address);
+  gpu_.runtime().synchronize(0);
+  const at::Tensor again = at::empty({4}, at::device(at::kCUDA));
+  const at::Tensor other = at::empty({4}, at::device(at::kCUDA));
+  EXPECT_TRUE(again.const_data_ptr() == address || other.const_data_ptr() == address);
+}
+
+TEST_F(SimulatedGpuTest, AutogradRunsBackwardOnTheDevice) {
+  const at::AutoGradMode with_grad(true);
+  const auto gradients = [](at::Tensor x, at::Tensor w) {
+    x.requires_grad_(true);
+    w.requires_grad_(true);
+    const at::Tensor joined = at::cat({x.mm(w).relu(), x.view({9}).slice(0, 0, 3).unsqueeze(0)});
+    joined.softmax(1).mul(at::arange(3, x.options())).sum().backward();
+    return std::pair(x.grad(), w.grad());
+  };
+  const at::Tensor a = at::randn({3, 3});
+  const at::Tensor b = at::randn({3, 3});
+  const auto expected = gradients(a.clone(), b.clone());
+  for (int call = 0; call < 3; ++call) {
+    const auto found = gradients(gpu_.tensor(a), gpu_.tensor(b));
+    expect_equal(found.first, expected.first);
+    expect_equal(found.second, expected.second);
+  }
+}
+
 }  // namespace
 }  // namespace sconce::testing

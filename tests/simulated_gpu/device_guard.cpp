@@ -1,5 +1,10 @@
 #include "tests/simulated_gpu/device_guard.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include <memory>
+
 namespace sconce::testing {
 namespace {
 
@@ -10,7 +15,30 @@ Value checked(Expected<Value> outcome) {
   return std::move(outcome).value_or_throw("the simulated driver failed");
 }
 
+// Without hooks that report a device, autograd finds no streams.
+class CudaHooks final : public at::CUDAHooksInterface {
+ public:
+  bool hasCUDA() const override { return SimulatedDeviceGuard::of_process().serves(); }
+  bool isBuilt() const override { return hasCUDA(); }
+  bool isAvailable() const override { return hasCUDA(); }
+  bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override { return hasCUDA(); }
+  c10::DeviceIndex deviceCount() const override { return hasCUDA() ? 1 : 0; }
+  int getNumGPUs() const override { return deviceCount(); }
+  void init() const override {}
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  c10::DeviceIndex current_device() const override { return 0; }
+  // Random numbers on the device are the CPU's.
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex /*device*/) const override {
+    return at::detail::getDefaultCPUGenerator();
+  }
+};
+
 const c10::impl::DeviceGuardImplRegistrar registrar(c10::kCUDA, &SimulatedDeviceGuard::of_process());
+const bool has_hooks = [] {
+  at::CUDAHooksRegistry()->Register(
+      "CUDAHooks", [](at::CUDAHooksArgs /*arguments*/) { return std::make_unique<CudaHooks>(); }, c10::REGISTRY_FALLBACK);
+  return true;
+}();
 
 }  // namespace
 
@@ -88,8 +116,8 @@ void SimulatedDeviceGuard::synchronizeDevice(c10::DeviceIndex /*device*/) const 
   checked(gpu().driver.synchronize_context());
 }
 
-void SimulatedDeviceGuard::recordDataPtrOnStream(const c10::DataPtr& /*data*/, const c10::Stream& /*stream*/) const {
-  TORCH_CHECK(false, "the simulated GPU's memory knows no stream but the one that it was allocated for");
+void SimulatedDeviceGuard::recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const {
+  gpu().memory.record_use(data, gpu().bridge.handle(stream));
 }
 
 }  // namespace sconce::testing

@@ -3,6 +3,7 @@
 
 #include "cuda/fake/fake_driver.h"
 #include "cuda/fake/fake_torch_bridge.h"
+#include "tests/simulated_gpu/device_memory.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -17,10 +18,12 @@ class SimulatedDeviceGuard final : public c10::impl::DeviceGuardImplInterface {
   struct Gpu {
     cuda::FakeDriver& driver;
     cuda::FakeTorchBridge& bridge;
+    DeviceMemory& memory;
   };
   static SimulatedDeviceGuard& of_process();
   // Serves this GPU from now on; with null, none.
   void serve(Gpu* gpu) { gpu_ = gpu; }
+  bool serves() const { return gpu_ != nullptr; }
 
   c10::DeviceType type() const override { return c10::kCUDA; }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
@@ -40,7 +43,6 @@ class SimulatedDeviceGuard final : public c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const c10::Stream& stream) const override;
   void synchronizeEvent(void* event) const override;
   void synchronizeDevice(c10::DeviceIndex device) const override;
-  // Throws: memory knows no stream but the one that it was allocated for.
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override;
 
  private:

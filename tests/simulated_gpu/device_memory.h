@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -31,10 +32,13 @@ class DeviceMemory final : public c10::Allocator, public std::enable_shared_from
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 
+  // Lets nothing else have the memory, once it is freed, before the stream has done its work until then.
+  void record_use(const c10::DataPtr& data, CUstream stream);
+
   size_t bytes_in_use() const;
   size_t bytes_reserved() const;  // in use or free
 
-  // Uses neither the driver nor the bridge from now on. Tensors may be freed later.
+  // Does not use the driver from now on, so that memory can be freed later. None can be allocated.
   void close();
 
  private:
@@ -46,21 +50,28 @@ class DeviceMemory final : public c10::Allocator, public std::enable_shared_from
     std::unique_ptr<std::byte, FreeBytes> data;
     size_t bytes;
     Origin origin;
+    std::set<CUstream> uses;  // by other streams
     bool is_used = false;
+    bool is_of_dissolved_pool = false;
   };
   struct Owner;
   static constexpr size_t kGranularity = 512;
 
+  Block& fresh_block(const Origin& origin, size_t bytes);
   void free(Block& block);
-  // Makes ordinary memory of pools without shares.
+  void make_free(Block& block);
+  // Makes the memory of pools without shares available to all.
   void dissolve_pools();
   size_t sum(bool (*counts)(const Block&)) const;
 
+  std::mutex closing_;  // of `driver_`; taken before the driver's
   cuda::FakeDriver* driver_;
-  cuda::FakeTorchBridge* bridge_;
-  mutable std::mutex mutex_;
+  cuda::FakeTorchBridge* const bridge_;
+  mutable std::mutex mutex_;  // of what follows; taken after the driver's and the bridge's
   std::vector<std::unique_ptr<Block>> blocks_;
+  std::set<cuda::PoolId> pools_;  // of blocks
   std::map<std::pair<Origin, size_t>, std::vector<Block*>> free_;
+  std::map<size_t, std::vector<Block*>> returned_;  // by dissolved pools, as if to the driver
 };
 
 }  // namespace sconce::testing

@@ -62,6 +62,11 @@ bool makes_no_contents(const c10::OperatorHandle& op) {
 
 void SimulatedOperators::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   ++count_;
+  if (op.schema().name() == "aten::record_stream") {  // The CPU has no kernel for it.
+    const c10::Stream stream = torch::jit::pop(stack).toStream();
+    memory_.record_use(torch::jit::pop(stack).toTensor().storage().data_ptr(), bridge_.handle(stream));
+    return;
+  }
   const CUstream stream = bridge_.handle(bridge_.current_stream(0));
   const auto now = driver_.begin_host_work(stream);
   TORCH_CHECK(now, "CUDA error: ", now.refusal().reason);

@@ -84,7 +84,7 @@ SimulatedGpu::SimulatedGpu(const std::string& compiler)
     : driver_(std::make_shared<cuda::FakeDriver>()),
       bridge_(std::make_shared<cuda::FakeTorchBridge>(*driver_)),
       memory_(std::make_shared<DeviceMemory>(*driver_, *bridge_)),
-      served_{*driver_, *bridge_},
+      served_{*driver_, *bridge_, *memory_},
       operators_(std::make_unique<SimulatedOperators>(*driver_, *bridge_, *memory_)) {
   SimulatedDeviceGuard& guard = SimulatedDeviceGuard::of_process();
   guard.serve(&served_);
@@ -103,7 +103,8 @@ SimulatedGpu::~SimulatedGpu() {
   registrations_.reset();
   SimulatedDeviceGuard::of_process().serve(nullptr);
   memory_->close();
-  runtime_->synchronize(0);  // queued work fills freed memory
+  runtime_.reset();
+  bridge_.reset();  // Streams end, and do what they were given.
 }
 
 DeviceKernelCache& SimulatedGpu::kernels() { return device_kernels(*runtime_); }

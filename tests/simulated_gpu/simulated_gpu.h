@@ -54,8 +54,8 @@ class SimulatedGpu {
  private:
   static std::string simulated_compiler();
 
-  const std::shared_ptr<cuda::FakeDriver> driver_;
-  const std::shared_ptr<cuda::FakeTorchBridge> bridge_;
+  std::shared_ptr<cuda::FakeDriver> driver_;
+  std::shared_ptr<cuda::FakeTorchBridge> bridge_;
   const std::shared_ptr<DeviceMemory> memory_;
   SimulatedDeviceGuard::Gpu served_;
   std::unique_ptr<SimulatedOperators> operators_;

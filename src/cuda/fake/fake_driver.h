@@ -45,9 +45,9 @@ class FakeDriver final : public Driver {
   // captured, and `enqueue_host_work` takes the work.
   Expected<bool> begin_host_work(CUstream stream);
   Expected<void> enqueue_host_work(CUstream stream, std::function<void()> work);
-  // Lets the host do something after the stream's work so far, which is no work of the device. Nothing is done if the stream
-  // is captured or unknown.
-  void call_after_work(CUstream stream, std::function<void()> action);
+  // Lets the host do something after the stream's work so far, which is no work of the device. Returns false, and does not
+  // do it, if the stream is captured or unknown.
+  bool call_after_work(CUstream stream, std::function<void()> action);
 
   // Makes the n-th call from now on (1 is the next), or the n-th call of one function, fail with this code. A failing call
   // has no effect, except that calls which release something (destroy, free, pop, end of a capture) release it. Exchanging

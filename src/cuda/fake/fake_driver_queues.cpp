@@ -97,12 +97,14 @@ Expected<void> FakeDriver::enqueue_host_work(CUstream stream, std::function<void
   return outcome("enqueue_host_work", code);
 }
 
-void FakeDriver::call_after_work(CUstream handle, std::function<void()> action) {
+bool FakeDriver::call_after_work(CUstream handle, std::function<void()> action) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Stream* stream = find_stream(handle);
-  if (stream != nullptr && stream->capture == 0) {
-    stream->push({.work = std::move(action)});
+  if (stream == nullptr || stream->capture != 0) {
+    return false;
   }
+  stream->push({.work = std::move(action)});
+  return true;
 }
 
 }  // namespace sconce::cuda
