@@ -2,22 +2,19 @@
 #include "tests/fusion/group_generator.h"
 #include "tests/fusion/kernel_call.h"
 #include "tests/fusion/rule_check.h"
+#include "tests/simulated_gpu/simulated_gpu.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
-#include "tests/support/grid_interpreter.h"
 
-#include "fusion/cuda/cuda_nests.h"
-#include "fusion/cuda/cuda_text.h"
+#include "fusion/kernels_on_device.h"
 #include "lower/lower.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstring>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,134 +22,43 @@
 namespace sconce::testing {
 namespace {
 
-// A device whose memory is the host's. What it compiles is the text, and what it launches is the grid that was printed so.
-class SimulatedDevice final : public DeviceRuntime {
- public:
-  explicit SimulatedDevice(std::string refusal = {}) : refusal_(std::move(refusal)), kernels_(*this) {}
+class CudaNests : public ::testing::Test {
+ protected:
+  void TearDown() override { EXPECT_THAT(gpu_.driver().misuse(), ::testing::IsEmpty()); }
 
-  DeviceKernelCache& kernels() { return kernels_; }
-  size_t compiled() const { return compiled_; }
-  size_t launched() const { return launched_; }
-
-  c10::DeviceType type() const override { return c10::DeviceType::CUDA; }
-  int device_count() const override { return 1; }
-  const std::string& why_unavailable() const override { return refusal_; }
-  std::string name(c10::DeviceIndex /*device*/) const override { return "simulated"; }
-  std::string architecture(c10::DeviceIndex /*device*/) const override { return "sm_90"; }
-  DeviceLimits limits(c10::DeviceIndex /*device*/) const override { return {}; }
-  void synchronize(c10::DeviceIndex /*device*/) override {}
-  c10::Stream current_stream(c10::DeviceIndex /*device*/) override { return kStream; }
-  c10::Stream side_stream(c10::DeviceIndex /*device*/) override { return kStream; }
-  c10::Stream take_stream(c10::DeviceIndex /*device*/) override { return kStream; }
-  void give_back(c10::Stream /*stream*/) override {}
-  c10::Stream exchange_current_stream(c10::Stream /*stream*/) override { return kStream; }
-  std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex /*device*/) override { return nullptr; }
-
-  Expected<std::string> compile(const std::string& text, const std::string& architecture) override {
-    EXPECT_EQ(architecture, "sm_90");
-    ++compiled_;
-    return refusal_.empty() ? Expected<std::string>(text) : Refusal::because(refusal_);
+  const GroupCompiler& kernels() {
+    return *kernels_on(c10::Device(c10::kCUDA, 0), /*is_blocking=*/true).value_or_throw("there are no kernels");
   }
-  Expected<std::shared_ptr<DeviceModule>> load_module(c10::DeviceIndex /*device*/, const std::string& code) override {
-    return std::shared_ptr<DeviceModule>(std::make_shared<Module>(code));
-  }
-  void launch(const DeviceKernel& kernel, const LaunchShape& shape, c10::Stream /*stream*/,
-              std::span<void* const> arguments) override {
-    ASSERT_EQ(arguments.size(), 1U);
-    ++launched_;
-    const std::string& text = dynamic_cast<const Kernel&>(kernel).text;
-    for (const auto& each : kernels_.kernels()) {
-      if (each->text() == text) {
-        const GridCall call = call_of(each->grid(), static_cast<const char*>(arguments[0]));
-        LaunchShape few = shape;
-        few.grid[0] = std::min(few.grid[0], 2U);  // blocks take turns
-        GridInterpreter(each->grid(), few, call).run();
-        return;
-      }
-    }
-    FAIL() << "no kernel has the text";
-  }
-  std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex /*device*/) override { return nullptr; }
-  bool is_recording(c10::Stream /*stream*/) override { return false; }
-  Expected<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream /*stream*/,
-                                                              std::shared_ptr<RecordingPool> /*pool*/) override {
-    return Refusal::because("nothing is recorded");
-  }
+  size_t launched() const { return gpu_.driver_calls("launch_kernel"); }
 
- private:
-  struct Kernel final : DeviceKernel {
-    explicit Kernel(std::string code) : text(std::move(code)) {}
-    const std::string& name() const override { return kernel_name; }
-    const std::string text;
-    const std::string kernel_name = kGridKernelName;
-  };
-  struct Module final : DeviceModule {
-    explicit Module(std::string code) : only(std::move(code)) {}
-    Expected<const DeviceKernel*> kernel(const std::string& name) override {
-      EXPECT_EQ(name, only.name());
-      return static_cast<const DeviceKernel*>(&only);
-    }
-    Kernel only;
-  };
-  static inline const c10::Stream kStream{c10::Stream::DEFAULT, c10::Device(c10::kCUDA, 0)};
-
-  // Reads the struct of which the text has the declaration.
-  static GridCall call_of(const GridProgram& grid, const char* parameter) {
-    const auto read = [&parameter]<typename T>(T value) {
-      std::memcpy(&value, parameter, sizeof value);
-      parameter += sizeof value;
-      return value;
-    };
-    GridCall call;
-    for (size_t k = 0; k < grid.program.operand_count(); ++k) {
-      call.first.push_back(read(static_cast<void*>(nullptr)));
-    }
-    for (size_t k = 0; k < grid.program.numbers.size(); ++k) {
-      call.numbers.push_back(read(int64_t()));
-    }
-    for (int64_t& number : call.numbers) {
-      const auto* const memory = read(static_cast<const int64_t*>(nullptr));
-      number = memory == nullptr ? number : *memory;
-    }
-    for (size_t k = 0; k < grid.words; ++k) {
-      call.words.push_back(grid.form.is_wide ? read(int64_t()) : read(int32_t()));
-    }
-    return call;
-  }
-
-  const std::string refusal_;
-  DeviceKernelCache kernels_;
-  size_t compiled_ = 0;
-  size_t launched_ = 0;
+  const at::NoGradGuard no_grad_;
+  SimulatedGpu gpu_;
 };
 
-// The back end of GPUs for tensors of the CPU, which are the simulated device's.
-class HostNests final : public NestBackend {
- public:
-  explicit HostNests(std::unique_ptr<NestBackend> inner) : inner_(std::move(inner)) {}
-  c10::Device device() const override { return c10::kCPU; }
-  bool has_kernels() const override { return inner_->has_kernels(); }
-  bool accepts(const ProgramBuilder& builder) const override { return inner_->accepts(builder); }
-  bool accepts(const KernelProgram& program, const Iteration& iteration, bool folds_rows) const override {
-    return inner_->accepts(program, iteration, folds_rows);
-  }
-  bool accepts_any_length(const KernelProgram& program) const override { return inner_->accepts_any_length(program); }
-  std::unique_ptr<NestCode> make(const KernelProgram& program, bool folds_rows, bool writes,
-                                 const std::string& group) const override {
-    return inner_->make(program, folds_rows, writes, group);
-  }
+at::Tensor elements_of_storage(const at::Tensor& tensor) { return at::empty({0}, tensor.options()).set_(tensor.storage()); }
 
- private:
-  const std::unique_ptr<NestBackend> inner_;
-};
-
-std::unique_ptr<GroupCompiler> kernels_of(SimulatedDevice& device) {
-  return make_kernels(std::make_unique<HostNests>(make_cuda_nests(device.kernels(), 0, /*is_blocking=*/true)));
+// Returns copies on the device, of the same layout.
+std::vector<c10::IValue> on_device(SimulatedGpu& gpu, const std::vector<c10::IValue>& operands) {
+  std::vector<c10::IValue> copies;
+  for (const c10::IValue& operand : operands) {
+    copies.push_back(operand);
+    if (operand.isTensor()) {
+      const at::Tensor& tensor = operand.toTensor();
+      copies.back() =
+          gpu.tensor(elements_of_storage(tensor)).as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+    }
+  }
+  return copies;
 }
 
-at::Tensor copy_with_strides(const at::Tensor& tensor) {
-  const at::Tensor all = at::empty({0}, tensor.options()).set_(tensor.storage()).clone();
-  return all.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+std::vector<at::Tensor> tensors_of(const std::vector<c10::IValue>& values) {
+  std::vector<at::Tensor> tensors;
+  for (const c10::IValue& value : values) {
+    if (value.isTensor()) {
+      tensors.push_back(value.toTensor());
+    }
+  }
+  return tensors;
 }
 
 std::vector<at::Tensor> eager_results(const std::string& text, const std::vector<c10::IValue>& operands) {
@@ -161,44 +67,41 @@ std::vector<at::Tensor> eager_results(const std::string& text, const std::vector
 }
 
 // Equal where the operators round once; else as close as functions and sums may be.
-void expect_equal(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected, const std::string& text) {
+void expect_equal(SimulatedGpu& gpu, const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected,
+                  const std::string& text) {
   ASSERT_EQ(found.size(), expected.size()) << text;
   for (size_t i = 0; i < found.size(); ++i) {
     ASSERT_EQ(found[i].sizes(), expected[i].sizes()) << text;
     ASSERT_EQ(found[i].strides(), expected[i].strides()) << text;
     ASSERT_EQ(found[i].scalar_type(), expected[i].scalar_type()) << text;
+    const at::Tensor values = gpu.values(found[i]);
     const double tolerance = found[i].scalar_type() == at::kBFloat16 ? 0.05 : 1e-3;
-    ASSERT_TRUE(at::allclose(found[i].to(at::kDouble), expected[i].to(at::kDouble), tolerance, tolerance, true))
-        << found[i] << expected[i] << text;
+    ASSERT_TRUE(at::allclose(values.to(at::kDouble), expected[i].to(at::kDouble), tolerance, tolerance, true))
+        << values << expected[i] << text;
   }
 }
 
-TEST(CudaNests, RunGeneratedGroups) {
-  const at::NoGradGuard no_grad;
+TEST_F(CudaNests, RunGeneratedGroups) {
   const uint64_t count = environment_number("SCONCE_GROUPS", 40);
-  SimulatedDevice device;
-  const auto kernels = kernels_of(device);
   for (uint64_t seed = 1; seed <= count; ++seed) {
     at::manual_seed(seed);
     constexpr GroupGenerator::Contents kContents[] = {GroupGenerator::Contents::kExact, GroupGenerator::Contents::kWrites,
                                                       GroupGenerator::Contents::kAll};
     GroupGenerator generator(seed, kContents[seed % std::size(kContents)]);
     const std::string text = generator.text();
-    const auto plan = plan_with_kernels(text, *kernels);
+    const auto plan = plan_with_kernels(text, kernels());
     for (const auto& [height, width] : {std::pair<int64_t, int64_t>(5, 12), {1, 1}, {0, 3}, {7, 2}, {2, 64}}) {
-      std::vector<c10::IValue> operands = generator.operands(height, width);
-      std::vector<c10::IValue> copies;
-      for (const c10::IValue& operand : operands) {
-        copies.push_back(operand.isTensor() ? c10::IValue(copy_with_strides(operand.toTensor())) : operand);
-      }
-      const auto found = results_of(*plan, operands);
+      const std::vector<c10::IValue> operands = generator.operands(height, width);
+      const std::vector<c10::IValue> copies = on_device(gpu_, operands);
+      const auto found = results_of(*plan, copies);
       if (found.second.empty()) {
-        ASSERT_NO_FATAL_FAILURE(expect_equal(found.first, eager_results(text, copies), text));
+        ASSERT_NO_FATAL_FAILURE(expect_equal(gpu_, found.first, eager_results(text, operands), text));
+        ASSERT_NO_FATAL_FAILURE(expect_equal(gpu_, tensors_of(copies), tensors_of(operands), text)) << "operands";
       }
     }
   }
-  EXPECT_GT(device.launched(), count);
-  EXPECT_LT(device.compiled(), device.launched() + count);
+  EXPECT_GT(launched(), count);
+  EXPECT_LT(gpu_.driver_calls("load_module"), launched());
 }
 
 constexpr const char* kSoftmax = R"(graph(%x : Tensor, %y : Tensor):
@@ -212,11 +115,8 @@ constexpr const char* kSoftmax = R"(graph(%x : Tensor, %y : Tensor):
 )";
 
 // Each operator on operands of float16, which CPUs leave to LibTorch: computed in float32 and rounded once.
-TEST(CudaNests, ComputeWithHalfPrecision) {
-  const at::NoGradGuard no_grad;
+TEST_F(CudaNests, ComputeWithHalfPrecision) {
   at::manual_seed(1);
-  SimulatedDevice device;
-  const auto kernels = kernels_of(device);
   std::set<std::string> computed;
   for (const c10::OperatorHandle& op : operators_with_rules()) {
     for (size_t variant = 0; const auto call = variant_of(op, variant); ++variant) {
@@ -231,15 +131,16 @@ TEST(CudaNests, ComputeWithHalfPrecision) {
       if (!expected.result) {
         continue;  // LibTorch has no such operator of float16 on CPUs
       }
-      const size_t launched = device.launched();
-      const auto plan = plan_with_kernels(call->text(), *kernels);
-      const auto found = results_of(*plan, given);
+      const size_t launched_before = launched();
+      const auto plan = plan_with_kernels(call->text(), kernels());
+      const auto found = results_of(*plan, on_device(gpu_, given));
       ASSERT_EQ(found.first.size(), 1U) << call->text() << found.second;
       ASSERT_EQ(found.first[0].scalar_type(), expected.result->scalar_type()) << call->text();
       // One unit in the last place is 2^-10.
-      ASSERT_TRUE(at::allclose(found.first[0].to(at::kDouble), expected.result->to(at::kDouble), 0x1p-9, 1e-3, true))
-          << call->text() << found.first[0] << *expected.result;
-      if (device.launched() > launched) {
+      const at::Tensor values = gpu_.values(found.first[0]);
+      ASSERT_TRUE(at::allclose(values.to(at::kDouble), expected.result->to(at::kDouble), 0x1p-9, 1e-3, true))
+          << call->text() << values << *expected.result;
+      if (launched() > launched_before) {
         computed.insert(op.schema().name());
       }
     }
@@ -250,32 +151,51 @@ TEST(CudaNests, ComputeWithHalfPrecision) {
   EXPECT_GT(computed.size(), 100U);
 }
 
-TEST(CudaNests, LoadNeighborsOneByOneIfTheyAreNotAligned) {
-  const at::NoGradGuard no_grad;
-  SimulatedDevice device;
-  const auto kernels = kernels_of(device);
-  const auto plan = plan_with_kernels(kSoftmax, *kernels);
+TEST_F(CudaNests, LoadNeighborsOneByOneIfTheyAreNotAligned) {
+  const auto plan = plan_with_kernels(kSoftmax, kernels());
   const at::Tensor storage = at::randn({4 * 64 + 1});
   for (const int64_t offset : {0, 1}) {
     const std::vector<c10::IValue> operands = {storage.slice(0, offset, offset + 4 * 64).view({4, 64}), at::randn({64})};
-    const auto found = results_of(*plan, operands);
-    ASSERT_NO_FATAL_FAILURE(expect_equal(found.first, eager_results(kSoftmax, operands), kSoftmax)) << found.second;
+    const auto found = results_of(*plan, on_device(gpu_, operands));
+    ASSERT_NO_FATAL_FAILURE(expect_equal(gpu_, found.first, eager_results(kSoftmax, operands), kSoftmax)) << found.second;
   }
-  EXPECT_EQ(device.launched(), 2U);
+  EXPECT_EQ(launched(), 2U);
 }
 
-TEST(CudaNests, LeaveToTheOperatorsWhatTheDeviceDoesNotCompile) {
+TEST_F(CudaNests, RunInRecordings) {
+  const auto plan = plan_with_kernels(kSoftmax, kernels());
+  std::vector<c10::IValue> operands = {at::randn({4, 8}), at::randn({8})};
+  const std::vector<c10::IValue> copies = on_device(gpu_, operands);
+  results_of(*plan, copies);
+  const size_t launched_before = launched();
+  std::vector<at::Tensor> found;
+  DeviceRuntime& runtime = gpu_.runtime();
+  const auto recording = record(runtime, runtime.side_stream(0), runtime.make_recording_pool(0), [&] {
+                           found = results_of(*plan, copies).first;
+                         }).value_or_throw("the plan cannot be recorded");
+  EXPECT_EQ(launched(), launched_before + 1);
+  for (int call = 0; call < 3; ++call) {
+    recording->replay(runtime.current_stream(0));
+    ASSERT_NO_FATAL_FAILURE(expect_equal(gpu_, found, eager_results(kSoftmax, operands), kSoftmax));
+    operands = {at::randn({4, 8}), at::randn({8})};
+    for (size_t i = 0; i < operands.size(); ++i) {
+      copies[i].toTensor().copy_(operands[i].toTensor());
+    }
+  }
+}
+
+TEST(CudaNestsWithoutCompiler, LeaveGroupsToTheOperators) {
   const at::NoGradGuard no_grad;
-  SimulatedDevice device("no compiler");
-  const auto kernels = kernels_of(device);
+  SimulatedGpu gpu("no compiler");
+  const auto kernels = kernels_on(c10::Device(c10::kCUDA, 0), /*is_blocking=*/true).value_or_throw("there are no kernels");
   const auto plan = plan_with_kernels(kSoftmax, *kernels);
   const std::vector<c10::IValue> operands = {at::randn({4, 8}), at::randn({8})};
   for (int call = 0; call < 3; ++call) {
-    ASSERT_NO_FATAL_FAILURE(expect_equal(results_of(*plan, operands).first, eager_results(kSoftmax, operands), kSoftmax));
+    ASSERT_NO_FATAL_FAILURE(
+        expect_equal(gpu, results_of(*plan, on_device(gpu, operands)).first, eager_results(kSoftmax, operands), kSoftmax));
   }
-  EXPECT_EQ(device.launched(), 0U);
-  EXPECT_LE(device.compiled(), 2U) << "a refusal is kept";
-  EXPECT_EQ(device.kernels().kernels().front()->refusal(), "no compiler");
+  EXPECT_EQ(gpu.driver_calls("launch_kernel"), 0U);
+  EXPECT_THAT(gpu.kernels().kernels().front()->refusal(), ::testing::HasSubstr("no compiler"));
 }
 
 }  // namespace
