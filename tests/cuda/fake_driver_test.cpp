@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace sconce::cuda {
@@ -84,6 +86,64 @@ TEST_F(FakeDriverTest, OrdersStreamsByEvents) {
   EXPECT_TRUE(*driver_.query_event(event));
 }
 
+// A wait is for the record before it: not for later work, and not for a later record on another stream.
+TEST_F(FakeDriverTest, WaitsForTheRecordAtTheTimeOfTheCall) {
+  CUevent event = nullptr;
+  CUstream third = nullptr;
+  succeed(driver_.create_event(0, &event));
+  succeed(driver_.create_stream(0, &third));
+  std::string done;
+  succeed(driver_.enqueue_host_work(stream_, [&] { done += "a"; }));
+  succeed(driver_.record_event(event, stream_));
+  succeed(driver_.stream_wait_event(other_, event));
+  succeed(driver_.enqueue_host_work(stream_, [&] { done += "b"; }));
+  succeed(driver_.enqueue_host_work(third, [&] { done += "c"; }));
+  succeed(driver_.record_event(event, third));
+  succeed(driver_.synchronize_stream(other_));
+  EXPECT_EQ(done, "a");
+  succeed(driver_.synchronize_event(event));
+  EXPECT_EQ(done, "ac");
+  succeed(driver_.synchronize_stream(stream_));
+  EXPECT_EQ(done, "acb");
+}
+
+TEST_F(FakeDriverTest, DoesHostWorkAfterTheStreamsWorkOrInTheCapture) {
+  std::string done;
+  succeed(driver_.enqueue_host_work(stream_, [&] { done += "a"; }));
+  EXPECT_EQ(done, "");
+  EXPECT_TRUE(*driver_.begin_host_work(stream_));
+  EXPECT_EQ(done, "a");
+  succeed(driver_.begin_capture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  EXPECT_FALSE(*driver_.begin_host_work(stream_));
+  EXPECT_FALSE(driver_.call_after_work(stream_, [&] { done += "b"; }));
+  EXPECT_FALSE(driver_.synchronize_stream(stream_));
+  EXPECT_THAT(driver_.begin_host_work(stream_).refusal().reason,
+              EndsWith(FakeDriver::error_text(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)));
+  CUgraph graph = nullptr;
+  EXPECT_FALSE(driver_.end_capture(stream_, &graph));
+  EXPECT_TRUE(driver_.call_after_work(stream_, [&] { done += "c"; }));
+  EXPECT_TRUE(*driver_.begin_host_work(stream_));
+  EXPECT_EQ(done, "ac");
+}
+
+TEST_F(FakeDriverTest, FindsKernelsByTheTextOfTheirModule) {
+  std::string ran;
+  driver_.define_kernels([&](const std::string& text, const std::string& name) {
+    return name == "main" ? std::optional<FakeDriver::KernelDefinition>(
+                                {{}, [&ran, text](const LaunchDimensions&, void* const*) { ran += text; }})
+                          : std::nullopt;
+  });
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  succeed(driver_.load_module(FakeDriver::image("text").data(), &module));
+  EXPECT_THAT(driver_.module_function(module, "other", &function).refusal().reason,
+              EndsWith(FakeDriver::error_text(CUDA_ERROR_NOT_FOUND)));
+  succeed(driver_.module_function(module, "main", &function));
+  succeed(driver_.launch_kernel(function, {}, stream_, nullptr));
+  succeed(driver_.synchronize_stream(stream_));
+  EXPECT_EQ(ran, "text");
+}
+
 TEST_F(FakeDriverTest, RefusesSharedMemoryThatWasNotAskedFor) {
   LaunchDimensions dimensions;
   dimensions.shared_bytes = 100 * 1024;
@@ -100,6 +160,20 @@ TEST_F(FakeDriverTest, SpoilsACaptureThatTheDefaultStreamWouldJoin) {
   CUgraph graph = nullptr;
   EXPECT_THAT(driver_.end_capture(stream_, &graph).refusal().reason,
               EndsWith(FakeDriver::error_text(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)));
+}
+
+TEST_F(FakeDriverTest, LetsTheDefaultStreamRunBesideCapturesOfNonBlockingStreams) {
+  CUstream stream = nullptr;
+  succeed(driver_.create_stream(CU_STREAM_NON_BLOCKING, &stream));
+  succeed(driver_.begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  std::thread([&] {
+    succeed(driver_.push_context(context_));
+    succeed(driver_.launch_kernel(function_, {}, nullptr, nullptr));
+    succeed(driver_.pop_context());
+  }).join();
+  CUgraph graph = nullptr;
+  succeed(driver_.end_capture(stream, &graph));
+  EXPECT_THAT(driver_.misuse(), IsEmpty());
 }
 
 TEST_F(FakeDriverTest, SpoilsACaptureWhoseThreadAllocates) {
