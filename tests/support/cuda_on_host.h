@@ -9,7 +9,8 @@ namespace sconce::testing {
 
 // While it lives, LibTorch has eight CUDA devices over the host's memory: its allocator of CUDA devices gives out that
 // memory, and operators on CUDA tensors run the CPU's kernels. No tensor may outlive it. Not for processes that load
-// LibTorch's CUDA library. There is no backward: autograd's engine knows no threads for the devices.
+// LibTorch's CUDA library. There is no backward: autograd's engine knows no threads for the devices (but
+// for that of a SimulatedGpu).
 class CudaOnHost {
  public:
   CudaOnHost();
