@@ -26,7 +26,8 @@ class Printing {
     }
     const std::string threads = std::to_string(grid_.form.threads);
     return std::string("typedef ") + (grid_.form.is_wide ? "long long" : "int") + " Index;\n" + device_prelude() +
-           parameter_struct() + "\nextern \"C\" __global__ void __launch_bounds__(" + threads + ") " + kGridKernelName +
+           (calls_special_ ? special_device_functions() : "") + parameter_struct() +
+           "\nextern \"C\" __global__ void __launch_bounds__(" + threads + ") " + kGridKernelName +
            "(const __grid_constant__ Arguments arguments) {\n" + body_ + "}\n";
   }
 
@@ -169,6 +170,8 @@ class Printing {
     // The type of what is selected.
     const size_t typed = each.instruction.op == MachineOp::kSelect ? 1 : 0;
     const c10::ScalarType type = each.operands.empty() ? each.instruction.type : type_of(each.operands[typed]);
+    calls_special_ = calls_special_ || (is_call(each.instruction.op) &&
+                                        is_special_device_function(scalar_functions()[each.instruction.index].name));
     if (const auto expression = device_expression(each.instruction, type, operands)) {
       define(each, *expression);
     } else {
@@ -182,6 +185,7 @@ class Printing {
   std::unordered_map<GridVariable, std::string> inline_;
   size_t depth_ = 1;
   bool has_shared_ = false;
+  bool calls_special_ = false;
 };
 
 size_t bytes_of_parameter(const GridProgram& grid) {

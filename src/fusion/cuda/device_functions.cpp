@@ -4,10 +4,10 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <string_view>
-#include <utility>
+#include <iterator>
 
 namespace sconce {
 namespace {
@@ -58,7 +58,15 @@ template <typename T> __device__ inline T lcm(T a, T b) {
   return multiple < 0 ? -multiple : multiple;
 }
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ inline double infinite() { return __longlong_as_double(0x7FF0000000000000LL); }
+__device__ inline double not_a_number() { return __longlong_as_double(0x7FF8000000000000LL); }
 )";
+
+#define SCONCE_DEVICE_TEXT(...) #__VA_ARGS__ "\n"
+constexpr const char* kSpecialFunctions =
+#include "fusion/cuda/special_functions.inc"
+    ;
+#undef SCONCE_DEVICE_TEXT
 
 bool is_floating(c10::ScalarType type) { return c10::isFloatingType(type); }
 
@@ -73,6 +81,7 @@ std::string arithmetic(const char* op, c10::ScalarType type, const std::string& 
          ">(" + b + "))";
 }
 
+// Returns a call of the function, with an "f" after the name if the type is float32.
 std::string called(std::string_view function, c10::ScalarType type, const std::array<std::string, 3>& operands,
                    size_t count) {
   std::string text(function);
@@ -83,29 +92,68 @@ std::string called(std::string_view function, c10::ScalarType type, const std::a
   return text + ")";
 }
 
-// Returns CUDA's name of a scalar function, without the "f" of those of float32.
-std::optional<std::string_view> device_name(std::string_view function) {
-  using Names = std::pair<std::string_view, std::string_view>;
-  static constexpr Names kNames[] = {
-      {"acosh", "acosh"},  {"asinh", "asinh"},      {"nextafter", "nextafter"}, {"erfinv", "erfinv"},
-      {"erfcx", "erfcx"},  {"ndtri", "normcdfinv"}, {"bessel_j0", "j0"},        {"bessel_j1", "j1"},
-      {"bessel_y0", "y0"}, {"bessel_y1", "y1"},     {"i0", "cyl_bessel_i0"},    {"i1", "cyl_bessel_i1"},
+struct DeviceFunction {
+  std::string_view name;
+  std::string_view text;
+  bool is_of_library;  // CUDA's, with an "f" at the end for float32; else of special_functions.inc
+};
+
+// Those that take floating numbers and have a text.
+const DeviceFunction* device_function(std::string_view name) {
+  static constexpr DeviceFunction kFunctions[] = {
+      {"acosh", "acosh", true},
+      {"asinh", "asinh", true},
+      {"nextafter", "nextafter", true},
+      {"erfinv", "erfinv", true},
+      {"erfcx", "erfcx", true},
+      {"ndtri", "normcdfinv", true},
+      {"bessel_j0", "j0", true},
+      {"bessel_j1", "j1", true},
+      {"bessel_y0", "y0", true},
+      {"bessel_y1", "y1", true},
+      {"i0", "cyl_bessel_i0", true},
+      {"i1", "cyl_bessel_i1", true},
+      {"modified_bessel_i0", "cyl_bessel_i0", true},
+      {"modified_bessel_i1", "cyl_bessel_i1", true},
+      {"digamma", "digamma", false},
+      {"trigamma", "trigamma", false},
+      {"polygamma", "polygamma", false},
+      {"zeta", "zeta", false},
+      {"i0e", "i0e", false},
+      {"i1e", "i1e", false},
+      {"modified_bessel_k0", "modified_bessel_k<0>", false},
+      {"modified_bessel_k1", "modified_bessel_k<1>", false},
+      {"scaled_modified_bessel_k0", "scaled_modified_bessel_k<0>", false},
+      {"scaled_modified_bessel_k1", "scaled_modified_bessel_k<1>", false},
+      {"spherical_bessel_j0", "spherical_bessel_j0", false},
+      {"log_ndtr", "log_ndtr", false},
+      {"chebyshev_polynomial_t", "chebyshev<1>", false},
+      {"chebyshev_polynomial_u", "chebyshev<2>", false},
+      {"chebyshev_polynomial_v", "chebyshev<3>", false},
+      {"chebyshev_polynomial_w", "chebyshev<4>", false},
+      {"shifted_chebyshev_polynomial_t", "shifted_chebyshev<1>", false},
+      {"shifted_chebyshev_polynomial_u", "shifted_chebyshev<2>", false},
+      {"shifted_chebyshev_polynomial_v", "shifted_chebyshev<3>", false},
+      {"shifted_chebyshev_polynomial_w", "shifted_chebyshev<4>", false},
+      {"hermite_polynomial_h", "hermite<2>", false},
+      {"hermite_polynomial_he", "hermite<1>", false},
+      {"laguerre_polynomial_l", "laguerre", false},
+      {"legendre_polynomial_p", "legendre", false},
   };
-  for (const auto& [name, of_cuda] : kNames) {
-    if (name == function) {
-      return of_cuda;
-    }
-  }
-  return std::nullopt;
+  const auto* const found = std::find_if(std::begin(kFunctions), std::end(kFunctions),
+                                         [&](const DeviceFunction& each) { return each.name == name; });
+  return found == std::end(kFunctions) ? nullptr : found;
 }
 
 std::optional<std::string> call_of(const Instruction& instruction, const std::array<std::string, 3>& operands) {
   const ScalarFunction& function = scalar_functions()[instruction.index];
   if (function.name == "gcd" || function.name == "lcm") {
-    return std::string(function.name) + "(" + operands[0] + ", " + operands[1] + ")";
+    return called(function.name, at::kInt, operands, 2);
   }
-  const auto name = device_name(function.name);
-  return name ? std::optional(called(*name, instruction.type, operands, function.operands)) : std::nullopt;
+  const DeviceFunction* const found = device_function(function.name);
+  return found == nullptr ? std::nullopt
+                          : std::optional(called(found->text, found->is_of_library ? instruction.type : at::kDouble,
+                                                 operands, function.operands));
 }
 
 std::string converted(c10::ScalarType from, c10::ScalarType to, const std::string& a) {
@@ -127,6 +175,12 @@ std::string converted(c10::ScalarType from, c10::ScalarType to, const std::strin
 }  // namespace
 
 const char* device_prelude() { return kPrelude; }
+const char* special_device_functions() { return kSpecialFunctions; }
+
+bool is_special_device_function(std::string_view name) {
+  const DeviceFunction* const found = device_function(name);
+  return found != nullptr && !found->is_of_library;
+}
 
 std::string device_type(c10::ScalarType type) {
   switch (type) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace sconce {
 
@@ -13,6 +14,9 @@ namespace sconce {
 std::string device_type(c10::ScalarType type);
 // Returns the text that all kernels begin with: types and functions.
 const char* device_prelude();
+// Returns the text after it of kernels that call a function of special_functions.inc.
+const char* special_device_functions();
+bool is_special_device_function(std::string_view name);
 // Returns the expression of an instruction of these operands, of type `operand`. Nothing if it calls a function that there
 // is no text of.
 std::optional<std::string> device_expression(const Instruction& instruction, c10::ScalarType operand,
