@@ -9,6 +9,7 @@
 
 #include "fusion/cuda/cuda_text.h"
 #include "fusion/cuda/grid_arguments.h"
+#include "fusion/cuda/reciprocal.h"
 #include "fusion/kernel_cache.h"
 #include "fusion/kernel_width.h"
 #include "fusion/scalar_functions.h"
@@ -19,9 +20,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 namespace sconce::testing {
 namespace {
@@ -173,6 +177,66 @@ TEST(GridPrograms, KeepLongRowsInTheSharedMemoryThatTheDeviceHas) {
     ASSERT_NO_FATAL_FAILURE(expect_agreement(program, call, iteration, form, 1));
     EXPECT_FALSE(choose_form(program, iteration, first_of(call), {.shared_bytes = 48 * 1024}).has_buffers);
     EXPECT_EQ(choose_form(program, iteration, first_of(call), {.shared_bytes = 48 * 1024}).threads, 256U);
+  }
+}
+
+TEST(GridPrograms, DivideByReciprocals) {
+  constexpr int64_t kEnd = int64_t{1} << 31;
+  std::vector<int64_t> divisors = {1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 100, 641, 12345, 1'000'003, kEnd / 2 + 1, kEnd / 3};
+  for (int64_t power = 4; power <= kEnd; power *= 2) {
+    divisors.insert(divisors.end(), {power - 1, power - 3});
+    if (power < kEnd) {
+      divisors.insert(divisors.end(), {power, power + 1});
+    }
+  }
+  std::mt19937 random(1);
+  for (const int64_t divisor : divisors) {
+    const Reciprocal reciprocal = reciprocal_of(divisor);
+    std::vector<int64_t> numbers = {0, 1, 2, kEnd - 1, kEnd - 2, (kEnd - 1) / divisor * divisor};
+    for (int i = 0; i < 2000; ++i) {
+      numbers.push_back(random() / 2);
+      numbers.push_back(numbers.back() / divisor * divisor);
+    }
+    for (const int64_t number : numbers) {
+      for (const int64_t each : {number - 1, number, number + 1}) {
+        if (each >= 0 && each < kEnd) {
+          ASSERT_EQ(quotient(each, reciprocal), each / divisor) << each << " / " << divisor;
+        }
+      }
+    }
+  }
+}
+
+// Elements of four dimensions; 64-bit indices are divided as they are.
+TEST(GridPrograms, FindElementsInSeveralDimensions) {
+  KernelProgram program;
+  program.inputs = {{at::kFloat, Access::kStrided}};
+  program.code = {{.op = MachineOp::kLoad, .type = at::kFloat, .index = 0}};
+  program.outputs = {{at::kFloat, 0}};
+  for (const std::vector<int64_t>& sizes :
+       std::vector<std::vector<int64_t>>{{2, 3, 5, 7}, {4, 8, 16, 2}, {3, 1, 1, 5}, {2, 1, 31, 1}, {1, 1, 1, 1}}) {
+    const at::Tensor x = at::randn({sizes[3], sizes[2], sizes[1], sizes[0]}).permute({3, 2, 1, 0});
+    Iteration iteration;
+    iteration.sizes = sizes;
+    iteration.segment_strides = {0, 0};
+    for (const at::IntArrayRef strides : {x.strides(), at::empty(sizes).strides()}) {
+      iteration.strides.emplace_back();
+      for (const int64_t stride : strides) {
+        iteration.strides.back().push_back(stride * 4);
+      }
+    }
+    for (const bool is_wide : {false, true}) {
+      const at::Tensor found = at::full(sizes, NAN);
+      GridForm form = choose_form(program, iteration, std::vector<void*>(2), kSmallDevice);
+      form.is_wide = is_wide;
+      const GridProgram grid = grid_program(program, form);
+      const LaunchShape shape = launch_shape(grid, iteration, kSmallDevice);
+      const GridCall call{{x.mutable_data_ptr(), found.mutable_data_ptr()}, {}, words_of(form, iteration)};
+      GridInterpreter(grid, shape, call).run();
+      EXPECT_TRUE(at::equal(found, x)) << x.sizes() << is_wide;
+      const std::string text = *cuda_text(grid);
+      EXPECT_EQ(text.find("__umulhi") != std::string::npos, form.dims > 1 && !is_wide) << text;
+    }
   }
 }
 

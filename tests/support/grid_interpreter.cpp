@@ -1,5 +1,7 @@
 #include "tests/support/grid_interpreter.h"
 
+#include "fusion/cuda/reciprocal.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -133,9 +135,16 @@ Scalar GridInterpreter::value_of(const GridStatement& each, size_t thread) {
     case GridOp::kBlock: return index(block_);
     case GridOp::kBlocks: return index(shape_.grid[0]);
     case GridOp::kAdd: return index(operand(0).whole + operand(1).whole);
+    case GridOp::kSubtract: return index(operand(0).whole - operand(1).whole);
     case GridOp::kMultiply: return index(operand(0).whole * operand(1).whole);
     case GridOp::kDivide: return index(operand(0).whole / operand(1).whole);
     case GridOp::kRemainder: return index(operand(0).whole % operand(1).whole);
+    case GridOp::kQuotient: {
+      EXPECT_FALSE(grid_.form.is_wide);
+      EXPECT_GE(operand(0).whole, 0);
+      return index(
+          quotient(operand(0).whole, {static_cast<uint32_t>(operand(1).whole), static_cast<uint32_t>(operand(2).whole)}));
+    }
     case GridOp::kMinimum: return index(std::min(operand(0).whole, operand(1).whole));
     case GridOp::kLess: return {.whole = operand(0).whole < operand(1).whole};
     case GridOp::kBoth: return {.whole = operand(0).whole != 0 && operand(1).whole != 0};

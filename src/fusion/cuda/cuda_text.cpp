@@ -68,9 +68,14 @@ class Printing {
       case GridOp::kBlock: define(each, "blockIdx.x"); return;
       case GridOp::kBlocks: define(each, "gridDim.x"); return;
       case GridOp::kAdd: binary("+"); return;
+      case GridOp::kSubtract: binary("-"); return;
       case GridOp::kMultiply: binary("*"); return;
       case GridOp::kDivide: binary("/"); return;
       case GridOp::kRemainder: binary("%"); return;
+      case GridOp::kQuotient:
+        define(each, "static_cast<Index>(__umulhi(2u * static_cast<unsigned>(" + operand(0) + "), static_cast<unsigned>(" +
+                         operand(1) + ")) >> " + operand(2) + ")");
+        return;
       case GridOp::kLess: binary("<"); return;
       case GridOp::kBoth: binary("&&"); return;
       case GridOp::kMinimum: define(each, "min(" + operand(0) + ", " + operand(1) + ")"); return;

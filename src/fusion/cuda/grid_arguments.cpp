@@ -1,6 +1,7 @@
 #include "fusion/cuda/grid_arguments.h"
 
 #include "fusion/cuda/grids.h"
+#include "fusion/cuda/reciprocal.h"
 #include "fusion/schedule.h"
 
 #include <algorithm>
@@ -135,6 +136,11 @@ std::vector<int64_t> words_of(const GridForm& form, const Iteration& iteration) 
   if (form.has_segments) {
     words.push_back(iteration.segments);
     words.insert(words.end(), iteration.segment_strides.begin(), iteration.segment_strides.end());
+  }
+  for (size_t dim = skipped + first_divided_dim(form); dim < iteration.sizes.size(); ++dim) {
+    const Reciprocal reciprocal = reciprocal_of(iteration.sizes[dim]);
+    words.push_back(static_cast<int32_t>(reciprocal.multiplier));  // the same bits
+    words.push_back(reciprocal.shift);
   }
   return words;
 }

@@ -18,7 +18,8 @@ inline constexpr uint32_t kThreadsOfWarp = 32;
 GridForm choose_form(const KernelProgram& program, const Iteration& iteration, std::span<void* const> first,
                      const DeviceLimits& limits);
 // Returns the words that the kernel reads: sizes of the form's dimensions, the outermost first; strides in bytes by
-// dimension, then by operand; with segments, their number and their strides.
+// dimension, then by operand; with segments, their number and their strides; the multipliers and shifts of reciprocals of
+// the sizes from `first_divided_dim` on.
 std::vector<int64_t> words_of(const GridForm& form, const Iteration& iteration);
 LaunchShape launch_shape(const GridProgram& grid, const Iteration& iteration, const DeviceLimits& limits);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace sconce {
 namespace {
@@ -120,8 +121,7 @@ class RowGrid : public GridWriter {
         begin_for(multiply(lane_, vector), end_, constant(static_cast<int64_t>(form().lanes) * form().vector));
     Elements elements{
         .count = form().vector, .strides = space_.strides.back(), .row_length = row_.row_length, .values = row_.values};
-    const GridVariable segment = space_.segments ? index(GridOp::kDivide, {at, space_.sizes.back()}) : 0;
-    const GridVariable place = space_.segments ? index(GridOp::kRemainder, {at, space_.sizes.back()}) : at;
+    const auto [segment, place] = space_.segments ? divided(space_, form().dims - 1, at) : std::pair(GridVariable(), at);
     for (size_t k = 0; k < operand_count(); ++k) {
       GridVariable offset = add(row_.offsets[k], multiply(place, space_.strides.back()[k]));
       if (space_.segments) {

@@ -27,9 +27,11 @@ enum class GridOp : uint8_t {
   kBlock,
   kBlocks,  // of the grid
   kAdd,
+  kSubtract,
   kMultiply,
   kDivide,
   kRemainder,
+  kQuotient,  // of a by the number whose reciprocal is b, c (reciprocal.h); of 32 bits
   kMinimum,
   kLess,    // whether a < b
   kBoth,    // whether a and b
@@ -72,6 +74,9 @@ struct GridForm {
   bool has_buffers = false;  // values that several passes use are in shared memory; else they are computed again
   bool is_wide = false;      // indices have 64 bits
 };
+
+// Returns the first dimension by whose size kernels divide, with reciprocals; `dims` if there is none.
+inline size_t first_divided_dim(const GridForm& form) { return form.is_wide ? form.dims : form.has_segments ? 0 : 1; }
 
 struct GridProgram {
   KernelProgram program;

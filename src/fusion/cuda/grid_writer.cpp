@@ -92,18 +92,34 @@ GridWriter::Space GridWriter::read_space() {
       space.segment_strides.push_back(next_word());
     }
   }
+  space.reciprocals.resize(form().dims);
+  for (size_t dim = first_divided_dim(form()); dim < form().dims; ++dim) {
+    const GridVariable multiplier = next_word();
+    space.reciprocals[dim] = {multiplier, next_word()};
+  }
   return space;
+}
+
+std::pair<GridVariable, GridVariable> GridWriter::divided(const Space& space, size_t dim, GridVariable a) {
+  const GridVariable size = space.sizes[dim];
+  const auto& reciprocal = space.reciprocals[dim];
+  if (!reciprocal) {
+    const GridVariable quotient = index(GridOp::kDivide, {a, size});
+    return {quotient, index(GridOp::kRemainder, {a, size})};
+  }
+  const GridVariable quotient = index(GridOp::kQuotient, {a, reciprocal->first, reciprocal->second});
+  return {quotient, index(GridOp::kSubtract, {a, multiply(quotient, size)})};
 }
 
 GridWriter::Offsets GridWriter::offsets_of(const Space& space, size_t dims, GridVariable at) {
   Offsets offsets(operand_count(), constant(0));
   for (size_t dim = dims; dim-- > 0;) {
-    const GridVariable place = dim == 0 ? at : index(GridOp::kRemainder, {at, space.sizes[dim]});
+    const auto [rest, place] = dim == 0 ? std::pair(at, at) : divided(space, dim, at);
     for (size_t k = 0; k < operand_count(); ++k) {
       const GridVariable step = multiply(place, space.strides[dim][k]);
       offsets[k] = dim + 1 == dims ? step : add(offsets[k], step);
     }
-    at = dim == 0 ? at : index(GridOp::kDivide, {at, space.sizes[dim]});
+    at = rest;
   }
   return offsets;
 }

@@ -55,8 +55,12 @@ class GridWriter {
     std::vector<std::vector<GridVariable>> strides;  // by dimension, then by operand
     std::optional<GridVariable> segments;
     Offsets segment_strides;
+    // By dimension: the two words of the size's reciprocal; none where nothing is divided, or indices have 64 bits.
+    std::vector<std::optional<std::pair<GridVariable, GridVariable>>> reciprocals;
   };
   Space read_space();
+  // Returns a / size and a % size, where `size` is that of the dimension.
+  std::pair<GridVariable, GridVariable> divided(const Space& space, size_t dim, GridVariable a);
   // Adds to the offsets what the place `at` among the outer `dims` dimensions adds.
   Offsets offsets_of(const Space& space, size_t dims, GridVariable at);
 
