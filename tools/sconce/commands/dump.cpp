@@ -233,7 +233,7 @@ int dump_model(const DumpOptions& options) {
     text = has_arguments(options) ? plans_of(module, call, arguments()) : generic_plan_of(module, call.method);
     json.push_back(Json{{"text", text}});
   } else if (options.format == "kernel") {
-    for (const DumpedKernel& kernel : kernels_of(module, call, arguments())) {
+    for (const DumpedKernel& kernel : kernels_of(module, call, arguments(), settings.device().value_or(c10::kCPU))) {
       json.push_back(to_json(kernel, json.size()));
       text += (text.empty() ? "" : "\n") + json.back()["text"].get<std::string>();
     }
@@ -299,7 +299,7 @@ void add_dump_command(CLI::App& app, Action& chosen) {
           "--format", options->format,
           "ir: text (ir); dot; svg: drawn by Graphviz, but for memory; html: a page that marks what each stage "
           "changes; plan: the steps that run; kernel: the compiled kernels of calls, without gradients and with, and "
-          "of backward, as program, LLVM IR and assembly; with arguments")
+          "of backward, as program, LLVM IR and assembly, or CUDA C++; with arguments")
       ->type_name("FORMAT");
   command
       .add_option("--output", options->output,
@@ -319,6 +319,7 @@ void add_dump_command(CLI::App& app, Action& chosen) {
                  "  sconce dump model.pt --frozen --output frozen.ir\n"
                  "  sconce dump model.pt --format plan --input 'float32[1,3,224,224]'\n"
                  "  sconce dump model.pt --format kernel --input 'float32[64,256]'\n"
+                 "  sconce dump model.pt --format kernel --input 'float32[64,256]' --device cuda\n"
                  "\nExit codes: 0 good, 1 sconce refuses the model, 2 usage or a bad file.");
 }
 

@@ -9,6 +9,7 @@
 #include "tools/sconce/values/deep_copy.h"
 
 #include "fusion/kernel_listing.h"
+#include "fusion/kernels_on_device.h"
 
 #include <ATen/Context.h>
 #include <c10/core/GradMode.h>
@@ -27,20 +28,30 @@ c10::IValue run_call(const Module& module, const Call& call, const std::vector<c
   return module.run_method(call.method, deep_copy(arguments));
 }
 
-void add_new(std::vector<DumpedKernel>& kernels, const char* first_use) {
-  for (auto& kernel : KernelCache::instance().kernels()) {
-    const auto is_same = [&](const DumpedKernel& each) { return each.kernel == kernel; };
+void add_new(std::vector<DumpedKernel>& kernels, const c10::Device& device, const char* first_use) {
+  const auto add = [&](DumpedKernel kernel) {
+    const auto is_same = [&](const DumpedKernel& each) {
+      return each.kernel == kernel.kernel && each.device_kernel == kernel.device_kernel;
+    };
     if (std::none_of(kernels.begin(), kernels.end(), is_same)) {
-      kernels.push_back({std::move(kernel), first_use});
+      kernels.push_back(std::move(kernel));
+    }
+  };
+  for (auto& kernel : KernelCache::instance().kernels()) {
+    add({.kernel = std::move(kernel), .first_use = first_use});
+  }
+  if (const auto runtime = device.is_cpu() ? Refusal::because("it is no such device") : find_device_runtime(device.type())) {
+    for (auto& kernel : device_kernels(**runtime).kernels()) {
+      add({.device_kernel = std::move(kernel), .first_use = first_use});
     }
   }
 }
 
 void add_kernels_of_training(std::vector<DumpedKernel>& kernels, const Module& module, const Call& call,
-                             const std::vector<c10::IValue>& arguments) {
+                             const std::vector<c10::IValue>& arguments, const c10::Device& device) {
   for (int run = 0; run < kCallsForKernels; ++run) {
     const auto loss = sum_loss(differentiable_tensors(run_call(module, call, arguments)));
-    add_new(kernels, "forward with gradients");
+    add_new(kernels, device, "forward with gradients");
     if (!loss) {
       return;
     }
@@ -51,8 +62,17 @@ void add_kernels_of_training(std::vector<DumpedKernel>& kernels, const Module& m
                 << "\n";
       return;
     }
-    add_new(kernels, "backward");
+    add_new(kernels, device, "backward");
   }
+}
+
+Json to_json(const CachedDeviceKernel& kernel, const std::string& first_use, size_t number) {
+  const std::string program = kernel.grid().program.text();
+  const std::string why_not = kernel.refusal();
+  const std::string text = "# kernel " + std::to_string(number) + " of a GPU\n# first used in " + first_use +
+                           "\n# program\n" + program + "# CUDA C++\n" + kernel.text() +
+                           (why_not.empty() ? "" : "# not compiled: " + why_not + "\n");
+  return Json{{"first_use", first_use}, {"program", program}, {"cuda", kernel.text()}, {"text", text}};
 }
 
 }  // namespace
@@ -74,7 +94,8 @@ std::string plans_of(const Module& module, const Call& call, const std::vector<c
   return text;
 }
 
-std::vector<DumpedKernel> kernels_of(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments) {
+std::vector<DumpedKernel> kernels_of(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments,
+                                     const c10::Device& device) {
   std::vector<DumpedKernel> kernels;
   {
     const c10::NoGradGuard no_grad;
@@ -82,8 +103,8 @@ std::vector<DumpedKernel> kernels_of(const Module& module, const Call& call, con
       run_call(module, call, arguments);
     }
   }
-  add_new(kernels, "a call without gradients");
-  add_kernels_of_training(kernels, module, call, arguments);
+  add_new(kernels, device, "a call without gradients");
+  add_kernels_of_training(kernels, module, call, arguments, device);
   warn_of_failed_passes(failed_passes(module, call.method));
   if (kernels.empty()) {
     throw RefusedError("--format kernel: no kernel was made; " + call.method +
@@ -94,6 +115,9 @@ std::vector<DumpedKernel> kernels_of(const Module& module, const Call& call, con
 }
 
 Json to_json(const DumpedKernel& kernel, size_t number) {
+  if (kernel.device_kernel != nullptr) {
+    return to_json(*kernel.device_kernel, kernel.first_use, number);
+  }
   const KernelListing listing = listing_of(*kernel.kernel);
   const std::string text =
       "# kernel " + std::to_string(number) + ": " + ui::join(listing.groups, "; ") + "\n# first used in " +
