@@ -3,6 +3,7 @@
 #include "tests/support/softmax_program.h"
 
 #include "fusion/cuda/cuda_nests.h"
+#include "fusion/scalar_functions.h"
 
 #include <ATen/ATen.h>
 
@@ -101,7 +102,7 @@ TEST_F(GpuGridTest, ReducesRowsAndColumns) {
 }
 
 TEST_F(GpuGridTest, ComputesElementsThatAreAlignedAndThatAreNot) {
-  for (const Type type : {at::kFloat, at::kBFloat16}) {
+  for (const Type type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const int64_t count : {1, 31, 4096, 1'000'003}) {
       for (const int64_t offset : {0, 1}) {
         const auto part = [&] {
@@ -115,6 +116,58 @@ TEST_F(GpuGridTest, ComputesElementsThatAreAlignedAndThatAreNot) {
         EXPECT_TRUE(at::allclose(found.to(at::kFloat), expected, type == at::kFloat ? 1e-5 : 1e-2, 1e-6)) << count << offset;
       }
     }
+  }
+}
+
+// Beside LibTorch's own device functions.
+TEST_F(GpuGridTest, CallsSpecialFunctions) {
+  using Operator = at::Tensor (*)(const at::Tensor&);
+  const std::pair<const char*, Operator> kFunctions[] = {
+      {"digamma", [](const at::Tensor& x) { return at::digamma(x); }},
+      {"trigamma", [](const at::Tensor& x) { return at::polygamma(1, x); }},
+      {"i0", [](const at::Tensor& x) { return at::i0(x); }},
+      {"i0e", [](const at::Tensor& x) { return at::special_i0e(x); }},
+      {"i1e", [](const at::Tensor& x) { return at::special_i1e(x); }},
+      {"modified_bessel_k0", [](const at::Tensor& x) { return at::special_modified_bessel_k0(x); }},
+      {"scaled_modified_bessel_k1", [](const at::Tensor& x) { return at::special_scaled_modified_bessel_k1(x); }},
+      {"spherical_bessel_j0", [](const at::Tensor& x) { return at::special_spherical_bessel_j0(x); }},
+      {"log_ndtr", [](const at::Tensor& x) { return at::special_log_ndtr(x); }},
+  };
+  for (const Type type : {at::kFloat, at::kDouble}) {
+    // No poles: the functions are ill-conditioned beside them.
+    const at::Tensor x = at::arange(-20.25, 60, 0.5, at::TensorOptions(at::kCUDA).dtype(type));
+    for (const auto& [name, op] : kFunctions) {
+      KernelProgram program;
+      program.inputs = {{type, Access::kElements}};
+      program.code = {{.op = MachineOp::kLoad, .type = type, .index = 0},
+                      {.op = MachineOp::kCall, .type = type, .a = 0, .index = scalar_function(name)}};
+      program.outputs = {{type, 1}};
+      const at::Tensor found = at::zeros_like(x);
+      code_of(program, {1, x.numel()}, x.numel(), 1, false)->run(arguments_of({x, found}));
+      const double tolerance = type == at::kFloat ? 1e-4 : 1e-8;
+      EXPECT_TRUE(at::allclose(found, op(x), tolerance, tolerance, /*equal_nan=*/true)) << name << " of " << type;
+    }
+  }
+}
+
+// Places in several dimensions are found by reciprocals of sizes.
+TEST_F(GpuGridTest, ReadsStridedElements) {
+  KernelProgram program;
+  program.inputs = {{at::kFloat, Access::kStrided}};
+  program.code = {{.op = MachineOp::kLoad, .type = at::kFloat, .index = 0}};
+  program.outputs = {{at::kFloat, 0}};
+  for (const auto& [rows, elements] : {std::pair<int64_t, int64_t>(1000, 1003), {7, 1}, {4096, 64}, {3, 100'001}}) {
+    const at::Tensor x = at::randn({elements, rows}, at::kCUDA).t();
+    const at::Tensor found = at::full({rows, elements}, NAN, at::kCUDA);
+    const auto code = backend_->make(program, false, /*writes=*/false, "test");
+    Iteration iteration;
+    iteration.sizes = {rows, elements};
+    iteration.strides = {{4, 4 * rows}, {4 * elements, 4}};
+    iteration.segment_strides = {0, 0};
+    code->set_loops(std::move(iteration));
+    ASSERT_TRUE(code->is_compiled()) << code->refusal();
+    code->run(arguments_of({x, found}));
+    EXPECT_TRUE(at::equal(found, x)) << rows << " x " << elements;
   }
 }
 
