@@ -88,6 +88,7 @@ struct NotRecordableExplanation {
 // that are recorded, are not counted.
 struct TraitsExplanation {
   size_t steps = 0;
+  size_t computing = 0;              // compute, or at least return, tensors
   size_t random = 0;                 // draw random numbers
   size_t writes = 0;                 // write memory that other values may see
   size_t reads_host = 0;             // copy elements of a tensor to the host

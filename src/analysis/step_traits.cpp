@@ -36,6 +36,13 @@ void add_device(NodeDevices& devices, const Value& value) {
     }
     return;
   }
+  if (!is_tensor(value) && value.node()->schema() != nullptr && !value.node()->op().leaves_device) {
+    // No operator puts the tensors of a list on a device that none of its operands has.
+    for (const Value* input : value.node()->inputs()) {
+      add_device(devices, *input);
+    }
+    return;
+  }
   const std::optional<c10::Device> device = device_of(value);
   devices.are_all_known = devices.are_all_known && device.has_value();
   if (device && std::find(devices.known.begin(), devices.known.end(), *device) == devices.known.end()) {
@@ -152,6 +159,7 @@ c10::Device main_device_of(const Graph& graph) {
 StepTraits traits_of(const Node& node, c10::Device recorded) {
   const Effects effects = effects_of(node);
   StepTraits traits;
+  traits.computes = works_on_device(node, effects);
   traits.random = effects.random;
   traits.writes = effects.writes;
   traits.reads_host = reads_elements_on_host(node);

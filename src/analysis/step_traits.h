@@ -13,6 +13,7 @@
 namespace sconce {
 
 struct StepTraits {
+  bool computes = false;    // computes, or at least returns, tensors
   bool random = false;      // draws random numbers
   bool writes = false;      // writes memory that other values may see
   bool reads_host = false;  // copies elements of a tensor to the host

@@ -100,6 +100,14 @@ class CudaRuntime final : public DeviceRuntime {
   std::string architecture(c10::DeviceIndex device) const override { return at(device).architecture; }
   DeviceLimits limits(c10::DeviceIndex device) const override { return at(device).limits; }
 
+  size_t used_bytes(c10::DeviceIndex device) override {
+    const ContextScope current(*driver_, context(device));
+    check(current.status());
+    size_t free_bytes = 0;
+    size_t all_bytes = 0;
+    check(driver_->memory_info(&free_bytes, &all_bytes));
+    return all_bytes - free_bytes;
+  }
   void synchronize(c10::DeviceIndex device) override {
     const ContextScope current(*driver_, context(device));
     check(current.status());

@@ -76,6 +76,7 @@ TraitsExplanation explain_traits(const Plan& plan) {
     }
     const StepTraits traits = traits_of(*step.node, recorded);
     explanation.steps += 1;
+    explanation.computing += traits.computes ? 1 : 0;
     explanation.random += traits.random ? 1 : 0;
     explanation.writes += traits.writes ? 1 : 0;
     explanation.reads_host += traits.reads_host ? 1 : 0;

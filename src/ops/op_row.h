@@ -158,6 +158,7 @@ struct OpRow {
   // ---- results
   ResultRule result = {};
   bool reads_missing_dtype = false;  // see copies_by_reading_no_dtype (libtorch_workarounds.h)
+  bool leaves_device = false;        // the result lies on a device that neither tensors nor devices among the operands tell
   bool grows_by_number = false;      // the length of the result is a number among the operands
 
   // ---- arithmetic

@@ -29,7 +29,7 @@ namespace {
 
 const c10::Device kModelsGpu(c10::kCUDA, 0);
 
-// Steps of a module's plans that run while a recording is made, and others.
+// Steps of a module's plans that compute tensors: in recorded ranges, and others.
 struct Share {
   size_t recorded = 0;
   size_t others = 0;
@@ -37,12 +37,12 @@ struct Share {
   std::map<std::string, size_t> reasons;
 
   void add(const PlanExplanation& plan) {
-    others += plan.traits.steps;
+    others += plan.traits.computing;
     for (const NotRecordableExplanation& entry : plan.traits.not_recordable) {
       reasons[entry.op + ": " + to_string(entry.reason)] += entry.steps;
     }
     for (const RecordedExplanation& range : plan.recorded) {
-      recorded += range.plan.front().traits.steps;
+      recorded += range.plan.front().traits.computing;
       replays += range.replays;
       for (const auto& unrecorded : range.unrecorded) {
         if (unrecorded.reason != "warm-up" && unrecorded.reason.find("first run") == std::string::npos) {

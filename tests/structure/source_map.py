@@ -35,6 +35,7 @@ STAGES = {
     "autocast_passes": "kSpecialize",
     "specializing_passes": "kSpecialize",
     "fuse_passes": "kFuse",
+    "record_passes": "kFuse",
 }
 ORDER = ("kRequired", "kOptimize", "kSpecialize", "kFuse", "kOnRequest")
 

@@ -156,6 +156,8 @@ return (torch.slice_backward(grad, self.size(), dim, first, last, step),)
       {.name = "aten::transpose", .new_view = true, .backward = "(grad.transpose(dim0, dim1),)"},
       {.name = "aten::tril", .result = {.keeps_sizes = true}, .backward = "(grad.tril(diagonal),)"},
       {.name = "aten::triu", .result = {.keeps_sizes = true}, .backward = "(grad.triu(diagonal),)"},
+      {.name = "aten::cpu", .leaves_device = true},
+      {.name = "aten::cuda", .leaves_device = true},
       {.name = "aten::type_as",
        .opcode = Opcode::kCast,
        .result = {.keeps_sizes = true},

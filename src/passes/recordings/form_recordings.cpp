@@ -10,6 +10,7 @@
 #include "ir/memory_types.h"
 #include "ir/recorded.h"
 #include "ir/schema_match.h"
+#include "passes/recordings/complete_devices.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -81,11 +82,15 @@ class Ranges {
         results.clear();
         writes = false;
       }
-      for (const Block* nested : node->blocks()) {
-        visit(*nested);
-      }
+      visit_nested(*node);
     }
     finish(std::move(range));
+  }
+
+  void visit_nested(const Node& node) {
+    for (const Block* nested : node.blocks()) {
+      visit(*nested);
+    }
   }
 
   // Asks for the node and all nodes nested in it.
@@ -169,6 +174,7 @@ class Ranges {
     });
     if (leaks != range.end()) {
       finish(Range(range.begin(), leaks));
+      visit_nested(**leaks);
       finish_again(Range(leaks + 1, range.end()));
       return;
     }
@@ -192,6 +198,7 @@ class Ranges {
       } else {
         finish(std::exchange(range, {}));
         results.clear();
+        visit_nested(*node);
       }
     }
     finish(std::move(range));
@@ -260,6 +267,7 @@ bool form_recordings(Graph& graph) {
   if (device.is_cpu()) {
     return false;
   }
+  complete_devices(graph);
   const Ranges ranges(graph, device);
   for (const Range& range : ranges.found()) {
     const std::vector<Value*> results = results_of(range);

@@ -107,6 +107,7 @@ class DeviceRuntime {
   virtual std::string architecture(c10::DeviceIndex device) const = 0;  // "sm_90", for `compile`
   virtual DeviceLimits limits(c10::DeviceIndex device) const = 0;
 
+  virtual size_t used_bytes(c10::DeviceIndex device) = 0;  // of the device's memory, by all processes
   virtual void synchronize(c10::DeviceIndex device) = 0;
   virtual c10::Stream current_stream(c10::DeviceIndex device) = 0;
   virtual c10::Stream side_stream(c10::DeviceIndex device) = 0;         // from LibTorch's pool; never the default stream

@@ -1,5 +1,6 @@
 #include "plan/prepared/kernel_runner.h"
 
+#include "plan/prepared/form_hash.h"
 #include "plan/prepared/same_value.h"
 
 #include <algorithm>
@@ -135,34 +136,19 @@ bool KernelRunner::choose_other_form(Frame& frame, StepState& state) const {
   return false;
 }
 
-// Returns a hash of what the kernel is prepared for; never 0. Equal hashes of different forms cost time only.
 uint64_t KernelRunner::hash_of_operands(Frame& frame) const {
-  uint64_t hash = 1;
-  const auto add = [&](uint64_t word) { hash = (hash ^ word) * 0x9E3779B97F4A7C15U + (hash >> 32); };
+  FormHash hash;
   for (const PreparedOperand& operand : parts_.operands) {
-    if (operand.source == Source::kSlot || operand.source == Source::kBox) {
-      const at::Tensor none;
-      const bool has_box = operand.source == Source::kBox && boxed(frame, operand).isTensor();
-      const at::Tensor& tensor = operand.source == Source::kSlot ? frame.slots[operand.slot].shell
-                                 : has_box                       ? boxed(frame, operand).toTensor()
-                                                                 : none;
-      if (tensor.defined() && tensor.layout() == c10::kStrided) {
-        const c10::Device device = tensor.device();
-        add(static_cast<uint64_t>(tensor.scalar_type()) | static_cast<uint64_t>(device.type()) << 8 |
-            static_cast<uint64_t>(static_cast<uint8_t>(device.index())) << 16);
-        for (const int64_t word : tensor.sizes()) {
-          add(static_cast<uint64_t>(word));
-        }
-        for (const int64_t word : tensor.strides()) {
-          add(static_cast<uint64_t>(word));
-        }
-      }
+    if (operand.source == Source::kSlot) {
+      hash.add(frame.slots[operand.slot].shell);
+    } else if (operand.source == Source::kBox && boxed(frame, operand).isTensor()) {
+      hash.add(boxed(frame, operand).toTensor());
     } else if (operand.source == Source::kElement) {
       const c10::IValue& value = boxed(frame, operand);
-      add(value.isInt() ? static_cast<uint64_t>(value.toInt()) : 0);
+      hash.add(value.isInt() ? static_cast<uint64_t>(value.toInt()) : 0);
     }
   }
-  return hash == 0 ? 1 : hash;
+  return hash.value();
 }
 
 // Records the operands of this run. Returns whether a kernel can take them.

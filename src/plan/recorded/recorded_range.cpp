@@ -1,6 +1,7 @@
 #include "plan/recorded/recorded_range.h"
 
 #include "base/exception_message.h"
+#include "plan/prepared/form_hash.h"
 #include "plan/prepared/same_value.h"
 #include "plan/recorded/frame_recordings.h"
 #include "plan/run_plan.h"
@@ -41,29 +42,23 @@ bool fits_memory(const c10::IValue& number) {
 
 // Returns a hash of what runs must have in common to use one recording.
 uint64_t hash_of(std::span<const c10::IValue> operands, const std::vector<bool>& is_left_out) {
-  uint64_t hash = 1;
-  const auto add = [&hash](uint64_t word) { hash = (hash ^ word) * 0x9E3779B97F4A7C15U + (hash >> 32); };
+  FormHash hash;
   for (size_t i = 0; i < operands.size(); ++i) {
     const c10::IValue& operand = operands[i];
     if (i < is_left_out.size() && is_left_out[i]) {
       continue;
     }
-    if (operand.isTensor() && operand.toTensor().defined() && operand.toTensor().layout() == c10::kStrided) {
-      add(static_cast<uint64_t>(operand.toTensor().scalar_type()));
-      for (const c10::IntArrayRef words : {operand.toTensor().sizes(), operand.toTensor().strides()}) {
-        for (const int64_t word : words) {
-          add(static_cast<uint64_t>(word));
-        }
-      }
+    if (operand.isTensor()) {
+      hash.add(operand.toTensor());
     } else if (operand.isInt()) {
-      add(static_cast<uint64_t>(operand.toInt()));
+      hash.add(static_cast<uint64_t>(operand.toInt()));
     } else if (operand.isDouble()) {
-      add(std::bit_cast<uint64_t>(operand.toDouble()));
+      hash.add(std::bit_cast<uint64_t>(operand.toDouble()));
     } else if (operand.isBool()) {
-      add(operand.toBool() ? 1 : 2);
+      hash.add(operand.toBool() ? 1 : 2);
     }
   }
-  return hash;
+  return hash.value();
 }
 
 // Returns a normal tensor of the shell's form, over the operand's memory or over its own.

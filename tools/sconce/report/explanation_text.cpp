@@ -275,7 +275,7 @@ Json json_of(const TraitsExplanation& traits) {
                                   {"node", entry.node},
                                   {"source", entry.source}});
   }
-  return Json{{"steps", traits.steps},           {"random", traits.random},   {"writes", traits.writes},
+  return Json{{"steps", traits.steps},           {"computing", traits.computing}, {"random", traits.random},   {"writes", traits.writes},
               {"reads_host", traits.reads_host}, {"devices", traits.devices}, {"not_recordable", std::move(not_recordable)}};
 }
 
