@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <new>
+#include <tuple>
 #include <utility>
 
 namespace sconce::testing {
@@ -34,6 +35,7 @@ c10::DataPtr DeviceMemory::allocate(size_t bytes) {
   Block& block = *free.back();
   free.pop_back();
   block.is_used = true;
+  ++block.owners;
   return {block.data.get(), new Owner{shared_from_this(), block}, &Owner::free, device};
 }
 
@@ -66,15 +68,21 @@ void DeviceMemory::record_use(const c10::DataPtr& data, CUstream stream) {
 
 void DeviceMemory::free(Block& block) {
   const std::lock_guard<std::mutex> lock(closing_);
-  const auto [origin, uses] = [&] {
+  const auto [origin, uses, owners] = [&] {
     const std::lock_guard<std::mutex> reading(mutex_);
-    return std::pair(block.origin, std::exchange(block.uses, {}));
+    return std::tuple(block.origin, std::exchange(block.uses, {}), block.owners);
   }();
   const auto& [pool, stream] = origin;
   std::set<CUstream> streams = uses;
   if (driver_ == nullptr || streams.empty()) {
     if (driver_ != nullptr && !pool) {
-      driver_->call_after_work(stream, [&block] { std::memset(block.data.get(), kPoison, block.bytes); });
+      // An operator on another thread may have the block by then, and runs at once.
+      driver_->call_after_work(stream, [memory = shared_from_this(), &block, owners] {
+        const std::lock_guard<std::mutex> writing(memory->mutex_);
+        if (block.owners == owners) {
+          std::memset(block.data.get(), kPoison, block.bytes);
+        }
+      });
     }
     make_free(block);
     return;

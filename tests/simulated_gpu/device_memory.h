@@ -7,6 +7,7 @@
 #include <c10/core/Allocator.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -52,6 +53,7 @@ class DeviceMemory final : public c10::Allocator, public std::enable_shared_from
     Origin origin;
     std::set<CUstream> uses;  // by other streams
     bool is_used = false;
+    uint64_t owners = 0;  // so far
     bool is_of_dissolved_pool = false;
   };
   struct Owner;

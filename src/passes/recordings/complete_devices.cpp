@@ -15,7 +15,12 @@ namespace {
 
 class Devices {
  public:
-  explicit Devices(Graph& graph) { visit(graph.body()); }
+  Devices(Graph& graph, c10::Device assumed) : assumed_(assumed) {
+    for (Value* input : graph.inputs()) {
+      set(*input, assumed_);
+    }
+    visit(graph.body());
+  }
 
   void set_facts() const {
     for (const auto& [value, device] : found_) {
@@ -78,7 +83,7 @@ class Devices {
       case Opcode::kConstantChunk: return true;
       default: break;
     }
-    if (node.schema() == nullptr || node.op().leaves_device || effects_of(node).unknown) {
+    if (comes_from_outside(node) || node.op().leaves_device) {
       return false;
     }
     for (const Value* input : node.inputs()) {
@@ -89,6 +94,11 @@ class Devices {
       }
     }
     return true;
+  }
+
+  // Returns whether the node takes its results out of objects and containers, or code that is not in the graph makes them.
+  static bool comes_from_outside(const Node& node) {
+    return node.op().is_language() || node.op().returns_existing || node.schema() == nullptr || effects_of(node).unknown;
   }
 
   void visit(Block& block) {
@@ -108,7 +118,7 @@ class Devices {
 
   std::optional<c10::Device> device_of_output(const Node& node, size_t i) const {
     if (node.blocks().empty()) {
-      return stays_on_device(node) ? common_device(node) : std::nullopt;
+      return stays_on_device(node) ? common_device(node) : comes_from_outside(node) ? std::optional(assumed_) : std::nullopt;
     }
     if (node.opcode() != Opcode::kIf && node.opcode() != Opcode::kKernel) {
       return std::nullopt;
@@ -146,11 +156,12 @@ class Devices {
     }
   }
 
+  const c10::Device assumed_;
   FlatMap<Value*, std::optional<c10::Device>> found_;
 };
 
 }  // namespace
 
-void complete_devices(Graph& graph) { Devices(graph).set_facts(); }
+void complete_devices(Graph& graph, c10::Device assumed) { Devices(graph, assumed).set_facts(); }
 
 }  // namespace sconce

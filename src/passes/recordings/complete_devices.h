@@ -3,10 +3,14 @@
 
 #include "ir/graph.h"
 
+#include <c10/core/Device.h>
+
 namespace sconce {
 
-// Sets the device of tensors whose facts do not have it, where the operator computes on the device of its operands. Looks into
-// lists, branches and loops. For passes that run last: a wrong device would only cost a recording.
-void complete_devices(Graph& graph);
+// Sets the device of tensors whose facts do not have it: that of the operands, where the operator computes there; for tensors
+// that come from outside, such as elements of lists and dicts, `assumed`. Looks into lists, branches and loops.
+//
+// Only for the last pass: a wrong device costs a recording, because a recorded node asks in each run where its operands lie.
+void complete_devices(Graph& graph, c10::Device assumed);
 
 }  // namespace sconce

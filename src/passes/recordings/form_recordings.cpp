@@ -267,7 +267,7 @@ bool form_recordings(Graph& graph) {
   if (device.is_cpu()) {
     return false;
   }
-  complete_devices(graph);
+  complete_devices(graph, device);
   const Ranges ranges(graph, device);
   for (const Range& range : ranges.found()) {
     const std::vector<Value*> results = results_of(range);
