@@ -31,7 +31,7 @@ class TrainOptions {
   TrainOptions& clip_value(double value);
   // Adds up the gradients of `calls` calls, of the mean of their losses, and steps in the last of them. The default is 1.
   TrainOptions& accumulate(size_t calls);
-  // Computes forward and loss under autocast on the CPU to this dtype, bfloat16 or float16.
+  // Computes forward and loss under autocast to this dtype, bfloat16 or float16, on the device of the first parameter.
   TrainOptions& autocast(c10::ScalarType dtype);
   // Leaves the gradients of the last step in the parameters. By default they are undefined after a step, which saves the
   // memory of all of them.

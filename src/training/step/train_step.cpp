@@ -20,15 +20,15 @@
 namespace sconce {
 namespace {
 
-// The thread's autocast on the CPU while it lives.
+// The thread's autocast on a device while it lives.
 class AutocastScope {
  public:
-  explicit AutocastScope(std::optional<c10::ScalarType> dtype) : is_on_(dtype.has_value()) {
+  AutocastScope(std::optional<c10::ScalarType> dtype, c10::DeviceType device) : is_on_(dtype.has_value()), device_(device) {
     if (is_on_) {
-      was_enabled_ = at::autocast::is_autocast_enabled(at::kCPU);
-      dtype_ = at::autocast::get_autocast_dtype(at::kCPU);
-      at::autocast::set_autocast_enabled(at::kCPU, true);
-      at::autocast::set_autocast_dtype(at::kCPU, *dtype);
+      was_enabled_ = at::autocast::is_autocast_enabled(device_);
+      dtype_ = at::autocast::get_autocast_dtype(device_);
+      at::autocast::set_autocast_enabled(device_, true);
+      at::autocast::set_autocast_dtype(device_, *dtype);
       at::autocast::increment_nesting();
     }
   }
@@ -37,8 +37,8 @@ class AutocastScope {
       if (at::autocast::decrement_nesting() == 0) {
         at::autocast::clear_cache();
       }
-      at::autocast::set_autocast_enabled(at::kCPU, was_enabled_);
-      at::autocast::set_autocast_dtype(at::kCPU, dtype_);
+      at::autocast::set_autocast_enabled(device_, was_enabled_);
+      at::autocast::set_autocast_dtype(device_, dtype_);
     }
   }
   AutocastScope(const AutocastScope&) = delete;
@@ -46,6 +46,7 @@ class AutocastScope {
 
  private:
   const bool is_on_;
+  const c10::DeviceType device_;
   bool was_enabled_ = false;
   c10::ScalarType dtype_ = c10::kFloat;
 };
@@ -78,7 +79,7 @@ TrainOptions& TrainOptions::accumulate(size_t calls) {
 }
 TrainOptions& TrainOptions::autocast(c10::ScalarType dtype) {
   TORCH_CHECK(dtype == at::kBFloat16 || dtype == at::kHalf,
-              "TrainOptions::autocast: the CPU casts to bfloat16 or float16, not to ", dtype);
+              "TrainOptions::autocast: steps cast to bfloat16 or float16, not to ", dtype);
   autocast_ = dtype;
   return *this;
 }
@@ -155,7 +156,7 @@ class TrainStep::Impl {
   // Runs forward, loss and backward. Adds the gradients to those of the parameters, or updates the parameters.
   StepResult run_call(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets,
                       const TrainedParameters& parameters) {
-    const AutocastScope autocast(options_.autocast());
+    const AutocastScope autocast(options_.autocast(), parameters.tensors.front().device().type());
     const StepArguments arguments(inputs, targets);
     const auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
     if (std::any_of(arguments.tensors.begin(), arguments.tensors.end(), requires_grad)) {

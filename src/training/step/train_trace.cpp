@@ -5,6 +5,7 @@
 
 #include <sconce/compiled_backward.h>
 
+#include <c10/core/AutogradState.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -32,6 +33,21 @@ bool has_hooks(const at::Tensor& parameter) {
   namespace impl = torch::autograd::impl;
   return !impl::hooks(parameter).empty() || impl::post_acc_grad_hooks(parameter) != nullptr;
 }
+
+// Lets LibTorch's engine run all of backward on the calling thread, whose operators a recorder sees. The engine has threads of
+// its own for other devices than the CPU.
+class BackwardOnThisThread {
+ public:
+  BackwardOnThisThread() : was_enabled_(c10::AutogradState::get_tls_state().get_multithreading_enabled()) { set(false); }
+  ~BackwardOnThisThread() { set(was_enabled_); }
+  BackwardOnThisThread(const BackwardOnThisThread&) = delete;
+  BackwardOnThisThread& operator=(const BackwardOnThisThread&) = delete;
+
+ private:
+  static void set(bool on) { c10::AutogradState::get_tls_state().set_multithreading_enabled(on); }
+
+  const bool was_enabled_;
+};
 
 // Returns what torch::nn::utils::clip_grad_norm_ multiplies the gradients by, computed by the same operators.
 at::Tensor clip_factor(const std::vector<at::Tensor>& gradients, double max_norm) {
@@ -88,6 +104,7 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
                               const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets,
                               std::optional<double> clip_norm, Recorder& recorder, StepResult& result) {
   const EagerBackward by_engine;  // whose operators the recorder sees
+  const BackwardOnThisThread on_this_thread;
   const RecordingScope scope(recorder);
   const at::Tensor value = loss(module.forward(inputs), targets);
   if (history_has_hooks({value})) {
