@@ -163,6 +163,13 @@ class CudaRuntime final : public DeviceRuntime {
     TORCH_CHECK(status, "the kernel ", kernel.name(), " cannot be launched (", status.refusal().reason, ")");
   }
 
+  void copy(void* to, const void* from, size_t bytes, c10::Stream stream) override {
+    const ContextScope current(*driver_, context(stream.device_index()));
+    check(current.status());
+    check(driver_->copy_on_device(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes,
+                                  bridge_->handle(stream)));
+  }
+
   std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) override {
     return std::make_shared<CudaPool>(bridge_of(device), device);
   }
@@ -171,8 +178,8 @@ class CudaRuntime final : public DeviceRuntime {
     check(current.status());
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     uint64_t id = 0;
-    check(driver_->capture_info(bridge_->handle(stream), &status, &id));
-    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+    // The driver does not tell it of the default stream while a stream that waits for that one is captured.
+    return !driver_->capture_info(bridge_->handle(stream), &status, &id) || status != CU_STREAM_CAPTURE_STATUS_NONE;
   }
   Expected<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
                                                               std::shared_ptr<RecordingPool> pool) override {

@@ -88,4 +88,5 @@ fi
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
 export SCONCE_BIN_DIR=$root/bin SCONCE_TESTS_DIR=$repository/tests
+export SCONCE_MODELS_DIR=${SCONCE_MODELS_DIR:-$repository/build/models}
 exec "$program" --root "$root" --out "$out" "${options[@]}"

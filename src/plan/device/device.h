@@ -126,8 +126,12 @@ class DeviceRuntime {
   virtual void launch(const DeviceKernel& kernel, const LaunchShape& shape, c10::Stream stream,
                       std::span<void* const> arguments) = 0;
 
+  // Copies bytes of the stream's device, as work of the stream.
+  virtual void copy(void* to, const void* from, size_t bytes, c10::Stream stream) = 0;
+
   virtual std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) = 0;
-  virtual bool is_recording(c10::Stream stream) = 0;  // anybody, into whatever
+  // Returns whether somebody records the stream, or may do so.
+  virtual bool is_recording(c10::Stream stream) = 0;
   // `stream` must not be the default stream, and no other recording may use `pool` at this moment.
   virtual Expected<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
                                                                       std::shared_ptr<RecordingPool> pool) = 0;

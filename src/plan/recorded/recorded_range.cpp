@@ -40,6 +40,16 @@ bool fits_memory(const c10::IValue& number) {
   return number.isDouble() && std::abs(number.toDouble()) <= std::numeric_limits<c10::Half>::max();
 }
 
+// Copies an operand to the tensor of its form that the recording reads.
+void copy_operand(const at::Tensor& operand, const at::Tensor& recorded, DeviceRuntime& runtime) {
+  if (operand.is_non_overlapping_and_dense() && operand.numel() != 0) {
+    runtime.copy(recorded.mutable_data_ptr(), operand.const_data_ptr(), operand.nbytes(),
+                 runtime.current_stream(operand.device().index()));
+  } else {
+    distinct_part(recorded).copy_(distinct_part(operand));
+  }
+}
+
 // Returns a hash of what runs must have in common to use one recording.
 uint64_t hash_of(std::span<const c10::IValue> operands, const std::vector<bool>& is_left_out) {
   FormHash hash;
@@ -204,7 +214,7 @@ void RecordedRange::warm_up(FrameRecordings& frame, Form& form, torch::jit::Stac
       from_outside.push_back(operand.toTensor());
     }
   }
-  stack = RecordedResults(std::move(stack), {}, from_outside, {}).hand_out({});
+  stack = RecordedResults(std::move(stack), {}, from_outside, {}).hand_out({}, frame.runtime());
   frame.order(frame.current_stream(), frame.side_stream());
   form.phase = waits ? Phase::kNew : Phase::kWarm;
 }
@@ -324,7 +334,7 @@ Expected<void> RecordedRange::start_replay(FrameRecordings& frame, Form& form, O
     for (size_t i = 0; i < operands.size(); ++i) {
       Operand& known = form.operands[i];
       if (known.is_copied) {
-        distinct_part(known.recorded).copy_(distinct_part(operands[i].toTensor()));
+        copy_operand(operands[i].toTensor(), known.recorded, frame.runtime());
       }
     }
     copy_numbers(form, operands);
@@ -338,7 +348,7 @@ Expected<void> RecordedRange::start_replay(FrameRecordings& frame, Form& form, O
   return {};
 }
 
-void RecordedRange::finish_replay(Form& form, torch::jit::Stack& stack) {
+void RecordedRange::finish_replay(FrameRecordings& frame, Form& form, torch::jit::Stack& stack) {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < stack.size(); ++i) {
     const Operand& known = form.operands[i];
@@ -348,7 +358,7 @@ void RecordedRange::finish_replay(Form& form, torch::jit::Stack& stack) {
       stack[i].unsafeToTensorImpl()->bump_version();
     }
   }
-  stack = form.results.hand_out(stack);
+  stack = form.results.hand_out(stack, frame.runtime());
   node_.counts->replays.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -379,7 +389,7 @@ void RecordedRange::run(FrameRecordings& frame, torch::jit::Stack& stack) {
   } else if (form->phase == Phase::kRefused) {
     run_steps(stack, form->why_refused);
   } else if (const Expected<void> started = start_replay(frame, *form, stack); started) {
-    finish_replay(*form, stack);
+    finish_replay(frame, *form, stack);
   } else {
     run_steps(stack, started.refusal().reason);
   }

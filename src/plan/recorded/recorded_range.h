@@ -85,7 +85,7 @@ class RecordedRange {
   void try_to_record(FrameRecordings& frame, Form& form, Operands operands);
   void drop_recording(Form& form);
   Expected<void> start_replay(FrameRecordings& frame, Form& form, Operands operands);
-  void finish_replay(Form& form, torch::jit::Stack& stack);
+  void finish_replay(FrameRecordings& frame, Form& form, torch::jit::Stack& stack);
   void run_steps(torch::jit::Stack& stack, const std::string& why);
 
   const RecordedNode& node_;

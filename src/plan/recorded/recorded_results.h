@@ -1,6 +1,8 @@
 // RecordedResults: what the caller gets of the results that a recording computes again and again in the same memory.
 #pragma once
 
+#include "plan/device/device.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
@@ -24,8 +26,8 @@ class RecordedResults {
   //   - a tensor that shares memory with a constant, or that stays: itself;
   //   - any other tensor: a copy. Copies share memory as the results do.
   //   - any other value: itself.
-  // Copies are computed on the current stream.
-  torch::jit::Stack hand_out(std::span<const c10::IValue> operands) const;
+  // Copies are work of the device's current stream.
+  torch::jit::Stack hand_out(std::span<const c10::IValue> operands, DeviceRuntime& runtime) const;
 
  private:
   enum class Origin : unsigned char { kItself, kOperand, kViewOfOperand, kCopy, kPartOfCopy };
