@@ -188,11 +188,14 @@ void fuse_passes(std::shared_ptr<Graph>& graph, GroupMoves moves, bool has_kerne
 }
 
 void record_passes(Graph& graph, bool cuda_graphs, PassRunner& runner) {
-  if (cuda_graphs && !main_device_of(graph).is_cpu()) {
+  if (!cuda_graphs) {
+    return;
+  }
+  if (!main_device_of(graph).is_cpu()) {
     // Updates of parameters, and what other late passes made, have no facts.
     runner.run("propagate_facts", [](Graph& known) { return propagate_facts(known, InputAssumptions()); }, graph);
-    runner.run("form_recordings", form_recordings, graph);
   }
+  runner.run("form_recordings", form_recordings, graph);
 }
 
 void remove_dead_code(Graph& graph, PassRunner& runner) {

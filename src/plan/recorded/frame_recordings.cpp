@@ -8,10 +8,10 @@ FrameRecordings::FrameRecordings(DeviceRuntime& runtime, c10::Device device)
     : runtime_(runtime),
       device_(device),
       event_(runtime.make_event(device.index())),
-      pool_(runtime.make_recording_pool(device.index())),
       side_(runtime.take_stream(device.index())) {}
 
 FrameRecordings::~FrameRecordings() {
+  end_use();
   ranges_.clear();
   runtime_.give_back(side_);
 }
@@ -29,6 +29,19 @@ void FrameRecordings::begin_use() {
     order(*last_, now);
   }
   last_ = now;
+}
+
+void FrameRecordings::end_use() noexcept {
+  if (!last_) {
+    return;
+  }
+  try {
+    event_->record(*last_);
+    event_->wait();
+  } catch (const c10::Error& failure) {
+    TORCH_WARN("it is not known whether the GPU has done with recorded memory: ", failure.what_without_backtrace());
+  }
+  last_.reset();
 }
 
 SideStreamScope::SideStreamScope(FrameRecordings& recordings) : recordings_(recordings), before_(recordings.current_stream()) {

@@ -1,4 +1,4 @@
-// FrameRecordings: the recorded ranges of one frame, and the stream, memory pool and event that they share.
+// FrameRecordings: the recorded ranges of one frame, and the stream and event that they share.
 #pragma once
 
 #include "plan/device/device.h"
@@ -13,8 +13,8 @@
 
 namespace sconce {
 
-// A frame serves one run at a time, so its recordings never run at the same time and share one pool. Their order is that of
-// the streams that runs have as current ones: a run on another stream than the one before waits for that.
+// A frame serves one run at a time, so its recordings never run at the same time. Their order is that of the streams that runs
+// have as current ones: a run on another stream than the one before waits for that.
 class FrameRecordings {
  public:
   FrameRecordings(DeviceRuntime& runtime, c10::Device device);
@@ -25,19 +25,19 @@ class FrameRecordings {
   DeviceRuntime& runtime() const { return runtime_; }
   c10::Stream current_stream() const { return runtime_.current_stream(device_.index()); }
   c10::Stream side_stream() const { return side_; }
-  const std::shared_ptr<RecordingPool>& pool() const { return pool_; }
   RecordedRange& range(const RecordedNode& node);
 
   // Lets work of `later` wait for all work that `earlier` has now.
   void order(c10::Stream earlier, c10::Stream later);
   // Orders the current stream after earlier uses of recorded memory.
   void begin_use();
+  // Waits until the device has done with recorded memory, which others get from now on. Warns if the driver fails.
+  void end_use() noexcept;
 
  private:
   DeviceRuntime& runtime_;
   const c10::Device device_;
   const std::unique_ptr<DeviceEvent> event_;
-  const std::shared_ptr<RecordingPool> pool_;
   const c10::Stream side_;  // taken last: nothing fails after it
   std::optional<c10::Stream> last_;  // that used recorded memory
   std::map<const RecordedNode*, RecordedRange> ranges_;

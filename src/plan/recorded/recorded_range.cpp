@@ -1,21 +1,18 @@
 #include "plan/recorded/recorded_range.h"
 
 #include "base/exception_message.h"
-#include "plan/prepared/form_hash.h"
 #include "plan/prepared/same_value.h"
 #include "plan/recorded/frame_recordings.h"
+#include "plan/recorded/recorded_operands.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/util/Half.h>
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 namespace sconce {
@@ -26,71 +23,22 @@ constexpr uint64_t kMaxRecordings = 32;  // of a node in all frames
 
 void* address_of(const c10::IValue& tensor) { return const_cast<void*>(tensor.unsafeToTensorImpl()->data()); }
 
-// Returns the tensor with one element of each dimension that repeats its elements.
-at::Tensor distinct_part(const at::Tensor& tensor) {
-  c10::DimVector sizes(tensor.sizes().begin(), tensor.sizes().end());
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    sizes[i] = tensor.stride(static_cast<int64_t>(i)) == 0 ? std::min<int64_t>(sizes[i], 1) : sizes[i];
-  }
-  return tensor.as_strided(sizes, tensor.strides(), tensor.storage_offset());
-}
-
-// Returns whether kernels may read the number in memory. They do not check, as LibTorch does, that it fits their dtype.
-bool fits_memory(const c10::IValue& number) {
-  return number.isDouble() && std::abs(number.toDouble()) <= std::numeric_limits<c10::Half>::max();
-}
-
-// Copies an operand to the tensor of its form that the recording reads.
-void copy_operand(const at::Tensor& operand, const at::Tensor& recorded, DeviceRuntime& runtime) {
-  if (operand.is_non_overlapping_and_dense() && operand.numel() != 0) {
-    runtime.copy(recorded.mutable_data_ptr(), operand.const_data_ptr(), operand.nbytes(),
-                 runtime.current_stream(operand.device().index()));
-  } else {
-    distinct_part(recorded).copy_(distinct_part(operand));
-  }
-}
-
-// Returns a hash of what runs must have in common to use one recording.
-uint64_t hash_of(std::span<const c10::IValue> operands, const std::vector<bool>& is_left_out) {
-  FormHash hash;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const c10::IValue& operand = operands[i];
-    if (i < is_left_out.size() && is_left_out[i]) {
-      continue;
-    }
-    if (operand.isTensor()) {
-      hash.add(operand.toTensor());
-    } else if (operand.isInt()) {
-      hash.add(static_cast<uint64_t>(operand.toInt()));
-    } else if (operand.isDouble()) {
-      hash.add(std::bit_cast<uint64_t>(operand.toDouble()));
-    } else if (operand.isBool()) {
-      hash.add(operand.toBool() ? 1 : 2);
-    }
-  }
-  return hash.value();
-}
-
-// Returns a normal tensor of the shell's form, over the operand's memory or over its own.
-at::Tensor tensor_to_record(const at::Tensor& shell, void* address) {
-  const c10::InferenceMode normal(false);
-  if (address == nullptr) {
-    return empty_like_shell(shell);
-  }
-  at::Tensor tensor = make_shell(shell.sizes(), shell.strides(), shell.scalar_type(), shell.device());
-  point_storage_at(tensor, address);
-  return tensor;
-}
-
 }  // namespace
 
 RecordedRange::~RecordedRange() {
   for (const auto& form : forms_) {
-    drop_recording(*form);
+    forget_recording(*form);
   }
 }
 
-void RecordedRange::drop_recording(Form& form) {
+void RecordedRange::drop_recording(FrameRecordings& frame, Form& form) {
+  if (form.recording != nullptr) {
+    frame.end_use();
+  }
+  forget_recording(form);
+}
+
+void RecordedRange::forget_recording(Form& form) {
   if (form.recording != nullptr) {
     form.recording.reset();
     --node_.counts->alive;
@@ -121,7 +69,7 @@ RecordedRange::Form* RecordedRange::find_form(Operands operands) {
 }
 
 // Returns null, with the reason, if no recording can serve the operands.
-RecordedRange::Form* RecordedRange::add_form(Operands operands, std::string& why_not) {
+RecordedRange::Form* RecordedRange::add_form(FrameRecordings& frame, Operands operands, std::string& why_not) {
   const uint64_t hash = hash_of(operands, has_numbers_in_memory_ ? node_.is_kernel_number : std::vector<bool>());
   if (!forms_.empty() && std::find(seen_.begin(), seen_.end(), hash) == seen_.end()) {
     seen_[next_seen_++ % seen_.size()] = hash;
@@ -145,7 +93,7 @@ RecordedRange::Form* RecordedRange::add_form(Operands operands, std::string& why
   if (forms_.size() == kMaxForms) {
     const auto oldest = std::min_element(forms_.begin(), forms_.end(),
                                          [](const auto& a, const auto& b) { return a->last_run < b->last_run; });
-    drop_recording(**oldest);
+    drop_recording(frame, **oldest);
     forms_.erase(oldest);
   }
   forms_.push_back(std::move(form));
@@ -214,7 +162,8 @@ void RecordedRange::warm_up(FrameRecordings& frame, Form& form, torch::jit::Stac
       from_outside.push_back(operand.toTensor());
     }
   }
-  stack = RecordedResults(std::move(stack), {}, from_outside, {}).hand_out({}, frame.runtime());
+  const RecordedResults results(std::move(stack), {}, from_outside, {});
+  stack = results.hand_out({}, frame.runtime());
   frame.order(frame.current_stream(), frame.side_stream());
   form.phase = waits ? Phase::kNew : Phase::kWarm;
 }
@@ -265,6 +214,9 @@ Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operand
   if (node_.counts->alive.load() >= kMaxRecordings) {
     return Refusal::because("there are " + std::to_string(kMaxRecordings) + " recordings already");
   }
+  if (pool_ == nullptr) {
+    pool_ = frame.runtime().make_recording_pool(node_.device.index());
+  }
   torch::jit::Stack stack(operands.begin(), operands.end());
   std::vector<uint32_t> versions(operands.size());
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -285,7 +237,7 @@ Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operand
   const auto leave_numbers = c10::make_scope_exit([&] { (*lease).number_memory = nullptr; });
   (*lease).number_memory = number_memory.empty() ? nullptr : &number_memory;
   frame.order(frame.current_stream(), frame.side_stream());
-  auto recording = sconce::record(frame.runtime(), frame.side_stream(), frame.pool(),
+  auto recording = sconce::record(frame.runtime(), frame.side_stream(), pool_,
                                   [&] { run_plan(lease, stack, AutogradUse::kNone); });
   if (!recording) {
     return recording.refusal();
@@ -319,7 +271,7 @@ void RecordedRange::try_to_record(FrameRecordings& frame, Form& form, Operands o
   }
   form.phase = form.why_refused.empty() ? Phase::kRecorded : Phase::kRefused;
   if (form.phase == Phase::kRefused) {
-    drop_recording(form);
+    drop_recording(frame, form);
   }
 }
 
@@ -340,7 +292,7 @@ Expected<void> RecordedRange::start_replay(FrameRecordings& frame, Form& form, O
     copy_numbers(form, operands);
     form.recording->replay(frame.current_stream());
   } catch (const c10::Error& failure) {
-    drop_recording(form);
+    drop_recording(frame, form);
     form.phase = Phase::kRefused;
     form.why_refused = message_of(failure);
     return Refusal::because(form.why_refused);
@@ -370,7 +322,7 @@ void RecordedRange::run(FrameRecordings& frame, torch::jit::Stack& stack) {
   }
   Form* form = find_form(stack);
   if (form == nullptr) {
-    form = add_form(stack, why);
+    form = add_form(frame, stack, why);
   }
   if (form == nullptr) {
     run_steps(stack, why);
@@ -378,7 +330,7 @@ void RecordedRange::run(FrameRecordings& frame, torch::jit::Stack& stack) {
   }
   form->last_run = ++runs_;
   if (form->phase == Phase::kRecorded && has_moved(*form, stack)) {
-    drop_recording(*form);
+    drop_recording(frame, *form);
     form->phase = Phase::kWarm;
   }
   if (form->phase == Phase::kWarm) {

@@ -72,7 +72,7 @@ class RecordedRange {
   using Operands = std::span<const c10::IValue>;
 
   Form* find_form(Operands operands);
-  Form* add_form(Operands operands, std::string& why_not);
+  Form* add_form(FrameRecordings& frame, Operands operands, std::string& why_not);
   bool matches(const Form& form, Operands operands) const;
   bool share_written_memory(const Form& form, Operands operands) const;
   bool has_moved(Form& form, Operands operands);
@@ -83,12 +83,15 @@ class RecordedRange {
   void copy_numbers(Form& form, Operands operands) const;
   Expected<void> record(FrameRecordings& frame, Form& form, Operands operands);
   void try_to_record(FrameRecordings& frame, Form& form, Operands operands);
-  void drop_recording(Form& form);
+  void drop_recording(FrameRecordings& frame, Form& form);
+  void forget_recording(Form& form);
   Expected<void> start_replay(FrameRecordings& frame, Form& form, Operands operands);
   void finish_replay(FrameRecordings& frame, Form& form, torch::jit::Stack& stack);
   void run_steps(torch::jit::Stack& stack, const std::string& why);
 
   const RecordedNode& node_;
+  // Of all its recordings. Another range has another pool: its results are used while this one runs.
+  std::shared_ptr<RecordingPool> pool_;
   std::vector<std::unique_ptr<Form>> forms_;
   std::vector<bool> always_copied_;  // by operand: its address has changed
   // Numbers that kernels alone use are no part of a form, as long as all these kernels run.
