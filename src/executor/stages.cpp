@@ -245,7 +245,10 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
   switch (stage) {
     case Stage::kRequired: required_passes(*graph, runner); break;
     case Stage::kOptimize: optimizing_passes(*graph, runner, frozen); break;
-    case Stage::kFuse: runner.run(*find_pass("form_groups"), *graph); break;
+    case Stage::kFuse:
+      runner.run(*find_pass("form_groups"), *graph);
+      runner.run(*find_pass("form_recordings"), *graph);
+      break;
     case Stage::kSpecialize:
     case Stage::kOnRequest: break;
   }
