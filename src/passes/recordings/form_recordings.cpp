@@ -88,6 +88,9 @@ class Ranges {
   }
 
   void visit_nested(const Node& node) {
+    if (node.opcode() == Opcode::kKernel) {
+      return;  // one kernel computes all nodes of its block
+    }
     for (const Block* nested : node.blocks()) {
       visit(*nested);
     }
