@@ -28,8 +28,10 @@ def sizes(query: List[int], key: List[int], value: List[int]):
     return out
 )"},
        .forward = R"(
-flash = torch._fused_sdp_choice(
-    query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa) == 1
+flash = False
+if not query.is_cuda:
+    flash = torch._fused_sdp_choice(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa) == 1
 nothing = query.new_empty([0])
 mask = attn_mask
 made = nothing
