@@ -1,4 +1,4 @@
-// Several recorded ranges in one plan: their recordings share memory, but for what a later range still needs.
+// Several recorded ranges in one plan: none writes what a later range still needs.
 #include "tests/recording/module_on_both.h"
 
 #include <ATen/ATen.h>
