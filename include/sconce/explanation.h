@@ -71,6 +71,7 @@ enum class NotRecordable : uint8_t {
   kSeveralDevices,   // it copies between devices, from the host too, or reads a tensor of another device
   kOtherDevice,      // its tensors lie on another device than the recording
   kUnknownDevice,    // where its tensors lie is not known before it runs
+  kReadsMore,        // it reads the state of the thread, or more of a tensor than its form and elements
 };
 // Returns the reason in words.
 const char* to_string(NotRecordable reason);

@@ -102,6 +102,13 @@ bool copies_from_host(const Node& node) {
          std::none_of(inputs.begin(), inputs.end(), may_hold_tensor);
 }
 
+// A recording fixes the forms of tensors, and repeats what the node read besides.
+bool reads_more_than_forms(const Node& node) {
+  const auto inputs = node.inputs();
+  return (node.op().reads_state && !node.op().runs_under_autocast) || node.op().reads_beyond_form ||
+         (node.op().reads_identity && std::any_of(inputs.begin(), inputs.end(), may_hold_tensor));
+}
+
 // Returns why the tensors cannot be those of a recording on `recorded`.
 std::optional<NotRecordable> find_wrong_device(const NodeDevices& devices, c10::Device recorded) {
   return devices.known.size() > 1                                 ? std::optional(NotRecordable::kSeveralDevices)
@@ -115,6 +122,7 @@ std::optional<NotRecordable> find_obstacle(const Node& node, const Effects& effe
          : reads_host                                       ? std::optional(NotRecordable::kReadsHost)
          : effects.unknown                                  ? std::optional(NotRecordable::kUnknownEffects)
          : effects.external || effects.state                ? std::optional(NotRecordable::kHostEffects)
+         : reads_more_than_forms(node)                      ? std::optional(NotRecordable::kReadsMore)
          : node.op().has_tag(at::Tag::dynamic_output_shape) ? std::optional(NotRecordable::kSizesByElements)
          : node.op().has_tag(at::Tag::cudagraph_unsafe)     ? std::optional(NotRecordable::kForbidden)
          : !works_on_device(node, effects)                  ? std::nullopt

@@ -57,6 +57,7 @@ const char* to_string(NotRecordable reason) {
     case NotRecordable::kSeveralDevices: return "it copies between devices, or reads a tensor of another device";
     case NotRecordable::kOtherDevice: return "its tensors lie on another device than the recording";
     case NotRecordable::kUnknownDevice: return "where its tensors lie is not known before it runs";
+    case NotRecordable::kReadsMore: return "it reads the state of the thread, or more of a tensor than its form and elements";
   }
   return "unknown";
 }

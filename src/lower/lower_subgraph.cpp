@@ -1,12 +1,14 @@
 #include "lower/lower_subgraph.h"
 
 #include "analysis/alias_sets.h"
+#include "analysis/effects.h"
 #include "analysis/escapes.h"
 #include "analysis/gradient_paths.h"
 #include "analysis/step_traits.h"
 #include "ir/constant_operands.h"
 #include "ir/delegate.h"
 #include "ir/differentiable.h"
+#include "ir/kernel_node.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/simplify/simplify.h"
 #include "plan/autograd/differentiable_function.h"
@@ -137,6 +139,11 @@ Expected<RecordedNode> lower_recorded(const Node& node, LoweringOptions options)
   for (const Value* output : node.outputs()) {
     recorded.stays.push_back(is_tensor(*output) && !may_escape(*output));
   }
+  const auto outputs = subgraph->outputs();
+  recorded.may_return_views = std::any_of(outputs.begin(), outputs.end(), [](const Value* output) {
+    const Node& maker = *computed_value(*output).node();
+    return is_tensor(*output) && !produces_new_tensor(maker);
+  });
   return recorded;
 }
 

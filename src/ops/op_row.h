@@ -145,6 +145,9 @@ struct OpRow {
   bool makes_container = false;   // results that are containers are new
   bool new_view = false;          // the result is a new tensor object over the operand's memory
   bool reads_identity = false;    // depends on which object a tensor operand is
+  // Depends on more of a tensor operand than its sizes, strides, dtype, device and elements: where in its storage it lies,
+  // how often it was written, or whether it requires a gradient.
+  bool reads_beyond_form = false;
   Reads reads = Reads::kElements;
 
   // ---- layout, in-place variants, autocast

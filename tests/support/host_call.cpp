@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -119,6 +120,11 @@ class StandIns {
         return host;
       }
     }
+    // A view is an inference tensor if its base is one.
+    const bool is_view_of_normal = std::any_of(operands_.begin(), operands_.end(), [&](const Operand& operand) {
+      return operand.host.is_alias_of(host) && !operand.device.is_inference();
+    });
+    const c10::InferenceMode mode(c10::InferenceMode::is_enabled() && !is_view_of_normal);
     return tensor_over(device_storage(host.storage()), host);
   }
 

@@ -15,10 +15,10 @@ std::span<const OpRow> query_rows() {
       {.name = "aten::is_set_to", .reads_identity = true},
       {.name = "prim::layout", .opcode = Opcode::kLayout, .raises = Raises::kNever, .reads = Reads::kMetadata},
       {.name = "aten::numel", .opcode = Opcode::kNumel, .reads = Reads::kMetadata},
-      {.name = "prim::requires_grad", .opcode = Opcode::kRequiresGrad},
+      {.name = "prim::requires_grad", .opcode = Opcode::kRequiresGrad, .reads_beyond_form = true},
       {.name = "aten::size", .opcode = Opcode::kSize, .makes_container = true, .reads = Reads::kMetadata},
       {.name = "aten::stride", .reads = Reads::kStridesOrVersion},
-      {.name = "aten::_version", .reads = Reads::kStridesOrVersion},
+      {.name = "aten::_version", .reads_beyond_form = true, .reads = Reads::kStridesOrVersion},
   };
   return rows;
 }

@@ -57,34 +57,39 @@ bool may_enter(const c10::Type& type) {
 // Chooses the ranges. Does not change the graph.
 class Ranges {
  public:
-  Ranges(const Graph& graph, c10::Device device) : device_(device) { visit(graph.body()); }
+  Ranges(const Graph& graph, c10::Device device) : device_(device), aliases_(graph) { visit(graph.body()); }
   const std::vector<Range>& found() const { return found_; }
 
  private:
-  void visit(const Block& block) {
-    Range range;
+  // A range that grows.
+  struct Growing {
+    Range nodes;
     ValueSet results;
+    ValueSet lists;    // that enter it
+    ValueSet changed;  // lists that its nodes change
     bool writes = false;
+  };
+
+  void visit(const Block& block) {
+    Growing range;
     for (Node* node : block.nodes()) {
       if (node->opcode() == Opcode::kConstant) {
         continue;
       }
-      if (can_be_recorded(*node) && may_join(*node, results)) {
-        range.push_back(node);
-        results.insert(node->outputs().begin(), node->outputs().end());
-        writes = writes || writes_memory(*node);
+      if (can_be_recorded(*node) && join(*node, range)) {
         continue;
       }
       // What runs before the range must not read what it writes.
-      const bool reads_written = writes && node->opcode() != Opcode::kGetAttr;
-      if (has_effects(*node) || reads_written || uses_any(*node, results)) {
-        finish(std::exchange(range, {}));
-        results.clear();
-        writes = false;
+      const bool reads_written = range.writes && node->opcode() != Opcode::kGetAttr;
+      if (has_effects(*node) || reads_written || uses_any(*node, range.results)) {
+        finish(std::exchange(range, {}).nodes);
+      }
+      if (node->opcode() == Opcode::kKernel) {
+        continue;  // one step, whatever is in it
       }
       visit_nested(*node);
     }
-    finish(std::move(range));
+    finish(std::move(range.nodes));
   }
 
   void visit_nested(const Node& node) {
@@ -117,36 +122,43 @@ class Ranges {
     return can;
   }
 
-  // Returns whether the node's operands may enter the range, or are made in it.
-  static bool may_join(const Node& node, const ValueSet& results) {
+  // Adds the node to the range, if its operands may enter the range or are made in it.
+  bool join(Node& node, Growing& range) const {
     bool may = true;
+    ValueSet lists = range.lists;
     for_each_operand(node, [&](const Value* operand) {
-      may = may && (results.contains(operand) || operand->constant() != nullptr || may_enter(*operand->type()));
+      const bool enters = operand->constant() == nullptr && !range.results.contains(operand);
+      may = may && (!enters || may_enter(*operand->type()));
+      if (enters && !is_tensor(*operand) && holds_memory(operand->type())) {
+        lists.insert(operand);
+      }
     });
-    const auto check_writes = [&](const Node& each) {
-      if (each.schema() == nullptr || !effects_of(each).writes) {
-        return;
-      }
-      // The list that it changes must be the range's own.
-      for (const Value* operand : each.inputs()) {
-        const bool is_own = results.contains(operand) || is_inside(operand->node(), node);
-        may = may && (is_own || operand->type()->kind() != c10::TypeKind::ListType || is_operand_read(each, *operand));
-      }
-    };
-    check_writes(node);
-    for (const Block* block : node.blocks()) {
-      for_each_node(*block, [&](const Node* each) { check_writes(*each); });
+    ValueSet changed = range.changed;
+    add_changed_lists(node, changed);
+    // A replay changes no list.
+    const bool changes_list_from_outside = std::any_of(lists.begin(), lists.end(), [&](const Value* list) {
+      return std::any_of(changed.begin(), changed.end(), [&](const Value* each) { return aliases_.may_alias(*list, *each); });
+    });
+    if (!may || changes_list_from_outside) {
+      return false;
     }
-    return may;
+    range.nodes.push_back(&node);
+    range.results.insert(node.outputs().begin(), node.outputs().end());
+    range.lists = std::move(lists);
+    range.changed = std::move(changed);
+    range.writes = range.writes || writes_memory(node);
+    return true;
   }
 
-  static bool is_operand_read(const Node& node, const Value& operand) {
-    for (size_t i = 0; i < node.inputs().size(); ++i) {
-      if (node.input(i) == &operand && may_write_operand(node, i)) {
-        return false;
+  static void add_changed_lists(const Node& node, ValueSet& changed) {
+    for (size_t i = 0; node.schema() != nullptr && i < node.inputs().size(); ++i) {
+      if (node.input(i)->type()->kind() == c10::TypeKind::ListType && may_write_operand(node, i)) {
+        changed.insert(node.input(i));
       }
     }
-    return true;
+    for (const Block* block : node.blocks()) {
+      for_each_node(*block, [&](const Node* each) { add_changed_lists(*each, changed); });
+    }
   }
 
   static bool writes_memory(const Node& node) {
@@ -192,19 +204,14 @@ class Ranges {
 
   // The same for nodes that follow those that have left the range: what these make comes from outside now.
   void finish_again(const Range& nodes) {
-    Range range;
-    ValueSet results;
+    Growing range;
     for (Node* node : nodes) {
-      if (may_join(*node, results)) {
-        range.push_back(node);
-        results.insert(node->outputs().begin(), node->outputs().end());
-      } else {
-        finish(std::exchange(range, {}));
-        results.clear();
+      if (!join(*node, range)) {
+        finish(std::exchange(range, {}).nodes);
         visit_nested(*node);
       }
     }
-    finish(std::move(range));
+    finish(std::move(range.nodes));
   }
 
   // Returns how many nodes give work to the device, each trip of a loop once.
@@ -224,6 +231,7 @@ class Ranges {
   }
 
   const c10::Device device_;
+  const AliasSets aliases_;
   std::vector<Range> found_;
 };
 

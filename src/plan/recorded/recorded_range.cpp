@@ -214,6 +214,8 @@ Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operand
   if (node_.counts->alive.load() >= kMaxRecordings) {
     return Refusal::because("there are " + std::to_string(kMaxRecordings) + " recordings already");
   }
+  const c10::InferenceMode normal(false);  // calls in either mode replay it
+  const at::NoGradGuard no_grad;
   if (pool_ == nullptr) {
     pool_ = frame.runtime().make_recording_pool(node_.device.index());
   }
@@ -301,10 +303,10 @@ Expected<void> RecordedRange::start_replay(FrameRecordings& frame, Form& form, O
 }
 
 void RecordedRange::finish_replay(FrameRecordings& frame, Form& form, torch::jit::Stack& stack) {
-  const at::NoGradGuard no_grad;
   for (size_t i = 0; i < stack.size(); ++i) {
     const Operand& known = form.operands[i];
     if (known.is_written && known.is_copied) {
+      const at::NoGradGuard no_grad;
       stack[i].toTensor().copy_(known.recorded);
     } else if (known.is_written && !stack[i].toTensor().is_inference()) {
       stack[i].unsafeToTensorImpl()->bump_version();

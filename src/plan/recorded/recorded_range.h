@@ -35,6 +35,7 @@ struct RecordedNode {
   std::vector<bool> may_be_written;    // by operand
   std::vector<bool> is_kernel_number;  // by operand: a number that only kernels read
   std::vector<bool> stays;             // by result: no run or caller holds it when the node runs again
+  bool may_return_views = false;
   std::unique_ptr<RecordingCounts> counts = std::make_unique<RecordingCounts>();
 };
 

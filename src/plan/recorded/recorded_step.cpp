@@ -12,7 +12,8 @@ namespace {
 class RecordedStep final : public CallStep {
  public:
   RecordedStep(const Node& node, Operands operands, Registers results, RecordedNode parts)
-      : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/!node.op().all_effects.unknown),
+      : CallStep(node, std::move(operands), std::move(results),
+                 /*may_skip_autograd=*/!node.op().all_effects.unknown && !parts.may_return_views),  // its layers mark views
         parts_(std::move(parts)) {}
 
   void run(Frame& frame) const override {
