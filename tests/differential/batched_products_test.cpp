@@ -2,7 +2,7 @@
 //
 //   SCONCE_GRAPHS=20000 build/release/tests/differential_test --gtest_filter='BatchedProducts.*'    more of them
 //   SCONCE_SEED=17 …                                                                                this one alone
-#include "tests/support/observed_call.h"
+#include "tests/differential/observed_call.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
 #include "tests/support/graphs.h"

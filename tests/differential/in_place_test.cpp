@@ -1,5 +1,5 @@
 // Functional variants and what rows say about backward, against LibTorch: calls with many kinds of arguments.
-#include "tests/support/observed_call.h"
+#include "tests/differential/observed_call.h"
 #include "tests/differential/registry_arguments.h"
 
 #include "tools/sconce/values/deep_copy.h"

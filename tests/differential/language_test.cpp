@@ -2,7 +2,7 @@
 // LibTorch's.
 #include "base/exception_message.h"
 #include "tests/support/model_files.h"
-#include "tests/support/observed_call.h"
+#include "tests/differential/observed_call.h"
 #include "tests/support/graphs.h"
 
 #include "tools/peers/executor_settings.h"

@@ -1,7 +1,7 @@
 // Every model of SCONCE_MODELS_DIR (tests/models/write_models.py makes them) on sconce and on LibTorch, operator after
 // operator.
 #include "tests/support/model_files.h"
-#include "tests/support/observed_call.h"
+#include "tests/differential/observed_call.h"
 #include "tests/support/graphs.h"
 
 #include "tools/peers/executor_settings.h"

@@ -3,7 +3,7 @@
 //   SCONCE_GRAPHS=20000 build/release/tests/differential_test --gtest_filter='RandomGraphs.*'    more of them
 //   SCONCE_SEED=17 …                                                                             this one alone
 //   SCONCE_SEED=17 SCONCE_GRAPHS=100 …                                                           a hundred from this one on
-#include "tests/support/observed_call.h"
+#include "tests/differential/observed_call.h"
 #include "tests/differential/traced_graph.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"

@@ -4,7 +4,7 @@
 // Operators with unlikely arguments may crash LibTorch, so the calls are made in child processes.
 #include "tests/differential/facts_claims.h"
 #include "tests/differential/memory_claims.h"
-#include "tests/support/observed_call.h"
+#include "tests/differential/observed_call.h"
 #include "tests/differential/registry_arguments.h"
 #include "tests/differential/registry_autocast.h"
 #include "tests/support/environment_number.h"

@@ -1,7 +1,7 @@
 // TracedGraph: a function of values of any type, traced as a function of the tensors in them.
 #pragma once
 
-#include "tests/support/observed_call.h"
+#include "tests/differential/observed_call.h"
 
 #include <sconce/trace.h>
 

@@ -9,7 +9,7 @@
 #include "tests/support/graph_generator.h"
 #include "tests/support/graph_shrinker.h"
 #include "tests/support/graphs.h"
-#include "tests/support/observed_call.h"
+#include "tests/differential/observed_call.h"
 #include "tests/support/torch_graph.h"
 #include "tools/sconce/values/deep_copy.h"
 

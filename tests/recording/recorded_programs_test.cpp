@@ -2,7 +2,7 @@
 // who shares memory and who is a view, and in what is written.
 #include "tests/simulated_gpu/simulated_gpu.h"
 #include "tests/support/graphs.h"
-#include "tests/support/observed_call.h"
+#include "tests/differential/observed_call.h"
 #include "tools/sconce/values/deep_copy.h"
 
 #include <sconce/sconce.h>

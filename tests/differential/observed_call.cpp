@@ -1,4 +1,4 @@
-#include "tests/support/observed_call.h"
+#include "tests/differential/observed_call.h"
 
 #include "base/exception_message.h"
 #include "tools/sconce/check/gradients.h"
