@@ -201,6 +201,7 @@ void add_rows(const Program& program, std::set<const OpRow*>& rows) {
 const std::map<std::string, std::vector<std::string>>& rows_without_calls() {
   static const std::map<std::string, std::vector<std::string>> all = {
       {"made by a pass", {"sconce::kernel"}},
+      {"they are about GPUs, on which tests/recording runs programs", {"aten::cpu", "aten::cuda"}},
       {"LibTorch's own: without checks, or over memory that is copied when it is written",
        {"aten::_lazy_clone", "aten::_reshape_alias", "aten::lift"}},
       {"of objects, tasks, printing, files and autograd's graph, which tests/differential/language_test.cpp has",

@@ -88,7 +88,7 @@ TEST(OpRows, SaySomething) {
                 row.results != nothing.results || row.may_overlap || row.resizes || row.new_view || row.reads_identity ||
                 row.reads != nothing.reads || row.layout != nothing.layout || row.cuts || row.keeps_stride_order ||
                 row.in_place != nothing.in_place || row.backward_ignores_result || row.autocast != nothing.autocast ||
-                is_rule || row.grows_by_number || row.affine || row.product || row.division || row.reads_missing_dtype ||
+                is_rule || row.leaves_device || row.reads_beyond_form || row.grows_by_number || row.affine || row.product || row.division || row.reads_missing_dtype ||
                 !row.body.empty() || !row.backward.empty() || row.recorded_gradient)
         << row.name;
   });
