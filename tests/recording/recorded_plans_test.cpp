@@ -335,7 +335,8 @@ TEST_F(RecordedPlans, ServeThreadsAtOnce) {
   for (int thread = 0; thread < 3; ++thread) {
     threads.emplace_back([&, thread] {
       const at::NoGradGuard no_grad;
-      const CurrentStream own(gpu_.runtime(), gpu_.runtime().side_stream(0));
+      const c10::Stream stream = gpu_.runtime().take_stream(0);  // the simulated GPU lends few others
+      const CurrentStream own(gpu_.runtime(), stream);
       for (int call = 0; call < 30; ++call) {
         const at::Tensor x = at::full({3 + thread, 4}, 0.1 * call - thread);
         const c10::IValue found = on_cpu(gpu_, pair.gpu.forward({gpu_.tensor(x)}));
