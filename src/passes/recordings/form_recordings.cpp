@@ -4,7 +4,6 @@
 #include "analysis/cut_out.h"
 #include "analysis/effects.h"
 #include "analysis/nested_uses.h"
-#include "analysis/nesting.h"
 #include "analysis/step_traits.h"
 #include "ir/differentiable.h"
 #include "ir/memory_types.h"
@@ -15,6 +14,7 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -25,6 +25,18 @@ namespace {
 constexpr size_t kMinLaunches = 2;
 
 using Range = std::vector<Node*>;  // in the order of their block
+using Members = std::unordered_set<const Node*>;
+
+// Returns whether a node that is no member, nor nested in one, uses the result of a member.
+bool is_used_outside(const Value& value, const Members& members) {
+  return std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
+    const Node* user = use.user;
+    while (user->owning_block() != value.node()->owning_block()) {
+      user = user->owning_block()->owner();
+    }
+    return !members.contains(user);
+  });
+}
 
 // Returns whether a recorded node may have an operand or result of the type: two runs can be told to have the same value.
 bool may_cross(const c10::Type& type) {
@@ -83,9 +95,6 @@ class Ranges {
       const bool reads_written = range.writes && node->opcode() != Opcode::kGetAttr;
       if (has_effects(*node) || reads_written || uses_any(*node, range.results)) {
         finish(std::exchange(range, {}).nodes);
-      }
-      if (node->opcode() == Opcode::kKernel) {
-        continue;  // one step, whatever is in it
       }
       visit_nested(*node);
     }
@@ -169,19 +178,9 @@ class Ranges {
     return writes;
   }
 
-  static bool is_used_outside(const Value& value, const std::unordered_set<const Node*>& members) {
-    return std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
-      const Node* user = use.user;
-      while (user->owning_block() != value.node()->owning_block()) {
-        user = user->owning_block()->owner();
-      }
-      return !members.contains(user);
-    });
-  }
-
   // A value that may not cross, and is used outside the range, ends it. What follows it forms a range of its own.
   void finish(Range range) {
-    const std::unordered_set<const Node*> members(range.begin(), range.end());
+    const Members members(range.begin(), range.end());
     const auto leaks = std::find_if(range.begin(), range.end(), [&](const Node* node) {
       return std::any_of(node->outputs().begin(), node->outputs().end(), [&](const Value* output) {
         return !may_cross(*output->type()) && is_used_outside(*output, members);
@@ -236,17 +235,11 @@ class Ranges {
 };
 
 std::vector<Value*> results_of(const Range& range) {
-  const std::unordered_set<const Node*> members(range.begin(), range.end());
+  const Members members(range.begin(), range.end());
   std::vector<Value*> results;
   for (const Node* node : range) {
-    for (Value* output : node->outputs()) {
-      const bool is_used = std::any_of(output->uses().begin(), output->uses().end(), [&](const Use& use) {
-        return std::none_of(range.begin(), range.end(), [&](const Node* member) { return is_inside(use.user, *member); });
-      });
-      if (is_used) {
-        results.push_back(output);
-      }
-    }
+    std::copy_if(node->outputs().begin(), node->outputs().end(), std::back_inserter(results),
+                 [&](const Value* output) { return is_used_outside(*output, members); });
   }
   return results;
 }

@@ -4,10 +4,10 @@
 //    └────────┴──────────┴──► refused, with the reason: the plan's steps run one by one
 //
 // Each form of operands (sizes, strides, dtypes, values of numbers) goes this way by itself. Numbers that kernels alone use
-// are no part of it: the recording reads them in the device's memory. In its first run the steps run
-// on a side stream, where libraries make their handles and workspaces, and once kernels are compiled the form is warm. The
-// next run records the steps, which computes nothing, and replays the recording for the result; later runs replay it. After
-// the first form, only forms that come again go this way.
+// are no part of it: the recording reads them in the device's memory. In its first run the steps run on a side stream, where
+// libraries make their handles and workspaces, and once kernels are compiled the form is warm. The next run records the steps,
+// which computes nothing, and replays the recording for the result; later runs replay it. After the first form, only forms
+// that come again go this way.
 #pragma once
 
 #include "plan/device/device.h"
