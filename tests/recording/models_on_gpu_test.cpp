@@ -1,8 +1,9 @@
 // The models of the tests on the simulated GPU: the recorded results in every call, with ranges of their plans recorded.
 //
 //   SCONCE_MODELS=resnet18 build/release/tests/recording_test --gtest_filter='*ModelsOnGpu*'    one model
-#include "tests/support/model_files.h"
+#include "tests/recording/recorded_share.h"
 #include "tests/simulated_gpu/simulated_gpu.h"
+#include "tests/support/model_files.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/compare.h"
 #include "tools/sconce/values/deep_copy.h"
@@ -16,10 +17,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <iostream>
-#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -29,41 +27,10 @@ namespace {
 
 const c10::Device kModelsGpu(c10::kCUDA, 0);
 
-// Steps of a module's plans that compute tensors: in recorded ranges, and others.
-struct Share {
-  size_t recorded = 0;
-  size_t others = 0;
-  uint64_t replays = 0;
-  std::map<std::string, size_t> reasons;
-
-  void add(const PlanExplanation& plan) {
-    others += plan.traits.computing;
-    for (const NotRecordableExplanation& entry : plan.traits.not_recordable) {
-      reasons[entry.op + ": " + to_string(entry.reason)] += entry.steps;
-    }
-    for (const RecordedExplanation& range : plan.recorded) {
-      recorded += range.plan.front().traits.computing;
-      replays += range.replays;
-      for (const auto& unrecorded : range.unrecorded) {
-        if (unrecorded.reason != "warm-up" && unrecorded.reason.find("first run") == std::string::npos) {
-          reasons[unrecorded.reason] += 1;
-        }
-      }
-    }
-  }
-};
-
-// Returns the last line of LibTorch's message that says something.
-std::string essence_of(const std::string& message) {
-  const size_t error = message.find("Error: ");
-  const std::string text = error == std::string::npos ? message : message.substr(error);
-  return text.substr(0, text.find('\n'));
-}
-
-void add_plans(const Explanation& explanation, Share& share) {
+void add_plans(const Explanation& explanation, RecordedShare& share) {
   for (const PlanExplanation& plan : explanation.plans) {
     if (plan.tier == Tier::kRanks) {
-      share.add(plan);
+      share.add(plan, &TraitsExplanation::computing);
     }
   }
   for (const Explanation& callee : explanation.callees) {
@@ -75,9 +42,9 @@ class ModelsOnGpu : public ::testing::Test {
  protected:
   static constexpr uintmax_t kLargestFile = 20'000'000;
 
-  // Calls the model on its cases, beside LibTorch's executor. Returns why that cannot run it: some models mix devices, and some operators have no kernel for the
-  // CPU.
-  static std::string run(const std::string& name, const Options& options, Share& share) {
+  // Calls the model on its cases, beside LibTorch's executor. Returns why that cannot run it: some models mix devices, and
+  // some operators have no kernel for the CPU.
+  static std::string run(const std::string& name, const Options& options, RecordedShare& share) {
     const auto read = cli::read_cases(cases_file(name));
     const auto* const cases = std::get_if<cli::ModelCases>(&read);
     if (cases == nullptr || std::filesystem::file_size(model_file(name)) > kLargestFile) {
@@ -116,38 +83,7 @@ class ModelsOnGpu : public ::testing::Test {
     return {};
   }
 
-  static void run_all(const Options& options, uintmax_t largest_file) {
-    const char* const only = std::getenv("SCONCE_MODELS");
-    Share total;
-    size_t with_replays = 0;
-    size_t models = 0;
-    for (const std::string& name : model_names()) {
-      if ((only != nullptr && name != only) || std::filesystem::file_size(model_file(name)) > largest_file) {
-        continue;
-      }
-      Share share;
-      const std::string why_not = run(name, options, share);
-      if (!why_not.empty()) {
-        std::cout << name << ": left out: " << essence_of(why_not) << "\n";
-        continue;
-      }
-      ++models;
-      with_replays += share.replays > 0 ? 1 : 0;
-      std::cout << name << ": " << share.recorded << " of " << share.recorded + share.others << " steps are recorded, "
-                << share.replays << " replays\n";
-      total.recorded += share.recorded;
-      total.others += share.others;
-      for (const auto& [reason, count] : share.reasons) {
-        total.reasons[reason] += count;
-      }
-    }
-    std::cout << total.recorded << " of " << total.recorded + total.others << " steps are recorded in " << with_replays
-              << " of " << models << " models; not recorded:\n";
-    for (const auto& [reason, count] : total.reasons) {
-      std::cout << "  " << count << " " << reason << "\n";
-    }
-    EXPECT_TRUE(only != nullptr || with_replays > models / 2);
-  }
+  static void run_all(const Options& options, uintmax_t largest_file) { run_models(options, largest_file, 2, &run); }
 
   const at::NoGradGuard no_grad_;
 };
