@@ -1,6 +1,7 @@
 #include "tools/sconce/bench/measure.h"
 
 #include "base/exception_message.h"
+#include "tools/sconce/bench/device_waits.h"
 #include "tools/sconce/bench/muted_output.h"
 #include "tools/sconce/bench/resident_memory.h"
 #include "tools/sconce/report/errors.h"
@@ -92,6 +93,7 @@ class Bench {
     }
     const auto session = eager->session();
     const std::vector<c10::IValue> own = fit_arguments(module, settings_.method, settings_.arguments);
+    devices_ = DeviceWaits(module, own);
     std::vector<c10::IValue> arguments = deep_copy(own);
     at::manual_seed(settings_.seed);
     const auto start = Clock::now();
@@ -166,8 +168,10 @@ class Bench {
     for (size_t call = 1; call <= first_calls_; ++call) {
       std::vector<c10::IValue> arguments = deep_copy(arguments_[i]);
       at::manual_seed(settings_.seed);
+      devices_.wait();
       const auto start = Clock::now();
       const c10::IValue output = session->run(std::move(arguments));
+      devices_.wait();
       calls.seconds.push_back(seconds_since(start) + not_in_calls);
       not_in_calls = 0;
       // Compared later, but copied now: an executor may reuse its outputs' memory.
@@ -294,8 +298,10 @@ class Bench {
     const auto begin = Clock::now();
     do {
       std::vector<c10::IValue> arguments = mutates_ ? deep_copy(own) : own;
+      devices_.wait();
       const auto start = Clock::now();
       const c10::IValue output = session.run(std::move(arguments));
+      devices_.wait();
       times.push_back(seconds_since(start));
     } while (seconds_since(begin) < seconds && !interrupted());
   }
@@ -308,6 +314,7 @@ class Bench {
   std::vector<std::vector<c10::IValue>> arguments_;  // by peer
   std::vector<Measurement> rows_;
   Results reference_;
+  DeviceWaits devices_;
   bool mutates_ = false;
   size_t first_calls_ = kFirstCalls;
   size_t loads_ = settings_.loads;

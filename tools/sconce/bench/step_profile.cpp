@@ -1,5 +1,6 @@
 #include "tools/sconce/bench/step_profile.h"
 
+#include "tools/sconce/bench/device_waits.h"
 #include "tools/sconce/bench/muted_output.h"
 #include "tools/sconce/bench/sconce_peer.h"
 #include "tools/sconce/bench/training_peer.h"
@@ -205,11 +206,14 @@ StepProfile profile_steps(const MeasureSettings& settings, const Options& option
   }
   std::unique_ptr<peers::Peer::Session> session;
   const std::vector<c10::IValue> arguments = fit_arguments(module, settings.method, settings.arguments);
+  const DeviceWaits devices(module, arguments);
   double seconds = 0;  // without the copies of the arguments
   const auto call = [&] {
     std::vector<c10::IValue> copies = deep_copy(arguments);
+    devices.wait();
     const auto start = std::chrono::steady_clock::now();
     session->run(std::move(copies));
+    devices.wait();
     seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   at::manual_seed(settings.seed);

@@ -66,7 +66,7 @@ void add_kernels_of_training(std::vector<DumpedKernel>& kernels, const Module& m
   }
 }
 
-Json to_json(const CachedDeviceKernel& kernel, const std::string& first_use, size_t number) {
+Json json_of_device_kernel(const CachedDeviceKernel& kernel, const std::string& first_use, size_t number) {
   const std::string program = kernel.grid().program.text();
   const std::string why_not = kernel.refusal();
   const std::string text = "# kernel " + std::to_string(number) + " of a GPU\n# first used in " + first_use +
@@ -116,7 +116,7 @@ std::vector<DumpedKernel> kernels_of(const Module& module, const Call& call, con
 
 Json to_json(const DumpedKernel& kernel, size_t number) {
   if (kernel.device_kernel != nullptr) {
-    return to_json(*kernel.device_kernel, kernel.first_use, number);
+    return json_of_device_kernel(*kernel.device_kernel, kernel.first_use, number);
   }
   const KernelListing listing = listing_of(*kernel.kernel);
   const std::string text =
