@@ -351,6 +351,22 @@ TEST_F(RecordedPlans, ServeThreadsAtOnce) {
   EXPECT_GT(ranges_of(pair).replays, 30U) << ranges_of(pair).reasons;
 }
 
+TEST_F(RecordedPlans, AreNotMadeWhereCopiesTakeLongerThanLaunches) {
+  Options options;
+  options.passes().disable("form_groups");
+  Pair pair = pair_of("def forward(self, x):\n    return torch.relu(x)\n", {}, options);
+  const at::Tensor large = at::randn({1200, 1000});
+  for (int call = 0; call < 4; ++call) {
+    expect_agree(pair, {large});
+  }
+  EXPECT_EQ(ranges_of(pair).recordings, 0U);
+  EXPECT_THAT(ranges_of(pair).reasons, HasSubstr("each replay would copy 9 MiB of operands and results"));
+  for (int call = 0; call < 6; ++call) {
+    expect_agree(pair, {at::randn({3, 4})});
+  }
+  EXPECT_GE(ranges_of(pair).recordings, 1U) << "small ones are";
+}
+
 TEST_F(RecordedPlans, AreOffWithoutCudaGraphs) {
   Pair pair = pair_of(kNetwork, network_weights(), Options().cuda_graphs(false));
   for (int call = 0; call < 4; ++call) {

@@ -21,6 +21,9 @@ namespace {
 constexpr size_t kMaxForms = 8;        // of a node in a frame
 constexpr uint64_t kMaxRecordings = 32;  // of a node in all frames
 
+// A launch takes the host some microseconds, in which a GPU copies about so many bytes.
+constexpr size_t kCopiedBytesForALaunch = size_t(4) << 20;
+
 void* address_of(const c10::IValue& tensor) { return const_cast<void*>(tensor.unsafeToTensorImpl()->data()); }
 
 }  // namespace
@@ -210,6 +213,17 @@ void RecordedRange::copy_numbers(Form& form, Operands operands) const {
   }
 }
 
+// Returns the bytes that a replay copies.
+size_t RecordedRange::copied_bytes(const Form& form) {
+  size_t bytes = form.results.copied_bytes();
+  for (const Operand& operand : form.operands) {
+    if (operand.is_copied) {
+      bytes += operand.recorded.nbytes() * (operand.is_written ? 2 : 1);
+    }
+  }
+  return bytes;
+}
+
 Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operands operands) {
   if (node_.counts->alive.load() >= kMaxRecordings) {
     return Refusal::because("there are " + std::to_string(kMaxRecordings) + " recordings already");
@@ -258,6 +272,13 @@ Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operand
                        known.recorded.unsafeGetTensorImpl()->version_counter().current_version() != versions[i];
   }
   form.results = RecordedResults(std::move(stack), recorded, node_.operators->constant_tensors(), node_.stays);
+  const size_t copied = copied_bytes(form);
+  const size_t launches = (*recording)->nodes();
+  if (copied > launches * kCopiedBytesForALaunch) {
+    return Refusal::because("each replay would copy " + std::to_string(copied >> 20) +
+                            " MiB of operands and results, which takes longer than the launches that it saves: " +
+                            std::to_string(launches));
+  }
   form.recording = std::move(*recording);
   ++node_.counts->alive;
   ++node_.counts->recordings;

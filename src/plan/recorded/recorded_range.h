@@ -82,6 +82,7 @@ class RecordedRange {
   FlatMap<Register, void*> place_numbers(Form& form) const;
   void keep_numbers(Form& form, Operands operands);
   void copy_numbers(Form& form, Operands operands) const;
+  static size_t copied_bytes(const Form& form);
   Expected<void> record(FrameRecordings& frame, Form& form, Operands operands);
   void try_to_record(FrameRecordings& frame, Form& form, Operands operands);
   void drop_recording(FrameRecordings& frame, Form& form);

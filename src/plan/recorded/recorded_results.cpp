@@ -174,4 +174,12 @@ torch::jit::Stack RecordedResults::hand_out(std::span<const c10::IValue> operand
   return handed;
 }
 
+size_t RecordedResults::copied_bytes() const {
+  size_t bytes = 0;
+  for (const Memory& memory : memories_) {
+    bytes += memory.stays ? 0 : memory.copied.nbytes();
+  }
+  return bytes;
+}
+
 }  // namespace sconce

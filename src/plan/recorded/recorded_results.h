@@ -28,6 +28,8 @@ class RecordedResults {
   //   - any other value: itself.
   // Copies are work of the device's current stream.
   torch::jit::Stack hand_out(std::span<const c10::IValue> operands, DeviceRuntime& runtime) const;
+  // Returns the bytes of the copies that a caller gets.
+  size_t copied_bytes() const;
 
  private:
   enum class Origin : unsigned char { kItself, kOperand, kViewOfOperand, kCopy, kViewOfCopy, kResult };
