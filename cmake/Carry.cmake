@@ -20,14 +20,9 @@ function(sconce_lay_out_carry)
   carry(sconce_tool bin)
   carry(gpu_check_tool bin)
   carry(gpu_test tests)
-  get_property(benchmarks DIRECTORY "${PROJECT_SOURCE_DIR}/bench" PROPERTY BUILDSYSTEM_TARGETS)
-  foreach(benchmark IN LISTS benchmarks)
-    carry(${benchmark} bench)
-  endforeach()
   # Libraries of this system that the other machine may lack, under the names that the linker looks for. Not LLVM, which is
   # larger than all that may be carried: sconce does without and says so.
-  find_package(benchmark QUIET)  # known in bench/ only
-  foreach(library TBB::tbb fmt::fmt spdlog::spdlog benchmark::benchmark)
+  foreach(library TBB::tbb fmt::fmt spdlog::spdlog)
     if(TARGET ${library})
       list(APPEND commands
         COMMAND "${CMAKE_STRIP}" -o "${SCONCE_CARRY_DIR}/lib/$<TARGET_SONAME_FILE_NAME:${library}>" "$<TARGET_FILE:${library}>")

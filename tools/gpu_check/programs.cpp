@@ -19,20 +19,6 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-void add_programs(const fs::path& folder, const std::string& prefix, Program::Kind kind, std::vector<Program>& programs) {
-  std::error_code ignored;
-  std::vector<fs::path> paths;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.is_regular_file(ignored) && access(entry.path().c_str(), X_OK) == 0) {
-      paths.push_back(entry.path());
-    }
-  }
-  std::sort(paths.begin(), paths.end());
-  for (const fs::path& path : paths) {
-    programs.push_back({prefix + path.filename().string(), path.string(), kind});
-  }
-}
-
 struct Outcome {
   bool timed_out = false;
   int exit_code = 0;  // 128 + n if signal n ended it
@@ -115,21 +101,20 @@ std::string tail(const std::string& path, uintmax_t from) {
 }  // namespace
 
 std::vector<Program> find_programs(const std::string& root) {
+  std::error_code ignored;
   std::vector<Program> programs;
-  add_programs(fs::path(root) / "tests", "test:", Program::Kind::kTest, programs);
-  add_programs(fs::path(root) / "bench", "bench:", Program::Kind::kBenchmark, programs);
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(root) / "tests", ignored)) {
+    if (entry.is_regular_file(ignored) && access(entry.path().c_str(), X_OK) == 0) {
+      programs.push_back({"test:" + entry.path().filename().string(), entry.path().string()});
+    }
+  }
+  std::sort(programs.begin(), programs.end(), [](const Program& a, const Program& b) { return a.part < b.part; });
   return programs;
 }
 
 json run_program(const Program& program, double seconds, const std::string& log_path) {
   const std::string report_path = log_path + ".report.json";
-  const bool test = program.kind == Program::Kind::kTest;
-  std::vector<std::string> arguments = {program.path};
-  if (test) {
-    arguments.push_back("--gtest_output=json:" + report_path);
-  } else {
-    arguments.insert(arguments.end(), {"--benchmark_out=" + report_path, "--benchmark_out_format=json"});
-  }
+  const std::vector<std::string> arguments = {program.path, "--gtest_output=json:" + report_path};
   std::error_code ignored;
   const uintmax_t log_size = fs::exists(log_path, ignored) ? fs::file_size(log_path, ignored) : 0;
   const auto start = std::chrono::steady_clock::now();
@@ -139,12 +124,10 @@ json run_program(const Program& program, double seconds, const std::string& log_
   fs::remove(report_path, ignored);
 
   json result = {{"seconds", elapsed.count()}, {"exit_code", outcome.exit_code}};
-  result["data"] = test ? summarize_tests(report) : report;
-  if (test) {
-    const json& data = result["data"];
-    result["summary"] = std::to_string(data["tests"].get<int>()) + " tests, " + std::to_string(data["failures"].size()) +
-                        " failures, " + std::to_string(data["skipped"].size()) + " skipped";
-  }
+  result["data"] = summarize_tests(report);
+  const json& data = result["data"];
+  result["summary"] = std::to_string(data["tests"].get<int>()) + " tests, " + std::to_string(data["failures"].size()) +
+                      " failures, " + std::to_string(data["skipped"].size()) + " skipped";
   if (outcome.timed_out) {
     result["status"] = "unfinished";
     result["reason"] = "ran past its limit of " + std::to_string(int(seconds)) + " s";
@@ -153,7 +136,7 @@ json run_program(const Program& program, double seconds, const std::string& log_
   }
   if (result["status"] != "passed") {
     result["output_tail"] = tail(log_path, log_size);
-  } else if (test && result["data"]["skipped"].size() == result["data"]["tests"]) {
+  } else if (result["data"]["skipped"].size() == result["data"]["tests"]) {
     result["status"] = "skipped";
     result["reason"] = "the program skipped all of its tests; the log says why";
   }

@@ -1,4 +1,4 @@
-// Runs the test and benchmark programs that need LibTorch, each in a process of its own with a time limit.
+// Runs the test programs, which need LibTorch, each in a process of its own with a time limit.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,13 +9,11 @@
 namespace sconce::gpu_check {
 
 struct Program {
-  enum class Kind { kTest, kBenchmark };
   std::string part;  // "test:gpu_test"
   std::string path;
-  Kind kind;
 };
 
-// The executables in `root`/tests (GoogleTest) and `root`/bench (Google Benchmark), by name.
+// Returns the executables in `root`/tests, which use GoogleTest, by name.
 std::vector<Program> find_programs(const std::string& root);
 
 // Runs a program and returns a result for Results::set. Appends the program's output to `log_path`.

@@ -1,20 +1,27 @@
 #!/usr/bin/env bash
 # Checks and measures sconce on a GPU with one command, building nothing:
 #
-#   tools/gpu_check/run.sh [--root FOLDER] [--out FOLDER] [options of gpu_check]
+#   tools/gpu_check/run.sh [--root FOLDER] [--out FOLDER] [--resume FILE] [--budget S] [options of gpu_check]
 #
-# FOLDER is what the preset gpu-carry makes (default: build/gpu-carry): bin/gpu_check, lib/, tests/, bench/.
-# Results go to --out, else $OUT, else the current folder. LibTorch is the one in SCONCE_LIBTORCH_DIR, else that of
-# python3. Without one, what needs none is run all the same. Exit: 0 good, 1 something failed or is unfinished, 2 usage.
+# FOLDER is what the preset gpu-carry makes (default: build/gpu-carry): bin/, lib/, tests/. First gpu_check runs its checks
+# and the tests, then, in the time that is left, bench/gpu_models.py times models beside their peers. Results go to --out,
+# else $OUT, else the current folder: gpu_check.json, gpu_models.json and gpu_models.md. --resume: an earlier
+# gpu_check.json, beside which gpu_models.json lies; what they have is not run again. LibTorch is the one in
+# SCONCE_LIBTORCH_DIR, else that of python3. Without one, what needs none is run all the same.
+# Exit: 0 good, 1 something failed or is unfinished, 2 usage.
 set -euo pipefail
 
 libtorch_version=2.11.0
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 root=$repository/build/gpu-carry
 out=${OUT:-.}
+budget=540
+resume=
 options=()
 while (($#)); do
   case $1 in
+    --budget) budget=${2:?"--budget wants seconds"}; shift 2 ;;
+    --resume) resume=${2:?"--resume wants a file"}; shift 2 ;;
     --root) root=${2:?"--root wants a folder"}; shift 2 ;;
     --out) out=${2:?"--out wants a folder"}; shift 2 ;;
     *) options+=("$1"); shift ;;
@@ -89,4 +96,23 @@ export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
 export SCONCE_BIN_DIR=$root/bin SCONCE_TESTS_DIR=$repository/tests
 export SCONCE_MODELS_DIR=${SCONCE_MODELS_DIR:-$repository/build/models}
-exec "$program" --root "$root" --out "$out" "${options[@]}"
+if [[ -n $resume ]]; then
+  options+=(--resume "$resume")
+fi
+start=$SECONDS
+status=0
+"$program" --root "$root" --out "$out" --budget "$budget" "${options[@]}" || status=$?
+if [[ -n $why_not || $status -eq 2 ]]; then
+  exit "$status"
+fi
+if ! python3 -c "import torch, sys; sys.exit(not torch.cuda.is_available())" 2>/dev/null; then
+  echo "gpu_check: python3 has no torch that finds a GPU, so no models are timed" >&2
+  exit "$status"
+fi
+models=()
+if [[ -n $resume && -e $(dirname "$resume")/gpu_models.json ]]; then
+  models+=(--resume "$(dirname "$resume")/gpu_models.json")
+fi
+python3 "$repository/bench/gpu_models.py" "$root" --out "$out" --budget $((budget - (SECONDS - start))) "${models[@]}" ||
+  status=$?
+exit "$status"

@@ -1,0 +1,358 @@
+#!/usr/bin/env python3
+"""Times sconce on a GPU beside eager LibTorch, torch::jit and torch.compile, in one run.
+
+Three tables, of ratios to sconce: above 1, sconce is faster.
+
+    forward    forward without gradients
+    step       training steps with Adam: forward, the mean square of the outputs, backward, update. `sconce` has the forward
+               and the backward plan, `sconce-step` one plan for the whole step; ratios are to the faster of the two
+    pointwise  one kernel over 64M elements, and a copy of as many bytes: the share of the copy's bandwidth
+
+All wait for the GPU after each call. sconce's program and the peers take turns; ratios are taken round by round, and the
+median is shown. Results go to FOLDER/gpu_models.json and FOLDER/gpu_models.md after each row. A run that is resumed from
+such a JSON file measures only what it lacks for this build of sconce and this GPU.
+
+    bench/gpu_models.py build/gpu-carry --out bench/results
+    bench/gpu_models.py build/gpu-carry --out bench/results --only mlp lstm_loop --budget 300
+"""
+import argparse
+import hashlib
+import json
+import logging
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Run = Callable[[], Any]
+Times = dict[str, float]  # seconds of a call, by who ran it
+WIDE = 64 << 20  # elements
+
+
+# ---- what is timed ---------------------------------------------------------------------------------------------------
+
+def mlp() -> tuple[nn.Module, list[str]]:
+    layers = [nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)]
+    return nn.Sequential(*layers), ["float32[32,64]"]
+
+
+class LstmLoop(nn.Module):
+    """One layer, written as a loop over steps."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        bound = size ** -0.5
+        self.of_input = nn.Parameter(torch.empty(4 * size, size).uniform_(-bound, bound))
+        self.of_state = nn.Parameter(torch.empty(4 * size, size).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(4 * size))
+
+    def forward(self, inputs: Tensor, h: Tensor, c: Tensor) -> Tensor:
+        outputs: list[Tensor] = []
+        for t in range(inputs.size(0)):
+            gates = torch.mm(inputs[t], self.of_input.t()) + torch.mm(h, self.of_state.t()) + self.bias
+            i, f, g, o = gates.chunk(4, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            outputs.append(h)
+        return torch.stack(outputs)
+
+
+class CudnnLstm(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(size, size)
+
+    def forward(self, inputs: Tensor, h: Tensor, c: Tensor) -> Tensor:
+        return self.layer(inputs, (h[None], c[None]))[0]
+
+
+def lstm_loop() -> tuple[nn.Module, list[str]]:
+    return LstmLoop(512), ["float32[32,16,512]", "float32[16,512]", "float32[16,512]"]
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, size: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.project = nn.Linear(size, 3 * size)
+        self.merge = nn.Linear(size, size)
+        self.first = nn.LayerNorm(size)
+        self.second = nn.LayerNorm(size)
+        self.widen = nn.Linear(size, 4 * size)
+        self.narrow = nn.Linear(4 * size, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, size = x.shape
+        parts = self.project(x).view(batch, length, 3, self.heads, size // self.heads).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(parts[0], parts[1], parts[2])
+        x = self.first(x + self.merge(mixed.transpose(1, 2).reshape(batch, length, size)))
+        return self.second(x + self.narrow(F.gelu(self.widen(x))))
+
+
+def small_encoder() -> tuple[nn.Module, list[str]]:
+    return nn.Sequential(EncoderLayer(128, 4), EncoderLayer(128, 4)), ["float32[4,64,128]"]
+
+
+def bert() -> tuple[nn.Module, list[str]]:
+    return nn.Sequential(*(EncoderLayer(768, 12) for _ in range(12))), ["float32[1,128,768]"]
+
+
+def resnet50() -> tuple[nn.Module, list[str]]:
+    import torchvision
+    return torchvision.models.resnet50(weights=None), ["float32[1,3,224,224]"]
+
+
+MODELS = {each.__name__: each for each in (mlp, lstm_loop, small_encoder, bert, resnet50)}
+# Library functions that compute the same, but for the order of the sums, from weights of their own.
+RIVALS: dict[str, tuple[str, Callable[[], nn.Module]]] = {"lstm_loop": ("cuDNN", lambda: CudnnLstm(512))}
+
+
+class Pointwise(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(x * 1.5 + 0.5) * torch.tanh(x)
+
+
+# ---- the peers -------------------------------------------------------------------------------------------------------
+
+def tensor_of(spec: str, device: torch.device) -> Tensor:
+    """A random tensor for a SPEC such as float32[2,3]."""
+    dtype, sizes = spec.rstrip("]").split("[")
+    return torch.randn([int(size) for size in sizes.split(",")], dtype=getattr(torch, dtype), device=device)
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def forward_of(module: Callable, arguments: list[Tensor]) -> Run:
+    def run() -> Any:
+        with torch.no_grad():
+            return module(*arguments)
+
+    return run
+
+
+def step_of(module: nn.Module, arguments: list[Tensor], compile_by: Optional[Callable]) -> Run:
+    def loss_of(*inputs: Tensor) -> Tensor:
+        return module(*inputs).float().pow(2).mean()
+
+    is_compiled = compile_by is not None
+    optimizer = torch.optim.Adam(module.parameters(), lr=torch.tensor(1e-4) if is_compiled else 1e-4)
+    loss, update = (compile_by(loss_of), torch.compile(optimizer.step)) if is_compiled else (loss_of, optimizer.step)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(*arguments).backward()
+        update()
+
+    return step
+
+
+COMPILERS: dict[str, Optional[Callable]] = {
+    "Python eager": None,
+    "torch.compile": lambda function: torch.compile(function, dynamic=False),
+    "reduce-overhead": lambda function: torch.compile(function, dynamic=False, mode="reduce-overhead"),
+}
+
+
+def peers_of(name: str, trains: bool, options: argparse.Namespace, notes: list[str]) -> dict[str, Run]:
+    makers = {peer: (MODELS[name], compile_by) for peer, compile_by in COMPILERS.items() if peer in options.against}
+    if name in RIVALS:
+        peer, make = RIVALS[name]
+        makers[peer] = (lambda: (make(), MODELS[name]()[1]), None)
+    device = torch.device(options.device)
+    ready = {}
+    for peer, (make_model, compile_by) in makers.items():
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        module, specs = make_model()
+        module = module.to(device).train(trains)
+        arguments = [tensor_of(spec, device) for spec in specs]
+        try:
+            run = step_of(module, arguments, compile_by) if trains else forward_of(
+                compile_by(module) if compile_by else module, arguments)
+            for _ in range(3):
+                run()
+            wait(device)
+            ready[peer] = run
+        except Exception as error:  # peers fail in many ways; each is shown
+            lines = str(error).strip().splitlines()
+            notes.append(f"{name}: {peer}: {type(error).__name__}: {lines[0][:100] if lines else ''}")
+    return ready
+
+
+def seconds_of_call(run: Run, seconds: float, device: torch.device) -> float:
+    run()
+    times = []
+    end = time.perf_counter() + seconds
+    while len(times) < 5 or time.perf_counter() < end:
+        wait(device)
+        start = time.perf_counter()
+        run()
+        wait(device)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+# ---- sconce's program ------------------------------------------------------------------------------------------------
+
+def times_of_sconce(model: Path, specs: list[str], trains: bool, options: argparse.Namespace) -> Times:
+    command = [str(options.build / "bin" / "sconce"), "bench", str(model), "--json", f"--device={options.device}",
+               f"--seconds={options.seconds}", "--against=eager,jit", *(f"--input={spec}" for spec in specs)]
+    if trains:
+        command.append("--train=adam")
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise RuntimeError(f"sconce failed with exit code {done.returncode}: {lines[-1] if lines else 'no message'}")
+    names = {"eager": "C++ eager"}
+    found = json.loads(done.stdout)[0]["executors"]
+    return {names.get(each["executor"], each["executor"]): each["median_seconds"]
+            for each in found if each.get("median_seconds")}
+
+
+# ---- the run ---------------------------------------------------------------------------------------------------------
+
+def row_of(rounds: list[Times]) -> dict:
+    ours = [min(times[who] for who in ("sconce", "sconce-step") if who in times) for times in rounds]
+    others = sorted({who for times in rounds for who in times} - {"sconce"})
+    return {"sconce_seconds": statistics.median(ours),
+            "ratios": {who: statistics.median(times[who] / own for times, own in zip(rounds, ours) if who in times)
+                       for who in others}}
+
+
+def measure_model(name: str, trains: bool, options: argparse.Namespace, notes: list[str]) -> dict:
+    device = torch.device(options.device)
+    peers = peers_of(name, trains, options, notes)
+    torch.manual_seed(0)
+    module, specs = MODELS[name]()
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / f"{name}.pt"
+        torch.jit.script(module.train(trains)).save(path)
+        rounds = []
+        for number in range(options.rounds):
+            ours = [lambda: times_of_sconce(path, specs, trains, options)]
+            theirs = [lambda peer=peer, run=run: {peer: seconds_of_call(run, options.seconds, device)}
+                      for peer, run in peers.items()]
+            times: Times = {}
+            for measure in ours + theirs if number % 2 == 0 else theirs + ours:
+                times |= measure()
+            rounds.append(times)
+    return row_of(rounds)
+
+
+def measure_pointwise(options: argparse.Namespace) -> dict:
+    device = torch.device(options.device)
+    count = options.elements
+    source, target = (torch.randn(count, device=device) for _ in range(2))
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "pointwise.pt"
+        torch.jit.script(Pointwise()).save(path)
+        rounds = [times_of_sconce(path, [f"float32[{count}]"], False, options) |
+                  {"copy": seconds_of_call(lambda: target.copy_(source), options.seconds, device)}
+                  for _ in range(options.rounds)]
+    return row_of(rounds)
+
+
+class Results:
+    """The rows so far, in a JSON and a Markdown file."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.folder = options.out
+        is_gpu = torch.device(options.device).type == "cuda"
+        library = (options.build / "lib" / "libsconce.so").read_bytes()
+        self.build = hashlib.sha256(library).hexdigest()[:16]
+        self.content: dict = {"machine": {"gpu": torch.cuda.get_device_name() if is_gpu else "none: the CPU",
+                                          "torch": torch.__version__, "threads": torch.get_num_threads()},
+                              "rows": {}, "notes": []}
+        if options.resume is not None:
+            earlier = json.loads(options.resume.read_text())
+            if earlier.get("machine") == self.content["machine"]:
+                self.content["rows"] = {name: row for name, row in earlier["rows"].items() if row["build"] == self.build}
+
+    def has(self, name: str) -> bool:
+        return name in self.content["rows"]
+
+    def add(self, name: str, row: dict, notes: list[str]) -> None:
+        self.content["rows"][name] = row | {"build": self.build}
+        self.content["notes"] += notes
+        text = json.dumps(self.content, indent=1) + "\n"
+        for path, content in (("gpu_models.json", text), ("gpu_models.md", self.markdown())):
+            new = self.folder / (path + ".new")
+            new.write_text(content)
+            new.replace(self.folder / path)
+
+    def markdown(self) -> str:
+        machine = self.content["machine"]
+        lines = [f"# sconce on {machine['gpu']}", "", f"PyTorch {machine['torch']}. Ratios to sconce: above 1, sconce is faster.", ""]
+        for table in ("forward", "step", "pointwise"):
+            rows = {name.split(" ", 1)[1]: row for name, row in self.content["rows"].items() if name.startswith(table + " ")}
+            columns = sorted({who for row in rows.values() for who in row["ratios"]})
+            if rows:
+                lines += ["| " + " | ".join([table, "sconce", *columns]) + " |", "|---" * (len(columns) + 2) + "|"]
+            for name, row in rows.items():
+                cells = [f"{row['ratios'][who]:.2f}" if who in row["ratios"] else "-" for who in columns]
+                lines.append("| " + " | ".join([name, f"{row['sconce_seconds'] * 1e6:.4g} us", *cells]) + " |")
+            lines += [""] if rows else []
+        return "\n".join(lines + [f"- {note}" for note in self.content["notes"]]).rstrip() + "\n"
+
+
+def main() -> int:
+    tasks = [f"{table} {name}" for name in MODELS for table in ("forward", "step")] + ["pointwise kernel"]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", metavar="BUILD", type=Path, help="folder with bin/sconce and lib/, such as build/gpu-carry")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("."), help="where the results go")
+    parser.add_argument("--resume", metavar="FILE", type=Path, help="an earlier gpu_models.json")
+    parser.add_argument("--only", metavar="NAME", nargs="+", choices=[*MODELS, "pointwise"], default=[*MODELS, "pointwise"],
+                        help="some of " + ", ".join([*MODELS, "pointwise"]))
+    parser.add_argument("--against", metavar="PEER", nargs="*", choices=[*COMPILERS], default=[*COMPILERS],
+                        help="Python's peers, some of " + ", ".join(COMPILERS))
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:N, or cpu to try this program (cuda)")
+    parser.add_argument("--elements", metavar="N", type=int, default=WIDE, help=f"of the pointwise kernel ({WIDE})")
+    parser.add_argument("--rounds", metavar="N", type=int, default=3, help="turns of each (3)")
+    parser.add_argument("--seconds", metavar="S", type=float, default=0.3, help="least time of a turn (0.3)")
+    parser.add_argument("--budget", metavar="S", type=float, default=480, help="seconds, after which no row is begun (480)")
+    options = parser.parse_args()
+    if options.rounds < 1 or options.seconds <= 0:
+        parser.error("--rounds must be at least 1, --seconds above 0")
+    if torch.device(options.device).type == "cuda" and not torch.cuda.is_available():
+        print("gpu_models: error: PyTorch finds no GPU; --device cpu tries this program without one", file=sys.stderr)
+        return 2
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.ERROR)
+    options.out.mkdir(parents=True, exist_ok=True)
+    results = Results(options)
+    end = time.monotonic() + options.budget
+    failed = unfinished = 0
+    for task in tasks:
+        table, name = task.split(" ")
+        if (name if table != "pointwise" else table) not in options.only or results.has(task):
+            continue
+        if time.monotonic() > end:
+            unfinished += 1
+            continue
+        notes: list[str] = []
+        try:
+            row = measure_pointwise(options) if table == "pointwise" else measure_model(name, table == "step", options, notes)
+            results.add(task, row, notes)
+            print(f"{task}: {row['sconce_seconds'] * 1e6:.4g} us, " +
+                  ", ".join(f"{who} {ratio:.2f}x" for who, ratio in row["ratios"].items()), flush=True)
+        except Exception as error:  # the other rows are measured all the same
+            failed += 1
+            print(f"{task}: error: {error}", file=sys.stderr, flush=True)
+    if unfinished:
+        print(f"{unfinished} rows are unfinished; run again with --resume {options.out / 'gpu_models.json'}")
+    return 1 if failed or unfinished else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
