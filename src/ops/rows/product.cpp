@@ -38,7 +38,7 @@ def sizes(data: List[int], batch_sizes: List[int], hx: List[int], params: List[L
 
 std::span<const OpRow> product_rows() {
   static const std::vector<OpRow> rows = {
-      {.name = "aten::addbmm", .autocast = Autocast::kReduced, .backward = R"(
+      {.name = "aten::addbmm", .autocast = Autocast::kReduced, .result = {.dtypes = {ResultDtype::kFirst}}, .backward = R"(
 each = grad.unsqueeze(0).expand([batch1.size(0), grad.size(0), grad.size(1)])
 left = torch.bmm(each, batch2.transpose(1, 2))
 right = torch.bmm(batch1.transpose(1, 2), each)
@@ -50,7 +50,7 @@ return (scaled(grad, beta), scaled(left, alpha), scaled(right, alpha))
        .result = {.dtypes = {ResultDtype::kFirst}},
        .product = MatrixProduct{.left = 1, .right = 2, .left_may_be_batch = false, .addend = 0},
        .backward = "(scaled(grad, beta), scaled(torch.mm(grad, mat2.t()), alpha), scaled(torch.mm(mat1.t(), grad), alpha))"},
-      {.name = "aten::addmv", .autocast = Autocast::kReduced, .backward = R"(
+      {.name = "aten::addmv", .autocast = Autocast::kReduced, .result = {.dtypes = {ResultDtype::kFirst}}, .backward = R"(
 return (scaled(grad, beta), scaled(torch.outer(grad, vec), alpha), scaled(torch.mv(mat.t(), grad), alpha))
 )"},
       {.name = "aten::addr", .autocast = Autocast::kReduced, .backward = R"(
@@ -78,7 +78,10 @@ return (scaled(grad, beta), scaled(left, alpha), scaled(right, alpha))
        .recorded_gradient = true},
       {.name = "aten::cross", .autocast = Autocast::kWidest},
       {.name = "aten::det", .synonym_of = "aten::linalg_det"},
-      {.name = "aten::dot", .autocast = Autocast::kWidest, .backward = "(grad * tensor, grad * self)"},
+      {.name = "aten::dot",
+       .autocast = Autocast::kWidest,
+       .result = {.dtypes = {ResultDtype::kFirst}},
+       .backward = "(grad * tensor, grad * self)"},
       {.name = "aten::ger", .synonym_of = "aten::outer"},
       {.name = "aten::gru",
        .overloads = {"data"},
@@ -166,10 +169,13 @@ return (left, right)
       {.name = "aten::mm",
        .backward_ignores_result = true,
        .autocast = Autocast::kReduced,
-       .result = {.accepts_sparse = true},
+       .result = {.dtypes = {ResultDtype::kFirst}, .accepts_sparse = true},
        .product = MatrixProduct{.left = 0, .right = 1, .left_may_be_batch = false},
        .backward = "(torch.mm(grad, mat2.t()), torch.mm(self.t(), grad))"},
-      {.name = "aten::mv", .autocast = Autocast::kReduced, .backward = "(torch.outer(grad, vec), torch.mv(self.t(), grad))"},
+      {.name = "aten::mv",
+       .autocast = Autocast::kReduced,
+       .result = {.dtypes = {ResultDtype::kFirst}},
+       .backward = "(torch.outer(grad, vec), torch.mv(self.t(), grad))"},
       {.name = "aten::outer",
        .backward = "(torch.mv(grad, vec2), torch.mv(grad.t(), self))",
        .differentiable_if = "self.dtype == vec2.dtype"},
