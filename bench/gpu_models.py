@@ -19,12 +19,11 @@ import argparse
 import hashlib
 import json
 import logging
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -32,8 +31,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Run = Callable[[], Any]
-Times = dict[str, float]  # seconds of a call, by who ran it
+from timing import Run, Times, adam_step, line_of, rounds_of, row_of, times_of_bench
+
 WIDE = 64 << 20  # elements
 
 
@@ -141,66 +140,36 @@ def forward_of(module: Callable, arguments: list[Tensor]) -> Run:
     return run
 
 
-def step_of(module: nn.Module, arguments: list[Tensor], compile_by: Optional[Callable]) -> Run:
-    def loss_of(*inputs: Tensor) -> Tensor:
-        return module(*inputs).float().pow(2).mean()
-
-    is_compiled = compile_by is not None
-    optimizer = torch.optim.Adam(module.parameters(), lr=torch.tensor(1e-4) if is_compiled else 1e-4)
-    loss, update = (compile_by(loss_of), torch.compile(optimizer.step)) if is_compiled else (loss_of, optimizer.step)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(*arguments).backward()
-        update()
-
-    return step
-
-
 COMPILERS: dict[str, Optional[Callable]] = {
     "Python eager": None,
-    "torch.compile": lambda function: torch.compile(function, dynamic=False),
-    "reduce-overhead": lambda function: torch.compile(function, dynamic=False, mode="reduce-overhead"),
+    "torch.compile": partial(torch.compile, dynamic=False),
+    "reduce-overhead": partial(torch.compile, dynamic=False, mode="reduce-overhead"),
 }
 
 
 def peers_of(name: str, trains: bool, options: argparse.Namespace, notes: list[str]) -> dict[str, Run]:
-    makers = {peer: (MODELS[name], compile_by) for peer, compile_by in COMPILERS.items() if peer in options.against}
+    makers = {peer: (MODELS[name], compiler) for peer, compiler in COMPILERS.items() if peer in options.against}
     if name in RIVALS:
         peer, make = RIVALS[name]
         makers[peer] = (lambda: (make(), MODELS[name]()[1]), None)
     device = torch.device(options.device)
     ready = {}
-    for peer, (make_model, compile_by) in makers.items():
+    for peer, (make_model, compiler) in makers.items():
         torch._dynamo.reset()
         torch.manual_seed(0)
         module, specs = make_model()
         module = module.to(device).train(trains)
         arguments = [tensor_of(spec, device) for spec in specs]
         try:
-            run = step_of(module, arguments, compile_by) if trains else forward_of(
-                compile_by(module) if compile_by else module, arguments)
+            run = adam_step(module, arguments, compiler) if trains else forward_of(
+                compiler(module) if compiler else module, arguments)
             for _ in range(3):
                 run()
             wait(device)
             ready[peer] = run
         except Exception as error:  # peers fail in many ways; each is shown
-            lines = str(error).strip().splitlines()
-            notes.append(f"{name}: {peer}: {type(error).__name__}: {lines[0][:100] if lines else ''}")
+            notes.append(f"{name}: {peer}: {line_of(error)}")
     return ready
-
-
-def seconds_of_call(run: Run, seconds: float, device: torch.device) -> float:
-    run()
-    times = []
-    end = time.perf_counter() + seconds
-    while len(times) < 5 or time.perf_counter() < end:
-        wait(device)
-        start = time.perf_counter()
-        run()
-        wait(device)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 # ---- sconce's program ------------------------------------------------------------------------------------------------
@@ -210,57 +179,34 @@ def times_of_sconce(model: Path, specs: list[str], trains: bool, options: argpar
                f"--seconds={options.seconds}", "--against=eager,jit", *(f"--input={spec}" for spec in specs)]
     if trains:
         command.append("--train=adam")
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise RuntimeError(f"sconce failed with exit code {done.returncode}: {lines[-1] if lines else 'no message'}")
-    names = {"eager": "C++ eager"}
-    found = json.loads(done.stdout)[0]["executors"]
-    return {names.get(each["executor"], each["executor"]): each["median_seconds"]
-            for each in found if each.get("median_seconds")}
+    times = {"C++ eager" if who == "eager" else who: seconds for who, seconds in times_of_bench(command).items()}
+    times["sconce"] = min(times[who] for who in ("sconce", "sconce-step") if who in times)
+    return times
 
 
 # ---- the run ---------------------------------------------------------------------------------------------------------
 
-def row_of(rounds: list[Times]) -> dict:
-    ours = [min(times[who] for who in ("sconce", "sconce-step") if who in times) for times in rounds]
-    others = sorted({who for times in rounds for who in times} - {"sconce"})
-    return {"sconce_seconds": statistics.median(ours),
-            "ratios": {who: statistics.median(times[who] / own for times, own in zip(rounds, ours) if who in times)
-                       for who in others}}
+def measure(ours: Callable[[], Times], peers: dict[str, Run], options: argparse.Namespace) -> dict:
+    return row_of(list(rounds_of(ours, peers, options.rounds, options.seconds, lambda: wait(torch.device(options.device)))))
 
 
 def measure_model(name: str, trains: bool, options: argparse.Namespace, notes: list[str]) -> dict:
-    device = torch.device(options.device)
     peers = peers_of(name, trains, options, notes)
     torch.manual_seed(0)
     module, specs = MODELS[name]()
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / f"{name}.pt"
         torch.jit.script(module.train(trains)).save(path)
-        rounds = []
-        for number in range(options.rounds):
-            ours = [lambda: times_of_sconce(path, specs, trains, options)]
-            theirs = [lambda peer=peer, run=run: {peer: seconds_of_call(run, options.seconds, device)}
-                      for peer, run in peers.items()]
-            times: Times = {}
-            for measure in ours + theirs if number % 2 == 0 else theirs + ours:
-                times |= measure()
-            rounds.append(times)
-    return row_of(rounds)
+        return measure(lambda: times_of_sconce(path, specs, trains, options), peers, options)
 
 
 def measure_pointwise(options: argparse.Namespace) -> dict:
-    device = torch.device(options.device)
-    count = options.elements
-    source, target = (torch.randn(count, device=device) for _ in range(2))
+    source, target = (torch.randn(options.elements, device=options.device) for _ in range(2))
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "pointwise.pt"
         torch.jit.script(Pointwise()).save(path)
-        rounds = [times_of_sconce(path, [f"float32[{count}]"], False, options) |
-                  {"copy": seconds_of_call(lambda: target.copy_(source), options.seconds, device)}
-                  for _ in range(options.rounds)]
-    return row_of(rounds)
+        return measure(lambda: times_of_sconce(path, [f"float32[{options.elements}]"], False, options),
+                       {"copy": lambda: target.copy_(source)}, options)
 
 
 class Results:
@@ -278,6 +224,8 @@ class Results:
             earlier = json.loads(options.resume.read_text())
             if earlier.get("machine") == self.content["machine"]:
                 self.content["rows"] = {name: row for name, row in earlier["rows"].items() if row["build"] == self.build}
+                self.content["notes"] = earlier["notes"]
+        self.write()
 
     def has(self, name: str) -> bool:
         return name in self.content["rows"]
@@ -285,6 +233,9 @@ class Results:
     def add(self, name: str, row: dict, notes: list[str]) -> None:
         self.content["rows"][name] = row | {"build": self.build}
         self.content["notes"] += notes
+        self.write()
+
+    def write(self) -> None:
         text = json.dumps(self.content, indent=1) + "\n"
         for path, content in (("gpu_models.json", text), ("gpu_models.md", self.markdown())):
             new = self.folder / (path + ".new")
@@ -293,7 +244,8 @@ class Results:
 
     def markdown(self) -> str:
         machine = self.content["machine"]
-        lines = [f"# sconce on {machine['gpu']}", "", f"PyTorch {machine['torch']}. Ratios to sconce: above 1, sconce is faster.", ""]
+        lines = [f"# sconce on {machine['gpu']}", "",
+                 f"PyTorch {machine['torch']}. Ratios to sconce: above 1, sconce is faster.", ""]
         for table in ("forward", "step", "pointwise"):
             rows = {name.split(" ", 1)[1]: row for name, row in self.content["rows"].items() if name.startswith(table + " ")}
             columns = sorted({who for row in rows.values() for who in row["ratios"]})
@@ -342,7 +294,8 @@ def main() -> int:
             continue
         notes: list[str] = []
         try:
-            row = measure_pointwise(options) if table == "pointwise" else measure_model(name, table == "step", options, notes)
+            row = (measure_pointwise(options) if table == "pointwise"
+                   else measure_model(name, table == "step", options, notes))
             results.add(task, row, notes)
             print(f"{task}: {row['sconce_seconds'] * 1e6:.4g} us, " +
                   ", ".join(f"{who} {ratio:.2f}x" for who, ratio in row["ratios"].items()), flush=True)

@@ -22,15 +22,12 @@ import io
 import json
 import logging
 import math
-import os
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 import warnings
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Optional
 
 import onnxruntime
 import torch
@@ -41,13 +38,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "model
 import sequence  # noqa: E402,F401  (the families register their recipes)
 import serving  # noqa: E402,F401
 from recipe import RECIPES  # noqa: E402
-
-Run = Callable[[], Any]
-Times = dict[str, float]  # seconds of a call, by who ran it
-
-
-class UserError(Exception):
-    """What the caller has to put right."""
+from timing import (Run, Times, UserError, adam_step, line_of, output_of, rounds_of, row_of, tensors_in,  # noqa: E402
+                    times_of_bench)
 
 
 # ---- what is timed ---------------------------------------------------------------------------------------------------
@@ -93,12 +85,6 @@ class Function(nn.Module):
 
 # ---- the peers -------------------------------------------------------------------------------------------------------
 
-def tensors_in(value: Any) -> list[Tensor]:
-    if isinstance(value, (list, tuple)):
-        return [tensor for element in value for tensor in tensors_in(element)]
-    return [torch.as_tensor(value)]
-
-
 def torch_compile(module: nn.Module, arguments: tuple) -> Run:
     torch._dynamo.reset()
     compiled = torch.compile(module, dynamic=False)
@@ -132,54 +118,18 @@ def prepare_peers(module: nn.Module, arguments: tuple, notes: list[str], name: s
             torch.testing.assert_close(tensors_in(run()), expected, rtol=1e-3, atol=1e-4)
             ready[peer] = run
         except Exception as error:  # peers fail in many ways; each is shown
-            lines = [line for line in str(error).splitlines() if line.strip()]
-            notes.append(f"{name}: {peer}: {type(error).__name__}: {lines[0].strip()[:100] if lines else ''}")
+            notes.append(f"{name}: {peer}: {line_of(error)}")
     return ready
-
-
-def training_step(module: nn.Module, arguments: tuple, is_compiled: bool) -> Run:
-    def loss_of(*inputs: Any) -> Tensor:
-        outputs = [each for each in tensors_in(module(*inputs)) if each.is_floating_point()]
-        return sum(each.float().pow(2).mean() for each in outputs)
-
-    optimizer = torch.optim.Adam(module.parameters(), lr=torch.tensor(1e-6) if is_compiled else 1e-6)
-    loss, update = loss_of, optimizer.step
-    if is_compiled:
-        torch._dynamo.reset()
-        loss, update = torch.compile(loss_of, dynamic=False), torch.compile(optimizer.step)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(*arguments).backward()
-        update()
-
-    return step
-
-
-def seconds_of_call(run: Run, seconds: float) -> float:
-    run()
-    times = []
-    end = time.perf_counter() + seconds
-    while len(times) < 5 or time.perf_counter() < end:
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 # ---- sconce's programs -----------------------------------------------------------------------------------------------
 
-def output_of(command: list[str]) -> Any:
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    if done.returncode != 0:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise UserError(f"{command[0]} failed with exit code {done.returncode}: {lines[-1] if lines else 'no message'}")
-    return json.loads(done.stdout)
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 def times_of_group(build: Path, name: str, row: int) -> Times:
     command = [str(build / "bench" / "kernels"), f"--benchmark_filter=^{name}/{row}/", "--benchmark_format=json"]
-    found = output_of(command)["benchmarks"]
+    found = output_of(command, **ONE_THREAD)["benchmarks"]
     if len(found) != 1:
         raise UserError(f"{command[0]} has no benchmark {name}/{row}")
     return {"sconce": found[0]["kernel_us"] * 1e-6, "operators": found[0]["operators_us"] * 1e-6,
@@ -200,8 +150,7 @@ def times_of_model(build: Path, models: Path, name: str, method: str, arguments:
                f"--seconds={seconds}", f"--method={method}"]
     for argument in arguments:
         command.append(f"--input={spec_of(argument)}")
-    executors = output_of(command)[0]["executors"]
-    times = {each["executor"]: each["median_seconds"] for each in executors if each.get("median_seconds")}
+    times = times_of_bench(command, **ONE_THREAD)
     jit = [times[each] for each in ("jit", "jit-legacy", "jit-frozen") if each in times]
     return {"sconce": times["sconce"], "best jit": min(jit), "static": times.get("static"), "eager": times.get("eager")}
 
@@ -210,26 +159,14 @@ def times_of_step(build: Path, models: Path, name: str, arguments: tuple, second
     command = [str(build / "bin" / "sconce"), "bench", str(models / f"{name}.pt"), "--json", "--intra-op=1",
                f"--seconds={seconds}", "--train=adam", "--against=eager,jit"]
     command += [f"--input={spec_of(argument)}" for argument in arguments]
-    executors = output_of(command)[0]["executors"]
-    times = {each["executor"]: each["median_seconds"] for each in executors if each.get("median_seconds")}
+    times = times_of_bench(command, **ONE_THREAD)
     return {"sconce": times["sconce-step"], "C++ eager": times["eager"], "jit": times.get("jit")}
 
 
 # ---- the run ---------------------------------------------------------------------------------------------------------
 
-def rounds_of(ours: Callable[[], Times], peers: dict[str, Run], options: argparse.Namespace) -> Iterator[Times]:
-    for number in range(options.rounds):
-        peers_begin = number % 2 == 1
-        times = {} if peers_begin else ours()
-        times |= {peer: seconds_of_call(run, options.seconds) for peer, run in peers.items()}
-        yield times | (ours() if peers_begin else {})
-
-
-def row_of(name: str, rounds: list[Times]) -> dict:
-    others = sorted({who for times in rounds for who, seconds in times.items() if seconds} - {"sconce"})
-    return {"name": name, "sconce_seconds": statistics.median(times["sconce"] for times in rounds),
-            "ratios": {who: statistics.median(times[who] / times["sconce"] for times in rounds if times.get(who))
-                       for who in others}}
+def measure(name: str, ours: Callable[[], Times], peers: dict[str, Run], options: argparse.Namespace) -> dict:
+    return {"name": name} | row_of(list(rounds_of(ours, peers, options.rounds, options.seconds)))
 
 
 def measure_group(name: str, row: int, options: argparse.Namespace, notes: list[str]) -> dict:
@@ -238,7 +175,7 @@ def measure_group(name: str, row: int, options: argparse.Namespace, notes: list[
     arguments = tuple(torch.randn(row, row) if kind == "m" else torch.randn(row) for kind in operands)
     title = f"{name}, {row * row} elements"
     peers = prepare_peers(Function(function), arguments, notes, title)
-    return row_of(title, list(rounds_of(lambda: times_of_group(options.build, name, row), peers, options)))
+    return measure(title, lambda: times_of_group(options.build, name, row), peers, options)
 
 
 def measure_model(name: str, options: argparse.Namespace, notes: list[str]) -> dict:
@@ -247,25 +184,26 @@ def measure_model(name: str, options: argparse.Namespace, notes: list[str]) -> d
     module = sample.module.eval()
     arguments = sample.inputs[MODELS[name]]
     peers = prepare_peers(Function(getattr(module, sample.method), module), arguments, notes, name)
-    return row_of(name, list(rounds_of(
-        lambda: times_of_model(options.build, options.models, name, sample.method, arguments, options.seconds),
-        peers, options)))
+    return measure(
+        name, lambda: times_of_model(options.build, options.models, name, sample.method, arguments, options.seconds),
+        peers, options)
 
 
 def measure_step(name: str, options: argparse.Namespace, notes: list[str]) -> dict:
     peers = {}
-    for peer, is_compiled in (("Python eager", False), ("torch.compile", True)):
+    for peer, compiler in (("Python eager", None), ("torch.compile", partial(torch.compile, dynamic=False))):
         torch.manual_seed(0)
         sample = RECIPES[name].build()
         arguments = sample.inputs[STEPS[name]]
         try:
-            peers[peer] = training_step(sample.module.train(), arguments, is_compiled)
-            peers[peer]()
+            torch._dynamo.reset()
+            run = adam_step(sample.module.train(), arguments, compiler)
+            run()
+            peers[peer] = run
         except Exception as error:  # peers fail in many ways; each is shown
-            del peers[peer]
-            notes.append(f"step of {name}: {peer}: {type(error).__name__}: {str(error).strip().splitlines()[0][:100]}")
-    return row_of(name, list(rounds_of(
-        lambda: times_of_step(options.build, options.models, name, arguments, options.seconds), peers, options)))
+            notes.append(f"step of {name}: {peer}: {line_of(error)}")
+    return measure(name, lambda: times_of_step(options.build, options.models, name, arguments, options.seconds), peers,
+                   options)
 
 
 def mean_row(rows: list[dict]) -> dict:
