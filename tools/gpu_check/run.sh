@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Checks and measures sconce on a GPU with one command, building nothing:
 #
-#   tools/gpu_check/run.sh [--root FOLDER] [--out FOLDER] [--resume FILE] [--budget S] [options of gpu_check]
+#   tools/gpu_check/run.sh [--root FOLDER] [--out FOLDER] [--resume FILE] [--only TEXT] [--budget S] [options]
 #
 # FOLDER is what the preset gpu-carry makes (default: build/gpu-carry): bin/, lib/, tests/. First gpu_check runs its checks
 # and the tests, then, in the time that is left, bench/gpu_models.py times models beside their peers. Results go to --out,
 # else $OUT, else the current folder: gpu_check.json, gpu_models.json and gpu_models.md. --resume: an earlier
-# gpu_check.json, beside which gpu_models.json lies; what they have is not run again. LibTorch is the one in
-# SCONCE_LIBTORCH_DIR, else that of python3. Without one, what needs none is run all the same.
+# gpu_check.json, beside which gpu_models.json lies; what they have is not run again. --only: parts whose name contains this,
+# and the models if "models" does. LibTorch is the one in SCONCE_LIBTORCH_DIR, else that of python3. Without one, what needs
+# none is run all the same.
 # Exit: 0 good, 1 something failed or is unfinished, 2 usage.
 set -euo pipefail
 
@@ -16,11 +17,13 @@ repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 root=$repository/build/gpu-carry
 out=${OUT:-.}
 budget=540
+only=
 resume=
 options=()
 while (($#)); do
   case $1 in
     --budget) budget=${2:?"--budget wants seconds"}; shift 2 ;;
+    --only) only=${2:?"--only wants a part of a name"}; shift 2 ;;
     --resume) resume=${2:?"--resume wants a file"}; shift 2 ;;
     --root) root=${2:?"--root wants a folder"}; shift 2 ;;
     --out) out=${2:?"--out wants a folder"}; shift 2 ;;
@@ -96,13 +99,16 @@ export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
 export SCONCE_BIN_DIR=$root/bin SCONCE_TESTS_DIR=$repository/tests
 export SCONCE_MODELS_DIR=${SCONCE_MODELS_DIR:-$repository/build/models}
+if [[ -n $only ]]; then
+  options+=(--only "$only")
+fi
 if [[ -n $resume ]]; then
   options+=(--resume "$resume")
 fi
 start=$SECONDS
 status=0
 "$program" --root "$root" --out "$out" --budget "$budget" "${options[@]}" || status=$?
-if [[ -n $why_not || $status -eq 2 ]]; then
+if [[ -n $why_not || $status -eq 2 || models != *"$only"* ]]; then
   exit "$status"
 fi
 if ! python3 -c "import torch, sys; sys.exit(not torch.cuda.is_available())" 2>/dev/null; then
