@@ -24,8 +24,7 @@ DeviceWaits::DeviceWaits(const torch::jit::Module& module, const std::vector<c10
 
 void DeviceWaits::add(const at::Tensor& tensor) {
   const c10::Device device = tensor.device();
-  const bool is_known = std::find(devices_.begin(), devices_.end(), device) != devices_.end();
-  if (!is_known && c10::impl::hasDeviceGuardImpl(device.type()) && !device.is_cpu()) {
+  if (device.is_cuda() && std::find(devices_.begin(), devices_.end(), device) == devices_.end()) {
     devices_.push_back(device);
   }
 }

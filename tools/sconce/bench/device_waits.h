@@ -9,13 +9,13 @@
 
 namespace sconce::cli {
 
-// The devices, other than the CPU, of a model's tensors and of its arguments. A call returns while they still work.
+// The GPUs that hold a model's tensors or its arguments. A call may return before they have done its work.
 class DeviceWaits {
  public:
   DeviceWaits() = default;
   DeviceWaits(const torch::jit::Module& module, const std::vector<c10::IValue>& arguments);
 
-  // Waits until the devices have done what they were given. Throws c10::Error if a driver reports a failure.
+  // Waits until the GPUs have done all their work. Throws c10::Error if a driver reports a failure.
   void wait() const;
 
  private:
