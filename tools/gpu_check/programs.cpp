@@ -136,7 +136,7 @@ json run_program(const Program& program, double seconds, const std::string& log_
   }
   if (result["status"] != "passed") {
     result["output_tail"] = tail(log_path, log_size);
-  } else if (result["data"]["skipped"].size() == result["data"]["tests"]) {
+  } else if (data["skipped"].size() == data["tests"]) {
     result["status"] = "skipped";
     result["reason"] = "the program skipped all of its tests; the log says why";
   }

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kMaxForms = 8;        // of a node in a frame
 constexpr uint64_t kMaxRecordings = 32;  // of a node in all frames
 
-// A launch takes the host some microseconds, in which a GPU copies about so many bytes.
+// About the bytes that a GPU copies while the host launches one kernel.
 constexpr size_t kCopiedBytesForALaunch = size_t(4) << 20;
 
 void* address_of(const c10::IValue& tensor) { return const_cast<void*>(tensor.unsafeToTensorImpl()->data()); }

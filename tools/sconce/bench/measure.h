@@ -69,9 +69,9 @@ size_t pieces_of_work(size_t contestants, const MeasureSettings& settings);
 // Measures all executors. They take turns, in loads and in rounds of steady state, so that a drift of the machine (heat,
 // other load) affects all of them. The results of the first and the last of the first calls are compared with eager
 // LibTorch's before the steady state. A model that writes its arguments gets copies for every call, made outside the timed
-// part. The time of a call ends when the GPUs that it uses have done its work. The model's prints and warnings are not shown. Throws what the model throws; the first contestant's error if it
-// rejects the arguments as LibTorch does. Throws Interrupted if the user ends it before the first round of
-// steady state is done.
+// part. The time of a call ends when the GPUs that it uses have done its work. The model's prints and warnings are not
+// shown. Throws what the model throws; the first contestant's error if it rejects the arguments as LibTorch does. Throws
+// Interrupted if the user ends it before the first round of steady state is done.
 MeasurementTable measure(const std::vector<Contestant>& contestants, const MeasureSettings& settings,
                          const MeasureProgress& progress);
 
