@@ -30,6 +30,8 @@ class KernelArguments {
   const at::Tensor& tensor(size_t position) const { return *tensors_[arguments_[position].first]; }
   // The operand's first element in this run.
   void* data(size_t position) const { return data_[arguments_[position].first]; }
+  // The operand's tensor in this run; null if it lies in a slot.
+  const c10::TensorImpl* impl(size_t position) const { return impls_[arguments_[position].first]; }
   // The elements of a list of tensors.
   size_t count(size_t position) const { return arguments_[position].count; }
   const at::Tensor& element(size_t position, size_t i) const { return *tensors_[arguments_[position].first + i]; }
@@ -52,6 +54,7 @@ class KernelArguments {
   std::vector<Argument> arguments_;
   std::vector<const at::Tensor*> tensors_;
   std::vector<void*> data_;
+  std::vector<const c10::TensorImpl*> impls_;
   std::vector<c10::IValue> values_;
   std::vector<const void*> number_memory_;  // by position, or empty
 };
@@ -100,9 +103,10 @@ class PreparedKernel {
   virtual bool is_flat() const { return false; }
   virtual void set_elements(int64_t /*elements*/) {}
   virtual void run(const KernelArguments& arguments, KernelResults results) = 0;
-  // Returns whether `run` may be called: false while the kernel is compiled, and for numbers of this run that it does not
-  // accept.
+  // Returns whether `run` may be called: false while the kernel is compiled, for numbers of this run that it does not accept,
+  // and while its weights change. Asked in each run if `may_have_to_wait`.
   virtual bool can_run(const KernelArguments& /*arguments*/) const { return true; }
+  virtual bool may_have_to_wait() const { return false; }
   // Returns whether the kernel, which cannot run, is still being compiled.
   virtual bool is_being_compiled() const { return false; }
   // Returns whether `run` reads the memory of arguments.tensor() and writes that of KernelResult::tensor(), in place of
@@ -135,5 +139,6 @@ void add_view_kernels(KernelTable& table);
 void add_norm_kernels(KernelTable& table);
 void add_join_kernels(KernelTable& table);
 void add_product_kernels(KernelTable& table);
+void add_convolution_kernels(KernelTable& table);
 
 }  // namespace sconce

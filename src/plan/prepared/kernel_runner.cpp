@@ -72,6 +72,7 @@ bool KernelRunner::match_operands(Frame& frame, PreparedForm& form) const {
           return false;
         }
         first = first == nullptr ? value.unsafeToTensorImpl() : first;
+        form.arguments.impls_[tensor] = value.unsafeToTensorImpl();
         void* const data = const_cast<void*>(value.unsafeToTensorImpl()->data());  // operands are only read
         form.arguments.data_[tensor++] = data;
         if (form.reads_tensors) {
@@ -194,6 +195,7 @@ void KernelRunner::prepare(StepState& state, KernelPtr kernel) const {
 
 void KernelRunner::finish_preparing(Frame& frame, StepState& state) const {
   state.reads_tensors = !state.is_refused && state.kernel->reads_tensors();
+  state.may_wait = !state.is_refused && state.kernel->may_have_to_wait();
   state.is_ready = true;
   state.is_flat = !state.is_refused && state.kernel->is_flat() &&
                   std::none_of(parts_.operands.begin(), parts_.operands.end(),
@@ -272,6 +274,7 @@ bool KernelRunner::record_operand(Frame& frame, StepState& state, size_t i) cons
                 static_cast<uint32_t>(arguments.tensors_.size())};
   }
   arguments.data_.push_back(nullptr);
+  arguments.impls_.push_back(nullptr);
   if (operand.source == Source::kSlot) {
     const TensorSlot& slot = frame.slots[operand.slot];
     known.stamp = slot.stamp;

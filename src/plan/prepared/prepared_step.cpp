@@ -24,7 +24,8 @@ class PreparedStep final : public Step {
       return;
     }
     StepState& state = runner_.state_of(frame);
-    if (!runner_.leaves_to_operators(frame) && runner_.take_operands(frame, state, &node_.op(), kernel_.make)) {
+    if (!runner_.leaves_to_operators(frame) && runner_.take_operands(frame, state, &node_.op(), kernel_.make) &&
+        (!state.may_wait || state.kernel->can_run(state.arguments))) {
       runner_.run(frame, state);
     } else {
       run_ordinary_and_adopt(frame, state);
@@ -60,14 +61,14 @@ class PreparedStep final : public Step {
     change_shells(frame, [&] {
       for (size_t i = 0; i < runner_.parts().results.size(); ++i) {
         if (runner_.parts().results[i].slot != PreparedResult::kNoSlot) {
-          adopt(frame, state.results[i], runner_.parts().results[i]);
+          adopt(frame, state, state.results[i], runner_.parts().results[i]);
         }
       }
     });
   }
 
   // Puts a result of the ordinary steps into its slot.
-  void adopt(Frame& frame, KernelResult& result, const PreparedResult& place) const {
+  void adopt(Frame& frame, const StepState& state, KernelResult& result, const PreparedResult& place) const {
     TensorSlot& slot = frame.slots[place.slot];
     const c10::IValue& made = frame[place.box];
     KnownOperand made_as;
@@ -86,7 +87,9 @@ class PreparedStep final : public Step {
     slot.data = made.toTensor().mutable_data_ptr();
     point_storage_at(slot.shell, slot.data);
     frame.hold(place.slot, made);
-    result.forget_shell();
+    if (state.is_refused) {
+      result.forget_shell();
+    }
   }
 
   const Node& node_;  // of the graph that the plan keeps alive

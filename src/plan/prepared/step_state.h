@@ -34,6 +34,7 @@ struct PreparedForm {
   bool is_refused = false;  // the ordinary steps serve these operands
   bool is_flat = false;     // the kernel serves operands of other sizes, too
   bool reads_tensors = false;
+  bool may_wait = false;    // the kernel says in each run whether it can run
   uint64_t hash = 0;  // of the operands' forms
   std::vector<KnownOperand> operands;
   KernelArguments arguments;

@@ -1,5 +1,6 @@
-// Matrix products of float32, by MKL's sgemm without LibTorch's set-up.
+// Matrix products of float32, by MKL's sgemm without LibTorch's set-up, or by XNNPACK where the weights are packed.
 #include "plan/prepared/kernel.h"
+#include "plan/prepared/packed/packed_product.h"
 #include "plan/prepared/tensor_slot.h"
 
 #include <ATen/Context.h>
@@ -44,6 +45,9 @@ std::optional<Matrix> matrix_of(int64_t rows, int64_t columns, int64_t row_strid
   return std::nullopt;
 }
 
+// Returns whether a k x n matrix has no gaps.
+bool is_dense(const Matrix& matrix, int64_t k, int64_t n) { return matrix.leading == (matrix.is_transposed ? k : n); }
+
 // out (m x n, row-major) = a (m x k) * b (k x n) + beta * out
 struct Gemm {
   Matrix a;
@@ -65,48 +69,72 @@ bool is_vector_product(int64_t m, int64_t n, int64_t k) { return m == 1 || n == 
 
 bool is_float_matrix(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloat && tensor.numel() > 0; }
 
-// linear(input, weight, bias?)
+// linear(input, weight, bias?), or addmm(bias, input, weight) with the numbers beta and alpha 1.
+template <bool kIsLinear>
 class LinearKernel final : public PreparedKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
-    const at::Tensor& input = arguments.tensor(0);
-    const at::Tensor& weight = arguments.tensor(1);
-    has_bias_ = arguments.is_tensor(2);
-    if (!is_float_matrix(input) || !is_float_matrix(weight) || input.dim() < 1 || weight.dim() != 2 ||
-        !input.is_contiguous() || input.sizes().back() != weight.size(1) || !products_are_exact() ||
-        (has_bias_ && !(is_float_matrix(arguments.tensor(2)) && arguments.tensor(2).is_contiguous() &&
-                        arguments.tensor(2).sizes() == c10::IntArrayRef{weight.size(0)}))) {
+    const at::Tensor& input = arguments.tensor(kInput);
+    const at::Tensor& weight = arguments.tensor(kWeight);
+    has_bias_ = arguments.is_tensor(kBias);
+    if (!is_float_matrix(input) || !is_float_matrix(weight) || weight.dim() != 2 || !products_are_exact()) {
       return false;
     }
-    const int64_t k = weight.size(1);
+    const int64_t n = weight.size(kIsLinear ? 0 : 1);
+    const int64_t k = weight.size(kIsLinear ? 1 : 0);
+    const bool has_sizes = kIsLinear ? input.dim() >= 1 : input.dim() == 2 && is_one(arguments.value(3)) && is_one(arguments.value(4));
+    if (!has_sizes || !input.is_contiguous() || input.sizes().back() != k ||
+        (has_bias_ && !(is_float_matrix(arguments.tensor(kBias)) && arguments.tensor(kBias).is_contiguous() &&
+                        arguments.tensor(kBias).sizes() == c10::IntArrayRef{n}))) {
+      return false;
+    }
     const int64_t m = input.numel() / k;
-    const auto right = matrix_of(k, weight.size(0), weight.stride(1), weight.stride(0));
-    if (!right || !fits_int(m) || (arguments.is_exact() && is_vector_product(m, weight.size(0), k))) {
+    const auto right = matrix_of(k, n, weight.stride(kIsLinear ? 1 : 0), weight.stride(kIsLinear ? 0 : 1));
+    if (!right || !fits_int(m) || (arguments.is_exact() && is_vector_product(m, n, k))) {
       return false;
     }
-    gemm_ = {
-        {false, static_cast<int>(k)}, *right, static_cast<int>(m), static_cast<int>(weight.size(0)), static_cast<int>(k)};
+    gemm_ = {{false, static_cast<int>(k)}, *right, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
+    may_pack_ = !arguments.is_exact() && is_dense(*right, k, n);
+    if (may_pack_) {
+      packed_.set_sizes(m, n, k, right->is_transposed, /*row=*/k);
+    }
     std::vector<int64_t> sizes = input.sizes().vec();
-    sizes.back() = weight.size(0);
+    sizes.back() = n;
     results[0].place(sizes, {}, at::kFloat);
     return true;
   }
+  // Weights that are packed stay so.
+  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
+    return prepare(arguments, results);
+  }
   void run(const KernelArguments& arguments, KernelResults results) override {
+    const auto* input = static_cast<const float*>(arguments.data(kInput));
     auto* out = static_cast<float*>(results[0].data);
+    if (may_pack_ &&
+        packed_.run(arguments.impl(kWeight), has_bias_, has_bias_ ? arguments.impl(kBias) : nullptr, input, out)) {
+      return;
+    }
     if (has_bias_) {
-      const auto* bias = static_cast<const float*>(arguments.data(2));
+      const auto* bias = static_cast<const float*>(arguments.data(kBias));
       for (int row = 0; row < gemm_.m; ++row) {
         std::memcpy(out + static_cast<size_t>(row) * static_cast<size_t>(gemm_.n), bias,
                     static_cast<size_t>(gemm_.n) * sizeof(float));
       }
     }
-    gemm_.run(static_cast<const float*>(arguments.data(0)), static_cast<const float*>(arguments.data(1)), out,
-              has_bias_ ? 1 : 0);
+    gemm_.run(input, static_cast<const float*>(arguments.data(kWeight)), out, has_bias_ ? 1 : 0);
   }
 
  private:
+  static constexpr size_t kInput = kIsLinear ? 0 : 1;
+  static constexpr size_t kWeight = kIsLinear ? 1 : 2;
+  static constexpr size_t kBias = kIsLinear ? 2 : 0;
+
+  static bool is_one(const c10::IValue& number) { return number.isScalar() && number.toScalar().equal(1); }
+
   Gemm gemm_;
   bool has_bias_ = false;
+  bool may_pack_ = false;
+  PackedProduct packed_;
 };
 
 // mm, bmm and matmul of operands of equal rank, or with a matrix on the right. `kRank`: of both operands; 0 for any.
@@ -149,15 +177,25 @@ class MatmulKernel final : public PreparedKernel {
       return false;
     }
     gemm_ = {*left, *right, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
+    may_pack_ = !arguments.is_exact() && b.dim() == 2 && !left->is_transposed && is_dense(*right, k, n);
+    if (may_pack_) {
+      packed_.set_sizes(m, n, k, right->is_transposed, left->leading);
+    }
     offsets_a_ = offsets_of(a, b.dim() == 2 ? 0 : a.dim() - 2);
     offsets_b_ = offsets_of(b, b.dim() - 2);
     results[0].place(sizes, {}, at::kFloat);
     return true;
   }
+  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
+    return prepare(arguments, results);
+  }
   void run(const KernelArguments& arguments, KernelResults results) override {
     const auto* a = static_cast<const float*>(arguments.data(0));
     const auto* b = static_cast<const float*>(arguments.data(1));
     auto* out = static_cast<float*>(results[0].data);
+    if (may_pack_ && packed_.run(arguments.impl(1), /*has_bias=*/false, nullptr, a, out)) {
+      return;
+    }
     const auto matrix = static_cast<ptrdiff_t>(gemm_.m) * gemm_.n;
     for (size_t i = 0; i < static_cast<size_t>(batches_); ++i) {
       gemm_.run(a + offsets_a_[i], b + offsets_b_[i], out + static_cast<ptrdiff_t>(i) * matrix, 0);
@@ -183,6 +221,8 @@ class MatmulKernel final : public PreparedKernel {
   }
 
   Gemm gemm_;
+  bool may_pack_ = false;
+  PackedProduct packed_;
   int64_t batches_ = 1;
   std::vector<ptrdiff_t> offsets_a_;
   std::vector<ptrdiff_t> offsets_b_;
@@ -191,7 +231,8 @@ class MatmulKernel final : public PreparedKernel {
 }  // namespace
 
 void add_product_kernels(KernelTable& table) {
-  table[{"aten::linear", ""}] = {make_kernel<LinearKernel>};
+  table[{"aten::linear", ""}] = {make_kernel<LinearKernel<true>>};
+  table[{"aten::addmm", ""}] = {make_kernel<LinearKernel<false>>};
   table[{"aten::mm", ""}] = {make_kernel<MatmulKernel<2>>};
   table[{"aten::bmm", ""}] = {make_kernel<MatmulKernel<3>>};
   table[{"aten::matmul", ""}] = {make_kernel<MatmulKernel<0>>};

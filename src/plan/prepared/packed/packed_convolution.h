@@ -1,0 +1,48 @@
+// PackedConvolution: a convolution of channels-last images with packed weights, by XNNPACK.
+#pragma once
+
+#include "plan/prepared/packed/packed_weights.h"
+
+#include <array>
+
+namespace sconce {
+
+// The numbers of a 2-d convolution: heights first. The weight has the sizes {channels_out, channels_in / groups, kernel}.
+struct ConvolutionForm {
+  int64_t images = 0;
+  std::array<int64_t, 2> image = {};
+  int64_t channels_in = 0;
+  int64_t channels_out = 0;
+  int64_t groups = 1;
+  std::array<int64_t, 2> kernel = {};
+  std::array<int64_t, 2> stride = {};
+  std::array<int64_t, 2> padding = {};
+  std::array<int64_t, 2> dilation = {};
+
+  // The size of the result; less than 1 if the padded image is smaller than the kernel.
+  int64_t size_out(size_t dim) const;
+  int64_t multiplications() const;
+  bool is_depthwise() const { return groups == channels_in && groups == channels_out; }
+};
+
+// Returns whether XNNPACK's kernels are expected to be faster than LibTorch's call of oneDNN, set-up included.
+bool is_faster_packed(const ConvolutionForm& form);
+
+class PackedConvolution final : public PackedOperator {
+ public:
+  void set_form(const ConvolutionForm& form);
+  // Packs the weights if they are worth it. Returns whether `run` may be called in this run. `image`: its first element.
+  bool is_ready(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias, const float* image);
+  void run(const float* image, float* out);
+
+ private:
+  xnn_status create(const float* weight, const float* bias, xnn_weights_cache_t cache, xnn_operator_t* created) override;
+
+  ConvolutionForm form_;
+  bool weight_is_channels_last_ = false;
+  xnn_operator_t op_ = nullptr;  // of this run
+  c10::DataPtr workspace_;
+  int threads_ = 1;
+};
+
+}  // namespace sconce

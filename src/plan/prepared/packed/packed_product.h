@@ -1,0 +1,29 @@
+// PackedProduct: a matrix product with packed weights, by XNNPACK.
+#pragma once
+
+#include "plan/prepared/packed/packed_weights.h"
+
+namespace sconce {
+
+// out (m x n, dense) = input (m x k) * weight + bias
+class PackedProduct final : public PackedOperator {
+ public:
+  // `has_rows`: the weight is a dense n x k matrix, as that of a linear layer; else a dense k x n one. `row`: elements from one
+  // row of the input to the next.
+  void set_sizes(int64_t m, int64_t n, int64_t k, bool has_rows, int64_t row);
+
+  // Returns false if the weights are not packed; then nothing is written.
+  bool run(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias, const float* input, float* out);
+
+ private:
+  xnn_status create(const float* weight, const float* bias, xnn_weights_cache_t cache, xnn_operator_t* created) override;
+
+  size_t m_ = 0;
+  size_t n_ = 0;
+  size_t k_ = 0;
+  size_t row_ = 0;
+  bool has_rows_ = false;
+  int threads_ = 1;
+};
+
+}  // namespace sconce

@@ -1,0 +1,153 @@
+#include "plan/prepared/packed/packed_weights.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+namespace sconce {
+namespace {
+
+constexpr size_t kNotFound = std::numeric_limits<size_t>::max();
+
+// The packed weights in use.
+struct Registry {
+  std::mutex mutex;
+  std::map<std::vector<int64_t>, std::weak_ptr<PackedWeights>> by_key;
+
+  static Registry& instance() {
+    static auto* const registry = new Registry;  // frames may outlive static objects
+    return *registry;
+  }
+};
+
+bool initialize_xnnpack() {
+  static const bool is_ready = xnn_initialize(nullptr) == xnn_status_success;
+  return is_ready;
+}
+
+}  // namespace
+
+PackedWeights::PackedWeights(TensorVersion weight, std::optional<TensorVersion> bias)
+    : weight_(std::move(weight)), bias_(std::move(bias)) {
+  // A cache with room for one entry.
+  provider_.context = this;
+  provider_.look_up = [](void* self, const xnn_weights_cache_look_up_key*) {
+    return static_cast<PackedWeights*>(self)->is_filled_ ? size_t{0} : kNotFound;
+  };
+  provider_.reserve_space = [](void* self, size_t bytes) {
+    auto& memory = static_cast<PackedWeights*>(self)->memory_;
+    memory = c10::GetDefaultCPUAllocator()->allocate(bytes + XNN_EXTRA_BYTES);
+    return memory.get();
+  };
+  provider_.look_up_or_insert = [](void* self, const xnn_weights_cache_look_up_key*, void*, size_t) {
+    static_cast<PackedWeights*>(self)->is_filled_ = true;
+    return size_t{0};
+  };
+  provider_.is_finalized = [](void* self) { return static_cast<PackedWeights*>(self)->is_filled_; };
+  provider_.offset_to_addr = [](void* self, size_t) { return static_cast<PackedWeights*>(self)->memory_.get(); };
+  provider_.delete_cache = [](void*) { return xnn_status_success; };
+}
+
+bool PackedWeights::is_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias) const {
+  return weight_.is_still(weight) && (bias == nullptr || (bias_ && bias_->is_still(*bias)));
+}
+
+std::shared_ptr<PackedWeights> PackedWeights::find(const std::vector<int64_t>& form, const c10::TensorImpl& weight,
+                                                   const c10::TensorImpl* bias, bool may_make) {
+  auto weight_version = TensorVersion::of(weight);
+  auto bias_version = bias == nullptr ? std::nullopt : TensorVersion::of(*bias);
+  if (!weight_version || (bias != nullptr && !bias_version)) {
+    return nullptr;
+  }
+  std::vector<int64_t> key = form;
+  key.push_back(reinterpret_cast<int64_t>(weight_version->data()));
+  key.push_back(bias == nullptr ? 0 : reinterpret_cast<int64_t>(bias_version->data()));
+  Registry& registry = Registry::instance();
+  const std::lock_guard lock(registry.mutex);
+  const auto entry = registry.by_key.find(key);
+  std::shared_ptr<PackedWeights> found = entry == registry.by_key.end() ? nullptr : entry->second.lock();
+  if (found != nullptr && found->is_of(weight, bias)) {
+    return found;
+  }
+  if (!may_make) {
+    return nullptr;
+  }
+  std::erase_if(registry.by_key, [](const auto& other) { return other.second.expired(); });
+  found = std::make_shared<PackedWeights>(*std::move(weight_version), std::move(bias_version));
+  registry.by_key[key] = found;
+  return found;
+}
+
+XnnOperator PackedWeights::make_operator(const CreateXnnOperator& create) {
+  if (!initialize_xnnpack()) {
+    return nullptr;
+  }
+  const std::lock_guard lock(creating_);
+  xnn_operator_t created = nullptr;
+  return create(&provider_, &created) == xnn_status_success ? XnnOperator(created) : nullptr;
+}
+
+xnn_operator_t PackedOperator::find(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias) {
+  if (weight == nullptr || (has_bias && bias == nullptr)) {
+    return nullptr;
+  }
+  if (left_alone_ > 0) {
+    --left_alone_;
+    return nullptr;
+  }
+  if (weight_ && weight_->is_still(*weight) && (!has_bias || bias_->is_still(*bias))) {
+    ++runs_;
+    changes_ = 0;
+    if (runs_ == runs_to_pack_ && operator_ == nullptr) {
+      make(*weight, bias, /*may_pack=*/true);
+    }
+    return operator_.get();
+  }
+  if (operator_ != nullptr && runs_ < kRunsThatPay) {
+    runs_to_pack_ = std::min(runs_to_pack_ * 4, kMostRunsToPack);
+  }
+  forget();
+  if (++changes_ > kMostChanges) {
+    changes_ = 0;
+    left_alone_ = kRunsLeftAlone;
+    return nullptr;
+  }
+  weight_ = TensorVersion::of(*weight);
+  bias_ = has_bias ? TensorVersion::of(*bias) : std::nullopt;
+  if (has_bias && !bias_) {
+    weight_.reset();
+  }
+  if (weight_) {
+    make(*weight, bias, /*may_pack=*/false);
+  }
+  return operator_.get();
+}
+
+void PackedOperator::make(const c10::TensorImpl& weight, const c10::TensorImpl* bias, bool may_pack) {
+  packed_ = PackedWeights::find(form_, weight, bias, may_pack);
+  operator_ = packed_ == nullptr ? nullptr : packed_->make_operator([&](auto cache, auto* created) {
+    const auto* bias_data = bias == nullptr ? nullptr : static_cast<const float*>(bias->data());
+    return create(static_cast<const float*>(weight.data()), bias_data, cache, created);
+  });
+  has_sizes_ = false;
+}
+
+void PackedOperator::set_form(std::vector<int64_t> form) {
+  has_sizes_ = false;
+  if (form != form_) {
+    forget();
+    form_ = std::move(form);
+  }
+}
+
+void PackedOperator::forget() {
+  operator_.reset();
+  packed_.reset();
+  weight_.reset();
+  bias_.reset();
+  runs_ = 0;
+}
+
+}  // namespace sconce

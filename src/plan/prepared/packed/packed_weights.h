@@ -1,0 +1,100 @@
+// PackedWeights: the weights of one operator in the order in which XNNPACK's kernels read them.
+#pragma once
+
+#include "plan/prepared/packed/tensor_version.h"
+
+#include <c10/core/Allocator.h>
+#include <xnnpack.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace sconce {
+
+struct DeleteXnnOperator {
+  void operator()(xnn_operator_t op) const { xnn_delete_operator(op); }
+};
+// Holds an operator of XNNPACK, which belongs to one frame.
+using XnnOperator = std::unique_ptr<xnn_operator, DeleteXnnOperator>;
+
+// Creates an operator. It packs its weights into the cache, or takes them from there.
+using CreateXnnOperator = std::function<xnn_status(xnn_weights_cache_t cache, xnn_operator_t* created)>;
+
+// The operators of all frames and plans share one copy for the same weights.
+class PackedWeights {
+ public:
+  // Returns the copy for the operator that `form` describes, and these tensors. If there is none, returns a new one, which the
+  // first operator fills, or null if `may_make` is false. The form holds the kind of the operator, and all numbers but sizes of
+  // the input.
+  static std::shared_ptr<PackedWeights> find(const std::vector<int64_t>& form, const c10::TensorImpl& weight,
+                                             const c10::TensorImpl* bias, bool may_make);
+
+  // Returns null if XNNPACK has no such operator.
+  XnnOperator make_operator(const CreateXnnOperator& create);
+
+  PackedWeights(TensorVersion weight, std::optional<TensorVersion> bias);
+  PackedWeights(const PackedWeights&) = delete;
+  PackedWeights& operator=(const PackedWeights&) = delete;
+
+ private:
+  bool is_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias) const;
+
+  const TensorVersion weight_;
+  const std::optional<TensorVersion> bias_;
+  std::mutex creating_;
+  xnn_weights_cache_provider provider_;
+  c10::DataPtr memory_;
+  bool is_filled_ = false;
+};
+
+// An operator of XNNPACK that takes part in a prepared kernel once its weights stay the same from run to run. Weights that
+// change, as in training, cost more to pack than a product of theirs gains.
+class PackedOperator {
+ public:
+  virtual ~PackedOperator() = default;
+
+ protected:
+  // Returns the operator, or null if the weights are not packed in this run. `weight`, `bias`: the operands of this run; null
+  // for one that is no tensor of LibTorch's, which is never packed. `has_bias`: the operator has one.
+  xnn_operator_t find(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias);
+  // Sets the operator's form; see PackedWeights::find. Its sizes are not set then.
+  void set_form(std::vector<int64_t> form);
+  // Returns whether the sizes of the operator that `find` returned are set, and takes them as set from now on.
+  bool take_sizes() { return std::exchange(has_sizes_, true); }
+  virtual xnn_status create(const float* weight, const float* bias, xnn_weights_cache_t cache, xnn_operator_t* created) = 0;
+
+ private:
+  static constexpr uint64_t kFirstRunsToPack = 2;
+  static constexpr uint64_t kMostRunsToPack = uint64_t{1} << 30;
+  static constexpr uint64_t kRunsThatPay = 64;
+  static constexpr uint32_t kMostChanges = 8;
+  static constexpr uint32_t kRunsLeftAlone = 256;
+
+  void forget();
+  void make(const c10::TensorImpl& weight, const c10::TensorImpl* bias, bool may_pack);
+
+  std::vector<int64_t> form_;
+  std::optional<TensorVersion> weight_;
+  std::optional<TensorVersion> bias_;
+  std::shared_ptr<PackedWeights> packed_;
+  XnnOperator operator_;
+  bool has_sizes_ = false;
+  uint32_t changes_ = 0;     // in successive runs; after kMostChanges, the weights are not looked at for a while
+  uint32_t left_alone_ = 0;  // so many runs more
+  uint64_t runs_ = 0;                         // with these weights, after the first
+  uint64_t runs_to_pack_ = kFirstRunsToPack;  // so many, before the weights are packed
+};
+
+// Returns whether a kernel may read 16 bytes from `end` on, as those of XNNPACK do: the bytes lie in a page of which the
+// tensor has a part.
+inline bool may_read_past(const void* end) {
+  constexpr uintptr_t kPage = 4096;
+  const auto address = reinterpret_cast<uintptr_t>(end);
+  return (address - 1) / kPage == (address + XNN_EXTRA_BYTES - 1) / kPage;
+}
+
+}  // namespace sconce
