@@ -8,7 +8,7 @@ const char* to_string(NotPrepared reason) {
     case NotPrepared::kSeveralResults: return "it returns several values";
     case NotPrepared::kListArgument: return "its list of tensors is not made right before it, for it alone";
     case NotPrepared::kListResult: return "it returns a list of tensors that is not unpacked right after it";
-    case NotPrepared::kArgument: return "it has an object, tuple or optional tensor as argument, or varying arguments";
+    case NotPrepared::kArgument: return "it has an object, a tuple or a list of optional tensors as argument, or varying arguments";
     case NotPrepared::kViewEscapes: return "its result is a view that may be held after the run";
     case NotPrepared::kAutocast: return "it runs with the caller's autocast on, which decides its dtypes";
     case NotPrepared::kOperandKind: return "an operand was no dense tensor on the CPU, or a number of another type";

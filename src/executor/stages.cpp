@@ -53,7 +53,8 @@ RunPass timed_by(PassRunner& runner) {
   return [&runner](std::string_view name, const PassCallback& pass, Graph& graph) { return runner.run(name, pass, graph); };
 }
 
-void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
+// `channels_last`: convolutions may compute channels-last.
+void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen, bool channels_last) {
   simplify(graph, timed_by(runner));
   // Folds those that freeze_method could not, because ranks were not known.
   if (frozen) {
@@ -78,7 +79,7 @@ void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen) {
   runner.run("hoist_loop_invariants", hoist_loop_invariants, graph);
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
   // Converts what freeze_method could not, because lists that are built step by step were not known then.
-  if (frozen) {
+  if (channels_last) {
     runner.run("propagate_channels_last", propagate_channels_last, graph);
   }
   runner.run("pool_constants", pool_constants, graph);
@@ -90,7 +91,7 @@ void subgraph_passes(Graph& graph, PassRunner& runner) {
   runner.run(
       "propagate_facts", [](Graph& known) { return propagate_facts(known, {.grad_mode = false}, KnownNumbers::kFold); },
       graph);
-  optimizing_passes(graph, runner, /*frozen=*/false);
+  optimizing_passes(graph, runner, /*frozen=*/false, /*channels_last=*/false);
 }
 
 // Makes differentiable subgraphs, and optimizes the graphs that their plans run.
@@ -163,7 +164,7 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
       runner.run("decompose_rnn", [records](Graph& known) { return decompose_rnn(known, records); }, graph);
       runner.run("decompose_rnn_cells", decompose_rnn_cells, graph);
     }
-    optimizing_passes(graph, runner, settings.frozen);
+    optimizing_passes(graph, runner, settings.frozen, settings.frozen || (!records && !settings.exact));
     if (records && settings.min_differentiable_nodes > 0) {
       gradients = differentiable_passes(graph, given, settings.min_differentiable_nodes, settings.exact, runner);
     }
@@ -244,7 +245,7 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
   runner.run_custom(stage, /*after=*/false, graph);
   switch (stage) {
     case Stage::kRequired: required_passes(*graph, runner); break;
-    case Stage::kOptimize: optimizing_passes(*graph, runner, frozen); break;
+    case Stage::kOptimize: optimizing_passes(*graph, runner, frozen, frozen); break;
     case Stage::kFuse:
       runner.run(*find_pass("form_groups"), *graph);
       runner.run(*find_pass("form_recordings"), *graph);

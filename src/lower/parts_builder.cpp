@@ -1,10 +1,20 @@
 #include "lower/parts_builder.h"
 
 #include <ATen/core/class_type.h>
+#include <ATen/core/jit_type.h>
 
 #include <algorithm>
 
 namespace sconce {
+namespace {
+
+bool may_be_tensor(const Value& value) {
+  return value.type()->kind() == c10::TypeKind::TensorType ||
+         (value.type()->kind() == c10::TypeKind::OptionalType && value.node()->opcode() != Opcode::kConstant &&
+          value.type()->isSubtypeOf(*c10::OptionalType::ofTensor()));
+}
+
+}  // namespace
 
 void PartsBuilder::add_operand(KernelStepParts& parts, const Value& value, size_t position, bool is_run_time,
                                bool in_list) const {
@@ -15,7 +25,7 @@ void PartsBuilder::add_operand(KernelStepParts& parts, const Value& value, size_
   operand.slot = places_.slot_of(value);
   if (operand.slot != Places::kNoSlot) {
     operand.source = OperandSource::kSlot;
-  } else if (value.type()->kind() != c10::TypeKind::TensorType) {
+  } else if (!may_be_tensor(value)) {
     operand.source = is_run_time                                   ? OperandSource::kRunTime
                      : in_list                                     ? OperandSource::kElement
                      : value.node()->opcode() == Opcode::kConstant ? OperandSource::kConstant

@@ -6,6 +6,8 @@
 #include "analysis/list_writes.h"
 #include "analysis/nesting.h"
 
+#include <ATen/core/jit_type.h>
+
 #include <algorithm>
 
 namespace sconce {
@@ -68,7 +70,7 @@ std::optional<NotPrepared> find_obstacle(PreparedUnit& unit) {
       unit.nodes.push_back(input->node());
     } else if (is_list_of_tensors(*input)) {
       return NotPrepared::kListArgument;
-    } else if (holds_memory(input->type()) && input->type()->kind() != c10::TypeKind::TensorType &&
+    } else if (holds_memory(input->type()) && !input->type()->isSubtypeOf(*c10::OptionalType::ofTensor()) &&
                input->type()->kind() != c10::TypeKind::ListType) {
       return NotPrepared::kArgument;
     }

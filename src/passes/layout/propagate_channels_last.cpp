@@ -14,6 +14,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -42,6 +43,12 @@ class ChannelsLast {
       if (const auto weight = convertible_weight(*node); weight && contained_.contains(node->output())) {
         node->set_input(*weight, converted(*node->input(*weight), *node));
         changed = true;
+        change_layout(*node->output());
+      } else if (takes_known_image(*node) && contained_.contains(node->output())) {
+        if (!changed_.contains(node->input(0))) {
+          node->set_input(0, converted_image(*node->input(0), *node));
+          changed = true;
+        }
         change_layout(*node->output());
       } else if (inherits_layout(*node)) {
         change_layout(*node->output());
@@ -172,6 +179,37 @@ class ChannelsLast {
     return is_convertible ? std::optional(op->weight) : std::nullopt;
   }
 
+  // Returns whether facts tell that the node is a convolution of float32 images on the CPU by a weight that is no constant.
+  static bool takes_known_image(const Node& node) {
+    const auto op = affine_op(node);
+    const auto is_known = [](const Value& value) {
+      const TensorFacts* facts = value.facts();
+      return facts != nullptr && facts->sizes && facts->sizes->size() == kImageRank && facts->dtype == at::kFloat &&
+             facts->device == c10::Device(at::kCPU) && facts->layout == c10::kStrided;
+    };
+    return op && !op->transposed && node.input(op->weight)->constant() == nullptr && is_known(*node.input(0)) &&
+           is_known(*node.input(op->weight));
+  }
+
+  Value* converted_image(const Value& image, Node& convolution) {
+    Value*& made = images_[{&image, convolution.owning_block()}];
+    if (made != nullptr && !aliases_.may_be_written(image)) {
+      return made;
+    }
+    Node* copy = graph_.create(aten::contiguous, {const_cast<Value*>(&image)});
+    copy->insert_before(&convolution);
+    copy->add_input(graph_.insert_constant(static_cast<int64_t>(c10::MemoryFormat::ChannelsLast), copy));
+    resolve(*copy);
+    copy->set_location(convolution.location());
+    made = copy->output();
+    if (image.facts() != nullptr) {
+      TensorFacts facts = *image.facts();
+      facts.forget_strides();
+      made->set_facts(std::move(facts));
+    }
+    return made;
+  }
+
   static std::vector<int64_t> channels_last_strides(const at::Tensor& weight) {
     const int64_t channels = weight.size(1);
     const int64_t row = weight.size(3) * channels;
@@ -241,6 +279,7 @@ class ChannelsLast {
   std::unordered_set<const Value*> contained_;          // values whose layout no user outside can observe
   std::unordered_set<const Value*> changed_;            // values whose layout has changed
   std::unordered_map<const Value*, Value*> converted_;  // weights
+  std::map<std::pair<const Value*, const Block*>, Value*> images_;
 };
 
 }  // namespace
@@ -250,10 +289,7 @@ bool propagate_channels_last(Graph& graph) {
     return false;
   }
   bool has_convolutions = false;
-  for_each_node(graph.body(), [&](Node* node) {
-    const auto op = affine_op(*node);
-    has_convolutions = has_convolutions || (op && node->input(op->weight)->node()->kind() == prim::Constant);
-  });
+  for_each_node(graph.body(), [&](Node* node) { has_convolutions = has_convolutions || affine_op(*node).has_value(); });
   return has_convolutions && ChannelsLast(graph).run();
 }
 

@@ -20,7 +20,11 @@ namespace sconce {
 //     other operator, a container or the caller gets a copy with the strides of before, if facts know these; else the
 //     convolution stays as it is.
 //
-// Results change by rounding, so this pass runs only in frozen modules. Skips graphs that change sizes in place, and does
+// If the weight is no constant, its image is converted, by `contiguous`, where facts tell that image and weight are float32
+// tensors of four dimensions on the CPU, and the new layout is unobservable.
+//
+// Results change by rounding, and gradients would be computed in the other layout, so this pass runs only in frozen modules
+// and in plans that record no gradients. Skips graphs that change sizes in place, and does
 // nothing without oneDNN. Returns whether the graph changed.
 bool propagate_channels_last(Graph& graph);
 

@@ -68,6 +68,12 @@ bool KernelRunner::match_operands(Frame& frame, PreparedForm& form) const {
       }
       case Source::kBox: {
         const c10::IValue& value = boxed(frame, operand);
+        if (known.is_none) {
+          if (!value.isNone()) {
+            return false;
+          }
+          break;
+        }
         if (!(form.is_flat ? known.matches_flat(value, first) : known.matches(value))) {
           return false;
         }
@@ -266,6 +272,12 @@ bool KernelRunner::record_operand(Frame& frame, StepState& state, size_t i) cons
     arguments.values_.push_back(operand.source == Source::kValue ? snapshot_of(value) : value);
     return operand.source == Source::kConstant || (operand.source == Source::kRunTime && is_number(value)) ||
            is_same_value(value, arguments.values_.back());
+  }
+  known.is_none = operand.source == Source::kBox && boxed(frame, operand).isNone();
+  if (known.is_none) {
+    argument = {KernelArguments::Argument::Kind::kValue, static_cast<uint32_t>(arguments.values_.size())};
+    arguments.values_.emplace_back();
+    return true;
   }
   if (continues_list) {
     ++argument.count;

@@ -21,7 +21,7 @@ struct PreparedOperand {
   static constexpr uint32_t kNone = UINT32_MAX;
   enum class Source : uint8_t {
     kSlot,      // a tensor in `slot`; `box` holds it, too, after an ordinary step made it
-    kBox,       // a tensor
+    kBox,       // a tensor, or None
     kValue,     // any other value
     kElement,   // an element of a list of ints
     kRunTime,   // a number that the kernel reads in each run

@@ -16,6 +16,7 @@ namespace sconce {
 struct KnownOperand {
   uint64_t stamp = 0;        // of the slot
   int64_t number = 0;        // the element of a list of numbers
+  bool is_none = false;      // the box holds None, and there is no shell
   at::Tensor shell;          // stands for the tensor in the box
   c10::DispatchKeySet keys;  // the tensor's: they tell the type of its device, and not the index
   bool has_index = false;    // the tensor's device has one, as all have but the CPU
