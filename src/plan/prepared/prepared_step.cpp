@@ -50,9 +50,11 @@ class PreparedStep final : public Step {
   // Runs the ordinary steps on operands in slots and boxes, and puts their results into the slots.
   void run_ordinary_and_adopt(Frame& frame, StepState& state) const {
     for (const PreparedOperand& operand : runner_.parts().operands) {
-      // An ordinary step that made the operand left it in the box, too.
-      if (operand.source == PreparedOperand::Source::kSlot && !frame[operand.box].isTensor()) {
-        frame[operand.box] = frame.slots[operand.slot].shell;
+      // The box may hold what an earlier run left there. Only a tensor that no shell can stand for is surely in the box.
+      if (operand.source == PreparedOperand::Source::kSlot) {
+        if (frame.slots[operand.slot].stamp != 0) {
+          frame[operand.box] = frame.slots[operand.slot].shell;
+        }
       } else if (operand.attribute != PreparedOperand::kNone) {
         frame[operand.box] = runner_.boxed(frame, operand);
       }
@@ -76,9 +78,10 @@ class PreparedStep final : public Step {
       slot.stamp = 0;  // a sparse tensor, for example: its readers find it in the box
       return;
     }
-    // The shell that a kernel placed may be a view of another slot's shell.
+    // The shell that a kernel placed, for these operands or others, may be a view of another slot's shell.
     const bool is_of_kernel = result.tensor().defined() || slot.bytes != 0;
-    if (!slot.shell.defined() || is_of_kernel || !have_same_form(slot.shell, made_as.shell)) {
+    if (!slot.shell.defined() || is_of_kernel || slot.shell.storage().use_count() > 1 ||
+        !have_same_form(slot.shell, made_as.shell)) {
       slot.shell = std::move(made_as.shell);
       slot.stamp = frame.next_stamp++;
       slot.bytes = 0;

@@ -89,6 +89,13 @@ XnnOperator PackedWeights::make_operator(const CreateXnnOperator& create) {
   return create(&provider_, &created) == xnn_status_success ? XnnOperator(created) : nullptr;
 }
 
+size_t packed_weights_in_use() {
+  Registry& registry = Registry::instance();
+  const std::lock_guard lock(registry.mutex);
+  return static_cast<size_t>(std::count_if(registry.by_key.begin(), registry.by_key.end(),
+                                           [](const auto& entry) { return !entry.second.expired(); }));
+}
+
 xnn_operator_t PackedOperator::find(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias) {
   if (weight == nullptr || (has_bias && bias == nullptr)) {
     return nullptr;

@@ -51,6 +51,9 @@ class PackedWeights {
   bool is_filled_ = false;
 };
 
+// Returns how many copies there are.
+size_t packed_weights_in_use();
+
 // An operator of XNNPACK that takes part in a prepared kernel once its weights stay the same from run to run. Weights that
 // change, as in training, cost more to pack than a product of theirs gains.
 class PackedOperator {

@@ -1,0 +1,220 @@
+// Packed weights: the results of the operators, whatever becomes of the weights between two runs.
+#include "tests/support/both_plans.h"
+
+#include "plan/prepared/packed/packed_weights.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
+#include <thread>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+using testing::agree;
+using testing::Both;
+
+constexpr int kRuns = 5;  // the weights are packed in the third
+constexpr double kTolerance = 1e-4;
+
+const char* const kLinear = R"(graph(%x : Tensor, %w : Tensor, %b : Tensor?):
+  %y : Tensor = aten::linear(%x, %w, %b)
+  return (%y)
+)";
+const char* const kAddmm = R"(graph(%x : Tensor, %w : Tensor, %b : Tensor):
+  %one : int = prim::Constant[value=1]()
+  %y : Tensor = aten::addmm(%b, %x, %w, %one, %one)
+  return (%y)
+)";
+const char* const kMatmul = R"(graph(%x : Tensor, %w : Tensor):
+  %y : Tensor = aten::matmul(%x, %w)
+  return (%y)
+)";
+
+std::string convolution(const std::string& stride, const std::string& padding, const std::string& dilation, int64_t groups) {
+  return "graph(%x : Tensor, %w : Tensor, %b : Tensor?):\n"
+         "  %stride : int[] = prim::Constant[value=[" + stride + "]]()\n"
+         "  %padding : int[] = prim::Constant[value=[" + padding + "]]()\n"
+         "  %dilation : int[] = prim::Constant[value=[" + dilation + "]]()\n"
+         "  %groups : int = prim::Constant[value=" + std::to_string(groups) + "]()\n"
+         "  %y : Tensor = aten::conv2d(%x, %w, %b, %stride, %padding, %dilation, %groups)\n"
+         "  return (%y)\n";
+}
+
+at::Tensor image(c10::IntArrayRef sizes) { return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast); }
+
+// Runs often enough to pack the weights. The results must be new tensors with the operator's strides.
+void expect_equal_runs(Both& both, const torch::jit::Stack& arguments) {
+  for (int run = 0; run < kRuns; ++run) {
+    both.expect_equal(arguments, kTolerance);
+    EXPECT_EQ(both.run(arguments)[0].toTensor().strides(), both.run_ordinary(arguments)[0].toTensor().strides());
+  }
+}
+
+TEST(PackedWeights, ServeProductsOfAllForms) {
+  const at::NoGradGuard no_grad;
+  for (const int64_t m : {1, 2, 7, 40}) {
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 5}, {5, 1}, {16, 16}, {33, 47}, {300, 70}}) {
+      Both linear(kLinear, /*is_exact=*/false);
+      expect_equal_runs(linear, {at::randn({m, k}), at::randn({n, k}), at::randn({n})});
+      Both without_bias(kLinear, false);
+      expect_equal_runs(without_bias, {at::randn({2, m, k}), at::randn({n, k}), c10::IValue()});
+      Both of_columns(kLinear, false);
+      expect_equal_runs(of_columns, {at::randn({m, k}), at::randn({k, n}).t(), at::randn({n})});
+      Both addmm(kAddmm, false);
+      expect_equal_runs(addmm, {at::randn({m, k}), at::randn({k, n}), at::randn({n})});
+      Both matmul(kMatmul, false);
+      expect_equal_runs(matmul, {at::randn({m, k}), at::randn({k, n}), });
+      expect_equal_runs(matmul, {at::randn({m, k + 3}).slice(1, 1, k + 1), at::randn({k, n})});
+    }
+  }
+}
+
+TEST(PackedWeights, ArePackedAfterSomeRuns) {
+  const at::NoGradGuard no_grad;
+  const size_t before = packed_weights_in_use();
+  {
+    Both both(kLinear, /*is_exact=*/false);
+    const torch::jit::Stack arguments = {at::randn({3, 8}), at::randn({4, 8}), at::randn({4})};
+    both.run(arguments);
+    EXPECT_EQ(packed_weights_in_use(), before);
+    for (int run = 1; run < kRuns; ++run) {
+      both.run(arguments);
+    }
+    EXPECT_EQ(packed_weights_in_use(), before + 1);
+    // Other plans and inputs of other sizes share them.
+    Both other(kLinear, false);
+    other.run({at::randn({5, 8}), arguments[1], arguments[2]});
+    EXPECT_EQ(packed_weights_in_use(), before + 1);
+    Both exact(kLinear, /*is_exact=*/true);
+    for (int run = 0; run < kRuns; ++run) {
+      exact.run({at::randn({3, 8}), at::randn({4, 8}), at::randn({4})});
+    }
+    EXPECT_EQ(packed_weights_in_use(), before + 1);
+  }
+  EXPECT_EQ(packed_weights_in_use(), before);
+}
+
+TEST(PackedWeights, ServeConvolutionsOfAllForms) {
+  const at::NoGradGuard no_grad;
+  struct Case {
+    const char* stride;
+    const char* padding;
+    const char* dilation;
+    int64_t groups;
+    std::vector<int64_t> weight;
+  };
+  for (const Case& form : std::vector<Case>{{"1, 1", "0, 0", "1, 1", 1, {32, 8, 1, 1}},
+                                            {"1, 1", "1, 1", "1, 1", 1, {32, 8, 3, 3}},
+                                            {"2, 1", "0, 2", "1, 2", 1, {40, 8, 3, 2}},
+                                            {"2, 2", "1, 1", "1, 1", 8, {8, 1, 3, 3}},
+                                            {"1, 1", "2, 2", "1, 1", 8, {8, 1, 5, 5}},
+                                            {"1, 1", "3, 3", "1, 1", 8, {8, 1, 7, 7}},
+                                            {"1, 1", "1, 1", "1, 1", 8, {16, 1, 3, 3}},
+                                            {"1, 1", "1, 1", "1, 1", 2, {48, 4, 3, 3}},
+                                            {"1, 1", "1, 1", "1, 1", 4, {8, 2, 3, 3}}}) {
+    for (const bool has_bias : {true, false}) {
+      Both both(convolution(form.stride, form.padding, form.dilation, form.groups), /*is_exact=*/false);
+      const c10::IValue bias = has_bias ? c10::IValue(at::randn({form.weight[0]})) : c10::IValue();
+      const at::Tensor weight = at::randn(form.weight);
+      expect_equal_runs(both, {image({1, 8, 9, 10}), weight, bias});
+      expect_equal_runs(both, {image({3, 8, 7, 7}), weight, bias});
+      expect_equal_runs(both, {at::randn({2, 8, 9, 8}), weight, bias});
+      expect_equal_runs(both, {at::randn({2, 8, 9, 8}), weight.contiguous(at::MemoryFormat::ChannelsLast), bias});
+      expect_equal_runs(both, {at::randn({8, 9, 8}), weight, bias});
+      expect_equal_runs(both, {image({1, 8, 9, 10}).to(at::kDouble), weight.to(at::kDouble),
+                               has_bias ? c10::IValue(bias.toTensor().to(at::kDouble)) : bias});
+    }
+  }
+}
+
+TEST(PackedWeights, OfRejectedConvolutionsAreRejected) {
+  const at::NoGradGuard no_grad;
+  const auto expect_error = [](const std::string& text, const torch::jit::Stack& arguments, const torch::jit::Stack& good) {
+    Both both(text, /*is_exact=*/false);
+    for (int run = 0; run < kRuns; ++run) {
+      both.expect_equal(good, kTolerance);
+      EXPECT_THROW(both.run_ordinary(arguments), c10::Error) << text;
+      EXPECT_THROW(both.run(arguments), c10::Error) << text;
+    }
+  };
+  const torch::jit::Stack good = {image({1, 8, 9, 9}), at::randn({32, 8, 3, 3}), at::randn({32})};
+  const std::string plain = convolution("1, 1", "0, 0", "1, 1", 1);
+  expect_error(plain, {image({1, 7, 9, 9}), good[1], good[2]}, good);
+  expect_error(plain, {image({1, 8, 2, 9}), good[1], good[2]}, good);
+  expect_error(plain, {good[0], good[1], at::randn({31})}, good);
+  const torch::jit::Stack grouped = {image({1, 8, 9, 9}), at::randn({32, 4, 3, 3}), c10::IValue()};
+  expect_error(convolution("1, 1", "0, 0", "1, 1", 2), {image({1, 9, 9, 9}), grouped[1], grouped[2]}, grouped);
+}
+
+// Writes that LibTorch counts, and those that it does not.
+TEST(PackedWeights, FollowTheWeights) {
+  const at::NoGradGuard no_grad;
+  for (const bool is_image : {false, true}) {
+    Both both(is_image ? convolution("1, 1", "1, 1", "1, 1", 1) : std::string(kLinear), /*is_exact=*/false);
+    const at::Tensor x = is_image ? image({1, 8, 6, 6}) : at::randn({3, 8});
+    at::Tensor weight = is_image ? at::randn({32, 8, 3, 3}) : at::randn({32, 8});
+    at::Tensor bias = at::randn({32});
+    const auto run = [&] {
+      for (int i = 0; i < kRuns; ++i) {
+        both.expect_equal({x, weight, bias}, kTolerance);
+      }
+    };
+    run();
+    weight.mul_(2);
+    run();
+    weight.select(0, 1).zero_();  // through a view
+    run();
+    bias.add_(1);
+    run();
+    weight.variable_data().mul_(0.5);
+    run();
+    at::mul_out(bias, bias, at::scalar_tensor(3));
+    run();
+    std::fill_n(weight.mutable_data_ptr<float>(), weight.numel(), 0.25F);
+    run();
+    weight = at::randn(weight.sizes());  // perhaps in the same memory
+    run();
+    weight.set_data(at::randn(weight.sizes()));
+    run();
+    for (int i = 0; i < 100; ++i) {
+      weight.add_(0.01);
+      both.expect_equal({x, weight, bias}, kTolerance);
+      both.expect_equal({x, weight, bias}, kTolerance);
+      both.expect_equal({x, weight, bias}, kTolerance);
+    }
+    {
+      const c10::InferenceMode inference;
+      weight = at::randn(weight.sizes());
+      run();
+      weight.mul_(2);
+      run();
+    }
+  }
+}
+
+TEST(PackedWeights, ServeManyThreads) {
+  const at::Tensor weight = at::randn({1024, 512});
+  const at::Tensor bias = at::randn({1024});
+  Both both(kLinear, /*is_exact=*/false);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      const at::NoGradGuard no_grad;
+      for (int run = 0; run < 10; ++run) {
+        const at::Tensor x = at::randn({i + 1, 512});
+        const torch::jit::Stack got = both.run({x, weight, bias});
+        EXPECT_TRUE(agree(got[0], c10::IValue(at::linear(x, weight, bias)), kTolerance));
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+}  // namespace
+}  // namespace sconce
