@@ -34,13 +34,17 @@ const char* const kMatmul = R"(graph(%x : Tensor, %w : Tensor):
   return (%y)
 )";
 
-std::string convolution(const std::string& stride, const std::string& padding, const std::string& dilation, int64_t groups) {
+std::string convolution(const std::string& stride, const std::string& padding, const std::string& dilation, int64_t groups,
+                        const std::string& op = "conv2d") {
+  const bool is_general = op == "convolution";
   return "graph(%x : Tensor, %w : Tensor, %b : Tensor?):\n"
          "  %stride : int[] = prim::Constant[value=[" + stride + "]]()\n"
          "  %padding : int[] = prim::Constant[value=[" + padding + "]]()\n"
          "  %dilation : int[] = prim::Constant[value=[" + dilation + "]]()\n"
          "  %groups : int = prim::Constant[value=" + std::to_string(groups) + "]()\n"
-         "  %y : Tensor = aten::conv2d(%x, %w, %b, %stride, %padding, %dilation, %groups)\n"
+         "  %false : bool = prim::Constant[value=0]()\n"
+         "  %y : Tensor = aten::" + op + "(%x, %w, %b, %stride, %padding, %dilation, " +
+         (is_general ? "%false, %padding, " : "") + "%groups)\n"
          "  return (%y)\n";
 }
 
@@ -129,6 +133,24 @@ TEST(PackedWeights, ServeConvolutionsOfAllForms) {
                                has_bias ? c10::IValue(bias.toTensor().to(at::kDouble)) : bias});
     }
   }
+}
+
+TEST(PackedWeights, ServeConvolutionsOfRows) {
+  const at::NoGradGuard no_grad;
+  for (const std::string op : {"conv1d", "convolution"}) {
+    for (const int64_t groups : {1, 2, 8}) {
+      Both both(convolution("2", "1", "2", groups, op), /*is_exact=*/false);
+      const at::Tensor weight = at::randn({48, 8 / groups, 3});
+      expect_equal_runs(both, {at::randn({1, 8, 30}), weight, at::randn({48})});
+      expect_equal_runs(both, {at::randn({3, 8, 6}), weight, c10::IValue()});
+      expect_equal_runs(both, {at::randn({3, 12, 8}).transpose(1, 2), weight, at::randn({48})});
+      expect_equal_runs(both, {at::randn({8, 9}), weight, at::randn({48})});
+    }
+  }
+  Both images(convolution("1, 2", "1, 0", "1, 1", 1, "convolution"), /*is_exact=*/false);
+  expect_equal_runs(images, {image({2, 8, 9, 9}), at::randn({32, 8, 3, 3}), at::randn({32})});
+  expect_equal_runs(images, {at::randn({2, 8, 1, 1}), at::randn({32, 8, 1, 1}), c10::IValue()});
+  expect_equal_runs(images, {at::randn({2, 1, 9, 9}), at::randn({32, 1, 3, 3}), at::randn({32})});
 }
 
 TEST(PackedWeights, OfRejectedConvolutionsAreRejected) {

@@ -1,49 +1,70 @@
-// Convolutions of channels-last images, by XNNPACK.
-#include "plan/prepared/packed/packed_convolution.h"
+// Convolutions of images and rows, by XNNPACK.
 #include "plan/prepared/kernel.h"
+#include "plan/prepared/packed/packed_convolution.h"
 
 #include <ATen/Context.h>
 
 #include <algorithm>
+#include <type_traits>
+#include <vector>
 
 namespace sconce {
 namespace {
 
-// conv2d(input, weight, bias?, stride, padding, dilation, groups)
+// Where an operator has its arguments.
+struct Conv {
+  static constexpr size_t kGroups = 6;
+};
+struct Convolution {
+  static constexpr size_t kTransposed = 6;
+  static constexpr size_t kGroups = 8;
+};
+
+// conv1d, conv2d, or convolution: (input, weight, bias?, stride, padding, dilation, …, groups, …)
+template <class Arguments>
 class ConvolutionKernel final : public PreparedKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& input = arguments.tensor(0);
     const at::Tensor& weight = arguments.tensor(1);
     has_bias_ = arguments.is_tensor(2);
-    constexpr auto kLast = at::MemoryFormat::ChannelsLast;
-    const auto is_image = [](const at::Tensor& tensor) {
-      return tensor.scalar_type() == at::kFloat && tensor.dim() == 4 && tensor.numel() > 0;
-    };
-    if (arguments.is_exact() || !is_image(input) || !is_image(weight) || !input.is_contiguous(kLast) ||
-        !(weight.is_contiguous() || weight.is_contiguous(kLast)) || !at::globalContext().userEnabledMkldnn() ||
-        (has_bias_ && !is_bias(arguments.tensor(2), weight.size(0)))) {
+    if (arguments.is_exact() || !is_batch(input) || !is_batch(weight) || input.dim() != weight.dim() ||
+        !at::globalContext().userEnabledMkldnn() || (has_bias_ && !is_bias(arguments.tensor(2), weight.size(0)))) {
       return false;
     }
+    if constexpr (std::is_same_v<Arguments, Convolution>) {
+      if (arguments.value(Arguments::kTransposed).toBool()) {
+        return false;
+      }
+    }
+    // A row of pixels is an image of one row.
+    const bool is_row = input.dim() == 3;
     ConvolutionForm form{.images = input.size(0),
-                         .image = {input.size(2), input.size(3)},
+                         .image = {is_row ? 1 : input.size(2), input.size(-1)},
                          .channels_in = input.size(1),
                          .channels_out = weight.size(0),
-                         .groups = arguments.value(6).toInt(),
-                         .kernel = {weight.size(2), weight.size(3)}};
-    if (!read_pair(arguments.value(3), 1, form.stride) || !read_pair(arguments.value(4), 0, form.padding) ||
-        !read_pair(arguments.value(5), 1, form.dilation) || form.groups < 1 || form.channels_in % form.groups != 0 ||
-        form.channels_out % form.groups != 0 || weight.size(1) != form.channels_in / form.groups || form.size_out(0) < 1 ||
-        form.size_out(1) < 1 || !is_faster_packed(form)) {
+                         .groups = arguments.value(Arguments::kGroups).toInt(),
+                         .kernel = {is_row ? 1 : weight.size(2), weight.size(-1)}};
+    if (!read_numbers(arguments.value(3), is_row, 1, form.stride) ||
+        !read_numbers(arguments.value(4), is_row, 0, form.padding) ||
+        !read_numbers(arguments.value(5), is_row, 1, form.dilation) || form.groups < 1 ||
+        form.channels_in % form.groups != 0 || form.channels_out % form.groups != 0 ||
+        weight.size(1) != form.channels_in / form.groups || form.size_out(0) < 1 || form.size_out(1) < 1) {
       return false;
     }
     // LibTorch's result lies as its operands do.
-    if (input.suggest_memory_format() != kLast && weight.suggest_memory_format() != kLast) {
+    const bool is_last = !is_row && (input.suggest_memory_format() == kLast || weight.suggest_memory_format() == kLast);
+    form.image_is_channels_last = !is_row && input.is_contiguous(kLast);
+    form.result_is_channels_last = is_last || form.channels_out == 1 || form.size_out(0) * form.size_out(1) == 1;
+    if (!is_faster_packed(form)) {
       return false;
     }
     packed_.set_form(form);
-    const std::vector<int64_t> sizes = {form.images, form.channels_out, form.size_out(0), form.size_out(1)};
-    results[0].place(sizes, c10::get_channels_last_strides_2d(sizes), at::kFloat);
+    std::vector<int64_t> sizes = {form.images, form.channels_out, form.size_out(0), form.size_out(1)};
+    if (is_row) {
+      sizes.erase(sizes.begin() + 2);
+    }
+    results[0].place(sizes, is_last ? c10::get_channels_last_strides_2d(sizes) : std::vector<int64_t>(), at::kFloat);
     return true;
   }
   // Weights that are packed stay so.
@@ -60,29 +81,44 @@ class ConvolutionKernel final : public PreparedKernel {
   }
 
  private:
+  static constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+
+  // Returns whether the tensor is a dense one of images, or rows of pixels, with channels.
+  static bool is_batch(const at::Tensor& tensor) {
+    return tensor.scalar_type() == at::kFloat && tensor.numel() > 0 &&
+           (tensor.dim() == 3 ? tensor.is_contiguous()
+                              : tensor.dim() == 4 && (tensor.is_contiguous() || tensor.is_contiguous(kLast)));
+  }
+
   static bool is_bias(const at::Tensor& tensor, int64_t channels) {
     return tensor.scalar_type() == at::kFloat && tensor.is_contiguous() && tensor.sizes() == c10::IntArrayRef{channels};
   }
 
-  // Reads the numbers of two dimensions: one number stands for both. Returns false for a number that LibTorch rejects.
-  static bool read_pair(const c10::IValue& value, int64_t least, std::array<int64_t, 2>& pair) {
+  // Reads the numbers of two dimensions, or of the columns alone; one number stands for both. Returns false for numbers that
+  // LibTorch rejects.
+  static bool read_numbers(const c10::IValue& value, bool is_row, int64_t least, std::array<int64_t, 2>& numbers) {
     if (!value.isIntList()) {
       return false;
     }
-    const auto numbers = value.toIntVector();
-    if (numbers.size() != 1 && numbers.size() != 2) {
+    const auto given = value.toIntVector();
+    if (given.size() != 1 && (is_row || given.size() != 2)) {
       return false;
     }
-    pair = {numbers.front(), numbers.back()};
-    return std::all_of(pair.begin(), pair.end(), [least](int64_t number) { return number >= least; });
+    numbers = {is_row ? least : given.front(), given.back()};  // rows: stride 1, padding 0, dilation 1
+    return std::all_of(given.begin(), given.end(), [least](int64_t number) { return number >= least; });
   }
-
   mutable PackedConvolution packed_;
   bool has_bias_ = false;
 };
 
 }  // namespace
 
-void add_convolution_kernels(KernelTable& table) { table[{"aten::conv2d", ""}] = {make_kernel<ConvolutionKernel>}; }
+void add_convolution_kernels(KernelTable& table) {
+  table[{"aten::conv1d", ""}] = {make_kernel<ConvolutionKernel<Conv>>};
+  table[{"aten::conv2d", ""}] = {make_kernel<ConvolutionKernel<Conv>>};
+  table[{"aten::convolution", ""}] = {make_kernel<ConvolutionKernel<Convolution>>};
+  table[{"aten::_convolution", ""}] = {make_kernel<ConvolutionKernel<Convolution>>};
+  table[{"aten::_convolution", "deprecated"}] = {make_kernel<ConvolutionKernel<Convolution>>};
+}
 
 }  // namespace sconce

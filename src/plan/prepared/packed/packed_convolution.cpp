@@ -1,5 +1,6 @@
 #include "plan/prepared/packed/packed_convolution.h"
 
+#include "plan/prepared/packed/transpose.h"
 #include "plan/prepared/packed/xnn_threads.h"
 
 #include <c10/core/CPUAllocator.h>
@@ -13,16 +14,20 @@ int64_t ConvolutionForm::size_out(size_t dim) const {
   return (padded - dilation[dim] * (kernel[dim] - 1) - 1) / stride[dim] + 1;
 }
 
-int64_t ConvolutionForm::multiplications() const {
-  return images * channels_out * size_out(0) * size_out(1) * (channels_in / groups) * kernel[0] * kernel[1];
-}
-
 bool is_faster_packed(const ConvolutionForm& form) {
   // LibTorch's call costs about 30 us in any case. Beyond that, its kernels do about twice as much in the same time where the
   // channels of a group do not fill the registers, or are computed one by one. At more than 25 elements XNNPACK has no kernel
   // for single channels.
   constexpr int64_t kSmall = 1'200'000;
   constexpr int64_t kFewChannels = 24;
+  // The time of LibTorch's call is worth so many elements transposed, and that of so many multiplications one more.
+  constexpr int64_t kTransposed = 70'000;
+  constexpr int64_t kMultiplicationsOfOne = 110;
+  const int64_t transposed =
+      (form.image_is_channels_last ? 0 : form.elements_in()) + (form.result_is_channels_last ? 0 : form.elements_out());
+  if (transposed > kTransposed + form.multiplications() / kMultiplicationsOfOne) {
+    return false;
+  }
   if (form.is_depthwise()) {
     return form.kernel[0] * form.kernel[1] <= 25 && form.multiplications() <= kSmall;
   }
@@ -39,11 +44,11 @@ void PackedConvolution::set_form(const ConvolutionForm& form) {
 
 bool PackedConvolution::is_ready(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias,
                                  const float* image) {
-  const float* end = image + form_.images * form_.channels_in * form_.image[0] * form_.image[1];
+  const bool is_readable = !form_.image_is_channels_last || may_read_past(image + form_.elements_in());
   if (weight != nullptr) {
-    weight_is_channels_last_ = weight->is_contiguous(at::MemoryFormat::ChannelsLast);
+    weight_is_channels_last_ = weight->dim() == 4 && weight->is_contiguous(at::MemoryFormat::ChannelsLast);
   }
-  op_ = may_read_past(end) ? find(weight, has_bias, bias) : nullptr;
+  op_ = is_readable ? find(weight, has_bias, bias) : nullptr;
   if (op_ == nullptr) {
     return false;
   }
@@ -59,15 +64,33 @@ bool PackedConvolution::is_ready(const c10::TensorImpl* weight, bool has_bias, c
                               static_cast<int64_t>(width) == form_.size_out(1),
                           "XNNPACK refuses sizes of a convolution");
     workspace_ = c10::GetDefaultCPUAllocator()->allocate(bytes);
+    const auto room_for = [](bool is_direct, int64_t elements) {
+      const size_t needed = is_direct ? 0 : static_cast<size_t>(elements) * sizeof(float) + XNN_EXTRA_BYTES;
+      return c10::GetDefaultCPUAllocator()->allocate(needed);
+    };
+    image_ = room_for(form_.image_is_channels_last, form_.elements_in());
+    result_ = room_for(form_.result_is_channels_last, form_.elements_out());
   }
   return true;
 }
 
 void PackedConvolution::run(const float* image, float* out) {
+  const int64_t pixels_in = form_.image[0] * form_.image[1];
+  const int64_t pixels_out = form_.size_out(0) * form_.size_out(1);
+  for (int64_t i = 0; i < form_.images && !form_.image_is_channels_last; ++i) {
+    const int64_t first = i * form_.channels_in * pixels_in;
+    transpose(image + first, form_.channels_in, pixels_in, static_cast<float*>(image_.get()) + first);
+  }
+  const auto* in = form_.image_is_channels_last ? image : static_cast<const float*>(image_.get());
+  auto* const result = form_.result_is_channels_last ? out : static_cast<float*>(result_.get());
   const XnnThreads threads(threads_);
-  const bool has_run = xnn_setup_convolution2d_nhwc_f32(op_, workspace_.get(), image, out) == xnn_status_success &&
+  const bool has_run = xnn_setup_convolution2d_nhwc_f32(op_, workspace_.get(), in, result) == xnn_status_success &&
                        xnn_run_operator(op_, threads.get()) == xnn_status_success;
   TORCH_INTERNAL_ASSERT(has_run, "XNNPACK refuses to run a convolution");
+  for (int64_t i = 0; i < form_.images && !form_.result_is_channels_last; ++i) {
+    const int64_t first = i * form_.channels_out * pixels_out;
+    transpose(result + first, pixels_out, form_.channels_out, out + first);
+  }
 }
 
 xnn_status PackedConvolution::create(const float* weight, const float* bias, xnn_weights_cache_t cache,

@@ -1,4 +1,4 @@
-// PackedConvolution: a convolution of channels-last images with packed weights, by XNNPACK.
+// PackedConvolution: a convolution with packed weights, by XNNPACK.
 #pragma once
 
 #include "plan/prepared/packed/packed_weights.h"
@@ -18,10 +18,15 @@ struct ConvolutionForm {
   std::array<int64_t, 2> stride = {};
   std::array<int64_t, 2> padding = {};
   std::array<int64_t, 2> dilation = {};
+  // XNNPACK computes channels-last. An image or result in the other order is transposed on the way.
+  bool image_is_channels_last = true;
+  bool result_is_channels_last = true;
 
   // The size of the result; less than 1 if the padded image is smaller than the kernel.
   int64_t size_out(size_t dim) const;
-  int64_t multiplications() const;
+  int64_t elements_in() const { return images * channels_in * image[0] * image[1]; }
+  int64_t elements_out() const { return images * channels_out * size_out(0) * size_out(1); }
+  int64_t multiplications() const { return elements_out() * (channels_in / groups) * kernel[0] * kernel[1]; }
   bool is_depthwise() const { return groups == channels_in && groups == channels_out; }
 };
 
@@ -42,6 +47,8 @@ class PackedConvolution final : public PackedOperator {
   bool weight_is_channels_last_ = false;
   xnn_operator_t op_ = nullptr;  // of this run
   c10::DataPtr workspace_;
+  c10::DataPtr image_;   // transposed
+  c10::DataPtr result_;  // to be transposed
   int threads_ = 1;
 };
 

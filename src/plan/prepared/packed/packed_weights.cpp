@@ -51,7 +51,7 @@ PackedWeights::PackedWeights(TensorVersion weight, std::optional<TensorVersion> 
 }
 
 bool PackedWeights::is_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias) const {
-  return weight_.is_still(weight) && (bias == nullptr || (bias_ && bias_->is_still(*bias)));
+  return weight_.is_still(weight) && (bias != nullptr) == bias_.has_value() && (bias == nullptr || bias_->is_still(*bias));
 }
 
 std::shared_ptr<PackedWeights> PackedWeights::find(const std::vector<int64_t>& form, const c10::TensorImpl& weight,
@@ -104,7 +104,7 @@ xnn_operator_t PackedOperator::find(const c10::TensorImpl* weight, bool has_bias
     --left_alone_;
     return nullptr;
   }
-  if (weight_ && weight_->is_still(*weight) && (!has_bias || bias_->is_still(*bias))) {
+  if (weight_ && weight_->is_still(*weight) && has_bias == bias_.has_value() && (!has_bias || bias_->is_still(*bias))) {
     ++runs_;
     changes_ = 0;
     if (runs_ == runs_to_pack_ && operator_ == nullptr) {
