@@ -144,7 +144,9 @@ TEST(PackedWeights, ServeConvolutionsOfRows) {
       expect_equal_runs(both, {at::randn({1, 8, 30}), weight, at::randn({48})});
       expect_equal_runs(both, {at::randn({3, 8, 6}), weight, c10::IValue()});
       expect_equal_runs(both, {at::randn({3, 12, 8}).transpose(1, 2), weight, at::randn({48})});
-      expect_equal_runs(both, {at::randn({8, 9}), weight, at::randn({48})});
+      if (op == "conv1d") {
+        expect_equal_runs(both, {at::randn({8, 9}), weight, at::randn({48})});
+      }
     }
   }
   Both images(convolution("1, 2", "1, 0", "1, 1", 1, "convolution"), /*is_exact=*/false);
