@@ -15,6 +15,17 @@ namespace {
 // Returns whether the value is a number that a kernel may read in each run.
 bool is_number(const c10::IValue& value) { return value.isInt() || value.isDouble() || value.isBool(); }
 
+// Returns whether computing with the operands takes longer than to prepare a group's kernel for them, about 20 us.
+bool has_many_elements(const KernelArguments& arguments) {
+  constexpr int64_t kMany = 16 * 1024;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments.is_tensor(i) && arguments.tensor(i).defined() && arguments.tensor(i).numel() >= kMany) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 StepState& KernelRunner::state_of(Frame& frame) const {
@@ -160,14 +171,8 @@ uint64_t KernelRunner::hash_of_operands(Frame& frame) const {
 
 // Records the operands of this run. Returns whether a kernel can take them.
 bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op) const {
-  // A view of sizes that change in each run, or in each trip of a loop, is made faster by the operator itself.
-  const uint64_t runs = frame.run_number - state.last_prepared;
-  if (runs > 1) {
-    state.misfits -= static_cast<uint32_t>(std::min<uint64_t>(state.misfits, runs - 1));  // operands may settle
-  } else if (parts_.is_view) {
-    state.misfits += 1;
-  }
-  state.last_prepared = frame.run_number;
+  const uint64_t runs = frame.run_number - std::exchange(state.last_prepared, frame.run_number);
+  state.misfits -= static_cast<uint32_t>(std::min<uint64_t>(state.misfits, std::max<uint64_t>(runs, 1) - 1));  // may settle
   state.is_ready = false;
   state.is_refused = true;  // also after an exception
   state.is_flat = false;
@@ -181,7 +186,10 @@ bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op
   for (size_t i = 0; i < parts_.operands.size(); ++i) {
     fits &= record_operand(frame, state, i);
   }
-  state.misfits += fits ? 0 : 1;
+  // Where sizes change in each run, or in each trip of a loop, the operator itself makes a view faster, and the operators of
+  // a group compute few elements faster, than a kernel is prepared.
+  const bool gains_nothing = runs <= 1 && (parts_.is_view || (op == nullptr && !has_many_elements(arguments)));
+  state.misfits += !fits || gains_nothing ? 1 : 0;
   return fits;
 }
 

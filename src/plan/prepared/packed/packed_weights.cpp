@@ -3,6 +3,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <map>
 
@@ -21,6 +22,33 @@ struct Registry {
     return *registry;
   }
 };
+
+// Spreads packing over calls: it takes at most a quarter of the time of a thread, so that no call is much slower than before.
+// Small weights are packed at once.
+class PackingTime {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Returns whether the thread may pack so many bytes now.
+  static bool may_pack(size_t bytes) {
+    constexpr size_t kSmall = 256 * 1024;
+    if (bytes <= kSmall) {
+      return true;
+    }
+    const Clock::time_point now = Clock::now();
+    earned_ = std::min<Clock::duration>(earned_ + (now - std::exchange(asked_, now)) / 4, kMostEarned);
+    return earned_ > Clock::duration::zero();
+  }
+  static void spend(Clock::duration spent) { earned_ -= spent; }
+
+ private:
+  static constexpr std::chrono::milliseconds kMostEarned{20};  // during a pause
+  static thread_local Clock::time_point asked_;
+  static thread_local Clock::duration earned_;
+};
+
+thread_local PackingTime::Clock::time_point PackingTime::asked_ = PackingTime::Clock::now();
+thread_local PackingTime::Clock::duration PackingTime::earned_ = {};
 
 bool initialize_xnnpack() {
   static const bool is_ready = xnn_initialize(nullptr) == xnn_status_success;
@@ -107,8 +135,12 @@ xnn_operator_t PackedOperator::find(const c10::TensorImpl* weight, bool has_bias
   if (weight_ && weight_->is_still(*weight) && has_bias == bias_.has_value() && (!has_bias || bias_->is_still(*bias))) {
     ++runs_;
     changes_ = 0;
-    if (runs_ == runs_to_pack_ && operator_ == nullptr) {
+    if (operator_ == nullptr && runs_ >= runs_to_pack_ && !is_refused_ &&
+        PackingTime::may_pack(static_cast<size_t>(weight->numel()) * sizeof(float))) {
+      const auto begin = PackingTime::Clock::now();
       make(*weight, bias, /*may_pack=*/true);
+      PackingTime::spend(PackingTime::Clock::now() - begin);
+      is_refused_ = operator_ == nullptr;
     }
     return operator_.get();
   }
@@ -155,6 +187,7 @@ void PackedOperator::forget() {
   weight_.reset();
   bias_.reset();
   runs_ = 0;
+  is_refused_ = false;
 }
 
 }  // namespace sconce

@@ -86,6 +86,7 @@ class PackedOperator {
   std::shared_ptr<PackedWeights> packed_;
   XnnOperator operator_;
   bool has_sizes_ = false;
+  bool is_refused_ = false;  // XNNPACK has no such operator
   uint32_t changes_ = 0;     // in successive runs; after kMostChanges, the weights are not looked at for a while
   uint32_t left_alone_ = 0;  // so many runs more
   uint64_t runs_ = 0;                         // with these weights, after the first
