@@ -51,6 +51,8 @@ class Peephole {
       case aten::Int:
       case aten::Float:
       case aten::Bool: return number_of_its_type(node);
+      case aten::IntImplicit:
+      case aten::FloatImplicit: return number_in_tensor(*node.input(0), *node.output()->type(), node);
       case aten::dim: return known_rank(node);
       case aten::size: return known_size(node);
       case prim::dtype: return known_dtype(node);
@@ -225,8 +227,46 @@ class Peephole {
     return is_never_none(*operand) && operand->type()->isSubtypeOf(*node.output()->type()) ? operand : nullptr;
   }
 
-  static Value* number_of_its_type(Node& node) {
-    return *node.input(0)->type() == *node.output()->type() ? node.input(0) : nullptr;
+  Value* number_of_its_type(Node& node) {
+    return *node.input(0)->type() == *node.output()->type() ? node.input(0)
+                                                             : number_in_tensor(*node.input(0), *node.output()->type(), node);
+  }
+
+  // Returns the number of a tensor that is made of numbers, as traces make sizes; null if it is not, or the tensor is of
+  // another type. Sums and products of integers wrap alike in tensors and numbers.
+  Value* number_in_tensor(const Value& tensor, const c10::Type& type, Node& at) {
+    Node& made = *tensor.node();
+    if (!is_tensor(tensor) || aliases_.get().may_be_written(tensor)) {
+      return nullptr;
+    }
+    if (made.kind() == prim::NumToTensor) {
+      return *made.input(0)->type() == type ? made.input(0) : nullptr;
+    }
+    if (type.kind() != c10::TypeKind::IntType) {
+      return nullptr;
+    }
+    if (const c10::IValue* known = tensor.constant()) {
+      const at::Tensor& value = known->toTensor();
+      const bool is_number = value.defined() && value.dim() == 0 && value.scalar_type() == at::kLong && value.device().is_cpu();
+      return is_number ? constant(value.item<int64_t>(), at) : nullptr;
+    }
+    const bool is_sum = made.kind() == aten::add || made.kind() == aten::sub;
+    const bool is_quotient = made.kind() == aten::floor_divide;
+    const bool is_known = is_quotient || made.kind() == aten::mul ||
+                          (is_sum && made.inputs().size() == 3 && is_constant_int(*made.input(2), 1));
+    if (!is_known || made.inputs().size() < 2) {
+      return nullptr;
+    }
+    const auto operand = [&](size_t i) {
+      return *made.input(i)->type() == type ? made.input(i) : number_in_tensor(*made.input(i), type, at);
+    };
+    Value* left = operand(0);
+    Value* right = left == nullptr ? nullptr : operand(1);
+    // The errors of a division by zero differ.
+    if (right == nullptr || (is_quotient && (right->constant() == nullptr || is_constant_int(*right, 0)))) {
+      return nullptr;
+    }
+    return insert_operator(is_quotient ? aten::floordiv : made.kind(), {left, right}, at, {}, c10::IntType::get());
   }
 
   // ---- facts --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ namespace sconce {
 //   - reads of elements and lengths of lists that the graph builds, or unbinds from a tensor;
 //   - extensions of lists by elements;
 //   - casts and tests that the types decide;
+//   - numbers that come out of tensors made of numbers;
 //   - queries of tensor properties that facts answer;
 //   - casts to the dtype of a tensor whose dtype facts know;
 //   - sums to the size that the operand has, and other calls that return their argument.
