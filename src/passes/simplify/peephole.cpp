@@ -53,6 +53,7 @@ class Peephole {
       case aten::Bool: return number_of_its_type(node);
       case aten::IntImplicit:
       case aten::FloatImplicit: return number_in_tensor(*node.input(0), *node.output()->type(), node);
+      case aten::ScalarImplicit: return operators_number(node);
       case aten::dim: return known_rank(node);
       case aten::size: return known_size(node);
       case prim::dtype: return known_dtype(node);
@@ -230,6 +231,20 @@ class Peephole {
   Value* number_of_its_type(Node& node) {
     return *node.input(0)->type() == *node.output()->type() ? node.input(0)
                                                              : number_in_tensor(*node.input(0), *node.output()->type(), node);
+  }
+
+  // The number has a type of its own, which operators accept; a block or container would change its type with it.
+  Value* operators_number(Node& node) {
+    const auto uses = node.output()->uses();
+    const bool is_for_operators = std::all_of(
+        uses.begin(), uses.end(), [](const Use& use) { return use.user->schema() != nullptr && !use.user->op().is_language(); });
+    for (const c10::TypePtr& type : {c10::TypePtr(c10::IntType::get()), c10::TypePtr(c10::FloatType::get())}) {
+      Value* number = is_for_operators ? number_in_tensor(*node.input(0), *type, node) : nullptr;
+      if (number != nullptr) {
+        return number;
+      }
+    }
+    return nullptr;
   }
 
   // Returns the number of a tensor that is made of numbers, as traces make sizes; null if it is not, or the tensor is of
