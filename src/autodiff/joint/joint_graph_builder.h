@@ -97,6 +97,8 @@ class JointGraphBuilder {
   std::vector<Part> parts_of_join(const Differentiated& each, Value* gradient);
   void differentiate_filled_join(const Differentiated& each, const Gradient& gradient);
   Value* sizes_of_elements(Value* list, Value* dim);
+  Value* insert_undefined_elements(Value* length, Node* position);
+  Value* insert_undefined_list(Value* list, Node* position);
   Part part_of_cut(const Differentiated& each, const Values& gradients);
   void differentiate_append(const Differentiated& each);
 

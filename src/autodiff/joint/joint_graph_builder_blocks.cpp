@@ -78,9 +78,9 @@ JointGraphBuilder::Values JointGraphBuilder::instantiate_backward(const BlockGra
       enter(of_return[output.position]);
       continue;
     }
-    const auto list = list_gradients_.find(block.lists[output.position - of_return.size()]);
-    SCONCE_ASSERT(list != list_gradients_.end(), "a list that a loop fills has no gradient");
-    enter(list->second.list);
+    Value* list = block.lists[output.position - of_return.size()];
+    const auto found = list_gradients_.find(list);
+    enter(found == list_gradients_.end() ? insert_undefined_list(list, position) : found->second.list);
   }
   for (const Value* list : block.intermediates) {
     enter(insert_element(gradients_of_intermediates_.at(list), iteration, position));

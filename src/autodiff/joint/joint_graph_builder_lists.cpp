@@ -61,9 +61,18 @@ void JointGraphBuilder::differentiate_filled_join(const Differentiated& each, co
           ? insert_node(aten::unbind, {gradient.value, dim}, position, c10::ListType::ofTensors())
           : insert_node(split_with_sizes_symbol(), {gradient.value, sizes, dim}, position, c10::ListType::ofTensors()));
   Block* undefined = choice->add_block();
-  Value* one = insert_tensor_list({insert_undefined(undefined->return_node())}, undefined->return_node());
-  undefined->add_return(insert_node(aten::mul, {one, length}, undefined->return_node(), c10::ListType::ofTensors()));
+  undefined->add_return(insert_undefined_elements(length, undefined->return_node()));
   list_gradients_[list] = {choice->add_output(c10::ListType::ofTensors()), gradient.sources};
+}
+
+Value* JointGraphBuilder::insert_undefined_elements(Value* length, Node* position) {
+  Value* one = insert_tensor_list({insert_undefined(position)}, position);
+  return insert_node(aten::mul, {one, length}, position, c10::ListType::ofTensors());
+}
+
+// Returns the gradient of a list that no gradient reaches, a list of integer tensors for example.
+Value* JointGraphBuilder::insert_undefined_list(Value* list, Node* position) {
+  return insert_undefined_elements(insert_node(aten::len, {list}, position, c10::IntType::get()), position);
 }
 
 // Returns the sizes of the list's elements in the dim.
