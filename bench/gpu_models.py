@@ -16,8 +16,6 @@ such a JSON file measures only what it lacks for this build of sconce and this G
     bench/gpu_models.py build/gpu-carry --out bench/results --only mlp lstm_loop --budget 300
 """
 import argparse
-import hashlib
-import json
 import logging
 import sys
 import tempfile
@@ -31,7 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from timing import Run, Times, adam_step, line_of, rounds_of, row_of, times_of_bench
+from timing import Results, Run, Times, adam_step, line_of, rounds_of, row_of, times_of_bench
 
 WIDE = 64 << 20  # elements
 
@@ -209,53 +207,20 @@ def measure_pointwise(options: argparse.Namespace) -> dict:
                        {"copy": lambda: target.copy_(source)}, options)
 
 
-class Results:
-    """The rows so far, in a JSON and a Markdown file."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.folder = options.out
-        is_gpu = torch.device(options.device).type == "cuda"
-        library = (options.build / "lib" / "libsconce.so").read_bytes()
-        self.build = hashlib.sha256(library).hexdigest()[:16]
-        self.content: dict = {"machine": {"gpu": torch.cuda.get_device_name() if is_gpu else "none: the CPU",
-                                          "torch": torch.__version__, "threads": torch.get_num_threads()},
-                              "rows": {}, "notes": []}
-        if options.resume is not None:
-            earlier = json.loads(options.resume.read_text())
-            if earlier.get("machine") == self.content["machine"]:
-                self.content["rows"] = {name: row for name, row in earlier["rows"].items() if row["build"] == self.build}
-                self.content["notes"] = earlier["notes"]
-        self.write()
-
-    def has(self, name: str) -> bool:
-        return name in self.content["rows"]
-
-    def add(self, name: str, row: dict, notes: list[str]) -> None:
-        self.content["rows"][name] = row | {"build": self.build}
-        self.content["notes"] += notes
-        self.write()
-
-    def write(self) -> None:
-        text = json.dumps(self.content, indent=1) + "\n"
-        for path, content in (("gpu_models.json", text), ("gpu_models.md", self.markdown())):
-            new = self.folder / (path + ".new")
-            new.write_text(content)
-            new.replace(self.folder / path)
-
-    def markdown(self) -> str:
-        machine = self.content["machine"]
-        lines = [f"# sconce on {machine['gpu']}", "",
-                 f"PyTorch {machine['torch']}. Ratios to sconce: above 1, sconce is faster.", ""]
-        for table in ("forward", "step", "pointwise"):
-            rows = {name.split(" ", 1)[1]: row for name, row in self.content["rows"].items() if name.startswith(table + " ")}
-            columns = sorted({who for row in rows.values() for who in row["ratios"]})
-            if rows:
-                lines += ["| " + " | ".join([table, "sconce", *columns]) + " |", "|---" * (len(columns) + 2) + "|"]
-            for name, row in rows.items():
-                cells = [f"{row['ratios'][who]:.2f}" if who in row["ratios"] else "-" for who in columns]
-                lines.append("| " + " | ".join([name, f"{row['sconce_seconds'] * 1e6:.4g} us", *cells]) + " |")
-            lines += [""] if rows else []
-        return "\n".join(lines + [f"- {note}" for note in self.content["notes"]]).rstrip() + "\n"
+def markdown(content: dict) -> str:
+    machine = content["machine"]
+    lines = [f"# sconce on {machine['gpu']}", "",
+             f"PyTorch {machine['torch']}. Ratios to sconce: above 1, sconce is faster.", ""]
+    for table in ("forward", "step", "pointwise"):
+        rows = {name.split(" ", 1)[1]: row for name, row in content["rows"].items() if name.startswith(table + " ")}
+        columns = sorted({who for row in rows.values() for who in row["ratios"]})
+        if rows:
+            lines += ["| " + " | ".join([table, "sconce", *columns]) + " |", "|---" * (len(columns) + 2) + "|"]
+        for name, row in rows.items():
+            cells = [f"{row['ratios'][who]:.2f}" if who in row["ratios"] else "-" for who in columns]
+            lines.append("| " + " | ".join([name, f"{row['sconce_seconds'] * 1e6:.4g} us", *cells]) + " |")
+        lines += [""] if rows else []
+    return "\n".join(lines + [f"- {note}" for note in content["notes"]]).rstrip() + "\n"
 
 
 def main() -> int:
@@ -281,8 +246,10 @@ def main() -> int:
         return 2
     warnings.filterwarnings("ignore")
     logging.disable(logging.ERROR)
-    options.out.mkdir(parents=True, exist_ok=True)
-    results = Results(options)
+    is_gpu = torch.device(options.device).type == "cuda"
+    machine = {"gpu": torch.cuda.get_device_name() if is_gpu else "none: the CPU", "torch": torch.__version__,
+               "threads": torch.get_num_threads()}
+    results = Results(options.out, "gpu_models", options.build, machine, options.resume, markdown)
     end = time.monotonic() + options.budget
     failed = unfinished = 0
     for task in tasks:

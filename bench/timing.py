@@ -1,9 +1,11 @@
 """What the scripts that time sconce beside its peers share."""
+import hashlib
 import json
 import os
 import statistics
 import subprocess
 import time
+from pathlib import Path
 from typing import Any, Callable, Iterator, Optional
 
 import torch
@@ -18,9 +20,11 @@ class UserError(Exception):
 
 
 def tensors_in(value: Any) -> list[Tensor]:
+    if isinstance(value, dict):
+        value = list(value.values())
     if isinstance(value, (list, tuple)):
         return [tensor for element in value for tensor in tensors_in(element)]
-    return [torch.as_tensor(value)]
+    return [] if value is None or isinstance(value, str) else [torch.as_tensor(value)]
 
 
 def adam_step(module: nn.Module, arguments: Any, compiler: Optional[Callable] = None) -> Run:
@@ -49,9 +53,14 @@ def line_of(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0].strip()[:100] if lines else ''}"
 
 
-def output_of(command: list[str], **environment: str) -> Any:
-    """The JSON that one of sconce's programs prints."""
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+def output_of(command: list[str], may_mismatch: bool = False, timeout: Optional[float] = None, **environment: str) -> Any:
+    """The JSON that one of sconce's programs prints, also about a mismatch or error if that is allowed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise UserError(f"{command[0]} took longer than {timeout:.0f} s") from None
+    if may_mismatch and done.returncode in (1, 2) and done.stdout.lstrip().startswith(("[", "{")):
+        return json.loads(done.stdout)
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise UserError(f"{command[0]} failed with exit code {done.returncode}: {lines[-1] if lines else 'no message'}")
@@ -93,3 +102,44 @@ def row_of(rounds: list[Times]) -> dict:
     return {"sconce_seconds": statistics.median(times["sconce"] for times in rounds),
             "ratios": {who: statistics.median(times[who] / times["sconce"] for times in rounds if times.get(who))
                        for who in others}}
+
+
+class Results:
+    """The rows so far, in FOLDER/STEM.json and FOLDER/STEM.md.
+
+    Rows of an earlier run are kept if the machine and settings, sconce's libraries and the row's source, by its name, are
+    the same.
+    """
+
+    def __init__(self, folder: Path, stem: str, build: Path, machine: dict, resume: Optional[Path],
+                 markdown: Callable[[dict], str], source_of: Callable[[str], str] = lambda name: "") -> None:
+        self.folder, self.stem, self.markdown = folder, stem, markdown
+        digest = hashlib.sha256()
+        for library in sorted((build / "lib").glob("libsconce*.so")):
+            digest.update(library.read_bytes())
+        self.build = digest.hexdigest()[:16]
+        self.content: dict = {"machine": machine, "rows": {}, "notes": []}
+        self.source_of = source_of
+        if resume is not None:
+            earlier = json.loads(resume.read_text())
+            if earlier.get("machine") == machine:
+                self.content["rows"] = {name: row for name, row in earlier["rows"].items()
+                                        if row["build"] == self.build and row.get("source", "") == source_of(name)}
+                self.content["notes"] = earlier["notes"]
+        folder.mkdir(parents=True, exist_ok=True)
+        self.write()
+
+    def has(self, name: str) -> bool:
+        return name in self.content["rows"]
+
+    def add(self, name: str, row: dict, notes: list[str]) -> None:
+        self.content["rows"][name] = row | {"build": self.build, "source": self.source_of(name)}
+        self.content["notes"] += notes
+        self.write()
+
+    def write(self) -> None:
+        text = json.dumps(self.content, indent=1) + "\n"
+        for suffix, content in ((".json", text), (".md", self.markdown(self.content))):
+            new = self.folder / (self.stem + suffix + ".new")
+            new.write_text(content)
+            new.replace(self.folder / (self.stem + suffix))

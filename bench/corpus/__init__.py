@@ -1,0 +1,1 @@
+"""Models that stand for what users bring: nothing in sconce was tuned for them. See record.py."""
