@@ -9,7 +9,7 @@ TEST_PACKAGES := libgtest-dev libgmock-dev libbenchmark-dev
 # How far a build is: steps finished, steps in all, seconds since it began.
 export NINJA_STATUS := [%f of %t, %e s] 
 
-.PHONY: help run test quick setup build models bench peers $(SANITIZERS) fuzz format tidy clean
+.PHONY: help run test quick setup build models bench peers corpus $(SANITIZERS) fuzz format tidy clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z ]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -46,16 +46,29 @@ bench: build models ## every benchmark, in earnest
 	done
 
 # LibTorch comes from build/venv; the other packages stay apart from it.
+define venv_beside_libtorch
+	$(PYTHON) -m venv --clear $(1)
+	$(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	  "$$($(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/libtorch.pth"
+endef
 PEERS := build/peers-venv
 $(PEERS)/ready: Makefile | setup
-	$(PYTHON) -m venv --clear $(PEERS)
-	$(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
-	  "$$($(PEERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/libtorch.pth"
+	$(call venv_beside_libtorch,$(PEERS))
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check onnx==1.23.2 onnxruntime==1.32.0 onnxscript==0.7.2
 	touch $@
 
 peers: build models $(PEERS)/ready ## sconce beside torch.compile and ONNX Runtime, in one table
 	$(PEERS)/bin/python bench/peers.py $(RELEASE) build/models
+
+CORPUS := build/corpus-venv
+$(CORPUS)/ready: Makefile | setup
+	$(call venv_beside_libtorch,$(CORPUS))
+	$(CORPUS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps timm==1.0.31 torchaudio==2.11.0
+	$(CORPUS)/bin/python -m pip install --quiet --disable-pip-version-check transformers==5.24.0
+	touch $@
+
+corpus: build $(CORPUS)/ready ## ratios to torch::jit over many models of timm, torchaudio, transformers and others
+	$(CORPUS)/bin/python bench/corpus.py $(RELEASE) --out build/corpus --resume
 
 asan ubsan tsan: setup models ## the tests under a sanitizer
 	cmake --preset $@

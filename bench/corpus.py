@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Times sconce on a corpus of models beside torch::jit and eager LibTorch, and prints how the ratios are distributed.
 
-The models are those of bench/corpus: modules of timm, torchvision, torchaudio and transformers with random weights, layers of
-torch.nn, and loops and control flow in the styles that projects publish. sconce is not tuned for them.
+The models are those of bench/corpus: modules of timm, torchvision, torchaudio and transformers with random weights,
+layers of torch.nn, and loops and control flow in the styles that projects publish. sconce is not tuned for them.
 
-Ratios are to sconce: above 1, sconce is faster. `jit` is the fastest mode of torch::jit that does not freeze the model, `best`
-the fastest of these and eager execution. Executors take turns in one process (`sconce bench`); with several rounds, each
+Ratios are to sconce: above 1, sconce is faster. `best jit` is the fastest mode of torch::jit that does not freeze the
+model, `best` the fastest of these and eager execution. Executors take turns in one process (`sconce bench`); with several rounds, each
 ratio is the median over processes. A training step is forward, the mean square of the outputs, backward and Adam's update;
 its ratios are to `sconce-step`, which runs the step as one plan, and `plain` is the ratio of sconce without that.
 
@@ -18,7 +18,6 @@ this.
     build/venv/bin/python bench/corpus.py build/release --only recurrent layers --quick --profile
 """
 import argparse
-import hashlib
 import logging
 import os
 import platform
@@ -180,7 +179,7 @@ def name_of(mode: str, threads: int, model: str) -> str:
 def source_of(name: str) -> str:
     """What a row depends on beside the build: the file of its family."""
     model = MODELS.get(name.split(" ")[2])
-    return hashlib.sha256(model.source.read_bytes()).hexdigest()[:16] if model else "gone"
+    return model.source if model else "gone"
 
 
 class Progress:
@@ -205,7 +204,8 @@ class Progress:
             trouble = [f"{key}: {row[key]}" for key in ("libtorch_failure", "failure", "wrong") if key in row]
             if trouble or not self.is_terminal:
                 ratios = ", ".join(f"{who} {ratio:.2f}x" for who, ratio in row["ratios"].items())
-                print(f"[{self.done}/{self.total}] {name}: " + "; ".join([ratios, *trouble] if ratios else trouble), flush=True)
+                text = "; ".join([ratios, *trouble] if ratios else trouble)
+                print(f"[{self.done}/{self.total}] {name}: {text}", flush=True)
 
 
 def chosen(only: list[str]) -> list[Model]:
@@ -254,11 +254,14 @@ def main() -> int:
     parser.add_argument("--train", action="store_true", help="time training steps, not inference")
     parser.add_argument("--threads", metavar="N", nargs="+", type=int, default=[1], help="threads inside an operator (1)")
     parser.add_argument("--batch", metavar="N", type=int, help="examples in a batch (1; 4 with --train)")
-    parser.add_argument("--profile", action="store_true", help="also record the share of time in steps that are not prepared")
+    parser.add_argument("--profile", action="store_true",
+                        help="also record the share of time in steps that are not prepared")
     parser.add_argument("--rounds", metavar="N", type=int, default=3, help="processes of each model (3)")
-    parser.add_argument("--seconds", metavar="S", type=float, default=0.5, help="steady time of an executor in a process (0.5)")
+    parser.add_argument("--seconds", metavar="S", type=float, default=0.5,
+                        help="steady time of an executor in a process (0.5)")
     parser.add_argument("--quick", action="store_true", help="one round of 0.2 s, compared by `sconce bench` alone")
-    parser.add_argument("--timeout", metavar="S", type=float, default=300, help="seconds, after which a process is ended (300)")
+    parser.add_argument("--timeout", metavar="S", type=float, default=300,
+                        help="seconds, after which a process is ended (300)")
     parser.add_argument("--verbose", action="store_true", help="show where a model that cannot be built fails")
     options = parser.parse_args()
     if options.quick:

@@ -71,10 +71,12 @@ def tacotron2_synthesis(batch: int) -> Example:
 def wav2vec2(batch: int) -> Example:
     from torchaudio.models import wav2vec2_model
     module = wav2vec2_model(
-        extractor_mode="group_norm", extractor_conv_layer_config=[(32, 10, 5), (32, 3, 2), (32, 2, 2)], extractor_conv_bias=False,
+        extractor_mode="group_norm", extractor_conv_layer_config=[(32, 10, 5), (32, 3, 2), (32, 2, 2)],
+        extractor_conv_bias=False,
         encoder_embed_dim=64, encoder_projection_dropout=0.1, encoder_pos_conv_kernel=15, encoder_pos_conv_groups=4,
         encoder_num_layers=2, encoder_num_heads=4, encoder_attention_dropout=0.1, encoder_ff_interm_features=128,
-        encoder_ff_interm_dropout=0.1, encoder_dropout=0.1, encoder_layer_norm_first=False, encoder_layer_drop=0.0, aux_num_out=20)
+        encoder_ff_interm_dropout=0.1, encoder_dropout=0.1, encoder_layer_norm_first=False, encoder_layer_drop=0.0,
+        aux_num_out=20)
     return scripted(module, torch.randn(batch, 1600))
 
 
@@ -98,8 +100,8 @@ def conv_tasnet(batch: int) -> Example:
 def rnn_transducer(batch: int) -> Example:
     from torchaudio.models.rnnt import emformer_rnnt_model
     module = emformer_rnnt_model(
-        input_dim=40, encoding_dim=64, num_symbols=20, segment_length=16, right_context_length=4, time_reduction_input_dim=32,
-        time_reduction_stride=4, transformer_num_heads=4, transformer_ffn_dim=128, transformer_num_layers=2,
+        input_dim=40, encoding_dim=64, num_symbols=20, segment_length=16, right_context_length=4,
+        time_reduction_input_dim=32, time_reduction_stride=4, transformer_num_heads=4, transformer_ffn_dim=128, transformer_num_layers=2,
         transformer_dropout=0.1, transformer_activation="gelu", transformer_left_context_length=8,
         transformer_max_memory_size=0, transformer_weight_init_scale_strategy="depthwise", transformer_tanh_on_mem=True,
         symbol_embedding_dim=32, num_lstm_layers=2, lstm_layer_norm=True, lstm_layer_norm_epsilon=1e-3, lstm_dropout=0.1)

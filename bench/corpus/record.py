@@ -3,6 +3,7 @@
 Weights and arguments are random with fixed seeds; nothing is downloaded. A family is a file of this folder. A family's
 packages are imported when one of its models is built, so that the list needs PyTorch alone.
 """
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -27,7 +28,7 @@ class Model:
     name: str
     family: str
     trains: bool  # some output takes gradients to parameters, and the module runs in training mode
-    source: Path
+    source: str  # a digest of its file
     builder: Callable[[int], Example]
 
     def build(self, batch: int) -> Example:
@@ -56,7 +57,7 @@ def add(name: str, builder: Callable[[int], Example], trains: bool = True) -> No
     if name in MODELS:
         raise ValueError(f"two models are called {name}")
     source = Path(inspect.getsourcefile(inspect.unwrap(builder)))
-    MODELS[name] = Model(name, source.stem, trains, source, builder)
+    MODELS[name] = Model(name, source.stem, trains, hashlib.sha256(source.read_bytes()).hexdigest()[:16], builder)
 
 
 def model(trains: bool = True) -> Callable:

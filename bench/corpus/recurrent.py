@@ -33,7 +33,8 @@ class LstmCell(nn.Module):
 
     def forward(self, x: Tensor, state: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tuple[Tensor, Tensor]]:
         hx, cx = state
-        gates = torch.mm(x, self.input_weight.t()) + self.input_bias + torch.mm(hx, self.hidden_weight.t()) + self.hidden_bias
+        gates = (torch.mm(x, self.input_weight.t()) + self.input_bias +
+                 torch.mm(hx, self.hidden_weight.t()) + self.hidden_bias)
         in_gate, forget_gate, cell_gate, out_gate = gates.chunk(4, 1)
         cy = torch.sigmoid(forget_gate) * cx + torch.sigmoid(in_gate) * torch.tanh(cell_gate)
         hy = torch.sigmoid(out_gate) * torch.tanh(cy)

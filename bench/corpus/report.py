@@ -7,7 +7,8 @@ from typing import Callable, Optional
 OPERATORS = 25
 # Above this spread of sconce's medians within a process, the machine was busy otherwise.
 NOISY = 0.15
-TITLES = {"best jit": "torch::jit", "best": "the best of torch::jit and eager", "plain": "the best, sconce without its step plan"}
+TITLES = {"best jit": "torch::jit", "best": "the best of torch::jit and eager",
+          "plain": "the best of torch::jit and eager, sconce without its step plan"}
 
 
 def tenth(values: list[float]) -> float:

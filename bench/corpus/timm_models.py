@@ -1,4 +1,6 @@
 """Image classifiers of timm, scripted, on images of 64 pixels where the architecture takes them."""
+from typing import Any, Callable
+
 import torch
 
 from corpus.record import Example, add, scripted
@@ -7,14 +9,14 @@ IMAGE = 64
 # Models that take images of any size.
 CONVOLUTIONAL = (
     "resnet18d", "resnest14d", "mobilenetv3_small_050", "efficientnet_b0", "convnext_atto", "regnety_002", "repvgg_a0",
-    "ghostnet_100", "edgenext_xx_small", "poolformer_s12", "mobilevit_xxs", "densenet121", "rexnet_100", "pvt_v2_b0", "dla34",
-    "xcit_nano_12_p16_224", "dpn48b", "lambda_resnet26t",
+    "ghostnet_100", "edgenext_xx_small", "poolformer_s12", "mobilevit_xxs", "densenet121", "rexnet_100", "pvt_v2_b0",
+    "dla34", "xcit_nano_12_p16_224", "dpn48b", "lambda_resnet26t",
 )
 # Models whose parameters fit one size of images, with their settings.
-SIZED: dict[str, dict] = {
+SIZED: dict[str, dict[str, Any]] = {
     "vit_tiny_patch16_224": {"img_size": 96, "depth": 6},
     "mixer_s32_224": {"img_size": 128},
-    "gmlp_ti16_224": {"img_size": 96, "num_blocks": 8},
+    "gmlp_ti16_224": {"img_size": 96},
     "resmlp_12_224": {"img_size": 96},
     "convit_tiny": {"img_size": 96, "depth": 6},
     "eva02_tiny_patch14_224": {"img_size": 84, "depth": 6},
@@ -24,10 +26,11 @@ SIZED: dict[str, dict] = {
 }
 
 
-def classifier(name: str, size: int, settings: dict):
+def classifier(name: str, size: int, settings: dict[str, Any]) -> Callable[[int], Example]:
     def build(batch: int) -> Example:
         import timm
-        return scripted(timm.create_model(name, pretrained=False, num_classes=10, **settings), torch.randn(batch, 3, size, size))
+        module = timm.create_model(name, pretrained=False, num_classes=10, **settings)
+        return scripted(module, torch.randn(batch, 3, size, size))
     return build
 
 

@@ -1,4 +1,4 @@
-"""Networks of torchvision for classification, segmentation and optical flow, scripted."""
+"""Networks of torchvision for classification, segmentation and video, scripted."""
 from typing import Callable
 
 import torch
@@ -6,8 +6,8 @@ import torch
 from corpus.record import Example, add, model, scripted
 
 IMAGE = 64
-CLASSIFIERS = ("alexnet", "squeezenet1_1", "shufflenet_v2_x0_5", "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_large", "googlenet",
-               "resnet50", "regnet_x_400mf", "efficientnet_v2_s", "convnext_tiny")
+CLASSIFIERS = ("alexnet", "squeezenet1_1", "shufflenet_v2_x0_5", "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_large",
+               "googlenet", "resnet50", "regnet_x_400mf", "efficientnet_v2_s", "convnext_tiny")
 
 
 def classifier(name: str) -> Callable[[int], Example]:
@@ -26,7 +26,8 @@ for each in CLASSIFIERS:
 @model()
 def vision_transformer(batch: int) -> Example:
     from torchvision.models import VisionTransformer
-    module = VisionTransformer(image_size=64, patch_size=16, num_layers=4, num_heads=4, hidden_dim=128, mlp_dim=256, num_classes=10)
+    module = VisionTransformer(image_size=64, patch_size=16, num_layers=4, num_heads=4, hidden_dim=128, mlp_dim=256,
+                               num_classes=10)
     return scripted(module, torch.randn(batch, 3, IMAGE, IMAGE))
 
 

@@ -6,9 +6,11 @@ import torch
 from corpus.record import Example, add, traced
 
 LENGTH, VOCABULARY = 48, 1000
-SMALL = {"vocab_size": VOCABULARY, "hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 512}
+SMALL = {"vocab_size": VOCABULARY, "hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "intermediate_size": 512}
 DECODER = SMALL | {"num_key_value_heads": 2, "use_cache": False, "pad_token_id": 0, "head_dim": 32}
-VISION = {key: value for key, value in SMALL.items() if key != "vocab_size"} | {"image_size": 64, "patch_size": 16}
+WIDTHS = {key: value for key, value in SMALL.items() if key != "vocab_size"}
+VISION = WIDTHS | {"image_size": 64, "patch_size": 16}
 
 # The classes of a configuration and a model, and the configuration's fields. The input is tokens, an image or a wave.
 LANGUAGE: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -21,9 +23,11 @@ LANGUAGE: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mobilebert": ("MobileBertConfig", "MobileBertModel",
                    SMALL | {"intra_bottleneck_size": 32, "embedding_size": 32, "num_feedforward_networks": 2}),
     "squeezebert": ("SqueezeBertConfig", "SqueezeBertModel", SMALL | {"embedding_size": 128}),
-    "deberta_v2": ("DebertaV2Config", "DebertaV2Model", SMALL | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}),
+    "deberta_v2": ("DebertaV2Config", "DebertaV2Model",
+                   SMALL | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}),
     "fnet": ("FNetConfig", "FNetModel", {key: value for key, value in SMALL.items() if key != "num_attention_heads"}),
-    "gpt2": ("GPT2Config", "GPT2Model", {"vocab_size": VOCABULARY, "n_embd": 128, "n_layer": 3, "n_head": 4, "use_cache": False}),
+    "gpt2": ("GPT2Config", "GPT2Model", {"vocab_size": VOCABULARY, "n_embd": 128, "n_layer": 3,
+                                          "n_head": 4, "use_cache": False}),
     "gpt_neox": ("GPTNeoXConfig", "GPTNeoXModel", SMALL | {"use_cache": False}),
     "opt": ("OPTConfig", "OPTModel", {"vocab_size": VOCABULARY, "hidden_size": 128, "ffn_dim": 512, "num_hidden_layers": 3,
                                       "num_attention_heads": 4, "word_embed_proj_dim": 128, "use_cache": False}),
@@ -68,6 +72,6 @@ for each, parts in LANGUAGE.items():
     add(each, transformer(*parts, tokens))
 for each, parts in IMAGES.items():
     add(each, transformer(*parts, lambda batch: torch.randn(batch, 3, 64, 64)))
-add("hubert", transformer("HubertConfig", "HubertModel", {key: value for key, value in SMALL.items() if key != "vocab_size"} | {
+add("hubert", transformer("HubertConfig", "HubertModel", WIDTHS | {
     "conv_dim": [32, 32, 32], "conv_kernel": [10, 3, 2], "conv_stride": [5, 2, 2], "num_conv_pos_embeddings": 15,
     "num_conv_pos_embedding_groups": 4, "num_feat_extract_layers": 3}, lambda batch: torch.randn(batch, 1600)))
