@@ -4,10 +4,10 @@
 The models are those of bench/corpus: modules of timm, torchvision, torchaudio and transformers with random weights,
 layers of torch.nn, and loops and control flow in the styles that projects publish. sconce is not tuned for them.
 
-Ratios are to sconce: above 1, sconce is faster. `best jit` is the fastest mode of torch::jit that does not freeze the
-model, `best` the fastest of these and eager execution. Executors take turns in one process (`sconce bench`); with several rounds, each
-ratio is the median over processes. A training step is forward, the mean square of the outputs, backward and Adam's update;
-its ratios are to `sconce-step`, which runs the step as one plan, and `plain` is the ratio of sconce without that.
+Ratios are to sconce: above 1, sconce is faster. `best jit` is the fastest mode of torch::jit that does not freeze the model,
+`best` the fastest of these and eager execution. Executors take turns in one process (`sconce bench`); with several rounds,
+each ratio is the median over processes. A training step is forward, the mean square of the outputs, backward and Adam's
+update. Its ratios are to `sconce-step`, which runs the step as one plan; `plain` is `best` to sconce without that.
 
 A model that sconce cannot run, or whose result differs from eager LibTorch's, is listed as such, and the exit code is 1.
 Results go to FOLDER/corpus.json and FOLDER/corpus.md after each model. `make corpus` makes the Python environment and runs

@@ -101,8 +101,8 @@ def rnn_transducer(batch: int) -> Example:
     from torchaudio.models.rnnt import emformer_rnnt_model
     module = emformer_rnnt_model(
         input_dim=40, encoding_dim=64, num_symbols=20, segment_length=16, right_context_length=4,
-        time_reduction_input_dim=32, time_reduction_stride=4, transformer_num_heads=4, transformer_ffn_dim=128, transformer_num_layers=2,
-        transformer_dropout=0.1, transformer_activation="gelu", transformer_left_context_length=8,
+        time_reduction_input_dim=32, time_reduction_stride=4, transformer_num_heads=4, transformer_ffn_dim=128,
+        transformer_num_layers=2, transformer_dropout=0.1, transformer_activation="gelu", transformer_left_context_length=8,
         transformer_max_memory_size=0, transformer_weight_init_scale_strategy="depthwise", transformer_tanh_on_mem=True,
         symbol_embedding_dim=32, num_lstm_layers=2, lstm_layer_norm=True, lstm_layer_norm_epsilon=1e-3, lstm_dropout=0.1)
     return scripted(module, torch.randn(batch, FRAMES + 16, 40), lengths_of(batch, FRAMES), torch.randint(0, 20, (batch, 8)),
