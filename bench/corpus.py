@@ -141,7 +141,17 @@ def check(path: Path, inputs: Path, trains: bool, options: argparse.Namespace) -
                      for each in found["failures"][:2])
 
 
-def measure(model: Model, mode: str, threads: list[int], results: Results, options: argparse.Namespace) -> dict[str, dict]:
+def blame(path: Path, inputs: Path, options: argparse.Namespace) -> str:
+    """Says whether sconce alone runs what `sconce bench` failed on, so that another executor may be the cause."""
+    command = [str(options.build / "bin" / "sconce"), "run", str(path), f"--inputs={inputs}", "--json", "--repeat=10"]
+    try:
+        output_of([*command, "--no-grad"], timeout=options.timeout)
+    except UserError:
+        return ""
+    return "; sconce run does not fail"
+
+
+def measure(model: Model, mode: str, threads: list[int], options: argparse.Namespace) -> dict[str, dict]:
     """Measures the model with these numbers of threads. Returns the rows by their names."""
     trains = mode == "training"
     rows: dict[str, dict] = {}
@@ -165,7 +175,7 @@ def measure(model: Model, mode: str, threads: list[int], results: Results, optio
                 if mismatch:
                     row["wrong"] = mismatch
             except UserError as failure:
-                row = {"failure": str(failure), "ratios": {}}
+                row = {"failure": f"{failure}{blame(path, inputs, options)}", "ratios": {}}
             rows[name] = empty | row
     return rows
 
@@ -232,7 +242,7 @@ def run(options: argparse.Namespace) -> int:
     progress = Progress(len(tasks))
     for model, threads in tasks:
         progress.begin(model, mode)
-        rows = measure(model, mode, threads, results, options)
+        rows = measure(model, mode, threads, options)
         for name, row in rows.items():
             results.add(name, row, [])
         progress.end(rows)
@@ -282,6 +292,9 @@ def main() -> int:
     except UserError as failure:
         print(f"corpus: error: {failure}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"\ncorpus: interrupted; --resume goes on from {options.out}", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 import hashlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import time
@@ -58,12 +59,13 @@ def output_of(command: list[str], may_mismatch: bool = False, timeout: Optional[
     try:
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=timeout)
     except subprocess.TimeoutExpired:
-        raise UserError(f"{command[0]} took longer than {timeout:.0f} s") from None
+        raise UserError(f"{' '.join(command[:2])} took longer than {timeout:.0f} s") from None
     if may_mismatch and done.returncode in (1, 2) and done.stdout.lstrip().startswith(("[", "{")):
         return json.loads(done.stdout)
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        raise UserError(f"{command[0]} failed with exit code {done.returncode}: {lines[-1] if lines else 'no message'}")
+        how = f"exit code {done.returncode}" if done.returncode > 0 else signal.Signals(-done.returncode).name
+        raise UserError(f"{' '.join(command[:2])} failed with {how}: {lines[-1] if lines else 'no message'}")
     return json.loads(done.stdout)
 
 
