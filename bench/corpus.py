@@ -9,7 +9,8 @@ Ratios are to sconce: above 1, sconce is faster. `best jit` is the fastest mode 
 each ratio is the median over processes. A training step is forward, the mean square of the outputs, backward and Adam's
 update. Its ratios are to `sconce-step`, which runs the step as one plan; `plain` is `best` to sconce without that.
 
-A model that sconce cannot run, or whose result differs from eager LibTorch's, is listed as such, and the exit code is 1.
+A model that sconce cannot run, or whose result differs from eager LibTorch's, is listed as such and not among the
+ratios; the exit code is 1 then.
 Results go to FOLDER/corpus.json and FOLDER/corpus.md after each model. `make corpus` makes the Python environment and runs
 this.
 
@@ -34,7 +35,7 @@ from typing import Any
 import torch
 
 from corpus.record import FAMILIES, MODELS, Example, Model, load_families, missing_packages
-from corpus.report import markdown, profile_of, summary
+from corpus.report import TROUBLES, markdown, profile_of, summary
 from timing import Results, UserError, line_of, output_of, tensors_in
 
 PACKAGES = ("torch", "torchvision", "timm", "torchaudio", "transformers")
@@ -131,14 +132,17 @@ def row_of_rounds(rounds: list[dict]) -> dict:
     return row
 
 
-def check(path: Path, inputs: Path, trains: bool, options: argparse.Namespace) -> str:
-    """Says how outputs (and gradients) differ from LibTorch's, by `sconce check`. Empty if they agree."""
+def check(path: Path, inputs: Path, trains: bool, options: argparse.Namespace) -> dict[str, str]:
+    """Says how outputs (and gradients) differ from LibTorch's, and what sconce left out, by `sconce check`."""
     command = [str(options.build / "bin" / "sconce"), "check", str(path), f"--inputs={inputs}", "--json"]
     found = output_of(command + (["--grad"] if trains else []), may_mismatch=True, timeout=options.timeout)
     if "error" in found:
         raise UserError(f"sconce check: {found['error']}")
-    return "; ".join(f"{each['path']}: {each['what']} (call {each['call']}, plan {each['plan']}, against {each['against']})"
-                     for each in found["failures"][:2])
+    texts: dict[str, list[str]] = {"wrong": [], "left_out": []}
+    for each in found["failures"]:
+        text = f"{each['path']}: {each['what']} (call {each['call']}, plan {each['plan']}, against {each['against']})"
+        texts["left_out" if each["path"] == "left out" else "wrong"].append(" ".join(text.split()))
+    return {key: "; ".join(found[:2]) for key, found in texts.items() if found}
 
 
 def blame(path: Path, inputs: Path, options: argparse.Namespace) -> str:
@@ -166,14 +170,13 @@ def measure(model: Model, mode: str, threads: list[int], options: argparse.Names
         example.module.save(str(path))
         torch.save(example.inputs, inputs)
         del example
-        mismatch = None
+        found = None
         for name, count in names.items():
             try:
                 row = row_of_rounds(rounds_of_bench(path, inputs, mode, count, options))
-                if options.check and mismatch is None and "failure" not in row:
-                    mismatch = check(path, inputs, trains, options)
-                if mismatch:
-                    row["wrong"] = mismatch
+                if options.check and found is None and "failure" not in row:
+                    found = check(path, inputs, trains, options)
+                row |= found or {}
             except UserError as failure:
                 row = {"failure": f"{failure}{blame(path, inputs, options)}", "ratios": {}}
             rows[name] = empty | row
@@ -211,7 +214,7 @@ class Progress:
         if self.is_terminal:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
         for name, row in rows.items():
-            trouble = [f"{key}: {row[key]}" for key in ("libtorch_failure", "failure", "wrong") if key in row]
+            trouble = [f"{key}: {row[key]}" for key in TROUBLES if key in row]
             if trouble or not self.is_terminal:
                 ratios = ", ".join(f"{who} {ratio:.2f}x" for who, ratio in row["ratios"].items())
                 text = "; ".join([ratios, *trouble] if ratios else trouble)
@@ -250,7 +253,7 @@ def run(options: argparse.Namespace) -> int:
     rows = {name: row for name, row in results.content["rows"].items() if name in wanted}
     print(summary(rows))
     print(f"\nEverything is in {options.out / 'corpus.md'} and {file}.")
-    return 1 if any(key in row for row in rows.values() for key in ("libtorch_failure", "failure", "wrong")) else 0
+    return 1 if any(key in row for row in rows.values() for key in TROUBLES) else 0
 
 
 def main() -> int:

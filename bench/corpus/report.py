@@ -3,6 +3,13 @@ import math
 import statistics
 from typing import Callable, Optional
 
+# What is reported of a model beside its times, by the key in its row.
+TROUBLES = {
+    "failure": "sconce fails, LibTorch does not",
+    "wrong": "Results differ from eager LibTorch's; not among the ratios",
+    "left_out": "sconce left out a pass or a plan that failed",
+    "libtorch_failure": "LibTorch cannot run what the corpus builds",
+}
 # Rows of the tables of operators.
 OPERATORS = 25
 # Above this spread of sconce's medians within a process, the machine was busy otherwise.
@@ -61,7 +68,7 @@ def distributions(rows: dict[str, dict]) -> list[str]:
         cells = []
         for family in [*families, None]:
             values = [row["ratios"][who] for row in rows.values()
-                      if who in row["ratios"] and family in (None, row["family"])]
+                      if who in row["ratios"] and "wrong" not in row and family in (None, row["family"])]
             cells.append([family or "all", *distribution(values)])
         lines += [f"Ratios to sconce of {title}:", "",
                   *table(["family", "models", "median", "geom. mean", "10th pct.", "min", "below 1"], cells), ""]
@@ -70,9 +77,7 @@ def distributions(rows: dict[str, dict]) -> list[str]:
 
 def troubles(rows: dict[str, dict]) -> list[str]:
     lines: list[str] = []
-    for key, title in (("failure", "sconce fails, LibTorch does not"), ("wrong", "Results differ from eager LibTorch's"),
-                       ("libtorch_failure", "LibTorch cannot run what the corpus builds"),
-                       ("remark", "Steps that ran as no plan")):
+    for key, title in {**TROUBLES, "remark": "Training steps that ran as no plan"}.items():
         found = {name: row[key] for name, row in rows.items() if key in row}
         if found:
             lines += [f"{title}: {len(found)}", "", *(f"- {name}: {what}" for name, what in found.items()), ""]
