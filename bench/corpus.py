@@ -272,13 +272,13 @@ def main() -> int:
     parser.add_argument("--rounds", metavar="N", type=int, default=3, help="processes of each model (3)")
     parser.add_argument("--seconds", metavar="S", type=float, default=0.5,
                         help="steady time of an executor in a process (0.5)")
-    parser.add_argument("--quick", action="store_true", help="one round of 0.2 s, compared by `sconce bench` alone")
+    parser.add_argument("--quick", action="store_true", help="one round of 0.25 s, compared by `sconce bench` alone")
     parser.add_argument("--timeout", metavar="S", type=float, default=300,
                         help="seconds, after which a process is ended (300)")
     parser.add_argument("--verbose", action="store_true", help="show where a model that cannot be built fails")
     options = parser.parse_args()
     if options.quick:
-        options.rounds, options.seconds = 1, 0.2
+        options.rounds, options.seconds = 1, 0.25
     options.check = not options.quick
     if options.rounds < 1 or options.seconds <= 0 or min(options.threads) < 1:
         parser.error("--rounds and --threads must be at least 1, --seconds above 0")
