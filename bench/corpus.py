@@ -145,6 +145,28 @@ def check(path: Path, inputs: Path, trains: bool, options: argparse.Namespace) -
     return {key: "; ".join(found[:2]) for key, found in texts.items() if found}
 
 
+def in_double(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.is_floating_point() else value
+    if isinstance(value, dict):
+        return {key: in_double(each) for key, each in value.items()}
+    return type(value)(map(in_double, value)) if isinstance(value, (list, tuple)) else value
+
+
+def agrees_in_double(path: Path, inputs: Path, mode: str, options: argparse.Namespace) -> bool:
+    """Tells a difference by rounding, which training steps with batch norms enlarge, from a wrong result."""
+    wide, wide_inputs = path.with_name("wide.pt"), inputs.with_name("wide_inputs.pt")
+    torch.jit.load(path).double().save(str(wide))
+    torch.save(in_double(torch.load(inputs)), wide_inputs)
+    command = [str(options.build / "bin" / "sconce"), "bench", str(wide), f"--inputs={wide_inputs}", "--json",
+               "--intra-op=1", "--seconds=0.05", "--against=eager", *(["--train=adam"] if mode == "training" else [])]
+    try:
+        found = output_of(command, may_mismatch=True, timeout=options.timeout)
+    except UserError:
+        return False
+    return "error" not in found and not any("wrong" in each or "not_available" in each for each in found[0]["executors"])
+
+
 def blame(path: Path, inputs: Path, options: argparse.Namespace) -> str:
     """Says whether sconce alone runs what `sconce bench` failed on, so that another executor may be the cause."""
     command = [str(options.build / "bin" / "sconce"), "run", str(path), f"--inputs={inputs}", "--json", "--repeat=10"]
@@ -177,6 +199,8 @@ def measure(model: Model, mode: str, threads: list[int], options: argparse.Names
                 if options.check and found is None and "failure" not in row:
                     found = check(path, inputs, trains, options)
                 row |= found or {}
+                if "wrong" in row and agrees_in_double(path, inputs, mode, options):
+                    row["rounding"] = row.pop("wrong")
             except UserError as failure:
                 row = {"failure": f"{failure}{blame(path, inputs, options)}", "ratios": {}}
             rows[name] = empty | row

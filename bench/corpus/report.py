@@ -10,6 +10,10 @@ TROUBLES = {
     "left_out": "sconce left out a pass or a plan that failed",
     "libtorch_failure": "LibTorch cannot run what the corpus builds",
 }
+REMARKS = {
+    "rounding": "Results differ, but agree in double precision",
+    "remark": "Training steps that ran as no plan",
+}
 # Rows of the tables of operators.
 OPERATORS = 25
 # Above this spread of sconce's medians within a process, the machine was busy otherwise.
@@ -77,7 +81,7 @@ def distributions(rows: dict[str, dict]) -> list[str]:
 
 def troubles(rows: dict[str, dict]) -> list[str]:
     lines: list[str] = []
-    for key, title in {**TROUBLES, "remark": "Training steps that ran as no plan"}.items():
+    for key, title in {**TROUBLES, **REMARKS}.items():
         found = {name: row[key] for name, row in rows.items() if key in row}
         if found:
             lines += [f"{title}: {len(found)}", "", *(f"- {name}: {what}" for name, what in found.items()), ""]
