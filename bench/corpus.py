@@ -101,9 +101,9 @@ def times_of(round_: dict) -> dict[str, float]:
     times = {each["executor"]: each["median_seconds"] for each in round_["executors"] if each.get("median_seconds")}
     jit = [times[who] for who in ("jit", "jit-legacy") if who in times]
     peers = jit + [times[who] for who in ("eager",) if who in times]
-    if "sconce-step" in times:
-        times["plain"] = times["sconce"]
-        times["sconce"] = times.pop("sconce-step")
+    if any(each["executor"] == "sconce-step" for each in round_["executors"]):
+        renamed = {"plain": times.pop("sconce", None), "sconce": times.pop("sconce-step", None)}
+        times |= {who: seconds for who, seconds in renamed.items() if seconds}
     return times | ({"best jit": min(jit)} if jit else {}) | ({"best": min(peers)} if peers else {})
 
 
