@@ -51,6 +51,12 @@ class Options {
   Options& cuda_graphs(bool on) { return set(cuda_graphs_, on); }
   bool cuda_graphs() const { return cuda_graphs_; }
 
+  // Turns packed weights on or off; on by default, but for `exact`. Calls without gradients then keep a copy of the weights
+  // of convolutions and matrix products, in the order in which kernels read them, once the weights have stayed the same for
+  // some calls. This takes up to as much memory as the weights.
+  Options& pack_weights(bool on) { return set(pack_weights_, on); }
+  bool pack_weights() const { return pack_weights_; }
+
   // Limits the plans that one method keeps. The least recently used plan is dropped first. Throws c10::Error for 0.
   Options& plan_cache_capacity(size_t plans);
   size_t plan_cache_capacity() const { return plan_cache_capacity_; }
@@ -90,6 +96,7 @@ class Options {
   CompileMode compile_ = CompileMode::kBackground;
   PassPipeline passes_;
   bool cuda_graphs_ = true;
+  bool pack_weights_ = true;
   size_t plan_cache_capacity_ = 64;
   size_t profiled_runs_ = 0;
   bool frozen_ = false;

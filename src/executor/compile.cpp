@@ -29,8 +29,8 @@ const PassPipeline& pipeline_of(const CompileSettings& settings) {
   return settings.passes != nullptr ? *settings.passes : none;
 }
 
-// Returns what makes kernels for the graph's plan. Refuses, with the reason, if nothing does; without one if the settings ask
-// for none.
+// Returns what makes kernels for the graph's plan. Refuses, with the reason, if nothing does; without one if the settings
+// ask for none.
 Expected<const GroupCompiler*> kernels_for(const Graph& graph, const CompileSettings& settings) {
   if (settings.compile == CompileMode::kNever || !settings.prepares_steps) {
     return Refusal::because({});
@@ -49,7 +49,7 @@ bool has_compiled_cast(const Graph& graph) {
 
 // Returns the passes of a backward graph that a run asks for, perhaps after the executor was destroyed.
 std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> later_backward_passes(const CompileSettings& settings,
-                                                                                         bool has_kernels) {
+                                                                                          bool has_kernels) {
   if (settings.min_differentiable_nodes == 0) {
     return nullptr;
   }
@@ -89,6 +89,7 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
   record_passes(*graph, settings.cuda_graphs && !records, runner);
   const LoweringOptions form{.is_prepared = settings.prepares_steps,
                              .is_exact = settings.exact,
+                             .packs_weights = settings.packs_weights,
                              .fresh_outputs = reuses_outputs ? std::optional<size_t>(0) : std::nullopt,
                              .groups = has_kernels ? *kernels : nullptr,
                              .optimize_backward = later_backward_passes(settings, has_kernels)};

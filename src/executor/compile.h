@@ -44,7 +44,8 @@ struct CompileSettings {
         prepares_steps(options.optimize()),
         min_differentiable_nodes(options.exact() ? 0 : options.min_differentiable_nodes()),
         compile(options.compile()),
-        cuda_graphs(options.optimize() && options.cuda_graphs()) {}
+        cuda_graphs(options.optimize() && options.cuda_graphs()),
+        packs_weights(options.pack_weights() && !options.exact()) {}
 
   std::string name;                            // of the method or function
   Callees* callees = nullptr;                  // runs calls that are not inlined; outlives the plan
@@ -57,7 +58,8 @@ struct CompileSettings {
   bool prepares_steps = false;  // operators that have kernels run by prepared steps (plan/prepared/)
   size_t min_differentiable_nodes = 0;             // in a differentiable subgraph; 0: none is made
   CompileMode compile = CompileMode::kBackground;  // kernels: in the background, before the first run, or none
-  bool cuda_graphs = false;  // ranges of steps are recorded and replayed, on devices that can
+  bool cuda_graphs = false;                        // ranges of steps are recorded and replayed, on devices that can
+  bool packs_weights = false;                      // prepared steps keep weights in the order of their kernels
   // Changes a captured graph after all passes. Null if nothing does.
   using Complete = std::function<void(Graph& graph, bool has_kernels, PassRunner& runner)>;
   Complete complete;

@@ -80,9 +80,8 @@ class Lowering {
 
   // A loop's params keep their registers through its body: the next iteration and the loop's outputs use them.
   void release(const Value* value) {
-    const Node* owner = value->node();
-    const bool is_loop_param = owner->opcode() == Opcode::kParam && owner->owning_block()->owner() != nullptr &&
-                               owner->owning_block()->owner()->kind() == prim::Loop;
+    const Node* loop = value->node()->opcode() == Opcode::kParam ? value->node()->owning_block()->owner() : nullptr;
+    const bool is_loop_param = loop != nullptr && loop->kind() == prim::Loop;
     if (!places_.is_kept(*value) && !is_loop_param) {
       allocator_.release(register_of(value));
     }
@@ -250,6 +249,7 @@ class Lowering {
                           .arguments = unit.op->inputs().size(),
                           .is_view = unit.kernel->is_view,
                           .is_exact = options_.is_exact,
+                          .packs_weights = options_.packs_weights,
                           .state = add_state({unit.op}, /*is_group=*/false)};
     std::vector<StepPtr> ordinary;
     for (const Node* node : unit.nodes) {

@@ -19,6 +19,7 @@ struct LoweringOptions {
   // But for kernels whose results differ from the operator's in the last bits. Composite operators run with autograd's
   // layers.
   bool is_exact = false;
+  bool packs_weights = false;  // kernels keep weights in an order of their own (plan/prepared/packed/)
   // Number of leading outputs that must be new tensors in every run. Later outputs may reuse a tensor of an earlier run that
   // nothing holds (ReusedResults). If absent, no output is reused.
   std::optional<size_t> fresh_outputs = {};

@@ -38,13 +38,22 @@ std::string convolution(const std::string& stride, const std::string& padding, c
                         const std::string& op = "conv2d") {
   const bool is_general = op == "convolution";
   return "graph(%x : Tensor, %w : Tensor, %b : Tensor?):\n"
-         "  %stride : int[] = prim::Constant[value=[" + stride + "]]()\n"
-         "  %padding : int[] = prim::Constant[value=[" + padding + "]]()\n"
-         "  %dilation : int[] = prim::Constant[value=[" + dilation + "]]()\n"
-         "  %groups : int = prim::Constant[value=" + std::to_string(groups) + "]()\n"
+         "  %stride : int[] = prim::Constant[value=[" +
+         stride +
+         "]]()\n"
+         "  %padding : int[] = prim::Constant[value=[" +
+         padding +
+         "]]()\n"
+         "  %dilation : int[] = prim::Constant[value=[" +
+         dilation +
+         "]]()\n"
+         "  %groups : int = prim::Constant[value=" +
+         std::to_string(groups) +
+         "]()\n"
          "  %false : bool = prim::Constant[value=0]()\n"
-         "  %y : Tensor = aten::" + op + "(%x, %w, %b, %stride, %padding, %dilation, " +
-         (is_general ? "%false, %padding, " : "") + "%groups)\n"
+         "  %y : Tensor = aten::" +
+         op + "(%x, %w, %b, %stride, %padding, %dilation, " + (is_general ? "%false, %padding, " : "") +
+         "%groups)\n"
          "  return (%y)\n";
 }
 
@@ -71,7 +80,10 @@ TEST(PackedWeights, ServeProductsOfAllForms) {
       Both addmm(kAddmm, false);
       expect_equal_runs(addmm, {at::randn({m, k}), at::randn({k, n}), at::randn({n})});
       Both matmul(kMatmul, false);
-      expect_equal_runs(matmul, {at::randn({m, k}), at::randn({k, n}), });
+      expect_equal_runs(matmul, {
+                                    at::randn({m, k}),
+                                    at::randn({k, n}),
+                                });
       expect_equal_runs(matmul, {at::randn({m, k + 3}).slice(1, 1, k + 1), at::randn({k, n})});
     }
   }

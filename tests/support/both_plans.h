@@ -18,7 +18,8 @@ namespace sconce::testing {
 class Both {
  public:
   explicit Both(const std::string& text, bool is_exact = true) {
-    prepared_ = std::move(*lower(graph_of(text), nullptr, nullptr, LoweringOptions{.is_prepared = true, .is_exact = is_exact}));
+    prepared_ = std::move(*lower(graph_of(text), nullptr, nullptr,
+                                 LoweringOptions{.is_prepared = true, .is_exact = is_exact, .packs_weights = !is_exact}));
     ordinary_ = std::move(*lower(graph_of(text)));
   }
 

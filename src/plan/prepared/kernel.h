@@ -44,6 +44,8 @@ class KernelArguments {
   const Op& op() const { return *op_; }  // of a kernel that computes one operator
   // Returns whether the result must have the operator's own bits.
   bool is_exact() const { return is_exact_; }
+  // Returns whether the kernel may keep a copy of weights, in an order of its own.
+  bool packs_weights() const { return packs_weights_; }
   size_t size() const { return arguments_.size(); }
 
  private:
@@ -51,6 +53,7 @@ class KernelArguments {
   c10::IValue& value_of(size_t position) { return values_[arguments_[position].first]; }
   const Op* op_ = nullptr;
   bool is_exact_ = false;
+  bool packs_weights_ = false;
   std::vector<Argument> arguments_;
   std::vector<const at::Tensor*> tensors_;
   std::vector<void*> data_;
@@ -103,8 +106,8 @@ class PreparedKernel {
   virtual bool is_flat() const { return false; }
   virtual void set_elements(int64_t /*elements*/) {}
   virtual void run(const KernelArguments& arguments, KernelResults results) = 0;
-  // Returns whether `run` may be called: false while the kernel is compiled, for numbers of this run that it does not accept,
-  // and while its weights change. Asked in each run if `may_have_to_wait`.
+  // Returns whether `run` may be called: false while the kernel is compiled, for numbers of this run that it does not
+  // accept, and while its weights change. Asked in each run if `may_have_to_wait`.
   virtual bool can_run(const KernelArguments& /*arguments*/) const { return true; }
   virtual bool may_have_to_wait() const { return false; }
   // Returns whether the kernel, which cannot run, is still being compiled.

@@ -59,6 +59,9 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   } else if (key == "plan_cache_capacity") {
     expect(value.is_number_unsigned() && value.get<size_t>() > 0, "a whole number above 0");
     options.plan_cache_capacity(value.get<size_t>());
+  } else if (key == "pack_weights") {
+    expect(value.is_boolean(), "true or false");
+    options.pack_weights(value.get<bool>());
   } else if (key == "profiled_runs") {
     expect(value.is_number_unsigned(), "a whole number");
     options.profiled_runs(value.get<size_t>());
@@ -85,10 +88,10 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
       }
     }
   } else {
-    throw UserError(
-        path + ": no option '" + key + "'" +
-        ui::did_you_mean(key, {"device", "optimize", "exact", "compile", "min_differentiable_nodes", "plan_cache_capacity",
-                               "profiled_runs", "frozen", "preserved", kDisabledPasses, "reproducer_folder"}));
+    throw UserError(path + ": no option '" + key + "'" +
+                    ui::did_you_mean(key, {"device", "optimize", "exact", "compile", "min_differentiable_nodes",
+                                           "pack_weights", "plan_cache_capacity", "profiled_runs", "frozen", "preserved",
+                                           kDisabledPasses, "reproducer_folder"}));
   }
 }
 

@@ -28,7 +28,7 @@ class ConvolutionKernel final : public PreparedKernel {
     const at::Tensor& input = arguments.tensor(0);
     const at::Tensor& weight = arguments.tensor(1);
     has_bias_ = arguments.is_tensor(2);
-    if (arguments.is_exact() || !is_batch(input) || !is_batch(weight) || input.dim() != weight.dim() ||
+    if (!arguments.packs_weights() || !is_batch(input) || !is_batch(weight) || input.dim() != weight.dim() ||
         !at::globalContext().userEnabledMkldnn() || (has_bias_ && !is_bias(arguments.tensor(2), weight.size(0)))) {
       return false;
     }

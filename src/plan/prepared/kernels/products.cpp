@@ -82,7 +82,8 @@ class LinearKernel final : public PreparedKernel {
     }
     const int64_t n = weight.size(kIsLinear ? 0 : 1);
     const int64_t k = weight.size(kIsLinear ? 1 : 0);
-    const bool has_sizes = kIsLinear ? input.dim() >= 1 : input.dim() == 2 && is_one(arguments.value(3)) && is_one(arguments.value(4));
+    const bool has_sizes =
+        kIsLinear ? input.dim() >= 1 : input.dim() == 2 && is_one(arguments.value(3)) && is_one(arguments.value(4));
     if (!has_sizes || !input.is_contiguous() || input.sizes().back() != k ||
         (has_bias_ && !(is_float_matrix(arguments.tensor(kBias)) && arguments.tensor(kBias).is_contiguous() &&
                         arguments.tensor(kBias).sizes() == c10::IntArrayRef{n}))) {
@@ -94,7 +95,7 @@ class LinearKernel final : public PreparedKernel {
       return false;
     }
     gemm_ = {{false, static_cast<int>(k)}, *right, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
-    may_pack_ = !arguments.is_exact() && is_dense(*right, k, n);
+    may_pack_ = arguments.packs_weights() && is_dense(*right, k, n);
     if (may_pack_) {
       packed_.set_sizes(m, n, k, right->is_transposed, /*row=*/k);
     }
@@ -177,7 +178,7 @@ class MatmulKernel final : public PreparedKernel {
       return false;
     }
     gemm_ = {*left, *right, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
-    may_pack_ = !arguments.is_exact() && b.dim() == 2 && !left->is_transposed && is_dense(*right, k, n);
+    may_pack_ = arguments.packs_weights() && b.dim() == 2 && !left->is_transposed && is_dense(*right, k, n);
     if (may_pack_) {
       packed_.set_sizes(m, n, k, right->is_transposed, left->leading);
     }

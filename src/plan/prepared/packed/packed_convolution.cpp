@@ -15,9 +15,9 @@ int64_t ConvolutionForm::size_out(size_t dim) const {
 }
 
 bool is_faster_packed(const ConvolutionForm& form) {
-  // LibTorch's call costs about 30 us in any case. Beyond that, its kernels do about twice as much in the same time where the
-  // channels of a group do not fill the registers, or are computed one by one. At more than 25 elements XNNPACK has no kernel
-  // for single channels.
+  // LibTorch's call costs about 30 us in any case. Beyond that, its kernels do about twice as much in the same time where
+  // the channels of a group do not fill the registers, or are computed one by one. At more than 25 elements XNNPACK has no
+  // kernel for single channels.
   constexpr int64_t kSmall = 1'200'000;
   constexpr int64_t kFewChannels = 24;
   // The time of LibTorch's call is worth so many elements transposed, and that of so many multiplications one more.

@@ -18,7 +18,8 @@ void PackedProduct::set_sizes(int64_t m, int64_t n, int64_t k, bool has_rows, in
   set_form({0, n, k, has_rows ? 1 : 0, row});
 }
 
-xnn_status PackedProduct::create(const float* weight, const float* bias, xnn_weights_cache_t cache, xnn_operator_t* created) {
+xnn_status PackedProduct::create(const float* weight, const float* bias, xnn_weights_cache_t cache,
+                                 xnn_operator_t* created) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   return xnn_create_fully_connected_nc_f32(k_, n_, row_, n_, weight, bias, -kInfinity, kInfinity,
                                            has_rows_ ? 0 : XNN_FLAG_TRANSPOSE_WEIGHTS, nullptr, cache, created);

@@ -8,8 +8,8 @@ namespace sconce {
 // out (m x n, dense) = input (m x k) * weight + bias
 class PackedProduct final : public PackedOperator {
  public:
-  // `has_rows`: the weight is a dense n x k matrix, as that of a linear layer; else a dense k x n one. `row`: elements from one
-  // row of the input to the next.
+  // `has_rows`: the weight is a dense n x k matrix, as that of a linear layer; else a dense k x n one. `row`: elements from
+  // one row of the input to the next.
   void set_sizes(int64_t m, int64_t n, int64_t k, bool has_rows, int64_t row);
 
   // Returns false if the weights are not packed; then nothing is written.

@@ -23,8 +23,8 @@ struct Registry {
   }
 };
 
-// Spreads packing over calls: it takes at most a quarter of the time of a thread, so that no call is much slower than before.
-// Small weights are packed at once.
+// Spreads packing over calls: it takes at most a quarter of the time of a thread, so that no call is much slower than
+// before. Small weights are packed at once.
 class PackingTime {
  public:
   using Clock = std::chrono::steady_clock;

@@ -27,9 +27,9 @@ using CreateXnnOperator = std::function<xnn_status(xnn_weights_cache_t cache, xn
 // The operators of all frames and plans share one copy for the same weights.
 class PackedWeights {
  public:
-  // Returns the copy for the operator that `form` describes, and these tensors. If there is none, returns a new one, which the
-  // first operator fills, or null if `may_make` is false. The form holds the kind of the operator, and all numbers but sizes of
-  // the input.
+  // Returns the copy for the operator that `form` describes, and these tensors. If there is none, returns a new one, which
+  // the first operator fills, or null if `may_make` is false. The form holds the kind of the operator, and all numbers but
+  // sizes of the input.
   static std::shared_ptr<PackedWeights> find(const std::vector<int64_t>& form, const c10::TensorImpl& weight,
                                              const c10::TensorImpl* bias, bool may_make);
 
@@ -61,8 +61,8 @@ class PackedOperator {
   virtual ~PackedOperator() = default;
 
  protected:
-  // Returns the operator, or null if the weights are not packed in this run. `weight`, `bias`: the operands of this run; null
-  // for one that is no tensor of LibTorch's, which is never packed. `has_bias`: the operator has one.
+  // Returns the operator, or null if the weights are not packed in this run. `weight`, `bias`: the operands of this run;
+  // null for one that is no tensor of LibTorch's, which is never packed. `has_bias`: the operator has one.
   xnn_operator_t find(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias);
   // Sets the operator's form; see PackedWeights::find. Its sizes are not set then.
   void set_form(std::vector<int64_t> form);
@@ -89,7 +89,7 @@ class PackedOperator {
   bool is_refused_ = false;  // XNNPACK has no such operator
   uint32_t changes_ = 0;     // in successive runs; after kMostChanges, the weights are not looked at for a while
   uint32_t left_alone_ = 0;  // so many runs more
-  uint64_t runs_ = 0;                         // with these weights, after the first
+  uint64_t runs_ = 0;        // with these weights, after the first
   uint64_t runs_to_pack_ = kFirstRunsToPack;  // so many, before the weights are packed
 };
 

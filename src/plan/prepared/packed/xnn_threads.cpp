@@ -2,8 +2,10 @@
 
 #include <ATen/Parallel.h>
 #include <pthreadpool.h>
+#include <unistd.h>
 
 #include <map>
+#include <utility>
 
 namespace sconce {
 namespace {
@@ -14,12 +16,13 @@ struct Pool {
   pthreadpool_t pool;
 };
 
-// Pools live as long as the process: their threads sleep while there is no work.
+// Pools live as long as the process: their threads sleep while there is no work. A process that was forked has none of them,
+// and makes pools of its own.
 Pool& pool_of(int threads) {
   static std::mutex mutex;
-  static auto* const pools = new std::map<int, Pool>;
+  static auto* const pools = new std::map<std::pair<pid_t, int>, Pool>;
   const std::lock_guard lock(mutex);
-  return pools->try_emplace(threads, threads).first->second;
+  return pools->try_emplace({getpid(), threads}, threads).first->second;
 }
 
 }  // namespace
