@@ -38,6 +38,14 @@ Expected<const GroupCompiler*> kernels_for(const Graph& graph, const CompileSett
   return kernels_on(main_device_of(graph), settings.compile == CompileMode::kBlocking);
 }
 
+// Returns whether the graph may write tensors through `data`, where LibTorch does not count the writes.
+bool reads_data(const Graph& graph) {
+  bool reads = false;
+  for_each_node(graph.body(),
+                [&](const Node* node) { reads = reads || node->kind() == aten::data || node->kind() == prim::data; });
+  return reads;
+}
+
 // Returns whether kernels compute a cast: they do if facts know that the operand has another dtype.
 bool has_compiled_cast(const Graph& graph) {
   bool has_one = false;
@@ -89,7 +97,7 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
   record_passes(*graph, settings.cuda_graphs && !records, runner);
   const LoweringOptions form{.is_prepared = settings.prepares_steps,
                              .is_exact = settings.exact,
-                             .packs_weights = settings.packs_weights,
+                             .packs_weights = settings.packs_weights && !reads_data(*graph),
                              .fresh_outputs = reuses_outputs ? std::optional<size_t>(0) : std::nullopt,
                              .groups = has_kernels ? *kernels : nullptr,
                              .optimize_backward = later_backward_passes(settings, has_kernels)};

@@ -156,6 +156,10 @@ TEST(PackedWeights, ServeConvolutionsOfRows) {
       expect_equal_runs(both, {at::randn({1, 8, 30}), weight, at::randn({48})});
       expect_equal_runs(both, {at::randn({3, 8, 6}), weight, c10::IValue()});
       expect_equal_runs(both, {at::randn({3, 12, 8}).transpose(1, 2), weight, at::randn({48})});
+      for (const int64_t length : {1, 5}) {  // LibTorch may take such rows for channels-last images
+        expect_equal_runs(both, {at::randn({8, length + 2, 8}).transpose(1, 2), weight, at::randn({48})});
+        expect_equal_runs(both, {at::randn({8, 8, length + 4}), at::randn({48, 8 / groups, 1}), at::randn({48})});
+      }
       if (op == "conv1d") {
         expect_equal_runs(both, {at::randn({8, 9}), weight, at::randn({48})});
       }
@@ -165,6 +169,24 @@ TEST(PackedWeights, ServeConvolutionsOfRows) {
   expect_equal_runs(images, {image({2, 8, 9, 9}), at::randn({32, 8, 3, 3}), at::randn({32})});
   expect_equal_runs(images, {at::randn({2, 8, 1, 1}), at::randn({32, 8, 1, 1}), c10::IValue()});
   expect_equal_runs(images, {at::randn({2, 1, 9, 9}), at::randn({32, 1, 3, 3}), at::randn({32})});
+}
+
+// XNNPACK packs the weights of depthwise convolutions for each operator anew.
+TEST(PackedWeights, AreSharedByDepthwiseConvolutions) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor weight = at::randn({8, 1, 3, 3});
+  const at::Tensor bias = at::randn({8});
+  const std::string text = convolution("1, 1", "1, 1", "1, 1", 8);
+  Both first(text, /*is_exact=*/false);
+  Both second(text, /*is_exact=*/false);
+  for (int run = 0; run < kRuns; ++run) {
+    first.expect_equal({image({1, 8, 9, 9}), weight, bias}, kTolerance);
+  }
+  for (int run = 0; run < kRuns; ++run) {
+    second.expect_equal({image({2, 8, 7, 9}), weight, bias}, kTolerance);
+    first.expect_equal({image({1, 8, 9, 9}), weight, bias}, kTolerance);
+    first.expect_equal({image({1, 8, 5 + run, 9}), weight, bias}, kTolerance);
+  }
 }
 
 TEST(PackedWeights, OfRejectedConvolutionsAreRejected) {

@@ -59,10 +59,10 @@ class KernelRunner {
     });
     return !state.is_refused;
   }
-  // Returns whether no kernel served the operands of the last run.
+  // Returns whether no kernel served the operands of the last run, or it could not run.
   bool is_refused(const Frame& frame) const {
     const StepState* state = frame.states[parts_.state].get();
-    return state == nullptr || state->is_refused;
+    return state == nullptr || state->is_refused || state->waits;
   }
   // Runs the kernel, hands its results to their readers, and drops operands at their last use.
   void run(Frame& frame, StepState& state) const;

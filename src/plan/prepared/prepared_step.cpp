@@ -25,7 +25,7 @@ class PreparedStep final : public Step {
     }
     StepState& state = runner_.state_of(frame);
     if (!runner_.leaves_to_operators(frame) && runner_.take_operands(frame, state, &node_.op(), kernel_.make) &&
-        (!state.may_wait || state.kernel->can_run(state.arguments))) {
+        can_run(state)) {
       runner_.run(frame, state);
     } else {
       run_ordinary_and_adopt(frame, state);
@@ -40,6 +40,11 @@ class PreparedStep final : public Step {
   }
 
  private:
+  static bool can_run(StepState& state) {
+    state.waits = state.may_wait && !state.kernel->can_run(state.arguments);
+    return !state.waits;
+  }
+
   void run_ordinary(Frame& frame) const {
     for (const StepPtr& step : ordinary_) {
       frame.autograd->skip(skips_autograd(frame, *step));

@@ -14,8 +14,8 @@ bool can_be_imported(const at::Tensor& tensor, c10::Device device) {
     return false;
   }
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  return are_plain(impl.key_set(), device.type()) && !impl.is_wrapped_number() &&
-         !impl.has_symbolic_sizes_strides() && !impl.is_python_dispatch() && impl.has_storage();
+  return are_plain(impl.key_set(), device.type()) && !impl.is_wrapped_number() && !impl.has_symbolic_sizes_strides() &&
+         !impl.is_python_dispatch() && impl.has_storage();
 }
 
 }  // namespace

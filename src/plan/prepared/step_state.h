@@ -35,8 +35,9 @@ struct PreparedForm {
   bool is_refused = false;  // the ordinary steps serve these operands
   bool is_flat = false;     // the kernel serves operands of other sizes, too
   bool reads_tensors = false;
-  bool may_wait = false;    // the kernel says in each run whether it can run
-  uint64_t hash = 0;  // of the operands' forms
+  bool may_wait = false;  // the kernel says in each run whether it can run
+  bool waits = false;     // it could not in the last run
+  uint64_t hash = 0;      // of the operands' forms
   std::vector<KnownOperand> operands;
   KernelArguments arguments;
   std::vector<KernelResult> results;

@@ -11,6 +11,13 @@
 namespace sconce {
 namespace {
 
+// LibTorch computes float32 convolutions in a lower precision where the user asks for it, and otherwise without oneDNN.
+bool convolutions_are_exact() {
+  const auto precision = at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV);
+  return at::globalContext().userEnabledMkldnn() && precision != at::Float32Precision::BF16 &&
+         precision != at::Float32Precision::TF32;
+}
+
 // Where an operator has its arguments.
 struct Conv {
   static constexpr size_t kGroups = 6;
@@ -29,7 +36,7 @@ class ConvolutionKernel final : public PreparedKernel {
     const at::Tensor& weight = arguments.tensor(1);
     has_bias_ = arguments.is_tensor(2);
     if (!arguments.packs_weights() || !is_batch(input) || !is_batch(weight) || input.dim() != weight.dim() ||
-        !at::globalContext().userEnabledMkldnn() || (has_bias_ && !is_bias(arguments.tensor(2), weight.size(0)))) {
+        !convolutions_are_exact() || (has_bias_ && !is_bias(arguments.tensor(2), weight.size(0)))) {
       return false;
     }
     if constexpr (std::is_same_v<Arguments, Convolution>) {
@@ -86,8 +93,15 @@ class ConvolutionKernel final : public PreparedKernel {
   // Returns whether the tensor is a dense one of images, or rows of pixels, with channels.
   static bool is_batch(const at::Tensor& tensor) {
     return tensor.scalar_type() == at::kFloat && tensor.numel() > 0 &&
-           (tensor.dim() == 3 ? tensor.is_contiguous()
+           (tensor.dim() == 3 ? tensor.is_contiguous() && !is_channels_last_row(tensor)
                               : tensor.dim() == 4 && (tensor.is_contiguous() || tensor.is_contiguous(kLast)));
+  }
+
+  // LibTorch inserts a dimension before the last one, and then asks how the image lies.
+  static bool is_channels_last_row(const at::Tensor& rows) {
+    return c10::is_channels_last_strides_2d(
+        c10::IntArrayRef{rows.size(0), rows.size(1), 1, rows.size(2)},
+        c10::IntArrayRef{rows.stride(0), rows.stride(1), rows.size(2) * rows.stride(2), rows.stride(2)});
   }
 
   static bool is_bias(const at::Tensor& tensor, int64_t channels) {

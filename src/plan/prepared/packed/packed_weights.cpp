@@ -65,7 +65,9 @@ PackedWeights::PackedWeights(TensorVersion weight, std::optional<TensorVersion> 
     return static_cast<PackedWeights*>(self)->is_filled_ ? size_t{0} : kNotFound;
   };
   provider_.reserve_space = [](void* self, size_t bytes) {
-    auto& memory = static_cast<PackedWeights*>(self)->memory_;
+    // XNNPACK packs the weights of depthwise convolutions again, without looking whether they are there.
+    auto& packed = *static_cast<PackedWeights*>(self);
+    auto& memory = packed.is_filled_ ? packed.scratch_ : packed.memory_;
     memory = c10::GetDefaultCPUAllocator()->allocate(bytes + XNN_EXTRA_BYTES);
     return memory.get();
   };
@@ -114,7 +116,9 @@ XnnOperator PackedWeights::make_operator(const CreateXnnOperator& create) {
   }
   const std::lock_guard lock(creating_);
   xnn_operator_t created = nullptr;
-  return create(&provider_, &created) == xnn_status_success ? XnnOperator(created) : nullptr;
+  const xnn_status status = create(&provider_, &created);
+  scratch_.clear();
+  return status == xnn_status_success ? XnnOperator(created) : nullptr;
 }
 
 size_t packed_weights_in_use() {

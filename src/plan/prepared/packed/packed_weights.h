@@ -48,6 +48,7 @@ class PackedWeights {
   std::mutex creating_;
   xnn_weights_cache_provider provider_;
   c10::DataPtr memory_;
+  c10::DataPtr scratch_;  // while an operator is made
   bool is_filled_ = false;
 };
 
