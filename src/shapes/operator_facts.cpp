@@ -318,7 +318,10 @@ class OperatorFacts {
       case ResultDtype::kUnknown: return;
       case ResultDtype::kFirst: facts.dtype = tensors_[0]->dtype; break;
       case ResultDtype::kReal: facts.dtype = c10::toRealValueType(*tensors_[0]->dtype); break;
-      case ResultDtype::kBool: facts.dtype = c10::kBool; break;
+      case ResultDtype::kBool:  // On the CPU, the random mask of an empty tensor has the dtype of that.
+        facts.dtype = node_.op().all_effects.random && common_device().value_or(at::kCPU).is_cpu()
+                          ? std::nullopt : std::optional(c10::kBool);
+        break;
       case ResultDtype::kInt64: facts.dtype = c10::kLong; break;
       case ResultDtype::kPromoted: facts.dtype = promoted_dtype(); break;
       case ResultDtype::kIndices: facts.dtype = promoted_dtype_of_integers(); break;

@@ -53,8 +53,11 @@ else:
     kept = attention_weights(left, right, mask, is_causal)
     weights = kept
     if dropout_p > 0:
-        noise = torch.empty_like(kept).bernoulli_(1 - dropout_p).div_(1 - dropout_p)
-        weights = kept * noise
+        if query.is_cuda:
+            weights, noise = torch.native_dropout(kept, dropout_p, True)
+        else:
+            noise = torch.empty_like(kept).bernoulli_(1 - dropout_p).div_(1 - dropout_p)
+            weights = kept * noise
     result = torch.matmul(weights, value)
 return (result, flash, kept, left, right, made, noise)
 )",
@@ -77,8 +80,12 @@ else:
     of_weights = torch.matmul(grad, value.transpose(-2, -1)).sum_to_size(kept.size())
     weights = kept
     if dropout_p > 0:
-        of_weights = of_weights * saved_5
-        weights = kept * saved_5
+        if query.is_cuda:
+            of_weights = torch.native_dropout_backward(of_weights, saved_5, 1 / (1 - dropout_p))
+            weights = torch.native_dropout_backward(kept, saved_5, 1 / (1 - dropout_p))
+        else:
+            of_weights = of_weights * saved_5
+            weights = kept * saved_5
     of_scores = torch._softmax_backward_data(of_weights, kept, -1, query.dtype)
     of_query = (torch.matmul(of_scores, right) * factor).sum_to_size(query.size())
     of_key = (torch.matmul(of_scores.transpose(-2, -1), left) * factor).sum_to_size(key.size())

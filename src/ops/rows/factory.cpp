@@ -14,12 +14,23 @@ std::span<const OpRow> factory_rows() {
   static const std::vector<OpRow> rows = {
       {.name = "aten::alpha_dropout", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
       {.name = "aten::bernoulli", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      // LibTorch computes it by another operator on a GPU, which draws other numbers.
       {.name = "aten::dropout",
        .forward = R"(
-noise = torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
-return (input * noise, noise)
+if input.is_cuda:
+    result, noise = torch.native_dropout(input, p, True)
+else:
+    noise = torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
+    result = input * noise
+return (result, noise)
 )",
-       .backward = "(grad * saved_0,)",
+       .backward = R"(
+if saved_0.dtype == 11:
+    of_input = torch.native_dropout_backward(grad, saved_0, 1 / (1 - p))
+else:
+    of_input = grad * saved_0
+return (of_input,)
+)",
        .differentiable_if = "train and p > 0 and p < 1"},
       {.name = "aten::_efficientzerotensor", .may_overlap = true},
       {.name = "aten::empty",
@@ -49,6 +60,14 @@ def sizes(self: List[int], num_samples: int):
     out[-1] = num_samples
     return out
 )"}},
+      {.name = "aten::native_dropout",
+       .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kBool}, .keeps_sizes = true},
+       .backward = R"(
+scale = 1.0
+if train is not None and train:
+    scale = 0.0 if p == 1 else 1 / (1 - p)
+return (torch.native_dropout_backward(grad0, result1, scale),)
+)"},
       {.name = "aten::new_empty",
        .overloads = {""},
        .layout = Layout::kNew,

@@ -126,6 +126,9 @@ def sizes(grad: List[int], indices: List[int], num_weights: int):
 def sizes(grad: List[int], input: List[int]):
     return (input, [input[1]], [input[1]])
 )"}},
+      {.name = "aten::native_dropout_backward",
+       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .backward = "(torch.native_dropout_backward(grad, mask, scale),)"},
       {.name = "aten::native_layer_norm_backward",
        .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = R"(
 def sizes(grad: List[int], input: List[int], normalized_shape: List[int]):
