@@ -170,6 +170,11 @@ class CudaRuntime final : public DeviceRuntime {
                                   bridge_->handle(stream)));
   }
 
+  RandomState draw(c10::DeviceIndex device, uint64_t numbers) override { return bridge_of(device).draw(device, numbers); }
+  void put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers) override {
+    bridge_of(device).put_back(device, state, numbers);
+  }
+
   std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) override {
     return std::make_shared<CudaPool>(bridge_of(device), device);
   }
@@ -216,6 +221,7 @@ class CudaRuntime final : public DeviceRuntime {
       const uint32_t minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
       device.architecture = "sm_" + std::to_string(major) + std::to_string(minor);
       device.limits = {.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+                       .multiprocessor_threads = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
                        .warp_threads = attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
                        .block_threads = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
                        .shared_bytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)};

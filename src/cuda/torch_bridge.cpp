@@ -3,11 +3,14 @@
 #include "base/shared_library.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/Generator.h>
+#include <ATen/cuda/PhiloxCudaState.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <atomic>
+#include <mutex>
 
 namespace sconce::cuda {
 namespace {
@@ -19,9 +22,15 @@ static_assert(std::is_same_v<PoolId, c10::MempoolId_t>);
 // libraries in every process. The allocator's virtual functions need no linking.
 constexpr const char* kAllocatorSymbol = "_ZN3c104cuda20CUDACachingAllocator9allocatorE";
 
+// `at::CUDAGeneratorImpl::philox_cuda_state`, looked up for the same reason. `set_offset`, which every generator has, would
+// make cuDNN's dropout begin anew.
+constexpr const char* kDrawSymbol = "_ZN2at17CUDAGeneratorImpl17philox_cuda_stateEm";
+using Draw = at::PhiloxCudaState (*)(c10::GeneratorImpl*, uint64_t);
+
 class RealBridge final : public TorchBridge {
  public:
-  explicit RealBridge(const std::atomic<Allocator*>& allocator) : allocator_(allocator), guard_(c10::DeviceType::CUDA) {}
+  RealBridge(const std::atomic<Allocator*>& allocator, Draw function)
+      : allocator_(allocator), draw_(function), guard_(c10::DeviceType::CUDA) {}
 
   c10::Stream current_stream(c10::DeviceIndex device) override {
     return guard_.getStream(c10::Device(c10::DeviceType::CUDA, device));
@@ -48,11 +57,32 @@ class RealBridge final : public TorchBridge {
   void end_allocating(c10::DeviceIndex device, PoolId pool) override { allocator().endAllocateToPool(device, pool); }
   void release(c10::DeviceIndex device, PoolId pool) override { allocator().releasePool(device, pool); }
 
+  RandomState draw(c10::DeviceIndex device, uint64_t numbers) override {
+    TORCH_CHECK(draw_ != nullptr, "LibTorch's CUDA library has no function ", kDrawSymbol);
+    at::Generator generator = generator_of(device);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    const at::PhiloxCudaState state = draw_(generator.unsafeGetGeneratorImpl(), numbers);
+    TORCH_CHECK(!state.captured_, "the generator takes part in a recording of the caller's");
+    return {state.seed_.val, state.offset_.val};
+  }
+  void put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers) override {
+    at::Generator generator = generator_of(device);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    if (generator.current_seed() == state.seed && generator.get_offset() == state.offset + numbers) {
+      generator.set_offset(state.offset);
+    }
+  }
+
  private:
   // Read each time: programs may change LibTorch's allocator until CUDA is first used.
   Allocator& allocator() const { return *allocator_.load(); }
 
+  static const at::Generator& generator_of(c10::DeviceIndex device) {
+    return at::globalContext().defaultGenerator(c10::Device(c10::DeviceType::CUDA, device));
+  }
+
   const std::atomic<Allocator*>& allocator_;
+  const Draw draw_;  // or null
   const c10::impl::VirtualGuardImpl guard_;
 };
 
@@ -68,7 +98,9 @@ Expected<std::unique_ptr<TorchBridge>> make_torch_bridge() {
   if (allocator == nullptr || !c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) {
     return Refusal::because(not_loaded);
   }
-  return std::make_unique<RealBridge>(*allocator);
+  const auto operators = loaded_library("libtorch_cuda.so");
+  return std::make_unique<RealBridge>(*allocator,
+                                      operators ? reinterpret_cast<Draw>(operators->symbol(kDrawSymbol)) : nullptr);
 }
 
 }  // namespace sconce::cuda

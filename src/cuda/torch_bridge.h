@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/expected.h"
+#include "plan/device/device.h"
 
 #include <c10/core/Stream.h>
 
@@ -33,6 +34,10 @@ class TorchBridge {
   virtual void begin_allocating(c10::DeviceIndex device, PoolId pool, std::function<bool(CUstream)> serves) = 0;
   virtual void end_allocating(c10::DeviceIndex device, PoolId pool) = 0;
   virtual void release(c10::DeviceIndex device, PoolId pool) = 0;
+
+  // See DeviceRuntime.
+  virtual RandomState draw(c10::DeviceIndex device, uint64_t numbers) = 0;
+  virtual void put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers) = 0;
 };
 
 // Refuses when LibTorch's CUDA half is not in the process (libtorch_cuda.h loads it).

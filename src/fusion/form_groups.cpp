@@ -4,6 +4,7 @@
 #include "analysis/list_writes.h"
 #include "base/flat_map.h"
 #include "fusion/cost_model.h"
+#include "fusion/draws.h"
 #include "fusion/folds.h"
 #include "fusion/known_dtypes.h"
 #include "fusion/operators.h"
@@ -149,8 +150,16 @@ class OpenGroup {
     GroupRole role = role_in_group(node);
     // The object of a view must not change while the kernel reads through it.
     role = role == GroupRole::kView && !has_stable_sizes_ ? GroupRole::kNone : role;
+    // Where autograd records operators, nothing is recorded for a device.
+    role = role == GroupRole::kDraw && moves_ == GroupMoves::kNone ? GroupRole::kNone : role;
     if (role == GroupRole::kNone) {
       pass(node);
+      return;
+    }
+    if (role == GroupRole::kDraw) {
+      close();
+      members_.push_back({&node, role});
+      close();
       return;
     }
     if (role == GroupRole::kWrite) {
@@ -298,6 +307,9 @@ bool form_groups(const Block& block, GroupMoves moves, bool has_stable_sizes) {
 GroupRole role_in_group(const Node& node) {
   if (unpacks_views(node)) {
     return GroupRole::kView;
+  }
+  if (may_draw_by_kernel(node)) {
+    return GroupRole::kDraw;
   }
   const bool is_write = may_write_in_place(node.op());
   if (node.schema() == nullptr || node.op().is_language() || node.op().runs_under_autocast ||

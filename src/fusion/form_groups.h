@@ -27,6 +27,7 @@ enum class GroupRole : uint8_t {
   kFold,       // computes it: it folds rows
   kWrite,      // computes it, element by element, over its first operand
   kView,       // reads through it, if no fold is computed before: the view picks elements of its first operand
+  kDraw,       // computes it in recordings, with random numbers; it is a group of its own
   kCopy,       // computes it where the operator copies what a view reads; they are a group of their own
 };
 GroupRole role_in_group(const Node& node);

@@ -354,7 +354,10 @@ class KernelsOfGroups final : public GroupCompiler {
  public:
   explicit KernelsOfGroups(std::unique_ptr<NestBackend> backend) : backend_(std::move(backend)) {}
   c10::Device device() const override { return backend_->device(); }
-  KernelPtr make_kernel(const NodeGroup& group) const override { return std::make_unique<GroupKernel>(group, *backend_); }
+  KernelPtr make_kernel(const NodeGroup& group) const override {
+    KernelPtr drawing = backend_->make_drawing_kernel(group);
+    return drawing != nullptr ? std::move(drawing) : std::make_unique<GroupKernel>(group, *backend_);
+  }
 
  private:
   const std::unique_ptr<NestBackend> backend_;

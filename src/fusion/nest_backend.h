@@ -3,6 +3,7 @@
 
 #include "fusion/iteration.h"
 #include "fusion/kernel_program.h"
+#include "plan/prepared/group.h"
 
 #include <c10/core/Device.h>
 #include <c10/util/SmallVector.h>
@@ -52,6 +53,8 @@ class NestBackend {
   // `writes`: the kernel writes operands in place. `group` names what it computes.
   virtual std::unique_ptr<NestCode> make(const KernelProgram& program, bool folds_rows, bool writes,
                                          const std::string& group) const = 0;
+  // Returns the kernel of a group that draws random numbers; null for any other group.
+  virtual KernelPtr make_drawing_kernel(const NodeGroup& /*group*/) const { return nullptr; }
 };
 
 }  // namespace sconce

@@ -6,7 +6,8 @@
 //
 // Operands and results are tensors, numbers, lists of numbers and None. If operands of the same sizes, dtypes and values come
 // again, the nodes send the same work to the device. A node with the attribute `has_effects` may write operands, and return
-// tensors that share their memory; any other node has no effects, and its results are new tensors.
+// tensors that share their memory; any other node has no effects, and its results are new tensors. A
+// node with the attribute `draws` draws random numbers, in either case.
 #pragma once
 
 #include "ir/graph.h"
@@ -14,6 +15,10 @@
 namespace sconce {
 
 inline const c10::Symbol kRecordedKind = c10::Symbol::fromQualString("sconce::recorded");
+
+namespace attr {
+inline const c10::Symbol kDraws = c10::Symbol::attr("draws");
+}  // namespace attr
 
 // Puts the nodes of every recorded node in its place. Returns whether there was one.
 bool dissolve_recorded_nodes(Graph& graph);

@@ -72,7 +72,7 @@ const Op* composite_op_of(const Node& node) {
     // Which operands it writes is not known.
     const bool has_effects = node.attribute(attr::kHasEffects) != nullptr;
     return &composite_op_of(node, node.kind() == kRecordedKind ? Opcode::kRecorded : Opcode::kDifferentiable,
-                            {.unknown = has_effects});
+                            {.random = node.attribute(attr::kDraws) != nullptr, .unknown = has_effects});
   }
   return node.kind() == autocast_cast_op().kind ? &autocast_cast_op() : nullptr;
 }

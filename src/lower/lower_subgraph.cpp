@@ -9,6 +9,7 @@
 #include "ir/delegate.h"
 #include "ir/differentiable.h"
 #include "ir/kernel_node.h"
+#include "ir/recorded.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/simplify/simplify.h"
 #include "plan/autograd/differentiable_function.h"
@@ -131,6 +132,7 @@ Expected<RecordedNode> lower_recorded(const Node& node, LoweringOptions options)
     return operators.refusal();
   }
   RecordedNode recorded{.operators = std::move(*operators), .device = main_device_of(*subgraph)};
+  recorded.draws = node.attribute(attr::kDraws) != nullptr;
   const AliasSets aliases(*subgraph);
   for (const Value* input : subgraph->inputs()) {
     recorded.may_be_written.push_back(aliases.may_be_written(*input));

@@ -24,6 +24,7 @@ class AutogradSwitch;
 class FrameRecordings;
 class Plan;
 struct ArenaLayout;
+struct RecordedDraws;
 struct StepState;
 
 // The index of a value in a frame.
@@ -77,6 +78,7 @@ class Frame {
   bool waits_for_kernels = false;
   // While the run is recorded: by register, where on the device kernels read a number. Null: numbers are part of the recording.
   const FlatMap<Register, void*>* number_memory = nullptr;
+  RecordedDraws* draws = nullptr;  // while a run that draws random numbers is recorded
   std::unique_ptr<FrameRecordings> recordings;  // null until a recorded node first runs
 
   // Takes the newest layout of the arena. Called between runs.

@@ -86,6 +86,7 @@ TEST_F(CudaRuntimeTest, NamesItsDevices) {
   EXPECT_EQ(runtime_->name(0), "simulated GPU 0");
   EXPECT_EQ(runtime_->architecture(0), "sm_90");
   EXPECT_EQ(runtime_->limits(0).multiprocessors, 132U);
+  EXPECT_EQ(runtime_->limits(0).multiprocessor_threads, 2048U);
   EXPECT_EQ(runtime_->limits(0).warp_threads, 32U);
   EXPECT_EQ(runtime_->limits(0).block_threads, 1024U);
   EXPECT_EQ(runtime_->limits(0).shared_bytes, 227U * 1024);

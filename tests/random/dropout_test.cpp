@@ -53,6 +53,9 @@ class DropoutOnGpu : public ::testing::Test {
     for (const PlanExplanation& plan : both.gpu.method("forward").explain().plans) {
       for (const DifferentiableExplanation& each : plan.gradients ? plan.gradients->subgraphs : none) {
         plans += each.plans.at(0).text;
+        for (const RecordedExplanation& range : each.plans.at(0).recorded) {
+          plans += range.plan.at(0).text;
+        }
       }
     }
     return plans;
@@ -64,32 +67,34 @@ class DropoutOnGpu : public ::testing::Test {
 TEST_F(DropoutOnGpu, DrawsAsLibTorchDoes) {
   const std::string plans = expect_equal(
       "torch.dropout(torch.tanh(torch.mm(x, self.w)), 0.25, True).exp()",
-      [](const at::Tensor& x, const at::Tensor& w) { return at::dropout(at::tanh(at::mm(x, w)), 0.25, true).exp(); }, {5, 6});
+      [](const at::Tensor& x, const at::Tensor& w) { return at::dropout(at::tanh(at::mm(x, w)), 0.25, true).exp(); },
+      {5, 6});
   EXPECT_THAT(plans, HasSubstr("native_dropout"));
   EXPECT_THAT(plans, Not(HasSubstr("bernoulli")));
 }
 
 TEST_F(DropoutOnGpu, OfAllOrNothingIsAsLibTorchs) {
   for (const double p : {0.0, 1.0}) {
-    expect_equal("torch.dropout(torch.tanh(torch.mm(x, self.w)), " + std::to_string(p) + ", True).exp()",
-                 [p](const at::Tensor& x, const at::Tensor& w) { return at::dropout(at::tanh(at::mm(x, w)), p, true).exp(); },
-                 {5, 6});
+    expect_equal(
+        "torch.dropout(torch.tanh(torch.mm(x, self.w)), " + std::to_string(p) + ", True).exp()",
+        [p](const at::Tensor& x, const at::Tensor& w) { return at::dropout(at::tanh(at::mm(x, w)), p, true).exp(); },
+        {5, 6});
   }
 }
 
 TEST_F(DropoutOnGpu, OfNoElementsIsAsLibTorchs) {
   expect_equal(
       "torch.dropout(torch.tanh(torch.mm(x, self.w)), 0.25, True).exp()",
-      [](const at::Tensor& x, const at::Tensor& w) { return at::dropout(at::tanh(at::mm(x, w)), 0.25, true).exp(); }, {0, 6});
+      [](const at::Tensor& x, const at::Tensor& w) { return at::dropout(at::tanh(at::mm(x, w)), 0.25, true).exp(); },
+      {0, 6});
 }
 
 TEST_F(DropoutOnGpu, OfSeveralTensorsDrawsInOrder) {
-  expect_equal(
-      "torch.dropout(torch.tanh(torch.dropout(torch.mm(x, self.w), 0.5, True)), 0.125, True) * 2",
-      [](const at::Tensor& x, const at::Tensor& w) {
-        return at::dropout(at::tanh(at::dropout(at::mm(x, w), 0.5, true)), 0.125, true) * 2;
-      },
-      {7, 6});
+  expect_equal("torch.dropout(torch.tanh(torch.dropout(torch.mm(x, self.w), 0.5, True)), 0.125, True) * 2",
+               [](const at::Tensor& x, const at::Tensor& w) {
+                 return at::dropout(at::tanh(at::dropout(at::mm(x, w), 0.5, true)), 0.125, true) * 2;
+               },
+               {7, 6});
 }
 
 // Gradients of the squared norm of gradients.
@@ -109,9 +114,10 @@ def forward(self, x):
     const at::Tensor x = gpu_.tensor(at::randn({5, 6}, at::kDouble));
     const at::Tensor found =
         penalty([&](const at::Tensor& in, const at::Tensor&) { return both.gpu.forward({in}).toTensor(); }, x, call);
-    const at::Tensor expected = penalty(
-        [](const at::Tensor& in, const at::Tensor& weight) { return at::dropout(at::tanh(at::mm(in, weight)), 0.25, true).exp(); },
-        x, call);
+    const at::Tensor expected =
+        penalty([](const at::Tensor& in,
+                   const at::Tensor& weight) { return at::dropout(at::tanh(at::mm(in, weight)), 0.25, true).exp(); },
+                x, call);
     EXPECT_TRUE(agree(c10::IValue(found), c10::IValue(expected), 1e-9)) << call;
   }
 }

@@ -1,6 +1,7 @@
 #include "tests/simulated_gpu/device_guard.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include "tests/simulated_gpu/generator.h"
+
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include <memory>
@@ -27,9 +28,8 @@ class CudaHooks final : public at::CUDAHooksInterface {
   void init() const override {}
   c10::DeviceIndex getCurrentDevice() const override { return 0; }
   c10::DeviceIndex current_device() const override { return 0; }
-  // Random numbers on the device are the CPU's.
   const at::Generator& getDefaultGenerator(c10::DeviceIndex /*device*/) const override {
-    return at::detail::getDefaultCPUGenerator();
+    return SimulatedGenerator::of_process();
   }
 };
 

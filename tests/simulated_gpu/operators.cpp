@@ -1,5 +1,7 @@
 #include "tests/simulated_gpu/operators.h"
 
+#include "tests/simulated_gpu/dropout.h"
+
 #include "tests/support/host_call.h"
 
 #include <ATen/core/enum_tag.h>
@@ -70,7 +72,9 @@ void SimulatedOperators::run(const c10::OperatorHandle& op, torch::jit::Stack& s
   const CUstream stream = bridge_.handle(bridge_.current_stream(0));
   const auto now = driver_.begin_host_work(stream);
   TORCH_CHECK(now, "CUDA error: ", now.refusal().reason);
-  if (*now) {
+  if (*now && is_dropout_that_draws(op, stack)) {
+    drop_out(stack);
+  } else if (*now) {
     run_now(op, stack);
   } else {
     capture(op, stack, stream);
@@ -79,6 +83,23 @@ void SimulatedOperators::run(const c10::OperatorHandle& op, torch::jit::Stack& s
 
 c10::Storage SimulatedOperators::allocate(size_t bytes) {
   return {c10::Storage::use_byte_size_t(), bytes, memory_.allocate(bytes), &memory_, /*resizable=*/true};
+}
+
+void SimulatedOperators::drop_out(torch::jit::Stack& stack) {
+  torch::jit::pop(stack);
+  const double p = torch::jit::pop(stack).toDouble();
+  const at::Tensor input = torch::jit::pop(stack).toTensor();
+  const DeviceLimits limits;
+  const RandomState state = bridge_.draw(0, numbers_of_dropout(input.numel(), limits));
+  const auto on_host = [](const at::Tensor& tensor) {
+    return tensor_over(borrowed_storage(tensor.storage().data(), tensor.storage().nbytes(), c10::kCPU), tensor);
+  };
+  const auto [result, mask] = drop_as_on_gpu(on_host(input), p, state, limits);
+  for (const at::Tensor& made : {result, mask}) {
+    c10::Storage storage = allocate(made.nbytes());
+    copy_bytes(storage.mutable_data(), made.storage());
+    torch::jit::push(stack, tensor_over(std::move(storage), made));
+  }
 }
 
 void SimulatedOperators::run_now(const c10::OperatorHandle& op, torch::jit::Stack& stack) {

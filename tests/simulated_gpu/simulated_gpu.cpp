@@ -4,6 +4,7 @@
 #include "cuda/cuda_runtime.h"
 #include "fusion/cuda/cuda_text.h"
 #include "fusion/kernels_on_device.h"
+#include "tests/simulated_gpu/dropout.h"
 #include "tests/support/grid_interpreter.h"
 
 #include <ATen/ATen.h>
@@ -62,6 +63,9 @@ void run_grid(const GridProgram& grid, const cuda::LaunchDimensions& dimensions,
 
 // Returns the kernel of the grid that was printed as this text.
 std::optional<cuda::FakeDriver::KernelDefinition> kernel_of(DeviceKernelCache& kernels, const std::string& text) {
+  if (auto dropout = dropout_kernel_of(text)) {
+    return dropout;
+  }
   for (const auto& each : kernels.kernels()) {
     if (each->text() == text) {
       return cuda::FakeDriver::KernelDefinition{{parameter_bytes(each->grid())},

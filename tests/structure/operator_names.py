@@ -25,6 +25,7 @@ REWRITES = {
     "src/autodiff/joint/joint_graph_builder_lists.cpp": "inserts the gradients of joins, cuts and appends",
     "src/autodiff/joint/reduce_gradient.cpp": "inserts sums and casts of gradients",
     "src/executor/compile.cpp": "asks for aten::data, through which writes are not counted",
+    "src/fusion/draws.cpp": "the table of operators that draw random numbers and have kernels",
     "src/fusion/folds.cpp": "the table of operators that fold rows",
     "src/fusion/operators.cpp": "lists the operators whose results do not follow the strides of their operands",
     "src/fusion/views.cpp": "the table of views that kernels read through",

@@ -2,6 +2,8 @@
 
 #include "base/assert.h"
 
+#include <ATen/Context.h>
+#include <ATen/core/Generator.h>
 #include <c10/util/Exception.h>
 
 namespace sconce::cuda {
@@ -9,6 +11,10 @@ namespace {
 
 c10::Stream stream_with_id(c10::StreamId id) {
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::CUDA, 0), id);
+}
+
+at::Generator generator_of(c10::DeviceIndex device) {
+  return at::globalContext().defaultGenerator(c10::Device(c10::DeviceType::CUDA, device));
 }
 
 }  // namespace
@@ -106,6 +112,22 @@ void FakeTorchBridge::release(c10::DeviceIndex, PoolId pool) {
   SCONCE_ASSERT(found != shares_.end(), "the pool has no share to release");
   if (--found->second == 0) {
     shares_.erase(found);
+  }
+}
+
+RandomState FakeTorchBridge::draw(c10::DeviceIndex device, uint64_t numbers) {
+  at::Generator generator = generator_of(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  const RandomState state{generator.current_seed(), generator.get_offset()};
+  generator.set_offset(state.offset + numbers);
+  return state;
+}
+
+void FakeTorchBridge::put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers) {
+  at::Generator generator = generator_of(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  if (generator.current_seed() == state.seed && generator.get_offset() == state.offset + numbers) {
+    generator.set_offset(state.offset);
   }
 }
 

@@ -38,6 +38,8 @@ class FakeTorchBridge final : public TorchBridge {
   void begin_allocating(c10::DeviceIndex device, PoolId pool, std::function<bool(CUstream)> serves) override;
   void end_allocating(c10::DeviceIndex device, PoolId pool) override;
   void release(c10::DeviceIndex device, PoolId pool) override;
+  RandomState draw(c10::DeviceIndex device, uint64_t numbers) override;
+  void put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers) override;
 
  private:
   FakeDriver& driver_;

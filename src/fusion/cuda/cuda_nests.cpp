@@ -1,7 +1,9 @@
 #include "fusion/cuda/cuda_nests.h"
 
 #include "fusion/cuda/cuda_text.h"
+#include "fusion/cuda/dropout_kernel.h"
 #include "fusion/cuda/grid_arguments.h"
+#include "fusion/draws.h"
 
 #include <algorithm>
 #include <array>
@@ -115,6 +117,11 @@ class CudaNests final : public NestBackend {
   std::unique_ptr<NestCode> make(const KernelProgram& program, bool /*folds_rows*/, bool /*writes*/,
                                  const std::string& /*group*/) const override {
     return std::make_unique<CudaNest>(target_, program);
+  }
+  KernelPtr make_drawing_kernel(const NodeGroup& group) const override {
+    return may_draw_by_kernel(*group.nodes.front())
+               ? make_dropout_kernel(group, target_.kernels, target_.device, target_.is_blocking)
+               : nullptr;
   }
 
  private:

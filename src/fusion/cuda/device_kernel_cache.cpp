@@ -13,20 +13,30 @@ std::string CachedDeviceKernel::refusal() const {
 
 std::shared_ptr<CachedDeviceKernel> DeviceKernelCache::find(GridProgram grid, c10::DeviceIndex device, bool is_blocking) {
   auto text = cuda_text(grid);
-  std::shared_ptr<CachedDeviceKernel> kernel;
   if (!text) {
-    kernel = std::make_shared<CachedDeviceKernel>();
+    auto kernel = std::make_shared<CachedDeviceKernel>();
     kernel->why_refused_ = text.refusal().reason;
     kernel->is_refused_ = true;
     return kernel;
   }
+  return find(std::move(grid), std::move(*text), device, is_blocking);
+}
+
+std::shared_ptr<CachedDeviceKernel> DeviceKernelCache::find_text(std::string text, c10::DeviceIndex device,
+                                                                 bool is_blocking) {
+  return find({}, std::move(text), device, is_blocking);
+}
+
+std::shared_ptr<CachedDeviceKernel> DeviceKernelCache::find(GridProgram grid, std::string text, c10::DeviceIndex device,
+                                                            bool is_blocking) {
+  std::shared_ptr<CachedDeviceKernel> kernel;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::shared_ptr<CachedDeviceKernel>& found = kernels_[{*text, device}];
+    std::shared_ptr<CachedDeviceKernel>& found = kernels_[{text, device}];
     if (found == nullptr) {
       found = std::make_shared<CachedDeviceKernel>();
       found->grid_ = std::move(grid);
-      found->text_ = std::move(*text);
+      found->text_ = std::move(text);
     }
     kernel = found;
   }

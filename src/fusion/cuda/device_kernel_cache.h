@@ -21,7 +21,7 @@ class CachedDeviceKernel {
   const DeviceKernel* kernel() const { return kernel_.load(std::memory_order_acquire); }
   // Returns why the kernel cannot be compiled; empty while it may be.
   std::string refusal() const;
-  const GridProgram& grid() const { return grid_; }
+  const GridProgram& grid() const { return grid_; }  // empty for a kernel of a text
   // Returns the CUDA C++ text.
   const std::string& text() const { return text_; }
 
@@ -48,12 +48,15 @@ class DeviceKernelCache {
 
   // Returns the grid's kernel on the device. With `is_blocking`, it is compiled when the function returns.
   std::shared_ptr<CachedDeviceKernel> find(GridProgram grid, c10::DeviceIndex device, bool is_blocking);
+  // The same for a module with one kernel, of the name kGridKernelName.
+  std::shared_ptr<CachedDeviceKernel> find_text(std::string text, c10::DeviceIndex device, bool is_blocking);
   // Lets the background thread compile the kernel, unless it was asked before.
   void submit(const std::shared_ptr<CachedDeviceKernel>& kernel, c10::DeviceIndex device);
   // Returns all kernels, ordered by text.
   std::vector<std::shared_ptr<const CachedDeviceKernel>> kernels();
 
  private:
+  std::shared_ptr<CachedDeviceKernel> find(GridProgram grid, std::string text, c10::DeviceIndex device, bool is_blocking);
   void compile(CachedDeviceKernel& kernel, c10::DeviceIndex device) const;
 
   DeviceRuntime& runtime_;

@@ -66,6 +66,12 @@ bool may_enter(const c10::Type& type) {
   return element == c10::TypeKind::IntType || element == c10::TypeKind::FloatType || element == c10::TypeKind::BoolType;
 }
 
+// Returns whether a kernel computes the node. Kernels draw random numbers in recordings, too; LibTorch's operators do not.
+bool is_in_kernel(const Node& node) {
+  const Node* around = node.owning_block()->owner();
+  return around != nullptr && around->opcode() == Opcode::kKernel;
+}
+
 // Chooses the ranges. Does not change the graph.
 class Ranges {
  public:
@@ -118,8 +124,9 @@ class Ranges {
         return;  // what is raised ends the recording
       }
       const StepTraits traits = traits_of(each, device_);
-      can = can && !traits.not_recordable && !traits.random && each.opcode() != Opcode::kGetAttr &&
-            each.opcode() != Opcode::kSetAttr && each.opcode() != Opcode::kCreateObject && !each.op().differentiates && !introduces_grad(each);
+      can = can && !traits.not_recordable && (!traits.random || is_in_kernel(each)) && each.opcode() != Opcode::kGetAttr &&
+            each.opcode() != Opcode::kSetAttr && each.opcode() != Opcode::kCreateObject && !each.op().differentiates &&
+            !introduces_grad(each);
     };
     if (node.opcode() == Opcode::kRaise) {
       return false;
@@ -244,6 +251,12 @@ std::vector<Value*> results_of(const Range& range) {
   return results;
 }
 
+bool draws(const Graph& subgraph) {
+  bool draws = false;
+  for_each_node(subgraph.body(), [&](const Node* node) { draws = draws || effects_of(*node).random; });
+  return draws;
+}
+
 // Returns whether the subgraph writes memory from outside, or returns tensors that share memory with others.
 bool has_effects_outside(const Graph& subgraph) {
   const AliasSets aliases(subgraph);
@@ -279,6 +292,9 @@ bool form_recordings(Graph& graph) {
     Node& recorded = replace_by_subgraph(range, results, cut, kRecordedKind);
     if (has_effects_outside(*cut.subgraph)) {
       recorded.set_attribute(attr::kHasEffects, int64_t{1});
+    }
+    if (draws(*cut.subgraph)) {
+      recorded.set_attribute(attr::kDraws, int64_t{1});
     }
     resolve(recorded);
   }

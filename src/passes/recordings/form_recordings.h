@@ -10,6 +10,7 @@ namespace sconce {
 // and loops run on the host while it records, because the values that decide them depend on sizes and numbers alone.
 //
 // Between the nodes of a range may be others that neither have effects nor use its results; they run before it.
+// Random numbers are drawn in a recording by kernels alone; the recorded node has the attribute `draws` then.
 // A range that gives work to the device less than twice stays as it is.
 bool form_recordings(Graph& graph);
 

@@ -21,7 +21,7 @@
 namespace sconce {
 
 // Increment when this file changes: both sides of the library boundary must agree on it.
-constexpr int kDeviceInterfaceVersion = 4;
+constexpr int kDeviceInterfaceVersion = 5;
 
 struct LaunchShape {
   std::array<uint32_t, 3> grid = {1, 1, 1};   // blocks
@@ -32,9 +32,16 @@ struct LaunchShape {
 // What a device offers to one launch. The defaults serve to write kernels where there is no device.
 struct DeviceLimits {
   uint32_t multiprocessors = 132;
+  uint32_t multiprocessor_threads = 2048;
   uint32_t warp_threads = 32;
   uint32_t block_threads = 1024;      // the most
   uint32_t shared_bytes = 48 * 1024;  // the most of a block that a kernel may ask for
+};
+
+// The state of LibTorch's random number generator for a device.
+struct RandomState {
+  uint64_t seed = 0;
+  uint64_t offset = 0;  // what each thread of a kernel skips
 };
 
 // A kernel of a loaded module, valid as long as the module.
@@ -128,6 +135,11 @@ class DeviceRuntime {
 
   // Copies bytes of the stream's device, as work of the stream.
   virtual void copy(void* to, const void* from, size_t bytes, c10::Stream stream) = 0;
+
+  // Returns the generator's state, and moves its offset on as an operator whose threads draw so many numbers each.
+  virtual RandomState draw(c10::DeviceIndex device, uint64_t numbers) = 0;
+  // Moves the offset back to that of the state, which `draw` has returned, unless something has drawn since.
+  virtual void put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers) = 0;
 
   virtual std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) = 0;
   // Returns whether somebody records the stream, or may do so.

@@ -1,3 +1,4 @@
+#include "analysis/effects.h"
 #include "plan/prepared/kernel_runner.h"
 
 #include <c10/core/InferenceMode.h>
@@ -8,7 +9,8 @@ namespace {
 
 class OneKernelStep final : public GroupStep {
  public:
-  OneKernelStep(const NodeGroup& group, const GroupCompiler& compiler) : group_(group), compiler_(compiler) {}
+  OneKernelStep(const NodeGroup& group, const GroupCompiler& compiler)
+      : group_(group), compiler_(compiler), draws_(effects_of(*group.nodes.front()).random) {}
 
   void set_parts(KernelStepParts parts) override { runner_ = KernelRunner(std::move(parts)); }
 
@@ -19,6 +21,9 @@ class OneKernelStep final : public GroupStep {
     StepState& state = runner_.state_of(frame);
     const auto make_kernel = [this] { return compiler_.make_kernel(group_); };
     const bool is_taken = runner_.take_operands(frame, state, /*op=*/nullptr, make_kernel);
+    if (draws_ && is_taken) {
+      KernelRunner::tell_draws(frame, state);
+    }
     if (is_taken && state.kernel->can_run(state.arguments) && may_write(frame)) {
       bump_versions(frame);
       runner_.run(frame, state);
@@ -85,6 +90,7 @@ class OneKernelStep final : public GroupStep {
 
   const NodeGroup group_;
   const GroupCompiler& compiler_;
+  const bool draws_;  // random numbers
   KernelRunner runner_{{}};
 };
 

@@ -14,6 +14,12 @@
 
 namespace sconce {
 
+// The random numbers that kernels of a recording draw.
+struct RecordedDraws {
+  const uint64_t* state = nullptr;  // on the device: seed and offset of LibTorch's generator before a replay
+  uint64_t drawn = 0;               // what the kernels so far add to the offset
+};
+
 // The arguments of a prepared operator, by their positions in the schema.
 class KernelArguments {
  public:
@@ -41,6 +47,8 @@ class KernelArguments {
   // Where on the device the kernel reads the number when it runs; null: the number is `value`.
   const void* number_memory(size_t position) const { return number_memory_[position]; }
   bool has_number_memory() const { return !number_memory_.empty(); }
+  // While the run is recorded, where random numbers come from; null in other runs.
+  RecordedDraws* draws() const { return draws_; }
   const Op& op() const { return *op_; }  // of a kernel that computes one operator
   // Returns whether the result must have the operator's own bits.
   bool is_exact() const { return is_exact_; }
@@ -60,6 +68,7 @@ class KernelArguments {
   std::vector<const c10::TensorImpl*> impls_;
   std::vector<c10::IValue> values_;
   std::vector<const void*> number_memory_;  // by position, or empty
+  RecordedDraws* draws_ = nullptr;
 };
 
 // A result of a prepared operator.

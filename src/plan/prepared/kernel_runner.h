@@ -59,6 +59,8 @@ class KernelRunner {
     });
     return !state.is_refused;
   }
+  // Tells the kernel where random numbers of this run come from.
+  static void tell_draws(Frame& frame, StepState& state) { state.arguments.draws_ = frame.draws; }
   // Returns whether no kernel served the operands of the last run, or it could not run.
   bool is_refused(const Frame& frame) const {
     const StepState* state = frame.states[parts_.state].get();

@@ -59,6 +59,14 @@ uint64_t hash_of(std::span<const c10::IValue> operands, const std::vector<bool>&
   return hash.value();
 }
 
+bool are_aligned(std::span<const c10::IValue> operands) {
+  constexpr uintptr_t kAlignment = 16;
+  return std::all_of(operands.begin(), operands.end(), [](const c10::IValue& operand) {
+    return !operand.isTensor() || !operand.toTensor().defined() || !operand.toTensor().has_storage() ||
+           reinterpret_cast<uintptr_t>(operand.unsafeToTensorImpl()->data()) % kAlignment == 0;
+  });
+}
+
 at::Tensor tensor_to_record(const at::Tensor& shell, void* address) {
   const c10::InferenceMode normal(false);
   if (address == nullptr) {

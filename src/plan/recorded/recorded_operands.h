@@ -19,6 +19,10 @@ bool fits_memory(const c10::IValue& number);
 // operands that are left out.
 uint64_t hash_of(std::span<const c10::IValue> operands, const std::vector<bool>& is_left_out);
 
+// Returns whether all tensors lie as allocators place them. LibTorch draws other random numbers for elements that lie
+// otherwise.
+bool are_aligned(std::span<const c10::IValue> operands);
+
 // Returns a normal tensor of the shell's form for a recording to read: over the memory at the address, or over its own if that
 // is null.
 at::Tensor tensor_to_record(const at::Tensor& shell, void* address);

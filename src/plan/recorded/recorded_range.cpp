@@ -48,6 +48,7 @@ void RecordedRange::forget_recording(Form& form) {
   }
   form.results = RecordedResults();
   form.numbers.reset();
+  form.random.reset();
   for (Operand& operand : form.operands) {
     operand.recorded.reset();
   }
@@ -250,8 +251,13 @@ Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operand
   const torch::jit::Stack recorded = stack;
   FrameLease lease(*node_.operators);
   const FlatMap<Register, void*> number_memory = place_numbers(form);
-  const auto leave_numbers = c10::make_scope_exit([&] { (*lease).number_memory = nullptr; });
+  RecordedDraws draws = node_.draws ? form.random.place(node_.device) : RecordedDraws();
+  const auto leave_memory = c10::make_scope_exit([&] {
+    (*lease).number_memory = nullptr;
+    (*lease).draws = nullptr;
+  });
   (*lease).number_memory = number_memory.empty() ? nullptr : &number_memory;
+  (*lease).draws = node_.draws ? &draws : nullptr;
   frame.order(frame.current_stream(), frame.side_stream());
   auto recording = sconce::record(frame.runtime(), frame.side_stream(), pool_,
                                   [&] { run_plan(lease, stack, AutogradUse::kNone); });
@@ -279,6 +285,7 @@ Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operand
                             " MiB of operands and results, which takes longer than the launches that it saves: " +
                             std::to_string(launches));
   }
+  form.random.keep(draws);
   form.recording = std::move(*recording);
   ++node_.counts->alive;
   ++node_.counts->recordings;
@@ -313,7 +320,7 @@ Expected<void> RecordedRange::start_replay(FrameRecordings& frame, Form& form, O
       }
     }
     copy_numbers(form, operands);
-    form.recording->replay(frame.current_stream());
+    form.random.replay(*form.recording, frame.runtime(), frame.current_stream());
   } catch (const c10::Error& failure) {
     drop_recording(frame, form);
     form.phase = Phase::kRefused;
@@ -341,6 +348,10 @@ void RecordedRange::run(FrameRecordings& frame, torch::jit::Stack& stack) {
   std::string why;
   if (frame.runtime().is_recording(frame.current_stream())) {
     run_steps(stack, "the current stream is being recorded by the caller");
+    return;
+  }
+  if (node_.draws && !are_aligned(stack)) {
+    run_steps(stack, "an operand is not aligned to 16 bytes, and random numbers depend on that");
     return;
   }
   Form* form = find_form(stack);

@@ -13,6 +13,7 @@
 #include "plan/device/device.h"
 #include "plan/plan.h"
 #include "plan/prepared/step_state.h"
+#include "plan/recorded/random_state.h"
 #include "plan/recorded/recorded_results.h"
 #include "plan/recorded/recording_counts.h"
 
@@ -35,6 +36,7 @@ struct RecordedNode {
   std::vector<bool> may_be_written;    // by operand
   std::vector<bool> is_kernel_number;  // by operand: a number that only kernels read
   std::vector<bool> stays;             // by result: no run or caller holds it when the node runs again
+  bool draws = false;                  // random numbers
   bool may_return_views = false;
   std::unique_ptr<RecordingCounts> counts = std::make_unique<RecordingCounts>();
 };
@@ -67,6 +69,7 @@ class RecordedRange {
     uint64_t last_run = 0;
     std::vector<Operand> operands;
     at::Tensor numbers;  // those in memory, as int64 bits
+    RecordedRandomState random;
     RecordedResults results;
     std::unique_ptr<Recording> recording;
   };
