@@ -10,6 +10,7 @@
 #include <sconce/train_step.h>
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -201,6 +202,28 @@ TEST_F(RecordedDropout, LeavesTheGeneratorWhereItWasAfterAFailure) {
     expect_equal(found, expected);
     EXPECT_EQ(offset(), 8U * 2 * 4) << function;
   }
+}
+
+// Dropout that stays active while nothing is trained.
+TEST_F(RecordedDropout, DrawsWithoutGradients) {
+  const at::NoGradGuard no_grad;
+  ModuleOnBoth both = two_dropouts_on(gpu_);
+  const at::Tensor w = both.gpu.script_module().attr("w").toTensor();
+  const std::vector<at::Tensor> inputs = inputs_of({5, 8}, 8);
+  std::vector<at::Tensor> found;
+  at::manual_seed(3);
+  for (const at::Tensor& x : inputs) {
+    found.push_back(gpu_.values(both.gpu.forward({gpu_.tensor(x)}).toTensor()));
+  }
+  const uint64_t found_offset = offset();
+  std::vector<at::Tensor> expected;
+  at::manual_seed(3);
+  for (const at::Tensor& x : inputs) {
+    expected.push_back(gpu_.values(two_dropouts(gpu_.tensor(x), w)));
+  }
+  expect_equal(found, expected);
+  EXPECT_EQ(found_offset, offset());
+  EXPECT_GE(both.counts().own.replays, 5U) << both.counts().own.reasons;
 }
 
 // LibTorch takes such elements one by one.

@@ -1,5 +1,6 @@
 #include "passes/simplify/peephole.h"
 
+#include "analysis/escapes.h"
 #include "analysis/lazy_alias_sets.h"
 #include "ir/constant_operands.h"
 #include "ir/schema_match.h"
@@ -61,7 +62,10 @@ class Peephole {
       case aten::is_floating_point: return known_kind_of_dtype(node);
       case aten::type_as: return cast_to_known_dtype(node);
       case aten::sum_to_size: return sum_to_own_size(node);
-      case aten::dropout:
+      case aten::dropout: {
+        Value* masked = dropout_on_gpu(node);
+        return masked != nullptr ? masked : dropout_of_nothing(node);
+      }
       case aten::feature_dropout:
       case aten::alpha_dropout:
       case aten::feature_alpha_dropout:
@@ -343,6 +347,30 @@ class Peephole {
     const bool are_known = from != nullptr && to != nullptr && from->sizes && to->sizes &&
                            std::none_of(to->sizes->begin(), to->sizes->end(), [](Dim dim) { return dim.is_unknown(); });
     return are_known && *from->sizes == *to->sizes ? node.input(0) : nullptr;
+  }
+
+  // ---- dropout ------------------------------------------------------------------------------------------------------
+
+  // What LibTorch calls on a GPU: dropout(x, p, True) becomes the first result of native_dropout(x, p, True), which
+  // recordings can hold. Of no elements, dropout returns its operand itself, which is not observable if the result is only
+  // read.
+  Value* dropout_on_gpu(Node& node) {
+    const TensorFacts* facts = lasting_facts(*node.input(0));
+    const auto* p = node.input(1)->constant();
+    const bool drops = p != nullptr && p->isDouble() && p->toDouble() > 0 && p->toDouble() < 1 &&
+                       constant_bool(*node.input(2)) == true && !node.op().runs_under_autocast;
+    if (!drops || facts == nullptr || !facts->device || !facts->device->is_cuda()) {
+      return nullptr;
+    }
+    const bool has_elements = facts->sizes && std::all_of(facts->sizes->begin(), facts->sizes->end(),
+                                                          [](Dim dim) { return dim.is_known() && dim.value() > 0; });
+    if (!has_elements && !is_read_only_and_local(*node.output())) {
+      return nullptr;
+    }
+    Value* result = insert(node, aten::native_dropout, node.inputs(), c10::TensorType::get());
+    result->node()->add_output(c10::TensorType::get());
+    resolve(*result->node());
+    return result;
   }
 
   // ---- calls that do nothing ----------------------------------------------------------------------------------------

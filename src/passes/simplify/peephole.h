@@ -12,6 +12,7 @@ namespace sconce {
 //   - numbers that come out of tensors made of numbers;
 //   - queries of tensor properties that facts answer;
 //   - casts to the dtype of a tensor whose dtype facts know;
+//   - dropout on a GPU, into the operator that LibTorch computes it by;
 //   - sums to the size that the operand has, and other calls that return their argument.
 //
 // Each rule is next to the operator that it rewrites in peephole.cpp. Returns whether the graph changed.
