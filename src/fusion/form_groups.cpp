@@ -157,6 +157,9 @@ class OpenGroup {
       return;
     }
     if (role == GroupRole::kDraw) {
+      if (writes_in_place(node)) {
+        node.output()->replace_all_uses_with(node.input(0));
+      }
       close();
       members_.push_back({&node, role});
       close();

@@ -73,6 +73,25 @@ TEST_F(GpuDropoutTest, GivesTheBitsOfLibTorch) {
   }
 }
 
+TEST_F(GpuDropoutTest, DropsTheChannelsOfLibTorch) {
+  Module module = accelerate(testing::module_of(R"(
+def forward(self, x):
+    return torch.feature_dropout(x * 0.5, 0.25, True) * 2
+)",
+                                                {}),
+                             Options().compile(CompileMode::kBlocking));
+  const at::Tensor x = at::randn({64, 4099, 3}, at::TensorOptions(kDropoutGpu)).set_requires_grad(true);
+  for (uint64_t call = 0; call < 8; ++call) {
+    at::manual_seed(call);
+    const at::Tensor found = module.forward({x}).toTensor();
+    const uint64_t found_offset = offset();
+    at::manual_seed(call);
+    EXPECT_TRUE(at::allclose(found, at::feature_dropout(x * 0.5, 0.25, true) * 2, 1e-6, 1e-7)) << "call " << call;
+    EXPECT_EQ(found_offset, offset()) << "call " << call;
+  }
+  EXPECT_GE(replays_of_dropout(module), 4U);
+}
+
 TEST_F(GpuDropoutTest, GivesTheGradientsOfLibTorch) {
   Module module = accelerate(testing::module_of(R"(
 def forward(self, x):

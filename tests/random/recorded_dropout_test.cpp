@@ -85,6 +85,33 @@ TEST(DropoutKernel, TakesTransposedTensorsInTheOrderOfMemory) {
   EXPECT_TRUE(at::equal(found.second, expected.second));
 }
 
+TEST(DropoutKernel, FillsAsLibTorchDoes) {
+  const DeviceLimits small{.multiprocessors = 2, .multiprocessor_threads = 512};
+  const RandomState state{99, 8};
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    for (const int64_t elements : {1, 4, 255, 1024, 4100, 9000}) {
+      at::Tensor found = at::empty({elements}, dtype);
+      at::Tensor expected = at::empty({elements}, dtype);
+      DropoutParameter parameter{.input = nullptr,
+                                 .result = found.mutable_data_ptr(),
+                                 .mask = nullptr,
+                                 .state = &state.seed,
+                                 .drawn = 0,
+                                 .elements = elements,
+                                 .threads = plan_dropout(elements, found.element_size(), small).threads,
+                                 .vector = 1,
+                                 .kept = 0.3};
+      void* const arguments[] = {&parameter};
+      cuda::LaunchDimensions dimensions{};
+      dimensions.grid[0] = 2;
+      dimensions.block[0] = 64;
+      dropout_kernel_of(dropout_text(dtype))->kernel(dimensions, arguments);
+      fill_as_on_gpu(expected, 0.3, state, small);
+      EXPECT_TRUE(at::equal(found, expected)) << elements << " of " << toString(dtype);
+    }
+  }
+}
+
 TEST(DropoutKernel, KeepsTheShareOfElements) {
   const auto [result, mask] = drop_by_kernel(at::ones({100000}), 0.3, {5, 0}, 0, DeviceLimits());
   EXPECT_NEAR(mask.to(at::kDouble).mean().item<double>(), 0.7, 0.01);
@@ -224,6 +251,28 @@ TEST_F(RecordedDropout, DrawsWithoutGradients) {
   expect_equal(found, expected);
   EXPECT_EQ(found_offset, offset());
   EXPECT_GE(both.counts().own.replays, 5U) << both.counts().own.reasons;
+}
+
+// It fills a tensor with 0 and 1, whose elements it takes one by one.
+TEST_F(RecordedDropout, DrawsChannels) {
+  constexpr double kShares[] = {0.25, 0.5};
+  for (const double p : kShares) {
+    ModuleOnBoth both(gpu_,
+                      "\ndef forward(self, x):\n    return torch.feature_dropout(torch.tanh(x * self.w), " +
+                          std::to_string(p) + ", True) * 2\n",
+                      {{"w", at::randn({7, 4}).set_requires_grad(true)}});
+    const at::Tensor w = both.gpu.script_module().attr("w").toTensor();
+    const std::vector<at::Tensor> inputs = inputs_of({3, 5, 7, 4}, 9);
+    const auto found = train([&](const at::Tensor& x) { return both.gpu.forward({x}).toTensor(); }, inputs, w);
+    const uint64_t found_offset = offset();
+    const auto expected =
+        train([&](const at::Tensor& x) { return at::feature_dropout(at::tanh(x * w), p, true) * 2; }, inputs, w);
+    expect_equal(found, expected);
+    EXPECT_EQ(found_offset, offset());
+    EXPECT_EQ(offset(), 9U * 4);
+    EXPECT_EQ(both.counts().forward.ranges, 1U) << both.counts().forward.reasons;
+    EXPECT_GE(both.counts().forward.replays, 5U) << both.counts().forward.reasons;
+  }
 }
 
 // LibTorch takes such elements one by one.

@@ -131,6 +131,25 @@ std::pair<at::Tensor, at::Tensor> drop_as_on_gpu(const at::Tensor& input, double
   return {result, mask};
 }
 
+void fill_as_on_gpu(at::Tensor& tensor, double p, const RandomState& state, const DeviceLimits& limits) {
+  const int64_t threads = threads_of(tensor.numel(), limits);
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, tensor.scalar_type(), "fill_as_on_gpu", [&] {
+    for (int64_t i = 0; i < tensor.numel(); ++i) {
+      tensor.mutable_data_ptr<scalar_t>()[i] =
+          static_cast<scalar_t>(number_at(i, /*vector=*/1, threads, state) < static_cast<float>(p) ? 1.0F : 0.0F);
+    }
+  });
+}
+
+bool is_fill_that_draws(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  if (op.schema().name() != "aten::bernoulli_" || op.schema().overload_name() != "float" || !stack.back().isNone()) {
+    return false;
+  }
+  const at::Tensor& target = stack[stack.size() - 3].toTensor();
+  return target.is_contiguous() && target.numel() != 0 && c10::isFloatingType(target.scalar_type()) &&
+         target.scalar_type() != at::kDouble;
+}
+
 bool is_dropout_that_draws(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   if (op.schema().name() != "aten::native_dropout") {
     return false;

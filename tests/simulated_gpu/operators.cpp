@@ -74,6 +74,8 @@ void SimulatedOperators::run(const c10::OperatorHandle& op, torch::jit::Stack& s
   TORCH_CHECK(now, "CUDA error: ", now.refusal().reason);
   if (*now && is_dropout_that_draws(op, stack)) {
     drop_out(stack);
+  } else if (*now && is_fill_that_draws(op, stack)) {
+    fill(stack);
   } else if (*now) {
     run_now(op, stack);
   } else {
@@ -83,6 +85,17 @@ void SimulatedOperators::run(const c10::OperatorHandle& op, torch::jit::Stack& s
 
 c10::Storage SimulatedOperators::allocate(size_t bytes) {
   return {c10::Storage::use_byte_size_t(), bytes, memory_.allocate(bytes), &memory_, /*resizable=*/true};
+}
+
+void SimulatedOperators::fill(torch::jit::Stack& stack) {
+  torch::jit::pop(stack);
+  const double p = torch::jit::pop(stack).toDouble();
+  const at::Tensor& target = stack.back().toTensor();
+  const DeviceLimits limits;
+  const RandomState state = bridge_.draw(0, numbers_of_dropout(target.numel(), limits));
+  at::Tensor on_host =
+      tensor_over(borrowed_storage(target.storage().data(), target.storage().nbytes(), c10::kCPU), target);
+  fill_as_on_gpu(on_host, p, state, limits);
 }
 
 void SimulatedOperators::drop_out(torch::jit::Stack& stack) {

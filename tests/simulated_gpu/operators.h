@@ -21,7 +21,8 @@ namespace sconce::testing {
 //   - on a captured stream, if LibTorch's operator would wait for the GPU or compute random numbers: never. It invalidates
 //   the
 //     capture and throws.
-// Dropout draws the numbers of the GPU's generator, as LibTorch's kernels do. Other random operators draw the CPU's.
+// Dropout and `bernoulli_(p)` draw the numbers of the GPU's generator, as LibTorch's kernels do. Other random operators draw
+// the CPU's.
 class SimulatedOperators {
  public:
   SimulatedOperators(cuda::FakeDriver& driver, cuda::FakeTorchBridge& bridge, DeviceMemory& memory)
@@ -32,6 +33,7 @@ class SimulatedOperators {
   size_t count() const { return count_; }
 
  private:
+  void fill(torch::jit::Stack& stack);
   void drop_out(torch::jit::Stack& stack);
   void run_now(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   void capture(const c10::OperatorHandle& op, torch::jit::Stack& stack, CUstream stream);

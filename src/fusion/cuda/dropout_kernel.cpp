@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 
 namespace sconce {
@@ -26,7 +27,11 @@ int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 class DropoutKernel final : public PreparedKernel {
  public:
   DropoutKernel(const NodeGroup& group, DeviceKernelCache& kernels, c10::DeviceIndex device, bool is_blocking)
-      : group_(group), kernels_(kernels), device_(device), is_blocking_(is_blocking) {}
+      : group_(group),
+        fills_(writes_in_place(*group.nodes.front())),
+        kernels_(kernels),
+        device_(device),
+        is_blocking_(is_blocking) {}
 
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     if (group_.operands.size() != 1 || !arguments.is_tensor(0)) {
@@ -40,6 +45,13 @@ class DropoutKernel final : public PreparedKernel {
     }
     limits_ = kernels_.runtime().limits(device_);
     plan_ = plan_dropout(elements_, input.element_size(), limits_);
+    if (fills_) {
+      plan_.vector = 1;
+    }
+    // LibTorch's bernoulli_ draws numbers of 53 bits for float64, and takes large tensors in parts.
+    if (fills_ && (dtype == at::kDouble || input.nbytes() > std::numeric_limits<int32_t>::max())) {
+      return false;
+    }
     // One by one, LibTorch takes elements in the order of the sizes; in vectors, in the order of memory.
     if (plan_.threads == 0 || (plan_.vector == 1 && !input.is_contiguous())) {
       return false;
@@ -63,15 +75,16 @@ class DropoutKernel final : public PreparedKernel {
 
   void run(const KernelArguments& arguments, KernelResults results) override {
     RecordedDraws& draws = *arguments.draws();
-    DropoutParameter parameter{.input = arguments.data(0),
-                               .result = nullptr,
+    const double p = group_.nodes.front()->input(1)->constant()->toDouble();
+    DropoutParameter parameter{.input = fills_ ? nullptr : arguments.data(0),
+                               .result = fills_ ? arguments.data(0) : nullptr,
                                .mask = nullptr,
                                .state = draws.state,
                                .drawn = draws.drawn,
                                .elements = elements_,
                                .threads = plan_.threads,
                                .vector = plan_.vector,
-                               .kept = 1.0 - group_.nodes.front()->input(1)->constant()->toDouble()};
+                               .kept = fills_ ? p : 1.0 - p};
     for (size_t i = 0; i < results.size(); ++i) {
       (is_mask(i) ? parameter.mask : parameter.result) = results[i].data;
     }
@@ -91,6 +104,7 @@ class DropoutKernel final : public PreparedKernel {
   }
 
   const NodeGroup& group_;
+  const bool fills_;  // the operand, with 0 and 1: bernoulli_
   DeviceKernelCache& kernels_;
   const c10::DeviceIndex device_;
   const bool is_blocking_;

@@ -1,4 +1,4 @@
-// The kernel of aten::native_dropout on a GPU, for recordings.
+// The kernel of aten::native_dropout and aten::bernoulli_ on a GPU, for recordings.
 #pragma once
 
 #include "fusion/cuda/device_kernel_cache.h"
@@ -11,9 +11,9 @@ namespace sconce {
 
 // The parameter of the kernel: DropoutCall of dropout.inc.
 struct DropoutParameter {
-  const void* input;
-  void* result;  // or null
-  void* mask;    // or null
+  const void* input;  // null: of bernoulli_
+  void* result;       // or null
+  void* mask;         // or null
   const uint64_t* state;
   uint64_t drawn;
   int64_t elements;
@@ -33,8 +33,8 @@ struct DropoutPlan {
 };
 DropoutPlan plan_dropout(int64_t elements, size_t element_bytes, const DeviceLimits& limits);
 
-// Returns the kernel of a group that is one node: native_dropout, which trains, with a constant probability. It draws the
-// numbers that LibTorch draws. It runs in recordings alone: `arguments.draws()` says where the generator's state is.
+// Returns the kernel of a group that is one node, of which `may_draw_by_kernel` is true. It draws the numbers that LibTorch
+// draws. It runs in recordings alone: `arguments.draws()` says where the generator's state is.
 KernelPtr make_dropout_kernel(const NodeGroup& group, DeviceKernelCache& kernels, c10::DeviceIndex device, bool is_blocking);
 
 }  // namespace sconce
