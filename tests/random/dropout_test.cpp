@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -95,6 +96,16 @@ TEST_F(DropoutOnGpu, OfSeveralTensorsDrawsInOrder) {
                  return at::dropout(at::tanh(at::dropout(at::mm(x, w), 0.5, true)), 0.125, true) * 2;
                },
                {7, 6});
+}
+
+// LibTorch multiplies matrices, and calls dropout on the weights.
+TEST_F(DropoutOnGpu, OfAttentionDrawsAsLibTorchDoes) {
+  expect_equal("torch.scaled_dot_product_attention(torch.matmul(x, self.w), x, x, None, 0.25) * 2",
+               [](const at::Tensor& x, const at::Tensor& w) {
+                 const at::Tensor scores = at::matmul(at::matmul(x, w), x.transpose(-2, -1)) / std::sqrt(6.0);
+                 return at::matmul(at::dropout(at::softmax(scores, -1), 0.25, true), x) * 2;
+               },
+               {2, 5, 6});
 }
 
 // Gradients of the squared norm of gradients.
