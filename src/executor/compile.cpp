@@ -40,9 +40,10 @@ Expected<const GroupCompiler*> kernels_for(const Graph& graph, const CompileSett
 
 // Returns whether the graph may write tensors through `data`, where LibTorch does not count the writes.
 bool reads_data(const Graph& graph) {
+  static const c10::Symbol prim_data = c10::Symbol::fromQualString("prim::data");
   bool reads = false;
   for_each_node(graph.body(),
-                [&](const Node* node) { reads = reads || node->kind() == aten::data || node->kind() == prim::data; });
+                [&](const Node* node) { reads = reads || node->kind() == aten::data || node->kind() == prim_data; });
   return reads;
 }
 
