@@ -78,11 +78,11 @@ void optimizing_passes(Graph& graph, PassRunner& runner, bool frozen, bool chann
   runner.run("eliminate_common_nodes", eliminate_common_nodes, graph);
   runner.run("hoist_loop_invariants", hoist_loop_invariants, graph);
   runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
+  runner.run("pool_constants", pool_constants, graph);
   // Converts what freeze_method could not, because lists that are built step by step were not known then.
   if (channels_last) {
     runner.run("propagate_channels_last", propagate_channels_last, graph);
   }
-  runner.run("pool_constants", pool_constants, graph);
   runner.run("check_inplace", check_inplace, graph);
 }
 
