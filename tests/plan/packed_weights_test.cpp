@@ -189,6 +189,19 @@ TEST(PackedWeights, AreSharedByDepthwiseConvolutions) {
   }
 }
 
+// One memory, read in two orders.
+TEST(PackedWeights, OfTwoLayoutsAreTwo) {
+  const at::NoGradGuard no_grad;
+  const std::string text = convolution("1, 1", "1, 1", "1, 1", 1);
+  const at::Tensor weight = at::randn({32, 8, 3, 3});
+  const at::Tensor other = weight.as_strided({32, 8, 3, 3}, {72, 1, 24, 8});
+  Both first(text, /*is_exact=*/false);
+  Both second(text, /*is_exact=*/false);
+  expect_equal_runs(first, {image({1, 8, 9, 9}), weight, c10::IValue()});
+  expect_equal_runs(second, {image({1, 8, 9, 9}), other, c10::IValue()});
+  expect_equal_runs(first, {image({1, 8, 9, 9}), other, c10::IValue()});
+}
+
 TEST(PackedWeights, OfRejectedConvolutionsAreRejected) {
   const at::NoGradGuard no_grad;
   const auto expect_error = [](const std::string& text, const torch::jit::Stack& arguments, const torch::jit::Stack& good) {

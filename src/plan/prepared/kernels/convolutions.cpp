@@ -1,8 +1,7 @@
 // Convolutions of images and rows, by XNNPACK.
 #include "plan/prepared/kernel.h"
+#include "plan/prepared/kernels/float32_precision.h"
 #include "plan/prepared/packed/packed_convolution.h"
-
-#include <ATen/Context.h>
 
 #include <algorithm>
 #include <type_traits>
@@ -10,13 +9,6 @@
 
 namespace sconce {
 namespace {
-
-// LibTorch computes float32 convolutions in a lower precision where the user asks for it, and otherwise without oneDNN.
-bool convolutions_are_exact() {
-  const auto precision = at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV);
-  return at::globalContext().userEnabledMkldnn() && precision != at::Float32Precision::BF16 &&
-         precision != at::Float32Precision::TF32;
-}
 
 // Where an operator has its arguments.
 struct Conv {
@@ -34,9 +26,9 @@ class ConvolutionKernel final : public PreparedKernel {
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& input = arguments.tensor(0);
     const at::Tensor& weight = arguments.tensor(1);
-    has_bias_ = arguments.is_tensor(2);
     if (!arguments.packs_weights() || !is_batch(input) || !is_batch(weight) || input.dim() != weight.dim() ||
-        !convolutions_are_exact() || (has_bias_ && !is_bias(arguments.tensor(2), weight.size(0)))) {
+        !at::globalContext().userEnabledMkldnn() || !computes_in_float32(at::Float32Op::CONV) ||
+        (arguments.is_tensor(2) && !is_bias(arguments.tensor(2), weight.size(0)))) {
       return false;
     }
     if constexpr (std::is_same_v<Arguments, Convolution>) {
@@ -62,6 +54,7 @@ class ConvolutionKernel final : public PreparedKernel {
     // LibTorch's result lies as its operands do.
     const bool is_last = !is_row && (input.suggest_memory_format() == kLast || weight.suggest_memory_format() == kLast);
     form.image_is_channels_last = !is_row && input.is_contiguous(kLast);
+    form.weight_is_channels_last = !is_row && weight.is_contiguous(kLast);
     form.result_is_channels_last = is_last || form.channels_out == 1 || form.size_out(0) * form.size_out(1) == 1;
     if (!is_faster_packed(form)) {
       return false;
@@ -79,10 +72,7 @@ class ConvolutionKernel final : public PreparedKernel {
     return prepare(arguments, results);
   }
   bool may_have_to_wait() const override { return true; }
-  bool can_run(const KernelArguments& arguments) const override {
-    return packed_.is_ready(arguments.impl(1), has_bias_, has_bias_ ? arguments.impl(2) : nullptr,
-                            static_cast<const float*>(arguments.data(0)));
-  }
+  bool can_run(const KernelArguments& arguments) const override { return packed_.is_ready(arguments); }
   void run(const KernelArguments& arguments, KernelResults results) override {
     packed_.run(static_cast<const float*>(arguments.data(0)), static_cast<float*>(results[0].data));
   }
@@ -121,8 +111,8 @@ class ConvolutionKernel final : public PreparedKernel {
     numbers = {is_row ? least : given.front(), given.back()};  // rows: stride 1, padding 0, dilation 1
     return std::all_of(given.begin(), given.end(), [least](int64_t number) { return number >= least; });
   }
+
   mutable PackedConvolution packed_;
-  bool has_bias_ = false;
 };
 
 }  // namespace

@@ -1,9 +1,8 @@
 // Matrix products of float32, by MKL's sgemm without LibTorch's set-up, or by XNNPACK where the weights are packed.
 #include "plan/prepared/kernel.h"
+#include "plan/prepared/kernels/float32_precision.h"
 #include "plan/prepared/packed/packed_product.h"
 #include "plan/prepared/tensor_slot.h"
-
-#include <ATen/Context.h>
 
 #include <algorithm>
 #include <cstring>
@@ -17,12 +16,6 @@ extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const i
 
 namespace sconce {
 namespace {
-
-// LibTorch computes float32 products in a lower precision where the user asks for it.
-bool products_are_exact() {
-  const auto precision = at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL);
-  return precision != at::Float32Precision::BF16 && precision != at::Float32Precision::TF32;
-}
 
 bool fits_int(int64_t size) { return size <= std::numeric_limits<int>::max(); }
 
@@ -77,7 +70,8 @@ class LinearKernel final : public PreparedKernel {
     const at::Tensor& input = arguments.tensor(kInput);
     const at::Tensor& weight = arguments.tensor(kWeight);
     has_bias_ = arguments.is_tensor(kBias);
-    if (!is_float_matrix(input) || !is_float_matrix(weight) || weight.dim() != 2 || !products_are_exact()) {
+    if (!is_float_matrix(input) || !is_float_matrix(weight) || weight.dim() != 2 ||
+        !computes_in_float32(at::Float32Op::MATMUL)) {
       return false;
     }
     const int64_t n = weight.size(kIsLinear ? 0 : 1);
@@ -111,8 +105,7 @@ class LinearKernel final : public PreparedKernel {
   void run(const KernelArguments& arguments, KernelResults results) override {
     const auto* input = static_cast<const float*>(arguments.data(kInput));
     auto* out = static_cast<float*>(results[0].data);
-    if (may_pack_ &&
-        packed_.run(arguments.impl(kWeight), has_bias_, has_bias_ ? arguments.impl(kBias) : nullptr, input, out)) {
+    if (may_pack_ && packed_.run(arguments, kWeight, kBias, input, out)) {
       return;
     }
     if (has_bias_) {
@@ -149,7 +142,7 @@ class MatmulKernel final : public PreparedKernel {
       return false;
     }
     if (!is_float_matrix(a) || !is_float_matrix(b) || a.dim() < 2 || b.dim() < 2 || a.sizes().back() != b.size(-2) ||
-        !products_are_exact()) {
+        !computes_in_float32(at::Float32Op::MATMUL)) {
       return false;
     }
     int64_t m = a.size(-2);
@@ -194,7 +187,7 @@ class MatmulKernel final : public PreparedKernel {
     const auto* a = static_cast<const float*>(arguments.data(0));
     const auto* b = static_cast<const float*>(arguments.data(1));
     auto* out = static_cast<float*>(results[0].data);
-    if (may_pack_ && packed_.run(arguments.impl(1), /*has_bias=*/false, nullptr, a, out)) {
+    if (may_pack_ && packed_.run(arguments, 1, std::nullopt, a, out)) {
       return;
     }
     const auto matrix = static_cast<ptrdiff_t>(gemm_.m) * gemm_.n;

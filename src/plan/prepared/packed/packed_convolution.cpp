@@ -39,16 +39,13 @@ void PackedConvolution::set_form(const ConvolutionForm& form) {
   threads_ = xnn_threads_for(form.multiplications());
   PackedOperator::set_form({1, form.channels_in, form.channels_out, form.groups, form.kernel[0], form.kernel[1],
                             form.stride[0], form.stride[1], form.padding[0], form.padding[1], form.dilation[0],
-                            form.dilation[1]});
+                            form.dilation[1], form.weight_is_channels_last ? 1 : 0});
 }
 
-bool PackedConvolution::is_ready(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias,
-                                 const float* image) {
+bool PackedConvolution::is_ready(const KernelArguments& arguments) {
+  const auto* image = static_cast<const float*>(arguments.data(0));
   const bool is_readable = !form_.image_is_channels_last || may_read_past(image + form_.elements_in());
-  if (weight != nullptr) {
-    weight_is_channels_last_ = weight->dim() == 4 && weight->is_contiguous(at::MemoryFormat::ChannelsLast);
-  }
-  op_ = is_readable ? find(weight, has_bias, bias) : nullptr;
+  op_ = is_readable ? find(arguments, 1, 2) : nullptr;
   if (op_ == nullptr) {
     return false;
   }
@@ -99,7 +96,7 @@ xnn_status PackedConvolution::create(const float* weight, const float* bias, xnn
   const auto outputs = static_cast<size_t>(form_.channels_out);
   const auto area = static_cast<size_t>(form_.kernel[0] * form_.kernel[1]);
   std::vector<float> channels_last;
-  if (!weight_is_channels_last_) {
+  if (!form_.weight_is_channels_last) {
     channels_last.resize(outputs * area * channels);
     for (size_t i = 0; i < outputs * channels; ++i) {
       for (size_t k = 0; k < area; ++k) {

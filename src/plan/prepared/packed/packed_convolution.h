@@ -21,6 +21,7 @@ struct ConvolutionForm {
   // XNNPACK computes channels-last. An image or result in the other order is transposed on the way.
   bool image_is_channels_last = true;
   bool result_is_channels_last = true;
+  bool weight_is_channels_last = true;
 
   // The size of the result; less than 1 if the padded image is smaller than the kernel.
   int64_t size_out(size_t dim) const;
@@ -36,15 +37,15 @@ bool is_faster_packed(const ConvolutionForm& form);
 class PackedConvolution final : public PackedOperator {
  public:
   void set_form(const ConvolutionForm& form);
-  // Packs the weights if they are worth it. Returns whether `run` may be called in this run. `image`: its first element.
-  bool is_ready(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias, const float* image);
+  // Packs the weights if they are worth it. Returns whether `run` may be called in this run. The arguments begin with image,
+  // weight and bias.
+  bool is_ready(const KernelArguments& arguments);
   void run(const float* image, float* out);
 
  private:
   xnn_status create(const float* weight, const float* bias, xnn_weights_cache_t cache, xnn_operator_t* created) override;
 
   ConvolutionForm form_;
-  bool weight_is_channels_last_ = false;
   xnn_operator_t op_ = nullptr;  // of this run
   c10::DataPtr workspace_;
   c10::DataPtr image_;   // transposed

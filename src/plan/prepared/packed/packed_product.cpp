@@ -25,9 +25,9 @@ xnn_status PackedProduct::create(const float* weight, const float* bias, xnn_wei
                                            has_rows_ ? 0 : XNN_FLAG_TRANSPOSE_WEIGHTS, nullptr, cache, created);
 }
 
-bool PackedProduct::run(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias, const float* input,
+bool PackedProduct::run(const KernelArguments& arguments, size_t weight, std::optional<size_t> bias, const float* input,
                         float* out) {
-  const xnn_operator_t op = may_read_past(input + (m_ - 1) * row_ + k_) ? find(weight, has_bias, bias) : nullptr;
+  const xnn_operator_t op = may_read_past(input + (m_ - 1) * row_ + k_) ? find(arguments, weight, bias) : nullptr;
   if (op == nullptr) {
     return false;
   }

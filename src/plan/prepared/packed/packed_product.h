@@ -12,8 +12,8 @@ class PackedProduct final : public PackedOperator {
   // one row of the input to the next.
   void set_sizes(int64_t m, int64_t n, int64_t k, bool has_rows, int64_t row);
 
-  // Returns false if the weights are not packed; then nothing is written.
-  bool run(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias, const float* input, float* out);
+  // Returns false if the weights are not packed; then nothing is written. `weight`, `bias`: see PackedOperator::find.
+  bool run(const KernelArguments& arguments, size_t weight, std::optional<size_t> bias, const float* input, float* out);
 
  private:
   xnn_status create(const float* weight, const float* bias, xnn_weights_cache_t cache, xnn_operator_t* created) override;

@@ -29,7 +29,7 @@ class PackingTime {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Returns whether the thread may pack so many bytes now.
+  // Returns whether the thread may pack weights of that many bytes now.
   static bool may_pack(size_t bytes) {
     constexpr size_t kSmall = 256 * 1024;
     if (bytes <= kSmall) {
@@ -57,8 +57,7 @@ bool initialize_xnnpack() {
 
 }  // namespace
 
-PackedWeights::PackedWeights(TensorVersion weight, std::optional<TensorVersion> bias)
-    : weight_(std::move(weight)), bias_(std::move(bias)) {
+PackedWeights::PackedWeights(WeightVersions versions) : versions_(std::move(versions)) {
   // A cache with room for one entry.
   provider_.context = this;
   provider_.look_up = [](void* self, const xnn_weights_cache_look_up_key*) {
@@ -80,32 +79,27 @@ PackedWeights::PackedWeights(TensorVersion weight, std::optional<TensorVersion> 
   provider_.delete_cache = [](void*) { return xnn_status_success; };
 }
 
-bool PackedWeights::is_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias) const {
-  return weight_.is_still(weight) && (bias != nullptr) == bias_.has_value() && (bias == nullptr || bias_->is_still(*bias));
-}
-
 std::shared_ptr<PackedWeights> PackedWeights::find(const std::vector<int64_t>& form, const c10::TensorImpl& weight,
                                                    const c10::TensorImpl* bias, bool may_make) {
-  auto weight_version = TensorVersion::of(weight);
-  auto bias_version = bias == nullptr ? std::nullopt : TensorVersion::of(*bias);
-  if (!weight_version || (bias != nullptr && !bias_version)) {
+  auto versions = WeightVersions::of(weight, bias);
+  if (!versions) {
     return nullptr;
   }
   std::vector<int64_t> key = form;
-  key.push_back(reinterpret_cast<int64_t>(weight_version->data()));
-  key.push_back(bias == nullptr ? 0 : reinterpret_cast<int64_t>(bias_version->data()));
+  key.push_back(reinterpret_cast<int64_t>(versions->weight_data()));
+  key.push_back(reinterpret_cast<int64_t>(versions->bias_data()));
   Registry& registry = Registry::instance();
   const std::lock_guard lock(registry.mutex);
   const auto entry = registry.by_key.find(key);
   std::shared_ptr<PackedWeights> found = entry == registry.by_key.end() ? nullptr : entry->second.lock();
-  if (found != nullptr && found->is_of(weight, bias)) {
+  if (found != nullptr && found->versions_.are_still(weight, bias)) {
     return found;
   }
   if (!may_make) {
     return nullptr;
   }
   std::erase_if(registry.by_key, [](const auto& other) { return other.second.expired(); });
-  found = std::make_shared<PackedWeights>(*std::move(weight_version), std::move(bias_version));
+  found = std::make_shared<PackedWeights>(*std::move(versions));
   registry.by_key[key] = found;
   return found;
 }
@@ -128,7 +122,11 @@ size_t packed_weights_in_use() {
                                            [](const auto& entry) { return !entry.second.expired(); }));
 }
 
-xnn_operator_t PackedOperator::find(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias) {
+xnn_operator_t PackedOperator::find(const KernelArguments& arguments, size_t weight_position,
+                                    std::optional<size_t> bias_position) {
+  const bool has_bias = bias_position && arguments.is_tensor(*bias_position);
+  const c10::TensorImpl* weight = arguments.impl(weight_position);
+  const c10::TensorImpl* bias = has_bias ? arguments.impl(*bias_position) : nullptr;
   if (weight == nullptr || (has_bias && bias == nullptr)) {
     return nullptr;
   }
@@ -136,7 +134,7 @@ xnn_operator_t PackedOperator::find(const c10::TensorImpl* weight, bool has_bias
     --left_alone_;
     return nullptr;
   }
-  if (weight_ && weight_->is_still(*weight) && has_bias == bias_.has_value() && (!has_bias || bias_->is_still(*bias))) {
+  if (versions_ && versions_->are_still(*weight, bias)) {
     ++runs_;
     changes_ = 0;
     if (operator_ == nullptr && runs_ >= runs_to_pack_ && !is_refused_ &&
@@ -157,12 +155,8 @@ xnn_operator_t PackedOperator::find(const c10::TensorImpl* weight, bool has_bias
     left_alone_ = kRunsLeftAlone;
     return nullptr;
   }
-  weight_ = TensorVersion::of(*weight);
-  bias_ = has_bias ? TensorVersion::of(*bias) : std::nullopt;
-  if (has_bias && !bias_) {
-    weight_.reset();
-  }
-  if (weight_) {
+  versions_ = WeightVersions::of(*weight, bias);
+  if (versions_) {
     make(*weight, bias, /*may_pack=*/false);
   }
   return operator_.get();
@@ -188,8 +182,7 @@ void PackedOperator::set_form(std::vector<int64_t> form) {
 void PackedOperator::forget() {
   operator_.reset();
   packed_.reset();
-  weight_.reset();
-  bias_.reset();
+  versions_.reset();
   runs_ = 0;
   is_refused_ = false;
 }

@@ -1,6 +1,7 @@
 // PackedWeights: the weights of one operator in the order in which XNNPACK's kernels read them.
 #pragma once
 
+#include "plan/prepared/kernel.h"
 #include "plan/prepared/packed/tensor_version.h"
 
 #include <c10/core/Allocator.h>
@@ -36,15 +37,12 @@ class PackedWeights {
   // Returns null if XNNPACK has no such operator.
   XnnOperator make_operator(const CreateXnnOperator& create);
 
-  PackedWeights(TensorVersion weight, std::optional<TensorVersion> bias);
+  explicit PackedWeights(WeightVersions versions);
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
 
  private:
-  bool is_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias) const;
-
-  const TensorVersion weight_;
-  const std::optional<TensorVersion> bias_;
+  const WeightVersions versions_;
   std::mutex creating_;
   xnn_weights_cache_provider provider_;
   c10::DataPtr memory_;
@@ -62,9 +60,9 @@ class PackedOperator {
   virtual ~PackedOperator() = default;
 
  protected:
-  // Returns the operator, or null if the weights are not packed in this run. `weight`, `bias`: the operands of this run;
-  // null for one that is no tensor of LibTorch's, which is never packed. `has_bias`: the operator has one.
-  xnn_operator_t find(const c10::TensorImpl* weight, bool has_bias, const c10::TensorImpl* bias);
+  // Returns the operator, or null if the weights are not packed in this run. `weight`, `bias`: positions of the arguments; a
+  // bias that is None, or without a position, is none. Operands in slots, which the run computes, are never packed.
+  xnn_operator_t find(const KernelArguments& arguments, size_t weight, std::optional<size_t> bias);
   // Sets the operator's form; see PackedWeights::find. Its sizes are not set then.
   void set_form(std::vector<int64_t> form);
   // Returns whether the sizes of the operator that `find` returned are set, and takes them as set from now on.
@@ -82,16 +80,15 @@ class PackedOperator {
   void make(const c10::TensorImpl& weight, const c10::TensorImpl* bias, bool may_pack);
 
   std::vector<int64_t> form_;
-  std::optional<TensorVersion> weight_;
-  std::optional<TensorVersion> bias_;
+  std::optional<WeightVersions> versions_;
   std::shared_ptr<PackedWeights> packed_;
   XnnOperator operator_;
   bool has_sizes_ = false;
   bool is_refused_ = false;  // XNNPACK has no such operator
   uint32_t changes_ = 0;     // in successive runs; after kMostChanges, the weights are not looked at for a while
-  uint32_t left_alone_ = 0;  // so many runs more
+  uint32_t left_alone_ = 0;  // runs in which the weights are still not looked at
   uint64_t runs_ = 0;        // with these weights, after the first
-  uint64_t runs_to_pack_ = kFirstRunsToPack;  // so many, before the weights are packed
+  uint64_t runs_to_pack_ = kFirstRunsToPack;  // runs before the weights are packed
 };
 
 // Returns whether a kernel may read 16 bytes from `end` on, as those of XNNPACK do: the bytes lie in a page of which the

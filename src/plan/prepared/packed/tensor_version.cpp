@@ -11,6 +11,15 @@ std::optional<TensorVersion> TensorVersion::of(const c10::TensorImpl& tensor) {
   return TensorVersion(tensor);
 }
 
+std::optional<WeightVersions> WeightVersions::of(const c10::TensorImpl& weight, const c10::TensorImpl* bias) {
+  auto of_weight = TensorVersion::of(weight);
+  auto of_bias = bias == nullptr ? std::nullopt : TensorVersion::of(*bias);
+  if (!of_weight || (bias != nullptr && !of_bias)) {
+    return std::nullopt;
+  }
+  return WeightVersions(*std::move(of_weight), std::move(of_bias));
+}
+
 TensorVersion::TensorVersion(const c10::TensorImpl& tensor)
     : storage_(tensor.storage().getWeakStorageImpl()),
       data_(tensor.data()),

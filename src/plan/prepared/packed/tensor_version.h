@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 namespace sconce {
 
@@ -36,6 +37,26 @@ class TensorVersion {
   const void* data_;
   uint32_t version_;
   Samples samples_;
+};
+
+// The elements of a weight and its bias, which is null for an operator without one.
+class WeightVersions {
+ public:
+  // Returns nothing if the elements of one of them cannot be told: see TensorVersion::of.
+  static std::optional<WeightVersions> of(const c10::TensorImpl& weight, const c10::TensorImpl* bias);
+
+  bool are_still(const c10::TensorImpl& weight, const c10::TensorImpl* bias) const {
+    return weight_.is_still(weight) && (bias != nullptr) == bias_.has_value() && (bias == nullptr || bias_->is_still(*bias));
+  }
+  const void* weight_data() const { return weight_.data(); }
+  const void* bias_data() const { return bias_ ? bias_->data() : nullptr; }
+
+ private:
+  WeightVersions(TensorVersion weight, std::optional<TensorVersion> bias)
+      : weight_(std::move(weight)), bias_(std::move(bias)) {}
+
+  TensorVersion weight_;
+  std::optional<TensorVersion> bias_;
 };
 
 }  // namespace sconce
