@@ -82,6 +82,7 @@ enum class ResultDtype : uint8_t {
   kFirst,     // of the first tensor operand
   kReal,      // the same; of a complex one, that of its parts
   kPromoted,  // to which LibTorch promotes all operands
+  kFloating,  // the same; known where that is a floating-point dtype
   kIndices,   // to which LibTorch promotes the operands of integers
   kBool,
   kInt64

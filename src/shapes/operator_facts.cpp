@@ -133,8 +133,7 @@ class OperatorFacts {
   }
 
   bool all_strided() const {
-    return std::all_of(tensors_.begin(), tensors_.end(),
-                       [](const TensorFacts* tensor) { return tensor->layout == c10::kStrided; });
+    return std::ranges::all_of(tensors_, [](const TensorFacts* tensor) { return tensor->layout == c10::kStrided; });
   }
 
   // Returns the device of a tensor that the operator makes on the meta device: the one given as an operand, or the
@@ -301,17 +300,16 @@ class OperatorFacts {
       return other.name() != "dtype" && (type->isSubtypeOf(*c10::OptionalType::create(c10::IntType::get())) ||
                                          type->isSubtypeOf(*c10::OptionalType::create(c10::ListType::ofInts())));
     };
-    return arguments.size() > 1 && std::all_of(arguments.begin() + 1, arguments.end(), is_integers)
-               ? operands_[0].as_tensor()
-               : nullptr;
+    const bool takes_integers = arguments.size() > 1 && std::all_of(arguments.begin() + 1, arguments.end(), is_integers);
+    return takes_integers ? operands_[0].as_tensor() : nullptr;
   }
 
   // Rules for operators that cannot run on meta tensors. Their results are on the operands' device.
   void add_dtype_by_rule(size_t output, TensorFacts& facts) const {
     const ResultRule& rule = node_.op().result;
+    const auto has_dtype = [](const TensorFacts* tensor) { return tensor->dtype.has_value(); };
     if (output >= rule.dtypes.size() || tensors_.empty() || !sees_all_but_objects_ || !all_strided() ||
-        !std::all_of(tensors_.begin(), tensors_.end(),
-                     [](const TensorFacts* tensor) { return tensor->dtype.has_value(); })) {
+        !std::ranges::all_of(tensors_, has_dtype)) {
       return;
     }
     switch (rule.dtypes[output]) {
@@ -324,6 +322,10 @@ class OperatorFacts {
         break;
       case ResultDtype::kInt64: facts.dtype = c10::kLong; break;
       case ResultDtype::kPromoted: facts.dtype = promoted_dtype(); break;
+      case ResultDtype::kFloating:
+        facts.dtype = promoted_dtype();
+        facts.dtype = facts.dtype && c10::isFloatingType(*facts.dtype) ? facts.dtype : std::nullopt;
+        break;
       case ResultDtype::kIndices: facts.dtype = promoted_dtype_of_integers(); break;
     }
     facts.device = common_device();
@@ -376,10 +378,8 @@ class OperatorFacts {
     if (node_.op().layout == Layout::kNew) {
       return false;  // made of sizes and numbers alone
     }
-    const bool none = sees_all_tensors_ && std::all_of(tensors_.begin(), tensors_.end(), [](const TensorFacts* operand) {
-                        return operand->requires_grad == false;
-                      });
-    return none ? std::optional(false) : std::nullopt;
+    const auto requires_none = [](const TensorFacts* operand) { return operand->requires_grad == false; };
+    return sees_all_tensors_ && std::ranges::all_of(tensors_, requires_none) ? std::optional(false) : std::nullopt;
   }
 
   const Node& node_;

@@ -1,4 +1,6 @@
 // LibTorch's operators for gradients of other operators, which backward texts call.
+#include <string>
+
 #include "ops/rows.h"
 
 namespace sconce {
@@ -23,21 +25,22 @@ def sizes(grad: List[int], other: List[int], sizes: List[int]):
     return sizes
 )";
 
-// The gradient of an input that broadcasts with a target.
-constexpr std::string_view kSizesOfLoss = R"(
-def sizes(grad: List[int], input: List[int], target: List[int]):
-    rank = max(len(input), len(target))
+// The sizes of two operands that broadcast.
+std::string broadcast_sizes(const std::string& arguments) {
+  return "\ndef sizes(" + arguments + R"():
+    rank = max(len(input), len(other))
     out: List[int] = []
     for i in range(rank):
         size = 1
         if i >= rank - len(input):
             size = input[i - rank + len(input)]
-        if i >= rank - len(target):
-            of_target = target[i - rank + len(target)]
-            size = of_target if size == 1 else size
+        if i >= rank - len(other):
+            of_other = other[i - rank + len(other)]
+            size = of_other if size == 1 else size
         out.append(size)
     return out
 )";
+}
 
 // Indices and classes among the elements are those that forward has checked.
 std::vector<OpRow> take_what_forward_took(std::vector<OpRow> rows) {
@@ -50,6 +53,8 @@ std::vector<OpRow> take_what_forward_took(std::vector<OpRow> rows) {
 }  // namespace
 
 std::span<const OpRow> gradient_rows() {
+  static const std::string sizes_of_loss = broadcast_sizes("grad: List[int], input: List[int], other: List[int]");
+  static const std::string sizes_of_dropout = broadcast_sizes("input: List[int], other: List[int]");
   static const std::vector<OpRow> rows = take_what_forward_took({
       {.name = "aten::_adaptive_avg_pool2d_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::_adaptive_avg_pool3d_backward",
@@ -103,7 +108,7 @@ def sizes(grad: List[int], indices: List[int], num_weights: int):
       {.name = "aten::hardtanh_backward", .layout = Layout::kPointwise},
       {.name = "aten::huber_loss_backward",
        .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kPromoted}, .sizes = kSizesOfLoss}},
+       .result = {.dtypes = {ResultDtype::kPromoted}, .sizes = sizes_of_loss}},
       {.name = "aten::leaky_relu_backward", .layout = Layout::kPointwise},
       {.name = "aten::log_sigmoid_backward",
        .results = Sharing::kFresh,
@@ -117,7 +122,7 @@ def sizes(grad: List[int], indices: List[int], num_weights: int):
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::mish_backward", .results = Sharing::kFresh, .layout = Layout::kPointwise},
-      {.name = "aten::mse_loss_backward", .result = {.dtypes = {ResultDtype::kPromoted}, .sizes = kSizesOfLoss}},
+      {.name = "aten::mse_loss_backward", .result = {.dtypes = {ResultDtype::kPromoted}, .sizes = sizes_of_loss}},
       {.name = "aten::multi_margin_loss_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
       {.name = "aten::multilabel_margin_loss_backward",
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
@@ -127,7 +132,7 @@ def sizes(grad: List[int], input: List[int]):
     return (input, [input[1]], [input[1]])
 )"}},
       {.name = "aten::native_dropout_backward",
-       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .result = {.dtypes = {ResultDtype::kFloating}, .sizes = sizes_of_dropout},
        .backward = "(torch.native_dropout_backward(grad, mask, scale),)"},
       {.name = "aten::native_layer_norm_backward",
        .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kFirst, ResultDtype::kFirst}, .sizes = R"(
@@ -153,7 +158,7 @@ def sizes(grad: List[int], input: List[int], normalized_shape: List[int]):
       {.name = "aten::slice_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kInputSizes}},
       {.name = "aten::smooth_l1_loss_backward",
        .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kPromoted}, .sizes = kSizesOfLoss}},
+       .result = {.dtypes = {ResultDtype::kPromoted}, .sizes = sizes_of_loss}},
       {.name = "aten::soft_margin_loss_backward",
        .results = Sharing::kFresh,
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfSecond}},
