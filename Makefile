@@ -9,7 +9,7 @@ TEST_PACKAGES := libgtest-dev libgmock-dev libbenchmark-dev
 # How far a build is: steps finished, steps in all, seconds since it began.
 export NINJA_STATUS := [%f of %t, %e s] 
 
-.PHONY: help run test quick setup build models bench peers corpus $(SANITIZERS) fuzz format tidy clean
+.PHONY: help run test quick setup build models bench peers large corpus $(SANITIZERS) fuzz format tidy clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z ]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -54,11 +54,15 @@ endef
 PEERS := build/peers-venv
 $(PEERS)/ready: Makefile | setup
 	$(call venv_beside_libtorch,$(PEERS))
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check onnx==1.23.2 onnxruntime==1.32.0 onnxscript==0.7.2
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check onnx==1.23.2 onnxruntime==1.32.0 onnxscript==0.7.2 \
+	  transformers==5.24.0
 	touch $@
 
 peers: build models $(PEERS)/ready ## sconce beside torch.compile and ONNX Runtime, in one table
 	$(PEERS)/bin/python bench/peers.py $(RELEASE) build/models
+
+large: build $(PEERS)/ready ## large models, frozen, beside torch.compile and ONNX Runtime
+	$(PEERS)/bin/python bench/large.py $(RELEASE)
 
 CORPUS := build/corpus-venv
 $(CORPUS)/ready: Makefile | setup

@@ -108,11 +108,12 @@ def onnx_runtime(module: nn.Module, arguments: tuple) -> Run:
 PEERS: dict[str, Callable[[nn.Module, tuple], Run]] = {"torch.compile": torch_compile, "ONNX Runtime": onnx_runtime}
 
 
-def prepare_peers(module: nn.Module, arguments: tuple, notes: list[str], name: str) -> dict[str, Run]:
+def prepare_peers(module: nn.Module, arguments: tuple, notes: list[str], name: str,
+                  peers: dict[str, Callable[[nn.Module, tuple], Run]] = PEERS) -> dict[str, Run]:
     """The peers that give eager PyTorch's answer. Says in `notes` what the others do."""
     expected = tensors_in(module(*arguments))
     ready = {}
-    for peer, prepare in PEERS.items():
+    for peer, prepare in peers.items():
         try:
             run = prepare(module, arguments)
             torch.testing.assert_close(tensors_in(run()), expected, rtol=1e-3, atol=1e-4)

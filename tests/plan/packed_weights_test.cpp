@@ -89,6 +89,39 @@ TEST(PackedWeights, ServeProductsOfAllForms) {
   }
 }
 
+// Rows at even distances are read in place; others are copied, or are left to the operator.
+TEST(PackedWeights, ServeRowsOfAllLayouts) {
+  const at::NoGradGuard no_grad;
+  const auto made = [](c10::IntArrayRef sizes) { return at::randn(sizes); };
+  const std::vector<at::Tensor> inputs = {made({3, 8, 5}).transpose(1, 2),                  // transposed matrices
+                                          made({3, 10, 5}).transpose(1, 2).slice(2, 1, 9),  // the same, with gaps
+                                          made({3, 5, 16}).slice(2, 4, 12),                 // rows with gaps
+                                          made({3, 9, 8}).slice(1, 0, 5),                   // the same, in batches with gaps
+                                          made({5, 3, 8}).transpose(0, 1),                  // batches among the rows
+                                          made({3, 5, 8}).select(1, 2),                     // one row of each batch
+                                          made({2, 3, 8, 5}).permute({1, 0, 3, 2}),
+                                          made({2, 8, 3, 5}).permute({0, 2, 3, 1}),
+                                          made({1, 1, 8}).expand({3, 5, 8}),
+                                          made({20}).unfold(0, 8, 1),  // rows that overlap
+                                          made({3, 5, 1}).expand({3, 5, 8}),
+                                          made({8, 1}).t(),
+                                          made({16}).slice(0, 0, 16, 2)};
+  for (const at::Tensor& input : inputs) {
+    for (const bool is_exact : {false, true}) {
+      Both linear(kLinear, is_exact);
+      expect_equal_runs(linear, {input, made({6, 8}), made({6})});
+      expect_equal_runs(linear, {input, made({6, 8}), c10::IValue()});
+      Both matmul(kMatmul, is_exact);
+      expect_equal_runs(matmul, {input, made({8, 6})});
+      expect_equal_runs(matmul, {input, made({6, 8}).t()});
+      if (input.dim() == 2) {
+        Both addmm(kAddmm, is_exact);
+        expect_equal_runs(addmm, {input, made({8, 6}), made({6})});
+      }
+    }
+  }
+}
+
 TEST(PackedWeights, ArePackedAfterSomeRuns) {
   const at::NoGradGuard no_grad;
   const size_t before = packed_weights_in_use();

@@ -1,6 +1,7 @@
 // Matrix products of float32, by MKL's sgemm without LibTorch's set-up, or by XNNPACK where the weights are packed.
 #include "plan/prepared/kernel.h"
 #include "plan/prepared/kernels/float32_precision.h"
+#include "plan/prepared/kernels/product_rows.h"
 #include "plan/prepared/packed/packed_product.h"
 #include "plan/prepared/tensor_slot.h"
 
@@ -78,20 +79,25 @@ class LinearKernel final : public PreparedKernel {
     const int64_t k = weight.size(kIsLinear ? 1 : 0);
     const bool has_sizes =
         kIsLinear ? input.dim() >= 1 : input.dim() == 2 && is_one(arguments.value(3)) && is_one(arguments.value(4));
-    if (!has_sizes || !input.is_contiguous() || input.sizes().back() != k ||
+    if (!has_sizes || (arguments.is_exact() && !input.is_contiguous()) || input.sizes().back() != k ||
         (has_bias_ && !(is_float_matrix(arguments.tensor(kBias)) && arguments.tensor(kBias).is_contiguous() &&
                         arguments.tensor(kBias).sizes() == c10::IntArrayRef{n}))) {
       return false;
     }
-    const int64_t m = input.numel() / k;
-    const auto right = matrix_of(k, n, weight.stride(kIsLinear ? 1 : 0), weight.stride(kIsLinear ? 0 : 1));
-    if (!right || !fits_int(m) || (arguments.is_exact() && is_vector_product(m, n, k))) {
+    rows_ = ProductRows::of(input);
+    if (!rows_) {
       return false;
     }
-    gemm_ = {{false, static_cast<int>(k)}, *right, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
+    const int64_t m = rows_->count();
+    const auto left = matrix_of(m, k, rows_->stride(), 1);
+    const auto right = matrix_of(k, n, weight.stride(kIsLinear ? 1 : 0), weight.stride(kIsLinear ? 0 : 1));
+    if (!left || !right || (arguments.is_exact() && is_vector_product(m, n, k))) {
+      return false;
+    }
+    gemm_ = {*left, *right, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
     may_pack_ = arguments.packs_weights() && is_dense(*right, k, n);
     if (may_pack_) {
-      packed_.set_sizes(m, n, k, right->is_transposed, /*row=*/k);
+      packed_.set_sizes(m, n, k, right->is_transposed, rows_->stride());
     }
     std::vector<int64_t> sizes = input.sizes().vec();
     sizes.back() = n;
@@ -103,7 +109,7 @@ class LinearKernel final : public PreparedKernel {
     return prepare(arguments, results);
   }
   void run(const KernelArguments& arguments, KernelResults results) override {
-    const auto* input = static_cast<const float*>(arguments.data(kInput));
+    const float* input = rows_->get(static_cast<const float*>(arguments.data(kInput)));
     auto* out = static_cast<float*>(results[0].data);
     if (may_pack_ && packed_.run(arguments, kWeight, kBias, input, out)) {
       return;
@@ -125,6 +131,7 @@ class LinearKernel final : public PreparedKernel {
 
   static bool is_one(const c10::IValue& number) { return number.isScalar() && number.toScalar().equal(1); }
 
+  std::optional<ProductRows> rows_;
   Gemm gemm_;
   bool has_bias_ = false;
   bool may_pack_ = false;
@@ -151,11 +158,13 @@ class MatmulKernel final : public PreparedKernel {
     std::vector<int64_t> sizes = a.sizes().vec();
     sizes.back() = n;
     batches_ = 1;
+    rows_.reset();
     if (b.dim() == 2 && a.dim() > 2) {
-      if (!a.is_contiguous()) {
+      rows_ = arguments.is_exact() && !a.is_contiguous() ? std::nullopt : ProductRows::of(a);
+      if (!rows_) {
         return false;
       }
-      m = a.numel() / k;
+      m = rows_->count();
     } else if (a.dim() != b.dim() || a.sizes().slice(0, a.dim() - 2) != b.sizes().slice(0, b.dim() - 2)) {
       return false;
     } else {
@@ -165,7 +174,7 @@ class MatmulKernel final : public PreparedKernel {
         return false;
       }
     }
-    const auto left = matrix_of(m, k, a.dim() > 2 && batches_ == 1 && b.dim() == 2 ? k : a.stride(-2), a.stride(-1));
+    const auto left = rows_ ? matrix_of(m, k, rows_->stride(), 1) : matrix_of(m, k, a.stride(-2), a.stride(-1));
     const auto right = matrix_of(k, n, b.stride(-2), b.stride(-1));
     if (!left || !right || !fits_int(m) || (arguments.is_exact() && is_vector_product(m, n, k))) {
       return false;
@@ -175,8 +184,8 @@ class MatmulKernel final : public PreparedKernel {
     if (may_pack_) {
       packed_.set_sizes(m, n, k, right->is_transposed, left->leading);
     }
-    offsets_a_ = offsets_of(a, b.dim() == 2 ? 0 : a.dim() - 2);
-    offsets_b_ = offsets_of(b, b.dim() - 2);
+    offsets_a_ = offsets_of_matrices(a, b.dim() == 2 ? 0 : a.dim() - 2);
+    offsets_b_ = offsets_of_matrices(b, b.dim() - 2);
     results[0].place(sizes, {}, at::kFloat);
     return true;
   }
@@ -184,7 +193,8 @@ class MatmulKernel final : public PreparedKernel {
     return prepare(arguments, results);
   }
   void run(const KernelArguments& arguments, KernelResults results) override {
-    const auto* a = static_cast<const float*>(arguments.data(0));
+    const auto* operand = static_cast<const float*>(arguments.data(0));
+    const float* const a = rows_ ? rows_->get(operand) : operand;
     const auto* b = static_cast<const float*>(arguments.data(1));
     auto* out = static_cast<float*>(results[0].data);
     if (may_pack_ && packed_.run(arguments, 1, std::nullopt, a, out)) {
@@ -199,21 +209,7 @@ class MatmulKernel final : public PreparedKernel {
  private:
   static constexpr int64_t kLargestInBatch = 64 * 64 * 64;
 
-  // The offsets of the matrices of a batch: `rank` dimensions in front of them.
-  static std::vector<ptrdiff_t> offsets_of(const at::Tensor& tensor, int64_t rank) {
-    std::vector<ptrdiff_t> offsets = {0};
-    for (int64_t dim = 0; dim < rank; ++dim) {
-      std::vector<ptrdiff_t> next;
-      for (const ptrdiff_t offset : offsets) {
-        for (int64_t i = 0; i < tensor.size(dim); ++i) {
-          next.push_back(offset + i * tensor.stride(dim));
-        }
-      }
-      offsets = std::move(next);
-    }
-    return offsets;
-  }
-
+  std::optional<ProductRows> rows_;
   Gemm gemm_;
   bool may_pack_ = false;
   PackedProduct packed_;
