@@ -80,6 +80,7 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
   auto function = std::make_shared<DifferentiableFunction>();
   function->name = autograd_name(node);
   const auto graph_at = [&](c10::Symbol name) { return node.attribute_as<std::shared_ptr<Graph>>(name); };
+  options.packs_weights = false;  // training changes weights, through `data()` in LibTorch's optimizers
   options.fresh_outputs = node.outputs().size();
   auto forward = lower(graph_at(attr::kSubgraph), nullptr, nullptr, options);
   // Autograd takes a gradient as it is, without a copy, if nothing else holds it. It gives the outputs edges.
@@ -119,9 +120,9 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
 bool is_kernel_number(const Value& number) {
   const auto uses = number.uses();
   return number.type()->kind() == c10::TypeKind::FloatType && std::all_of(uses.begin(), uses.end(), [](const Use& use) {
-    const Node* around = use.user->owning_block()->owner();
-    return around != nullptr && around->opcode() == Opcode::kKernel;
-  });
+           const Node* around = use.user->owning_block()->owner();
+           return around != nullptr && around->opcode() == Opcode::kKernel;
+         });
 }
 
 Expected<RecordedNode> lower_recorded(const Node& node, LoweringOptions options) {

@@ -50,6 +50,12 @@ class PackingTime {
 thread_local PackingTime::Clock::time_point PackingTime::asked_ = PackingTime::Clock::now();
 thread_local PackingTime::Clock::duration PackingTime::earned_ = {};
 
+std::atomic<uint64_t> training_runs = 0;
+
+uint64_t checksum_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias) {
+  return sconce::checksum_of(weight) + (bias == nullptr ? 0 : 3 * sconce::checksum_of(*bias));
+}
+
 bool initialize_xnnpack() {
   static const bool is_ready = xnn_initialize(nullptr) == xnn_status_success;
   return is_ready;
@@ -57,7 +63,7 @@ bool initialize_xnnpack() {
 
 }  // namespace
 
-PackedWeights::PackedWeights(WeightVersions versions) : versions_(std::move(versions)) {
+PackedWeights::PackedWeights(WeightVersions versions) : versions_(std::move(versions)), compared_at_(training_runs.load()) {
   // A cache with room for one entry.
   provider_.context = this;
   provider_.look_up = [](void* self, const xnn_weights_cache_look_up_key*) {
@@ -92,7 +98,7 @@ std::shared_ptr<PackedWeights> PackedWeights::find(const std::vector<int64_t>& f
   const std::lock_guard lock(registry.mutex);
   const auto entry = registry.by_key.find(key);
   std::shared_ptr<PackedWeights> found = entry == registry.by_key.end() ? nullptr : entry->second.lock();
-  if (found != nullptr && found->versions_.are_still(weight, bias)) {
+  if (found != nullptr && found->versions_.are_still(weight, bias) && found->have_elements_of(weight, bias)) {
     return found;
   }
   if (!may_make) {
@@ -104,11 +110,33 @@ std::shared_ptr<PackedWeights> PackedWeights::find(const std::vector<int64_t>& f
   return found;
 }
 
-XnnOperator PackedWeights::make_operator(const CreateXnnOperator& create) {
+bool PackedWeights::have_elements_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias) {
+  const uint64_t runs = training_runs.load(std::memory_order_relaxed);
+  const bool has_gradient = weight.grad().defined() || (bias != nullptr && bias->grad().defined());
+  if (!has_gradient && compared_at_.load(std::memory_order_relaxed) == runs) {
+    return true;
+  }
+  const std::lock_guard lock(creating_);
+  if (is_filled_ && checksum_of(weight, bias) != checksum_) {
+    return false;
+  }
+  if (!has_gradient) {  // else the optimizer's step may be still to come
+    compared_at_.store(runs, std::memory_order_relaxed);
+  }
+  return true;
+}
+
+void note_training_run() { training_runs.fetch_add(1, std::memory_order_relaxed); }
+
+XnnOperator PackedWeights::make_operator(const c10::TensorImpl& weight, const c10::TensorImpl* bias,
+                                         const CreateXnnOperator& create) {
   if (!initialize_xnnpack()) {
     return nullptr;
   }
   const std::lock_guard lock(creating_);
+  if (!is_filled_) {
+    checksum_ = checksum_of(weight, bias);
+  }
   xnn_operator_t created = nullptr;
   const xnn_status status = create(&provider_, &created);
   scratch_.clear();
@@ -134,7 +162,8 @@ xnn_operator_t PackedOperator::find(const KernelArguments& arguments, size_t wei
     --left_alone_;
     return nullptr;
   }
-  if (versions_ && versions_->are_still(*weight, bias)) {
+  if (versions_ && versions_->are_still(*weight, bias) &&
+      (operator_ == nullptr || packed_->have_elements_of(*weight, bias))) {
     ++runs_;
     changes_ = 0;
     if (operator_ == nullptr && runs_ >= runs_to_pack_ && !is_refused_ &&
@@ -164,7 +193,7 @@ xnn_operator_t PackedOperator::find(const KernelArguments& arguments, size_t wei
 
 void PackedOperator::make(const c10::TensorImpl& weight, const c10::TensorImpl* bias, bool may_pack) {
   packed_ = PackedWeights::find(form_, weight, bias, may_pack);
-  operator_ = packed_ == nullptr ? nullptr : packed_->make_operator([&](auto cache, auto* created) {
+  operator_ = packed_ == nullptr ? nullptr : packed_->make_operator(weight, bias, [&](auto cache, auto* created) {
     const auto* bias_data = bias == nullptr ? nullptr : static_cast<const float*>(bias->data());
     return create(static_cast<const float*>(weight.data()), bias_data, cache, created);
   });

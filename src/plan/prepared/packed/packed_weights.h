@@ -7,6 +7,7 @@
 #include <c10/core/Allocator.h>
 #include <xnnpack.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -35,7 +36,10 @@ class PackedWeights {
                                              const c10::TensorImpl* bias, bool may_make);
 
   // Returns null if XNNPACK has no such operator.
-  XnnOperator make_operator(const CreateXnnOperator& create);
+  XnnOperator make_operator(const c10::TensorImpl& weight, const c10::TensorImpl* bias, const CreateXnnOperator& create);
+  // Compares all elements, if an optimizer may have changed some of them since they were compared last. `weight`, `bias`: as
+  // TensorVersion::is_still has found them.
+  bool have_elements_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias);
 
   explicit PackedWeights(WeightVersions versions);
   PackedWeights(const PackedWeights&) = delete;
@@ -48,7 +52,13 @@ class PackedWeights {
   c10::DataPtr memory_;
   c10::DataPtr scratch_;  // while an operator is made
   bool is_filled_ = false;
+  uint64_t checksum_ = 0;              // of the elements
+  std::atomic<uint64_t> compared_at_;  // in training_runs()
 };
+
+// Counts a run that records or computes gradients. LibTorch's optimizers then change weights through `data()`, and leave
+// elements as they are whose gradients are zero.
+void note_training_run();
 
 // Returns how many copies there are.
 size_t packed_weights_in_use();

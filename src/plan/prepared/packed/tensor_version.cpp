@@ -36,4 +36,18 @@ TensorVersion::Samples TensorVersion::samples_of(const c10::TensorImpl& tensor) 
   return samples;
 }
 
+// Sums of products with odd numbers that depend on the position: each bit of an element counts.
+uint64_t checksum_of(const c10::TensorImpl& tensor) {
+  constexpr uint64_t kStep = 0x9e3779b97f4a7c16;  // even, so that all factors are odd
+  const auto* elements = static_cast<const char*>(tensor.data());
+  uint64_t sum = 0;
+  uint64_t factor = 1;
+  for (int64_t i = 0; i < tensor.numel(); ++i, factor += kStep) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, elements + i * static_cast<int64_t>(sizeof(bits)), sizeof(bits));
+    sum += bits * factor;
+  }
+  return sum;
+}
+
 }  // namespace sconce

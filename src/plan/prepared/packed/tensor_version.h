@@ -12,7 +12,7 @@
 namespace sconce {
 
 // The elements of a dense tensor of float32 at some time. LibTorch counts the writes to a tensor, but not those through
-// `data()` or a raw pointer. Four elements are compared beside the count: new weights change all of them.
+// `data()` or a raw pointer. Some elements are compared beside the count: most of such writes change all of them.
 class TensorVersion {
  public:
   // Returns nothing for a tensor without elements, or whose writes are not counted: an inference tensor.
@@ -29,7 +29,7 @@ class TensorVersion {
   const void* data() const { return data_; }
 
  private:
-  using Samples = std::array<uint32_t, 4>;
+  using Samples = std::array<uint32_t, 16>;
   static Samples samples_of(const c10::TensorImpl& tensor);
   explicit TensorVersion(const c10::TensorImpl& tensor);
 
@@ -38,6 +38,9 @@ class TensorVersion {
   uint32_t version_;
   Samples samples_;
 };
+
+// Returns a checksum of all elements.
+uint64_t checksum_of(const c10::TensorImpl& tensor);
 
 // The elements of a weight and its bias, which is null for an operator without one.
 class WeightVersions {

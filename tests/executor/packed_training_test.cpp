@@ -1,0 +1,102 @@
+// Packed weights beside training: LibTorch's optimizers write through `data()`, and leave elements without a gradient alone.
+#include <sconce/module.h>
+
+#include "plan/prepared/packed/packed_weights.h"
+#include "tests/support/graphs.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+constexpr int64_t kFeatures = 40;
+constexpr int64_t kTrained = 8;  // the output of which the loss is, no row that has compared elements
+constexpr int kCalls = 6;        // enough to pack the weights
+
+// The sum of one output, which gives gradients to one row of the weights.
+const char* const kMethods = R"(
+def forward(self, x):
+    return torch.linear(x, self.weight, self.bias)
+)";
+
+class PackedTraining : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    at::manual_seed(7);
+    weight_ = at::randn({kFeatures, kFeatures}).requires_grad_();
+    bias_ = at::randn({kFeatures}).requires_grad_();
+    script_ = testing::module_of(kMethods, {{"weight", weight_}, {"bias", bias_}});
+    module_ = std::make_unique<Module>(accelerate(script_, Options().compile(CompileMode::kBlocking)));
+    input_ = at::randn({3, kFeatures});
+  }
+
+  at::Tensor call() { return module_->forward({input_}).toTensor(); }
+  at::Tensor loss() { return call().select(1, kTrained).sum(); }
+  void expect_current_weights(const char* when) {
+    const at::NoGradGuard no_grad;
+    for (int i = 0; i < kCalls; ++i) {
+      EXPECT_TRUE(at::allclose(call(), at::linear(input_, weight_, bias_), 1e-4, 1e-4)) << when << ", call " << i;
+    }
+  }
+
+  at::Tensor weight_, bias_, input_;
+  torch::jit::Module script_;
+  std::unique_ptr<Module> module_;
+};
+
+TEST_F(PackedTraining, SeesStepsOfLibTorchsOptimizers) {
+  std::vector<std::unique_ptr<torch::optim::Optimizer>> optimizers;
+  optimizers.push_back(std::make_unique<torch::optim::SGD>(std::vector<at::Tensor>{weight_, bias_}, 0.1));
+  optimizers.push_back(std::make_unique<torch::optim::Adam>(std::vector<at::Tensor>{weight_, bias_}, 0.1));
+  for (const auto& optimizer : optimizers) {
+    expect_current_weights("before");
+    EXPECT_GT(packed_weights_in_use(), 0U);
+    for (int step = 0; step < 3; ++step) {
+      optimizer->zero_grad();
+      loss().backward();
+      expect_current_weights("before the step");
+      optimizer->step();
+      expect_current_weights("after the step");
+    }
+    // Evaluation between forward and backward, and gradients cleared after the step.
+    const at::Tensor late = loss();
+    optimizer->zero_grad();
+    expect_current_weights("before backward");
+    late.backward();
+    optimizer->step();
+    optimizer->zero_grad();
+    expect_current_weights("after all");
+  }
+}
+
+// Training alone, of the same module and by the same plans.
+TEST_F(PackedTraining, TrainsAsLibTorchDoes) {
+  const at::Tensor weight = weight_.detach().clone().requires_grad_();
+  const at::Tensor bias = bias_.detach().clone().requires_grad_();
+  torch::optim::SGD own({weight_, bias_}, 0.05);
+  torch::optim::SGD theirs({weight, bias}, 0.05);
+  for (int step = 0; step < 20; ++step) {
+    own.zero_grad();
+    theirs.zero_grad();
+    const at::Tensor got = loss().square();
+    const at::Tensor expected = at::linear(input_, weight, bias).select(1, kTrained).sum().square();
+    EXPECT_TRUE(at::allclose(got, expected, 1e-3, 1e-3)) << "step " << step << ": " << got << expected;
+    got.backward();
+    expected.backward();
+    own.step();
+    theirs.step();
+  }
+}
+
+}  // namespace
+}  // namespace sconce
