@@ -16,6 +16,7 @@
 #include "passes/loops/batch_loop_products.h"
 #include "passes/loops/hoist_loop_invariants.h"
 #include "passes/loops/unroll_loops.h"
+#include "passes/matmul/decompose_attention.h"
 #include "passes/matmul/decompose_rnn.h"
 #include "passes/matmul/decompose_rnn_cells.h"
 #include "passes/memory/remove_dead_copies.h"
@@ -161,6 +162,9 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
     // Kernels can compute what functional operators compute, step by step, and gradients flow through those.
     runner.run("remove_tensor_mutation", remove_tensor_mutation, graph);
     if (decomposes && !given.autocast) {
+      if (!records) {
+        runner.run("decompose_attention", decompose_attention, graph);
+      }
       runner.run("decompose_rnn", [records](Graph& known) { return decompose_rnn(known, records); }, graph);
       runner.run("decompose_rnn_cells", decompose_rnn_cells, graph);
     }

@@ -12,6 +12,7 @@
 #include "passes/loops/partially_unroll_loops.h"
 #include "passes/loops/unroll_loops.h"
 #include "passes/matmul/batch_matmul.h"
+#include "passes/matmul/decompose_attention.h"
 #include "passes/matmul/decompose_ops.h"
 #include "passes/matmul/decompose_rnn.h"
 #include "passes/matmul/decompose_rnn_cells.h"
@@ -51,6 +52,9 @@ constexpr std::array kPasses = {
     PassInfo{"canonicalize_ops", canonicalize_ops, Stage::kRequired,
              "replaces synonyms of an operator by its canonical name"},
     PassInfo{"check_inplace", check_inplace, Stage::kOptimize, "fails if a folded constant is written"},
+    PassInfo{"decompose_attention", decompose_attention, Stage::kSpecialize,
+             "replaces LibTorch's fast paths of attention and encoder layers by products, norms and attention",
+             /*changes_rounding=*/true},
     PassInfo{"decompose_ops", decompose_ops, Stage::kOnRequest, "decomposes addmm and linear where batch_matmul gains",
              /*changes_rounding=*/true},
     PassInfo{"decompose_rnn", decompose_rnn, Stage::kSpecialize, "replaces recurrent layers by loops over time steps",

@@ -1,0 +1,145 @@
+#include "passes/matmul/decompose_attention.h"
+
+#include "ir/constant_operands.h"
+#include "load/compile_op_row.h"
+#include "passes/matmul/inline_function.h"
+#include "passes/matmul/known_matrices.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+// What both operators ask of the projections, and the attention of `x`, which the caller's text defines. Up to 64 steps,
+// small products and a softmax in a compiled kernel are faster than LibTorch's attention.
+constexpr const char* kFits = R"(
+    fits = heads > 0 and x.size(2) == width and x.numel() > 0
+    fits = fits and qkv_weight.size(0) == 3 * width and qkv_weight.size(1) == width and qkv_bias.size(0) == 3 * width
+    fits = fits and proj_weight.size(0) == width and proj_weight.size(1) == width and proj_bias.size(0) == width
+    if fits:
+        fits = width % heads == 0
+)";
+constexpr const char* kAttend = R"(
+        parts = torch.linear(x, qkv_weight, qkv_bias).view([x.size(0), x.size(1), 3, heads, width // heads])
+        qkv = parts.permute([2, 0, 3, 1, 4])
+        if x.size(1) <= 64:
+            scores = torch.matmul(qkv[0] / (float(width // heads) ** 0.5), qkv[1].transpose(2, 3))
+            context = torch.matmul(torch.softmax(scores, -1), qkv[2])
+        else:
+            context = torch.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2])
+        x = torch.linear(context.transpose(1, 2).reshape(x.size()), proj_weight, proj_bias)
+)";
+
+// A fast path, its rank-1 and rank-2 weights, and its text.
+struct FastPath {
+  c10::Symbol kind;
+  size_t mask;
+  std::vector<size_t> matrices;
+  std::vector<size_t> vectors;
+  std::unique_ptr<Graph> graph;
+};
+
+FastPath attention() {
+  const std::string text = std::string(R"(
+def attention(x: Tensor, key: Tensor, value: Tensor, width: int, heads: int, qkv_weight: Tensor, qkv_bias: Tensor,
+              proj_weight: Tensor, proj_bias: Tensor, mask: Optional[Tensor], need_weights: bool, average_weights: bool,
+              mask_type: Optional[int]):
+)") + kFits + "    if fits:\n        weights = x\n" +
+                           kAttend + R"(
+    else:
+        x, weights = torch._native_multi_head_attention(
+            x, key, value, width, heads, qkv_weight, qkv_bias, proj_weight, proj_bias, mask, need_weights, average_weights,
+            mask_type)
+    return x, weights
+)";
+  const c10::Symbol kind = c10::Symbol::fromQualString("aten::_native_multi_head_attention");
+  return {kind, 9, {5, 7}, {6, 8}, compile_function(kind.toQualString(), text)};
+}
+
+FastPath encoder_layer() {
+  const std::string text = std::string(R"(
+def layer(x: Tensor, width: int, heads: int, qkv_weight: Tensor, qkv_bias: Tensor, proj_weight: Tensor, proj_bias: Tensor,
+          use_gelu: bool, norm_first: bool, eps: float, norm_weight: Tensor, norm_bias: Tensor, second_norm_weight: Tensor,
+          second_norm_bias: Tensor, up_weight: Tensor, up_bias: Tensor, down_weight: Tensor, down_bias: Tensor,
+          mask: Optional[Tensor], mask_type: Optional[int]):
+)") + kFits + R"(
+    fits = fits and norm_weight.size(0) == width and norm_bias.size(0) == width
+    fits = fits and second_norm_weight.size(0) == width and second_norm_bias.size(0) == width
+    fits = fits and up_weight.size(1) == width and up_bias.size(0) == up_weight.size(0)
+    fits = fits and down_weight.size(0) == width and down_weight.size(1) == up_weight.size(0) and down_bias.size(0) == width
+    if fits:
+        residual = x
+        if norm_first:
+            x = torch.layer_norm(x, [width], norm_weight, norm_bias, eps)
+)" + kAttend + R"(
+        x = x + residual
+        if not norm_first:
+            x = torch.layer_norm(x, [width], norm_weight, norm_bias, eps)
+        residual = x
+        if norm_first:
+            x = torch.layer_norm(x, [width], second_norm_weight, second_norm_bias, eps)
+        x = torch.linear(x, up_weight, up_bias)
+        if use_gelu:
+            x = torch.gelu(x)
+        else:
+            x = torch.relu(x)
+        x = torch.linear(x, down_weight, down_bias) + residual
+        if not norm_first:
+            x = torch.layer_norm(x, [width], second_norm_weight, second_norm_bias, eps)
+    else:
+        x = torch._transformer_encoder_layer_fwd(
+            x, width, heads, qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu, norm_first, eps, norm_weight, norm_bias,
+            second_norm_weight, second_norm_bias, up_weight, up_bias, down_weight, down_bias, mask, mask_type)
+    return x
+)";
+  const c10::Symbol kind = c10::Symbol::fromQualString("aten::_transformer_encoder_layer_fwd");
+  return {kind, 18, {3, 5, 14, 16}, {4, 6, 10, 11, 12, 13, 15, 17}, compile_function(kind.toQualString(), text)};
+}
+
+const std::vector<FastPath>& fast_paths() {
+  static const auto* const paths = [] {
+    auto* made = new std::vector<FastPath>;
+    made->push_back(attention());
+    made->push_back(encoder_layer());
+    return made;
+  }();
+  return *paths;
+}
+
+bool is_float(const Value& value, size_t rank) {
+  const auto facts = known_tensor(value);
+  return facts && facts->layout == c10::kStrided && facts->dtype == c10::kFloat && facts->device->is_cpu() &&
+         facts->sizes->size() == rank;
+}
+
+bool is_legal(const Node& node, const FastPath& path) {
+  const auto all_are = [&](const std::vector<size_t>& positions, size_t rank) {
+    return std::ranges::all_of(positions, [&](size_t position) { return is_float(*node.input(position), rank); });
+  };
+  const bool is_attention = node.outputs().size() == 2;
+  const bool is_of_itself = !is_attention || (node.input(1) == node.input(0) && node.input(2) == node.input(0));
+  return is_of_itself && (!is_attention || node.output(1)->uses().empty()) && is_none(*node.input(path.mask)) &&
+         is_float(*node.input(0), 3) && all_are(path.matrices, 2) && all_are(path.vectors, 1);
+}
+
+}  // namespace
+
+bool decompose_attention(Graph& graph) {
+  std::vector<std::pair<Node*, const FastPath*>> found;
+  for_each_node(graph.body(), [&](Node* node) {
+    for (const FastPath& path : fast_paths()) {
+      if (node->kind() == path.kind && is_legal(*node, path) && !is_alternative_to_products(*node)) {
+        found.emplace_back(node, &path);
+      }
+    }
+  });
+  for (const auto& [node, path] : found) {
+    inline_function(*node, *path->graph);
+  }
+  return !found.empty();
+}
+
+}  // namespace sconce
