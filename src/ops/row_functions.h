@@ -92,16 +92,46 @@ def variance_gradient(grad: Tensor, values: Tensor, dim: Optional[List[int]], co
     count = values.numel() // max(mean.numel(), 1)
     return restored(grad, dim, keepdim, values.dim()) * ((values - mean) * 2 / (count - correction))
 
+def gains_by_products(
+        grad: Tensor, input: Tensor, weight: Tensor, stride: List[int], padding: List[int], dilation: List[int]):
+    # oneDNN's gradients of large weights over few pixels take up to nine times the time of a product.
+    dtype = weight.dtype
+    gains = weight.dim() == 4 and (dtype == 6 or dtype == 7) and grad.dtype == dtype and input.dtype == dtype
+    gains = gains and not weight.is_cuda
+    if gains:
+        pixels = grad.size(0) * grad.size(2) * grad.size(3)
+        area = weight.size(2) * weight.size(3)
+        gains = (weight.numel() >= 524288 and pixels <= 16) or (weight.numel() >= 2097152 and pixels <= 256 and area > 1)
+        gains = gains and pixels > 0
+    if gains:
+        gains = len(stride) == 2 and len(padding) == 2 and len(dilation) == 2
+        gains = gains and input.is_contiguous() and weight.is_contiguous()
+    return gains
+
 def convolution_gradients(
         grad: Tensor, input: Tensor, weight: Tensor, stride: List[int], padding: List[int], dilation: List[int],
-        transposed: bool, output_padding: List[int], groups: int, needs: List[bool]):
+        transposed: bool, output_padding: List[int], groups: int, needs: List[bool], records: bool):
     batched = input.dim() == weight.dim()
     filters = weight.size(1) * groups if transposed else weight.size(0)
-    of_input, of_weight, of_bias = torch.convolution_backward(
-        grad if batched else grad.unsqueeze(0), input if batched else input.unsqueeze(0), weight, [filters],
-        stride, padding, dilation, transposed, output_padding, groups, [needs[0], needs[1], needs[2]])
-    if not batched and needs[0]:
-        of_input = of_input.squeeze(0)
+    is_plain = batched and not transposed and groups == 1 and not records
+    if is_plain and needs[1] and gains_by_products(grad, input, weight, stride, padding, dilation):
+        rows = grad.transpose(0, 1).reshape([filters, -1])
+        kernel = [weight.size(2), weight.size(3)]
+        columns = torch.im2col(input, kernel, dilation, padding, stride).transpose(0, 1).reshape([-1, rows.size(1)])
+        of_weight = torch.mm(rows, columns.t()).view(weight.size())
+        of_bias = grad.sum([0, 2, 3])
+        if kernel == [1, 1] and stride == [1, 1] and padding == [0, 0]:
+            columns = torch.mm(weight.view([filters, -1]).t(), rows)
+            of_input = columns.view([input.size(1), input.size(0), input.size(2), input.size(3)]).transpose(0, 1).contiguous()
+        else:
+            of_input = torch.convolution_backward(grad, input, weight, [filters], stride, padding, dilation, transposed,
+                                                  output_padding, groups, [True, False, False])[0]
+    else:
+        of_input, of_weight, of_bias = torch.convolution_backward(
+            grad if batched else grad.unsqueeze(0), input if batched else input.unsqueeze(0), weight, [filters],
+            stride, padding, dilation, transposed, output_padding, groups, [needs[0], needs[1], needs[2]])
+        if not batched and needs[0]:
+            of_input = of_input.squeeze(0)
     return (of_input, of_weight, of_bias)
 )";
 

@@ -145,6 +145,18 @@ TEST(Gradients, AgreeWhereLibTorchsAreNotDerivatives) {
   }
 }
 
+// tests/ops/large/*.cases: texts compute the gradients of large operands by other operators.
+TEST(Gradients, AgreeOnLargeOperands) {
+  const auto cases = testing::read_operator_cases(testing::tests_dir() + "/ops/large");
+  ASSERT_FALSE(cases.empty());
+  for (const GradientCase& each : cases) {
+    for (const int64_t n : {0, 1, 2}) {
+      EXPECT_TRUE(expect_eager_gradients(each, each.arguments(n), at::kDouble)) << each.text;
+    }
+    EXPECT_TRUE(expect_eager_gradients(each, each.arguments(2), at::kFloat)) << each.text;
+  }
+}
+
 // Reverses the order in memory of the dimensions of the floating tensors.
 Values with_reversed_strides(Values values) {
   for (const size_t position : testing::floating_positions(values)) {

@@ -7,15 +7,15 @@ namespace {
 
 constexpr std::string_view kConvolutionBackward = R"(
 return convolution_gradients(
-    grad, input, weight, stride, padding, dilation, False, [0] * len(stride), groups, needs)
+    grad, input, weight, stride, padding, dilation, False, [0] * len(stride), groups, needs, records)
 )";
 constexpr std::string_view kTransposedConvolutionBackward = R"(
 return convolution_gradients(
-    grad, input, weight, stride, padding, dilation, True, output_padding, groups, needs)
+    grad, input, weight, stride, padding, dilation, True, output_padding, groups, needs, records)
 )";
 constexpr std::string_view kGeneralConvolutionBackward = R"(
 return convolution_gradients(
-    grad, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs)
+    grad, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs, records)
 )";
 
 // LibTorch's functions are missing, or take every input for a batch.
