@@ -19,6 +19,8 @@
 namespace sconce {
 namespace {
 
+constexpr const char* kRanElsewhere = "an operator ran on another thread, where the recorder does not see it";
+
 thread_local Recorder* current_recorder = nullptr;
 
 void run_unrecorded(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
@@ -34,12 +36,12 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::
   }
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake)) {
-    RecordingScope::refuse({});  // that of the thread that started this one is not known
+    RecordingScope::refuse({}, kRanElsewhere);  // that of the thread that started this one is not known
   }
   std::for_each(first, stack->end(), [](const c10::IValue& value) {
     const TraceTensor* traced = value.isTensor() ? TraceTensor::of(value.toTensor()) : nullptr;
     if (traced != nullptr) {
-      RecordingScope::refuse(traced->recorder());
+      RecordingScope::refuse(traced->recorder(), kRanElsewhere);
     }
   });
   // Else the trace has ended: autograd saved its tensors, and now computes gradients with them.
@@ -104,12 +106,12 @@ RecordingScope::~RecordingScope() {
 
 Recorder* RecordingScope::current() { return current_recorder; }
 
-void RecordingScope::refuse(std::optional<uint64_t> number) {
+void RecordingScope::refuse(std::optional<uint64_t> number, const char* reason) {
   ActiveRecorders& active = ActiveRecorders::get();
   const std::lock_guard<std::mutex> lock(active.mutex);
   for (Recorder* recorder : active.recorders) {
     if (!number || recorder->number_ == *number) {
-      recorder->ran_elsewhere_ = true;
+      recorder->refused_outside_ = reason;
     }
   }
 }
@@ -184,8 +186,8 @@ std::optional<Refusal> Recorder::refusal() const {
   if (refusal_) {
     return refusal_;
   }
-  if (ran_elsewhere_) {
-    return Refusal::because("an operator ran on another thread, where the recorder does not see it");
+  if (const char* reason = refused_outside_) {
+    return Refusal::because(reason);
   }
   const std::string sizes = shapes_ ? shapes_->sizes().refusal() : std::string();
   return sizes.empty() ? std::nullopt : std::optional(Refusal::because(sizes));

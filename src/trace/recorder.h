@@ -110,7 +110,7 @@ class Recorder {
   std::vector<std::pair<Value*, TensorFacts>> facts_;                 // of results
   std::optional<SymbolicFacts> shapes_;
   std::optional<Refusal> refusal_;
-  std::atomic<bool> ran_elsewhere_{false};
+  std::atomic<const char*> refused_outside_{nullptr};  // why: a scope's `refuse`, on any thread
   const bool grad_mode_;
   const bool inference_mode_;
   bool switches_grad_mode_ = false;
@@ -131,8 +131,8 @@ class RecordingScope {
 
   // The recorder of this thread's innermost scope; null outside of all.
   static Recorder* current();
-  // Refuses the trace of a recorder, or the traces of all threads: an operator ran on a thread that a trace has started.
-  static void refuse(std::optional<uint64_t> number);
+  // Refuses the trace of a recorder, or without a number the traces of all threads. `reason` must outlive them.
+  static void refuse(std::optional<uint64_t> number, const char* reason);
 
  private:
   Recorder& recorder_;

@@ -2,6 +2,7 @@
 
 #include "base/autocast.h"
 #include "base/flat_map.h"
+#include "base/storage_of.h"
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
@@ -46,7 +47,8 @@ class Identities {
   };
   int64_t number_of(const at::Tensor& tensor) { return place_of(tensor.unsafeGetTensorImpl(), 0).number; }
   Storage storage_of(const at::Tensor& tensor) {
-    return tensor.has_storage() ? place_of(tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset()) : Storage{0, 0};
+    const c10::StorageImpl* storage = sconce::storage_of(tensor);
+    return storage != nullptr ? place_of(storage, tensor.storage_offset()) : Storage{0, 0};
   }
 
  private:

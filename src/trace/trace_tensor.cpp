@@ -4,7 +4,6 @@
 
 #include <c10/core/DispatchKeySet.h>
 
-#include <string_view>
 #include <utility>
 
 namespace sconce {
@@ -23,14 +22,8 @@ TraceTensor::TraceTensor(at::Tensor real, Value* value, uint64_t recorder, Memor
       real_(std::move(real)),
       value_(value),
       recorder_(recorder),
+      memory_(memory),
       geometry_(std::move(geometry)) {
-  if (memory == Memory::kShared) {
-    storage_ = real_.storage();
-    storage_offset_ = real_.storage_offset();
-    numel_ = real_.numel();
-  } else {
-    set_storage_access_should_throw();
-  }
   set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
   if (real_.unsafeGetTensorImpl()->is_wrapped_number()) {
     set_wrapped_number(true);
@@ -67,7 +60,41 @@ void TraceTensor::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& o
   real_ = source->real_;
   value_ = source->value_;
   recorder_ = source->recorder_;
+  memory_ = source->memory_;
   geometry_ = source->geometry_;
+}
+
+// ---- memory -----------------------------------------------------------------------------------------------------------
+
+// Autograd's engine, to know whether it may add to a gradient in place, asks a tensor whether it is dense, whether it has memory
+// and for its storage, in this order. It reads no element: only what follows tells that from a read.
+bool TraceTensor::has_storage() const {
+  if (!real_.has_storage()) {
+    return false;
+  }
+  is_read_pending_ = std::exchange(was_asked_if_dense_, false);
+  if (!is_read_pending_) {
+    refuse_read();
+  }
+  // LibTorch asks const tensors, and then takes the memory of the members.
+  auto& self = const_cast<TraceTensor&>(*this);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  self.storage_ = real_.storage();
+  self.storage_offset_ = real_.storage_offset();
+  self.numel_ = real_.numel();
+  return true;
+}
+
+const c10::Storage& TraceTensor::storage() const {
+  if (!std::exchange(is_read_pending_, false)) {
+    TORCH_CHECK(has_storage(), "the tensor has no storage");
+  }
+  return storage_;
+}
+
+void TraceTensor::refuse_read() const {
+  if (memory_ == Memory::kHidden) {
+    RecordingScope::refuse(recorder_, "it reads the memory of a tensor");
+  }
 }
 
 // ---- sizes and strides ------------------------------------------------------------------------------------------------
@@ -107,7 +134,12 @@ at::IntArrayRef TraceTensor::strides_custom() const {
   return real_.strides();
 }
 
-int64_t TraceTensor::numel_custom() const { return sym_numel_custom().guard_int(__FILE__, __LINE__); }
+int64_t TraceTensor::numel_custom() const {
+  if (std::exchange(is_read_pending_, false)) {
+    refuse_read();  // the last that LibTorch asks for a pointer to elements of any dtype
+  }
+  return sym_numel_custom().guard_int(__FILE__, __LINE__);
+}
 
 c10::SymIntArrayRef TraceTensor::sym_sizes_custom() const {
   return geometry_ != nullptr ? c10::SymIntArrayRef(geometry_->sizes) : real_.sym_sizes();
@@ -147,6 +179,7 @@ c10::SymBool TraceTensor::sym_is_contiguous_custom(at::MemoryFormat format) cons
 
 // Which of these strides are the larger ones is a matter of sizes.
 c10::SymBool TraceTensor::sym_is_non_overlapping_and_dense_custom() const {
+  was_asked_if_dense_ = true;
   pin(geometry_.get(), &SymbolicGeometry::sizes);
   pin(geometry_.get(), &SymbolicGeometry::strides);
   return real_.is_non_overlapping_and_dense();
@@ -156,10 +189,6 @@ bool TraceTensor::is_strides_like_custom(at::MemoryFormat format) const {
   pin(geometry_.get(), &SymbolicGeometry::sizes);
   pin(geometry_.get(), &SymbolicGeometry::strides);
   return real_.unsafeGetTensorImpl()->is_strides_like(format);
-}
-
-bool is_of_hidden_memory(const c10::Error& error) {
-  return std::string_view(error.what_without_backtrace()).find("Tensor that doesn't have storage") != std::string_view::npos;
 }
 
 }  // namespace sconce

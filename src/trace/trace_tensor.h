@@ -19,9 +19,9 @@ struct SymbolicGeometry {
 };
 
 // Stands for a value of the graph that a recorder writes, and holds the real tensor that operators compute with. Sizes,
-// strides and dtype are the real tensor's; where they are symbolic, a read of a plain number is a guard. Its memory cannot
-// be read, so that no number enters a trace unseen. Only that of a tensor without contents is shared: C++ code fills such
-// tensors (at::tensor).
+// strides and dtype are the real tensor's; where they are symbolic, a read of a plain number is a guard. Code that asks for
+// its memory gets the real tensor's, and the trace is refused: no number enters a trace unseen. Only memory without contents
+// may be asked for: C++ code fills such tensors (at::tensor).
 //
 // Autograd makes copies of tensors without calling an operator (SavedVariable, set_data). Copies stand for the same value.
 class TraceTensor final : public c10::TensorImpl {
@@ -47,6 +47,10 @@ class TraceTensor final : public c10::TensorImpl {
                                                               bool allow_tensor_metadata_change) const override;
   void shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& other) override;
 
+  // LibTorch calls one of these before it reads or writes memory.
+  bool has_storage() const override;
+  const c10::Storage& storage() const override;
+
   at::IntArrayRef sizes_custom() const override;
   at::IntArrayRef strides_custom() const override;
   int64_t dim_custom() const override { return real_.dim(); }
@@ -62,15 +66,16 @@ class TraceTensor final : public c10::TensorImpl {
 
  private:
   const char* tensorimpl_type_name() const override { return "TraceTensor"; }
+  void refuse_read() const;
 
   at::Tensor real_;
   Value* value_;
   uint64_t recorder_;
+  Memory memory_;
   std::shared_ptr<const SymbolicGeometry> geometry_;
   bool is_copy_ = false;
+  mutable bool was_asked_if_dense_ = false;  // and not for memory since
+  mutable bool is_read_pending_ = false;
 };
-
-// Returns whether LibTorch raised the error because code read the memory of a TraceTensor.
-bool is_of_hidden_memory(const c10::Error& error);
 
 }  // namespace sconce

@@ -146,13 +146,8 @@ class TracedFunction::Impl {
     try {
       const RecordingScope scope(recorder);
       results = function_(std::move(traced));
-    } catch (c10::Error& error) {
+    } catch (const c10::Error&) {
       recorder.hand_back_gradient_edges();
-      if (is_of_hidden_memory(error)) {
-        keep(std::move(key), arguments, "the function reads the memory of a tensor");
-        error.add_context("sconce::trace: the function reads the memory of a tensor while it is recorded; later calls of this "
-                          "kind run it as it is");
-      }
       throw;
     }
     if (history_has_hooks(results, recorder.argument_nodes())) {

@@ -191,6 +191,28 @@ TEST(Trace, RunsWhatItCannotReplay) {
   expect_planned(expect_same(stops, {{at::randn({3})}}));
 }
 
+TEST(Trace, RunsAFunctionThatReadsOrWritesMemory) {
+  const auto refusal_of = [](const Function& function, const std::vector<Tensors>& calls) {
+    return expect_same(function, calls).explain().traces.front().refusal;
+  };
+  const Function reads = [](Tensors in) -> Tensors {
+    const at::Tensor last = (in[0] * 2).select(0, 1).detach();
+    return {last.const_data_ptr<float>()[0] > 0 ? in[0].sin() : in[0].cos()};
+  };
+  EXPECT_EQ(refusal_of(reads, {{at::ones({2, 2})}, {-at::ones({2, 2})}, {leaf({2, 2})}}), "it reads the memory of a tensor");
+  const Function writes = [](Tensors in) -> Tensors {
+    at::Tensor scaled = in[0].detach() * 2;
+    scaled.data_ptr<float>()[1] = 5;
+    return {scaled * in[0], scaled.storage().nbytes() > 4 ? in[0] : scaled};
+  };
+  EXPECT_EQ(refusal_of(writes, {{at::ones({2})}, {leaf({2})}}), "it reads the memory of a tensor");
+  const Function packed = [](Tensors in) -> Tensors {
+    const auto [data, batches] = at::_pack_padded_sequence(in[0], at::tensor({3, 1}, at::kLong), /*batch_first=*/false);
+    return {std::get<0>(at::_pad_packed_sequence(data.sin(), batches, /*batch_first=*/false, 0, 3))};
+  };
+  EXPECT_EQ(refusal_of(packed, {{at::ones({3, 2, 2})}, {leaf({3, 2, 2})}}), "it reads the memory of a tensor");
+}
+
 TEST(Trace, RunsAFunctionThatRegistersHooks) {
   const Function hooked = [](Tensors in) -> Tensors {
     const at::Tensor doubled = in[0] * 2;

@@ -135,6 +135,32 @@ def forward(self, x):
   }
 }
 
+// Layers on packed sequences read the number of sequences per time from memory, above all operators.
+TEST(TrainStep, TrainsRecurrentLayersOnPackedSequences) {
+  for (const std::string layer : {"torch.lstm(data, batches, [h, h], weights, True, 1, 0.0, True, False)[0]",
+                                  "torch.rnn_tanh(data, batches, h, weights, True, 1, 0.0, True, False)[0]"}) {
+    const std::string gates = layer.find("lstm") != std::string::npos ? "self.b_weight[:, 0:2]" : "self.b_weight[0:2, 0:2]";
+    const std::string rows = layer.find("lstm") != std::string::npos ? "" : "[0:2]";
+    TwoTrainings both(two_layers(R"(
+def forward(self, x):
+    y = torch.batch_norm(x, None, None, self.mean, self.var, True, 0.1, 1e-5, False)
+    data, batches = torch._pack_padded_sequence(y.reshape(2, 2, 8), torch.tensor([2, 1]), False)
+    h = torch.zeros([1, 2, 2])
+    weights = [self.a_weight)" + rows + ", " + gates + ".contiguous(), self.a_bias" + rows + ", self.b_bias" + rows + R"(]
+    y = )" + layer + R"(
+    return torch._pad_packed_sequence(y, batches, False, 0.0, 2)[0].reshape(4, 2).repeat([1, 4])
+)",
+                                 /*has_batch_norm=*/true),
+                      adam);
+    for (uint64_t step = 0; step < 6; ++step) {
+      both.train(4, step);
+    }
+    const TrainExplanation explanation = both.step().explain();
+    EXPECT_EQ(explanation.by_plan, 0U);
+    EXPECT_EQ(explanation.reasons.back().first, "it reads the memory of a tensor");
+  }
+}
+
 TEST(TrainStep, LeavesParametersAloneWhenAStepFails) {
   torch::jit::Module module = two_layers(kMlp);
   const auto optimizer = sgd(parameters_of(module));

@@ -1,6 +1,7 @@
 #include "executor/argument_spec/writer.h"
 
 #include "base/autocast.h"
+#include "base/storage_of.h"
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
@@ -304,9 +305,7 @@ void SpecWriter::write_list(const c10::IValue& value) {
 namespace {
 
 const void* storage_of(const c10::IValue& value) {
-  return value.isTensor() && value.toTensor().defined() && value.toTensor().has_storage()
-             ? value.toTensor().storage().unsafeGetStorageImpl()
-             : nullptr;
+  return value.isTensor() ? sconce::storage_of(value.toTensor()) : nullptr;
 }
 
 // Calls `note` with the value, or with those that it contains. std::function holds a reference without a heap allocation.

@@ -1,6 +1,7 @@
 #include "plan/autograd/backward_node.h"
 
 #include "plan/prepared/packed/packed_weights.h"
+#include "base/storage_of.h"
 #include "plan/run_plan.h"
 
 #include <c10/core/GradMode.h>
@@ -56,7 +57,7 @@ at::Tensor alias_of(const at::Tensor& tensor) {
 
 // The same. A view of what the forward graph computed gets a copy: its memory has another version.
 at::Tensor own_tensor(const at::Tensor& tensor) {
-  return !tensor.has_storage() || tensor.storage().use_count() > 1 ? tensor.detach().clone() : alias_of(tensor);
+  return storage_of(tensor) == nullptr || tensor.storage().use_count() > 1 ? tensor.detach().clone() : alias_of(tensor);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "plan/recorded/recorded_operands.h"
 
+#include "base/storage_of.h"
 #include "plan/prepared/form_hash.h"
 #include "plan/prepared/tensor_slot.h"
 
@@ -62,7 +63,7 @@ uint64_t hash_of(std::span<const c10::IValue> operands, const std::vector<bool>&
 bool are_aligned(std::span<const c10::IValue> operands) {
   constexpr uintptr_t kAlignment = 16;
   return std::all_of(operands.begin(), operands.end(), [](const c10::IValue& operand) {
-    return !operand.isTensor() || !operand.toTensor().defined() || !operand.toTensor().has_storage() ||
+    return !operand.isTensor() || storage_of(operand.toTensor()) == nullptr ||
            reinterpret_cast<uintptr_t>(operand.unsafeToTensorImpl()->data()) % kAlignment == 0;
   });
 }

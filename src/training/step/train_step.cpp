@@ -1,7 +1,6 @@
 #include <sconce/train_step.h>
 
 #include "trace/seen_keys.h"
-#include "trace/trace_tensor.h"
 #include "training/step/train_trace.h"
 
 #include <sconce/captured_optimizer.h>
@@ -211,13 +210,8 @@ class TrainStep::Impl {
         refused_.emplace(kind, recorded->why_not());
       }
       return recorded;
-    } catch (c10::Error& error) {
+    } catch (const c10::Error&) {
       hand_back_tensors(*module_.script_module()._ivalue());
-      if (is_of_hidden_memory(error)) {
-        refused_.emplace(kind, "it reads the memory of a tensor");
-        error.add_context("sconce::TrainStep: the step reads the memory of a tensor while it is recorded; later steps of this "
-                          "kind run eagerly");
-      }
       throw;
     }
   }
