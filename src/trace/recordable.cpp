@@ -105,6 +105,15 @@ RecordedCall recorded_call(const c10::OperatorHandle& op, const std::vector<c10:
   return {record_of(op.operator_name()), arguments};
 }
 
+const Op* view_in_place_of(const Op& op) {
+  if (!is_one_of(op, {"aten::t_", "aten::transpose_", "aten::squeeze_", "aten::unsqueeze_", "aten::as_strided_"})) {
+    return nullptr;
+  }
+  const std::string name = op.kind.toQualString();
+  const bool has_other_overload = name == "aten::transpose_";
+  return record_of({name.substr(0, name.size() - 1), has_other_overload ? "int" : op.schema->overload_name()});
+}
+
 bool returns_no_contents(const Op& op) {
   return is_one_of(op, {"aten::empty", "aten::empty_strided", "aten::empty_like", "aten::empty_permuted", "aten::new_empty",
                         "aten::new_empty_strided"});

@@ -24,6 +24,10 @@ struct RecordedCall {
 // `x * 2` reaches the recorder as mul.Tensor, and says mul.Scalar. Only a number promotes dtypes as it does.
 RecordedCall recorded_call(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
 
+// Returns the operator that returns as a view what an operator such as aten::transpose_ makes of its argument; null if the
+// operator is none of these.
+const Op* view_in_place_of(const Op& op);
+
 // Returns whether the operator's result has no contents, such as that of aten::empty.
 bool returns_no_contents(const Op& op);
 // Returns whether the operator replaces all elements of its argument `index` and reads none, such as aten::fill_.

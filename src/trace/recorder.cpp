@@ -234,6 +234,10 @@ void Recorder::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   for (size_t i = 0; i < results.size(); ++i) {
     const c10::IValue* argument = argument_returned(schema, i, results[i], given, reals);
     Value* value = node != nullptr ? node->output(i) : nullptr;
+    if (argument != nullptr && node != nullptr && schema.is_mutable() && !node->op().schema->is_mutable()) {
+      TraceTensor::of(argument->toTensor())->set_value(value);
+      facts_.emplace_back(value, facts_without_autograd(results[i].toTensor()));
+    }
     stack.push_back(argument != nullptr ? *argument : wrap_result(std::move(results[i]), value, memory));
   }
 }
@@ -258,6 +262,15 @@ void Recorder::note_operands(const c10::OperatorHandle& op, const std::vector<c1
   }
 }
 
+// Returns whether the call gives a tensor that the trace has made other sizes or strides, and no more. The tensor then stands
+// for a view of what it has been: values of a graph whose sizes change have no facts.
+bool Recorder::is_viewed_in_place(const Op& op, const std::vector<c10::IValue>& arguments) const {
+  const TraceTensor* traced =
+      !arguments.empty() && arguments.front().isTensor() ? TraceTensor::of(arguments.front().toTensor()) : nullptr;
+  return view_in_place_of(op) != nullptr && traced != nullptr && traced->recorder() == number_ && !traced->is_copy() &&
+         !is_argument(arguments.front().toTensor()) && !shapes_;
+}
+
 // Returns null if the trace is refused.
 Node* Recorder::write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
   if (!refusal_) {
@@ -268,7 +281,10 @@ Node* Recorder::write_node(const c10::OperatorHandle& op, const std::vector<c10:
   if (refusal_) {
     return nullptr;
   }
-  const RecordedCall call = recorded_call(op, arguments);
+  RecordedCall call = recorded_call(op, arguments);
+  if (is_viewed_in_place(*call.op, arguments)) {
+    call.op = view_in_place_of(*call.op);
+  }
   std::vector<Value*> operands;
   for (size_t i = 0; i < call.arguments.size(); ++i) {
     operands.push_back(operand(call.arguments[i], overwrites_argument(*call.op, i)));

@@ -86,6 +86,7 @@ class Recorder {
   Value* add_input(const at::Tensor& real);
   void note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given);
   Node* write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
+  bool is_viewed_in_place(const Op& op, const std::vector<c10::IValue>& arguments) const;
   Value* operand(const c10::IValue& value, bool is_overwritten = false);
   Value* size_operand(Dim dim, int64_t value);
   Value* unknown_number(const c10::IValue& value);

@@ -35,6 +35,9 @@ class TraceTensor final : public c10::TensorImpl {
   // Returns the TraceTensor of a tensor; null if it is none.
   static TraceTensor* of(const at::Tensor& tensor);
 
+  // Has the tensor stand for another value from now on. Copies stay what they are.
+  void set_value(Value* value) { value_ = value; }
+
   const at::Tensor& real() const { return real_; }
   Value* value() const { return value_; }
   uint64_t recorder() const { return recorder_; }

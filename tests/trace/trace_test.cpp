@@ -139,6 +139,18 @@ TEST(Trace, RecordsViewsAndWrites) {
   expect_planned(expect_same(writes_argument, {{at::randn({3}), at::randn({3})}, {at::randn({3}), leaf({3})}}));
 }
 
+TEST(Trace, RecordsViewsInPlace) {
+  const Function views = [](Tensors in) -> Tensors {
+    at::Tensor product = in[0].mm(in[0]);
+    const at::Tensor rows = product.select(0, 1);
+    product.transpose_(0, 1);
+    product.mul_(in[0]);
+    at::Tensor wide = product * 2;
+    return {product.t_().contiguous(), wide.unsqueeze_(0).squeeze_(0).select(1, 0), rows, wide};
+  };
+  expect_planned(expect_same(views, {{at::randn({3, 3})}, {at::randn({3, 3})}}));
+}
+
 TEST(Trace, RecordsListsAndOptionalTensors) {
   const Function lists = [](Tensors in) -> Tensors {
     const Tensors parts = in[0].split(2, 1);
