@@ -19,6 +19,7 @@
 #include "passes/matmul/decompose_attention.h"
 #include "passes/matmul/decompose_rnn.h"
 #include "passes/matmul/decompose_rnn_cells.h"
+#include "passes/matmul/join_summed_products.h"
 #include "passes/memory/remove_dead_copies.h"
 #include "passes/memory/remove_list_mutation.h"
 #include "passes/memory/remove_tensor_mutation.h"
@@ -169,6 +170,10 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
       runner.run("decompose_rnn_cells", decompose_rnn_cells, graph);
     }
     optimizing_passes(graph, runner, settings.frozen, settings.frozen || (!records && !settings.exact));
+    // Recorded steps have such sums.
+    if (!records && !settings.exact && runner.run("join_summed_products", join_summed_products, graph)) {
+      runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
+    }
     if (records && settings.min_differentiable_nodes > 0) {
       gradients = differentiable_passes(graph, given, settings.min_differentiable_nodes, settings.exact, runner);
     }

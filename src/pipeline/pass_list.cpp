@@ -16,6 +16,7 @@
 #include "passes/matmul/decompose_ops.h"
 #include "passes/matmul/decompose_rnn.h"
 #include "passes/matmul/decompose_rnn_cells.h"
+#include "passes/matmul/join_summed_products.h"
 #include "passes/memory/remove_dead_copies.h"
 #include "passes/memory/remove_list_mutation.h"
 #include "passes/memory/remove_tensor_mutation.h"
@@ -76,6 +77,8 @@ constexpr std::array kPasses = {
     PassInfo{"form_recordings", form_recordings, Stage::kFuse,
              "makes recorded nodes of the ranges of nodes that a CUDA graph can hold"},
     PassInfo{"hoist_loop_invariants", hoist_loop_invariants, Stage::kOptimize, "moves loop-invariant nodes out of loops"},
+    PassInfo{"join_summed_products", join_summed_products, Stage::kSpecialize,
+             "multiplies once where an unrolled loop adds up products", /*changes_rounding=*/true},
     PassInfo{"lower_autocast", lower_autocast, Stage::kRequired,
              "lowers `with torch.autocast(…)` blocks to casts of operands"},
     PassInfo{"lower_grad_of", lower_grad_of, Stage::kRequired,

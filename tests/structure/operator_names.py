@@ -42,6 +42,7 @@ REWRITES = {
     "src/passes/loops/carried_sums.cpp": "finds sums by prim::AutogradAdd",
     "src/passes/loops/partially_unroll_loops.cpp": "computes trip counts by arithmetic nodes",
     "src/passes/loops/peel_last_iteration.cpp": "computes trip counts by arithmetic nodes",
+    "src/passes/matmul/join_summed_products.cpp": "joins products that are added by aten::cat, and multiplies once",
     "src/passes/matmul/batch_matmul.cpp": "joins products into aten::bmm and aten::cat",
     "src/passes/matmul/decompose_ops.cpp": "takes aten::addmm and aten::linear apart",
     "src/passes/memory/remove_dead_copies.cpp": "removes the copies that it names",

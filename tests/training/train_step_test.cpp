@@ -135,6 +135,26 @@ def forward(self, x):
   }
 }
 
+// Written out, a layer has a product for each time in the gradient of each weight. With batches first, LibTorch transposes the
+// result of the layer in place.
+TEST(TrainStep, TrainsRecurrentLayersThatAreWrittenOut) {
+  for (const std::string layer : {"torch.gru(x.reshape(2, 6, 8), h, weights, True, 1, 0.0, True, False, True)[0]",
+                                  "torch.gru(x.reshape(6, 2, 8), h, weights, True, 1, 0.0, True, False, False)[0]"}) {
+    TwoTrainings both(two_layers(R"(
+def forward(self, x):
+    h = torch.zeros([1, 2, 2])
+    weights = [self.a_weight[0:6], self.b_weight[0:6, 0:2].contiguous(), self.a_bias[0:6], self.b_bias[0:6]]
+    y = )" + layer + R"(
+    return y.reshape(12, 2).repeat([1, 4])
+)"),
+                      adam);
+    for (uint64_t step = 0; step < 8; ++step) {
+      both.train(12, step);
+    }
+    EXPECT_EQ(both.step().explain().by_plan, 7U) << layer;
+  }
+}
+
 // Layers on packed sequences read the number of sequences per time from memory, above all operators.
 TEST(TrainStep, TrainsRecurrentLayersOnPackedSequences) {
   for (const std::string layer : {"torch.lstm(data, batches, [h, h], weights, True, 1, 0.0, True, False)[0]",
