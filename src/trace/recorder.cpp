@@ -262,7 +262,7 @@ void Recorder::note_operands(const c10::OperatorHandle& op, const std::vector<c1
   }
 }
 
-// Returns whether the call gives a tensor that the trace has made other sizes or strides, and no more. The tensor then stands
+// Returns whether the call changes no more than sizes or strides of a tensor that the trace has made. The tensor then stands
 // for a view of what it has been: values of a graph whose sizes change have no facts.
 bool Recorder::is_viewed_in_place(const Op& op, const std::vector<c10::IValue>& arguments) const {
   const TraceTensor* traced =

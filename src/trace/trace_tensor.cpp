@@ -66,7 +66,7 @@ void TraceTensor::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& o
 
 // ---- memory -----------------------------------------------------------------------------------------------------------
 
-// Autograd's engine, to know whether it may add to a gradient in place, asks a tensor whether it is dense, whether it has memory
+// Autograd's engine adds to a gradient in place if it may. It asks whether the tensor is dense, whether it has memory,
 // and for its storage, in this order. It reads no element: only what follows tells that from a read.
 bool TraceTensor::has_storage() const {
   if (!real_.has_storage()) {

@@ -135,8 +135,8 @@ def forward(self, x):
   }
 }
 
-// Written out, a layer has a product for each time in the gradient of each weight. With batches first, LibTorch transposes the
-// result of the layer in place.
+// Written out, a layer has a product for each time in the gradient of each weight. Where batches come first, LibTorch
+// transposes the result of the layer in place.
 TEST(TrainStep, TrainsRecurrentLayersThatAreWrittenOut) {
   for (const std::string layer : {"torch.gru(x.reshape(2, 6, 8), h, weights, True, 1, 0.0, True, False, True)[0]",
                                   "torch.gru(x.reshape(6, 2, 8), h, weights, True, 1, 0.0, True, False, False)[0]"}) {

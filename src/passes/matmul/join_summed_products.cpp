@@ -43,8 +43,8 @@ bool is_known_sum(const Node& node) {
 
 // Returns whether the node adds, with others, to a larger sum of tensors of the same form.
 bool is_within(const Node& sum, const Node& larger) {
-  return is_known_sum(sum) && is_known_sum(larger) && is_used_once(*sum.output()) && sum.owning_block() == larger.owning_block() &&
-         sizes_of(*sum.output()) == sizes_of(*larger.output()) &&
+  return is_known_sum(sum) && is_known_sum(larger) && is_used_once(*sum.output()) &&
+         sum.owning_block() == larger.owning_block() && sizes_of(*sum.output()) == sizes_of(*larger.output()) &&
          is_alike(*known_tensor(*sum.output()), *known_tensor(*larger.output()));
 }
 

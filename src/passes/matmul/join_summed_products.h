@@ -11,8 +11,8 @@ namespace sconce {
 //   %s2 = aten::add(%s1, mm(t(%g2), %x2))                      %x = aten::cat([%x0, %x1, %x2, …])
 //   …                                                          %s = aten::mm(t(%g), %x)
 //
-// The step of a recurrent model that was recorded has such a sum for each weight, with a product for each time: each reads and
-// writes a matrix as large as the weight. batch_loop_products does the same in loops.
+// The recorded step of a recurrent model has such a sum for each weight, with a product for each time. Each product writes a
+// matrix as large as the weight. batch_loop_products does the same in loops.
 //
 // Legal when
 //   - the sizes of all parts are known and those of the sum: nothing is broadcast;
