@@ -17,6 +17,7 @@
 #include "passes/loops/hoist_loop_invariants.h"
 #include "passes/loops/unroll_loops.h"
 #include "passes/matmul/decompose_attention.h"
+#include "passes/matmul/decompose_convolution_gradients.h"
 #include "passes/matmul/decompose_rnn.h"
 #include "passes/matmul/decompose_rnn_cells.h"
 #include "passes/matmul/join_summed_products.h"
@@ -165,11 +166,13 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
     if (decomposes && !given.autocast) {
       if (!records) {
         runner.run("decompose_attention", decompose_attention, graph);
+        runner.run("decompose_convolution_gradients", decompose_convolution_gradients, graph);
       }
       runner.run("decompose_rnn", [records](Graph& known) { return decompose_rnn(known, records); }, graph);
       runner.run("decompose_rnn_cells", decompose_rnn_cells, graph);
     }
-    optimizing_passes(graph, runner, settings.frozen, settings.frozen || (!records && !settings.exact));
+    // In training, weights in another layout gain nothing.
+    optimizing_passes(graph, runner, settings.frozen, settings.frozen || (!records && settings.packs_weights));
     // Recorded steps have such sums.
     if (!records && !settings.exact && runner.run("join_summed_products", join_summed_products, graph)) {
       runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);

@@ -13,6 +13,7 @@
 #include "passes/loops/unroll_loops.h"
 #include "passes/matmul/batch_matmul.h"
 #include "passes/matmul/decompose_attention.h"
+#include "passes/matmul/decompose_convolution_gradients.h"
 #include "passes/matmul/decompose_ops.h"
 #include "passes/matmul/decompose_rnn.h"
 #include "passes/matmul/decompose_rnn_cells.h"
@@ -55,6 +56,9 @@ constexpr std::array kPasses = {
     PassInfo{"check_inplace", check_inplace, Stage::kOptimize, "fails if a folded constant is written"},
     PassInfo{"decompose_attention", decompose_attention, Stage::kSpecialize,
              "replaces LibTorch's fast paths of attention and encoder layers by products, norms and attention",
+             /*changes_rounding=*/true},
+    PassInfo{"decompose_convolution_gradients", decompose_convolution_gradients, Stage::kSpecialize,
+             "computes gradients of large convolutions over few pixels by matrix products, in recorded steps",
              /*changes_rounding=*/true},
     PassInfo{"decompose_ops", decompose_ops, Stage::kOnRequest, "decomposes addmm and linear where batch_matmul gains",
              /*changes_rounding=*/true},

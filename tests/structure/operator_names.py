@@ -31,6 +31,7 @@ REWRITES = {
     "src/fusion/views.cpp": "the table of views that kernels read through",
     "src/ir/text/parse.cpp": "gives an example in an error message",
     "src/load/function_library.cpp": "gives the forms of serialized TorchScript their node kinds",
+    "src/passes/matmul/decompose_convolution_gradients.cpp": "replaces gradients of convolutions by products",
     "src/passes/matmul/decompose_attention.cpp": "replaces the fast paths of attention",
     "src/passes/autocast/lower_callers_autocast.cpp": "knows which calls of aten::pad call other operators than the rest",
     "src/passes/autocast/settle_autocast.cpp": "replaces casts whose dtypes are known by aten::to",

@@ -1,7 +1,7 @@
 #include "plan/autograd/backward_node.h"
 
-#include "plan/prepared/packed/packed_weights.h"
 #include "base/storage_of.h"
+#include "plan/prepared/packed/packed_weights.h"
 #include "plan/run_plan.h"
 
 #include <c10/core/GradMode.h>
