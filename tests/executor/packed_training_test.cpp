@@ -1,5 +1,7 @@
 // Packed weights beside training: LibTorch's optimizers write through `data()`, and leave elements without a gradient alone.
+#include <sconce/captured_optimizer.h>
 #include <sconce/module.h>
+#include <sconce/train_step.h>
 
 #include "plan/prepared/packed/packed_weights.h"
 #include "tests/support/graphs.h"
@@ -77,6 +79,24 @@ TEST_F(PackedTraining, SeesStepsOfLibTorchsOptimizers) {
     optimizer->zero_grad();
     expect_current_weights("after all");
   }
+}
+
+TEST_F(PackedTraining, SeesRecordedSteps) {
+  torch::optim::SGD sgd(std::vector<at::Tensor>{weight_, bias_}, 0.1);
+  CapturedOptimizer captured(sgd);
+  TrainStep train(
+      *module_, [](const at::Tensor& output, const at::Tensor&) { return output.select(1, kTrained).sum(); }, sgd);
+  for (int step = 0; step < 4; ++step) {
+    captured.zero_grad();
+    expect_current_weights("before");
+    loss().backward();
+    captured.step();
+    expect_current_weights("after a captured optimizer's step");
+    train({input_}, {input_});
+    train.wait_for_compiles();
+    expect_current_weights("after a recorded step");
+  }
+  EXPECT_GT(train.explain().updated_by_plan, 0U);
 }
 
 // Training alone, of the same module and by the same plans.
