@@ -44,9 +44,7 @@ if flash:
         query, key, value, dropout_p, is_causal, attn_mask=mask, scale=scale)
     left = nothing
     right = nothing
-    output = result.detach()
 else:
-    output = nothing
     assert attention_accepts(mask, query, key), str(torch.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa))
     factor = torch.sqrt(scale if scale is not None else 1.0 / torch.sqrt(float(query.size(-1))))
@@ -61,15 +59,16 @@ else:
             noise = torch.empty_like(kept).bernoulli_(1 - dropout_p).div_(1 - dropout_p)
             weights = kept * noise
     result = torch.matmul(weights, value)
-return (result, flash, kept, left, right, made, noise, output)
+return (result, flash, kept, left, right, made, noise)
 )",
        .backward = R"(
 mask = attn_mask
 if attn_mask is not None and attn_mask.dtype == 11:
     mask = saved_4
-if saved_0:
+# Where sizes or the probability tell that LibTorch takes the other way, no backward plan keeps the result.
+if query.dim() == 4 and dropout_p == 0 and saved_0:
     of_query, of_key, of_value = torch._scaled_dot_product_flash_attention_for_cpu_backward(
-        grad, query, key, value, saved_6, saved_1, dropout_p, is_causal, attn_mask=mask, scale=scale)
+        grad, query, key, value, result, saved_1, dropout_p, is_causal, attn_mask=mask, scale=scale)
 else:
     factor = torch.sqrt(scale if scale is not None else 1.0 / torch.sqrt(float(query.size(-1))))
     kept = saved_1
