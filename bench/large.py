@@ -13,17 +13,15 @@ this.
 """
 import argparse
 import json
-import logging
 import sys
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Callable
 
 import torch
 from torch import nn
 
-from peers import ONE_THREAD, mean_row, onnx_runtime, prepare_peers, print_table
+from peers import ONE_THREAD, mean_row, onnx_runtime, parse_turns, prepare_peers, print_table
 from timing import Run, Times, UserError, output_of, rounds_of, row_of
 
 VOCABULARY = 30000
@@ -111,15 +109,7 @@ def main() -> int:
     parser.add_argument("build", metavar="BUILD", type=Path, help="folder of the build, such as build/release")
     parser.add_argument("--only", metavar="NAME", nargs="+", default=[*MODELS], choices=[*MODELS],
                         help="models: " + "; ".join(MODELS))
-    parser.add_argument("--rounds", metavar="N", type=int, default=3, help="turns of each (3)")
-    parser.add_argument("--seconds", metavar="S", type=float, default=4.0, help="least time of a turn (4): packed weights take some calls")
-    parser.add_argument("--json", action="store_true", help="print JSON to stdout, for programs")
-    options = parser.parse_args()
-    if options.rounds < 1 or options.seconds <= 0:
-        parser.error("--rounds must be at least 1, --seconds above 0")
-    warnings.filterwarnings("ignore")
-    logging.disable(logging.ERROR)
-    torch.set_num_threads(1)
+    options = parse_turns(parser, rounds=3, seconds=4.0)  # packed weights take some calls
     notes: list[str] = []
     rows = []
     try:

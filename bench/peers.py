@@ -227,6 +227,20 @@ def print_table(title: str, rows: list[dict], columns: list[str]) -> None:
     print()
 
 
+def parse_turns(parser: argparse.ArgumentParser, rounds: int, seconds: float) -> argparse.Namespace:
+    """Adds the options of turns, parses the command line, and makes LibTorch ready: one thread, no warnings."""
+    parser.add_argument("--rounds", metavar="N", type=int, default=rounds, help=f"turns of each ({rounds})")
+    parser.add_argument("--seconds", metavar="S", type=float, default=seconds, help=f"least time of a turn ({seconds:g})")
+    parser.add_argument("--json", action="store_true", help="print JSON to stdout, for programs")
+    options = parser.parse_args()
+    if options.rounds < 1 or options.seconds <= 0:
+        parser.error("--rounds must be at least 1, --seconds above 0")
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.ERROR)
+    torch.set_num_threads(1)
+    return options
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", metavar="BUILD", type=Path, help="folder of the build, such as build/release")
@@ -236,15 +250,7 @@ def main() -> int:
                         help="groups or models: " + ", ".join(dict.fromkeys([*GROUPS, *MODELS, *STEPS])))
     parser.add_argument("--rows", metavar="N", nargs="+", type=int, default=ROWS, choices=ROWS,
                         help="row lengths of the groups' matrices: " + ", ".join(map(str, ROWS)))
-    parser.add_argument("--rounds", metavar="N", type=int, default=5, help="turns of each (5)")
-    parser.add_argument("--seconds", metavar="S", type=float, default=0.3, help="least time of a turn (0.3)")
-    parser.add_argument("--json", action="store_true", help="print JSON to stdout, for programs")
-    options = parser.parse_args()
-    if options.rounds < 1 or options.seconds <= 0:
-        parser.error("--rounds must be at least 1, --seconds above 0")
-    warnings.filterwarnings("ignore")
-    logging.disable(logging.ERROR)
-    torch.set_num_threads(1)
+    options = parse_turns(parser, rounds=5, seconds=0.3)
     notes: list[str] = []
     groups, models, steps = [], [], []
     try:

@@ -1,7 +1,7 @@
 // LibTorch's operators for gradients of other operators, which backward texts call.
-#include <string>
-
 #include "ops/rows.h"
+
+#include <string>
 
 namespace sconce {
 

@@ -13,8 +13,7 @@
 namespace sconce {
 namespace {
 
-// What both operators ask of the projections, and the attention of `x`, which the caller's text defines. Up to 64 steps,
-// small products and a softmax in a compiled kernel are faster than LibTorch's attention.
+// The conditions on the projections, for both operators.
 constexpr const char* kFits = R"(
     fits = heads > 0 and x.size(2) == width and x.numel() > 0
     fits = fits and qkv_weight.size(0) == 3 * width and qkv_weight.size(1) == width and qkv_bias.size(0) == 3 * width
@@ -22,6 +21,7 @@ constexpr const char* kFits = R"(
     if fits:
         fits = width % heads == 0
 )";
+// Replaces `x` by its attention. Up to 64 time steps, products and a softmax are faster than LibTorch's attention.
 constexpr const char* kAttend = R"(
         parts = torch.linear(x, qkv_weight, qkv_bias).view([x.size(0), x.size(1), 3, heads, width // heads])
         qkv = parts.permute([2, 0, 3, 1, 4])

@@ -52,8 +52,8 @@ thread_local PackingTime::Clock::duration PackingTime::earned_ = {};
 
 std::atomic<uint64_t> training_runs = 0;
 
-uint64_t checksum_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias) {
-  return sconce::checksum_of(weight) + (bias == nullptr ? 0 : 3 * sconce::checksum_of(*bias));
+uint64_t checksum_of_both(const c10::TensorImpl& weight, const c10::TensorImpl* bias) {
+  return checksum_of(weight) + (bias == nullptr ? 0 : 3 * checksum_of(*bias));
 }
 
 bool initialize_xnnpack() {
@@ -117,7 +117,7 @@ bool PackedWeights::have_elements_of(const c10::TensorImpl& weight, const c10::T
     return true;
   }
   const std::lock_guard lock(creating_);
-  if (is_filled_ && checksum_of(weight, bias) != checksum_) {
+  if (is_filled_ && checksum_of_both(weight, bias) != checksum_) {
     return false;
   }
   if (!has_gradient) {  // else the optimizer's step may be still to come
@@ -135,7 +135,7 @@ XnnOperator PackedWeights::make_operator(const c10::TensorImpl& weight, const c1
   }
   const std::lock_guard lock(creating_);
   if (!is_filled_) {
-    checksum_ = checksum_of(weight, bias);
+    checksum_ = checksum_of_both(weight, bias);
   }
   xnn_operator_t created = nullptr;
   const xnn_status status = create(&provider_, &created);
