@@ -1,4 +1,4 @@
-// Convolutions of images and rows, by XNNPACK.
+// Convolutions of images and rows, with packed weights.
 #include "plan/prepared/kernel.h"
 #include "plan/prepared/kernels/float32_precision.h"
 #include "plan/prepared/packed/packed_convolution.h"
@@ -55,11 +55,16 @@ class ConvolutionKernel final : public PreparedKernel {
     const bool is_last = !is_row && (input.suggest_memory_format() == kLast || weight.suggest_memory_format() == kLast);
     form.image_is_channels_last = !is_row && input.is_contiguous(kLast);
     form.weight_is_channels_last = !is_row && weight.is_contiguous(kLast);
-    form.result_is_channels_last = is_last || form.channels_out == 1 || form.size_out(0) * form.size_out(1) == 1;
-    if (!is_faster_packed(form)) {
+    form.result_is_channels_last = is_last || form.channels_out == 1 || form.pixels_out() == 1;
+    const ConvolutionKernels kernels = fastest_kernels(form);
+    if (packed_ == nullptr || kernels != kernels_) {
+      packed_ = make_packed_convolution(kernels, {});
+      kernels_ = kernels;
+    }
+    if (packed_ == nullptr) {
       return false;
     }
-    packed_.set_form(form);
+    packed_->set_form(form);
     std::vector<int64_t> sizes = {form.images, form.channels_out, form.size_out(0), form.size_out(1)};
     if (is_row) {
       sizes.erase(sizes.begin() + 2);
@@ -72,9 +77,9 @@ class ConvolutionKernel final : public PreparedKernel {
     return prepare(arguments, results);
   }
   bool may_have_to_wait() const override { return true; }
-  bool can_run(const KernelArguments& arguments) const override { return packed_.is_ready(arguments); }
+  bool can_run(const KernelArguments& arguments) const override { return packed_->is_ready(arguments, {}); }
   void run(const KernelArguments& arguments, KernelResults results) override {
-    packed_.run(static_cast<const float*>(arguments.data(0)), static_cast<float*>(results[0].data));
+    packed_->run(static_cast<const float*>(arguments.data(0)), static_cast<float*>(results[0].data));
   }
 
  private:
@@ -112,7 +117,8 @@ class ConvolutionKernel final : public PreparedKernel {
     return std::all_of(given.begin(), given.end(), [least](int64_t number) { return number >= least; });
   }
 
-  mutable PackedConvolution packed_;
+  ConvolutionKernels kernels_ = ConvolutionKernels::kLibTorch;
+  std::unique_ptr<PackedConvolution> packed_;
 };
 
 }  // namespace

@@ -1,9 +1,12 @@
-// PackedConvolution: a convolution with packed weights, by XNNPACK.
+// PackedConvolution: a convolution with packed weights, by XNNPACK or by loops of our own.
 #pragma once
 
 #include "plan/prepared/packed/packed_weights.h"
 
 #include <array>
+#include <limits>
+#include <memory>
+#include <optional>
 
 namespace sconce {
 
@@ -18,39 +21,59 @@ struct ConvolutionForm {
   std::array<int64_t, 2> stride = {};
   std::array<int64_t, 2> padding = {};
   std::array<int64_t, 2> dilation = {};
-  // XNNPACK computes channels-last. An image or result in the other order is transposed on the way.
+  // Images and results are contiguous otherwise.
   bool image_is_channels_last = true;
   bool result_is_channels_last = true;
   bool weight_is_channels_last = true;
 
   // The size of the result; less than 1 if the padded image is smaller than the kernel.
   int64_t size_out(size_t dim) const;
-  int64_t elements_in() const { return images * channels_in * image[0] * image[1]; }
-  int64_t elements_out() const { return images * channels_out * size_out(0) * size_out(1); }
-  int64_t multiplications() const { return elements_out() * (channels_in / groups) * kernel[0] * kernel[1]; }
+  int64_t pixels_in() const { return image[0] * image[1]; }
+  int64_t pixels_out() const { return size_out(0) * size_out(1); }
+  int64_t elements_in() const { return images * channels_in * pixels_in(); }
+  int64_t elements_out() const { return images * channels_out * pixels_out(); }
+  int64_t weights_of_output() const { return channels_in / groups * kernel[0] * kernel[1]; }
+  int64_t multiplications() const { return elements_out() * weights_of_output(); }
   bool is_depthwise() const { return groups == channels_in && groups == channels_out; }
 };
 
-// Returns whether XNNPACK's kernels are expected to be faster than LibTorch's call of oneDNN, set-up included.
-bool is_faster_packed(const ConvolutionForm& form);
-
-class PackedConvolution final : public PackedOperator {
- public:
-  void set_form(const ConvolutionForm& form);
-  // Packs the weights if they are worth it. Returns whether `run` may be called in this run. The arguments begin with image,
-  // weight and bias.
-  bool is_ready(const KernelArguments& arguments);
-  void run(const float* image, float* out);
-
- private:
-  xnn_status create(const float* weight, const float* bias, xnn_weights_cache_t cache, xnn_operator_t* created) override;
-
-  ConvolutionForm form_;
-  xnn_operator_t op_ = nullptr;  // of this run
-  c10::DataPtr workspace_;
-  c10::DataPtr image_;   // transposed
-  c10::DataPtr result_;  // to be transposed
-  int threads_ = 1;
+// Where the operands are among the arguments of a kernel.
+struct ConvolutionOperands {
+  size_t image = 0;
+  size_t weight = 1;
+  std::optional<size_t> bias = 2;
 };
+
+// Clamps results. NaN stays NaN.
+struct Bounds {
+  float least = -std::numeric_limits<float>::infinity();
+  float most = std::numeric_limits<float>::infinity();
+};
+
+// Belongs to one frame.
+class PackedConvolution {
+ public:
+  virtual ~PackedConvolution() = default;
+  virtual void set_form(const ConvolutionForm& form) = 0;
+  // Packs the weights if they are worth it. Returns whether `run` may be called in this run.
+  virtual bool is_ready(const KernelArguments& arguments, const ConvolutionOperands& operands) = 0;
+  virtual void run(const float* image, float* out) = 0;
+};
+
+// Whose kernels are expected to be the fastest, set-up included.
+enum class ConvolutionKernels : uint8_t {
+  kLibTorch,  // oneDNN's
+  kXnnpack,
+  kDirect,  // direct_loops.h
+};
+ConvolutionKernels fastest_kernels(const ConvolutionForm& form);
+// Returns null for those of LibTorch.
+std::unique_ptr<PackedConvolution> make_packed_convolution(ConvolutionKernels kernels, Bounds bounds);
+
+// Of each kind, a function. Requires that `fastest_kernels` returns the kind for the form.
+std::unique_ptr<PackedConvolution> make_xnn_convolution(Bounds bounds);
+std::unique_ptr<PackedConvolution> make_direct_convolution(Bounds bounds);
+// Returns whether the direct loops compute such a convolution faster than matrix products do.
+bool suits_direct_loops(const ConvolutionForm& form);
 
 }  // namespace sconce

@@ -6,7 +6,7 @@
 namespace sconce {
 
 // out (m x n, dense) = input (m x k) * weight + bias
-class PackedProduct final : public PackedOperator {
+class PackedProduct final : public XnnPackedOperator {
  public:
   // `has_rows`: the weight is a dense n x k matrix, as that of a linear layer; else a dense k x n one. `row`: elements from
   // one row of the input to the next.
@@ -16,7 +16,7 @@ class PackedProduct final : public PackedOperator {
   bool run(const KernelArguments& arguments, size_t weight, std::optional<size_t> bias, const float* input, float* out);
 
  private:
-  xnn_status create(const float* weight, const float* bias, xnn_weights_cache_t cache, xnn_operator_t* created) override;
+  xnn_status create(const WeightElements& elements, xnn_weights_cache_t cache, xnn_operator_t* created) override;
 
   size_t m_ = 0;
   size_t n_ = 0;

@@ -129,7 +129,7 @@ bool PackedWeights::have_elements_of(const c10::TensorImpl& weight, const c10::T
 void note_training_run() { training_runs.fetch_add(1, std::memory_order_relaxed); }
 
 XnnOperator PackedWeights::make_operator(const c10::TensorImpl& weight, const c10::TensorImpl* bias,
-                                         const CreateXnnOperator& create) {
+                                         c10::function_ref<xnn_status(xnn_weights_cache_t, xnn_operator_t*)> create) {
   if (!initialize_xnnpack()) {
     return nullptr;
   }
@@ -143,6 +143,22 @@ XnnOperator PackedWeights::make_operator(const c10::TensorImpl& weight, const c1
   return status == xnn_status_success ? XnnOperator(created) : nullptr;
 }
 
+const float* PackedWeights::fill_once(const c10::TensorImpl& weight, const c10::TensorImpl* bias, size_t elements,
+                                      c10::function_ref<void(float*)> fill) {
+  const std::lock_guard lock(creating_);
+  if (!is_filled_) {
+    checksum_ = checksum_of_both(weight, bias);
+    memory_ = c10::GetDefaultCPUAllocator()->allocate(elements * sizeof(float));
+    fill(static_cast<float*>(memory_.get()));
+    is_filled_ = true;
+  }
+  return static_cast<const float*>(memory_.get());
+}
+
+WeightElements elements_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias) {
+  return {static_cast<const float*>(weight.data()), bias == nullptr ? nullptr : static_cast<const float*>(bias->data())};
+}
+
 size_t packed_weights_in_use() {
   Registry& registry = Registry::instance();
   const std::lock_guard lock(registry.mutex);
@@ -150,58 +166,51 @@ size_t packed_weights_in_use() {
                                            [](const auto& entry) { return !entry.second.expired(); }));
 }
 
-xnn_operator_t PackedOperator::find(const KernelArguments& arguments, size_t weight_position,
-                                    std::optional<size_t> bias_position) {
+bool PackedOperator::find(const KernelArguments& arguments, size_t weight_position, std::optional<size_t> bias_position) {
   const bool has_bias = bias_position && arguments.is_tensor(*bias_position);
   const c10::TensorImpl* weight = arguments.impl(weight_position);
   const c10::TensorImpl* bias = has_bias ? arguments.impl(*bias_position) : nullptr;
   if (weight == nullptr || (has_bias && bias == nullptr)) {
-    return nullptr;
+    return false;
   }
   if (left_alone_ > 0) {
     --left_alone_;
-    return nullptr;
+    return false;
   }
-  if (versions_ && versions_->are_still(*weight, bias) &&
-      (operator_ == nullptr || packed_->have_elements_of(*weight, bias))) {
+  if (versions_ && versions_->are_still(*weight, bias) && (!is_made_ || packed_->have_elements_of(*weight, bias))) {
     ++runs_;
     changes_ = 0;
-    if (operator_ == nullptr && runs_ >= runs_to_pack_ && !is_refused_ &&
+    if (!is_made_ && runs_ >= runs_to_pack_ && !is_refused_ &&
         PackingTime::may_pack(static_cast<size_t>(weight->numel()) * sizeof(float))) {
       const auto begin = PackingTime::Clock::now();
-      make(*weight, bias, /*may_pack=*/true);
+      find_packed(*weight, bias, /*may_pack=*/true);
       PackingTime::spend(PackingTime::Clock::now() - begin);
-      is_refused_ = operator_ == nullptr;
+      is_refused_ = !is_made_;
     }
-    return operator_.get();
+    return is_made_;
   }
-  if (operator_ != nullptr && runs_ < kRunsThatPay) {
+  if (is_made_ && runs_ < kRunsThatPay) {
     runs_to_pack_ = std::min(runs_to_pack_ * 4, kMostRunsToPack);
   }
   forget();
   if (++changes_ > kMostChanges) {
     changes_ = 0;
     left_alone_ = kRunsLeftAlone;
-    return nullptr;
+    return false;
   }
   versions_ = WeightVersions::of(*weight, bias);
   if (versions_) {
-    make(*weight, bias, /*may_pack=*/false);
+    find_packed(*weight, bias, /*may_pack=*/false);
   }
-  return operator_.get();
+  return is_made_;
 }
 
-void PackedOperator::make(const c10::TensorImpl& weight, const c10::TensorImpl* bias, bool may_pack) {
+void PackedOperator::find_packed(const c10::TensorImpl& weight, const c10::TensorImpl* bias, bool may_pack) {
   packed_ = PackedWeights::find(form_, weight, bias, may_pack);
-  operator_ = packed_ == nullptr ? nullptr : packed_->make_operator(weight, bias, [&](auto cache, auto* created) {
-    const auto* bias_data = bias == nullptr ? nullptr : static_cast<const float*>(bias->data());
-    return create(static_cast<const float*>(weight.data()), bias_data, cache, created);
-  });
-  has_sizes_ = false;
+  is_made_ = packed_ != nullptr && make(*packed_, weight, bias);
 }
 
 void PackedOperator::set_form(std::vector<int64_t> form) {
-  has_sizes_ = false;
   if (form != form_) {
     forget();
     form_ = std::move(form);
@@ -209,11 +218,20 @@ void PackedOperator::set_form(std::vector<int64_t> form) {
 }
 
 void PackedOperator::forget() {
-  operator_.reset();
+  drop();
+  is_made_ = false;
   packed_.reset();
   versions_.reset();
   runs_ = 0;
   is_refused_ = false;
+}
+
+bool XnnPackedOperator::make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) {
+  operator_ = packed.make_operator(weight, bias, [&](xnn_weights_cache_t cache, xnn_operator_t* created) {
+    return create(elements_of(weight, bias), cache, created);
+  });
+  has_sizes_ = false;
+  return operator_ != nullptr;
 }
 
 }  // namespace sconce

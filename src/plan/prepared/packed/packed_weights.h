@@ -1,14 +1,14 @@
-// PackedWeights: the weights of one operator in the order in which XNNPACK's kernels read them.
+// PackedWeights: the weights of one operator in the order in which kernels of XNNPACK, or our own, read them.
 #pragma once
 
 #include "plan/prepared/kernel.h"
 #include "plan/prepared/packed/tensor_version.h"
 
 #include <c10/core/Allocator.h>
+#include <c10/util/FunctionRef.h>
 #include <xnnpack.h>
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,8 +23,12 @@ struct DeleteXnnOperator {
 // Holds an operator of XNNPACK, which belongs to one frame.
 using XnnOperator = std::unique_ptr<xnn_operator, DeleteXnnOperator>;
 
-// Creates an operator. It packs its weights into the cache, or takes them from there.
-using CreateXnnOperator = std::function<xnn_status(xnn_weights_cache_t cache, xnn_operator_t* created)>;
+// The elements of a weight and its bias, which is null for an operator without one.
+struct WeightElements {
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+};
+WeightElements elements_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias);
 
 // The operators of all frames and plans share one copy for the same weights.
 class PackedWeights {
@@ -35,8 +39,13 @@ class PackedWeights {
   static std::shared_ptr<PackedWeights> find(const std::vector<int64_t>& form, const c10::TensorImpl& weight,
                                              const c10::TensorImpl* bias, bool may_make);
 
-  // Returns null if XNNPACK has no such operator.
-  XnnOperator make_operator(const c10::TensorImpl& weight, const c10::TensorImpl* bias, const CreateXnnOperator& create);
+  // Creates an operator of XNNPACK. `create` packs the weights into the cache, or takes them from there. Returns null if
+  // XNNPACK has no such operator.
+  XnnOperator make_operator(const c10::TensorImpl& weight, const c10::TensorImpl* bias,
+                            c10::function_ref<xnn_status(xnn_weights_cache_t cache, xnn_operator_t* created)> create);
+  // Returns `elements` elements, as `fill` has written them once.
+  const float* fill_once(const c10::TensorImpl& weight, const c10::TensorImpl* bias, size_t elements,
+                         c10::function_ref<void(float* packed)> fill);
   // Compares all elements, if an optimizer may have changed some of them since they were compared last. `weight`, `bias`: as
   // TensorVersion::is_still has found them.
   bool have_elements_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias);
@@ -63,21 +72,22 @@ void note_training_run();
 // Returns how many copies there are.
 size_t packed_weights_in_use();
 
-// An operator of XNNPACK that takes part in a prepared kernel once its weights stay the same from run to run. Weights that
-// change, as in training, cost more to pack than a product of theirs gains.
+// An operator with packed weights that takes part in a prepared kernel once its weights stay the same from run to run.
+// Weights that change, as in training, cost more to pack than a product of theirs gains.
 class PackedOperator {
  public:
   virtual ~PackedOperator() = default;
 
  protected:
-  // Returns the operator, or null if the weights are not packed in this run. `weight`, `bias`: positions of the arguments; a
-  // bias that is None, or without a position, is none. Operands in slots, which the run computes, are never packed.
-  xnn_operator_t find(const KernelArguments& arguments, size_t weight, std::optional<size_t> bias);
-  // Sets the operator's form; see PackedWeights::find. Its sizes are not set then.
+  // Returns whether the weights are packed in this run. `weight`, `bias`: positions of the arguments; a bias that is None,
+  // or without a position, is none. Operands in slots, which the run computes, are never packed.
+  bool find(const KernelArguments& arguments, size_t weight, std::optional<size_t> bias);
+  // Sets the operator's form; see PackedWeights::find.
   void set_form(std::vector<int64_t> form);
-  // Returns whether the sizes of the operator that `find` returned are set, and takes them as set from now on.
-  bool take_sizes() { return std::exchange(has_sizes_, true); }
-  virtual xnn_status create(const float* weight, const float* bias, xnn_weights_cache_t cache, xnn_operator_t* created) = 0;
+  // Makes what runs with the packed weights. Returns false if there is no such operator.
+  virtual bool make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) = 0;
+  // Undoes `make`.
+  virtual void drop() = 0;
 
  private:
   static constexpr uint64_t kFirstRunsToPack = 2;
@@ -87,18 +97,38 @@ class PackedOperator {
   static constexpr uint32_t kRunsLeftAlone = 256;
 
   void forget();
-  void make(const c10::TensorImpl& weight, const c10::TensorImpl* bias, bool may_pack);
+  void find_packed(const c10::TensorImpl& weight, const c10::TensorImpl* bias, bool may_pack);
 
   std::vector<int64_t> form_;
   std::optional<WeightVersions> versions_;
   std::shared_ptr<PackedWeights> packed_;
-  XnnOperator operator_;
-  bool has_sizes_ = false;
-  bool is_refused_ = false;  // XNNPACK has no such operator
+  bool is_made_ = false;
+  bool is_refused_ = false;  // there is no such operator
   uint32_t changes_ = 0;     // in successive runs; after kMostChanges, the weights are not looked at for a while
   uint32_t left_alone_ = 0;  // runs in which the weights are still not looked at
   uint64_t runs_ = 0;        // with these weights, after the first
   uint64_t runs_to_pack_ = kFirstRunsToPack;  // runs before the weights are packed
+};
+
+// One of XNNPACK.
+class XnnPackedOperator : public PackedOperator {
+ protected:
+  xnn_operator_t xnn() const { return operator_.get(); }
+  // Sets the operator's form. Its sizes are not set then.
+  void set_form(std::vector<int64_t> form) {
+    has_sizes_ = false;
+    PackedOperator::set_form(std::move(form));
+  }
+  // Returns whether the sizes of the operator are set, and takes them as set from now on.
+  bool take_sizes() { return std::exchange(has_sizes_, true); }
+  virtual xnn_status create(const WeightElements& elements, xnn_weights_cache_t cache, xnn_operator_t* created) = 0;
+
+ private:
+  bool make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) final;
+  void drop() final { operator_.reset(); }
+
+  XnnOperator operator_;
+  bool has_sizes_ = false;
 };
 
 // Returns whether a kernel may read 16 bytes from `end` on, as those of XNNPACK do: the bytes lie in a page of which the

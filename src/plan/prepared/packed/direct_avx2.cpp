@@ -1,0 +1,17 @@
+// The direct loops with vectors of 8 elements. CMake compiles this file for processors that have them.
+#ifdef __x86_64__
+#include "plan/prepared/packed/direct_loops.h"
+
+namespace sconce {
+namespace {
+
+constexpr int kLanes = 8;
+#include "plan/prepared/packed/direct_loops_code.h"
+
+}  // namespace
+
+extern const DirectKernels kDirectAvx2;
+const DirectKernels kDirectAvx2 = kDirectKernels;
+
+}  // namespace sconce
+#endif

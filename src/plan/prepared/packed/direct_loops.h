@@ -1,0 +1,57 @@
+// Loops of convolutions that compute without a matrix product, for each kind of vectors of the processor.
+#pragma once
+
+#include <cstdint>
+
+namespace sconce {
+
+// What the loops read and write, all of float32. Distances are in elements. The result is channels-last.
+struct DirectLoops {
+  const float* image = nullptr;
+  const float* weights =
+      nullptr;                  // of a depthwise convolution, {kernel, channels}; else {channels in, kernel, channels out}
+  const float* bias = nullptr;  // null: zeros
+  float* out = nullptr;
+  int64_t height = 0;  // of an image, as the width
+  int64_t width = 0;
+  int64_t channels_in = 0;
+  int64_t image_distance = 0;
+  int64_t row_distance = 0;
+  int64_t pixel_distance = 0;
+  int64_t channel_distance = 0;
+  int64_t out_height = 0;
+  int64_t out_width = 0;
+  int64_t channels_out = 0;
+  int64_t kernel_height = 0;
+  int64_t kernel_width = 0;
+  int64_t stride_height = 0;
+  int64_t stride_width = 0;
+  int64_t padding_height = 0;
+  int64_t padding_width = 0;
+  float least = 0;  // results are clamped; NaN stays NaN
+  float most = 0;
+};
+
+// Computes rows of the result, those of all images counted on.
+using DirectRows = void (*)(const DirectLoops& loops, int64_t first, int64_t last);
+
+// The loops for one kind of vectors. They overlap where sizes are not multiples: a result has at least `lanes` channels, and
+// rows of at least as many pixels as a loop computes at a time.
+struct DirectKernels {
+  struct OfWidth {
+    DirectRows rows[2][3];  // [stride of columns: 1, 2] [pixels at a time: 7, 4, 1]
+  };
+  int64_t lanes;
+  OfWidth depthwise[3];  // kernels that are 3, 5 and 7 wide
+  // Of few input channels. [vectors of output channels at a time: 1, 2] [pixels at a time: `pixels`, 1]
+  DirectRows few_channels[2][2];
+  int64_t pixels;
+  // Write means over the rows, or over the columns, of a dense matrix. It has at least `lanes` columns.
+  void (*mean_of_rows)(const float* matrix, int64_t rows, int64_t columns, float* out);
+  void (*mean_of_columns)(const float* matrix, int64_t rows, int64_t columns, float* out);
+};
+
+// Returns the loops for the vectors that LibTorch's own kernels use in this process; null if there are none.
+const DirectKernels* direct_kernels();
+
+}  // namespace sconce

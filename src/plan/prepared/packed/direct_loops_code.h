@@ -1,0 +1,246 @@
+// The code of the direct loops. Each of the files that include it is compiled for one kind of processor, and defines kLanes
+// first, in a namespace without a name: the linker must never take a function of one file for another's. So there is no
+// other header here, and no inline function of the standard library.
+//
+// All loops keep the results of some neighboring pixels in registers, and load each weight once for them.
+
+using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
+using Unaligned = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
+
+#define SCONCE_INLINE inline __attribute__((always_inline))
+
+SCONCE_INLINE Vector load(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
+SCONCE_INLINE void store(float* to, Vector value) { *reinterpret_cast<Unaligned*>(to) = value; }
+SCONCE_INLINE Vector clamp(Vector value, float least, float most) {
+  value = value < least ? Vector{} + least : value;
+  return value > most ? Vector{} + most : value;
+}
+SCONCE_INLINE bool is_within(int64_t index, int64_t size) { return index >= 0 && index < size; }
+// Returns the first element of a step of `step` elements from `first` on; the last step ends at `end`.
+SCONCE_INLINE int64_t begin_of_step(int64_t first, int64_t step, int64_t end) {
+  return first + step <= end ? first : end - step;
+}
+
+// A row of the result, and the rows of the kernel that meet the image there.
+struct RowOfResult {
+  int64_t image;
+  int64_t top;  // of the kernel, in rows of the image
+  int64_t first;
+  int64_t last;
+
+  RowOfResult(const DirectLoops& loops, int64_t row)
+      : image(row / loops.out_height), top(row % loops.out_height * loops.stride_height - loops.padding_height) {
+    const int64_t below = loops.height - top;
+    first = top >= 0 ? 0 : -top < loops.kernel_height ? -top : loops.kernel_height;
+    last = below > loops.kernel_height ? loops.kernel_height : below > first ? below : first;
+  }
+};
+
+// Computes kPixels neighbors for all channels. `column`: of the image, where the kernel begins. kIsAtBorder: some columns
+// are not in the image.
+template <int kWidth, int kStride, int kPixels, bool kIsAtBorder>
+SCONCE_INLINE void depthwise_pixels(const DirectLoops& loops, const RowOfResult& row, int64_t column, float* out) {
+  const int64_t channels = loops.channels_out;
+  const float* image =
+      loops.image + row.image * loops.image_distance + (row.top + row.first) * loops.row_distance + column * channels;
+  const float* weights = loops.weights + row.first * kWidth * channels;
+  for (int64_t step = 0; step < channels; step += kLanes) {
+    const int64_t channel = begin_of_step(step, kLanes, channels);
+    const Vector bias = loops.bias != nullptr ? load(loops.bias + channel) : Vector{};
+    Vector sums[kPixels];
+#pragma GCC unroll 8
+    for (int pixel = 0; pixel < kPixels; ++pixel) {
+      sums[pixel] = bias;
+    }
+    const float* in = image + channel;
+    const float* weight = weights + channel;
+    for (int64_t y = row.first; y < row.last; ++y) {
+      Vector weights_of_row[kWidth];
+#pragma GCC unroll 8
+      for (int x = 0; x < kWidth; ++x) {
+        weights_of_row[x] = load(weight + x * channels);
+      }
+#pragma GCC unroll 32
+      for (int i = 0; i < (kPixels - 1) * kStride + kWidth; ++i) {
+        const Vector value = !kIsAtBorder || is_within(column + i, loops.width) ? load(in + i * channels) : Vector{};
+#pragma GCC unroll 8
+        for (int pixel = 0; pixel < kPixels; ++pixel) {
+          const int x = i - pixel * kStride;
+          if (x >= 0 && x < kWidth) {
+            sums[pixel] += value * weights_of_row[x];
+          }
+        }
+      }
+      in += loops.row_distance;
+      weight += kWidth * channels;
+    }
+#pragma GCC unroll 8
+    for (int pixel = 0; pixel < kPixels; ++pixel) {
+      store(out + pixel * channels + channel, clamp(sums[pixel], loops.least, loops.most));
+    }
+  }
+}
+
+template <int kWidth, int kStride, int kPixels>
+void depthwise_rows(const DirectLoops& loops, int64_t first, int64_t last) {
+  for (int64_t y = first; y < last; ++y) {
+    const RowOfResult row(loops, y);
+    for (int64_t step = 0; step < loops.out_width; step += kPixels) {
+      const int64_t pixel = begin_of_step(step, kPixels, loops.out_width);
+      const int64_t column = pixel * kStride - loops.padding_width;
+      float* out = loops.out + (y * loops.out_width + pixel) * loops.channels_out;
+      if (column < 0 || column + (kPixels - 1) * kStride + kWidth > loops.width) {
+        depthwise_pixels<kWidth, kStride, kPixels, true>(loops, row, column, out);
+      } else {
+        depthwise_pixels<kWidth, kStride, kPixels, false>(loops, row, column, out);
+      }
+    }
+  }
+}
+
+// Computes kPixels neighbors for kVectors vectors of output channels, of which `channel` is the first.
+template <int kVectors, int kPixels, bool kIsAtBorder>
+SCONCE_INLINE void few_channels_pixels(const DirectLoops& loops, const RowOfResult& row, int64_t column, int64_t channel,
+                                       float* out) {
+  Vector sums[kPixels][kVectors];
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) {
+    const Vector bias = loops.bias != nullptr ? load(loops.bias + channel + v * kLanes) : Vector{};
+#pragma GCC unroll 8
+    for (int pixel = 0; pixel < kPixels; ++pixel) {
+      sums[pixel][v] = bias;
+    }
+  }
+  const int64_t next_pixel = loops.stride_width * loops.pixel_distance;
+  const float* image =
+      loops.image + row.image * loops.image_distance + row.top * loops.row_distance + column * loops.pixel_distance;
+  for (int64_t c = 0; c < loops.channels_in; ++c) {
+    for (int64_t y = row.first; y < row.last; ++y) {
+      const float* in = image + c * loops.channel_distance + y * loops.row_distance;
+      const float* weight =
+          loops.weights + (c * loops.kernel_height + y) * loops.kernel_width * loops.channels_out + channel;
+      for (int64_t x = 0; x < loops.kernel_width; ++x) {
+        Vector weights[kVectors];
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+          weights[v] = load(weight + v * kLanes);
+        }
+#pragma GCC unroll 8
+        for (int pixel = 0; pixel < kPixels; ++pixel) {
+          const bool is_inside = !kIsAtBorder || is_within(column + x + pixel * loops.stride_width, loops.width);
+          const float value = is_inside ? in[pixel * next_pixel] : 0.0F;
+#pragma GCC unroll 2
+          for (int v = 0; v < kVectors; ++v) {
+            sums[pixel][v] += value * weights[v];
+          }
+        }
+        in += loops.pixel_distance;
+        weight += loops.channels_out;
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int pixel = 0; pixel < kPixels; ++pixel) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      store(out + pixel * loops.channels_out + channel + v * kLanes, clamp(sums[pixel][v], loops.least, loops.most));
+    }
+  }
+}
+
+template <int kVectors, int kPixels>
+void few_channels_rows(const DirectLoops& loops, int64_t first, int64_t last) {
+  for (int64_t y = first; y < last; ++y) {
+    const RowOfResult row(loops, y);
+    for (int64_t channels = 0; channels < loops.channels_out; channels += kVectors * kLanes) {
+      const int64_t channel = begin_of_step(channels, kVectors * kLanes, loops.channels_out);
+      for (int64_t step = 0; step < loops.out_width; step += kPixels) {
+        const int64_t pixel = begin_of_step(step, kPixels, loops.out_width);
+        const int64_t column = pixel * loops.stride_width - loops.padding_width;
+        float* out = loops.out + (y * loops.out_width + pixel) * loops.channels_out;
+        if (column < 0 || column + (kPixels - 1) * loops.stride_width + loops.kernel_width > loops.width) {
+          few_channels_pixels<kVectors, kPixels, true>(loops, row, column, channel, out);
+        } else {
+          few_channels_pixels<kVectors, kPixels, false>(loops, row, column, channel, out);
+        }
+      }
+    }
+  }
+}
+
+// Sums of so many elements are added to one another: a long sum rounds less in parts.
+constexpr int64_t kPart = 64;
+
+void mean_of_rows(const float* matrix, int64_t rows, int64_t columns, float* out) {
+  for (int64_t row = 0; row < rows; ++row, matrix += columns) {
+    Vector sum = {};
+    int64_t column = 0;
+    while (column + kLanes <= columns) {
+      Vector part = {};
+      for (int64_t i = 0; i < kPart && column + kLanes <= columns; ++i, column += kLanes) {
+        part += load(matrix + column);
+      }
+      sum += part;
+    }
+    float total = 0;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      total += sum[lane];
+    }
+    for (; column < columns; ++column) {
+      total += matrix[column];
+    }
+    out[row] = total / static_cast<float>(columns);
+  }
+}
+
+template <int kVectors>
+SCONCE_INLINE void mean_of_some_columns(const float* matrix, int64_t rows, int64_t columns, float* out) {
+  Vector sums[kVectors] = {};
+  for (int64_t first = 0; first < rows; first += kPart) {
+    Vector parts[kVectors] = {};
+    for (int64_t row = first; row < rows && row < first + kPart; ++row) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        parts[v] += load(matrix + row * columns + v * kLanes);
+      }
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      sums[v] += parts[v];
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    store(out + v * kLanes, sums[v] / static_cast<float>(rows));
+  }
+}
+
+void mean_of_columns(const float* matrix, int64_t rows, int64_t columns, float* out) {
+  constexpr int kVectors = 4;
+  int64_t column = 0;
+  for (; column + kVectors * kLanes <= columns; column += kVectors * kLanes) {
+    mean_of_some_columns<kVectors>(matrix + column, rows, columns, out + column);
+  }
+  for (; column < columns; column += kLanes) {
+    const int64_t first = begin_of_step(column, kLanes, columns);
+    mean_of_some_columns<1>(matrix + first, rows, columns, out + first);
+  }
+}
+
+constexpr int kPixelsOfFewChannels = kLanes == 16 ? 8 : 6;  // with two vectors each, they fit into the registers
+
+template <int kWidth>
+constexpr DirectKernels::OfWidth kDepthwise = {
+    {{depthwise_rows<kWidth, 1, 7>, depthwise_rows<kWidth, 1, 4>, depthwise_rows<kWidth, 1, 1>},
+     {depthwise_rows<kWidth, 2, 7>, depthwise_rows<kWidth, 2, 4>, depthwise_rows<kWidth, 2, 1>}}};
+
+constexpr DirectKernels kDirectKernels = {
+    .lanes = kLanes,
+    .depthwise = {kDepthwise<3>, kDepthwise<5>, kDepthwise<7>},
+    .few_channels = {{few_channels_rows<1, kPixelsOfFewChannels>, few_channels_rows<1, 1>},
+                     {few_channels_rows<2, kPixelsOfFewChannels>, few_channels_rows<2, 1>}},
+    .pixels = kPixelsOfFewChannels,
+    .mean_of_rows = mean_of_rows,
+    .mean_of_columns = mean_of_columns,
+};
+#undef SCONCE_INLINE
