@@ -1,5 +1,6 @@
 #include "plan/frame.h"
 
+#include "plan/large_blocks.h"
 #include "plan/plan.h"
 #include "plan/prepared/step_state.h"
 #include "plan/recorded/frame_recordings.h"
@@ -48,7 +49,8 @@ void Frame::place_in_arena(uint32_t index) {
 void Frame::allocate(uint32_t index) {
   TensorSlot& slot = slots[index];
   slot.block.clear();
-  slot.block = allocate_on(slot.shell.device(), slot.bytes);
+  const bool is_large = slot.bytes > kLargestInArena && slot.shell.is_cpu();
+  slot.block = is_large ? allocate_large(slot.bytes) : allocate_on(slot.shell.device(), slot.bytes);
   slot.data = slot.block.get();
   point_storage_at(slot.shell, slot.data);
   holds_something_ = true;

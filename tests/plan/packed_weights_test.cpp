@@ -163,6 +163,9 @@ TEST(PackedWeights, ServeConvolutionsOfAllForms) {
                                             {"1, 1", "2, 2", "1, 1", 8, {8, 1, 5, 5}},
                                             {"1, 1", "3, 3", "1, 1", 8, {8, 1, 7, 7}},
                                             {"1, 1", "1, 1", "1, 1", 8, {16, 1, 3, 3}},
+                                            {"2, 1", "1, 0", "1, 1", 8, {8, 1, 5, 3}},
+                                            {"1, 1", "1, 1", "2, 1", 8, {8, 1, 3, 3}},
+                                            {"1, 3", "1, 1", "1, 1", 8, {8, 1, 3, 3}},
                                             {"1, 1", "1, 1", "1, 1", 2, {48, 4, 3, 3}},
                                             {"1, 1", "1, 1", "1, 1", 4, {8, 2, 3, 3}}}) {
     for (const bool has_bias : {true, false}) {
@@ -176,6 +179,26 @@ TEST(PackedWeights, ServeConvolutionsOfAllForms) {
       expect_equal_runs(both, {at::randn({8, 9, 8}), weight, bias});
       expect_equal_runs(both, {image({1, 8, 9, 10}).to(at::kDouble), weight.to(at::kDouble),
                                has_bias ? c10::IValue(bias.toTensor().to(at::kDouble)) : bias});
+    }
+  }
+}
+
+// Depthwise convolutions, and those of few channels, in the sizes of image models.
+TEST(PackedWeights, ServeConvolutionsWithoutProducts) {
+  const at::NoGradGuard no_grad;
+  for (const int64_t channels : {16, 40, 67}) {
+    for (const std::string numbers : {"1, 1", "2, 2"}) {
+      Both depthwise(convolution(numbers, "1, 1", "1, 1", channels), /*is_exact=*/false);
+      const at::Tensor weight = at::randn({channels, 1, 3, 3});
+      for (const int64_t size : {28, 14, 9, 3}) {
+        expect_equal_runs(depthwise, {image({2, channels, size, size}), weight, at::randn({channels})});
+      }
+      Both first(convolution(numbers, "1, 1", "1, 1", 1), /*is_exact=*/false);
+      const at::Tensor filters = at::randn({channels, 3, 3, 3});
+      expect_equal_runs(first, {image({1, 3, 33, 35}), filters, at::randn({channels})});
+      expect_equal_runs(first,
+                        {at::randn({2, 3, 20, 8}), filters.contiguous(at::MemoryFormat::ChannelsLast), c10::IValue()});
+      expect_equal_runs(first, {at::randn({2, 3, 20, 8}), filters, c10::IValue()});
     }
   }
 }

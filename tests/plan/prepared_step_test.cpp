@@ -224,6 +224,29 @@ TEST(PreparedSteps, RepeatTensorsOfAnyStrides) {
   both.expect_equal({at::randn({2, 4}), 2});
 }
 
+TEST(PreparedSteps, AverageAllPixels) {
+  const at::NoGradGuard no_grad;
+  const auto text = [](const std::string& size) {
+    return "graph(%x : Tensor):\n  %size : int[] = prim::Constant[value=[" + size +
+           "]]()\n  %y : Tensor = aten::adaptive_avg_pool2d(%x, %size)\n  return (%y)\n";
+  };
+  const auto last = [](const at::Tensor& images) { return images.contiguous(at::MemoryFormat::ChannelsLast); };
+  for (const std::string size : {"1, 1", "2, 1"}) {
+    Both both(text(size), /*is_exact=*/false);
+    for (const at::Tensor& images :
+         {at::randn({2, 40, 7, 9}), last(at::randn({2, 40, 7, 9})), last(at::randn({3, 5, 7, 9})), at::randn({2, 40, 1, 1}),
+          last(at::randn({2, 40, 1, 1})), at::randn({1, 1, 8, 8}), at::randn({2, 17, 12, 6}).transpose(2, 3),
+          at::randn({2, 9, 7, 40}).permute({0, 3, 1, 2}), at::randn({40, 7, 9}), at::randn({2, 40, 7, 9}, at::kDouble),
+          at::randn({0, 40, 7, 9})}) {
+      for (int run = 0; run < 2; ++run) {
+        both.expect_equal({images}, /*tolerance=*/1e-5);
+        EXPECT_EQ(both.run({images})[0].toTensor().strides(), both.run_ordinary({images})[0].toTensor().strides());
+      }
+    }
+    EXPECT_THROW(both.run({at::randn({4})}), c10::Error);
+  }
+}
+
 TEST(PreparedSteps, RunOrdinarilyWhileOperatorsAreObserved) {
   const at::NoGradGuard no_grad;
   Both both(kChain);

@@ -4,29 +4,12 @@
 #include "plan/prepared/packed/packed_convolution.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 
 #include <algorithm>
-#include <string_view>
+#include <array>
+#include <limits>
 
 namespace sconce {
-
-#ifdef __x86_64__
-extern const DirectKernels kDirectAvx2;
-extern const DirectKernels kDirectAvx512;
-
-const DirectKernels* direct_kernels() {
-  static const DirectKernels* const kernels = []() -> const DirectKernels* {
-    const std::string used = at::get_cpu_capability();
-    const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f");
-    return used == "AVX512" && has_avx512 ? &kDirectAvx512 : used.starts_with("AVX") && has_avx2 ? &kDirectAvx2 : nullptr;
-  }();
-  return kernels;
-}
-#else
-const DirectKernels* direct_kernels() { return nullptr; }
-#endif
 
 namespace {
 

@@ -51,6 +51,8 @@ struct DirectKernels {
   void (*mean_of_columns)(const float* matrix, int64_t rows, int64_t columns, float* out);
 };
 
+// Returns the loops for vectors of so many elements; null if there are none, or the processor lacks such vectors.
+const DirectKernels* direct_kernels(int64_t lanes);
 // Returns the loops for the vectors that LibTorch's own kernels use in this process; null if there are none.
 const DirectKernels* direct_kernels();
 

@@ -1,0 +1,91 @@
+#include "plan/large_blocks.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+struct LargeBlock {
+  c10::DataPtr memory;
+  size_t bytes;
+};
+
+class KeptBlocks {
+ public:
+  static KeptBlocks& instance() {
+    static auto* const blocks = new KeptBlocks;  // frames may outlive static objects
+    return *blocks;
+  }
+
+  // Returns null if no block is large enough, or only one of more than twice the size.
+  std::unique_ptr<LargeBlock> take(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(blocks_.rbegin(), blocks_.rend(), [bytes](const auto& block) {
+      return block->bytes >= bytes && block->bytes / 2 <= bytes;
+    });
+    if (found == blocks_.rend()) {
+      return nullptr;
+    }
+    std::unique_ptr<LargeBlock> block = std::move(*found);
+    blocks_.erase(std::next(found).base());
+    bytes_ -= block->bytes;
+    return block;
+  }
+
+  void keep(std::unique_ptr<LargeBlock> block) {
+    std::vector<std::unique_ptr<LargeBlock>> freed;  // outside of the lock
+    if (block->bytes > kMostBytesKept) {
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    auto end = blocks_.begin();
+    for (; blocks_.end() - end >= kMostKept || bytes_ + block->bytes > kMostBytesKept; ++end) {
+      bytes_ -= (*end)->bytes;
+      freed.push_back(std::move(*end));
+    }
+    blocks_.erase(blocks_.begin(), end);
+    bytes_ += block->bytes;
+    blocks_.push_back(std::move(block));
+  }
+
+  size_t free_all() {
+    std::vector<std::unique_ptr<LargeBlock>> freed;
+    const std::lock_guard lock(mutex_);
+    freed.swap(blocks_);
+    return std::exchange(bytes_, 0);
+  }
+
+ private:
+  static constexpr std::ptrdiff_t kMostKept = 64;
+
+  KeptBlocks() { blocks_.reserve(kMostKept); }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<LargeBlock>> blocks_;  // those freed last at the end
+  size_t bytes_ = 0;
+};
+
+}  // namespace
+
+c10::DataPtr allocate_large(size_t bytes) {
+  if (c10::GetCPUAllocator() != c10::GetDefaultCPUAllocator()) {  // the user's own counts, or pins, each block
+    return c10::GetCPUAllocator()->allocate(bytes);
+  }
+  std::unique_ptr<LargeBlock> block = KeptBlocks::instance().take(bytes);
+  if (block == nullptr) {
+    block = std::make_unique<LargeBlock>(c10::GetDefaultCPUAllocator()->allocate(bytes), bytes);
+  }
+  void* const data = block->memory.get();
+  return {data, block.release(),
+          [](void* freed) { KeptBlocks::instance().keep(std::unique_ptr<LargeBlock>(static_cast<LargeBlock*>(freed))); },
+          c10::Device(c10::kCPU)};
+}
+
+size_t free_kept_blocks() { return KeptBlocks::instance().free_all(); }
+
+}  // namespace sconce

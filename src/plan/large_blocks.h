@@ -1,0 +1,22 @@
+// Large blocks of memory on the CPU. Blocks that are freed are kept for a while, and given out again.
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+#include <cstddef>
+
+namespace sconce {
+
+// Returns a block of at least so many bytes, which are not initialized. A process asks the system for zeroed pages where
+// malloc has none at hand: such a page costs more time than a pointwise operator takes for it. So up to kMostBytesKept of
+// freed blocks stay with the process. The block freed last is given out first: it is in the caches of the processor.
+//
+// Serves any thread. Throws what LibTorch's allocator throws.
+c10::DataPtr allocate_large(size_t bytes);
+
+inline constexpr size_t kMostBytesKept = size_t{128} << 20;
+
+// Returns how many bytes are kept, and frees them.
+size_t free_kept_blocks();
+
+}  // namespace sconce

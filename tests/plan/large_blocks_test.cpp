@@ -1,0 +1,67 @@
+// Large blocks: kept, given out again, and freed.
+#include "plan/large_blocks.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+TEST(LargeBlocks, AreGivenOutAgain) {
+  free_kept_blocks();
+  c10::DataPtr block = allocate_large(kMiB);
+  void* const first = block.get();
+  std::memset(first, 1, kMiB);
+  const c10::DataPtr other = allocate_large(kMiB);  // while the first is in use
+  EXPECT_NE(other.get(), first);
+  block.clear();
+  EXPECT_EQ(allocate_large(kMiB * 3 / 4).get(), first);
+  EXPECT_NE(allocate_large(kMiB + 1).get(), first) << "too small";
+  EXPECT_NE(allocate_large(kMiB / 3).get(), first) << "much too large";
+  EXPECT_EQ(free_kept_blocks(), kMiB + kMiB + 1 + kMiB / 3);
+  EXPECT_EQ(free_kept_blocks(), 0);
+}
+
+TEST(LargeBlocks, AreKeptUpToALimit) {
+  free_kept_blocks();
+  constexpr size_t kBlock = kMostBytesKept / 4;
+  std::vector<c10::DataPtr> blocks;
+  for (int i = 0; i < 6; ++i) {
+    blocks.push_back(allocate_large(kBlock));
+  }
+  const void* const last = blocks.back().get();
+  for (c10::DataPtr& block : blocks) {
+    block.clear();
+  }
+  EXPECT_EQ(allocate_large(kBlock).get(), last);
+  EXPECT_EQ(free_kept_blocks(), kMostBytesKept);
+  allocate_large(kMostBytesKept + 1).clear();
+  EXPECT_EQ(free_kept_blocks(), 0);
+}
+
+TEST(LargeBlocks, ServeManyThreads) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([i] {
+      for (size_t k = 0; k < 500; ++k) {
+        const size_t bytes = 32 * 1024 * (1 + k % 7);
+        const c10::DataPtr block = allocate_large(bytes);
+        std::memset(block.get(), i, bytes);
+        const auto* elements = static_cast<const char*>(block.get());
+        ASSERT_TRUE(elements[0] == i && elements[bytes - 1] == i);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  free_kept_blocks();
+}
+
+}  // namespace
+}  // namespace sconce
