@@ -67,7 +67,7 @@ std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> later_backwa
        cuda_graphs = settings.cuda_graphs, has_kernels](std::shared_ptr<Graph>& backward) {
         PassRunner runner(passes);
         backward_passes(*backward, exact, runner);
-        fuse_passes(backward, GroupMoves::kOperators, has_kernels, runner);
+        fuse_passes(backward, GroupMoves::kOperators, has_kernels, /*packs_weights=*/false, runner);
         record_passes(*backward, cuda_graphs, runner);
       });
 }
@@ -86,19 +86,20 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
   for_each_differentiable(*graph, [&](Node& node) {
     for (const c10::Symbol name : {attr::kSubgraph, attr::kBackward}) {
       auto own = node.attribute_as<std::shared_ptr<Graph>>(name);
-      fuse_passes(own, GroupMoves::kOperators, has_kernels, runner);
+      fuse_passes(own, GroupMoves::kOperators, has_kernels, /*packs_weights=*/false, runner);
       record_passes(*own, settings.cuda_graphs, runner);
       node.set_attribute(name, std::move(own));
     }
   });
-  fuse_passes(graph, records ? GroupMoves::kNone : GroupMoves::kOperators, has_kernels, runner);
+  const bool packs_weights = settings.packs_weights && !reads_data(*graph);
+  fuse_passes(graph, records ? GroupMoves::kNone : GroupMoves::kOperators, has_kernels, packs_weights && !records, runner);
   if (settings.complete) {
     settings.complete(*graph, has_kernels, runner);
   }
   record_passes(*graph, settings.cuda_graphs && !records, runner);
   const LoweringOptions form{.is_prepared = settings.prepares_steps,
                              .is_exact = settings.exact,
-                             .packs_weights = settings.packs_weights && !reads_data(*graph),
+                             .packs_weights = packs_weights,
                              .fresh_outputs = reuses_outputs ? std::optional<size_t>(0) : std::nullopt,
                              .groups = has_kernels ? *kernels : nullptr,
                              .optimize_backward = later_backward_passes(settings, has_kernels)};

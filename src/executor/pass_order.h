@@ -1,5 +1,5 @@
-// The order that passes rely on, with the reasons. executor/stages.cpp runs them; tests/executor/pass_order_test.cpp holds it
-// to this table.
+// The order that passes rely on, with the reasons. executor/stages.cpp runs them; tests/executor/pass_order_test.cpp holds
+// it to this table.
 #pragma once
 
 #include <array>
@@ -64,6 +64,8 @@ inline constexpr std::array kPassOrder = {
     PassOrder{"decompose_rnn", kBefore, "hoist_loop_invariants", "it makes loops, which are optimized as all others"},
     PassOrder{"eliminate_common_nodes", kBefore, "differentiate",
               "merged nodes decide branches, each of which would end a subgraph"},
+    // Kernels
+    PassOrder{"form_groups", kBefore, "join_clamps", "it makes the kernel nodes that take convolutions"},
 };
 
 }  // namespace sconce

@@ -3,6 +3,7 @@
 #include "analysis/step_traits.h"
 #include "autodiff/differentiate.h"
 #include "fusion/form_groups.h"
+#include "fusion/join_clamps.h"
 #include "ir/differentiable.h"
 #include "ir/verify/verify.h"
 #include "passes/autocast/lower_callers_autocast.h"
@@ -192,10 +193,13 @@ void backward_passes(Graph& backward, bool exact, PassRunner& runner) {
   subgraph_passes(backward, runner);
 }
 
-void fuse_passes(std::shared_ptr<Graph>& graph, GroupMoves moves, bool has_kernels, PassRunner& runner) {
+void fuse_passes(std::shared_ptr<Graph>& graph, GroupMoves moves, bool has_kernels, bool packs_weights, PassRunner& runner) {
   runner.run_custom(Stage::kFuse, /*after=*/false, graph);
   if (has_kernels) {
     runner.run("form_groups", [moves](Graph& whole) { return form_groups(whole, moves); }, *graph);
+    if (packs_weights) {
+      runner.run("join_clamps", join_clamps, *graph);
+    }
   }
   runner.run_custom(Stage::kFuse, /*after=*/true, graph);
 }
@@ -260,6 +264,7 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
     case Stage::kOptimize: optimizing_passes(*graph, runner, frozen, frozen); break;
     case Stage::kFuse:
       runner.run(*find_pass("form_groups"), *graph);
+      runner.run(*find_pass("join_clamps"), *graph);
       runner.run(*find_pass("form_recordings"), *graph);
       break;
     case Stage::kSpecialize:

@@ -39,7 +39,8 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
 void backward_passes(Graph& backward, bool exact, PassRunner& runner);
 
 // Makes kernel nodes, in the very form of the graph that a plan runs, and runs the user's passes of Stage::kFuse.
-void fuse_passes(std::shared_ptr<Graph>& graph, GroupMoves moves, bool has_kernels, PassRunner& runner);
+// `packs_weights`: the plan packs weights.
+void fuse_passes(std::shared_ptr<Graph>& graph, GroupMoves moves, bool has_kernels, bool packs_weights, PassRunner& runner);
 
 // Makes recorded nodes, if the settings ask for CUDA graphs. The last pass of all: others do not look into these nodes.
 void record_passes(Graph& graph, bool cuda_graphs, PassRunner& runner);

@@ -10,6 +10,7 @@
 #include "fusion/nest_writer.h"
 #include "fusion/operators.h"
 #include "fusion/written_memory.h"
+#include "plan/prepared/kernels/clamped_convolution.h"
 
 #include <c10/core/DefaultDtype.h>
 
@@ -355,8 +356,9 @@ class KernelsOfGroups final : public GroupCompiler {
   explicit KernelsOfGroups(std::unique_ptr<NestBackend> backend) : backend_(std::move(backend)) {}
   c10::Device device() const override { return backend_->device(); }
   KernelPtr make_kernel(const NodeGroup& group) const override {
-    KernelPtr drawing = backend_->make_drawing_kernel(group);
-    return drawing != nullptr ? std::move(drawing) : std::make_unique<GroupKernel>(group, *backend_);
+    KernelPtr own = device().is_cpu() ? make_clamped_convolution(group) : nullptr;
+    own = own != nullptr ? std::move(own) : backend_->make_drawing_kernel(group);
+    return own != nullptr ? std::move(own) : std::make_unique<GroupKernel>(group, *backend_);
   }
 
  private:

@@ -52,6 +52,11 @@ Node* make_kernel_node(c10::ArrayRef<Node*> nodes) {
   return kernel;
 }
 
+void move_into_kernel(Node& node, Node& kernel) {
+  node.detach();
+  node.insert_before(*kernel.block(0)->nodes().begin());
+}
+
 bool dissolve_kernel_nodes(Graph& graph) {
   std::vector<Node*> kernels;
   for_each_node(graph.body(), [&](Node* node) {

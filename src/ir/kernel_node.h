@@ -38,6 +38,9 @@ inline bool writes_in_place(const Node& node) {
 // nodes outside use of them becomes a result. Requires that no node in between uses a result of them.
 Node* make_kernel_node(c10::ArrayRef<Node*> nodes);
 
+// Moves a node to the beginning of the kernel node's block. Requires that only the block uses its results.
+void move_into_kernel(Node& node, Node& kernel);
+
 // Moves the nodes of every kernel node of the graph out of its block. Returns whether there was one.
 bool dissolve_kernel_nodes(Graph& graph);
 

@@ -175,8 +175,7 @@ class Lowering {
     return static_cast<uint32_t>(prepared_.kernels.size() - 1);
   }
 
-  // Emits the step of the kernel, then the steps of its nodes, which run where there is no kernel. The results have the
-  // registers of what the block returns.
+  // Emits the step of the kernel, then those of its nodes, which run where there is none. Results take its registers.
   Expected<void> lower_kernel(const Node& node) {
     group_ = places_.group_of_kernel(node);
     if (group_ != nullptr) {
@@ -184,6 +183,7 @@ class Lowering {
       group_parts_ = {.arguments = group_->operands.size(),
                       .device = options_.groups->device(),
                       .is_exact = options_.is_exact,
+                      .packs_weights = options_.packs_weights,
                       .state = add_state(group_->nodes, /*is_group=*/true)};
       for (size_t i = 0; i < group_->operands.size(); ++i) {
         parts_.add_operand(group_parts_, *group_->operands[i], i, /*is_run_time=*/true);

@@ -3,6 +3,7 @@
 #include "autodiff/differentiate.h"
 #include "base/edit_distance.h"
 #include "fusion/form_groups.h"
+#include "fusion/join_clamps.h"
 #include "passes/freeze/fold_batch_norm.h"
 #include "passes/layout/propagate_channels_last.h"
 #include "passes/layout/remove_layout_changes.h"
@@ -81,6 +82,7 @@ constexpr std::array kPasses = {
     PassInfo{"form_recordings", form_recordings, Stage::kFuse,
              "makes recorded nodes of the ranges of nodes that a CUDA graph can hold"},
     PassInfo{"hoist_loop_invariants", hoist_loop_invariants, Stage::kOptimize, "moves loop-invariant nodes out of loops"},
+    PassInfo{"join_clamps", join_clamps, Stage::kFuse, "lets convolutions with packed weights clamp their results"},
     PassInfo{"join_summed_products", join_summed_products, Stage::kSpecialize,
              "multiplies once where an unrolled loop adds up products", /*changes_rounding=*/true},
     PassInfo{"lower_autocast", lower_autocast, Stage::kRequired,

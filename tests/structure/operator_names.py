@@ -53,6 +53,7 @@ REWRITES = {
     "src/passes/required/specialize_autograd_zero.cpp": "replaces prim::AutogradAdd",
     "src/passes/simplify/peephole.cpp": "small rewrites of the operators that it names",
     "src/plan/prepared/kernels/convolutions.cpp": "the table of prepared operators: convolutions",
+    "src/plan/prepared/kernels/pools.cpp": "the table of prepared operators: pools",
     "src/plan/prepared/kernels/joins.cpp": "the table of prepared operators: joins",
     "src/plan/prepared/kernels/norms.cpp": "the table of prepared operators: softmax, norms, look-ups",
     "src/plan/prepared/kernels/pointwise.cpp": "the table of prepared operators: pointwise",

@@ -56,7 +56,8 @@ std::shared_ptr<Graph> compile_update(const StepUpdates& updates, unsigned varia
   run_stage(Stage::kRequired, graph, runner);
   run_stage(Stage::kOptimize, graph, runner);
   std::shared_ptr<Graph> fused = std::move(graph);
-  fuse_passes(fused, GroupMoves::kOperators, has_kernels && !(is_exact && kernels_round_otherwise(update)), runner);
+  fuse_passes(fused, GroupMoves::kOperators, has_kernels && !(is_exact && kernels_round_otherwise(update)),
+              /*packs_weights=*/false, runner);
   return fused;
 }
 

@@ -1,40 +1,86 @@
 // Convolutions of images and rows, with packed weights.
-#include "plan/prepared/kernel.h"
+#include "ir/constant_operands.h"
+#include "plan/prepared/kernels/clamped_convolution.h"
 #include "plan/prepared/kernels/float32_precision.h"
-#include "plan/prepared/packed/packed_convolution.h"
 
 #include <algorithm>
-#include <type_traits>
+#include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace sconce {
 namespace {
 
-// Where an operator has its arguments.
-struct Conv {
-  static constexpr size_t kGroups = 6;
+// Where an operator has its arguments. The image, the weight and the bias come first, then stride, padding and dilation.
+struct Positions {
+  size_t groups;
+  std::optional<size_t> transposed = {};
 };
-struct Convolution {
-  static constexpr size_t kTransposed = 6;
-  static constexpr size_t kGroups = 8;
+constexpr Positions kConv = {.groups = 6};
+constexpr Positions kConvolution = {.groups = 8, .transposed = 6};
+constexpr size_t kBias = 2;
+constexpr size_t kStride = 3;
+constexpr size_t kPadding = 4;
+constexpr size_t kDilation = 5;
+
+// The numbers of a call, as the operator takes them.
+struct Numbers {
+  c10::IValue stride;
+  c10::IValue padding;
+  c10::IValue dilation;
+  int64_t groups = 1;
+  bool is_transposed = false;
 };
 
-// conv1d, conv2d, or convolution: (input, weight, bias?, stride, padding, dilation, …, groups, …)
-template <class Arguments>
-class ConvolutionKernel final : public PreparedKernel {
+constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+
+// LibTorch inserts a dimension before the last one, and then asks how the image lies.
+bool is_channels_last_row(const at::Tensor& rows) {
+  return c10::is_channels_last_strides_2d(
+      c10::IntArrayRef{rows.size(0), rows.size(1), 1, rows.size(2)},
+      c10::IntArrayRef{rows.stride(0), rows.stride(1), rows.size(2) * rows.stride(2), rows.stride(2)});
+}
+
+// Returns whether the tensor is a dense one of images, or rows of pixels, with channels.
+bool is_batch(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat && tensor.numel() > 0 &&
+         (tensor.dim() == 3 ? tensor.is_contiguous() && !is_channels_last_row(tensor)
+                            : tensor.dim() == 4 && (tensor.is_contiguous() || tensor.is_contiguous(kLast)));
+}
+
+bool is_bias(const at::Tensor& tensor, int64_t channels) {
+  return tensor.scalar_type() == at::kFloat && tensor.is_contiguous() && tensor.sizes() == c10::IntArrayRef{channels};
+}
+
+// Reads the numbers of two dimensions, or of the columns alone; one number stands for both. Returns false for numbers that
+// LibTorch rejects.
+bool read_numbers(const c10::IValue& value, bool is_row, int64_t least, std::array<int64_t, 2>& numbers) {
+  if (!value.isIntList()) {
+    return false;
+  }
+  const auto given = value.toIntVector();
+  if (given.size() != 1 && (is_row || given.size() != 2)) {
+    return false;
+  }
+  numbers = {is_row ? least : given.front(), given.back()};  // rows: stride 1, padding 0, dilation 1
+  return std::all_of(given.begin(), given.end(), [least](int64_t number) { return number >= least; });
+}
+
+// Prepares and runs the packed convolution of a step.
+class ConvolutionRunner {
  public:
-  bool prepare(const KernelArguments& arguments, KernelResults results) override {
-    const at::Tensor& input = arguments.tensor(0);
-    const at::Tensor& weight = arguments.tensor(1);
-    if (!arguments.packs_weights() || !is_batch(input) || !is_batch(weight) || input.dim() != weight.dim() ||
-        !at::globalContext().userEnabledMkldnn() || !computes_in_float32(at::Float32Op::CONV) ||
-        (arguments.is_tensor(2) && !is_bias(arguments.tensor(2), weight.size(0)))) {
+  ConvolutionRunner(ConvolutionOperands operands, Bounds bounds) : operands_(operands), bounds_(bounds) {}
+
+  bool prepare(const KernelArguments& arguments, const Numbers& numbers, KernelResults results) {
+    const at::Tensor& input = arguments.tensor(operands_.image);
+    const at::Tensor& weight = arguments.tensor(operands_.weight);
+    if (!arguments.packs_weights() || numbers.is_transposed || !is_batch(input) || !is_batch(weight) ||
+        input.dim() != weight.dim() || !at::globalContext().userEnabledMkldnn() ||
+        !computes_in_float32(at::Float32Op::CONV) ||
+        (operands_.bias && arguments.is_tensor(*operands_.bias) &&
+         !is_bias(arguments.tensor(*operands_.bias), weight.size(0)))) {
       return false;
-    }
-    if constexpr (std::is_same_v<Arguments, Convolution>) {
-      if (arguments.value(Arguments::kTransposed).toBool()) {
-        return false;
-      }
     }
     // A row of pixels is an image of one row.
     const bool is_row = input.dim() == 3;
@@ -42,11 +88,10 @@ class ConvolutionKernel final : public PreparedKernel {
                          .image = {is_row ? 1 : input.size(2), input.size(-1)},
                          .channels_in = input.size(1),
                          .channels_out = weight.size(0),
-                         .groups = arguments.value(Arguments::kGroups).toInt(),
+                         .groups = numbers.groups,
                          .kernel = {is_row ? 1 : weight.size(2), weight.size(-1)}};
-    if (!read_numbers(arguments.value(3), is_row, 1, form.stride) ||
-        !read_numbers(arguments.value(4), is_row, 0, form.padding) ||
-        !read_numbers(arguments.value(5), is_row, 1, form.dilation) || form.groups < 1 ||
+    if (!read_numbers(numbers.stride, is_row, 1, form.stride) || !read_numbers(numbers.padding, is_row, 0, form.padding) ||
+        !read_numbers(numbers.dilation, is_row, 1, form.dilation) || form.groups < 1 ||
         form.channels_in % form.groups != 0 || form.channels_out % form.groups != 0 ||
         weight.size(1) != form.channels_in / form.groups || form.size_out(0) < 1 || form.size_out(1) < 1) {
       return false;
@@ -58,7 +103,7 @@ class ConvolutionKernel final : public PreparedKernel {
     form.result_is_channels_last = is_last || form.channels_out == 1 || form.pixels_out() == 1;
     const ConvolutionKernels kernels = fastest_kernels(form);
     if (packed_ == nullptr || kernels != kernels_) {
-      packed_ = make_packed_convolution(kernels, {});
+      packed_ = make_packed_convolution(kernels, bounds_);
       kernels_ = kernels;
     }
     if (packed_ == nullptr) {
@@ -72,63 +117,140 @@ class ConvolutionKernel final : public PreparedKernel {
     results[0].place(sizes, is_last ? c10::get_channels_last_strides_2d(sizes) : std::vector<int64_t>(), at::kFloat);
     return true;
   }
-  // Weights that are packed stay so.
-  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
-    return prepare(arguments, results);
-  }
-  bool may_have_to_wait() const override { return true; }
-  bool can_run(const KernelArguments& arguments) const override { return packed_->is_ready(arguments, {}); }
-  void run(const KernelArguments& arguments, KernelResults results) override {
-    packed_->run(static_cast<const float*>(arguments.data(0)), static_cast<float*>(results[0].data));
+
+  bool can_run(const KernelArguments& arguments) const { return packed_->is_ready(arguments, operands_); }
+  void run(const KernelArguments& arguments, KernelResults results) const {
+    packed_->run(static_cast<const float*>(arguments.data(operands_.image)), static_cast<float*>(results[0].data));
   }
 
  private:
-  static constexpr auto kLast = at::MemoryFormat::ChannelsLast;
-
-  // Returns whether the tensor is a dense one of images, or rows of pixels, with channels.
-  static bool is_batch(const at::Tensor& tensor) {
-    return tensor.scalar_type() == at::kFloat && tensor.numel() > 0 &&
-           (tensor.dim() == 3 ? tensor.is_contiguous() && !is_channels_last_row(tensor)
-                              : tensor.dim() == 4 && (tensor.is_contiguous() || tensor.is_contiguous(kLast)));
-  }
-
-  // LibTorch inserts a dimension before the last one, and then asks how the image lies.
-  static bool is_channels_last_row(const at::Tensor& rows) {
-    return c10::is_channels_last_strides_2d(
-        c10::IntArrayRef{rows.size(0), rows.size(1), 1, rows.size(2)},
-        c10::IntArrayRef{rows.stride(0), rows.stride(1), rows.size(2) * rows.stride(2), rows.stride(2)});
-  }
-
-  static bool is_bias(const at::Tensor& tensor, int64_t channels) {
-    return tensor.scalar_type() == at::kFloat && tensor.is_contiguous() && tensor.sizes() == c10::IntArrayRef{channels};
-  }
-
-  // Reads the numbers of two dimensions, or of the columns alone; one number stands for both. Returns false for numbers that
-  // LibTorch rejects.
-  static bool read_numbers(const c10::IValue& value, bool is_row, int64_t least, std::array<int64_t, 2>& numbers) {
-    if (!value.isIntList()) {
-      return false;
-    }
-    const auto given = value.toIntVector();
-    if (given.size() != 1 && (is_row || given.size() != 2)) {
-      return false;
-    }
-    numbers = {is_row ? least : given.front(), given.back()};  // rows: stride 1, padding 0, dilation 1
-    return std::all_of(given.begin(), given.end(), [least](int64_t number) { return number >= least; });
-  }
-
+  const ConvolutionOperands operands_;
+  const Bounds bounds_;
   ConvolutionKernels kernels_ = ConvolutionKernels::kLibTorch;
   std::unique_ptr<PackedConvolution> packed_;
 };
 
+// A kernel that has a runner. The weights that are packed stay so when operands have other sizes.
+class RunnerKernel : public PreparedKernel {
+ public:
+  RunnerKernel(ConvolutionOperands operands, Bounds bounds) : runner_(operands, bounds) {}
+
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
+    return runner_.prepare(arguments, numbers_of(arguments), results);
+  }
+  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
+    return prepare(arguments, results);
+  }
+  bool may_have_to_wait() const override { return true; }
+  bool can_run(const KernelArguments& arguments) const override { return runner_.can_run(arguments); }
+  void run(const KernelArguments& arguments, KernelResults results) override { runner_.run(arguments, results); }
+
+ private:
+  virtual Numbers numbers_of(const KernelArguments& arguments) const = 0;
+  ConvolutionRunner runner_;
+};
+
+// conv1d, conv2d, or convolution: (input, weight, bias?, stride, padding, dilation, …, groups, …)
+template <const Positions& kPositions>
+class ConvolutionKernel final : public RunnerKernel {
+ public:
+  ConvolutionKernel() : RunnerKernel(ConvolutionOperands{}, Bounds{}) {}
+
+ private:
+  Numbers numbers_of(const KernelArguments& arguments) const override {
+    return {arguments.value(kStride), arguments.value(kPadding), arguments.value(kDilation),
+            arguments.value(kPositions.groups).toInt(),
+            kPositions.transposed && arguments.value(*kPositions.transposed).toBool()};
+  }
+};
+
+class ClampedConvolution final : public RunnerKernel {
+ public:
+  ClampedConvolution(ConvolutionOperands operands, Bounds bounds, Numbers numbers)
+      : RunnerKernel(operands, bounds), numbers_(std::move(numbers)) {}
+
+ private:
+  Numbers numbers_of(const KernelArguments& /*arguments*/) const override { return numbers_; }
+  const Numbers numbers_;
+};
+
+// Returns null for an operator that is no convolution.
+const Positions* positions_of(const Node& node) {
+  const KernelRow* row = node.schema() == nullptr ? nullptr : find_kernel_row(node.op());
+  return row == nullptr                                              ? nullptr
+         : row->make == make_kernel<ConvolutionKernel<kConv>>        ? &kConv
+         : row->make == make_kernel<ConvolutionKernel<kConvolution>> ? &kConvolution
+                                                                     : nullptr;
+}
+
+// Returns the number of a constant; `fallback` for the constant None.
+std::optional<double> bound_of(const Value& value, double fallback) {
+  const c10::IValue* constant = value.constant();
+  return constant == nullptr    ? std::nullopt
+         : constant->isNone()   ? std::optional(fallback)
+         : constant->isInt()    ? std::optional(static_cast<double>(constant->toInt()))
+         : constant->isDouble() ? std::optional(constant->toDouble())
+                                : std::nullopt;
+}
+
 }  // namespace
 
+std::optional<Bounds> clamping_bounds(const Node& node) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::optional<double> least;
+  std::optional<double> most;
+  if (node.kind() == aten::relu || node.kind() == aten::relu6) {
+    least = 0;
+    most = node.kind() == aten::relu ? kInfinity : 6;
+  } else if (node.kind() == aten::hardtanh || (node.kind() == aten::clamp && node.schema()->overload_name().empty())) {
+    least = bound_of(*node.input(1), -kInfinity);
+    most = bound_of(*node.input(2), kInfinity);
+  }
+  // Bounds that cross, and NaN, have rules of their own.
+  return least && most && *least < *most ? std::optional(Bounds{static_cast<float>(*least), static_cast<float>(*most)})
+                                         : std::nullopt;
+}
+
+bool is_known_convolution(const Node& node) {
+  const Positions* positions = positions_of(node);
+  if (positions == nullptr || node.attribute(attr::kAutocast) != nullptr) {
+    return false;
+  }
+  const auto* facts = node.output()->facts();
+  const auto is_constant = [&](size_t position) { return node.input(position)->constant() != nullptr; };
+  return facts != nullptr && facts->dtype == at::kFloat && facts->device == c10::Device(c10::kCPU) && is_constant(kStride) &&
+         is_constant(kPadding) && is_constant(kDilation) && is_constant(positions->groups) &&
+         (!positions->transposed || constant_bool(*node.input(*positions->transposed)) == false) &&
+         (is_none(*node.input(kBias)) || is_tensor(*node.input(kBias)));
+}
+
+KernelPtr make_clamped_convolution(const NodeGroup& group) {
+  if (group.nodes.size() != 2 || !is_known_convolution(*group.nodes.front())) {
+    return nullptr;
+  }
+  const Node& node = *group.nodes.front();
+  const auto bounds = clamping_bounds(*group.nodes.back());
+  if (!bounds || group.nodes.back()->input(0) != node.output()) {
+    return nullptr;
+  }
+  const auto place_of = [&](size_t position) {
+    const auto found = std::find(group.operands.begin(), group.operands.end(), node.input(position));
+    return static_cast<size_t>(found - group.operands.begin());
+  };
+  const auto number = [&](size_t position) { return *node.input(position)->constant(); };
+  const ConvolutionOperands operands = {place_of(0), place_of(1),
+                                        is_none(*node.input(kBias)) ? std::nullopt : std::optional(place_of(kBias))};
+  return std::make_unique<ClampedConvolution>(
+      operands, *bounds,
+      Numbers{number(kStride), number(kPadding), number(kDilation), number(positions_of(node)->groups).toInt()});
+}
+
 void add_convolution_kernels(KernelTable& table) {
-  table[{"aten::conv1d", ""}] = {make_kernel<ConvolutionKernel<Conv>>};
-  table[{"aten::conv2d", ""}] = {make_kernel<ConvolutionKernel<Conv>>};
-  table[{"aten::convolution", ""}] = {make_kernel<ConvolutionKernel<Convolution>>};
-  table[{"aten::_convolution", ""}] = {make_kernel<ConvolutionKernel<Convolution>>};
-  table[{"aten::_convolution", "deprecated"}] = {make_kernel<ConvolutionKernel<Convolution>>};
+  table[{"aten::conv1d", ""}] = {make_kernel<ConvolutionKernel<kConv>>};
+  table[{"aten::conv2d", ""}] = {make_kernel<ConvolutionKernel<kConv>>};
+  table[{"aten::convolution", ""}] = {make_kernel<ConvolutionKernel<kConvolution>>};
+  table[{"aten::_convolution", ""}] = {make_kernel<ConvolutionKernel<kConvolution>>};
+  table[{"aten::_convolution", "deprecated"}] = {make_kernel<ConvolutionKernel<kConvolution>>};
 }
 
 }  // namespace sconce
