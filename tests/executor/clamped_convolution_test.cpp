@@ -96,6 +96,24 @@ TEST_P(ClampedConvolution, GivesGradientsBetweenCallsWithout) {
   }
 }
 
+// What LibTorch says of bounds, it says in each call.
+TEST(ClampedConvolutions, RejectBounds) {
+  const at::NoGradGuard no_grad;
+  for (const std::string call :
+       {"torch.clamp(y, None, None)", "torch.clamp(y, 0.0, 1e300)", "torch.hardtanh(y, 0, -1e39)"}) {
+    const std::string methods = "def forward(self, x):\n    y = torch.conv2d(x, self.weight)\n    return " + call + "\n";
+    torch::jit::Module script = testing::module_of(methods, {{"weight", at::randn({16, 4, 1, 1})}});
+    Module module = accelerate(script, Options().compile(CompileMode::kBlocking));
+    const at::Tensor x = at::randn({1, 4, 5, 5});
+    const std::string wanted = testing::message_of([&] { script.forward({x}); });
+    for (int i = 0; i < kCalls; ++i) {
+      const std::string got = testing::message_of([&] { module.forward({x}); });
+      EXPECT_EQ(got.empty(), wanted.empty()) << call;
+      EXPECT_THAT(wanted, ::testing::HasSubstr(got.substr(0, std::min<size_t>(got.find(" (in"), 40)))) << call;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Clamps, ClampedConvolution,
                          ::testing::Values("torch.relu(y)", "torch.relu6(y)", "torch.relu_(y)", "torch.clamp(y, -0.5, 0.75)",
                                            "torch.clamp(y, min=-1)", "torch.clamp(y, max=0.5)", "torch.clamp(y, 1.0, -1.0)",

@@ -4,6 +4,7 @@
 #include "plan/prepared/kernels/float32_precision.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -67,12 +68,13 @@ bool read_numbers(const c10::IValue& value, bool is_row, int64_t least, std::arr
   return std::all_of(given.begin(), given.end(), [least](int64_t number) { return number >= least; });
 }
 
-// Prepares and runs the packed convolution of a step.
-class ConvolutionRunner {
+// A kernel with a packed convolution. The weights that are packed stay so when operands have other sizes.
+class PackedConvolutionKernel : public PreparedKernel {
  public:
-  ConvolutionRunner(ConvolutionOperands operands, Bounds bounds) : operands_(operands), bounds_(bounds) {}
+  PackedConvolutionKernel(ConvolutionOperands operands, Bounds bounds) : operands_(operands), bounds_(bounds) {}
 
-  bool prepare(const KernelArguments& arguments, const Numbers& numbers, KernelResults results) {
+  bool prepare(const KernelArguments& arguments, KernelResults results) final {
+    const Numbers numbers = numbers_of(arguments);
     const at::Tensor& input = arguments.tensor(operands_.image);
     const at::Tensor& weight = arguments.tensor(operands_.weight);
     if (!arguments.packs_weights() || numbers.is_transposed || !is_batch(input) || !is_batch(weight) ||
@@ -118,43 +120,27 @@ class ConvolutionRunner {
     return true;
   }
 
-  bool can_run(const KernelArguments& arguments) const { return packed_->is_ready(arguments, operands_); }
-  void run(const KernelArguments& arguments, KernelResults results) const {
+  bool prepare_again(const KernelArguments& arguments, KernelResults results) final { return prepare(arguments, results); }
+  bool may_have_to_wait() const final { return true; }
+  bool can_run(const KernelArguments& arguments) const final { return packed_->is_ready(arguments, operands_); }
+  void run(const KernelArguments& arguments, KernelResults results) final {
     packed_->run(static_cast<const float*>(arguments.data(operands_.image)), static_cast<float*>(results[0].data));
   }
 
  private:
+  virtual Numbers numbers_of(const KernelArguments& arguments) const = 0;
+
   const ConvolutionOperands operands_;
   const Bounds bounds_;
   ConvolutionKernels kernels_ = ConvolutionKernels::kLibTorch;
   std::unique_ptr<PackedConvolution> packed_;
 };
 
-// A kernel that has a runner. The weights that are packed stay so when operands have other sizes.
-class RunnerKernel : public PreparedKernel {
- public:
-  RunnerKernel(ConvolutionOperands operands, Bounds bounds) : runner_(operands, bounds) {}
-
-  bool prepare(const KernelArguments& arguments, KernelResults results) override {
-    return runner_.prepare(arguments, numbers_of(arguments), results);
-  }
-  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
-    return prepare(arguments, results);
-  }
-  bool may_have_to_wait() const override { return true; }
-  bool can_run(const KernelArguments& arguments) const override { return runner_.can_run(arguments); }
-  void run(const KernelArguments& arguments, KernelResults results) override { runner_.run(arguments, results); }
-
- private:
-  virtual Numbers numbers_of(const KernelArguments& arguments) const = 0;
-  ConvolutionRunner runner_;
-};
-
 // conv1d, conv2d, or convolution: (input, weight, bias?, stride, padding, dilation, …, groups, …)
 template <const Positions& kPositions>
-class ConvolutionKernel final : public RunnerKernel {
+class ConvolutionKernel final : public PackedConvolutionKernel {
  public:
-  ConvolutionKernel() : RunnerKernel(ConvolutionOperands{}, Bounds{}) {}
+  ConvolutionKernel() : PackedConvolutionKernel(ConvolutionOperands{}, Bounds{}) {}
 
  private:
   Numbers numbers_of(const KernelArguments& arguments) const override {
@@ -164,10 +150,10 @@ class ConvolutionKernel final : public RunnerKernel {
   }
 };
 
-class ClampedConvolution final : public RunnerKernel {
+class ClampedConvolution final : public PackedConvolutionKernel {
  public:
   ClampedConvolution(ConvolutionOperands operands, Bounds bounds, Numbers numbers)
-      : RunnerKernel(operands, bounds), numbers_(std::move(numbers)) {}
+      : PackedConvolutionKernel(operands, bounds), numbers_(std::move(numbers)) {}
 
  private:
   Numbers numbers_of(const KernelArguments& /*arguments*/) const override { return numbers_; }
@@ -183,22 +169,27 @@ const Positions* positions_of(const Node& node) {
                                                                      : nullptr;
 }
 
-// Returns the number of a constant; `fallback` for the constant None.
-std::optional<double> bound_of(const Value& value, double fallback) {
+// Returns the number of a constant; `fallback` for the constant None. Returns nothing for numbers that LibTorch does not
+// convert to float32.
+std::optional<float> bound_of(const Value& value, float fallback) {
   const c10::IValue* constant = value.constant();
-  return constant == nullptr    ? std::nullopt
-         : constant->isNone()   ? std::optional(fallback)
-         : constant->isInt()    ? std::optional(static_cast<double>(constant->toInt()))
-         : constant->isDouble() ? std::optional(constant->toDouble())
-                                : std::nullopt;
+  if (constant == nullptr || constant->isNone()) {
+    return constant == nullptr ? std::nullopt : std::optional(fallback);
+  }
+  if (!constant->isInt() && !constant->isDouble()) {
+    return std::nullopt;
+  }
+  const double number = constant->isInt() ? static_cast<double>(constant->toInt()) : constant->toDouble();
+  const bool fits = std::abs(number) <= std::numeric_limits<float>::max();
+  return fits ? std::optional(static_cast<float>(number)) : std::nullopt;
 }
 
 }  // namespace
 
 std::optional<Bounds> clamping_bounds(const Node& node) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  std::optional<double> least;
-  std::optional<double> most;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::optional<float> least;
+  std::optional<float> most;
   if (node.kind() == aten::relu || node.kind() == aten::relu6) {
     least = 0;
     most = node.kind() == aten::relu ? kInfinity : 6;
@@ -206,9 +197,9 @@ std::optional<Bounds> clamping_bounds(const Node& node) {
     least = bound_of(*node.input(1), -kInfinity);
     most = bound_of(*node.input(2), kInfinity);
   }
-  // Bounds that cross, and NaN, have rules of their own.
-  return least && most && *least < *most ? std::optional(Bounds{static_cast<float>(*least), static_cast<float>(*most)})
-                                         : std::nullopt;
+  // LibTorch rejects calls without a bound. Bounds that cross, and NaN, have rules of their own.
+  const bool are_bounds = least && most && *least < *most && (*least != -kInfinity || *most != kInfinity);
+  return are_bounds ? std::optional(Bounds{*least, *most}) : std::nullopt;
 }
 
 bool is_known_convolution(const Node& node) {
