@@ -29,6 +29,7 @@ namespace {
 
 constexpr size_t kRowsOfSteps = 15;
 constexpr size_t kRowsOfLines = 10;
+constexpr size_t kRowsOfOperators = 15;
 // The first calls ask for specialized plans; the arena grows in the first calls of each plan.
 constexpr size_t kCallsBefore = 3;
 
@@ -49,6 +50,9 @@ double backward_seconds_of(const StepProfile& profile) {
     return sum + (is_backward_plan(step.plan) ? step.seconds : 0);
   });
 }
+
+// The plan of a recorded step is neither.
+bool has_forward_and_backward(const StepProfile& profile) { return profile.trains && !profile.is_one_plan; }
 
 // Returns "prepared", "ordinary", or the share of prepared runs.
 std::string form_of(uint64_t prepared, uint64_t runs) {
@@ -81,7 +85,8 @@ void add_rest(ui::Table& table, const std::vector<Timing>& timings, size_t rows,
   table.add_row(std::move(cells));
 }
 
-// Adds a row for what is no step of a plan: loss, optimizer, and operators that autograd runs one by one.
+// Adds a row for what is no step of a plan: checks of arguments; unless one plan runs all, loss, optimizer, and operators
+// that autograd runs one by one.
 void add_outside(ui::Table& table, const StepProfile& profile, bool has_backward_column = false) {
   if (!profile.trains) {
     return;
@@ -105,7 +110,7 @@ std::string table_of_steps(const StepProfile& profile) {
                                      {"how", ui::Align::kLeft},
                                      {"step", ui::Align::kRight, 1},
                                      {"source line", ui::Align::kLeft}};
-  if (profile.trains) {
+  if (has_forward_and_backward(profile)) {
     columns.push_back({"plan", ui::Align::kLeft});
   }
   ui::Table table(std::move(columns));
@@ -122,12 +127,48 @@ std::string table_of_steps(const StepProfile& profile) {
                                       form_of(step.prepared_runs, step.runs),
                                       std::to_string(step.position),
                                       source_cell(step.source)};
-    if (profile.trains) {
+    if (has_forward_and_backward(profile)) {
       cells.emplace_back(is_backward_plan(step.plan) ? "backward" : "forward");
     }
     table.add_row(std::move(cells));
   }
   add_rest(table, profile.steps, kRowsOfSteps, all, calls);
+  add_outside(table, profile);
+  return table.render(std::max<size_t>(ui::output_width(), 80));
+}
+
+template <typename Timing>
+void sort_by_time(std::vector<Timing>& timings) {
+  std::stable_sort(timings.begin(), timings.end(), [](const Timing& a, const Timing& b) { return a.seconds > b.seconds; });
+}
+
+// Adds up the steps of each operator.
+std::string table_of_operators(const StepProfile& profile) {
+  std::map<std::string, StepTiming> sums;
+  for (const StepTiming& step : profile.steps) {
+    StepTiming& sum = sums[step.op];
+    sum.op = step.op;
+    sum.runs += step.runs;
+    sum.prepared_runs += step.prepared_runs;
+    sum.seconds += step.seconds;
+  }
+  std::vector<StepTiming> operators;
+  for (auto& [name, sum] : sums) {
+    operators.push_back(std::move(sum));
+  }
+  sort_by_time(operators);
+  ui::Table table(
+      {{"share"}, {"per call"}, {"runs/call"}, {"per run"}, {"operator", ui::Align::kLeft}, {"how", ui::Align::kLeft}});
+  const double all = whole_of(profile);
+  const auto calls = static_cast<double>(profile.calls);
+  for (size_t i = 0; i < std::min(kRowsOfOperators, operators.size()); ++i) {
+    const StepTiming& sum = operators[i];
+    const auto runs = static_cast<double>(sum.runs);
+    table.add_row({ui::format_percent(sum.seconds / all), ui::format_duration(sum.seconds / calls),
+                   ui::format_rate(runs / calls), ui::format_duration(sum.seconds / runs), sum.op,
+                   form_of(sum.prepared_runs, sum.runs)});
+  }
+  add_rest(table, operators, kRowsOfOperators, all, calls);
   add_outside(table, profile);
   return table.render(std::max<size_t>(ui::output_width(), 80));
 }
@@ -140,7 +181,7 @@ std::string table_of_lines(const StepProfile& profile) {
                                      {"source line", ui::Align::kLeft},
                                      {"how", ui::Align::kLeft},
                                      {"operators", ui::Align::kLeft}};
-  if (profile.trains) {
+  if (has_forward_and_backward(profile)) {
     columns.insert(columns.begin() + 2, {"backward"});
   }
   ui::Table table(std::move(columns));
@@ -163,19 +204,14 @@ std::string table_of_lines(const StepProfile& profile) {
                                       source_cell(line.source),
                                       form_of(line.prepared_runs, line.runs),
                                       ops};
-    if (profile.trains) {
+    if (has_forward_and_backward(profile)) {
       cells.insert(cells.begin() + 2, ui::format_duration(line.backward_seconds / calls));
     }
     table.add_row(std::move(cells));
   }
-  add_rest(table, lines, kRowsOfLines, all, calls, profile.trains);
-  add_outside(table, profile, /*has_backward_column=*/true);
+  add_rest(table, lines, kRowsOfLines, all, calls, has_forward_and_backward(profile));
+  add_outside(table, profile, has_forward_and_backward(profile));
   return table.render(std::max<size_t>(ui::output_width(), 80));
-}
-
-template <typename Timing>
-void sort_by_time(std::vector<Timing>& timings) {
-  std::stable_sort(timings.begin(), timings.end(), [](const Timing& a, const Timing& b) { return a.seconds > b.seconds; });
 }
 
 // Returns how many calls like this one a trace has room for.
@@ -197,13 +233,7 @@ StepProfile profile_steps(const MeasureSettings& settings, const Options& option
   MutedOutput muted;
   const MutedOutput::OnThread muted_here(muted);
   const torch::jit::Module module = settings.load();
-  std::unique_ptr<peers::Peer> peer = with_autocast_of_calls(std::make_unique<SconcePeer>(options));
-  if (settings.train) {
-    peer = make_training_peer(std::move(peer), *settings.train);
-  }
-  if (const auto reason = peer->prepare(module, settings.method)) {
-    throw RefusedError(*reason);
-  }
+  std::unique_ptr<peers::Peer> peer;
   std::unique_ptr<peers::Peer::Session> session;
   const std::vector<c10::IValue> arguments = fit_arguments(module, settings.method, settings.arguments);
   const DeviceWaits devices(module, arguments);
@@ -216,11 +246,30 @@ StepProfile profile_steps(const MeasureSettings& settings, const Options& option
     devices.wait();
     seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  at::manual_seed(settings.seed);
-  for (int phase = 0; phase < 2; ++phase) {
-    session = peer->session();  // waits for the plans that calls have asked for
-    for (size_t i = 0; i < kCallsBefore; ++i) {
-      call();
+  // Calls a peer until its plans are made. Returns why its calls are not what its name says.
+  const auto begin_with = [&](std::unique_ptr<peers::Peer> made) {
+    session.reset();
+    peer = std::move(made);
+    at::manual_seed(settings.seed);
+    auto why_not = peer->prepare(module, settings.method);
+    for (int phase = 0; phase < 2 && !why_not; ++phase) {
+      session = peer->session();  // waits for the plans that calls have asked for
+      for (size_t i = 0; i < kCallsBefore; ++i) {
+        call();
+      }
+    }
+    return why_not ? why_not : peer->remark();
+  };
+  StepProfile profile;
+  profile.trains = settings.train.has_value();
+  profile.is_one_plan = profile.trains && !begin_with(make_step_peer(options, *settings.train));
+  if (!profile.is_one_plan) {
+    auto plain = with_autocast_of_calls(std::make_unique<SconcePeer>(options));
+    if (profile.trains) {
+      plain = make_training_peer(std::move(plain), *settings.train);
+    }
+    if (const auto reason = begin_with(std::move(plain))) {
+      throw RefusedError(*reason);
     }
   }
   const size_t max_calls = calls_in_a_trace(call);
@@ -239,10 +288,11 @@ StepProfile profile_steps(const MeasureSettings& settings, const Options& option
       progress();
     }
   } while (share < 1 && calls < max_calls && !trace.is_full() && !interrupted());
-  const bool trains = settings.train.has_value();
   // Backward plans run outside of the call of the model.
-  StepProfile profile{trains ? calls : trace.calls(), trains, trains ? seconds : trace.seconds(), trace.dropped_steps(),
-                      trace.timings()};
+  profile.calls = profile.trains ? calls : trace.calls();
+  profile.seconds = profile.trains ? seconds : trace.seconds();
+  profile.dropped_steps = trace.dropped_steps();
+  profile.steps = trace.timings();
   sort_by_time(profile.steps);
   if (!trace_out.empty()) {
     write_trace(trace, trace_out);
@@ -275,20 +325,24 @@ std::vector<LineTiming> lines_of(const std::vector<StepTiming>& steps) {
 std::string to_text(const StepProfile& profile) {
   const auto calls = static_cast<double>(profile.calls);
   const double backward = backward_seconds_of(profile);
-  std::string text = "profile of " + ui::format_count(profile.calls) + (profile.trains ? " training steps" : " calls") +
-                     " on one thread: " + ui::format_duration(profile.seconds / calls) +
-                     (profile.trains ? " a step" : " a call") + ", of which ";
-  text +=
-      profile.trains
-          ? "forward plans take " + ui::format_duration((seconds_of(profile) - backward) / calls) + " and backward plans " +
-                ui::format_duration(backward / calls) +
-                "; the rest, outside of plans, is the loss, LibTorch's autograd and optimizer, and the recording\n"
-          : "the steps take " + ui::format_duration(seconds_of(profile) / calls) + "; the rest is the recording, mostly\n";
+  const auto per_call = [&](double seconds) { return ui::format_duration(seconds / calls); };
+  const std::string what = profile.is_one_plan ? " recorded training steps" : profile.trains ? " training steps" : " calls";
+  std::string text = "profile of " + ui::format_count(profile.calls) + what +
+                     " on one thread: " + per_call(profile.seconds) + (profile.trains ? " a step" : " a call") +
+                     ", of which ";
+  text += has_forward_and_backward(profile)
+              ? "forward plans take " + per_call(seconds_of(profile) - backward) + " and backward plans " +
+                    per_call(backward) +
+                    "; the rest, outside of plans, is the loss, LibTorch's autograd and optimizer, and the recording\n"
+              : std::string(profile.is_one_plan ? "the steps of the plan" : "the steps") + " take " +
+                    per_call(seconds_of(profile)) + "; the rest is the recording, mostly\n";
   if (profile.dropped_steps > 0) {
     text += "note: a call has more steps than the trace has room for; " + ui::format_count(profile.dropped_steps) +
             " are missing\n";
   }
-  return text + table_of_steps(profile) + "\n" + table_of_lines(profile);
+  // A recording knows no lines of the model's source.
+  text += table_of_steps(profile) + "\n";
+  return text + (profile.is_one_plan ? table_of_operators(profile) : table_of_lines(profile));
 }
 
 Json to_json(const StepProfile& profile) {
@@ -315,6 +369,7 @@ Json to_json(const StepProfile& profile) {
   }
   return Json{{"calls", profile.calls},
               {"trains", profile.trains},
+              {"is_one_plan", profile.is_one_plan},
               {"seconds", profile.seconds},
               {"step_seconds", seconds_of(profile)},
               {"backward_seconds", backward_seconds_of(profile)},

@@ -17,6 +17,7 @@ namespace sconce::cli {
 struct StepProfile {
   uint64_t calls = 0;
   bool trains = false;            // the calls are training steps
+  bool is_one_plan = false;       // each of them is recorded as a whole, and one plan runs it
   double seconds = 0;             // of all calls, without copies of the arguments
   uint64_t dropped_steps = 0;     // of calls that did not fit into the trace
   std::vector<StepTiming> steps;  // those that took the most time first
@@ -26,7 +27,7 @@ struct StepProfile {
 constexpr size_t kPiecesOfProfile = 10;
 
 // Calls the model on this thread, or trains it, until `settings.seconds` are over or the trace is full, after calls that are
-// not recorded.
+// not in the trace. A training step is a TrainStep's if one plan runs that, else forward and backward have their own plans.
 // Writes the trace to `trace_out`, unless it is empty. Throws what the model throws.
 StepProfile profile_steps(const MeasureSettings& settings, const Options& options, const std::string& trace_out,
                           const std::function<void()>& progress);
@@ -43,8 +44,8 @@ struct LineTiming {
 // Returns the lines, those that took the most time first.
 std::vector<LineTiming> lines_of(const std::vector<StepTiming>& steps);
 
-// Prints the slowest steps and lines, and the rest of each as a sum. Shares of training are shares of the whole step:
-// forward, loss, backward and optimizer.
+// Prints the slowest steps and lines, and the rest of each as a sum. A recorded step has operators in place of lines.
+// Shares of training are shares of the whole step: forward, loss, backward and optimizer.
 std::string to_text(const StepProfile& profile);
 Json to_json(const StepProfile& profile);
 

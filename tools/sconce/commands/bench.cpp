@@ -302,7 +302,8 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       ->check(between(0, 1e30));
   command.add_flag("--profile", options->profile,
                    "then record sconce's steps for as long, and show the time of each step and source line; with --train, "
-                   "of forward and backward plans, as shares of the whole training step");
+                   "of the plan of the recorded step or, where it has none, of forward and backward plans, as shares of "
+                   "the whole training step");
   command.add_option("--html", options->html, "also write the tables and plots of all models as one page")
       ->type_name("FILE");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
