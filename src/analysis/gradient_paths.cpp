@@ -57,7 +57,11 @@ class GradientPaths {
 
   // A node that gradients reach is on the path of each of them to each of its targets, and so are its operands. One that
   // none reaches computes forward values again, and inherits the pairs of its users.
+  // Sizes and dtypes of a value stay what they were when its elements are written: a node that asks for them reads nothing.
   void visit(const Node& node) {
+    if (node.op().reads == Reads::kMetadata) {
+      return;
+    }
     const Dependence& sources = sources_.at(&node);
     const bool has_source = std::find(sources.begin(), sources.end(), true) != sources.end();
     Paths all{Dependence(outgoing_), Dependence(incoming_ * outgoing_)};

@@ -123,10 +123,28 @@ void bump_versions(const c10::IValue& value) {
   }
 }
 
+// How the elements of arguments lie in memory.
+enum class Strides : uint8_t { kGiven, kFirstTwoExchanged, kLastOutermost };
+
+// Returns a tensor of equal elements; itself if it has too few dimensions.
+at::Tensor laid_out(const at::Tensor& tensor, Strides strides) {
+  const int64_t rank = tensor.dim();
+  if (strides == Strides::kGiven || rank < 2) {
+    return tensor;
+  }
+  return strides == Strides::kFirstTwoExchanged ? tensor.transpose(0, 1).clone(at::MemoryFormat::Contiguous).transpose(0, 1)
+                                                : tensor.movedim(-1, 0).clone(at::MemoryFormat::Contiguous).movedim(0, -1);
+}
+
 // Returns whether eager's backward raises when the argument or result at the position was written since forward. Only
 // the argument `leaf` requires a gradient. Nothing where no result depends on it.
-std::optional<bool> eager_saves(const GradientCase& each, size_t leaf, size_t position) {
+std::optional<bool> eager_saves(const GradientCase& each, size_t leaf, size_t position, Strides strides = Strides::kGiven) {
   Values all = each.arguments(2);
+  for (c10::IValue& value : all) {
+    if (value.isTensor() && value.toTensor().defined()) {
+      value = laid_out(value.toTensor(), strides);
+    }
+  }
   all[leaf].toTensor().requires_grad_(true);
   const Values results = testing::call_operator(*each.op, all);
   all.insert(all.end(), results.begin(), results.end());
@@ -201,6 +219,31 @@ TEST(SavedValues, ARuleReadsNoTensorThatLibTorchsFormulaDoesNotRead) {
     }
   }
   EXPECT_GT(reads, 150U);
+}
+
+// A rule reads the operand itself where LibTorch may have saved a copy: differentiable subgraphs do not take these operators
+// if the operand is written later (autodiff/select/kept_copies.h).
+TEST(SavedValues, LibTorchCopiesOperandsOfFiveOperatorsAlone) {
+  std::set<std::string> copying;
+  for (const GradientCase& each : testing::gradient_cases()) {
+    const Values arguments = each.arguments(2);
+    const OpGradient* rule = testing::rule_of(*each.op, arguments);
+    for (const size_t leaf : testing::floating_positions(arguments)) {
+      if (rule == nullptr || !may_require_gradient(each, leaf)) {
+        continue;
+      }
+      for (const size_t position : positions_that_rule_reads(*rule, *each.op, leaf)) {
+        const bool is_saved = position < arguments.size() && eager_saves(each, leaf, position).value_or(false);
+        for (const Strides strides : {Strides::kFirstTwoExchanged, Strides::kLastOutermost}) {
+          if (is_saved && !eager_saves(each, leaf, position, strides).value_or(true)) {
+            copying.insert(std::string(each.op->name));
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(copying, (std::set<std::string>{"aten::group_norm", "aten::instance_norm", "aten::linear", "aten::matmul",
+                                            "aten::scaled_dot_product_attention"}));
 }
 
 // A saved value that shared memory with a result would change with it.

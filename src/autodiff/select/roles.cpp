@@ -4,6 +4,7 @@
 #include "analysis/effects.h"
 #include "analysis/list_writes.h"
 #include "autodiff/rules/gradient_rule.h"
+#include "autodiff/select/kept_copies.h"
 #include "ir/constant_operands.h"
 #include "ir/memory_types.h"
 #include "load/compile_op_row.h"
@@ -232,14 +233,18 @@ bool is_auxiliary(const Node& node) {
 }
 
 Roles::Roles(const Graph& graph) {
-  for_each_node(graph.body(), [this](const Node* node) {
+  KeptCopies copies(graph);
+  for_each_node(graph.body(), [&](const Node* node) {
     if (node->opcode() == Opcode::kConstant || !node->blocks().empty()) {
       return;
     }
     if (is_auxiliary(*node)) {
       entries_[node] = {Role::kAuxiliary, {}};
     } else {
-      const auto reason = why_no_gradient_flows(*node);
+      std::optional<NotDifferentiated> reason = why_no_gradient_flows(*node);
+      if (!reason && copies.any_is_written_later(*node)) {
+        reason = NotDifferentiated::kCondition;
+      }
       entries_[node] = {reason ? Role::kOutside : Role::kDifferentiated, reason};
     }
   });
