@@ -5,6 +5,7 @@
 #include "plan/steps/call_step.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
@@ -13,19 +14,47 @@
 namespace sconce {
 namespace {
 
-class DispatcherStep final : public CallStep {
+class DispatcherStep : public CallStep {
  public:
   DispatcherStep(const Node& node, Operands operands, Registers results, bool may_skip_autograd, c10::OperatorHandle op)
       : CallStep(node, std::move(operands), std::move(results), may_skip_autograd), op_(std::move(op)) {}
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    op_.callBoxed(frame.stack);
+    call(frame);
     pop_results(frame);
   }
 
+ protected:
+  void call(Frame& frame) const { op_.callBoxed(frame.stack); }
+
  private:
   c10::OperatorHandle op_;
+};
+
+// Calls a composite that draws no random numbers. Below autograd it may take another way than above (`is_composite`), with
+// other checks: what raises below is called again above, for LibTorch's words.
+class CompositeStep final : public DispatcherStep {
+ public:
+  using DispatcherStep::DispatcherStep;
+
+  void run(Frame& frame) const override {
+    if (!skips_autograd(frame, *this)) {
+      DispatcherStep::run(frame);
+      return;
+    }
+    push_operands(frame);
+    constexpr unsigned kUsualOperands = 4;
+    const c10::SmallVector<c10::IValue, kUsualOperands> operands(frame.stack.begin(), frame.stack.end());
+    try {
+      call(frame);
+    } catch (const c10::Error&) {
+      frame.autograd->skip(false);
+      frame.stack.assign(operands.begin(), operands.end());
+      call(frame);
+    }
+    pop_results(frame);
+  }
 };
 
 // A detach whose result is indistinguishable from its operand if no gradients are recorded. It is then left out.
@@ -130,8 +159,13 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
     return StepPtr(std::make_unique<DetachStep>(node, std::move(operands), std::move(results), *op.dispatched));
   }
   if (op.dispatched) {
-    return StepPtr(std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results),
-                                                    runs_equally_below_autograd(node, is_exact), *op.dispatched));
+    const bool may_skip = runs_equally_below_autograd(node, is_exact);
+    if (may_skip && is_composite(*op.dispatched) && !effects_of(node).random) {
+      return StepPtr(
+          std::make_unique<CompositeStep>(node, std::move(operands), std::move(results), may_skip, *op.dispatched));
+    }
+    return StepPtr(
+        std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results), may_skip, *op.dispatched));
   }
   if (StepPtr builtin = make_builtin_step(node, operands, results)) {
     return builtin;
