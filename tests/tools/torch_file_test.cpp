@@ -50,6 +50,28 @@ TEST(TorchFile, IsReadByTorchLoadWithItsDefaults) {
   EXPECT_EQ(read.out, "[[1, 2], [1.5], [True], ['s'], None, [[1], [2, 3]]]\n");
 }
 
+// Without the gradient of the weight and that of the bias.
+const char* const kUndefined = R"(
+def forward(self, x: Tensor):
+    found = torch.convolution_backward(x, x, x, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, False, False])
+    return found[1], [found[0], found[2]], {"weight": found[1]}
+)";
+
+TEST(TorchFile, HasNoneForUndefinedTensors) {
+  const ScratchFolder scratch;
+  const std::string file = scratch.path() + "/result.pt";
+  const ProgramResult written =
+      sconce({"run", write_model(scratch, "model.pt", kUndefined), "--input", "float32[1,1,1,1]=ones", "--output", file});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  const auto read = load_arguments(file);
+  ASSERT_EQ(read.size(), 3U);
+  EXPECT_TRUE(read[0].isNone());
+  EXPECT_TRUE(at::equal(read[1].toListRef()[0].toTensor(), at::ones({1, 1, 1, 1})));
+  EXPECT_TRUE(read[1].toListRef()[1].isNone());
+  EXPECT_TRUE(read[2].toGenericDict().at("weight").isNone());
+  EXPECT_NE(cli::torch_file(at::Tensor()).size(), 0U);
+}
+
 TEST(TorchFile, NamesNothingThatTorchLoadRefuses) {
   const std::vector<char> bytes = cli::torch_file(c10::ivalue::Tuple::create(
       {c10::List<int64_t>({1, 2}), c10::List<double>({1.5}), c10::List<at::Tensor>({at::ones({2})})}));

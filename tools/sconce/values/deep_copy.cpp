@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/jit_type.h>
 
+#include <memory>
 #include <optional>
 #include <unordered_map>
 
@@ -87,9 +88,19 @@ class Copier {
     for (const c10::IValue& element : value.toTupleRef().elements()) {
       elements.push_back(copy(element));
     }
-    const auto type = value.toTupleRef().type();
-    return type->schema() ? c10::ivalue::Tuple::createNamed(std::move(elements), type)
-                          : c10::ivalue::Tuple::create(std::move(elements));
+    const auto type = type_of(value.toTupleRef());
+    return type && type->schema() ? c10::ivalue::Tuple::createNamed(std::move(elements), type)
+                                  : c10::ivalue::Tuple::create(std::move(elements));
+  }
+
+  // Returns null for a tuple of which LibTorch can make no type: it asks an undefined tensor for its strides. A named tuple
+  // has its type from the beginning.
+  static std::shared_ptr<c10::TupleType> type_of(const c10::ivalue::Tuple& tuple) {
+    try {
+      return tuple.type();
+    } catch (const c10::Error&) {
+      return nullptr;
+    }
   }
 
   // Lists, dicts and objects may contain themselves, so they are registered before they are filled.

@@ -14,10 +14,14 @@
 namespace sconce::cli {
 namespace {
 
-// Copies containers, with elements of any type: the pickler writes a list of ints or floats as a call of its own.
+// Copies containers, with elements of any type: the pickler writes a list of ints or floats as a call of its own. Undefined
+// tensors become None, as Python shows them.
 class TypeEraser {
  public:
   c10::IValue erase(const c10::IValue& value) {
+    if (value.isTensor() && !value.toTensor().defined()) {
+      return {};
+    }
     if (!value.isList() && !value.isGenericDict() && !value.isTuple()) {
       return value;
     }
