@@ -32,7 +32,7 @@ class DispatcherStep : public CallStep {
   c10::OperatorHandle op_;
 };
 
-// Calls a composite that draws no random numbers. Below autograd it may take another way than above (`is_composite`), with
+// Calls a composite that neither writes nor draws random numbers. Below autograd it may take another way than above (`is_composite`), with
 // other checks: what raises below is called again above, for LibTorch's words.
 class CompositeStep final : public DispatcherStep {
  public:
@@ -160,7 +160,7 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
   }
   if (op.dispatched) {
     const bool may_skip = runs_equally_below_autograd(node, is_exact);
-    if (may_skip && is_composite(*op.dispatched) && !effects_of(node).random) {
+    if (may_skip && is_composite(*op.dispatched) && !effects_of(node).random && !effects_of(node).writes) {
       return StepPtr(
           std::make_unique<CompositeStep>(node, std::move(operands), std::move(results), may_skip, *op.dispatched));
     }
