@@ -32,8 +32,8 @@ class DispatcherStep : public CallStep {
   c10::OperatorHandle op_;
 };
 
-// Calls a composite that neither writes nor draws random numbers. Below autograd it may take another way than above (`is_composite`), with
-// other checks: what raises below is called again above, for LibTorch's words.
+// Calls a composite that neither writes nor draws random numbers. Below autograd it may take another way than above
+// (`is_composite`), with other checks: what raises below is called again above, for LibTorch's words.
 class CompositeStep final : public DispatcherStep {
  public:
   using DispatcherStep::DispatcherStep;
