@@ -1,9 +1,10 @@
 #include "tools/sconce/values/deep_copy.h"
 
+#include "tools/sconce/values/value_walk.h"
+
 #include <ATen/ATen.h>
 #include <ATen/core/jit_type.h>
 
-#include <memory>
 #include <optional>
 #include <unordered_map>
 
@@ -88,19 +89,9 @@ class Copier {
     for (const c10::IValue& element : value.toTupleRef().elements()) {
       elements.push_back(copy(element));
     }
-    const auto type = type_of(value.toTupleRef());
-    return type && type->schema() ? c10::ivalue::Tuple::createNamed(std::move(elements), type)
-                                  : c10::ivalue::Tuple::create(std::move(elements));
-  }
-
-  // Returns null for a tuple of which LibTorch can make no type: it asks an undefined tensor for its strides. A named tuple
-  // has its type from the beginning.
-  static std::shared_ptr<c10::TupleType> type_of(const c10::ivalue::Tuple& tuple) {
-    try {
-      return tuple.type();
-    } catch (const c10::Error&) {
-      return nullptr;
-    }
+    const auto type = named_type(value.toTupleRef());
+    return type ? c10::ivalue::Tuple::createNamed(std::move(elements), type)
+                : c10::ivalue::Tuple::create(std::move(elements));
   }
 
   // Lists, dicts and objects may contain themselves, so they are registered before they are filled.

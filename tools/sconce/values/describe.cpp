@@ -3,6 +3,7 @@
 #include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/values/compare.h"
+#include "tools/sconce/values/value_walk.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/class_type.h>
@@ -112,9 +113,8 @@ std::string quoted(const std::string& text) {
 
 // Returns the fields of a NamedTuple; empty for a plain tuple.
 std::vector<std::string> fields_of(const c10::ivalue::Tuple& tuple) {
-  const auto type = tuple.type()->cast<c10::TupleType>();
   std::vector<std::string> names;
-  if (type && type->schema()) {
+  if (const auto type = named_type(tuple)) {
     for (const c10::Argument& field : type->schema()->arguments()) {
       names.push_back(field.name());
     }

@@ -1,7 +1,6 @@
 #include "tools/sconce/values/value_walk.h"
 
 #include <ATen/core/class_type.h>
-#include <ATen/core/jit_type.h>
 
 #include <unordered_map>
 #include <unordered_set>
@@ -58,6 +57,17 @@ std::vector<NamedTensor> tensors_in(const c10::IValue& value, const std::string&
   TensorWalk walk(objects);
   walk.visit(value, path);
   return walk.take();
+}
+
+// LibTorch makes the type of a plain tuple when it is asked, and raises where it asks an undefined tensor for its strides. A
+// NamedTuple has its type from the beginning.
+c10::TupleTypePtr named_type(const c10::ivalue::Tuple& tuple) {
+  try {
+    const c10::TupleTypePtr type = tuple.type();
+    return type->schema() != nullptr ? type : nullptr;
+  } catch (const c10::Error&) {
+    return nullptr;
+  }
 }
 
 std::vector<std::string> sharing_of(const std::vector<NamedTensor>& before, const std::vector<NamedTensor>& values) {
