@@ -105,10 +105,12 @@ class GroupKernel final : public PreparedKernel {
   }
 
   bool can_run(const KernelArguments& arguments) const override {
-    is_compiled_ = is_compiled_ || std::all_of(nests_.begin(), nests_.end(), [](const Nest& nest) {
-                     return nest.elements == 0 || nest.code->is_compiled();
-                   });
-    return is_compiled_ && is_of_default_dtype() && !memory_.is_shared(arguments) &&
+    const auto all_are = [&](const auto& is_ready) { return std::all_of(nests_.begin(), nests_.end(), is_ready); };
+    is_compiled_ = is_compiled_ || all_are([](const Nest& nest) { return nest.code->is_compiled(); });
+    // A later run of a flat kernel may have elements where this one has none.
+    const bool is_ready =
+        is_compiled_ || all_are([](const Nest& nest) { return nest.elements == 0 || nest.code->is_compiled(); });
+    return is_ready && is_of_default_dtype() && !memory_.is_shared(arguments) &&
            std::all_of(bound_.begin(), bound_.end(),
                        [&](const BoundNumber& bound) { return fits_dtype(arguments.value(bound.position), bound.dtype); });
   }

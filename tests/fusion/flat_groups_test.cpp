@@ -2,6 +2,7 @@
 #include "tests/fusion/kernel_call.h"
 #include "tests/support/graphs.h"
 
+#include "fusion/group_kernel.h"
 #include "fusion/kernel_width.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"
@@ -64,6 +65,31 @@ graph(%x : Tensor, %y : Tensor):
 Operands of_sizes(at::IntArrayRef sizes) {
   return {at::arange(c10::multiply_integers(sizes), at::kFloat).view(sizes),
           at::arange(c10::multiply_integers(sizes), at::kFloat).view(sizes).neg()};
+}
+
+// The kernel of an empty call needs no code. That of the next call does.
+TEST(FlatGroups, WaitForTheirCodeAfterAnEmptyCall) {
+  const c10::NoGradGuard no_grad;
+  const auto plan = plan_with_kernels(R"(
+graph(%x : Tensor, %y : Tensor):
+  %least : float = prim::Constant[value=0.125]()
+  %most : float = prim::Constant[value=6.5]()
+  %two : int = prim::Constant[value=2]()
+  %a : Tensor = aten::clamp_(%x, %least, %most)
+  %b : Tensor = aten::sub_(%a, %y, %two)
+  %c : Tensor = aten::clamp_(%b, %least, %most)
+  return ()
+)",
+                                      background_kernels());
+  for (int call = 0; call < 200; ++call) {
+    const int64_t elements = call % 3 == 1 ? 0 : 9 + call % 2;
+    const Operands own = of_sizes({elements});
+    const Operands expected = of_sizes({elements});
+    expected.x.clamp_(0.125, 6.5).sub_(expected.y, 2).clamp_(0.125, 6.5);
+    torch::jit::Stack stack = {own.x, own.y};
+    run_plan(*plan, stack, AutogradUse::kNone);
+    EXPECT_TRUE(at::equal(own.x, expected.x)) << "call " << call;
+  }
 }
 
 TEST(FlatGroups, ArePreparedForOneSize) {

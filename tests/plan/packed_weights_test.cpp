@@ -8,6 +8,8 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
+#include <cmath>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -227,6 +229,31 @@ TEST(PackedWeights, ServeConvolutionsOfRows) {
   expect_equal_runs(images, {at::randn({2, 1, 9, 9}), at::randn({32, 1, 3, 3}), at::randn({32})});
 }
 
+// An element reaches only the windows that hold it: no kernel multiplies others by zero.
+TEST(PackedWeights, DoNotSpreadNaNs) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [height, width] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {1, 2}, {2, 2}, {1, 3}, {3, 3}, {4, 4}, {3, 5}, {5, 3}, {1, 7}, {5, 5}, {6, 4}, {7, 7}}) {
+    for (const std::string stride : {"1, 1", "2, 2"}) {
+      for (const int64_t groups : {1, 4, 16}) {
+        Both both(convolution(stride, "1, 0", "1, 1", groups), /*is_exact=*/false);
+        at::Tensor special = image({1, 16, 12, 11});
+        special[0][3][6][5] = std::nan("");
+        special[0][9][2][2] = std::numeric_limits<float>::infinity();
+        const at::Tensor weight = at::rand({16, 16 / groups, height, width}) + 0.5;
+        for (const at::Tensor& x : {special, special.contiguous()}) {
+          for (int run = 0; run < kRuns; ++run) {
+            const at::Tensor got = both.run({x, weight, at::ones({16})})[0].toTensor();
+            const at::Tensor wanted = both.run_ordinary({x, weight, at::ones({16})})[0].toTensor();
+            EXPECT_TRUE(at::allclose(got, wanted, kTolerance, kTolerance, /*equal_nan=*/true))
+                << height << " x " << width << ", stride " << stride << ", groups " << groups << ", run " << run;
+          }
+        }
+      }
+    }
+  }
+}
+
 // XNNPACK packs the weights of depthwise convolutions for each operator anew.
 TEST(PackedWeights, AreSharedByDepthwiseConvolutions) {
   const at::NoGradGuard no_grad;
@@ -273,6 +300,12 @@ TEST(PackedWeights, OfRejectedConvolutionsAreRejected) {
   expect_error(plain, {image({1, 7, 9, 9}), good[1], good[2]}, good);
   expect_error(plain, {image({1, 8, 2, 9}), good[1], good[2]}, good);
   expect_error(plain, {good[0], good[1], at::randn({31})}, good);
+  // A window that is larger than the padded image by less than the stride.
+  const std::string strided = convolution("3, 3", "0, 0", "1, 1", 1);
+  expect_error(strided, {image({1, 8, 2, 9}), good[1], good[2]}, good);
+  expect_error(strided, {image({1, 8, 9, 2}), good[1], good[2]}, good);
+  const torch::jit::Stack depthwise = {image({1, 32, 9, 9}), at::randn({32, 1, 3, 3}), good[2]};
+  expect_error(convolution("3, 3", "0, 0", "1, 1", 32), {image({1, 32, 9, 2}), depthwise[1], depthwise[2]}, depthwise);
   const torch::jit::Stack grouped = {image({1, 8, 9, 9}), at::randn({32, 4, 3, 3}), c10::IValue()};
   expect_error(convolution("1, 1", "0, 0", "1, 1", 2), {image({1, 9, 9, 9}), grouped[1], grouped[2]}, grouped);
 }

@@ -1,13 +1,14 @@
 #include "plan/prepared/packed/packed_convolution.h"
 
+#include <algorithm>
+
 namespace sconce {
 namespace {
 
 // Returns whether XNNPACK's kernels are expected to be faster than LibTorch's call of oneDNN, set-up included.
 bool is_faster_by_xnnpack(const ConvolutionForm& form) {
   // LibTorch's call costs about 30 us in any case. Beyond that, its kernels do about twice as much in the same time where
-  // the channels of a group do not fill the registers, or are computed one by one. At more than 25 elements XNNPACK has no
-  // kernel for single channels.
+  // the channels of a group do not fill the registers, or are computed one by one.
   constexpr int64_t kSmall = 1'200'000;
   constexpr int64_t kFewChannels = 24;
   // The time of LibTorch's call is worth so many elements transposed, and that of so many multiplications one more.
@@ -19,7 +20,11 @@ bool is_faster_by_xnnpack(const ConvolutionForm& form) {
     return false;
   }
   if (form.is_depthwise()) {
-    return form.kernel[0] * form.kernel[1] <= 25 && form.multiplications() <= kSmall;
+    // XNNPACK has kernels for so many weights. For others it multiplies elements that the window does not hold by zero,
+    // which gives NaN for those that are not finite.
+    constexpr std::array<int64_t, 4> kAreas = {3, 4, 9, 25};
+    const bool has_kernel = std::find(kAreas.begin(), kAreas.end(), form.weights_of_output()) != kAreas.end();
+    return has_kernel && form.multiplications() <= kSmall;
   }
   return form.channels_out / form.groups >= kFewChannels || form.multiplications() <= kSmall;
 }
@@ -27,8 +32,8 @@ bool is_faster_by_xnnpack(const ConvolutionForm& form) {
 }  // namespace
 
 int64_t ConvolutionForm::size_out(size_t dim) const {
-  const int64_t padded = image[dim] + 2 * padding[dim];
-  return (padded - dilation[dim] * (kernel[dim] - 1) - 1) / stride[dim] + 1;
+  const int64_t steps = image[dim] + 2 * padding[dim] - dilation[dim] * (kernel[dim] - 1) - 1;
+  return steps < 0 ? 0 : steps / stride[dim] + 1;
 }
 
 ConvolutionKernels fastest_kernels(const ConvolutionForm& form) {

@@ -26,7 +26,7 @@ struct ConvolutionForm {
   bool result_is_channels_last = true;
   bool weight_is_channels_last = true;
 
-  // The size of the result; less than 1 if the padded image is smaller than the kernel.
+  // The size of the result; 0 if the padded image is smaller than the kernel.
   int64_t size_out(size_t dim) const;
   int64_t pixels_in() const { return image[0] * image[1]; }
   int64_t pixels_out() const { return size_out(0) * size_out(1); }
