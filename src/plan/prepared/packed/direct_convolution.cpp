@@ -10,7 +10,6 @@
 #include <limits>
 
 namespace sconce {
-
 namespace {
 
 class DirectConvolution final : public PackedConvolution, private PackedOperator {
