@@ -13,6 +13,8 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/jit/api/module.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <thread>
 
@@ -193,27 +195,32 @@ TEST_F(Training, NothingIsRecordedWhereNothingRequiresAGradient) {
   EXPECT_FALSE(loss(each).requires_grad());
 }
 
+// In a process of its own: once some test has had a CompiledBackward, LibTorch may refuse backward on two threads at once.
 TEST_F(Training, SeveralThreadsMayGoBackwardAtOnce) {
-  std::vector<std::thread> threads;
-  std::vector<bool> agrees(4);
-  loss(operands());  // at::manual_seed is not for several threads
-  const Operands shared = operands();
-  for (size_t i = 0; i < agrees.size(); ++i) {
-    threads.emplace_back([&, i] {
-      const Operands own{shared.x.detach().clone().requires_grad_(true), shared.w};
-      bool all = true;
-      for (int round = 0; round < 50; ++round) {
-        const auto ours = grad(loss(own), {own.x, own.w});
-        const auto theirs = grad(eager(own.x, own.w), {own.x, own.w});
-        all = all && agree(ours[0], theirs[0], 1e-12) && agree(ours[1], theirs[1], 1e-12);
-      }
-      agrees[i] = all;
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  EXPECT_THAT(agrees, ::testing::Each(true));
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run_threads = [this] {
+    std::vector<std::thread> threads;
+    std::vector<char> agrees(4);
+    loss(operands());  // at::manual_seed is not for several threads
+    const Operands shared = operands();
+    for (size_t i = 0; i < agrees.size(); ++i) {
+      threads.emplace_back([&, i] {
+        const Operands own{shared.x.detach().clone().requires_grad_(true), shared.w};
+        bool all = true;
+        for (int round = 0; round < 50; ++round) {
+          const auto ours = grad(loss(own), {own.x, own.w});
+          const auto theirs = grad(eager(own.x, own.w), {own.x, own.w});
+          all = all && agree(ours[0], theirs[0], 1e-12) && agree(ours[1], theirs[1], 1e-12);
+        }
+        agrees[i] = all;
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    return std::all_of(agrees.begin(), agrees.end(), [](bool each) { return each; });
+  };
+  EXPECT_EXIT(std::_Exit(run_threads() ? 0 : 1), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(TrainingOfModules, BackwardOutlivesTheModule) {
