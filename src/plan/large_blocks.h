@@ -7,9 +7,9 @@
 
 namespace sconce {
 
-// Returns a block of at least so many bytes, which are not initialized. A process asks the system for zeroed pages where
-// malloc has none at hand: such a page costs more time than a pointwise operator takes for it. So up to kMostBytesKept of
-// freed blocks stay with the process. The block freed last is given out first: it is in the caches of the processor.
+// Returns a block of at least `bytes` bytes. Its elements are not initialized. Pages that come fresh from the system cost
+// more time than a pointwise operator takes for them, so the process keeps up to kMostBytesKept of freed blocks. The block
+// freed last is given out first: it is in the caches of the processor.
 //
 // Serves any thread. Throws what LibTorch's allocator throws.
 c10::DataPtr allocate_large(size_t bytes);

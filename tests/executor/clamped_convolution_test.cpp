@@ -96,7 +96,7 @@ TEST_P(ClampedConvolution, GivesGradientsBetweenCallsWithout) {
   }
 }
 
-// What LibTorch says of bounds, it says in each call.
+// Every call raises what LibTorch raises for such bounds.
 TEST(ClampedConvolutions, RejectBounds) {
   const at::NoGradGuard no_grad;
   for (const std::string call :

@@ -392,7 +392,11 @@ bool all_serve_sizes_that_change() {
       std::cerr << name << ": " << failure << '\n';
       agree = false;
     }
-    general += cache.explain().why_sizes_are_fixed.empty() ? 1 : 0;
+    const BackwardExplanation explanation = cache.explain();
+    general += explanation.why_sizes_are_fixed.empty() ? 1 : 0;
+    for (const std::string& why : explanation.why_sizes_are_fixed) {
+      std::cerr << name << ": " << why << '\n';
+    }
   }
   std::cerr << general << " calls of operators need no more than two recordings\n";
   return agree && general >= 460;

@@ -19,19 +19,19 @@ class AverageOfPixels final : public PreparedKernel {
       return false;
     }
     const bool is_last = input.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
-    const int64_t channels = input.size(1);
     images_ = input.size(0);
-    rows_ = channels;
+    channels_ = input.size(1);
+    rows_ = channels_;
     columns_ = input.size(2) * input.size(3);
     mean_ = kernels->mean_of_rows;
     if (is_last) {
       std::swap(rows_, columns_);
       mean_ = kernels->mean_of_columns;
     }
-    if (!input.is_contiguous(input.suggest_memory_format()) || (is_last && channels < kernels->lanes)) {
+    if (!input.is_contiguous(input.suggest_memory_format()) || (is_last && channels_ < kernels->lanes)) {
       return false;
     }
-    const std::vector<int64_t> sizes = {images_, channels, 1, 1};
+    const std::vector<int64_t> sizes = {images_, channels_, 1, 1};
     results[0].place(sizes, is_last ? c10::get_channels_last_strides_2d(sizes) : std::vector<int64_t>(), at::kFloat);
     return true;
   }
@@ -41,14 +41,14 @@ class AverageOfPixels final : public PreparedKernel {
   void run(const KernelArguments& arguments, KernelResults results) override {
     const auto* input = static_cast<const float*>(arguments.data(0));
     auto* out = static_cast<float*>(results[0].data);
-    const int64_t channels = mean_ == direct_kernels()->mean_of_columns ? columns_ : rows_;
     for (int64_t image = 0; image < images_; ++image) {
-      mean_(input + image * rows_ * columns_, rows_, columns_, out + image * channels);
+      mean_(input + image * rows_ * columns_, rows_, columns_, out + image * channels_);
     }
   }
 
  private:
   int64_t images_ = 0;
+  int64_t channels_ = 0;
   int64_t rows_ = 0;
   int64_t columns_ = 0;
   void (*mean_)(const float* matrix, int64_t rows, int64_t columns, float* out) = nullptr;

@@ -2,6 +2,7 @@
 // multiply too few numbers per element that it gathers.
 #include "plan/prepared/packed/direct_loops.h"
 #include "plan/prepared/packed/packed_convolution.h"
+#include "plan/prepared/packed/xnn_threads.h"
 
 #include <ATen/Parallel.h>
 
@@ -29,11 +30,10 @@ class DirectConvolution final : public PackedConvolution, private PackedOperator
   }
 
   void run(const float* image, float* out) override {
-    constexpr int64_t kWorthAFork = 1 << 20;  // multiplications
     const int64_t rows = form_.images * form_.size_out(0);
     const int64_t of_row = form_.multiplications() / rows;
     const DirectLoops loops = loops_of(image, out);
-    at::parallel_for(0, rows, kWorthAFork / std::max<int64_t>(of_row, 1) + 1,
+    at::parallel_for(0, rows, kMultiplicationsWorthAFork / std::max<int64_t>(of_row, 1) + 1,
                      [&](int64_t begin, int64_t end) { rows_(loops, begin, end); });
   }
 

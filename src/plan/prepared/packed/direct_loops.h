@@ -43,7 +43,7 @@ struct DirectKernels {
   };
   int64_t lanes;
   OfWidth depthwise[3];  // kernels that are 3, 5 and 7 wide
-  // Of few input channels. [vectors of output channels at a time: 1, 2] [pixels at a time: `pixels`, 1]
+  // For images of few channels. [vectors of output channels at a time: 1, 2] [pixels at a time: `pixels`, 1]
   DirectRows few_channels[2][2];
   int64_t pixels;
   // Write means over the rows, or over the columns, of a dense matrix. It has at least `lanes` columns.
@@ -51,7 +51,7 @@ struct DirectKernels {
   void (*mean_of_columns)(const float* matrix, int64_t rows, int64_t columns, float* out);
 };
 
-// Returns the loops for vectors of so many elements; null if there are none, or the processor lacks such vectors.
+// Returns the loops for vectors of `lanes` elements. Returns null if the processor lacks such vectors.
 const DirectKernels* direct_kernels(int64_t lanes);
 // Returns the loops for the vectors that LibTorch's own kernels use in this process; null if there are none.
 const DirectKernels* direct_kernels();

@@ -60,17 +60,18 @@ class PackedConvolution {
   virtual void run(const float* image, float* out) = 0;
 };
 
-// Whose kernels are expected to be the fastest, set-up included.
+// The library whose kernels compute a convolution.
 enum class ConvolutionKernels : uint8_t {
   kLibTorch,  // oneDNN's
   kXnnpack,
   kDirect,  // direct_loops.h
 };
+// Returns the kernels that are expected to be the fastest, set-up included.
 ConvolutionKernels fastest_kernels(const ConvolutionForm& form);
 // Returns null for those of LibTorch.
 std::unique_ptr<PackedConvolution> make_packed_convolution(ConvolutionKernels kernels, Bounds bounds);
 
-// Of each kind, a function. Requires that `fastest_kernels` returns the kind for the form.
+// Make a convolution of one kind. Its forms must be those for which `fastest_kernels` returns the kind.
 std::unique_ptr<PackedConvolution> make_xnn_convolution(Bounds bounds);
 std::unique_ptr<PackedConvolution> make_direct_convolution(Bounds bounds);
 // Returns whether the direct loops compute such a convolution faster than matrix products do.

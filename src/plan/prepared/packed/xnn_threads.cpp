@@ -28,8 +28,7 @@ Pool& pool_of(int threads) {
 }  // namespace
 
 int xnn_threads_for(int64_t multiplications) {
-  constexpr int64_t kWorthAFork = 1 << 20;
-  return multiplications < kWorthAFork || at::in_parallel_region() ? 1 : at::get_num_threads();
+  return multiplications < kMultiplicationsWorthAFork || at::in_parallel_region() ? 1 : at::get_num_threads();
 }
 
 XnnThreads::XnnThreads(int threads) {

@@ -8,6 +8,9 @@ struct pthreadpool;
 
 namespace sconce {
 
+// Work of fewer multiplications runs on the caller's thread: to fork costs more than it gains.
+inline constexpr int64_t kMultiplicationsWorthAFork = 1 << 20;
+
 // Returns on how many threads an operator with so many multiplications runs: those that LibTorch's operators may use on this
 // thread, or 1 if to fork costs more than it gains.
 int xnn_threads_for(int64_t multiplications);
