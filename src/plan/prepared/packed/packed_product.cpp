@@ -21,7 +21,7 @@ void PackedProduct::set_sizes(int64_t m, int64_t n, int64_t k, bool has_rows, in
 xnn_status PackedProduct::create(const WeightElements& elements, xnn_weights_cache_t cache, xnn_operator_t* created) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   return xnn_create_fully_connected_nc_f32(k_, n_, row_, n_, elements.weight, elements.bias, -kInfinity, kInfinity,
-                                           has_rows_ ? 0 : XNN_FLAG_TRANSPOSE_WEIGHTS, nullptr, cache, created);
+                                           XNN_FLAG_YIELD_WORKERS | (has_rows_ ? 0 : XNN_FLAG_TRANSPOSE_WEIGHTS), nullptr, cache, created);
 }
 
 bool PackedProduct::run(const KernelArguments& arguments, size_t weight, std::optional<size_t> bias, const float* input,

@@ -101,7 +101,7 @@ xnn_status XnnConvolution::create(const WeightElements& elements, xnn_weights_ca
       of(form_.padding, 0), of(form_.padding, 1), of(form_.padding, 0), of(form_.padding, 1), of(form_.kernel, 0),
       of(form_.kernel, 1), of(form_.stride, 0), of(form_.stride, 1), of(form_.dilation, 0), of(form_.dilation, 1),
       static_cast<uint32_t>(form_.groups), channels, outputs / static_cast<size_t>(form_.groups),
-      static_cast<size_t>(form_.channels_in), outputs, weight, elements.bias, bounds_.least, bounds_.most, /*flags=*/0,
+      static_cast<size_t>(form_.channels_in), outputs, weight, elements.bias, bounds_.least, bounds_.most, XNN_FLAG_YIELD_WORKERS,
       nullptr, cache, created);
 }
 
