@@ -254,7 +254,6 @@ TEST(PackedWeights, DoNotSpreadNaNs) {
   }
 }
 
-// XNNPACK packs the weights of depthwise convolutions for each operator anew.
 TEST(PackedWeights, AreSharedByDepthwiseConvolutions) {
   const at::NoGradGuard no_grad;
   const at::Tensor weight = at::randn({8, 1, 3, 3});

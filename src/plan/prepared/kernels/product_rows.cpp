@@ -3,7 +3,6 @@
 #include "plan/prepared/packed/transpose.h"
 
 #include <c10/core/CPUAllocator.h>
-#include <xnnpack.h>
 
 #include <cstring>
 
@@ -52,8 +51,7 @@ std::optional<ProductRows> ProductRows::of(const at::Tensor& operand) {
     return std::nullopt;
   }
   rows.matrices_ = offsets_of_matrices(operand, operand.dim() - 2);
-  rows.copy_ =
-      c10::GetDefaultCPUAllocator()->allocate(static_cast<size_t>(operand.numel()) * sizeof(float) + XNN_EXTRA_BYTES);
+  rows.copy_ = c10::GetDefaultCPUAllocator()->allocate(static_cast<size_t>(operand.numel()) * sizeof(float));
   return rows;
 }
 
@@ -65,7 +63,7 @@ const float* ProductRows::get(const float* operand) const {
   float* out = copy;
   for (const ptrdiff_t offset : matrices_) {
     if (is_transposed_) {
-      transpose(operand + offset, columns_, rows_, out);
+      transpose(operand + offset, rows_, columns_, rows_, out, columns_);
     }
     for (int64_t row = 0; row < rows_ && !is_transposed_; ++row) {
       std::memcpy(out + row * columns_, operand + offset + row * row_stride_, static_cast<size_t>(columns_) * sizeof(float));

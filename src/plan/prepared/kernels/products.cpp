@@ -1,4 +1,4 @@
-// Matrix products of float32, by MKL's sgemm without LibTorch's set-up, or by XNNPACK where the weights are packed.
+// Matrix products of float32, by MKL's sgemm without LibTorch's set-up, or by tiles where the weights are packed.
 #include "plan/prepared/kernel.h"
 #include "plan/prepared/kernels/float32_precision.h"
 #include "plan/prepared/kernels/product_rows.h"

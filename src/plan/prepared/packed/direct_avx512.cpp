@@ -6,6 +6,8 @@ namespace sconce {
 namespace {
 
 constexpr int kLanes = 16;
+#include "plan/prepared/packed/vectors_code.h"
+
 #include "plan/prepared/packed/direct_loops_code.h"
 
 }  // namespace

@@ -2,7 +2,7 @@
 // multiply too few numbers per element that it gathers.
 #include "plan/prepared/packed/direct_loops.h"
 #include "plan/prepared/packed/packed_convolution.h"
-#include "plan/prepared/packed/xnn_threads.h"
+#include "plan/prepared/packed/tiled_product.h"
 
 #include <ATen/Parallel.h>
 
@@ -21,7 +21,7 @@ class DirectConvolution final : public PackedConvolution, private PackedOperator
     form_ = form;
     rows_ = form.is_depthwise() ? depthwise_rows() : rows_of_few_channels();
     PackedOperator::set_form({2, form.channels_in, form.channels_out, form.groups, form.kernel[0], form.kernel[1],
-                              form.weight_is_channels_last ? 1 : 0});
+                              form.weight_is_channels_last ? 1 : 0, form.has_padding() ? 1 : 0});
   }
 
   bool is_ready(const KernelArguments& arguments, const ConvolutionOperands& operands) override {
@@ -108,7 +108,7 @@ class DirectConvolution final : public PackedConvolution, private PackedOperator
         std::copy_n(elements.bias, outputs, to);
       }
     });
-    return true;
+    return !form_.has_padding() || packed.are_finite();  // zeros around an image are multiplied
   }
   void drop() override { packed_ = nullptr; }
 

@@ -1,20 +1,7 @@
-// The code of the direct loops. Each of the files that include it is compiled for one kind of processor, and defines kLanes
-// first, in a namespace without a name: the linker must never take a function of one file for another's. So there is no
-// other header here, and no inline function of the standard library.
+// The code of the direct loops; vectors_code.h comes first.
 //
 // All loops keep the results of some neighboring pixels in registers, and load each weight once for them.
 
-using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
-using Unaligned = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
-
-#define SCONCE_INLINE inline __attribute__((always_inline))
-
-SCONCE_INLINE Vector load(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
-SCONCE_INLINE void store(float* to, Vector value) { *reinterpret_cast<Unaligned*>(to) = value; }
-SCONCE_INLINE Vector clamp(Vector value, float least, float most) {
-  value = value < least ? Vector{} + least : value;
-  return value > most ? Vector{} + most : value;
-}
 SCONCE_INLINE bool is_within(int64_t index, int64_t size) { return index >= 0 && index < size; }
 // Returns the first element of a step of `step` elements from `first` on; the last step ends at `end`.
 SCONCE_INLINE int64_t begin_of_step(int64_t first, int64_t step, int64_t end) {
@@ -243,4 +230,3 @@ constexpr DirectKernels kDirectKernels = {
     .mean_of_rows = mean_of_rows,
     .mean_of_columns = mean_of_columns,
 };
-#undef SCONCE_INLINE

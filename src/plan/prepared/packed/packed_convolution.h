@@ -1,4 +1,4 @@
-// PackedConvolution: a convolution with packed weights, by XNNPACK or by loops of our own.
+// PackedConvolution: a convolution with packed weights, by tiles or by direct loops.
 #pragma once
 
 #include "plan/prepared/packed/packed_weights.h"
@@ -34,6 +34,7 @@ struct ConvolutionForm {
   int64_t elements_out() const { return images * channels_out * pixels_out(); }
   int64_t weights_of_output() const { return channels_in / groups * kernel[0] * kernel[1]; }
   int64_t multiplications() const { return elements_out() * weights_of_output(); }
+  bool has_padding() const { return padding[0] > 0 || padding[1] > 0; }
   bool is_depthwise() const { return groups == channels_in && groups == channels_out; }
 };
 
@@ -63,7 +64,7 @@ class PackedConvolution {
 // The library whose kernels compute a convolution.
 enum class ConvolutionKernels : uint8_t {
   kLibTorch,  // oneDNN's
-  kXnnpack,
+  kTiles,
   kDirect,  // direct_loops.h
 };
 // Returns the kernels that are expected to be the fastest, set-up included.
@@ -72,7 +73,7 @@ ConvolutionKernels fastest_kernels(const ConvolutionForm& form);
 std::unique_ptr<PackedConvolution> make_packed_convolution(ConvolutionKernels kernels, Bounds bounds);
 
 // Make a convolution of one kind. Its forms must be those for which `fastest_kernels` returns the kind.
-std::unique_ptr<PackedConvolution> make_xnn_convolution(Bounds bounds);
+std::unique_ptr<PackedConvolution> make_tiled_convolution(Bounds bounds);
 std::unique_ptr<PackedConvolution> make_direct_convolution(Bounds bounds);
 // Returns whether the direct loops compute such a convolution faster than matrix products do.
 bool suits_direct_loops(const ConvolutionForm& form);

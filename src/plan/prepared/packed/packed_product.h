@@ -1,12 +1,13 @@
-// PackedProduct: a matrix product with packed weights, by XNNPACK.
+// PackedProduct: a matrix product with packed weights.
 #pragma once
 
 #include "plan/prepared/packed/packed_weights.h"
+#include "plan/prepared/packed/tiled_product.h"
 
 namespace sconce {
 
 // out (m x n, dense) = input (m x k) * weight + bias
-class PackedProduct final : public XnnPackedOperator {
+class PackedProduct final : public PackedOperator {
  public:
   // `has_rows`: the weight is a dense n x k matrix, as that of a linear layer; else a dense k x n one. `row`: elements from
   // one row of the input to the next.
@@ -16,14 +17,16 @@ class PackedProduct final : public XnnPackedOperator {
   bool run(const KernelArguments& arguments, size_t weight, std::optional<size_t> bias, const float* input, float* out);
 
  private:
-  xnn_status create(const WeightElements& elements, xnn_weights_cache_t cache, xnn_operator_t* created) override;
+  bool make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) override;
+  void drop() override { packed_ = nullptr; }
 
-  size_t m_ = 0;
-  size_t n_ = 0;
-  size_t k_ = 0;
-  size_t row_ = 0;
+  int64_t m_ = 0;
+  int64_t n_ = 0;
+  int64_t k_ = 0;
+  int64_t row_ = 0;
   bool has_rows_ = false;
-  int threads_ = 1;
+  TiledProduct product_;
+  const float* packed_ = nullptr;
 };
 
 }  // namespace sconce

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
+#include <cmath>
 #include <map>
 
 namespace sconce {
 namespace {
-
-constexpr size_t kNotFound = std::numeric_limits<size_t>::max();
 
 // The packed weights in use.
 struct Registry {
@@ -56,34 +54,9 @@ uint64_t checksum_of_both(const c10::TensorImpl& weight, const c10::TensorImpl* 
   return checksum_of(weight) + (bias == nullptr ? 0 : 3 * checksum_of(*bias));
 }
 
-bool initialize_xnnpack() {
-  static const bool is_ready = xnn_initialize(nullptr) == xnn_status_success;
-  return is_ready;
-}
-
 }  // namespace
 
-PackedWeights::PackedWeights(WeightVersions versions) : versions_(std::move(versions)), compared_at_(training_runs.load()) {
-  // A cache with room for one entry.
-  provider_.context = this;
-  provider_.look_up = [](void* self, const xnn_weights_cache_look_up_key*) {
-    return static_cast<PackedWeights*>(self)->is_filled_ ? size_t{0} : kNotFound;
-  };
-  provider_.reserve_space = [](void* self, size_t bytes) {
-    // XNNPACK packs the weights of depthwise convolutions again, without looking whether they are there.
-    auto& packed = *static_cast<PackedWeights*>(self);
-    auto& memory = packed.is_filled_ ? packed.scratch_ : packed.memory_;
-    memory = c10::GetDefaultCPUAllocator()->allocate(bytes + XNN_EXTRA_BYTES);
-    return memory.get();
-  };
-  provider_.look_up_or_insert = [](void* self, const xnn_weights_cache_look_up_key*, void*, size_t) {
-    static_cast<PackedWeights*>(self)->is_filled_ = true;
-    return size_t{0};
-  };
-  provider_.is_finalized = [](void* self) { return static_cast<PackedWeights*>(self)->is_filled_; };
-  provider_.offset_to_addr = [](void* self, size_t) { return static_cast<PackedWeights*>(self)->memory_.get(); };
-  provider_.delete_cache = [](void*) { return xnn_status_success; };
-}
+PackedWeights::PackedWeights(WeightVersions versions) : versions_(std::move(versions)), compared_at_(training_runs.load()) {}
 
 std::shared_ptr<PackedWeights> PackedWeights::find(const std::vector<int64_t>& form, const c10::TensorImpl& weight,
                                                    const c10::TensorImpl* bias, bool may_make) {
@@ -128,28 +101,15 @@ bool PackedWeights::have_elements_of(const c10::TensorImpl& weight, const c10::T
 
 void note_training_run() { training_runs.fetch_add(1, std::memory_order_relaxed); }
 
-XnnOperator PackedWeights::make_operator(const c10::TensorImpl& weight, const c10::TensorImpl* bias,
-                                         c10::function_ref<xnn_status(xnn_weights_cache_t, xnn_operator_t*)> create) {
-  if (!initialize_xnnpack()) {
-    return nullptr;
-  }
-  const std::lock_guard lock(creating_);
-  if (!is_filled_) {
-    checksum_ = checksum_of_both(weight, bias);
-  }
-  xnn_operator_t created = nullptr;
-  const xnn_status status = create(&provider_, &created);
-  scratch_.clear();
-  return status == xnn_status_success ? XnnOperator(created) : nullptr;
-}
-
-const float* PackedWeights::fill_once(const c10::TensorImpl& weight, const c10::TensorImpl* bias, size_t elements,
+const float* PackedWeights::fill_once(const c10::TensorImpl& weight, const c10::TensorImpl* bias, int64_t elements,
                                       c10::function_ref<void(float*)> fill) {
   const std::lock_guard lock(creating_);
   if (!is_filled_) {
     checksum_ = checksum_of_both(weight, bias);
-    memory_ = c10::GetDefaultCPUAllocator()->allocate(elements * sizeof(float));
-    fill(static_cast<float*>(memory_.get()));
+    memory_ = c10::GetDefaultCPUAllocator()->allocate(static_cast<size_t>(elements) * sizeof(float));
+    auto* const packed = static_cast<float*>(memory_.get());
+    fill(packed);
+    are_finite_ = std::all_of(packed, packed + elements, [](float element) { return std::isfinite(element); });
     is_filled_ = true;
   }
   return static_cast<const float*>(memory_.get());
@@ -224,14 +184,6 @@ void PackedOperator::forget() {
   versions_.reset();
   runs_ = 0;
   is_refused_ = false;
-}
-
-bool XnnPackedOperator::make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) {
-  operator_ = packed.make_operator(weight, bias, [&](xnn_weights_cache_t cache, xnn_operator_t* created) {
-    return create(elements_of(weight, bias), cache, created);
-  });
-  has_sizes_ = false;
-  return operator_ != nullptr;
 }
 
 }  // namespace sconce

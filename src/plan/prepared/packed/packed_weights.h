@@ -1,4 +1,4 @@
-// PackedWeights: the weights of one operator in the order in which kernels of XNNPACK, or our own, read them.
+// PackedWeights: the weights of one operator in the order in which tiles or direct loops read them.
 #pragma once
 
 #include "plan/prepared/kernel.h"
@@ -6,22 +6,14 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/util/FunctionRef.h>
-#include <xnnpack.h>
 
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace sconce {
-
-struct DeleteXnnOperator {
-  void operator()(xnn_operator_t op) const { xnn_delete_operator(op); }
-};
-// Holds an operator of XNNPACK, which belongs to one frame.
-using XnnOperator = std::unique_ptr<xnn_operator, DeleteXnnOperator>;
 
 // The elements of a weight and its bias, which is null for an operator without one.
 struct WeightElements {
@@ -39,13 +31,11 @@ class PackedWeights {
   static std::shared_ptr<PackedWeights> find(const std::vector<int64_t>& form, const c10::TensorImpl& weight,
                                              const c10::TensorImpl* bias, bool may_make);
 
-  // Creates an operator of XNNPACK. `create` packs the weights into the cache, or takes them from there. Returns null if
-  // XNNPACK has no such operator.
-  XnnOperator make_operator(const c10::TensorImpl& weight, const c10::TensorImpl* bias,
-                            c10::function_ref<xnn_status(xnn_weights_cache_t cache, xnn_operator_t* created)> create);
   // Returns `elements` elements, as `fill` has written them once.
-  const float* fill_once(const c10::TensorImpl& weight, const c10::TensorImpl* bias, size_t elements,
+  const float* fill_once(const c10::TensorImpl& weight, const c10::TensorImpl* bias, int64_t elements,
                          c10::function_ref<void(float* packed)> fill);
+  // Returns whether no packed element is infinite or NaN. They have been filled.
+  bool are_finite() const { return are_finite_; }
   // Compares all elements, if an optimizer may have changed some of them since they were compared last. `weight`, `bias`: as
   // TensorVersion::is_still has found them.
   bool have_elements_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias);
@@ -57,10 +47,9 @@ class PackedWeights {
  private:
   const WeightVersions versions_;
   std::mutex creating_;
-  xnn_weights_cache_provider provider_;
   c10::DataPtr memory_;
-  c10::DataPtr scratch_;  // while an operator is made
   bool is_filled_ = false;
+  bool are_finite_ = false;
   uint64_t checksum_ = 0;              // of the elements
   std::atomic<uint64_t> compared_at_;  // in training_runs()
 };
@@ -109,34 +98,5 @@ class PackedOperator {
   uint64_t runs_ = 0;        // with these weights, after the first
   uint64_t runs_to_pack_ = kFirstRunsToPack;  // runs before the weights are packed
 };
-
-// One of XNNPACK.
-class XnnPackedOperator : public PackedOperator {
- protected:
-  xnn_operator_t xnn() const { return operator_.get(); }
-  // Sets the operator's form. Its sizes are not set then.
-  void set_form(std::vector<int64_t> form) {
-    has_sizes_ = false;
-    PackedOperator::set_form(std::move(form));
-  }
-  // Returns whether the sizes of the operator are set, and takes them as set from now on.
-  bool take_sizes() { return std::exchange(has_sizes_, true); }
-  virtual xnn_status create(const WeightElements& elements, xnn_weights_cache_t cache, xnn_operator_t* created) = 0;
-
- private:
-  bool make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) final;
-  void drop() final { operator_.reset(); }
-
-  XnnOperator operator_;
-  bool has_sizes_ = false;
-};
-
-// Returns whether a kernel may read 16 bytes from `end` on, as those of XNNPACK do: the bytes lie in a page of which the
-// tensor has a part.
-inline bool may_read_past(const void* end) {
-  constexpr uintptr_t kPage = 4096;
-  const auto address = reinterpret_cast<uintptr_t>(end);
-  return (address - 1) / kPage == (address + XNN_EXTRA_BYTES - 1) / kPage;
-}
 
 }  // namespace sconce

@@ -1,0 +1,92 @@
+// Convolutions by tiles: a product of the pixels that the kernel covers, and the weights.
+#include "plan/prepared/packed/image_rows.h"
+#include "plan/prepared/packed/packed_convolution.h"
+#include "plan/prepared/packed/tiled_product.h"
+#include "plan/prepared/packed/transpose.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/CPUAllocator.h>
+
+namespace sconce {
+namespace {
+
+class TiledConvolution final : public PackedConvolution, private PackedOperator {
+ public:
+  explicit TiledConvolution(Bounds bounds) : bounds_{bounds.least, bounds.most} {}
+
+  void set_form(const ConvolutionForm& form) override {
+    form_ = form;
+    rows_ = ImageRows(form);
+    product_ = TiledProduct(Panels(tile_kernels(), form.groups, form.channels_out / form.groups, form.kernel[0],
+                                   form.kernel[1], form.channels_in / form.groups),
+                            rows_.offsets(), rows_.depth());
+    const int64_t bytes = form.result_is_channels_last ? 0 : form.elements_out() * static_cast<int64_t>(sizeof(float));
+    result_ = c10::GetDefaultCPUAllocator()->allocate(static_cast<size_t>(bytes));
+    PackedOperator::set_form({1, form.channels_in, form.channels_out, form.groups, form.kernel[0], form.kernel[1],
+                              form.weight_is_channels_last ? 1 : 0, form.has_padding() ? 1 : 0});
+  }
+
+  bool is_ready(const KernelArguments& arguments, const ConvolutionOperands& operands) override {
+    return find(arguments, operands.weight, operands.bias);
+  }
+
+  void run(const float* image, float* out) override {
+    auto* const result = form_.result_is_channels_last ? out : static_cast<float*>(result_.get());
+    const auto find_rows = [&](int64_t first, int64_t last, const float** rows) { rows_.find(image, first, last, rows); };
+    product_.run(packed_, {.count = rows_.count(), .unit = rows_.unit(), .elements = rows_.elements(), .find = find_rows},
+                 result, bounds_.data());
+    if (!form_.result_is_channels_last) {
+      channels_first(result, out);
+    }
+  }
+
+ private:
+  bool make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) override {
+    const WeightElements elements = elements_of(weight, bias);
+    const int64_t area = form_.kernel[0] * form_.kernel[1];
+    const int64_t channels = form_.channels_in / form_.groups;
+    const int64_t pixel = form_.weight_is_channels_last ? channels : 1;
+    packed_ = packed.fill_once(weight, bias, product_.panels().elements(), [&](float* to) {
+      product_.panels().pack({.data = elements.weight,
+                              .bias = elements.bias,
+                              .column_distance = channels * area,
+                              .row_distance = form_.kernel[1] * pixel,
+                              .pixel_distance = pixel,
+                              .channel_distance = form_.weight_is_channels_last ? 1 : area},
+                             to);
+    });
+    return !form_.has_padding() || packed.are_finite();  // zeros around an image are multiplied
+  }
+  void drop() override { packed_ = nullptr; }
+
+  void channels_first(const float* result, float* out) const {
+    constexpr int64_t kBlock = 64;  // channels
+    constexpr int64_t kElementsWorthAFork = 1 << 15;
+    const int64_t channels = form_.channels_out;
+    const int64_t pixels = form_.pixels_out();
+    const int64_t blocks = (channels + kBlock - 1) / kBlock;
+    at::parallel_for(0, form_.images * blocks, kElementsWorthAFork / (kBlock * pixels) + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t image = i / blocks * channels * pixels;
+        const int64_t first = i % blocks * kBlock;
+        transpose(result + image + first, channels, pixels, std::min(kBlock, channels - first), out + image + first * pixels,
+                  pixels);
+      }
+    });
+  }
+
+  const std::array<float, 2> bounds_;
+  ConvolutionForm form_;
+  ImageRows rows_;
+  TiledProduct product_;
+  c10::DataPtr result_;  // channels-last, to be transposed
+  const float* packed_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<PackedConvolution> make_tiled_convolution(Bounds bounds) {
+  return std::make_unique<TiledConvolution>(bounds);
+}
+
+}  // namespace sconce

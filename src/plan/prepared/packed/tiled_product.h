@@ -1,0 +1,49 @@
+// TiledProduct: the product of some rows and packed weights, on LibTorch's intra-op threads.
+#pragma once
+
+#include "plan/prepared/packed/panels.h"
+
+#include <c10/util/FunctionRef.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace sconce {
+
+// The rows of the left operand. `find` writes where each of some rows begins. It is called on any thread, and the rows that
+// it found stay where they are until the next call on that thread.
+struct TiledRows {
+  int64_t count = 0;
+  int64_t unit = 1;      // rows that `find` takes together: it is called for a whole number of them
+  int64_t elements = 0;  // that one row adds to what is read
+  c10::function_ref<void(int64_t first, int64_t last, const float** rows)> find;
+};
+
+class TiledProduct {
+ public:
+  TiledProduct() = default;
+  // `offsets`: of the runs of each group after the other, from the first element of a row; see Tile. A run has `depth`
+  // elements.
+  TiledProduct(Panels panels, std::vector<int64_t> offsets, int64_t depth);
+
+  const Panels& panels() const { return panels_; }
+  // Computes out (rows.count x panels.columns(), dense) by at most `threads` threads. The bits do not depend on the number
+  // of threads. `bounds`: see Tile.
+  void run(const float* packed, const TiledRows& rows, float* out, const float* bounds) const;
+
+ private:
+  struct Block;
+  void run_block(const Block& block) const;
+  void run_panel(const Block& block, const Panels::Panel& panel, const float* next, int64_t first_run, int64_t runs,
+                 int64_t first, int64_t depth) const;
+
+  Panels panels_;
+  std::vector<int64_t> offsets_;
+  int64_t runs_ = 0;
+  int64_t depth_ = 0;
+};
+
+// Work of fewer multiplications runs on the caller's thread: to fork costs more than it gains.
+inline constexpr int64_t kMultiplicationsWorthAFork = 1 << 19;
+
+}  // namespace sconce

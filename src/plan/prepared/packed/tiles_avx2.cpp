@@ -1,0 +1,20 @@
+// The tiles with vectors of 8 elements. CMake compiles this file for processors that have them.
+#ifdef __x86_64__
+#include "plan/prepared/packed/tiles.h"
+
+namespace sconce {
+namespace {
+
+constexpr int kLanes = 8;
+constexpr int kRegisters = 16;
+#include "plan/prepared/packed/vectors_code.h"
+
+#include "plan/prepared/packed/tiles_code.h"
+
+}  // namespace
+
+extern const TileKernels kTilesAvx2;
+const TileKernels kTilesAvx2 = make_tile_kernels();
+
+}  // namespace sconce
+#endif

@@ -1,0 +1,157 @@
+// The code of the tiles; vectors_code.h comes first.
+
+// Copies the first `count` elements, fewer than a vector has.
+SCONCE_INLINE void copy_some(float* to, const float* from, int count) {
+#pragma GCC unroll 4
+  for (int step = kLanes / 2; step > 0; step /= 2) {
+    if ((count & step) != 0) {
+      __builtin_memcpy(to, from, static_cast<unsigned long>(step) * sizeof(float));
+      to += step;
+      from += step;
+    }
+  }
+}
+
+SCONCE_INLINE Vector load_some(const float* from, int count) {
+  Vector value = {};
+  copy_some(reinterpret_cast<float*>(&value), from, count);
+  return value;
+}
+
+SCONCE_INLINE void store_result(const Tile& tile, float* to, Vector value, bool is_last) {
+  if (tile.bounds != nullptr) {
+    value = clamp(value, tile.bounds[0], tile.bounds[1]);
+  }
+  if (is_last && tile.last != kLanes) {
+    copy_some(to, reinterpret_cast<const float*>(&value), tile.last);
+  } else {
+    store(to, value);
+  }
+}
+
+template <int kVectors, int kRows>
+void compute_tile(const Tile& tile) {
+  constexpr int kLines = (kVectors * kLanes * static_cast<int>(sizeof(float)) + 63) / 64;
+  Vector sums[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      sums[i][v] = Vector{};
+    }
+  }
+  const float* ahead = tile.ahead;
+  for (int64_t run = 0; run < tile.runs; ++run) {
+    const float* rows[kRows];
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      rows[i] = tile.rows[i] + tile.offsets[run];
+    }
+    const float* panel = tile.panel + run * tile.run_distance;
+    for (int64_t d = 0; d < tile.depth; ++d) {
+      Vector weights[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        weights[v] = load(panel + v * kLanes);
+      }
+#pragma GCC unroll 4
+      for (int line = 0; line < kLines; ++line) {
+        __builtin_prefetch(ahead + line * tile.ahead_distance, 0, 2);
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          sums[i][v] += rows[i][d] * weights[v];
+        }
+      }
+      panel += kVectors * kLanes;
+      ahead += tile.ahead_step;
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+    float* const out = tile.out + i * tile.out_distance;
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const bool is_last = v == kVectors - 1;
+      const Vector begin = tile.bias != nullptr             ? load(tile.bias + v * kLanes)
+                           : is_last && tile.last != kLanes ? load_some(out + v * kLanes, tile.last)
+                                                            : load(out + v * kLanes);
+      store_result(tile, out + v * kLanes, begin + sums[i][v], is_last);
+    }
+  }
+}
+
+// One row: elements of a run are taken in turns by several sums, which otherwise wait for one another.
+template <int kVectors>
+void compute_vector(const Tile& tile) {
+  constexpr int kTurns = 4;
+  constexpr int64_t kAhead = 1024;  // elements of the panel
+  Vector sums[kTurns][kVectors] = {};
+  for (int64_t run = 0; run < tile.runs; ++run) {
+    const float* const row = tile.rows[0] + tile.offsets[run];
+    const float* panel = tile.panel + run * tile.run_distance;
+    int64_t d = 0;
+    for (; d + kTurns <= tile.depth; d += kTurns) {
+#pragma GCC unroll 4
+      for (int turn = 0; turn < kTurns; ++turn) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          const float* const weights = panel + (turn * kVectors + v) * kLanes;
+          sums[turn][v] += row[d + turn] * load(weights);
+          if (v * kLanes % 16 == 0) {
+            __builtin_prefetch(weights + kAhead, 0, 3);
+          }
+        }
+      }
+      panel += kTurns * kVectors * kLanes;
+    }
+    for (; d < tile.depth; ++d) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        sums[0][v] += row[d] * load(panel + v * kLanes);
+      }
+      panel += kVectors * kLanes;
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    const bool is_last = v == kVectors - 1;
+    const Vector sum = (sums[0][v] + sums[1][v]) + (sums[2][v] + sums[3][v]);
+    store_result(tile, tile.out + v * kLanes, load(tile.bias + v * kLanes) + sum, is_last);
+  }
+}
+
+template <int kVectors, int kRows>
+constexpr void add_tiles(TileKernels& kernels) {
+  kernels.compute[kVectors - 1][kRows - 1] = compute_tile<kVectors, kRows>;
+  if constexpr (kRows > 1) {
+    add_tiles<kVectors, kRows - 1>(kernels);
+  }
+}
+
+template <int kVectors, int kRows>
+constexpr void add_panel(TileKernels& kernels) {
+  kernels.rows[kVectors - 1] = kRows;
+  kernels.compute_vector[kVectors - 1] = compute_vector<kVectors>;
+  add_tiles<kVectors, kRows>(kernels);
+}
+
+// The sums of a tile, a row of the panel and an element of the left operand fit into the registers.
+constexpr TileKernels make_tile_kernels() {
+  TileKernels kernels = {};
+  kernels.lanes = kLanes;
+  if constexpr (kRegisters == 32) {
+    kernels.fastest_vectors = 3;
+    add_panel<1, 14>(kernels);
+    add_panel<2, 12>(kernels);
+    add_panel<3, 8>(kernels);
+  } else {
+    kernels.fastest_vectors = 2;
+    add_panel<1, 12>(kernels);
+    add_panel<2, 6>(kernels);
+    add_panel<3, 4>(kernels);
+  }
+  return kernels;
+}

@@ -1,0 +1,15 @@
+// Vectors of kLanes elements. Each of the files that include it is compiled for one kind of processor, and defines kLanes
+// first, in a namespace without a name: the linker must never take a function of one file for another's. So code that uses
+// it includes no other header, and calls no inline function of the standard library.
+
+using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
+using Unaligned = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
+
+#define SCONCE_INLINE inline __attribute__((always_inline))
+
+SCONCE_INLINE Vector load(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
+SCONCE_INLINE void store(float* to, Vector value) { *reinterpret_cast<Unaligned*>(to) = value; }
+SCONCE_INLINE Vector clamp(Vector value, float least, float most) {
+  value = value < least ? Vector{} + least : value;
+  return value > most ? Vector{} + most : value;
+}
