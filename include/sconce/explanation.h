@@ -216,11 +216,16 @@ struct PlanExplanation {
   MemoryExplanation memory;
   std::vector<RecordedExplanation> recorded;     // on a GPU
   std::optional<GradientExplanation> gradients;  // of a plan for calls that record gradients
+  // The most threads that operators of a run could use: as many as LibTorch's (at::get_num_threads), or one in a parallel
+  // region, or a forked task; and never more than `threads_limit` (Options::intra_op_threads), unless that is 0. Operators
+  // with little work use one. 0: no run yet.
+  size_t threads = 0;
+  size_t threads_limit = 0;
   size_t registers = 0;
   size_t frames = 0;  // frames made for concurrent runs
   double compile_seconds = 0;
   std::vector<PassTiming> passes;  // of a specialized plan; those of the generic plan are in Explanation
-  std::string text;  // the steps, one a line, with the nodes and source lines they came from
+  std::string text;                // the steps, one a line, with the nodes and source lines they came from
 };
 
 struct RefusalExplanation {
@@ -248,10 +253,9 @@ struct ProfileExplanation {
   std::vector<Loop> loops;
 };
 
-
 struct Explanation {
   std::string method;
-  size_t nodes = 0;  // nodes of the graph after inlining
+  size_t nodes = 0;                // nodes of the graph after inlining
   std::vector<PassTiming> passes;  // that made the generic plan
   std::vector<PlanExplanation> plans;
   std::vector<RefusalExplanation> refusals;

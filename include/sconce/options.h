@@ -57,6 +57,12 @@ class Options {
   Options& pack_weights(bool on) { return set(pack_weights_, on); }
   bool pack_weights() const { return pack_weights_; }
 
+  // Limits the threads that one operator uses in this module's calls; 0, the default: as many as LibTorch's
+  // (at::get_num_threads). Never more than those. The fastest setting for several callers, or in a container, is the number
+  // of cores that each call may have. Throws c10::Error for a negative number.
+  Options& intra_op_threads(int threads);
+  int intra_op_threads() const { return intra_op_threads_; }
+
   // Limits the plans that one method keeps. The least recently used plan is dropped first. Throws c10::Error for 0.
   Options& plan_cache_capacity(size_t plans);
   size_t plan_cache_capacity() const { return plan_cache_capacity_; }
@@ -97,6 +103,7 @@ class Options {
   PassPipeline passes_;
   bool cuda_graphs_ = true;
   bool pack_weights_ = true;
+  int intra_op_threads_ = 0;
   size_t plan_cache_capacity_ = 64;
   size_t profiled_runs_ = 0;
   bool frozen_ = false;

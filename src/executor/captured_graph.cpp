@@ -4,6 +4,7 @@
 #include "base/exception_message.h"
 #include "ir/dump.h"
 #include "lower/explain_plan.h"
+#include "plan/intra_op_threads.h"
 #include "plan/run_plan.h"
 
 #include <ATen/core/grad_mode.h>

@@ -45,7 +45,8 @@ struct CompileSettings {
         min_differentiable_nodes(options.exact() ? 0 : options.min_differentiable_nodes()),
         compile(options.compile()),
         cuda_graphs(options.optimize() && options.cuda_graphs()),
-        packs_weights(options.pack_weights() && !options.exact()) {}
+        packs_weights(options.pack_weights() && !options.exact()),
+        intra_op_threads(options.intra_op_threads()) {}
 
   std::string name;                            // of the method or function
   Callees* callees = nullptr;                  // runs calls that are not inlined; outlives the plan
@@ -60,6 +61,7 @@ struct CompileSettings {
   CompileMode compile = CompileMode::kBackground;  // kernels: in the background, before the first run, or none
   bool cuda_graphs = false;                        // ranges of steps are recorded and replayed, on devices that can
   bool packs_weights = false;                      // prepared steps keep weights in the order of their kernels
+  int intra_op_threads = 0;                        // threads that one operator may use; 0: as many as LibTorch's
   // Changes a captured graph after all passes. Null if nothing does.
   using Complete = std::function<void(Graph& graph, bool has_kernels, PassRunner& runner)>;
   Complete complete;

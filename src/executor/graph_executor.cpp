@@ -123,6 +123,7 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
   if (options_.profiled_runs() > 0) {
     profiled_ = compile_profiled(generic_->plan->graph(), &callees_).value_or_throw("sconce cannot profile " + name_);
     profiled_->plan->set_name(name_);
+    profiled_->plan->set_intra_op_threads(options_.intra_op_threads());
   }
   dump(DumpPoint::kPlan, name_, [this] { return generic_->plan->text(); });
 }

@@ -9,6 +9,11 @@ Options& Options::device(const std::string& name) {
   return *this;
 }
 
+Options& Options::intra_op_threads(int threads) {
+  TORCH_CHECK(threads >= 0, "intra_op_threads must be at least 1, or 0 for LibTorch's number, not ", threads);
+  return set(intra_op_threads_, threads);
+}
+
 Options& Options::plan_cache_capacity(size_t plans) {
   TORCH_CHECK(plans > 0, "plan_cache_capacity must be at least 1");
   return set(plan_cache_capacity_, plans);

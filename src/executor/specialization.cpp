@@ -5,6 +5,7 @@
 #include "executor/argument_spec/facts_of_spec.h"
 #include "executor/argument_spec/fields.h"
 #include "ir/dump.h"
+#include "plan/intra_op_threads.h"
 
 #include <ATen/record_function.h>
 #include <c10/core/DefaultDtype.h>
@@ -89,9 +90,12 @@ void compile_into(SpecializationSource& source, const SpecializationRequest& req
   }
   dump(DumpPoint::kPlan, source.name, [&] { return compiled->plan->text(); });
   source.compiles.add();
-  target.publish(std::unique_ptr<const CountedPlan>(new CountedPlan{
-                     Tier::kRanks, std::move(compiled->plan), compiled->seconds, std::move(compiled->gradients),
-                     std::move(compiled->passes), {}}),
+  target.publish(std::unique_ptr<const CountedPlan>(new CountedPlan{Tier::kRanks,
+                                                                    std::move(compiled->plan),
+                                                                    compiled->seconds,
+                                                                    std::move(compiled->gradients),
+                                                                    std::move(compiled->passes),
+                                                                    {}}),
                  std::move(compiled->refusals));
 }
 

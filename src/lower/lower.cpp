@@ -49,8 +49,10 @@ class Lowering {
   std::unique_ptr<Plan> finish(std::shared_ptr<const Graph> graph) {
     prepared_.lifetimes = places_.lifetimes();
     prepared_.slots = places_.slot_owners();
-    return std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_),
-                                  allocator_.count(), asks_gradients_, std::move(prepared_));
+    auto plan = std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_),
+                                       allocator_.count(), asks_gradients_, std::move(prepared_));
+    plan->set_intra_op_threads(options_.intra_op_threads);
+    return plan;
   }
 
  private:
@@ -391,10 +393,8 @@ class Lowering {
 Expected<std::unique_ptr<Plan>> lower(std::shared_ptr<const Graph> graph, Callees* callees, Profile* profile,
                                       LoweringOptions options) {
   Lowering lowering(*graph, callees, profile, options);
-  if (auto done = lowering.run(); !done) {
-    return done.refusal();
-  }
-  return lowering.finish(std::move(graph));
+  auto done = lowering.run();
+  return done ? Expected<std::unique_ptr<Plan>>(lowering.finish(std::move(graph))) : done.refusal();
 }
 
 }  // namespace sconce

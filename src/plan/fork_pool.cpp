@@ -1,6 +1,7 @@
 #include "plan/fork_pool.h"
 
-#include <ATen/Parallel.h>
+#include "plan/intra_op_threads.h"
+
 #include <ATen/ThreadLocalState.h>
 #include <c10/util/Exception.h>
 #include <tbb/concurrent_hash_map.h>
@@ -9,14 +10,9 @@
 #include <atomic>
 #include <utility>
 
-extern "C" [[gnu::weak]] int MKL_Set_Num_Threads_Local(int threads);  // in libtorch_cpu, if it was built with MKL
-
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #endif
-
-// A function of LibTorch's OpenMP runtime. Its header belongs to a compiler's own runtime.
-extern "C" void omp_set_num_threads(int count);
 
 namespace sconce {
 namespace {
@@ -72,18 +68,6 @@ template <typename... Errors>
 }
 
 }  // namespace
-
-void use_one_intra_op_thread() {
-  static thread_local const bool done = [] {
-    at::get_num_threads();  // initializes LibTorch's state of the thread, with its own number of threads
-    omp_set_num_threads(1);
-    if (MKL_Set_Num_Threads_Local != nullptr) {
-      MKL_Set_Num_Threads_Local(1);
-    }
-    return true;
-  }();
-  static_cast<void>(done);
-}
 
 Users::Token Users::use() const {
   {

@@ -32,10 +32,6 @@ class Users {
   std::shared_ptr<State> state_;
 };
 
-// Lets operators on this thread use no other threads. For threads that run beside their caller: a team of threads in each of
-// them would slow the others down.
-void use_one_intra_op_thread();
-
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
 // Runs `work` on a thread of TBB's pool, in this thread's state (grad mode, autocast, dispatch keys) and with one intra-op

@@ -84,6 +84,17 @@ class Plan {
   bool excludes_autocast() const { return excludes_autocast_; }
   void set_excludes_autocast() { excludes_autocast_ = true; }
 
+  // Limits the threads inside one operator in all runs; 0: no limit. Set before the first run.
+  int intra_op_threads() const { return intra_op_threads_; }
+  void set_intra_op_threads(int most) { intra_op_threads_ = most; }
+  // Notes how many threads operators of a run may use.
+  void note_threads(int threads) const {
+    if (most_threads_.load(std::memory_order_relaxed) < threads) {
+      most_threads_.store(threads, std::memory_order_relaxed);
+    }
+  }
+  int most_threads() const { return most_threads_.load(std::memory_order_relaxed); }
+
   // Returns one line per step, with its node and source line.
   std::string text() const;
 
@@ -108,6 +119,8 @@ class Plan {
   const uint64_t id_;
   std::string name_;
   bool excludes_autocast_ = false;
+  int intra_op_threads_ = 0;
+  mutable std::atomic<int> most_threads_{0};
   std::weak_ptr<const Plan> self_;  // null unless the plan is a DroppablePlan's
   mutable ObjectPool<Frame> frames_;
   mutable std::atomic<size_t> frames_made_{0};

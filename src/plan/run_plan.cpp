@@ -1,10 +1,12 @@
 #include "plan/run_plan.h"
 
 #include "ir/text/print.h"
+#include "plan/intra_op_threads.h"
 #include "plan/timeline/step_recorder.h"
 
 #include <sconce/script_error.h>
 
+#include <ATen/Parallel.h>
 #include <c10/core/DispatchKeySet.h>
 #include <torch/csrc/jit/runtime/jit_exception.h>
 
@@ -51,6 +53,8 @@ void run_each_step(const Plan& plan, Frame& frame, AutogradSwitch& autograd, Rec
 
 void run_steps(const Plan& plan, Frame& frame) {
   frame.next_step = 0;
+  const IntraOpThreads threads(plan.intra_op_threads());
+  plan.note_threads(at::in_parallel_region() ? 1 : at::get_num_threads());
   std::optional<c10::impl::ExcludeDispatchKeyGuard> no_autocast;
   if (plan.excludes_autocast()) [[unlikely]] {
     no_autocast.emplace(c10::autocast_dispatch_keyset);

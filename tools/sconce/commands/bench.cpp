@@ -39,7 +39,6 @@ struct BenchOptions {
   std::string against;
   std::string train;
   size_t threads = 1;
-  int intra_op = 0;
   double seconds = 1.0;
   bool with_grad = false;
   bool progress = false;
@@ -195,9 +194,6 @@ int bench(const BenchOptions& options) {
     }
     expect_writable(options.common.trace_out);
   }
-  if (options.intra_op > 0) {
-    at::set_num_threads(options.intra_op);
-  }
   std::vector<MeasureSettings> asked;
   for (size_t index = 0; index < options.models.size(); ++index) {
     asked.push_back(settings_of(options, index, settings));
@@ -286,9 +282,7 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   command.add_option("--threads", options->threads, "threads that call the one model at the same time (1)")
       ->type_name("N")
       ->check(between(1, 1024));
-  command.add_option("--intra-op", options->intra_op, "LibTorch's threads inside one operator (as LibTorch chooses)")
-      ->type_name("N")
-      ->check(between(1, 1024));
+  add_intra_op_option(command, options->common);
   command.add_option("--seconds", options->seconds, "time in steady state, per model and executor (1)")
       ->type_name("S")
       ->check(between(0.01, 3600));

@@ -248,6 +248,7 @@ void add_check_command(CLI::App& app, Action& chosen) {
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
+  add_intra_op_option(command, options->common);
   add_autocast_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(

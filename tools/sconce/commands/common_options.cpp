@@ -14,6 +14,7 @@
 #include "base/environment.h"
 
 // All of CLI11, once in this library: App.hpp alone declares classes that it uses (Formatter, ConfigBase).
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <CLI/CLI.hpp>
 
@@ -25,6 +26,7 @@
 namespace sconce::cli {
 namespace {
 
+constexpr int kMostThreads = 1024;
 constexpr const char* kDisabledPasses = "disabled_passes";  // including those of plug-ins, which are opened first
 
 bool is_list_of_names(const nlohmann::json& value) {
@@ -62,6 +64,12 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   } else if (key == "pack_weights") {
     expect(value.is_boolean(), "true or false");
     options.pack_weights(value.get<bool>());
+  } else if (key == "intra_op_threads") {
+    expect(value.is_number_unsigned() && value.get<uint64_t>() <= kMostThreads, "a whole number");
+    options.intra_op_threads(value.get<int>());
+  } else if (key == "cuda_graphs") {
+    expect(value.is_boolean(), "true or false");
+    options.cuda_graphs(value.get<bool>());
   } else if (key == "profiled_runs") {
     expect(value.is_number_unsigned(), "a whole number");
     options.profiled_runs(value.get<size_t>());
@@ -90,8 +98,8 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   } else {
     throw UserError(path + ": no option '" + key + "'" +
                     ui::did_you_mean(key, {"device", "optimize", "exact", "compile", "min_differentiable_nodes",
-                                           "pack_weights", "plan_cache_capacity", "profiled_runs", "frozen", "preserved",
-                                           kDisabledPasses, "reproducer_folder"}));
+                                           "pack_weights", "intra_op_threads", "cuda_graphs", "plan_cache_capacity",
+                                           "profiled_runs", "frozen", "preserved", kDisabledPasses, "reproducer_folder"}));
   }
 }
 
@@ -133,6 +141,12 @@ nlohmann::json read_options_file(const std::string& path) {
 void add_device_option(CLI::App& command, CommonOptions& options) {
   command.add_option("--device", options.device, "where the model runs: cpu, cuda or cuda:N; as saved when left out")
       ->type_name("DEVICE");
+}
+
+void add_intra_op_option(CLI::App& command, CommonOptions& options, const std::string& names) {
+  command.add_option(names, options.intra_op, "threads inside one operator, LibTorch's and sconce's (as LibTorch chooses)")
+      ->type_name("N")
+      ->check(between(1, kMostThreads));
 }
 
 void add_autocast_option(CLI::App& command, CommonOptions& options) {
@@ -196,6 +210,9 @@ Options prepare(const CommonOptions& options) {
     } catch (const c10::Error& failure) {
       throw UserError("--pass-plugin: " + plain_message(failure));
     }
+  }
+  if (options.intra_op > 0) {
+    at::set_num_threads(options.intra_op);
   }
   read_fields(true);
   if (!prepared.preserved().empty() && !prepared.frozen()) {

@@ -126,6 +126,7 @@ void add_explain_command(CLI::App& app, Action& chosen) {
                    "show the argument specs that were met, in full, and which steps a CUDA graph cannot hold");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
+  add_intra_op_option(command, options->common);
   add_autocast_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(

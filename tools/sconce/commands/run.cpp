@@ -195,6 +195,7 @@ void add_run_command(CLI::App& app, Action& chosen) {
                    "record nothing for gradients, as in inference, and as bench does unless --with-grad is given");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
+  add_intra_op_option(command, options->common);
   add_autocast_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(std::string(kSpecHelp) +

@@ -7,8 +7,6 @@
 #include "tools/sconce/ui/interruption.h"
 #include "tools/sconce/ui/nearest_name.h"
 
-#include <ATen/Parallel.h>
-
 #include <filesystem>
 #include <iostream>
 
@@ -25,7 +23,6 @@ struct TrainCommand {
   std::string output;
   size_t checkpoint_every = 0;
   size_t max_steps = 0;
-  int threads = 0;
   bool overwrite = false;
   bool progress = false;
   std::string versions;              // of the program, for the page
@@ -89,7 +86,7 @@ std::string resume_command(const TrainCommand& command, const std::string& check
     text += value.empty() ? "" : std::string(" ") + option + " " + shell_word(value);
   };
   add("--validation", command.validation);
-  add("--threads", command.threads == 0 ? "" : std::to_string(command.threads));
+  add("--intra-op", command.common.intra_op == 0 ? "" : std::to_string(command.common.intra_op));
   add("--checkpoint-every", command.checkpoint_every == 0 ? "" : std::to_string(command.checkpoint_every));
   for (const std::string& library : command.common.ops_libraries) {
     add("--ops-library", library);
@@ -129,9 +126,6 @@ int train(const TrainCommand& command) {
       command.resume.empty() ? std::nullopt : std::optional(read_checkpoint(command.resume));
   const TrainSettings settings = settings_for(command, checkpoint);
   const Options options = prepare_for(command, settings);
-  if (command.threads > 0) {
-    at::set_num_threads(command.threads);
-  }
   const Module module = load_model(command.model, options);
   expect_method(module.script_module(), "forward");
   const bool trains = module.script_module().is_training();
@@ -252,9 +246,7 @@ void add_train_command(CLI::App& app, Action& chosen) {
   command.add_option("--max-steps", options->max_steps, "stop after N steps, with a checkpoint to go on from")
       ->type_name("N")
       ->check(between(1, 1e9));
-  command.add_option("--threads", options->threads, "LibTorch's threads inside one operator (as LibTorch chooses)")
-      ->type_name("N")
-      ->check(between(1, 1024));
+  add_intra_op_option(command, options->common, "--intra-op,--threads");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_common_options(command, options->common);
   command.footer(

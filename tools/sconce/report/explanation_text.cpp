@@ -2,8 +2,8 @@
 
 #include "tools/sconce/commands/common_options.h"
 #include "tools/sconce/report/gradient_text.h"
-#include "tools/sconce/report/recorded_text.h"
 #include "tools/sconce/report/memory_picture.h"
+#include "tools/sconce/report/recorded_text.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/table.h"
 #include "tools/sconce/values/compare.h"
@@ -55,6 +55,10 @@ std::string preparation_text(const PlanExplanation& plan) {
                      to_string(entry.reason) + times});
     }
     text += indented(table.render() + remedies_text(plan.not_prepared), "      ");
+  }
+  if (plan.threads > 0) {
+    text += "    threads inside one operator: up to " + std::to_string(plan.threads) +
+            (plan.threads == plan.threads_limit ? ", the limit of intra_op_threads\n" : ", LibTorch's number\n");
   }
   return text + (plan.memory.slots.empty() ? "" : "    memory: " + describe_memory(plan.memory) + "\n");
 }
@@ -125,7 +129,8 @@ std::string profile_text(const ProfileExplanation& profile) {
                        branch.source);
   }
   for (const auto& loop : profile.loops) {
-    text += count_line("loop: " + counted(loop.iterations, "iteration") + ", reached " + counted(loop.reached, "time"), loop.source);
+    text += count_line("loop: " + counted(loop.iterations, "iteration") + ", reached " + counted(loop.reached, "time"),
+                       loop.source);
   }
   return text + indented(profile.graph, "    ");
 }
@@ -228,7 +233,8 @@ std::string to_text(const Explanation& explanation, const std::vector<std::strin
     specializing.insert(specializing.end(), plan.passes.begin(), plan.passes.end());
   }
   if (specialized > 0) {
-    text += "\npasses of " + counted(specialized, "specialized plan") + ":\n" + indented(table_of_passes(specializing), "  ");
+    text +=
+        "\npasses of " + counted(specialized, "specialized plan") + ":\n" + indented(table_of_passes(specializing), "  ");
   }
   if (explanation.profile) {
     text += profile_text(*explanation.profile);
@@ -275,8 +281,13 @@ Json json_of(const TraitsExplanation& traits) {
                                   {"node", entry.node},
                                   {"source", entry.source}});
   }
-  return Json{{"steps", traits.steps},           {"computing", traits.computing}, {"random", traits.random},   {"writes", traits.writes},
-              {"reads_host", traits.reads_host}, {"devices", traits.devices}, {"not_recordable", std::move(not_recordable)}};
+  return Json{{"steps", traits.steps},
+              {"computing", traits.computing},
+              {"random", traits.random},
+              {"writes", traits.writes},
+              {"reads_host", traits.reads_host},
+              {"devices", traits.devices},
+              {"not_recordable", std::move(not_recordable)}};
 }
 
 Json json_of(const std::vector<NotPreparedExplanation>& entries) {
@@ -318,6 +329,8 @@ Json to_json(const PlanExplanation& plan) {
               {"memory", json_of(plan.memory)},
               {"recorded", to_json(plan.recorded)},
               {"gradients", plan.gradients ? to_json(*plan.gradients) : Json()},
+              {"threads", plan.threads},
+              {"threads_limit", plan.threads_limit},
               {"registers", plan.registers},
               {"frames", plan.frames},
               {"compile_seconds", plan.compile_seconds},
@@ -356,14 +369,9 @@ Json to_json(const Explanation& explanation) {
   for (const auto& [name, count] : counters_of(explanation.counters)) {
     counters[name] = count;
   }
-  return Json{{"method", explanation.method},
-              {"nodes", explanation.nodes},
-              {"plans", std::move(plans)},
-              {"passes", json_of(explanation.passes)},
-              {"refusals", std::move(refusals)},
-              {"counters", std::move(counters)},
-              {"callees", std::move(callees)},
-              {"profile", std::move(profile)}};
+  return Json{{"method", explanation.method},          {"nodes", explanation.nodes},      {"plans", std::move(plans)},
+              {"passes", json_of(explanation.passes)}, {"refusals", std::move(refusals)}, {"counters", std::move(counters)},
+              {"callees", std::move(callees)},         {"profile", std::move(profile)}};
 }
 
 }  // namespace sconce::cli
