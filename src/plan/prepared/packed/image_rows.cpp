@@ -8,9 +8,13 @@ namespace sconce {
 
 ImageRows::ImageRows(const ConvolutionForm& form)
     : form_(form),
-      runs_are_rows_(form.groups == 1 && form.dilation[1] == 1),
-      is_copied_(!form.image_is_channels_last || form.padding[0] > 0 || form.padding[1] > 0),
-      row_distance_((is_copied_ ? columns_read(form.size_out(1)) : form.image[1]) * form.channels_in) {
+      runs_are_rows_(form.dilation[1] == 1),
+      is_copied_(!form.image_is_channels_last || form.has_padding() || (form.groups > 1 && form.kernel[1] > 1)) {
+  const int64_t width = is_copied_ ? columns_read(form.size_out(1)) : form.image[1];
+  const int64_t channels = form.channels_in / form.groups;
+  row_distance_ = width * form.channels_in;
+  pixel_distance_ = is_copied_ ? channels : form.channels_in;
+  group_distance_ = is_copied_ ? width * channels : channels;
   // Copies of whole rows overlap least.
   constexpr int64_t kMostTogether = 16 * 1024;
   const bool overlaps = is_copied_ && form.kernel[0] > 1 && form.size_out(0) > 1;
@@ -24,8 +28,8 @@ std::vector<int64_t> ImageRows::offsets() const {
   for (int64_t group = 0; group < form_.groups; ++group) {
     for (int64_t y = 0; y < form_.kernel[0]; ++y) {
       for (int64_t x = 0; x < (runs_are_rows_ ? 1 : form_.kernel[1]); ++x) {
-        offsets.push_back(group * form_.channels_in / form_.groups + y * form_.dilation[0] * row_distance_ +
-                          x * form_.dilation[1] * form_.channels_in);
+        offsets.push_back(group * group_distance_ + y * form_.dilation[0] * row_distance_ +
+                          x * form_.dilation[1] * pixel_distance_);
       }
     }
   }
@@ -74,7 +78,7 @@ void ImageRows::find(const float* image, int64_t first, int64_t last, const floa
       const float* row = from + (y - part.top) * form_.stride[0] * row_distance_;
       for (int64_t x = part.left; x < part.right; ++x) {
         *rows++ = row;
-        row += form_.stride[1] * form_.channels_in;
+        row += form_.stride[1] * pixel_distance_;
       }
     }
   }
@@ -86,9 +90,9 @@ void ImageRows::copy(const float* image, const Part& part, float* to) const {
   const int64_t first = part.left * form_.stride[1] - form_.padding[1];
   const int64_t last = first + columns_read(part.right - part.left);
   image += part.image * form_.channels_in * form_.pixels_in();
-  if (!form_.image_is_channels_last && first == 0 && last == form_.image[1] && first_row >= 0 &&
-      first_row + rows <= form_.image[0]) {
-    // Whole rows without a border are one.
+  const bool has_border = first != 0 || last != form_.image[1] || first_row < 0 || first_row + rows > form_.image[0];
+  if (!form_.image_is_channels_last && form_.groups == 1 && !has_border) {
+    // Whole rows are one.
     transpose(image + first_row * form_.image[1], form_.pixels_in(), form_.channels_in, rows * form_.image[1], to,
               form_.channels_in);
     return;
@@ -99,18 +103,32 @@ void ImageRows::copy(const float* image, const Part& part, float* to) const {
 }
 
 void ImageRows::copy_row(const float* image, int64_t row, int64_t first, int64_t last, float* to) const {
-  const int64_t channels = form_.channels_in;
   const bool is_within = row >= 0 && row < form_.image[0];
   const int64_t begin = is_within ? std::clamp<int64_t>(0, first, last) : last;
   const int64_t end = is_within ? std::clamp<int64_t>(form_.image[1], begin, last) : last;
-  std::fill_n(to, (begin - first) * channels, 0.0F);
-  float* const inside = to + (begin - first) * channels;
-  if (begin < end && form_.image_is_channels_last) {
-    std::copy_n(image + (row * form_.image[1] + begin) * channels, (end - begin) * channels, inside);
-  } else if (begin < end) {
-    transpose(image + row * form_.image[1] + begin, form_.pixels_in(), channels, end - begin, inside, channels);
+  for (int64_t group = 0; group < form_.groups; ++group, to += group_distance_) {
+    std::fill_n(to, (begin - first) * pixel_distance_, 0.0F);
+    if (begin < end) {
+      copy_pixels(image, row, begin, end, group * pixel_distance_, to + (begin - first) * pixel_distance_);
+    }
+    std::fill_n(to + (end - first) * pixel_distance_, (last - end) * pixel_distance_, 0.0F);
   }
-  std::fill_n(to + (end - first) * channels, (last - end) * channels, 0.0F);
+}
+
+// Copies the channels of a group, of which `channel` is the first.
+void ImageRows::copy_pixels(const float* image, int64_t row, int64_t first, int64_t last, int64_t channel, float* to) const {
+  const int64_t pixel = row * form_.image[1] + first;
+  if (!form_.image_is_channels_last) {
+    transpose(image + channel * form_.pixels_in() + pixel, form_.pixels_in(), pixel_distance_, last - first, to,
+              pixel_distance_);
+  } else if (form_.groups == 1) {
+    std::copy_n(image + pixel * form_.channels_in, (last - first) * form_.channels_in, to);
+  } else {
+    const float* from = image + pixel * form_.channels_in + channel;
+    for (int64_t x = first; x < last; ++x, from += form_.channels_in, to += pixel_distance_) {
+      std::copy_n(from, pixel_distance_, to);
+    }
+  }
 }
 
 }  // namespace sconce

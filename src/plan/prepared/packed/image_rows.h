@@ -9,10 +9,11 @@
 namespace sconce {
 
 // A row is what the kernel covers for one pixel of the result. It begins at the first channel of a pixel, and has a run of
-// elements for each row of the kernel; if the kernel is dilated or the channels have groups, for each element of the kernel.
+// elements for each row of the kernel; if the kernel is dilated, for each element of it.
 //
 // Tiles read an image in place if it is channels-last and no kernel reaches over its border. Otherwise the rows of the image
-// that some pixels of the result need are copied into the cache, channels-last and with zeros around them.
+// that some pixels of the result need are copied into the cache, channels-last and with zeros around them. A copied row has
+// the pixels of one group of channels after those of the other, so that a run of neighboring pixels has no gaps.
 class ImageRows {
  public:
   ImageRows() = default;
@@ -26,7 +27,7 @@ class ImageRows {
   // The distances of the runs from where a row begins, of each group after the other.
   std::vector<int64_t> offsets() const;
   // The elements of a run.
-  int64_t depth() const { return runs_are_rows_ ? form_.kernel[1] * form_.channels_in : form_.channels_in / form_.groups; }
+  int64_t depth() const { return (runs_are_rows_ ? form_.kernel[1] : 1) * form_.channels_in / form_.groups; }
   // Writes where the rows of some pixels begin. What is copied stays until the next call on this thread.
   void find(const float* image, int64_t first, int64_t last, const float** rows) const;
 
@@ -48,11 +49,15 @@ class ImageRows {
   }
   void copy(const float* image, const Part& part, float* to) const;
   void copy_row(const float* image, int64_t row, int64_t first, int64_t last, float* to) const;
+  void copy_pixels(const float* image, int64_t row, int64_t first, int64_t last, int64_t channel, float* to) const;
 
   ConvolutionForm form_;
   bool runs_are_rows_ = false;
   bool is_copied_ = false;
-  int64_t row_distance_ = 0;  // from one row of the image to the next, in elements, where tiles read it
+  // Of the image where tiles read it, in elements: from one row, pixel or group to the next.
+  int64_t row_distance_ = 0;
+  int64_t pixel_distance_ = 0;
+  int64_t group_distance_ = 0;
   int64_t unit_ = 1;
 };
 
