@@ -35,6 +35,7 @@
 #include "passes/required/specialize_autograd_zero.h"
 #include "passes/simplify/check_inplace.h"
 #include "passes/simplify/eliminate_common_nodes.h"
+#include "passes/simplify/hoist_attribute_reads.h"
 #include "passes/simplify/pool_constants.h"
 #include "passes/simplify/simplify.h"
 
@@ -197,6 +198,7 @@ void fuse_passes(std::shared_ptr<Graph>& graph, GroupMoves moves, bool has_kerne
   runner.run_custom(Stage::kFuse, /*after=*/false, graph);
   if (has_kernels) {
     runner.run("form_groups", [moves](Graph& whole) { return form_groups(whole, moves); }, *graph);
+    runner.run("hoist_attribute_reads", hoist_attribute_reads, *graph);
     if (packs_weights) {
       runner.run("join_clamps", join_clamps, *graph);
     }
@@ -264,6 +266,7 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
     case Stage::kOptimize: optimizing_passes(*graph, runner, frozen, frozen); break;
     case Stage::kFuse:
       runner.run(*find_pass("form_groups"), *graph);
+      runner.run(*find_pass("hoist_attribute_reads"), *graph);
       runner.run(*find_pass("join_clamps"), *graph);
       runner.run(*find_pass("form_recordings"), *graph);
       break;

@@ -33,6 +33,10 @@ class CpuNest final : public NestCode {
     }
     return has_code;
   }
+  bool has_rows(size_t input, int64_t rows) const override { return loops_.row_dimension(input, rows).has_value(); }
+  void run_rows(const KernelCallArguments& arguments, int64_t rows, int64_t first, int64_t last) const override {
+    run_kernel_rows(loops_, kernel_->function(), arguments, rows, first, last);
+  }
   void run(const KernelCallArguments& arguments) const override { run_kernel(loops_, kernel_->function(), arguments); }
 
  private:

@@ -123,8 +123,16 @@ class GroupKernel final : public PreparedKernel {
 
   void run(const KernelArguments& arguments, KernelResults results) override {
     for (const size_t i : order_) {
-      run_nest(nests_[i], arguments, results);
+      nests_[i].code->run(call_of(nests_[i], arguments, results));
     }
+  }
+
+  bool takes_rows(size_t argument, int64_t rows) const override {
+    return nests_.size() == 1 && group_.writes.empty() && is_read_in_rows(nests_.front(), argument, rows);
+  }
+  void run_rows(const KernelArguments& arguments, KernelResults results, int64_t rows, int64_t first,
+                int64_t last) const override {
+    nests_.front().code->run_rows(call_of(nests_.front(), arguments, results), rows, first, last);
   }
 
  private:
@@ -282,19 +290,8 @@ class GroupKernel final : public PreparedKernel {
   }
 
   bool find_code(Nest& nest) const {
-    nest.code = backend_.make(nest.program, nest.space.folded_dims.any(), !group_.writes.empty(), names_of_nodes());
+    nest.code = backend_.make(nest.program, nest.space.folded_dims.any(), !group_.writes.empty(), names_of(group_));
     return nest.code->refusal().empty();
-  }
-
-  // Returns "mul add sigmoid".
-  std::string names_of_nodes() const {
-    std::string names;
-    for (const Node* node : group_.nodes) {
-      if (node->opcode() != Opcode::kListUnpack) {
-        names += (names.empty() ? "" : " ") + std::string(node->kind().toUnqualString());
-      }
-    }
-    return names;
   }
 
   bool finish(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments, KernelResults results) {
@@ -315,7 +312,19 @@ class GroupKernel final : public PreparedKernel {
     return nest.code->refusal().empty();  // a back end may need other code for these loops
   }
 
-  void run_nest(const Nest& nest, const KernelArguments& arguments, KernelResults results) const {
+  static bool is_read_in_rows(const Nest& nest, size_t argument, int64_t rows) {
+    bool is_read = false;
+    bool has_rows = true;
+    for (size_t k = 0; k < nest.operands.size(); ++k) {
+      if (nest.operands[k].position == argument) {
+        is_read = true;
+        has_rows = has_rows && nest.operands[k].views.empty() && nest.code->has_rows(k, rows);
+      }
+    }
+    return is_read && has_rows;
+  }
+
+  KernelCallArguments call_of(const Nest& nest, const KernelArguments& arguments, KernelResults results) const {
     KernelCallArguments call;
     const size_t operands = nest.first.size();
     call.first.resize_for_overwrite(operands + nest.outputs.size());
@@ -337,7 +346,7 @@ class GroupKernel final : public PreparedKernel {
         call.number_memory.push_back(arguments.number_memory(number));
       }
     }
-    nest.code->run(call);
+    return call;
   }
 
   const NodeGroup& group_;

@@ -60,6 +60,12 @@ void run_part(const KernelLoops& loops, KernelFunction function, const KernelCal
   }
 }
 
+// Returns the outermost dimension of several elements; the innermost if all have one.
+size_t outermost(const std::vector<int64_t>& sizes) {
+  const auto found = std::find_if(sizes.begin(), sizes.end() - 1, [](int64_t size) { return size != 1; });
+  return static_cast<size_t>(found - sizes.begin());
+}
+
 }  // namespace
 
 KernelLoops::KernelLoops(Iteration planned, std::vector<size_t> needed, size_t cost, bool folds)
@@ -89,6 +95,28 @@ bool KernelLoops::is_flat() const {
 void KernelLoops::set_elements(int64_t count) {
   iteration.sizes.back() = count;
   elements = count;
+}
+
+std::optional<size_t> KernelLoops::row_dimension(size_t input, int64_t rows) const {
+  const size_t dim = outermost(iteration.sizes);
+  int64_t next = iteration.strides[input].back();
+  for (size_t i = iteration.sizes.size(); i-- > 0 && iteration.order == LoopOrder::kRows && elements > 0;) {
+    if (iteration.sizes[i] != 1 && iteration.strides[input][i] != next) {
+      return std::nullopt;
+    }
+    next *= iteration.sizes[i];
+  }
+  const bool is_dense =
+      iteration.order == LoopOrder::kRows && elements > 0 && next == elements * iteration.strides[input].back();
+  const bool has_rows = !folds_rows && buffers.empty() && iteration.segments == 1 && iteration.sizes[dim] % rows == 0;
+  return is_dense && has_rows && iteration.strides[input].back() != 0 ? std::optional(dim) : std::nullopt;
+}
+
+void run_kernel_rows(const KernelLoops& loops, KernelFunction function, const KernelCallArguments& arguments, int64_t rows,
+                     int64_t first, int64_t last) {
+  const size_t dim = outermost(loops.iteration.sizes);
+  const int64_t of_row = loops.iteration.sizes[dim] / rows;
+  run_part(loops, function, arguments, dim, first * of_row, last * of_row);
 }
 
 void run_kernel(const KernelLoops& loops, KernelFunction function, const KernelCallArguments& arguments) {

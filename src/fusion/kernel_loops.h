@@ -6,6 +6,7 @@
 #include "fusion/nest_backend.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace sconce {
@@ -22,6 +23,10 @@ struct KernelLoops {
   // Changes the length of the row. Requires is_flat().
   void set_elements(int64_t count);
 
+  // Returns the dimension that can be cut between any two of `rows` rows of alike many elements. Nothing if there is none,
+  // or the elements of an input do not lie row after row without gaps.
+  std::optional<size_t> row_dimension(size_t input, int64_t rows) const;
+
   Iteration iteration;
   std::vector<size_t> buffers;
   std::vector<int64_t> steps;  // as a KernelFunction takes them
@@ -30,6 +35,9 @@ struct KernelLoops {
   bool folds_rows = false;
 };
 
+// Computes the rows from `first` up to `last` on this thread. Requires a row_dimension.
+void run_kernel_rows(const KernelLoops& loops, KernelFunction function, const KernelCallArguments& arguments, int64_t rows,
+                     int64_t first, int64_t last);
 void run_kernel(const KernelLoops& loops, KernelFunction function, const KernelCallArguments& arguments);
 
 }  // namespace sconce

@@ -182,6 +182,9 @@ class Lowering {
     group_ = places_.group_of_kernel(node);
     if (group_ != nullptr) {
       group_step_ = emit(make_group_step(*group_, *options_.groups), group_->nodes.front());
+      if (operator_step_.first != nullptr && operator_step_.first == places_.product_before(node)) {
+        operator_step_.second->set_follower(*group_step_);
+      }
       group_parts_ = {.arguments = group_->operands.size(),
                       .device = options_.groups->device(),
                       .is_exact = options_.is_exact,
@@ -261,16 +264,7 @@ class Lowering {
       }
       ordinary.push_back(std::move(*step));
     }
-    for (size_t i = 0; i < unit.op->inputs().size(); ++i) {
-      const Value& input = *unit.op->input(i);
-      if (places_.unit_of(*input.node()) == &unit) {
-        for (const Value* element : input.node()->inputs()) {
-          parts_.add_operand(parts, *element, i, /*is_run_time=*/false, /*in_list=*/true);
-        }
-      } else {
-        parts_.add_operand(parts, input, i, i == unit.kernel->run_time_argument);
-      }
-    }
+    parts_.add_operands(parts, unit);
     for (const Value* result : unit.nodes.back()->outputs()) {
       parts_.add_result(parts, *result, {});
     }
@@ -278,7 +272,8 @@ class Lowering {
       parts_.add_dropped(parts, *node);
       release_last_uses(*node);
     }
-    emit(make_prepared_step(*unit.op, *unit.kernel, std::move(parts), std::move(ordinary)), unit.op);
+    operator_step_ = {unit.op,
+                      emit(make_prepared_step(*unit.op, *unit.kernel, std::move(parts), std::move(ordinary)), unit.op)};
     return {};
   }
 
@@ -378,6 +373,7 @@ class Lowering {
   const Node* loop_ = nullptr;        // the innermost loop around the node that is lowered
   const NodeGroup* group_ = nullptr;  // of the kernel node that is lowered
   GroupStep* group_step_ = nullptr;
+  std::pair<const Node*, OperatorStep*> operator_step_;  // the last one
   KernelStepParts group_parts_;
   FlatMap<const Value*, Register> registers_;
   const PartsBuilder parts_{places_, liveness_, registers_};

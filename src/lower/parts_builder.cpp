@@ -38,6 +38,19 @@ void PartsBuilder::add_operand(KernelStepParts& parts, const Value& value, size_
   parts.operands.push_back(operand);
 }
 
+void PartsBuilder::add_operands(KernelStepParts& parts, const PreparedUnit& unit) const {
+  for (size_t i = 0; i < unit.op->inputs().size(); ++i) {
+    const Value& input = *unit.op->input(i);
+    if (places_.unit_of(*input.node()) == &unit) {
+      for (const Value* element : input.node()->inputs()) {
+        add_operand(parts, *element, i, /*is_run_time=*/false, /*in_list=*/true);
+      }
+    } else {
+      add_operand(parts, input, i, i == unit.kernel->run_time_argument);
+    }
+  }
+}
+
 void PartsBuilder::add_result(KernelStepParts& parts, const Value& value, const std::vector<const Node*>& inside) const {
   bool is_boxed = false;
   for_each_user(value, [&](const Node& user) {

@@ -19,6 +19,8 @@ class PartsBuilder {
   // Adds an operand of the argument `position`. `is_run_time`: a number may differ from run to run.
   void add_operand(KernelStepParts& parts, const Value& value, size_t position, bool is_run_time,
                    bool in_list = false) const;
+  // Adds the arguments of the unit's operator.
+  void add_operands(KernelStepParts& parts, const PreparedUnit& unit) const;
   // Adds a result. The nodes `inside` read it within the kernel.
   void add_result(KernelStepParts& parts, const Value& value, const std::vector<const Node*>& inside) const;
   // Adds the registers of operands that the node uses for the last time.

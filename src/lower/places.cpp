@@ -107,6 +107,9 @@ Places::Places(const Graph& graph, bool has_kernels, std::optional<size_t> fresh
   const Regions regions(graph, /*autograd_runs=*/asks_gradients);
   leave_out_views(graph, regions, asks_gradients);
   choose_attributes(graph);
+  if (!asks_gradients) {
+    join_products();
+  }
   choose_slots(regions);
   if (fresh_outputs) {
     choose_reused(regions, graph.body(), *fresh_outputs);
@@ -250,6 +253,39 @@ void Places::find_groups(const Graph& graph) {
       positions_.join(*node, groups_.back().nodes);
     }
   });
+}
+
+// Lets a product and the group after it run together: the group writes its results while the product reads its operands.
+void Places::join_products() {
+  for (const auto& [kernel, group] : group_of_) {
+    if (const Node* product = find_product_before(*kernel); product != nullptr && group->writes.empty()) {
+      products_[kernel] = product;
+      positions_.join(*kernel, unit_of(*product)->nodes);
+    }
+  }
+}
+
+// Between the two, prepared runs do nothing. Nothing but the group uses the result.
+const Node* Places::find_product_before(const Node& kernel) const {
+  const Node* node = kernel.previous();
+  while (node != nullptr && (node->opcode() == Opcode::kConstant || is_read_in_place(*node))) {
+    node = node->previous();
+  }
+  const PreparedUnit* unit = node == nullptr ? nullptr : unit_of(*node);
+  if (unit == nullptr || !unit->kernel->has_rows) {
+    return nullptr;
+  }
+  const auto uses = node->output()->uses();
+  const bool is_of_group = !uses.empty() && std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
+    return use.user->owning_block() == kernel.block(0) && use.user != kernel.block(0)->return_node();
+  });
+  return is_of_group ? node : nullptr;
+}
+
+const Node* Places::product_before(const Node& kernel) const {
+  const auto found = products_.find(&kernel);
+  const bool has_slot = found != products_.end() && slot_of(*found->second->output()) != kNoSlot;
+  return has_slot ? found->second : nullptr;
 }
 
 void Places::choose_slots(const Regions& regions) {

@@ -45,6 +45,9 @@ class Places {
   const PreparedUnit* unit_of(const Node& node) const;
   // Returns the group of a kernel node; null for other nodes. Its nodes are prepared one by one, too.
   const NodeGroup* group_of_kernel(const Node& node) const;
+  // Returns the product whose result the kernel node's group may take row by row, as the first of its operands that is one:
+  // they run together. Null if there is none.
+  const Node* product_before(const Node& kernel) const;
   uint32_t slot_of(const Value& value) const;
   // Returns whether the value may be a tensor of a former run (ReusedResults): it may be held after the run or after the
   // trip of a loop. Others are freed after their last use.
@@ -71,6 +74,8 @@ class Places {
   FlatSet<const PreparedUnit*> views_beside_writes(const Graph& graph, const Regions& regions) const;
   void choose_attributes(const Graph& graph);
   void find_groups(const Graph& graph);
+  void join_products();
+  const Node* find_product_before(const Node& kernel) const;
   void choose_slots(const Regions& regions);
   void choose_reused(const Regions& regions, const Block& body, size_t fresh_outputs);
   void add_slot(const PreparedUnit& unit, const Value& value, uint32_t last);
@@ -80,6 +85,7 @@ class Places {
   FlatMap<const Node*, const PreparedUnit*> unit_of_;
   std::deque<NodeGroup> groups_;
   FlatMap<const Node*, const NodeGroup*> group_of_;
+  FlatMap<const Node*, const Node*> products_;  // by the kernel node after them
   FlatMap<const Value*, uint32_t> slots_;
   FlatSet<const Value*> reused_;
   FlatMap<const Node*, std::vector<uint32_t>> released_;

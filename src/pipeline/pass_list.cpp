@@ -32,6 +32,7 @@
 #include "passes/simplify/check_inplace.h"
 #include "passes/simplify/eliminate_common_nodes.h"
 #include "passes/simplify/fold_constant_branches.h"
+#include "passes/simplify/hoist_attribute_reads.h"
 #include "passes/simplify/lower_tuples.h"
 #include "passes/simplify/peephole.h"
 #include "passes/simplify/pool_constants.h"
@@ -81,6 +82,8 @@ constexpr std::array kPasses = {
     PassInfo{"form_groups", form_groups, Stage::kFuse, "makes kernel nodes of the nodes that one kernel may compute"},
     PassInfo{"form_recordings", form_recordings, Stage::kFuse,
              "makes recorded nodes of the ranges of nodes that a CUDA graph can hold"},
+    PassInfo{"hoist_attribute_reads", hoist_attribute_reads, Stage::kFuse,
+             "moves reads of attributes from between a product and what follows it"},
     PassInfo{"hoist_loop_invariants", hoist_loop_invariants, Stage::kOptimize, "moves loop-invariant nodes out of loops"},
     PassInfo{"join_clamps", join_clamps, Stage::kFuse, "lets convolutions with packed weights clamp their results"},
     PassInfo{"join_summed_products", join_summed_products, Stage::kSpecialize,

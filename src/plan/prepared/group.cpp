@@ -45,4 +45,14 @@ NodeGroup group_of(const Node& kernel) {
   return group;
 }
 
+std::string names_of(const NodeGroup& group) {
+  std::string names;
+  for (const Node* node : group.nodes) {
+    if (node->opcode() != Opcode::kListUnpack) {
+      names += (names.empty() ? "" : " ") + std::string(node->kind().toUnqualString());
+    }
+  }
+  return names;
+}
+
 }  // namespace sconce

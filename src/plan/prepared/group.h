@@ -4,6 +4,7 @@
 #include "ir/kernel_node.h"
 #include "plan/prepared/kernel.h"
 
+#include <string>
 #include <vector>
 
 namespace sconce {
@@ -24,6 +25,9 @@ struct NodeGroup {
 
 // Returns the nodes of a kernel node, in its block.
 NodeGroup group_of(const Node& kernel);
+
+// Returns "mul add sigmoid".
+std::string names_of(const NodeGroup& group);
 
 // Makes the kernels of groups. Implemented above the plan (fusion/).
 class GroupCompiler {

@@ -4,6 +4,8 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/COW.h>
 
+#include <algorithm>
+
 namespace sconce {
 namespace {
 
@@ -34,6 +36,38 @@ class OneKernelStep final : public GroupStep {
     }
   }
 
+  bool run_after(Frame& frame, const KernelRunner& before, StepState& state_before) const override {
+    const int64_t rows = state_before.kernel->rows();
+    if (rows == 0 || frame.number_memory != nullptr || !group_.writes.empty() || draws_ ||
+        runner_.leaves_to_operators(frame)) {
+      return false;
+    }
+    before.take_memory(frame, state_before);
+    StepState& state = runner_.state_of(frame);
+    const size_t operand = operand_in(before.parts().results[0].slot);
+    if (!runner_.take_operands(frame, state, /*op=*/nullptr, [this] { return compiler_.make_kernel(group_); }) ||
+        !state.kernel->takes_rows(operand, rows) || !state.kernel->can_run(state.arguments)) {
+      return false;
+    }
+    runner_.take_memory(frame, state);
+    // The group's result of the same form takes the operator's. Each element of it is read before it is written.
+    KernelResult& made = state_before.results[0];
+    for (const KernelResult& result : state.results) {
+      if (have_same_form(result.tensor(), made.tensor())) {
+        made.data = result.data;
+        KernelRunner::point_operand_at(state, operand, result.data);
+        break;
+      }
+    }
+    state_before.kernel->run_by_rows(state_before.arguments, state_before.results, [&](int64_t first, int64_t last) {
+      state.kernel->run_rows(state.arguments, state.results, rows, first, last);
+    });
+    before.hand_out(frame, state_before);
+    runner_.hand_out(frame, state);
+    frame.next_step = target_;
+    return true;
+  }
+
   std::string name() const override {
     constexpr size_t kShown = 3;
     std::string name = "kernel";
@@ -50,14 +84,19 @@ class OneKernelStep final : public GroupStep {
 
   // "kernel add mul mul $1 %2 -> $3, then 12"
   std::string describe() const override {
-    std::string text = "kernel";
-    for (const Node* node : group_.nodes) {
-      text += node->opcode() == Opcode::kListUnpack ? "" : std::string(" ") + node->kind().toUnqualString();
-    }
-    return text + runner_.describe() + ", then " + std::to_string(target_);
+    return "kernel " + names_of(group_) + runner_.describe() + ", then " + std::to_string(target_);
   }
 
  private:
+  // Returns the position of the operand in the slot.
+  size_t operand_in(uint32_t slot) const {
+    const auto& operands = runner_.parts().operands;
+    const auto found = std::find_if(operands.begin(), operands.end(), [&](const PreparedOperand& operand) {
+      return operand.source == PreparedOperand::Source::kSlot && operand.slot == slot;
+    });
+    return found->position;
+  }
+
   // Calls `visit` for each tensor that the group writes and that others may hold, and with how many nodes write it.
   template <typename Visit>
   void for_each_written(Frame& frame, const Visit& visit) const {

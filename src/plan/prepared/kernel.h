@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <c10/util/FunctionRef.h>
 
 #include <memory>
 #include <span>
@@ -100,6 +101,9 @@ class KernelResult {
 // One for an operator that returns a tensor; for an operator that returns a list, as many as the graph takes out of it.
 using KernelResults = std::span<KernelResult>;
 
+// What is done with the rows from `first` up to `last`.
+using RowsFunction = c10::function_ref<void(int64_t first, int64_t last)>;
+
 // Prepared once for operands of given sizes, strides, dtypes and devices, and for given values; then run any number of times
 // on other memory. Belongs to one frame.
 class PreparedKernel {
@@ -121,6 +125,19 @@ class PreparedKernel {
   virtual bool may_have_to_wait() const { return false; }
   // Returns whether the kernel, which cannot run, is still being compiled.
   virtual bool is_being_compiled() const { return false; }
+
+  // ---- a matrix product, and element-wise work on its result, part by part (prepared_step.h)
+  // Returns how many rows the result has, of which `run_by_rows` completes some before others. They lie one after the other,
+  // without gaps. 0: there is no such order.
+  virtual int64_t rows() const { return 0; }
+  // Runs, and calls `then` on any thread for parts of the rows, once each part is complete. `then` may overwrite them.
+  virtual void run_by_rows(const KernelArguments& /*arguments*/, KernelResults /*results*/, const RowsFunction& /*then*/) {}
+  // Returns whether the argument lies as `rows` rows, and each element of the results depends on its element at the same
+  // place alone. Then `run_rows` computes the results of some rows. It may be called on several threads at once.
+  virtual bool takes_rows(size_t /*argument*/, int64_t /*rows*/) const { return false; }
+  virtual void run_rows(const KernelArguments& /*arguments*/, KernelResults /*results*/, int64_t /*rows*/, int64_t /*first*/,
+                        int64_t /*last*/) const {}
+
   // Returns whether `run` reads the memory of arguments.tensor() and writes that of KernelResult::tensor(), in place of
   // the pointers.
   virtual bool reads_tensors() const { return false; }
@@ -139,6 +156,7 @@ struct KernelRow {
   bool is_view = false;  // each result is a view of the first argument
   // The position of a number that `run` reads. Its value does not decide the result's form.
   uint32_t run_time_argument = UINT32_MAX;
+  bool has_rows = false;  // the kernel may complete its result row by row (PreparedKernel::rows)
 };
 // Returns null for an operator that is not prepared.
 const KernelRow* find_kernel_row(const Op& op);

@@ -68,7 +68,14 @@ class KernelRunner {
   }
   // Runs the kernel, hands its results to their readers, and drops operands at their last use.
   void run(Frame& frame, StepState& state) const;
+  // The parts of `run`: gives the results memory, and hands them to their readers after the kernel ran.
+  void take_memory(Frame& frame, StepState& state) const;
+  void hand_out(Frame& frame, StepState& state) const;
   void release_slots(Frame& frame) const;
+  // Lets the kernel find an operand at `data` in this run.
+  static void point_operand_at(StepState& state, size_t position, void* data) {
+    state.arguments.data_[state.arguments.arguments_[position].first] = data;
+  }
 
   // Returns " $1 %2.0 -> $3 release $1".
   std::string describe() const;
@@ -86,9 +93,7 @@ class KernelRunner {
   bool asks_operators(Frame& frame) const;
   bool record_operand(Frame& frame, StepState& state, size_t i) const;
   void give_to_slot(Frame& frame, KernelResult& result, uint32_t index) const;
-  void take_memory(Frame& frame, StepState& state) const;
   void find_number_memory(Frame& frame, KernelArguments& arguments) const;
-  void hand_out(Frame& frame, StepState& state) const;
 
   KernelStepParts parts_;
 };

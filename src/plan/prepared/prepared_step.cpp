@@ -7,10 +7,10 @@
 namespace sconce {
 namespace {
 
-class PreparedStep final : public Step {
+class PreparedStep final : public OperatorStep {
  public:
   PreparedStep(const Node& node, const KernelRow& kernel, KernelStepParts parts, std::vector<StepPtr> ordinary)
-      : Step(true), node_(node), kernel_(kernel), runner_(std::move(parts)), ordinary_(std::move(ordinary)) {}
+      : node_(node), kernel_(kernel), runner_(std::move(parts)), ordinary_(std::move(ordinary)) {}
 
   void prepare(Frame& frame) const override {
     for (const StepPtr& step : ordinary_) {
@@ -26,17 +26,22 @@ class PreparedStep final : public Step {
     StepState& state = runner_.state_of(frame);
     if (!runner_.leaves_to_operators(frame) && runner_.take_operands(frame, state, &node_.op(), kernel_.make) &&
         can_run(state)) {
-      runner_.run(frame, state);
+      if (follower_ == nullptr || !follower_->run_after(frame, runner_, state)) {
+        runner_.run(frame, state);
+      }
     } else {
       run_ordinary_and_adopt(frame, state);
       runner_.release_slots(frame);
     }
   }
 
+  void set_follower(const GroupStep& follower) override { follower_ = &follower; }
+
   bool ran_prepared(const Frame& frame) const override { return frame.runs_prepared && !runner_.is_refused(frame); }
 
   std::string describe() const override {
-    return std::string("prepared ") + node_.kind().toQualString() + runner_.describe();
+    return std::string("prepared ") + node_.kind().toQualString() + runner_.describe() +
+           (follower_ != nullptr ? ", with the group" : "");
   }
 
  private:
@@ -104,11 +109,13 @@ class PreparedStep final : public Step {
   const KernelRow& kernel_;
   const KernelRunner runner_;
   const std::vector<StepPtr> ordinary_;
+  const GroupStep* follower_ = nullptr;
 };
 
 }  // namespace
 
-StepPtr make_prepared_step(const Node& node, const KernelRow& kernel, KernelStepParts parts, std::vector<StepPtr> ordinary) {
+std::unique_ptr<OperatorStep> make_prepared_step(const Node& node, const KernelRow& kernel, KernelStepParts parts,
+                                                 std::vector<StepPtr> ordinary) {
   return std::make_unique<PreparedStep>(node, kernel, std::move(parts), std::move(ordinary));
 }
 

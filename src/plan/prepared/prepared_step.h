@@ -10,6 +10,9 @@
 
 namespace sconce {
 
+class KernelRunner;
+struct StepState;
+
 // An attribute of an object that the run does not change, at the end of a chain of attributes.
 struct AttributePath {
   Register object;              // where the chain begins
@@ -62,7 +65,18 @@ struct KernelStepParts {
 // and the values of numbers and lists. If they differ, it prepares the kernel again. If the kernel cannot serve them, or
 // gradients are recorded, the ordinary steps run, and the slots take their results. The step assumes nothing else, so no
 // guard protects it.
-StepPtr make_prepared_step(const Node& node, const KernelRow& kernel, KernelStepParts parts, std::vector<StepPtr> ordinary);
+class GroupStep;
+class OperatorStep : public Step {
+ public:
+  // Lets the kernel of a group, whose step comes next among those that do something, run on each part of the result once it
+  // is complete, as long as the part is in the cache. The result is an operand of the group and nothing else uses it.
+  virtual void set_follower(const GroupStep& follower) = 0;
+
+ protected:
+  OperatorStep() : Step(true) {}
+};
+std::unique_ptr<OperatorStep> make_prepared_step(const Node& node, const KernelRow& kernel, KernelStepParts parts,
+                                                 std::vector<StepPtr> ordinary);
 
 // Computes a group of nodes by one kernel, and jumps over the steps of the single nodes, which follow. If there is no kernel
 // yet, or none for such operands, these steps run.
@@ -72,6 +86,10 @@ class GroupStep : public JumpingStep {
   virtual void set_parts(KernelStepParts parts) = 0;
   // Returns "kernel add mul tanh +9".
   virtual std::string name() const = 0;
+  // Runs the kernel of an operator, which has taken its operands, and that of the group on its result, which is the group's
+  // operand in the slot. Then the plan goes on after the group. Returns false if that is not possible in this run; then
+  // neither has run.
+  virtual bool run_after(Frame& frame, const KernelRunner& before, StepState& state_before) const = 0;
 };
 std::unique_ptr<GroupStep> make_group_step(const NodeGroup& group, const GroupCompiler& compiler);
 

@@ -112,6 +112,7 @@ class PackedConvolutionKernel : public PreparedKernel {
       return false;
     }
     packed_->set_form(form);
+    rows_ = form.result_is_channels_last ? form.images * form.pixels_out() : 0;
     std::vector<int64_t> sizes = {form.images, form.channels_out, form.size_out(0), form.size_out(1)};
     if (is_row) {
       sizes.erase(sizes.begin() + 2);
@@ -123,8 +124,10 @@ class PackedConvolutionKernel : public PreparedKernel {
   bool prepare_again(const KernelArguments& arguments, KernelResults results) final { return prepare(arguments, results); }
   bool may_have_to_wait() const final { return true; }
   bool can_run(const KernelArguments& arguments) const final { return packed_->is_ready(arguments, operands_); }
-  void run(const KernelArguments& arguments, KernelResults results) final {
-    packed_->run(static_cast<const float*>(arguments.data(operands_.image)), static_cast<float*>(results[0].data));
+  int64_t rows() const final { return rows_; }
+  void run(const KernelArguments& arguments, KernelResults results) final { run_by_rows(arguments, results, nullptr); }
+  void run_by_rows(const KernelArguments& arguments, KernelResults results, const RowsFunction& then) final {
+    packed_->run(static_cast<const float*>(arguments.data(operands_.image)), static_cast<float*>(results[0].data), then);
   }
 
  private:
@@ -134,6 +137,7 @@ class PackedConvolutionKernel : public PreparedKernel {
   const Bounds bounds_;
   ConvolutionKernels kernels_ = ConvolutionKernels::kLibTorch;
   std::unique_ptr<PackedConvolution> packed_;
+  int64_t rows_ = 0;  // pixels of the result; 0 if it is not channels-last
 };
 
 // conv1d, conv2d, or convolution: (input, weight, bias?, stride, padding, dilation, …, groups, …)
@@ -237,11 +241,11 @@ KernelPtr make_clamped_convolution(const NodeGroup& group) {
 }
 
 void add_convolution_kernels(KernelTable& table) {
-  table[{"aten::conv1d", ""}] = {make_kernel<ConvolutionKernel<kConv>>};
-  table[{"aten::conv2d", ""}] = {make_kernel<ConvolutionKernel<kConv>>};
-  table[{"aten::convolution", ""}] = {make_kernel<ConvolutionKernel<kConvolution>>};
-  table[{"aten::_convolution", ""}] = {make_kernel<ConvolutionKernel<kConvolution>>};
-  table[{"aten::_convolution", "deprecated"}] = {make_kernel<ConvolutionKernel<kConvolution>>};
+  table[{"aten::conv1d", ""}] = {.make = make_kernel<ConvolutionKernel<kConv>>, .has_rows = true};
+  table[{"aten::conv2d", ""}] = {.make = make_kernel<ConvolutionKernel<kConv>>, .has_rows = true};
+  table[{"aten::convolution", ""}] = {.make = make_kernel<ConvolutionKernel<kConvolution>>, .has_rows = true};
+  table[{"aten::_convolution", ""}] = {.make = make_kernel<ConvolutionKernel<kConvolution>>, .has_rows = true};
+  table[{"aten::_convolution", "deprecated"}] = {.make = make_kernel<ConvolutionKernel<kConvolution>>, .has_rows = true};
 }
 
 }  // namespace sconce

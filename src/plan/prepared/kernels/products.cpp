@@ -5,6 +5,8 @@
 #include "plan/prepared/packed/packed_product.h"
 #include "plan/prepared/tensor_slot.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -108,10 +110,12 @@ class LinearKernel final : public PreparedKernel {
   bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
     return prepare(arguments, results);
   }
-  void run(const KernelArguments& arguments, KernelResults results) override {
+  int64_t rows() const override { return gemm_.m; }
+  void run(const KernelArguments& arguments, KernelResults results) override { run_by_rows(arguments, results, nullptr); }
+  void run_by_rows(const KernelArguments& arguments, KernelResults results, const RowsFunction& then) override {
     const float* input = rows_->get(static_cast<const float*>(arguments.data(kInput)));
     auto* out = static_cast<float*>(results[0].data);
-    if (may_pack_ && packed_.run(arguments, kWeight, kBias, input, out)) {
+    if (may_pack_ && packed_.run(arguments, kWeight, kBias, input, out, then)) {
       return;
     }
     if (has_bias_) {
@@ -122,6 +126,9 @@ class LinearKernel final : public PreparedKernel {
       }
     }
     gemm_.run(input, static_cast<const float*>(arguments.data(kWeight)), out, has_bias_ ? 1 : 0);
+    if (then) {
+      for_rows(gemm_.m, gemm_.n, then);
+    }
   }
 
  private:
@@ -192,17 +199,27 @@ class MatmulKernel final : public PreparedKernel {
   bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
     return prepare(arguments, results);
   }
-  void run(const KernelArguments& arguments, KernelResults results) override {
+  int64_t rows() const override { return batches_ == 1 ? gemm_.m : 0; }
+  void run(const KernelArguments& arguments, KernelResults results) override { run_by_rows(arguments, results, nullptr); }
+  void run_by_rows(const KernelArguments& arguments, KernelResults results, const RowsFunction& then) override {
     const auto* operand = static_cast<const float*>(arguments.data(0));
     const float* const a = rows_ ? rows_->get(operand) : operand;
     const auto* b = static_cast<const float*>(arguments.data(1));
     auto* out = static_cast<float*>(results[0].data);
-    if (may_pack_ && packed_.run(arguments, 1, std::nullopt, a, out)) {
+    if (may_pack_ && packed_.run(arguments, 1, std::nullopt, a, out, then)) {
       return;
     }
     const auto matrix = static_cast<ptrdiff_t>(gemm_.m) * gemm_.n;
-    for (size_t i = 0; i < static_cast<size_t>(batches_); ++i) {
-      gemm_.run(a + offsets_a_[i], b + offsets_b_[i], out + static_cast<ptrdiff_t>(i) * matrix, 0);
+    // A single product is split by MKL.
+    const int64_t grain = kMultiplicationsWorthAFork / (int64_t{gemm_.m} * gemm_.n * gemm_.k) + 1;
+    at::parallel_for(0, batches_, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto batch = static_cast<size_t>(i);
+        gemm_.run(a + offsets_a_[batch], b + offsets_b_[batch], out + static_cast<ptrdiff_t>(i) * matrix, 0);
+      }
+    });
+    if (then) {
+      for_rows(gemm_.m, gemm_.n, then);
     }
   }
 
@@ -221,11 +238,11 @@ class MatmulKernel final : public PreparedKernel {
 }  // namespace
 
 void add_product_kernels(KernelTable& table) {
-  table[{"aten::linear", ""}] = {make_kernel<LinearKernel<true>>};
-  table[{"aten::addmm", ""}] = {make_kernel<LinearKernel<false>>};
-  table[{"aten::mm", ""}] = {make_kernel<MatmulKernel<2>>};
-  table[{"aten::bmm", ""}] = {make_kernel<MatmulKernel<3>>};
-  table[{"aten::matmul", ""}] = {make_kernel<MatmulKernel<0>>};
+  table[{"aten::linear", ""}] = {.make = make_kernel<LinearKernel<true>>, .has_rows = true};
+  table[{"aten::addmm", ""}] = {.make = make_kernel<LinearKernel<false>>, .has_rows = true};
+  table[{"aten::mm", ""}] = {.make = make_kernel<MatmulKernel<2>>, .has_rows = true};
+  table[{"aten::bmm", ""}] = {.make = make_kernel<MatmulKernel<3>>, .has_rows = true};
+  table[{"aten::matmul", ""}] = {.make = make_kernel<MatmulKernel<0>>, .has_rows = true};
 }
 
 }  // namespace sconce

@@ -29,15 +29,28 @@ class DirectConvolution final : public PackedConvolution, private PackedOperator
     return find(arguments, operands.weight, operands.bias);
   }
 
-  void run(const float* image, float* out) override {
+  void run(const float* image, float* out, const RowsFunction& then) override {
     const int64_t rows = form_.images * form_.size_out(0);
     const int64_t of_row = form_.multiplications() / rows;
     const DirectLoops loops = loops_of(image, out);
     at::parallel_for(0, rows, kMultiplicationsWorthAFork / std::max<int64_t>(of_row, 1) + 1,
-                     [&](int64_t begin, int64_t end) { rows_(loops, begin, end); });
+                     [&](int64_t begin, int64_t end) { run_rows(loops, begin, end, then); });
   }
 
  private:
+  void run_rows(const DirectLoops& loops, int64_t first, int64_t last, const RowsFunction& then) const {
+    constexpr int64_t kElementsTogether = 16 * 1024;
+    const int64_t width = form_.size_out(1);
+    const int64_t step = then ? std::max<int64_t>(1, kElementsTogether / (width * form_.channels_out)) : last - first;
+    for (int64_t row = first; row < last; row += step) {
+      const int64_t end = std::min(row + step, last);
+      rows_(loops, row, end);
+      if (then) {
+        then(row * width, end * width);
+      }
+    }
+  }
+
   DirectRows depthwise_rows() const {
     // The more pixels a loop computes at a time, the less it loads.
     struct Step {

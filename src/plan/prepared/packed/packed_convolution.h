@@ -58,7 +58,8 @@ class PackedConvolution {
   virtual void set_form(const ConvolutionForm& form) = 0;
   // Packs the weights if they are worth it. Returns whether `run` may be called in this run.
   virtual bool is_ready(const KernelArguments& arguments, const ConvolutionOperands& operands) = 0;
-  virtual void run(const float* image, float* out) = 0;
+  // `then`: see PreparedKernel::run_by_rows; the rows are the pixels of the result. Null unless that is channels-last.
+  virtual void run(const float* image, float* out, const RowsFunction& then) = 0;
 };
 
 // The library whose kernels compute a convolution.

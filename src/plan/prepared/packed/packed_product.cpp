@@ -27,7 +27,7 @@ bool PackedProduct::make(PackedWeights& packed, const c10::TensorImpl& weight, c
 }
 
 bool PackedProduct::run(const KernelArguments& arguments, size_t weight, std::optional<size_t> bias, const float* input,
-                        float* out) {
+                        float* out, const RowsFunction& then) {
   if (!find(arguments, weight, bias)) {
     return false;
   }
@@ -36,7 +36,7 @@ bool PackedProduct::run(const KernelArguments& arguments, size_t weight, std::op
       *rows++ = input + row * row_;
     }
   };
-  product_.run(packed_, {.count = m_, .elements = k_, .find = find_rows}, out, /*bounds=*/nullptr);
+  product_.run(packed_, {.count = m_, .elements = k_, .find = find_rows}, out, /*bounds=*/nullptr, then);
   return true;
 }
 

@@ -14,7 +14,8 @@ class PackedProduct final : public PackedOperator {
   void set_sizes(int64_t m, int64_t n, int64_t k, bool has_rows, int64_t row);
 
   // Returns false if the weights are not packed; then nothing is written. `weight`, `bias`: see PackedOperator::find.
-  bool run(const KernelArguments& arguments, size_t weight, std::optional<size_t> bias, const float* input, float* out);
+  bool run(const KernelArguments& arguments, size_t weight, std::optional<size_t> bias, const float* input, float* out,
+           const RowsFunction& then);
 
  private:
   bool make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) override;

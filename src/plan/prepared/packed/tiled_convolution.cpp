@@ -30,11 +30,11 @@ class TiledConvolution final : public PackedConvolution, private PackedOperator 
     return find(arguments, operands.weight, operands.bias);
   }
 
-  void run(const float* image, float* out) override {
+  void run(const float* image, float* out, const RowsFunction& then) override {
     auto* const result = form_.result_is_channels_last ? out : static_cast<float*>(result_.get());
     const auto find_rows = [&](int64_t first, int64_t last, const float** rows) { rows_.find(image, first, last, rows); };
     product_.run(packed_, {.count = rows_.count(), .unit = rows_.unit(), .elements = rows_.elements(), .find = find_rows},
-                 result, bounds_.data());
+                 result, bounds_.data(), then);
     if (!form_.result_is_channels_last) {
       channels_first(result, out);
     }

@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kMostDepth = 768;
 // What the rows of a block may take in the cache.
 constexpr int64_t kMostElements = 96 * 1024;
+constexpr int64_t kFewestRows = 192;
 
 int64_t divide_up(int64_t number, int64_t by) { return (number + by - 1) / by; }
 
@@ -42,13 +43,19 @@ Cut cut_for(int64_t threads, int64_t units, int64_t panels, bool has_more_weight
 
 }  // namespace
 
+void for_rows(int64_t rows, int64_t columns, const RowsFunction& function) {
+  constexpr int64_t kElementsWorthAFork = 1 << 15;
+  at::parallel_for(0, rows, kElementsWorthAFork / columns + 1, function);
+}
+
 // Some rows times some panels.
 struct TiledProduct::Block {
   const float* packed;
   const TiledRows& all_rows;
   float* out;
   const float* bounds;
-  bool is_vector;  // there is one row in all
+  RowsFunction then;  // is called with the rows of each block; null if blocks have not all panels
+  bool is_vector;     // there is one row in all
   int64_t first_row = 0;
   int64_t last_row = 0;
   int64_t first_panel = 0;
@@ -59,12 +66,14 @@ struct TiledProduct::Block {
 TiledProduct::TiledProduct(Panels panels, std::vector<int64_t> offsets, int64_t depth)
     : panels_(std::move(panels)), offsets_(std::move(offsets)), runs_(panels_.depth() / depth), depth_(depth) {}
 
-void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, const float* bounds) const {
+void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, const float* bounds,
+                       const RowsFunction& then) const {
   const auto panels = static_cast<int64_t>(panels_.panels().size());
   const Block all = {.packed = packed,
                      .all_rows = rows,
                      .out = out,
                      .bounds = bounds,
+                     .then = then,
                      .is_vector = rows.count == 1,
                      .last_row = rows.count,
                      .last_panel = panels};
@@ -83,6 +92,9 @@ void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, c
   at::parallel_for(0, std::min(threads, cut.rows * cut.panels), 1, [&](int64_t, int64_t) {
     for (int64_t i = next++; i < cut.rows * cut.panels; i = next++) {
       Block block = all;
+      if (cut.panels > 1) {
+        block.then = nullptr;
+      }
       std::tie(block.first_row, block.last_row) = part_of(units, cut.rows, i % cut.rows);
       block.first_row *= rows.unit;
       block.last_row *= rows.unit;
@@ -90,6 +102,9 @@ void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, c
       run_block(block);
     }
   });
+  if (then && cut.panels > 1) {
+    for_rows(rows.count, panels_.columns(), then);
+  }
 }
 
 void TiledProduct::run_block(const Block& all) const {
@@ -97,7 +112,12 @@ void TiledProduct::run_block(const Block& all) const {
   const TiledRows& rows = all.all_rows;
   const int64_t of_row = std::max<int64_t>(1, std::min(rows.elements, kMostDepth));
   const int64_t units = (all.last_row - all.first_row) / rows.unit;
-  const int64_t parts = divide_up(units * rows.unit * of_row, kMostElements);
+  int64_t parts = divide_up(units * rows.unit * of_row, kMostElements);
+  if (all.then) {
+    // The result of a block stays in the cache, too, unless its weights would be read for few rows.
+    const int64_t most = std::max(kFewestRows, kMostElements / (of_row + panels_.columns()));
+    parts = std::max(parts, units * rows.unit / most);
+  }
   for (int64_t part = 0; part < std::min(parts, units); ++part) {
     Block block = all;
     const auto [first, last] = part_of(units, std::min(parts, units), part);
@@ -120,6 +140,9 @@ void TiledProduct::run_block(const Block& all) const {
                     last_depth - first_depth);
         }
       }
+    }
+    if (all.then) {
+      all.then(block.first_row, block.last_row);
     }
   }
 }

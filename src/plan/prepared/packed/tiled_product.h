@@ -1,6 +1,7 @@
 // TiledProduct: the product of some rows and packed weights, on LibTorch's intra-op threads.
 #pragma once
 
+#include "plan/prepared/kernel.h"
 #include "plan/prepared/packed/panels.h"
 
 #include <c10/util/FunctionRef.h>
@@ -9,6 +10,9 @@
 #include <vector>
 
 namespace sconce {
+
+// Calls the function for all rows, on LibTorch's intra-op threads.
+void for_rows(int64_t rows, int64_t columns, const RowsFunction& function);
 
 // The rows of the left operand. `find` writes where each of some rows begins. It is called on any thread, and the rows that
 // it found stay where they are until the next call on that thread.
@@ -29,7 +33,9 @@ class TiledProduct {
   const Panels& panels() const { return panels_; }
   // Computes out (rows.count x panels.columns(), dense) by at most `threads` threads. The bits do not depend on the number
   // of threads. `bounds`: see Tile.
-  void run(const float* packed, const TiledRows& rows, float* out, const float* bounds) const;
+  // `then`: is called with rows of the result that are complete, on any thread; may be null.
+  void run(const float* packed, const TiledRows& rows, float* out, const float* bounds,
+           const RowsFunction& then = nullptr) const;
 
  private:
   struct Block;
