@@ -62,7 +62,7 @@ peers: build models $(PEERS)/ready ## sconce beside torch.compile and ONNX Runti
 	$(PEERS)/bin/python bench/peers.py $(RELEASE) build/models
 
 large: build $(PEERS)/ready ## large models, frozen, beside torch.compile and ONNX Runtime
-	$(PEERS)/bin/python bench/large.py $(RELEASE)
+	for threads in 1 $$(nproc); do $(PEERS)/bin/python bench/large.py $(RELEASE) --threads $$threads || exit 1; done
 
 CORPUS := build/corpus-venv
 $(CORPUS)/ready: Makefile | setup
@@ -72,7 +72,7 @@ $(CORPUS)/ready: Makefile | setup
 	touch $@
 
 corpus: build $(CORPUS)/ready ## ratios to torch::jit over many models of timm, torchaudio, transformers and others
-	$(CORPUS)/bin/python bench/corpus.py $(RELEASE) --out build/corpus --resume
+	$(CORPUS)/bin/python bench/corpus.py $(RELEASE) --out build/corpus --resume --threads 1 $$(nproc)
 
 asan ubsan tsan: setup models ## the tests under a sanitizer
 	cmake --preset $@

@@ -21,7 +21,6 @@ this.
 import argparse
 import logging
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -36,7 +35,7 @@ import torch
 
 from corpus.record import FAMILIES, MODELS, Example, Model, load_families, missing_packages
 from corpus.report import TROUBLES, markdown, profile_of, summary
-from timing import Results, UserError, line_of, output_of, tensors_in
+from timing import Results, UserError, cpu_name, line_of, output_of, tensors_in
 
 PACKAGES = ("torch", "torchvision", "timm", "torchaudio", "transformers")
 AGAINST = {"inference": "jit,jit-legacy,eager", "training": "jit,eager"}
@@ -50,9 +49,7 @@ def version_of(package: str) -> str:
 
 
 def machine_of(options: argparse.Namespace) -> dict:
-    names = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-             if line.startswith("model name")]
-    return {"cpu": names[0] if names else platform.processor(), "cores": os.cpu_count(),
+    return {"cpu": cpu_name(), "cores": os.cpu_count(),
             **{package: version_of(package) for package in PACKAGES},
             **{name: getattr(options, name) for name in ("seconds", "rounds", "batch", "profile", "check")}}
 

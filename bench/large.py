@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times large models, frozen, beside torch::jit's frozen form, torch.compile and ONNX Runtime, on one thread, in one run.
+"""Times large models, frozen, beside torch::jit's frozen form, torch.compile and ONNX Runtime, in one run.
 
 Weights are random; nothing is downloaded. Ratios are to frozen sconce: above 1, sconce is faster. `unfrozen` is sconce
 without `--frozen`, `best jit` the best mode of torch::jit that is not frozen. torch.compile runs with Inductor's freezing.
@@ -9,7 +9,7 @@ answer than eager PyTorch, is left out of the row, and a note says why. `make la
 this.
 
     build/peers-venv/bin/python bench/large.py build/release
-    build/peers-venv/bin/python bench/large.py build/release --only resnet50 gpt2 --rounds 5 --json
+    build/peers-venv/bin/python bench/large.py build/release --threads 2 --only resnet50 gpt2 --rounds 5 --json
 """
 import argparse
 import json
@@ -21,8 +21,8 @@ from typing import Callable
 import torch
 from torch import nn
 
-from peers import ONE_THREAD, mean_row, onnx_runtime, parse_turns, prepare_peers, print_table
-from timing import Run, Times, UserError, output_of, rounds_of, row_of
+from peers import mean_row, onnx_runtime, parse_turns, prepare_peers, print_table, with_threads
+from timing import Run, Times, UserError, cpu_name, output_of, rounds_of, row_of
 
 VOCABULARY = 30000
 BERT = {"vocab_size": VOCABULARY, "num_attention_heads": 12}
@@ -74,12 +74,11 @@ def frozen_compile(module: nn.Module, arguments: tuple) -> Run:
     return lambda: compiled(*arguments)
 
 
-def times_of(build: Path, model: Path, inputs: Path, seconds: float) -> Times:
-    command = [str(build / "bin" / "sconce"), "bench", str(model), f"--inputs={inputs}", "--json", "--intra-op=1",
-               f"--seconds={seconds}"]
+def times_of(build: Path, model: Path, inputs: Path, seconds: float, threads: int) -> Times:
+    command = [str(build / "bin" / "sconce"), "bench", str(model), f"--inputs={inputs}", "--json", f"--seconds={seconds}"]
     times = {}
     for frozen, others in ((True, "jit-frozen"), (False, "jit,jit-legacy")):
-        found = output_of([*command, f"--against={others}", *(["--frozen"] if frozen else [])], **ONE_THREAD)[0]["executors"]
+        found = output_of([*command, f"--against={others}", *(["--frozen"] if frozen else [])], **with_threads(threads))[0]["executors"]
         medians = {each["executor"]: each["median_seconds"] for each in found if each.get("median_seconds")}
         times["sconce" if frozen else "unfrozen"] = medians.pop("sconce")
         times["jit frozen" if frozen else "best jit"] = min(medians.values(), default=0.0)
@@ -99,8 +98,8 @@ def measure(name: str, options: argparse.Namespace, notes: list[str]) -> dict:
         script.save(str(model))
         torch.save(arguments, inputs)
         peers = prepare_peers(module, arguments, notes, name, {"torch.compile": frozen_compile, "ONNX Runtime": onnx_runtime})
-        rounds = rounds_of(lambda: times_of(options.build, model, inputs, options.seconds), peers, options.rounds,
-                           options.seconds)
+        rounds = rounds_of(lambda: times_of(options.build, model, inputs, options.seconds, options.threads), peers,
+                           options.rounds, options.seconds)
         return {"name": name} | row_of(list(rounds))
 
 
@@ -123,6 +122,7 @@ def main() -> int:
     if options.json:
         print(json.dumps({"models": rows, "notes": notes}, indent=2))
         return 0
+    print(f"{cpu_name()}, {options.threads} threads inside an operator")
     print_table("frozen model", [*rows, mean_row(rows)], ["jit frozen", "torch.compile", "ONNX Runtime", "unfrozen", "best jit"])
     for note in notes:
         print(f"note: {note}")

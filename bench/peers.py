@@ -93,7 +93,7 @@ def torch_compile(module: nn.Module, arguments: tuple) -> Run:
 
 def onnx_runtime(module: nn.Module, arguments: tuple) -> Run:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "model.onnx"
@@ -125,12 +125,9 @@ def prepare_peers(module: nn.Module, arguments: tuple, notes: list[str], name: s
 
 # ---- sconce's programs -----------------------------------------------------------------------------------------------
 
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-
-
-def times_of_group(build: Path, name: str, row: int) -> Times:
+def times_of_group(build: Path, name: str, row: int, threads: int) -> Times:
     command = [str(build / "bench" / "kernels"), f"--benchmark_filter=^{name}/{row}/", "--benchmark_format=json"]
-    found = output_of(command, **ONE_THREAD)["benchmarks"]
+    found = output_of(command, **with_threads(threads))["benchmarks"]
     if len(found) != 1:
         raise UserError(f"{command[0]} has no benchmark {name}/{row}")
     return {"sconce": found[0]["kernel_us"] * 1e-6, "operators": found[0]["operators_us"] * 1e-6,
@@ -146,21 +143,21 @@ def spec_of(argument: Any) -> str:
 
 
 def times_of_model(build: Path, models: Path, name: str, method: str, arguments: tuple,
-                   seconds: float) -> Times:
-    command = [str(build / "bin" / "sconce"), "bench", str(models / f"{name}.pt"), "--json", "--intra-op=1",
+                   seconds: float, threads: int) -> Times:
+    command = [str(build / "bin" / "sconce"), "bench", str(models / f"{name}.pt"), "--json",
                f"--seconds={seconds}", f"--method={method}"]
     for argument in arguments:
         command.append(f"--input={spec_of(argument)}")
-    times = times_of_bench(command, **ONE_THREAD)
+    times = times_of_bench(command, **with_threads(threads))
     jit = [times[each] for each in ("jit", "jit-legacy", "jit-frozen") if each in times]
     return {"sconce": times["sconce"], "best jit": min(jit), "static": times.get("static"), "eager": times.get("eager")}
 
 
-def times_of_step(build: Path, models: Path, name: str, arguments: tuple, seconds: float) -> Times:
-    command = [str(build / "bin" / "sconce"), "bench", str(models / f"{name}.pt"), "--json", "--intra-op=1",
+def times_of_step(build: Path, models: Path, name: str, arguments: tuple, seconds: float, threads: int) -> Times:
+    command = [str(build / "bin" / "sconce"), "bench", str(models / f"{name}.pt"), "--json",
                f"--seconds={seconds}", "--train=adam", "--against=eager,jit"]
     command += [f"--input={spec_of(argument)}" for argument in arguments]
-    times = times_of_bench(command, **ONE_THREAD)
+    times = times_of_bench(command, **with_threads(threads))
     return {"sconce": times["sconce-step"], "C++ eager": times["eager"], "jit": times.get("jit")}
 
 
@@ -176,7 +173,7 @@ def measure_group(name: str, row: int, options: argparse.Namespace, notes: list[
     arguments = tuple(torch.randn(row, row) if kind == "m" else torch.randn(row) for kind in operands)
     title = f"{name}, {row * row} elements"
     peers = prepare_peers(Function(function), arguments, notes, title)
-    return measure(title, lambda: times_of_group(options.build, name, row), peers, options)
+    return measure(title, lambda: times_of_group(options.build, name, row, options.threads), peers, options)
 
 
 def measure_model(name: str, options: argparse.Namespace, notes: list[str]) -> dict:
@@ -186,7 +183,8 @@ def measure_model(name: str, options: argparse.Namespace, notes: list[str]) -> d
     arguments = sample.inputs[MODELS[name]]
     peers = prepare_peers(Function(getattr(module, sample.method), module), arguments, notes, name)
     return measure(
-        name, lambda: times_of_model(options.build, options.models, name, sample.method, arguments, options.seconds),
+        name, lambda: times_of_model(options.build, options.models, name, sample.method, arguments, options.seconds,
+                                     options.threads),
         peers, options)
 
 
@@ -203,8 +201,9 @@ def measure_step(name: str, options: argparse.Namespace, notes: list[str]) -> di
             peers[peer] = run
         except Exception as error:  # peers fail in many ways; each is shown
             notes.append(f"step of {name}: {peer}: {line_of(error)}")
-    return measure(name, lambda: times_of_step(options.build, options.models, name, arguments, options.seconds), peers,
-                   options)
+    return measure(
+        name, lambda: times_of_step(options.build, options.models, name, arguments, options.seconds, options.threads),
+        peers, options)
 
 
 def mean_row(rows: list[dict]) -> dict:
@@ -228,17 +227,23 @@ def print_table(title: str, rows: list[dict], columns: list[str]) -> None:
 
 
 def parse_turns(parser: argparse.ArgumentParser, rounds: int, seconds: float) -> argparse.Namespace:
-    """Adds the options of turns, parses the command line, and makes LibTorch ready: one thread, no warnings."""
+    """Adds the options of turns, parses the command line, and makes LibTorch ready: its threads, no warnings."""
     parser.add_argument("--rounds", metavar="N", type=int, default=rounds, help=f"turns of each ({rounds})")
     parser.add_argument("--seconds", metavar="S", type=float, default=seconds, help=f"least time of a turn ({seconds:g})")
+    parser.add_argument("--threads", metavar="N", type=int, default=1, help="threads inside an operator (1)")
     parser.add_argument("--json", action="store_true", help="print JSON to stdout, for programs")
     options = parser.parse_args()
-    if options.rounds < 1 or options.seconds <= 0:
-        parser.error("--rounds must be at least 1, --seconds above 0")
+    if options.rounds < 1 or options.seconds <= 0 or options.threads < 1:
+        parser.error("--rounds and --threads must be at least 1, --seconds above 0")
     warnings.filterwarnings("ignore")
     logging.disable(logging.ERROR)
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     return options
+
+
+def with_threads(threads: int) -> dict[str, str]:
+    """The environment of sconce's programs."""
+    return {"OMP_NUM_THREADS": str(threads)}
 
 
 def main() -> int:

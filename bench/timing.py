@@ -2,6 +2,7 @@
 import hashlib
 import json
 import os
+import platform
 import signal
 import statistics
 import subprocess
@@ -47,6 +48,12 @@ def adam_step(module: nn.Module, arguments: Any, compiler: Optional[Callable] = 
         update()
 
     return step
+
+
+def cpu_name() -> str:
+    names = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+             if line.startswith("model name")]
+    return names[0] if names else platform.processor()
 
 
 def line_of(error: Exception) -> str:

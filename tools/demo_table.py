@@ -21,20 +21,27 @@ ROWS = [
 
 def measure(sconce: str, models: Path, model: str, more: list[str]) -> dict[str, float]:
     """Returns the time of a call by executor, in steady state, as a multiple of sconce's."""
-    against = ",".join(name for name in EXECUTORS if not (more and name == "jit-frozen"))
+    against = ",".join(name for name in EXECUTORS if not ("--train" in more and name == "jit-frozen"))
     command = [sconce, "bench", str(models / f"{model}.pt"), "--against", against, "--json", *more]
     report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return {each["executor"]: each["ratio_steady"] for each in report[0]["executors"]}
 
 
+def cpu_name() -> str:
+    names = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+             if line.startswith("model name")]
+    return names[0] if names else "unknown CPU"
+
+
 def main() -> int:
     sconce, models = sys.argv[1], Path(sys.argv[2])
-    print("\ntime of a call, as a multiple of sconce's (above 1: sconce is faster)")
-    print(f"{'':32}" + "".join(f"{name:>12}" for name in EXECUTORS), flush=True)
-    for model, more, about in ROWS:
-        ratios = measure(sconce, models, model, more)
-        columns = [f"{ratios[name]:.2f}" if ratios.get(name) else "-" for name in EXECUTORS]
-        print(f"{model + ': ' + about:32}" + "".join(f"{column:>12}" for column in columns), flush=True)
+    print(f"\ntime of a call, as a multiple of sconce's (above 1: sconce is faster), on {cpu_name()}")
+    for title, threads in (("all cores", []), ("one thread", ["--intra-op", "1"])):
+        print(f"{title:36}" + "".join(f"{name:>12}" for name in EXECUTORS), flush=True)
+        for model, more, about in ROWS:
+            ratios = measure(sconce, models, model, [*more, *threads])
+            columns = [f"{ratios[name]:.2f}" if ratios.get(name) else "-" for name in EXECUTORS]
+            print(f"  {model + ': ' + about:34}" + "".join(f"{column:>12}" for column in columns), flush=True)
     return 0
 
 
