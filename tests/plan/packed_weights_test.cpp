@@ -8,6 +8,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <thread>
@@ -250,6 +251,48 @@ TEST(PackedWeights, DoNotSpreadNaNs) {
           }
         }
       }
+    }
+  }
+}
+
+// Puts a special value into each operand in turn. Zeros around an image must not meet an infinite weight.
+TEST(PackedWeights, KeepSpecialValues) {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(7);
+  const auto expect_same = [](const std::string& text, const std::vector<at::Tensor>& operands, const std::string& what) {
+    const float infinity = std::numeric_limits<float>::infinity();
+    for (const float special : {std::nanf(""), infinity, -infinity, -0.0F, 1e-42F}) {
+      for (size_t operand = 0; operand < operands.size(); ++operand) {
+        torch::jit::Stack arguments;
+        for (size_t i = 0; i < operands.size(); ++i) {
+          at::Tensor tensor = operands[i].clone();
+          if (i == operand) {
+            const at::Tensor flat = tensor.as_strided({tensor.numel()}, {1});
+            flat[0] = special;
+            flat[tensor.numel() / 2] = special;
+          }
+          arguments.emplace_back(tensor);
+        }
+        Both both(text, /*is_exact=*/false);
+        for (int run = 0; run < kRuns; ++run) {
+          const at::Tensor got = both.run(arguments)[0].toTensor();
+          const at::Tensor wanted = both.run_ordinary(arguments)[0].toTensor();
+          EXPECT_TRUE(at::allclose(got, wanted, kTolerance, kTolerance, /*equal_nan=*/true))
+              << what << ", " << special << " in operand " << operand << ", run " << run;
+        }
+      }
+    }
+  };
+  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{{1, 10, 20}, {5, 24, 33}, {40, 7, 100}, {64, 100, 800}}) {
+    expect_same(kLinear, {at::randn({m, k}), at::randn({n, k}), at::randn({n})}, "linear");
+    expect_same(kMatmul, {at::randn({m, k}), at::randn({k, n})}, "matmul");
+  }
+  for (const std::string padding : {"0, 0", "1, 1"}) {
+    for (const auto& [in, out, groups, kernel] : std::vector<std::array<int64_t, 4>>{
+             {3, 16, 1, 3}, {16, 24, 1, 1}, {16, 5, 1, 3}, {16, 16, 16, 3}, {12, 24, 3, 3}, {40, 33, 1, 2}}) {
+      expect_same(convolution("1, 1", padding, "1, 1", groups),
+                  {image({1, in, 9, 10}), at::randn({out, in / groups, kernel, kernel}), at::randn({out})},
+                  "convolution " + std::to_string(in) + " to " + std::to_string(out) + ", padding " + padding);
     }
   }
 }
