@@ -15,6 +15,16 @@ std::string without_trailing_blanks(std::string text) {
   return text;
 }
 
+// Returns whether the line is a frame of the Python code that was traced: "rnn.py(1169): forward".
+bool is_traced_frame(const std::string& line) {
+  const size_t end = line.find(": ");
+  if (end == std::string::npos || end < 3 || line[end - 1] != ')') {
+    return false;
+  }
+  const size_t open = line.find_last_not_of("0123456789", end - 2);
+  return open != std::string::npos && open + 2 < end && line[open] == '(';
+}
+
 // LibTorch's interpreter puts the script's stack in front of what was thrown:
 //
 //   The following operation failed in the TorchScript interpreter.
@@ -28,11 +38,11 @@ std::string without_interpreter_frame(const std::string& text) {
   if (!starts_with(text, "The following operation failed in the TorchScript interpreter.") || marker == std::string::npos) {
     return text;
   }
-  // Source lines that follow the marked one are indented.
+  // Source lines that follow the marked one are indented. The frames of a traced model are not.
   for (size_t line = text.find('\n', marker); line != std::string::npos; line = text.find('\n', line + 1)) {
     const std::string rest = text.substr(line + 1);
-    if (!rest.empty() && rest[0] != ' ' && rest[0] != '\n' &&
-        rest.substr(0, rest.find('\n')).find(": ") != std::string::npos) {
+    const std::string first = rest.substr(0, rest.find('\n'));
+    if (!first.empty() && first[0] != ' ' && first.find(": ") != std::string::npos && !is_traced_frame(first)) {
       for (const std::string prefix : {"RuntimeError: ", "builtins."}) {
         if (starts_with(rest, prefix)) {
           return rest.substr(prefix.size());

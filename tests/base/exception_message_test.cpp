@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 namespace sconce {
 namespace {
 
@@ -21,6 +23,21 @@ TEST(ExceptionMessage, LosesTheInsidesOfLibTorch) {
   EXPECT_EQ(summarize_libtorch_error("\nexpected ) but found 'ident' here:\n  def f(\n"), "expected ) but found 'ident'");
   EXPECT_EQ(summarize_libtorch_error("[enforce fail at x"), "");
   EXPECT_EQ(summarize_libtorch_error(""), "");
+}
+
+TEST(ExceptionMessage, OfATracedModelIsWithoutItsFrames) {
+  const std::runtime_error raised(
+      "The following operation failed in the TorchScript interpreter.\n"
+      "Traceback of TorchScript, serialized code (most recent call last):\n"
+      "  File \"code/__torch__.py\", line 30, in forward\n"
+      "    _3, _4, _5 = torch.lstm(input, _1, _2, True, 2, 0., False, False, True)\n"
+      "                 ~~~~~~~~~~ <--- HERE\n"
+      "    return _3\n\n"
+      "Traceback of TorchScript, original code (most recent call last):\n"
+      "nn/modules/rnn.py(1169): forward\n"
+      "nn/modules/module.py(1769): _slow_forward\n"
+      "RuntimeError: could not create a primitive (12): none\n");
+  EXPECT_EQ(plain_message(raised), "could not create a primitive (12): none");
 }
 
 }  // namespace
