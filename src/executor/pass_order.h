@@ -65,8 +65,8 @@ inline constexpr std::array kPassOrder = {
     PassOrder{"eliminate_common_nodes", kBefore, "differentiate",
               "merged nodes decide branches, each of which would end a subgraph"},
     // Kernels
-    PassOrder{"form_groups", kBefore, "hoist_attribute_reads", "groups gather nodes, so that what is between them changes"},
-    PassOrder{"hoist_attribute_reads", kBefore, "join_clamps", "it looks at the node before a group"},
+    PassOrder{"hoist_attribute_reads", kBefore, "form_groups",
+              "a read between two nodes would stand between a product and a group"},
     PassOrder{"form_groups", kBefore, "join_clamps", "it makes the kernel nodes that take convolutions"},
 };
 

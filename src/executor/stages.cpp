@@ -197,8 +197,8 @@ void backward_passes(Graph& backward, bool exact, PassRunner& runner) {
 void fuse_passes(std::shared_ptr<Graph>& graph, GroupMoves moves, bool has_kernels, bool packs_weights, PassRunner& runner) {
   runner.run_custom(Stage::kFuse, /*after=*/false, graph);
   if (has_kernels) {
-    runner.run("form_groups", [moves](Graph& whole) { return form_groups(whole, moves); }, *graph);
     runner.run("hoist_attribute_reads", hoist_attribute_reads, *graph);
+    runner.run("form_groups", [moves](Graph& whole) { return form_groups(whole, moves); }, *graph);
     if (packs_weights) {
       runner.run("join_clamps", join_clamps, *graph);
     }
@@ -265,8 +265,8 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
     case Stage::kRequired: required_passes(*graph, runner); break;
     case Stage::kOptimize: optimizing_passes(*graph, runner, frozen, frozen); break;
     case Stage::kFuse:
-      runner.run(*find_pass("form_groups"), *graph);
       runner.run(*find_pass("hoist_attribute_reads"), *graph);
+      runner.run(*find_pass("form_groups"), *graph);
       runner.run(*find_pass("join_clamps"), *graph);
       runner.run(*find_pass("form_recordings"), *graph);
       break;
