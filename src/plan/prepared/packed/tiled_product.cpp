@@ -112,12 +112,9 @@ void TiledProduct::run_block(const Block& all) const {
   const TiledRows& rows = all.all_rows;
   const int64_t of_row = std::max<int64_t>(1, std::min(rows.elements, kMostDepth));
   const int64_t units = (all.last_row - all.first_row) / rows.unit;
-  int64_t parts = divide_up(units * rows.unit * of_row, kMostElements);
-  if (all.then) {
-    // The result of a block stays in the cache, too, unless its weights would be read for few rows.
-    const int64_t most = std::max(kFewestRows, kMostElements / (of_row + panels_.columns()));
-    parts = std::max(parts, units * rows.unit / most);
-  }
+  // The result of a block stays in the cache, too, unless its weights would be read for few rows.
+  const int64_t most = std::max(kFewestRows, kMostElements / (of_row + panels_.columns()));
+  const int64_t parts = divide_up(units * rows.unit, most);
   for (int64_t part = 0; part < std::min(parts, units); ++part) {
     Block block = all;
     const auto [first, last] = part_of(units, std::min(parts, units), part);
