@@ -45,8 +45,8 @@ class Places {
   const PreparedUnit* unit_of(const Node& node) const;
   // Returns the group of a kernel node; null for other nodes. Its nodes are prepared one by one, too.
   const NodeGroup* group_of_kernel(const Node& node) const;
-  // Returns the product whose result the kernel node's group may take row by row, as the first of its operands that is one:
-  // they run together. Null if there is none.
+  // Returns the product right before the kernel node, whose result nothing but the group uses: they run together. Null if
+  // there is none.
   const Node* product_before(const Node& kernel) const;
   uint32_t slot_of(const Value& value) const;
   // Returns whether the value may be a tensor of a former run (ReusedResults): it may be held after the run or after the

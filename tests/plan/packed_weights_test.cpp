@@ -297,6 +297,20 @@ TEST(PackedWeights, KeepSpecialValues) {
   }
 }
 
+// What is not a weight must not decide whether they are finite.
+TEST(PackedWeights, WithoutABiasArePacked) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [in, groups] : std::vector<std::pair<int64_t, int64_t>>{{16, 16}, {3, 1}}) {
+    {
+      const at::Tensor left_behind = at::full({16 * 9 * 4}, std::nan(""));
+    }
+    Both both(convolution("1, 1", "1, 1", "1, 1", groups), /*is_exact=*/false);
+    const size_t before = packed_weights_in_use();
+    expect_equal_runs(both, {image({1, in, 12, 12}), at::randn({16, in / groups, 3, 3}), c10::IValue()});
+    EXPECT_EQ(packed_weights_in_use(), before + 1);
+  }
+}
+
 TEST(PackedWeights, AreSharedByDepthwiseConvolutions) {
   const at::NoGradGuard no_grad;
   const at::Tensor weight = at::randn({8, 1, 3, 3});

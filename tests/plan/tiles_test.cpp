@@ -188,5 +188,32 @@ TEST(Tiles, ComputeConvolutions) {
   }
 }
 
+// A part of a row that is as wide as the image is not one of its rows: rows that are copied have a border.
+TEST(Tiles, FindPartsOfRows) {
+  const ConvolutionForm form{.images = 1,
+                             .image = {20, 40},
+                             .channels_in = 512,
+                             .channels_out = 8,
+                             .kernel = {3, 3},
+                             .stride = {1, 1},
+                             .padding = {1, 1},
+                             .dilation = {1, 1},
+                             .image_is_channels_last = false};
+  const at::Tensor image = at::randn({1, 512, 20, 40});
+  const ImageRows rows(form);
+  ASSERT_EQ(rows.unit(), 1);
+  constexpr int64_t kRow = 7;
+  for (const auto& [left, right] : std::vector<std::pair<int64_t, int64_t>>{{1, 39}, {0, 40}, {3, 20}}) {
+    std::vector<const float*> found(static_cast<size_t>(right - left));
+    rows.find(image.const_data_ptr<float>(), kRow * 40 + left, kRow * 40 + right, found.data());
+    for (int64_t y = 0; y < 3; ++y) {
+      const float* first = found[0] + rows.offsets()[static_cast<size_t>(y)];
+      const int64_t column = left - 1;
+      EXPECT_EQ(first[511], column < 0 ? 0.0F : image[0][511][kRow - 1 + y][column].item<float>()) << left << ", row " << y;
+      EXPECT_EQ(first[512], image[0][0][kRow - 1 + y][column + 1].item<float>()) << left << ", row " << y;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sconce

@@ -119,6 +119,8 @@ class DirectConvolution final : public PackedConvolution, private PackedOperator
       }
       if (elements.bias != nullptr) {
         std::copy_n(elements.bias, outputs, to);
+      } else {
+        std::fill_n(to, outputs, 0.0F);
       }
     });
     return !form_.has_padding() || packed.are_finite();  // zeros around an image are multiplied

@@ -2,6 +2,8 @@
 
 #include "plan/prepared/packed/transpose.h"
 
+#include <c10/util/SmallVector.h>
+
 #include <algorithm>
 
 namespace sconce {
@@ -52,7 +54,7 @@ ImageRows::Part ImageRows::part_at(int64_t first, int64_t last) const {
 
 void ImageRows::find(const float* image, int64_t first, int64_t last, const float** rows) const {
   static thread_local std::vector<float> copies;
-  std::vector<Part> parts;
+  c10::SmallVector<Part, 8> parts;
   int64_t rows_copied = 0;
   for (int64_t at = first; at < last;) {
     parts.push_back(part_at(at, last));
@@ -91,7 +93,8 @@ void ImageRows::copy(const float* image, const Part& part, float* to) const {
   const int64_t last = first + columns_read(part.right - part.left);
   image += part.image * form_.channels_in * form_.pixels_in();
   const bool has_border = first != 0 || last != form_.image[1] || first_row < 0 || first_row + rows > form_.image[0];
-  if (!form_.image_is_channels_last && form_.groups == 1 && !has_border) {
+  const bool has_whole_rows = part.right - part.left == form_.size_out(1);
+  if (!form_.image_is_channels_last && form_.groups == 1 && !has_border && has_whole_rows) {
     // Whole rows are one.
     transpose(image + first_row * form_.image[1], form_.pixels_in(), form_.channels_in, rows * form_.image[1], to,
               form_.channels_in);

@@ -62,7 +62,7 @@ class PackedConvolution {
   virtual void run(const float* image, float* out, const RowsFunction& then) = 0;
 };
 
-// The library whose kernels compute a convolution.
+// The kernels that compute a convolution.
 enum class ConvolutionKernels : uint8_t {
   kLibTorch,  // oneDNN's
   kTiles,

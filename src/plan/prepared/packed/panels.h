@@ -43,9 +43,8 @@ class Panels {
   int64_t columns() const { return columns_; }                                 // of all groups
   // How many elements packed weights and biases take.
   int64_t elements() const { return elements_; }
-  // Packs weights, on LibTorch's intra-op threads. `packed`: room for `elements`, at an address that kAlignment divides.
+  // Packs weights, on LibTorch's intra-op threads. `packed`: room for `elements`.
   void pack(const ConvolutionWeights& weights, float* packed) const;
-  static constexpr int64_t kAlignment = 64;
 
  private:
   void pack_panel(const ConvolutionWeights& weights, const Panel& panel, float* packed) const;

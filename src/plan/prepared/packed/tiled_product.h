@@ -31,7 +31,7 @@ class TiledProduct {
   TiledProduct(Panels panels, std::vector<int64_t> offsets, int64_t depth);
 
   const Panels& panels() const { return panels_; }
-  // Computes out (rows.count x panels.columns(), dense) by at most `threads` threads. The bits do not depend on the number
+  // Computes out (rows.count x panels.columns(), dense). The bits do not depend on the number
   // of threads. `bounds`: see Tile.
   // `then`: is called with rows of the result that are complete, on any thread; may be null.
   void run(const float* packed, const TiledRows& rows, float* out, const float* bounds,

@@ -13,6 +13,6 @@ constexpr int kRegisters = 16;
 }  // namespace
 
 extern const TileKernels kTilesAny;
-const TileKernels kTilesAny = make_tile_kernels();
+constinit const TileKernels kTilesAny = make_tile_kernels();
 
 }  // namespace sconce

@@ -14,7 +14,7 @@ constexpr int kRegisters = 16;
 }  // namespace
 
 extern const TileKernels kTilesAvx2;
-const TileKernels kTilesAvx2 = make_tile_kernels();
+constinit const TileKernels kTilesAvx2 = make_tile_kernels();
 
 }  // namespace sconce
 #endif

@@ -14,7 +14,7 @@ constexpr int kRegisters = 32;
 }  // namespace
 
 extern const TileKernels kTilesAvx512;
-const TileKernels kTilesAvx512 = make_tile_kernels();
+constinit const TileKernels kTilesAvx512 = make_tile_kernels();
 
 }  // namespace sconce
 #endif
