@@ -4,6 +4,7 @@
 #include "fusion/cpu_nests.h"
 #include "fusion/flat_operands.h"
 #include "fusion/folds.h"
+#include "fusion/group_rows.h"
 #include "fusion/group_shapes.h"
 #include "fusion/kernel_width.h"
 #include "fusion/known_dtypes.h"
@@ -126,7 +127,6 @@ class GroupKernel final : public PreparedKernel {
       nests_[i].code->run(call_of(nests_[i], arguments, results));
     }
   }
-
   bool takes_rows(size_t argument, int64_t rows) const override {
     return nests_.size() == 1 && group_.writes.empty() && is_read_in_rows(nests_.front(), argument, rows);
   }
@@ -366,6 +366,7 @@ class KernelsOfGroups final : public GroupCompiler {
  public:
   explicit KernelsOfGroups(std::unique_ptr<NestBackend> backend) : backend_(std::move(backend)) {}
   c10::Device device() const override { return backend_->device(); }
+  bool may_take_rows(const NodeGroup& group) const override { return device().is_cpu() && sconce::may_take_rows(group); }
   KernelPtr make_kernel(const NodeGroup& group) const override {
     KernelPtr own = device().is_cpu() ? make_clamped_convolution(group) : nullptr;
     own = own != nullptr ? std::move(own) : backend_->make_drawing_kernel(group);

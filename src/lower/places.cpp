@@ -95,10 +95,10 @@ bool returns_tensors(const Node& node) {
          });
 }
 
-Places::Places(const Graph& graph, bool has_kernels, std::optional<size_t> fresh_outputs, bool asks_gradients)
+Places::Places(const Graph& graph, const GroupCompiler* groups, std::optional<size_t> fresh_outputs, bool asks_gradients)
     : positions_(graph) {
   choose_nodes(graph);
-  if (has_kernels) {
+  if (groups != nullptr) {
     find_groups(graph);
   }
   if (unit_of_.empty() && groups_.empty()) {
@@ -107,8 +107,8 @@ Places::Places(const Graph& graph, bool has_kernels, std::optional<size_t> fresh
   const Regions regions(graph, /*autograd_runs=*/asks_gradients);
   leave_out_views(graph, regions, asks_gradients);
   choose_attributes(graph);
-  if (!asks_gradients) {
-    join_products();
+  if (groups != nullptr && !asks_gradients) {
+    join_products(*groups);
   }
   choose_slots(regions);
   if (fresh_outputs) {
@@ -256,9 +256,9 @@ void Places::find_groups(const Graph& graph) {
 }
 
 // Lets a product and the group after it run together: the group writes its results while the product reads its operands.
-void Places::join_products() {
+void Places::join_products(const GroupCompiler& groups) {
   for (const auto& [kernel, group] : group_of_) {
-    if (const Node* product = find_product_before(*kernel); product != nullptr && group->writes.empty()) {
+    if (const Node* product = find_product_before(*kernel); product != nullptr && groups.may_take_rows(*group)) {
       products_[kernel] = product;
       positions_.join(*kernel, unit_of(*product)->nodes);
     }

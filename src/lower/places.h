@@ -37,9 +37,9 @@ class Places {
 
   // Without places: every node runs by its ordinary step.
   Places() = default;
-  // `has_kernels`: kernels compute the kernel nodes. `fresh_outputs`: see LoweringOptions. `asks_gradients`: autograd may
-  // record any step and keep its operands, so that no value has a slot, and no view is prepared.
-  Places(const Graph& graph, bool has_kernels, std::optional<size_t> fresh_outputs, bool asks_gradients);
+  // `groups`: makes the kernels of kernel nodes; null: nothing does. `fresh_outputs`: see LoweringOptions. `asks_gradients`:
+  // autograd may record any step and keep its operands, so that no value has a slot, and no view is prepared.
+  Places(const Graph& graph, const GroupCompiler* groups, std::optional<size_t> fresh_outputs, bool asks_gradients);
 
   // Returns the unit that the node belongs to; null if the node is not prepared.
   const PreparedUnit* unit_of(const Node& node) const;
@@ -74,7 +74,7 @@ class Places {
   FlatSet<const PreparedUnit*> views_beside_writes(const Graph& graph, const Regions& regions) const;
   void choose_attributes(const Graph& graph);
   void find_groups(const Graph& graph);
-  void join_products();
+  void join_products(const GroupCompiler& groups);
   const Node* find_product_before(const Node& kernel) const;
   void choose_slots(const Regions& regions);
   void choose_reused(const Regions& regions, const Block& body, size_t fresh_outputs);

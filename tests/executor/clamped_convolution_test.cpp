@@ -96,6 +96,25 @@ TEST_P(ClampedConvolution, GivesGradientsBetweenCallsWithout) {
   }
 }
 
+// A result of one channel or of one pixel is contiguous as well as channels-last; relu then makes a contiguous one.
+TEST(ClampedConvolutions, HaveTheStridesOfTheClamp) {
+  const at::NoGradGuard no_grad;
+  const auto last = at::MemoryFormat::ChannelsLast;
+  for (const auto& [channels, size] : std::vector<std::pair<int64_t, int64_t>>{{1, 7}, {16, 3}, {16, 7}}) {
+    const torch::jit::Module script =
+        testing::module_of("def forward(self, x: Tensor) -> Tensor:\n    return torch.relu(torch.conv2d(x, self.w))\n",
+                           {{"w", at::randn({channels, 2, 3, 3})}});
+    const Module module = accelerate(script, Options().compile(CompileMode::kBlocking));
+    const at::Tensor x = at::randn({2, 2, size, size}).contiguous(last);
+    const at::Tensor expected = at::relu(at::conv2d(x, script.attr("w").toTensor()));
+    for (int call = 0; call < kCalls; ++call) {
+      const at::Tensor got = module.forward({x}).toTensor();
+      EXPECT_EQ(got.strides(), expected.strides()) << channels << " channels, call " << call;
+      EXPECT_TRUE(at::allclose(got, expected, 1e-4, 1e-4));
+    }
+  }
+}
+
 // Every call raises what LibTorch raises for such bounds.
 TEST(ClampedConvolutions, RejectBounds) {
   const at::NoGradGuard no_grad;

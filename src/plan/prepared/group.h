@@ -35,6 +35,8 @@ class GroupCompiler {
   virtual ~GroupCompiler() = default;
   // Returns the device on which the kernels find their operands and results.
   virtual c10::Device device() const = 0;
+  // Returns whether the group's kernel may compute rows of a product before others are known.
+  virtual bool may_take_rows(const NodeGroup& /*group*/) const { return false; }
   // Returns a kernel whose arguments are the group's operands, and whose results are the group's. `group` outlives it.
   virtual KernelPtr make_kernel(const NodeGroup& group) const = 0;
 };

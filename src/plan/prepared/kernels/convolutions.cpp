@@ -117,7 +117,11 @@ class PackedConvolutionKernel : public PreparedKernel {
     if (is_row) {
       sizes.erase(sizes.begin() + 2);
     }
-    results[0].place(sizes, is_last ? c10::get_channels_last_strides_2d(sizes) : std::vector<int64_t>(), at::kFloat);
+    // What clamps a result of one channel or pixel makes a contiguous one of it.
+    const bool is_ambiguous = form.channels_out == 1 || form.pixels_out() == 1;
+    const bool has_clamp = bounds_.least != Bounds().least || bounds_.most != Bounds().most;
+    const bool keeps_format = is_last && !(has_clamp && is_ambiguous);
+    results[0].place(sizes, keeps_format ? c10::get_channels_last_strides_2d(sizes) : std::vector<int64_t>(), at::kFloat);
     return true;
   }
 
