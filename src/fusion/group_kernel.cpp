@@ -130,6 +130,9 @@ class GroupKernel final : public PreparedKernel {
   bool takes_rows(size_t argument, int64_t rows) const override {
     return nests_.size() == 1 && group_.writes.empty() && is_read_in_rows(nests_.front(), argument, rows);
   }
+  void begin_rows(const KernelArguments& arguments, KernelResults results) const override {
+    nests_.front().code->begin_rows(call_of(nests_.front(), arguments, results));
+  }
   void run_rows(const KernelArguments& arguments, KernelResults results, int64_t rows, int64_t first,
                 int64_t last) const override {
     nests_.front().code->run_rows(call_of(nests_.front(), arguments, results), rows, first, last);
@@ -233,10 +236,7 @@ class GroupKernel final : public PreparedKernel {
       outputs.push_back({c10::elementSize(output.type), output.access == Access::kOne});
     }
     auto iteration = plan_iteration({nest.space.sizes, nest.strides}, nest.space.folded_dims, tensors, outputs);
-    if (!iteration) {
-      return false;
-    }
-    if (nest.space.folded_dims.any() && iteration->elements() == 0) {
+    if (!iteration || (nest.space.folded_dims.any() && iteration->elements() == 0)) {
       return false;
     }
     // A fold passes over its rows several times. Outputs are written element after element.
@@ -314,14 +314,14 @@ class GroupKernel final : public PreparedKernel {
 
   static bool is_read_in_rows(const Nest& nest, size_t argument, int64_t rows) {
     bool is_read = false;
-    bool has_rows = true;
     for (size_t k = 0; k < nest.operands.size(); ++k) {
-      if (nest.operands[k].position == argument) {
-        is_read = true;
-        has_rows = has_rows && nest.operands[k].views.empty() && nest.code->has_rows(k, rows);
+      const bool is_argument = nest.operands[k].position == argument;
+      if (is_argument && (!nest.operands[k].views.empty() || !nest.code->has_rows(k, rows))) {
+        return false;
       }
+      is_read = is_read || is_argument;
     }
-    return is_read && has_rows;
+    return is_read;
   }
 
   KernelCallArguments call_of(const Nest& nest, const KernelArguments& arguments, KernelResults results) const {
@@ -340,9 +340,7 @@ class GroupKernel final : public PreparedKernel {
       call.numbers.push_back(value.isDouble() ? std::bit_cast<int64_t>(value.toDouble())
                              : value.isBool() ? static_cast<int64_t>(value.toBool())
                                               : value.toInt());
-    }
-    if (arguments.has_number_memory()) [[unlikely]] {
-      for (const size_t number : nest.numbers) {
+      if (arguments.has_number_memory()) [[unlikely]] {
         call.number_memory.push_back(arguments.number_memory(number));
       }
     }

@@ -37,8 +37,9 @@ class NestCode {
   // Returns whether the code is compiled. Has it compiled if the queue was full before.
   virtual bool is_compiled() const = 0;
   // Returns whether the loops compute `rows` rows of alike many elements one after the other, in whose order the input's
-  // elements lie, without gaps. Then `run_rows` computes some of them, on the caller's thread.
+  // elements lie, without gaps. Then `run_rows` computes some of them, on the caller's thread, after `begin_rows`.
   virtual bool has_rows(size_t /*input*/, int64_t /*rows*/) const { return false; }
+  virtual void begin_rows(const KernelCallArguments& /*arguments*/) const {}
   virtual void run_rows(const KernelCallArguments& /*arguments*/, int64_t /*rows*/, int64_t /*first*/,
                         int64_t /*last*/) const {}
   // Requires `is_compiled`.

@@ -59,6 +59,7 @@ class OneKernelStep final : public GroupStep {
         break;
       }
     }
+    state.kernel->begin_rows(state.arguments, state.results);
     state_before.kernel->run_by_rows(state_before.arguments, state_before.results, [&](int64_t first, int64_t last) {
       state.kernel->run_rows(state.arguments, state.results, rows, first, last);
     });

@@ -133,8 +133,10 @@ class PreparedKernel {
   // Runs, and calls `then` on any thread for parts of the rows, once each part is complete. `then` may overwrite them.
   virtual void run_by_rows(const KernelArguments& /*arguments*/, KernelResults /*results*/, const RowsFunction& /*then*/) {}
   // Returns whether the argument lies as `rows` rows, and each element of the results depends on its element at the same
-  // place alone. Then `run_rows` computes the results of some rows. It may be called on several threads at once.
+  // place alone. Then `run_rows` computes the results of some rows, after `begin_rows`. It may be called on several threads
+  // at once.
   virtual bool takes_rows(size_t /*argument*/, int64_t /*rows*/) const { return false; }
+  virtual void begin_rows(const KernelArguments& /*arguments*/, KernelResults /*results*/) const {}
   virtual void run_rows(const KernelArguments& /*arguments*/, KernelResults /*results*/, int64_t /*rows*/, int64_t /*first*/,
                         int64_t /*last*/) const {}
 
