@@ -55,6 +55,12 @@ class Module {
   void eval() { train(false); }
   void to(c10::Device device);
 
+  // Tells that the program has written parameters or buffers in a way that LibTorch does not count: through `data()` or a
+  // raw pointer. The next calls compare all elements with the packed copies (Options::pack_weights). Without it, such writes
+  // are seen after some calls. Optimizers, and writes through the tensor itself, need no telling. Throws c10::Error as
+  // `train` does. Any thread may call it.
+  void weights_changed();
+
   // Returns the LibTorch module that this one runs. The two share parameters and attributes.
   const torch::jit::Module& script_module() const;
   const Options& options() const;

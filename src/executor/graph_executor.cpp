@@ -7,7 +7,6 @@
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
 #include "lower/explain_plan.h"
-#include "plan/prepared/packed/packed_weights.h"
 #include "plan/run_plan.h"
 
 #include <ATen/Parallel.h>
@@ -166,9 +165,6 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   const Plan& plan = frame.plan();
   requires_grad = requires_grad || (records_gradients && plan.constants_require_grad());
   note_run(plan);
-  if (records_gradients && (requires_grad || plan.asks_gradients())) {
-    note_training_run();
-  }
   run_plan(frame, stack,
            !may_skip_autograd      ? AutogradUse::kAll
            : plan.asks_gradients() ? AutogradUse::kAsked

@@ -6,6 +6,7 @@
 #include "load/load_module.h"
 #include "passes/freeze/freeze.h"
 #include "plan/device/libtorch_cuda.h"
+#include "plan/prepared/packed/packed_weights.h"
 
 #include <torch/csrc/jit/api/module.h>
 
@@ -177,6 +178,11 @@ void Module::to(c10::Device device) {
   impl_->expect_not_frozen("to()", "call it before the first method, or load the module with Options::device");
   make_available(device);
   impl_->script_module_.to(device);
+}
+
+void Module::weights_changed() {
+  impl_->expect_not_frozen("weights_changed()", "load it again");
+  note_weights_changed();
 }
 
 const torch::jit::Module& Module::script_module() const { return impl_->script_module_; }

@@ -375,7 +375,7 @@ class Lowering {
   std::pair<const Node*, OperatorStep*> operator_step_;  // the last one
   KernelStepParts group_parts_;
   FlatMap<const Value*, Register> registers_;
-  const PartsBuilder parts_{places_, liveness_, registers_};
+  const PartsBuilder parts_{places_, liveness_, registers_, options_.first_bound_input};
   std::vector<Plan::PlannedStep> steps_;
   std::vector<c10::IValue> constants_;
   Registers inputs_;

@@ -35,6 +35,8 @@ void PartsBuilder::add_operand(KernelStepParts& parts, const Value& value, size_
     operand.attribute = static_cast<uint32_t>(parts.attributes.size());
     parts.attributes.push_back(path_of(value));
   }
+  operand.is_weight = operand.source == OperandSource::kBox && is_weight(value);
+  operand.is_constant = value.node()->opcode() == Opcode::kConstant;
   parts.operands.push_back(operand);
 }
 
@@ -69,6 +71,11 @@ void PartsBuilder::add_dropped(KernelStepParts& parts, const Node& node) const {
       parts.dropped.push_back(registers_.at(input));
     }
   }
+}
+
+bool PartsBuilder::is_weight(const Value& value) const {
+  const bool is_bound = value.node()->opcode() == Opcode::kParam && value.offset() >= first_bound_input_;
+  return is_bound || places_.is_weight(value);
 }
 
 AttributePath PartsBuilder::path_of(const Value& value) const {

@@ -10,11 +10,12 @@
 
 namespace sconce {
 
-// Reads `registers` at each call: lowering fills it.
+// Reads `registers` at each call: lowering fills it. `first_bound_input`: see LoweringOptions.
 class PartsBuilder {
  public:
-  PartsBuilder(const Places& places, const Liveness& liveness, const FlatMap<const Value*, Register>& registers)
-      : places_(places), liveness_(liveness), registers_(registers) {}
+  PartsBuilder(const Places& places, const Liveness& liveness, const FlatMap<const Value*, Register>& registers,
+               size_t first_bound_input)
+      : places_(places), liveness_(liveness), registers_(registers), first_bound_input_(first_bound_input) {}
 
   // Adds an operand of the argument `position`. `is_run_time`: a number may differ from run to run.
   void add_operand(KernelStepParts& parts, const Value& value, size_t position, bool is_run_time,
@@ -28,10 +29,12 @@ class PartsBuilder {
 
  private:
   AttributePath path_of(const Value& value) const;
+  bool is_weight(const Value& value) const;
 
   const Places& places_;
   const Liveness& liveness_;
   const FlatMap<const Value*, Register>& registers_;
+  const size_t first_bound_input_;
 };
 
 }  // namespace sconce

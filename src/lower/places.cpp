@@ -149,6 +149,19 @@ std::vector<const Node*> Places::attribute_reads(const Value& value) const {
   return reads;
 }
 
+bool Places::is_weight(const Value& value) const {
+  const Node& node = *value.node();
+  switch (node.opcode()) {
+    case Opcode::kConstant: return true;
+    case Opcode::kGetAttr: return fixed_reads_.contains(&node);
+    case Opcode::kUncheckedCast: return is_weight(*node.input(0));
+    case Opcode::kIf:
+      return std::all_of(node.blocks().begin(), node.blocks().end(),
+                         [&](const Block* branch) { return is_weight(*branch->returns()[value.offset()]); });
+    default: return false;
+  }
+}
+
 void Places::choose_nodes(const Graph& graph) {
   for_each_node(graph.body(), [&](Node* node) {
     const KernelRow* row = node->schema() == nullptr ? nullptr : find_kernel_row(node->op());

@@ -62,6 +62,8 @@ class Places {
   // ---- attributes that the run does not change
   // Returns the reads from an input of the graph to the value, the first one first; none for other values.
   std::vector<const Node*> attribute_reads(const Value& value) const;
+  // Returns whether the value is a constant, or an attribute that the run does not change, in each way to it.
+  bool is_weight(const Value& value) const;
   // Returns whether only prepared steps use what the node, a prim::GetAttr, reads.
   bool is_read_in_place(const Node& node) const { return read_in_place_.contains(&node); }
   // Returns whether the value keeps its register to the end of the run: a constant, or an object whose attributes prepared

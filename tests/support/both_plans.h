@@ -14,12 +14,13 @@
 
 namespace sconce::testing {
 
-// A graph lowered twice: with prepared steps, and with ordinary ones.
+// A graph lowered twice: with prepared steps, which may pack all inputs but the first, and with ordinary ones.
 class Both {
  public:
   explicit Both(const std::string& text, bool is_exact = true) {
-    prepared_ = std::move(*lower(graph_of(text), nullptr, nullptr,
-                                 LoweringOptions{.is_prepared = true, .is_exact = is_exact, .packs_weights = !is_exact}));
+    prepared_ = std::move(*lower(
+        graph_of(text), nullptr, nullptr,
+        LoweringOptions{.is_prepared = true, .is_exact = is_exact, .packs_weights = !is_exact, .first_bound_input = 1}));
     ordinary_ = std::move(*lower(graph_of(text)));
   }
 

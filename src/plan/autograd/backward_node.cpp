@@ -1,7 +1,6 @@
 #include "plan/autograd/backward_node.h"
 
 #include "base/storage_of.h"
-#include "plan/prepared/packed/packed_weights.h"
 #include "plan/run_plan.h"
 
 #include <c10/core/GradMode.h>
@@ -331,7 +330,6 @@ variable_list BackwardNode::apply(variable_list&& gradients) {
   }
   const BackwardPlan& backward = function.backward->at(form);
   push_saved(stack, {is_defined, backward.saved_paths}, records);
-  note_training_run();
   run_plan(*backward.plan, stack, records ? AutogradUse::kAll : AutogradUse::kNone);
   variable_list results(inputs);
   for (size_t i = 0; i < inputs; ++i) {

@@ -37,8 +37,13 @@ class KernelArguments {
   const at::Tensor& tensor(size_t position) const { return *tensors_[arguments_[position].first]; }
   // The operand's first element in this run.
   void* data(size_t position) const { return data_[arguments_[position].first]; }
-  // The operand's tensor in this run; null if it lies in a slot.
-  const c10::TensorImpl* impl(size_t position) const { return impls_[arguments_[position].first]; }
+  // The operand in this run, if it is a weight: an attribute of the module, or a constant. A kernel may keep a copy of it
+  // as long as nobody writes it. What the caller gives and what the run computes is none, and `tensor` null.
+  struct Weight {
+    const c10::TensorImpl* tensor = nullptr;
+    bool is_constant = false;  // of the plan, as those of a frozen module are
+  };
+  Weight weight(size_t position) const { return weights_[arguments_[position].first]; }
   // The elements of a list of tensors.
   size_t count(size_t position) const { return arguments_[position].count; }
   const at::Tensor& element(size_t position, size_t i) const { return *tensors_[arguments_[position].first + i]; }
@@ -66,7 +71,7 @@ class KernelArguments {
   std::vector<Argument> arguments_;
   std::vector<const at::Tensor*> tensors_;
   std::vector<void*> data_;
-  std::vector<const c10::TensorImpl*> impls_;
+  std::vector<Weight> weights_;
   std::vector<c10::IValue> values_;
   std::vector<const void*> number_memory_;  // by position, or empty
   RecordedDraws* draws_ = nullptr;

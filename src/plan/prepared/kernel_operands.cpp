@@ -67,7 +67,7 @@ bool KernelRunner::match_operands(Frame& frame, PreparedForm& form) const {
           return false;
         }
         first = first == nullptr ? value.unsafeToTensorImpl() : first;
-        form.arguments.impls_[tensor] = value.unsafeToTensorImpl();
+        form.arguments.weights_[tensor] = {operand.is_weight ? value.unsafeToTensorImpl() : nullptr, operand.is_constant};
         void* const data = const_cast<void*>(value.unsafeToTensorImpl()->data());  // operands are only read
         form.arguments.data_[tensor++] = data;
         if (form.reads_tensors) {
@@ -157,7 +157,7 @@ bool KernelRunner::record_operand(Frame& frame, StepState& state, size_t i) cons
                 static_cast<uint32_t>(arguments.tensors_.size())};
   }
   arguments.data_.push_back(nullptr);
-  arguments.impls_.push_back(nullptr);
+  arguments.weights_.emplace_back();
   if (operand.source == Source::kSlot) {
     const TensorSlot& slot = frame.slots[operand.slot];
     known.stamp = slot.stamp;

@@ -36,6 +36,8 @@ struct PreparedOperand {
   bool in_list = false;
   uint32_t slot = kNone;
   uint32_t attribute = kNone;  // index of the attribute that is the operand: `box` is empty
+  bool is_weight = false;      // see KernelArguments::Weight
+  bool is_constant = false;
 };
 
 struct PreparedResult {

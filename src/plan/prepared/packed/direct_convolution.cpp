@@ -20,6 +20,7 @@ class DirectConvolution final : public PackedConvolution, private PackedOperator
   void set_form(const ConvolutionForm& form) override {
     form_ = form;
     rows_ = form.is_depthwise() ? depthwise_rows() : rows_of_few_channels();
+    set_multiplications(form.multiplications());
     PackedOperator::set_form({2, form.channels_in, form.channels_out, form.groups, form.kernel[0], form.kernel[1],
                               form.weight_is_channels_last ? 1 : 0, form.has_padding() ? 1 : 0});
   }
@@ -103,12 +104,12 @@ class DirectConvolution final : public PackedConvolution, private PackedOperator
   }
 
   // Writes the weights of one output channel after the other's, position by position, and then the bias.
-  bool make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) override {
+  bool make(PackedWeights& packed, WeightTensors tensors) override {
     const int64_t area = form_.kernel[0] * form_.kernel[1];
     const int64_t channels = form_.channels_in / form_.groups;
     const int64_t outputs = form_.channels_out;
-    const WeightElements elements = elements_of(weight, bias);
-    packed_ = packed.fill_once(weight, bias, outputs * (channels * area + 1), [&](float* to) {
+    const WeightElements elements = elements_of(tensors);
+    packed_ = packed.fill_once(tensors, outputs * (channels * area + 1), [&](float* to) {
       for (int64_t c = 0; c < channels; ++c) {
         for (int64_t k = 0; k < area; ++k) {
           const int64_t first = form_.weight_is_channels_last ? k * channels + c : c * area + k;

@@ -5,6 +5,7 @@ namespace sconce {
 void PackedProduct::set_sizes(int64_t m, int64_t n, int64_t k, bool has_rows, int64_t row) {
   m_ = m;
   row_ = row;
+  set_multiplications(m * n * k);
   if (n != n_ || k != k_ || has_rows != has_rows_) {
     n_ = n;
     k_ = k;
@@ -14,9 +15,9 @@ void PackedProduct::set_sizes(int64_t m, int64_t n, int64_t k, bool has_rows, in
   }
 }
 
-bool PackedProduct::make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) {
-  const WeightElements elements = elements_of(weight, bias);
-  packed_ = packed.fill_once(weight, bias, product_.panels().elements(), [&](float* to) {
+bool PackedProduct::make(PackedWeights& packed, WeightTensors tensors) {
+  const WeightElements elements = elements_of(tensors);
+  packed_ = packed.fill_once(tensors, product_.panels().elements(), [&](float* to) {
     product_.panels().pack({.data = elements.weight,
                             .bias = elements.bias,
                             .column_distance = has_rows_ ? k_ : 1,

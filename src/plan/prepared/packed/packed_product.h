@@ -18,7 +18,7 @@ class PackedProduct final : public PackedOperator {
            const RowsFunction& then);
 
  private:
-  bool make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) override;
+  bool make(PackedWeights& packed, WeightTensors tensors) override;
   void drop() override { packed_ = nullptr; }
 
   int64_t m_ = 0;

@@ -3,6 +3,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -48,19 +49,12 @@ class PackingTime {
 thread_local PackingTime::Clock::time_point PackingTime::asked_ = PackingTime::Clock::now();
 thread_local PackingTime::Clock::duration PackingTime::earned_ = {};
 
-std::atomic<uint64_t> training_runs = 0;
-
-uint64_t checksum_of_both(const c10::TensorImpl& weight, const c10::TensorImpl* bias) {
-  return checksum_of(weight) + (bias == nullptr ? 0 : 3 * checksum_of(*bias));
-}
+std::atomic<uint64_t> times_told = 0;
 
 }  // namespace
 
-PackedWeights::PackedWeights(WeightVersions versions) : versions_(std::move(versions)), compared_at_(training_runs.load()) {}
-
-std::shared_ptr<PackedWeights> PackedWeights::find(const std::vector<int64_t>& form, const c10::TensorImpl& weight,
-                                                   const c10::TensorImpl* bias, bool may_make) {
-  auto versions = WeightVersions::of(weight, bias);
+std::shared_ptr<PackedWeights> PackedWeights::find(const std::vector<int64_t>& form, WeightTensors tensors, bool may_make) {
+  auto versions = WeightVersions::of(tensors);
   if (!versions) {
     return nullptr;
   }
@@ -71,7 +65,7 @@ std::shared_ptr<PackedWeights> PackedWeights::find(const std::vector<int64_t>& f
   const std::lock_guard lock(registry.mutex);
   const auto entry = registry.by_key.find(key);
   std::shared_ptr<PackedWeights> found = entry == registry.by_key.end() ? nullptr : entry->second.lock();
-  if (found != nullptr && found->versions_.are_still(weight, bias) && found->have_elements_of(weight, bias)) {
+  if (found != nullptr && found->versions_.are_still(tensors) && found->have_elements_of(tensors)) {
     return found;
   }
   if (!may_make) {
@@ -83,29 +77,11 @@ std::shared_ptr<PackedWeights> PackedWeights::find(const std::vector<int64_t>& f
   return found;
 }
 
-bool PackedWeights::have_elements_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias) {
-  const uint64_t runs = training_runs.load(std::memory_order_relaxed);
-  const bool has_gradient = weight.grad().defined() || (bias != nullptr && bias->grad().defined());
-  if (!has_gradient && compared_at_.load(std::memory_order_relaxed) == runs) {
-    return true;
-  }
-  const std::lock_guard lock(creating_);
-  if (is_filled_ && checksum_of_both(weight, bias) != checksum_) {
-    return false;
-  }
-  if (!has_gradient) {  // else the optimizer's step may be still to come
-    compared_at_.store(runs, std::memory_order_relaxed);
-  }
-  return true;
-}
-
-void note_training_run() { training_runs.fetch_add(1, std::memory_order_relaxed); }
-
-const float* PackedWeights::fill_once(const c10::TensorImpl& weight, const c10::TensorImpl* bias, int64_t elements,
-                                      c10::function_ref<void(float*)> fill) {
+const float* PackedWeights::fill_once(WeightTensors tensors, int64_t elements, c10::function_ref<void(float*)> fill) {
   const std::lock_guard lock(creating_);
   if (!is_filled_) {
-    checksum_ = checksum_of_both(weight, bias);
+    weight_ = Checksums(*tensors.weight);
+    bias_ = tensors.bias == nullptr ? Checksums() : Checksums(*tensors.bias);
     memory_ = c10::GetDefaultCPUAllocator()->allocate(static_cast<size_t>(elements) * sizeof(float));
     auto* const packed = static_cast<float*>(memory_.get());
     fill(packed);
@@ -115,8 +91,28 @@ const float* PackedWeights::fill_once(const c10::TensorImpl& weight, const c10::
   return static_cast<const float*>(memory_.get());
 }
 
-WeightElements elements_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias) {
-  return {static_cast<const float*>(weight.data()), bias == nullptr ? nullptr : static_cast<const float*>(bias->data())};
+bool PackedWeights::have_elements_of(WeightTensors tensors) {
+  const std::lock_guard lock(creating_);
+  return !is_filled_ || (weight_.are_still(*tensors.weight, 0, weight_.blocks()) &&
+                         (tensors.bias == nullptr || bias_.are_still(*tensors.bias, 0, bias_.blocks())));
+}
+
+bool PackedWeights::have_some_elements_of(WeightTensors tensors, int64_t blocks, int64_t& position) const {
+  // The blocks of the bias come after those of the weight.
+  const int64_t all = weight_.blocks() + bias_.blocks();
+  const int64_t first = position < all ? position : 0;
+  position = std::min(all, first + blocks);
+  const int64_t of_weight = weight_.blocks();
+  return weight_.are_still(*tensors.weight, std::min(first, of_weight), std::min(position, of_weight)) &&
+         (tensors.bias == nullptr ||
+          bias_.are_still(*tensors.bias, std::max(first, of_weight) - of_weight, std::max(position, of_weight) - of_weight));
+}
+
+void note_weights_changed() { times_told.fetch_add(1, std::memory_order_relaxed); }
+
+WeightElements elements_of(WeightTensors tensors) {
+  return {static_cast<const float*>(tensors.weight->data()),
+          tensors.bias == nullptr ? nullptr : static_cast<const float*>(tensors.bias->data())};
 }
 
 size_t packed_weights_in_use() {
@@ -126,24 +122,47 @@ size_t packed_weights_in_use() {
                                            [](const auto& entry) { return !entry.second.expired(); }));
 }
 
+PackedOperator::Marks::Marks(WeightTensors tensors)
+    : weight(*tensors.weight), told(times_told.load(std::memory_order_relaxed)) {
+  if (tensors.bias != nullptr) {
+    bias.emplace(*tensors.bias);
+  }
+}
+
+bool PackedOperator::Marks::are_still(WeightTensors tensors) const {
+  return weight.is_still(*tensors.weight) && (tensors.bias == nullptr || bias->is_still(*tensors.bias)) &&
+         told == times_told.load(std::memory_order_relaxed);
+}
+
+// Compares what LibTorch may not have counted: all elements after training, else some of them.
+bool PackedOperator::have_packed_elements(WeightTensors tensors) {
+  if (marks_->are_still(tensors)) {
+    return packed_->have_some_elements_of(tensors, compared_, position_);
+  }
+  marks_.emplace(tensors);  // before the elements are compared: they may be written meanwhile
+  return packed_->have_elements_of(tensors);
+}
+
 bool PackedOperator::find(const KernelArguments& arguments, size_t weight_position, std::optional<size_t> bias_position) {
   const bool has_bias = bias_position && arguments.is_tensor(*bias_position);
-  const c10::TensorImpl* weight = arguments.impl(weight_position);
-  const c10::TensorImpl* bias = has_bias ? arguments.impl(*bias_position) : nullptr;
-  if (weight == nullptr || (has_bias && bias == nullptr)) {
+  const KernelArguments::Weight weight = arguments.weight(weight_position);
+  const KernelArguments::Weight bias = has_bias ? arguments.weight(*bias_position) : KernelArguments::Weight{};
+  const WeightTensors tensors = {weight.tensor, bias.tensor};
+  if (weight.tensor == nullptr || (has_bias && bias.tensor == nullptr)) {
     return false;
   }
   if (left_alone_ > 0) {
     --left_alone_;
     return false;
   }
-  if (versions_ && versions_->are_still(*weight, bias) && (!is_made_ || packed_->have_elements_of(*weight, bias))) {
+  const bool are_constants = weight.is_constant && (!has_bias || bias.is_constant);
+  if (versions_ && versions_->are_still(tensors) && (!is_made_ || are_constants || have_packed_elements(tensors))) {
     ++runs_;
     changes_ = 0;
     if (!is_made_ && runs_ >= runs_to_pack_ && !is_refused_ &&
-        PackingTime::may_pack(static_cast<size_t>(weight->numel()) * sizeof(float))) {
+        PackingTime::may_pack(static_cast<size_t>(weight.tensor->numel()) * sizeof(float))) {
       const auto begin = PackingTime::Clock::now();
-      find_packed(*weight, bias, /*may_pack=*/true);
+      find_packed(tensors, /*may_pack=*/true);
       PackingTime::spend(PackingTime::Clock::now() - begin);
       is_refused_ = !is_made_;
     }
@@ -158,16 +177,22 @@ bool PackedOperator::find(const KernelArguments& arguments, size_t weight_positi
     left_alone_ = kRunsLeftAlone;
     return false;
   }
-  versions_ = WeightVersions::of(*weight, bias);
+  versions_ = WeightVersions::of(tensors);
   if (versions_) {
-    find_packed(*weight, bias, /*may_pack=*/false);
+    find_packed(tensors, /*may_pack=*/false);
   }
   return is_made_;
 }
 
-void PackedOperator::find_packed(const c10::TensorImpl& weight, const c10::TensorImpl* bias, bool may_pack) {
-  packed_ = PackedWeights::find(form_, weight, bias, may_pack);
-  is_made_ = packed_ != nullptr && make(*packed_, weight, bias);
+void PackedOperator::find_packed(WeightTensors tensors, bool may_pack) {
+  marks_.emplace(tensors);
+  packed_ = PackedWeights::find(form_, tensors, may_pack);
+  is_made_ = packed_ != nullptr && make(*packed_, tensors);
+}
+
+void PackedOperator::set_multiplications(int64_t multiplications) {
+  // At most a fiftieth of a run's time: an element is read from memory in the time of about 20 multiplications.
+  compared_ = std::max<int64_t>(1, multiplications / (1024 * Checksums::kElements));
 }
 
 void PackedOperator::set_form(std::vector<int64_t> form) {

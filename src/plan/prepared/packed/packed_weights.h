@@ -2,12 +2,12 @@
 #pragma once
 
 #include "plan/prepared/kernel.h"
+#include "plan/prepared/packed/checksums.h"
 #include "plan/prepared/packed/tensor_version.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/util/FunctionRef.h>
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,12 +15,12 @@
 
 namespace sconce {
 
-// The elements of a weight and its bias, which is null for an operator without one.
+// The elements of a weight and its bias; null for an operator without one.
 struct WeightElements {
   const float* weight = nullptr;
   const float* bias = nullptr;
 };
-WeightElements elements_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias);
+WeightElements elements_of(WeightTensors tensors);
 
 // The operators of all frames and plans share one copy for the same weights.
 class PackedWeights {
@@ -28,19 +28,18 @@ class PackedWeights {
   // Returns the copy for the operator that `form` describes, and these tensors. If there is none, returns a new one, which
   // the first operator fills, or null if `may_make` is false. The form holds the kind of the operator, and all numbers but
   // sizes of the input.
-  static std::shared_ptr<PackedWeights> find(const std::vector<int64_t>& form, const c10::TensorImpl& weight,
-                                             const c10::TensorImpl* bias, bool may_make);
+  static std::shared_ptr<PackedWeights> find(const std::vector<int64_t>& form, WeightTensors tensors, bool may_make);
 
   // Returns `elements` elements, as `fill` has written them once.
-  const float* fill_once(const c10::TensorImpl& weight, const c10::TensorImpl* bias, int64_t elements,
-                         c10::function_ref<void(float* packed)> fill);
+  const float* fill_once(WeightTensors tensors, int64_t elements, c10::function_ref<void(float* packed)> fill);
   // Returns whether no packed element is infinite or NaN. They have been filled.
   bool are_finite() const { return are_finite_; }
-  // Compares all elements, if an optimizer may have changed some of them since they were compared last. `weight`, `bias`: as
-  // TensorVersion::is_still has found them.
-  bool have_elements_of(const c10::TensorImpl& weight, const c10::TensorImpl* bias);
+  // Return whether the tensors, as WeightVersions::are_still has found them, have the elements that were packed: all of
+  // them, or those of some blocks at the position, which moves on.
+  bool have_elements_of(WeightTensors tensors);
+  bool have_some_elements_of(WeightTensors tensors, int64_t blocks, int64_t& position) const;
 
-  explicit PackedWeights(WeightVersions versions);
+  explicit PackedWeights(WeightVersions versions) : versions_(std::move(versions)) {}
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
 
@@ -50,13 +49,13 @@ class PackedWeights {
   c10::DataPtr memory_;
   bool is_filled_ = false;
   bool are_finite_ = false;
-  uint64_t checksum_ = 0;              // of the elements
-  std::atomic<uint64_t> compared_at_;  // in training_runs()
+  Checksums weight_;
+  Checksums bias_;
 };
 
-// Counts a run that records or computes gradients. LibTorch's optimizers then change weights through `data()`, and leave
-// elements as they are whose gradients are zero.
-void note_training_run();
+// Tells that the program has written weights in a way that LibTorch does not count: in its next run, each operator compares
+// all of them.
+void note_weights_changed();
 
 // Returns how many copies there are.
 size_t packed_weights_in_use();
@@ -69,12 +68,14 @@ class PackedOperator {
 
  protected:
   // Returns whether the weights are packed in this run. `weight`, `bias`: positions of the arguments; a bias that is None,
-  // or without a position, is none. Operands in slots, which the run computes, are never packed.
+  // or without a position, is none. Operands that are no weights (KernelArguments::weight) are never packed.
   bool find(const KernelArguments& arguments, size_t weight, std::optional<size_t> bias);
   // Sets the operator's form; see PackedWeights::find.
   void set_form(std::vector<int64_t> form);
+  // Sets how many multiplications a run is.
+  void set_multiplications(int64_t multiplications);
   // Makes what runs with the packed weights. Returns false if there is no such operator.
-  virtual bool make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) = 0;
+  virtual bool make(PackedWeights& packed, WeightTensors tensors) = 0;
   // Undoes `make`.
   virtual void drop() = 0;
 
@@ -85,11 +86,24 @@ class PackedOperator {
   static constexpr uint32_t kMostChanges = 8;
   static constexpr uint32_t kRunsLeftAlone = 256;
 
+  // What the program may have written without LibTorch's knowledge.
+  struct Marks {
+    TrainingMark weight;
+    std::optional<TrainingMark> bias;
+    uint64_t told;  // calls of note_weights_changed
+
+    explicit Marks(WeightTensors tensors);
+    bool are_still(WeightTensors tensors) const;
+  };
   void forget();
-  void find_packed(const c10::TensorImpl& weight, const c10::TensorImpl* bias, bool may_pack);
+  void find_packed(WeightTensors tensors, bool may_pack);
+  bool have_packed_elements(WeightTensors tensors);
 
   std::vector<int64_t> form_;
+  int64_t compared_ = 1;  // blocks of elements that each run compares
+  int64_t position_ = 0;  // of the next ones
   std::optional<WeightVersions> versions_;
+  std::optional<Marks> marks_;  // when all elements were compared
   std::shared_ptr<PackedWeights> packed_;
   bool is_made_ = false;
   bool is_refused_ = false;  // there is no such operator

@@ -22,6 +22,7 @@ class TiledConvolution final : public PackedConvolution, private PackedOperator 
                             rows_.offsets(), rows_.depth());
     const int64_t bytes = form.result_is_channels_last ? 0 : form.elements_out() * static_cast<int64_t>(sizeof(float));
     result_ = c10::GetDefaultCPUAllocator()->allocate(static_cast<size_t>(bytes));
+    set_multiplications(form.multiplications());
     PackedOperator::set_form({1, form.channels_in, form.channels_out, form.groups, form.kernel[0], form.kernel[1],
                               form.weight_is_channels_last ? 1 : 0, form.has_padding() ? 1 : 0});
   }
@@ -41,12 +42,12 @@ class TiledConvolution final : public PackedConvolution, private PackedOperator 
   }
 
  private:
-  bool make(PackedWeights& packed, const c10::TensorImpl& weight, const c10::TensorImpl* bias) override {
-    const WeightElements elements = elements_of(weight, bias);
+  bool make(PackedWeights& packed, WeightTensors tensors) override {
+    const WeightElements elements = elements_of(tensors);
     const int64_t area = form_.kernel[0] * form_.kernel[1];
     const int64_t channels = form_.channels_in / form_.groups;
     const int64_t pixel = form_.weight_is_channels_last ? channels : 1;
-    packed_ = packed.fill_once(weight, bias, product_.panels().elements(), [&](float* to) {
+    packed_ = packed.fill_once(tensors, product_.panels().elements(), [&](float* to) {
       product_.panels().pack({.data = elements.weight,
                               .bias = elements.bias,
                               .column_distance = channels * area,
