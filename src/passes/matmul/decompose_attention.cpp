@@ -20,12 +20,28 @@ constexpr const char* kFits = R"(
     fits = fits and proj_weight.size(0) == width and proj_weight.size(1) == width and proj_bias.size(0) == width
     if fits:
         fits = width % heads == 0
+    kind = mask_type if mask_type is not None else -1
+    if mask is not None:
+        if kind == 0:
+            fits = fits and mask.size() == [x.size(1), x.size(1)]
+        elif kind == 1:
+            fits = fits and mask.size() == [x.size(0), x.size(1)]
+        else:
+            fits = fits and kind == 2 and mask.size() == [x.size(0), heads, x.size(1), x.size(1)]
 )";
-// Replaces `x` by its attention. Up to 64 time steps, products and a softmax are faster than LibTorch's attention.
+// Replaces `x` by its attention. Up to 64 time steps, products and a softmax are faster than LibTorch's attention. A mask of
+// any dtype hides where it is not zero. Its type says what it has elements for: pairs of steps, the steps of each sequence,
+// or all scores.
 constexpr const char* kAttend = R"(
         parts = torch.linear(x, qkv_weight, qkv_bias).view([x.size(0), x.size(1), 3, heads, width // heads])
         qkv = parts.permute([2, 0, 3, 1, 4])
-        if x.size(1) <= 64:
+        if mask is not None:
+            hidden = mask.ne(0)
+            if kind == 1:
+                hidden = hidden.view([x.size(0), 1, 1, x.size(1)])
+            scores = torch.matmul(qkv[0] / (float(width // heads) ** 0.5), qkv[1].transpose(2, 3))
+            context = torch.matmul(torch.softmax(scores.masked_fill(hidden, float("-inf")), -1), qkv[2])
+        elif x.size(1) <= 64:
             scores = torch.matmul(qkv[0] / (float(width // heads) ** 0.5), qkv[1].transpose(2, 3))
             context = torch.matmul(torch.softmax(scores, -1), qkv[2])
         else:
@@ -120,8 +136,11 @@ bool is_legal(const Node& node, const FastPath& path) {
     return std::ranges::all_of(positions, [&](size_t position) { return is_float(*node.input(position), rank); });
   };
   const bool is_attention = node.outputs().size() == 2;
+  const Value& mask = *node.input(path.mask);
+  const auto facts = known_tensor(mask);
+  const bool has_mask = facts && facts->layout == c10::kStrided && facts->device->is_cpu();
   const bool is_of_itself = !is_attention || (node.input(1) == node.input(0) && node.input(2) == node.input(0));
-  return is_of_itself && (!is_attention || node.output(1)->uses().empty()) && is_none(*node.input(path.mask)) &&
+  return is_of_itself && (!is_attention || node.output(1)->uses().empty()) && (has_mask || is_none(mask)) &&
          is_float(*node.input(0), 3) && all_are(path.matrices, 2) && all_are(path.vectors, 1);
 }
 
