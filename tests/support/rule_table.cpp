@@ -27,7 +27,8 @@ std::string words_for(const Distance& distance) {
     text << distance.ulps << (distance.of_operand ? " of the operand" : "") << ", bfloat16 " << distance.bfloat16_ulps;
   }
   text << (distance.any_zero ? ", zeros of either sign" : "") << (distance.any_infinity ? ", infinities of either sign" : "")
-       << (distance.any_nan ? ", NaN may differ" : "") << (distance.any_of_nan ? ", results of NaN may differ" : "");
+       << (distance.any_nan ? ", NaN may differ" : "") << (distance.any_overflow ? ", NaN of overflow may differ" : "")
+       << (distance.any_of_nan ? ", results of NaN may differ" : "");
   return text.str();
 }
 
@@ -39,11 +40,11 @@ std::span<const RuleRow> rule_rows() {
       {"rsub", Dtypes::kNumbers},
       {"mul", Dtypes::kAll},
       {"div", Dtypes::kAll},
-      {"div.Tensor_mode", Dtypes::kAll, {.any_nan = true}},
-      {"div.Scalar_mode", Dtypes::kAll, {.any_nan = true}},
-      {"floor_divide", Dtypes::kAllButBFloat16, {.any_nan = true}},
-      {"fmod", Dtypes::kAll, {.any_nan = true}},
-      {"remainder", Dtypes::kAll, {.any_nan = true}},
+      {"div.Tensor_mode", Dtypes::kAll, {.any_overflow = true}},
+      {"div.Scalar_mode", Dtypes::kAll, {.any_overflow = true}},
+      {"floor_divide", Dtypes::kAllButBFloat16, {.any_overflow = true}},
+      {"fmod", Dtypes::kAll, {.any_overflow = true}},
+      {"remainder", Dtypes::kAll, {.any_overflow = true}},
       {"clone", Dtypes::kAll},
       {"addcmul", Dtypes::kFloating},
       {"addcdiv", Dtypes::kFloating},
