@@ -252,6 +252,7 @@ class Lowering {
     KernelStepParts parts{.released = places_.released_after(*unit.nodes.back()),
                           .arguments = unit.op->inputs().size(),
                           .is_view = unit.kernel->is_view,
+                          .is_product = unit.kernel->has_rows,
                           .is_exact = options_.is_exact,
                           .packs_weights = options_.packs_weights,
                           .state = add_state({unit.op}, /*is_group=*/false)};

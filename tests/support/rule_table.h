@@ -13,11 +13,12 @@ namespace sconce::testing {
 
 // How far results may lie apart.
 struct Distance {
-  double ulps = 0;            // 0: the same bits, but that any NaN is NaN; else results below the normal numbers are equal
-  bool of_operand = false;    // an ulp of the first operand counts, where that is larger
-  bool any_zero = false;      // zero may have either sign
-  bool any_nan = false;       // a result may be NaN where the other is not
-  bool any_overflow = false;  // LibTorch's result of finite operands may be NaN: its quotients in vectors, where they overflow
+  double ulps = 0;          // 0: the same bits, but that any NaN is NaN; else results below the normal numbers are equal
+  bool of_operand = false;  // an ulp of the first operand counts, where that is larger
+  bool any_zero = false;    // zero may have either sign
+  bool any_nan = false;     // a result may be NaN where the other is not
+  bool any_overflow =
+      false;  // the same of finite operands alone: LibTorch's quotients in vectors have NaN where they overflow
   bool any_infinity = false;  // infinity may have either sign
   bool any_of_nan = false;    // the result of a NaN may be anything
   double bfloat16_ulps = 1;   // of bfloat16, where `ulps` is not 0

@@ -31,7 +31,9 @@ Element floor_of_quotient(Writing& w, Element a, Element c) {
   const Element is_above = w.less(w.literal(0.5, a), w.sub(below, floor));
   const Element nearest = w.select(is_above, w.add(floor, one), floor);
   const Element result = w.select(w.different(below, zero), nearest, copysign(w, zero, quotient));
-  return w.select(w.equal(c, zero), quotient, result);
+  const Element overflows = w.b.apply(MachineOp::kAnd, w.equal(size_of(w, quotient), infinity(w, quotient)),
+                                      w.less(size_of(w, a), infinity(w, a)));
+  return w.select(w.b.apply(MachineOp::kOr, w.equal(c, zero), overflows), quotient, result);
 }
 
 // Returns whether integers of the dtype are divided by a constant for which no quotient raises or overflows.

@@ -128,6 +128,9 @@ class PreparedKernel {
   // accept, and while its weights change. Asked in each run if `may_have_to_wait`.
   virtual bool can_run(const KernelArguments& /*arguments*/) const { return true; }
   virtual bool may_have_to_wait() const { return false; }
+  // Returns whether `run` reads the memory of arguments.tensor() and writes that of KernelResult::tensor(), in place of
+  // the pointers.
+  virtual bool reads_tensors() const { return false; }
   // Returns whether the kernel, which cannot run, is still being compiled.
   virtual bool is_being_compiled() const { return false; }
 
@@ -144,10 +147,6 @@ class PreparedKernel {
   virtual void begin_rows(const KernelArguments& /*arguments*/, KernelResults /*results*/) const {}
   virtual void run_rows(const KernelArguments& /*arguments*/, KernelResults /*results*/, int64_t /*rows*/, int64_t /*first*/,
                         int64_t /*last*/) const {}
-
-  // Returns whether `run` reads the memory of arguments.tensor() and writes that of KernelResult::tensor(), in place of
-  // the pointers.
-  virtual bool reads_tensors() const { return false; }
 };
 
 using KernelPtr = std::unique_ptr<PreparedKernel>;

@@ -9,7 +9,7 @@ using Source = PreparedOperand::Source;
 
 namespace {
 
-// Returns whether computing with the operands takes longer than to prepare a group's kernel for them, about 20 us.
+// Returns whether computing with the operands takes longer than to prepare a kernel for them, up to 20 us.
 bool has_many_elements(const KernelArguments& arguments) {
   constexpr int64_t kMany = 16 * 1024;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -77,9 +77,9 @@ bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op
   for (size_t i = 0; i < parts_.operands.size(); ++i) {
     fits &= record_operand(frame, state, i);
   }
-  // Where sizes change in each run, or in each trip of a loop, the operator itself makes a view faster, and the operators of
-  // a group compute few elements faster, than a kernel is prepared.
-  const bool gains_nothing = runs <= 1 && (parts_.is_view || (op == nullptr && !has_many_elements(arguments)));
+  // Where sizes change in each run, or in each trip of a loop, operators make views and compute few elements faster than a
+  // kernel is prepared. Products keep their packed weights.
+  const bool gains_nothing = runs <= 1 && (parts_.is_view || (!parts_.is_product && !has_many_elements(arguments)));
   state.misfits += !fits || gains_nothing ? 1 : 0;
   return fits;
 }

@@ -57,17 +57,19 @@ struct KernelStepParts {
   std::vector<uint32_t> released;  // slots whose memory is used for the last time
   size_t arguments = 0;            // of the kernel
   bool is_view = false;            // the results are views of the first operand
+  bool is_product = false;         // the kernel may keep weights
   c10::Device device = c10::kCPU;  // of all operands and results
   bool is_exact = false;           // kernels whose results differ in the last bits are refused
   bool packs_weights = false;      // kernels may keep weights in an order of their own
   uint32_t state = 0;              // index of the step's state in a frame
 };
 
+class GroupStep;
+
 // In each run the step compares its operands with those that the kernel was prepared for: sizes, strides, dtypes, devices,
 // and the values of numbers and lists. If they differ, it prepares the kernel again. If the kernel cannot serve them, or
 // gradients are recorded, the ordinary steps run, and the slots take their results. The step assumes nothing else, so no
 // guard protects it.
-class GroupStep;
 class OperatorStep : public Step {
  public:
   // Lets the kernel of a group, whose step comes next among those that do something, run on each part of the result once it
