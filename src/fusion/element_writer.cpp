@@ -130,9 +130,9 @@ void ElementWriter::write_row_values(Vector& vector, uint32_t stage) {
   for (uint32_t i = 0; i < program_.code.size(); ++i) {
     const Instruction& each = program_.code[i];
     if (schedule_.is_of_row[i] && schedule_.stage[i] == stage && !is_fold(each.op)) {
-      const std::array<uint32_t, 3> numbers = {each.a, each.b, each.c};
+      const auto numbers = operands_of(each);
       std::array<std::string, 3> operands;
-      for (size_t k = 0; k < operand_count(each.op); ++k) {
+      for (size_t k = 0; k < numbers.size(); ++k) {
         operands[k] = of_row.at(numbers[k]);
       }
       of_row[i] = computed(vector, each, operands);
@@ -186,9 +186,9 @@ const std::string& ElementWriter::value_of(Vector& vector, uint32_t value) {
     result =
         w_.from_memory(w_.load(each.type, address(vector, operand_of_buffer(*buffer), each.type), vector.mask), each.type);
   } else {
-    const std::array<uint32_t, 3> numbers = {each.a, each.b, each.c};
+    const auto numbers = operands_of(each);
     std::array<std::string, 3> operands;
-    for (size_t k = 0; k < operand_count(each.op); ++k) {
+    for (size_t k = 0; k < numbers.size(); ++k) {
       operands[k] = value_of(vector, numbers[k]);
     }
     result = computed(vector, each, operands);

@@ -56,6 +56,11 @@ bool is_library_function(MachineOp op) { return traits_of(op).is_library_functio
 bool is_call(MachineOp op) { return op == MachineOp::kCall || op == MachineOp::kCallOfTwo; }
 bool is_fold(MachineOp op) { return op >= MachineOp::kSum && op <= MachineOp::kSmallest; }
 
+c10::SmallVector<uint32_t, 3> operands_of(const Instruction& instruction) {
+  const std::array<uint32_t, 3> all = {instruction.a, instruction.b, instruction.c};
+  return {all.begin(), all.begin() + static_cast<ptrdiff_t>(operand_count(instruction.op))};
+}
+
 bool KernelProgram::has_folds() const {
   return std::any_of(code.begin(), code.end(), [](const Instruction& each) { return is_fold(each.op); });
 }
@@ -91,9 +96,8 @@ std::string KernelProgram::text() const {
     } else if (each.op == MachineOp::kLiteral) {
       write(" ", c10::isFloatingType(each.type) ? exact_text(each.literal) : number(each.integer));
     }
-    const std::array<uint32_t, 3> operands = {each.a, each.b, each.c};
-    for (size_t k = 0; k < sconce::operand_count(each.op); ++k) {
-      write(" %", number(operands[k]));
+    for (const uint32_t operand : operands_of(each)) {
+      write(" %", number(operand));
     }
     write("\n");
   }

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstdint>
 #include <string>
@@ -113,6 +114,9 @@ struct Instruction {
 
   bool operator==(const Instruction&) const = default;
 };
+
+// Returns the numbers of the instructions whose values the instruction takes.
+c10::SmallVector<uint32_t, 3> operands_of(const Instruction& instruction);
 
 // Which elements the lanes of a vector take.
 enum class LoopOrder : uint8_t {

@@ -2,10 +2,7 @@
 
 #include "fusion/cost_model.h"
 
-#include <c10/util/SmallVector.h>
-
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <utility>
@@ -43,11 +40,6 @@ class Scheduling {
   }
 
  private:
-  static c10::SmallVector<uint32_t, 3> operands_of(const Instruction& each) {
-    const std::array<uint32_t, 3> all = {each.a, each.b, each.c};
-    return {all.begin(), all.begin() + static_cast<ptrdiff_t>(operand_count(each.op))};
-  }
-
   void place(const Instruction& each) {
     bool is_of_row = each.op == MachineOp::kLoad ? program_.is_of_row(program_.inputs[each.index]) : true;
     uint32_t stage = 0;

@@ -16,19 +16,13 @@ size_t cost_of(MachineOp op) {
                                                                  : 1;
 }
 
-// The operands of an instruction.
-std::vector<uint32_t> operands_of(const Instruction& instruction) {
-  const std::array<uint32_t, 3> all = {instruction.a, instruction.b, instruction.c};
-  return {all.begin(), all.begin() + operand_count(instruction.op)};
-}
-
 class Splitting {
  public:
   Splitting(const KernelProgram& whole, const std::vector<bool>& is_of_all_rows)
       : whole_(whole), is_shared_(whole.code.size()), is_vector_(whole.code.size()) {
     for (size_t i = 0; i < whole.code.size(); ++i) {
       const Instruction& each = whole.code[i];
-      const std::vector<uint32_t> operands = operands_of(each);
+      const auto operands = operands_of(each);
       is_shared_[i] = each.op == MachineOp::kLoad
                           ? is_of_all_rows[each.index]
                           : std::all_of(operands.begin(), operands.end(), [&](uint32_t k) { return is_shared_[k]; });
