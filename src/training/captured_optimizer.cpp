@@ -179,6 +179,9 @@ class CapturedOptimizer::Impl {
                has_state ? rule_->tensors_of(*updated.state, group.variant) : UpdateRule::StateTensors{}, numbers);
     }
     plan.run(rule_->numbers(*group.options));
+    for (size_t i = group.first; i < group.first + group.count; ++i) {
+      rule_->note_step(*updated_[i].param);
+    }
     explained_.captured_updates += group.count;
   }
 
@@ -206,8 +209,8 @@ OptimizerExplanation CapturedOptimizer::explain() const { return impl_->explain(
 
 std::string to_string(const OptimizerExplanation& explanation) {
   std::ostringstream text;
-  text << explanation.optimizer << ": " << explanation.steps << " steps, " << explanation.captured_steps << " captured, with "
-       << explanation.captured_updates << " updates of parameters\n";
+  text << explanation.optimizer << ": " << explanation.steps << " steps, " << explanation.captured_steps
+       << " captured, with " << explanation.captured_updates << " updates of parameters\n";
   for (const OptimizerExplanation::EagerSteps& eager : explanation.eager_steps) {
     text << "  " << eager.steps << " eager: " << eager.reason << "\n";
   }

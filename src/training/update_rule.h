@@ -24,8 +24,8 @@ struct Update {
 // Returns whether kernels round the update otherwise than LibTorch: they round square roots in another way.
 bool kernels_round_otherwise(const Update& update);
 
-// `options` are those of a parameter group of such an optimizer, `variant` is what `variant(options)` returns, and a state is
-// that of a parameter of the group.
+// `options` are those of a parameter group of such an optimizer, `variant` is what `variant(options)` returns, and a state
+// is that of a parameter of the group.
 class UpdateRule {
  public:
   using Options = torch::optim::OptimizerOptions;
@@ -41,6 +41,8 @@ class UpdateRule {
 
   const char* name() const { return name_; }
   bool counts_versions() const { return counts_versions_; }
+  // Lets packed copies of the parameter be compared with it, after a step that did not count as a write.
+  void note_step(const at::Tensor& param) const;
   bool makes_states() const { return makes_states_; }
 
   // Returns what decides the update's text: flags, and which numbers are zero.
@@ -52,7 +54,8 @@ class UpdateRule {
   // Returns whether parameters have states.
   virtual bool has_state(unsigned variant) const = 0;
   // Returns the state of a parameter before its first step. Requires makes_states(). Reads only the form of `grad`.
-  virtual std::unique_ptr<State> make_state(const Options& options, const at::Tensor& param, const at::Tensor& grad) const = 0;
+  virtual std::unique_ptr<State> make_state(const Options& options, const at::Tensor& param,
+                                            const at::Tensor& grad) const = 0;
   // Returns Update::states.
   virtual StateTensors tensors_of(const State& state, unsigned variant) const = 0;
 
@@ -61,8 +64,8 @@ class UpdateRule {
     int64_t step = -1;
     std::array<double, 2> values{};
   };
-  // Sets the numbers of the parameter's next step. Those given are of another parameter of the group. `is_first`: its state is
-  // new.
+  // Sets the numbers of the parameter's next step. Those given are of another parameter of the group. `is_first`: its state
+  // is new.
   virtual void step_numbers(const State& state, bool is_first, const Options& options, StepNumbers& numbers) const = 0;
   // Counts a step of the parameter.
   virtual void count_step(State& state) const = 0;

@@ -2,6 +2,7 @@
 #include "training/update_rule.h"
 
 #include "base/plain_keys.h"
+#include "plan/prepared/packed/packed_weights.h"
 
 #include <ATen/Functions.h>
 #include <ATen/MemoryOverlap.h>
@@ -26,8 +27,8 @@ bool is_like(const at::Tensor& tensor, const at::Tensor& param) {
 
 // Returns whether the tensor is dense, on the parameter's device, and nothing but a tensor (rule R10).
 bool is_plain(const at::Tensor& tensor, const at::Tensor& param) {
-  return tensor.device() == param.device() && are_plain(tensor.key_set(), tensor.device().type()) && !tensor.unsafeGetTensorImpl()->is_wrapped_number() &&
-         !tensor._fw_grad(/*level=*/0).defined();
+  return tensor.device() == param.device() && are_plain(tensor.key_set(), tensor.device().type()) &&
+         !tensor.unsafeGetTensorImpl()->is_wrapped_number() && !tensor._fw_grad(/*level=*/0).defined();
 }
 
 // An element of a written tensor must not stand for two.
@@ -158,8 +159,7 @@ class SgdRule final : public TypedRule<torch::optim::SGDOptions, torch::optim::S
 
   bool has_state(unsigned variant) const override { return (variant & kMomentum) != 0; }
   // In its first step a buffer becomes a copy of the gradient. -0.0 * 1 + x * 1 is x, to the bit.
-  std::unique_ptr<State> make_state(const Options& options, const at::Tensor& param,
-                                    const at::Tensor& grad) const override {
+  std::unique_ptr<State> make_state(const Options& options, const at::Tensor& param, const at::Tensor& grad) const override {
     const double decay = typed(options).weight_decay();
     auto state = std::make_unique<torch::optim::SGDParamState>();
     state->momentum_buffer((decay != 0 ? grad.add(param, decay) : at::clone(grad)).detach().fill_(-0.0));
@@ -183,8 +183,7 @@ class RmspropRule final : public TypedRule<torch::optim::RMSpropOptions, torch::
 
   unsigned variant(const Options& options) const override {
     const auto& own = typed(options);
-    return (own.weight_decay() != 0 ? kDecays : 0) | (own.momentum() > 0 ? kMomentum : 0) |
-           (own.centered() ? kCentered : 0);
+    return (own.weight_decay() != 0 ? kDecays : 0) | (own.momentum() > 0 ? kMomentum : 0) | (own.centered() ? kCentered : 0);
   }
 
   Update update(unsigned variant) const override {
@@ -297,6 +296,12 @@ const UpdateRule* find_update_rule(const torch::optim::Optimizer& optimizer) {
                                    : nullptr;
 }
 
+void UpdateRule::note_step(const at::Tensor& param) const {
+  if (!counts_versions_) {
+    note_written(param);
+  }
+}
+
 bool kernels_round_otherwise(const Update& update) { return update.body.find("sqrt") != std::string::npos; }
 
 UpdateRule::State* find_state(torch::optim::Optimizer& optimizer, const at::Tensor& param) {
@@ -305,12 +310,13 @@ UpdateRule::State* find_state(torch::optim::Optimizer& optimizer, const at::Tens
 }
 
 const char* why_no_plan(const at::Tensor& param, const at::Tensor& grad) {
-  return grad.is_sparse()                             ? "a gradient is sparse"
-         : !is_plain(param, param) || !is_plain(grad, param) ? "a parameter or gradient is no plain dense tensor on one device"
-         : !c10::isFloatingType(param.scalar_type())  ? "a parameter has no floating-point numbers"
-         : !is_like(grad, param)                      ? "a gradient has another dtype or other sizes than its parameter"
-         : !may_be_written(param)                     ? "elements of a parameter share memory"
-                                                      : nullptr;
+  return grad.is_sparse() ? "a gradient is sparse"
+         : !is_plain(param, param) || !is_plain(grad, param)
+             ? "a parameter or gradient is no plain dense tensor on one device"
+         : !c10::isFloatingType(param.scalar_type()) ? "a parameter has no floating-point numbers"
+         : !is_like(grad, param)                     ? "a gradient has another dtype or other sizes than its parameter"
+         : !may_be_written(param)                    ? "elements of a parameter share memory"
+                                                     : nullptr;
 }
 
 const char* why_no_plan_for_state(const at::Tensor& tensor, const at::Tensor& param) {

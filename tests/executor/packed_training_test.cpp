@@ -99,6 +99,30 @@ TEST_F(PackedTraining, SeesRecordedSteps) {
   EXPECT_GT(train.explain().updated_by_plan, 0U);
 }
 
+// Steps of sconce's own that write one element, which versions do not count.
+TEST_F(PackedTraining, SeesStepsThatWriteFewElements) {
+  torch::optim::SGD sgd(std::vector<at::Tensor>{weight_, bias_}, 0.5);
+  TrainStep train(
+      *module_, [](const at::Tensor& output, const at::Tensor&) { return output.select(1, kTrained).sum(); }, sgd);
+  CapturedOptimizer captured(sgd);
+  expect_current_weights("before");
+  for (int64_t step = 0; step < 30; ++step) {
+    at::Tensor one = at::zeros({3, kFeatures});
+    one.index_put_({1, (step * 11 + 3) % kFeatures}, 1);
+    train({one}, {one});
+    train.wait_for_compiles();
+    expect_current_weights("after a recorded step");
+    // A gradient that no graph over the weight has computed.
+    at::Tensor gradient = at::zeros_like(weight_);
+    gradient.index_put_({kTrained, (step * 7 + 5) % kFeatures}, 1);
+    weight_.mutable_grad() = gradient;
+    captured.step();
+    captured.zero_grad();
+    expect_current_weights("after a captured optimizer's step");
+  }
+  EXPECT_GT(train.explain().updated_by_plan, 0U);
+}
+
 // Training alone, of the same module and by the same plans.
 TEST_F(PackedTraining, TrainsAsLibTorchDoes) {
   const at::Tensor weight = weight_.detach().clone().requires_grad_();

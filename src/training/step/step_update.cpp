@@ -23,9 +23,8 @@ bool own_their_memory(const std::vector<at::Tensor>& tensors, const std::vector<
       }
     }
   }
-  return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
-    return users.at(tensor.storage().unsafeGetStorageImpl()) == 1;
-  });
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [&](const at::Tensor& tensor) { return users.at(tensor.storage().unsafeGetStorageImpl()) == 1; });
 }
 
 }  // namespace
@@ -150,6 +149,7 @@ bool StepUpdate::begin(const TrainedParameters& trained) {
 
 void StepUpdate::end() {
   for (size_t i = 0; i < updated_.size(); ++i) {
+    rule_.note_step(updated_[i].param);
     if (!rule_.has_state(variants_[updated_[i].group])) {
       continue;
     }

@@ -110,6 +110,13 @@ bool PackedWeights::have_some_elements_of(WeightTensors tensors, int64_t blocks,
 
 void note_weights_changed() { times_told.fetch_add(1, std::memory_order_relaxed); }
 
+void note_written(const at::Tensor& weight) {
+  // Marks take a new accumulator for a new graph. A tensor that requires no gradient gets none.
+  if (torch::autograd::impl::grad_accumulator(weight) == nullptr) {
+    note_weights_changed();
+  }
+}
+
 WeightElements elements_of(WeightTensors tensors) {
   return {static_cast<const float*>(tensors.weight->data()),
           tensors.bias == nullptr ? nullptr : static_cast<const float*>(tensors.bias->data())};

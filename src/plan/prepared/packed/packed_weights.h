@@ -56,6 +56,8 @@ class PackedWeights {
 // Tells that the program has written weights in a way that LibTorch does not count: in its next run, each operator compares
 // all of them.
 void note_weights_changed();
+// Tells the same of one tensor. Other weights are not compared.
+void note_written(const at::Tensor& weight);
 
 // Returns how many copies there are.
 size_t packed_weights_in_use();
