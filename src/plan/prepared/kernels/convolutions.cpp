@@ -117,7 +117,7 @@ class PackedConvolutionKernel : public PreparedKernel {
     if (is_row) {
       sizes.erase(sizes.begin() + 2);
     }
-    // What clamps a result of one channel or pixel makes a contiguous one of it.
+    // LibTorch's clamp of a result with one channel or one pixel returns a contiguous tensor.
     const bool is_ambiguous = form.channels_out == 1 || form.pixels_out() == 1;
     const bool has_clamp = bounds_.least != Bounds().least || bounds_.most != Bounds().most;
     const bool keeps_format = is_last && !(has_clamp && is_ambiguous);

@@ -8,7 +8,8 @@
 
 namespace sconce {
 
-// Of a dense tensor of float32. A change of one element in a block is always seen, any other very likely.
+// Of a dense tensor of float32, by block. If one element of a block changes, the checksum changes. Changes of several
+// elements of a block may cancel out, which is very unlikely.
 class Checksums {
  public:
   static constexpr int64_t kElements = 64;  // of a block

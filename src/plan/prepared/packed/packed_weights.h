@@ -88,7 +88,7 @@ class PackedOperator {
   static constexpr uint32_t kMostChanges = 8;
   static constexpr uint32_t kRunsLeftAlone = 256;
 
-  // What the program may have written without LibTorch's knowledge.
+  // Signs of writes that LibTorch does not count. If they changed, all elements are compared.
   struct Marks {
     TrainingMark weight;
     std::optional<TrainingMark> bias;
