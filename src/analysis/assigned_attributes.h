@@ -1,4 +1,4 @@
-// The attributes of objects that the nodes of a graph assign.
+// The attributes of objects that a graph, or a program, assigns.
 #pragma once
 
 #include "ir/graph.h"
@@ -12,7 +12,10 @@ namespace sconce {
 // Distinguishes objects by class only: an attribute assigned in one object counts as assigned in every object of its class.
 class AssignedAttributes {
  public:
+  AssignedAttributes() = default;  // none
   explicit AssignedAttributes(const Graph& graph);
+
+  void add(const c10::Type& object, const std::string& attribute) { assigned_.insert({object.annotation_str(), attribute}); }
 
   // Returns whether a node of the graph assigns the attribute that `access`, a prim::GetAttr or prim::SetAttr, names. True
   // for every attribute if the graph runs unknown code.

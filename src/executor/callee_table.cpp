@@ -22,12 +22,13 @@ std::string name_of_subgraph(const Graph& graph) {
 
 }  // namespace
 
-std::shared_ptr<CalleeTable> CalleeTable::make(const Options& options) {
-  return std::shared_ptr<CalleeTable>(new CalleeTable(options));
+std::shared_ptr<CalleeTable> CalleeTable::make(const Options& options, const c10::IValue& module) {
+  return std::shared_ptr<CalleeTable>(new CalleeTable(options, module));
 }
 
 // Only the runs of a module's own methods are profiled.
-CalleeTable::CalleeTable(const Options& options) : options_(Options(options).profiled_runs(0)) {}
+CalleeTable::CalleeTable(const Options& options, const c10::IValue& module)
+    : options_(Options(options).profiled_runs(0)), functions_(module) {}
 CalleeTable::~CalleeTable() { users.wait(); }
 
 // Made outside the lock, here and for subgraphs. If two threads make one executor at the same time, the first one is kept.

@@ -23,10 +23,12 @@ namespace sconce {
 //   Module, GraphExecutor ──► CalleeTable ──► program's executor ··(weak)··► CalleeTable
 class CalleeTable final : public Callees, public std::enable_shared_from_this<CalleeTable> {
  public:
-  static std::shared_ptr<CalleeTable> make(const Options& options);
+  // `module`: whose methods call; None for a graph of no module.
+  static std::shared_ptr<CalleeTable> make(const Options& options, const c10::IValue& module = {});
   ~CalleeTable() override;
 
   FunctionTable& functions() { return functions_; }
+  const AssignedAttributes& assigned() const override { return functions_.assigned(); }
   const Callee& find(torch::jit::Function& function) override;
   Expected<std::shared_ptr<Program>> find(const std::shared_ptr<const Graph>& subgraph) override;
 
@@ -43,7 +45,7 @@ class CalleeTable final : public Callees, public std::enable_shared_from_this<Ca
     std::shared_ptr<const Graph> subgraph;  // of a program that is no function
   };
 
-  explicit CalleeTable(const Options& options);
+  CalleeTable(const Options& options, const c10::IValue& module);
   Expected<Executor> make_executor(const Graph& graph, const std::string& name);
   // Requires `mutex_`. Returns null for what has no entry yet.
   const Entry* entry_of(const void* key) const;

@@ -107,7 +107,7 @@ class Module::Impl {
   }
 
   std::mutex mutex_;  // held while a method is made
-  const std::shared_ptr<CalleeTable> callees_ = CalleeTable::make(options_);
+  const std::shared_ptr<CalleeTable> callees_ = CalleeTable::make(options_, script_module_._ivalue());
   std::optional<ModuleConstants> constants_;  // of a frozen module, after its first method was compiled
   std::vector<std::unique_ptr<Method>> methods_;
   std::atomic<const Method*> first_{nullptr};

@@ -8,6 +8,8 @@
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/api/function_impl.h>
 
+#include <unordered_set>
+
 namespace sconce {
 namespace {
 
@@ -18,7 +20,68 @@ std::shared_ptr<const torch::jit::CompilationUnit> unit_of(torch::jit::Function&
   return self == nullptr ? nullptr : self->compilation_unit();
 }
 
+// Finds what the functions of a program assign.
+class AssignmentFinder {
+ public:
+  void find_in(const c10::IValue& module) {
+    module.visit([&](const c10::IValue& value) {
+      if (!value.isObject()) {
+        return false;
+      }
+      const bool is_new = objects_.insert(value.internalToPointer()).second;
+      if (is_new) {
+        find_in(*value.type()->expect<c10::ClassType>());
+      }
+      return !is_new;  // whether to leave out what it holds
+    });
+  }
+
+  AssignedAttributes found;
+
+ private:
+  void find_in(const c10::ClassType& type) {
+    if (!types_.insert(&type).second) {
+      return;
+    }
+    for (const auto& functions : {type.methods(), type.getForwardPreHooks(), type.getForwardHooks()}) {
+      for (torch::jit::Function* function : functions) {
+        find_in(*function);
+      }
+    }
+  }
+
+  void find_in(torch::jit::Function& function) {
+    if (functions_.insert(&function).second && function.isGraphFunction()) {
+      function.ensure_defined();
+      find_in(*torch::jit::toGraphFunction(function).graph()->block());
+    }
+  }
+
+  void find_in(torch::jit::Block& block) {
+    for (torch::jit::Node* node : block.nodes()) {
+      if (node->kind() == prim::SetAttr) {
+        found.add(*node->input(0)->type(), node->s(attr::kName));
+      } else if (node->kind() == prim::CallFunction) {
+        find_in(*node->input(0)->type()->expectRef<c10::FunctionType>().function());
+      }
+      for (torch::jit::Block* inner : node->blocks()) {
+        find_in(*inner);
+      }
+    }
+  }
+
+  std::unordered_set<const void*> objects_;
+  std::unordered_set<const c10::ClassType*> types_;
+  std::unordered_set<const torch::jit::Function*> functions_;
+};
+
 }  // namespace
+
+FunctionTable::FunctionTable(const c10::IValue& module) {
+  AssignmentFinder finder;
+  finder.find_in(module);
+  assigned_ = std::move(finder.found);
+}
 
 Expected<const Graph*> FunctionTable::graph_of(torch::jit::Function& function) {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -1,6 +1,7 @@
 // The functions and methods of a loaded program, as sconce graphs.
 #pragma once
 
+#include "analysis/assigned_attributes.h"
 #include "base/expected.h"
 #include "ir/graph.h"
 
@@ -21,6 +22,13 @@ namespace sconce {
 // reused: an object of another module may be passed in, and that module be destroyed before the next call.
 class FunctionTable {
  public:
+  FunctionTable() = default;
+  // `module`: the program's.
+  explicit FunctionTable(const c10::IValue& module);
+
+  // Returns the attributes that any method or hook of the module's objects assigns, or a function that one of them calls.
+  const AssignedAttributes& assigned() const { return assigned_; }
+
   // Returns the graph of the function as written, with its calls. The table owns it.
   Expected<const Graph*> graph_of(torch::jit::Function& function);
 
@@ -33,6 +41,7 @@ class FunctionTable {
     std::unique_ptr<Graph> graph;
     std::shared_ptr<const torch::jit::CompilationUnit> unit;
   };
+  AssignedAttributes assigned_;
   std::mutex mutex_;
   std::unordered_map<torch::jit::Function*, Entry> graphs_;
 };

@@ -26,7 +26,9 @@ class Lowering {
         sizes_may_change_(may_change_sizes(graph)),
         options_(options),
         asks_gradients_(introduces_grad(graph)),
-        places_(options.is_prepared ? Places(graph, options.groups, options.fresh_outputs, asks_gradients_) : Places()) {}
+        places_(options.is_prepared ? Places(graph, callees == nullptr ? nullptr : &callees->assigned(), options.groups,
+                                             options.fresh_outputs, asks_gradients_)
+                                    : Places()) {}
 
   Expected<void> run() {
     const InternalErrorContext context("lowering to a plan");

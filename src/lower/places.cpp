@@ -95,7 +95,8 @@ bool returns_tensors(const Node& node) {
          });
 }
 
-Places::Places(const Graph& graph, const GroupCompiler* groups, std::optional<size_t> fresh_outputs, bool asks_gradients)
+Places::Places(const Graph& graph, const AssignedAttributes* assigned, const GroupCompiler* groups,
+               std::optional<size_t> fresh_outputs, bool asks_gradients)
     : positions_(graph) {
   choose_nodes(graph);
   if (groups != nullptr) {
@@ -106,7 +107,7 @@ Places::Places(const Graph& graph, const GroupCompiler* groups, std::optional<si
   }
   const Regions regions(graph, /*autograd_runs=*/asks_gradients);
   leave_out_views(graph, regions, asks_gradients);
-  choose_attributes(graph);
+  choose_attributes(graph, assigned);
   if (groups != nullptr && !asks_gradients) {
     join_products(*groups);
   }
@@ -153,7 +154,11 @@ bool Places::is_weight(const Value& value) const {
   const Node& node = *value.node();
   switch (node.opcode()) {
     case Opcode::kConstant: return true;
-    case Opcode::kGetAttr: return fixed_reads_.contains(&node);
+    case Opcode::kGetAttr: {
+      const auto reads = attribute_reads(value);
+      return !reads.empty() && std::none_of(reads.begin(), reads.end(),
+                                            [&](const Node* read) { return assigned_reads_.contains(read); });
+    }
     case Opcode::kUncheckedCast: return is_weight(*node.input(0));
     case Opcode::kIf:
       return std::all_of(node.blocks().begin(), node.blocks().end(),
@@ -227,7 +232,7 @@ FlatSet<const PreparedUnit*> Places::views_beside_writes(const Graph& graph, con
   return found;
 }
 
-void Places::choose_attributes(const Graph& graph) {
+void Places::choose_attributes(const Graph& graph, const AssignedAttributes* assigned_elsewhere) {
   const AssignedAttributes assigned(graph);
   std::vector<const Node*> reads;
   for_each_node(graph.body(), [&](Node* node) {
@@ -238,6 +243,9 @@ void Places::choose_attributes(const Graph& graph) {
     const Node& object = *node->input(0)->node();
     if (fixed_reads_.contains(&object) || &object == graph.body().param_node()) {
       fixed_reads_.insert(node);
+      if (assigned_elsewhere != nullptr && assigned_elsewhere->names(*node)) {
+        assigned_reads_.insert(node);
+      }
       reads.push_back(node);
     }
   });

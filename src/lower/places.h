@@ -1,6 +1,7 @@
 // Places: which nodes of a graph are prepared, and which values have slots.
 #pragma once
 
+#include "analysis/assigned_attributes.h"
 #include "base/flat_map.h"
 #include "ir/graph.h"
 #include "lower/regions.h"
@@ -37,9 +38,11 @@ class Places {
 
   // Without places: every node runs by its ordinary step.
   Places() = default;
-  // `groups`: makes the kernels of kernel nodes; null: nothing does. `fresh_outputs`: see LoweringOptions. `asks_gradients`:
-  // autograd may record any step and keep its operands, so that no value has a slot, and no view is prepared.
-  Places(const Graph& graph, const GroupCompiler* groups, std::optional<size_t> fresh_outputs, bool asks_gradients);
+  // `assigned`: by other code of the program. `groups`: makes the kernels of kernel nodes; null: nothing does.
+  // `fresh_outputs`: see LoweringOptions. `asks_gradients`: autograd may record any step and keep its operands, so that no
+  // value has a slot, and no view is prepared.
+  Places(const Graph& graph, const AssignedAttributes* assigned, const GroupCompiler* groups,
+         std::optional<size_t> fresh_outputs, bool asks_gradients);
 
   // Returns the unit that the node belongs to; null if the node is not prepared.
   const PreparedUnit* unit_of(const Node& node) const;
@@ -62,7 +65,8 @@ class Places {
   // ---- attributes that the run does not change
   // Returns the reads from an input of the graph to the value, the first one first; none for other values.
   std::vector<const Node*> attribute_reads(const Value& value) const;
-  // Returns whether the value is a constant, or an attribute that the run does not change, in each way to it.
+  // Returns whether the value is a constant, or an attribute that no code of the program assigns, in each way to it: an
+  // assigned one may be a tensor that the caller gave and writes through a pointer.
   bool is_weight(const Value& value) const;
   // Returns whether only prepared steps use what the node, a prim::GetAttr, reads.
   bool is_read_in_place(const Node& node) const { return read_in_place_.contains(&node); }
@@ -74,7 +78,7 @@ class Places {
   void choose_nodes(const Graph& graph);
   void leave_out_views(const Graph& graph, const Regions& regions, bool asks_gradients);
   FlatSet<const PreparedUnit*> views_beside_writes(const Graph& graph, const Regions& regions) const;
-  void choose_attributes(const Graph& graph);
+  void choose_attributes(const Graph& graph, const AssignedAttributes* assigned_elsewhere);
   void find_groups(const Graph& graph);
   void join_products(const GroupCompiler& groups);
   const Node* find_product_before(const Node& kernel) const;
@@ -94,7 +98,8 @@ class Places {
   std::vector<Lifetime> lifetimes_;
   std::vector<SlotOwner> slot_owners_;
   FlatMap<const Node*, NotPrepared> not_prepared_;
-  FlatSet<const Node*> fixed_reads_;  // of attributes that the run does not change
+  FlatSet<const Node*> fixed_reads_;     // of attributes that the run does not change
+  FlatSet<const Node*> assigned_reads_;  // of attributes that other code assigns
   FlatSet<const Node*> read_in_place_;
   FlatSet<const Value*> objects_;
 };

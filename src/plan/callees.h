@@ -1,6 +1,7 @@
 // Callees: what a plan calls while it runs, because it was not inlined.
 #pragma once
 
+#include "analysis/assigned_attributes.h"
 #include "base/expected.h"
 #include "ir/graph.h"
 #include "plan/fork_pool.h"
@@ -31,6 +32,9 @@ class Callees {
   // Returns the program of a graph that nodes hold (prim::fork), made on first use. Copies of a node share their graph, so
   // the plans of a method share the program.
   virtual Expected<std::shared_ptr<Program>> find(const std::shared_ptr<const Graph>& subgraph) = 0;
+
+  // Returns the attributes that any of the program's code assigns, also what the plan's graph does not call.
+  virtual const AssignedAttributes& assigned() const = 0;
 
   // Counts forked tasks, which run programs. The destructor of a derived class waits for them before it destroys a program.
   Users users;

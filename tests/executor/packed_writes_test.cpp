@@ -70,6 +70,26 @@ TEST(PackedWrites, ArgumentsAreReadInEachCall) {
   }
 }
 
+// A method keeps an argument, whose buffer the caller fills again. Another method reads it.
+TEST(PackedWrites, ArgumentsThatAMethodKeepsAreReadInEachCall) {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(5);
+  const at::Tensor buffer = at::randn({64, 64});
+  torch::jit::Module script = module_of(
+      forward_of("torch.mm(x, self.kept)") + "def put(self, x):\n    self.keep(x)\ndef keep(self, x):\n    self.kept = x\n",
+      {{"kept", buffer}});
+  script.eval();
+  for (const bool frozen : {false, true}) {
+    const Module module = accelerate(script, Options().compile(CompileMode::kBlocking).frozen(frozen));
+    const at::Tensor x = at::randn({4, 64});
+    module.run_method("put", {buffer});
+    for (int call = 0; call < 3 * kCalls; ++call) {
+      buffer.data_ptr<float>()[call * 37 + 5] += 1;
+      EXPECT_TRUE(agree(module.forward({x}), at::mm(x, buffer), kTolerance)) << "frozen: " << frozen << ", call " << call;
+    }
+  }
+}
+
 // Optimizers of LibTorch, driven by calls of which sconce knows nothing. Gradients are gone when sconce runs again.
 TEST(PackedWrites, TrainingElsewhereIsSeen) {
   at::manual_seed(2);
