@@ -13,6 +13,7 @@ namespace {
 struct LargeBlock {
   c10::DataPtr memory;
   size_t bytes;
+  uint64_t freed_at = 0;  // number of the call of `keep`
 };
 
 class KeptBlocks {
@@ -44,7 +45,10 @@ class KeptBlocks {
     }
     const std::lock_guard lock(mutex_);
     auto end = blocks_.begin();
-    for (; blocks_.end() - end >= kMostKept || bytes_ + block->bytes > kMostBytesKept; ++end) {
+    block->freed_at = ++time_;
+    const auto is_too_much = [&] { return blocks_.end() - end >= kMostKept || bytes_ + block->bytes > kMostBytesKept; };
+    const auto is_too_old = [&] { return end != blocks_.end() && (*end)->freed_at + kMostAge < time_; };
+    for (; is_too_much() || is_too_old(); ++end) {
       bytes_ -= (*end)->bytes;
       freed.push_back(std::move(*end));
     }
@@ -68,6 +72,7 @@ class KeptBlocks {
   std::mutex mutex_;
   std::vector<std::unique_ptr<LargeBlock>> blocks_;  // those freed last at the end
   size_t bytes_ = 0;
+  uint64_t time_ = 0;
 };
 
 }  // namespace

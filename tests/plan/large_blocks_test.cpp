@@ -44,6 +44,15 @@ TEST(LargeBlocks, AreKeptUpToALimit) {
   EXPECT_EQ(free_kept_blocks(), 0);
 }
 
+TEST(LargeBlocks, ThatNobodyAsksForAreFreed) {
+  free_kept_blocks();
+  allocate_large(8 * kMiB).clear();
+  for (uint64_t i = 0; i <= kMostAge; ++i) {
+    allocate_large(kMiB).clear();
+  }
+  EXPECT_EQ(free_kept_blocks(), kMiB);
+}
+
 TEST(LargeBlocks, ServeManyThreads) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
