@@ -1,11 +1,11 @@
 // Convolutions by tiles: a product of the pixels that the kernel covers, and the weights.
+#include "plan/large_blocks.h"
 #include "plan/prepared/packed/image_rows.h"
 #include "plan/prepared/packed/packed_convolution.h"
 #include "plan/prepared/packed/tiled_product.h"
 #include "plan/prepared/packed/transpose.h"
 
 #include <ATen/Parallel.h>
-#include <c10/core/CPUAllocator.h>
 
 namespace sconce {
 namespace {
@@ -20,8 +20,6 @@ class TiledConvolution final : public PackedConvolution, private PackedOperator 
     product_ = TiledProduct(Panels(tile_kernels(), form.groups, form.channels_out / form.groups, form.kernel[0],
                                    form.kernel[1], form.channels_in / form.groups),
                             rows_.offsets(), rows_.depth());
-    const int64_t bytes = form.result_is_channels_last ? 0 : form.elements_out() * static_cast<int64_t>(sizeof(float));
-    result_ = c10::GetDefaultCPUAllocator()->allocate(static_cast<size_t>(bytes));
     set_multiplications(form.multiplications());
     PackedOperator::set_form({1, form.channels_in, form.channels_out, form.groups, form.kernel[0], form.kernel[1],
                               form.weight_is_channels_last ? 1 : 0, form.has_padding() ? 1 : 0});
@@ -32,7 +30,11 @@ class TiledConvolution final : public PackedConvolution, private PackedOperator 
   }
 
   void run(const float* image, float* out, const RowsFunction& then) override {
-    auto* const result = form_.result_is_channels_last ? out : static_cast<float*>(result_.get());
+    c10::DataPtr transposed;  // of this run alone: operators that run one after the other use the same memory
+    if (!form_.result_is_channels_last) {
+      transposed = allocate_large(static_cast<size_t>(form_.elements_out()) * sizeof(float));
+    }
+    auto* const result = form_.result_is_channels_last ? out : static_cast<float*>(transposed.get());
     const auto find_rows = [&](int64_t first, int64_t last, const float** rows) { rows_.find(image, first, last, rows); };
     product_.run(packed_, {.count = rows_.count(), .unit = rows_.unit(), .elements = rows_.elements(), .find = find_rows},
                  result, bounds_.data(), then);
@@ -80,7 +82,6 @@ class TiledConvolution final : public PackedConvolution, private PackedOperator 
   ConvolutionForm form_;
   ImageRows rows_;
   TiledProduct product_;
-  c10::DataPtr result_;  // channels-last, to be transposed
   const float* packed_ = nullptr;
 };
 
