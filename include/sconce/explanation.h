@@ -253,12 +253,19 @@ struct ProfileExplanation {
   std::vector<Loop> loops;
 };
 
+// The memory of a method's weights: its attributes, and constants computed from them. Other methods may share all of it.
+struct WeightsExplanation {
+  size_t packed_bytes = 0;    // of copies in the order in which kernels read them (Options::pack_weights)
+  size_t in_files_bytes = 0;  // of weights whose pages have left memory (Options::page_out_weights)
+};
+
 struct Explanation {
   std::string method;
   size_t nodes = 0;                // nodes of the graph after inlining
   std::vector<PassTiming> passes;  // that made the generic plan
   std::vector<PlanExplanation> plans;
   std::vector<RefusalExplanation> refusals;
+  WeightsExplanation weights;
   Counters counters;
   std::optional<ProfileExplanation> profile;  // when runs are profiled
   // The functions, and bodies of forks, that the methods of the module call and that have plans of their own. Their

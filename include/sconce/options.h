@@ -57,6 +57,13 @@ class Options {
   Options& pack_weights(bool on) { return set(pack_weights_, on); }
   bool pack_weights() const { return pack_weights_; }
 
+  // Lets the weights of a frozen module leave memory once they are packed; on by default. They come back from the model's
+  // file, or a temporary file for those that were computed from it, if a run reads them or the program asks for the module.
+  // Whoever replaces the model's file while the module is in use must rename another file to its name, and not write over
+  // it: the system kills a process that reads what is gone. docs/freezing.md has the details.
+  Options& page_out_weights(bool on) { return set(page_out_weights_, on); }
+  bool page_out_weights() const { return page_out_weights_; }
+
   // Limits the threads that one operator uses in this module's calls; 0, the default: as many as LibTorch's
   // (at::get_num_threads). Never more than those. The fastest setting for several callers, or in a container, is the number
   // of cores that each call may have. Throws c10::Error for a negative number.
@@ -103,6 +110,7 @@ class Options {
   PassPipeline passes_;
   bool cuda_graphs_ = true;
   bool pack_weights_ = true;
+  bool page_out_weights_ = true;
   int intra_op_threads_ = 0;
   size_t plan_cache_capacity_ = 64;
   size_t profiled_runs_ = 0;

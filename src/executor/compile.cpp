@@ -100,6 +100,7 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
   const LoweringOptions form{.is_prepared = settings.prepares_steps,
                              .is_exact = settings.exact,
                              .packs_weights = packs_weights,
+                             .pages_out_weights = settings.pages_out_weights,
                              .intra_op_threads = settings.intra_op_threads,
                              .fresh_outputs = reuses_outputs ? std::optional<size_t>(0) : std::nullopt,
                              .groups = has_kernels ? *kernels : nullptr,

@@ -46,6 +46,7 @@ struct CompileSettings {
         compile(options.compile()),
         cuda_graphs(options.optimize() && options.cuda_graphs()),
         packs_weights(options.pack_weights() && !options.exact()),
+        pages_out_weights(options.page_out_weights()),
         intra_op_threads(options.intra_op_threads()) {}
 
   std::string name;                            // of the method or function
@@ -61,6 +62,7 @@ struct CompileSettings {
   CompileMode compile = CompileMode::kBackground;  // kernels: in the background, before the first run, or none
   bool cuda_graphs = false;                        // ranges of steps are recorded and replayed, on devices that can
   bool packs_weights = false;                      // prepared steps keep weights in the order of their kernels
+  bool pages_out_weights = false;                  // constants that are packed leave memory
   int intra_op_threads = 0;                        // threads that one operator may use; 0: as many as LibTorch's
   // Changes a captured graph after all passes. Null if nothing does.
   using Complete = std::function<void(Graph& graph, bool has_kernels, PassRunner& runner)>;

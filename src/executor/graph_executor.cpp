@@ -1,12 +1,14 @@
 #include <sconce/graph_executor.h>
 
 #include "base/autocast.h"
+#include "base/tensors_in.h"
 #include "executor/executor_impl.h"
 #include "executor/run_traced.h"
 #include "ir/dump.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
 #include "lower/explain_plan.h"
+#include "plan/prepared/packed/explain_weights.h"
 #include "plan/run_plan.h"
 
 #include <ATen/Parallel.h>
@@ -252,6 +254,23 @@ PlanExplanation GraphExecutor::Impl::explain_plan(const CountedPlan& counted, st
   return explanation;
 }
 
+WeightsExplanation GraphExecutor::Impl::explain_weights() const {
+  std::vector<at::Tensor> weights = generic_->plan->constant_tensors();
+  const auto add = [&](const std::vector<at::Tensor>& more) { weights.insert(weights.end(), more.begin(), more.end()); };
+  {
+    const PlanCache<SpecEntry>::Guard guard(cache_);
+    cache_.for_each(guard, [&](SpecWords, const SpecEntry& entry) {
+      if (const CountedPlan* own = entry->plan()) {
+        add(own->plan->constant_tensors());
+      }
+    });
+  }
+  if (self_) {
+    add(tensors_in(*self_));
+  }
+  return sconce::explain_weights(weights);
+}
+
 Explanation GraphExecutor::Impl::explain() const {
   Explanation explanation;
   explanation.method = name_;
@@ -272,6 +291,7 @@ Explanation GraphExecutor::Impl::explain() const {
       }
     });
   }
+  explanation.weights = explain_weights();
   if (owned_callees_ != nullptr) {
     explanation.callees = callees_.explain();
     for (Explanation& callee : explanation.callees) {

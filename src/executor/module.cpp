@@ -1,6 +1,8 @@
 #include <sconce/module.h>
 
 #include "base/assert.h"
+#include "base/paged_memory.h"
+#include "base/tensors_in.h"
 #include "executor/executor_impl.h"
 #include "ir/dump.h"
 #include "load/load_module.h"
@@ -57,6 +59,17 @@ class Module::Impl {
   void expect_not_frozen(const char* action, const char* remedy) {
     const std::lock_guard<std::mutex> lock(mutex_);
     TORCH_CHECK(!constants_, action, ": the module is frozen, its methods would not see it; ", remedy);
+  }
+
+  // Whoever has the weights may write them at any time, or save the module to its file.
+  const torch::jit::Module& hand_out() const {
+    for (const at::Tensor& tensor : tensors_in(script_module_._ivalue())) {
+      PagedMemory* const memory = tensor.has_storage() ? PagedMemory::of(tensor.storage().data_ptr()) : nullptr;
+      if (memory != nullptr) {
+        memory->keep();
+      }
+    }
+    return script_module_;
   }
 
   torch::jit::Module script_module_;
@@ -161,7 +174,7 @@ std::vector<std::string> Module::method_names() const {
 
 std::vector<at::Tensor> Module::parameters() const {
   std::vector<at::Tensor> tensors;
-  for (const at::Tensor& parameter : impl_->script_module_.parameters()) {
+  for (const at::Tensor& parameter : impl_->hand_out().parameters()) {
     tensors.push_back(parameter);
   }
   return tensors;
@@ -185,7 +198,7 @@ void Module::weights_changed() {
   note_weights_changed();
 }
 
-const torch::jit::Module& Module::script_module() const { return impl_->script_module_; }
+const torch::jit::Module& Module::script_module() const { return impl_->hand_out(); }
 const Options& Module::options() const { return impl_->options_; }
 
 Module accelerate(torch::jit::Module script_module, const Options& options) {
@@ -196,7 +209,7 @@ Module load(const std::string& path, const Options& options) {
   if (options.device()) {
     make_available(*options.device());
   }
-  return accelerate(load_script_module(path, options.device()), options);
+  return accelerate(load_script_module(path, options.device(), options.frozen() && options.page_out_weights()), options);
 }
 
 }  // namespace sconce

@@ -1,7 +1,9 @@
 #include "load/load_module.h"
 
 #include "base/exception_message.h"
+#include "base/tensors_in.h"
 #include "load/check/archive.h"
+#include "load/paged_storages.h"
 
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/Version.h>
@@ -14,7 +16,6 @@
 
 #include <fstream>
 #include <iterator>
-#include <unordered_set>
 
 namespace sconce {
 namespace {
@@ -50,26 +51,18 @@ void check_sparse(const at::Tensor& tensor) {
   }
 }
 
-void check_sparse_tensors(const torch::jit::Module& module) {
-  std::unordered_set<const void*> seen;
-  c10::IValue(module._ivalue()).visit([&](const c10::IValue& value) {
-    if (value.isTensor() && value.toTensor().defined()) {
-      check_sparse(value.toTensor());
-    }
-    return value.isObject() && !seen.insert(&value.toObjectRef()).second;  // returns whether to stop
-  });
-}
-
 }  // namespace
 
-torch::jit::Module load_script_module(const std::string& path, std::optional<c10::Device> device) {
+torch::jit::Module load_script_module(const std::string& path, std::optional<c10::Device> device, bool pages) {
   const CheckedArchive checked = check_archive(path);
   TORCH_CHECK(!checked.has_meta_tensors || !device || device->is_meta(), path,
               ": has tensors on the meta device, which have no data that could come to ", device ? device->str() : "",
               "; load it without a device");
   return read_or_explain(path, [&] {
-    torch::jit::Module module = torch::jit::load(path, device);
-    check_sparse_tensors(module);
+    torch::jit::Module module = pages ? load_with_paged_storages(path, device) : torch::jit::load(path, device);
+    for (const at::Tensor& tensor : tensors_in(module._ivalue())) {
+      check_sparse(tensor);
+    }
     return module;
   });
 }

@@ -3,6 +3,7 @@
 #include "analysis/affine_ops.h"
 #include "analysis/invariant_tensors.h"
 #include "analysis/memory_writes.h"
+#include "base/paged_memory.h"
 #include "ir/constant_operands.h"
 
 #include <ATen/ATen.h>
@@ -159,7 +160,9 @@ class BatchNormFolding {
     }
     const c10::ScalarType dtype = of.weight.scalar_type();
     const c10::ScalarType computed = dtype == at::kDouble ? at::kDouble : at::kFloat;
-    at::Tensor weight = (of.weight.to(computed) * factor.reshape(sizes).to(computed)).to(dtype);
+    at::Tensor weight = empty_paged_like(of.weight);
+    at::mul_out(weight, of.weight.to(computed), factor.reshape(sizes).to(computed));
+    page_out_later(of.weight.storage());  // most often nothing else reads it
     bias = bias.to(dtype);
     // A sum is finite only if all of its terms are.
     const auto is_finite = [&](const at::Tensor& tensor) { return at::isfinite(tensor.sum(computed)).item<bool>(); };

@@ -7,6 +7,7 @@
 #include "analysis/known_layout.h"
 #include "analysis/layout_use.h"
 #include "analysis/memory_writes.h"
+#include "base/paged_memory.h"
 #include "ir/schema_match.h"
 
 #include <ATen/ATen.h>
@@ -221,8 +222,10 @@ class ChannelsLast {
     if (made == nullptr) {
       const c10::InferenceMode normal(false);
       const at::NoGradGuard no_grad;
-      at::Tensor tensor = weight.constant()->toTensor().clone(at::MemoryFormat::ChannelsLast);
-      made = graph_.insert_constant(std::move(tensor), weight.node(), c10::TensorType::get());
+      const at::Tensor& tensor = weight.constant()->toTensor();
+      made = graph_.insert_constant(empty_paged_like(tensor, at::MemoryFormat::ChannelsLast).copy_(tensor), weight.node(),
+                                    c10::TensorType::get());
+      page_out_later(tensor.storage());  // most often nothing else reads it
       made->set_name(weight.name())->node()->set_location(position.location());
     }
     return made;

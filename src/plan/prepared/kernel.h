@@ -60,6 +60,8 @@ class KernelArguments {
   bool is_exact() const { return is_exact_; }
   // Returns whether the kernel may keep a copy of weights, in an order of its own.
   bool packs_weights() const { return packs_weights_; }
+  // Returns whether constants that the kernel keeps a copy of may leave memory.
+  bool pages_out_weights() const { return pages_out_weights_; }
   size_t size() const { return arguments_.size(); }
 
  private:
@@ -68,6 +70,7 @@ class KernelArguments {
   const Op* op_ = nullptr;
   bool is_exact_ = false;
   bool packs_weights_ = false;
+  bool pages_out_weights_ = false;
   std::vector<Argument> arguments_;
   std::vector<const at::Tensor*> tensors_;
   std::vector<void*> data_;

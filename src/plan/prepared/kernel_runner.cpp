@@ -72,6 +72,7 @@ bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op
   arguments.op_ = op;
   arguments.is_exact_ = parts_.is_exact;
   arguments.packs_weights_ = parts_.packs_weights;
+  arguments.pages_out_weights_ = parts_.pages_out_weights;
   arguments.arguments_.resize(parts_.arguments);
   bool fits = true;
   for (size_t i = 0; i < parts_.operands.size(); ++i) {

@@ -64,6 +64,9 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   } else if (key == "pack_weights") {
     expect(value.is_boolean(), "true or false");
     options.pack_weights(value.get<bool>());
+  } else if (key == "page_out_weights") {
+    expect(value.is_boolean(), "true or false");
+    options.page_out_weights(value.get<bool>());
   } else if (key == "intra_op_threads") {
     expect(value.is_number_unsigned() && value.get<uint64_t>() <= kMostThreads, "a whole number");
     options.intra_op_threads(value.get<int>());
@@ -96,10 +99,11 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
       }
     }
   } else {
-    throw UserError(path + ": no option '" + key + "'" +
-                    ui::did_you_mean(key, {"device", "optimize", "exact", "compile", "min_differentiable_nodes",
-                                           "pack_weights", "intra_op_threads", "cuda_graphs", "plan_cache_capacity",
-                                           "profiled_runs", "frozen", "preserved", kDisabledPasses, "reproducer_folder"}));
+    throw UserError(
+        path + ": no option '" + key + "'" +
+        ui::did_you_mean(key, {"device", "optimize", "exact", "compile", "min_differentiable_nodes", "pack_weights",
+                               "page_out_weights", "intra_op_threads", "cuda_graphs", "plan_cache_capacity", "profiled_runs",
+                               "frozen", "preserved", kDisabledPasses, "reproducer_folder"}));
   }
 }
 

@@ -224,6 +224,10 @@ std::string to_text(const Explanation& explanation, const std::vector<std::strin
       text += plan_text(plan, detail);
     }
   }
+  if (const WeightsExplanation& weights = explanation.weights; weights.packed_bytes + weights.in_files_bytes > 0) {
+    text += "\nweights: " + ui::format_bytes(static_cast<double>(weights.packed_bytes)) + " packed; " +
+            ui::format_bytes(static_cast<double>(weights.in_files_bytes)) + " of others are in files, not in memory\n";
+  }
   text += explanation.passes.empty() ? "\npasses: none ran\n" : "\npasses of the generic plan:\n";
   text += explanation.passes.empty() ? "" : indented(table_of_passes(explanation.passes), "  ");
   std::vector<PassTiming> specializing;
@@ -369,9 +373,16 @@ Json to_json(const Explanation& explanation) {
   for (const auto& [name, count] : counters_of(explanation.counters)) {
     counters[name] = count;
   }
-  return Json{{"method", explanation.method},          {"nodes", explanation.nodes},      {"plans", std::move(plans)},
-              {"passes", json_of(explanation.passes)}, {"refusals", std::move(refusals)}, {"counters", std::move(counters)},
-              {"callees", std::move(callees)},         {"profile", std::move(profile)}};
+  return Json{{"method", explanation.method},
+              {"nodes", explanation.nodes},
+              {"plans", std::move(plans)},
+              {"passes", json_of(explanation.passes)},
+              {"refusals", std::move(refusals)},
+              {"counters", std::move(counters)},
+              {"weights", Json{{"packed_bytes", explanation.weights.packed_bytes},
+                               {"in_files_bytes", explanation.weights.in_files_bytes}}},
+              {"callees", std::move(callees)},
+              {"profile", std::move(profile)}};
 }
 
 }  // namespace sconce::cli

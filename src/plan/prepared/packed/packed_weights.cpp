@@ -1,5 +1,7 @@
 #include "plan/prepared/packed/packed_weights.h"
 
+#include "base/paged_memory.h"
+
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
@@ -15,6 +17,17 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::vector<int64_t>, std::weak_ptr<PackedWeights>> by_key;
+
+  std::vector<std::shared_ptr<PackedWeights>> in_use() {
+    std::vector<std::shared_ptr<PackedWeights>> found;
+    const std::lock_guard lock(mutex);
+    for (const auto& [key, entry] : by_key) {
+      if (std::shared_ptr<PackedWeights> packed = entry.lock()) {
+        found.push_back(std::move(packed));
+      }
+    }
+    return found;
+  }
 
   static Registry& instance() {
     static auto* const registry = new Registry;  // frames may outlive static objects
@@ -82,13 +95,19 @@ const float* PackedWeights::fill_once(WeightTensors tensors, int64_t elements, c
   if (!is_filled_) {
     weight_ = Checksums(*tensors.weight);
     bias_ = tensors.bias == nullptr ? Checksums() : Checksums(*tensors.bias);
-    memory_ = c10::GetDefaultCPUAllocator()->allocate(static_cast<size_t>(elements) * sizeof(float));
+    // Whole pages: what the allocator frees while weights are packed would not be returned to the system.
+    memory_ = PagedMemory::allocate(static_cast<size_t>(elements) * sizeof(float));
     auto* const packed = static_cast<float*>(memory_.get());
     fill(packed);
     are_finite_ = std::all_of(packed, packed + elements, [](float element) { return std::isfinite(element); });
     is_filled_ = true;
   }
   return static_cast<const float*>(memory_.get());
+}
+
+size_t PackedWeights::bytes() {
+  const std::lock_guard lock(creating_);
+  return memory_ == nullptr ? 0 : PagedMemory::of(memory_)->bytes();
 }
 
 bool PackedWeights::have_elements_of(WeightTensors tensors) {
@@ -122,11 +141,14 @@ WeightElements elements_of(WeightTensors tensors) {
           tensors.bias == nullptr ? nullptr : static_cast<const float*>(tensors.bias->data())};
 }
 
-size_t packed_weights_in_use() {
-  Registry& registry = Registry::instance();
-  const std::lock_guard lock(registry.mutex);
-  return static_cast<size_t>(std::count_if(registry.by_key.begin(), registry.by_key.end(),
-                                           [](const auto& entry) { return !entry.second.expired(); }));
+size_t packed_weights_in_use() { return Registry::instance().in_use().size(); }
+
+size_t bytes_packed_of(const std::unordered_set<const void*>& elements) {
+  size_t bytes = 0;
+  for (const auto& packed : Registry::instance().in_use()) {
+    bytes += elements.contains(packed->weight_data()) ? packed->bytes() : 0;
+  }
+  return bytes;
 }
 
 PackedOperator::Marks::Marks(WeightTensors tensors)
@@ -150,6 +172,13 @@ bool PackedOperator::have_packed_elements(WeightTensors tensors) {
   return packed_->have_elements_of(tensors);
 }
 
+bool PackedOperator::are_unchanged(WeightTensors tensors, bool are_constants) {
+  if (are_constants) {
+    return tensors == looked_at_;  // the plan keeps them alive; their memory may be in a file, so it is not touched
+  }
+  return versions_ && versions_->are_still(tensors) && (!is_made_ || have_packed_elements(tensors));
+}
+
 bool PackedOperator::find(const KernelArguments& arguments, size_t weight_position, std::optional<size_t> bias_position) {
   const bool has_bias = bias_position && arguments.is_tensor(*bias_position);
   const KernelArguments::Weight weight = arguments.weight(weight_position);
@@ -163,7 +192,7 @@ bool PackedOperator::find(const KernelArguments& arguments, size_t weight_positi
     return false;
   }
   const bool are_constants = weight.is_constant && (!has_bias || bias.is_constant);
-  if (versions_ && versions_->are_still(tensors) && (!is_made_ || are_constants || have_packed_elements(tensors))) {
+  if (are_unchanged(tensors, are_constants)) {
     ++runs_;
     changes_ = 0;
     if (!is_made_ && runs_ >= runs_to_pack_ && !is_refused_ &&
@@ -172,6 +201,9 @@ bool PackedOperator::find(const KernelArguments& arguments, size_t weight_positi
       find_packed(tensors, /*may_pack=*/true);
       PackingTime::spend(PackingTime::Clock::now() - begin);
       is_refused_ = !is_made_;
+      if (is_made_ && are_constants && arguments.pages_out_weights()) {
+        page_out_later(tensors.weight->storage());
+      }
     }
     return is_made_;
   }
@@ -184,9 +216,13 @@ bool PackedOperator::find(const KernelArguments& arguments, size_t weight_positi
     left_alone_ = kRunsLeftAlone;
     return false;
   }
+  looked_at_ = tensors;
   versions_ = WeightVersions::of(tensors);
   if (versions_) {
     find_packed(tensors, /*may_pack=*/false);
+  }
+  if (is_made_ && are_constants && arguments.pages_out_weights()) {
+    page_out_later(tensors.weight->storage());  // its elements have been compared
   }
   return is_made_;
 }
@@ -213,6 +249,7 @@ void PackedOperator::forget() {
   drop();
   is_made_ = false;
   packed_.reset();
+  looked_at_ = {};
   versions_.reset();
   runs_ = 0;
   is_refused_ = false;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <unordered_set>
 #include <vector>
 
 namespace sconce {
@@ -34,6 +35,8 @@ class PackedWeights {
   const float* fill_once(WeightTensors tensors, int64_t elements, c10::function_ref<void(float* packed)> fill);
   // Returns whether no packed element is infinite or NaN. They have been filled.
   bool are_finite() const { return are_finite_; }
+  size_t bytes();
+  const void* weight_data() const { return versions_.weight_data(); }
   // Return whether the tensors, as WeightVersions::are_still has found them, have the elements that were packed: all of
   // them, or those of some blocks at the position, which moves on.
   bool have_elements_of(WeightTensors tensors);
@@ -61,6 +64,8 @@ void note_written(const at::Tensor& weight);
 
 // Returns how many copies there are.
 size_t packed_weights_in_use();
+// Returns how many bytes the copies of weights have whose elements begin at one of `elements`.
+size_t bytes_packed_of(const std::unordered_set<const void*>& elements);
 
 // An operator with packed weights that takes part in a prepared kernel once its weights stay the same from run to run.
 // Weights that change, as in training, cost more to pack than a product of theirs gains.
@@ -98,12 +103,15 @@ class PackedOperator {
     bool are_still(WeightTensors tensors) const;
   };
   void forget();
+  // Returns whether the weights are those that were looked at last, with the elements that they had.
+  bool are_unchanged(WeightTensors tensors, bool are_constants);
   void find_packed(WeightTensors tensors, bool may_pack);
   bool have_packed_elements(WeightTensors tensors);
 
   std::vector<int64_t> form_;
   int64_t compared_ = 1;  // blocks of elements that each run compares
   int64_t position_ = 0;  // of the next ones
+  WeightTensors looked_at_;
   std::optional<WeightVersions> versions_;
   std::optional<Marks> marks_;  // when all elements were compared
   std::shared_ptr<PackedWeights> packed_;

@@ -73,6 +73,8 @@ class TrainingMark {
 struct WeightTensors {
   const c10::TensorImpl* weight = nullptr;
   const c10::TensorImpl* bias = nullptr;
+
+  bool operator==(const WeightTensors&) const = default;
 };
 
 class WeightVersions {

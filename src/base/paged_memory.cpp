@@ -1,0 +1,286 @@
+#include "base/paged_memory.h"
+
+#include "base/compile_queue.h"
+#include "base/environment.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <malloc.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+size_t page_size() {
+  static const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+size_t whole_pages(size_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); }
+
+// Closes a file at the end of a scope.
+class OpenFile {
+ public:
+  explicit OpenFile(int descriptor) : descriptor_(descriptor) {}
+  ~OpenFile() {
+    if (descriptor_ >= 0) {
+      ::close(descriptor_);
+    }
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  int descriptor() const { return descriptor_; }
+  int release() { return std::exchange(descriptor_, -1); }
+
+ private:
+  int descriptor_;
+};
+
+bool is_in_memory(const struct statfs& system) { return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC; }
+
+// Returns whether pages of the file system can be read as long as the machine runs. If a page cannot be read, the system
+// kills the process.
+bool is_local(const struct statfs& system) {
+  constexpr std::array<uint32_t, 8> kRemote = {
+      0x6969,      // NFS
+      0x517b,      // SMB
+      0xfe534d42,  // SMB 2
+      0xff534d42,  // CIFS
+      0x5346414f,  // AFS
+      0x00c36400,  // Ceph
+      0x01021997,  // 9P
+      0x65735546,  // FUSE
+  };
+  return std::find(kRemote.begin(), kRemote.end(), static_cast<uint32_t>(system.f_type)) == kRemote.end();
+}
+
+bool is_suitable_directory(const std::string& directory) {
+  struct statfs system = {};
+  return statfs(directory.c_str(), &system) == 0 && !is_in_memory(system) && is_local(system);
+}
+
+// Returns a new file without a name in the directory; -1 if that is not possible.
+int make_temporary_in(const std::string& directory) {
+  if (!is_suitable_directory(directory)) {
+    return -1;
+  }
+  const int unnamed = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (unnamed >= 0) {
+    return unnamed;
+  }
+  std::string name = directory + "/sconce-XXXXXX";  // file systems without O_TMPFILE
+  const int named = mkostemp(name.data(), O_CLOEXEC);
+  if (named >= 0) {
+    ::unlink(name.c_str());
+  }
+  return named;
+}
+
+// Temporary directories may lie in memory; /var/tmp seldom does.
+int make_temporary() {
+  std::error_code none;
+  for (const std::string& directory :
+       {std::filesystem::temp_directory_path(none).string(), std::string("/var/tmp"), environment().kernel_cache}) {
+    if (const int file = directory.empty() ? -1 : make_temporary_in(directory); file >= 0) {
+      return file;
+    }
+  }
+  return -1;
+}
+
+// Returns whether the file has the bytes now.
+bool write_all(int file, const char* data, size_t bytes) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < bytes) {
+    return false;  // the system would kill the process
+  }
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t written = ::write(file, data + done, bytes - done);
+    if (written == 0 || (written < 0 && errno != EINTR)) {
+      return false;  // a full disk, or a quota
+    }
+    done += static_cast<size_t>(std::max<ssize_t>(written, 0));
+  }
+  return true;
+}
+
+bool has_bytes(int file, uint64_t offset, const char* data, size_t bytes, std::vector<char>& buffer) {
+  buffer.resize(bytes);
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t read = ::pread(file, buffer.data() + done, bytes - done, static_cast<off_t>(offset + done));
+    if (read == 0 || (read < 0 && errno != EINTR)) {
+      return false;  // the file is shorter now
+    }
+    done += static_cast<size_t>(std::max<ssize_t>(read, 0));
+  }
+  return std::memcmp(buffer.data(), data, bytes) == 0;
+}
+
+char* map_memory(size_t bytes) {
+  void* const begin = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TORCH_CHECK_WITH(OutOfMemoryError, begin != MAP_FAILED, "sconce cannot allocate ", bytes,
+                   " bytes for a tensor: ", std::strerror(errno));
+  return static_cast<char*>(begin);
+}
+
+void destroy(void* memory) { delete static_cast<PagedMemory*>(memory); }
+
+}  // namespace
+
+// After the last one, the heap's free pages go back to the system: freezing and packing leave holes as large as the model.
+void page_out_later(const c10::Storage& storage) {
+  PagedMemory* const memory = PagedMemory::of(storage.data_ptr());
+  if (memory == nullptr) {
+    return;
+  }
+  static std::atomic<int> waiting = 0;
+  ++waiting;
+  const auto page_out = [memory, storage] {
+    memory->page_out();
+    if (--waiting == 0) {
+      malloc_trim(0);
+    }
+  };
+  try {
+    if (CompileQueue::of_process().submit(page_out)) {
+      return;
+    }
+  } catch (const std::system_error&) {
+    // No thread can be started.
+  }
+  --waiting;  // the pages stay, which costs memory alone
+}
+
+at::Tensor empty_paged_like(const at::Tensor& like, at::MemoryFormat format) {
+  const bool is_own = c10::GetCPUAllocator() == c10::GetDefaultCPUAllocator();  // another one counts each block
+  const at::Tensor form = at::empty_like(like, like.options().device(at::kMeta), format);
+  const size_t bytes = form.nbytes();
+  if (!like.device().is_cpu() || !is_own || bytes < PagedMemory::kLeastBytes) {
+    return at::empty_like(like, format);
+  }
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                       PagedMemory::allocate(bytes), c10::GetCPUAllocator(),
+                                                       /*resizable=*/true);
+  return at::empty({0}, like.options()).set_(c10::Storage(std::move(storage)), 0, form.sizes(), form.strides());
+}
+
+std::shared_ptr<const SourceFile> SourceFile::open(const std::string& path) {
+  OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct statfs system = {};
+  if (file.descriptor() < 0 || fstatfs(file.descriptor(), &system) != 0 || !is_local(system)) {
+    return nullptr;
+  }
+  return std::shared_ptr<const SourceFile>(new SourceFile(file.release()));
+}
+
+SourceFile::~SourceFile() { ::close(descriptor_); }
+
+PagedMemory::PagedMemory(size_t bytes, std::shared_ptr<const SourceFile> source, uint64_t offset)
+    : bytes_(bytes),
+      source_(std::move(source)),
+      offset_(offset),
+      lead_(offset % page_size()),
+      length_(whole_pages(lead_ + std::max<size_t>(bytes, 1))),
+      begin_(map_memory(length_)) {}
+
+PagedMemory::~PagedMemory() { munmap(begin_, length_); }
+
+c10::DataPtr PagedMemory::pointer_to(std::unique_ptr<PagedMemory> memory) {
+  void* const data = memory->data();
+  return {data, memory.release(), &destroy, c10::Device(c10::kCPU)};
+}
+
+c10::DataPtr PagedMemory::allocate(size_t bytes) {
+  return pointer_to(std::unique_ptr<PagedMemory>(new PagedMemory(bytes, nullptr, 0)));
+}
+
+c10::DataPtr PagedMemory::copy(const void* data, size_t bytes, std::shared_ptr<const SourceFile> file, uint64_t offset) {
+  std::unique_ptr<PagedMemory> memory(new PagedMemory(bytes, std::move(file), offset));
+  std::memcpy(memory->data(), data, bytes);
+  return pointer_to(std::move(memory));
+}
+
+PagedMemory* PagedMemory::of(const c10::DataPtr& pointer) {
+  return pointer.get_deleter() == &destroy ? static_cast<PagedMemory*>(pointer.get_context()) : nullptr;
+}
+
+size_t PagedMemory::page_out() {
+  const std::lock_guard lock(mutex_);
+  if (is_kept_) {
+    return 0;
+  }
+  bytes_in_file_ = source_ != nullptr ? map_source() : map_temporary();
+  return bytes_in_file_;
+}
+
+void PagedMemory::keep() {
+  const std::lock_guard lock(mutex_);
+  if (bytes_in_file_ == 0) {
+    return;
+  }
+  char* const copy = map_memory(length_);
+  std::memcpy(copy, begin_, length_);
+  mremap(copy, length_, length_, MREMAP_MAYMOVE | MREMAP_FIXED, begin_);  // in one step: others read meanwhile
+  is_kept_ = true;
+  bytes_in_file_ = 0;
+}
+
+// Replaces pages by those of the file where these are equal. Others were written.
+size_t PagedMemory::map_source() {
+  constexpr size_t kCompared = size_t{256} << 10;  // bytes at a time, a multiple of all page sizes
+  std::vector<char> buffer;
+  size_t mapped = 0;
+  const auto map = [&](size_t first, size_t last) {
+    const auto position = static_cast<off_t>(offset_ - lead_ + first);
+    if (first < last && mmap(begin_ + first, last - first, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
+                             source_->descriptor(), position) != MAP_FAILED) {
+      mapped += last - first;
+    }
+  };
+  size_t equal_from = 0;
+  for (size_t first = 0; first < length_; first += kCompared) {
+    const size_t last = std::min(first + kCompared, length_);
+    const size_t begin = std::max(first, lead_);
+    const size_t end = std::min(last, lead_ + bytes_);
+    if (!has_bytes(source_->descriptor(), offset_ - lead_ + begin, begin_ + begin, end - begin, buffer)) {
+      map(equal_from, first);
+      equal_from = last;
+    }
+  }
+  map(equal_from, length_);
+  return std::min(mapped, bytes_);
+}
+
+size_t PagedMemory::map_temporary() {
+  is_temporary_ = is_temporary_ || write_temporary();
+  if (is_temporary_) {
+    madvise(begin_, length_, MADV_DONTNEED);  // the file has all writes: the mapping is shared
+  }
+  return is_temporary_ ? bytes_ : 0;
+}
+
+bool PagedMemory::write_temporary() {
+  const OpenFile file(make_temporary());
+  return file.descriptor() >= 0 && write_all(file.descriptor(), begin_, length_) &&
+         mmap(begin_, length_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.descriptor(), 0) != MAP_FAILED;
+}
+
+}  // namespace sconce
