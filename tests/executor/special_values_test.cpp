@@ -113,18 +113,18 @@ constexpr std::array kOperators = {
     "torch.floor(y)",
     "torch.round(y)",
     "torch.trunc(y)",
-    "torch.isnan(y).to(6)",
+    "torch.isnan(y).to(X)",
     "torch.isfinite(y) * X",
     "torch.copysign(y, X)",
     "torch.hypot(y, X)",
     "torch.logaddexp(y, X)",
     "torch.xlogy(X, y)",
     "torch.heaviside(y, X)",
-    "y.to(15).to(6)",
-    "y.to(7).mul(2).to(6)",
-    "torch.logical_not(y).to(6)",
+    "y.to(15).to(X)",
+    "y.to(7).mul(2).to(X)",
+    "torch.logical_not(y).to(X)",
     "(y == X) * y",
-    "(y <= X).to(6) + y",
+    "(y <= X).to(X) + y",
     // of rows
     "torch.softmax(y, -1)",
     "torch.log_softmax(y, -1)",
@@ -211,17 +211,28 @@ class SpecialProgram {
     const at::NoGradGuard no_grad;
     torch::jit::Module script = module_of(text_, attributes_);
     script.eval();
-    const c10::IValue expected = script.get_method("forward")({x_});
+    const at::Tensor expected = script.get_method("forward")({x_}).toTensor();
+    // Where rounding decides, as at the root of a sum that cancels out, another order of adding may give anything.
+    torch::jit::Module wide = script.deepcopy();
+    wide.to(at::kDouble);
+    const at::Tensor exact = wide.get_method("forward")({x_.to(at::kDouble)}).toTensor().to(at::kFloat);
+    const at::Tensor is_settled = at::isclose(expected, exact, kSpecialTolerance, kSpecialTolerance, /*equal_nan=*/true);
+    settled_ = is_settled.to(at::kFloat).mean().item<double>();
     for (const bool frozen : {false, true}) {
       const Module module = accelerate(script, Options().compile(CompileMode::kBlocking).frozen(frozen));
       for (int call = 1; call <= kSpecialCalls; ++call) {
-        ASSERT_TRUE(agree(module.forward({x_}), expected, kSpecialTolerance))
+        const at::Tensor got = module.forward({x_}).toTensor();
+        ASSERT_TRUE(agree(at::where(is_settled, got, expected), expected, kSpecialTolerance))
             << text_ << special_ << ", call " << call << (frozen ? ", frozen" : "");
       }
     }
   }
 
+  // Returns the share of elements that were compared.
+  double settled() const { return settled_; }
+
  private:
+  double settled_ = 0;
   std::mt19937_64 random_;
   std::vector<std::pair<std::string, c10::IValue>> attributes_;
   at::Tensor x_;
@@ -234,14 +245,18 @@ TEST(SpecialValues, StayWhatTheyAre) {
   const uint64_t count = environment_number("SCONCE_SPECIAL_VALUES", 300);
   constexpr uint64_t kPairs = kOperators.size() * kOperators.size();
   std::mt19937_64 random(environment_number("SCONCE_SEED", 1));
+  double settled = 0;
   for (uint64_t i = 0; i < count && !HasFatalFailure(); ++i) {
     const uint64_t pair = i < kPairs && count >= kPairs ? i : random() % kPairs;
     std::vector<size_t> chain = {pair / kOperators.size(), pair % kOperators.size()};
     if (i % 3 == 2) {
       chain.push_back(random() % kOperators.size());
     }
-    SpecialProgram(random(), chain).check();
+    SpecialProgram program(random(), chain);
+    program.check();
+    settled += program.settled();
   }
+  EXPECT_GE(settled, 0.95 * static_cast<double>(count));
 }
 
 }  // namespace
