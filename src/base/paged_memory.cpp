@@ -22,7 +22,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <new>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace sconce {
@@ -53,22 +55,36 @@ class OpenFile {
   int descriptor_;
 };
 
+// Replaces pages by those of a file, in one step: others may read them meanwhile. Returns false if that is not possible;
+// then the pages are as they were.
+bool replace_pages(char* pages, size_t bytes, int file, int sharing, uint64_t offset) {
+  void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, sharing, file, static_cast<off_t>(offset));
+  if (mapped == MAP_FAILED) {
+    return false;
+  }
+  if (mremap(mapped, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages) == MAP_FAILED) {
+    munmap(mapped, bytes);
+    return false;
+  }
+  return true;
+}
+
 bool is_in_memory(const struct statfs& system) { return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC; }
 
-// Returns whether pages of the file system can be read as long as the machine runs. If a page cannot be read, the system
-// kills the process.
+// Returns whether the file system is of a local disk. If a page cannot be read, as when a network fails, the system kills
+// the process.
 bool is_local(const struct statfs& system) {
-  constexpr std::array<uint32_t, 8> kRemote = {
-      0x6969,      // NFS
-      0x517b,      // SMB
-      0xfe534d42,  // SMB 2
-      0xff534d42,  // CIFS
-      0x5346414f,  // AFS
-      0x00c36400,  // Ceph
-      0x01021997,  // 9P
-      0x65735546,  // FUSE
+  constexpr std::array<uint32_t, 8> kLocal = {
+      0xef53,      // ext2 to ext4
+      0x58465342,  // XFS
+      0x9123683e,  // Btrfs
+      0xf2f52010,  // F2FS
+      0x2fc12fc1,  // ZFS
+      0x794c7630,  // overlayfs
+      0x73717368,  // SquashFS
+      TMPFS_MAGIC,
   };
-  return std::find(kRemote.begin(), kRemote.end(), static_cast<uint32_t>(system.f_type)) == kRemote.end();
+  return std::find(kLocal.begin(), kLocal.end(), static_cast<uint32_t>(system.f_type)) != kLocal.end();
 }
 
 bool is_suitable_directory(const std::string& directory) {
@@ -146,27 +162,37 @@ void destroy(void* memory) { delete static_cast<PagedMemory*>(memory); }
 }  // namespace
 
 // After the last one, the heap's free pages go back to the system: freezing and packing leave holes as large as the model.
-void page_out_later(const c10::Storage& storage) {
-  PagedMemory* const memory = PagedMemory::of(storage.data_ptr());
-  if (memory == nullptr) {
+void page_out_later(const c10::Storage& storage, PagesOf pages) {
+  const PagedMemory* const memory = PagedMemory::of(storage.data_ptr());
+  if (memory == nullptr || (pages == PagesOf::kFiles && !memory->is_of_file())) {
     return;
   }
   static std::atomic<int> waiting = 0;
-  ++waiting;
-  const auto page_out = [memory, storage] {
-    memory->page_out();
+  const auto page_out = [weak = storage.getWeakStorageImpl()] {
+    // A tensor that was dropped meanwhile needs no file.
+    const auto still = weak.lock();
+    PagedMemory* const paged = still == nullptr ? nullptr : PagedMemory::of(still->data_ptr());
+    try {
+      if (paged != nullptr) {
+        paged->page_out();
+      }
+    } catch (const std::bad_alloc&) {
+      // The pages stay, which costs memory alone.
+    }
     if (--waiting == 0) {
       malloc_trim(0);
     }
   };
+  ++waiting;
+  bool is_submitted = false;
   try {
-    if (CompileQueue::of_process().submit(page_out)) {
-      return;
-    }
+    is_submitted = CompileQueue::of_process().submit(page_out);
   } catch (const std::system_error&) {
-    // No thread can be started.
+    // No thread can be started: the pages stay.
+  } catch (const std::bad_alloc&) {
+    // As before.
   }
-  --waiting;  // the pages stay, which costs memory alone
+  waiting -= is_submitted ? 0 : 1;
 }
 
 at::Tensor empty_paged_like(const at::Tensor& like, at::MemoryFormat format) {
@@ -233,12 +259,14 @@ size_t PagedMemory::page_out() {
 
 void PagedMemory::keep() {
   const std::lock_guard lock(mutex_);
-  if (bytes_in_file_ == 0) {
-    return;
+  if (is_mapped_ && !is_kept_) {
+    char* const copy = map_memory(length_);
+    std::memcpy(copy, begin_, length_);
+    if (mremap(copy, length_, length_, MREMAP_MAYMOVE | MREMAP_FIXED, begin_) == MAP_FAILED) {
+      munmap(copy, length_);
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "sconce cannot bring back ", bytes_, " bytes of a tensor");
+    }
   }
-  char* const copy = map_memory(length_);
-  std::memcpy(copy, begin_, length_);
-  mremap(copy, length_, length_, MREMAP_MAYMOVE | MREMAP_FIXED, begin_);  // in one step: others read meanwhile
   is_kept_ = true;
   bytes_in_file_ = 0;
 }
@@ -249,9 +277,9 @@ size_t PagedMemory::map_source() {
   std::vector<char> buffer;
   size_t mapped = 0;
   const auto map = [&](size_t first, size_t last) {
-    const auto position = static_cast<off_t>(offset_ - lead_ + first);
-    if (first < last && mmap(begin_ + first, last - first, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
-                             source_->descriptor(), position) != MAP_FAILED) {
+    if (first < last &&
+        replace_pages(begin_ + first, last - first, source_->descriptor(), MAP_PRIVATE, offset_ - lead_ + first)) {
+      is_mapped_ = true;
       mapped += last - first;
     }
   };
@@ -270,17 +298,17 @@ size_t PagedMemory::map_source() {
 }
 
 size_t PagedMemory::map_temporary() {
-  is_temporary_ = is_temporary_ || write_temporary();
-  if (is_temporary_) {
+  is_mapped_ = is_mapped_ || write_temporary();
+  if (is_mapped_) {
     madvise(begin_, length_, MADV_DONTNEED);  // the file has all writes: the mapping is shared
   }
-  return is_temporary_ ? bytes_ : 0;
+  return is_mapped_ ? bytes_ : 0;
 }
 
 bool PagedMemory::write_temporary() {
   const OpenFile file(make_temporary());
   return file.descriptor() >= 0 && write_all(file.descriptor(), begin_, length_) &&
-         mmap(begin_, length_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.descriptor(), 0) != MAP_FAILED;
+         replace_pages(begin_, length_, file.descriptor(), MAP_SHARED, 0);
 }
 
 }  // namespace sconce

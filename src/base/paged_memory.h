@@ -31,15 +31,15 @@ class SourceFile {
   const int descriptor_;
 };
 
-// The system reads the pages that left again when anybody touches them: readers and writers need not know. Pages that were
-// written since they came from a file stay.
+// The system reads the pages that left again when the program touches them. Pages that were written since they came from a
+// file stay.
 class PagedMemory {
  public:
   // Smaller memory has no whole pages worth a mapping.
   static constexpr size_t kLeastBytes = size_t{64} << 10;
 
-  // Returns memory whose elements are not initialized. Its pages leave for a temporary file without a name, which only this
-  // process sees. Throws c10::OutOfMemoryError.
+  // Returns memory whose elements are not initialized. Its pages leave for a temporary file without a name, which this
+  // process shares with those that it forks. Throws c10::OutOfMemoryError.
   static c10::DataPtr allocate(size_t bytes);
   // Returns a copy of `bytes` bytes, which the file has from `offset` on. Pages that equal the file's leave, and come back
   // from there: whoever replaces the file must rename another to its name, and not write over it. `offset`: a multiple
@@ -52,8 +52,9 @@ class PagedMemory {
   // Lets the pages leave. Returns how many bytes of the memory are in a file now; 0 if no file can hold them. A write at the
   // same time may be lost.
   size_t page_out();
-  // Brings back all pages, if any have left, and keeps them from then on. Throws c10::OutOfMemoryError.
+  // Brings back all pages, and keeps them from then on. Throws c10::OutOfMemoryError.
   void keep();
+  bool is_of_file() const { return source_ != nullptr; }
   size_t bytes() const { return bytes_; }
   // Returns how many bytes were in a file after the last `page_out`. Since then, some may have been read.
   size_t bytes_in_file() const { return bytes_in_file_; }
@@ -76,15 +77,16 @@ class PagedMemory {
   const size_t lead_;                               // bytes before the elements in the first page, as in the file
   const size_t length_;                             // whole pages
   char* const begin_;
-  std::mutex mutex_;           // held while pages leave
-  bool is_temporary_ = false;  // mapped
+  std::mutex mutex_;        // held while pages leave
+  bool is_mapped_ = false;  // some pages have come from a file since
   bool is_kept_ = false;
   std::atomic<size_t> bytes_in_file_ = 0;
 };
 
 // Lets the pages of a storage leave, if it has PagedMemory, on the background thread: they are compared with a file, or
 // written to one.
-void page_out_later(const c10::Storage& storage);
+enum class PagesOf : uint8_t { kAll, kFiles };  // kFiles: not what a temporary file would take
+void page_out_later(const c10::Storage& storage, PagesOf pages);
 
 // Like at::empty_like, of PagedMemory. Small tensors, and those of other devices, get ordinary memory.
 at::Tensor empty_paged_like(const at::Tensor& like, at::MemoryFormat format = at::MemoryFormat::Preserve);

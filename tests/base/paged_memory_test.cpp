@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -104,7 +105,6 @@ TEST_F(PagedMemoryTest, KeepsWhatWasWritten) {
 
 TEST_F(PagedMemoryTest, KeptPagesStayForGood) {
   const c10::DataPtr of_file = copy_of_file();
-  memory_of(of_file).keep();  // none has left, so this says nothing about later
   EXPECT_EQ(memory_of(of_file).page_out(), kBytes);
   static_cast<char*>(of_file.get())[kBytes / 2] ^= 1;
   memory_of(of_file).keep();
@@ -113,6 +113,25 @@ TEST_F(PagedMemoryTest, KeptPagesStayForGood) {
   EXPECT_EQ(memory_of(of_file).page_out(), 0U);
   EXPECT_EQ(memory_of(of_file).bytes_in_file(), 0U);
   EXPECT_EQ(std::memcmp(of_file.get(), file_.data() + kOffset, kBytes), 0);
+}
+
+TEST_F(PagedMemoryTest, PagesKeptBeforehandDoNotLeave) {
+  const c10::DataPtr of_file = copy_of_file();
+  memory_of(of_file).keep();
+  EXPECT_EQ(memory_of(of_file).page_out(), 0U);
+}
+
+// Small enough to be compared at once, and written: then no call maps a page, and most still come from the file.
+TEST_F(PagedMemoryTest, KeepsPagesOfAnEarlierCall) {
+  constexpr size_t kSmall = 100'000;
+  const c10::DataPtr pointer = PagedMemory::copy(file_.data() + kOffset, kSmall, SourceFile::open(path_), kOffset);
+  EXPECT_GT(memory_of(pointer).page_out(), 0U);
+  static_cast<char*>(pointer.get())[0] ^= 1;
+  EXPECT_EQ(memory_of(pointer).page_out(), 0U);
+  memory_of(pointer).keep();
+  std::filesystem::resize_file(path_, 0);
+  static_cast<char*>(pointer.get())[0] ^= 1;
+  EXPECT_EQ(std::memcmp(pointer.get(), file_.data() + kOffset, kSmall), 0);
 }
 
 TEST_F(PagedMemoryTest, AFileThatChangedIsNotMapped) {

@@ -11,6 +11,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -84,7 +85,7 @@ constexpr std::array kOperators = {
     "torch.clamp(y, min=0.25)",
     "torch.clamp(y, max=X)",
     "torch.threshold(y, 0.1, -2.0)",
-    "torch.nan_to_num(y)",
+    "torch.nan_to_num(y, 0.0, 100.0, -100.0)",
     "torch.where(y > 0, y, -X)",
     "torch.where(y != y, X, y)",
     "y.masked_fill(X > 0.4, -1e9)",
@@ -186,7 +187,8 @@ class SpecialProgram {
         }
       }
       for (const auto& [name, tensor] : attributes_) {
-        if (call.find("self." + name) != std::string::npos) {
+        const size_t at = call.find("self." + name);
+        if (at != std::string::npos && std::isalnum(static_cast<unsigned char>(call[at + 5 + name.size()])) == 0) {
           operands.push_back(tensor.toTensor());
         }
       }

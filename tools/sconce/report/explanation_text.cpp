@@ -226,7 +226,7 @@ std::string to_text(const Explanation& explanation, const std::vector<std::strin
   }
   if (const WeightsExplanation& weights = explanation.weights; weights.packed_bytes + weights.in_files_bytes > 0) {
     text += "\nweights: " + ui::format_bytes(static_cast<double>(weights.packed_bytes)) + " packed; " +
-            ui::format_bytes(static_cast<double>(weights.in_files_bytes)) + " of others are in files, not in memory\n";
+            ui::format_bytes(static_cast<double>(weights.in_files_bytes)) + " of others have left memory for files\n";
   }
   text += explanation.passes.empty() ? "\npasses: none ran\n" : "\npasses of the generic plan:\n";
   text += explanation.passes.empty() ? "" : indented(table_of_passes(explanation.passes), "  ");

@@ -95,8 +95,10 @@ const float* PackedWeights::fill_once(WeightTensors tensors, int64_t elements, c
   if (!is_filled_) {
     weight_ = Checksums(*tensors.weight);
     bias_ = tensors.bias == nullptr ? Checksums() : Checksums(*tensors.bias);
-    // Whole pages: what the allocator frees while weights are packed would not be returned to the system.
-    memory_ = PagedMemory::allocate(static_cast<size_t>(elements) * sizeof(float));
+    bytes_ = static_cast<size_t>(elements) * sizeof(float);
+    // Large ones in whole pages: else what the heap frees while weights are packed would not go back to the system.
+    memory_ =
+        bytes_ < PagedMemory::kLeastBytes ? c10::GetDefaultCPUAllocator()->allocate(bytes_) : PagedMemory::allocate(bytes_);
     auto* const packed = static_cast<float*>(memory_.get());
     fill(packed);
     are_finite_ = std::all_of(packed, packed + elements, [](float element) { return std::isfinite(element); });
@@ -107,7 +109,7 @@ const float* PackedWeights::fill_once(WeightTensors tensors, int64_t elements, c
 
 size_t PackedWeights::bytes() {
   const std::lock_guard lock(creating_);
-  return memory_ == nullptr ? 0 : PagedMemory::of(memory_)->bytes();
+  return bytes_;
 }
 
 bool PackedWeights::have_elements_of(WeightTensors tensors) {
@@ -174,7 +176,7 @@ bool PackedOperator::have_packed_elements(WeightTensors tensors) {
 
 bool PackedOperator::are_unchanged(WeightTensors tensors, bool are_constants) {
   if (are_constants) {
-    return tensors == looked_at_;  // the plan keeps them alive; their memory may be in a file, so it is not touched
+    return versions_ && versions_->are_counted_still(tensors);  // their pages may have left, and would come back
   }
   return versions_ && versions_->are_still(tensors) && (!is_made_ || have_packed_elements(tensors));
 }
@@ -192,18 +194,16 @@ bool PackedOperator::find(const KernelArguments& arguments, size_t weight_positi
     return false;
   }
   const bool are_constants = weight.is_constant && (!has_bias || bias.is_constant);
+  const bool pages_out = are_constants && arguments.pages_out_weights();
   if (are_unchanged(tensors, are_constants)) {
     ++runs_;
     changes_ = 0;
     if (!is_made_ && runs_ >= runs_to_pack_ && !is_refused_ &&
         PackingTime::may_pack(static_cast<size_t>(weight.tensor->numel()) * sizeof(float))) {
       const auto begin = PackingTime::Clock::now();
-      find_packed(tensors, /*may_pack=*/true);
+      find_packed(tensors, /*may_pack=*/true, pages_out);
       PackingTime::spend(PackingTime::Clock::now() - begin);
       is_refused_ = !is_made_;
-      if (is_made_ && are_constants && arguments.pages_out_weights()) {
-        page_out_later(tensors.weight->storage());
-      }
     }
     return is_made_;
   }
@@ -216,21 +216,20 @@ bool PackedOperator::find(const KernelArguments& arguments, size_t weight_positi
     left_alone_ = kRunsLeftAlone;
     return false;
   }
-  looked_at_ = tensors;
   versions_ = WeightVersions::of(tensors);
   if (versions_) {
-    find_packed(tensors, /*may_pack=*/false);
-  }
-  if (is_made_ && are_constants && arguments.pages_out_weights()) {
-    page_out_later(tensors.weight->storage());  // its elements have been compared
+    find_packed(tensors, /*may_pack=*/false, pages_out);
   }
   return is_made_;
 }
 
-void PackedOperator::find_packed(WeightTensors tensors, bool may_pack) {
+void PackedOperator::find_packed(WeightTensors tensors, bool may_pack, bool pages_out) {
   marks_.emplace(tensors);
   packed_ = PackedWeights::find(form_, tensors, may_pack);
   is_made_ = packed_ != nullptr && make(*packed_, tensors);
+  if (is_made_ && pages_out) {
+    page_out_later(tensors.weight->storage(), PagesOf::kAll);
+  }
 }
 
 void PackedOperator::set_multiplications(int64_t multiplications) {
@@ -249,7 +248,6 @@ void PackedOperator::forget() {
   drop();
   is_made_ = false;
   packed_.reset();
-  looked_at_ = {};
   versions_.reset();
   runs_ = 0;
   is_refused_ = false;

@@ -50,6 +50,7 @@ class PackedWeights {
   const WeightVersions versions_;
   std::mutex creating_;
   c10::DataPtr memory_;
+  size_t bytes_ = 0;
   bool is_filled_ = false;
   bool are_finite_ = false;
   Checksums weight_;
@@ -105,13 +106,12 @@ class PackedOperator {
   void forget();
   // Returns whether the weights are those that were looked at last, with the elements that they had.
   bool are_unchanged(WeightTensors tensors, bool are_constants);
-  void find_packed(WeightTensors tensors, bool may_pack);
+  void find_packed(WeightTensors tensors, bool may_pack, bool pages_out);
   bool have_packed_elements(WeightTensors tensors);
 
   std::vector<int64_t> form_;
   int64_t compared_ = 1;  // blocks of elements that each run compares
   int64_t position_ = 0;  // of the next ones
-  WeightTensors looked_at_;
   std::optional<WeightVersions> versions_;
   std::optional<Marks> marks_;  // when all elements were compared
   std::shared_ptr<PackedWeights> packed_;

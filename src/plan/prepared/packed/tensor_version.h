@@ -21,10 +21,12 @@ class TensorVersion {
   static std::optional<TensorVersion> of(const c10::TensorImpl& tensor);
 
   // Returns whether the tensor has the same memory, no write to it was counted, and some elements are the same.
-  bool is_still(const c10::TensorImpl& tensor) const {
+  bool is_still(const c10::TensorImpl& tensor) const { return is_counted_still(tensor) && samples_of(tensor) == samples_; }
+  // The same but for the elements, which are not read.
+  bool is_counted_still(const c10::TensorImpl& tensor) const {
     const c10::VariableVersion& version = tensor.version_counter();
     return tensor.data() == data_ && version.enabled() && version.current_version() == version_ &&
-           tensor.storage().unsafeGetStorageImpl() == storage_._unsafe_get_target() && samples_of(tensor) == samples_;
+           tensor.storage().unsafeGetStorageImpl() == storage_._unsafe_get_target();
   }
 
   // While this object lives, no tensor in other memory has this address.
@@ -73,8 +75,6 @@ class TrainingMark {
 struct WeightTensors {
   const c10::TensorImpl* weight = nullptr;
   const c10::TensorImpl* bias = nullptr;
-
-  bool operator==(const WeightTensors&) const = default;
 };
 
 class WeightVersions {
@@ -85,6 +85,11 @@ class WeightVersions {
   bool are_still(WeightTensors tensors) const {
     return weight_.is_still(*tensors.weight) && (tensors.bias != nullptr) == bias_.has_value() &&
            (tensors.bias == nullptr || bias_->is_still(*tensors.bias));
+  }
+  // The same but for the elements, which are not read.
+  bool are_counted_still(WeightTensors tensors) const {
+    return weight_.is_counted_still(*tensors.weight) && (tensors.bias != nullptr) == bias_.has_value() &&
+           (tensors.bias == nullptr || bias_->is_counted_still(*tensors.bias));
   }
   const void* weight_data() const { return weight_.data(); }
   const void* bias_data() const { return bias_ ? bias_->data() : nullptr; }
