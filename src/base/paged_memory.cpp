@@ -1,6 +1,7 @@
 #include "base/paged_memory.h"
 
 #include "base/compile_queue.h"
+#include "base/cpu_allocator.h"
 #include "base/environment.h"
 
 #include <ATen/ops/empty.h>
@@ -37,24 +38,6 @@ size_t page_size() {
 
 size_t whole_pages(size_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); }
 
-// Closes a file at the end of a scope.
-class OpenFile {
- public:
-  explicit OpenFile(int descriptor) : descriptor_(descriptor) {}
-  ~OpenFile() {
-    if (descriptor_ >= 0) {
-      ::close(descriptor_);
-    }
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int descriptor() const { return descriptor_; }
-  int release() { return std::exchange(descriptor_, -1); }
-
- private:
-  int descriptor_;
-};
-
 // Replaces pages by those of a file, in one step: others may read them meanwhile. Returns false if that is not possible;
 // then the pages are as they were.
 bool replace_pages(char* pages, size_t bytes, int file, int sharing, uint64_t offset) {
@@ -68,8 +51,6 @@ bool replace_pages(char* pages, size_t bytes, int file, int sharing, uint64_t of
   }
   return true;
 }
-
-bool is_in_memory(const struct statfs& system) { return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC; }
 
 // Returns whether the file system is of a local disk. If a page cannot be read, as when a network fails, the system kills
 // the process.
@@ -89,7 +70,7 @@ bool is_local(const struct statfs& system) {
 
 bool is_suitable_directory(const std::string& directory) {
   struct statfs system = {};
-  return statfs(directory.c_str(), &system) == 0 && !is_in_memory(system) && is_local(system);
+  return statfs(directory.c_str(), &system) == 0 && is_local(system) && system.f_type != TMPFS_MAGIC;
 }
 
 // Returns a new file without a name in the directory; -1 if that is not possible.
@@ -196,10 +177,9 @@ void page_out_later(const c10::Storage& storage, PagesOf pages) {
 }
 
 at::Tensor empty_paged_like(const at::Tensor& like, at::MemoryFormat format) {
-  const bool is_own = c10::GetCPUAllocator() == c10::GetDefaultCPUAllocator();  // another one counts each block
   const at::Tensor form = at::empty_like(like, like.options().device(at::kMeta), format);
   const size_t bytes = form.nbytes();
-  if (!like.device().is_cpu() || !is_own || bytes < PagedMemory::kLeastBytes) {
+  if (!like.device().is_cpu() || has_allocator_of_user() || bytes < PagedMemory::kLeastBytes) {
     return at::empty_like(like, format);
   }
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
@@ -208,18 +188,20 @@ at::Tensor empty_paged_like(const at::Tensor& like, at::MemoryFormat format) {
   return at::empty({0}, like.options()).set_(c10::Storage(std::move(storage)), 0, form.sizes(), form.strides());
 }
 
-std::shared_ptr<const SourceFile> SourceFile::open(const std::string& path) {
-  OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct statfs system = {};
-  if (file.descriptor() < 0 || fstatfs(file.descriptor(), &system) != 0 || !is_local(system)) {
-    return nullptr;
+OpenFile::~OpenFile() {
+  if (is_open()) {
+    ::close(descriptor_);
   }
-  return std::shared_ptr<const SourceFile>(new SourceFile(file.release()));
 }
 
-SourceFile::~SourceFile() { ::close(descriptor_); }
+std::shared_ptr<const OpenFile> open_source(const std::string& path) {
+  auto file = std::make_shared<const OpenFile>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct statfs system = {};
+  const bool is_usable = file->is_open() && fstatfs(file->descriptor(), &system) == 0 && is_local(system);
+  return is_usable ? std::move(file) : nullptr;
+}
 
-PagedMemory::PagedMemory(size_t bytes, std::shared_ptr<const SourceFile> source, uint64_t offset)
+PagedMemory::PagedMemory(size_t bytes, std::shared_ptr<const OpenFile> source, uint64_t offset)
     : bytes_(bytes),
       source_(std::move(source)),
       offset_(offset),
@@ -238,7 +220,7 @@ c10::DataPtr PagedMemory::allocate(size_t bytes) {
   return pointer_to(std::unique_ptr<PagedMemory>(new PagedMemory(bytes, nullptr, 0)));
 }
 
-c10::DataPtr PagedMemory::copy(const void* data, size_t bytes, std::shared_ptr<const SourceFile> file, uint64_t offset) {
+c10::DataPtr PagedMemory::copy(const void* data, size_t bytes, std::shared_ptr<const OpenFile> file, uint64_t offset) {
   std::unique_ptr<PagedMemory> memory(new PagedMemory(bytes, std::move(file), offset));
   std::memcpy(memory->data(), data, bytes);
   return pointer_to(std::move(memory));
@@ -307,7 +289,7 @@ size_t PagedMemory::map_temporary() {
 
 bool PagedMemory::write_temporary() {
   const OpenFile file(make_temporary());
-  return file.descriptor() >= 0 && write_all(file.descriptor(), begin_, length_) &&
+  return file.is_open() && write_all(file.descriptor(), begin_, length_) &&
          replace_pages(begin_, length_, file.descriptor(), MAP_SHARED, 0);
 }
 

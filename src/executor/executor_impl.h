@@ -53,7 +53,6 @@ class GraphExecutor::Impl final : public Program {
   const CountedPlan& plan_for(const ArgumentSpec& spec, Arguments arguments, const PlanCache<SpecEntry>::Guard& guard);
   void specialize(const SpecEntry& entry, const ArgumentSpec& spec, Arguments arguments);
   const char* why_not_specialized(const ArgumentSpec& spec) const;
-  WeightsExplanation explain_weights() const;
   PlanExplanation explain_plan(const CountedPlan& plan, std::vector<std::string> specs) const;
 
   CalleeTable& callees_;                              // outlives the plans

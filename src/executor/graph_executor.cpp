@@ -254,23 +254,6 @@ PlanExplanation GraphExecutor::Impl::explain_plan(const CountedPlan& counted, st
   return explanation;
 }
 
-WeightsExplanation GraphExecutor::Impl::explain_weights() const {
-  std::vector<at::Tensor> weights = generic_->plan->constant_tensors();
-  const auto add = [&](const std::vector<at::Tensor>& more) { weights.insert(weights.end(), more.begin(), more.end()); };
-  {
-    const PlanCache<SpecEntry>::Guard guard(cache_);
-    cache_.for_each(guard, [&](SpecWords, const SpecEntry& entry) {
-      if (const CountedPlan* own = entry->plan()) {
-        add(own->plan->constant_tensors());
-      }
-    });
-  }
-  if (self_) {
-    add(tensors_in(*self_));
-  }
-  return sconce::explain_weights(weights);
-}
-
 Explanation GraphExecutor::Impl::explain() const {
   Explanation explanation;
   explanation.method = name_;
@@ -278,6 +261,11 @@ Explanation GraphExecutor::Impl::explain() const {
   explanation.passes = passes_;
   explanation.refusals = refusals_;
   explanation.plans.push_back(explain_plan(*generic_, {}));
+  std::vector<at::Tensor> weights = self_ ? tensors_in(*self_) : std::vector<at::Tensor>();
+  const auto add_constants = [&](const Plan& plan) {
+    weights.insert(weights.end(), plan.constant_tensors().begin(), plan.constant_tensors().end());
+  };
+  add_constants(*generic_->plan);
   {
     const PlanCache<SpecEntry>::Guard guard(cache_);
     cache_.for_each(guard, [&](SpecWords words, const SpecEntry& entry) {
@@ -285,13 +273,14 @@ Explanation GraphExecutor::Impl::explain() const {
       explanation.refusals.insert(explanation.refusals.end(), refusals.begin(), refusals.end());
       if (const CountedPlan* own = entry->plan()) {
         explanation.plans.push_back(explain_plan(*own, {describe_spec(words)}));
+        add_constants(*own->plan);
       } else {
         explanation.plans.front().specs.push_back(describe_spec(words));
         explanation.plans.front().why_generic.push_back(entry->why_not());
       }
     });
   }
-  explanation.weights = explain_weights();
+  explanation.weights = explain_weights(weights);
   if (owned_callees_ != nullptr) {
     explanation.callees = callees_.explain();
     for (Explanation& callee : explanation.callees) {

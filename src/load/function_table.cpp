@@ -1,5 +1,6 @@
 #include "load/function_table.h"
 
+#include "base/tensors_in.h"
 #include "ir/refusal.h"
 #include "load/convert.h"
 
@@ -24,15 +25,10 @@ std::shared_ptr<const torch::jit::CompilationUnit> unit_of(torch::jit::Function&
 class AssignmentFinder {
  public:
   void find_in(const c10::IValue& module) {
-    module.visit([&](const c10::IValue& value) {
-      if (!value.isObject()) {
-        return false;
+    for_each_part(module, [this](const c10::IValue& part) {
+      if (part.isObject()) {
+        find_in(*part.type()->expect<c10::ClassType>());
       }
-      const bool is_new = objects_.insert(value.internalToPointer()).second;
-      if (is_new) {
-        find_in(*value.type()->expect<c10::ClassType>());
-      }
-      return !is_new;  // whether to leave out what it holds
     });
   }
 
@@ -70,7 +66,6 @@ class AssignmentFinder {
     }
   }
 
-  std::unordered_set<const void*> objects_;
   std::unordered_set<const c10::ClassType*> types_;
   std::unordered_set<const torch::jit::Function*> functions_;
 };

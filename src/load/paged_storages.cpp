@@ -1,9 +1,9 @@
 #include "load/paged_storages.h"
 
+#include "base/cpu_allocator.h"
 #include "base/paged_memory.h"
 #include "base/tensors_in.h"
 
-#include <c10/core/CPUAllocator.h>
 #include <caffe2/serialize/file_adapter.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
@@ -39,7 +39,7 @@ class NotingReader final : public caffe2::serialize::ReadAdapterInterface {
   mutable std::unordered_map<const void*, Piece> pieces_;  // LibTorch reads on one thread
 };
 
-void page(c10::StorageImpl& storage, const NotingReader& reader, const std::shared_ptr<const SourceFile>& file) {
+void page(c10::StorageImpl& storage, const NotingReader& reader, const std::shared_ptr<const OpenFile>& file) {
   constexpr uint64_t kAlignment = 64;  // of LibTorch's allocator, and of the entries of its archives
   const NotingReader::Piece* piece = storage.device().is_cpu() ? reader.piece_at(storage.data()) : nullptr;
   if (piece != nullptr && piece->bytes == storage.nbytes() && piece->position % kAlignment == 0) {
@@ -50,8 +50,8 @@ void page(c10::StorageImpl& storage, const NotingReader& reader, const std::shar
 }  // namespace
 
 torch::jit::Module load_with_paged_storages(const std::string& path, std::optional<c10::Device> device) {
-  const std::shared_ptr<const SourceFile> file = SourceFile::open(path);
-  if (file == nullptr || c10::GetCPUAllocator() != c10::GetDefaultCPUAllocator()) {  // the user's own counts each block
+  const std::shared_ptr<const OpenFile> file = open_source(path);
+  if (file == nullptr || has_allocator_of_user()) {
     return torch::jit::load(path, device);
   }
   const auto reader = std::make_shared<NotingReader>(path);

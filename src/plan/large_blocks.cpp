@@ -1,6 +1,6 @@
 #include "plan/large_blocks.h"
 
-#include <c10/core/CPUAllocator.h>
+#include "base/cpu_allocator.h"
 
 #include <algorithm>
 #include <memory>
@@ -78,7 +78,7 @@ class KeptBlocks {
 }  // namespace
 
 c10::DataPtr allocate_large(size_t bytes) {
-  if (c10::GetCPUAllocator() != c10::GetDefaultCPUAllocator()) {  // the user's own counts, or pins, each block
+  if (has_allocator_of_user()) {
     return c10::GetCPUAllocator()->allocate(bytes);
   }
   std::unique_ptr<LargeBlock> block = KeptBlocks::instance().take(bytes);

@@ -62,7 +62,7 @@ class PagedMemoryTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove(path_); }
 
   c10::DataPtr copy_of_file() const {
-    return PagedMemory::copy(file_.data() + kOffset, kBytes, SourceFile::open(path_), kOffset);
+    return PagedMemory::copy(file_.data() + kOffset, kBytes, open_source(path_), kOffset);
   }
 
   static constexpr uint64_t kOffset = 64 * 77;
@@ -124,7 +124,7 @@ TEST_F(PagedMemoryTest, PagesKeptBeforehandDoNotLeave) {
 // Small enough to be compared at once, and written: then no call maps a page, and most still come from the file.
 TEST_F(PagedMemoryTest, KeepsPagesOfAnEarlierCall) {
   constexpr size_t kSmall = 100'000;
-  const c10::DataPtr pointer = PagedMemory::copy(file_.data() + kOffset, kSmall, SourceFile::open(path_), kOffset);
+  const c10::DataPtr pointer = PagedMemory::copy(file_.data() + kOffset, kSmall, open_source(path_), kOffset);
   EXPECT_GT(memory_of(pointer).page_out(), 0U);
   static_cast<char*>(pointer.get())[0] ^= 1;
   EXPECT_EQ(memory_of(pointer).page_out(), 0U);

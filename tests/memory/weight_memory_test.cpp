@@ -1,4 +1,4 @@
-// The memory of modules: weights of frozen ones leave it, and what calls and modules leave behind stays within bounds.
+// The memory of modules. Weights of frozen modules leave it. Calls, and modules that are gone, leave little behind.
 #include <sconce/module.h>
 
 #include "base/compile_queue.h"

@@ -37,8 +37,8 @@ class KernelArguments {
   const at::Tensor& tensor(size_t position) const { return *tensors_[arguments_[position].first]; }
   // The operand's first element in this run.
   void* data(size_t position) const { return data_[arguments_[position].first]; }
-  // The operand in this run, if it is a weight: an attribute of the module, or a constant. A kernel may keep a copy of it
-  // as long as nobody writes it. An argument of the call, or a value that the run computes, is no weight: `tensor` is null.
+  // The operand in this run, if it is a weight: an attribute of the module, or a constant. A kernel may keep a copy of a
+  // weight until somebody writes it. `tensor` is null for an argument of the call, and for a value that the run computes.
   struct Weight {
     const c10::TensorImpl* tensor = nullptr;
     bool is_constant = false;  // of the plan, as those of a frozen module are

@@ -8,8 +8,8 @@
 
 namespace sconce {
 
-// Of a dense tensor of float32, by block. If one element of a block changes, the checksum changes. Changes of several
-// elements of a block may cancel out, which is very unlikely.
+// One number for each block of a dense tensor of float32. A change of one element changes the number. Changes of several
+// elements may cancel out, but that is very unlikely.
 class Checksums {
  public:
   static constexpr int64_t kElements = 64;  // of a block

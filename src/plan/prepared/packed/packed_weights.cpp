@@ -175,10 +175,13 @@ bool PackedOperator::have_packed_elements(WeightTensors tensors) {
 }
 
 bool PackedOperator::are_unchanged(WeightTensors tensors, bool are_constants) {
-  if (are_constants) {
-    return versions_ && versions_->are_counted_still(tensors);  // their pages may have left, and would come back
+  if (!versions_) {
+    return false;
   }
-  return versions_ && versions_->are_still(tensors) && (!is_made_ || have_packed_elements(tensors));
+  if (are_constants) {
+    return versions_->are_counted_still(tensors);  // their pages may have left, and would come back
+  }
+  return versions_->are_still(tensors) && (!is_made_ || have_packed_elements(tensors));
 }
 
 bool PackedOperator::find(const KernelArguments& arguments, size_t weight_position, std::optional<size_t> bias_position) {
