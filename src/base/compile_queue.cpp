@@ -4,7 +4,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdlib>
 #include <future>
+#include <limits>
 #include <memory>
 #include <new>
 #include <utility>
@@ -20,6 +23,26 @@ void make_background_thread() {
   static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness));
 }
 
+// The end of a process destroys first the thread-local objects of the thread that ends it, and then static objects, the
+// newest first.
+struct StopAtExit {
+  ~StopAtExit() { CompileQueue::of_process().stop(); }
+};
+
+// Most processes end by their main thread, which thus stops the queue before any static object is destroyed.
+void stop_with_main_thread() {
+  if (getpid() == gettid()) {
+    thread_local const StopAtExit stop_at_exit;
+    static_cast<void>(stop_at_exit);
+  }
+}
+
+// The main thread need not call sconce itself: it loads the library of most programs.
+const bool kIsLoaded = [] {
+  stop_with_main_thread();
+  return true;
+}();
+
 }  // namespace
 
 CompileQueue* CompileQueue::of_process_ = nullptr;
@@ -33,15 +56,7 @@ CompileQueue& CompileQueue::of_process() {
                    [] { of_process_->after_fork_in_child(); });
     return of_process_;
   }();
-  // C++ destroys thread-local objects of the thread that ends the process before it destroys any static object.
-  struct StopAtExit {
-    ~StopAtExit() { queue.stop(); }
-  };
-  static const StopAtExit stop_at_exit_of_another_thread;
-  if (getpid() == gettid()) {
-    thread_local const StopAtExit stop_at_exit;
-    static_cast<void>(stop_at_exit);
-  }
+  stop_with_main_thread();
   return queue;
 }
 
@@ -69,15 +84,21 @@ void CompileQueue::after_fork_in_child() {
   mutex_.unlock();
 }
 
-bool CompileQueue::submit(std::function<void()> job) {
+bool CompileQueue::submit(std::function<void()> job) { return submit_to(waiting_, kMaxWaiting, std::move(job)); }
+
+bool CompileQueue::submit_last(std::function<void()> job) {
+  return submit_to(waiting_last_, std::numeric_limits<size_t>::max(), std::move(job));
+}
+
+bool CompileQueue::submit_to(Jobs& jobs, size_t most, std::function<void()> job) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (is_stopped_ || waiting_.size() >= kMaxWaiting) {
+  if (is_stopped_ || jobs.size() >= most) {
     return false;
   }
   if (!thread_.joinable()) {
     thread_ = std::thread([this] { run(); });
   }
-  waiting_.push_back(std::move(job));
+  jobs.push_back(std::move(job));
   changed_.notify_one();
   return true;
 }
@@ -105,36 +126,56 @@ void CompileQueue::run_and_wait(const std::function<void()>& job) {
   }
 }
 
+void CompileQueue::wait_until_idle() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  idle_.wait(lock, [this] { return is_stopped_ || (!is_running_ && !has_job()); });
+}
+
 void CompileQueue::stop() {
-  std::deque<std::function<void()>> dropped;
+  std::array<Jobs, 2> dropped;
   std::thread thread;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     is_stopped_ = true;
-    dropped.swap(waiting_);
+    dropped[0].swap(waiting_);
+    dropped[1].swap(waiting_last_);
     thread.swap(thread_);
     changed_.notify_one();
+    idle_.notify_all();
   }
-  dropped.clear();
+  dropped = {};
   if (thread.joinable()) {
     thread.join();
   }
 }
 
+// Where another thread than the main one ends the process, only this stops the queue. Jobs make static objects, which must
+// be older than the last registration: so it is repeated, ever less often, while there are new jobs.
+void CompileQueue::stop_before_older_objects() {
+  const bool is_time = (jobs_run_ & (jobs_run_ - 1)) == 0;
+  if (is_time && this == of_process_) {
+    static_cast<void>(std::atexit([] { of_process_->stop(); }));
+  }
+}
+
 void CompileQueue::run() {
   make_background_thread();
+  stop_before_older_objects();
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return is_stopped_ || (!waiting_.empty() && forks_ == 0); });
+    changed_.wait(lock, [this] { return is_stopped_ || (has_job() && forks_ == 0); });
     if (is_stopped_) {
       return;
     }
-    std::function<void()> job = std::move(waiting_.front());
-    waiting_.pop_front();
+    Jobs& jobs = waiting_.empty() ? waiting_last_ : waiting_;
+    std::function<void()> job = std::move(jobs.front());
+    jobs.pop_front();
     is_running_ = true;
     lock.unlock();
     job();
     job = nullptr;  // what it owns is destroyed outside the lock
+    ++jobs_run_;
+    stop_before_older_objects();
     lock.lock();
     is_running_ = false;
     idle_.notify_all();

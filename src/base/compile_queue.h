@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -9,11 +10,12 @@
 
 namespace sconce {
 
-// Runs jobs one after the other, in the order of submission, on one thread of low priority. The thread starts with the first
-// job. Free of LibTorch, so that its tests run under ThreadSanitizer without suppressions.
+// Runs jobs one after the other on one thread of low priority: first compiles, then what can wait, each in the order of
+// submission. The thread starts with the first job. Free of LibTorch, so that its tests run under ThreadSanitizer without
+// suppressions.
 class CompileQueue {
  public:
-  static constexpr size_t kMaxWaiting = 1024;
+  static constexpr size_t kMaxWaiting = 1024;  // compiles
 
   // Stops, see `stop`.
   ~CompileQueue() { stop(); }
@@ -21,23 +23,32 @@ class CompileQueue {
   CompileQueue(const CompileQueue&) = delete;
   CompileQueue& operator=(const CompileQueue&) = delete;
 
-  // Returns the queue that the whole process shares. If the main thread has called this, it stops before the process
-  // destroys static objects: jobs may use those of any library. fork() waits for the job that runs, so that the child finds
-  // no lock of a job taken. In the child, the next job starts a new thread, which also does the jobs that waited.
+  // Returns the queue that the whole process shares. It stops when the process ends, before static objects that its jobs use
+  // are destroyed. fork() waits for the job that runs, so that the child finds no lock of a job taken. In the child,
+  // the next job starts a new thread, which also does the jobs that waited.
   static CompileQueue& of_process();
   // Returns false if too many jobs wait, or if the queue has stopped. Throws what std::thread throws if no thread can be
   // started. `job` must not throw.
   bool submit(std::function<void()> job);
+  // Like `submit`, but all compiles go first, later ones too. Any number may wait.
+  bool submit_last(std::function<void()> job);
 
-  // Runs the job on the thread, after those that wait, and waits for it. Runs it here if this is the queue's thread, or if
-  // the queue takes no job. A job of another library need not survive what this thread does when memory fails.
+  // Runs the job on the thread, after the compiles that wait, and waits for it. Runs it here if this is the queue's thread,
+  // or if the queue takes no job. A job of another library need not survive what this thread does when memory fails.
   void run_and_wait(const std::function<void()>& job);
+  // Waits for all jobs, those of `submit_last` too. Not for jobs: they would wait for themselves.
+  void wait_until_idle();
 
   // Drops the jobs that wait, and waits for the one that runs.
   void stop();
 
  private:
+  using Jobs = std::deque<std::function<void()>>;
+
+  bool submit_to(Jobs& jobs, size_t most, std::function<void()> job);
   void run();
+  void stop_before_older_objects();
+  bool has_job() const { return !waiting_.empty() || !waiting_last_.empty(); }
   // Waits for the job that runs, and keeps the queue locked until after the fork.
   void before_fork();
   void after_fork();
@@ -47,10 +58,12 @@ class CompileQueue {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> waiting_;
+  Jobs waiting_;
+  Jobs waiting_last_;
   bool is_stopped_ = false;
   bool is_running_ = false;  // a job
   size_t forks_ = 0;         // that wait for the end of a job
+  uint64_t jobs_run_ = 0;  // used by the thread alone
   std::condition_variable idle_;
   std::thread thread_;
 };

@@ -26,8 +26,8 @@ std::string kernel_cache() {
 }  // namespace
 
 const Environment& environment() {
-  static const Environment values = [] {
-    Environment read;
+  static const Environment& values = []() -> const Environment& {
+    Environment& read = *new Environment;  // jobs may outlive static objects
     read.verify = is_set("SCONCE_VERIFY");
     read.check_shells = is_set("SCONCE_CHECK_SHELLS");
     if (const char* dump = std::getenv("SCONCE_DUMP")) {

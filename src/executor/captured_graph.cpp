@@ -3,6 +3,7 @@
 #include "base/compile_queue.h"
 #include "base/exception_message.h"
 #include "ir/dump.h"
+#include "load/function_library.h"
 #include "lower/explain_plan.h"
 #include "plan/intra_op_threads.h"
 #include "plan/run_plan.h"
@@ -22,6 +23,7 @@ std::shared_ptr<CapturedGraph> CapturedGraph::make(std::unique_ptr<Graph> graph,
       new CapturedGraph(std::move(graph), std::move(name), options, std::move(sizes), std::move(complete)));
   bool is_submitted = false;
   if (options.compile() != CompileMode::kBlocking) {
+    start_frontend();
     is_submitted = CompileQueue::of_process().submit([weak = std::weak_ptr(made)] {
       use_one_intra_op_thread();
       if (const std::shared_ptr<CapturedGraph> captured = weak.lock()) {

@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 const PassPipeline& pipeline_of(const CompileSettings& settings) {
-  static const PassPipeline none;
+  static const auto& none = *new PassPipeline;  // jobs may outlive static objects
   return settings.passes != nullptr ? *settings.passes : none;
 }
 

@@ -37,7 +37,7 @@ Expected<KernelCompiler*> load_compiler() {
 }  // namespace
 
 Expected<KernelCompiler*> cpu_kernel_compiler() {
-  static const Expected<KernelCompiler*> compiler = load_compiler();
+  static const auto& compiler = *new Expected<KernelCompiler*>(load_compiler());  // jobs may outlive static objects
   return compiler;
 }
 

@@ -378,12 +378,14 @@ class KernelsOfGroups final : public GroupCompiler {
 }  // namespace
 
 const GroupCompiler& background_kernels() {
-  static const KernelsOfGroups compiler(make_cpu_nests(kernel_lanes(), /*is_blocking=*/false, /*is_selective=*/true));
+  static const auto& compiler =  // jobs may outlive static objects
+      *new KernelsOfGroups(make_cpu_nests(kernel_lanes(), /*is_blocking=*/false, /*is_selective=*/true));
   return compiler;
 }
 
 const GroupCompiler& blocking_kernels() {
-  static const KernelsOfGroups compiler(make_cpu_nests(kernel_lanes(), /*is_blocking=*/true, /*is_selective=*/true));
+  static const auto& compiler =
+      *new KernelsOfGroups(make_cpu_nests(kernel_lanes(), /*is_blocking=*/true, /*is_selective=*/true));
   return compiler;
 }
 

@@ -18,8 +18,9 @@ using Arguments = std::span<const ElementArgument>;
 using Kind = ElementArgument::Kind;
 
 const RuleTable& rules() {
-  static const RuleTable table = [] {
-    RuleTable rows;
+  static const auto& table = *[] {
+    auto* const made = new RuleTable;  // jobs may outlive static objects
+    RuleTable& rows = *made;
     add_arithmetic_rules(rows);
     add_division_rules(rows);
     add_selection_rules(rows);
@@ -29,7 +30,7 @@ const RuleTable& rules() {
     add_special_rules(rows);
     add_binary_rules(rows);
     add_rule(rows, "batch_norm", write_batch_norm);
-    return rows;
+    return made;
   }();
   return table;
 }

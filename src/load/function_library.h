@@ -28,4 +28,8 @@ class FunctionLibrary {
   std::shared_ptr<Functions> functions_;
 };
 
+// Makes LibTorch's frontend ready, once, which takes 10 ms. A background thread that is the first to use it would make
+// static objects that the end of the process destroys before it stops that thread.
+void start_frontend();
+
 }  // namespace sconce

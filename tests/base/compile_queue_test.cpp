@@ -9,6 +9,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -49,6 +50,26 @@ TEST(CompileQueue, StoppingDropsWhatWaitsAndEndsWhatRuns) {
   EXPECT_TRUE(is_over);
   EXPECT_EQ(others, 0);
   EXPECT_FALSE(queue.submit([] {}));
+}
+
+TEST(CompileQueue, CompilesGoBeforeWhatCanWait) {
+  CompileQueue queue;
+  std::promise<void> go_on;
+  std::string order;
+  EXPECT_TRUE(queue.submit([&] { go_on.get_future().wait(); }));
+  EXPECT_TRUE(queue.submit_last([&order] { order += 'x'; }));
+  EXPECT_TRUE(queue.submit_last([&] {
+    order += 'y';
+    EXPECT_TRUE(queue.submit([&order] { order += 'c'; }));
+  }));
+  EXPECT_TRUE(queue.submit_last([&order] { order += 'z'; }));
+  EXPECT_TRUE(queue.submit([&order] { order += 'a'; }));
+  EXPECT_TRUE(queue.submit([&order] { order += 'b'; }));
+  go_on.set_value();
+  queue.wait_until_idle();
+  EXPECT_EQ(order, "abxycz");
+  queue.stop();
+  queue.wait_until_idle();  // ends
 }
 
 TEST(CompileQueue, RefusesJobsWhenItIsFull) {

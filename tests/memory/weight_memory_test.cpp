@@ -24,9 +24,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-void wait_for_pages() {
-  CompileQueue::of_process().run_and_wait([] {});
-}
+void wait_for_pages() { CompileQueue::of_process().wait_until_idle(); }
 
 Options frozen() { return Options().compile(CompileMode::kBlocking).frozen(true); }
 
