@@ -67,6 +67,9 @@ std::string why_not_recordable(const c10::OperatorHandle& op, const std::vector<
   if (op.hasTag(at::Tag::dynamic_output_shape) && !indexes_by_position(arguments)) {
     return "the sizes of its results depend on the elements of its operands";
   }
+  if (schema.name() == "aten::set_") {
+    return "it gives a tensor the memory of another";
+  }
   // These return the workspace of backward only in grad mode.
   if (schema.name() == "aten::mkldnn_rnn_layer" || schema.name() == "aten::_cudnn_rnn") {
     return "it keeps a workspace for backward only in grad mode, in which a plan does not run";

@@ -3,7 +3,9 @@
 #include "analysis/effects.h"
 #include "ir/schema_match.h"
 #include "trace/recordable.h"
+#include "trace/recording_conditions.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/jit_type.h>
 #include <c10/core/GradMode.h>
@@ -123,6 +125,7 @@ Recorder::Recorder(std::shared_ptr<SymbolicSizes> sizes)
         static std::atomic<uint64_t> last{0};
         return ++last;
       }()),
+      seed_(at::detail::getDefaultCPUGenerator().current_seed()),
       grad_mode_(c10::GradMode::is_enabled()),
       inference_mode_(c10::InferenceMode::is_enabled()) {
   if (sizes != nullptr) {
@@ -170,6 +173,33 @@ Value* Recorder::value_of(const at::Tensor& tensor) {
   return value;
 }
 
+void Recorder::refuse_captured(std::span<const at::Tensor> owned) {
+  for (const at::Tensor& tensor : captured_) {
+    const char* why_not = why_not_kept(tensor);
+    const auto is_same = [&](const at::Tensor& other) { return other.is_same(tensor); };
+    if (why_not != nullptr && std::none_of(owned.begin(), owned.end(), is_same)) {
+      refuse(why_not);
+    }
+  }
+}
+
+void Recorder::note_data(TraceTensor& copy) {
+  // Formulas of LibTorch take `.data()` of what nodes have saved, where no gradient is asked for. C++ code may fill memory
+  // without contents through it.
+  if (refusal_ || is_saved_ || copy.value() == nullptr || copy.recorder() != number_ ||
+      without_contents_.count(copy.value()) != 0) {
+    return;
+  }
+  Node* detach = graph_->create(aten::detach, {copy.value()});
+  resolve(*detach);
+  detach->append_to(graph_->body());
+  if (shapes_) {
+    shapes_->derive(*detach, {copy.real()}, {copy.real()});
+  }
+  facts_.emplace_back(detach->output(), facts_without_autograd(copy.real()));
+  copy.set_value(detach->output());
+}
+
 void Recorder::refuse(std::string reason) {
   if (!refusal_) {
     refusal_ = Refusal::because(std::move(reason));
@@ -188,6 +218,9 @@ std::optional<Refusal> Recorder::refusal() const {
   }
   if (const char* reason = refused_outside_) {
     return Refusal::because(reason);
+  }
+  if (at::detail::getDefaultCPUGenerator().current_seed() != seed_) {
+    return Refusal::because("it seeds the generator");
   }
   const std::string sizes = shapes_ ? shapes_->sizes().refusal() : std::string();
   return sizes.empty() ? std::nullopt : std::optional(Refusal::because(sizes));

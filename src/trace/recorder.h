@@ -15,6 +15,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -65,9 +66,14 @@ class Recorder {
   // Returns the tensors that the trace met and was not given. The last inputs of the graph stand for them, in this order.
   const std::vector<at::Tensor>& captured() const { return captured_; }
 
+  // Refuses the trace if later runs cannot read what it has captured. `owned`: tensors of the module, which it keeps.
+  void refuse_captured(std::span<const at::Tensor> owned = {});
+
   // Runs an operator and records it. Takes the arguments from the stack, and leaves the results.
   void run(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
+  // Notes that `copy` is what `.data()` returned of another tensor: no gradient flows through it.
+  void note_data(TraceTensor& copy);
   // Notes that the trace cannot be replayed. The first reason is kept.
   void refuse(std::string reason);
   std::optional<Refusal> refusal() const;
@@ -112,6 +118,7 @@ class Recorder {
   std::optional<SymbolicFacts> shapes_;
   std::optional<Refusal> refusal_;
   std::atomic<const char*> refused_outside_{nullptr};  // why: a scope's `refuse`, on any thread
+  const uint64_t seed_;  // of LibTorch's generator, at first
   const bool grad_mode_;
   const bool inference_mode_;
   bool switches_grad_mode_ = false;

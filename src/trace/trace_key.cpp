@@ -27,8 +27,11 @@ void append_state(TraceKey& key) {
   key.push_back(static_cast<int64_t>(c10::GradMode::is_enabled()) |
                 static_cast<int64_t>(c10::InferenceMode::is_enabled()) << 1 | static_cast<int64_t>(keeps_casts) << 2 |
                 static_cast<int64_t>(at::globalContext().deterministicAlgorithms()) << 3 |
+                static_cast<int64_t>(at::globalContext().deterministicAlgorithmsWarnOnly()) << 4 |
                 static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) << 8);
-  key.push_back(static_cast<int64_t>(c10::impl::tls_local_dispatch_key_set().included_.raw_repr()));
+  const c10::impl::LocalDispatchKeySet dispatch = c10::impl::tls_local_dispatch_key_set();
+  key.push_back(static_cast<int64_t>(dispatch.included_.raw_repr()));
+  key.push_back(static_cast<int64_t>(dispatch.excluded_.raw_repr()));
   key.push_back(static_cast<int64_t>(autocast.raw_repr()));
   for (const at::DeviceType device : at::autocast::_AUTOCAST_SUPPORTED_DEVICES) {
     if (!autocast.empty() && autocast.has(at::autocast::get_autocast_dispatch_key_from_device_type(device))) {

@@ -14,9 +14,9 @@ using TraceKey = std::vector<int64_t>;
 
 // The key in two parts, of which a trace may leave the second one open.
 struct TraceKeyParts {
-  // The thread's state (grad mode, inference mode, autocast by device, default dtype, deterministic algorithms), then per
-  // tensor: dtype, device, layout, rank, order of the dims in memory, whether it is a leaf, requires a gradient, is an
-  // inference tensor, is conjugated; which inputs are one tensor, and which share memory.
+  // The thread's state (grad mode, inference mode, autocast by device, default dtype, deterministic algorithms, dispatch
+  // keys), then per tensor: dtype, device, layout, rank, order of the dims in memory, whether it is a leaf, requires a
+  // gradient, is an inference tensor, is conjugated; which inputs are one tensor, and which share memory.
   TraceKey structure;
   std::vector<int64_t> sizes;  // of all strided tensors, each with its strides if it has gaps
 };

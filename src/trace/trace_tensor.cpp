@@ -48,7 +48,13 @@ c10::intrusive_ptr<c10::TensorImpl> TraceTensor::shallow_copy_and_detach(const c
 c10::intrusive_ptr<c10::TensorImpl> TraceTensor::shallow_copy_and_detach(c10::VariableVersion&& version,
                                                                          bool allow_tensor_metadata_change) const {
   const c10::VariableVersion taken = std::move(version);
-  return shallow_copy_and_detach(taken, allow_tensor_metadata_change);
+  auto copy = shallow_copy_and_detach(taken, allow_tensor_metadata_change);
+  Recorder* recorder = RecordingScope::current();
+  // `.data()` alone gives the copy a version of its own, and forbids to change its sizes.
+  if (!allow_tensor_metadata_change && recorder != nullptr) {
+    recorder->note_data(static_cast<TraceTensor&>(*copy));
+  }
+  return copy;
 }
 
 void TraceTensor::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& other) {

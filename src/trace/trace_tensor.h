@@ -23,7 +23,8 @@ struct SymbolicGeometry {
 // its memory gets the real tensor's, and the trace is refused: no number enters a trace unseen. Only memory without contents
 // may be asked for: C++ code fills such tensors (at::tensor).
 //
-// Autograd makes copies of tensors without calling an operator (SavedVariable, set_data). Copies stand for the same value.
+// Autograd makes copies of tensors without calling an operator (SavedVariable). Copies stand for the same value, but for
+// those of `.data()`: they are detached.
 class TraceTensor final : public c10::TensorImpl {
  public:
   enum class Memory { kHidden, kShared };

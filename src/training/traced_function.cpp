@@ -1,11 +1,11 @@
 #include "trace/recorder.h"
+#include "trace/recording_conditions.h"
 #include "trace/trace_key.h"
 #include "training/backward/node_hooks.h"
 
 #include <sconce/graph_executor.h>
 #include <sconce/trace.h>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -34,6 +34,9 @@ class TracedFunction::Impl {
       key.push_back(argument.defined() && argument.is_leaf() && argument.grad().defined() ? 1 : 0);
     }
     std::shared_ptr<Trace> trace = find(key);
+    if (trace == nullptr && why_not_now({}) != nullptr) {
+      return function_(std::move(arguments));
+    }
     if (trace == nullptr && may_record_through_views(arguments) && !writes_no_argument(key)) {
       return run_first(std::move(key), arguments);
     }
@@ -123,8 +126,6 @@ class TracedFunction::Impl {
     return results;
   }
 
-  static uint64_t generator_seed() { return at::detail::getDefaultCPUGenerator().current_seed(); }
-
   // Has later calls of the kind run the function.
   void keep(TraceKey key, const Tensors& arguments, const std::string& refusal) {
     const auto trace = std::make_shared<Trace>();
@@ -141,12 +142,11 @@ class TracedFunction::Impl {
     for (const at::Tensor& argument : arguments) {
       traced.push_back(recorder.add_argument(argument));
     }
-    const uint64_t seed = generator_seed();
     Tensors results;
     try {
       const RecordingScope scope(recorder);
       results = function_(std::move(traced));
-    } catch (const c10::Error&) {
+    } catch (...) {
       recorder.hand_back_gradient_edges();
       throw;
     }
@@ -171,9 +171,7 @@ class TracedFunction::Impl {
         })) {
       recorder.refuse("the function has a result require a gradient");
     }
-    if (generator_seed() != seed) {
-      recorder.refuse("the function seeds the generator");
-    }
+    recorder.refuse_captured();
     if (recorder.refusal()) {
       trace->refusal = recorder.refusal()->reason;
     } else {

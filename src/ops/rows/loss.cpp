@@ -45,9 +45,11 @@ return (of_self, torch.huber_loss_backward(grad, target, self, reduction, delta)
       {.name = "aten::kl_div",
        .autocast = Autocast::kFull,
        .backward = R"(
+difference = self - target
 scaled = grad
 if reduction == 1:
-    scaled = scaled / (self - target).numel()
+    scaled = scaled / difference.numel()
+scaled = scaled.expand(difference.size())
 of_xlogx = torch.xlogy(scaled, target).masked_fill(target <= 0, 0) + scaled * (target / target)
 return (torch.neg(target) * scaled, of_xlogx - self * scaled)
 )",

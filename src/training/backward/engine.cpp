@@ -36,11 +36,13 @@ variable_list run_backward(const std::shared_ptr<AutogradNode>& root, const Grap
 }  // namespace
 
 BackwardPrograms* set_backward_programs(BackwardPrograms* programs) {
-  static const bool is_installed = [] {
-    Engine::set_compiled_autograd(&run_backward);
-    return true;
-  }();
-  static_cast<void>(is_installed);
+  if (programs != nullptr) {
+    static const bool is_installed = [] {
+      Engine::set_compiled_autograd(&run_backward);
+      return true;
+    }();
+    static_cast<void>(is_installed);
+  }
   return std::exchange(current_programs, programs);
 }
 

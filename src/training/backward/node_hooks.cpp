@@ -1,5 +1,7 @@
 #include "training/backward/node_hooks.h"
 
+#include "trace/recording_conditions.h"
+
 #include <ATen/ops/add.h>
 
 #include <string>
@@ -85,7 +87,7 @@ bool history_has_hooks(const variable_list& tensors, const std::vector<torch::au
 }
 
 bool has_tensor_hooks(torch::autograd::Node& node) {
-  return !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty();
+  return are_called(node.tensor_pre_hooks()) || !node.retains_grad_hooks().empty();
 }
 bool has_hooks_before(torch::autograd::Node& node) { return has_tensor_hooks(node) || !node.pre_hooks().empty(); }
 bool has_hooks_after(torch::autograd::Node& node) { return !node.post_hooks().empty(); }

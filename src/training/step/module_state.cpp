@@ -136,6 +136,16 @@ bool ModuleState::holds() const {
   });
 }
 
+std::vector<at::Tensor> ModuleState::tensors() const {
+  std::vector<at::Tensor> tensors;
+  for (const Attribute& attribute : attributes_) {
+    if (attribute.value.isTensor()) {
+      tensors.push_back(attribute.value.toTensor());
+    }
+  }
+  return tensors;
+}
+
 c10::IValue with_each_tensor(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> visit) {
   if (value.isTensor()) {
     return value.toTensor().defined() ? visit(value.toTensor()) : value;

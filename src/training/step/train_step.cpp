@@ -1,5 +1,6 @@
 #include <sconce/train_step.h>
 
+#include "trace/recording_conditions.h"
 #include "trace/seen_keys.h"
 #include "training/step/train_trace.h"
 
@@ -163,6 +164,11 @@ class TrainStep::Impl {
       const EagerBackward by_engine;
       return run_eagerly(arguments);
     }
+    if (const char* reason = why_not_now(parameters.tensors)) {
+      count_eager(reason);
+      const EagerBackward by_engine;
+      return run_eagerly(arguments);
+    }
     TrainTrace* trace = find(arguments, parameters);
     StepResult result;
     const uint64_t kind = trace == nullptr ? hash_of(arguments.key) : 0;
@@ -210,7 +216,7 @@ class TrainStep::Impl {
         refused_.emplace(kind, recorded->why_not());
       }
       return recorded;
-    } catch (const c10::Error&) {
+    } catch (...) {
       hand_back_tensors(*module_.script_module()._ivalue());
       throw;
     }

@@ -29,11 +29,6 @@ bool have_equal_structures(const std::vector<c10::IValue>& a, const std::vector<
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), have_equal_structure);
 }
 
-bool has_hooks(const at::Tensor& parameter) {
-  namespace impl = torch::autograd::impl;
-  return !impl::hooks(parameter).empty() || impl::post_acc_grad_hooks(parameter) != nullptr;
-}
-
 // Lets LibTorch's engine run all of backward on the calling thread, whose operators a recorder sees. The engine has threads of
 // its own for other devices than the CPU.
 class BackwardOnThisThread {
@@ -93,10 +88,10 @@ std::vector<at::Tensor> TrainTrace::operands(const StepArguments& arguments) con
 
 bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& parameters) {
   const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
-  return state_.holds() &&
+  return arguments.key == key_ && state_.holds() &&
          std::equal(parameters.tensors.begin(), parameters.tensors.end(), parameters_.begin(), parameters_.end(), is_same) &&
          have_equal_structures(arguments.inputs, inputs_) && have_equal_structures(arguments.targets, targets_) &&
-         arguments.key == key_ && (update_ == nullptr || update_->begin(parameters)) &&
+         (update_ == nullptr || update_->begin(parameters)) &&
          trace_key(operands(arguments)) == operands_key_;
 }
 
@@ -108,7 +103,7 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
   const RecordingScope scope(recorder);
   const at::Tensor value = loss(module.forward(inputs), targets);
   if (history_has_hooks({value})) {
-    recorder.refuse("the model or the loss function registers a hook on a tensor that it computes, or a parameter has one");
+    recorder.refuse("the model or the loss function registers a hook on a tensor that it computes");
   }
   const std::vector<at::Tensor> gradients =
       torch::autograd::grad({value}, parameters_, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
@@ -116,9 +111,6 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
   recorder.add_output(value.detach());
   std::vector<at::Tensor> defined;
   for (size_t i = 0; i < gradients.size(); ++i) {
-    if (has_hooks(parameters_[i])) {
-      recorder.refuse("a parameter has hooks");
-    }
     result.gradients.push_back(gradients[i].defined() ? real_of(gradients[i]) : at::Tensor());
     if (gradients[i].defined()) {
       recorder.add_output(gradients[i]);
@@ -153,6 +145,9 @@ std::unique_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   if (hand_back_tensors(*module.script_module()._ivalue())) {
     recorder.refuse("the module keeps a tensor that it has computed in an attribute");
   }
+  std::vector<at::Tensor> owned = trace->state_.tensors();
+  owned.insert(owned.end(), parameters.tensors.begin(), parameters.tensors.end());
+  recorder.refuse_captured(owned);
   trace->captured_ = recorder.captured();
   if (recorder.refusal()) {
     trace->why_not_ = recorder.refusal()->reason;

@@ -1,0 +1,24 @@
+// What recordings assume that no key of a call says.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function_hook.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace sconce {
+
+// Returns why a call can neither be recorded nor run by a recorded plan at the moment; null if nothing forbids it. That is
+// no fact about calls of its kind: the next one may differ. `leaves`: whose gradients the call computes.
+const char* why_not_now(std::span<const at::Tensor> leaves);
+
+// Returns why a recorded plan cannot read the tensor in later calls; null if it can. `tensor`: one that the recorded call has
+// found outside of its arguments.
+const char* why_not_kept(const at::Tensor& tensor);
+
+// Returns whether one of a tensor's hooks has not been removed.
+bool are_called(const std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>& hooks);
+
+}  // namespace sconce
