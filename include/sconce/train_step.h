@@ -61,10 +61,10 @@ struct TrainExplanation {
   OptimizerExplanation optimizer;
 };
 
-// Trains a module. The first call with arguments of a kind runs forward, loss and backward and records them; later calls run
-// the recorded graph as one plan. What a plan assumes is checked in each call: sizes, strides and dtypes of arguments,
-// parameters and the optimizer's states, the module's attributes, the state of the thread. Buffers are updated as in eager
-// training.
+// Trains a module. A call with arguments of a kind runs forward, loss and backward and records them; later calls run the
+// recorded graph as one plan. The first kind is recorded at once, a later one when it comes for the second time. What a plan
+// assumes is checked in each call: sizes, strides and dtypes of arguments, parameters and the optimizer's states, hooks of
+// parameters, the module's attributes, the state of the thread. Buffers are updated as in eager training.
 //
 // The plan clips the gradients and updates the parameters, too, if it need not add up or keep gradients and
 // CapturedOptimizer knows the optimizer. Each gradient is freed where its parameter is updated. Otherwise a CapturedOptimizer

@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <system_error>
 #include <utility>
 
 namespace sconce {
@@ -96,7 +97,13 @@ bool CompileQueue::submit_to(Jobs& jobs, size_t most, std::function<void()> job)
     return false;
   }
   if (!thread_.joinable()) {
-    thread_ = std::thread([this] { run(); });
+    try {
+      thread_ = std::thread([this] { run(); });
+      why_no_thread_.clear();
+    } catch (const std::system_error& error) {
+      why_no_thread_ = error.what();
+      return false;
+    }
   }
   jobs.push_back(std::move(job));
   changed_.notify_one();
@@ -124,6 +131,11 @@ void CompileQueue::run_and_wait(const std::function<void()>& job) {
   } catch (const std::future_error&) {
     job();
   }
+}
+
+std::string CompileQueue::why_no_thread() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return why_no_thread_;
 }
 
 void CompileQueue::wait_until_idle() {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 
 namespace sconce {
@@ -27,8 +28,7 @@ class CompileQueue {
   // are destroyed. fork() waits for the job that runs, so that the child finds no lock of a job taken. In the child,
   // the next job starts a new thread, which also does the jobs that waited.
   static CompileQueue& of_process();
-  // Returns false if too many jobs wait, or if the queue has stopped. Throws what std::thread throws if no thread can be
-  // started. `job` must not throw.
+  // Returns false if too many jobs wait, if the queue has stopped, or if no thread can be started. `job` must not throw.
   bool submit(std::function<void()> job);
   // Like `submit`, but all compiles go first, later ones too. Any number may wait.
   bool submit_last(std::function<void()> job);
@@ -36,6 +36,8 @@ class CompileQueue {
   // Runs the job on the thread, after the compiles that wait, and waits for it. Runs it here if this is the queue's thread,
   // or if the queue takes no job. A job of another library need not survive what this thread does when memory fails.
   void run_and_wait(const std::function<void()>& job);
+  // Returns why no thread could be started, as under a limit of processes; empty if it could.
+  std::string why_no_thread() const;
   // Waits for all jobs, those of `submit_last` too. Not for jobs: they would wait for themselves.
   void wait_until_idle();
 
@@ -56,7 +58,7 @@ class CompileQueue {
 
   static CompileQueue* of_process_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   Jobs waiting_;
   Jobs waiting_last_;
@@ -66,6 +68,7 @@ class CompileQueue {
   uint64_t jobs_run_ = 0;  // used by the thread alone
   std::condition_variable idle_;
   std::thread thread_;
+  std::string why_no_thread_;
 };
 
 }  // namespace sconce

@@ -168,8 +168,6 @@ void page_out_later(const c10::Storage& storage, PagesOf pages) {
   bool is_submitted = false;
   try {
     is_submitted = CompileQueue::of_process().submit_last(page_out);
-  } catch (const std::system_error&) {
-    // No thread can be started: the pages stay.
   } catch (const std::bad_alloc&) {
     // As before.
   }

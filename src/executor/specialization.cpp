@@ -134,9 +134,17 @@ void compile_later(const std::shared_ptr<SpecializationSource>& source, Speciali
         compile_now(*job->source, job->request, *callees, *wanted);
       }
     });
-    if (!is_submitted) {
-      target->release();
+    if (is_submitted) {
+      return;
     }
+    const std::string why_no_thread = CompileQueue::of_process().why_no_thread();
+    if (why_no_thread.empty()) {
+      target->release();
+      return;
+    }
+    TORCH_WARN_ONCE("sconce: no thread can be started that compiles (", why_no_thread,
+                    "): calls run without specialized plans. Options::compile(CompileMode::kBlocking) needs no thread.");
+    target->fail("no thread can be started that compiles: " + why_no_thread);
   } catch (const std::exception& failure) {
     target->fail(failure.what());
   }

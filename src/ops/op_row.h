@@ -144,6 +144,7 @@ struct OpRow {
   bool moves_operands = false;    // puts operands into its results or takes them out of there, and does nothing else
   bool returns_existing = false;  // results that are not tensors computed from one existed before
   bool makes_container = false;   // results that are containers are new
+  bool may_copy = false;          // the result is the first operand, a view of it, or, if it is not contiguous, a copy
   bool new_view = false;          // the result is a new tensor object over the operand's memory
   bool reads_identity = false;    // depends on which object a tensor operand is
   // Depends on more of a tensor operand than its sizes, strides, dtype, device and elements: where in its storage it lies,

@@ -183,23 +183,6 @@ void Recorder::refuse_captured(std::span<const at::Tensor> owned) {
   }
 }
 
-void Recorder::note_data(TraceTensor& copy) {
-  // Formulas of LibTorch take `.data()` of what nodes have saved, where no gradient is asked for. C++ code may fill memory
-  // without contents through it.
-  if (refusal_ || is_saved_ || copy.value() == nullptr || copy.recorder() != number_ ||
-      without_contents_.count(copy.value()) != 0) {
-    return;
-  }
-  Node* detach = graph_->create(aten::detach, {copy.value()});
-  resolve(*detach);
-  detach->append_to(graph_->body());
-  if (shapes_) {
-    shapes_->derive(*detach, {copy.real()}, {copy.real()});
-  }
-  facts_.emplace_back(detach->output(), facts_without_autograd(copy.real()));
-  copy.set_value(detach->output());
-}
-
 void Recorder::refuse(std::string reason) {
   if (!refusal_) {
     refusal_ = Refusal::because(std::move(reason));

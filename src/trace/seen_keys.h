@@ -11,12 +11,13 @@ namespace sconce {
 // again, so that calls whose sizes never repeat cost nothing. Not thread-safe.
 class SeenKeys {
  public:
-  // Returns whether a call with a key of this hash is to be recorded. Remembers the key.
-  bool should_record(uint64_t hash) {
+  // Returns whether a call with a key of this hash is to be recorded. Remembers the key. `records_first`: false if even the
+  // first kind must come again.
+  bool should_record(uint64_t hash, bool records_first) {
     if (hashes_.size() >= kMost) {
       hashes_.clear();
     }
-    const bool is_first = hashes_.empty();
+    const bool is_first = records_first && hashes_.empty();
     return !hashes_.insert(hash).second || is_first;
   }
 

@@ -2,6 +2,7 @@
 #include "trace/recording_conditions.h"
 #include "trace/trace_key.h"
 #include "training/backward/node_hooks.h"
+#include "training/plan_table.h"
 
 #include <sconce/graph_executor.h>
 #include <sconce/trace.h>
@@ -10,9 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
-#include <mutex>
-#include <set>
+#include <memory>
 
 namespace sconce {
 namespace {
@@ -23,78 +22,83 @@ using Tensors = std::vector<at::Tensor>;
 
 class TracedFunction::Impl {
  public:
-  Impl(Function function, const Options& options) : function_(std::move(function)), options_(options) {}
+  Impl(Function function, const Options& options)
+      : function_(std::move(function)), options_(options), table_(options.plan_cache_capacity()) {}
 
   Tensors run(Tensors arguments) {
     if (RecordingScope::current() != nullptr) {
       return function_(std::move(arguments));  // the outer trace records it
     }
-    TraceKey key = trace_key(arguments);
-    for (const at::Tensor& argument : arguments) {
-      key.push_back(argument.defined() && argument.is_leaf() && argument.grad().defined() ? 1 : 0);
+    const std::string structure = structure_of(arguments);
+    const PlanKey key{structure, kNoSizes};
+    const auto found = std::static_pointer_cast<Trace>(table_.find(key, holds).plan);
+    if (found != nullptr && found->executor != nullptr) {
+      table_.count_run(*found);
+      return run_plan(*found, std::move(arguments));
     }
-    std::shared_ptr<Trace> trace = find(key);
-    if (trace == nullptr && why_not_now({}) != nullptr) {
+    if (found != nullptr) {
+      found->eager_calls.fetch_add(1, std::memory_order_relaxed);
       return function_(std::move(arguments));
     }
-    if (trace == nullptr && may_record_through_views(arguments) && !writes_no_argument(key)) {
-      return run_first(std::move(key), arguments);
-    }
-    if (trace == nullptr || (trace->executor != nullptr && trace_key(trace->captured) != trace->captured_key)) {
-      return record(std::move(key), arguments);
-    }
-    trace->calls.fetch_add(1, std::memory_order_relaxed);
-    if (trace->executor == nullptr) {
+    if (why_not_now({}) != nullptr) {
       return function_(std::move(arguments));
     }
-    torch::jit::Stack stack(std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
-    stack.insert(stack.end(), trace->captured.begin(), trace->captured.end());
-    trace->executor->run(stack);
-    Tensors results;
-    for (c10::IValue& value : stack) {
-      results.push_back(value.isNone() ? at::Tensor() : std::move(value).toTensor());
+    const bool has_views = may_record_through_views(arguments);
+    if (!table_.decide(key, /*records_first=*/!has_views).pattern) {
+      return has_views ? run_through_views(key, arguments) : function_(std::move(arguments));
     }
-    return results;
+    return record(key, arguments);
   }
 
-  TraceExplanation explain() {
+  TraceExplanation explain() const {
     TraceExplanation explanation;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& [key, trace] : traces_) {
+    for (const auto& plan : table_.plans()) {
+      const auto& trace = static_cast<const Trace&>(*plan);
       TraceExplanation::Trace& entry = explanation.traces.emplace_back();
-      entry.arguments = trace->arguments;
-      entry.calls = trace->calls;
-      entry.refusal = trace->refusal;
-      if (trace->executor != nullptr) {
-        entry.plan = trace->executor->explain();
+      entry.arguments = trace.arguments;
+      entry.calls = trace.runs + trace.eager_calls;
+      entry.refusal = trace.refusal;
+      if (trace.executor != nullptr) {
+        entry.plan = trace.executor->explain();
       }
     }
     return explanation;
   }
 
-  void wait_for_compiles() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& [key, trace] : traces_) {
-      if (trace->executor != nullptr) {
-        trace->executor->wait_for_compiles();
-      }
-    }
-  }
+  void wait_for_compiles() const { table_.wait_for_compiles(); }
 
  private:
-  struct Trace {
+  struct Trace final : PlanEntry {
     std::string arguments;
-    std::string refusal;
     std::unique_ptr<GraphExecutor> executor;  // null if the trace was refused
     Tensors captured;
     TraceKey captured_key;
-    std::atomic<uint64_t> calls{0};
+    std::atomic<uint64_t> eager_calls{0};  // the recorded one among them
+
+    bool is_ready() const override { return executor != nullptr; }
+    std::string why_no_plan() const override { return refusal; }
+    void explain(std::vector<Explanation>& plans) const override { plans.push_back(executor->explain()); }
+    void wait_for_compile() const override {
+      if (executor != nullptr) {
+        executor->wait_for_compiles();
+      }
+    }
   };
 
-  std::shared_ptr<Trace> find(const TraceKey& key) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = traces_.find(key);
-    return found == traces_.end() ? nullptr : found->second;
+  // The sizes are in the structure: no trace leaves them open.
+  static inline const std::vector<int64_t> kNoSizes;
+
+  static std::string structure_of(const Tensors& arguments) {
+    TraceKey key = trace_key(arguments);
+    for (const at::Tensor& argument : arguments) {
+      key.push_back(argument.defined() && argument.is_leaf() && argument.grad().defined() ? 1 : 0);
+    }
+    return {reinterpret_cast<const char*>(key.data()), key.size() * sizeof(int64_t)};
+  }
+
+  static bool holds(PlanEntry& recorded) {
+    const auto& trace = static_cast<const Trace&>(recorded);
+    return trace_key(trace.captured) == trace.captured_key;
   }
 
   // Autograd records a write of a view for its base, which the trace does not know.
@@ -103,13 +107,19 @@ class TracedFunction::Impl {
     return c10::GradMode::is_enabled() && std::any_of(arguments.begin(), arguments.end(), is_view);
   }
 
-  bool writes_no_argument(const TraceKey& key) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return write_nothing_.count(key) != 0;
+  Tensors run_plan(Trace& trace, Tensors arguments) {
+    torch::jit::Stack stack(std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
+    stack.insert(stack.end(), trace.captured.begin(), trace.captured.end());
+    trace.executor->run(stack);
+    Tensors results;
+    for (c10::IValue& value : stack) {
+      results.push_back(value.isNone() ? at::Tensor() : std::move(value).toTensor());
+    }
+    return results;
   }
 
-  // Runs the function as it is, to see whether it writes its arguments.
-  Tensors run_first(TraceKey key, const Tensors& arguments) {
+  // Runs the function as it is. Refuses calls of the kind if it writes an argument.
+  Tensors run_through_views(const PlanKey& key, const Tensors& arguments) {
     std::vector<uint32_t> versions;
     for (const at::Tensor& argument : arguments) {
       versions.push_back(argument.defined() && !argument.is_inference() ? argument._version() : 0);
@@ -117,26 +127,23 @@ class TracedFunction::Impl {
     Tensors results = function_(arguments);
     for (size_t i = 0; i < arguments.size(); ++i) {
       if (arguments[i].defined() && !arguments[i].is_inference() && arguments[i]._version() != versions[i]) {
-        keep(std::move(key), arguments, "the function writes an argument that is a view, or its base");
-        return results;
+        const auto trace = trace_of(arguments);
+        trace->refusal = "the function writes an argument that is a view, or its base";
+        table_.insert(key, trace, holds);
+        break;
       }
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
-    write_nothing_.insert(std::move(key));
     return results;
   }
 
-  // Has later calls of the kind run the function.
-  void keep(TraceKey key, const Tensors& arguments, const std::string& refusal) {
-    const auto trace = std::make_shared<Trace>();
+  static std::shared_ptr<Trace> trace_of(const Tensors& arguments) {
+    auto trace = std::make_shared<Trace>();
     trace->arguments = describe_inputs(arguments);
-    trace->refusal = refusal;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    traces_.emplace(std::move(key), trace);
+    return trace;
   }
 
   // Runs the function on tensors that stand for the arguments.
-  Tensors record(TraceKey key, const Tensors& arguments) {
+  Tensors record(const PlanKey& key, const Tensors& arguments) {
     Recorder recorder;
     Tensors traced;
     for (const at::Tensor& argument : arguments) {
@@ -150,14 +157,35 @@ class TracedFunction::Impl {
       recorder.hand_back_gradient_edges();
       throw;
     }
+    refuse_results(recorder, arguments, results);
+    recorder.hand_back_gradient_edges();
+    const auto trace = trace_of(arguments);
+    trace->eager_calls = 1;
+    if (recorder.refusal()) {
+      trace->refusal = recorder.refusal()->reason;
+    } else {
+      for (const at::Tensor& result : results) {
+        recorder.add_output(result);
+      }
+      trace->captured = recorder.captured();
+      trace->captured_key = trace_key(trace->captured);
+      trace->executor = std::make_unique<GraphExecutor>(recorder.finish(), "traced function", options_);
+    }
+    table_.count_recorded();
+    table_.insert(key, trace, holds);
+    Tensors handed_out;
+    for (const at::Tensor& result : results) {
+      handed_out.push_back(recorder.handed_out(result, handed_out));
+    }
+    return handed_out;
+  }
+
+  // Refuses the trace if autograd did what no plan repeats.
+  static void refuse_results(Recorder& recorder, const Tensors& arguments, const Tensors& results) {
+    const auto requires_grad = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
     if (history_has_hooks(results, recorder.argument_nodes())) {
       recorder.refuse("the function registers a hook on a tensor that it computes");
     }
-    recorder.hand_back_gradient_edges();
-    auto trace = std::make_shared<Trace>();
-    trace->arguments = describe_inputs(arguments);
-    trace->calls = 1;
-    const auto requires_grad = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
     if (recorder.switches_grad_mode() &&
         (std::any_of(arguments.begin(), arguments.end(), requires_grad) ||
          std::any_of(recorder.captured().begin(), recorder.captured().end(), requires_grad))) {
@@ -172,32 +200,11 @@ class TracedFunction::Impl {
       recorder.refuse("the function has a result require a gradient");
     }
     recorder.refuse_captured();
-    if (recorder.refusal()) {
-      trace->refusal = recorder.refusal()->reason;
-    } else {
-      for (const at::Tensor& result : results) {
-        recorder.add_output(result);
-      }
-      trace->captured = recorder.captured();
-      trace->captured_key = trace_key(trace->captured);
-      trace->executor = std::make_unique<GraphExecutor>(recorder.finish(), "traced function", options_);
-    }
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      traces_.insert_or_assign(std::move(key), std::move(trace));
-    }
-    Tensors handed_out;
-    for (const at::Tensor& result : results) {
-      handed_out.push_back(recorder.handed_out(result, handed_out));
-    }
-    return handed_out;
   }
 
   const Function function_;
   const Options options_;
-  std::mutex mutex_;
-  std::map<TraceKey, std::shared_ptr<Trace>> traces_;
-  std::set<TraceKey> write_nothing_;  // of calls with views, whose first run wrote no argument
+  PlanTable table_;
 };
 
 TracedFunction::TracedFunction(Function function, const Options& options)

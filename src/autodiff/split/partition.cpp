@@ -5,11 +5,28 @@
 #include "autodiff/select/roles.h"
 #include "ir/constant_operands.h"
 
+#include <c10/core/MemoryFormat.h>
+
 #include <algorithm>
 #include <utility>
 
 namespace sconce {
 namespace {
+
+// Returns whether the node may return a copy of its operand. The operand may then be written until backward: autograd keeps
+// the copy.
+bool may_copy(const Node& node) {
+  if (!node.op().may_copy) {
+    return false;
+  }
+  const TensorFacts* operand = node.input(0)->facts();
+  const Value* format = node.named_input("memory_format");
+  const c10::IValue* constant = format == nullptr ? nullptr : format->constant();
+  const bool is_row_major =
+      format == nullptr ||
+      (constant != nullptr && constant->isInt() && constant->toInt() == static_cast<int64_t>(c10::MemoryFormat::Contiguous));
+  return operand == nullptr || !operand->contiguous || !is_row_major;
+}
 
 class Partitioner {
  public:
@@ -89,7 +106,7 @@ class Partitioner {
     if (&node == params_ || has_effects(node) || is_number_like(value)) {
       return false;
     }
-    return is_cheap_view(node) ? !connected_.contains(&value) || is_connected_again(node)
+    return is_cheap_view(node) && !may_copy(node) ? !connected_.contains(&value) || is_connected_again(node)
                                : !partition_.forward.contains(&node);
   }
 

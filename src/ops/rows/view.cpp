@@ -63,7 +63,7 @@ std::span<const OpRow> view_rows() {
        .recorded_gradient = true},
       {.name = "aten::clone", .backward_ignores_result = true, .result = {.keeps_sizes = true}, .backward = "(grad,)"},
       {.name = "aten::conj", .result = {.keeps_sizes = true}},
-      {.name = "aten::contiguous", .backward = "(grad,)"},
+      {.name = "aten::contiguous", .may_copy = true, .backward = "(grad,)"},
       {.name = "prim::data", .reads_beyond_form = true},  // shares memory, and not the version
       {.name = "aten::detach", .opcode = Opcode::kDetach, .new_view = true, .result = {.keeps_sizes = true}},
       {.name = "aten::diag_embed", .backward = "(grad.diagonal(offset, dim1, dim2),)"},
@@ -73,7 +73,7 @@ std::span<const OpRow> view_rows() {
        .backward = "(torch.diagonal_backward(grad, self.size(), offset, dim1, dim2),)"},
       {.name = "aten::expand", .new_view = true, .backward = "(grad.sum_to_size(self.size()),)"},
       {.name = "aten::expand_as", .backward = "(grad.sum_to_size(self.size()),)"},
-      {.name = "aten::flatten", .opcode = Opcode::kFlatten, .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::flatten", .opcode = Opcode::kFlatten, .may_copy = true, .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::flip",
        .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
        .backward = "(grad.flip(dims),)"},
@@ -118,9 +118,9 @@ for i in range(len(repeats)):
     shape.append(sizes[i - lead] if i >= lead else 1)
 return (torch.sum(grad.reshape(shape), dims).reshape(sizes),)
 )"},
-      {.name = "aten::reshape", .result = {.sizes = kReshapedSizes}, .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::reshape", .may_copy = true, .result = {.sizes = kReshapedSizes}, .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::_reshape_alias", .result = {.sizes = kReshapedSizes}, .backward = "(grad.reshape(self.size()),)"},
-      {.name = "aten::reshape_as", .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::reshape_as", .may_copy = true, .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::resize_", .resizes = true},
       {.name = "aten::resize_as_", .resizes = true},
       {.name = "aten::roll",

@@ -1,7 +1,6 @@
 #include <sconce/train_step.h>
 
 #include "trace/recording_conditions.h"
-#include "trace/seen_keys.h"
 #include "training/step/train_trace.h"
 
 #include <sconce/captured_optimizer.h>
@@ -14,7 +13,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
-#include <map>
+#include <memory>
 #include <utility>
 
 namespace sconce {
@@ -98,7 +97,8 @@ class TrainStep::Impl {
         optimizer_(optimizer),
         update_(optimizer, module_.options()),
         options_(options),
-        backwards_(module_.options()) {}
+        backwards_(module_.options()),
+        table_(module_.options().plan_cache_capacity()) {}
 
   at::Tensor run(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets) {
     const at::AutoGradMode with_gradients(true);
@@ -125,17 +125,14 @@ class TrainStep::Impl {
   }
 
   TrainExplanation explain() const {
+    const ServedCalls served = table_.served();
     TrainExplanation explanation;
-    explanation.by_plan = by_plan_;
+    explanation.by_plan = served.by_plan;
     explanation.updated_by_plan = updated_by_plan_;
-    for (const auto& [reason, times] : reasons_) {
-      explanation.eager += times;
-      explanation.reasons.emplace_back(reason, times);
-    }
-    for (const auto& trace : traces_) {
-      if (trace->plan() != nullptr) {
-        explanation.plans.push_back(trace->plan()->explain());
-      }
+    explanation.eager = served.eager;
+    explanation.reasons = served.reasons;
+    for (const auto& trace : table_.plans()) {
+      trace->explain(explanation.plans);
     }
     explanation.optimizer = update_.explain();
     explanation.optimizer.steps += updated_by_plan_;
@@ -144,13 +141,7 @@ class TrainStep::Impl {
     return explanation;
   }
 
-  void wait_for_compiles() const {
-    for (const auto& trace : traces_) {
-      if (trace->plan() != nullptr) {
-        trace->plan()->wait_for_compile();
-      }
-    }
-  }
+  void wait_for_compiles() const { table_.wait_for_compiles(); }
 
  private:
   // Runs forward, loss and backward. Adds the gradients to those of the parameters, or updates the parameters.
@@ -160,30 +151,25 @@ class TrainStep::Impl {
     const StepArguments arguments(inputs, targets);
     const auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
     if (std::any_of(arguments.tensors.begin(), arguments.tensors.end(), requires_grad)) {
-      count_eager("an argument requires a gradient");
-      const EagerBackward by_engine;
-      return run_eagerly(arguments);
+      return run_eagerly(arguments, "an argument requires a gradient");
     }
     if (const char* reason = why_not_now(parameters.tensors)) {
-      count_eager(reason);
-      const EagerBackward by_engine;
-      return run_eagerly(arguments);
+      return run_eagerly(arguments, reason);
     }
-    TrainTrace* trace = find(arguments, parameters);
+    const PlanKey key = arguments.plan_key();
+    const auto holds = [&](PlanEntry& trace) { return static_cast<TrainTrace&>(trace).holds(arguments, parameters); };
+    const auto trace = std::static_pointer_cast<TrainTrace>(table_.find(key, holds).plan);
     StepResult result;
-    const uint64_t kind = trace == nullptr ? hash_of(arguments.key) : 0;
-    const auto refused = refused_.find(kind);
-    if (trace == nullptr && (refused != refused_.end() || !seen_.should_record(kind))) {
-      count_eager(refused != refused_.end() ? refused->second : "its kind came for the first time");
-      const EagerBackward by_engine;
-      return run_eagerly(arguments);
-    }
     if (trace == nullptr) {
-      auto recorded = record(kind, arguments, parameters, result);
-      count_eager(recorded->why_not().empty() ? "it was recorded" : recorded->why_not());
-      keep(std::move(recorded));
+      const PlanTable::Decision decision = table_.decide(key);
+      if (!decision.pattern) {
+        return run_eagerly(arguments, decision.why_not);
+      }
+      auto recorded = record(arguments, parameters, result);
+      table_.count_eager(recorded->refusal.empty() ? "it was recorded" : recorded->refusal);
+      table_.insert(key, std::move(recorded), holds);
     } else if (trace->is_ready()) {
-      ++by_plan_;
+      table_.count_run(*trace);
       result = trace->run(arguments);
       if (result.is_updated) {
         ++updated_by_plan_;
@@ -191,9 +177,9 @@ class TrainStep::Impl {
         return result;
       }
     } else {
-      count_eager(trace->why_no_plan());
+      table_.count_eager(trace->why_no_plan());
       const CompiledBackward scope(backwards_);
-      return run_eagerly(arguments);
+      return run_operators(arguments);
     }
     for (size_t i = 0; i < parameters.tensors.size(); ++i) {
       if (result.gradients[i].defined()) {
@@ -203,26 +189,26 @@ class TrainStep::Impl {
     return result;
   }
 
-  // What a trace refuses holds for all calls of the kind, whatever the module's attributes are then.
-  std::unique_ptr<TrainTrace> record(uint64_t kind, const StepArguments& arguments, const TrainedParameters& parameters,
-                                    StepResult& result) {
+  std::shared_ptr<TrainTrace> record(const StepArguments& arguments, const TrainedParameters& parameters,
+                                     StepResult& result) {
     try {
       // The gradients of several calls, and those that the caller wants, are tensors of the parameters.
       const bool plans_update = options_.accumulate() == 1 && !options_.keep_gradients();
       const StepOptimizer optimizer{optimizer_, {options_.clip_norm(), options_.clip_value()}};
-      auto recorded =
-          TrainTrace::record(module_, checked_loss(), arguments, parameters, plans_update ? &optimizer : nullptr, result);
-      if (!recorded->why_not().empty()) {
-        refused_.emplace(kind, recorded->why_not());
-      }
-      return recorded;
+      return TrainTrace::record(module_, checked_loss(), arguments, parameters, plans_update ? &optimizer : nullptr, result);
     } catch (...) {
       hand_back_tensors(*module_.script_module()._ivalue());
       throw;
     }
   }
 
-  StepResult run_eagerly(const StepArguments& arguments) {
+  StepResult run_eagerly(const StepArguments& arguments, const std::string& reason) {
+    table_.count_eager(reason);
+    const EagerBackward by_engine;
+    return run_operators(arguments);
+  }
+
+  StepResult run_operators(const StepArguments& arguments) {
     at::Tensor loss = checked_loss()(module_.forward(arguments.inputs), arguments.targets);
     (options_.accumulate() == 1 ? loss : loss / static_cast<double>(options_.accumulate())).backward();
     return {.loss = loss.detach()};
@@ -259,39 +245,16 @@ class TrainStep::Impl {
     }
   }
 
-  TrainTrace* find(const StepArguments& arguments, const TrainedParameters& parameters) {
-    const auto found = std::find_if(traces_.begin(), traces_.end(),
-                                    [&](const auto& trace) { return trace->holds(arguments, parameters); });
-    if (found == traces_.end()) {
-      return nullptr;
-    }
-    std::rotate(traces_.begin(), found, found + 1);  // the last used is tried first
-    return traces_.front().get();
-  }
-
-  void keep(std::unique_ptr<TrainTrace> trace) {
-    traces_.insert(traces_.begin(), std::move(trace));
-    if (traces_.size() > module_.options().plan_cache_capacity()) {
-      traces_.pop_back();
-    }
-  }
-
-  void count_eager(const std::string& reason) { ++reasons_[reason]; }
-
   Module module_;
   const GeneralLoss loss_;
   torch::optim::Optimizer& optimizer_;
   CapturedOptimizer update_;
   const TrainOptions options_;
   const BackwardCache backwards_;  // of calls without a plan
-  std::vector<std::unique_ptr<TrainTrace>> traces_;
-  SeenKeys seen_;
-  std::map<uint64_t, std::string> refused_;  // by kind: why it is not recorded
-  size_t calls_ = 0;  // since the optimizer's last step
-  uint64_t by_plan_ = 0;
-  uint64_t updated_by_plan_ = 0;  // those of them whose plans updated the parameters
-  uint64_t updates_by_plan_ = 0;  // of parameters, in these
-  std::map<std::string, uint64_t> reasons_;
+  PlanTable table_;                // of TrainTraces
+  size_t calls_ = 0;               // since the optimizer's last step
+  uint64_t updated_by_plan_ = 0;   // calls whose plans updated the parameters
+  uint64_t updates_by_plan_ = 0;   // of parameters, in these
 };
 
 TrainStep::TrainStep(Module module, GeneralLoss loss, torch::optim::Optimizer& optimizer, const TrainOptions& options)

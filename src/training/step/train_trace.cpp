@@ -86,6 +86,18 @@ std::vector<at::Tensor> TrainTrace::operands(const StepArguments& arguments) con
   return operands;
 }
 
+void TrainTrace::explain(std::vector<Explanation>& plans) const {
+  if (plan_ != nullptr) {
+    plans.push_back(plan_->explain());
+  }
+}
+
+void TrainTrace::wait_for_compile() const {
+  if (plan_ != nullptr) {
+    plan_->wait_for_compile();
+  }
+}
+
 bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& parameters) {
   const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
   return arguments.key == key_ && state_.holds() &&
@@ -123,10 +135,10 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
   }
 }
 
-std::unique_ptr<TrainTrace> TrainTrace::record(const Module& module, const TrainStep::GeneralLoss& loss,
+std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const TrainStep::GeneralLoss& loss,
                                                const StepArguments& arguments, const TrainedParameters& parameters,
                                                const StepOptimizer* optimizer, StepResult& result) {
-  std::unique_ptr<TrainTrace> trace(new TrainTrace(module, arguments, parameters.tensors));
+  std::shared_ptr<TrainTrace> trace(new TrainTrace(module, arguments, parameters.tensors));
   Recorder recorder;
   const auto traced = [&](const std::vector<c10::IValue>& values) {
     std::vector<c10::IValue> copies;
@@ -150,7 +162,7 @@ std::unique_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   recorder.refuse_captured(owned);
   trace->captured_ = recorder.captured();
   if (recorder.refusal()) {
-    trace->why_not_ = recorder.refusal()->reason;
+    trace->refusal = recorder.refusal()->reason;
     trace->operands_key_ = trace_key(trace->operands(arguments));
     return trace;
   }

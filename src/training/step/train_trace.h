@@ -3,6 +3,7 @@
 
 #include "executor/captured_graph.h"
 #include "trace/trace_key.h"
+#include "training/plan_table.h"
 #include "training/step/module_state.h"
 #include "training/step/step_update.h"
 
@@ -26,6 +27,12 @@ struct StepArguments {
   const std::vector<c10::IValue>& targets;
   std::vector<at::Tensor> tensors;  // in both
   TraceKey key;                     // of the tensors
+
+  // No trace leaves sizes open.
+  PlanKey plan_key() const {
+    static const std::vector<int64_t> no_sizes;
+    return {{reinterpret_cast<const char*>(key.data()), key.size() * sizeof(int64_t)}, no_sizes};
+  }
 };
 
 // What a step has computed.
@@ -41,27 +48,24 @@ struct StepOptimizer {
   Clipping clipping;
 };
 
-class TrainTrace {
+class TrainTrace final : public PlanEntry {
  public:
   // Runs forward, loss and backward with LibTorch's operators, and records them. `result` is what they gave. Returns the
-  // trace; without a plan if it cannot be replayed (`why_not`). `optimizer`: null if no plan is to update parameters.
-  static std::unique_ptr<TrainTrace> record(const Module& module, const TrainStep::GeneralLoss& loss,
+  // trace; with a refusal if it cannot be replayed. `optimizer`: null if no plan is to update parameters.
+  static std::shared_ptr<TrainTrace> record(const Module& module, const TrainStep::GeneralLoss& loss,
                                             const StepArguments& arguments, const TrainedParameters& parameters,
                                             const StepOptimizer* optimizer, StepResult& result);
 
   // Returns whether the trace is of such a call. Reads the optimizer's states for `run`.
   bool holds(const StepArguments& arguments, const TrainedParameters& parameters);
-  const std::string& why_not() const { return why_not_; }
-  // Returns whether there is a plan. It is compiled in the background.
-  bool is_ready() const { return plan_ != nullptr && plan_->is_ready(); }
-  // Returns why there is no plan: what was refused, or that it is being compiled.
-  std::string why_no_plan() const { return plan_ == nullptr ? why_not_ : plan_->why_no_plan(); }
+  bool is_ready() const override { return plan_ != nullptr && plan_->is_ready(); }
+  std::string why_no_plan() const override { return plan_ == nullptr ? refusal : plan_->why_no_plan(); }
+  void explain(std::vector<Explanation>& plans) const override;
+  void wait_for_compile() const override;
   // Requires `is_ready`, and that `holds` was true for this call.
   StepResult run(const StepArguments& arguments);
   // Returns how many parameters the plan updates.
   size_t updated_parameters() const { return update_ == nullptr ? 0 : update_->count(); }
-
-  const CapturedGraph* plan() const { return plan_.get(); }
 
  private:
   TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters);
@@ -82,7 +86,6 @@ class TrainTrace {
   TraceKey operands_key_;
   std::vector<size_t> gradients_;  // per output of the recorded graph after the loss: the parameter
   std::unique_ptr<StepUpdate> update_;  // null if the plan returns the gradients
-  std::string why_not_;
   std::shared_ptr<CapturedGraph> plan_;
 };
 

@@ -1,0 +1,135 @@
+// PlanTable: what has been recorded, by the calls that it serves.
+#pragma once
+
+#include "executor/plan_cache/striped_counter.h"
+#include "trace/seen_keys.h"
+#include "trace/size_pattern.h"
+#include "trace/symbolic_sizes.h"
+
+#include <sconce/explanation.h>
+
+#include <c10/util/FunctionRef.h>
+
+#include <atomic>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace sconce {
+
+// A kind of calls.
+struct PlanKey {
+  std::string_view structure;         // what a recording depends on, as bytes
+  const std::vector<int64_t>& sizes;  // besides, what it may leave open
+};
+
+// What is known of a kind of calls: a plan, or why it has none.
+class PlanEntry {
+ public:
+  virtual ~PlanEntry() = default;
+  // Returns whether there is a plan. It may be compiled in the background.
+  virtual bool is_ready() const = 0;
+  // Requires that `is_ready` was false. Another thread may have made the plan since then.
+  virtual std::string why_no_plan() const = 0;
+  virtual void explain(std::vector<Explanation>& plans) const = 0;
+  virtual void wait_for_compile() const = 0;
+
+  SizePattern pattern;
+  std::shared_ptr<const SymbolicSizes> guards;  // of the pattern's symbols; null if it has none
+  std::string refusal;                          // why calls of this kind cannot be recorded; empty if they can
+  std::string why_sizes_are_fixed;              // although the pattern leaves them open
+  std::atomic<uint64_t> runs{0};                // of the plan
+};
+
+// How calls were served.
+struct ServedCalls {
+  uint64_t by_plan = 0;
+  uint64_t recorded = 0;  // by the operators themselves, which were recorded
+  uint64_t eager = 0;     // by the operators themselves, for these reasons
+  std::vector<std::pair<std::string, uint64_t>> reasons;
+};
+
+// Calls of one kind share a key. What a recording assumes besides, its user asks it (`Holds`). One kind may have several
+// recordings of which each assumes something else. A recording costs many calls: the first kind of all is recorded at once,
+// a later one when it comes again. Of a kind whose recordings were not used, ever fewer calls are recorded. Beyond a limit,
+// what was not used for the longest time is dropped. Thread-safe.
+class PlanTable {
+ public:
+  using PlanPtr = std::shared_ptr<PlanEntry>;
+  // Returns whether what the recording assumes is so in this call. Asked without a lock, and not if the kind is refused.
+  using Holds = c10::function_ref<bool(PlanEntry&)>;
+  struct Found {
+    PlanPtr plan;                  // null if nothing is known of the call
+    std::vector<int64_t> symbols;  // of the plan's pattern
+  };
+  struct Decision {
+    std::optional<SizePattern> pattern;  // of the sizes for which to record the call
+    const char* why_not = nullptr;       // if it is not to be recorded
+  };
+
+  // `capacity`: how many recordings are kept.
+  explicit PlanTable(size_t capacity) : capacity_(capacity) {}
+
+  Found find(const PlanKey& key, Holds holds);
+  // Decides about a call for which nothing was found. `records_first`: false if even the first kind must come again.
+  Decision decide(const PlanKey& key, bool records_first = true);
+  // Of two threads that recorded one kind at once, the first keeps its recording.
+  void insert(const PlanKey& key, PlanPtr plan, Holds holds);
+
+  void count_run(PlanEntry& plan);
+  void count_recorded() { recorded_.add(); }
+  void count_eager(const std::string& reason);
+
+  ServedCalls served() const;
+  std::vector<std::string> why_sizes_are_fixed() const;
+  // Returns what was used last first.
+  std::vector<PlanPtr> plans() const;
+  void wait_for_compiles() const;
+  void clear();
+
+ private:
+  struct Structure;
+  struct Use {
+    PlanPtr plan;
+    Structure* structure;
+  };
+  using Uses = std::list<Use>;
+  // What is known of calls with one structure.
+  struct Structure {
+    std::string key;
+    std::vector<Uses::iterator> uses;  // those of one size first, the newest of them first
+    std::vector<int64_t> first_sizes;  // for which the first one was recorded
+    std::vector<bool> symbolic;        // which sizes one leaves open
+    size_t general = 0;                // how many leave sizes open
+    bool keeps_sizes = false;          // no recording can leave sizes open
+    uint64_t unstable_calls = 0;       // that were not recorded because recordings before were not used
+  };
+  struct HashOfText {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
+  Structure* structure_of(const PlanKey& key);
+  static bool were_used(const Structure& structure, const std::vector<int64_t>& sizes);
+  void drop_oldest(Uses& dropped, const Structure& kept);
+
+  const size_t capacity_;
+  StripedCounter by_plan_;
+  StripedCounter recorded_;
+  mutable std::mutex mutex_;  // guards what follows
+  Uses uses_;                 // those used last first
+  std::unordered_map<std::string, std::unique_ptr<Structure>, HashOfText, std::equal_to<>> structures_;
+  std::map<std::string, uint64_t> reasons_;
+  std::set<std::string> why_sizes_are_fixed_;
+  SeenKeys seen_;
+};
+
+}  // namespace sconce
