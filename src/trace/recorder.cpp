@@ -5,7 +5,6 @@
 #include "trace/recordable.h"
 #include "trace/recording_conditions.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/jit_type.h>
 #include <c10/core/GradMode.h>
@@ -125,7 +124,6 @@ Recorder::Recorder(std::shared_ptr<SymbolicSizes> sizes)
         static std::atomic<uint64_t> last{0};
         return ++last;
       }()),
-      seed_(at::detail::getDefaultCPUGenerator().current_seed()),
       grad_mode_(c10::GradMode::is_enabled()),
       inference_mode_(c10::InferenceMode::is_enabled()) {
   if (sizes != nullptr) {
@@ -202,7 +200,7 @@ std::optional<Refusal> Recorder::refusal() const {
   if (const char* reason = refused_outside_) {
     return Refusal::because(reason);
   }
-  if (at::detail::getDefaultCPUGenerator().current_seed() != seed_) {
+  if (seed_.was_seeded()) {
     return Refusal::because("it seeds the generator");
   }
   const std::string sizes = shapes_ ? shapes_->sizes().refusal() : std::string();

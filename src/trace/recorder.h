@@ -3,6 +3,7 @@
 
 #include "base/expected.h"
 #include "ir/graph.h"
+#include "trace/seed_watch.h"
 #include "trace/symbolic_facts.h"
 #include "trace/trace_tensor.h"
 
@@ -118,7 +119,7 @@ class Recorder {
   std::optional<SymbolicFacts> shapes_;
   std::optional<Refusal> refusal_;
   std::atomic<const char*> refused_outside_{nullptr};  // why: a scope's `refuse`, on any thread
-  const uint64_t seed_;  // of LibTorch's generator, at first
+  const SeedWatch seed_;
   const bool grad_mode_;
   const bool inference_mode_;
   bool switches_grad_mode_ = false;

@@ -62,7 +62,8 @@ at::Tensor sum_of_gradients(const at::Tensor& sum, const at::Tensor& gradient) {
   return sum.layout() == c10::kStrided ? at::add(sum, gradient) : at::add(gradient, sum);
 }
 
-bool history_has_hooks(const variable_list& tensors, const std::vector<torch::autograd::Node*>& ends) {
+void for_each_in_history(const variable_list& tensors, const std::vector<torch::autograd::Node*>& ends,
+                         c10::function_ref<void(torch::autograd::Node&)> visit) {
   std::vector<torch::autograd::Node*> reached;
   std::unordered_set<torch::autograd::Node*> seen(ends.begin(), ends.end());
   const auto reach = [&](torch::autograd::Node* node) {
@@ -76,14 +77,19 @@ bool history_has_hooks(const variable_list& tensors, const std::vector<torch::au
   while (!reached.empty()) {
     torch::autograd::Node* node = reached.back();
     reached.pop_back();
-    if (has_hooks_before(*node) || has_hooks_after(*node)) {
-      return true;
-    }
+    visit(*node);
     for (const torch::autograd::Edge& edge : node->next_edges()) {
       reach(edge.function.get());
     }
   }
-  return false;
+}
+
+bool history_has_hooks(const variable_list& tensors, const std::vector<torch::autograd::Node*>& ends) {
+  bool has_hooks = false;
+  for_each_in_history(tensors, ends, [&](torch::autograd::Node& node) {
+    has_hooks = has_hooks || has_hooks_before(node) || has_hooks_after(node);
+  });
+  return has_hooks;
 }
 
 bool has_tensor_hooks(torch::autograd::Node& node) {

@@ -1,6 +1,7 @@
 // The engine's treatment of one autograd node: its hooks, its formula, and the checks after it.
 #pragma once
 
+#include <c10/util/FunctionRef.h>
 #include <torch/csrc/autograd/engine.h>
 
 namespace sconce {
@@ -22,7 +23,10 @@ void fit_results(const torch::autograd::Node& node, torch::autograd::variable_li
 // Adds up gradients that arrive at one place, as the engine does.
 at::Tensor sum_of_gradients(const at::Tensor& sum, const at::Tensor& gradient);
 
-// Returns whether a node that the history of `tensors` leads to has a hook. `ends`: nodes behind which is not looked.
+// Calls `visit` for each node that the history of `tensors` leads to. `ends`: nodes behind which is not looked.
+void for_each_in_history(const torch::autograd::variable_list& tensors, const std::vector<torch::autograd::Node*>& ends,
+                         c10::function_ref<void(torch::autograd::Node&)> visit);
+// Returns whether one of them has a hook.
 bool history_has_hooks(const torch::autograd::variable_list& tensors, const std::vector<torch::autograd::Node*>& ends = {});
 
 bool has_tensor_hooks(torch::autograd::Node& node);

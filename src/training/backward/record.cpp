@@ -139,8 +139,8 @@ class BackwardRecorder {
     slots_.clear();
     kept_.clear();
     for (size_t i = 0; i < walk_.tensors().size(); ++i) {
-      const at::Tensor& tensor = walk_.tensors()[i];
-      walk_.compiler().tensor_args.lookup(tensor).proxy_tensor = recorder_->add_saved(tensor, sizes_.facts_of_saved(i));
+      walk_.compiler().tensor_args.lookup(walk_.saved_tensors()[i]).proxy_tensor =
+          recorder_->add_saved(walk_.tensors()[i], sizes_.facts_of_saved(i));
     }
   }
 

@@ -2,12 +2,15 @@
 
 #include "base/flat_map.h"
 #include "plan/autograd/backward_node.h"
+#include "trace/recorder.h"
 #include "trace/trace_key.h"
 #include "training/backward/node_hooks.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <queue>
 #include <string_view>
 #include <typeinfo>
@@ -166,6 +169,7 @@ void BackwardWalk::finish_key() {
   }
   append(structure_, compiler_.all_size_inputs.size());
   first_size_of_tensors_ = sizes_.size();
+  std::transform(saved_tensors().begin(), saved_tensors().end(), std::back_inserter(tensors_), real_of);
   const TraceKeyParts key = trace_key_parts(tensors());
   structure_.append(reinterpret_cast<const char*>(key.structure.data()), key.structure.size() * sizeof(int64_t));
   sizes_.insert(sizes_.end(), key.sizes.begin(), key.sizes.end());

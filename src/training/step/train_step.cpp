@@ -158,16 +158,16 @@ class TrainStep::Impl {
     }
     const PlanKey key = arguments.plan_key();
     const auto holds = [&](PlanEntry& trace) { return static_cast<TrainTrace&>(trace).holds(arguments, parameters); };
-    const auto trace = std::static_pointer_cast<TrainTrace>(table_.find(key, holds).plan);
+    auto trace = std::static_pointer_cast<TrainTrace>(table_.find(key, holds).plan);
     StepResult result;
     if (trace == nullptr) {
       const PlanTable::Decision decision = table_.decide(key);
       if (!decision.pattern) {
         return run_eagerly(arguments, decision.why_not);
       }
-      auto recorded = record(arguments, parameters, result);
-      table_.count_eager(recorded->refusal.empty() ? "it was recorded" : recorded->refusal);
-      table_.insert(key, std::move(recorded), holds);
+      trace = record(arguments, parameters, result);
+      table_.count_eager(trace->refusal.empty() ? "it was recorded" : trace->refusal);
+      table_.insert(key, trace, holds);
     } else if (trace->is_ready()) {
       table_.count_run(*trace);
       result = trace->run(arguments);
@@ -181,9 +181,9 @@ class TrainStep::Impl {
       const CompiledBackward scope(backwards_);
       return run_operators(arguments);
     }
-    for (size_t i = 0; i < parameters.tensors.size(); ++i) {
+    for (size_t i = 0; i < result.gradients.size(); ++i) {
       if (result.gradients[i].defined()) {
-        accumulate_mean(parameters.tensors[i], std::move(result.gradients[i]));
+        accumulate_mean(trace->leaves()[i], std::move(result.gradients[i]));
       }
     }
     return result;

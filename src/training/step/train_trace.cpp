@@ -1,6 +1,7 @@
 #include "training/step/train_trace.h"
 
 #include "trace/recorder.h"
+#include "trace/recording_conditions.h"
 #include "training/backward/node_hooks.h"
 
 #include <sconce/compiled_backward.h>
@@ -9,8 +10,10 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace sconce {
@@ -75,7 +78,8 @@ TrainTrace::TrainTrace(const Module& module, const StepArguments& arguments, con
       inputs_(structure_of(arguments.inputs)),
       targets_(structure_of(arguments.targets)),
       key_(arguments.key),
-      parameters_(parameters) {}
+      leaves_(parameters),
+      parameters_(parameters.size()) {}
 
 std::vector<at::Tensor> TrainTrace::operands(const StepArguments& arguments) const {
   std::vector<at::Tensor> operands = arguments.tensors;
@@ -100,11 +104,24 @@ void TrainTrace::wait_for_compile() const {
 
 bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& parameters) {
   const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
+  const auto others = leaves_.begin() + static_cast<std::ptrdiff_t>(parameters_);
   return arguments.key == key_ && state_.holds() &&
-         std::equal(parameters.tensors.begin(), parameters.tensors.end(), parameters_.begin(), parameters_.end(), is_same) &&
+         std::equal(parameters.tensors.begin(), parameters.tensors.end(), leaves_.begin(), others, is_same) &&
+         (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) &&
          have_equal_structures(arguments.inputs, inputs_) && have_equal_structures(arguments.targets, targets_) &&
          (update_ == nullptr || update_->begin(parameters)) &&
          trace_key(operands(arguments)) == operands_key_;
+}
+
+// Eager training adds gradients to all leaves, also to those that no optimizer steps.
+void TrainTrace::add_other_leaves(const at::Tensor& loss) {
+  for_each_in_history({loss}, {}, [this](torch::autograd::Node& node) {
+    const auto* accumulation = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node);
+    const auto is_same = [&](const at::Tensor& leaf) { return leaf.is_same(accumulation->variable); };
+    if (accumulation != nullptr && std::none_of(leaves_.begin(), leaves_.end(), is_same)) {
+      leaves_.push_back(accumulation->variable);
+    }
+  });
 }
 
 void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss& loss,
@@ -117,8 +134,9 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
   if (history_has_hooks({value})) {
     recorder.refuse("the model or the loss function registers a hook on a tensor that it computes");
   }
+  add_other_leaves(value);
   const std::vector<at::Tensor> gradients =
-      torch::autograd::grad({value}, parameters_, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+      torch::autograd::grad({value}, leaves_, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
   result.loss = real_of(value).detach();
   recorder.add_output(value.detach());
   std::vector<at::Tensor> defined;
@@ -127,10 +145,12 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
     if (gradients[i].defined()) {
       recorder.add_output(gradients[i]);
       gradients_.push_back(i);
-      defined.push_back(gradients[i]);
+      if (i < parameters_) {
+        defined.push_back(gradients[i]);
+      }
     }
   }
-  if (clip_norm) {
+  if (clip_norm && !defined.empty()) {
     recorder.add_output(clip_factor(defined, *clip_norm));
   }
 }
@@ -151,6 +171,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   const std::vector<c10::IValue> targets = traced(arguments.targets);
   trace->run_recorded(module, loss, inputs, targets, optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, recorder,
                       result);
+  const bool has_others = trace->leaves_.size() > trace->parameters_;
   if (!trace->state_.holds()) {
     recorder.refuse("a call changes an attribute of the module");
   }
@@ -168,17 +189,18 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   }
   std::unique_ptr<Graph> graph = recorder.finish(/*has_facts=*/true);
   CompileSettings::Complete complete;
-  if (optimizer != nullptr) {
+  if (optimizer != nullptr && !has_others && !trace->gradients_.empty()) {
     trace->update_ = StepUpdate::make(optimizer->optimizer, parameters, trace->operands(arguments), result.gradients,
                                       optimizer->clipping);
-    if (trace->update_ != nullptr) {
-      complete = [updates = trace->update_->declare(*graph), is_exact = module.options().exact()](
-                     Graph& whole, bool has_kernels, PassRunner& runner) {
-        place_updates(whole, updates, has_kernels, is_exact, runner);
-      };
-    } else if (optimizer->clipping.norm) {
-      graph->body().remove_return(graph->outputs().size() - 1);
-    }
+  }
+  const size_t used = 1 + trace->gradients_.size();
+  if (trace->update_ != nullptr) {
+    complete = [updates = trace->update_->declare(*graph), is_exact = module.options().exact()](
+                   Graph& whole, bool has_kernels, PassRunner& runner) {
+      place_updates(whole, updates, has_kernels, is_exact, runner);
+    };
+  } else if (graph->outputs().size() > used) {
+    graph->body().remove_return(used);  // the factor that clips
   }
   trace->operands_key_ = trace_key(trace->operands(arguments));
   trace->plan_ = CapturedGraph::make(std::move(graph), "train step", module.options(), {}, std::move(complete));
@@ -200,7 +222,7 @@ StepResult TrainTrace::run(const StepArguments& arguments) {
   }
   plan_->run(stack);
   result.loss = std::move(stack.front()).toTensor();
-  result.gradients.resize(parameters_.size());
+  result.gradients.resize(leaves_.size());
   for (size_t i = 0; i < gradients_.size(); ++i) {
     result.gradients[gradients_[i]] = std::move(stack[i + 1]).toTensor();
   }

@@ -38,7 +38,7 @@ struct StepArguments {
 // What a step has computed.
 struct StepResult {
   at::Tensor loss;                    // without history
-  std::vector<at::Tensor> gradients;  // per parameter; undefined where none flows. None if the parameters are updated
+  std::vector<at::Tensor> gradients;  // per leaf; undefined where none flows. None if the parameters are updated
   bool is_updated = false;
 };
 
@@ -64,11 +64,14 @@ class TrainTrace final : public PlanEntry {
   void wait_for_compile() const override;
   // Requires `is_ready`, and that `holds` was true for this call.
   StepResult run(const StepArguments& arguments);
+  // Returns what gradients flow to: the parameters, and after them other leaves, which the optimizer does not know.
+  const std::vector<at::Tensor>& leaves() const { return leaves_; }
   // Returns how many parameters the plan updates.
   size_t updated_parameters() const { return update_ == nullptr ? 0 : update_->count(); }
 
  private:
   TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters);
+  void add_other_leaves(const at::Tensor& loss);
   // Runs forward, loss and backward in the recorder's scope, and adds the outputs of its graph. With a norm, the last output is
   // the factor that clips the gradients.
   void run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& inputs,
@@ -81,10 +84,11 @@ class TrainTrace final : public PlanEntry {
   const std::vector<c10::IValue> inputs_;   // their structure
   const std::vector<c10::IValue> targets_;
   const TraceKey key_;
-  const std::vector<at::Tensor> parameters_;
+  std::vector<at::Tensor> leaves_;
+  const size_t parameters_;  // how many leaves are the optimizer's
   std::vector<at::Tensor> captured_;  // parameters, buffers, and tensors of the loss function
   TraceKey operands_key_;
-  std::vector<size_t> gradients_;  // per output of the recorded graph after the loss: the parameter
+  std::vector<size_t> gradients_;  // per output of the recorded graph after the loss: the leaf
   std::unique_ptr<StepUpdate> update_;  // null if the plan returns the gradients
   std::shared_ptr<CapturedGraph> plan_;
 };

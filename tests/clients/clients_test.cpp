@@ -1,0 +1,121 @@
+// Random programs of clients, run op by op with LibTorch and by sconce, and compared after each statement.
+//
+// SCONCE_CLIENTS: how many programs. SCONCE_SEED: runs the program of that number alone.
+#include "tests/clients/client_world.h"
+#include "tests/support/environment_number.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <iostream>
+#include <string>
+
+namespace sconce::clients {
+namespace {
+
+constexpr double kTolerance = 2e-3;  // a step of Adam turns the sign of a gradient near 0 into its length
+
+std::string difference(const at::Tensor& found, const at::Tensor& expected) {
+  if (found.defined() != expected.defined()) {
+    return found.defined() ? "is defined, LibTorch's is not" : "is undefined, LibTorch's is not";
+  }
+  if (!found.defined()) {
+    return {};
+  }
+  if (found.sizes() != expected.sizes() || found.scalar_type() != expected.scalar_type()) {
+    return "has another form";
+  }
+  if (found.requires_grad() != expected.requires_grad()) {
+    return found.requires_grad() ? "requires a gradient, LibTorch's does not" : "requires no gradient, LibTorch's does";
+  }
+  const at::Tensor a = found.detach();
+  const at::Tensor b = expected.detach();
+  if (!(a.is_floating_point() ? at::allclose(a, b, kTolerance, kTolerance, /*equal_nan=*/true) : at::equal(a, b))) {
+    return a.is_floating_point() ? "differs by " + std::to_string((a - b).abs().max().item<double>()) : "differs";
+  }
+  return {};
+}
+
+std::string difference(const Observed& found, const Observed& expected) {
+  if (found.error.empty() != expected.error.empty()) {
+    return found.error.empty() ? "LibTorch raises: " + expected.error : "raises, LibTorch does not: " + found.error;
+  }
+  if (found.error != expected.error) {
+    return "raises '" + found.error + "', LibTorch '" + expected.error + "'";
+  }
+  for (size_t i = 0; i < expected.numbers.size(); ++i) {
+    if (found.numbers[i] != expected.numbers[i]) {
+      return found.numbers[i].first + " is " + std::to_string(found.numbers[i].second) + ", LibTorch's is " +
+             std::to_string(expected.numbers[i].second);
+    }
+  }
+  for (size_t i = 0; i < expected.tensors.size(); ++i) {
+    const std::string how = difference(found.tensors[i].second, expected.tensors[i].second);
+    if (!how.empty()) {
+      return expected.tensors[i].first + " " + how;
+    }
+  }
+  return {};
+}
+
+// Returns where a program goes wrong; empty if it does not.
+std::string failure_of(const ClientProgram& program, uint64_t* by_plan = nullptr) {
+  World eager(program, /*by_sconce=*/false);
+  World ours(program, /*by_sconce=*/true);
+  for (size_t i = 0; i < program.statements.size(); ++i) {
+    const Observed expected = eager.run(program.statements[i], i);
+    const Observed found = ours.run(program.statements[i], i);
+    const std::string how = difference(found, expected);
+    if (!how.empty()) {
+      return "statement " + std::to_string(i) + ": " + how;
+    }
+  }
+  if (by_plan != nullptr) {
+    *by_plan += ours.runs_by_plan();
+  }
+  return {};
+}
+
+// Removes elements as long as the program still goes wrong.
+template <typename Element>
+bool shrink(ClientProgram& program, std::vector<Element> ClientProgram::* part, size_t least) {
+  bool is_smaller = false;
+  for (size_t i = (program.*part).size(); i-- > 0 && (program.*part).size() > least;) {
+    ClientProgram smaller = program;
+    (smaller.*part).erase((smaller.*part).begin() + static_cast<std::ptrdiff_t>(i));
+    if (!failure_of(smaller).empty()) {
+      program = std::move(smaller);
+      is_smaller = true;
+    }
+  }
+  return is_smaller;
+}
+
+TEST(ClientPrograms, DoAsWithLibTorch) {
+  using testing::environment_number;
+  const uint64_t alone = environment_number("SCONCE_SEED", 0);
+  const uint64_t first = alone == 0 ? 1 : alone;
+  const uint64_t end = first + environment_number("SCONCE_CLIENTS", alone == 0 ? 150 : 1);
+  uint64_t by_plan = 0;
+  uint64_t failures = 0;
+  for (uint64_t seed = first; seed < end && failures < 5; ++seed) {
+    ClientProgram program = random_program(seed);
+    if (alone != 0) {
+      std::cout << text_of(program) << std::endl;  // a crash shows no more
+    }
+    if (failure_of(program, &by_plan).empty()) {
+      continue;
+    }
+    ++failures;
+    while (shrink(program, &ClientProgram::statements, 1) || shrink(program, &ClientProgram::function, 1) ||
+           shrink(program, &ClientProgram::loss, 1)) {
+    }
+    ADD_FAILURE() << "program " << seed << ", made smaller: " << failure_of(program) << "\n" << text_of(program);
+  }
+  std::cout << end - first << " programs, " << by_plan << " calls by recorded plans\n";
+  EXPECT_TRUE(alone != 0 || by_plan > end - first) << "plans serve too few calls";
+}
+
+}  // namespace
+}  // namespace sconce::clients
