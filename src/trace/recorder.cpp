@@ -156,6 +156,8 @@ Value* Recorder::add_input(const at::Tensor& real) {
 
 at::Tensor Recorder::wrap(at::Tensor real, Value* value, TraceTensor::Memory memory) const {
   auto geometry = shapes_ && value != nullptr ? shapes_->geometry_of(*value, real) : nullptr;
+  // In inference mode, too, a view of an ordinary tensor is one, and counts versions.
+  const c10::InferenceMode mode(real.is_inference());
   return at::Tensor(c10::make_intrusive<TraceTensor>(std::move(real), value, number_, memory, std::move(geometry)));
 }
 
@@ -235,6 +237,7 @@ void Recorder::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     reals.push_back(without_trace(argument));
   }
   torch::jit::Stack results = reals;
+  note_contents(given);
   run_unrecorded(op, results);
   switches_grad_mode_ = switches_grad_mode_ || c10::GradMode::is_enabled() != grad_mode_ ||
                         c10::InferenceMode::is_enabled() != inference_mode_;

@@ -56,9 +56,9 @@ class Recorder {
   // Gives arguments the gradient edges that writes in the trace have given the tensors that stand for them. Throws
   // c10::Error if such an argument is a view.
   void hand_back_gradient_edges();
-  // Returns a result of the trace as a tensor of the caller's, with the history that autograd recorded for it: an argument
-  // itself, where it is one, and a view of an argument or of one of the `others` where it shares memory with it.
-  at::Tensor handed_out(const at::Tensor& tensor, const std::vector<at::Tensor>& others) const;
+  // Returns results of the trace as tensors of the caller's, with the history that autograd recorded for them: arguments
+  // themselves, where they are some, and views of what they are views of in the trace.
+  std::vector<at::Tensor> handed_out(const std::vector<at::Tensor>& results) const;
   // Returns a tensor that stands for a value of the graph and computes with `real`, which requires no gradient.
   at::Tensor wrap(at::Tensor real, Value* value, TraceTensor::Memory memory = TraceTensor::Memory::kHidden) const;
 
@@ -97,12 +97,14 @@ class Recorder {
   Value* operand(const c10::IValue& value, bool is_overwritten = false);
   Value* size_operand(Dim dim, int64_t value);
   Value* unknown_number(const c10::IValue& value);
+  void note_contents(const std::vector<c10::IValue>& given);
   void keep_contents_of(const at::Tensor& tensor);
   c10::IValue wrap_result(c10::IValue real, Value* value, TraceTensor::Memory memory);
 
   const uint64_t number_;  // no two recorders of a process have the same
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   std::unordered_set<const Value*> without_contents_;  // fresh memory that no operator has used yet
+  std::unordered_map<const Value*, at::Tensor> contents_;  // of such memory, before the call that is recorded
   std::vector<at::Tensor> inputs_;                     // the real tensors of the given inputs
   struct Argument {
     at::Tensor real;
@@ -110,6 +112,7 @@ class Recorder {
     torch::autograd::Edge edge;  // invalid if it required no gradient
   };
   void hand_back_form(const Argument& argument) const;
+  class HandedOut;
   std::vector<Argument> arguments_;
   bool is_saved_ = false;  // inputs are tensors that nodes have saved, leaves among them
   std::vector<at::Tensor> captured_;

@@ -62,35 +62,70 @@ std::vector<torch::autograd::Node*> Recorder::argument_nodes() const {
   return nodes;
 }
 
-at::Tensor Recorder::handed_out(const at::Tensor& tensor, const std::vector<at::Tensor>& others) const {
-  for (const Argument& argument : arguments_) {
-    if (argument.traced.is_same(tensor)) {
-      return argument.real;
+// Tensors of the trace, and what stands for them outside of it.
+class Recorder::HandedOut {
+ public:
+  explicit HandedOut(const std::vector<Argument>& arguments) {
+    for (const Argument& argument : arguments) {
+      pairs_.emplace_back(argument.traced, argument.real);
     }
   }
-  const TraceTensor* traced = TraceTensor::of(tensor);
-  if (traced == nullptr) {
-    return tensor;
-  }
-  at::Tensor real = traced->real().variable_data();
-  const auto shares_memory = [&](const at::Tensor& other) {
-    return other.defined() && other.layout() == c10::kStrided && real.layout() == c10::kStrided && other.is_alias_of(real) &&
-           other.scalar_type() == real.scalar_type();
-  };
-  for (const Argument& argument : arguments_) {
-    if (shares_memory(argument.real)) {
-      return as_view_of(argument.real, real, tensor.requires_grad());
+
+  at::Tensor of(const at::Tensor& tensor) {
+    const auto is_it = [&](const auto& pair) { return pair.first.is_same(tensor); };
+    if (const auto found = std::find_if(pairs_.begin(), pairs_.end(), is_it); found != pairs_.end()) {
+      return found->second;
     }
+    if (TraceTensor::of(tensor) == nullptr) {
+      return tensor;
+    }
+    at::Tensor outside = made_for(tensor);
+    pairs_.emplace_back(tensor, outside);
+    return outside;
   }
-  if (const auto other = std::find_if(others.begin(), others.end(), shares_memory); other != others.end()) {
-    return as_view_of(*other, real, tensor.requires_grad());
+
+ private:
+  at::Tensor made_for(const at::Tensor& tensor) {
+    at::Tensor real = TraceTensor::of(tensor)->real().variable_data();
+    const auto fits = [&](const at::Tensor& other) {
+      return other.defined() && other.layout() == c10::kStrided && real.layout() == c10::kStrided &&
+             other.scalar_type() == real.scalar_type();
+    };
+    if (tensor.is_view()) {
+      if (const at::Tensor base = of(at::Tensor(tensor._base())); fits(base)) {
+        return as_view_of(base, real, tensor.requires_grad());
+      }
+    }
+    if (!tensor.requires_grad()) {
+      // Detached, it shares memory with a tensor of which it is no view.
+      const auto other = std::find_if(pairs_.begin(), pairs_.end(), [&](const auto& pair) {
+        return fits(pair.second) && pair.second.is_alias_of(real);
+      });
+      if (other != pairs_.end()) {
+        return as_view_of(other->second, real, /*requires_grad=*/false);
+      }
+    }
+    if (!real.is_inference() && !tensor.is_inference()) {
+      torch::autograd::impl::set_version_counter(real, torch::autograd::impl::version_counter(tensor));
+    }
+    if (tensor.requires_grad() && tensor.is_leaf()) {
+      real.set_requires_grad(true);
+    } else if (const torch::autograd::Edge edge = edge_of(tensor); edge.is_valid()) {
+      torch::autograd::impl::set_gradient_edge(real, edge);
+    }
+    return real;
   }
-  if (tensor.requires_grad() && tensor.is_leaf()) {
-    real.set_requires_grad(true);
-  } else if (const torch::autograd::Edge edge = edge_of(tensor); edge.is_valid()) {
-    torch::autograd::impl::set_gradient_edge(real, edge);
+
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;
+};
+
+std::vector<at::Tensor> Recorder::handed_out(const std::vector<at::Tensor>& results) const {
+  HandedOut handed_out(arguments_);
+  std::vector<at::Tensor> outside;
+  for (const at::Tensor& result : results) {
+    outside.push_back(result.defined() ? handed_out.of(result) : result);
   }
-  return real;
+  return outside;
 }
 
 // Gives the argument the sizes, strides and memory that the trace has given it in place.

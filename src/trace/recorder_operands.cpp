@@ -56,9 +56,38 @@ c10::IValue without_trace(const c10::IValue& value) {
   return reals;
 }
 
+// C++ code may have filled memory without contents. The call may write it.
+void Recorder::note_contents(const std::vector<c10::IValue>& given) {
+  contents_.clear();
+  if (without_contents_.empty()) {
+    return;
+  }
+  const PausedRecording paused;
+  const auto note = [this](const at::Tensor& tensor) {
+    const TraceTensor* traced = TraceTensor::of(tensor);
+    if (traced != nullptr && traced->recorder() == number_ && without_contents_.count(traced->value()) != 0) {
+      contents_.emplace(traced->value(), traced->real().clone());
+    }
+  };
+  for (const c10::IValue& value : given) {
+    if (value.isTensor()) {
+      note(value.toTensor());
+    } else if (has_tensors(value)) {
+      for (const c10::IValue& element : value.toListRef()) {
+        if (element.isTensor()) {
+          note(element.toTensor());
+        }
+      }
+    }
+  }
+}
+
 // C++ code has filled the tensor: what it holds now is a constant.
 void Recorder::keep_contents_of(const at::Tensor& tensor) {
-  const std::vector<Value*> operands = {value_of(tensor), operand(sconce::real_of(tensor).clone()), operand(false)};
+  const PausedRecording paused;
+  const auto before = contents_.find(value_of(tensor));
+  const at::Tensor contents = before != contents_.end() ? before->second : sconce::real_of(tensor).clone();
+  const std::vector<Value*> operands = {value_of(tensor), operand(contents), operand(false)};
   Node* copy = graph_->create(aten::copy_, operands);
   resolve(*copy);
   copy->append_to(graph_->body());
@@ -84,8 +113,11 @@ void Recorder::note_data(TraceTensor& copy) {
 Value* Recorder::operand(const c10::IValue& value, bool is_overwritten) {
   if (value.isTensor() && value.toTensor().defined()) {
     Value* found = value_of(value.toTensor());
-    if (without_contents_.erase(found) != 0 && !is_overwritten) {
-      keep_contents_of(value.toTensor());
+    if (without_contents_.erase(found) != 0) {
+      if (!is_overwritten) {
+        keep_contents_of(value.toTensor());
+      }
+      TraceTensor::of(value.toTensor())->hide_memory();
     }
     return found;
   }

@@ -2,6 +2,8 @@
 
 #include "trace/recorder.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <c10/core/DispatchKeySet.h>
 
 #include <utility>
@@ -38,9 +40,12 @@ TraceTensor* TraceTensor::of(const at::Tensor& tensor) {
 
 c10::intrusive_ptr<c10::TensorImpl> TraceTensor::shallow_copy_and_detach(const c10::VariableVersion& version,
                                                                          bool allow_tensor_metadata_change) const {
+  const c10::InferenceMode mode(!key_set().has_any(c10::inplace_or_view_ks));
   auto copy = c10::make_intrusive<TraceTensor>(real_, value_, recorder_, Memory::kHidden, geometry_);
   copy->is_copy_ = true;
-  copy->set_version_counter(version);
+  if (!copy->is_inference()) {
+    copy->set_version_counter(version);
+  }
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
 }

@@ -39,6 +39,9 @@ class TraceTensor final : public c10::TensorImpl {
   // Has the tensor stand for another value from now on. Copies stay what they are.
   void set_value(Value* value) { value_ = value; }
 
+  // Has reads of its memory refuse the trace from now on.
+  void hide_memory() { memory_ = Memory::kHidden; }
+
   const at::Tensor& real() const { return real_; }
   Value* value() const { return value_; }
   uint64_t recorder() const { return recorder_; }

@@ -29,6 +29,9 @@ class TracedFunction::Impl {
     if (RecordingScope::current() != nullptr) {
       return function_(std::move(arguments));  // the outer trace records it
     }
+    if (why_not_now({}) != nullptr) {
+      return function_(std::move(arguments));
+    }
     const std::string structure = structure_of(arguments);
     const PlanKey key{structure, kNoSizes};
     const auto found = std::static_pointer_cast<Trace>(table_.find(key, holds).plan);
@@ -38,9 +41,6 @@ class TracedFunction::Impl {
     }
     if (found != nullptr) {
       found->eager_calls.fetch_add(1, std::memory_order_relaxed);
-      return function_(std::move(arguments));
-    }
-    if (why_not_now({}) != nullptr) {
       return function_(std::move(arguments));
     }
     const bool has_views = may_record_through_views(arguments);
@@ -173,11 +173,7 @@ class TracedFunction::Impl {
     }
     table_.count_recorded();
     table_.insert(key, trace, holds);
-    Tensors handed_out;
-    for (const at::Tensor& result : results) {
-      handed_out.push_back(recorder.handed_out(result, handed_out));
-    }
-    return handed_out;
+    return recorder.handed_out(results);
   }
 
   // Refuses the trace if autograd did what no plan repeats.

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/generated/variable_factories.h>
 
+#include <algorithm>
 #include <functional>
 #include <stdexcept>
 
@@ -77,7 +78,34 @@ const std::vector<Operation>& operations() {
        [](const Tensor& x, const Tensor&, const Captured&) {
          return x.index_select(1, at::arange(kWidth - 1, -1, -1, at::kLong));
        }},
+      {"w = at::tensor({1, …, 6}); w.mul_(2); x * w",
+       [](const Tensor& x, const Tensor&, const Captured&) {
+         Tensor w = at::tensor({1.0F, 0.5F, 2.0F, 1.5F, 0.25F, 1.0F});
+         w.mul_(2);
+         return x * w;
+       }},
+      {"w = torch::tensor(a vector); w[1] *= 2; x + w",
+       [](const Tensor& x, const Tensor&, const Captured&) {
+         const Tensor w = torch::tensor(std::vector<float>{1, 2, 3, 4, 5, 6});
+         w[1] *= 2;
+         return x + w;
+       }},
+      {"w = at::empty(6), filled through its pointer; w.add_(1); x * w",
+       [](const Tensor& x, const Tensor&, const Captured&) {
+         Tensor w = at::empty({kWidth});
+         std::fill_n(w.data_ptr<float>(), kWidth, 0.5F);
+         w.add_(1);
+         return x * w;
+       }},
+      {"x.view_as(x).split(2, 1) joined again",
+       [](const Tensor& x, const Tensor&, const Captured&) { return at::cat(x.split(2, 1), 1); }},
       // what cannot be recorded, or throws
+      {"w = at::empty(6).zero_(), then a write through its pointer; x + w",
+       [](const Tensor& x, const Tensor&, const Captured&) {
+         Tensor w = at::empty({kWidth}).zero_();
+         w.data_ptr<float>()[1] = 7;
+         return x + w;
+       }},
       {"no_grad { x * 3 } + x",
        [](const Tensor& x, const Tensor&, const Captured&) {
          const Tensor constant = [&] {
@@ -122,7 +150,7 @@ const std::vector<Operation>& operations() {
 
 }  // namespace
 
-uint32_t recordable_operation_count() { return operation_count() - 8; }
+uint32_t recordable_operation_count() { return operation_count() - 9; }
 uint32_t operation_count() { return static_cast<uint32_t>(operations().size()); }
 std::string operation_name(uint32_t operation) { return operations()[operation].name; }
 

@@ -27,6 +27,7 @@ ClientProgram random_program(uint64_t seed) {
   program.model = number();
   program.optimizer = number();
   program.options = number();
+  program.results = number();
   program.function = chain(5);
   program.loss = chain(3);
   const uint32_t length = 8 + number() % 36;
@@ -55,7 +56,8 @@ std::string text_of(const ClientProgram& program) {
     return text;
   };
   std::string text = "model " + std::to_string(program.model) + ", optimizer " + std::to_string(program.optimizer) +
-                     ", options " + std::to_string(program.options) + "\n  traced function:" + chain(program.function) +
+                     ", options " + std::to_string(program.options) + ", results " +
+                     std::to_string(program.results % 8) + "\n  traced function:" + chain(program.function) +
                      "\n  loss:" + chain(program.loss);
   for (const Statement& statement : program.statements) {
     text += std::string("\n  ") + kNames[static_cast<size_t>(statement.verb)];

@@ -36,6 +36,7 @@ struct ClientProgram {
   uint32_t model = 0;
   uint32_t optimizer = 0;
   uint32_t options = 0;            // of the train step
+  uint32_t results = 0;            // what the traced function returns: views, among others
   std::vector<uint32_t> function;  // operations of the traced function, one after the other
   std::vector<uint32_t> loss;      // of the loss function, before the mean
   std::vector<Statement> statements;

@@ -264,7 +264,22 @@ std::vector<at::Tensor> World::function(const std::vector<at::Tensor>& arguments
   for (const uint32_t operation : program_.function) {
     value = apply_operation(operation, value, arguments[1], captured_);
   }
-  return {value};
+  switch (program_.results % 8) {
+    case 0:
+      return value.chunk(2, 1);
+    case 1:
+      return {value.slice(1, 0, 2), value};
+    case 2:
+      return {value, value.t(), value};
+    case 3:
+      return {value.select(1, 3), value * 2, value.slice(1, 1, 4)};
+    case 4:
+      return {captured_.scale.slice(0, 0, 3), value, captured_.scale};
+    case 5:
+      return {value, arguments[1], value.detach()};
+    default:
+      return {value};
+  }
 }
 
 void World::backward(const at::Tensor& value, bool within_scope) {
@@ -363,18 +378,28 @@ void World::traced_call(const Numbers& numbers, size_t index, Observed& observed
     arguments[1] = arguments[1].detach().clone().set_requires_grad(true);
   }
   const bool records = form != 5;
+  std::optional<c10::InferenceMode> inference;
+  if (!records && numbers[3] % 2 == 0) {
+    inference.emplace();
+  }
   const at::AutoGradMode mode(records);
-  const at::Tensor y = (by_sconce_ ? (*traced_)(arguments) : function(arguments)).front();
-  observed.tensors.emplace_back("result of the function", y);
+  const std::vector<at::Tensor> results = by_sconce_ ? (*traced_)(arguments) : function(arguments);
+  at::Tensor sum;
+  for (const at::Tensor& y : results) {
+    observed.tensors.emplace_back("result of the function", y);
+    if (y.requires_grad()) {
+      sum = sum.defined() ? sum + y.pow(2).mean() : y.pow(2).mean();
+    }
+  }
   observed.tensors.emplace_back("second argument", arguments[1]);
-  if (y.requires_grad() && numbers[3] % 4 != 0) {
-    backward(y.pow(2).mean(), numbers[3] % 4 == 1);
+  if (sum.defined() && numbers[3] % 4 != 0) {
+    backward(sum, numbers[3] % 4 == 1);
     observed.tensors.emplace_back("gradient of the argument", leaf.defined() ? leaf.grad() : at::Tensor());
     observed.tensors.emplace_back("gradient of the second argument",
                                   arguments[1].is_leaf() ? arguments[1].grad() : at::Tensor());
   }
-  if (!y.requires_grad()) {
-    keep(y);
+  if (!sum.defined() && !inference) {
+    keep(results.front());
   }
 }
 

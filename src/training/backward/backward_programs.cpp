@@ -1,13 +1,12 @@
 #include "training/backward/backward_programs.h"
 
 #include "trace/recording_conditions.h"
-#include "training/backward/engine.h"
 
 #include <ATen/ThreadLocalState.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 namespace sconce {
@@ -27,17 +26,6 @@ class CompiledByUser final : public Program {
   const BackwardCache::Compiled compiled_;
 };
 
-// Calls what hooks have queued, which may queue more.
-void run_final_callbacks(GraphTask& task) {
-  std::unique_lock<std::mutex> lock(task.final_callbacks_lock_);
-  for (size_t i = 0; i < task.final_callbacks_.size(); ++i) {
-    const std::function<void()> callback = task.final_callbacks_[i];
-    lock.unlock();
-    callback();
-    lock.lock();
-  }
-}
-
 // Returns why the entry is of one size in spite of its pattern; empty if it is not.
 std::string why_pinned(const SizePattern& pattern, const BackwardProgram& program) {
   for (size_t i = 0; i < pattern.values().size(); ++i) {
@@ -53,7 +41,7 @@ bool holds(PlanEntry& /*recorded*/) { return true; }
 
 }  // namespace
 
-struct BackwardPrograms::Backward final : PlanEntry {
+struct BackwardPrograms::Recorded final : PlanEntry {
   BackwardProgram program;
   std::vector<std::shared_ptr<CapturedGraph>> plans;  // of the program's stages; none with a compiler of the user's
 
@@ -76,48 +64,54 @@ struct BackwardPrograms::Backward final : PlanEntry {
   }
 };
 
-variable_list BackwardPrograms::run(const std::shared_ptr<AutogradNode>& root, const GraphTask& task,
-                                    const torch::autograd::edge_list& outputs) {
-  // What the engine sets for each node.
-  const at::ThreadLocalStateGuard state(task.thread_locals_);
+BackwardPrograms::Backward BackwardPrograms::take(const std::shared_ptr<AutogradNode>& root, const GraphTask& task) {
+  const at::ThreadLocalStateGuard state(task.thread_locals_);  // what the engine sets for each node
   if (c10::GradMode::is_enabled()) {
-    return run_by_engine(root, task, "create_graph is on");
+    return leave_to_engine("create_graph is on");
+  }
+  if (c10::InferenceMode::is_enabled()) {
+    return leave_to_engine("inference mode is on");
   }
   if (const char* reason = why_not_now({})) {
-    return run_by_engine(root, task, reason);
+    return leave_to_engine(reason);
   }
-  BackwardWalk walk(root, task);
-  if (!walk.why_not().empty()) {
-    return run_by_engine(root, task, walk.why_not());
+  const auto walk = std::make_shared<BackwardWalk>(root, task);
+  if (!walk->why_not().empty()) {
+    return leave_to_engine(walk->why_not());
   }
-  const PlanKey key{walk.structure(), walk.sizes()};
-  const PlanTable::Found found = table_.find(key, holds);
+  const PlanKey key{walk->structure(), walk->sizes()};
+  PlanTable::Found found = table_.find(key, holds);
   if (found.plan != nullptr && !found.plan->refusal.empty()) {
-    return run_by_engine(root, task, found.plan->refusal);
+    return leave_to_engine(found.plan->refusal);
   }
   if (found.plan != nullptr && !found.plan->is_ready()) {
-    return run_by_engine(root, task, found.plan->why_no_plan());
+    return leave_to_engine(found.plan->why_no_plan());
   }
-  variable_list results(outputs.size());
+  const size_t results = task.captured_vars_.size();
+  const bool keeps_graph = task.keep_graph_;
   if (found.plan != nullptr) {
-    table_.count_run(*found.plan);
-    const BackwardProgram& program = static_cast<const Backward&>(*found.plan).program;
-    results = sconce::run(program, walk, found.symbols, outputs.size(), task.keep_graph_);
-  } else {
-    const PlanTable::Decision decision = table_.decide(key);
-    if (!decision.pattern) {
-      return run_by_engine(root, task, decision.why_not);
-    }
-    table_.count_recorded();
-    table_.insert(key, record(walk, *decision.pattern, task.keep_graph_, results), holds);
+    return [this, walk, found = std::move(found), results, keeps_graph] {
+      table_.count_run(*found.plan);
+      const BackwardProgram& program = static_cast<const Recorded&>(*found.plan).program;
+      return sconce::run(program, *walk, found.symbols, results, keeps_graph);
+    };
   }
-  run_final_callbacks(const_cast<GraphTask&>(task));
-  return results;
+  const PlanTable::Decision decision = table_.decide(key);
+  if (!decision.pattern) {
+    return leave_to_engine(decision.why_not);
+  }
+  return [this, walk, pattern = *decision.pattern, results, keeps_graph] {
+    table_.count_recorded();
+    variable_list gradients(results);
+    const std::shared_ptr<Recorded> made = record(*walk, pattern, keeps_graph, gradients);
+    table_.insert({walk->structure(), walk->sizes()}, made, holds);
+    return gradients;
+  };
 }
 
-std::shared_ptr<BackwardPrograms::Backward> BackwardPrograms::record(BackwardWalk& walk, const SizePattern& pattern,
+std::shared_ptr<BackwardPrograms::Recorded> BackwardPrograms::record(BackwardWalk& walk, const SizePattern& pattern,
                                                                      bool keeps_graph, variable_list& results) const {
-  auto made = std::make_shared<Backward>();
+  auto made = std::make_shared<Recorded>();
   made->pattern = pattern;
   const auto compile = [&](std::unique_ptr<Graph> graph, const CapturedSizes& sizes) -> std::shared_ptr<Program> {
     if (compiler_ == nullptr) {
@@ -142,10 +136,9 @@ std::shared_ptr<BackwardPrograms::Backward> BackwardPrograms::record(BackwardWal
 }
 
 // The walk has changed nothing, so the engine can begin.
-variable_list BackwardPrograms::run_by_engine(const std::shared_ptr<AutogradNode>& root, const GraphTask& task,
-                                              const std::string& reason) {
+BackwardPrograms::Backward BackwardPrograms::leave_to_engine(const std::string& reason) {
   table_.count_eager(reason);
-  return run_backward_by_engine(root, task);
+  return nullptr;
 }
 
 BackwardExplanation BackwardPrograms::explain() const {

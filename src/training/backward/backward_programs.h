@@ -7,6 +7,7 @@
 
 #include <sconce/compiled_backward.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,21 +22,22 @@ class BackwardPrograms {
   BackwardPrograms(const Options& options, Compiler compiler)
       : options_(options), compiler_(std::move(compiler)), table_(options.plan_cache_capacity()) {}
 
-  // Runs a backward as LibTorch's engine would. Returns the gradients that were asked for.
-  torch::autograd::variable_list run(const std::shared_ptr<torch::autograd::Node>& root,
-                                     const torch::autograd::GraphTask& task, const torch::autograd::edge_list& outputs);
+  // Runs a backward as LibTorch's engine would, in its place. Returns the gradients that were asked for.
+  using Backward = std::function<torch::autograd::variable_list()>;
+  // Returns what runs the backward, by plan or recorded; null if the engine has to run it. `root`: a GraphRoot.
+  Backward take(const std::shared_ptr<torch::autograd::Node>& root, const torch::autograd::GraphTask& task);
 
   BackwardExplanation explain() const;
   void clear() { table_.clear(); }
   void wait_for_compiles() const { table_.wait_for_compiles(); }
 
  private:
-  struct Backward;
+  struct Recorded;
 
-  std::shared_ptr<Backward> record(BackwardWalk& walk, const SizePattern& pattern, bool keeps_graph,
+  std::shared_ptr<Recorded> record(BackwardWalk& walk, const SizePattern& pattern, bool keeps_graph,
                                    torch::autograd::variable_list& results) const;
-  torch::autograd::variable_list run_by_engine(const std::shared_ptr<torch::autograd::Node>& root,
-                                               const torch::autograd::GraphTask& task, const std::string& reason);
+  // Returns null.
+  Backward leave_to_engine(const std::string& reason);
 
   const Options options_;
   const Compiler compiler_;

@@ -2,56 +2,173 @@
 
 #include "training/backward/backward_programs.h"
 
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/input_buffer.h>
 
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 namespace sconce {
 namespace {
 
 using torch::autograd::Engine;
+using torch::autograd::GraphRoot;
 using torch::autograd::GraphTask;
+using torch::autograd::InputBuffer;
 using AutogradNode = torch::autograd::Node;
 using torch::autograd::variable_list;
 
 thread_local BackwardPrograms* current_programs = nullptr;
 thread_local int backwards_running = 0;
 
-variable_list run_backward(const std::shared_ptr<AutogradNode>& root, const GraphTask& task, bool /*accumulates*/,
-                           const torch::autograd::edge_list& outputs) {
-  // A backward that a hook or a torch::autograd::Function starts within another.
-  if (current_programs == nullptr || backwards_running > 0) {
-    return run_backward_by_engine(root, task);
+// Takes the place of all nodes of a backward, so that what they call (hooks, final callbacks, errors) finds itself in a
+// backward of LibTorch's engine.
+class WholeBackward final : public AutogradNode {
+ public:
+  WholeBackward(BackwardPrograms::Backward run, GraphTask& task)
+      : AutogradNode(/*sequence_nr=*/std::numeric_limits<uint64_t>::max()), run_(std::move(run)), task_(task) {}
+
+  std::string name() const override { return "SconceBackwardOfAll"; }
+
+ private:
+  variable_list apply(variable_list&& /*gradients*/) override {
+    struct Running {
+      Running() { ++backwards_running; }
+      ~Running() { --backwards_running; }
+      Running(const Running&) = delete;
+      Running& operator=(const Running&) = delete;
+    };
+    const Running running;
+    variable_list results = run_();
+    const std::lock_guard<std::mutex> lock(task_.mutex_);
+    task_.captured_vars_ = std::move(results);
+    return {};
   }
-  struct Running {
-    Running() { ++backwards_running; }
-    ~Running() { --backwards_running; }
-    Running(const Running&) = delete;
-    Running& operator=(const Running&) = delete;
-  };
-  const Running running;
-  return current_programs->run(root, task, outputs);
-}
+
+  const BackwardPrograms::Backward run_;
+  GraphTask& task_;
+};
+
+// What the engine has made for one root, as it makes it for several: with a node before the root that holds the gradient.
+class RootBefore {
+ public:
+  RootBefore(const std::shared_ptr<AutogradNode>& root, InputBuffer& gradients, GraphTask& task) : root_(root), task_(task) {
+    if (dynamic_cast<const GraphRoot*>(root.get()) != nullptr) {
+      node_ = root;
+      return;
+    }
+    torch::autograd::edge_list edges;
+    variable_list given;
+    for (uint32_t i = 0; i < root->num_inputs(); ++i) {
+      if (gradients[i].defined()) {
+        edges.emplace_back(root, i);
+        given.push_back(gradients[i]);
+      }
+    }
+    if (!edges.empty()) {
+      task.dependencies_[root.get()] += static_cast<int>(edges.size());
+      added_ = static_cast<int>(edges.size());
+      node_ = std::make_shared<GraphRoot>(std::move(edges), std::move(given));
+    }
+  }
+  ~RootBefore() {
+    if (added_ > 0 && (task_.dependencies_[root_.get()] -= added_) == 0) {
+      task_.dependencies_.erase(root_.get());
+    }
+  }
+  RootBefore(const RootBefore&) = delete;
+  RootBefore& operator=(const RootBefore&) = delete;
+
+  // Null if no gradient is given.
+  const std::shared_ptr<AutogradNode>& node() const { return node_; }
+
+ private:
+  const std::shared_ptr<AutogradNode>& root_;
+  GraphTask& task_;
+  std::shared_ptr<AutogradNode> node_;
+  int added_ = 0;
+};
+
+// Asks the thread's programs in each backward, and leaves what they do not run to the engine that was there before. LibTorch
+// has a place for a function that is asked (`set_compiled_autograd`), but that cannot be set while a thread runs backward,
+// and Python's compiled autograd takes it.
+class BackwardEngine final : public Engine {
+ public:
+  static void install() {
+    static auto& engine = *new BackwardEngine;  // threads may run backward until the process ends
+    static std::mutex mutex;
+    const std::lock_guard<std::mutex> lock(mutex);
+    Engine& current = Engine::get_default_engine();
+    if (&current != &engine) {
+      engine.before_ = &current;  // that of Python, once it is loaded
+      torch::autograd::set_default_engine_stub([]() -> Engine& { return engine; });
+    }
+  }
+
+  variable_list execute(const torch::autograd::edge_list& roots, const variable_list& gradients, bool keep_graph,
+                        bool create_graph, bool accumulate_grad, const torch::autograd::edge_list& outputs) override {
+    const bool is_ours = current_programs != nullptr && backwards_running == 0;
+    return is_ours ? Engine::execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs)
+                   : before().execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
+  }
+
+  c10::intrusive_ptr<c10::ivalue::Future> execute_with_graph_task(const std::shared_ptr<GraphTask>& task,
+                                                                  std::shared_ptr<AutogradNode> root,
+                                                                  InputBuffer&& gradients) override {
+    if (current_programs != nullptr && backwards_running == 0) {
+      if (const auto whole = whole_of(*task, root, gradients)) {
+        return before().execute_with_graph_task(task, whole, InputBuffer(variable_list()));
+      }
+    }
+    return before().execute_with_graph_task(task, std::move(root), std::move(gradients));
+  }
+
+  std::unique_ptr<torch::autograd::AnomalyMetadata> make_anomaly_metadata() override {
+    return before().make_anomaly_metadata();
+  }
+  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    return before().get_default_saved_variable_hooks();
+  }
+  void thread_on_exception(const std::shared_ptr<GraphTask>& task, const std::shared_ptr<AutogradNode>& node,
+                           std::exception& error) override {
+    before().thread_on_exception(task, node, error);
+  }
+  void thread_init(int device, const std::shared_ptr<torch::autograd::ReadyQueue>& queue, bool increments) override {
+    before().thread_init(device, queue, increments);
+  }
+
+ private:
+  Engine& before() const { return *before_.load(std::memory_order_acquire); }
+
+  // Returns null if the engine has to run the backward.
+  static std::shared_ptr<AutogradNode> whole_of(GraphTask& task, const std::shared_ptr<AutogradNode>& root,
+                                                InputBuffer& gradients) {
+    const RootBefore first(root, gradients, task);
+    auto run = first.node() == nullptr ? nullptr : current_programs->take(first.node(), task);
+    if (run == nullptr) {
+      return nullptr;
+    }
+    const std::shared_ptr<AutogradNode> whole(new WholeBackward(std::move(run), task), torch::autograd::deleteNode);
+    if (!task.exec_info_.empty()) {
+      task.exec_info_[whole.get()].needed_ = true;  // else the engine runs no node that it does not know
+    }
+    return whole;
+  }
+
+  std::atomic<Engine*> before_ = nullptr;
+};
 
 }  // namespace
 
 BackwardPrograms* set_backward_programs(BackwardPrograms* programs) {
   if (programs != nullptr) {
-    static const bool is_installed = [] {
-      Engine::set_compiled_autograd(&run_backward);
-      return true;
-    }();
-    static_cast<void>(is_installed);
+    BackwardEngine::install();
   }
   return std::exchange(current_programs, programs);
-}
-
-variable_list run_backward_by_engine(const std::shared_ptr<AutogradNode>& root, const GraphTask& task) {
-  const auto running = const_cast<GraphTask&>(task).shared_from_this();
-  Engine& engine = Engine::get_default_engine();
-  const auto future = engine.execute_with_graph_task(running, root, torch::autograd::InputBuffer(variable_list()));
-  future->wait();
-  return future->value().toTensorVector();
 }
 
 }  // namespace sconce
