@@ -65,7 +65,7 @@ class CompileQueue {
   bool is_stopped_ = false;
   bool is_running_ = false;  // a job
   size_t forks_ = 0;         // that wait for the end of a job
-  uint64_t jobs_run_ = 0;  // used by the thread alone
+  uint64_t jobs_run_ = 0;    // used by the thread alone
   std::condition_variable idle_;
   std::thread thread_;
   std::string why_no_thread_;

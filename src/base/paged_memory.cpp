@@ -169,7 +169,7 @@ void page_out_later(const c10::Storage& storage, PagesOf pages) {
   try {
     is_submitted = CompileQueue::of_process().submit_last(page_out);
   } catch (const std::bad_alloc&) {
-    // As before.
+    // The pages stay.
   }
   waiting -= is_submitted ? 0 : 1;
 }

@@ -103,9 +103,9 @@ class Recorder {
 
   const uint64_t number_;  // no two recorders of a process have the same
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
-  std::unordered_set<const Value*> without_contents_;  // fresh memory that no operator has used yet
+  std::unordered_set<const Value*> without_contents_;      // fresh memory that no operator has used yet
   std::unordered_map<const Value*, at::Tensor> contents_;  // of such memory, before the call that is recorded
-  std::vector<at::Tensor> inputs_;                     // the real tensors of the given inputs
+  std::vector<at::Tensor> inputs_;                         // the real tensors of the given inputs
   struct Argument {
     at::Tensor real;
     at::Tensor traced;

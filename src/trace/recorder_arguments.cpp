@@ -98,9 +98,8 @@ class Recorder::HandedOut {
     }
     if (!tensor.requires_grad()) {
       // Detached, it shares memory with a tensor of which it is no view.
-      const auto other = std::find_if(pairs_.begin(), pairs_.end(), [&](const auto& pair) {
-        return fits(pair.second) && pair.second.is_alias_of(real);
-      });
+      const auto other = std::find_if(pairs_.begin(), pairs_.end(),
+                                      [&](const auto& pair) { return fits(pair.second) && pair.second.is_alias_of(real); });
       if (other != pairs_.end()) {
         return as_view_of(other->second, real, /*requires_grad=*/false);
       }

@@ -55,11 +55,12 @@ const char* why_not_now(std::span<const at::Tensor> leaves) {
 // What at::from_blob makes without a deleter, nobody owns: its memory may be gone after the call.
 const char* why_not_kept(const at::Tensor& tensor) {
   const c10::StorageImpl* storage = storage_of(tensor);
-  const bool is_owned = storage == nullptr || storage->data_ptr().get() == nullptr ||
-                        storage->data_ptr().get_context() != nullptr;
-  return is_owned ? nullptr
-                  : "it reads memory that no tensor owns (at::from_blob without a deleter); give it as an argument, or clone "
-                    "it once, outside of the call";
+  const bool is_owned =
+      storage == nullptr || storage->data_ptr().get() == nullptr || storage->data_ptr().get_context() != nullptr;
+  return is_owned
+             ? nullptr
+             : "it reads memory that no tensor owns (at::from_blob without a deleter); give it as an argument, or clone "
+               "it once, outside of the call";
 }
 
 }  // namespace sconce

@@ -14,8 +14,8 @@ namespace sconce {
 // no fact about calls of its kind: the next one may differ. `leaves`: whose gradients the call computes.
 const char* why_not_now(std::span<const at::Tensor> leaves);
 
-// Returns why a recorded plan cannot read the tensor in later calls; null if it can. `tensor`: one that the recorded call has
-// found outside of its arguments.
+// Returns why a recorded plan cannot read the tensor in later calls; null if it can. `tensor`: one that the recorded call
+// has found outside of its arguments.
 const char* why_not_kept(const at::Tensor& tensor);
 
 // Returns whether one of a tensor's hooks has not been removed.

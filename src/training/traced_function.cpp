@@ -210,8 +210,6 @@ Tensors TracedFunction::operator()(Tensors arguments) const { return impl_->run(
 TraceExplanation TracedFunction::explain() const { return impl_->explain(); }
 void TracedFunction::wait_for_compiles() const { impl_->wait_for_compiles(); }
 
-TracedFunction trace(TracedFunction::Function function, const Options& options) {
-  return {std::move(function), options};
-}
+TracedFunction trace(TracedFunction::Function function, const Options& options) { return {std::move(function), options}; }
 
 }  // namespace sconce

@@ -47,15 +47,21 @@ const std::vector<Operation>& operations() {
       {"(x * 2).add_(other)", [](const Tensor& x, const Tensor& other, const Captured&) { return (x * 2).add_(other); }},
       {"x.t().contiguous().t()", [](const Tensor& x, const Tensor&, const Captured&) { return x.t().contiguous().t(); }},
       {"at::cat({x, other + x}).narrow(0, 0, n)",
-       [](const Tensor& x, const Tensor& other, const Captured&) { return at::cat({x, other + x}).narrow(0, 0, x.size(0)); }},
-      {"at::dropout(x, 0.3, true)", [](const Tensor& x, const Tensor&, const Captured&) { return at::dropout(x, 0.3, true); }},
+       [](const Tensor& x, const Tensor& other, const Captured&) {
+         return at::cat({x, other + x}).narrow(0, 0, x.size(0));
+       }},
+      {"at::dropout(x, 0.3, true)",
+       [](const Tensor& x, const Tensor&, const Captured&) { return at::dropout(x, 0.3, true); }},
       {"x * rand_like(x)", [](const Tensor& x, const Tensor&, const Captured&) { return x * at::rand_like(x); }},
       {"x.masked_fill(x > 1, 0.5)",
        [](const Tensor& x, const Tensor&, const Captured&) { return x.masked_fill(x > 1, 0.5); }},
       {"x / n", [](const Tensor& x, const Tensor&, const Captured&) { return x / static_cast<double>(x.size(0) + 1); }},
-      {"x + grad((x ** 3).sum(), x)", [](const Tensor& x, const Tensor&, const Captured&) { return with_gradient_of_gradient(x); }},
+      {"x + grad((x ** 3).sum(), x)",
+       [](const Tensor& x, const Tensor&, const Captured&) { return with_gradient_of_gradient(x); }},
       {"x * at::tensor({1, …, 6})",
-       [](const Tensor& x, const Tensor&, const Captured&) { return x * torch::tensor({1.0F, 0.5F, 2.0F, 1.5F, 0.25F, 1.0F}); }},
+       [](const Tensor& x, const Tensor&, const Captured&) {
+         return x * torch::tensor({1.0F, 0.5F, 2.0F, 1.5F, 0.25F, 1.0F});
+       }},
       {"at::layer_norm(x, {6}, scale)",
        [](const Tensor& x, const Tensor&, const Captured& c) { return at::layer_norm(x, {kWidth}, c.scale); }},
       {"x + at::kl_div(x, other.softmax(-1))",

@@ -8,8 +8,8 @@ namespace sconce::clients {
 namespace {
 
 constexpr std::array<const char*, kVerbs> kNames = {
-    "call", "train_step", "plain_step", "traced_call", "refill", "write_parameter", "write_captured",
-    "hook", "freeze", "attribute", "learning_rate", "training", "anomaly", "write_result"};
+    "call", "train_step", "plain_step", "traced_call",   "refill",   "write_parameter", "write_captured",
+    "hook", "freeze",     "attribute",  "learning_rate", "training", "anomaly",         "write_result"};
 
 }  // namespace
 
@@ -36,12 +36,12 @@ ClientProgram random_program(uint64_t seed) {
     const uint32_t choice = number() % 100;
     const auto disturbance = static_cast<Verb>(4 + number() % (kVerbs - 4));
     const bool lasts = disturbance == Verb::kAnomaly || disturbance == Verb::kHook || disturbance == Verb::kFreeze;
-    const Verb verb = choice < 12                     ? Verb::kCall
-                      : choice < 45                   ? Verb::kTrainStep
-                      : choice < 52                   ? Verb::kPlainStep
-                      : choice < 82                   ? Verb::kTracedCall
-                      : lasts && number() % 3 != 0    ? Verb::kRefill
-                                                      : disturbance;
+    const Verb verb = choice < 12                  ? Verb::kCall
+                      : choice < 45                ? Verb::kTrainStep
+                      : choice < 52                ? Verb::kPlainStep
+                      : choice < 82                ? Verb::kTracedCall
+                      : lasts && number() % 3 != 0 ? Verb::kRefill
+                                                   : disturbance;
     program.statements.push_back({verb, {number(), number(), number(), number()}});
   }
   return program;
@@ -56,9 +56,8 @@ std::string text_of(const ClientProgram& program) {
     return text;
   };
   std::string text = "model " + std::to_string(program.model) + ", optimizer " + std::to_string(program.optimizer) +
-                     ", options " + std::to_string(program.options) + ", results " +
-                     std::to_string(program.results % 8) + "\n  traced function:" + chain(program.function) +
-                     "\n  loss:" + chain(program.loss);
+                     ", options " + std::to_string(program.options) + ", results " + std::to_string(program.results % 8) +
+                     "\n  traced function:" + chain(program.function) + "\n  loss:" + chain(program.loss);
   for (const Statement& statement : program.statements) {
     text += std::string("\n  ") + kNames[static_cast<size_t>(statement.verb)];
     for (const uint32_t number : statement.numbers) {

@@ -21,9 +21,9 @@ enum class Verb : uint8_t {
   kFreeze,          // has a parameter require a gradient, or not
   kAttribute,       // sets a number of the module
   kLearningRate,
-  kTraining,        // switches the module's mode
-  kAnomaly,         // switches anomaly mode
-  kWriteResult,     // writes the result of an earlier statement in place
+  kTraining,     // switches the module's mode
+  kAnomaly,      // switches anomaly mode
+  kWriteResult,  // writes the result of an earlier statement in place
 };
 constexpr int kVerbs = 14;
 

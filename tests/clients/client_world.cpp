@@ -19,7 +19,8 @@ namespace {
 constexpr std::array kModels = {
     "def forward(self, x):\n    return torch.tanh(torch.linear(x, self.w, self.b)) * self.scale\n",
     "def forward(self, x):\n"
-    "    h = torch.batch_norm(torch.linear(x, self.w), self.b, self.b, self.mean, self.var, self.training, 0.1, 1e-5, True)\n"
+    "    h = torch.batch_norm(torch.linear(x, self.w), self.b, self.b, self.mean, self.var, self.training, 0.1, 1e-5, "
+    "True)\n"
     "    return torch.relu(h) + torch.linear(x, self.v)\n",
     "def forward(self, x):\n"
     "    self.count = self.count + 1\n"
@@ -63,14 +64,12 @@ torch::jit::Module make_module(uint32_t model) {
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(uint32_t choice, const std::vector<at::Tensor>& parameters) {
   switch (choice % 4) {
-    case 0:
-      return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05));
+    case 0: return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05));
     case 1:
-      return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(0.01));
-    case 2:
-      return std::make_unique<torch::optim::Adam>(parameters, torch::optim::AdamOptions(0.01));
-    default:
-      return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(0.01).amsgrad(true));
+      return std::make_unique<torch::optim::SGD>(parameters,
+                                                 torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(0.01));
+    case 2: return std::make_unique<torch::optim::Adam>(parameters, torch::optim::AdamOptions(0.01));
+    default: return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(0.01).amsgrad(true));
   }
 }
 
@@ -181,14 +180,10 @@ Observed World::run(const Statement& statement, size_t index) {
 void World::do_statement(const Statement& statement, size_t index, Observed& observed) {
   const Numbers& numbers = statement.numbers;
   switch (statement.verb) {
-    case Verb::kCall:
-      return call(numbers, index, observed);
-    case Verb::kTrainStep:
-      return train_step(numbers, index, observed);
-    case Verb::kPlainStep:
-      return plain_step(numbers, index, observed);
-    case Verb::kTracedCall:
-      return traced_call(numbers, index, observed);
+    case Verb::kCall: return call(numbers, index, observed);
+    case Verb::kTrainStep: return train_step(numbers, index, observed);
+    case Verb::kPlainStep: return plain_step(numbers, index, observed);
+    case Verb::kTracedCall: return traced_call(numbers, index, observed);
     case Verb::kRefill: {
       const at::Tensor contents = at::randn_like(buffers_[numbers[0] % 8]);
       if (contents.numel() != 0) {
@@ -197,26 +192,19 @@ void World::do_statement(const Statement& statement, size_t index, Observed& obs
       captured_.table[numbers[1] % kWidth] += 0.5F;
       return;
     }
-    case Verb::kWriteParameter:
-      return write_parameter(numbers);
-    case Verb::kWriteCaptured:
-      return write_captured(numbers);
-    case Verb::kHook:
-      return switch_hook(numbers);
+    case Verb::kWriteParameter: return write_parameter(numbers);
+    case Verb::kWriteCaptured: return write_captured(numbers);
+    case Verb::kHook: return switch_hook(numbers);
     case Verb::kFreeze: {
       at::Tensor parameter = parameters()[numbers[0] % 3];
       parameter.set_requires_grad(!parameter.requires_grad());
       return;
     }
-    case Verb::kAttribute:
-      return script_.setattr("scale", 0.5 * static_cast<double>(1 + numbers[0] % 4));
+    case Verb::kAttribute: return script_.setattr("scale", 0.5 * static_cast<double>(1 + numbers[0] % 4));
     case Verb::kLearningRate:
       return optimizer_->param_groups()[0].options().set_lr(0.01 * static_cast<double>(1 + numbers[0] % 3));
-    case Verb::kTraining:
-      return script_.setattr("training", !script_.attr("training").toBool());
-    case Verb::kAnomaly:
-      is_anomaly_ = !is_anomaly_;
-      return;
+    case Verb::kTraining: return script_.setattr("training", !script_.attr("training").toBool());
+    case Verb::kAnomaly: is_anomaly_ = !is_anomaly_; return;
     case Verb::kWriteResult:
       if (!results_.empty()) {
         const at::NoGradGuard no_grad;
@@ -265,20 +253,13 @@ std::vector<at::Tensor> World::function(const std::vector<at::Tensor>& arguments
     value = apply_operation(operation, value, arguments[1], captured_);
   }
   switch (program_.results % 8) {
-    case 0:
-      return value.chunk(2, 1);
-    case 1:
-      return {value.slice(1, 0, 2), value};
-    case 2:
-      return {value, value.t(), value};
-    case 3:
-      return {value.select(1, 3), value * 2, value.slice(1, 1, 4)};
-    case 4:
-      return {captured_.scale.slice(0, 0, 3), value, captured_.scale};
-    case 5:
-      return {value, arguments[1], value.detach()};
-    default:
-      return {value};
+    case 0: return value.chunk(2, 1);
+    case 1: return {value.slice(1, 0, 2), value};
+    case 2: return {value, value.t(), value};
+    case 3: return {value.select(1, 3), value * 2, value.slice(1, 1, 4)};
+    case 4: return {captured_.scale.slice(0, 0, 3), value, captured_.scale};
+    case 5: return {value, arguments[1], value.detach()};
+    default: return {value};
   }
 }
 
@@ -325,8 +306,9 @@ void World::train_step(const Numbers& numbers, size_t index, Observed& observed)
     try {
       const at::AutoGradMode with_gradients(true);
       loss = loss_of(forward(x), target);
-      TORCH_CHECK(loss.requires_grad(), "the loss must be one number that depends on the parameters; the loss function "
-                                        "returned one that depends on none");
+      TORCH_CHECK(loss.requires_grad(),
+                  "the loss must be one number that depends on the parameters; the loss function "
+                  "returned one that depends on none");
       loss.backward();
     } catch (...) {
       optimizer_->zero_grad();
@@ -367,10 +349,7 @@ void World::traced_call(const Numbers& numbers, size_t index, Observed& observed
   const int form = kForms[numbers[1] % kForms.size()];
   if (form > 0 && form < 5) {
     leaf = arguments[0].detach().clone().set_requires_grad(true);
-    arguments[0] = form == 1   ? leaf
-                   : form == 2 ? leaf * 1.0
-                   : form == 3 ? leaf.t().contiguous().t()
-                               : leaf.view_as(leaf);
+    arguments[0] = form == 1 ? leaf : form == 2 ? leaf * 1.0 : form == 3 ? leaf.t().contiguous().t() : leaf.view_as(leaf);
   }
   if (numbers[2] % 8 == 0 && arguments[1].size(0) > 0) {
     arguments[1] = arguments[1].select(0, 0);
@@ -407,17 +386,10 @@ void World::write_parameter(const Numbers& numbers) {
   const at::NoGradGuard no_grad;
   at::Tensor parameter = parameters()[numbers[0] % 3];
   switch (numbers[1] % 4) {
-    case 0:
-      parameter.mul_(0.75);
-      break;
-    case 1:
-      parameter.data().add_(0.125);
-      break;
-    case 2:
-      static_cast<float*>(parameter.data_ptr())[numbers[2] % kWidth] += 0.25F;
-      break;
-    default:
-      parameter.set_data(parameter.detach().clone() * 0.5);
+    case 0: parameter.mul_(0.75); break;
+    case 1: parameter.data().add_(0.125); break;
+    case 2: static_cast<float*>(parameter.data_ptr())[numbers[2] % kWidth] += 0.25F; break;
+    default: parameter.set_data(parameter.detach().clone() * 0.5);
   }
   if (by_sconce_ && numbers[1] % 4 != 0) {
     module_->weights_changed();  // for what is not counted

@@ -24,7 +24,7 @@ namespace sconce::clients {
 
 // What can be told of a world after a statement.
 struct Observed {
-  std::string error;  // the first line of what the statement threw; empty if nothing
+  std::string error;                                        // the first line of what the statement threw; empty if nothing
   std::vector<std::pair<std::string, at::Tensor>> tensors;  // each with its name; undefined ones, too
   std::vector<std::pair<std::string, int64_t>> numbers;
 };
@@ -70,8 +70,8 @@ class World {
   std::optional<TracedFunction> traced_;
   std::optional<BackwardCache> backwards_;
   std::unique_ptr<TrainStep> step_;
-  std::vector<at::Tensor> buffers_;  // that calls read, one per number of rows
-  std::vector<at::Tensor> results_;  // of earlier statements
+  std::vector<at::Tensor> buffers_;   // that calls read, one per number of rows
+  std::vector<at::Tensor> results_;   // of earlier statements
   std::map<size_t, unsigned> hooks_;  // by parameter
   std::vector<std::unique_ptr<int64_t>> hook_calls_;
   bool is_anomaly_ = false;

@@ -190,7 +190,8 @@ class SpecialProgram {
         const size_t at = call.find("self." + name);
         // Convolutions of LibTorch differ in what padding times infinity is.
         const bool is_padded = name == "c3" || name == "d3" || name == "e3";
-        if (at != std::string::npos && !is_padded && std::isalnum(static_cast<unsigned char>(call[at + 5 + name.size()])) == 0) {
+        if (at != std::string::npos && !is_padded &&
+            std::isalnum(static_cast<unsigned char>(call[at + 5 + name.size()])) == 0) {
           operands.push_back(tensor.toTensor());
         }
       }

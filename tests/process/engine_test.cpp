@@ -109,16 +109,10 @@ TEST(BackwardEngine, TakesRootsAndOutputsAsLibTorchDoes) {
     w.mutable_grad() = at::Tensor();
     v.mutable_grad() = at::Tensor();
     switch (form) {
-      case 0:
-        torch::autograd::backward({y, z}, {given, given * 2});
-        return std::vector<at::Tensor>{w.grad(), v.grad()};
-      case 1:
-        torch::autograd::backward({y.sum()}, {}, std::nullopt, false, {v});
-        return std::vector<at::Tensor>{v.grad()};
-      case 2:
-        return torch::autograd::grad({y}, {v, w}, {given});
-      case 3:
-        return torch::autograd::grad({y, z}, {y, w}, {given, given}, std::nullopt, false, /*allow_unused=*/true);
+      case 0: torch::autograd::backward({y, z}, {given, given * 2}); return std::vector<at::Tensor>{w.grad(), v.grad()};
+      case 1: torch::autograd::backward({y.sum()}, {}, std::nullopt, false, {v}); return std::vector<at::Tensor>{v.grad()};
+      case 2: return torch::autograd::grad({y}, {v, w}, {given});
+      case 3: return torch::autograd::grad({y, z}, {y, w}, {given, given}, std::nullopt, false, /*allow_unused=*/true);
       default:
         torch::autograd::backward({y}, {given}, /*retain_graph=*/true);
         torch::autograd::backward({y}, {given});

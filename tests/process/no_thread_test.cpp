@@ -23,7 +23,8 @@ std::atomic<bool> no_threads{false};
 }  // namespace
 
 // Takes the place of the C library's.
-extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*), void* argument) {
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
+                              void* argument) {
   if (no_threads) {
     return EAGAIN;
   }
@@ -55,7 +56,8 @@ void run_without_threads() {
     const bool is_told = refusals.find("no thread can be started") != std::string::npos;
     EXPECT_EQ(is_told, mode == CompileMode::kBackground) << refusals;
   }
-  const TracedFunction traced = trace([](const std::vector<at::Tensor>& in) -> std::vector<at::Tensor> { return {in[0].sin()}; });
+  const TracedFunction traced =
+      trace([](const std::vector<at::Tensor>& in) -> std::vector<at::Tensor> { return {in[0].sin()}; });
   for (int call = 0; call < 5; ++call) {
     EXPECT_TRUE(at::allclose(traced({x}).front(), x.sin()));
   }

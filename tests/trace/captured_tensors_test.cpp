@@ -103,8 +103,8 @@ TEST(TracedCaptures, AreRefusedWhereNobodyOwnsTheMemory) {
 TEST(TracedCaptures, MayBeMemoryThatATensorOwns) {
   static int deleted = 0;
   {
-    const at::Tensor owner =
-        at::from_blob(new float[5]{1, 2, 3, 4, 5}, {5}, [](void* memory) { delete[] static_cast<float*>(memory), ++deleted; });
+    const at::Tensor owner = at::from_blob(new float[5]{1, 2, 3, 4, 5}, {5},
+                                           [](void* memory) { delete[] static_cast<float*>(memory), ++deleted; });
     const at::Tensor weight = leaf({5});
     const Function function = [owner, weight](const Tensors& in) -> Tensors {
       return {owner.slice(0, 1) * weight.slice(0, 1) * in[0] + at::tensor({1.0F, 2.0F, 3.0F, 4.0F})};

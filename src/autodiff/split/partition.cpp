@@ -22,9 +22,8 @@ bool may_copy(const Node& node) {
   const TensorFacts* operand = node.input(0)->facts();
   const Value* format = node.named_input("memory_format");
   const c10::IValue* constant = format == nullptr ? nullptr : format->constant();
-  const bool is_row_major =
-      format == nullptr ||
-      (constant != nullptr && constant->isInt() && constant->toInt() == static_cast<int64_t>(c10::MemoryFormat::Contiguous));
+  const bool is_row_major = format == nullptr || (constant != nullptr && constant->isInt() &&
+                                                  constant->toInt() == static_cast<int64_t>(c10::MemoryFormat::Contiguous));
   return operand == nullptr || !operand->contiguous || !is_row_major;
 }
 
@@ -107,7 +106,7 @@ class Partitioner {
       return false;
     }
     return is_cheap_view(node) && !may_copy(node) ? !connected_.contains(&value) || is_connected_again(node)
-                               : !partition_.forward.contains(&node);
+                                                  : !partition_.forward.contains(&node);
   }
 
   // Returns whether the view, or list, computed again in double backward has the gradients that the saved one would have:

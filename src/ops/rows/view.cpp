@@ -118,7 +118,10 @@ for i in range(len(repeats)):
     shape.append(sizes[i - lead] if i >= lead else 1)
 return (torch.sum(grad.reshape(shape), dims).reshape(sizes),)
 )"},
-      {.name = "aten::reshape", .may_copy = true, .result = {.sizes = kReshapedSizes}, .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::reshape",
+       .may_copy = true,
+       .result = {.sizes = kReshapedSizes},
+       .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::_reshape_alias", .result = {.sizes = kReshapedSizes}, .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::reshape_as", .may_copy = true, .backward = "(grad.reshape(self.size()),)"},
       {.name = "aten::resize_", .resizes = true},

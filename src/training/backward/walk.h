@@ -47,8 +47,8 @@ class BackwardWalk {
   size_t first_size_of_tensors() const { return first_size_of_tensors_; }
   // Returns whether an edge of a call leads to the node, and the node is to run.
   bool runs(torch::autograd::Node& node) const { return targets_.count(&node) != 0; }
-  // The tensors that nodes have saved, each once. What nodes have saved while forward was recorded stands for another tensor,
-  // which is the one here; `saved_tensors` has both as nodes have them.
+  // The tensors that nodes have saved, each once. What nodes have saved while forward was recorded stands for another
+  // tensor, which is the one here; `saved_tensors` has both as nodes have them.
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
   const std::vector<at::Tensor>& saved_tensors() const { return compiler_.tensor_args.inputs; }
   torch::dynamo::autograd::AutogradCompilerCall& compiler() { return compiler_; }

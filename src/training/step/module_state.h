@@ -31,8 +31,8 @@ class ModuleState {
   std::vector<Attribute> attributes_;
 };
 
-// Replaces tensors of a trace in the attributes of a module by those that they compute with, also in lists and dicts. Returns
-// whether there were any.
+// Replaces tensors of a trace in the attributes of a module by those that they compute with, also in lists and dicts.
+// Returns whether there were any.
 bool hand_back_tensors(c10::ivalue::Object& module);
 
 // Calls `visit` for each tensor in a value: the value itself, or those in lists, tuples and dicts. Returns the value with

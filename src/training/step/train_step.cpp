@@ -227,7 +227,9 @@ class TrainStep::Impl {
       at::Tensor loss = loss_(output, targets);
       TORCH_CHECK(loss.defined() && loss.numel() == 1 && loss.requires_grad(),
                   "the loss must be one number that depends on the parameters; the loss function returned ",
-                  !loss.defined() ? "nothing" : loss.numel() != 1 ? "several" : "one that depends on none");
+                  !loss.defined()     ? "nothing"
+                  : loss.numel() != 1 ? "several"
+                                      : "one that depends on none");
       return loss;
     };
   }
@@ -263,8 +265,9 @@ TrainStep::TrainStep(Module module, Loss loss, torch::optim::Optimizer& optimize
     : TrainStep(
           std::move(module),
           [loss = std::move(loss)](const c10::IValue& output, const std::vector<c10::IValue>& targets) {
-            TORCH_CHECK(output.isTensor(), "the module returns no tensor, which the loss function takes; give one of the form "
-                                           "TrainStep::GeneralLoss");
+            TORCH_CHECK(output.isTensor(),
+                        "the module returns no tensor, which the loss function takes; give one of the form "
+                        "TrainStep::GeneralLoss");
             TORCH_CHECK(targets.size() == 1 && targets.front().isTensor(),
                         "the loss function takes one tensor as the target, and was given ", targets.size(), " value(s)");
             return loss(output.toTensor(), targets.front().toTensor());

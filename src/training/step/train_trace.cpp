@@ -32,8 +32,8 @@ bool have_equal_structures(const std::vector<c10::IValue>& a, const std::vector<
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), have_equal_structure);
 }
 
-// Lets LibTorch's engine run all of backward on the calling thread, whose operators a recorder sees. The engine has threads of
-// its own for other devices than the CPU.
+// Lets LibTorch's engine run all of backward on the calling thread, whose operators a recorder sees. The engine has threads
+// of its own for other devices than the CPU.
 class BackwardOnThisThread {
  public:
   BackwardOnThisThread() : was_enabled_(c10::AutogradState::get_tls_state().get_multithreading_enabled()) { set(false); }
@@ -109,8 +109,7 @@ bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& 
          std::equal(parameters.tensors.begin(), parameters.tensors.end(), leaves_.begin(), others, is_same) &&
          (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) &&
          have_equal_structures(arguments.inputs, inputs_) && have_equal_structures(arguments.targets, targets_) &&
-         (update_ == nullptr || update_->begin(parameters)) &&
-         trace_key(operands(arguments)) == operands_key_;
+         (update_ == nullptr || update_->begin(parameters)) && trace_key(operands(arguments)) == operands_key_;
 }
 
 // Eager training adds gradients to all leaves, also to those that no optimizer steps.
@@ -169,8 +168,8 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   };
   const std::vector<c10::IValue> inputs = traced(arguments.inputs);
   const std::vector<c10::IValue> targets = traced(arguments.targets);
-  trace->run_recorded(module, loss, inputs, targets, optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, recorder,
-                      result);
+  trace->run_recorded(module, loss, inputs, targets, optimizer != nullptr ? optimizer->clipping.norm : std::nullopt,
+                      recorder, result);
   const bool has_others = trace->leaves_.size() > trace->parameters_;
   if (!trace->state_.holds()) {
     recorder.refuse("a call changes an attribute of the module");

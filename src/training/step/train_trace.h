@@ -1,4 +1,5 @@
-// TrainTrace: forward, loss and backward of one kind of training step, and the optimizer's step where it may be, as one plan.
+// TrainTrace: forward, loss and backward of one kind of training step, and the optimizer's step where it may be, as one
+// plan.
 #pragma once
 
 #include "executor/captured_graph.h"
@@ -72,8 +73,8 @@ class TrainTrace final : public PlanEntry {
  private:
   TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters);
   void add_other_leaves(const at::Tensor& loss);
-  // Runs forward, loss and backward in the recorder's scope, and adds the outputs of its graph. With a norm, the last output is
-  // the factor that clips the gradients.
+  // Runs forward, loss and backward in the recorder's scope, and adds the outputs of its graph. With a norm, the last output
+  // is the factor that clips the gradients.
   void run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& inputs,
                     const std::vector<c10::IValue>& targets, std::optional<double> clip_norm, Recorder& recorder,
                     StepResult& result);
@@ -81,14 +82,14 @@ class TrainTrace final : public PlanEntry {
   std::vector<at::Tensor> operands(const StepArguments& arguments) const;
 
   const ModuleState state_;
-  const std::vector<c10::IValue> inputs_;   // their structure
+  const std::vector<c10::IValue> inputs_;  // their structure
   const std::vector<c10::IValue> targets_;
   const TraceKey key_;
   std::vector<at::Tensor> leaves_;
-  const size_t parameters_;  // how many leaves are the optimizer's
+  const size_t parameters_;           // how many leaves are the optimizer's
   std::vector<at::Tensor> captured_;  // parameters, buffers, and tensors of the loss function
   TraceKey operands_key_;
-  std::vector<size_t> gradients_;  // per output of the recorded graph after the loss: the leaf
+  std::vector<size_t> gradients_;       // per output of the recorded graph after the loss: the leaf
   std::unique_ptr<StepUpdate> update_;  // null if the plan returns the gradients
   std::shared_ptr<CapturedGraph> plan_;
 };
