@@ -11,6 +11,7 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace sconce::clients {
@@ -305,6 +306,10 @@ void World::train_step(const Numbers& numbers, size_t index, Observed& observed)
     optimizer_->zero_grad();
     try {
       const at::AutoGradMode with_gradients(true);
+      const auto is_trained = [](const at::Tensor& parameter) { return parameter.requires_grad(); };
+      const std::vector<at::Tensor> trained = parameters();
+      TORCH_CHECK(std::any_of(trained.begin(), trained.end(), is_trained),
+                  "the optimizer has no parameter that requires a gradient");
       loss = loss_of(forward(x), target);
       TORCH_CHECK(loss.requires_grad(),
                   "the loss must be one number that depends on the parameters; the loss function "
