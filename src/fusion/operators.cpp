@@ -18,9 +18,8 @@ using Arguments = std::span<const ElementArgument>;
 using Kind = ElementArgument::Kind;
 
 const RuleTable& rules() {
-  static const auto& table = *[] {
-    auto* const made = new RuleTable;  // jobs may outlive static objects
-    RuleTable& rows = *made;
+  static const RuleTable& table = []() -> const RuleTable& {
+    RuleTable& rows = *new RuleTable;  // jobs may outlive static objects
     add_arithmetic_rules(rows);
     add_division_rules(rows);
     add_selection_rules(rows);
@@ -30,7 +29,7 @@ const RuleTable& rules() {
     add_special_rules(rows);
     add_binary_rules(rows);
     add_rule(rows, "batch_norm", write_batch_norm);
-    return made;
+    return rows;
   }();
   return table;
 }

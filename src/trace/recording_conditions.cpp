@@ -52,7 +52,7 @@ const char* why_not_now(std::span<const at::Tensor> leaves) {
   return std::any_of(leaves.begin(), leaves.end(), has_hooks) ? "a parameter has hooks" : nullptr;
 }
 
-// What at::from_blob makes without a deleter, nobody owns: its memory may be gone after the call.
+// Nobody owns the memory of a tensor that at::from_blob made without a deleter: it may be gone after the call.
 const char* why_not_kept(const at::Tensor& tensor) {
   const c10::StorageImpl* storage = storage_of(tensor);
   const bool is_owned =

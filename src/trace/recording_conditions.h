@@ -1,4 +1,4 @@
-// What recordings assume that no key of a call says.
+// Conditions of recordings that are not part of a call's key.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -7,7 +7,7 @@
 namespace sconce {
 namespace {
 
-constexpr uint64_t kWatched = 0x5ec0'7ce5'eed5'0bad;  // nobody's seed
+constexpr uint64_t kWatched = 0x5ec0'7ce5'eed5'0bad;  // no program's own seed is this
 
 struct Watches {
   std::mutex mutex;

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -145,8 +144,8 @@ TraceKey trace_key(std::span<const at::Tensor> inputs) {
   return std::move(key.structure);
 }
 
-uint64_t hash_of(const TraceKey& key) {
-  return std::hash<std::string_view>()({reinterpret_cast<const char*>(key.data()), key.size() * sizeof(int64_t)});
+std::string_view bytes_of(const TraceKey& key) {
+  return {reinterpret_cast<const char*>(key.data()), key.size() * sizeof(int64_t)};
 }
 
 std::string describe_inputs(std::span<const at::Tensor> inputs) {

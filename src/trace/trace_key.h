@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sconce {
@@ -28,7 +29,8 @@ void append_tensors(TraceKeyParts& key, std::span<const at::Tensor> inputs);
 
 // Returns both parts as one.
 TraceKey trace_key(std::span<const at::Tensor> inputs);
-uint64_t hash_of(const TraceKey& key);
+// Returns the words as bytes, for a table of text.
+std::string_view bytes_of(const TraceKey& key);
 
 // Returns "Float[4,3] requires_grad, Long[4]".
 std::string describe_inputs(std::span<const at::Tensor> inputs);

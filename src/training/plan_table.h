@@ -6,8 +6,6 @@
 #include "trace/size_pattern.h"
 #include "trace/symbolic_sizes.h"
 
-#include <sconce/explanation.h>
-
 #include <c10/util/FunctionRef.h>
 
 #include <atomic>
@@ -25,21 +23,25 @@
 
 namespace sconce {
 
-// A kind of calls.
+// A kind of calls. Refers to what it is made of.
 struct PlanKey {
+  PlanKey(std::string_view bytes, const std::vector<int64_t>& open) : structure(bytes), sizes(open) {}
+  // Recordings of the kind leave no size open.
+  explicit PlanKey(std::string_view bytes) : PlanKey(bytes, kNoSizes) {}
+
   std::string_view structure;         // what a recording depends on, as bytes
-  const std::vector<int64_t>& sizes;  // besides, what it may leave open
+  const std::vector<int64_t>& sizes;  // what it may leave open
+
+ private:
+  static inline const std::vector<int64_t> kNoSizes;
 };
 
-// What is known of a kind of calls: a plan, or why it has none.
+// The plan of a kind of calls, or why there is none.
 class PlanEntry {
  public:
   virtual ~PlanEntry() = default;
   // Returns whether there is a plan. It may be compiled in the background.
   virtual bool is_ready() const = 0;
-  // Requires that `is_ready` was false. Another thread may have made the plan since then.
-  virtual std::string why_no_plan() const = 0;
-  virtual void explain(std::vector<Explanation>& plans) const = 0;
   virtual void wait_for_compile() const = 0;
 
   SizePattern pattern;
@@ -57,10 +59,10 @@ struct ServedCalls {
   std::vector<std::pair<std::string, uint64_t>> reasons;
 };
 
-// Calls of one kind share a key. What a recording assumes besides, its user asks it (`Holds`). One kind may have several
-// recordings of which each assumes something else. A recording costs many calls: the first kind of all is recorded at once,
-// a later one when it comes again. Of a kind whose recordings were not used, ever fewer calls are recorded. Beyond a limit,
-// what was not used for the longest time is dropped. Thread-safe.
+// Calls of one kind share a key. The owner of the table asks a recording for what it assumes besides (`Holds`). One kind may
+// have several recordings of which each assumes something else. A recording costs many calls: the first kind of all is
+// recorded at once, a later one when it comes again. Of a kind whose recordings were not used, ever fewer calls are
+// recorded. Beyond a limit, what was not used for the longest time is dropped. Thread-safe.
 class PlanTable {
  public:
   using PlanPtr = std::shared_ptr<PlanEntry>;
@@ -81,7 +83,7 @@ class PlanTable {
   Found find(const PlanKey& key, Holds holds);
   // Decides about a call for which nothing was found. `records_first`: false if even the first kind must come again.
   Decision decide(const PlanKey& key, bool records_first = true);
-  // Of two threads that recorded one kind at once, the first keeps its recording.
+  // Keeps the recording, unless another thread has inserted one that serves the call.
   void insert(const PlanKey& key, PlanPtr plan, Holds holds);
 
   void count_run(PlanEntry& plan);
@@ -102,7 +104,7 @@ class PlanTable {
     Structure* structure;
   };
   using Uses = std::list<Use>;
-  // What is known of calls with one structure.
+  // The recordings with one structure.
   struct Structure {
     std::string key;
     std::vector<Uses::iterator> uses;  // those of one size first, the newest of them first

@@ -26,14 +26,12 @@ class TracedFunction::Impl {
       : function_(std::move(function)), options_(options), table_(options.plan_cache_capacity()) {}
 
   Tensors run(Tensors arguments) {
-    if (RecordingScope::current() != nullptr) {
-      return function_(std::move(arguments));  // the outer trace records it
-    }
-    if (why_not_now({}) != nullptr) {
+    // An outer trace records the function as part of itself.
+    if (RecordingScope::current() != nullptr || why_not_now({}) != nullptr) {
       return function_(std::move(arguments));
     }
-    const std::string structure = structure_of(arguments);
-    const PlanKey key{structure, kNoSizes};
+    const TraceKey kind = kind_of(arguments);
+    const PlanKey key(bytes_of(kind));
     const auto found = std::static_pointer_cast<Trace>(table_.find(key, holds).plan);
     if (found != nullptr && found->executor != nullptr) {
       table_.count_run(*found);
@@ -76,8 +74,6 @@ class TracedFunction::Impl {
     std::atomic<uint64_t> eager_calls{0};  // the recorded one among them
 
     bool is_ready() const override { return executor != nullptr; }
-    std::string why_no_plan() const override { return refusal; }
-    void explain(std::vector<Explanation>& plans) const override { plans.push_back(executor->explain()); }
     void wait_for_compile() const override {
       if (executor != nullptr) {
         executor->wait_for_compiles();
@@ -85,15 +81,12 @@ class TracedFunction::Impl {
     }
   };
 
-  // The sizes are in the structure: no trace leaves them open.
-  static inline const std::vector<int64_t> kNoSizes;
-
-  static std::string structure_of(const Tensors& arguments) {
+  static TraceKey kind_of(const Tensors& arguments) {
     TraceKey key = trace_key(arguments);
     for (const at::Tensor& argument : arguments) {
       key.push_back(argument.defined() && argument.is_leaf() && argument.grad().defined() ? 1 : 0);
     }
-    return {reinterpret_cast<const char*>(key.data()), key.size() * sizeof(int64_t)};
+    return key;
   }
 
   static bool holds(PlanEntry& recorded) {
@@ -171,7 +164,6 @@ class TracedFunction::Impl {
       trace->captured_key = trace_key(trace->captured);
       trace->executor = std::make_unique<GraphExecutor>(recorder.finish(), "traced function", options_);
     }
-    table_.count_recorded();
     table_.insert(key, trace, holds);
     return recorder.handed_out(results);
   }

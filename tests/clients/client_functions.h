@@ -11,7 +11,7 @@ namespace sconce::clients {
 
 constexpr int64_t kWidth = 6;  // of all rows
 
-// What a function reads besides its arguments.
+// Tensors and memory that a function reads besides its arguments.
 struct Captured {
   at::Tensor scale;          // a leaf, [kWidth]
   at::Tensor matrix;         // a leaf, [kWidth, kWidth]

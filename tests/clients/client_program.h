@@ -8,7 +8,7 @@
 
 namespace sconce::clients {
 
-// What a statement does. Its numbers choose the form.
+// The kinds of statements. The numbers of a statement choose its form.
 enum class Verb : uint8_t {
   kCall,            // calls the module: with the grad mode, backward and batch size of the numbers
   kTrainStep,       // takes a step: sconce by TrainStep

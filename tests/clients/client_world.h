@@ -22,7 +22,7 @@
 
 namespace sconce::clients {
 
-// What can be told of a world after a statement.
+// The state of a world after a statement.
 struct Observed {
   std::string error;                                        // the first line of what the statement threw; empty if nothing
   std::vector<std::pair<std::string, at::Tensor>> tensors;  // each with its name; undefined ones, too

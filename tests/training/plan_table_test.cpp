@@ -15,8 +15,6 @@ using Sizes = std::vector<int64_t>;
 struct Recording final : PlanEntry {
   explicit Recording(int number) : assumed(number) {}
   bool is_ready() const override { return ready; }
-  std::string why_no_plan() const override { return "not yet"; }
-  void explain(std::vector<Explanation>& /*plans*/) const override {}
   void wait_for_compile() const override { ++waits; }
 
   int assumed;

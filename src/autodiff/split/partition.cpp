@@ -21,9 +21,8 @@ bool may_copy(const Node& node) {
   }
   const TensorFacts* operand = node.input(0)->facts();
   const Value* format = node.named_input("memory_format");
-  const c10::IValue* constant = format == nullptr ? nullptr : format->constant();
-  const bool is_row_major = format == nullptr || (constant != nullptr && constant->isInt() &&
-                                                  constant->toInt() == static_cast<int64_t>(c10::MemoryFormat::Contiguous));
+  const bool is_row_major =
+      format == nullptr || is_constant_int(*format, static_cast<int64_t>(c10::MemoryFormat::Contiguous));
   return operand == nullptr || !operand->contiguous || !is_row_major;
 }
 

@@ -3,9 +3,8 @@
 namespace sconce {
 
 const KernelRow* find_kernel_row(const Op& op) {
-  static const auto& table = *[] {
-    auto* const made = new KernelTable;  // jobs may outlive static objects
-    KernelTable& rows = *made;
+  static const KernelTable& table = []() -> const KernelTable& {
+    KernelTable& rows = *new KernelTable;  // jobs may outlive static objects
     add_pointwise_kernels(rows);
     add_selection_kernels(rows);
     add_view_kernels(rows);
@@ -14,7 +13,7 @@ const KernelRow* find_kernel_row(const Op& op) {
     add_product_kernels(rows);
     add_convolution_kernels(rows);
     add_pool_kernels(rows);
-    return made;
+    return rows;
   }();
   const auto found = op.schema == nullptr || op.runs_under_autocast ? table.end() : table.find(op.schema->operator_name());
   return found == table.end() ? nullptr : &found->second;

@@ -36,7 +36,7 @@ std::string why_pinned(const SizePattern& pattern, const BackwardProgram& progra
   return {};
 }
 
-// What a recording of a backward assumes is all in its key.
+// The key of a backward has all that its recording assumes.
 bool holds(PlanEntry& /*recorded*/) { return true; }
 
 }  // namespace
@@ -48,11 +48,12 @@ struct BackwardPrograms::Recorded final : PlanEntry {
   bool is_ready() const override {
     return std::all_of(plans.begin(), plans.end(), [](const auto& plan) { return plan->is_ready(); });
   }
-  std::string why_no_plan() const override {
+  // Requires that `is_ready` was false. Another thread may have made the plan since then.
+  std::string why_no_plan() const {
     const auto found = std::find_if(plans.begin(), plans.end(), [](const auto& plan) { return !plan->is_ready(); });
     return found == plans.end() ? "its plan is being compiled" : (*found)->why_no_plan();
   }
-  void explain(std::vector<Explanation>& explained) const override {
+  void explain(std::vector<Explanation>& explained) const {
     for (const auto& plan : plans) {
       explained.push_back(plan->explain());
     }
@@ -85,7 +86,7 @@ BackwardPrograms::Backward BackwardPrograms::take(const std::shared_ptr<Autograd
     return leave_to_engine(found.plan->refusal);
   }
   if (found.plan != nullptr && !found.plan->is_ready()) {
-    return leave_to_engine(found.plan->why_no_plan());
+    return leave_to_engine(static_cast<const Recorded&>(*found.plan).why_no_plan());
   }
   const size_t results = task.captured_vars_.size();
   const bool keeps_graph = task.keep_graph_;
@@ -150,7 +151,7 @@ BackwardExplanation BackwardPrograms::explain() const {
   explanation.reasons = served.reasons;
   explanation.why_sizes_are_fixed = table_.why_sizes_are_fixed();
   for (const auto& recorded : table_.plans()) {
-    recorded->explain(explanation.plans);
+    static_cast<const Recorded&>(*recorded).explain(explanation.plans);
   }
   return explanation;
 }

@@ -53,7 +53,8 @@ class WholeBackward final : public AutogradNode {
   GraphTask& task_;
 };
 
-// What the engine has made for one root, as it makes it for several: with a node before the root that holds the gradient.
+// The graph of a backward begins with a GraphRoot, which holds the gradients. The engine makes none for a single root; this
+// makes one, and takes it away.
 class RootBefore {
  public:
   RootBefore(const std::shared_ptr<AutogradNode>& root, InputBuffer& gradients, GraphTask& task) : root_(root), task_(task) {
@@ -100,8 +101,6 @@ class BackwardEngine final : public Engine {
  public:
   static void install() {
     static auto& engine = *new BackwardEngine;  // threads may run backward until the process ends
-    static std::mutex mutex;
-    const std::lock_guard<std::mutex> lock(mutex);
     Engine& current = Engine::get_default_engine();
     if (&current != &engine) {
       engine.before_ = &current;  // that of Python, once it is loaded

@@ -23,7 +23,7 @@ void fit_results(const torch::autograd::Node& node, torch::autograd::variable_li
 // Adds up gradients that arrive at one place, as the engine does.
 at::Tensor sum_of_gradients(const at::Tensor& sum, const at::Tensor& gradient);
 
-// Calls `visit` for each node that the history of `tensors` leads to. `ends`: nodes behind which is not looked.
+// Calls `visit` for each node that the history of `tensors` leads to. The walk stops at the nodes `ends`.
 void for_each_in_history(const torch::autograd::variable_list& tensors, const std::vector<torch::autograd::Node*>& ends,
                          c10::function_ref<void(torch::autograd::Node&)> visit);
 // Returns whether one of them has a hook.

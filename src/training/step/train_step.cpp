@@ -132,7 +132,7 @@ class TrainStep::Impl {
     explanation.eager = served.eager;
     explanation.reasons = served.reasons;
     for (const auto& trace : table_.plans()) {
-      trace->explain(explanation.plans);
+      static_cast<const TrainTrace&>(*trace).explain(explanation.plans);
     }
     explanation.optimizer = update_.explain();
     explanation.optimizer.steps += updated_by_plan_;
@@ -156,7 +156,7 @@ class TrainStep::Impl {
     if (const char* reason = why_not_now(parameters.tensors)) {
       return run_eagerly(arguments, reason);
     }
-    const PlanKey key = arguments.plan_key();
+    const PlanKey key(bytes_of(arguments.key));
     const auto holds = [&](PlanEntry& trace) { return static_cast<TrainTrace&>(trace).holds(arguments, parameters); };
     auto trace = std::static_pointer_cast<TrainTrace>(table_.find(key, holds).plan);
     StepResult result;

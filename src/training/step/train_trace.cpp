@@ -77,7 +77,6 @@ TrainTrace::TrainTrace(const Module& module, const StepArguments& arguments, con
     : state_(module.script_module()._ivalue()),
       inputs_(structure_of(arguments.inputs)),
       targets_(structure_of(arguments.targets)),
-      key_(arguments.key),
       leaves_(parameters),
       parameters_(parameters.size()) {}
 
@@ -105,7 +104,7 @@ void TrainTrace::wait_for_compile() const {
 bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& parameters) {
   const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
   const auto others = leaves_.begin() + static_cast<std::ptrdiff_t>(parameters_);
-  return arguments.key == key_ && state_.holds() &&
+  return state_.holds() &&
          std::equal(parameters.tensors.begin(), parameters.tensors.end(), leaves_.begin(), others, is_same) &&
          (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) &&
          have_equal_structures(arguments.inputs, inputs_) && have_equal_structures(arguments.targets, targets_) &&

@@ -28,12 +28,6 @@ struct StepArguments {
   const std::vector<c10::IValue>& targets;
   std::vector<at::Tensor> tensors;  // in both
   TraceKey key;                     // of the tensors
-
-  // No trace leaves sizes open.
-  PlanKey plan_key() const {
-    static const std::vector<int64_t> no_sizes;
-    return {{reinterpret_cast<const char*>(key.data()), key.size() * sizeof(int64_t)}, no_sizes};
-  }
 };
 
 // What a step has computed.
@@ -57,11 +51,13 @@ class TrainTrace final : public PlanEntry {
                                             const StepArguments& arguments, const TrainedParameters& parameters,
                                             const StepOptimizer* optimizer, StepResult& result);
 
-  // Returns whether the trace is of such a call. Reads the optimizer's states for `run`.
+  // Returns whether the trace is of such a call. Reads the optimizer's states for `run`. Requires that the tensors among the
+  // arguments have the key of those that were recorded.
   bool holds(const StepArguments& arguments, const TrainedParameters& parameters);
   bool is_ready() const override { return plan_ != nullptr && plan_->is_ready(); }
-  std::string why_no_plan() const override { return plan_ == nullptr ? refusal : plan_->why_no_plan(); }
-  void explain(std::vector<Explanation>& plans) const override;
+  // Requires that `is_ready` was false.
+  std::string why_no_plan() const { return plan_ == nullptr ? refusal : plan_->why_no_plan(); }
+  void explain(std::vector<Explanation>& plans) const;
   void wait_for_compile() const override;
   // Requires `is_ready`, and that `holds` was true for this call.
   StepResult run(const StepArguments& arguments);
@@ -84,7 +80,6 @@ class TrainTrace final : public PlanEntry {
   const ModuleState state_;
   const std::vector<c10::IValue> inputs_;  // their structure
   const std::vector<c10::IValue> targets_;
-  const TraceKey key_;
   std::vector<at::Tensor> leaves_;
   const size_t parameters_;           // how many leaves are the optimizer's
   std::vector<at::Tensor> captured_;  // parameters, buffers, and tensors of the loss function
