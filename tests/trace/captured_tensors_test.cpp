@@ -2,6 +2,8 @@
 #include <sconce/compiled_backward.h>
 #include <sconce/trace.h>
 
+#include "tests/trace/same_calls.h"
+
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -18,45 +20,20 @@
 namespace sconce::testing {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-using Function = TracedFunction::Function;
+using tests::Function;
+using tests::leaf;
+using tests::Tensors;
 
 TracedFunction traced(const Function& function) { return trace(function, Options().compile(CompileMode::kBlocking)); }
 
-// Returns the first result, and gradients of arguments that require one; undefined where there is none.
-Tensors outcome(const Function& function, const Tensors& arguments) {
-  Tensors leaves;
-  for (const at::Tensor& argument : arguments) {
-    leaves.push_back(argument.detach().clone().set_requires_grad(argument.requires_grad()));
-  }
-  Tensors found = {function(leaves).front()};
-  if (found.front().requires_grad()) {
-    (found.front() * found.front()).sum().backward();
-  }
-  for (const at::Tensor& each : leaves) {
-    found.push_back(each.grad());
-  }
-  return found;
-}
-
 void expect_same(const Function& function, const TracedFunction& plan, const Tensors& arguments) {
-  for (int call = 0; call < 5; ++call) {
-    const Tensors expected = outcome(function, arguments);
-    const Tensors found = outcome(plan, arguments);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_EQ(found[i].defined(), expected[i].defined()) << "call " << call << ", tensor " << i;
-      EXPECT_TRUE(!expected[i].defined() || at::allclose(found[i], expected[i], 1e-4, 1e-5))
-          << "call " << call << ", tensor " << i;
-    }
-  }
+  tests::expect_same(function, plan, {arguments}, /*rounds=*/5);
 }
 
 std::string refusal_of(const TracedFunction& plan) {
   const TraceExplanation explanation = plan.explain();
   return explanation.traces.empty() ? "not recorded" : explanation.traces.front().refusal;
 }
-
-at::Tensor leaf(at::IntArrayRef sizes) { return at::randn(sizes).set_requires_grad(true); }
 
 TEST(TracedData, HasNoGradient) {
   const std::vector<Function> functions = {

@@ -3,6 +3,7 @@
 
 #include "tests/support/autocast_region.h"
 #include "tests/support/cuda_on_host.h"
+#include "tests/trace/same_calls.h"
 
 #include "trace/trace_key.h"
 
@@ -10,8 +11,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/api/include/torch/nn/functional.h>
 #include <torch/csrc/api/include/torch/types.h>
-#include <torch/csrc/autograd/generated/variable_factories.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/generated/variable_factories.h>
 
 #include <functional>
 #include <optional>
@@ -20,68 +21,10 @@
 namespace sconce {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-using Function = TracedFunction::Function;
-
-Tensors leaves_of(const Tensors& arguments) {
-  Tensors leaves;
-  for (const at::Tensor& argument : arguments) {
-    leaves.push_back(argument.detach().clone().set_requires_grad(argument.requires_grad()));
-  }
-  return leaves;
-}
-
-// Runs the function on copies of the arguments. Returns results, arguments afterwards, and gradients.
-Tensors outcome(const Function& function, const Tensors& arguments) {
-  const Tensors leaves = leaves_of(arguments);
-  Tensors all = function(leaves);
-  at::Tensor loss;
-  for (const at::Tensor& result : Tensors(all)) {
-    if (result.defined() && result.requires_grad() && result.is_floating_point()) {
-      const at::Tensor part = (result * result).mean();
-      loss = loss.defined() ? loss + part : part;
-    }
-  }
-  if (loss.defined()) {
-    loss.backward();
-  }
-  for (const at::Tensor& leaf : leaves) {
-    all.push_back(leaf.detach());
-    all.push_back(leaf.grad());
-  }
-  return all;
-}
-
-void expect_equal(const Tensors& found, const Tensors& expected, const std::string& when) {
-  ASSERT_EQ(found.size(), expected.size()) << when;
-  for (size_t i = 0; i < found.size(); ++i) {
-    ASSERT_EQ(found[i].defined(), expected[i].defined()) << when << ", tensor " << i;
-    if (!found[i].defined()) {
-      continue;
-    }
-    EXPECT_EQ(found[i].scalar_type(), expected[i].scalar_type()) << when << ", tensor " << i;
-    EXPECT_EQ(found[i].requires_grad(), expected[i].requires_grad()) << when << ", tensor " << i;
-    EXPECT_EQ(found[i].sizes(), expected[i].sizes()) << when << ", tensor " << i;
-    EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-4, 1e-5, /*equal_nan=*/true)) << when << ", tensor " << i;
-  }
-}
-
-// Compares the traced function with the function, in the call that traces and in calls of the plans after it.
-TracedFunction expect_same(const Function& function, const std::vector<Tensors>& calls) {
-  TracedFunction traced = trace(function, Options().compile(CompileMode::kBlocking));
-  for (int round = 0; round < 3; ++round) {
-    for (size_t i = 0; i < calls.size(); ++i) {
-      at::manual_seed(7);
-      const Tensors expected = outcome(function, calls[i]);
-      at::manual_seed(7);
-      expect_equal(outcome(traced, calls[i]), expected,
-                   "call " + std::to_string(i) + " of round " + std::to_string(round));
-    }
-  }
-  return traced;
-}
-
-at::Tensor leaf(at::IntArrayRef sizes) { return at::randn(sizes).set_requires_grad(true); }
+using tests::expect_same;
+using tests::Function;
+using tests::leaf;
+using tests::Tensors;
 
 void expect_planned(const TracedFunction& traced) {
   for (const TraceExplanation::Trace& each : traced.explain().traces) {
@@ -95,9 +38,10 @@ TEST(Trace, PlansAFunctionOfTensors) {
     const at::Tensor hidden = at::relu(at::linear(in[0], in[1], in[2]));
     return {at::log_softmax(at::linear(hidden, in[3]), 1), hidden};
   };
-  const TracedFunction traced = expect_same(mlp, {{at::randn({4, 6}), leaf({8, 6}), leaf({8}), leaf({3, 8})},
-                                                  {leaf({4, 6}), leaf({8, 6}), leaf({8}), leaf({3, 8})},
-                                                  {at::randn({2, 6}), at::randn({8, 6}), at::randn({8}), at::randn({3, 8})}});
+  const TracedFunction traced =
+      expect_same(mlp, {{at::randn({4, 6}), leaf({8, 6}), leaf({8}), leaf({3, 8})},
+                        {leaf({4, 6}), leaf({8, 6}), leaf({8}), leaf({3, 8})},
+                        {at::randn({2, 6}), at::randn({8, 6}), at::randn({8}), at::randn({3, 8})}});
   expect_planned(traced);
   EXPECT_EQ(traced.explain().traces.size(), 3U);
 }
@@ -120,7 +64,8 @@ TEST(Trace, RecordsLossesOfTheCppApi) {
 
 TEST(Trace, KeepsNumbersAsNumbers) {
   const Function promoting = [](Tensors in) -> Tensors {
-    return {in[0] * 2 + 1, in[0] / 3, 2 - in[0], in[0].pow(2), at::where(in[0] > 0, in[0], 0.5), in[0].to(at::kDouble) * 0.1};
+    return {
+        in[0] * 2 + 1, in[0] / 3, 2 - in[0], in[0].pow(2), at::where(in[0] > 0, in[0], 0.5), in[0].to(at::kDouble) * 0.1};
   };
   expect_planned(expect_same(promoting, {{at::arange(6)}, {leaf({3})}, {at::randn({2}, at::kHalf)}}));
 }
