@@ -57,18 +57,25 @@ struct TrainExplanation {
   uint64_t eager = 0;            // the others
   // Why calls were not run by plan, and how often.
   std::vector<std::pair<std::string, uint64_t>> reasons;
+  // Why a plan could not leave sizes open. Each size then has a plan of its own, recorded when it comes for the second time.
+  std::vector<std::string> why_sizes_are_fixed;
   std::vector<Explanation> plans;  // of forward, loss and backward
   OptimizerExplanation optimizer;
 };
 
 // Trains a module. A call with arguments of a kind runs forward, loss and backward and records them; later calls run the
-// recorded graph as one plan. The first kind is recorded at once, a later one when it comes for the second time. What a plan
-// assumes is checked in each call: sizes, strides and dtypes of arguments, parameters and the optimizer's states, hooks of
-// parameters, the module's attributes, the state of the thread. Buffers are updated as in eager training.
+// recorded graph as one plan. The first kind is recorded at once, a later one when it comes for the second time; arguments of
+// other sizes than the first ones at once, with these sizes left open, so that a batch of any size runs the same plan. What a
+// plan assumes is checked in each call: sizes, strides and dtypes of arguments, parameters and the optimizer's states, hooks
+// of parameters, the module's attributes, the state of the thread. Buffers are updated as in eager training.
 //
 // The plan clips the gradients and updates the parameters, too, if it need not add up or keep gradients and
 // CapturedOptimizer knows the optimizer. Each gradient is freed where its parameter is updated. Otherwise a CapturedOptimizer
 // takes the step.
+//
+// TorchScript may read sizes and compute with them. A loss function in C++ leaves them open if it calls operators (at::mse_loss)
+// and asks for no size; where it reads one (torch::nn::functional::mse_loss compares the sizes of its arguments), each size has
+// a plan of its own. `explain` has the reason.
 //
 // Numbers that the loss function takes from its surroundings are constants of the recorded graph. A step that reads an
 // element of a tensor on the host (`.item()`), or whose results' sizes depend on elements, runs eagerly. `explain` has the

@@ -247,6 +247,14 @@ Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const Ca
   return finished;
 }
 
+Expected<std::unique_ptr<Plan>> compile_with_open_sizes(const std::shared_ptr<const Graph>& graph, Callees* callees) {
+  const PausedRecording paused;
+  std::shared_ptr<Graph> own = graph->clone();
+  dissolve_recorded_nodes(*own);
+  dissolve_kernel_nodes(*own);
+  return lower(std::move(own), callees, nullptr, {.leaves_sizes_open = true});
+}
+
 Expected<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees) {
   Profiled profiled;
   std::shared_ptr<Graph> own = graph->clone();

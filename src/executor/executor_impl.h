@@ -49,6 +49,7 @@ class GraphExecutor::Impl final : public Program {
   bool takes_profiled_run();
   void note_run(const Plan& plan) const;
   using Arguments = std::span<const c10::IValue>;
+  const Plan& plan_with_open_sizes();
   FrameLease take_frame(const ArgumentSpec* spec, Arguments arguments);
   const CountedPlan& plan_for(const ArgumentSpec& spec, Arguments arguments, const PlanCache<SpecEntry>::Guard& guard);
   void specialize(const SpecEntry& entry, const ArgumentSpec& spec, Arguments arguments);
@@ -65,6 +66,8 @@ class GraphExecutor::Impl final : public Program {
   std::vector<PassTiming> passes_;
   std::vector<RefusalExplanation> refusals_;
   std::unique_ptr<CountedPlan> generic_;  // serves every spec
+  std::once_flag has_open_sizes_;
+  std::unique_ptr<Plan> with_open_sizes_;  // runs while a recorder with symbols records; null before the first such run
   const std::shared_ptr<SpecializationSource> source_;
   mutable PlanCache<SpecEntry> cache_;
   // The number of profiled runs that have begun, up to the number requested.

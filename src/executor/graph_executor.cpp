@@ -10,6 +10,7 @@
 #include "lower/explain_plan.h"
 #include "plan/prepared/packed/explain_weights.h"
 #include "plan/run_plan.h"
+#include "trace/recorder.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
@@ -163,6 +164,12 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
     may_skip_autograd = !spec.has_exotic() && !transform_is_active();
     requires_grad = records_gradients && spec.requires_grad();
   }
+  if (const Recorder* recorder = may_skip_autograd ? nullptr : RecordingScope::current()) {
+    if (recorder->symbols() > 0) {
+      run_plan(plan_with_open_sizes(), stack, AutogradUse::kAll);
+      return;
+    }
+  }
   FrameLease frame = take_frame(options_.optimize() ? &spec : nullptr, arguments);
   const Plan& plan = frame.plan();
   requires_grad = requires_grad || (records_gradients && plan.constants_require_grad());
@@ -172,6 +179,15 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
            : plan.asks_gradients() ? AutogradUse::kAsked
            : requires_grad         ? AutogradUse::kAll
                                    : AutogradUse::kNone);
+}
+
+const Plan& GraphExecutor::Impl::plan_with_open_sizes() {
+  std::call_once(has_open_sizes_, [this] {
+    with_open_sizes_ = compile_with_open_sizes(generic_->plan->graph(), &callees_).value_or_throw("sconce cannot run " + name_);
+    with_open_sizes_->set_name(name_);
+    with_open_sizes_->set_intra_op_threads(options_.intra_op_threads());
+  });
+  return *with_open_sizes_;
 }
 
 // A program that another plan runs is no last graph of the thread: it belongs to the other plan's run.

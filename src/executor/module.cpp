@@ -16,6 +16,18 @@
 #include <mutex>
 
 namespace sconce {
+namespace {
+
+// Returns which arguments may be any tensor.
+std::vector<bool> arguments_for_tensors(const c10::FunctionSchema& schema) {
+  std::vector<bool> takes_tensor;
+  for (const c10::Argument& argument : schema.arguments()) {
+    takes_tensor.push_back(c10::TensorType::get()->isSubtypeOf(*argument.type()));
+  }
+  return takes_tensor;
+}
+
+}  // namespace
 
 class Module::Impl {
  public:
@@ -30,6 +42,17 @@ class Module::Impl {
     const c10::FunctionSchema& schema;  // the function's, which the module keeps alive
     std::unique_ptr<GraphExecutor> executor;
     const Method* next;
+    std::vector<bool> takes_tensor = arguments_for_tensors(schema);
+
+    // Returns whether every argument is given, and is a tensor where any tensor may be. LibTorch's check asks each tensor for
+    // its sizes where an argument has no annotation.
+    bool takes(const std::vector<c10::IValue>& arguments, const Kwargs& keyword_arguments) const {
+      bool takes = keyword_arguments.empty() && arguments.size() == takes_tensor.size();
+      for (size_t i = 1; takes && i < arguments.size(); ++i) {  // the first one is the module
+        takes = takes_tensor[i] && arguments[i].isTensor();
+      }
+      return takes;
+    }
   };
 
   // Methods are found without a lock: they live as long as the module, in a list that only grows.
@@ -130,8 +153,10 @@ c10::IValue Module::run_method(const std::string& name, std::vector<c10::IValue>
                                const Kwargs& keyword_arguments) const {
   const Impl::Method& method = impl_->method(name);
   arguments.insert(arguments.begin(), impl_->script_module_._ivalue());
-  // Checks types, fills in defaults, and reports errors in LibTorch's words.
-  method.schema.checkAndNormalizeInputs(arguments, keyword_arguments);
+  if (!method.takes(arguments, keyword_arguments)) {
+    // Checks types, fills in defaults, and reports errors in LibTorch's words.
+    method.schema.checkAndNormalizeInputs(arguments, keyword_arguments);
+  }
   method.executor->run_with_self(arguments);
   return std::move(arguments.front());
 }

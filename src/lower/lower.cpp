@@ -43,6 +43,9 @@ class Lowering {
     if (auto done = lower_block(graph_.body()); !done) {
       return done.refusal();
     }
+    if (options_.leaves_sizes_open) {
+      emit(make_close_sizes_step(operands_of(*graph_.body().return_node(), 0)), nullptr);
+    }
     emit(make_return_step(operands_of(*graph_.body().return_node(), 0)), nullptr);
     return {};
   }
@@ -220,11 +223,19 @@ class Lowering {
   }
 
   Expected<StepPtr> make_step(const Node& node) {
-    Operands operands = operands_of(node, 0);
+    const Operands operands = operands_of(node, 0);
     Registers results;
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
     }
+    auto step = make_step(node, operands, results);
+    if (step && options_.leaves_sizes_open) {
+      return make_open_sizes_step(node, operands, std::move(results), std::move(*step));
+    }
+    return step;
+  }
+
+  Expected<StepPtr> make_step(const Node& node, Operands operands, Registers results) {
     if (has_plans_of_its_own(node)) {
       prepared_.has_recordings = prepared_.has_recordings || node.opcode() == Opcode::kRecorded;
       return lower_subgraph(node, std::move(operands), std::move(results), options_);

@@ -136,10 +136,7 @@ Recorder::Recorder(std::shared_ptr<SymbolicSizes> sizes)
 
 at::Tensor Recorder::add_saved(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
   is_saved_ = true;
-  Value* input = add_input(real);
-  if (shapes_) {
-    shapes_->set_tensor(*input, symbolic.value_or(facts_without_autograd(real)));
-  }
+  Value* input = add_input(real, symbolic);
   return wrap(real.variable_data(), input).set_requires_grad(real.requires_grad());
 }
 
@@ -148,10 +145,14 @@ const TensorFacts* Recorder::symbolic_facts(const at::Tensor& tensor) const {
   return shapes_ && traced != nullptr && traced->value() != nullptr ? shapes_->of(*traced->value()) : nullptr;
 }
 
-Value* Recorder::add_input(const at::Tensor& real) {
+Value* Recorder::add_input(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
   TORCH_INTERNAL_ASSERT(captured_.empty(), "given inputs come before captured ones");
   inputs_.push_back(real);
-  return graph_->add_input({}, c10::TensorType::get());
+  Value* input = graph_->add_input({}, c10::TensorType::get());
+  if (shapes_) {
+    shapes_->set_tensor(*input, symbolic ? *symbolic : facts_without_autograd(real));
+  }
+  return input;
 }
 
 at::Tensor Recorder::wrap(at::Tensor real, Value* value, TraceTensor::Memory memory) const {
@@ -169,6 +170,9 @@ Value* Recorder::value_of(const at::Tensor& tensor) {
   if (value == nullptr) {
     captured_.push_back(tensor);
     value = graph_->add_input({}, c10::TensorType::get());
+    if (shapes_) {
+      shapes_->set_tensor(*value, facts_without_autograd(tensor));
+    }
   }
   return value;
 }
@@ -253,10 +257,14 @@ void Recorder::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     Value* value = node != nullptr ? node->output(i) : nullptr;
     if (argument != nullptr && node != nullptr && schema.is_mutable() && !node->op().schema->is_mutable()) {
       TraceTensor::of(argument->toTensor())->set_value(value);
-      facts_.emplace_back(value, facts_without_autograd(results[i].toTensor()));
+      note_facts(value, results[i].toTensor());
     }
     stack.push_back(argument != nullptr ? *argument : wrap_result(std::move(results[i]), value, memory));
   }
+}
+
+void Recorder::note_facts(Value* value, const at::Tensor& real) {
+  facts_.emplace_back(value, shapes_ ? shapes_->facts_for_compile(*value, real) : facts_without_autograd(real));
 }
 
 // Refuses what a run of the graph would not repeat: changes of tensors that no operator has made.
@@ -320,8 +328,7 @@ Node* Recorder::write_node(const c10::OperatorHandle& op, const std::vector<c10:
 c10::IValue Recorder::wrap_result(c10::IValue real, Value* value, TraceTensor::Memory memory) {
   if (real.isTensor()) {
     if (value != nullptr) {
-      facts_.emplace_back(
-          value, shapes_ ? shapes_->facts_for_compile(*value, real.toTensor()) : facts_without_autograd(real.toTensor()));
+      note_facts(value, real.toTensor());
     }
     return real.toTensor().defined() ? wrap(std::move(real).toTensor(), value, memory) : at::Tensor();
   }

@@ -40,10 +40,10 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   // Adds an input of the graph. Returns a tensor that stands for it, and shares memory, version and gradient edge with
-  // `real`: what the trace computes with it, autograd records for `real`.
-  at::Tensor add_argument(const at::Tensor& real);
+  // `real`: what the trace computes with it, autograd records for `real`. `symbolic`: its sizes and strides in a recorder with
+  // symbols.
+  at::Tensor add_argument(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);
   // The same with nothing that autograd knows but whether it requires a gradient, which formulas read.
-  // `symbolic`: its sizes and strides in a recorder with symbols.
   at::Tensor add_saved(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);
   // Returns what is known of a tensor of a recorder with symbols; null if it is not of this trace.
   const TensorFacts* symbolic_facts(const at::Tensor& tensor) const;
@@ -90,7 +90,8 @@ class Recorder {
 
  private:
   friend class RecordingScope;
-  Value* add_input(const at::Tensor& real);
+  Value* add_input(const at::Tensor& real, const std::optional<TensorFacts>& symbolic);
+  void note_facts(Value* value, const at::Tensor& real);
   void note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given);
   Node* write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
   bool is_viewed_in_place(const Op& op, const std::vector<c10::IValue>& arguments) const;

@@ -23,18 +23,18 @@ at::Tensor as_view_of(const at::Tensor& base, const at::Tensor& real, bool requi
 
 }  // namespace
 
-at::Tensor Recorder::add_argument(const at::Tensor& real) {
+at::Tensor Recorder::add_argument(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
   if (!real.defined()) {
     refuse("an argument is undefined");
     return real;
   }
   for (const Argument& argument : arguments_) {
     if (argument.real.is_same(real)) {
-      add_input(real);  // which nothing reads
+      add_input(real, symbolic);  // which nothing reads
       return argument.traced;
     }
   }
-  at::Tensor traced = wrap(real.variable_data(), add_input(real));
+  at::Tensor traced = wrap(real.variable_data(), add_input(real, symbolic));
   if (!real.is_inference()) {
     torch::autograd::impl::set_version_counter(traced, torch::autograd::impl::version_counter(real));
   }

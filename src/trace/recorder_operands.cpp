@@ -84,6 +84,9 @@ void Recorder::note_contents(const std::vector<c10::IValue>& given) {
 
 // C++ code has filled the tensor: what it holds now is a constant.
 void Recorder::keep_contents_of(const at::Tensor& tensor) {
+  if (shapes_ && shapes_->geometry_of(*value_of(tensor), sconce::real_of(tensor)) != nullptr) {
+    refuse("C++ code fills a tensor whose sizes change");
+  }
   const PausedRecording paused;
   const auto before = contents_.find(value_of(tensor));
   const at::Tensor contents = before != contents_.end() ? before->second : sconce::real_of(tensor).clone();
@@ -106,7 +109,7 @@ void Recorder::note_data(TraceTensor& copy) {
   if (shapes_) {
     shapes_->derive(*detach, {copy.real()}, {copy.real()});
   }
-  facts_.emplace_back(detach->output(), facts_without_autograd(copy.real()));
+  note_facts(detach->output(), copy.real());
   copy.set_value(detach->output());
 }
 

@@ -2,6 +2,7 @@
 
 #include "shapes/operator_facts.h"
 #include "trace/recorder.h"
+#include "trace/trace_key.h"
 
 #include <ATen/core/jit_type.h>
 #include <ATen/ops/empty_strided.h>
@@ -94,6 +95,36 @@ std::optional<Dims> dense_strides(const Dims& sizes, const at::Tensor& like, Siz
     real_elements *= std::max<int64_t>(like.sizes()[dim], 1);
   }
   return strides;
+}
+
+TensorFacts facts_of_sizes(const at::Tensor& real, Dims sizes, SizeArithmetic& arithmetic) {
+  TensorFacts facts = facts_without_autograd(real);
+  facts.contiguous = false;
+  facts.sizes = std::move(sizes);
+  facts.strides = dense_strides(*facts.sizes, real, arithmetic);
+  return facts;
+}
+
+std::vector<std::optional<TensorFacts>> facts_by_pattern(std::span<const at::Tensor> tensors, const SizePattern& pattern,
+                                                         size_t first, SizeArithmetic& arithmetic) {
+  const auto take_dims = [&](const at::Tensor& tensor) {
+    Dims dims;
+    for (int64_t i = 0; i < tensor.dim(); ++i) {
+      dims.push_back(pattern.dim(first++, arithmetic));
+    }
+    return dims;
+  };
+  std::vector<std::optional<TensorFacts>> all;
+  for (const at::Tensor& tensor : tensors) {
+    all.emplace_back();
+    if (tensor.defined() && tensor.layout() == c10::kStrided) {
+      all.back() = facts_of_sizes(tensor, take_dims(tensor), arithmetic);
+      if (has_gaps(tensor)) {
+        all.back()->strides = take_dims(tensor);
+      }
+    }
+  }
+  return all;
 }
 
 Dims agreeing_dims(const Dims& found, at::IntArrayRef real, SizeArithmetic& arithmetic) {

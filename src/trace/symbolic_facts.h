@@ -3,12 +3,15 @@
 
 #include "ir/graph.h"
 #include "shapes/abstract_value.h"
+#include "trace/size_pattern.h"
 #include "trace/symbolic_sizes.h"
 #include "trace/trace_tensor.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -59,6 +62,14 @@ class SymbolicFacts {
 
 // Returns the dims without those that the run that is traced contradicts: these are unknown. All are if the ranks differ.
 std::vector<Dim> agreeing_dims(const std::vector<Dim>& found, at::IntArrayRef real, SizeArithmetic& arithmetic);
+
+// Returns the facts of tensors, the sizes of which (TraceKeyParts::sizes) are those of the pattern from `first` on; nothing for
+// a tensor that is not strided.
+std::vector<std::optional<TensorFacts>> facts_by_pattern(std::span<const at::Tensor> tensors, const SizePattern& pattern,
+                                                         size_t first, SizeArithmetic& arithmetic);
+
+// Returns facts of a tensor of these sizes. Its strides are known if it has no gaps.
+TensorFacts facts_of_sizes(const at::Tensor& real, std::vector<Dim> sizes, SizeArithmetic& arithmetic);
 
 // Returns the strides of a tensor without gaps whose dims lie in memory in the order of `like`. Nothing if `like` has gaps.
 std::optional<std::vector<Dim>> dense_strides(const std::vector<Dim>& sizes, const at::Tensor& like,

@@ -87,10 +87,28 @@ void SymbolicSizes::refuse(const std::string& reason) {
 
 bool SymbolicSizes::is_pinned(size_t symbol) const {
   const Dim dim = Dim::symbol(static_cast<int64_t>(symbol + 1));
-  return std::any_of(guards_.begin(), guards_.end(), [&](const SizeGuard& guard) {
-    const bool is_number = (guard.a == dim && guard.b.is_known()) || (guard.b == dim && guard.a.is_known());
-    return guard.relation == SizeGuard::Relation::kEqual && guard.holds && is_number;
-  });
+  const auto is_size = [&](const FloatPtr& number) {
+    return number->operation == FloatOfSizes::Operation::kSize && number->size == dim;
+  };
+  const auto is_number = [](const FloatPtr& number) { return number->operation == FloatOfSizes::Operation::kNumber; };
+  return std::any_of(guards_.begin(), guards_.end(),
+                     [&](const SizeGuard& guard) {
+                       return guard.relation == SizeGuard::Relation::kEqual && guard.holds &&
+                              ((guard.a == dim && guard.b.is_known()) || (guard.b == dim && guard.a.is_known()));
+                     }) ||
+         std::any_of(float_guards_.begin(), float_guards_.end(), [&](const FloatGuard& guard) {
+           return guard.relation == SizeGuard::Relation::kEqual && guard.holds &&
+                  ((is_size(guard.a) && is_number(guard.b)) || (is_size(guard.b) && is_number(guard.a)));
+         });
+}
+
+std::string SymbolicSizes::why_pinned() const {
+  for (size_t i = 0; i < values_.size(); ++i) {
+    if (is_pinned(i)) {
+      return "code reads a size as a plain number, which is " + std::to_string(values_[i]);
+    }
+  }
+  return {};
 }
 
 std::optional<int64_t> SymbolicSizes::evaluate(Dim dim, const SizeArithmetic::Replacements& numbers) const {

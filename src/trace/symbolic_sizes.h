@@ -72,8 +72,8 @@ class SymbolicSizes : public std::enable_shared_from_this<SymbolicSizes> {
   void refuse_unknown();
   const std::string& refusal() const { return refusal_; }
 
-  // Returns whether a guard leaves a symbol with one number.
-  bool is_pinned(size_t symbol) const;
+  // Returns why a guard leaves a symbol with one number; empty if none does.
+  std::string why_pinned() const;
 
   // Returns whether the guards hold where the symbols are these numbers.
   bool hold(const std::vector<int64_t>& values) const;
@@ -81,6 +81,7 @@ class SymbolicSizes : public std::enable_shared_from_this<SymbolicSizes> {
   std::optional<int64_t> evaluate(Dim dim, const std::vector<int64_t>& values) const;
 
  private:
+  bool is_pinned(size_t symbol) const;
   std::optional<int64_t> evaluate(Dim dim, const SizeArithmetic::Replacements& numbers) const;
   std::optional<double> evaluate(const FloatOfSizes& number, const SizeArithmetic::Replacements& numbers) const;
 

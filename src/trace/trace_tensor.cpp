@@ -6,6 +6,7 @@
 
 #include <c10/core/DispatchKeySet.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace sconce {
@@ -188,12 +189,29 @@ c10::SymBool TraceTensor::sym_is_contiguous_custom(at::MemoryFormat format) cons
   return has_strides_of(*geometry_, inner_first);
 }
 
-// Which of these strides are the larger ones is a matter of sizes.
+// As LibTorch computes it: in the order of the strides, each is the product of the sizes before.
 c10::SymBool TraceTensor::sym_is_non_overlapping_and_dense_custom() const {
   was_asked_if_dense_ = true;
-  pin(geometry_.get(), &SymbolicGeometry::sizes);
-  pin(geometry_.get(), &SymbolicGeometry::strides);
-  return real_.is_non_overlapping_and_dense();
+  if (geometry_ == nullptr) {
+    return real_.is_non_overlapping_and_dense();
+  }
+  std::vector<size_t> inner_first;
+  for (size_t i = 0; i < geometry_->sizes.size(); ++i) {
+    if (!(geometry_->sizes[i] < 2)) {
+      inner_first.push_back(i);
+    }
+  }
+  std::stable_sort(inner_first.begin(), inner_first.end(),
+                   [&](size_t a, size_t b) { return real_.strides()[a] < real_.strides()[b]; });
+  c10::SymInt expected = 1;
+  for (size_t i = 0; i < inner_first.size(); ++i) {
+    const c10::SymInt& stride = geometry_->strides[inner_first[i]];
+    if ((i > 0 && stride < geometry_->strides[inner_first[i - 1]]) || stride != expected) {
+      return false;
+    }
+    expected = expected * geometry_->sizes[inner_first[i]];
+  }
+  return true;
 }
 
 bool TraceTensor::is_strides_like_custom(at::MemoryFormat format) const {

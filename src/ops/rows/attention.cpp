@@ -103,8 +103,11 @@ if attn_mask is not None:
 return known_dtype and known_mask and dropout_p >= 0.0 and dropout_p < 1.0 and not enable_gqa and (scale is None or scale > 0.0)
 )"},
       // Operators inside.
-      {.name = "aten::_safe_softmax", .results = Sharing::kFresh},
-      {.name = "aten::_scaled_dot_product_flash_attention_for_cpu", .results = Sharing::kFresh},
+      {.name = "aten::_safe_softmax", .results = Sharing::kFresh, .result = {.keeps_sizes = true}},
+      {.name = "aten::_scaled_dot_product_flash_attention_for_cpu", .results = Sharing::kFresh, .result = {.sizes = R"(
+def sizes(query: List[int], key: List[int], value: List[int]):
+    return (query[:-1] + [value[-1]], [query[0], query[1], query[2]])
+)"}},
       {.name = "aten::_transform_bias_rescale_qkv", .results = Sharing::kShared},
       {.name = "aten::_transformer_encoder_layer_fwd", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
   };

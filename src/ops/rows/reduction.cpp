@@ -93,7 +93,9 @@ return (restored(grad, dim, keepdim, self.dim()) * torch.where(length == 0, 0, s
        .autocast = Autocast::kFullUnlessDtype,
        .result = {.keeps_sizes = true},
        .backward = "(torch._log_softmax_backward_data(grad, result, dim, result.dtype),)"},
-      {.name = "aten::_log_softmax", .backward = "(torch._log_softmax_backward_data(grad, result, dim, self.dtype),)"},
+      {.name = "aten::_log_softmax",
+       .result = {.keeps_sizes = true},
+       .backward = "(torch._log_softmax_backward_data(grad, result, dim, self.dtype),)"},
       {.name = "aten::logsumexp", .result = {.sizes = kReducedSizes}, .backward = R"(
 whole = restored(result, dim, keepdim, self.dim())
 return (restored(grad, dim, keepdim, self.dim()) * torch.exp(self - whole),)
@@ -172,7 +174,9 @@ return ((grad * before * after).reshape(self.size()),)
        .autocast = Autocast::kFullOnCudaUnlessDtype,
        .result = {.keeps_sizes = true},
        .backward = "(torch._softmax_backward_data(grad, result, dim, result.dtype),)"},
-      {.name = "aten::_softmax", .backward = "(torch._softmax_backward_data(grad, result, dim, self.dtype),)"},
+      {.name = "aten::_softmax",
+       .result = {.keeps_sizes = true},
+       .backward = "(torch._softmax_backward_data(grad, result, dim, self.dtype),)"},
       {.name = "aten::sort",
        .opcode = Opcode::kSort,
        .result = {.keeps_sizes = true},

@@ -26,16 +26,6 @@ class CompiledByUser final : public Program {
   const BackwardCache::Compiled compiled_;
 };
 
-// Returns why the entry is of one size in spite of its pattern; empty if it is not.
-std::string why_pinned(const SizePattern& pattern, const BackwardProgram& program) {
-  for (size_t i = 0; i < pattern.values().size(); ++i) {
-    if (program.symbols->is_pinned(i)) {
-      return "code reads a size as a plain number, which is " + std::to_string(pattern.values()[i]);
-    }
-  }
-  return {};
-}
-
 // The key of a backward has all that its recording assumes.
 bool holds(PlanEntry& /*recorded*/) { return true; }
 
@@ -131,7 +121,7 @@ std::shared_ptr<BackwardPrograms::Recorded> BackwardPrograms::record(BackwardWal
   } else {
     made->program = std::move(recorded.program);
     made->guards = made->program.symbols;
-    made->why_sizes_are_fixed = why_pinned(pattern, made->program);
+    made->why_sizes_are_fixed = made->guards != nullptr ? made->program.symbols->why_pinned() : "";
   }
   return made;
 }

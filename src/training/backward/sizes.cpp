@@ -13,7 +13,11 @@ using torch::autograd::variable_list;
 BackwardSizes::BackwardSizes(const BackwardWalk& walk, const SizePattern& pattern)
     : walk_(walk),
       pattern_(pattern),
-      symbols_(pattern.has_symbols() ? std::make_shared<SymbolicSizes>(pattern.values()) : nullptr) {}
+      symbols_(pattern.has_symbols() ? std::make_shared<SymbolicSizes>(pattern.values()) : nullptr) {
+  if (symbols_ != nullptr) {
+    saved_ = facts_by_pattern(walk.tensors(), pattern, walk.first_size_of_tensors(), symbols_->arithmetic());
+  }
+}
 
 std::vector<std::optional<c10::SymInt>> BackwardSizes::saved_numbers() const {
   std::vector<std::optional<c10::SymInt>> numbers(walk_.first_size_of_tensors() - walk_.first_saved_size());
@@ -35,39 +39,12 @@ std::vector<Dim> BackwardSizes::dims(size_t first, size_t rank) const {
   return dims;
 }
 
-std::optional<TensorFacts> BackwardSizes::facts(const at::Tensor& real, std::vector<Dim> sizes) const {
-  TensorFacts facts = facts_without_autograd(real);
-  facts.contiguous = false;
-  facts.sizes = std::move(sizes);
-  facts.strides = dense_strides(*facts.sizes, real, symbols_->arithmetic());
-  return facts;
-}
-
-std::optional<TensorFacts> BackwardSizes::facts_of_saved(size_t tensor) const {
-  const at::Tensor& real = walk_.tensors()[tensor];
-  if (symbols_ == nullptr || real.layout() != c10::kStrided) {
-    return std::nullopt;
-  }
-  size_t first = walk_.first_size_of_tensors();
-  for (size_t i = 0; i < tensor; ++i) {
-    const at::Tensor& other = walk_.tensors()[i];
-    if (other.layout() == c10::kStrided) {
-      first += static_cast<size_t>(other.dim()) * (has_gaps(other) ? 2 : 1);
-    }
-  }
-  const auto rank = static_cast<size_t>(real.dim());
-  auto found = facts(real, dims(first, rank));
-  if (has_gaps(real)) {
-    found->strides = dims(first + rank, rank);
-  }
-  return found;
-}
-
 std::optional<TensorFacts> BackwardSizes::facts_like(const std::optional<TensorFacts>& like, const at::Tensor& real) const {
   if (symbols_ == nullptr) {
     return std::nullopt;
   }
-  return facts(real, agreeing_dims(like ? *like->sizes : std::vector<Dim>(), real.sizes(), symbols_->arithmetic()));
+  SizeArithmetic& arithmetic = symbols_->arithmetic();
+  return facts_of_sizes(real, agreeing_dims(like ? *like->sizes : std::vector<Dim>(), real.sizes(), arithmetic), arithmetic);
 }
 
 std::optional<std::vector<Dim>> BackwardSizes::dims_of_result(const BackwardCall& call, size_t index) const {
@@ -93,7 +70,9 @@ std::optional<TensorFacts> BackwardSizes::facts_of_result(const BackwardCall& ca
   }
   auto sizes = dims_of_result(call, result);
   const bool is_fitted = sizes && sizes->size() == static_cast<size_t>(real.dim());
-  return facts(real, is_fitted ? std::move(*sizes) : std::vector<Dim>(static_cast<size_t>(real.dim()), Dim::unknown()));
+  return facts_of_sizes(real,
+                        is_fitted ? std::move(*sizes) : std::vector<Dim>(static_cast<size_t>(real.dim()), Dim::unknown()),
+                        symbols_->arithmetic());
 }
 
 void BackwardSizes::fit_results(const BackwardCall& call, variable_list& results) const {

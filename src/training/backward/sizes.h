@@ -24,7 +24,9 @@ class BackwardSizes {
   // Returns the numbers that nodes have saved; nothing for one that every run has.
   std::vector<std::optional<c10::SymInt>> saved_numbers() const;
   // Returns the facts of a tensor that nodes have saved.
-  std::optional<TensorFacts> facts_of_saved(size_t tensor) const;
+  std::optional<TensorFacts> facts_of_saved(size_t tensor) const {
+    return symbols_ != nullptr ? saved_[tensor] : std::nullopt;
+  }
   // Returns the facts of a result of a call, which the engine fits to the tensor that it is a gradient of.
   std::optional<TensorFacts> facts_of_result(const BackwardCall& call, size_t result, const at::Tensor& real) const;
   // Returns facts of a tensor that has the sizes of another, with facts `like`, in every run if it has them in this.
@@ -37,7 +39,6 @@ class BackwardSizes {
   CapturedSizes captured(const std::vector<size_t>& symbols) const;
 
  private:
-  std::optional<TensorFacts> facts(const at::Tensor& real, std::vector<Dim> sizes) const;
   std::vector<Dim> dims(size_t first, size_t rank) const;
   // Returns the dims of the tensor that result `index` is a gradient of; nothing if no node takes it.
   std::optional<std::vector<Dim>> dims_of_result(const BackwardCall& call, size_t index) const;
@@ -45,6 +46,7 @@ class BackwardSizes {
   const BackwardWalk& walk_;
   const SizePattern& pattern_;
   const std::shared_ptr<SymbolicSizes> symbols_;
+  std::vector<std::optional<TensorFacts>> saved_;  // none without symbols
 };
 
 }  // namespace sconce

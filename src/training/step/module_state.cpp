@@ -57,7 +57,13 @@ bool are_equal(const c10::IValue& a, const c10::IValue& b,
                     [&](const c10::IValue& x, const c10::IValue& y) { return are_equal(x, y, same_tensors); });
 }
 
-bool is_of_trace(const c10::IValue& value) { return value.isTensor() && TraceTensor::of(value.toTensor()) != nullptr; }
+bool is_of_trace(const c10::IValue& value) {
+  return value.isSymInt() || value.isSymFloat() || (value.isTensor() && TraceTensor::of(value.toTensor()) != nullptr);
+}
+
+c10::IValue handed_back(const c10::IValue& value) {
+  return value.isTensor() ? real_of(value.toTensor()).detach() : without_trace(value);
+}
 
 // Returns whether a container that the value is has changed.
 bool hand_back_elements(const c10::IValue& value) {
@@ -67,7 +73,7 @@ bool hand_back_elements(const c10::IValue& value) {
     for (size_t i = 0; i < list.size(); ++i) {
       const c10::IValue element = list.get(i);
       if (is_of_trace(element)) {
-        list.set(i, real_of(element.toTensor()).detach());
+        list.set(i, handed_back(element));
         changed = true;
       } else {
         changed = hand_back_elements(element) || changed;
@@ -77,7 +83,7 @@ bool hand_back_elements(const c10::IValue& value) {
     auto dict = value.toGenericDict();
     for (const auto& entry : dict) {
       if (is_of_trace(entry.value())) {
-        entry.setValue(real_of(entry.value().toTensor()).detach());
+        entry.setValue(handed_back(entry.value()));
         changed = true;
       } else {
         changed = hand_back_elements(entry.value()) || changed;
@@ -97,7 +103,7 @@ bool hand_back(c10::ivalue::Object& object, std::unordered_set<c10::ivalue::Obje
     if (value.isObject()) {
       changed = hand_back(*value.toObject(), seen) || changed;
     } else if (is_of_trace(value)) {
-      object.setSlot(slot, real_of(value.toTensor()).detach());
+      object.setSlot(slot, handed_back(value));
       changed = true;
     } else {
       changed = hand_back_elements(value) || changed;
@@ -108,7 +114,7 @@ bool hand_back(c10::ivalue::Object& object, std::unordered_set<c10::ivalue::Obje
 
 }  // namespace
 
-bool hand_back_tensors(c10::ivalue::Object& module) {
+bool hand_back_values(c10::ivalue::Object& module) {
   std::unordered_set<c10::ivalue::Object*> seen;
   return hand_back(module, seen);
 }

@@ -31,9 +31,9 @@ class ModuleState {
   std::vector<Attribute> attributes_;
 };
 
-// Replaces tensors of a trace in the attributes of a module by those that they compute with, also in lists and dicts.
+// Replaces tensors and sizes of a trace in the attributes of a module by what they are in this run, also in lists and dicts.
 // Returns whether there were any.
-bool hand_back_tensors(c10::ivalue::Object& module);
+bool hand_back_values(c10::ivalue::Object& module);
 
 // Calls `visit` for each tensor in a value: the value itself, or those in lists, tuples and dicts. Returns the value with
 // what `visit` returned in their places. Other values stay, and so do objects with all that they hold.

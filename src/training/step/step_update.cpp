@@ -167,7 +167,7 @@ void StepUpdate::drop() {
   made_.clear();
 }
 
-StepUpdates StepUpdate::declare(Graph& graph) const {
+StepUpdates StepUpdate::declare(Graph& graph, size_t first) const {
   StepUpdates updates{&rule_, {}, {}, clipping_};
   size_t next_state = graph.inputs().size();
   for (const at::Tensor& state : states_) {
@@ -183,17 +183,17 @@ StepUpdates StepUpdate::declare(Graph& graph) const {
   }
   for (size_t i = 0; i < updated_.size(); ++i) {
     const Update update = rule_.update(variants_[updated_[i].group]);
-    updates.parameters.push_back({updated_[i].group, updated_[i].input, i + 1, next_state, next_number});
+    updates.parameters.push_back({updated_[i].group, first + updated_[i].input, i + 1, next_state, next_number});
     next_state += update.states.size();
     next_number += update.step_numbers.size();
   }
   return updates;
 }
 
-void StepUpdate::add_arguments(torch::jit::Stack& arguments) const {
+void StepUpdate::add_arguments(torch::jit::Stack& arguments, size_t first) const {
   if (!rule_.counts_versions()) {
     for (const Updated& updated : updated_) {
-      arguments[updated.input] = updated.param.data();
+      arguments[first + updated.input] = updated.param.data();
     }
   }
   arguments.insert(arguments.end(), states_.begin(), states_.end());

@@ -40,10 +40,10 @@ class StepUpdate {
   void drop();
 
   // Adds inputs for states and numbers to the graph, whose outputs are the loss, the gradients that are defined and, for a
-  // norm, the factor.
-  StepUpdates declare(Graph& graph) const;
+  // norm, the factor. `first`: how many inputs of the graph come before the tensors.
+  StepUpdates declare(Graph& graph, size_t first) const;
   // Adds arguments for these inputs to those of the plan.
-  void add_arguments(torch::jit::Stack& arguments) const;
+  void add_arguments(torch::jit::Stack& arguments, size_t first) const;
 
   size_t count() const { return updated_.size(); }  // of updated parameters
 

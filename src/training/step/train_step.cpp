@@ -131,6 +131,7 @@ class TrainStep::Impl {
     explanation.updated_by_plan = updated_by_plan_;
     explanation.eager = served.eager;
     explanation.reasons = served.reasons;
+    explanation.why_sizes_are_fixed = table_.why_sizes_are_fixed();
     for (const auto& trace : table_.plans()) {
       static_cast<const TrainTrace&>(*trace).explain(explanation.plans);
     }
@@ -156,21 +157,22 @@ class TrainStep::Impl {
     if (const char* reason = why_not_now(parameters.tensors)) {
       return run_eagerly(arguments, reason);
     }
-    const PlanKey key(bytes_of(arguments.key));
+    const PlanKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
     const auto holds = [&](PlanEntry& trace) { return static_cast<TrainTrace&>(trace).holds(arguments, parameters); };
-    auto trace = std::static_pointer_cast<TrainTrace>(table_.find(key, holds).plan);
+    PlanTable::Found found = table_.find(key, holds);
+    auto trace = std::static_pointer_cast<TrainTrace>(std::move(found.plan));
     StepResult result;
     if (trace == nullptr) {
       const PlanTable::Decision decision = table_.decide(key);
       if (!decision.pattern) {
         return run_eagerly(arguments, decision.why_not);
       }
-      trace = record(arguments, parameters, result);
+      trace = record(arguments, parameters, *decision.pattern, result);
       table_.count_eager(trace->refusal.empty() ? "it was recorded" : trace->refusal);
       table_.insert(key, trace, holds);
     } else if (trace->is_ready()) {
       table_.count_run(*trace);
-      result = trace->run(arguments);
+      result = trace->run(arguments, found.symbols);
       if (result.is_updated) {
         ++updated_by_plan_;
         updates_by_plan_ += trace->updated_parameters();
@@ -190,14 +192,15 @@ class TrainStep::Impl {
   }
 
   std::shared_ptr<TrainTrace> record(const StepArguments& arguments, const TrainedParameters& parameters,
-                                     StepResult& result) {
+                                     const SizePattern& pattern, StepResult& result) {
     try {
       // The gradients of several calls, and those that the caller wants, are tensors of the parameters.
       const bool plans_update = options_.accumulate() == 1 && !options_.keep_gradients();
       const StepOptimizer optimizer{optimizer_, {options_.clip_norm(), options_.clip_value()}};
-      return TrainTrace::record(module_, checked_loss(), arguments, parameters, plans_update ? &optimizer : nullptr, result);
+      return TrainTrace::record(module_, checked_loss(), arguments, parameters, pattern, plans_update ? &optimizer : nullptr,
+                                result);
     } catch (...) {
-      hand_back_tensors(*module_.script_module()._ivalue());
+      hand_back_values(*module_.script_module()._ivalue());
       throw;
     }
   }

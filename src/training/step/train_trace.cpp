@@ -19,6 +19,16 @@
 namespace sconce {
 namespace {
 
+// A graph of the recorder's has all symbols as its first inputs.
+CapturedSizes all_symbols_of(const SymbolicSizes& sizes) {
+  CapturedSizes captured;
+  for (size_t i = 0; i < sizes.values().size(); ++i) {
+    captured.inputs.push_back(static_cast<int64_t>(i + 1));
+    captured.examples.emplace(static_cast<int64_t>(i + 1), sizes.values()[i]);
+  }
+  return captured;
+}
+
 // Containers are copied: the caller may change its own.
 std::vector<c10::IValue> structure_of(const std::vector<c10::IValue>& values) {
   std::vector<c10::IValue> structure;
@@ -70,7 +80,7 @@ StepArguments::StepArguments(const std::vector<c10::IValue>& given, const std::v
       });
     }
   }
-  key = trace_key(tensors);
+  key = trace_key_parts(tensors);
 }
 
 TrainTrace::TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters)
@@ -87,6 +97,13 @@ std::vector<at::Tensor> TrainTrace::operands(const StepArguments& arguments) con
     operands.insert(operands.end(), update_->states().begin(), update_->states().end());
   }
   return operands;
+}
+
+TraceKey TrainTrace::key_of_operands(const StepArguments& arguments) const {
+  TraceKeyParts key = trace_key_parts(operands(arguments));
+  const auto open = static_cast<std::ptrdiff_t>(arguments.key.sizes.size());
+  key.structure.insert(key.structure.end(), key.sizes.begin() + open, key.sizes.end());
+  return std::move(key.structure);
 }
 
 void TrainTrace::explain(std::vector<Explanation>& plans) const {
@@ -108,7 +125,7 @@ bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& 
          std::equal(parameters.tensors.begin(), parameters.tensors.end(), leaves_.begin(), others, is_same) &&
          (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) &&
          have_equal_structures(arguments.inputs, inputs_) && have_equal_structures(arguments.targets, targets_) &&
-         (update_ == nullptr || update_->begin(parameters)) && trace_key(operands(arguments)) == operands_key_;
+         (update_ == nullptr || update_->begin(parameters)) && key_of_operands(arguments) == operands_key_;
 }
 
 // Eager training adds gradients to all leaves, also to those that no optimizer steps.
@@ -155,13 +172,23 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
 
 std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const TrainStep::GeneralLoss& loss,
                                                const StepArguments& arguments, const TrainedParameters& parameters,
-                                               const StepOptimizer* optimizer, StepResult& result) {
+                                               const SizePattern& pattern, const StepOptimizer* optimizer,
+                                               StepResult& result) {
   std::shared_ptr<TrainTrace> trace(new TrainTrace(module, arguments, parameters.tensors));
-  Recorder recorder;
+  const auto sizes = pattern.has_symbols() ? std::make_shared<SymbolicSizes>(pattern.values()) : nullptr;
+  trace->pattern = pattern;
+  trace->guards = sizes;
+  Recorder recorder(sizes);
+  std::vector<std::optional<TensorFacts>> facts(arguments.tensors.size());
+  if (sizes != nullptr) {
+    facts = facts_by_pattern(arguments.tensors, pattern, 0, sizes->arithmetic());
+  }
+  size_t next = 0;
   const auto traced = [&](const std::vector<c10::IValue>& values) {
     std::vector<c10::IValue> copies;
     for (const c10::IValue& value : values) {
-      copies.push_back(with_each_tensor(value, [&](const at::Tensor& tensor) { return recorder.add_argument(tensor); }));
+      copies.push_back(
+          with_each_tensor(value, [&](const at::Tensor& tensor) { return recorder.add_argument(tensor, facts[next++]); }));
     }
     return copies;
   };
@@ -173,8 +200,8 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   if (!trace->state_.holds()) {
     recorder.refuse("a call changes an attribute of the module");
   }
-  if (hand_back_tensors(*module.script_module()._ivalue())) {
-    recorder.refuse("the module keeps a tensor that it has computed in an attribute");
+  if (hand_back_values(*module.script_module()._ivalue())) {
+    recorder.refuse("the module keeps a tensor or a size that it has computed in an attribute");
   }
   std::vector<at::Tensor> owned = trace->state_.tensors();
   owned.insert(owned.end(), parameters.tensors.begin(), parameters.tensors.end());
@@ -182,9 +209,11 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   trace->captured_ = recorder.captured();
   if (recorder.refusal()) {
     trace->refusal = recorder.refusal()->reason;
-    trace->operands_key_ = trace_key(trace->operands(arguments));
+    trace->operands_key_ = trace->key_of_operands(arguments);
     return trace;
   }
+  trace->why_sizes_are_fixed = sizes != nullptr ? sizes->why_pinned() : "";
+  const CapturedSizes captured_sizes = sizes != nullptr ? all_symbols_of(*sizes) : CapturedSizes();
   std::unique_ptr<Graph> graph = recorder.finish(/*has_facts=*/true);
   CompileSettings::Complete complete;
   if (optimizer != nullptr && !has_others && !trace->gradients_.empty()) {
@@ -193,25 +222,27 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   }
   const size_t used = 1 + trace->gradients_.size();
   if (trace->update_ != nullptr) {
-    complete = [updates = trace->update_->declare(*graph), is_exact = module.options().exact()](
+    complete = [updates = trace->update_->declare(*graph, recorder.symbols()), is_exact = module.options().exact()](
                    Graph& whole, bool has_kernels, PassRunner& runner) {
       place_updates(whole, updates, has_kernels, is_exact, runner);
     };
   } else if (graph->outputs().size() > used) {
     graph->body().remove_return(used);  // the factor that clips
   }
-  trace->operands_key_ = trace_key(trace->operands(arguments));
-  trace->plan_ = CapturedGraph::make(std::move(graph), "train step", module.options(), {}, std::move(complete));
+  trace->operands_key_ = trace->key_of_operands(arguments);
+  trace->plan_ =
+      CapturedGraph::make(std::move(graph), "train step", module.options(), captured_sizes, std::move(complete));
   return trace;
 }
 
-StepResult TrainTrace::run(const StepArguments& arguments) {
-  torch::jit::Stack stack(arguments.tensors.begin(), arguments.tensors.end());
+StepResult TrainTrace::run(const StepArguments& arguments, const std::vector<int64_t>& symbols) {
+  torch::jit::Stack stack(symbols.begin(), symbols.end());
+  stack.insert(stack.end(), arguments.tensors.begin(), arguments.tensors.end());
   stack.insert(stack.end(), captured_.begin(), captured_.end());
   StepResult result;
   if (update_ != nullptr) {
     const auto drop_states = c10::make_scope_exit([this] { update_->drop(); });
-    update_->add_arguments(stack);
+    update_->add_arguments(stack, symbols.size());
     plan_->run(stack);
     update_->end();
     result.is_updated = true;

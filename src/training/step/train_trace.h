@@ -27,7 +27,7 @@ struct StepArguments {
   const std::vector<c10::IValue>& inputs;
   const std::vector<c10::IValue>& targets;
   std::vector<at::Tensor> tensors;  // in both
-  TraceKey key;                     // of the tensors
+  TraceKeyParts key;                // of the tensors
 };
 
 // What a step has computed.
@@ -46,21 +46,22 @@ struct StepOptimizer {
 class TrainTrace final : public PlanEntry {
  public:
   // Runs forward, loss and backward with LibTorch's operators, and records them. `result` is what they gave. Returns the
-  // trace; with a refusal if it cannot be replayed. `optimizer`: null if no plan is to update parameters.
+  // trace; with a refusal if it cannot be replayed. `pattern`: of the arguments' sizes. `optimizer`: null if no plan is to
+  // update parameters.
   static std::shared_ptr<TrainTrace> record(const Module& module, const TrainStep::GeneralLoss& loss,
                                             const StepArguments& arguments, const TrainedParameters& parameters,
-                                            const StepOptimizer* optimizer, StepResult& result);
+                                            const SizePattern& pattern, const StepOptimizer* optimizer, StepResult& result);
 
   // Returns whether the trace is of such a call. Reads the optimizer's states for `run`. Requires that the tensors among the
-  // arguments have the key of those that were recorded.
+  // arguments have the structure of those that were recorded, and sizes of the pattern.
   bool holds(const StepArguments& arguments, const TrainedParameters& parameters);
   bool is_ready() const override { return plan_ != nullptr && plan_->is_ready(); }
   // Requires that `is_ready` was false.
   std::string why_no_plan() const { return plan_ == nullptr ? refusal : plan_->why_no_plan(); }
   void explain(std::vector<Explanation>& plans) const;
   void wait_for_compile() const override;
-  // Requires `is_ready`, and that `holds` was true for this call.
-  StepResult run(const StepArguments& arguments);
+  // Requires `is_ready`, and that `holds` was true for this call. `symbols`: of the pattern.
+  StepResult run(const StepArguments& arguments, const std::vector<int64_t>& symbols);
   // Returns what gradients flow to: the parameters, and after them other leaves, which the optimizer does not know.
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
   // Returns how many parameters the plan updates.
@@ -76,6 +77,8 @@ class TrainTrace final : public PlanEntry {
                     StepResult& result);
   // Returns the tensors that the plan is given in a call.
   std::vector<at::Tensor> operands(const StepArguments& arguments) const;
+  // Returns the key of these but for the sizes of the arguments.
+  TraceKey key_of_operands(const StepArguments& arguments) const;
 
   const ModuleState state_;
   const std::vector<c10::IValue> inputs_;  // their structure
