@@ -64,18 +64,18 @@ struct TrainExplanation {
 };
 
 // Trains a module. A call with arguments of a kind runs forward, loss and backward and records them; later calls run the
-// recorded graph as one plan. The first kind is recorded at once, a later one when it comes for the second time; arguments of
-// other sizes than the first ones at once, with these sizes left open, so that a batch of any size runs the same plan. What a
-// plan assumes is checked in each call: sizes, strides and dtypes of arguments, parameters and the optimizer's states, hooks
-// of parameters, the module's attributes, the state of the thread. Buffers are updated as in eager training.
+// recorded graph as one plan. The first kind is recorded at once, a later one when it comes for the second time; arguments
+// of other sizes than the first ones at once, with these sizes left open, so that a batch of any size runs the same plan.
+// What a plan assumes is checked in each call: sizes, strides and dtypes of arguments, parameters and the optimizer's
+// states, hooks of parameters, the module's attributes, the state of the thread. Buffers are updated as in eager training.
 //
 // The plan clips the gradients and updates the parameters, too, if it need not add up or keep gradients and
-// CapturedOptimizer knows the optimizer. Each gradient is freed where its parameter is updated. Otherwise a CapturedOptimizer
-// takes the step.
+// CapturedOptimizer knows the optimizer. Each gradient is freed where its parameter is updated. Otherwise a
+// CapturedOptimizer takes the step.
 //
-// TorchScript may read sizes and compute with them. A loss function in C++ leaves them open if it calls operators (at::mse_loss)
-// and asks for no size; where it reads one (torch::nn::functional::mse_loss compares the sizes of its arguments), each size has
-// a plan of its own. `explain` has the reason.
+// TorchScript may read sizes and compute with them. A loss function in C++ leaves them open if it calls operators
+// (at::mse_loss) and asks for no size; where it reads one (torch::nn::functional::mse_loss compares the sizes of its
+// arguments), each size has a plan of its own. `explain` has the reason.
 //
 // Numbers that the loss function takes from its surroundings are constants of the recorded graph. A step that reads an
 // element of a tensor on the host (`.item()`), or whose results' sizes depend on elements, runs eagerly. `explain` has the
@@ -95,8 +95,8 @@ class TrainStep {
   ~TrainStep();
 
   // Runs a step. Returns the loss, without history. Throws what the module, the loss or the optimizer throws; parameters are
-  // then as before the step, and gradients are undefined. If it was memory that the step lacked, some parameters may have been
-  // updated.
+  // then as before the step, and gradients are undefined. If it was memory that the step lacked, some parameters may have
+  // been updated.
   at::Tensor operator()(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets);
 
   TrainExplanation explain() const;

@@ -183,7 +183,8 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
 
 const Plan& GraphExecutor::Impl::plan_with_open_sizes() {
   std::call_once(has_open_sizes_, [this] {
-    with_open_sizes_ = compile_with_open_sizes(generic_->plan->graph(), &callees_).value_or_throw("sconce cannot run " + name_);
+    with_open_sizes_ =
+        compile_with_open_sizes(generic_->plan->graph(), &callees_).value_or_throw("sconce cannot run " + name_);
     with_open_sizes_->set_name(name_);
     with_open_sizes_->set_intra_op_threads(options_.intra_op_threads());
   });

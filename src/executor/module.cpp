@@ -44,8 +44,8 @@ class Module::Impl {
     const Method* next;
     std::vector<bool> takes_tensor = arguments_for_tensors(schema);
 
-    // Returns whether every argument is given, and is a tensor where any tensor may be. LibTorch's check asks each tensor for
-    // its sizes where an argument has no annotation.
+    // Returns whether every argument is given, and is a tensor where any tensor may be. LibTorch's check asks each tensor
+    // for its sizes where an argument has no annotation.
     bool takes(const std::vector<c10::IValue>& arguments, const Kwargs& keyword_arguments) const {
       bool takes = keyword_arguments.empty() && arguments.size() == takes_tensor.size();
       for (size_t i = 1; takes && i < arguments.size(); ++i) {  // the first one is the module

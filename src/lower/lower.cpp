@@ -5,7 +5,7 @@
 #include "ir/kernel_node.h"
 #include "ir/schema_match.h"
 #include "lower/liveness.h"
-#include "lower/lower_subgraph.h"
+#include "lower/make_step.h"
 #include "lower/parts_builder.h"
 #include "lower/places.h"
 #include "lower/register_allocator.h"
@@ -228,22 +228,8 @@ class Lowering {
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
     }
-    auto step = make_step(node, operands, results);
-    if (step && options_.leaves_sizes_open) {
-      return make_open_sizes_step(node, operands, std::move(results), std::move(*step));
-    }
-    return step;
-  }
-
-  Expected<StepPtr> make_step(const Node& node, Operands operands, Registers results) {
-    if (has_plans_of_its_own(node)) {
-      prepared_.has_recordings = prepared_.has_recordings || node.opcode() == Opcode::kRecorded;
-      return lower_subgraph(node, std::move(operands), std::move(results), options_);
-    }
-    return is_call(node) ? make_call_step(node, std::move(operands), std::move(results), callees_)
-           : node.op().is_language()
-               ? make_language_step(node, std::move(operands), std::move(results))
-               : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change_, options_.is_exact);
+    prepared_.has_recordings = prepared_.has_recordings || node.opcode() == Opcode::kRecorded;
+    return sconce::make_step(node, operands, results, callees_, sizes_may_change_, options_);
   }
 
   Expected<void> lower_node(const Node& node) {

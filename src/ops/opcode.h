@@ -100,6 +100,7 @@ enum class Opcode : uint8_t {
   kFloorDivideNumbers,
   kDivMod,
   kInt,
+  kFloat,
   kMax,
   kMin,
 
@@ -108,6 +109,7 @@ enum class Opcode : uint8_t {
   kStack,
   kUnbind,
   kIndexed,
+  kSelect,
 
   // ---- what analyses and passes look for by itself
   kBatchNorm,

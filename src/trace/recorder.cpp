@@ -150,7 +150,7 @@ Value* Recorder::add_input(const at::Tensor& real, const std::optional<TensorFac
   inputs_.push_back(real);
   Value* input = graph_->add_input({}, c10::TensorType::get());
   if (shapes_) {
-    shapes_->set_tensor(*input, symbolic ? *symbolic : facts_without_autograd(real));
+    shapes_->set_tensor(*input, symbolic ? *symbolic : facts_without_autograd(real), real);
   }
   return input;
 }
@@ -171,7 +171,7 @@ Value* Recorder::value_of(const at::Tensor& tensor) {
     captured_.push_back(tensor);
     value = graph_->add_input({}, c10::TensorType::get());
     if (shapes_) {
-      shapes_->set_tensor(*value, facts_without_autograd(tensor));
+      shapes_->set_tensor(*value, facts_without_autograd(tensor), tensor);
     }
   }
   return value;

@@ -40,8 +40,8 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   // Adds an input of the graph. Returns a tensor that stands for it, and shares memory, version and gradient edge with
-  // `real`: what the trace computes with it, autograd records for `real`. `symbolic`: its sizes and strides in a recorder with
-  // symbols.
+  // `real`: what the trace computes with it, autograd records for `real`. `symbolic`: its sizes and strides in a recorder
+  // with symbols.
   at::Tensor add_argument(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);
   // The same with nothing that autograd knows but whether it requires a gradient, which formulas read.
   at::Tensor add_saved(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);

@@ -3,6 +3,7 @@
 #include "shapes/operator_facts.h"
 #include "trace/recorder.h"
 #include "trace/trace_key.h"
+#include "trace/view_offset.h"
 
 #include <ATen/core/jit_type.h>
 #include <ATen/ops/empty_strided.h>
@@ -137,8 +138,9 @@ Dims agreeing_dims(const Dims& found, at::IntArrayRef real, SizeArithmetic& arit
   return dims;
 }
 
-void SymbolicFacts::set_tensor(const Value& value, TensorFacts facts) {
+void SymbolicFacts::set_tensor(const Value& value, TensorFacts facts, const at::Tensor& real) {
   known_[&value] = AbstractValue::tensor(std::move(facts));
+  offsets_[&value] = {Dim::known(real.layout() == c10::kStrided ? real.storage_offset() : 0)};
 }
 
 void SymbolicFacts::set_number(const Value& value, Dim dim) { known_[&value] = AbstractValue::integer(dim); }
@@ -148,6 +150,7 @@ void SymbolicFacts::set_part(const Value& part, const Value& list, size_t index)
   const AbstractValues* elements = found != known_.end() ? found->second.as_sequence() : nullptr;
   if (elements != nullptr && index < elements->size()) {
     known_[&part] = (*elements)[index];
+    offsets_[&part] = {offsets_.at(&list)[index]};
   }
 }
 
@@ -172,6 +175,10 @@ std::shared_ptr<const SymbolicGeometry> SymbolicFacts::geometry_of(const Value& 
   };
   numbers_of(facts != nullptr ? &facts->sizes : nullptr, real.sizes(), geometry->sizes);
   numbers_of(facts != nullptr ? &facts->strides : nullptr, real.strides(), geometry->strides);
+  const auto offset = offsets_.find(&value);
+  const Dim begin = offset != offsets_.end() ? offset->second.front() : Dim::unknown();
+  is_symbolic = is_symbolic || !begin.is_known();
+  geometry->offset = sizes_->sym_int(begin, real.storage_offset());
   return is_symbolic ? geometry : nullptr;
 }
 
@@ -227,6 +234,18 @@ AbstractValue SymbolicFacts::result(const Call& call, const AbstractValue& found
   return AbstractValue::tensor(std::move(facts));
 }
 
+Dim SymbolicFacts::offset_of_result(const Call& call, const at::Tensor& real, size_t part) const {
+  if (real.layout() != c10::kStrided || (!is_view(call.node) && !call.node.op().results_may_share_memory)) {
+    return Dim::known(real.layout() == c10::kStrided ? real.storage_offset() : 0);
+  }
+  const auto base = offsets_.find(call.node.input(0));
+  const bool has_base = base != offsets_.end() && call.arguments[0].isTensor() && base->second.size() == 1;
+  const Dim begin = has_base ? base->second.front() : Dim::unknown();
+  const bool moves = !has_base || real.storage_offset() != call.arguments[0].toTensor().storage_offset();
+  const Dim offset = view_offset(call.node, call.operands, begin, part, moves, sizes_->arithmetic());
+  return sizes_->arithmetic().example(offset) == real.storage_offset() ? offset : Dim::unknown();
+}
+
 std::optional<Dims> SymbolicFacts::strides_of(const Call& call, const Dims& sizes, const at::Tensor& real,
                                               size_t part) const {
   if (real.layout() != c10::kStrided) {
@@ -270,13 +289,16 @@ void SymbolicFacts::derive(const Node& node, const std::vector<c10::IValue>& arg
     const AbstractValue derived = i < found.size() ? found[i] : AbstractValue();
     if (results[i].isTensor() && results[i].toTensor().defined()) {
       known_[node.output(i)] = result(call, derived, results[i].toTensor(), 0);
+      offsets_[node.output(i)] = {offset_of_result(call, results[i].toTensor(), 0)};
     } else if (results[i].isTensorList()) {
       const auto reals = results[i].toTensorVector();
       const AbstractValues* elements = derived.as_sequence();
       AbstractValues parts;
+      std::vector<Dim>& offsets = offsets_[node.output(i)];
       for (size_t part = 0; part < reals.size(); ++part) {
         const bool has_part = elements != nullptr && elements->size() == reals.size();
         parts.push_back(result(call, has_part ? (*elements)[part] : AbstractValue(), reals[part], part));
+        offsets.push_back(offset_of_result(call, reals[part], part));
       }
       known_[node.output(i)] = AbstractValue::sequence(std::move(parts));
     }

@@ -24,7 +24,8 @@ class SymbolicFacts {
 
   SymbolicSizes& sizes() const { return *sizes_; }
 
-  void set_tensor(const Value& value, TensorFacts facts);
+  // Every run has the tensor where this one has it in its storage, or asks only for differences.
+  void set_tensor(const Value& value, TensorFacts facts, const at::Tensor& real);
   void set_number(const Value& value, Dim dim);
   // Derives the facts of the node's results from those of its operands. In this run, the operator was called with
   // `arguments` and returned `results`.
@@ -51,6 +52,7 @@ class SymbolicFacts {
     bool is_of_known_sizes;
   };
   AbstractValue operand(const Value& value) const;
+  Dim offset_of_result(const Call& call, const at::Tensor& real, size_t part) const;
   // `found`: what the operator's rule says. `part`: the element, where the result is a list.
   AbstractValue result(const Call& call, const AbstractValue& found, const at::Tensor& real, size_t part) const;
   std::optional<std::vector<Dim>> strides_of(const Call& call, const std::vector<Dim>& sizes, const at::Tensor& real,
@@ -58,13 +60,14 @@ class SymbolicFacts {
 
   const std::shared_ptr<SymbolicSizes> sizes_;
   std::unordered_map<const Value*, AbstractValue> known_;
+  std::unordered_map<const Value*, std::vector<Dim>> offsets_;  // of tensors in their storages; of a list's elements
 };
 
 // Returns the dims without those that the run that is traced contradicts: these are unknown. All are if the ranks differ.
 std::vector<Dim> agreeing_dims(const std::vector<Dim>& found, at::IntArrayRef real, SizeArithmetic& arithmetic);
 
-// Returns the facts of tensors, the sizes of which (TraceKeyParts::sizes) are those of the pattern from `first` on; nothing for
-// a tensor that is not strided.
+// Returns the facts of tensors, the sizes of which (TraceKeyParts::sizes) are those of the pattern from `first` on; nothing
+// for a tensor that is not strided.
 std::vector<std::optional<TensorFacts>> facts_by_pattern(std::span<const at::Tensor> tensors, const SizePattern& pattern,
                                                          size_t first, SizeArithmetic& arithmetic);
 

@@ -146,6 +146,12 @@ at::IntArrayRef TraceTensor::strides_custom() const {
   return real_.strides();
 }
 
+int64_t TraceTensor::storage_offset_custom() const { return sym_storage_offset_custom().guard_int(__FILE__, __LINE__); }
+
+c10::SymInt TraceTensor::sym_storage_offset_custom() const {
+  return geometry_ != nullptr ? geometry_->offset : real_.sym_storage_offset();
+}
+
 int64_t TraceTensor::numel_custom() const {
   if (std::exchange(is_read_pending_, false)) {
     refuse_read();  // the last that LibTorch asks for a pointer to elements of any dtype

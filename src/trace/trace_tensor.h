@@ -16,6 +16,7 @@ class Value;
 struct SymbolicGeometry {
   std::vector<c10::SymInt> sizes;
   std::vector<c10::SymInt> strides;
+  c10::SymInt offset;  // in the storage
 };
 
 // Stands for a value of the graph that a recorder writes, and holds the real tensor that operators compute with. Sizes,
@@ -62,11 +63,11 @@ class TraceTensor final : public c10::TensorImpl {
   at::IntArrayRef strides_custom() const override;
   int64_t dim_custom() const override { return real_.dim(); }
   int64_t numel_custom() const override;
-  int64_t storage_offset_custom() const override { return real_.storage_offset(); }
+  int64_t storage_offset_custom() const override;
   c10::SymIntArrayRef sym_sizes_custom() const override;
   c10::SymIntArrayRef sym_strides_custom() const override;
   c10::SymInt sym_numel_custom() const override;
-  c10::SymInt sym_storage_offset_custom() const override { return real_.sym_storage_offset(); }
+  c10::SymInt sym_storage_offset_custom() const override;
   c10::SymBool sym_is_contiguous_custom(at::MemoryFormat format) const override;
   c10::SymBool sym_is_non_overlapping_and_dense_custom() const override;
   bool is_strides_like_custom(at::MemoryFormat format) const override;

@@ -38,7 +38,9 @@ const std::vector<OpenModel> kModels = {
     {"mask", "m = torch.ones(x.size(0), x.size(0)).tril()\n    y = (m @ h) / m.sum(1, keepdim=True)"},
     {"halves", "k = x.size(0) // 2\n    y = torch.cat([h[k:], h[:k]])", true, 6},
     {"chunks", "a, b = h.chunk(2, 1)\n    y = torch.cat([torch.sigmoid(a) * b, b], 1)"},
-    {"attention", "q = h.view(1, x.size(0), 2, 4).transpose(1, 2)\n    y = torch.scaled_dot_product_attention(q, q, q).transpose(1, 2).reshape(x.size(0), 8)"},
+    {"attention",
+     "q = h.view(1, x.size(0), 2, 4).transpose(1, 2)\n    y = torch.scaled_dot_product_attention(q, q, q).transpose(1, "
+     "2).reshape(x.size(0), 8)"},
     {"norm", "y = torch.layer_norm(h, [8], self.b_bias + 1, self.a_bias)"},
     {"conv", "y = torch.conv1d(h.unsqueeze(1), self.a_weight[:4, :3].unsqueeze(1), None, 1, 1).mean(1)"},
     {"batch_norm", "y = torch.batch_norm(h, self.b_bias + 1, self.a_bias, None, None, True, 0.1, 1e-5, False)"},
@@ -93,9 +95,8 @@ TEST(TrainStepSizes, AreOpenWhereTorchScriptReadsThem) {
 }
 
 TEST(TrainStepSizes, AreOpenWithTargetsOfClasses) {
-  TwoTrainings both(module_of(kModels[1]), adam, TrainOptions().clip_norm(0.5), [](const at::Tensor& y, const at::Tensor& t) {
-    return at::cross_entropy_loss(y, t.argmax(1));
-  });
+  TwoTrainings both(module_of(kModels[1]), adam, TrainOptions().clip_norm(0.5),
+                    [](const at::Tensor& y, const at::Tensor& t) { return at::cross_entropy_loss(y, t.argmax(1)); });
   uint64_t step = 0;
   for (int64_t batch = 3; batch < 30; ++batch) {
     both.train(batch, step++);

@@ -11,6 +11,7 @@ std::span<const OpRow> number_rows() {
       {.name = "aten::floordiv", .opcode = Opcode::kFloorDivideNumbers, .division = IntegerDivision{.traps_on_zero = false}},
       {.name = "aten::hash", .reads_identity = true},
       {.name = "aten::Int", .opcode = Opcode::kInt},
+      {.name = "aten::Float", .opcode = Opcode::kFloat},
       {.name = "aten::__is__", .opcode = Opcode::kIs, .raises = Raises::kNever, .reads_identity = true},
       {.name = "aten::__isnot__", .opcode = Opcode::kIsNot, .raises = Raises::kNever, .reads_identity = true},
       {.name = "aten::ljust", .grows_by_number = true},

@@ -130,6 +130,7 @@ return (torch.sum(grad.reshape(shape), dims).reshape(sizes),)
        .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
        .backward = "(grad.roll([-shift for shift in shifts], dims),)"},
       {.name = "aten::select",
+       .opcode = Opcode::kSelect,
        .new_view = true,
        .keeps_stride_order = true,
        .backward = "(torch.select_backward(grad, self.size(), dim, index),)"},

@@ -118,7 +118,7 @@ std::optional<IValue> computed(const Node& node, const std::vector<IValue>& oper
   if (operands.size() == 1 && node.opcode() == Opcode::kInt && is_integer(operands[0])) {
     return operands[0];
   }
-  if (operands.size() == 1 && node.kind() == aten::Float) {
+  if (operands.size() == 1 && node.opcode() == Opcode::kFloat) {
     return IValue(sym_float_of(operands[0]));
   }
   if (operands.size() != 2) {

@@ -30,8 +30,8 @@ class StepUpdate {
                                           const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& gradients,
                                           const Clipping& clipping);
 
-  // Reads states and options for a step, and makes states that are missing. Returns false if the plan has another update than
-  // this step. The caller compares the form of `states`.
+  // Reads states and options for a step, and makes states that are missing. Returns false if the plan has another update
+  // than this step. The caller compares the form of `states`.
   bool begin(const TrainedParameters& trained);
   const std::vector<at::Tensor>& states() const { return states_; }
   // Keeps states that were made, and counts the step.

@@ -230,8 +230,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
     graph->body().remove_return(used);  // the factor that clips
   }
   trace->operands_key_ = trace->key_of_operands(arguments);
-  trace->plan_ =
-      CapturedGraph::make(std::move(graph), "train step", module.options(), captured_sizes, std::move(complete));
+  trace->plan_ = CapturedGraph::make(std::move(graph), "train step", module.options(), captured_sizes, std::move(complete));
   return trace;
 }
 
