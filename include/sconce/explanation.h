@@ -260,6 +260,18 @@ struct WeightsExplanation {
 };
 
 struct Explanation {
+  // Calls that record gradients, of which forward and backward are recorded together (Options::record_calls).
+  struct Recorded {
+    uint64_t by_plan = 0;
+    uint64_t recorded = 0;  // by the operators themselves
+    uint64_t slower = 0;    // recordings that took more time than the module's own plans, and run no more
+    // Why calls were recorded in vain, and how often.
+    std::vector<std::pair<std::string, uint64_t>> reasons;
+    // Why a plan could not leave sizes open.
+    std::vector<std::string> why_sizes_are_fixed;
+    std::vector<Explanation> plans;  // forward, then backward, of each recording
+  };
+
   std::string method;
   size_t nodes = 0;                // nodes of the graph after inlining
   std::vector<PassTiming> passes;  // that made the generic plan
@@ -271,6 +283,7 @@ struct Explanation {
   // The functions, and bodies of forks, that the methods of the module call and that have plans of their own. Their
   // refusals are among `refusals`.
   std::vector<Explanation> callees;
+  Recorded recorded;
 };
 
 }  // namespace sconce

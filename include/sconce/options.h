@@ -41,6 +41,11 @@ class Options {
   Options& min_differentiable_nodes(size_t nodes) { return set(min_differentiable_nodes_, nodes); }
   size_t min_differentiable_nodes() const { return min_differentiable_nodes_; }
 
+  // Records a call with gradients that comes again together with its backward, and runs calls of its kind as one node of
+  // autograd: no operator is left to LibTorch's autograd. On by default, but for `exact`. docs/training.md has the details.
+  Options& record_calls(bool on) { return set(record_calls_, on); }
+  bool record_calls() const { return record_calls_ && optimize_ && !exact_ && !frozen_ && compile_ != CompileMode::kNever; }
+
   // Chooses when specialized plans and kernels are compiled. With kBackground, your passes at Stage::kSpecialize run on that
   // thread, and perhaps after the module was destroyed.
   Options& compile(CompileMode mode) { return set(compile_, mode); }
@@ -106,6 +111,7 @@ class Options {
   bool optimize_ = true;
   bool exact_ = false;
   size_t min_differentiable_nodes_ = 2;
+  bool record_calls_ = true;
   CompileMode compile_ = CompileMode::kBackground;
   PassPipeline passes_;
   bool cuda_graphs_ = true;

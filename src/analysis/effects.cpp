@@ -145,4 +145,10 @@ bool may_change_sizes(const Graph& graph) {
   return may_change;
 }
 
+bool prints(const Graph& graph) {
+  bool found = false;
+  for_each_node(graph.body(), [&](const Node* node) { found = found || node->kind() == prim::Print; });
+  return found;
+}
+
 }  // namespace sconce

@@ -217,6 +217,15 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   return finished;
 }
 
+CapturedSizes CapturedSizes::of(const SymbolicSizes& sizes) {
+  CapturedSizes all;
+  for (size_t i = 0; i < sizes.values().size(); ++i) {
+    all.inputs.push_back(static_cast<int64_t>(i + 1));
+    all.examples.emplace(static_cast<int64_t>(i + 1), sizes.values()[i]);
+  }
+  return all;
+}
+
 Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const CapturedSizes& sizes,
                                           const CompileSettings& settings) {
   const auto start = Clock::now();

@@ -23,6 +23,7 @@
 namespace sconce {
 
 class ModuleConstants;
+class SymbolicSizes;
 
 // A method, a function or a graph, ready to run.
 struct CompiledMethod {
@@ -83,6 +84,9 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
 
 // The symbols in the facts of a captured graph's inputs, each of which is at least 2.
 struct CapturedSizes {
+  // Returns all symbols, of which a recorder makes the first inputs of its graph.
+  static CapturedSizes of(const SymbolicSizes& sizes);
+
   std::vector<int64_t> inputs;                    // the graph's first inputs are integers: these symbols
   std::unordered_map<int64_t, int64_t> examples;  // symbol -> a size that it stood for
 };

@@ -4,6 +4,7 @@
 #include "executor/argument_spec/argument_spec.h"
 #include "executor/callee_table.h"
 #include "executor/compile.h"
+#include "executor/joint/joint_calls.h"
 #include "executor/plan_cache/plan_cache.h"
 #include "executor/plan_cache/striped_counter.h"
 #include "executor/specialization.h"
@@ -50,7 +51,11 @@ class GraphExecutor::Impl final : public Program {
   void note_run(const Plan& plan) const;
   using Arguments = std::span<const c10::IValue>;
   const Plan& plan_with_open_sizes();
-  FrameLease take_frame(const ArgumentSpec* spec, Arguments arguments);
+  // `recorded`: null if the call is not to be recorded.
+  void run(torch::jit::Stack& stack, JointCalls* recorded);
+  void run_unrecorded(torch::jit::Stack& stack) { run(stack, nullptr); }
+  // `recorded`: is told of the plan; null for a call that is not to be recorded.
+  FrameLease take_frame(const ArgumentSpec* spec, Arguments arguments, JointCalls* recorded);
   const CountedPlan& plan_for(const ArgumentSpec& spec, Arguments arguments, const PlanCache<SpecEntry>::Guard& guard);
   void specialize(const SpecEntry& entry, const ArgumentSpec& spec, Arguments arguments);
   const char* why_not_specialized(const ArgumentSpec& spec) const;
@@ -66,6 +71,7 @@ class GraphExecutor::Impl final : public Program {
   std::vector<PassTiming> passes_;
   std::vector<RefusalExplanation> refusals_;
   std::unique_ptr<CountedPlan> generic_;  // serves every spec
+  std::unique_ptr<JointCalls> recorded_;  // null if none is recorded
   std::once_flag has_open_sizes_;
   std::unique_ptr<Plan> with_open_sizes_;  // runs while a recorder with symbols records; null before the first such run
   const std::shared_ptr<SpecializationSource> source_;

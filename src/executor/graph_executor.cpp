@@ -127,6 +127,9 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
     profiled_->plan->set_name(name_);
     profiled_->plan->set_intra_op_threads(options_.intra_op_threads());
   }
+  if (options_.record_calls() && owned_callees_ != nullptr && self_) {
+    recorded_ = std::make_unique<JointCalls>(*graph_, name_, options_);
+  }
   dump(DumpPoint::kPlan, name_, [this] { return generic_->plan->text(); });
 }
 
@@ -143,9 +146,13 @@ void GraphExecutor::Impl::run(torch::jit::Stack& stack) {
 
 void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   if (torch::jit::tracer::isTracing()) {
-    run_traced(*graph_, stack, [this](torch::jit::Stack& inputs) { run_with_self(inputs); });
+    run_traced(*graph_, stack, [this](torch::jit::Stack& inputs) { run_unrecorded(inputs); });
     return;
   }
+  run(stack, recorded_.get());
+}
+
+void GraphExecutor::Impl::run(torch::jit::Stack& stack, JointCalls* recorded) {
   const size_t expected = graph_->inputs().size();
   invocations_.add();
   if (profiled_ && takes_profiled_run()) {
@@ -164,13 +171,17 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
     may_skip_autograd = !spec.has_exotic() && !transform_is_active();
     requires_grad = records_gradients && spec.requires_grad();
   }
+  if (requires_grad && may_skip_autograd && recorded != nullptr && recorded->is_on() &&
+      recorded->run(stack, expected, [this](torch::jit::Stack& call) { run_unrecorded(call); })) {
+    return;
+  }
   if (const Recorder* recorder = may_skip_autograd ? nullptr : RecordingScope::current()) {
     if (recorder->symbols() > 0) {
       run_plan(plan_with_open_sizes(), stack, AutogradUse::kAll);
       return;
     }
   }
-  FrameLease frame = take_frame(options_.optimize() ? &spec : nullptr, arguments);
+  FrameLease frame = take_frame(options_.optimize() ? &spec : nullptr, arguments, requires_grad ? recorded : nullptr);
   const Plan& plan = frame.plan();
   requires_grad = requires_grad || (records_gradients && plan.constants_require_grad());
   note_run(plan);
@@ -200,10 +211,13 @@ void GraphExecutor::Impl::note_run(const Plan& plan) const {
 
 // Chooses the plan that serves the spec; without a spec, the one that serves all. Only the look-up holds back the
 // destruction of what leaves the cache: the frame keeps its plan.
-FrameLease GraphExecutor::Impl::take_frame(const ArgumentSpec* spec, Arguments arguments) {
+FrameLease GraphExecutor::Impl::take_frame(const ArgumentSpec* spec, Arguments arguments, JointCalls* recorded) {
   const PlanCache<SpecEntry>::Guard guard(cache_);
   const CountedPlan& chosen = spec != nullptr ? plan_for(*spec, arguments, guard) : *generic_;
   chosen.runs.add();
+  if (recorded != nullptr && !recorded->is_on()) {
+    recorded->note_plan(chosen.gradients);
+  }
   return FrameLease(*chosen.plan);
 }
 
@@ -308,6 +322,9 @@ Explanation GraphExecutor::Impl::explain() const {
       callee.refusals.clear();
     }
   }
+  if (recorded_ != nullptr) {
+    explanation.recorded = recorded_->explain();
+  }
   explanation.counters.invocations = invocations_.value();
   explanation.counters.cache_hits = hits_.value();
   explanation.counters.cache_misses = misses_.value();
@@ -322,6 +339,9 @@ Explanation GraphExecutor::Impl::explain() const {
 
 void GraphExecutor::Impl::wait_for_compiles() const {
   source_->jobs.wait();
+  if (recorded_ != nullptr) {
+    recorded_->wait_for_compiles();
+  }
   if (owned_callees_ != nullptr) {
     callees_.wait_for_compiles();
   }
@@ -332,6 +352,9 @@ void GraphExecutor::Impl::clear_cache() {
     callees_.clear_caches();
   }
   cache_.clear();
+  if (recorded_ != nullptr) {
+    recorded_->clear();
+  }
   for (StripedCounter* counter : {&invocations_, &hits_, &misses_, &evictions_, &generic_->runs, &source_->compiles}) {
     counter->reset();
   }

@@ -6,6 +6,8 @@
 #include "trace/recording_conditions.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/core/jit_type.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -68,6 +70,18 @@ const c10::IValue* argument_returned(const c10::FunctionSchema& schema, size_t r
     }
   }
   return nullptr;
+}
+
+// Returns the sizes and strides of the tensors among the values.
+std::vector<std::vector<int64_t>> forms_of(const std::vector<c10::IValue>& values) {
+  std::vector<std::vector<int64_t>> forms;
+  for (const c10::IValue& value : values) {
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().layout() == c10::kStrided) {
+      forms.push_back(value.toTensor().sizes().vec());
+      forms.push_back(value.toTensor().strides().vec());
+    }
+  }
+  return forms;
 }
 
 }  // namespace
@@ -140,13 +154,23 @@ at::Tensor Recorder::add_saved(const at::Tensor& real, const std::optional<Tenso
   return wrap(real.variable_data(), input).set_requires_grad(real.requires_grad());
 }
 
+at::Tensor Recorder::add_gradient(const at::Tensor& like) {
+  const PausedRecording paused;
+  const at::NoGradGuard no_grad;
+  const at::Tensor real = at::ones_like(real_of(like));
+  const TensorFacts* facts = symbolic_facts(like);
+  Value* input = add_input(real, facts != nullptr ? std::optional(facts_of_sizes(real, *facts->sizes, shapes_->sizes().arithmetic()))
+                                                  : std::nullopt);
+  is_saved_ = true;
+  return wrap(real, input);
+}
+
 const TensorFacts* Recorder::symbolic_facts(const at::Tensor& tensor) const {
   const TraceTensor* traced = TraceTensor::of(tensor);
   return shapes_ && traced != nullptr && traced->value() != nullptr ? shapes_->of(*traced->value()) : nullptr;
 }
 
 Value* Recorder::add_input(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
-  TORCH_INTERNAL_ASSERT(captured_.empty(), "given inputs come before captured ones");
   inputs_.push_back(real);
   Value* input = graph_->add_input({}, c10::TensorType::get());
   if (shapes_) {
@@ -169,10 +193,7 @@ Value* Recorder::value_of(const at::Tensor& tensor) {
   Value*& value = captured_values_[tensor.unsafeGetTensorImpl()];
   if (value == nullptr) {
     captured_.push_back(tensor);
-    value = graph_->add_input({}, c10::TensorType::get());
-    if (shapes_) {
-      shapes_->set_tensor(*value, facts_without_autograd(tensor), tensor);
-    }
+    value = add_input(tensor, std::nullopt);
   }
   return value;
 }
@@ -217,9 +238,8 @@ std::unique_ptr<Graph> Recorder::finish(bool has_facts) {
   TORCH_INTERNAL_ASSERT(!refusal(), "a refused trace has no graph");
   if (has_facts) {
     for (size_t i = 0; i + symbols() < graph_->inputs().size(); ++i) {
-      const at::Tensor& real = i < inputs_.size() ? inputs_[i] : captured_[i - inputs_.size()];
       Value* input = graph_->inputs()[i + symbols()];
-      input->set_facts(shapes_ ? shapes_->facts_for_compile(*input, real) : facts_without_autograd(real));
+      input->set_facts(shapes_ ? shapes_->facts_for_compile(*input, inputs_[i]) : facts_without_autograd(inputs_[i]));
     }
     // A tensor whose sizes change in place has several facts, one after the other.
     if (!may_change_sizes(*graph_)) {
@@ -242,7 +262,11 @@ void Recorder::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   }
   torch::jit::Stack results = reals;
   note_contents(given);
+  const std::vector<std::vector<int64_t>> forms = shapes_ ? forms_of(reals) : std::vector<std::vector<int64_t>>();
   run_unrecorded(op, results);
+  if (shapes_ && forms_of(reals) != forms) {
+    refuse(toString(op.operator_name()) + ": it changes the sizes of a tensor in place");  // which code may have read before
+  }
   switches_grad_mode_ = switches_grad_mode_ || c10::GradMode::is_enabled() != grad_mode_ ||
                         c10::InferenceMode::is_enabled() != inference_mode_;
   note_operands(op, given);

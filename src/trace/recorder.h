@@ -42,9 +42,15 @@ class Recorder {
   // Adds an input of the graph. Returns a tensor that stands for it, and shares memory, version and gradient edge with
   // `real`: what the trace computes with it, autograd records for `real`. `symbolic`: its sizes and strides in a recorder
   // with symbols.
-  at::Tensor add_argument(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);
-  // The same with nothing that autograd knows but whether it requires a gradient, which formulas read.
+  at::Tensor add_argument(const at::Tensor& real);
+  // The same for a tensor that is a leaf of the trace, and shares nothing that autograd knows. `symbolic`: its sizes and
+  // strides in a recorder with symbols.
+  at::Tensor add_leaf(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);
+  // The same for what a node has saved: formulas read whether it requires a gradient.
   at::Tensor add_saved(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);
+  // Adds an input for the gradient of a tensor of the trace, after the captured ones. `like` has its sizes and dtype; later
+  // runs have these, and strides of a tensor without gaps in the order of `like`.
+  at::Tensor add_gradient(const at::Tensor& like);
   // Returns what is known of a tensor of a recorder with symbols; null if it is not of this trace.
   const TensorFacts* symbolic_facts(const at::Tensor& tensor) const;
   // How many inputs of the graph come before the tensors.
@@ -106,7 +112,7 @@ class Recorder {
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   std::unordered_set<const Value*> without_contents_;      // fresh memory that no operator has used yet
   std::unordered_map<const Value*, at::Tensor> contents_;  // of such memory, before the call that is recorded
-  std::vector<at::Tensor> inputs_;                         // the real tensors of the given inputs
+  std::vector<at::Tensor> inputs_;                         // the real tensors of the graph's inputs, after the symbols
   struct Argument {
     at::Tensor real;
     at::Tensor traced;

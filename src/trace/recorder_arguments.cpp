@@ -23,11 +23,7 @@ at::Tensor as_view_of(const at::Tensor& base, const at::Tensor& real, bool requi
 
 }  // namespace
 
-at::Tensor Recorder::add_argument(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
-  if (!real.defined()) {
-    refuse("an argument is undefined");
-    return real;
-  }
+at::Tensor Recorder::add_leaf(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
   for (const Argument& argument : arguments_) {
     if (argument.real.is_same(real)) {
       add_input(real, symbolic);  // which nothing reads
@@ -35,6 +31,23 @@ at::Tensor Recorder::add_argument(const at::Tensor& real, const std::optional<Te
     }
   }
   at::Tensor traced = wrap(real.variable_data(), add_input(real, symbolic));
+  traced.set_requires_grad(real.requires_grad());
+  arguments_.push_back({real, traced, {}});
+  return traced;
+}
+
+at::Tensor Recorder::add_argument(const at::Tensor& real) {
+  if (!real.defined()) {
+    refuse("an argument is undefined");
+    return real;
+  }
+  for (const Argument& argument : arguments_) {
+    if (argument.real.is_same(real)) {
+      add_input(real, std::nullopt);  // which nothing reads
+      return argument.traced;
+    }
+  }
+  at::Tensor traced = wrap(real.variable_data(), add_input(real, std::nullopt));
   if (!real.is_inference()) {
     torch::autograd::impl::set_version_counter(traced, torch::autograd::impl::version_counter(real));
   }

@@ -2,7 +2,7 @@
 #include "trace/recording_conditions.h"
 #include "trace/trace_key.h"
 #include "training/backward/node_hooks.h"
-#include "training/plan_table.h"
+#include "executor/plan_table.h"
 
 #include <sconce/graph_executor.h>
 #include <sconce/trace.h>

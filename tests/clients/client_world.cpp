@@ -353,8 +353,7 @@ void World::train_step(const Numbers& numbers, size_t index, Observed& observed)
                   "the optimizer has no parameter that requires a gradient");
       loss = loss_of(forward(x), target);
       TORCH_CHECK(loss.requires_grad(),
-                  "the loss must be one number that depends on the parameters; the loss function "
-                  "returned one that depends on none");
+                  "element 0 of tensors does not require grad and does not have a grad_fn: the loss must depend on a parameter");
       loss.backward();
     } catch (...) {
       optimizer_->zero_grad();

@@ -1,6 +1,6 @@
 #include "tests/differential/traced_graph.h"
 
-#include "training/step/module_state.h"
+#include "trace/module_state.h"
 
 namespace sconce::testing {
 namespace {

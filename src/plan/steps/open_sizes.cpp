@@ -161,6 +161,16 @@ std::optional<IValue> read_size(const Node& node, const std::vector<IValue>& ope
 
 enum class Takes : uint8_t { kClosed, kAsTheyAre, kForDispatcher };
 
+// Returns whether the operator puts elements into containers, or takes them out, whatever they are. Others of their kind read
+// them (aten::str, aten::hash, aten::__contains__).
+bool moves_elements(const Node& node) {
+  const bool is_of_container =
+      node.opcode() >= Opcode::kGetItem && node.opcode() <= Opcode::kLength && node.opcode() != Opcode::kContains;
+  const bool joins_lists = (node.opcode() == Opcode::kAdd || node.opcode() == Opcode::kMul) &&
+                           node.output()->type()->kind() == c10::TypeKind::ListType;
+  return is_of_container || joins_lists;
+}
+
 // What an operator's function does with open numbers in an operand.
 Takes operand_takes(const Node& node, size_t index) {
   switch (node.opcode()) {
@@ -179,8 +189,8 @@ Takes operand_takes(const Node& node, size_t index) {
     return Takes::kClosed;
   }
   const c10::Argument& argument = schema->arguments()[index];
-  if (argument.type()->hasFreeVariables()) {
-    return Takes::kAsTheyAre;  // elements of a container that the function moves
+  if (argument.type()->hasFreeVariables() && moves_elements(node)) {
+    return Takes::kAsTheyAre;
   }
   c10::TypePtr type = argument.real_type();
   if (const auto optional = type->cast<c10::OptionalType>()) {

@@ -3,7 +3,7 @@
 
 #include "executor/captured_graph.h"
 #include "training/backward/record.h"
-#include "training/plan_table.h"
+#include "executor/plan_table.h"
 
 #include <sconce/compiled_backward.h>
 

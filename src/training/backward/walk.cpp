@@ -1,6 +1,7 @@
 #include "training/backward/walk.h"
 
 #include "base/flat_map.h"
+#include "executor/joint/joint_node.h"
 #include "plan/autograd/backward_node.h"
 #include "trace/recorder.h"
 #include "trace/trace_key.h"
@@ -33,7 +34,7 @@ NodeClass find_class(const AutogradNode& node) {
   if (dynamic_cast<const torch::autograd::AccumulateGrad*>(&node) != nullptr) {
     return NodeClass::kLeaf;
   }
-  if (dynamic_cast<const BackwardNode*>(&node) != nullptr) {
+  if (dynamic_cast<const BackwardNode*>(&node) != nullptr || dynamic_cast<const JointNode*>(&node) != nullptr) {
     return NodeClass::kOwn;
   }
   // The formula of a torch::autograd::Function is code of the user's, which need not be operators alone.

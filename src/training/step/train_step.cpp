@@ -1,6 +1,7 @@
 #include <sconce/train_step.h>
 
 #include "trace/recording_conditions.h"
+#include "trace/undone_writes.h"
 #include "training/step/train_trace.h"
 
 #include <sconce/captured_optimizer.h>
@@ -167,7 +168,8 @@ class TrainStep::Impl {
       if (!decision.pattern) {
         return run_eagerly(arguments, decision.why_not);
       }
-      trace = record(arguments, parameters, *decision.pattern, result);
+      trace = decision.pattern->has_symbols() ? record_open(arguments, parameters, *decision.pattern, result)
+                                              : record(arguments, parameters, *decision.pattern, result);
       table_.count_eager(trace->refusal.empty() ? "it was recorded" : trace->refusal);
       table_.insert(key, trace, holds);
     } else if (trace->is_ready()) {
@@ -191,6 +193,28 @@ class TrainStep::Impl {
     return result;
   }
 
+  // Code that cannot run with symbolic sizes may raise. The call then runs as it is: what it raises is its own.
+  std::shared_ptr<TrainTrace> record_open(const StepArguments& arguments, const TrainedParameters& parameters,
+                                          const SizePattern& pattern, StepResult& result) {
+    const auto module = module_.script_module()._ivalue();
+    const ModuleState before(module);
+    std::vector<at::Tensor> writable = before.tensors();
+    writable.insert(writable.end(), arguments.tensors.begin(), arguments.tensors.end());
+    UndoneWrites undone(writable);
+    try {
+      auto trace = record(arguments, parameters, pattern, result);
+      undone.keep();
+      return trace;
+    } catch (const std::exception& error) {
+      undone.undo();
+      before.restore();
+      const EagerBackward by_engine;
+      result = run_operators(arguments);
+      return TrainTrace::refused(module_, arguments, parameters, pattern,
+                                 std::string("with symbolic sizes, it raises: ") + error.what());
+    }
+  }
+
   std::shared_ptr<TrainTrace> record(const StepArguments& arguments, const TrainedParameters& parameters,
                                      const SizePattern& pattern, StepResult& result) {
     try {
@@ -212,7 +236,9 @@ class TrainStep::Impl {
   }
 
   StepResult run_operators(const StepArguments& arguments) {
-    at::Tensor loss = checked_loss()(module_.forward(arguments.inputs), arguments.targets);
+    const auto first_target = arguments.values.begin() + static_cast<std::ptrdiff_t>(arguments.inputs);
+    at::Tensor loss =
+        checked_loss()(module_.forward({arguments.values.begin(), first_target}), {first_target, arguments.values.end()});
     (options_.accumulate() == 1 ? loss : loss / static_cast<double>(options_.accumulate())).backward();
     return {.loss = loss.detach()};
   }
@@ -228,11 +254,11 @@ class TrainStep::Impl {
   GeneralLoss checked_loss() const {
     return [this](const c10::IValue& output, const std::vector<c10::IValue>& targets) {
       at::Tensor loss = loss_(output, targets);
-      TORCH_CHECK(loss.defined() && loss.numel() == 1 && loss.requires_grad(),
-                  "the loss must be one number that depends on the parameters; the loss function returned ",
-                  !loss.defined()     ? "nothing"
-                  : loss.numel() != 1 ? "several"
-                                      : "one that depends on none");
+      TORCH_CHECK(loss.defined(), "the loss function returned nothing; it must return one number");
+      TORCH_CHECK(loss.numel() == 1,
+                  "grad can be implicitly created only for scalar outputs: the loss function must return one number");
+      TORCH_CHECK(loss.requires_grad(),
+                  "element 0 of tensors does not require grad and does not have a grad_fn: the loss must depend on a parameter");
       return loss;
     };
   }

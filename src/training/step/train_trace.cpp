@@ -1,5 +1,6 @@
 #include "training/step/train_trace.h"
 
+#include "analysis/effects.h"
 #include "trace/recorder.h"
 #include "trace/recording_conditions.h"
 #include "training/backward/node_hooks.h"
@@ -18,29 +19,6 @@
 
 namespace sconce {
 namespace {
-
-// A graph of the recorder's has all symbols as its first inputs.
-CapturedSizes all_symbols_of(const SymbolicSizes& sizes) {
-  CapturedSizes captured;
-  for (size_t i = 0; i < sizes.values().size(); ++i) {
-    captured.inputs.push_back(static_cast<int64_t>(i + 1));
-    captured.examples.emplace(static_cast<int64_t>(i + 1), sizes.values()[i]);
-  }
-  return captured;
-}
-
-// Containers are copied: the caller may change its own.
-std::vector<c10::IValue> structure_of(const std::vector<c10::IValue>& values) {
-  std::vector<c10::IValue> structure;
-  for (const c10::IValue& value : values) {
-    structure.push_back(with_each_tensor(value, [](const at::Tensor&) { return at::Tensor(); }));
-  }
-  return structure;
-}
-
-bool have_equal_structures(const std::vector<c10::IValue>& a, const std::vector<c10::IValue>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), have_equal_structure);
-}
 
 // Lets LibTorch's engine run all of backward on the calling thread, whose operators a recorder sees. The engine has threads
 // of its own for other devices than the CPU.
@@ -70,23 +48,18 @@ at::Tensor clip_factor(const std::vector<at::Tensor>& gradients, double max_norm
 
 }  // namespace
 
-StepArguments::StepArguments(const std::vector<c10::IValue>& given, const std::vector<c10::IValue>& wanted)
-    : inputs(given), targets(wanted) {
-  for (const auto* values : {&inputs, &targets}) {
-    for (const c10::IValue& value : *values) {
-      with_each_tensor(value, [&](const at::Tensor& tensor) {
-        tensors.push_back(tensor);
-        return tensor;
-      });
-    }
-  }
-  key = trace_key_parts(tensors);
-}
+StepArguments::StepArguments(const std::vector<c10::IValue>& given, const std::vector<c10::IValue>& targets)
+    : CallArguments([&] {
+        std::vector<c10::IValue> all = given;
+        all.insert(all.end(), targets.begin(), targets.end());
+        return all;
+      }()),
+      inputs(given.size()) {}
 
 TrainTrace::TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters)
     : state_(module.script_module()._ivalue()),
-      inputs_(structure_of(arguments.inputs)),
-      targets_(structure_of(arguments.targets)),
+      structure_(arguments.values),
+      inputs_(arguments.inputs),
       leaves_(parameters),
       parameters_(parameters.size()) {}
 
@@ -124,7 +97,7 @@ bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& 
   return state_.holds() &&
          std::equal(parameters.tensors.begin(), parameters.tensors.end(), leaves_.begin(), others, is_same) &&
          (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) &&
-         have_equal_structures(arguments.inputs, inputs_) && have_equal_structures(arguments.targets, targets_) &&
+         arguments.inputs == inputs_ && structure_.holds(arguments.values) &&
          (update_ == nullptr || update_->begin(parameters)) && key_of_operands(arguments) == operands_key_;
 }
 
@@ -140,12 +113,13 @@ void TrainTrace::add_other_leaves(const at::Tensor& loss) {
 }
 
 void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss& loss,
-                              const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets,
-                              std::optional<double> clip_norm, Recorder& recorder, StepResult& result) {
+                              const std::vector<c10::IValue>& traced, std::optional<double> clip_norm, Recorder& recorder,
+                              StepResult& result) {
   const EagerBackward by_engine;  // whose operators the recorder sees
   const BackwardOnThisThread on_this_thread;
   const RecordingScope scope(recorder);
-  const at::Tensor value = loss(module.forward(inputs), targets);
+  const auto first_target = traced.begin() + static_cast<std::ptrdiff_t>(inputs_);
+  const at::Tensor value = loss(module.forward({traced.begin(), first_target}), {first_target, traced.end()});
   if (history_has_hooks({value})) {
     recorder.refuse("the model or the loss function registers a hook on a tensor that it computes");
   }
@@ -170,6 +144,16 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
   }
 }
 
+std::shared_ptr<TrainTrace> TrainTrace::refused(const Module& module, const StepArguments& arguments,
+                                                const TrainedParameters& parameters, const SizePattern& pattern,
+                                                std::string reason) {
+  std::shared_ptr<TrainTrace> trace(new TrainTrace(module, arguments, parameters.tensors));
+  trace->pattern = pattern;
+  trace->refusal = std::move(reason);
+  trace->operands_key_ = trace->key_of_operands(arguments);
+  return trace;
+}
+
 std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const TrainStep::GeneralLoss& loss,
                                                const StepArguments& arguments, const TrainedParameters& parameters,
                                                const SizePattern& pattern, const StepOptimizer* optimizer,
@@ -179,23 +163,11 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   trace->pattern = pattern;
   trace->guards = sizes;
   Recorder recorder(sizes);
-  std::vector<std::optional<TensorFacts>> facts(arguments.tensors.size());
-  if (sizes != nullptr) {
-    facts = facts_by_pattern(arguments.tensors, pattern, 0, sizes->arithmetic());
+  trace->run_recorded(module, loss, add_arguments(recorder, arguments, pattern, sizes),
+                      optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, recorder, result);
+  if (prints(module.method("forward").graph())) {
+    recorder.refuse("the module prints");
   }
-  size_t next = 0;
-  const auto traced = [&](const std::vector<c10::IValue>& values) {
-    std::vector<c10::IValue> copies;
-    for (const c10::IValue& value : values) {
-      copies.push_back(
-          with_each_tensor(value, [&](const at::Tensor& tensor) { return recorder.add_argument(tensor, facts[next++]); }));
-    }
-    return copies;
-  };
-  const std::vector<c10::IValue> inputs = traced(arguments.inputs);
-  const std::vector<c10::IValue> targets = traced(arguments.targets);
-  trace->run_recorded(module, loss, inputs, targets, optimizer != nullptr ? optimizer->clipping.norm : std::nullopt,
-                      recorder, result);
   const bool has_others = trace->leaves_.size() > trace->parameters_;
   if (!trace->state_.holds()) {
     recorder.refuse("a call changes an attribute of the module");
@@ -213,7 +185,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
     return trace;
   }
   trace->why_sizes_are_fixed = sizes != nullptr ? sizes->why_pinned() : "";
-  const CapturedSizes captured_sizes = sizes != nullptr ? all_symbols_of(*sizes) : CapturedSizes();
+  const CapturedSizes captured_sizes = sizes != nullptr ? CapturedSizes::of(*sizes) : CapturedSizes();
   std::unique_ptr<Graph> graph = recorder.finish(/*has_facts=*/true);
   CompileSettings::Complete complete;
   if (optimizer != nullptr && !has_others && !trace->gradients_.empty()) {

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "executor/captured_graph.h"
-#include "trace/trace_key.h"
-#include "training/plan_table.h"
-#include "training/step/module_state.h"
+#include "trace/call_arguments.h"
+#include "trace/module_state.h"
+#include "executor/plan_table.h"
 #include "training/step/step_update.h"
 
 #include <sconce/module.h>
@@ -20,14 +20,11 @@ namespace sconce {
 
 class Recorder;
 
-// What a step is called with, and what is derived of it in the state of the thread.
-struct StepArguments {
-  StepArguments(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets);
+// What a step is called with: the inputs of the module, then the targets.
+struct StepArguments : CallArguments {
+  StepArguments(const std::vector<c10::IValue>& given, const std::vector<c10::IValue>& targets);
 
-  const std::vector<c10::IValue>& inputs;
-  const std::vector<c10::IValue>& targets;
-  std::vector<at::Tensor> tensors;  // in both
-  TraceKeyParts key;                // of the tensors
+  size_t inputs;
 };
 
 // What a step has computed.
@@ -52,6 +49,11 @@ class TrainTrace final : public PlanEntry {
                                             const StepArguments& arguments, const TrainedParameters& parameters,
                                             const SizePattern& pattern, const StepOptimizer* optimizer, StepResult& result);
 
+  // Returns a trace of calls that cannot be recorded.
+  static std::shared_ptr<TrainTrace> refused(const Module& module, const StepArguments& arguments,
+                                             const TrainedParameters& parameters, const SizePattern& pattern,
+                                             std::string reason);
+
   // Returns whether the trace is of such a call. Reads the optimizer's states for `run`. Requires that the tensors among the
   // arguments have the structure of those that were recorded, and sizes of the pattern.
   bool holds(const StepArguments& arguments, const TrainedParameters& parameters);
@@ -72,17 +74,16 @@ class TrainTrace final : public PlanEntry {
   void add_other_leaves(const at::Tensor& loss);
   // Runs forward, loss and backward in the recorder's scope, and adds the outputs of its graph. With a norm, the last output
   // is the factor that clips the gradients.
-  void run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& inputs,
-                    const std::vector<c10::IValue>& targets, std::optional<double> clip_norm, Recorder& recorder,
-                    StepResult& result);
+  void run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& traced,
+                    std::optional<double> clip_norm, Recorder& recorder, StepResult& result);
   // Returns the tensors that the plan is given in a call.
   std::vector<at::Tensor> operands(const StepArguments& arguments) const;
   // Returns the key of these but for the sizes of the arguments.
   TraceKey key_of_operands(const StepArguments& arguments) const;
 
   const ModuleState state_;
-  const std::vector<c10::IValue> inputs_;  // their structure
-  const std::vector<c10::IValue> targets_;
+  const ArgumentStructure structure_;
+  const size_t inputs_;
   std::vector<at::Tensor> leaves_;
   const size_t parameters_;           // how many leaves are the optimizer's
   std::vector<at::Tensor> captured_;  // parameters, buffers, and tensors of the loss function

@@ -58,6 +58,9 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   } else if (key == "min_differentiable_nodes") {
     expect(value.is_number_unsigned(), "a whole number");
     options.min_differentiable_nodes(value.get<size_t>());
+  } else if (key == "record_calls") {
+    expect(value.is_boolean(), "true or false");
+    options.record_calls(value.get<bool>());
   } else if (key == "plan_cache_capacity") {
     expect(value.is_number_unsigned() && value.get<size_t>() > 0, "a whole number above 0");
     options.plan_cache_capacity(value.get<size_t>());
@@ -101,7 +104,7 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   } else {
     throw UserError(
         path + ": no option '" + key + "'" +
-        ui::did_you_mean(key, {"device", "optimize", "exact", "compile", "min_differentiable_nodes", "pack_weights",
+        ui::did_you_mean(key, {"device", "optimize", "exact", "compile", "min_differentiable_nodes", "record_calls", "pack_weights",
                                "page_out_weights", "intra_op_threads", "cuda_graphs", "plan_cache_capacity", "profiled_runs",
                                "frozen", "preserved", kDisabledPasses, "reproducer_folder"}));
   }

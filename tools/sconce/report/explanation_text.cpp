@@ -3,6 +3,7 @@
 #include "tools/sconce/commands/common_options.h"
 #include "tools/sconce/report/gradient_text.h"
 #include "tools/sconce/report/memory_picture.h"
+#include "tools/sconce/report/recorded_calls_text.h"
 #include "tools/sconce/report/recorded_text.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/table.h"
@@ -218,12 +219,17 @@ std::string to_text(const Explanation& explanation, const std::vector<std::strin
   for (const PlanExplanation& plan : explanation.plans) {
     text += plan_text(plan, detail);
   }
-  for (const Explanation& callee : explanation.callees) {
-    text += "\nplans of " + callee.method + ", which is called:\n";
-    for (const PlanExplanation& plan : callee.plans) {
-      text += plan_text(plan, detail);
+  const auto add_plans = [&](const std::vector<Explanation>& others, const std::string& what) {
+    for (const Explanation& other : others) {
+      text += "\nplans of " + other.method + what + ":\n";
+      for (const PlanExplanation& plan : other.plans) {
+        text += plan_text(plan, detail);
+      }
     }
-  }
+  };
+  add_plans(explanation.callees, ", which is called");
+  text += recorded_calls_text(explanation.recorded);
+  add_plans(explanation.recorded.plans, "");
   if (const WeightsExplanation& weights = explanation.weights; weights.packed_bytes + weights.in_files_bytes > 0) {
     text += "\nweights: " + ui::format_bytes(static_cast<double>(weights.packed_bytes)) + " packed; " +
             ui::format_bytes(static_cast<double>(weights.in_files_bytes)) + " of others have left memory for files\n";
@@ -382,6 +388,7 @@ Json to_json(const Explanation& explanation) {
               {"weights", Json{{"packed_bytes", explanation.weights.packed_bytes},
                                {"in_files_bytes", explanation.weights.in_files_bytes}}},
               {"callees", std::move(callees)},
+              {"recorded", recorded_calls_json(explanation.recorded)},
               {"profile", std::move(profile)}};
 }
 

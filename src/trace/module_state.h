@@ -16,6 +16,8 @@ class ModuleState {
   explicit ModuleState(const c10::intrusive_ptr<c10::ivalue::Object>& module);
   // Returns whether no attribute has changed. The contents of tensors do not count.
   bool holds() const;
+  // Gives attributes that have changed their values back.
+  void restore() const;
   // Returns the attributes that are tensors.
   std::vector<at::Tensor> tensors() const;
 

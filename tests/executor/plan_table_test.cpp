@@ -1,4 +1,4 @@
-#include "training/plan_table.h"
+#include "executor/plan_table.h"
 
 #include <gtest/gtest.h>
 

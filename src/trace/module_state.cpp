@@ -1,4 +1,4 @@
-#include "training/step/module_state.h"
+#include "trace/module_state.h"
 
 #include "trace/recorder.h"
 
@@ -140,6 +140,16 @@ bool ModuleState::holds() const {
     return are_equal(attribute.object->getSlot(attribute.slot), attribute.value,
                      [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
   });
+}
+
+void ModuleState::restore() const {
+  for (const Attribute& attribute : attributes_) {
+    const bool is_same = are_equal(attribute.object->getSlot(attribute.slot), attribute.value,
+                                   [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
+    if (!is_same) {
+      attribute.object->setSlot(attribute.slot, copy_of(attribute.value));
+    }
+  }
 }
 
 std::vector<at::Tensor> ModuleState::tensors() const {

@@ -1,4 +1,4 @@
-#include "training/plan_table.h"
+#include "executor/plan_table.h"
 
 #include <c10/util/SmallVector.h>
 
@@ -64,7 +64,8 @@ PlanTable::Decision PlanTable::decide(const PlanKey& key, bool records_first) {
       return {std::move(general)};
     }
   }
-  if (!seen_.should_record(hash_of(key), records_first)) {
+  // The first recording of a structure is of any sizes: the next one leaves them open.
+  if (!seen_.should_record(structure == nullptr ? hash_of(PlanKey(key.structure)) : hash_of(key), records_first)) {
     return {std::nullopt, kFirstTime};
   }
   if (structure != nullptr && !were_used(*structure, key.sizes)) {

@@ -1,0 +1,129 @@
+#include "executor/joint/joint_calls.h"
+
+#include "analysis/alias_sets.h"
+#include "analysis/effects.h"
+#include "base/autocast.h"
+#include "trace/recording_conditions.h"
+
+#include <torch/csrc/autograd/function.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool is_ordinary(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.layout() == c10::kStrided && !tensor.is_inference();
+}
+
+// Returns whether the program sees gradients of the tensor: recording a call computes one more.
+bool has_hooks(const at::Tensor& tensor) {
+  const auto node = tensor.grad_fn();
+  return why_not_now({&tensor, 1}) != nullptr ||
+         (node != nullptr && (!node->tensor_pre_hooks().empty() || !node->retains_grad_hooks().empty()));
+}
+
+}  // namespace
+
+JointCalls::JointCalls(const Graph& graph, std::string name, const Options& options)
+    : graph_(graph), name_(std::move(name)), options_(options), prints_(prints(graph)), table_(options.plan_cache_capacity()) {}
+
+void JointCalls::note_plan(const std::optional<GradientExplanation>& gradients) {
+  if (gradients && gradients->outside > 0 && !prints_) {
+    is_on_.store(true, std::memory_order_relaxed);
+  }
+}
+
+bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMethod run_method) {
+  const auto first = stack.end() - static_cast<std::ptrdiff_t>(inputs - 1);
+  const CallArguments arguments({first, stack.end()});
+  if (autocast_is_on() || why_not_now({}) != nullptr || !std::all_of(arguments.tensors.begin(), arguments.tensors.end(), is_ordinary)) {
+    return false;
+  }
+  const PlanKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
+  const auto holds = [&](PlanEntry& entry) { return static_cast<JointTrace&>(entry).holds(arguments); };
+  PlanTable::Found found = table_.find(key, holds);
+  if (found.plan != nullptr) {
+    auto& trace = static_cast<JointTrace&>(*found.plan);
+    if (!trace.is_ready()) {
+      return false;
+    }
+    const Trial::Side side = trace.trial().next();
+    if (!trace.trial().is_on() && side == Trial::Side::kOthers) {
+      return false;
+    }
+    const auto start = Clock::now();
+    if (side == Trial::Side::kOthers) {
+      run_method(stack);
+    } else {
+      table_.count_run(trace);
+      c10::IValue result = trace.run(arguments, found.symbols);
+      stack.erase(first - 1, stack.end());
+      stack.push_back(std::move(result));
+    }
+    if (trace.trial().is_on()) {
+      trace.trial().note(side, std::chrono::duration<double>(Clock::now() - start).count());
+    }
+    return true;
+  }
+  const PlanTable::Decision decision = table_.decide(key, /*records_first=*/false);
+  if (!decision.pattern) {
+    return false;
+  }
+  torch::jit::Stack call(first - 1, stack.end());
+  std::vector<at::Tensor> given = ModuleState(call.front().toObject()).tensors();
+  given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());
+  if (std::any_of(given.begin(), given.end(), [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad() && has_hooks(tensor); })) {
+    return false;
+  }
+  const auto module = call.front().toObject();
+  const ModuleState before(module);
+  const ArgumentStructure structure(arguments.values);
+  run_method(stack);
+  table_.count_recorded();
+  const std::vector<at::Tensor> tensors_now = tensors_in(arguments.values);
+  const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
+  const bool keeps_arguments =
+      structure.holds(arguments.values) &&
+      std::equal(tensors_now.begin(), tensors_now.end(), arguments.tensors.begin(), arguments.tensors.end(), is_same);
+  const auto trace =
+      !before.holds()    ? JointTrace::refused(module, arguments, "a call changes an attribute of the module")
+      : !keeps_arguments ? JointTrace::refused(module, arguments, "a call changes a container among its arguments")
+                         : JointTrace::rehearse(module, arguments, *decision.pattern, may_write(), run_method, name_, options_);
+  if (!trace->refusal.empty()) {
+    table_.count_eager(trace->refusal);
+  }
+  table_.insert(key, trace, holds);
+  return true;
+}
+
+bool JointCalls::may_write() {
+  std::call_once(is_analyzed_, [this] {
+    const AliasSets sets(graph_);
+    const auto inputs = graph_.inputs();
+    may_write_ = std::any_of(inputs.begin(), inputs.end(),
+                             [&](const Value* input) { return sets.may_be_written_within(*input); });
+  });
+  return may_write_;
+}
+
+Explanation::Recorded JointCalls::explain() const {
+  const ServedCalls served = table_.served();
+  Explanation::Recorded explanation;
+  explanation.by_plan = served.by_plan;
+  explanation.recorded = served.recorded;
+  explanation.reasons = served.reasons;
+  explanation.why_sizes_are_fixed = table_.why_sizes_are_fixed();
+  for (const auto& plan : table_.plans()) {
+    auto& trace = static_cast<JointTrace&>(*plan);
+    explanation.slower += trace.trial().has_lost() ? 1 : 0;
+    trace.explain(explanation.plans);
+  }
+  return explanation;
+}
+
+}  // namespace sconce

@@ -1,0 +1,48 @@
+// JointCalls: the recorded calls of one method that record gradients.
+#pragma once
+
+#include "executor/joint/joint_trace.h"
+
+#include <sconce/explanation.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// A call that records gradients is one node of LibTorch's autograd if its kind came before: forward and backward were recorded
+// together then, below autograd, so that no operator is left to autograd. Thread-safe.
+class JointCalls {
+ public:
+  // `name`: of the method, `graph`: its own, which outlives this.
+  JointCalls(const Graph& graph, std::string name, const Options& options);
+
+  // Whether a plan for calls that record gradients leaves operators to autograd. Before one does, no call is recorded.
+  bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
+  void note_plan(const std::optional<GradientExplanation>& gradients);
+
+  // Runs a call that records gradients, if a plan serves it or it is to be recorded. The stack has the module and the
+  // arguments (`inputs` in all), which the result replaces. Returns false, and changes nothing, for other calls.
+  bool run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMethod run_method);
+
+  Explanation::Recorded explain() const;
+  void wait_for_compiles() const { table_.wait_for_compiles(); }
+  void clear() { table_.clear(); }
+
+ private:
+  bool may_write();
+
+  const Graph& graph_;
+  const std::string name_;
+  std::atomic<bool> is_on_{false};
+  const Options options_;
+  const bool prints_;
+  std::once_flag is_analyzed_;
+  bool may_write_ = false;  // attributes or arguments; after the analysis
+  PlanTable table_;
+};
+
+}  // namespace sconce

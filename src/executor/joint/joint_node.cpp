@@ -1,0 +1,231 @@
+#include "executor/joint/joint_node.h"
+
+#include "base/storage_of.h"
+#include "lower/lower.h"
+#include "plan/run_plan.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/ScopeExit.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace sconce {
+
+namespace impl = torch::autograd::impl;
+using torch::autograd::variable_list;
+
+namespace {
+
+at::Generator& generator() {
+  static auto& shared = *new at::Generator(at::detail::getDefaultCPUGenerator());
+  return shared;
+}
+
+// Returns a tensor object of its own over the same memory, with the same version and without history.
+at::Tensor alias_of(const at::Tensor& tensor) {
+  const at::TensorImpl& of = *tensor.unsafeGetTensorImpl();
+  return at::Tensor(of.shallow_copy_and_detach(of.version_counter(), /*allow_tensor_metadata_change=*/true));
+}
+
+// Returns what is the caller's alone: a copy if backward keeps something else in its memory.
+at::Tensor own_tensor(const at::Tensor& tensor) {
+  if (storage_of(tensor) != nullptr && tensor.storage().use_count() > 1) {
+    return tensor.clone();
+  }
+  return tensor.is_view() ? alias_of(tensor) : tensor;
+}
+
+}  // namespace
+
+const Plan& JointPlans::with_autograd() const {
+  std::call_once(is_lowered_, [this] {
+    plan_with_autograd_ = lower(operators).value_or_throw("sconce cannot differentiate " + name + " twice");
+    plan_with_autograd_->set_name(name);
+  });
+  return *plan_with_autograd_;
+}
+
+std::vector<at::Tensor> JointNode::run(std::shared_ptr<const JointPlans> plans, const std::vector<int64_t>& symbols,
+                                       std::vector<at::Tensor> tensors) {
+  const std::shared_ptr<JointNode> node(new JointNode(std::move(plans)), torch::autograd::deleteNode);
+  node->symbols_ = symbols;
+  node->tensors_ = std::move(tensors);
+  node->connect_inputs();
+  torch::jit::Stack stack(symbols.begin(), symbols.end());
+  stack.insert(stack.end(), node->tensors_.begin(), node->tensors_.end());
+  node->plans_->forward->run(stack);
+  return node->connect_results(stack);
+}
+
+void JointNode::connect_inputs() {
+  torch::autograd::edge_list edges;
+  for (const size_t position : plans_->differentiable_tensors) {
+    edges.push_back(impl::gradient_edge(tensors_[position]));
+  }
+  set_next_edges(std::move(edges));
+  for (const at::Tensor& tensor : tensors_) {
+    versions_.push_back(tensor._version());
+  }
+  if (plans_->draws) {
+    random_state_ = generator().get_state();
+  }
+  const at::NoGradGuard no_grad;
+  for (const size_t position : plans_->written) {
+    written_.push_back(tensors_[position].clone());
+  }
+}
+
+std::vector<at::Tensor> JointNode::connect_results(torch::jit::Stack& stack) {
+  const at::NoGradGuard no_grad;
+  for (const size_t position : plans_->written) {
+    versions_[position] = tensors_[position]._version();
+  }
+  const auto first_kept = stack.begin() + static_cast<std::ptrdiff_t>(plans_->results);
+  kept_.assign(std::make_move_iterator(first_kept), std::make_move_iterator(stack.end()));
+  std::vector<at::Tensor> results;
+  for (size_t i = 0; i < plans_->results; ++i) {
+    results.push_back(std::move(stack[i]).toTensor());
+  }
+  for (at::Tensor& result : results) {
+    result = own_tensor(result);
+  }
+  for (const size_t position : plans_->differentiable_results) {
+    at::Tensor& result = results[position];
+    strides_.push_back(result.strides().vec());
+    impl::set_gradient_edge(result, {shared_from_this(), add_input_metadata(result)});
+  }
+  for (const size_t position : plans_->saved_results) {
+    saved_results_.push_back(alias_of(results[position]));
+    result_versions_.push_back(results[position]._version());
+  }
+  return results;
+}
+
+void JointNode::check_version(const at::Tensor& tensor, int64_t saved) const {
+  const int64_t now = tensor._version();
+  TORCH_CHECK(now == saved,
+              "one of the variables needed for gradient computation has been modified by an inplace operation: [",
+              tensor.toString(), " ", tensor.sizes(), "], which ", name(), " has saved, is at version ", now,
+              "; expected version ", saved, " instead.");
+}
+
+std::vector<at::Tensor> JointNode::as_recorded(variable_list&& gradients) const {
+  std::vector<at::Tensor> recorded;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    at::Tensor gradient = gradients[i].defined() ? std::move(gradients[i]) : input_metadata(i).zeros_like();
+    if (gradient.strides() != at::IntArrayRef(strides_[i])) {
+      at::Tensor copy = at::empty_strided(gradient.sizes(), strides_[i], gradient.options());
+      gradient = c10::GradMode::is_enabled() ? gradient : copy.copy_(gradient);
+    }
+    recorded.push_back(std::move(gradient));
+  }
+  return recorded;
+}
+
+std::vector<at::Tensor> JointNode::run_backward(const std::vector<at::Tensor>& gradients) {
+  torch::jit::Stack stack(symbols_.begin(), symbols_.end());
+  stack.insert(stack.end(), gradients.begin(), gradients.end());
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_CHECK(!is_released_, torch::autograd::ERR_BACKWARD_TWICE);
+    for (const size_t position : plans_->saved_tensors) {
+      check_version(tensors_[position], versions_[position]);
+      stack.emplace_back(tensors_[position]);
+    }
+    for (size_t i = 0; i < saved_results_.size(); ++i) {
+      check_version(saved_results_[i], result_versions_[i]);
+      stack.emplace_back(saved_results_[i]);
+    }
+    stack.insert(stack.end(), kept_.begin(), kept_.end());
+    if (releases_) {
+      is_released_ = true;
+      tensors_.clear();
+      saved_results_.clear();
+      kept_.clear();
+    }
+  }
+  plans_->backward->run(stack);
+  std::vector<at::Tensor> results;
+  for (c10::IValue& value : stack) {
+    results.push_back(std::move(value).toTensor());
+  }
+  return results;
+}
+
+std::vector<at::Tensor> JointNode::run_differentiably(const std::vector<at::Tensor>& gradients) {
+  std::vector<at::Tensor> tensors;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_CHECK(!is_released_, torch::autograd::ERR_BACKWARD_TWICE);
+    tensors = tensors_;
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const bool is_written = std::find(plans_->written.begin(), plans_->written.end(), i) != plans_->written.end();
+    if (!is_written) {
+      check_version(tensors[i], versions_[i]);
+    }
+  }
+  for (size_t i = 0; i < written_.size(); ++i) {
+    tensors[plans_->written[i]] = written_[i].clone();
+  }
+  torch::jit::Stack stack(symbols_.begin(), symbols_.end());
+  stack.insert(stack.end(), tensors.begin(), tensors.end());
+  {
+    const at::Tensor state = random_state_.defined() ? generator().get_state() : at::Tensor();
+    const auto restore = c10::make_scope_exit([&state] {
+      if (state.defined()) {
+        generator().set_state(state);
+      }
+    });
+    if (random_state_.defined()) {
+      generator().set_state(random_state_);
+    }
+    run_plan(plans_->with_autograd(), stack, AutogradUse::kAll);
+  }
+  variable_list results;
+  for (const size_t position : plans_->differentiable_results) {
+    results.push_back(stack[position].toTensor());
+  }
+  variable_list inputs;
+  for (const size_t position : plans_->differentiable_tensors) {
+    inputs.push_back(tensors[position]);
+  }
+  return torch::autograd::grad(results, inputs, gradients, /*retain_graph=*/true, /*create_graph=*/true,
+                               /*allow_unused=*/true);
+}
+
+variable_list JointNode::apply(variable_list&& gradients) {
+  std::vector<bool> is_defined;
+  for (const at::Tensor& gradient : gradients) {
+    is_defined.push_back(gradient.defined());
+  }
+  const std::vector<at::Tensor> recorded = as_recorded(std::move(gradients));
+  std::vector<at::Tensor> results = c10::GradMode::is_enabled() ? run_differentiably(recorded) : run_backward(recorded);
+  // A tensor has no gradient if no result with a gradient depends on it.
+  for (size_t input = 0; input < results.size(); ++input) {
+    bool is_reached = false;
+    for (size_t i = 0; i < is_defined.size(); ++i) {
+      is_reached = is_reached || (is_defined[i] && plans_->reaches[i][input]);
+    }
+    if (!is_reached) {
+      results[input] = at::Tensor();
+    }
+  }
+  return results;
+}
+
+void JointNode::release_variables() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  is_released_ = true;
+  tensors_.clear();
+  saved_results_.clear();
+  kept_.clear();
+}
+
+}  // namespace sconce

@@ -1,0 +1,57 @@
+// JointNode: the autograd node that a call by a joint recording records.
+#pragma once
+
+#include "executor/joint/joint_plans.h"
+
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// Runs the backward plan of one call. Autograd inputs: one per differentiable result. Autograd outputs: one per differentiable
+// tensor. Tensors that backward reads carry autograd's version checks. Engine threads may call `apply` at once.
+class JointNode final : public torch::autograd::Node {
+ public:
+  // Runs forward on the tensors, and returns the results with their history.
+  static std::vector<at::Tensor> run(std::shared_ptr<const JointPlans> plans, const std::vector<int64_t>& symbols,
+                                     std::vector<at::Tensor> tensors);
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+  std::string name() const override { return plans_->name; }
+  void release_variables() override;
+  void will_release_variables() override { releases_ = true; }
+
+ private:
+  explicit JointNode(std::shared_ptr<const JointPlans> plans) : plans_(std::move(plans)) {}
+
+  void connect_inputs();
+  std::vector<at::Tensor> connect_results(torch::jit::Stack& results);
+  void check_version(const at::Tensor& tensor, int64_t saved) const;
+  // Returns the gradients as backward was recorded with: defined, and with the strides of the results.
+  std::vector<at::Tensor> as_recorded(torch::autograd::variable_list&& gradients) const;
+  std::vector<at::Tensor> run_backward(const std::vector<at::Tensor>& gradients);
+  // The same with a history: runs forward again, by its operators.
+  std::vector<at::Tensor> run_differentiably(const std::vector<at::Tensor>& gradients);
+
+  const std::shared_ptr<const JointPlans> plans_;
+  std::vector<std::vector<int64_t>> strides_;  // of differentiable results
+  at::Tensor random_state_;                    // before the run, if it draws random numbers
+  std::vector<at::Tensor> written_;            // what tensors were before the run that writes them
+  std::mutex mutex_;                           // guards what follows
+  std::vector<int64_t> symbols_;
+  std::vector<at::Tensor> tensors_;
+  std::vector<int64_t> versions_;  // of the tensors before the run
+  std::vector<at::Tensor> saved_results_;
+  std::vector<int64_t> result_versions_;
+  std::vector<c10::IValue> kept_;
+  bool is_released_ = false;
+  bool releases_ = false;  // the values are not needed after this backward
+};
+
+}  // namespace sconce

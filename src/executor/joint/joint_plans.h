@@ -1,0 +1,41 @@
+// JointPlans: forward and backward of a recorded call, ready to run.
+#pragma once
+
+#include "executor/captured_graph.h"
+#include "ir/graph.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace sconce {
+
+// Shared by the autograd nodes of all calls of a recording. `tensors` are those that forward takes after the symbols;
+// `results` those that the call returns, after which forward returns what it keeps for backward.
+struct JointPlans {
+  std::string name;  // of the autograd nodes
+  std::shared_ptr<CapturedGraph> forward;
+  std::shared_ptr<CapturedGraph> backward;
+  size_t results = 0;
+  std::vector<size_t> differentiable_tensors;  // those that backward has gradients of
+  std::vector<size_t> differentiable_results;  // those that bring gradients
+  std::vector<size_t> saved_tensors;
+  std::vector<size_t> saved_results;
+  std::vector<std::vector<bool>> reaches;  // per differentiable result, per differentiable tensor
+  std::vector<size_t> written;             // tensors that forward writes
+  bool draws = false;                      // random numbers
+  std::shared_ptr<const Graph> operators;  // of forward, as recorded: for backward of backward
+
+  bool is_ready() const { return forward->is_ready() && backward->is_ready(); }
+  // Returns the plan of `operators`, which runs with autograd. Any thread may call.
+  const Plan& with_autograd() const;
+
+ private:
+  mutable std::once_flag is_lowered_;
+  mutable std::unique_ptr<Plan> plan_with_autograd_;
+};
+
+}  // namespace sconce

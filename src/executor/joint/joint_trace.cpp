@@ -1,0 +1,292 @@
+#include "executor/joint/joint_trace.h"
+
+#include "analysis/effects.h"
+#include "base/storage_of.h"
+#include "executor/joint/joint_node.h"
+#include "executor/joint/split_recording.h"
+#include "trace/recorder.h"
+#include "trace/recording_conditions.h"
+#include "trace/undone_writes.h"
+
+#include <sconce/compiled_backward.h>
+
+#include <ATen/ops/empty.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+// Returns whether all tensors in the value are found: there are no objects in it.
+bool is_plain(const c10::IValue& value) {
+  if (value.isTuple()) {
+    const auto& elements = value.toTupleRef().elements();
+    return std::all_of(elements.begin(), elements.end(), is_plain);
+  }
+  if (value.isList()) {
+    const auto elements = value.toListRef();
+    return std::all_of(elements.begin(), elements.end(), is_plain);
+  }
+  if (value.isGenericDict()) {
+    const auto dict = value.toGenericDict();
+    return std::all_of(dict.begin(), dict.end(), [](const auto& entry) { return is_plain(entry.value()); });
+  }
+  return value.isTensor() || value.isNone() || value.isScalar() || value.isString() || value.isDevice();
+}
+
+// Returns why a result cannot be that of a plan: it is no new tensor.
+const char* why_not_new(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& others) {
+  std::vector<const c10::StorageImpl*> known;
+  for (const at::Tensor& other : others) {
+    known.push_back(storage_of(real_of(other)));
+  }
+  for (const at::Tensor& result : results) {
+    const c10::StorageImpl* storage = storage_of(real_of(result));
+    if (TraceTensor::of(result) == nullptr || storage == nullptr) {
+      return "it returns a tensor that no operator has computed in the call";
+    }
+    if (std::find(known.begin(), known.end(), storage) != known.end()) {
+      return "a result shares memory with an argument, a parameter or another result";
+    }
+    known.push_back(storage);
+  }
+  return nullptr;
+}
+
+// Returns the input of the graph whose memory the value has; null if an operator has made it.
+const Value* input_behind(const Graph& graph, const Value& value) {
+  const Value* base = &value;
+  while (base->node() != graph.body().param_node()) {
+    const Node& maker = *base->node();
+    const bool may_alias = maker.opcode() == Opcode::kListUnpack || maker.opcode() == Opcode::kListConstruct ||
+                           (maker.schema() != nullptr && !produces_new_tensor(maker));
+    if (!may_alias || maker.inputs().empty()) {
+      return nullptr;
+    }
+    base = maker.input(0);
+  }
+  return base;
+}
+
+// Notes which tensors forward writes, and whether it draws random numbers.
+void note_effects(const Graph& forward, size_t symbols, JointPlans& plans) {
+  for_each_node(forward.body(), [&](const Node* node) {
+    plans.draws = plans.draws || effects_of(*node).random;
+    for (size_t i = 0; i < node->inputs().size(); ++i) {
+      const bool writes = node->schema() != nullptr && may_write_operand(*node, i);
+      const Value* written = writes ? input_behind(forward, *node->input(i)) : nullptr;
+      if (written != nullptr) {
+        plans.written.push_back(written->offset() - symbols);
+      }
+    }
+  });
+  std::sort(plans.written.begin(), plans.written.end());
+  plans.written.erase(std::unique(plans.written.begin(), plans.written.end()), plans.written.end());
+}
+
+const char* why_not_repeated(const JointPlans& plans, size_t arguments) {
+  const auto is_written = [&](size_t tensor) {
+    return std::find(plans.written.begin(), plans.written.end(), tensor) != plans.written.end();
+  };
+  if (!plans.written.empty() && plans.written.front() < arguments) {
+    return "it writes an argument";
+  }
+  return std::any_of(plans.differentiable_tensors.begin(), plans.differentiable_tensors.end(), is_written)
+             ? "it writes a tensor that requires a gradient"
+             : nullptr;
+}
+
+class BackwardOnThisThread {
+ public:
+  BackwardOnThisThread() : was_enabled_(c10::AutogradState::get_tls_state().get_multithreading_enabled()) { set(false); }
+  ~BackwardOnThisThread() { set(was_enabled_); }
+  BackwardOnThisThread(const BackwardOnThisThread&) = delete;
+  BackwardOnThisThread& operator=(const BackwardOnThisThread&) = delete;
+
+ private:
+  static void set(bool on) { c10::AutogradState::get_tls_state().set_multithreading_enabled(on); }
+  const bool was_enabled_;
+};
+
+}  // namespace
+
+bool JointTrace::holds(const CallArguments& arguments) const {
+  return state_.holds() && structure_.holds(arguments.values) && captured_.hold() &&
+         !captured_.share_memory_with(arguments.tensors);
+}
+
+void JointTrace::wait_for_compile() const {
+  if (plans_ != nullptr) {
+    plans_->forward->wait_for_compile();
+    plans_->backward->wait_for_compile();
+  }
+}
+
+void JointTrace::explain(std::vector<Explanation>& plans) const {
+  if (plans_ != nullptr) {
+    plans.push_back(plans_->forward->explain());
+    plans.push_back(plans_->backward->explain());
+  }
+}
+
+std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, const std::vector<at::Tensor>& arguments) {
+  if (!is_plain(result_)) {
+    recorder.refuse("it returns an object");
+    return nullptr;
+  }
+  const std::vector<at::Tensor> results = tensors_in({result_});
+  captured_ = BoundTensors(recorder.captured());
+  std::vector<at::Tensor> tensors = arguments;
+  tensors.insert(tensors.end(), recorder.captured().begin(), recorder.captured().end());
+  if (const char* reason = why_not_new(results, tensors)) {
+    recorder.refuse(reason);
+    return nullptr;
+  }
+  last_of_forward_ = recorder.graph().body().last();
+  auto plans = std::make_shared<JointPlans>();
+  plans->results = results.size();
+  for (const at::Tensor& result : results) {
+    recorder.add_output(result);
+  }
+  std::vector<at::Tensor> differentiable;
+  std::vector<at::Tensor> incoming;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].requires_grad()) {
+      plans->differentiable_results.push_back(i);
+      differentiable.push_back(results[i]);
+      incoming.push_back(recorder.add_gradient(results[i]));
+    }
+  }
+  if (differentiable.empty()) {
+    recorder.refuse("no result depends on a tensor that requires a gradient");
+    return nullptr;
+  }
+  std::vector<at::Tensor> inputs;
+  std::vector<size_t> positions;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto is_same = [&](const at::Tensor& other) { return other.is_same(tensors[i]); };
+    if (tensors[i].requires_grad() && std::none_of(inputs.begin(), inputs.end(), is_same)) {
+      inputs.push_back(tensors[i]);
+      positions.push_back(i);
+    }
+  }
+  std::vector<at::Tensor> gradients;
+  try {
+    gradients = torch::autograd::grad(differentiable, inputs, incoming, /*retain_graph=*/true, /*create_graph=*/false,
+                                      /*allow_unused=*/true);
+  } catch (const std::exception& error) {
+    // The caller's backward raises this, too, if there is one.
+    recorder.refuse(std::string("backward raises: ") + error.what());
+    return nullptr;
+  }
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].defined()) {
+      plans->differentiable_tensors.push_back(positions[i]);
+      recorder.add_output(gradients[i]);
+    }
+  }
+  if (recorder.captured().size() != captured_.tensors().size()) {
+    recorder.refuse("backward reads a tensor that forward did not");
+  }
+  return plans;
+}
+
+std::shared_ptr<JointPlans> JointTrace::run_recorded(torch::jit::Stack call, RunMethod run_method, Recorder& recorder) {
+  const std::vector<at::Tensor> arguments = tensors_in({call.begin() + 1, call.end()});
+  const EagerBackward by_engine;  // whose operators the recorder sees
+  const BackwardOnThisThread on_this_thread;
+  const RecordingScope scope(recorder);
+  try {
+    run_method(call);
+    result_ = std::move(call.front());
+    return recorder.refusal() ? nullptr : record_backward(recorder, arguments);
+  } catch (const std::exception& error) {
+    // The call itself has succeeded. If the caller asks for gradients, backward raises this again.
+    recorder.refuse(std::string("it raises while it is recorded: ") + error.what());
+    return nullptr;
+  }
+}
+
+std::shared_ptr<JointTrace> JointTrace::refused(const c10::intrusive_ptr<c10::ivalue::Object>& module,
+                                                const CallArguments& arguments, std::string reason) {
+  std::shared_ptr<JointTrace> trace(new JointTrace(module, arguments, /*is_tried=*/false));
+  trace->pattern = SizePattern(arguments.key.sizes);
+  trace->refusal = std::move(reason);
+  return trace;
+}
+
+std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::ivalue::Object>& module,
+                                                 const CallArguments& arguments, const SizePattern& pattern,
+                                                 bool may_write, RunMethod run_method, const std::string& name,
+                                                 const Options& options) {
+  // A program that waits for compiles wants the same plans in each of its runs.
+  const bool is_tried = options.compile() != CompileMode::kBlocking;
+  std::shared_ptr<JointTrace> trace(new JointTrace(module, arguments, is_tried));
+  const auto sizes = pattern.has_symbols() ? std::make_shared<SymbolicSizes>(pattern.values()) : nullptr;
+  trace->pattern = pattern;
+  trace->guards = sizes;
+  std::vector<at::Tensor> writable;
+  if (may_write) {
+    writable = trace->state_.tensors();
+    writable.insert(writable.end(), arguments.tensors.begin(), arguments.tensors.end());
+  }
+  const UndoneWrites undone(writable);
+  Recorder recorder(sizes);
+  torch::jit::Stack call = {module};
+  for (c10::IValue& value : add_arguments(recorder, arguments, pattern, sizes)) {
+    call.push_back(std::move(value));
+  }
+  auto plans = trace->run_recorded(std::move(call), run_method, recorder);
+  if (hand_back_values(*module) || !trace->state_.holds()) {
+    recorder.refuse("a call changes an attribute of the module");
+  }
+  recorder.refuse_captured(trace->state_.tensors());
+  const at::Tensor placeholder = at::empty({0});
+  trace->result_ = with_each_tensor(trace->result_, [&](const at::Tensor&) { return placeholder; });
+  if (trace->captured_.share_memory_with(arguments.tensors)) {
+    recorder.refuse("an argument shares memory with a parameter or a buffer");
+  }
+  if (recorder.refusal()) {
+    trace->refusal = recorder.refusal()->reason;
+    trace->captured_ = BoundTensors();
+    return trace;
+  }
+  trace->why_sizes_are_fixed = sizes != nullptr ? sizes->why_pinned() : "";
+  plans->name = name;
+  trace->compile(recorder, arguments, std::move(plans), options);
+  return trace;
+}
+
+void JointTrace::compile(Recorder& recorder, const CallArguments& arguments, std::shared_ptr<JointPlans> plans,
+                         const Options& options) {
+  const size_t symbols = recorder.symbols();
+  const size_t tensors = arguments.tensors.size() + captured_.tensors().size();
+  RecordingParts parts = split_recording(recorder.finish(/*has_facts=*/true), symbols, tensors, plans->results, last_of_forward_);
+  plans->saved_tensors = std::move(parts.saved_inputs);
+  plans->saved_results = std::move(parts.saved_outputs);
+  plans->reaches = std::move(parts.reaches);
+  note_effects(*parts.forward, symbols, *plans);
+  if (const char* reason = why_not_repeated(*plans, arguments.tensors.size())) {
+    refusal = reason;
+    return;
+  }
+  plans->operators = parts.forward->clone();
+  const CapturedSizes sizes = guards != nullptr ? CapturedSizes::of(*guards) : CapturedSizes();
+  plans->forward = CapturedGraph::make(std::move(parts.forward), plans->name + " (recorded)", options, sizes);
+  plans->backward = CapturedGraph::make(std::move(parts.backward), plans->name + " (recorded backward)", options, sizes);
+  plans_ = std::move(plans);
+}
+
+c10::IValue JointTrace::run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const {
+  std::vector<at::Tensor> tensors = arguments.tensors;
+  tensors.insert(tensors.end(), captured_.tensors().begin(), captured_.tensors().end());
+  const std::vector<at::Tensor> results = JointNode::run(plans_, symbols, std::move(tensors));
+  size_t next = 0;
+  return with_each_tensor(result_, [&](const at::Tensor&) { return results[next++]; });
+}
+
+}  // namespace sconce

@@ -1,0 +1,35 @@
+// split_recording: forward and backward of a recorded call as two graphs.
+#pragma once
+
+#include "ir/graph.h"
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace sconce {
+
+// What a recorded call and its backward exchange.
+//
+//   graph(%s1, %x, %w, %dy)              forward: graph(%s1, %x, %w)        backward: graph(%s1, %dy, %x, %w, %h)
+//     %h = mm(%x, %w)                      %h = mm(%x, %w)                    %dh = tanh_backward(%dy, %y)
+//     %y = tanh(%h)                →       %y = tanh(%h)                      …
+//     …                                    -> (%y, %h)                        -> (%dx, %dw)
+//     -> (%y, %dx, %dw)
+struct RecordingParts {
+  std::unique_ptr<Graph> forward;   // returns the outputs, then what it keeps for backward
+  std::unique_ptr<Graph> backward;  // takes the symbols, the gradients of outputs, saved inputs, saved outputs, what is kept
+  std::vector<size_t> saved_inputs;   // positions among the tensors that forward takes
+  std::vector<size_t> saved_outputs;  // positions among the outputs
+  size_t kept = 0;
+  // Per gradient of an output, per gradient that backward returns: whether the latter depends on the former.
+  std::vector<std::vector<bool>> reaches;
+};
+
+// Splits a recorded graph, whose inputs are `symbols` integers, `tensors` tensors, and gradients of outputs; whose outputs are
+// `outputs` outputs of the call, and gradients of tensors. Backward computes what depends on a gradient, and views again.
+// `last_of_forward`: the last node that ran forward.
+RecordingParts split_recording(std::unique_ptr<Graph> recorded, size_t symbols, size_t tensors, size_t outputs,
+                               const Node* last_of_forward);
+
+}  // namespace sconce

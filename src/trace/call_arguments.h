@@ -1,0 +1,45 @@
+// CallArguments: what a call that may be recorded is given.
+#pragma once
+
+#include "trace/size_pattern.h"
+#include "trace/symbolic_sizes.h"
+#include "trace/trace_key.h"
+
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <vector>
+
+namespace sconce {
+
+class Recorder;
+
+// Values, the tensors in them, and what a recording depends on in the state of the thread.
+struct CallArguments {
+  explicit CallArguments(std::vector<c10::IValue> given);
+
+  std::vector<c10::IValue> values;
+  std::vector<at::Tensor> tensors;  // in the values
+  TraceKeyParts key;                // of the tensors
+};
+
+// Returns the tensors in the values, in their order.
+std::vector<at::Tensor> tensors_in(const std::vector<c10::IValue>& values);
+
+// What the arguments of every call of a recording have in common besides the key of their tensors: containers, numbers and
+// strings. Containers are copied: the caller may change its own.
+class ArgumentStructure {
+ public:
+  explicit ArgumentStructure(const std::vector<c10::IValue>& values);
+  bool holds(const std::vector<c10::IValue>& values) const;
+
+ private:
+  std::vector<c10::IValue> values_;  // with undefined tensors
+};
+
+// Adds the tensors of the arguments to the recorder, as leaves, and returns the values with the tensors that stand for them. `pattern`:
+// of the sizes in the key. `sizes`: the recorder's; null if the pattern has no symbols.
+std::vector<c10::IValue> add_arguments(Recorder& recorder, const CallArguments& arguments, const SizePattern& pattern,
+                                       const std::shared_ptr<SymbolicSizes>& sizes);
+
+}  // namespace sconce

@@ -1,0 +1,347 @@
+// Calls that record gradients, recorded with their backward: results, gradients and errors are LibTorch's.
+#include "tests/training/two_trainings.h"
+
+#include <sconce/compiled_backward.h>
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace sconce::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// No subgraph has a sort along a dimension with values that are used as positions, so that each has an operator outside.
+const char* const kSorted = R"(
+def forward(self, x):
+    h = torch.tanh(torch.linear(x, self.a_weight, self.a_bias))
+    s = torch.cummax(h, 1)[0]
+    return torch.linear(s * h, self.b_weight, self.b_bias) * self.scale
+)";
+
+// A module by sconce, and a copy by LibTorch.
+class Pair {
+ public:
+  explicit Pair(const std::string& source, bool has_norm = false)
+      : ours_(two_layers(source, has_norm)),
+        theirs_(copy_of(ours_)),
+        module_(accelerate(ours_, Options().compile(CompileMode::kBlocking))) {}
+
+  c10::IValue ours(std::vector<c10::IValue> arguments) const { return module_.forward(std::move(arguments)); }
+  c10::IValue theirs(std::vector<c10::IValue> arguments) {
+    torch::jit::setGraphExecutorOptimize(false);
+    struct Restore {
+      ~Restore() { torch::jit::setGraphExecutorOptimize(true); }
+    } const restore;
+    return theirs_.forward(std::move(arguments));
+  }
+  torch::jit::Module& our_module() { return ours_; }
+  torch::jit::Module& their_module() { return theirs_; }
+  Explanation::Recorded recorded() const { return module_.method("forward").explain().recorded; }
+
+  void clear_gradients() {
+    for (const torch::jit::Module* module : {&ours_, &theirs_}) {
+      for (const at::Tensor& parameter : module->parameters()) {
+        parameter.mutable_grad() = at::Tensor();
+      }
+    }
+  }
+  void expect_equal_gradients() const {
+    const auto ours = state_of(ours_);
+    const auto theirs = state_of(theirs_);
+    for (size_t i = 0; i < ours.size(); ++i) {
+      EXPECT_TRUE(at::allclose(ours[i], theirs[i], 1e-4, 1e-6)) << "tensor " << i;
+      ASSERT_EQ(ours[i].grad().defined(), theirs[i].grad().defined()) << "gradient " << i;
+      if (ours[i].grad().defined()) {
+        EXPECT_TRUE(at::allclose(ours[i].grad(), theirs[i].grad(), 1e-4, 1e-5)) << "gradient " << i;
+      }
+    }
+  }
+
+ private:
+  torch::jit::Module ours_;
+  torch::jit::Module theirs_;
+  Module module_;
+};
+
+// Runs a call and what `use` does with its result by both, several times.
+using Use = std::function<void(const c10::IValue& result, const at::Tensor& x)>;
+void expect_equal_uses(Pair& pair, const Use& use, int calls = 8, bool clears = true) {
+  for (int call = 0; call < calls; ++call) {
+    if (clears) {
+      pair.clear_gradients();
+    }
+    at::manual_seed(call);
+    const at::Tensor x = at::randn({5, 8});
+    const at::Tensor our_x = x.clone().set_requires_grad(true);
+    const at::Tensor their_x = x.clone().set_requires_grad(true);
+    at::manual_seed(call);
+    use(pair.ours({our_x}), our_x);
+    at::manual_seed(call);
+    use(pair.theirs({their_x}), their_x);
+    pair.expect_equal_gradients();
+    ASSERT_EQ(our_x.grad().defined(), their_x.grad().defined());
+    if (our_x.grad().defined()) {
+      EXPECT_TRUE(at::allclose(our_x.grad(), their_x.grad(), 1e-4, 1e-5)) << "call " << call;
+    }
+  }
+}
+
+TEST(RecordedCalls, HaveTheGradientsOfLibTorch) {
+  Pair pair(kSorted);
+  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+  EXPECT_EQ(pair.recorded().plans.size(), 2U);
+}
+
+TEST(RecordedCalls, TakeGradientsOfAnyStrides) {
+  Pair pair(kSorted);
+  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().sum().backward(); });
+  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) {
+    y.toTensor().backward(at::arange(40.0).view({8, 5}).t());
+  });
+  EXPECT_GE(pair.recorded().by_plan, 10U);
+}
+
+TEST(RecordedCalls, KeepTheGraph) {
+  Pair pair(kSorted);
+  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) {
+    const at::Tensor loss = y.toTensor().pow(2).sum();
+    loss.backward({}, /*retain_graph=*/true);
+    loss.backward({}, /*retain_graph=*/true);
+    loss.backward();
+    EXPECT_THAT([&] { loss.backward(); }, ::testing::ThrowsMessage<c10::Error>(HasSubstr("backward through the graph a second")));
+  });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+}
+
+TEST(RecordedCalls, AreDifferentiatedTwice) {
+  for (const bool has_dropout : {false, true}) {
+    Pair pair(has_dropout ? R"(
+def forward(self, x):
+    h = torch.dropout(torch.tanh(torch.linear(x, self.a_weight, self.a_bias)), 0.3, True)
+    return torch.linear(torch.cummax(h, 1)[0] * h, self.b_weight, self.b_bias) * self.scale
+)"
+                          : kSorted);
+    expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor& x) {
+      const auto first = torch::autograd::grad({y.toTensor().pow(2).sum()}, {x}, {}, true, /*create_graph=*/true);
+      first[0].pow(2).sum().backward();
+    });
+    EXPECT_GE(pair.recorded().by_plan, 4U);
+  }
+}
+
+TEST(RecordedCalls, CallHooksOfParametersAndResults) {
+  Pair pair(kSorted);
+  for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
+    module->attr("a_weight").toTensor().register_hook([](const at::Tensor& gradient) { return gradient * 2; });
+  }
+  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor& x) {
+    x.register_hook([](const at::Tensor& gradient) { return gradient + 1; });
+    y.toTensor().register_hook([](const at::Tensor& gradient) { return gradient * 3; });
+    y.toTensor().pow(2).sum().backward();
+  });
+  // Hooks that come after the recording.
+  Pair other(kSorted);
+  expect_equal_uses(other, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().sum().backward(); });
+  int calls = 0;
+  for (torch::jit::Module* module : {&other.our_module(), &other.their_module()}) {
+    module->attr("b_bias").toTensor().register_hook([&calls](const at::Tensor& gradient) {
+      ++calls;
+      return gradient * 0.5;
+    });
+  }
+  expect_equal_uses(other, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().sum().backward(); });
+  EXPECT_EQ(calls, 16);
+  EXPECT_GE(other.recorded().by_plan, 10U);
+}
+
+TEST(RecordedCalls, NoticeWritesBeforeBackward) {
+  Pair pair(kSorted);
+  for (int call = 0; call < 6; ++call) {
+    for (const bool by_sconce : {true, false}) {
+      const at::Tensor x = at::randn({5, 8});
+      const at::Tensor y = (by_sconce ? pair.ours({x}) : pair.theirs({x})).toTensor();
+      torch::jit::Module& module = by_sconce ? pair.our_module() : pair.their_module();
+      {
+        const at::NoGradGuard no_grad;
+        module.attr("b_weight").toTensor().mul_(1.0);
+      }
+      EXPECT_THAT([&] { y.sum().backward(); },
+                  ::testing::ThrowsMessage<c10::Error>(HasSubstr("has been modified by an inplace operation")))
+          << call << by_sconce;
+    }
+  }
+  EXPECT_GE(pair.recorded().by_plan, 2U);
+}
+
+TEST(RecordedCalls, LetResultsBeWritten) {
+  Pair pair(kSorted);
+  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) {
+    at::Tensor result = y.toTensor();
+    result.mul_(2).add_(1);
+    result[0].zero_();
+    result.pow(2).sum().backward();
+  });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+}
+
+TEST(RecordedCalls, HaveSeveralResults) {
+  Pair pair(R"(
+def forward(self, x) -> Tuple[Tensor, List[Tensor], Dict[str, Tensor], int, Optional[Tensor], Tensor]:
+    h = torch.cummax(torch.linear(x, self.a_weight), 1)[0]
+    g = torch.tanh(torch.linear(x, self.b_weight, self.b_bias))
+    n: Optional[Tensor] = None
+    return h * 2, [g.t(), h + g], {'sum': h.sum(0)}, x.size(0), n, torch.argmax(h, 1)
+)");
+  for (const int used : {0, 1, 2, 3, 4}) {
+    expect_equal_uses(pair, [used](const c10::IValue& y, const at::Tensor&) {
+      const auto& all = y.toTupleRef().elements();
+      EXPECT_EQ(all[3].toInt(), 5);
+      EXPECT_TRUE(all[4].isNone());
+      EXPECT_FALSE(all[5].toTensor().requires_grad());
+      at::Tensor loss = at::zeros({});
+      if (used == 0 || used == 4) {
+        loss = loss + all[0].toTensor().pow(2).sum();
+      }
+      if (used == 1 || used == 4) {
+        loss = loss + all[1].toTensorVector()[0].pow(2).sum();
+      }
+      if (used == 2 || used == 4) {
+        loss = loss + all[1].toTensorVector()[1].pow(2).sum();
+      }
+      if (used == 3 || used == 4) {
+        loss = loss + all[2].toGenericDict().at("sum").toTensor().pow(2).sum();
+      }
+      loss.backward();
+    });
+  }
+  EXPECT_GE(pair.recorded().by_plan, 30U);
+}
+
+TEST(RecordedCalls, UpdateBuffersOnce) {
+  Pair pair(R"(
+def forward(self, x):
+    h = torch.batch_norm(torch.linear(x, self.a_weight), self.b_bias + 1, self.a_bias, self.mean, self.var, True, 0.1, 1e-5, True)
+    return torch.linear(torch.dropout(torch.cummax(h, 1)[0], 0.2, True), self.b_weight)
+)",
+            /*has_norm=*/true);
+  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+}
+
+TEST(RecordedCalls, FollowAttributesAndParameters) {
+  Pair pair(kSorted);
+  const Use use = [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); };
+  expect_equal_uses(pair, use);
+  for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
+    module->setattr("scale", 0.5);
+  }
+  expect_equal_uses(pair, use);
+  for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
+    module->attr("a_weight").toTensor().set_requires_grad(false);
+  }
+  expect_equal_uses(pair, use);
+  for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
+    at::manual_seed(9);
+    module->setattr("b_weight", at::randn({8, 8}).set_requires_grad(true));
+  }
+  expect_equal_uses(pair, use);
+  EXPECT_GE(pair.recorded().by_plan, 12U);
+}
+
+TEST(RecordedCalls, LeaveSizesOpen) {
+  Pair pair(kSorted);
+  for (const int64_t batch : {3, 5, 7, 3, 1, 9, 12, 2, 1, 6, 0, 11, 1}) {
+    pair.clear_gradients();
+    const at::Tensor x = at::randn({batch, 8});
+    pair.ours({x}).toTensor().pow(2).sum().backward();
+    pair.theirs({x}).toTensor().pow(2).sum().backward();
+    pair.expect_equal_gradients();
+  }
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+  EXPECT_THAT(pair.recorded().why_sizes_are_fixed, ::testing::IsEmpty());
+  EXPECT_THAT(pair.recorded().reasons, ::testing::IsEmpty());
+  EXPECT_LE(pair.recorded().recorded, 4U);
+}
+
+TEST(RecordedCalls, AreRefusedWithAReason) {
+  for (const auto& [body, reason] : std::vector<std::pair<std::string, std::string>>{
+           {"    return torch.cummax(x * self.scale, 1)[0] * float(self.a_weight.sum())\n", "reads a number"},
+           {"    self.scale = self.scale + 0.1\n    return torch.cummax(x * self.a_bias, 1)[0] * self.scale\n", "attribute"},
+           {"    return torch.cummax(x * self.a_bias, 1)[0].t(), self.a_weight\n", "no operator has computed"},
+           {"    h = torch.cummax(x * self.a_bias, 1)[0]\n    return h, h.view(-1)\n", "shares memory"},
+           {"    y = x.detach()\n    y.add_(1)\n    return torch.cummax(y * self.a_bias, 1)[0]\n", "writes an argument"},
+       }) {
+    Pair pair("def forward(self, x):\n" + body);
+    expect_equal_uses(
+        pair,
+        [](const c10::IValue& y, const at::Tensor&) {
+          (y.isTensor() ? y.toTensor() : y.toTupleRef().elements()[0].toTensor()).sum().backward();
+        },
+        4);
+    ASSERT_FALSE(pair.recorded().reasons.empty()) << body;
+    EXPECT_THAT(pair.recorded().reasons.front().first, HasSubstr(reason)) << body;
+    EXPECT_EQ(pair.recorded().by_plan, 0U) << body;
+  }
+}
+
+TEST(RecordedCalls, RaiseTheErrorsOfLibTorch) {
+  Pair pair(kSorted);
+  const Use use = [](const c10::IValue& y, const at::Tensor&) { y.toTensor().sum().backward(); };
+  for (int round = 0; round < 3; ++round) {
+    expect_equal_uses(pair, use, 4);
+    EXPECT_THAT([&] { pair.ours({at::randn({5, 7})}); },
+                ::testing::ThrowsMessage<std::exception>(HasSubstr("mat1 and mat2 shapes cannot be multiplied")));
+    EXPECT_THAT([&] { pair.ours({at::randn({5, 8}, at::kDouble)}); },
+                ::testing::ThrowsMessage<std::exception>(HasSubstr("same dtype")));
+  }
+}
+
+TEST(RecordedCalls, RunInSeveralThreads) {
+  Pair pair(kSorted);
+  const at::Tensor x = at::randn({5, 8});
+  const at::Tensor expected =
+      torch::autograd::grad({pair.theirs({x}).toTensor().pow(2).sum()}, {pair.their_module().attr("a_weight").toTensor()})[0];
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int call = 0; call < 30; ++call) {
+        const at::Tensor found = torch::autograd::grad({pair.ours({x}).toTensor().pow(2).sum()},
+                                                       {pair.our_module().attr("a_weight").toTensor()})[0];
+        EXPECT_TRUE(at::allclose(found, expected, 1e-4, 1e-5));
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_GE(pair.recorded().by_plan, 60U);
+}
+
+TEST(RecordedCalls, RunInCompiledBackwardsAndTrainSteps) {
+  Pair pair(kSorted);
+  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) {
+    static const BackwardCache backwards(Options().compile(CompileMode::kBlocking));
+    const CompiledBackward scope(backwards);
+    y.toTensor().pow(2).sum().backward();
+  });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+  TwoTrainings both(two_layers(kSorted), adam);
+  for (uint64_t step = 0; step < 12; ++step) {
+    both.train(static_cast<int64_t>(4 + step % 3), step);
+  }
+  EXPECT_GE(both.step().explain().by_plan, 8U);
+}
+
+}  // namespace
+}  // namespace sconce::testing

@@ -1,0 +1,37 @@
+#include "tools/sconce/report/recorded_calls_text.h"
+
+#include "tools/sconce/ui/number_format.h"
+
+namespace sconce::cli {
+
+std::string recorded_calls_text(const Explanation::Recorded& recorded) {
+  if (recorded.recorded == 0) {
+    return {};
+  }
+  std::string text = "\ncalls with gradients: " + ui::format_count(recorded.recorded) + " recorded with backward, " +
+                     ui::format_count(recorded.by_plan) + " run by such recordings\n";
+  if (recorded.slower > 0) {
+    text += "  " + ui::format_count(recorded.slower) + " of them slower than the plans above, and not run any more\n";
+  }
+  for (const auto& [reason, times] : recorded.reasons) {
+    text += "  recorded in vain, " + ui::format_count(times) + ": " + reason + "\n";
+  }
+  for (const std::string& why : recorded.why_sizes_are_fixed) {
+    text += "  sizes are fixed: " + why + "\n";
+  }
+  return text;
+}
+
+Json recorded_calls_json(const Explanation::Recorded& recorded) {
+  Json reasons = Json::object();
+  for (const auto& [reason, times] : recorded.reasons) {
+    reasons[reason] = times;
+  }
+  return Json{{"by_plan", recorded.by_plan},
+              {"recorded", recorded.recorded},
+              {"slower", recorded.slower},
+              {"reasons", std::move(reasons)},
+              {"why_sizes_are_fixed", recorded.why_sizes_are_fixed}};
+}
+
+}  // namespace sconce::cli
