@@ -59,6 +59,8 @@ class TraceTensor final : public c10::TensorImpl {
   bool has_storage() const override;
   const c10::Storage& storage() const override;
 
+  c10::Layout layout_impl() const override { return real_.layout(); }
+
   at::IntArrayRef sizes_custom() const override;
   at::IntArrayRef strides_custom() const override;
   int64_t dim_custom() const override { return real_.dim(); }

@@ -1,6 +1,7 @@
 #include "trace/undone_writes.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 
 namespace sconce {
@@ -16,7 +17,8 @@ at::Generator& generator() {
 UndoneWrites::UndoneWrites(std::span<const at::Tensor> tensors) : random_state_(generator().get_state()) {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& tensor : tensors) {
-    if (tensor.defined()) {
+    // No operator writes a tensor of which elements share memory.
+    if (tensor.defined() && tensor.layout() == c10::kStrided && at::has_internal_overlap(tensor) != at::MemOverlap::Yes) {
       before_.emplace_back(tensor.variable_data(), tensor.detach().clone());
     }
   }

@@ -325,7 +325,7 @@ TEST(RecordedCalls, RunInSeveralThreads) {
   for (std::thread& thread : threads) {
     thread.join();
   }
-  EXPECT_GE(pair.recorded().by_plan, 60U);
+  EXPECT_GE(pair.recorded().by_plan, 20U);
 }
 
 TEST(RecordedCalls, RunInCompiledBackwardsAndTrainSteps) {

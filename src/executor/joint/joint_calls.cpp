@@ -5,6 +5,7 @@
 #include "base/autocast.h"
 #include "trace/recording_conditions.h"
 
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
@@ -74,6 +75,10 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
   if (!decision.pattern) {
     return false;
   }
+  if (is_recording_.exchange(true)) {
+    return false;  // other threads need not record the same
+  }
+  const auto done = c10::make_scope_exit([this] { is_recording_ = false; });
   torch::jit::Stack call(first - 1, stack.end());
   std::vector<at::Tensor> given = ModuleState(call.front().toObject()).tensors();
   given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());

@@ -38,6 +38,7 @@ class JointCalls {
   const Graph& graph_;
   const std::string name_;
   std::atomic<bool> is_on_{false};
+  std::atomic<bool> is_recording_{false};
   const Options options_;
   const bool prints_;
   std::once_flag is_analyzed_;

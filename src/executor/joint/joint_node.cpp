@@ -193,11 +193,20 @@ std::vector<at::Tensor> JointNode::run_differentiably(const std::vector<at::Tens
     results.push_back(stack[position].toTensor());
   }
   variable_list inputs;
-  for (const size_t position : plans_->differentiable_tensors) {
-    inputs.push_back(tensors[position]);
+  std::vector<size_t> numbers;  // of the tensors of which a gradient is asked for
+  for (size_t i = 0; i < plans_->differentiable_tensors.size(); ++i) {
+    if (task_should_compute_output(i)) {
+      inputs.push_back(tensors[plans_->differentiable_tensors[i]]);
+      numbers.push_back(i);
+    }
   }
-  return torch::autograd::grad(results, inputs, gradients, /*retain_graph=*/true, /*create_graph=*/true,
-                               /*allow_unused=*/true);
+  const variable_list found = torch::autograd::grad(results, inputs, gradients, /*retain_graph=*/true,
+                                                    /*create_graph=*/true, /*allow_unused=*/true);
+  std::vector<at::Tensor> all(plans_->differentiable_tensors.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    all[numbers[i]] = found[i];
+  }
+  return all;
 }
 
 variable_list JointNode::apply(variable_list&& gradients) {

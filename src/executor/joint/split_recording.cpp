@@ -95,8 +95,8 @@ std::vector<std::vector<bool>> find_reached(const JointGraph& joint) {
   std::vector<std::vector<bool>> reaches(incoming, std::vector<bool>(joint.gradients().size()));
   for (size_t input = 0; input < joint.gradients().size(); ++input) {
     const auto found = depends.find(joint.gradients()[input]);
-    for (size_t i = 0; found != depends.end() && i < incoming; ++i) {
-      reaches[i][input] = found->second[i];
+    for (size_t i = 0; i < incoming; ++i) {
+      reaches[i][input] = found == depends.end() || found->second[i];  // zeros of known sizes read no gradient
     }
   }
   return reaches;
