@@ -37,10 +37,11 @@ class TrainingSteps : public ::testing::TestWithParam<std::tuple<TrainedModel, c
   static uint64_t steps() { return std::min(model().max_steps, environment_number("SCONCE_TRAINING_STEPS", 20)); }
 };
 
-// Returns the runs of plans with differentiable subgraphs.
+// Returns the runs of plans with differentiable subgraphs, and those of calls that were recorded with their backward.
 uint64_t differentiated_runs(const Module& module) {
-  uint64_t runs = 0;
-  for (const PlanExplanation& plan : module.method("forward").explain().plans) {
+  const Explanation explanation = module.method("forward").explain();
+  uint64_t runs = explanation.recorded.by_plan;
+  for (const PlanExplanation& plan : explanation.plans) {
     runs += plan.gradients && !plan.gradients->subgraphs.empty() ? plan.runs : 0;
   }
   return runs;

@@ -64,6 +64,11 @@ Arenas arenas_of(const Explanation& explanation) {
   for (const PlanExplanation& plan : explanation.plans) {
     add_arenas(plan, arenas);
   }
+  for (const Explanation& recorded : explanation.recorded.plans) {
+    for (const PlanExplanation& plan : recorded.plans) {
+      add_arenas(plan, arenas);
+    }
+  }
   return arenas;
 }
 
