@@ -16,8 +16,8 @@ bool may_write_operand(const Node& node, size_t index);
 // Returns whether running the node, or a node nested in it, may raise. False only for nodes known not to.
 bool may_raise(const Node& node);
 
-// Returns whether the node, or a node nested in it, may raise because of the elements of tensors, although it took tensors of
-// these forms before. False only for nodes known not to.
+// Returns whether the node, or a node nested in it, may raise because of the elements of tensors, although it took tensors
+// of these forms before. False only for nodes known not to.
 bool may_raise_by_elements(const Node& node);
 
 // Returns whether the node must stay although its outputs are unused: it, or a node nested in it, has an effect.

@@ -65,7 +65,8 @@ PlanTable::Decision PlanTable::decide(const PlanKey& key, bool records_first) {
     }
   }
   // The first recording of a structure is of any sizes: the next one leaves them open.
-  const bool has_come = structure == nullptr && !key.sizes.empty() && seen_.should_record(hash_of(PlanKey(key.structure)), records_first);
+  const bool has_come =
+      structure == nullptr && !key.sizes.empty() && seen_.should_record(hash_of(PlanKey(key.structure)), records_first);
   if (!seen_.should_record(hash_of(key), records_first) && !has_come) {
     return {std::nullopt, kFirstTime};
   }

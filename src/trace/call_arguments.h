@@ -37,8 +37,8 @@ class ArgumentStructure {
   std::vector<c10::IValue> values_;  // with undefined tensors
 };
 
-// Adds the tensors of the arguments to the recorder, as leaves, and returns the values with the tensors that stand for them. `pattern`:
-// of the sizes in the key. `sizes`: the recorder's; null if the pattern has no symbols.
+// Adds the tensors of the arguments to the recorder, as leaves, and returns the values with the tensors that stand for them.
+// `pattern`: of the sizes in the key. `sizes`: the recorder's; null if the pattern has no symbols.
 std::vector<c10::IValue> add_arguments(Recorder& recorder, const CallArguments& arguments, const SizePattern& pattern,
                                        const std::shared_ptr<SymbolicSizes>& sizes);
 

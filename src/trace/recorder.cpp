@@ -7,8 +7,8 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/ops/ones_like.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
@@ -159,8 +159,9 @@ at::Tensor Recorder::add_gradient(const at::Tensor& like) {
   const at::NoGradGuard no_grad;
   const at::Tensor real = at::ones_like(real_of(like));
   const TensorFacts* facts = symbolic_facts(like);
-  Value* input = add_input(real, facts != nullptr ? std::optional(facts_of_sizes(real, *facts->sizes, shapes_->sizes().arithmetic()))
-                                                  : std::nullopt);
+  Value* input =
+      add_input(real, facts != nullptr ? std::optional(facts_of_sizes(real, *facts->sizes, shapes_->sizes().arithmetic()))
+                                       : std::nullopt);
   is_saved_ = true;
   return wrap(real, input);
 }

@@ -1,8 +1,8 @@
+#include "executor/plan_table.h"
 #include "trace/recorder.h"
 #include "trace/recording_conditions.h"
 #include "trace/trace_key.h"
 #include "training/backward/node_hooks.h"
-#include "executor/plan_table.h"
 
 #include <sconce/graph_executor.h>
 #include <sconce/trace.h>

@@ -352,8 +352,9 @@ void World::train_step(const Numbers& numbers, size_t index, Observed& observed)
       TORCH_CHECK(std::any_of(trained.begin(), trained.end(), is_trained),
                   "the optimizer has no parameter that requires a gradient");
       loss = loss_of(forward(x), target);
-      TORCH_CHECK(loss.requires_grad(),
-                  "element 0 of tensors does not require grad and does not have a grad_fn: the loss must depend on a parameter");
+      TORCH_CHECK(
+          loss.requires_grad(),
+          "element 0 of tensors does not require grad and does not have a grad_fn: the loss must depend on a parameter");
       loss.backward();
     } catch (...) {
       optimizer_->zero_grad();

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # file -> why it names operators
 REWRITES = {
+    "src/analysis/effects.cpp": "asks for prim::Print, which no recorder sees",
     "src/autodiff/select/kept_copies.cpp": "lists operators that copy operands before the part that autograd records",
     "src/autodiff/joint/build_nodes.cpp": "inserts the nodes of differentiation that read sizes",
     "src/autodiff/joint/joint_graph_builder_blocks.cpp": "inserts the loops and branches of backward",

@@ -106,9 +106,8 @@ TEST(RecordedCalls, HaveTheGradientsOfLibTorch) {
 TEST(RecordedCalls, TakeGradientsOfAnyStrides) {
   Pair pair(kSorted);
   expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().sum().backward(); });
-  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) {
-    y.toTensor().backward(at::arange(40.0).view({8, 5}).t());
-  });
+  expect_equal_uses(
+      pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().backward(at::arange(40.0).view({8, 5}).t()); });
   EXPECT_GE(pair.recorded().by_plan, 10U);
 }
 
@@ -119,7 +118,8 @@ TEST(RecordedCalls, KeepTheGraph) {
     loss.backward({}, /*retain_graph=*/true);
     loss.backward({}, /*retain_graph=*/true);
     loss.backward();
-    EXPECT_THAT([&] { loss.backward(); }, ::testing::ThrowsMessage<c10::Error>(HasSubstr("backward through the graph a second")));
+    EXPECT_THAT([&] { loss.backward(); },
+                ::testing::ThrowsMessage<c10::Error>(HasSubstr("backward through the graph a second")));
   });
   EXPECT_GE(pair.recorded().by_plan, 4U);
 }
@@ -310,8 +310,8 @@ TEST(RecordedCalls, RaiseTheErrorsOfLibTorch) {
 TEST(RecordedCalls, RunInSeveralThreads) {
   Pair pair(kSorted);
   const at::Tensor x = at::randn({5, 8});
-  const at::Tensor expected =
-      torch::autograd::grad({pair.theirs({x}).toTensor().pow(2).sum()}, {pair.their_module().attr("a_weight").toTensor()})[0];
+  const at::Tensor expected = torch::autograd::grad({pair.theirs({x}).toTensor().pow(2).sum()},
+                                                    {pair.their_module().attr("a_weight").toTensor()})[0];
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {

@@ -118,9 +118,8 @@ class Partitioner {
     if (&node == params_ || has_effects(node) || is_number_like(value)) {
       return false;
     }
-    return is_cheap_view(node) && !may_copy(node)
-               ? !connected_.contains(&value) || is_connected_again(node)
-               : !partition_.forward.contains(&node) && !ran_forward_.contains(&node);
+    return is_cheap_view(node) && !may_copy(node) ? !connected_.contains(&value) || is_connected_again(node)
+                                                  : !partition_.forward.contains(&node) && !ran_forward_.contains(&node);
   }
 
   // Returns whether the view, or list, computed again in double backward has the gradients that the saved one would have:

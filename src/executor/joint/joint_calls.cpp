@@ -16,6 +16,7 @@ namespace sconce {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr uint32_t kMostInVain = 64;
 
 bool is_ordinary(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.layout() == c10::kStrided && !tensor.is_inference();
@@ -31,10 +32,14 @@ bool has_hooks(const at::Tensor& tensor) {
 }  // namespace
 
 JointCalls::JointCalls(const Graph& graph, std::string name, const Options& options)
-    : graph_(graph), name_(std::move(name)), options_(options), prints_(prints(graph)), table_(options.plan_cache_capacity()) {}
+    : graph_(graph),
+      name_(std::move(name)),
+      options_(options),
+      prints_(prints(graph)),
+      table_(options.plan_cache_capacity()) {}
 
 void JointCalls::note_plan(const std::optional<GradientExplanation>& gradients) {
-  if (gradients && gradients->outside > 0 && !prints_) {
+  if (gradients && gradients->outside > 0 && !prints_ && !is_given_up_) {
     is_on_.store(true, std::memory_order_relaxed);
   }
 }
@@ -42,7 +47,8 @@ void JointCalls::note_plan(const std::optional<GradientExplanation>& gradients) 
 bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMethod run_method) {
   const auto first = stack.end() - static_cast<std::ptrdiff_t>(inputs - 1);
   const CallArguments arguments({first, stack.end()});
-  if (autocast_is_on() || why_not_now({}) != nullptr || !std::all_of(arguments.tensors.begin(), arguments.tensors.end(), is_ordinary)) {
+  if (autocast_is_on() || why_not_now({}) != nullptr ||
+      !std::all_of(arguments.tensors.begin(), arguments.tensors.end(), is_ordinary)) {
     return false;
   }
   const PlanKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
@@ -51,6 +57,11 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
   if (found.plan != nullptr) {
     auto& trace = static_cast<JointTrace&>(*found.plan);
     if (!trace.is_ready()) {
+      // Where nothing was recorded but in vain, calls are not even looked up any more.
+      if (!trace.refusal.empty() && ++calls_in_vain_ > kMostInVain && table_.served().by_plan == 0) {
+        is_on_ = false;
+        is_given_up_ = true;
+      }
       return false;
     }
     const Trial::Side side = trace.trial().next();
@@ -82,7 +93,9 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
   torch::jit::Stack call(first - 1, stack.end());
   std::vector<at::Tensor> given = ModuleState(call.front().toObject()).tensors();
   given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());
-  if (std::any_of(given.begin(), given.end(), [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad() && has_hooks(tensor); })) {
+  if (std::any_of(given.begin(), given.end(), [](const at::Tensor& tensor) {
+        return tensor.defined() && tensor.requires_grad() && has_hooks(tensor);
+      })) {
     return false;
   }
   const auto module = call.front().toObject();
@@ -96,9 +109,10 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
       structure.holds(arguments.values) &&
       std::equal(tensors_now.begin(), tensors_now.end(), arguments.tensors.begin(), arguments.tensors.end(), is_same);
   const auto trace =
-      !before.holds()    ? JointTrace::refused(module, arguments, "a call changes an attribute of the module")
-      : !keeps_arguments ? JointTrace::refused(module, arguments, "a call changes a container among its arguments")
-                         : JointTrace::rehearse(module, arguments, *decision.pattern, may_write(), run_method, name_, options_);
+      !before.holds() ? JointTrace::refused(module, arguments, "a call changes an attribute of the module")
+      : !keeps_arguments
+          ? JointTrace::refused(module, arguments, "a call changes a container among its arguments")
+          : JointTrace::rehearse(module, arguments, *decision.pattern, may_write(), run_method, name_, options_);
   if (!trace->refusal.empty()) {
     table_.count_eager(trace->refusal);
   }
@@ -110,8 +124,8 @@ bool JointCalls::may_write() {
   std::call_once(is_analyzed_, [this] {
     const AliasSets sets(graph_);
     const auto inputs = graph_.inputs();
-    may_write_ = std::any_of(inputs.begin(), inputs.end(),
-                             [&](const Value* input) { return sets.may_be_written_within(*input); });
+    may_write_ =
+        std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) { return sets.may_be_written_within(*input); });
   });
   return may_write_;
 }

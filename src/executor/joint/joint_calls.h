@@ -13,8 +13,8 @@
 
 namespace sconce {
 
-// A call that records gradients is one node of LibTorch's autograd if its kind came before: forward and backward were recorded
-// together then, below autograd, so that no operator is left to autograd. Thread-safe.
+// A call that records gradients is one node of LibTorch's autograd if its kind came before: forward and backward were
+// recorded together then, below autograd, so that no operator is left to autograd. Thread-safe.
 class JointCalls {
  public:
   // `name`: of the method, `graph`: its own, which outlives this.
@@ -39,6 +39,8 @@ class JointCalls {
   const std::string name_;
   std::atomic<bool> is_on_{false};
   std::atomic<bool> is_recording_{false};
+  std::atomic<bool> is_given_up_{false};
+  std::atomic<uint32_t> calls_in_vain_{0};  // that found a refusal
   const Options options_;
   const bool prints_;
   std::once_flag is_analyzed_;

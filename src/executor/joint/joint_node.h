@@ -14,8 +14,9 @@
 
 namespace sconce {
 
-// Runs the backward plan of one call. Autograd inputs: one per differentiable result. Autograd outputs: one per differentiable
-// tensor. Tensors that backward reads carry autograd's version checks. Engine threads may call `apply` at once.
+// Runs the backward plan of one call. Autograd inputs: one per differentiable result. Autograd outputs: one per
+// differentiable tensor. Tensors that backward reads carry autograd's version checks. Engine threads may call `apply` at
+// once.
 class JointNode final : public torch::autograd::Node {
  public:
   // Runs forward on the tensors, and returns the results with their history.

@@ -4,14 +4,12 @@
 #include "base/storage_of.h"
 #include "executor/joint/joint_node.h"
 #include "executor/joint/split_recording.h"
+#include "trace/backward_on_this_thread.h"
 #include "trace/recorder.h"
 #include "trace/recording_conditions.h"
 #include "trace/undone_writes.h"
 
-#include <sconce/compiled_backward.h>
-
 #include <ATen/ops/empty.h>
-#include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -100,18 +98,6 @@ const char* why_not_repeated(const JointPlans& plans, size_t arguments) {
              : nullptr;
 }
 
-class BackwardOnThisThread {
- public:
-  BackwardOnThisThread() : was_enabled_(c10::AutogradState::get_tls_state().get_multithreading_enabled()) { set(false); }
-  ~BackwardOnThisThread() { set(was_enabled_); }
-  BackwardOnThisThread(const BackwardOnThisThread&) = delete;
-  BackwardOnThisThread& operator=(const BackwardOnThisThread&) = delete;
-
- private:
-  static void set(bool on) { c10::AutogradState::get_tls_state().set_multithreading_enabled(on); }
-  const bool was_enabled_;
-};
-
 }  // namespace
 
 bool JointTrace::holds(const CallArguments& arguments) const {
@@ -197,7 +183,6 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
 
 std::shared_ptr<JointPlans> JointTrace::run_recorded(torch::jit::Stack call, RunMethod run_method, Recorder& recorder) {
   const std::vector<at::Tensor> arguments = tensors_in({call.begin() + 1, call.end()});
-  const EagerBackward by_engine;  // whose operators the recorder sees
   const BackwardOnThisThread on_this_thread;
   const RecordingScope scope(recorder);
   try {
@@ -220,9 +205,8 @@ std::shared_ptr<JointTrace> JointTrace::refused(const c10::intrusive_ptr<c10::iv
 }
 
 std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::ivalue::Object>& module,
-                                                 const CallArguments& arguments, const SizePattern& pattern,
-                                                 bool may_write, RunMethod run_method, const std::string& name,
-                                                 const Options& options) {
+                                                 const CallArguments& arguments, const SizePattern& pattern, bool may_write,
+                                                 RunMethod run_method, const std::string& name, const Options& options) {
   // A program that waits for compiles wants the same plans in each of its runs.
   const bool is_tried = options.compile() != CompileMode::kBlocking;
   std::shared_ptr<JointTrace> trace(new JointTrace(module, arguments, is_tried));
@@ -265,7 +249,8 @@ void JointTrace::compile(Recorder& recorder, const CallArguments& arguments, std
                          const Options& options) {
   const size_t symbols = recorder.symbols();
   const size_t tensors = arguments.tensors.size() + captured_.tensors().size();
-  RecordingParts parts = split_recording(recorder.finish(/*has_facts=*/true), symbols, tensors, plans->results, last_of_forward_);
+  RecordingParts parts =
+      split_recording(recorder.finish(/*has_facts=*/true), symbols, tensors, plans->results, last_of_forward_);
   plans->saved_tensors = std::move(parts.saved_inputs);
   plans->saved_results = std::move(parts.saved_outputs);
   plans->reaches = std::move(parts.reaches);

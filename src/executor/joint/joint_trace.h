@@ -30,9 +30,8 @@ class JointTrace final : public PlanEntry {
   // and draws is undone. Returns the trace; with a refusal if it cannot be replayed. `pattern`: of the arguments' sizes.
   // `may_write`: the method may write attributes or arguments.
   static std::shared_ptr<JointTrace> rehearse(const c10::intrusive_ptr<c10::ivalue::Object>& module,
-                                              const CallArguments& arguments, const SizePattern& pattern,
-                                              bool may_write, RunMethod run_method, const std::string& name,
-                                              const Options& options);
+                                              const CallArguments& arguments, const SizePattern& pattern, bool may_write,
+                                              RunMethod run_method, const std::string& name, const Options& options);
   // Returns a trace for calls that have no recording.
   static std::shared_ptr<JointTrace> refused(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                              const CallArguments& arguments, std::string reason);

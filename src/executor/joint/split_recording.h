@@ -26,9 +26,9 @@ struct RecordingParts {
   std::vector<std::vector<bool>> reaches;
 };
 
-// Splits a recorded graph, whose inputs are `symbols` integers, `tensors` tensors, and gradients of outputs; whose outputs are
-// `outputs` outputs of the call, and gradients of tensors. Backward computes what depends on a gradient, and views again.
-// `last_of_forward`: the last node that ran forward.
+// Splits a recorded graph, whose inputs are `symbols` integers, `tensors` tensors, and gradients of outputs; whose outputs
+// are `outputs` outputs of the call, and gradients of tensors. Backward computes what depends on a gradient, and views
+// again. `last_of_forward`: the last node that ran forward.
 RecordingParts split_recording(std::unique_ptr<Graph> recorded, size_t symbols, size_t tensors, size_t outputs,
                                const Node* last_of_forward);
 

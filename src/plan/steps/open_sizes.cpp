@@ -161,8 +161,8 @@ std::optional<IValue> read_size(const Node& node, const std::vector<IValue>& ope
 
 enum class Takes : uint8_t { kClosed, kAsTheyAre, kForDispatcher };
 
-// Returns whether the operator puts elements into containers, or takes them out, whatever they are. Others of their kind read
-// them (aten::str, aten::hash, aten::__contains__).
+// Returns whether the operator puts elements into containers, or takes them out, whatever they are. Others of their kind
+// read them (aten::str, aten::hash, aten::__contains__).
 bool moves_elements(const Node& node) {
   const bool is_of_container =
       node.opcode() >= Opcode::kGetItem && node.opcode() <= Opcode::kLength && node.opcode() != Opcode::kContains;

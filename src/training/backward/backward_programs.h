@@ -2,8 +2,8 @@
 #pragma once
 
 #include "executor/captured_graph.h"
-#include "training/backward/record.h"
 #include "executor/plan_table.h"
+#include "training/backward/record.h"
 
 #include <sconce/compiled_backward.h>
 

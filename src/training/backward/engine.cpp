@@ -1,5 +1,6 @@
 #include "training/backward/engine.h"
 
+#include "trace/recorder.h"
 #include "training/backward/backward_programs.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -24,6 +25,11 @@ using torch::autograd::variable_list;
 
 thread_local BackwardPrograms* current_programs = nullptr;
 thread_local int backwards_running = 0;
+
+// A recorder sees the operators that LibTorch's engine calls.
+bool takes_backwards() {
+  return current_programs != nullptr && backwards_running == 0 && RecordingScope::current() == nullptr;
+}
 
 // Takes the place of all nodes of a backward, so that what they call (hooks, final callbacks, errors) finds itself in a
 // backward of LibTorch's engine.
@@ -110,7 +116,7 @@ class BackwardEngine final : public Engine {
 
   variable_list execute(const torch::autograd::edge_list& roots, const variable_list& gradients, bool keep_graph,
                         bool create_graph, bool accumulate_grad, const torch::autograd::edge_list& outputs) override {
-    const bool is_ours = current_programs != nullptr && backwards_running == 0;
+    const bool is_ours = takes_backwards();
     return is_ours ? Engine::execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs)
                    : before().execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
   }
@@ -118,7 +124,7 @@ class BackwardEngine final : public Engine {
   c10::intrusive_ptr<c10::ivalue::Future> execute_with_graph_task(const std::shared_ptr<GraphTask>& task,
                                                                   std::shared_ptr<AutogradNode> root,
                                                                   InputBuffer&& gradients) override {
-    if (current_programs != nullptr && backwards_running == 0) {
+    if (takes_backwards()) {
       if (const auto whole = whole_of(*task, root, gradients)) {
         return before().execute_with_graph_task(task, whole, InputBuffer(variable_list()));
       }

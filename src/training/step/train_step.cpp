@@ -257,8 +257,9 @@ class TrainStep::Impl {
       TORCH_CHECK(loss.defined(), "the loss function returned nothing; it must return one number");
       TORCH_CHECK(loss.numel() == 1,
                   "grad can be implicitly created only for scalar outputs: the loss function must return one number");
-      TORCH_CHECK(loss.requires_grad(),
-                  "element 0 of tensors does not require grad and does not have a grad_fn: the loss must depend on a parameter");
+      TORCH_CHECK(
+          loss.requires_grad(),
+          "element 0 of tensors does not require grad and does not have a grad_fn: the loss must depend on a parameter");
       return loss;
     };
   }

@@ -1,13 +1,11 @@
 #include "training/step/train_trace.h"
 
 #include "analysis/effects.h"
+#include "trace/backward_on_this_thread.h"
 #include "trace/recorder.h"
 #include "trace/recording_conditions.h"
 #include "training/backward/node_hooks.h"
 
-#include <sconce/compiled_backward.h>
-
-#include <c10/core/AutogradState.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -19,21 +17,6 @@
 
 namespace sconce {
 namespace {
-
-// Lets LibTorch's engine run all of backward on the calling thread, whose operators a recorder sees. The engine has threads
-// of its own for other devices than the CPU.
-class BackwardOnThisThread {
- public:
-  BackwardOnThisThread() : was_enabled_(c10::AutogradState::get_tls_state().get_multithreading_enabled()) { set(false); }
-  ~BackwardOnThisThread() { set(was_enabled_); }
-  BackwardOnThisThread(const BackwardOnThisThread&) = delete;
-  BackwardOnThisThread& operator=(const BackwardOnThisThread&) = delete;
-
- private:
-  static void set(bool on) { c10::AutogradState::get_tls_state().set_multithreading_enabled(on); }
-
-  const bool was_enabled_;
-};
 
 // Returns what torch::nn::utils::clip_grad_norm_ multiplies the gradients by, computed by the same operators.
 at::Tensor clip_factor(const std::vector<at::Tensor>& gradients, double max_norm) {
@@ -96,9 +79,9 @@ bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& 
   const auto others = leaves_.begin() + static_cast<std::ptrdiff_t>(parameters_);
   return state_.holds() &&
          std::equal(parameters.tensors.begin(), parameters.tensors.end(), leaves_.begin(), others, is_same) &&
-         (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) &&
-         arguments.inputs == inputs_ && structure_.holds(arguments.values) &&
-         (update_ == nullptr || update_->begin(parameters)) && key_of_operands(arguments) == operands_key_;
+         (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) && arguments.inputs == inputs_ &&
+         structure_.holds(arguments.values) && (update_ == nullptr || update_->begin(parameters)) &&
+         key_of_operands(arguments) == operands_key_;
 }
 
 // Eager training adds gradients to all leaves, also to those that no optimizer steps.
@@ -115,7 +98,6 @@ void TrainTrace::add_other_leaves(const at::Tensor& loss) {
 void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss& loss,
                               const std::vector<c10::IValue>& traced, std::optional<double> clip_norm, Recorder& recorder,
                               StepResult& result) {
-  const EagerBackward by_engine;  // whose operators the recorder sees
   const BackwardOnThisThread on_this_thread;
   const RecordingScope scope(recorder);
   const auto first_target = traced.begin() + static_cast<std::ptrdiff_t>(inputs_);

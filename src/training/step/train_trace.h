@@ -3,9 +3,9 @@
 #pragma once
 
 #include "executor/captured_graph.h"
+#include "executor/plan_table.h"
 #include "trace/call_arguments.h"
 #include "trace/module_state.h"
-#include "executor/plan_table.h"
 #include "training/step/step_update.h"
 
 #include <sconce/module.h>

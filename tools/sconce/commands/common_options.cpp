@@ -104,9 +104,9 @@ void read_option(Options& options, const std::string& key, const nlohmann::json&
   } else {
     throw UserError(
         path + ": no option '" + key + "'" +
-        ui::did_you_mean(key, {"device", "optimize", "exact", "compile", "min_differentiable_nodes", "record_calls", "pack_weights",
-                               "page_out_weights", "intra_op_threads", "cuda_graphs", "plan_cache_capacity", "profiled_runs",
-                               "frozen", "preserved", kDisabledPasses, "reproducer_folder"}));
+        ui::did_you_mean(key, {"device", "optimize", "exact", "compile", "min_differentiable_nodes", "record_calls",
+                               "pack_weights", "page_out_weights", "intra_op_threads", "cuda_graphs", "plan_cache_capacity",
+                               "profiled_runs", "frozen", "preserved", kDisabledPasses, "reproducer_folder"}));
   }
 }
 
