@@ -224,8 +224,9 @@ AbstractValue SymbolicFacts::result(const Call& call, const AbstractValue& found
   facts.forget_strides();
   if (!call.is_of_known_sizes) {
     const TensorFacts* derived = found.as_tensor();
-    facts.sizes =
-        agreeing_dims(derived != nullptr && derived->sizes ? *derived->sizes : Dims(), real.sizes(), sizes_->arithmetic());
+    const auto sliced = sizes_of_slice(call.node, call.operands, *sizes_);
+    const Dims sizes = sliced ? *sliced : derived != nullptr && derived->sizes ? *derived->sizes : Dims();
+    facts.sizes = agreeing_dims(sizes, real.sizes(), sizes_->arithmetic());
   }
   if (std::any_of(facts.sizes->begin(), facts.sizes->end(), [](const Dim& dim) { return dim.is_unknown(); })) {
     sizes_->note_unknown(call.node.kind().toQualString());
@@ -242,7 +243,7 @@ Dim SymbolicFacts::offset_of_result(const Call& call, const at::Tensor& real, si
   const bool has_base = base != offsets_.end() && call.arguments[0].isTensor() && base->second.size() == 1;
   const Dim begin = has_base ? base->second.front() : Dim::unknown();
   const bool moves = !has_base || real.storage_offset() != call.arguments[0].toTensor().storage_offset();
-  const Dim offset = view_offset(call.node, call.operands, begin, part, moves, sizes_->arithmetic());
+  const Dim offset = view_offset(call.node, call.operands, begin, part, moves, *sizes_);
   return sizes_->arithmetic().example(offset) == real.storage_offset() ? offset : Dim::unknown();
 }
 
@@ -263,6 +264,14 @@ std::optional<Dims> SymbolicFacts::strides_of(const Call& call, const Dims& size
   } else if (is_reshape) {
     const bool is_whole = *base->strides == contiguous_strides(*base->sizes, arithmetic);
     strides = is_whole ? std::optional(contiguous_strides(sizes, arithmetic)) : std::nullopt;
+  } else if (is_one_of(call.node, {"aten::unsqueeze"}) && call.operands[1].as_known_integer()) {
+    // The stride of the new dim is that of all that lies in the next one, which is no multiple of strides.
+    const int64_t number = *call.operands[1].as_known_integer();
+    const auto dim = static_cast<size_t>(number < 0 ? number + real.dim() : number);
+    strides = *base->strides;
+    const bool is_last = dim >= strides->size();
+    strides->insert(strides->begin() + static_cast<std::ptrdiff_t>(std::min(dim, strides->size())),
+                    is_last ? Dim::known(1) : arithmetic.multiply((*base->sizes)[dim], (*base->strides)[dim]));
   } else {
     const auto factors = stride_factors(call.node, call.arguments, part);
     strides.emplace(sizes.size(), Dim::known(0));

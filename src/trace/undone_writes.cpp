@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/variable.h>
 
 namespace sconce {
 namespace {
@@ -19,7 +20,7 @@ UndoneWrites::UndoneWrites(std::span<const at::Tensor> tensors) : random_state_(
   for (const at::Tensor& tensor : tensors) {
     // No operator writes a tensor of which elements share memory.
     if (tensor.defined() && tensor.layout() == c10::kStrided && at::has_internal_overlap(tensor) != at::MemOverlap::Yes) {
-      before_.emplace_back(tensor.variable_data(), tensor.detach().clone());
+      before_.push_back({tensor, tensor.detach().clone(), tensor.is_inference() ? 0 : tensor._version()});
     }
   }
 }
@@ -30,8 +31,12 @@ void UndoneWrites::undo() {
   }
   is_kept_ = true;
   const at::NoGradGuard no_grad;
-  for (auto& [tensor, contents] : before_) {
-    tensor.copy_(contents);  // of its own version: this does not count as a write
+  for (const Before& before : before_) {
+    before.tensor.variable_data().copy_(before.contents);
+    if (!before.tensor.is_inference()) {
+      c10::VariableVersion version = torch::autograd::impl::version_counter(before.tensor);  // the tensor's own
+      version.set_version(before.version);
+    }
   }
   generator().set_state(random_state_);
 }

@@ -3,8 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace sconce {
@@ -22,7 +22,12 @@ class UndoneWrites {
   void keep() { is_kept_ = true; }
 
  private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> before_;  // tensor, contents
+  struct Before {
+    at::Tensor tensor;
+    at::Tensor contents;
+    int64_t version;  // which autograd compares with what nodes have saved
+  };
+  std::vector<Before> before_;
   at::Tensor random_state_;
   bool is_kept_ = false;
 };

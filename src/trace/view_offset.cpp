@@ -5,13 +5,39 @@
 namespace sconce {
 namespace {
 
-// Returns the first index along a dim of `size` that a start of Python's means: it counts from the end if it is negative.
-Dim first_index(Dim start, Dim size, SizeArithmetic& arithmetic) {
-  const auto is_negative = arithmetic.less(start, Dim::known(0));
-  if (start.is_unknown() || !is_negative) {
+// Returns the answer for the run that is traced, which becomes a guard; nothing if a number is unknown.
+std::optional<bool> is_less(Dim a, Dim b, SymbolicSizes& sizes) {
+  const auto left = sizes.arithmetic().example(a);
+  const auto right = sizes.arithmetic().example(b);
+  return left && right ? std::optional(sizes.decide(SizeGuard::Relation::kLess, a, b, *left < *right)) : std::nullopt;
+}
+
+// Returns the index along a dim of `size` that a bound of Python's means: it counts from the end if it is negative, and ends
+// at the ends of the dim.
+Dim bounded(Dim bound, Dim size, SymbolicSizes& sizes) {
+  const auto is_negative = is_less(bound, Dim::known(0), sizes);
+  const Dim index = is_negative && *is_negative ? sizes.arithmetic().add(size, bound) : bound;
+  const auto is_before = is_negative && *is_negative ? is_less(index, Dim::known(0), sizes) : std::optional(false);
+  const auto is_behind = is_negative && is_before ? is_less(size, index, sizes) : std::nullopt;
+  if (!is_behind) {
     return Dim::unknown();
   }
-  return *is_negative ? arithmetic.maximum(arithmetic.add(size, start), Dim::known(0)) : arithmetic.minimum(start, size);
+  return *is_before ? Dim::known(0) : *is_behind ? size : index;
+}
+
+bool is_none(const AbstractValue& value) { return value.as_constant() != nullptr && value.as_constant()->isNone(); }
+
+Dim bound_of(const AbstractValue& operand, Dim if_none, Dim size, SymbolicSizes& sizes) {
+  return is_none(operand)          ? if_none
+         : operand.is_integer() ? bounded(operand.as_integer(), size, sizes)
+                                : Dim::unknown();
+}
+
+// Returns the dim that the node slices, selects from or cuts; nothing if the facts of its operand are unknown.
+std::optional<size_t> dim_of(const AbstractValues& operands, const AbstractValue& dim) {
+  const TensorFacts* base = operands[0].as_tensor();
+  const auto number = base != nullptr && base->sizes ? dim.as_known_integer() : std::nullopt;
+  return number ? position_among(base->sizes->size(), *number) : std::nullopt;
 }
 
 // Returns the index along the dim that is cut at which a part begins.
@@ -36,8 +62,33 @@ Dim first_of_part(const Node& node, const AbstractValues& operands, size_t part,
 
 }  // namespace
 
+std::optional<std::vector<Dim>> sizes_of_slice(const Node& node, const AbstractValues& operands, SymbolicSizes& sizes) {
+  if (node.opcode() != Opcode::kSlice || operands.size() != 5 || operands[0].as_tensor() == nullptr) {
+    return std::nullopt;
+  }
+  const auto dim = dim_of(operands, operands[1]);
+  const auto step = operands[4].as_known_integer();
+  if (!dim || !step || *step < 1) {
+    return std::nullopt;
+  }
+  std::vector<Dim> result = *operands[0].as_tensor()->sizes;
+  const Dim size = result[*dim];
+  const Dim first = bound_of(operands[2], Dim::known(0), size, sizes);
+  const Dim end = bound_of(operands[3], size, size, sizes);
+  const auto is_empty = size.is_unknown() ? std::nullopt : is_less(end, first, sizes);
+  if (!is_empty) {
+    return std::nullopt;
+  }
+  SizeArithmetic& arithmetic = sizes.arithmetic();
+  const Dim length = *is_empty ? Dim::known(0) : arithmetic.subtract(end, first);
+  result[*dim] = *step == 1 ? length
+                            : arithmetic.floor_divide(arithmetic.add(length, Dim::known(*step - 1)), Dim::known(*step));
+  return result;
+}
+
 Dim view_offset(const Node& node, const AbstractValues& operands, Dim base_offset, size_t part, bool moves,
-                SizeArithmetic& arithmetic) {
+                SymbolicSizes& sizes) {
+  SizeArithmetic& arithmetic = sizes.arithmetic();
   const TensorFacts* base = operands[0].as_tensor();
   const bool is_slice = node.opcode() == Opcode::kSlice;
   const bool is_select = node.opcode() == Opcode::kSelect;
@@ -45,23 +96,13 @@ Dim view_offset(const Node& node, const AbstractValues& operands, Dim base_offse
   if (!is_slice && !is_select && !is_cut) {
     return moves ? Dim::unknown() : base_offset;
   }
-  const auto dim = base != nullptr && base->sizes && base->strides
-                       ? (is_cut ? operands.back() : operands[1]).as_known_integer()
-                       : std::nullopt;
-  const auto place = dim ? position_among(base->sizes->size(), *dim) : std::nullopt;
-  if (!place) {
+  const auto dim = dim_of(operands, is_cut ? operands.back() : operands[1]);
+  if (!dim || !base->strides) {
     return Dim::unknown();
   }
-  const Dim size = (*base->sizes)[*place];
-  Dim index = Dim::known(0);
-  if (is_cut) {
-    index = first_of_part(node, operands, part, arithmetic);
-  } else if (operands[2].is_integer()) {
-    index = first_index(operands[2].as_integer(), size, arithmetic);
-  } else if (operands[2].as_constant() == nullptr || !operands[2].as_constant()->isNone()) {
-    index = Dim::unknown();
-  }
-  const Dim stride = (*base->strides)[*place];
+  const Dim index = is_cut ? first_of_part(node, operands, part, arithmetic)
+                           : bound_of(operands[2], Dim::known(0), (*base->sizes)[*dim], sizes);
+  const Dim stride = (*base->strides)[*dim];
   return index.is_unknown() || stride.is_unknown() || base_offset.is_unknown()
              ? Dim::unknown()
              : arithmetic.add(base_offset, arithmetic.multiply(index, stride));

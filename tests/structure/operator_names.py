@@ -54,6 +54,7 @@ REWRITES = {
     "src/passes/required/remove_expands.cpp": "removes aten::expand",
     "src/passes/required/specialize_autograd_zero.cpp": "replaces prim::AutogradAdd",
     "src/passes/simplify/peephole.cpp": "small rewrites of the operators that it names",
+    "src/plan/steps/open_sizes.cpp": "takes aten::matmul apart where LibTorch's function reads open sizes",
     "src/plan/prepared/kernels/convolutions.cpp": "the table of prepared operators: convolutions",
     "src/plan/prepared/kernels/pools.cpp": "the table of prepared operators: pools",
     "src/plan/prepared/kernels/joins.cpp": "the table of prepared operators: joins",

@@ -1,5 +1,6 @@
 // Steps of plans that leave sizes open: numbers may be c10::SymInt and c10::SymFloat.
 #include "plan/steps/call_step.h"
+#include "plan/steps/open_matmul.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -157,6 +158,18 @@ std::optional<IValue> read_size(const Node& node, const std::vector<IValue>& ope
   return IValue(std::move(sizes));
 }
 
+// Returns the product; nothing if LibTorch's function takes the operands, or raises.
+std::optional<IValue> product_of(const Node& node, const std::vector<IValue>& operands) {
+  if (node.kind() != aten::matmul || operands.size() != 2 || !operands[0].isTensor() || !operands[1].isTensor()) {
+    return std::nullopt;
+  }
+  const at::Tensor a = operands[0].toTensor();
+  const at::Tensor b = operands[1].toTensor();
+  const bool is_batched = a.defined() && b.defined() && a.dim() > 0 && b.dim() > 0 && (a.dim() > 2 || b.dim() > 2);
+  return is_batched && (has_open_sizes(a) || has_open_sizes(b)) ? std::optional<IValue>(matmul_with_open_sizes(a, b))
+                                                                : std::nullopt;
+}
+
 // ---- what takes open numbers ------------------------------------------------------------------------------------------
 
 enum class Takes : uint8_t { kClosed, kAsTheyAre, kForDispatcher };
@@ -262,7 +275,8 @@ class OpenSizesStep final : public CallStep {
     if (std::all_of(operands.begin(), operands.end(), is_number)) {
       return std::any_of(operands.begin(), operands.end(), is_open) ? computed(node_, operands) : std::nullopt;
     }
-    return read_size(node_, operands);
+    auto size = read_size(node_, operands);
+    return size ? size : product_of(node_, operands);
   }
 
   void call_dispatcher(Frame& frame) const {
