@@ -228,6 +228,82 @@ def forward(self, x) -> Tuple[Tensor, List[Tensor], Dict[str, Tensor], int, Opti
   EXPECT_GE(pair.recorded().by_plan, 30U);
 }
 
+// Backward of each of these writes a tensor that it has made, and reads it again.
+TEST(RecordedCalls, WriteGradientsInPlace) {
+  for (const char* body : {"    return torch.cummax(torch.sort(y, 1)[0], 1)[0]\n",
+                           "    return torch.cummax(torch.cummax(y, 0)[0], 1)[0]\n",
+                           "    y.relu_()\n    return torch.sort(torch.sort(y, 0)[0], 1)[0]\n",
+                           "    y.relu_()\n    return torch.cummin(torch.gather(y, 1, x.argsort(1)), 0)[0]\n",
+                           "    k, i = torch.topk(y, 2, 1)\n    o = torch.zeros_like(y)\n    o.scatter_(1, i, torch.softmax(k, 1))\n"
+                           "    y = o * torch.mm(y, self.b_weight)\n    y.relu_()\n    return torch.topk(y, 3, 1)[0]\n"}) {
+    Pair pair("def forward(self, x):\n    y = torch.mm(x, self.a_weight)\n" + std::string(body));
+    expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); });
+    EXPECT_GE(pair.recorded().by_plan, 4U) << body;
+  }
+}
+
+TEST(RecordedCalls, AreDifferentiatedTwiceWhereTheyDependOnEachOther) {
+  Pair pair(kSorted);
+  for (int call = 0; call < 8; ++call) {
+    const at::Tensor x = at::randn({5, 8});
+    std::vector<at::Tensor> gradients;
+    for (const bool by_sconce : {true, false}) {
+      const auto run = [&](const at::Tensor& in) { return (by_sconce ? pair.ours({in}) : pair.theirs({in})).toTensor(); };
+      const torch::jit::Module& module = by_sconce ? pair.our_module() : pair.their_module();
+      const at::Tensor weight = module.attr("a_weight").toTensor();
+      const at::Tensor twice = run(run(x.mm(weight)));
+      const at::Tensor first = torch::autograd::grad({twice.pow(2).sum()}, {weight}, {}, true, /*create_graph=*/true)[0];
+      gradients.push_back(first.detach());
+      gradients.push_back(torch::autograd::grad({first.pow(2).sum()}, {weight})[0]);
+    }
+    EXPECT_TRUE(at::allclose(gradients[0], gradients[2], 1e-3, 1e-4)) << "call " << call;
+    EXPECT_TRUE(at::allclose(gradients[1], gradients[3], 1e-2, 1e-2 * gradients[3].abs().max().item<double>())) << call;
+  }
+  EXPECT_GE(pair.recorded().by_plan, 8U);
+}
+
+TEST(RecordedCalls, FreeWhatABackwardHasRunThrough) {
+  Pair apart(R"(
+def forward(self, x):
+    a = torch.mm(x, self.a_weight)
+    a.relu_()
+    b = torch.cummax(torch.mm(x, self.b_weight), 1)[0]
+    b.relu_()
+    return a, b
+)");
+  expect_equal_uses(apart, [](const c10::IValue& y, const at::Tensor&) {
+    const auto& both = y.toTupleRef().elements();
+    both[0].toTensor().pow(2).sum().backward();
+    both[1].toTensor().pow(2).sum().backward();
+    EXPECT_THROW(both[0].toTensor().sum().backward(), c10::Error);
+  });
+  EXPECT_GE(apart.recorded().by_plan, 4U);
+  Pair together(R"(
+def forward(self, x):
+    h = torch.tanh(torch.cummax(torch.mm(x, self.a_weight), 1)[0])
+    return torch.mm(h, self.b_weight), h * 2
+)");
+  expect_equal_uses(together, [](const c10::IValue& y, const at::Tensor&) {
+    const auto& both = y.toTupleRef().elements();
+    both[0].toTensor().sum().backward();
+    EXPECT_THROW(both[1].toTensor().pow(2).sum().backward(), c10::Error);
+  });
+  EXPECT_GE(together.recorded().by_plan, 4U);
+}
+
+TEST(RecordedCalls, LeaveVersionsAsTheyAre) {
+  Pair pair(R"(
+def forward(self, x):
+    y = torch.mm(x, self.a_weight)
+    y.relu_()
+    self.mean.add_(1)
+    return torch.cummax(torch.mm(y, self.b_weight), 1)[0] * self.mean
+)",
+            /*has_norm=*/true);
+  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+}
+
 TEST(RecordedCalls, UpdateBuffersOnce) {
   Pair pair(R"(
 def forward(self, x):

@@ -40,8 +40,6 @@ struct JointGraph {
   // backward.
   size_t params = 0;
   bool is_block = false;
-  // Of a recording: the last node that ran forward. Nodes up to it may read what later ones write.
-  const Node* last_of_forward = nullptr;
   RunPass run = nullptr;  // the passes that fold the graph and those of blocks in it
 
   c10::ArrayRef<Value*> outputs() const { return graph->outputs().slice(0, forward_outputs); }

@@ -33,9 +33,6 @@ class Partitioner {
     for (const JointGraph::Intermediate& intermediate : joint.intermediates) {
       connected_.insert(intermediate.value);
     }
-    for (const Node* node = joint.last_of_forward; node != nullptr; node = node->previous()) {
-      ran_forward_.insert(node);
-    }
   }
 
   Partition run() {
@@ -43,12 +40,6 @@ class Partitioner {
     find_forward();
     for (const Value* gradient : joint_.gradients()) {
       need(*gradient);
-    }
-    // Backward of a recording may add up gradients in place.
-    for (const Node* node : joint_.graph->body().nodes()) {
-      if (dependent_.contains(node) && has_effects(*node)) {
-        compute_in_backward(*node);
-      }
     }
     return std::move(partition_);
   }
@@ -103,13 +94,8 @@ class Partitioner {
       partition_.saved.insert(&value);
       return;
     }
-    compute_in_backward(node);
-  }
-
-  void compute_in_backward(const Node& node) {
-    if (partition_.backward.insert(&node).second) {
-      for_each_operand(node, [this](const Value* operand) { need(*operand); });
-    }
+    partition_.backward.insert(&node);
+    for_each_operand(node, [this](const Value* operand) { need(*operand); });
   }
 
   // Numbers are not computed again: they would keep the tensors alive that they were asked of. Random numbers would differ.
@@ -119,7 +105,7 @@ class Partitioner {
       return false;
     }
     return is_cheap_view(node) && !may_copy(node) ? !connected_.contains(&value) || is_connected_again(node)
-                                                  : !partition_.forward.contains(&node) && !ran_forward_.contains(&node);
+                                                  : !partition_.forward.contains(&node);
   }
 
   // Returns whether the view, or list, computed again in double backward has the gradients that the saved one would have:
@@ -134,8 +120,7 @@ class Partitioner {
 
   const JointGraph& joint_;
   const Node* const params_;
-  std::unordered_set<const Node*> dependent_;    // on a gradient
-  std::unordered_set<const Node*> ran_forward_;  // of a recording
+  std::unordered_set<const Node*> dependent_;  // on a gradient
   // Results of operators, whose saved copies bring gradients to the inputs in double backward.
   std::unordered_set<const Value*> connected_;
   Partition partition_;

@@ -6,6 +6,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/alias.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/ScopeExit.h>
@@ -128,12 +129,13 @@ std::vector<at::Tensor> JointNode::as_recorded(variable_list&& gradients) const 
   return recorded;
 }
 
-std::vector<at::Tensor> JointNode::run_backward(const std::vector<at::Tensor>& gradients) {
+std::vector<at::Tensor> JointNode::run_backward(const std::vector<at::Tensor>& gradients,
+                                                const std::vector<bool>& is_defined) {
   torch::jit::Stack stack(symbols_.begin(), symbols_.end());
   stack.insert(stack.end(), gradients.begin(), gradients.end());
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    TORCH_CHECK(!is_released_, torch::autograd::ERR_BACKWARD_TWICE);
+    check_is_kept(is_defined);
     for (const size_t position : plans_->saved_tensors) {
       check_version(tensors_[position], versions_[position]);
       stack.emplace_back(tensors_[position]);
@@ -144,10 +146,7 @@ std::vector<at::Tensor> JointNode::run_backward(const std::vector<at::Tensor>& g
     }
     stack.insert(stack.end(), kept_.begin(), kept_.end());
     if (releases_) {
-      is_released_ = true;
-      tensors_.clear();
-      saved_results_.clear();
-      kept_.clear();
+      release(is_defined);
     }
   }
   plans_->backward->run(stack);
@@ -158,11 +157,12 @@ std::vector<at::Tensor> JointNode::run_backward(const std::vector<at::Tensor>& g
   return results;
 }
 
-std::vector<at::Tensor> JointNode::run_differentiably(const std::vector<at::Tensor>& gradients) {
+std::vector<at::Tensor> JointNode::run_differentiably(const std::vector<at::Tensor>& gradients,
+                                                      const std::vector<bool>& is_defined) {
   std::vector<at::Tensor> tensors;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    TORCH_CHECK(!is_released_, torch::autograd::ERR_BACKWARD_TWICE);
+    check_is_kept(is_defined);
     tensors = tensors_;
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -173,6 +173,10 @@ std::vector<at::Tensor> JointNode::run_differentiably(const std::vector<at::Tens
   }
   for (size_t i = 0; i < written_.size(); ++i) {
     tensors[plans_->written[i]] = written_[i].clone();
+  }
+  // The history of one tensor may lead to another: gradients are those of the call alone.
+  for (const size_t position : plans_->differentiable_tensors) {
+    tensors[position] = at::alias(tensors[position]);
   }
   torch::jit::Stack stack(symbols_.begin(), symbols_.end());
   stack.insert(stack.end(), tensors.begin(), tensors.end());
@@ -215,7 +219,8 @@ variable_list JointNode::apply(variable_list&& gradients) {
     is_defined.push_back(gradient.defined());
   }
   const std::vector<at::Tensor> recorded = as_recorded(std::move(gradients));
-  std::vector<at::Tensor> results = c10::GradMode::is_enabled() ? run_differentiably(recorded) : run_backward(recorded);
+  std::vector<at::Tensor> results = c10::GradMode::is_enabled() ? run_differentiably(recorded, is_defined)
+                                                                   : run_backward(recorded, is_defined);
   // A tensor has no gradient if no result with a gradient depends on it.
   for (size_t input = 0; input < results.size(); ++input) {
     bool is_reached = false;
@@ -231,10 +236,38 @@ variable_list JointNode::apply(variable_list&& gradients) {
 
 void JointNode::release_variables() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  is_released_ = true;
-  tensors_.clear();
-  saved_results_.clear();
-  kept_.clear();
+  if (!releases_) {  // else `apply` has freed what its gradients ran through
+    release(std::vector<bool>(plans_->differentiable_results.size(), true));
+  }
+}
+
+// As in eager execution, a backward frees what it has run through: results that share nothing with it may come later.
+void JointNode::check_is_kept(const std::vector<bool>& is_defined) const {
+  for (size_t i = 0; i < is_defined.size(); ++i) {
+    for (size_t k = 0; k < is_freed_.size(); ++k) {
+      TORCH_CHECK(!is_defined[i] || !is_freed_[k] || !plans_->shares[i][k], torch::autograd::ERR_BACKWARD_TWICE);
+    }
+  }
+}
+
+void JointNode::release(const std::vector<bool>& is_defined) {
+  is_freed_.resize(is_defined.size());
+  for (size_t i = 0; i < is_defined.size(); ++i) {
+    is_freed_[i] = is_freed_[i] || is_defined[i];
+  }
+  bool is_needed = false;
+  for (size_t i = 0; i < is_freed_.size(); ++i) {
+    bool has_lost = false;
+    for (size_t k = 0; k < is_freed_.size(); ++k) {
+      has_lost = has_lost || (is_freed_[k] && plans_->shares[i][k]);
+    }
+    is_needed = is_needed || !has_lost;
+  }
+  if (!is_needed) {
+    tensors_.clear();
+    saved_results_.clear();
+    kept_.clear();
+  }
 }
 
 }  // namespace sconce

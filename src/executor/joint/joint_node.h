@@ -33,12 +33,15 @@ class JointNode final : public torch::autograd::Node {
 
   void connect_inputs();
   std::vector<at::Tensor> connect_results(torch::jit::Stack& results);
+  // Both require the lock.
+  void check_is_kept(const std::vector<bool>& is_defined) const;
+  void release(const std::vector<bool>& is_defined);
   void check_version(const at::Tensor& tensor, int64_t saved) const;
   // Returns the gradients as backward was recorded with: defined, and with the strides of the results.
   std::vector<at::Tensor> as_recorded(torch::autograd::variable_list&& gradients) const;
-  std::vector<at::Tensor> run_backward(const std::vector<at::Tensor>& gradients);
+  std::vector<at::Tensor> run_backward(const std::vector<at::Tensor>& gradients, const std::vector<bool>& is_defined);
   // The same with a history: runs forward again, by its operators.
-  std::vector<at::Tensor> run_differentiably(const std::vector<at::Tensor>& gradients);
+  std::vector<at::Tensor> run_differentiably(const std::vector<at::Tensor>& gradients, const std::vector<bool>& is_defined);
 
   const std::shared_ptr<const JointPlans> plans_;
   std::vector<std::vector<int64_t>> strides_;  // of differentiable results
@@ -51,7 +54,7 @@ class JointNode final : public torch::autograd::Node {
   std::vector<at::Tensor> saved_results_;
   std::vector<int64_t> result_versions_;
   std::vector<c10::IValue> kept_;
-  bool is_released_ = false;
+  std::vector<bool> is_freed_;  // per differentiable result: a backward that frees has come from it
   bool releases_ = false;  // the values are not needed after this backward
 };
 

@@ -25,6 +25,7 @@ struct JointPlans {
   std::vector<size_t> saved_tensors;
   std::vector<size_t> saved_results;
   std::vector<std::vector<bool>> reaches;  // per differentiable result, per differentiable tensor
+  std::vector<std::vector<bool>> shares;   // RecordingParts
   std::vector<size_t> written;             // tensors that forward writes
   bool draws = false;                      // random numbers
   std::shared_ptr<const Graph> operators;  // of forward, as recorded: for backward of backward

@@ -249,11 +249,12 @@ void JointTrace::compile(Recorder& recorder, const CallArguments& arguments, std
                          const Options& options) {
   const size_t symbols = recorder.symbols();
   const size_t tensors = arguments.tensors.size() + captured_.tensors().size();
-  RecordingParts parts =
-      split_recording(recorder.finish(/*has_facts=*/true), symbols, tensors, plans->results, last_of_forward_);
+  const std::unique_ptr<Graph> recorded = recorder.finish(/*has_facts=*/true);
+  RecordingParts parts = split_recording(*recorded, symbols, tensors, plans->results, last_of_forward_);
   plans->saved_tensors = std::move(parts.saved_inputs);
   plans->saved_results = std::move(parts.saved_outputs);
   plans->reaches = std::move(parts.reaches);
+  plans->shares = std::move(parts.shares);
   note_effects(*parts.forward, symbols, *plans);
   if (const char* reason = why_not_repeated(*plans, arguments.tensors.size())) {
     refusal = reason;

@@ -2,18 +2,20 @@
 
 #include "analysis/effects.h"
 #include "analysis/nested_uses.h"
-#include "autodiff/joint/joint_graph.h"
-#include "autodiff/split/partition.h"
-
-#include <c10/util/FunctionRef.h>
+#include "autodiff/select/roles.h"
+#include "ir/constant_operands.h"
 
 #include <algorithm>
 #include <functional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace sconce {
 namespace {
+
+using Nodes = std::unordered_set<const Node*>;
+using Dependences = std::vector<bool>;  // per gradient of a result
 
 // Copies nodes of a graph to a new one.
 class GraphCopy {
@@ -25,7 +27,7 @@ class GraphCopy {
     }
     copies_[&value] = input;
   }
-  void add_nodes(const Graph& from, const std::unordered_set<const Node*>& nodes) {
+  void add_nodes(const Graph& from, const Nodes& nodes) {
     for (const Node* node : from.body().nodes()) {
       if (nodes.contains(node)) {
         for_each_operand(*node, [this](Value* operand) { add_constant(*operand); });
@@ -50,117 +52,180 @@ class GraphCopy {
   ValueMap copies_;
 };
 
-void add_to(std::vector<bool>& all, const std::vector<bool>& more) {
-  all.resize(more.size());
-  std::transform(all.begin(), all.end(), more.begin(), all.begin(), std::logical_or<>());
-}
-
-// Calls `visit` for the value and what it may be a view of.
-void for_each_base(const Value& value, c10::function_ref<void(const Value&)> visit) {
-  visit(value);
-  const Node& maker = *value.node();
-  if (maker.schema() != nullptr && !maker.inputs().empty() && !produces_new_tensor(maker)) {
-    for_each_base(*maker.input(0), visit);
+class RecordingSplitter {
+ public:
+  RecordingSplitter(const Graph& graph, size_t symbols, size_t tensors, size_t outputs, const Node* last_of_forward)
+      : graph_(graph), symbols_(symbols), first_gradient_(symbols + tensors), outputs_(outputs) {
+    for (const Node* node = last_of_forward; node != nullptr; node = node->previous()) {
+      ran_forward_.insert(node);
+    }
   }
-}
 
-// Returns, per gradient of an output, which gradients that backward returns depend on it.
-std::vector<std::vector<bool>> find_reached(const JointGraph& joint) {
-  const size_t incoming = joint.graph->inputs().size() - joint.forward_inputs;
-  std::unordered_map<const Value*, std::vector<bool>> depends;
-  for (size_t i = 0; i < incoming; ++i) {
-    std::vector<bool>& on = depends[joint.graph->inputs()[joint.forward_inputs + i]];
-    on.resize(incoming);
-    on[i] = true;
+  RecordingParts run() {
+    find_backward();
+    find_dependences();
+    copy_parts();
+    return std::move(parts_);
   }
-  for (const Node* node : joint.graph->body().nodes()) {
-    std::vector<bool> all;
-    for (const Value* operand : node->inputs()) {
-      if (const auto found = depends.find(operand); found != depends.end()) {
+
+ private:
+  auto gradients() const { return graph_.outputs().slice(outputs_); }
+  bool is_input(const Value& value) const { return value.node() == graph_.body().param_node(); }
+
+  // Every node runs in the phase in which it ran when it was recorded: it may read what a later one writes. But for views of
+  // what forward leaves: backward makes them again, of values whose versions are checked.
+  void find_backward() {
+    for (const Value* gradient : gradients()) {
+      need(*gradient);
+    }
+    for (const Node* node : graph_.body().nodes()) {
+      if (!ran_forward_.contains(node) && has_effects(*node)) {
+        compute_in_backward(*node);
+      }
+    }
+  }
+
+  void need(const Value& value) {
+    const Node& node = *value.node();
+    if (value.constant() != nullptr || (is_input(value) && value.offset() >= first_gradient_)) {
+      return;
+    }
+    if (is_input(value) || (ran_forward_.contains(&node) && (!is_cheap_view(node) || node.op().may_copy))) {
+      saved_.insert(&value);
+    } else {
+      compute_in_backward(node);
+    }
+  }
+
+  void compute_in_backward(const Node& node) {
+    if (backward_.insert(&node).second) {
+      for_each_operand(node, [this](const Value* operand) { need(*operand); });
+    }
+  }
+
+  // Finds which gradients of results each gradient of a tensor depends on, and which results share a node of autograd.
+  void find_dependences() {
+    const size_t incoming = graph_.inputs().size() - first_gradient_;
+    parts_.shares.assign(incoming, Dependences(incoming));
+    for (size_t i = 0; i < incoming; ++i) {
+      Dependences& on = depends_[graph_.inputs()[first_gradient_ + i]];
+      on.resize(incoming);
+      on[i] = true;
+      parts_.shares[i][i] = true;
+    }
+    for (const Node* node : graph_.body().nodes()) {
+      note_dependences(*node);
+    }
+    for (size_t i = 0; i < incoming; ++i) {
+      parts_.reaches.emplace_back();
+      for (const Value* gradient : gradients()) {
+        const auto found = depends_.find(gradient);
+        parts_.reaches[i].push_back(found == depends_.end() || found->second[i]);  // zeros of known sizes read no gradient
+      }
+    }
+  }
+
+  void note_dependences(const Node& node) {
+    Dependences all;
+    for (const Value* operand : node.inputs()) {
+      if (const auto found = depends_.find(operand); found != depends_.end()) {
         add_to(all, found->second);
       }
     }
     if (all.empty()) {
-      continue;
+      return;
     }
-    for (const Value* output : node->outputs()) {
-      depends[output] = all;
+    // A sum is of gradients that come from several nodes; what is computed of it is of one that they share.
+    for (size_t i = 0; i < all.size() && node.opcode() != Opcode::kAdd; ++i) {
+      for (size_t k = 0; k < all.size() && all[i]; ++k) {
+        parts_.shares[i][k] = parts_.shares[i][k] || all[k];
+      }
     }
-    for (size_t i = 0; i < node->inputs().size(); ++i) {
-      if (node->schema() != nullptr && may_write_operand(*node, i)) {
-        for_each_base(*node->input(i), [&](const Value& written) { add_to(depends[&written], all); });
+    for (const Value* output : node.outputs()) {
+      depends_[output] = all;
+    }
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      if (node.schema() != nullptr && may_write_operand(node, i)) {
+        for_each_base(*node.input(i), [&](const Value& written) { add_to(depends_[&written], all); });
       }
     }
   }
-  std::vector<std::vector<bool>> reaches(incoming, std::vector<bool>(joint.gradients().size()));
-  for (size_t input = 0; input < joint.gradients().size(); ++input) {
-    const auto found = depends.find(joint.gradients()[input]);
-    for (size_t i = 0; i < incoming; ++i) {
-      reaches[i][input] = found == depends.end() || found->second[i];  // zeros of known sizes read no gradient
+
+  static void add_to(Dependences& all, const Dependences& more) {
+    all.resize(more.size());
+    std::transform(all.begin(), all.end(), more.begin(), all.begin(), std::logical_or<>());
+  }
+
+  // Calls `visit` for the value and what it may be a view of.
+  static void for_each_base(const Value& value, c10::function_ref<void(const Value&)> visit) {
+    visit(value);
+    const Node& maker = *value.node();
+    if (maker.schema() != nullptr && !maker.inputs().empty() && !produces_new_tensor(maker)) {
+      for_each_base(*maker.input(0), visit);
     }
   }
-  return reaches;
-}
+
+  void copy_parts() {
+    GraphCopy forward;
+    GraphCopy backward;
+    const auto inputs = graph_.inputs();
+    for (size_t i = 0; i < first_gradient_; ++i) {
+      forward.add_input(*inputs[i]);
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (i < symbols_ || i >= first_gradient_) {
+        backward.add_input(*inputs[i]);
+      }
+    }
+    forward.add_nodes(graph_, ran_forward_);
+    for (const Value* output : graph_.outputs().slice(0, outputs_)) {
+      forward.add_output(*output);
+    }
+    for (size_t i = symbols_; i < first_gradient_; ++i) {
+      if (saved_.erase(inputs[i]) != 0) {
+        parts_.saved_inputs.push_back(i - symbols_);
+        backward.add_input(*inputs[i]);
+      }
+    }
+    for (size_t i = 0; i < outputs_; ++i) {
+      if (saved_.erase(graph_.outputs()[i]) != 0) {
+        parts_.saved_outputs.push_back(i);
+        backward.add_input(*graph_.outputs()[i]);
+      }
+    }
+    for (const Node* node : graph_.body().nodes()) {
+      for (const Value* output : node->outputs()) {
+        if (saved_.contains(output)) {
+          forward.add_output(*output);
+          backward.add_input(*output);
+          ++parts_.kept;
+        }
+      }
+    }
+    backward.add_nodes(graph_, backward_);
+    for (const Value* gradient : gradients()) {
+      backward.add_output(*gradient);
+    }
+    parts_.forward = forward.take();
+    parts_.backward = backward.take();
+  }
+
+  const Graph& graph_;
+  const size_t symbols_;
+  const size_t first_gradient_;  // among the inputs
+  const size_t outputs_;
+  Nodes ran_forward_;
+  Nodes backward_;
+  std::unordered_set<const Value*> saved_;
+  std::unordered_map<const Value*, Dependences> depends_;
+  RecordingParts parts_;
+};
 
 }  // namespace
 
-RecordingParts split_recording(std::unique_ptr<Graph> recorded, size_t symbols, size_t tensors, size_t outputs,
+RecordingParts split_recording(const Graph& recorded, size_t symbols, size_t tensors, size_t outputs,
                                const Node* last_of_forward) {
-  JointGraph joint;
-  joint.graph = std::move(recorded);
-  joint.forward_inputs = symbols + tensors;
-  joint.forward_outputs = outputs;
-  joint.signature.inputs.resize(joint.graph->outputs().size() - outputs);
-  joint.last_of_forward = last_of_forward;
-  const Partition parts = partition(joint);
-  const Graph& graph = *joint.graph;
-  RecordingParts split;
-  split.reaches = find_reached(joint);
-  GraphCopy forward;
-  GraphCopy backward;
-  const auto inputs = graph.inputs();
-  for (size_t i = 0; i < joint.forward_inputs; ++i) {
-    forward.add_input(*inputs[i]);
-  }
-  for (size_t i = 0; i < symbols; ++i) {
-    backward.add_input(*inputs[i]);
-  }
-  for (size_t i = joint.forward_inputs; i < inputs.size(); ++i) {
-    backward.add_input(*inputs[i]);
-  }
-  forward.add_nodes(graph, parts.forward);
-  for (const Value* output : joint.outputs()) {
-    forward.add_output(*output);
-  }
-  std::unordered_set<const Value*> left = parts.saved;
-  for (size_t i = 0; i < joint.forward_inputs; ++i) {
-    if (left.erase(inputs[i]) != 0 && i >= symbols) {
-      split.saved_inputs.push_back(i - symbols);
-      backward.add_input(*inputs[i]);
-    }
-  }
-  for (size_t i = 0; i < outputs; ++i) {
-    if (left.erase(graph.outputs()[i]) != 0) {
-      split.saved_outputs.push_back(i);
-      backward.add_input(*graph.outputs()[i]);
-    }
-  }
-  for (const Node* node : graph.body().nodes()) {
-    for (const Value* output : node->outputs()) {
-      if (left.contains(output)) {
-        forward.add_output(*output);
-        backward.add_input(*output);
-        ++split.kept;
-      }
-    }
-  }
-  backward.add_nodes(graph, parts.backward);
-  for (const Value* gradient : joint.gradients()) {
-    backward.add_output(*gradient);
-  }
-  split.forward = forward.take();
-  split.backward = backward.take();
-  return split;
+  return RecordingSplitter(recorded, symbols, tensors, outputs, last_of_forward).run();
 }
 
 }  // namespace sconce
