@@ -28,9 +28,7 @@ Dim bounded(Dim bound, Dim size, SymbolicSizes& sizes) {
 bool is_none(const AbstractValue& value) { return value.as_constant() != nullptr && value.as_constant()->isNone(); }
 
 Dim bound_of(const AbstractValue& operand, Dim if_none, Dim size, SymbolicSizes& sizes) {
-  return is_none(operand)          ? if_none
-         : operand.is_integer() ? bounded(operand.as_integer(), size, sizes)
-                                : Dim::unknown();
+  return is_none(operand) ? if_none : operand.is_integer() ? bounded(operand.as_integer(), size, sizes) : Dim::unknown();
 }
 
 // Returns the dim that the node slices, selects from or cuts; nothing if the facts of its operand are unknown.
@@ -81,8 +79,8 @@ std::optional<std::vector<Dim>> sizes_of_slice(const Node& node, const AbstractV
   }
   SizeArithmetic& arithmetic = sizes.arithmetic();
   const Dim length = *is_empty ? Dim::known(0) : arithmetic.subtract(end, first);
-  result[*dim] = *step == 1 ? length
-                            : arithmetic.floor_divide(arithmetic.add(length, Dim::known(*step - 1)), Dim::known(*step));
+  result[*dim] =
+      *step == 1 ? length : arithmetic.floor_divide(arithmetic.add(length, Dim::known(*step - 1)), Dim::known(*step));
   return result;
 }
 

@@ -10,8 +10,8 @@
 
 namespace sconce {
 
-// Returns the sizes of a slice of a tensor. How its bounds compare with the tensor's size is a guard. Nothing for another node,
-// or if they cannot be derived.
+// Returns the sizes of a slice of a tensor. How its bounds compare with the tensor's size is a guard. Nothing for another
+// node, or if they cannot be derived.
 std::optional<std::vector<Dim>> sizes_of_slice(const Node& node, const AbstractValues& operands, SymbolicSizes& sizes);
 
 // Returns the storage offset of a view that the node makes of its first operand, which begins at `base_offset`. `part`: the

@@ -230,12 +230,12 @@ def forward(self, x) -> Tuple[Tensor, List[Tensor], Dict[str, Tensor], int, Opti
 
 // Backward of each of these writes a tensor that it has made, and reads it again.
 TEST(RecordedCalls, WriteGradientsInPlace) {
-  for (const char* body : {"    return torch.cummax(torch.sort(y, 1)[0], 1)[0]\n",
-                           "    return torch.cummax(torch.cummax(y, 0)[0], 1)[0]\n",
-                           "    y.relu_()\n    return torch.sort(torch.sort(y, 0)[0], 1)[0]\n",
-                           "    y.relu_()\n    return torch.cummin(torch.gather(y, 1, x.argsort(1)), 0)[0]\n",
-                           "    k, i = torch.topk(y, 2, 1)\n    o = torch.zeros_like(y)\n    o.scatter_(1, i, torch.softmax(k, 1))\n"
-                           "    y = o * torch.mm(y, self.b_weight)\n    y.relu_()\n    return torch.topk(y, 3, 1)[0]\n"}) {
+  for (const char* body :
+       {"    return torch.cummax(torch.sort(y, 1)[0], 1)[0]\n", "    return torch.cummax(torch.cummax(y, 0)[0], 1)[0]\n",
+        "    y.relu_()\n    return torch.sort(torch.sort(y, 0)[0], 1)[0]\n",
+        "    y.relu_()\n    return torch.cummin(torch.gather(y, 1, x.argsort(1)), 0)[0]\n",
+        "    k, i = torch.topk(y, 2, 1)\n    o = torch.zeros_like(y)\n    o.scatter_(1, i, torch.softmax(k, 1))\n"
+        "    y = o * torch.mm(y, self.b_weight)\n    y.relu_()\n    return torch.topk(y, 3, 1)[0]\n"}) {
     Pair pair("def forward(self, x):\n    y = torch.mm(x, self.a_weight)\n" + std::string(body));
     expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); });
     EXPECT_GE(pair.recorded().by_plan, 4U) << body;

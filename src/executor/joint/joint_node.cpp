@@ -219,8 +219,8 @@ variable_list JointNode::apply(variable_list&& gradients) {
     is_defined.push_back(gradient.defined());
   }
   const std::vector<at::Tensor> recorded = as_recorded(std::move(gradients));
-  std::vector<at::Tensor> results = c10::GradMode::is_enabled() ? run_differentiably(recorded, is_defined)
-                                                                   : run_backward(recorded, is_defined);
+  std::vector<at::Tensor> results =
+      c10::GradMode::is_enabled() ? run_differentiably(recorded, is_defined) : run_backward(recorded, is_defined);
   // A tensor has no gradient if no result with a gradient depends on it.
   for (size_t input = 0; input < results.size(); ++input) {
     bool is_reached = false;

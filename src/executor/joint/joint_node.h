@@ -55,7 +55,7 @@ class JointNode final : public torch::autograd::Node {
   std::vector<int64_t> result_versions_;
   std::vector<c10::IValue> kept_;
   std::vector<bool> is_freed_;  // per differentiable result: a backward that frees has come from it
-  bool releases_ = false;  // the values are not needed after this backward
+  bool releases_ = false;       // the values are not needed after this backward
 };
 
 }  // namespace sconce

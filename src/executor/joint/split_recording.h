@@ -24,12 +24,13 @@ struct RecordingParts {
   size_t kept = 0;
   // Per gradient of an output, per gradient that backward returns: whether the latter depends on the former.
   std::vector<std::vector<bool>> reaches;
-  // Per pair of outputs: whether a node of LibTorch's autograd has gradients of both. Backward of one frees it for the other.
+  // Per pair of outputs: whether a node of LibTorch's autograd has gradients of both. Backward of one frees it for the
+  // other.
   std::vector<std::vector<bool>> shares;
 };
 
-// Splits a recorded graph, whose inputs are `symbols` integers, `tensors` tensors, and gradients of outputs; whose outputs are
-// `outputs` outputs of the call, and gradients of tensors. `last_of_forward`: the last node that ran forward.
+// Splits a recorded graph, whose inputs are `symbols` integers, `tensors` tensors, and gradients of outputs; whose outputs
+// are `outputs` outputs of the call, and gradients of tensors. `last_of_forward`: the last node that ran forward.
 RecordingParts split_recording(const Graph& recorded, size_t symbols, size_t tensors, size_t outputs,
                                const Node* last_of_forward);
 

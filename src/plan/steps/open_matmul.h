@@ -11,8 +11,8 @@ bool has_open_sizes(const at::Tensor& tensor);
 // Returns the matrix product of two tensors, at least one of which has three dimensions or more, by operators that take open
 // sizes. LibTorch's function reads them as plain numbers. The cases, and the products that compute them, are those of
 // torch.matmul's documentation: batches are broadcast; a matrix that is multiplied with a batch is one factor of a single
-// product of all rows, where the rows lie one after the other or the matrix requires a gradient. Throws c10::Error if sizes do
-// not fit.
+// product of all rows, where the rows lie one after the other or the matrix requires a gradient. Throws c10::Error if sizes
+// do not fit.
 at::Tensor matmul_with_open_sizes(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace sconce
