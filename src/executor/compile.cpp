@@ -117,6 +117,14 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
   return compiled;
 }
 
+// Returns a copy of the graph without the nodes that passes make for its plan.
+std::unique_ptr<Graph> copy_of_operators(const Graph& graph) {
+  std::unique_ptr<Graph> copy = graph.clone();
+  dissolve_recorded_nodes(*copy);
+  dissolve_kernel_nodes(*copy);
+  return copy;
+}
+
 // Runs the stages before lowering, and tells `show` of each. Returns the optimized graph; null if `show` ended it.
 Expected<std::unique_ptr<Graph>> run_stages(std::unique_ptr<Graph> graph, const CompileSettings& settings,
                                             PassRunner& runner, CompiledMethod& compiled, const StageCallback& show) {
@@ -187,9 +195,7 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   const PausedRecording paused;
   PassRunner runner(pipeline_of(settings));
   runner.begin_stage(to_string(Stage::kSpecialize));
-  std::unique_ptr<Graph> graph = general.clone();
-  dissolve_recorded_nodes(*graph);
-  dissolve_kernel_nodes(*graph);
+  std::unique_ptr<Graph> graph = copy_of_operators(general);
   bool changed = runner.run_custom(Stage::kSpecialize, /*after=*/false, graph);
   const InputAssumptions given = assume(*graph);
   CompiledMethod compiled;
@@ -258,17 +264,13 @@ Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const Ca
 
 Expected<std::unique_ptr<Plan>> compile_with_open_sizes(const std::shared_ptr<const Graph>& graph, Callees* callees) {
   const PausedRecording paused;
-  std::shared_ptr<Graph> own = graph->clone();
-  dissolve_recorded_nodes(*own);
-  dissolve_kernel_nodes(*own);
+  std::shared_ptr<Graph> own = copy_of_operators(*graph);
   return lower(std::move(own), callees, nullptr, {.leaves_sizes_open = true});
 }
 
 Expected<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees) {
   Profiled profiled;
-  std::shared_ptr<Graph> own = graph->clone();
-  dissolve_recorded_nodes(*own);
-  dissolve_kernel_nodes(*own);
+  std::shared_ptr<Graph> own = copy_of_operators(*graph);
   profiled.profile = std::make_unique<Profile>(own);
   auto plan = lower(own, callees, profiled.profile.get());
   if (!plan) {

@@ -40,8 +40,7 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   // Adds an input of the graph. Returns a tensor that stands for it, and shares memory, version and gradient edge with
-  // `real`: what the trace computes with it, autograd records for `real`. `symbolic`: its sizes and strides in a recorder
-  // with symbols.
+  // `real`: what the trace computes with it, autograd records for `real`.
   at::Tensor add_argument(const at::Tensor& real);
   // The same for a tensor that is a leaf of the trace, and shares nothing that autograd knows. `symbolic`: its sizes and
   // strides in a recorder with symbols.

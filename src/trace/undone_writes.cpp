@@ -1,21 +1,13 @@
 #include "trace/undone_writes.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include "base/cpu_generator.h"
+
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/variable.h>
 
 namespace sconce {
-namespace {
-
-at::Generator& generator() {
-  static auto& shared = *new at::Generator(at::detail::getDefaultCPUGenerator());
-  return shared;
-}
-
-}  // namespace
-
-UndoneWrites::UndoneWrites(std::span<const at::Tensor> tensors) : random_state_(generator().get_state()) {
+UndoneWrites::UndoneWrites(std::span<const at::Tensor> tensors) : random_state_(cpu_generator().get_state()) {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& tensor : tensors) {
     // No operator writes a tensor of which elements share memory.
@@ -38,7 +30,7 @@ void UndoneWrites::undo() {
       version.set_version(before.version);
     }
   }
-  generator().set_state(random_state_);
+  cpu_generator().set_state(random_state_);
 }
 
 }  // namespace sconce

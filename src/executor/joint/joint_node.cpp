@@ -1,10 +1,11 @@
 #include "executor/joint/joint_node.h"
 
+#include "base/alias_of.h"
+#include "base/cpu_generator.h"
 #include "base/storage_of.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/alias.h>
 #include <ATen/ops/empty_strided.h>
@@ -22,17 +23,6 @@ namespace impl = torch::autograd::impl;
 using torch::autograd::variable_list;
 
 namespace {
-
-at::Generator& generator() {
-  static auto& shared = *new at::Generator(at::detail::getDefaultCPUGenerator());
-  return shared;
-}
-
-// Returns a tensor object of its own over the same memory, with the same version and without history.
-at::Tensor alias_of(const at::Tensor& tensor) {
-  const at::TensorImpl& of = *tensor.unsafeGetTensorImpl();
-  return at::Tensor(of.shallow_copy_and_detach(of.version_counter(), /*allow_tensor_metadata_change=*/true));
-}
 
 // Returns what is the caller's alone: a copy if backward keeps something else in its memory.
 at::Tensor own_tensor(const at::Tensor& tensor) {
@@ -74,7 +64,7 @@ void JointNode::connect_inputs() {
     versions_.push_back(tensor._version());
   }
   if (plans_->draws) {
-    random_state_ = generator().get_state();
+    random_state_ = cpu_generator().get_state();
   }
   const at::NoGradGuard no_grad;
   for (const size_t position : plans_->written) {
@@ -181,14 +171,14 @@ std::vector<at::Tensor> JointNode::run_differentiably(const std::vector<at::Tens
   torch::jit::Stack stack(symbols_.begin(), symbols_.end());
   stack.insert(stack.end(), tensors.begin(), tensors.end());
   {
-    const at::Tensor state = random_state_.defined() ? generator().get_state() : at::Tensor();
+    const at::Tensor state = random_state_.defined() ? cpu_generator().get_state() : at::Tensor();
     const auto restore = c10::make_scope_exit([&state] {
       if (state.defined()) {
-        generator().set_state(state);
+        cpu_generator().set_state(state);
       }
     });
     if (random_state_.defined()) {
-      generator().set_state(random_state_);
+      cpu_generator().set_state(random_state_);
     }
     run_plan(plans_->with_autograd(), stack, AutogradUse::kAll);
   }

@@ -1,5 +1,6 @@
 #include "plan/autograd/backward_node.h"
 
+#include "base/alias_of.h"
 #include "base/storage_of.h"
 #include "plan/run_plan.h"
 
@@ -47,14 +48,7 @@ c10::IValue with_tensors(const c10::IValue& value, c10::function_ref<at::Tensor(
   return list;
 }
 
-// Returns a tensor object of its own over the same memory, with the same version, that is no view.
-at::Tensor alias_of(const at::Tensor& tensor) {
-  const at::TensorImpl& tensor_impl = *tensor.unsafeGetTensorImpl();
-  return at::Tensor(
-      tensor_impl.shallow_copy_and_detach(tensor_impl.version_counter(), /*allow_tensor_metadata_change=*/true));
-}
-
-// The same. A view of what the forward graph computed gets a copy: its memory has another version.
+// Returns an alias of the tensor. A view of what the forward graph computed gets a copy: its memory has another version.
 at::Tensor own_tensor(const at::Tensor& tensor) {
   return storage_of(tensor) == nullptr || tensor.storage().use_count() > 1 ? tensor.detach().clone() : alias_of(tensor);
 }

@@ -103,12 +103,10 @@ void BackwardSizes::fit_results(const BackwardCall& call, variable_list& results
 }
 
 CapturedSizes BackwardSizes::captured(const std::vector<size_t>& symbols) const {
-  CapturedSizes sizes;
+  CapturedSizes sizes = symbols_ != nullptr ? CapturedSizes::of(*symbols_) : CapturedSizes();
+  sizes.inputs.clear();
   for (const size_t symbol : symbols) {
     sizes.inputs.push_back(static_cast<int64_t>(symbol + 1));
-  }
-  for (size_t i = 0; symbols_ != nullptr && i < symbols_->values().size(); ++i) {
-    sizes.examples.emplace(static_cast<int64_t>(i + 1), symbols_->values()[i]);
   }
   return sizes;
 }
