@@ -43,6 +43,7 @@ void append_state(TraceKey& key) {
 // the others.
 class Identities {
  public:
+  explicit Identities(size_t tensors) { places_.reserve(2 * tensors); }
   struct Storage {
     int64_t number;
     int64_t first_offset;  // of the first tensor in it
@@ -82,8 +83,11 @@ std::optional<int64_t> dense_order(const at::Tensor& tensor) {
     return std::nullopt;
   }
   std::iota(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(rank), uint8_t{0});
-  std::stable_sort(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(rank),
-                   [&](uint8_t a, uint8_t b) { return tensor.strides()[a] > tensor.strides()[b]; });
+  for (size_t i = 1; i < rank; ++i) {  // std::stable_sort would allocate
+    for (size_t j = i; j > 0 && tensor.strides()[dims[j - 1]] < tensor.strides()[dims[j]]; --j) {
+      std::swap(dims[j - 1], dims[j]);
+    }
+  }
   int64_t expected = 1;
   int64_t order = 0;
   for (size_t i = rank; i-- > 0;) {
@@ -101,7 +105,7 @@ std::optional<int64_t> dense_order(const at::Tensor& tensor) {
 bool has_gaps(const at::Tensor& tensor) { return !is_contiguous_exactly(tensor) && !dense_order(tensor); }
 
 void append_tensors(TraceKeyParts& key, std::span<const at::Tensor> inputs) {
-  Identities identities;
+  Identities identities(inputs.size());
   for (const at::Tensor& tensor : inputs) {
     if (!tensor.defined()) {
       key.structure.push_back(-1);

@@ -2,7 +2,6 @@
 
 #include "trace/recording_conditions.h"
 
-#include <ATen/ThreadLocalState.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
@@ -55,11 +54,12 @@ struct BackwardPrograms::Recorded final : PlanEntry {
   }
 };
 
-BackwardPrograms::Backward BackwardPrograms::take(const std::shared_ptr<AutogradNode>& root, const GraphTask& task) {
-  const at::ThreadLocalStateGuard state(task.thread_locals_);  // what the engine sets for each node
-  if (c10::GradMode::is_enabled()) {
+BackwardPrograms::Backward BackwardPrograms::take(const std::shared_ptr<AutogradNode>& root, const GraphTask& task,
+                                                  bool creates_graph) {
+  if (creates_graph) {
     return leave_to_engine("create_graph is on");
   }
+  const c10::AutoGradMode no_graph(false);  // all that the engine changes of the thread's state for a node
   if (c10::InferenceMode::is_enabled()) {
     return leave_to_engine("inference mode is on");
   }
@@ -81,23 +81,26 @@ BackwardPrograms::Backward BackwardPrograms::take(const std::shared_ptr<Autograd
   const size_t results = task.captured_vars_.size();
   const bool keeps_graph = task.keep_graph_;
   if (found.plan != nullptr) {
-    return [this, walk, found = std::move(found), results, keeps_graph] {
+    const bool calls_other_code = walk->has_nodes_on_host();
+    auto run = [this, walk, found = std::move(found), results, keeps_graph] {
       table_.count_run(*found.plan);
       const BackwardProgram& program = static_cast<const Recorded&>(*found.plan).program;
       return sconce::run(program, *walk, found.symbols, results, keeps_graph);
     };
+    return {std::move(run), calls_other_code};
   }
   const PlanTable::Decision decision = table_.decide(key);
   if (!decision.pattern) {
     return leave_to_engine(decision.why_not);
   }
-  return [this, walk, pattern = *decision.pattern, results, keeps_graph] {
+  auto run = [this, walk, pattern = *decision.pattern, results, keeps_graph] {
     table_.count_recorded();
     variable_list gradients(results);
     const std::shared_ptr<Recorded> made = record(*walk, pattern, keeps_graph, gradients);
     table_.insert({walk->structure(), walk->sizes()}, made, holds);
     return gradients;
   };
+  return {std::move(run)};
 }
 
 std::shared_ptr<BackwardPrograms::Recorded> BackwardPrograms::record(BackwardWalk& walk, const SizePattern& pattern,
@@ -129,7 +132,7 @@ std::shared_ptr<BackwardPrograms::Recorded> BackwardPrograms::record(BackwardWal
 // The walk has changed nothing, so the engine can begin.
 BackwardPrograms::Backward BackwardPrograms::leave_to_engine(const std::string& reason) {
   table_.count_eager(reason);
-  return nullptr;
+  return {};
 }
 
 BackwardExplanation BackwardPrograms::explain() const {

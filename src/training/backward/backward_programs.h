@@ -22,10 +22,16 @@ class BackwardPrograms {
   BackwardPrograms(const Options& options, Compiler compiler)
       : options_(options), compiler_(std::move(compiler)), table_(options.plan_cache_capacity()) {}
 
-  // Runs a backward as LibTorch's engine would, in its place. Returns the gradients that were asked for.
-  using Backward = std::function<torch::autograd::variable_list()>;
-  // Returns what runs the backward, by plan or recorded; null if the engine has to run it. `root`: a GraphRoot.
-  Backward take(const std::shared_ptr<torch::autograd::Node>& root, const torch::autograd::GraphTask& task);
+  struct Backward {
+    // Runs a backward as LibTorch's engine would, in its place. Returns the gradients that were asked for. Null: the engine
+    // has to run it.
+    std::function<torch::autograd::variable_list()> run;
+    bool calls_other_code = true;  // which may ask the engine for the backward in which it finds itself
+  };
+  // Returns what runs the backward, by plan or recorded. `root`: a GraphRoot. The thread's state is that in which the task
+  // was made.
+  Backward take(const std::shared_ptr<torch::autograd::Node>& root, const torch::autograd::GraphTask& task,
+                bool creates_graph);
 
   BackwardExplanation explain() const;
   void clear() { table_.clear(); }
@@ -36,7 +42,7 @@ class BackwardPrograms {
 
   std::shared_ptr<Recorded> record(BackwardWalk& walk, const SizePattern& pattern, bool keeps_graph,
                                    torch::autograd::variable_list& results) const;
-  // Returns null.
+  // Returns a backward without `run`.
   Backward leave_to_engine(const std::string& reason);
 
   const Options options_;

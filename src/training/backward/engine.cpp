@@ -3,6 +3,7 @@
 #include "trace/recorder.h"
 #include "training/backward/backward_programs.h"
 
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/input_buffer.h>
@@ -11,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace sconce {
@@ -25,6 +27,8 @@ using torch::autograd::variable_list;
 
 thread_local BackwardPrograms* current_programs = nullptr;
 thread_local int backwards_running = 0;
+// Set while `execute` has prepared a backward that the programs are asked for: whether it creates a graph.
+thread_local std::optional<bool> asked_to_create_graph;
 
 // A recorder sees the operators that LibTorch's engine calls.
 bool takes_backwards() {
@@ -35,8 +39,8 @@ bool takes_backwards() {
 // backward of LibTorch's engine.
 class WholeBackward final : public AutogradNode {
  public:
-  WholeBackward(BackwardPrograms::Backward run, GraphTask& task)
-      : AutogradNode(/*sequence_nr=*/std::numeric_limits<uint64_t>::max()), run_(std::move(run)), task_(task) {}
+  WholeBackward(BackwardPrograms::Backward backward, GraphTask& task)
+      : AutogradNode(/*sequence_nr=*/std::numeric_limits<uint64_t>::max()), backward_(std::move(backward)), task_(task) {}
 
   std::string name() const override { return "SconceBackwardOfAll"; }
 
@@ -49,13 +53,13 @@ class WholeBackward final : public AutogradNode {
       Running& operator=(const Running&) = delete;
     };
     const Running running;
-    variable_list results = run_();
+    variable_list results = backward_.run();
     const std::lock_guard<std::mutex> lock(task_.mutex_);
     task_.captured_vars_ = std::move(results);
     return {};
   }
 
-  const BackwardPrograms::Backward run_;
+  const BackwardPrograms::Backward backward_;
   GraphTask& task_;
 };
 
@@ -116,17 +120,24 @@ class BackwardEngine final : public Engine {
 
   variable_list execute(const torch::autograd::edge_list& roots, const variable_list& gradients, bool keep_graph,
                         bool create_graph, bool accumulate_grad, const torch::autograd::edge_list& outputs) override {
-    const bool is_ours = takes_backwards();
-    return is_ours ? Engine::execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs)
-                   : before().execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
+    if (!takes_backwards()) {
+      return before().execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
+    }
+    asked_to_create_graph = create_graph;
+    return Engine::execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
   }
 
   c10::intrusive_ptr<c10::ivalue::Future> execute_with_graph_task(const std::shared_ptr<GraphTask>& task,
                                                                   std::shared_ptr<AutogradNode> root,
                                                                   InputBuffer&& gradients) override {
-    if (takes_backwards()) {
-      if (const auto whole = whole_of(*task, root, gradients)) {
-        return before().execute_with_graph_task(task, whole, InputBuffer(variable_list()));
+    if (const std::optional<bool> creates_graph = std::exchange(asked_to_create_graph, std::nullopt)) {
+      BackwardPrograms::Backward backward = take(*task, root, gradients, *creates_graph);
+      if (backward.run != nullptr && !backward.calls_other_code) {
+        complete(*task, backward);
+        return task->future_result_;
+      }
+      if (backward.run != nullptr) {
+        return before().execute_with_graph_task(task, node_of(*task, std::move(backward)), InputBuffer(variable_list()));
       }
     }
     return before().execute_with_graph_task(task, std::move(root), std::move(gradients));
@@ -149,15 +160,22 @@ class BackwardEngine final : public Engine {
  private:
   Engine& before() const { return *before_.load(std::memory_order_acquire); }
 
-  // Returns null if the engine has to run the backward.
-  static std::shared_ptr<AutogradNode> whole_of(GraphTask& task, const std::shared_ptr<AutogradNode>& root,
-                                                InputBuffer& gradients) {
+  static BackwardPrograms::Backward take(GraphTask& task, const std::shared_ptr<AutogradNode>& root, InputBuffer& gradients,
+                                         bool creates_graph) {
     const RootBefore first(root, gradients, task);
-    auto run = first.node() == nullptr ? nullptr : current_programs->take(first.node(), task);
-    if (run == nullptr) {
-      return nullptr;
-    }
-    const std::shared_ptr<AutogradNode> whole(new WholeBackward(std::move(run), task), torch::autograd::deleteNode);
+    return first.node() == nullptr ? BackwardPrograms::Backward()
+                                   : current_programs->take(first.node(), task, creates_graph);
+  }
+
+  // What only plans and leaves take part in sees nothing of the engine, whose threads, callbacks and states it can do
+  // without.
+  static void complete(GraphTask& task, const BackwardPrograms::Backward& backward) {
+    const c10::AutoGradMode no_graph(false);
+    task.future_result_->markCompleted(backward.run());
+  }
+
+  static std::shared_ptr<AutogradNode> node_of(GraphTask& task, BackwardPrograms::Backward backward) {
+    const std::shared_ptr<AutogradNode> whole(new WholeBackward(std::move(backward), task), torch::autograd::deleteNode);
     if (!task.exec_info_.empty()) {
       task.exec_info_[whole.get()].needed_ = true;  // else the engine runs no node that it does not know
     }

@@ -68,7 +68,10 @@ void append_metadata(std::string& key, std::vector<int64_t>& sizes, const torch:
 }  // namespace
 
 BackwardWalk::BackwardWalk(const std::shared_ptr<AutogradNode>& root, const torch::autograd::GraphTask& task) {
-  structure_.reserve(2048);
+  structure_.reserve(4096);
+  sizes_.reserve(256);
+  calls_.reserve(task.dependencies_.size() + 1);
+  targets_.reserve(task.dependencies_.size());
   std::priority_queue<const std::shared_ptr<AutogradNode>*, std::vector<const std::shared_ptr<AutogradNode>*>, RunsLater>
       ready;
   ready.push(&root);
@@ -128,18 +131,20 @@ void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::a
     }
   }
   call.is_opaque = node_class == NodeClass::kOwn || node_class == NodeClass::kFunctionOfUser;
-  const bool has_hooks =
-      has_hooks_before(*node) || has_hooks_after(*node) || (call.is_leaf && node->tensor_post_acc_grad_hooks() != nullptr);
+  const bool hooks_before = has_hooks_before(*node);
+  const bool hooks_after = has_hooks_after(*node);
+  const bool has_hooks = hooks_before || hooks_after || (call.is_leaf && node->tensor_post_acc_grad_hooks() != nullptr);
   if (call.is_needed && !call.is_leaf && !call.is_opaque) {
     collect(call);
   }
   // sconce's own nodes run plans, and nothing else.
   runs_other_code_ = runs_other_code_ || has_hooks || (call.is_opaque && node_class != NodeClass::kOwn);
+  has_nodes_on_host_ = has_nodes_on_host_ || has_hooks || call.is_opaque;
   const auto met = targets_.find(node.get());
   append(structure_, met != targets_.end() ? met->second.number : 0);  // 0: the root
-  append(structure_, typeid(*node).hash_code());
-  append(structure_, std::array{call.is_needed, call.is_opaque, has_hooks_before(*node), has_hooks_after(*node),
-                                has_tensor_hooks(*node), has_hooks});
+  append(structure_, &typeid(*node));
+  append(structure_, std::array{call.is_needed, call.is_opaque, hooks_before, hooks_after,
+                                hooks_before && has_tensor_hooks(*node), has_hooks});
   for (const BackwardCall::Capture& capture : call.captures) {
     append(structure_, capture);
   }

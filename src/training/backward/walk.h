@@ -39,6 +39,8 @@ class BackwardWalk {
   const std::vector<BackwardCall>& calls() const { return calls_; }
   // Returns whether hooks or formulas of other code run, which may read the gradients of leaves.
   bool runs_other_code() const { return runs_other_code_; }
+  // Returns whether anything but a recorded graph and leaves without hooks runs.
+  bool has_nodes_on_host() const { return has_nodes_on_host_; }
   // Equal structures and sizes: a trace of one backward computes the other.
   const std::string& structure() const { return structure_; }
   // The sizes on which a trace may depend: those of each call's results, what nodes have saved, and of saved tensors.
@@ -77,6 +79,7 @@ class BackwardWalk {
   size_t first_size_of_tensors_ = 0;
   std::string why_not_;
   bool runs_other_code_ = false;
+  bool has_nodes_on_host_ = false;
 };
 
 }  // namespace sconce
