@@ -7,7 +7,8 @@ layers of torch.nn, and loops and control flow in the styles that projects publi
 Ratios are to sconce: above 1, sconce is faster. `best jit` is the fastest mode of torch::jit that does not freeze the model,
 `best` the fastest of these and eager execution. Executors take turns in one process (`sconce bench`); with several rounds,
 each ratio is the median over processes. A training step is forward, the mean square of the outputs, backward and Adam's
-update. Its ratios are to `sconce-step`, which runs the step as one plan; `plain` is `best` to sconce without that.
+update. Its ratios are to `sconce-step`, which runs the step as one plan; `plain` is `best` to sconce without that, and `loop`
+the same of forward and backward alone.
 
 A model that sconce cannot run, or whose result differs from eager LibTorch's, is listed as such and not among the
 ratios; the exit code is 1 then.
@@ -104,6 +105,14 @@ def times_of(round_: dict) -> dict[str, float]:
     return times | ({"best jit": min(jit)} if jit else {}) | ({"best": min(peers)} if peers else {})
 
 
+def plain_loops_of(round_: dict) -> float | None:
+    """The forward and backward of the fastest peer to those of a plain loop with sconce."""
+    both = {each["executor"]: each["forward_seconds"] + each["backward_seconds"] for each in round_["executors"]
+            if "forward_seconds" in each}
+    peers = [both[who] for who in ("jit", "eager") if who in both]
+    return min(peers) / both["sconce"] if peers and "sconce" in both else None
+
+
 def row_of_rounds(rounds: list[dict]) -> dict:
     executors = {each["executor"]: each for each in rounds[0]["executors"]}
     row: dict[str, Any] = {"ratios": {}}
@@ -124,6 +133,9 @@ def row_of_rounds(rounds: list[dict]) -> dict:
         row["ratios"][who] = statistics.median(each[who] / each["sconce"] for each in times)
     if all("plain" in each and "best" in each for each in times):
         row["ratios"]["plain"] = statistics.median(each["best"] / each["plain"] for each in times)
+    loops = [plain_loops_of(each) for each in rounds]
+    if all(loops):
+        row["ratios"]["loop"] = statistics.median(loops)
     if "profile" in rounds[-1]:
         row["profile"] = profile_of(rounds[-1]["profile"])
     return row

@@ -19,7 +19,8 @@ OPERATORS = 25
 # Above this spread of sconce's medians within a process, the machine was busy otherwise.
 NOISY = 0.15
 TITLES = {"best jit": "torch::jit", "best": "the best of torch::jit and eager",
-          "plain": "the best of torch::jit and eager, sconce without its step plan"}
+          "plain": "the best of torch::jit and eager, sconce without its step plan",
+          "loop": "the best of torch::jit and eager, forward and backward alone, sconce without its step plan"}
 
 
 def tenth(values: list[float]) -> float:

@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,12 +41,17 @@ class Peer {
     virtual ~Session() = default;
     // Throws what the model throws.
     virtual c10::IValue run(std::vector<c10::IValue> arguments) = 0;
+    // Returns the host's seconds in the parts of the last call, in the order of `parts_of_steps`; none if it has no parts.
+    virtual std::vector<double> seconds_of_parts() const { return {}; }
   };
   virtual std::unique_ptr<Session> session() = 0;
 
   // Returns what to know of the times of the calls so far, in one line; nothing if they are what the executor's name says.
   virtual std::optional<std::string> remark() const { return std::nullopt; }
 };
+
+// The parts of a training step that calls forward, backward and the optimizer one after the other.
+inline constexpr std::array<const char*, 3> parts_of_steps = {"forward", "backward", "optimizer"};
 
 struct PeerInfo {
   const char* name;

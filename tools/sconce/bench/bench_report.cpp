@@ -35,6 +35,9 @@ Json json_of(const Measurement& row, const Measurement& sconce) {
   json["calls_per_second"] = number_or_null(row.calls_per_second);
   json["memory_bytes"] = row.memory_bytes ? Json(*row.memory_bytes) : Json();
   json["correct"] = !row.wrong;
+  for (size_t part = 0; part < row.parts.size(); ++part) {
+    json[std::string(peers::parts_of_steps[part]) + "_seconds"] = row.parts[part];
+  }
   if (row.remark) {
     json["remark"] = *row.remark;
   }
@@ -76,6 +79,28 @@ std::string first_steps_of(const BenchedModel& model) {
     }
   }
   return text.empty() ? "" : text + "\n";
+}
+
+// Returns a table of the parts of training steps, ratios first. Empty if no executor's steps have parts.
+std::string parts_of(const MeasurementTable& measured) {
+  ui::Table table({{"in a step", ui::Align::kLeft},
+                   {"forward"},
+                   {"backward"},
+                   {"both"},
+                   {"|"},
+                   {"forward"},
+                   {"backward"},
+                   {"optimizer"}});
+  const std::vector<double>& sconce = measured.rows.front().parts;
+  for (const Measurement& row : measured.rows) {
+    if (row.parts.size() == 3 && sconce.size() == 3) {
+      const double both = (row.parts[0] + row.parts[1]) / (sconce[0] + sconce[1]);
+      table.add_row({row.name, ui::format_ratio(row.parts[0] / sconce[0]), ui::format_ratio(row.parts[1] / sconce[1]),
+                     ui::format_ratio(both), "|", ui::format_duration(row.parts[0]), ui::format_duration(row.parts[1]),
+                     ui::format_duration(row.parts[2])});
+    }
+  }
+  return sconce.empty() ? "" : table.render(std::max<size_t>(ui::output_width(), 80));
 }
 
 }  // namespace
@@ -168,8 +193,8 @@ std::string to_text(const BenchedModel& model) {
                    ui::format_duration(ui::percentile(row.steady, 0.99)), ui::format_duration(row.first_calls[0]),
                    ui::format_duration(total(row.first_calls)), ui::format_rate(row.calls_per_second), memory_of(row)});
   }
-  return title_of(model) + "\n" + table.render(std::max<size_t>(ui::output_width(), 80)) + first_steps_of(model) +
-         notes_of(model.table) + (model.profile ? "\n" + to_text(*model.profile) : "");
+  return title_of(model) + "\n" + table.render(std::max<size_t>(ui::output_width(), 80)) + parts_of(model.table) +
+         first_steps_of(model) + notes_of(model.table) + (model.profile ? "\n" + to_text(*model.profile) : "");
 }
 
 std::string summary_of(const std::vector<BenchedModel>& models) {

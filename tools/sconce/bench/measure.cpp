@@ -16,6 +16,7 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <exception>
@@ -213,6 +214,7 @@ class Bench {
     std::vector<double> wall(contestants_.size(), 0);
     std::vector<size_t> calls(contestants_.size(), 0);
     std::vector<std::vector<double>> medians(contestants_.size());
+    std::vector<Slice> steady(contestants_.size());
     size_t round = 0;
     for (; round < rounds && (round == 0 || !interrupted()); ++round) {
       for (size_t i = 0; i < contestants_.size(); ++i) {
@@ -225,20 +227,25 @@ class Bench {
         }
         try {
           const auto start = Clock::now();
-          const std::vector<double> slice =
-              run_slice(*peers_[i], arguments_[i], settings_.seconds / static_cast<double>(rounds));
+          const Slice slice = run_slice(*peers_[i], arguments_[i], settings_.seconds / static_cast<double>(rounds));
           wall[i] += seconds_since(start);
-          calls[i] += slice.size();
-          medians[i].push_back(ui::median(slice));
-          const size_t room = kMaxSamples - std::min(kMaxSamples, rows_[i].steady.size());
-          rows_[i].steady.insert(rows_[i].steady.end(), slice.begin(),
-                                 slice.begin() + static_cast<std::ptrdiff_t>(std::min(room, slice.size())));
+          calls[i] += slice.calls.size();
+          medians[i].push_back(ui::median(slice.calls));
+          if (steady[i].calls.size() < kMaxSamples) {
+            steady[i].append(slice);
+          }
         } catch (const std::exception& failure) {
           rows_[i].not_available = "raises: " + one_line_message(failure);
         }
       }
     }
     for (size_t i = 0; i < contestants_.size(); ++i) {
+      rows_[i].steady = std::move(steady[i].calls);
+      for (const std::vector<double>& part : steady[i].parts) {
+        if (!part.empty()) {
+          rows_[i].parts.push_back(ui::median(part));
+        }
+      }
       rows_[i].remark = peers_[i] != nullptr ? peers_[i]->remark() : std::nullopt;
       rows_[i].calls_per_second = wall[i] > 0 ? static_cast<double>(calls[i]) / wall[i] : 0;
       if (medians[i].size() >= kRoundsForSpread) {
@@ -248,9 +255,21 @@ class Bench {
     return round == rounds;
   }
 
-  // Returns the times of the calls of all threads.
-  std::vector<double> run_slice(peers::Peer& peer, const std::vector<c10::IValue>& shared, double seconds) {
-    std::vector<std::vector<double>> times(settings_.threads);
+  // The times of the calls of all threads, and of their parts.
+  struct Slice {
+    std::vector<double> calls;
+    std::array<std::vector<double>, peers::parts_of_steps.size()> parts;
+
+    void append(const Slice& other) {
+      calls.insert(calls.end(), other.calls.begin(), other.calls.end());
+      for (size_t part = 0; part < parts.size(); ++part) {
+        parts[part].insert(parts[part].end(), other.parts[part].begin(), other.parts[part].end());
+      }
+    }
+  };
+
+  Slice run_slice(peers::Peer& peer, const std::vector<c10::IValue>& shared, double seconds) {
+    std::vector<Slice> slices(settings_.threads);
     std::vector<std::exception_ptr> failures(settings_.threads);
     std::latch start(static_cast<std::ptrdiff_t>(settings_.threads));
     const auto guarded = [&](size_t thread, const auto& piece) {
@@ -272,7 +291,7 @@ class Bench {
       });
       start.arrive_and_wait();
       if (session) {
-        guarded(thread, [&] { call_for(*session, own, seconds, times[thread]); });
+        guarded(thread, [&] { call_for(*session, own, seconds, slices[thread]); });
       }
     };
     std::vector<std::thread> others;
@@ -283,18 +302,17 @@ class Bench {
     for (std::thread& other : others) {
       other.join();
     }
-    std::vector<double> all;
+    Slice all;
     for (size_t thread = 0; thread < settings_.threads; ++thread) {
       if (failures[thread]) {
         std::rethrow_exception(failures[thread]);
       }
-      all.insert(all.end(), times[thread].begin(), times[thread].end());
+      all.append(slices[thread]);
     }
     return all;
   }
 
-  void call_for(peers::Peer::Session& session, const std::vector<c10::IValue>& own, double seconds,
-                std::vector<double>& times) const {
+  void call_for(peers::Peer::Session& session, const std::vector<c10::IValue>& own, double seconds, Slice& slice) const {
     const auto begin = Clock::now();
     do {
       std::vector<c10::IValue> arguments = mutates_ ? deep_copy(own) : own;
@@ -302,7 +320,11 @@ class Bench {
       const auto start = Clock::now();
       const c10::IValue output = session.run(std::move(arguments));
       devices_.wait();
-      times.push_back(seconds_since(start));
+      slice.calls.push_back(seconds_since(start));
+      const std::vector<double> parts = session.seconds_of_parts();
+      for (size_t part = 0; part < parts.size(); ++part) {
+        slice.parts[part].push_back(parts[part]);
+      }
     } while (seconds_since(begin) < seconds && !interrupted());
   }
 

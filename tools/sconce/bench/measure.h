@@ -41,6 +41,8 @@ struct Measurement {
   std::vector<double> first_calls;
   std::vector<double> steady;   // seconds of each call
   double calls_per_second = 0;  // all threads together
+  // Medians of the parts of a training step (peers::parts_of_steps), on the host; none if it has no parts.
+  std::vector<double> parts;
   // Growth of the process by the loaded model and its first calls; nothing if it is below kMemoryResolution.
   std::optional<double> memory_bytes;
   // The spread of the rounds' medians: (90th - 10th percentile) / median. NaN if there are few rounds.

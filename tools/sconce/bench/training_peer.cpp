@@ -11,6 +11,7 @@
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -49,16 +50,27 @@ class TrainingSession : public peers::Peer::Session {
       : forward_(std::move(forward)), optimizer_(optimizer) {}
 
   c10::IValue run(std::vector<c10::IValue> arguments) override {
+    seconds_.clear();
     optimizer_.zero_grad();
+    const Clock::time_point start = Clock::now();
     const at::Tensor loss = loss_of(forward_->run(std::move(arguments)));
+    const Clock::time_point forward = Clock::now();
     loss.backward();
+    const Clock::time_point backward = Clock::now();
     optimizer_.step();
+    seconds_ = {seconds(forward - start), seconds(backward - forward), seconds(Clock::now() - backward)};
     return loss.detach();
   }
 
+  std::vector<double> seconds_of_parts() const override { return seconds_; }
+
  private:
+  using Clock = std::chrono::steady_clock;
+  static double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
   const std::unique_ptr<Session> forward_;
   torch::optim::Optimizer& optimizer_;
+  std::vector<double> seconds_;
 };
 
 class TrainingPeer : public peers::Peer {
