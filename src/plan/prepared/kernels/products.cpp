@@ -1,64 +1,17 @@
-// Matrix products of float32, by MKL's sgemm without LibTorch's set-up, or by tiles where the weights are packed.
+// Matrix products of float32, without LibTorch's set-up.
 #include "plan/prepared/kernel.h"
 #include "plan/prepared/kernels/float32_precision.h"
+#include "plan/prepared/kernels/gemm.h"
 #include "plan/prepared/kernels/product_rows.h"
 #include "plan/prepared/packed/packed_product.h"
 #include "plan/prepared/tensor_slot.h"
 
 #include <ATen/Parallel.h>
 
-#include <algorithm>
-#include <cstring>
-#include <limits>
 #include <optional>
-
-// BLAS, as LibTorch exports it. Matrices are in column-major order.
-extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n, const int* k,
-                       const float* alpha, const float* a, const int* lda, const float* b, const int* ldb, const float* beta,
-                       float* c, const int* ldc);
 
 namespace sconce {
 namespace {
-
-bool fits_int(int64_t size) { return size <= std::numeric_limits<int>::max(); }
-
-// A matrix that sgemm can read: one of its strides is 1.
-struct Matrix {
-  bool is_transposed = false;  // columns are contiguous
-  int leading = 0;             // elements from one row to the next; of one column, if transposed
-};
-
-std::optional<Matrix> matrix_of(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
-  if (!fits_int(rows) || !fits_int(columns) || !fits_int(row_stride) || !fits_int(column_stride)) {
-    return std::nullopt;
-  }
-  if ((column_stride == 1 || columns == 1) && row_stride >= std::max<int64_t>(1, columns)) {
-    return Matrix{false, static_cast<int>(row_stride)};
-  }
-  if ((row_stride == 1 || rows == 1) && column_stride >= std::max<int64_t>(1, rows)) {
-    return Matrix{true, static_cast<int>(column_stride)};
-  }
-  return std::nullopt;
-}
-
-// Returns whether a k x n matrix has no gaps.
-bool is_dense(const Matrix& matrix, int64_t k, int64_t n) { return matrix.leading == (matrix.is_transposed ? k : n); }
-
-// out (m x n, row-major) = a (m x k) * b (k x n) + beta * out
-struct Gemm {
-  Matrix a;
-  Matrix b;
-  int m = 0;
-  int n = 0;
-  int k = 0;
-
-  void run(const float* left, const float* right, float* out, float beta) const {
-    // A row-major matrix is the transpose of a column-major one: out' = b' * a'.
-    const float alpha = 1;
-    sgemm_(b.is_transposed ? "T" : "N", a.is_transposed ? "T" : "N", &n, &m, &k, &alpha, right, &b.leading, left, &a.leading,
-           &beta, out, &n);
-  }
-};
 
 // For such products LibTorch takes other functions, whose results differ in the last bits.
 bool is_vector_product(int64_t m, int64_t n, int64_t k) { return m == 1 || n == 1 || k == 1; }
@@ -96,7 +49,7 @@ class LinearKernel final : public PreparedKernel {
     if (!left || !right || (arguments.is_exact() && is_vector_product(m, n, k))) {
       return false;
     }
-    gemm_ = {*left, *right, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
+    gemm_ = Gemm(*left, *right, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), arguments.is_exact());
     may_pack_ = arguments.packs_weights() && is_dense(*right, k, n);
     if (may_pack_) {
       packed_.set_sizes(m, n, k, right->is_transposed, rows_->stride());
@@ -110,7 +63,7 @@ class LinearKernel final : public PreparedKernel {
   bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
     return prepare(arguments, results);
   }
-  int64_t rows() const override { return gemm_.m; }
+  int64_t rows() const override { return gemm_.rows(); }
   void run(const KernelArguments& arguments, KernelResults results) override { run_by_rows(arguments, results, nullptr); }
   void run_by_rows(const KernelArguments& arguments, KernelResults results, const RowsFunction& then) override {
     const float* input = rows_->get(static_cast<const float*>(arguments.data(kInput)));
@@ -118,17 +71,8 @@ class LinearKernel final : public PreparedKernel {
     if (may_pack_ && packed_.run(arguments, kWeight, kBias, input, out, then)) {
       return;
     }
-    if (has_bias_) {
-      const auto* bias = static_cast<const float*>(arguments.data(kBias));
-      for (int row = 0; row < gemm_.m; ++row) {
-        std::memcpy(out + static_cast<size_t>(row) * static_cast<size_t>(gemm_.n), bias,
-                    static_cast<size_t>(gemm_.n) * sizeof(float));
-      }
-    }
-    gemm_.run(input, static_cast<const float*>(arguments.data(kWeight)), out, has_bias_ ? 1 : 0);
-    if (then) {
-      for_rows(gemm_.m, gemm_.n, then);
-    }
+    gemm_.run(input, static_cast<const float*>(arguments.data(kWeight)),
+              has_bias_ ? static_cast<const float*>(arguments.data(kBias)) : nullptr, out, then);
   }
 
  private:
@@ -177,16 +121,16 @@ class MatmulKernel final : public PreparedKernel {
     } else {
       batches_ = c10::multiply_integers(a.sizes().slice(0, a.dim() - 2));
       // LibTorch's batched product pays from some size on. Its results differ in the last bits.
-      if (batches_ > 1 && (arguments.is_exact() || m * n * k > kLargestInBatch)) {
+      if (batches_ > 1 && (arguments.is_exact() || (m * n * k > kLargestInBatch && !tiles_are_faster(m, n, k)))) {
         return false;
       }
     }
     const auto left = rows_ ? matrix_of(m, k, rows_->stride(), 1) : matrix_of(m, k, a.stride(-2), a.stride(-1));
     const auto right = matrix_of(k, n, b.stride(-2), b.stride(-1));
-    if (!left || !right || !fits_int(m) || (arguments.is_exact() && is_vector_product(m, n, k))) {
+    if (!left || !right || (arguments.is_exact() && is_vector_product(m, n, k))) {
       return false;
     }
-    gemm_ = {*left, *right, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
+    gemm_ = Gemm(*left, *right, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), arguments.is_exact());
     may_pack_ = arguments.packs_weights() && b.dim() == 2 && !left->is_transposed && is_dense(*right, k, n);
     if (may_pack_) {
       packed_.set_sizes(m, n, k, right->is_transposed, left->leading);
@@ -199,7 +143,7 @@ class MatmulKernel final : public PreparedKernel {
   bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
     return prepare(arguments, results);
   }
-  int64_t rows() const override { return batches_ == 1 ? gemm_.m : 0; }
+  int64_t rows() const override { return batches_ == 1 ? gemm_.rows() : 0; }
   void run(const KernelArguments& arguments, KernelResults results) override { run_by_rows(arguments, results, nullptr); }
   void run_by_rows(const KernelArguments& arguments, KernelResults results, const RowsFunction& then) override {
     const auto* operand = static_cast<const float*>(arguments.data(0));
@@ -209,18 +153,18 @@ class MatmulKernel final : public PreparedKernel {
     if (may_pack_ && packed_.run(arguments, 1, std::nullopt, a, out, then)) {
       return;
     }
-    const auto matrix = static_cast<ptrdiff_t>(gemm_.m) * gemm_.n;
-    // A single product is split by MKL.
-    const int64_t grain = kMultiplicationsWorthAFork / (int64_t{gemm_.m} * gemm_.n * gemm_.k) + 1;
+    if (batches_ == 1) {
+      gemm_.run(a + offsets_a_[0], b + offsets_b_[0], nullptr, out, then);
+      return;
+    }
+    const int64_t grain = kMultiplicationsWorthAFork / gemm_.multiplications() + 1;
+    const ptrdiff_t matrix = results[0].tensor().numel() / batches_;
     at::parallel_for(0, batches_, grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const auto batch = static_cast<size_t>(i);
-        gemm_.run(a + offsets_a_[batch], b + offsets_b_[batch], out + static_cast<ptrdiff_t>(i) * matrix, 0);
+        gemm_.run(a + offsets_a_[batch], b + offsets_b_[batch], nullptr, out + static_cast<ptrdiff_t>(i) * matrix);
       }
     });
-    if (then) {
-      for_rows(gemm_.m, gemm_.n, then);
-    }
   }
 
  private:

@@ -45,9 +45,12 @@ class Panels {
   int64_t elements() const { return elements_; }
   // Packs weights, on LibTorch's intra-op threads. `packed`: room for `elements`.
   void pack(const ConvolutionWeights& weights, float* packed) const;
+  // The same for some panels, on this thread.
+  void pack(const ConvolutionWeights& weights, float* packed, int64_t first_panel, int64_t last_panel) const;
 
  private:
   void pack_panel(const ConvolutionWeights& weights, const Panel& panel, float* packed) const;
+  void pack_pixel(const ConvolutionWeights& weights, const float* from, int64_t columns, int64_t width, float* to) const;
 
   const TileKernels* kernels_ = nullptr;
   std::vector<Panel> panels_;

@@ -48,7 +48,6 @@ void for_rows(int64_t rows, int64_t columns, const RowsFunction& function) {
   at::parallel_for(0, rows, kElementsWorthAFork / columns + 1, function);
 }
 
-// Some rows times some panels.
 struct TiledProduct::Block {
   const float* packed;
   const TiledRows& all_rows;
@@ -105,6 +104,20 @@ void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, c
   if (then && cut.panels > 1) {
     for_rows(rows.count, panels_.columns(), then);
   }
+}
+
+void TiledProduct::run_part(const float* packed, const TiledRows& rows, float* out, const Part& part,
+                            const RowsFunction& then) const {
+  run_block({.packed = packed,
+             .all_rows = rows,
+             .out = out,
+             .bounds = nullptr,
+             .then = then,
+             .is_vector = rows.count == 1,
+             .first_row = part.first_row,
+             .last_row = part.last_row,
+             .first_panel = part.first_panel,
+             .last_panel = part.last_panel});
 }
 
 void TiledProduct::run_block(const Block& all) const {

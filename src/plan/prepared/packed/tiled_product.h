@@ -37,6 +37,16 @@ class TiledProduct {
   void run(const float* packed, const TiledRows& rows, float* out, const float* bounds,
            const RowsFunction& then = nullptr) const;
 
+  // Some rows times some panels.
+  struct Part {
+    int64_t first_row = 0;
+    int64_t last_row = 0;
+    int64_t first_panel = 0;
+    int64_t last_panel = 0;
+  };
+  // Computes a part of `out` on this thread. `then`: requires all panels.
+  void run_part(const float* packed, const TiledRows& rows, float* out, const Part& part, const RowsFunction& then) const;
+
  private:
   struct Block;
   void run_block(const Block& block) const;
