@@ -61,6 +61,8 @@ inline constexpr std::array kPassOrder = {
     PassOrder{"decompose_attention", kBefore, "eliminate_common_nodes", "layers ask again for sizes that others asked for"},
     PassOrder{"decompose_convolution_gradients", kBefore, "propagate_channels_last",
               "gradients of images in another layout are left to LibTorch"},
+    PassOrder{"decompose_pointwise_gradients", kBefore, "decompose_convolution_gradients",
+              "which would leave a choice between the operator and products"},
     PassOrder{"decompose_rnn", kBefore, "hoist_loop_invariants", "it makes loops, which are optimized as all others"},
     PassOrder{"eliminate_common_nodes", kBefore, "differentiate",
               "merged nodes decide branches, each of which would end a subgraph"},

@@ -19,6 +19,7 @@
 #include "passes/loops/unroll_loops.h"
 #include "passes/matmul/decompose_attention.h"
 #include "passes/matmul/decompose_convolution_gradients.h"
+#include "passes/matmul/decompose_pointwise_gradients.h"
 #include "passes/matmul/decompose_rnn.h"
 #include "passes/matmul/decompose_rnn_cells.h"
 #include "passes/matmul/join_summed_products.h"
@@ -38,6 +39,7 @@
 #include "passes/simplify/hoist_attribute_reads.h"
 #include "passes/simplify/pool_constants.h"
 #include "passes/simplify/simplify.h"
+#include "plan/prepared/packed/gemm.h"
 
 #include <chrono>
 #include <functional>
@@ -56,6 +58,10 @@ void required_passes(Graph& graph, PassRunner& runner) {
 
 RunPass timed_by(PassRunner& runner) {
   return [&runner](std::string_view name, const PassCallback& pass, Graph& graph) { return runner.run(name, pass, graph); };
+}
+
+bool pointwise_products(Graph& graph, PassRunner& runner) {
+  return tiles_are_faster() && runner.run("decompose_pointwise_gradients", decompose_pointwise_gradients, graph);
 }
 
 // `channels_last`: convolutions may compute channels-last.
@@ -168,7 +174,12 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
     if (decomposes && !given.autocast) {
       if (!records) {
         runner.run("decompose_attention", decompose_attention, graph);
-        runner.run("decompose_convolution_gradients", decompose_convolution_gradients, graph);
+        bool has_products = pointwise_products(graph, runner);
+        has_products |= runner.run("decompose_convolution_gradients", decompose_convolution_gradients, graph);
+        if (has_products) {  // known sizes decide which ones
+          derive_facts();
+          simplify(graph, timed_by(runner));
+        }
       }
       runner.run("decompose_rnn", [records](Graph& known) { return decompose_rnn(known, records); }, graph);
       runner.run("decompose_rnn_cells", decompose_rnn_cells, graph);
@@ -187,6 +198,9 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
 }
 
 void backward_passes(Graph& backward, bool exact, PassRunner& runner) {
+  if (!exact) {
+    pointwise_products(backward, runner);
+  }
   runner.run("accumulate_selections", accumulate_selections, backward);
   if (!exact) {
     runner.run("batch_loop_products", batch_loop_products, backward);

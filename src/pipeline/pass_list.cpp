@@ -16,6 +16,7 @@
 #include "passes/matmul/decompose_attention.h"
 #include "passes/matmul/decompose_convolution_gradients.h"
 #include "passes/matmul/decompose_ops.h"
+#include "passes/matmul/decompose_pointwise_gradients.h"
 #include "passes/matmul/decompose_rnn.h"
 #include "passes/matmul/decompose_rnn_cells.h"
 #include "passes/matmul/join_summed_products.h"
@@ -63,6 +64,9 @@ constexpr std::array kPasses = {
              "computes gradients of large convolutions over few pixels by matrix products, in recorded steps",
              /*changes_rounding=*/true},
     PassInfo{"decompose_ops", decompose_ops, Stage::kOnRequest, "decomposes addmm and linear where batch_matmul gains",
+             /*changes_rounding=*/true},
+    PassInfo{"decompose_pointwise_gradients", decompose_pointwise_gradients, Stage::kSpecialize,
+             "computes gradients of convolutions of single pixels by matrix products, where those are faster",
              /*changes_rounding=*/true},
     PassInfo{"decompose_rnn", decompose_rnn, Stage::kSpecialize, "replaces recurrent layers by loops over time steps",
              /*changes_rounding=*/true},

@@ -371,6 +371,22 @@ TEST(RecordedCalls, AreRefusedWithAReason) {
   }
 }
 
+// What is written to one element of such a view shows in others.
+TEST(RecordedCalls, ReturnViewsAsTheyAre) {
+  for (const char* view : {"h[:, 0:1].expand(5, 8)", "h[:, ::2]", "h.unfold(1, 3, 2)", "h[0]", "h.t()", "h.view(2, 20)"}) {
+    Pair pair(std::string(R"(
+def forward(self, x):
+    h = torch.linear(torch.cummax(torch.tanh(torch.linear(x, self.a_weight, self.a_bias)), 1)[0], self.b_weight, self.b_bias)
+    return )") +
+              view);
+    std::vector<at::Tensor> results;
+    expect_equal_uses(pair, [&](const c10::IValue& y, const at::Tensor&) { results.push_back(y.toTensor().detach()); });
+    for (size_t i = 0; i < results.size(); i += 2) {
+      EXPECT_EQ(results[i].strides(), results[i + 1].strides()) << view << ", call " << i / 2;
+    }
+  }
+}
+
 TEST(RecordedCalls, RaiseTheErrorsOfLibTorch) {
   Pair pair(kSorted);
   const Use use = [](const c10::IValue& y, const at::Tensor&) { y.toTensor().sum().backward(); };

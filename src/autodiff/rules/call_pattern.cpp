@@ -141,29 +141,40 @@ bool ExampleCalls::find_base() {
   return false;
 }
 
+// Leaves out what need not change so that the operator takes the sizes. Keeps the last place.
+std::vector<ExampleCalls::Place> ExampleCalls::fewest_of(std::vector<Place> places, int64_t size) const {
+  for (size_t i = 0; i + 1 < places.size();) {
+    std::vector<Place> fewer = places;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    if (takes(with(base_, fewer, size))) {
+      places = std::move(fewer);
+    } else {
+      ++i;
+    }
+  }
+  return places;
+}
+
 // Returns the smallest set of places with `place` that may change together, others staying as they are.
 std::optional<ExampleCalls::Class> ExampleCalls::class_of(const Place& place, const std::vector<Place>& others) const {
+  const auto distance_from_end = [this](const Place& each) { return base_[each.argument].size() - each.dim; };
+  std::vector<std::vector<Place>> sets = {{place}, {}};
+  for (const Place& other : others) {
+    if (distance_from_end(other) == distance_from_end(place)) {
+      sets[1].push_back(other);  // operands that are broadcast together
+    }
+  }
+  sets[1].push_back(place);
+  for (const Place& other : others) {
+    sets.push_back({other, place});
+  }
+  // Last, because places of several dimensions would stay in one set.
+  sets.push_back(others);
+  sets.back().push_back(place);
   for (const int64_t step : {int64_t{1}, int64_t{2}, base_size_}) {
-    std::vector<Place> places = others;
-    places.push_back(place);
-    if (takes(with(base_, {place}, base_size_ + step))) {
-      return Class{{place}, step};
-    }
-    if (takes(with(base_, places, base_size_ + step))) {
-      for (size_t i = 0; i + 1 < places.size();) {
-        std::vector<Place> fewer = places;
-        fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-        if (takes(with(base_, fewer, base_size_ + step))) {
-          places = std::move(fewer);
-        } else {
-          ++i;
-        }
-      }
-      return Class{places, step};
-    }
-    for (const Place& other : others) {
-      if (takes(with(base_, {place, other}, base_size_ + step))) {
-        return Class{{place, other}, step};
+    for (const std::vector<Place>& places : sets) {
+      if (takes(with(base_, places, base_size_ + step))) {
+        return Class{fewest_of(places, base_size_ + step), step};
       }
     }
   }

@@ -67,6 +67,7 @@ class ExampleCalls {
   Sizes with(Sizes sizes, const std::vector<Place>& places, int64_t size) const;
   bool find_classes();
   std::optional<Class> class_of(const Place& place, const std::vector<Place>& others) const;
+  std::vector<Place> fewest_of(std::vector<Place> places, int64_t size) const;
   bool explains_fixed_size() const;
   bool choose_sizes();
   void find_edges();

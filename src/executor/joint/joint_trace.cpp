@@ -47,6 +47,10 @@ const char* why_not_new(const std::vector<at::Tensor>& results, const std::vecto
     if (TraceTensor::of(result) == nullptr || storage == nullptr) {
       return "it returns a tensor that no operator has computed in the call";
     }
+    // A plan hands out memory of its own for each result, without what lies between or below the elements of a view.
+    if (!real_of(result).is_non_overlapping_and_dense()) {
+      return "a result is a view whose elements have gaps or overlap";
+    }
     if (std::find(known.begin(), known.end(), storage) != known.end()) {
       return "a result shares memory with an argument, a parameter or another result";
     }

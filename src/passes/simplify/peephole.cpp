@@ -234,14 +234,15 @@ class Peephole {
 
   Value* number_of_its_type(Node& node) {
     return *node.input(0)->type() == *node.output()->type() ? node.input(0)
-                                                             : number_in_tensor(*node.input(0), *node.output()->type(), node);
+                                                            : number_in_tensor(*node.input(0), *node.output()->type(), node);
   }
 
   // The number has a type of its own, which operators accept; a block or container would change its type with it.
   Value* operators_number(Node& node) {
     const auto uses = node.output()->uses();
-    const bool is_for_operators = std::all_of(
-        uses.begin(), uses.end(), [](const Use& use) { return use.user->schema() != nullptr && !use.user->op().is_language(); });
+    const bool is_for_operators = std::all_of(uses.begin(), uses.end(), [](const Use& use) {
+      return use.user->schema() != nullptr && !use.user->op().is_language();
+    });
     for (const c10::TypePtr& type : {c10::TypePtr(c10::IntType::get()), c10::TypePtr(c10::FloatType::get())}) {
       Value* number = is_for_operators ? number_in_tensor(*node.input(0), *type, node) : nullptr;
       if (number != nullptr) {
@@ -266,7 +267,8 @@ class Peephole {
     }
     if (const c10::IValue* known = tensor.constant()) {
       const at::Tensor& value = known->toTensor();
-      const bool is_number = value.defined() && value.dim() == 0 && value.scalar_type() == at::kLong && value.device().is_cpu();
+      const bool is_number =
+          value.defined() && value.dim() == 0 && value.scalar_type() == at::kLong && value.device().is_cpu();
       return is_number ? constant(value.item<int64_t>(), at) : nullptr;
     }
     const bool is_sum = made.kind() == aten::add || made.kind() == aten::sub;
@@ -344,7 +346,8 @@ class Peephole {
   Value* sum_to_own_size(Node& node) {
     const TensorFacts* from = lasting_facts(*node.input(0));
     const TensorFacts* to = lasting_facts(*node.output());
-    const bool are_known = from != nullptr && to != nullptr && from->sizes && to->sizes &&
+    // Of no dimensions, sum_to_size makes a new tensor.
+    const bool are_known = from != nullptr && to != nullptr && from->sizes && to->sizes && !to->sizes->empty() &&
                            std::none_of(to->sizes->begin(), to->sizes->end(), [](Dim dim) { return dim.is_unknown(); });
     return are_known && *from->sizes == *to->sizes ? node.input(0) : nullptr;
   }

@@ -11,7 +11,7 @@ namespace sconce {
 namespace {
 
 constexpr size_t kLargestKept = size_t{16} * 1024;  // bytes
-constexpr size_t kMostBytesKept = 4 * kLargestKept;
+constexpr size_t kMostBytesReused = 4 * kLargestKept;
 constexpr size_t kMostKept = 64;
 
 // Reads what the last other holder did before it dropped the storage, if there is no other holder.
@@ -58,7 +58,7 @@ at::Tensor ReusedResults::take(const at::Tensor& shell) {
   Kept kept{made, made.key_set()};
   // A form that changes makes the others useless; so does a holder that keeps what it gets.
   if (at < kept_.size() &&
-      (kept_.size() == kMostKept || (kept_.size() + 1) * bytes > kMostBytesKept || kept_[at].tensor.is_uniquely_owned())) {
+      (kept_.size() == kMostKept || (kept_.size() + 1) * bytes > kMostBytesReused || kept_[at].tensor.is_uniquely_owned())) {
     kept_[at] = std::move(kept);
   } else {
     kept_.insert(kept_.begin() + static_cast<std::ptrdiff_t>(at), std::move(kept));

@@ -1,4 +1,4 @@
-// Convolutions of images and rows, with packed weights.
+// Convolutions of images and rows.
 #include "ir/constant_operands.h"
 #include "plan/prepared/kernels/clamped_convolution.h"
 #include "plan/prepared/kernels/float32_precision.h"
@@ -77,7 +77,7 @@ class PackedConvolutionKernel : public PreparedKernel {
     const Numbers numbers = numbers_of(arguments);
     const at::Tensor& input = arguments.tensor(operands_.image);
     const at::Tensor& weight = arguments.tensor(operands_.weight);
-    if (!arguments.packs_weights() || numbers.is_transposed || !is_batch(input) || !is_batch(weight) ||
+    if (arguments.is_exact() || numbers.is_transposed || !is_batch(input) || !is_batch(weight) ||
         input.dim() != weight.dim() || !at::globalContext().userEnabledMkldnn() ||
         !computes_in_float32(at::Float32Op::CONV) ||
         (operands_.bias && arguments.is_tensor(*operands_.bias) &&
@@ -103,7 +103,8 @@ class PackedConvolutionKernel : public PreparedKernel {
     form.image_is_channels_last = !is_row && input.is_contiguous(kLast);
     form.weight_is_channels_last = !is_row && weight.is_contiguous(kLast);
     form.result_is_channels_last = is_last || form.channels_out == 1 || form.pixels_out() == 1;
-    const ConvolutionKernels kernels = fastest_kernels(form);
+    const bool packs = arguments.packs_weights() && arguments.weight(operands_.weight).tensor != nullptr;
+    const ConvolutionKernels kernels = fastest_kernels(form, packs);
     if (packed_ == nullptr || kernels != kernels_) {
       packed_ = make_packed_convolution(kernels, bounds_);
       kernels_ = kernels;

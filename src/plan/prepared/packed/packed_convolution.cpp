@@ -16,16 +16,20 @@ int64_t ConvolutionForm::size_out(size_t dim) const {
   return steps < 0 ? 0 : steps / stride[dim] + 1;
 }
 
-ConvolutionKernels fastest_kernels(const ConvolutionForm& form) {
+ConvolutionKernels fastest_kernels(const ConvolutionForm& form, bool packs) {
+  if (!packs) {
+    return suits_products(form) ? ConvolutionKernels::kProducts : ConvolutionKernels::kLibTorch;
+  }
   return suits_direct_loops(form) ? ConvolutionKernels::kDirect
          : suits_tiles(form)      ? ConvolutionKernels::kTiles
                                   : ConvolutionKernels::kLibTorch;
 }
 
 std::unique_ptr<PackedConvolution> make_packed_convolution(ConvolutionKernels kernels, Bounds bounds) {
-  return kernels == ConvolutionKernels::kTiles    ? make_tiled_convolution(bounds)
-         : kernels == ConvolutionKernels::kDirect ? make_direct_convolution(bounds)
-                                                  : nullptr;
+  return kernels == ConvolutionKernels::kTiles      ? make_tiled_convolution(bounds)
+         : kernels == ConvolutionKernels::kDirect   ? make_direct_convolution(bounds)
+         : kernels == ConvolutionKernels::kProducts ? make_product_convolution()
+                                                    : nullptr;
 }
 
 }  // namespace sconce

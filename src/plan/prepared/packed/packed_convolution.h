@@ -1,4 +1,4 @@
-// PackedConvolution: a convolution with packed weights, by tiles or by direct loops.
+// PackedConvolution: a convolution with packed weights, by tiles or by direct loops, or of pixels by products.
 #pragma once
 
 #include "plan/prepared/packed/packed_weights.h"
@@ -66,17 +66,21 @@ class PackedConvolution {
 enum class ConvolutionKernels : uint8_t {
   kLibTorch,  // oneDNN's
   kTiles,
-  kDirect,  // direct_loops.h
+  kDirect,    // direct_loops.h
+  kProducts,  // of the weights as they are
 };
-// Returns the kernels that are expected to be the fastest, set-up included.
-ConvolutionKernels fastest_kernels(const ConvolutionForm& form);
+// Returns the kernels that are expected to be the fastest, set-up included. `packs`: weights may be packed.
+ConvolutionKernels fastest_kernels(const ConvolutionForm& form, bool packs);
 // Returns null for those of LibTorch.
 std::unique_ptr<PackedConvolution> make_packed_convolution(ConvolutionKernels kernels, Bounds bounds);
 
 // Make a convolution of one kind. Its forms must be those for which `fastest_kernels` returns the kind.
 std::unique_ptr<PackedConvolution> make_tiled_convolution(Bounds bounds);
 std::unique_ptr<PackedConvolution> make_direct_convolution(Bounds bounds);
+std::unique_ptr<PackedConvolution> make_product_convolution();
 // Returns whether the direct loops compute such a convolution faster than matrix products do.
 bool suits_direct_loops(const ConvolutionForm& form);
+// Returns whether products compute such a convolution faster than oneDNN does.
+bool suits_products(const ConvolutionForm& form);
 
 }  // namespace sconce

@@ -59,6 +59,7 @@ struct TiledProduct::Block {
   int64_t last_row = 0;
   int64_t first_panel = 0;
   int64_t last_panel = 0;
+  bool adds = false;
   const float* const* rows = nullptr;
 };
 
@@ -117,7 +118,8 @@ void TiledProduct::run_part(const float* packed, const TiledRows& rows, float* o
              .first_row = part.first_row,
              .last_row = part.last_row,
              .first_panel = part.first_panel,
-             .last_panel = part.last_panel});
+             .last_panel = part.last_panel,
+             .adds = part.adds});
 }
 
 void TiledProduct::run_block(const Block& all) const {
@@ -172,7 +174,7 @@ void TiledProduct::run_panel(const Block& block, const Panels::Panel& panel, con
             .run_distance = depth_ * width,
             .out_distance = panels_.columns(),
             .last = static_cast<int>(panel.columns - (panel.vectors - 1) * kernels.lanes),
-            .bias = begins ? block.packed + panel.bias : nullptr,
+            .bias = begins && !block.adds ? block.packed + panel.bias : nullptr,
             .bounds = ends ? block.bounds : nullptr};
   const int64_t count = block.last_row - block.first_row;
   const int64_t tiles = divide_up(count, kernels.rows[panel.vectors - 1]);
@@ -187,7 +189,7 @@ void TiledProduct::run_panel(const Block& block, const Panels::Panel& panel, con
     tile.ahead = prefetches ? next + (tiles < lines ? 0 : i * runs * depth * line) : tile.panel;
     tile.ahead_step = !prefetches ? 0 : tiles < lines ? width : line;
     tile.ahead_distance = prefetches && tiles < lines ? line : 0;
-    if (block.is_vector && begins && ends) {
+    if (block.is_vector && begins && ends && !block.adds) {
       kernels.compute_vector[panel.vectors - 1](tile);
     } else {
       kernels.compute[panel.vectors - 1][end - begin - 1](tile);

@@ -43,6 +43,7 @@ class TiledProduct {
     int64_t last_row = 0;
     int64_t first_panel = 0;
     int64_t last_panel = 0;
+    bool adds = false;  // to what `out` holds; biases are left out then
   };
   // Computes a part of `out` on this thread. `then`: requires all panels.
   void run_part(const float* packed, const TiledRows& rows, float* out, const Part& part, const RowsFunction& then) const;

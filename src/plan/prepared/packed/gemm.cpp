@@ -1,4 +1,4 @@
-#include "plan/prepared/kernels/gemm.h"
+#include "plan/prepared/packed/gemm.h"
 
 #include "plan/intra_op_threads.h"
 #include "plan/prepared/packed/transpose.h"
@@ -102,9 +102,13 @@ bool is_dense(const Matrix& matrix, int64_t rows, int64_t columns) {
   return matrix.leading == (matrix.is_transposed ? rows : columns);
 }
 
+bool tiles_are_faster() {
+  static const bool are_faster = measure_tiles();
+  return are_faster;
+}
+
 bool tiles_are_faster(int64_t m, int64_t n, int64_t k) {
-  static const bool is_fast = measure_tiles();
-  return is_fast && m >= kFewestRows && n > 1 && k > 1 && n * k <= kMostPacked && m * k <= kMostPacked;
+  return tiles_are_faster() && m >= kFewestRows && n > 1 && k > 1 && n * k <= kMostPacked && m * k <= kMostPacked;
 }
 
 Gemm::Gemm(const Matrix& left, const Matrix& right, int m, int n, int k, bool is_exact)
@@ -122,36 +126,41 @@ Gemm Gemm::by_tiles(const Matrix& left, const Matrix& right, int m, int n, int k
 
 void Gemm::run(const float* left, const float* right, const float* bias, float* out, const RowsFunction& then) const {
   if (tiles_) {
-    run_tiles(left, right, bias, out, then);
+    run_tiles(left, right, bias, /*adds=*/false, out, then);
     return;
   }
-  run_blas(left, right, bias, out);
+  for (int row = 0; row < m_ && bias != nullptr; ++row) {
+    std::memcpy(out + static_cast<size_t>(row) * static_cast<size_t>(n_), bias, static_cast<size_t>(n_) * sizeof(float));
+  }
+  run_blas(left, right, /*adds=*/bias != nullptr, out);
   if (then) {
     for_rows(m_, n_, then);
   }
 }
 
-void Gemm::run_blas(const float* left, const float* right, const float* bias, float* out) const {
-  for (int row = 0; row < m_ && bias != nullptr; ++row) {
-    std::memcpy(out + static_cast<size_t>(row) * static_cast<size_t>(n_), bias, static_cast<size_t>(n_) * sizeof(float));
-  }
+void Gemm::add(const float* left, const float* right, float* out) const {
+  tiles_ ? run_tiles(left, right, nullptr, /*adds=*/true, out, nullptr) : run_blas(left, right, /*adds=*/true, out);
+}
+
+void Gemm::run_blas(const float* left, const float* right, bool adds, float* out) const {
   // A row-major matrix is the transpose of a column-major one: out' = right' * left'.
   const float alpha = 1;
-  const float beta = bias != nullptr ? 1 : 0;
+  const float beta = adds ? 1 : 0;
   sgemm_(right_.is_transposed ? "T" : "N", left_.is_transposed ? "T" : "N", &n_, &m_, &k_, &alpha, right, &right_.leading,
          left, &left_.leading, &beta, out, &n_);
 }
 
 // Each thread packs what it multiplies itself, though others pack the same: to read it from another thread's cache takes
 // longer.
-void Gemm::run_tiles(const float* left, const float* right, const float* bias, float* out, const RowsFunction& then) const {
+void Gemm::run_tiles(const float* left, const float* right, const float* bias, bool adds, float* out,
+                     const RowsFunction& then) const {
   const auto panels = static_cast<int64_t>(tiles_->panels().panels().size());
   const bool cuts_rows = m_ >= n_;
   const int64_t most = cuts_rows ? std::max<int64_t>(1, m_ / kFewestRows) : panels;
   const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
   const int64_t parts = std::clamp<int64_t>(multiplications() / kMultiplicationsOfThread, 1, std::min(most, threads));
   const auto run_part = [&](int64_t part) {
-    TiledProduct::Part cut{.last_row = m_, .last_panel = panels};
+    TiledProduct::Part cut{.last_row = m_, .last_panel = panels, .adds = adds};
     (cuts_rows ? cut.first_row : cut.first_panel) = (cuts_rows ? m_ : panels) * part / parts;
     (cuts_rows ? cut.last_row : cut.last_panel) = (cuts_rows ? m_ : panels) * (part + 1) / parts;
     multiply_part(left, right, bias, out, cut, cuts_rows ? then : RowsFunction(nullptr));

@@ -33,10 +33,13 @@ class Gemm {
   // Computes out (m x n, dense) = left * right + bias, on LibTorch's intra-op threads. The bits of tiles do not depend on
   // the number of threads. `bias`: n elements, or null. `then`: see TiledProduct::run.
   void run(const float* left, const float* right, const float* bias, float* out, const RowsFunction& then = nullptr) const;
+  // The same, added to what `out` holds.
+  void add(const float* left, const float* right, float* out) const;
 
  private:
-  void run_blas(const float* left, const float* right, const float* bias, float* out) const;
-  void run_tiles(const float* left, const float* right, const float* bias, float* out, const RowsFunction& then) const;
+  void run_blas(const float* left, const float* right, bool adds, float* out) const;
+  void run_tiles(const float* left, const float* right, const float* bias, bool adds, float* out,
+                 const RowsFunction& then) const;
   // On this thread.
   void multiply_part(const float* left, const float* right, const float* bias, float* out, TiledProduct::Part part,
                      const RowsFunction& then) const;
@@ -49,6 +52,8 @@ class Gemm {
   std::optional<TiledProduct> tiles_;  // else BLAS computes
 };
 
+// Returns whether tiles are faster than BLAS on this processor, packing included.
+bool tiles_are_faster();
 // Returns whether products of these sizes, of operands that are packed in each run, are faster by tiles than by BLAS on this
 // processor.
 bool tiles_are_faster(int64_t m, int64_t n, int64_t k);
