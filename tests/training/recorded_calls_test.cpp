@@ -378,7 +378,7 @@ TEST(RecordedCalls, ReturnViewsAsTheyAre) {
 def forward(self, x):
     h = torch.linear(torch.cummax(torch.tanh(torch.linear(x, self.a_weight, self.a_bias)), 1)[0], self.b_weight, self.b_bias)
     return )") +
-              view);
+              view + "\n");
     std::vector<at::Tensor> results;
     expect_equal_uses(pair, [&](const c10::IValue& y, const at::Tensor&) { results.push_back(y.toTensor().detach()); });
     for (size_t i = 0; i < results.size(); i += 2) {

@@ -33,9 +33,11 @@ class Trial {
     const std::lock_guard<std::mutex> lock(mutex_);
     double& least = least_[static_cast<size_t>(side)];
     least = least < seconds ? least : seconds;
-    if (++noted_ >= kCalls) {
+    noted_by_others_ += side == Side::kOthers ? 1 : 0;
+    if (++noted_ >= kCalls || (noted_by_others_ >= kFewest && ratio() < kClear)) {
       has_lost_.store(ratio() > kMost, std::memory_order_relaxed);
       is_over_.store(true, std::memory_order_relaxed);
+      calls_.store(kCalls, std::memory_order_relaxed);
     }
   }
   bool has_lost() const { return has_lost_.load(std::memory_order_relaxed); }
@@ -46,12 +48,16 @@ class Trial {
   static constexpr uint32_t kWarmUp = 12;
   static constexpr uint32_t kCalls = kWarmUp + 12;
   static constexpr double kMost = 1.1;  // less is noise
+  // So many calls by the others end the trial if the plan is clearly faster.
+  static constexpr uint32_t kFewest = 2;
+  static constexpr double kClear = 0.9;
 
   std::atomic<uint32_t> calls_;
   std::atomic<bool> has_lost_{false};
   std::atomic<bool> is_over_;
   std::mutex mutex_;  // guards what follows
   uint32_t noted_ = 0;
+  uint32_t noted_by_others_ = 0;
   std::array<double, 2> least_ = {std::numeric_limits<double>::max(), std::numeric_limits<double>::max()};
 };
 

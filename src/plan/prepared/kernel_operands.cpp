@@ -168,6 +168,7 @@ bool KernelRunner::record_operand(Frame& frame, StepState& state, size_t i) cons
   const bool can = known.prepare(box, parts_.device);
   arguments.tensors_.push_back(&known.shell);
   if (can) {
+    arguments.weights_.back() = {operand.is_weight ? box.unsafeToTensorImpl() : nullptr, operand.is_constant};
     point_storage_at(known.shell, const_cast<void*>(box.unsafeToTensorImpl()->data()));
   }
   return can;
