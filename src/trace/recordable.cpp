@@ -95,6 +95,11 @@ std::string why_not_recordable(const c10::OperatorHandle& op, const std::vector<
   return {};
 }
 
+bool reads_number(const c10::OperatorHandle& op) {
+  static const std::unordered_set<std::string_view> names = {"aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero"};
+  return names.count(op.operator_name().name) != 0;
+}
+
 RecordedCall recorded_call(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
   const auto number = std::find_if(arguments.begin(), arguments.end(), is_number_as_tensor);
   if (number != arguments.end()) {

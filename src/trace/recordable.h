@@ -14,6 +14,9 @@ namespace sconce {
 // Returns why a later run could not repeat the call, or an empty string.
 std::string why_not_recordable(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
 
+// Returns whether the operator tells a number of the elements of tensors, and does nothing else.
+bool reads_number(const c10::OperatorHandle& op);
+
 // The operator and arguments that a node for a call has.
 struct RecordedCall {
   const Op* op;

@@ -272,7 +272,9 @@ void Recorder::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
                         c10::InferenceMode::is_enabled() != inference_mode_;
   note_operands(op, given);
   const Node* node = write_node(op, given);
-  if (node != nullptr && shapes_) {
+  if (node != nullptr && allows_reads_ && reads_number(op)) {
+    reads_.push_back({node->output(), results.front()});
+  } else if (node != nullptr && shapes_) {
     shapes_->derive(*node, reals, results);
   }
   const auto memory =
@@ -323,7 +325,7 @@ bool Recorder::is_viewed_in_place(const Op& op, const std::vector<c10::IValue>& 
 
 // Returns null if the trace is refused.
 Node* Recorder::write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
-  if (!refusal_) {
+  if (!refusal_ && !(allows_reads_ && reads_number(op))) {
     if (std::string reason = why_not_recordable(op, arguments); !reason.empty()) {
       refuse(toString(op.operator_name()) + ": " + reason);
     }

@@ -78,6 +78,14 @@ class Recorder {
   // Runs an operator and records it. Takes the arguments from the stack, and leaves the results.
   void run(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
+  // From here on, numbers that are read from tensors refuse nothing: a later run may check that they are these.
+  void allow_reads() { allows_reads_ = true; }
+  struct Read {
+    Value* value;  // of the graph
+    c10::IValue number;
+  };
+  const std::vector<Read>& reads() const { return reads_; }
+
   // Notes that `copy` is what `.data()` returned of another tensor: no gradient flows through it.
   void note_data(TraceTensor& copy);
   // Notes that the trace cannot be replayed. The first reason is kept.
@@ -126,6 +134,8 @@ class Recorder {
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // of arguments, which hold them weakly
   std::vector<std::pair<Value*, TensorFacts>> facts_;                 // of results
   std::optional<SymbolicFacts> shapes_;
+  bool allows_reads_ = false;
+  std::vector<Read> reads_;
   std::optional<Refusal> refusal_;
   std::atomic<const char*> refused_outside_{nullptr};  // why: a scope's `refuse`, on any thread
   const SeedWatch seed_;

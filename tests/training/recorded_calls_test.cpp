@@ -352,7 +352,8 @@ TEST(RecordedCalls, LeaveSizesOpen) {
 
 TEST(RecordedCalls, AreRefusedWithAReason) {
   for (const auto& [body, reason] : std::vector<std::pair<std::string, std::string>>{
-           {"    return torch.cummax(x * self.scale, 1)[0] * float(self.a_weight.sum())\n", "reads a number"},
+           {"    h = torch.cummax(x * self.scale, 1)[0]\n    return h[torch.nonzero(self.a_bias > 0)[:, 0]] * 1.0\n",
+            "depend on the elements"},
            {"    self.scale = self.scale + 0.1\n    return torch.cummax(x * self.a_bias, 1)[0] * self.scale\n", "attribute"},
            {"    return torch.cummax(x * self.a_bias, 1)[0].t(), self.a_weight\n", "no operator has computed"},
            {"    h = torch.cummax(x * self.a_bias, 1)[0]\n    return h, h.view(-1)\n", "shares memory"},
@@ -385,6 +386,75 @@ def forward(self, x):
       EXPECT_EQ(results[i].strides(), results[i + 1].strides()) << view << ", call " << i / 2;
     }
   }
+}
+
+// What a call reads of elements decides what it does. A plan serves those that read what the recorded one did.
+TEST(RecordedCalls, CheckTheNumbersThatTheyRead) {
+  for (const char* reading : {"bool((x[0, 0] > -10).item())", "bool(x[0, 0] > -10)", "float(x[0, 0]) > -10.0",
+                              "torch.equal(x[0, 0:1] > -10, torch.ones(1) > 0)"}) {
+    Pair pair(std::string(R"(
+def forward(self, x):
+    h = torch.dropout(torch.cummax(torch.tanh(torch.linear(x, self.a_weight, self.a_bias)), 1)[0], 0.3, True)
+    self.mean.mul_(0.9).add_(h.detach().mean(0), alpha=0.1)
+    y = torch.linear(h, self.b_weight, self.b_bias)
+    if )") + reading +
+                  R"(:
+        y = y * self.scale
+    else:
+        y = torch.cummax(y, 1)[0] + h[5:].sum()
+    return y
+)",
+              /*has_norm=*/true);
+    for (int call = 0; call < 20; ++call) {
+      pair.clear_gradients();
+      at::manual_seed(call);
+      at::Tensor x = at::randn({5, 8});
+      x[0][0] = call % 7 == 6 ? -20 : 1;  // float(…) reads the number itself
+      at::manual_seed(call);
+      const at::Tensor ours = pair.ours({x}).toTensor();
+      const at::Tensor our_next = at::rand({3});
+      ours.pow(2).sum().backward();
+      at::manual_seed(call);
+      const at::Tensor theirs = pair.theirs({x}).toTensor();
+      EXPECT_TRUE(at::equal(our_next, at::rand({3}))) << reading << ", call " << call;
+      theirs.pow(2).sum().backward();
+      EXPECT_TRUE(at::allclose(ours, theirs, 1e-4, 1e-5)) << reading << ", call " << call;
+      pair.expect_equal_gradients();
+    }
+    EXPECT_GE(pair.recorded().by_plan, 8U) << reading;
+    ASSERT_FALSE(pair.recorded().reasons.empty()) << reading;
+    EXPECT_THAT(pair.recorded().reasons.front().first, HasSubstr("other numbers")) << reading;
+  }
+}
+
+TEST(RecordedCalls, LeaveToTheMethodWhatReadsOthersEachTime) {
+  Pair pair(R"(
+def forward(self, x):
+    y = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
+    return torch.linear(y, self.b_weight, self.b_bias) * self.scale * float(x.sum())
+)");
+  expect_equal_uses(
+      pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); }, /*calls=*/20);
+  EXPECT_EQ(pair.recorded().by_plan, 0U);
+  ASSERT_FALSE(pair.recorded().reasons.empty());
+  EXPECT_LE(pair.recorded().reasons.front().second, 8U) << "then they are not tried any more";
+}
+
+TEST(RecordedCalls, ReturnArgumentsThemselves) {
+  Pair pair(R"(
+def forward(self, x):
+    h = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
+    return x, torch.linear(h, self.b_weight, self.b_bias) * self.scale, (x, h * 2)
+)");
+  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor& x) {
+    const auto& elements = y.toTupleRef().elements();
+    EXPECT_TRUE(elements[0].toTensor().is_same(x));
+    EXPECT_TRUE(elements[2].toTupleRef().elements()[0].toTensor().is_same(x));
+    (elements[1].toTensor().pow(2).sum() + elements[2].toTupleRef().elements()[1].toTensor().sum() +
+     elements[0].toTensor().sum())
+        .backward();
+  });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
 }
 
 TEST(RecordedCalls, RaiseTheErrorsOfLibTorch) {

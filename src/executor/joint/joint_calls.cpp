@@ -71,11 +71,14 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
     const auto start = Clock::now();
     if (side == Trial::Side::kOthers) {
       run_method(stack);
-    } else {
+    } else if (std::optional<c10::IValue> result = trace.run(arguments, found.symbols)) {
       table_.count_run(trace);
-      c10::IValue result = trace.run(arguments, found.symbols);
       stack.erase(first - 1, stack.end());
-      stack.push_back(std::move(result));
+      stack.push_back(std::move(*result));
+    } else {
+      table_.count_eager("it read other numbers from tensors than when it was recorded");
+      run_method(stack);
+      return true;
     }
     if (trace.trial().is_on()) {
       trace.trial().note(side, std::chrono::duration<double>(Clock::now() - start).count());

@@ -5,6 +5,7 @@
 #include "base/storage_of.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"
+#include "trace/undone_writes.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/alias.h>
@@ -15,6 +16,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <bit>
+#include <exception>
 #include <utility>
 
 namespace sconce {
@@ -32,6 +35,12 @@ at::Tensor own_tensor(const at::Tensor& tensor) {
   return tensor.is_view() ? alias_of(tensor) : tensor;
 }
 
+// NaN is the same as NaN, and 0 is not -0: what was computed from a number is in the recording.
+bool is_same_number(const c10::IValue& a, const c10::IValue& b) {
+  const auto bits = [](const c10::IValue& value) { return std::bit_cast<uint64_t>(value.toDouble()); };
+  return a.isDouble() && b.isDouble() ? bits(a) == bits(b) : a.tagKind() == b.tagKind() && a == b;
+}
+
 }  // namespace
 
 const Plan& JointPlans::with_autograd() const {
@@ -42,16 +51,42 @@ const Plan& JointPlans::with_autograd() const {
   return *plan_with_autograd_;
 }
 
-std::vector<at::Tensor> JointNode::run(std::shared_ptr<const JointPlans> plans, const std::vector<int64_t>& symbols,
-                                       std::vector<at::Tensor> tensors) {
+std::optional<std::vector<at::Tensor>> JointNode::run(std::shared_ptr<const JointPlans> plans,
+                                                      const std::vector<int64_t>& symbols, std::vector<at::Tensor> tensors) {
   const std::shared_ptr<JointNode> node(new JointNode(std::move(plans)), torch::autograd::deleteNode);
   node->symbols_ = symbols;
   node->tensors_ = std::move(tensors);
   node->connect_inputs();
   torch::jit::Stack stack(symbols.begin(), symbols.end());
   stack.insert(stack.end(), node->tensors_.begin(), node->tensors_.end());
-  node->plans_->forward->run(stack);
+  if (!node->run_forward(stack)) {
+    return std::nullopt;
+  }
   return node->connect_results(stack);
+}
+
+bool JointNode::run_forward(torch::jit::Stack& stack) const {
+  if (plans_->reads.empty()) {
+    plans_->forward->run(stack);
+    return true;
+  }
+  std::vector<at::Tensor> written;
+  for (const size_t position : plans_->written) {
+    written.push_back(tensors_[position]);
+  }
+  UndoneWrites undone(written);
+  try {
+    plans_->forward->run(stack);
+  } catch (const std::exception&) {
+    return false;  // where other numbers are read, the call may do something else; if not, it raises the same
+  }
+  const auto first = stack.begin() + static_cast<std::ptrdiff_t>(plans_->results);
+  if (!std::equal(plans_->reads.begin(), plans_->reads.end(), first, is_same_number)) {
+    return false;
+  }
+  stack.erase(first, first + static_cast<std::ptrdiff_t>(plans_->reads.size()));
+  undone.keep();
+  return true;
 }
 
 void JointNode::connect_inputs() {

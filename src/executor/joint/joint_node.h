@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,10 @@ namespace sconce {
 // once.
 class JointNode final : public torch::autograd::Node {
  public:
-  // Runs forward on the tensors, and returns the results with their history.
-  static std::vector<at::Tensor> run(std::shared_ptr<const JointPlans> plans, const std::vector<int64_t>& symbols,
-                                     std::vector<at::Tensor> tensors);
+  // Runs forward on the tensors, and returns the results with their history. Returns nothing, and leaves everything as it
+  // was, if the call reads other numbers than when it was recorded.
+  static std::optional<std::vector<at::Tensor>> run(std::shared_ptr<const JointPlans> plans,
+                                                    const std::vector<int64_t>& symbols, std::vector<at::Tensor> tensors);
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
   std::string name() const override { return plans_->name; }
@@ -32,6 +34,8 @@ class JointNode final : public torch::autograd::Node {
   explicit JointNode(std::shared_ptr<const JointPlans> plans) : plans_(std::move(plans)) {}
 
   void connect_inputs();
+  // Returns false if what was recorded is not what the call does.
+  bool run_forward(torch::jit::Stack& stack) const;
   std::vector<at::Tensor> connect_results(torch::jit::Stack& results);
   // Both require the lock.
   void check_is_kept(const std::vector<bool>& is_defined) const;

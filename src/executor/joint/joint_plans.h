@@ -14,12 +14,14 @@
 namespace sconce {
 
 // Shared by the autograd nodes of all calls of a recording. `tensors` are those that forward takes after the symbols;
-// `results` those that the call returns, after which forward returns what it keeps for backward.
+// `results` those that the call returns, after which forward returns the numbers that it reads, and what it keeps for
+// backward.
 struct JointPlans {
   std::string name;  // of the autograd nodes
   std::shared_ptr<CapturedGraph> forward;
   std::shared_ptr<CapturedGraph> backward;
   size_t results = 0;
+  std::vector<c10::IValue> reads;  // numbers that the call reads from tensors; forward returns them after the results
   std::vector<size_t> differentiable_tensors;  // those that backward has gradients of
   std::vector<size_t> differentiable_results;  // those that bring gradients
   std::vector<size_t> saved_tensors;

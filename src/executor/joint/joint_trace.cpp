@@ -128,10 +128,20 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
     recorder.refuse("it returns an object");
     return nullptr;
   }
-  const std::vector<at::Tensor> results = tensors_in({result_});
   captured_ = BoundTensors(recorder.captured());
   std::vector<at::Tensor> tensors = arguments;
   tensors.insert(tensors.end(), recorder.captured().begin(), recorder.captured().end());
+  std::vector<at::Tensor> results;
+  for (const at::Tensor& result : tensors_in({result_})) {
+    const auto is_same = [&](const at::Tensor& argument) { return argument.is_same(result); };
+    const auto found = std::find_if(arguments.begin(), arguments.end(), is_same);
+    if (found == arguments.end()) {
+      results.push_back(result);
+      returned_.push_back(std::nullopt);
+    } else {
+      returned_.push_back(static_cast<size_t>(found - arguments.begin()));
+    }
+  }
   if (const char* reason = why_not_new(results, tensors)) {
     recorder.refuse(reason);
     return nullptr;
@@ -141,6 +151,11 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
   plans->results = results.size();
   for (const at::Tensor& result : results) {
     recorder.add_output(result);
+  }
+  const size_t reads = recorder.reads().size();
+  for (const Recorder::Read& read : recorder.reads()) {
+    recorder.graph().add_output(read.value);
+    plans->reads.push_back(read.number);
   }
   std::vector<at::Tensor> differentiable;
   std::vector<at::Tensor> incoming;
@@ -178,6 +193,9 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
       plans->differentiable_tensors.push_back(positions[i]);
       recorder.add_output(gradients[i]);
     }
+  }
+  if (recorder.reads().size() != reads) {
+    recorder.refuse("backward reads a number from a tensor");
   }
   if (recorder.captured().size() != captured_.tensors().size()) {
     recorder.refuse("backward reads a tensor that forward did not");
@@ -224,6 +242,7 @@ std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::i
   }
   const UndoneWrites undone(writable);
   Recorder recorder(sizes);
+  recorder.allow_reads();
   torch::jit::Stack call = {module};
   for (c10::IValue& value : add_arguments(recorder, arguments, pattern, sizes)) {
     call.push_back(std::move(value));
@@ -254,7 +273,8 @@ void JointTrace::compile(Recorder& recorder, const CallArguments& arguments, std
   const size_t symbols = recorder.symbols();
   const size_t tensors = arguments.tensors.size() + captured_.tensors().size();
   const std::unique_ptr<Graph> recorded = recorder.finish(/*has_facts=*/true);
-  RecordingParts parts = split_recording(*recorded, symbols, tensors, plans->results, last_of_forward_);
+  RecordingParts parts =
+      split_recording(*recorded, symbols, tensors, plans->results + plans->reads.size(), last_of_forward_);
   plans->saved_tensors = std::move(parts.saved_inputs);
   plans->saved_results = std::move(parts.saved_outputs);
   plans->reaches = std::move(parts.reaches);
@@ -271,12 +291,20 @@ void JointTrace::compile(Recorder& recorder, const CallArguments& arguments, std
   plans_ = std::move(plans);
 }
 
-c10::IValue JointTrace::run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const {
+std::optional<c10::IValue> JointTrace::run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const {
   std::vector<at::Tensor> tensors = arguments.tensors;
   tensors.insert(tensors.end(), captured_.tensors().begin(), captured_.tensors().end());
-  const std::vector<at::Tensor> results = JointNode::run(plans_, symbols, std::move(tensors));
-  size_t next = 0;
-  return with_each_tensor(result_, [&](const at::Tensor&) { return results[next++]; });
+  const std::optional<std::vector<at::Tensor>> results = JointNode::run(plans_, symbols, std::move(tensors));
+  if (!results) {
+    ++misses_;
+    return std::nullopt;
+  }
+  auto computed = results->begin();
+  auto returned = returned_.begin();
+  return with_each_tensor(result_, [&](const at::Tensor&) {
+    const std::optional<size_t> argument = *returned++;
+    return argument ? arguments.tensors[*argument] : *computed++;
+  });
 }
 
 }  // namespace sconce

@@ -13,7 +13,9 @@
 #include <ATen/core/stack.h>
 #include <c10/util/FunctionRef.h>
 
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,28 +41,34 @@ class JointTrace final : public PlanEntry {
   // Returns whether the trace is of such a call. Requires that the tensors among the arguments have the structure of those
   // that were recorded, and sizes of the pattern.
   bool holds(const CallArguments& arguments) const;
-  bool is_ready() const override { return plans_ != nullptr && plans_->is_ready(); }
+  bool is_ready() const override { return plans_ != nullptr && plans_->is_ready() && !reads_others(); }
   void wait_for_compile() const override;
   void explain(std::vector<Explanation>& plans) const;
   // Whether the plans are faster than those that the method has without the recording.
   Trial& trial() { return trial_; }
-  // Requires `is_ready`, and that `holds` was true for this call. `symbols`: of the pattern.
-  c10::IValue run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const;
+  // Requires `is_ready`, and that `holds` was true for this call. `symbols`: of the pattern. Returns nothing, and changes
+  // nothing, if the call reads other numbers from tensors than the one that was recorded.
+  std::optional<c10::IValue> run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const;
 
  private:
   JointTrace(const c10::intrusive_ptr<c10::ivalue::Object>& module, const CallArguments& arguments, bool is_tried)
       : state_(module), structure_(arguments.values), trial_(is_tried) {}
   // Runs the call and its backward on a recorder. Returns null, with a refusal in the recorder, if it cannot be replayed.
   std::shared_ptr<JointPlans> run_recorded(torch::jit::Stack call, RunMethod run_method, Recorder& recorder);
+  // Returns whether calls have read other numbers so often that running them by the plan costs more than it gains.
+  bool reads_others() const { return misses_ > kMostMisses && misses_ > runs / 8; }
   // Adds the results to the recorder's graph, and their gradients.
   std::shared_ptr<JointPlans> record_backward(Recorder& recorder, const std::vector<at::Tensor>& arguments);
   void compile(Recorder& recorder, const CallArguments& arguments, std::shared_ptr<JointPlans> plans,
                const Options& options);
 
+  static constexpr uint64_t kMostMisses = 3;
+  mutable std::atomic<uint64_t> misses_{0};  // runs that were given up
   const ModuleState state_;
   const ArgumentStructure structure_;
   const Node* last_of_forward_ = nullptr;  // of the recorder's graph, while there is one
   c10::IValue result_;  // with tensors of the trace, until it has ended; then with others, which mean nothing
+  std::vector<std::optional<size_t>> returned_;  // per tensor of the result: the argument that it is, if it is one
   BoundTensors captured_;
   std::shared_ptr<JointPlans> plans_;
   Trial trial_;
