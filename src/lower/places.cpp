@@ -53,11 +53,8 @@ std::optional<NotPrepared> find_obstacle(PreparedUnit& unit) {
   if (node.attribute(attr::kAutocast) != nullptr) {
     return NotPrepared::kAutocast;
   }
-  if (node.outputs().size() != 1) {
-    return NotPrepared::kSeveralResults;
-  }
   if (unit.kernel == nullptr) {
-    return NotPrepared::kNoKernel;
+    return node.outputs().size() != 1 ? NotPrepared::kSeveralResults : NotPrepared::kNoKernel;
   }
   if (node.inputs().size() != node.schema()->arguments().size()) {
     return NotPrepared::kArgument;
@@ -76,7 +73,7 @@ std::optional<NotPrepared> find_obstacle(PreparedUnit& unit) {
     }
   }
   unit.nodes.push_back(&node);
-  if (is_list_of_tensors(*node.output())) {
+  if (node.outputs().size() == 1 && is_list_of_tensors(*node.output())) {
     const Node* unpack = unpacking_node(*node.output());
     if (unpack == nullptr || !follows(*unpack, node)) {
       return NotPrepared::kListResult;
@@ -156,8 +153,8 @@ bool Places::is_weight(const Value& value) const {
     case Opcode::kConstant: return true;
     case Opcode::kGetAttr: {
       const auto reads = attribute_reads(value);
-      return !reads.empty() && std::none_of(reads.begin(), reads.end(),
-                                            [&](const Node* read) { return assigned_reads_.contains(read); });
+      return !reads.empty() &&
+             std::none_of(reads.begin(), reads.end(), [&](const Node* read) { return assigned_reads_.contains(read); });
     }
     case Opcode::kUncheckedCast: return is_weight(*node.input(0));
     case Opcode::kIf:

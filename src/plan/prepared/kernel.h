@@ -180,5 +180,6 @@ void add_join_kernels(KernelTable& table);
 void add_product_kernels(KernelTable& table);
 void add_convolution_kernels(KernelTable& table);
 void add_pool_kernels(KernelTable& table);
+void add_attention_kernels(KernelTable& table);
 
 }  // namespace sconce

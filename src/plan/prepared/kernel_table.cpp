@@ -13,6 +13,7 @@ const KernelRow* find_kernel_row(const Op& op) {
     add_product_kernels(rows);
     add_convolution_kernels(rows);
     add_pool_kernels(rows);
+    add_attention_kernels(rows);
     return rows;
   }();
   const auto found = op.schema == nullptr || op.runs_under_autocast ? table.end() : table.find(op.schema->operator_name());

@@ -1,10 +1,10 @@
 #include "plan/prepared/packed/gemm.h"
 
 #include "plan/intra_op_threads.h"
+#include "plan/prepared/packed/scratch.h"
 #include "plan/prepared/packed/transpose.h"
 
 #include <ATen/Parallel.h>
-#include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
 #include <atomic>
@@ -29,25 +29,6 @@ constexpr int64_t kMostPacked = 1 << 24;
 constexpr int64_t kMultiplicationsOfThread = 1 << 20;
 
 bool fits_int(int64_t size) { return size <= std::numeric_limits<int>::max(); }
-
-// Memory that a thread keeps from call to call.
-class Scratch {
- public:
-  // What was in it may be gone.
-  float* of(int64_t elements) {
-    if (elements_ < elements) {
-      elements_ = 0;
-      memory_.clear();  // before there is more
-      memory_ = c10::GetDefaultCPUAllocator()->allocate(static_cast<size_t>(elements) * sizeof(float));
-      elements_ = elements;
-    }
-    return static_cast<float*>(memory_.get());
-  }
-
- private:
-  at::DataPtr memory_;
-  int64_t elements_ = 0;
-};
 
 thread_local Scratch packed_panels;
 thread_local Scratch transposed_rows;

@@ -1,0 +1,146 @@
+// The loops of SoftmaxRows with vectors of kLanes elements. See vectors_code.h for what the code may call.
+
+using Integers = int __attribute__((vector_size(kLanes * sizeof(int))));
+
+SCONCE_INLINE Vector select(Integers condition, Vector a, Vector b) { return condition ? a : b; }
+
+// The vector of the last `count` elements, others are `filler`.
+SCONCE_INLINE Vector load_some(const float* from, int64_t count, float filler) {
+  Vector value = Vector{} + filler;
+  for (int64_t i = 0; i < count; ++i) {
+    value[i] = from[i];
+  }
+  return value;
+}
+SCONCE_INLINE void store_some(float* to, Vector value, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    to[i] = value[i];
+  }
+}
+
+// exp(x) = 2^n * exp(r), where n is the nearest integer to x / ln 2, and r in [-ln 2 / 2, ln 2 / 2]: Taylor's series up to
+// r^7 / 7!, at most 2 units in the last place off. Results below the smallest normal number are 0. NaN stays NaN.
+SCONCE_INLINE Vector exp_of(Vector x) {
+  constexpr float kLeast = -87.3365F;
+  constexpr float kMost = 88.7228F;
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: what is added to it is rounded to an integer
+  const Integers is_small = x < kLeast;
+  x = select(is_small, Vector{} + kLeast, x);
+  x = select(x > kMost, Vector{} + kMost, x);
+  const Vector shifted = x * 1.44269504088896341F + kRound;
+  const Vector n = shifted - kRound;
+  Vector r = x - n * 0.693359375F;
+  r = r + n * 2.12194440e-4F;
+  Vector sum = r * (1.0F / 5040.0F) + 1.0F / 720.0F;
+  sum = sum * r + 1.0F / 120.0F;
+  sum = sum * r + 1.0F / 24.0F;
+  sum = sum * r + 1.0F / 6.0F;
+  sum = sum * r + 0.5F;
+  sum = sum * r + 1.0F;
+  sum = sum * r + 1.0F;
+  const Integers power = (reinterpret_cast<Integers>(shifted) - 0x4B400000 + 127) << 23;
+  return select(is_small, Vector{}, sum * reinterpret_cast<Vector>(power));
+}
+
+// Folds halves onto each other: one element after the other would wait for each sum.
+SCONCE_INLINE float sum_of(Vector value) {
+  float parts[kLanes];
+  store(parts, value);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) {
+      parts[i] += parts[i + half];
+    }
+  }
+  return parts[0];
+}
+SCONCE_INLINE float greatest_of(Vector value) {
+  float parts[kLanes];
+  store(parts, value);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) {
+      parts[i] = parts[i] <= parts[i + half] || parts[i + half] != parts[i + half] ? parts[i + half] : parts[i];
+    }
+  }
+  return parts[0];
+}
+
+inline SoftmaxRows::Sum exponentiate(float* scores, int64_t count) {
+  const float infinity = __builtin_inff();
+  const int64_t whole = count / kLanes * kLanes;
+  Vector most = Vector{} - infinity;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    const Vector value = load(scores + i);
+    most = select(value <= most, most, value);  // also NaN
+  }
+  float greatest = greatest_of(most);
+  for (int64_t i = whole; i < count; ++i) {
+    greatest = scores[i] <= greatest ? greatest : scores[i];
+  }
+  if (greatest == -infinity) {
+    for (int64_t i = 0; i < count; ++i) {
+      scores[i] = 0;
+    }
+    return {0, 0};
+  }
+  Vector sum = {};
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    const Vector value = exp_of(load(scores + i) - greatest);
+    store(scores + i, value);
+    sum += value;
+  }
+  if (whole < count) {
+    const Vector value = exp_of(load_some(scores + whole, count - whole, -infinity) - greatest);
+    store_some(scores + whole, value, count - whole);
+    sum += value;
+  }
+  return {greatest, sum_of(sum)};
+}
+
+SCONCE_INLINE void differentiate_some(Vector& scores, Vector& gradients, float shift, float mean, float scale) {
+  scores = exp_of(scores - shift);
+  gradients = scores * (gradients - mean) * scale;
+}
+
+inline void differentiate_rows(float* scores, float* gradients, int64_t count, float shift, float mean, float scale) {
+  const int64_t whole = count / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    Vector value = load(scores + i);
+    Vector gradient = load(gradients + i);
+    differentiate_some(value, gradient, shift, mean, scale);
+    store(scores + i, value);
+    store(gradients + i, gradient);
+  }
+  if (whole < count) {
+    Vector value = load_some(scores + whole, count - whole, 0);
+    Vector gradient = load_some(gradients + whole, count - whole, 0);
+    differentiate_some(value, gradient, shift, mean, scale);
+    store_some(scores + whole, value, count - whole);
+    store_some(gradients + whole, gradient, count - whole);
+  }
+}
+
+inline void prepare_scores(float* scores, int64_t count, float scale, const float* mask, int64_t distance) {
+  const int64_t whole = mask == nullptr || distance == 1 ? count / kLanes * kLanes : 0;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    const Vector value = load(scores + i) * scale;
+    store(scores + i, mask != nullptr ? value + load(mask + i) : value);
+  }
+  for (int64_t i = whole; i < count; ++i) {
+    scores[i] = scores[i] * scale + (mask != nullptr ? mask[i * distance] : 0.0F);
+  }
+}
+
+inline float dot_of(const float* a, const float* b, int64_t count) {
+  const int64_t whole = count / kLanes * kLanes;
+  Vector sum = {};
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    sum += load(a + i) * load(b + i);
+  }
+  float result = sum_of(sum);
+  for (int64_t i = whole; i < count; ++i) {
+    result += a[i] * b[i];
+  }
+  return result;
+}
+
+constexpr SoftmaxRows make_softmax_rows() { return {kLanes, exponentiate, differentiate_rows, prepare_scores, dot_of}; }
