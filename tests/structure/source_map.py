@@ -27,6 +27,7 @@ STAGES = {
     "required_passes": "kRequired",
     "freeze_method": "kOptimize",
     "optimizing_passes": "kOptimize",
+    "pointwise_products": "kSpecialize",
     "inline_and_simplify": "kOptimize",
     "remove_dead_code": "kOptimize",
     "subgraph_passes": "kSpecialize",
