@@ -3,11 +3,13 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+
 #include <torch/csrc/api/include/torch/nn/functional.h>
 #include <torch/csrc/api/include/torch/types.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/generated/variable_factories.h>
+#include <algorithm>
 
 #include <functional>
 #include <string>
@@ -135,7 +137,10 @@ TEST_P(DynamicSizes, NeedAtMostTwoTraces) {
       if (found[i].defined()) {
         EXPECT_EQ(found[i].sizes(), expected[i].sizes()) << name << ", batch " << batch << ", gradient " << i;
         EXPECT_EQ(found[i].strides(), expected[i].strides()) << name << ", batch " << batch << ", gradient " << i;
-        EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-4, 1e-5)) << name << ", batch " << batch << ", gradient " << i;
+        // Sums of large terms that nearly cancel are off by what the terms are rounded by.
+        const double largest = expected[i].numel() > 0 ? expected[i].abs().max().item<double>() : 0;
+        EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-4, 1e-5 * std::max(1.0, largest)))
+            << name << ", batch " << batch << ", gradient " << i;
       }
     }
   }

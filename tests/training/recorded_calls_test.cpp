@@ -457,6 +457,61 @@ def forward(self, x):
   EXPECT_GE(pair.recorded().by_plan, 4U);
 }
 
+// Hooks and gradients of a result see what flows to it through another one.
+TEST(RecordedCalls, AreNotMadeOfResultsThatDependOnEachOther) {
+  Pair pair(R"(
+def forward(self, x):
+    h = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
+    return torch.linear(h, self.b_weight, self.b_bias) * self.scale, h
+)");
+  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) {
+    const auto& elements = y.toTupleRef().elements();
+    const at::Tensor h = elements[1].toTensor();
+    h.retain_grad();
+    h.register_hook([](const at::Tensor& gradient) { return gradient * 2; });
+    (elements[0].toTensor().pow(2).sum() + h.sum()).backward();
+    EXPECT_TRUE(h.grad().defined());
+  });
+  EXPECT_EQ(pair.recorded().by_plan, 0U);
+  ASSERT_FALSE(pair.recorded().reasons.empty());
+  EXPECT_THAT(pair.recorded().reasons.front().first, HasSubstr("computed from another result"));
+}
+
+// What the backward of one result reads may be written before that of the other.
+TEST(RecordedCalls, CheckWhatABackwardReads) {
+  Pair pair(R"(
+def forward(self, x):
+    h = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0].sin()
+    return torch.linear(h, self.b_weight), h * self.scale
+)");
+  expect_equal_uses(pair, [&pair](const c10::IValue& y, const at::Tensor&) {
+    const auto& elements = y.toTupleRef().elements();
+    elements[0].toTensor().sum().backward({}, /*retain_graph=*/true);
+    {
+      const at::NoGradGuard no_grad;
+      pair.our_module().attr("b_weight").toTensor().mul_(1);
+      pair.their_module().attr("b_weight").toTensor().mul_(1);
+    }
+    elements[1].toTensor().sum().backward();
+  });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+}
+
+TEST(RecordedCalls, WriteBuffersThatAreViewsOfParameters) {
+  torch::jit::Module module("M");
+  module.register_parameter("w", at::randn({8, 8}), /*is_buffer=*/false);
+  module.register_buffer("row", module.attr("w").toTensor().detach()[1]);
+  module.define("def forward(self, x):\n    self.row.add_(0.01)\n    return torch.cummax(torch.mm(x, self.w), 1)[0]\n");
+  const Module ours = accelerate(module, Options().compile(CompileMode::kBlocking));
+  for (int call = 0; call < 8; ++call) {
+    const at::Tensor x = at::randn({5, 8}).set_requires_grad(true);
+    EXPECT_NO_THROW(ours.forward({x}).toTensor().sum().backward()) << "call " << call;
+    const at::Tensor indices = std::get<1>(at::cummax(at::mm(x, module.attr("w").toTensor()), 1));
+    EXPECT_TRUE(x.grad().defined() && indices.defined());
+  }
+  EXPECT_GE(ours.method("forward").explain().recorded.by_plan, 3U);
+}
+
 TEST(RecordedCalls, RaiseTheErrorsOfLibTorch) {
   Pair pair(kSorted);
   const Use use = [](const c10::IValue& y, const at::Tensor&) { y.toTensor().sum().backward(); };

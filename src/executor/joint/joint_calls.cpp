@@ -22,13 +22,6 @@ bool is_ordinary(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.layout() == c10::kStrided && !tensor.is_inference();
 }
 
-// Returns whether the program sees gradients of the tensor: recording a call computes one more.
-bool has_hooks(const at::Tensor& tensor) {
-  const auto node = tensor.grad_fn();
-  return why_not_now({&tensor, 1}) != nullptr ||
-         (node != nullptr && (!node->tensor_pre_hooks().empty() || !node->retains_grad_hooks().empty()));
-}
-
 }  // namespace
 
 JointCalls::JointCalls(const Graph& graph, std::string name, const Options& options)
@@ -64,6 +57,9 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
       }
       return false;
     }
+    if (trace.calls_needless_hooks(arguments)) {
+      return false;
+    }
     const Trial::Side side = trace.trial().next();
     if (!trace.trial().is_on() && side == Trial::Side::kOthers) {
       return false;
@@ -96,9 +92,8 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
   torch::jit::Stack call(first - 1, stack.end());
   std::vector<at::Tensor> given = ModuleState(call.front().toObject()).tensors();
   given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());
-  if (std::any_of(given.begin(), given.end(), [](const at::Tensor& tensor) {
-        return tensor.defined() && tensor.requires_grad() && has_hooks(tensor);
-      })) {
+  // The program sees gradients, of which recording a call computes one more.
+  if (std::any_of(given.begin(), given.end(), has_hooks)) {
     return false;
   }
   const auto module = call.front().toObject();

@@ -109,8 +109,13 @@ void JointNode::connect_inputs() {
 
 std::vector<at::Tensor> JointNode::connect_results(torch::jit::Stack& stack) {
   const at::NoGradGuard no_grad;
+  // Tensors of one memory, such as a buffer and the parameter that it is a view of, count versions together.
   for (const size_t position : plans_->written) {
-    versions_[position] = tensors_[position]._version();
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (storage_of(tensors_[i]) == storage_of(tensors_[position])) {
+        versions_[i] = tensors_[i]._version();
+      }
+    }
   }
   const auto first_kept = stack.begin() + static_cast<std::ptrdiff_t>(plans_->results);
   kept_.assign(std::make_move_iterator(first_kept), std::make_move_iterator(stack.end()));
@@ -141,6 +146,15 @@ void JointNode::check_version(const at::Tensor& tensor, int64_t saved) const {
               "; expected version ", saved, " instead.");
 }
 
+bool JointNode::is_needed(size_t saved, const std::vector<bool>& is_defined) const {
+  for (size_t i = 0; i < is_defined.size(); ++i) {
+    if (is_defined[i] && plans_->needs[i][saved]) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::vector<at::Tensor> JointNode::as_recorded(variable_list&& gradients) const {
   std::vector<at::Tensor> recorded;
   for (size_t i = 0; i < gradients.size(); ++i) {
@@ -161,12 +175,17 @@ std::vector<at::Tensor> JointNode::run_backward(const std::vector<at::Tensor>& g
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     check_is_kept(is_defined);
-    for (const size_t position : plans_->saved_tensors) {
-      check_version(tensors_[position], versions_[position]);
-      stack.emplace_back(tensors_[position]);
+    const std::vector<size_t>& saved = plans_->saved_tensors;
+    for (size_t i = 0; i < saved.size(); ++i) {
+      if (is_needed(i, is_defined)) {
+        check_version(tensors_[saved[i]], versions_[saved[i]]);
+      }
+      stack.emplace_back(tensors_[saved[i]]);
     }
     for (size_t i = 0; i < saved_results_.size(); ++i) {
-      check_version(saved_results_[i], result_versions_[i]);
+      if (is_needed(saved.size() + i, is_defined)) {
+        check_version(saved_results_[i], result_versions_[i]);
+      }
       stack.emplace_back(saved_results_[i]);
     }
     stack.insert(stack.end(), kept_.begin(), kept_.end());

@@ -41,6 +41,8 @@ class JointNode final : public torch::autograd::Node {
   void check_is_kept(const std::vector<bool>& is_defined) const;
   void release(const std::vector<bool>& is_defined);
   void check_version(const at::Tensor& tensor, int64_t saved) const;
+  // Returns whether a backward with these gradients reads what is saved, by its number among tensors and then results.
+  bool is_needed(size_t saved, const std::vector<bool>& is_defined) const;
   // Returns the gradients as backward was recorded with: defined, and with the strides of the results.
   std::vector<at::Tensor> as_recorded(torch::autograd::variable_list&& gradients) const;
   std::vector<at::Tensor> run_backward(const std::vector<at::Tensor>& gradients, const std::vector<bool>& is_defined);

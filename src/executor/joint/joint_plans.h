@@ -27,6 +27,7 @@ struct JointPlans {
   std::vector<size_t> saved_tensors;
   std::vector<size_t> saved_results;
   std::vector<std::vector<bool>> reaches;  // per differentiable result, per differentiable tensor
+  std::vector<std::vector<bool>> needs;    // RecordingParts
   std::vector<std::vector<bool>> shares;   // RecordingParts
   std::vector<size_t> written;             // tensors that forward writes
   bool draws = false;                      // random numbers

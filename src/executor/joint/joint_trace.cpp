@@ -14,10 +14,15 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <set>
+#include <unordered_set>
 #include <utility>
 
 namespace sconce {
 namespace {
+
+// Loops are unrolled in a recording. A longer one takes seconds and memory to compile.
+constexpr size_t kMostOperators = 20'000;
 
 // Returns whether all tensors in the value are found: there are no objects in it.
 bool is_plain(const c10::IValue& value) {
@@ -34,6 +39,38 @@ bool is_plain(const c10::IValue& value) {
     return std::all_of(dict.begin(), dict.end(), [](const auto& entry) { return is_plain(entry.value()); });
   }
   return value.isTensor() || value.isNone() || value.isScalar() || value.isString() || value.isDevice();
+}
+
+// Adds the lists and dicts in a value.
+void add_containers(const c10::IValue& value, std::vector<c10::IValue>& found) {
+  if (value.isTuple()) {
+    for (const c10::IValue& element : value.toTupleRef().elements()) {
+      add_containers(element, found);
+    }
+  } else if (value.isList()) {
+    found.push_back(value);
+    for (const c10::IValue& element : value.toListRef()) {
+      add_containers(element, found);
+    }
+  } else if (value.isGenericDict()) {
+    found.push_back(value);
+    for (const auto& entry : value.toGenericDict()) {
+      add_containers(entry.value(), found);
+    }
+  }
+}
+
+// Returns whether two values share a list or a dict, which is one object for those who hold it.
+bool share_containers(const c10::IValue& a, const std::vector<c10::IValue>& others) {
+  std::vector<c10::IValue> of_a;
+  std::vector<c10::IValue> of_others;
+  add_containers(a, of_a);
+  for (const c10::IValue& other : others) {
+    add_containers(other, of_others);
+  }
+  return std::any_of(of_a.begin(), of_a.end(), [&](const c10::IValue& container) {
+    return std::any_of(of_others.begin(), of_others.end(), [&](const c10::IValue& other) { return container.is(other); });
+  });
 }
 
 // Returns why a result cannot be that of a plan: it is no new tensor.
@@ -57,6 +94,33 @@ const char* why_not_new(const std::vector<at::Tensor>& results, const std::vecto
     known.push_back(storage);
   }
   return nullptr;
+}
+
+// Returns whether autograd computes one of the results from another one.
+bool depend_on_each_other(const std::vector<at::Tensor>& results) {
+  std::set<std::pair<const torch::autograd::Node*, uint32_t>> ends;
+  for (const at::Tensor& result : results) {
+    ends.emplace(result.grad_fn().get(), static_cast<uint32_t>(result.output_nr()));
+  }
+  std::unordered_set<const torch::autograd::Node*> reached;
+  std::vector<const torch::autograd::Node*> left;
+  for (const at::Tensor& result : results) {
+    left.push_back(result.grad_fn().get());
+  }
+  while (!left.empty()) {
+    const torch::autograd::Node* node = left.back();
+    left.pop_back();
+    if (node == nullptr || !reached.insert(node).second) {
+      continue;
+    }
+    for (const torch::autograd::Edge& edge : node->next_edges()) {
+      if (ends.contains({edge.function.get(), edge.input_nr})) {
+        return true;
+      }
+      left.push_back(edge.function.get());
+    }
+  }
+  return false;
 }
 
 // Returns the input of the graph whose memory the value has; null if an operator has made it.
@@ -104,9 +168,25 @@ const char* why_not_repeated(const JointPlans& plans, size_t arguments) {
 
 }  // namespace
 
+bool has_hooks(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.requires_grad()) {
+    return false;
+  }
+  const auto node = tensor.grad_fn();
+  return why_not_now({&tensor, 1}) != nullptr ||
+         (node != nullptr && (!node->tensor_pre_hooks().empty() || !node->retains_grad_hooks().empty()));
+}
+
 bool JointTrace::holds(const CallArguments& arguments) const {
   return state_.holds() && structure_.holds(arguments.values) && captured_.hold() &&
          !captured_.share_memory_with(arguments.tensors);
+}
+
+bool JointTrace::calls_needless_hooks(const CallArguments& arguments) const {
+  const auto have_hooks = [](const std::vector<at::Tensor>& tensors) {
+    return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return has_hooks(tensor); });
+  };
+  return plans_->differentiable_results.size() > 1 && (have_hooks(arguments.tensors) || have_hooks(captured_.tensors()));
 }
 
 void JointTrace::wait_for_compile() const {
@@ -126,6 +206,10 @@ void JointTrace::explain(std::vector<Explanation>& plans) const {
 std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, const std::vector<at::Tensor>& arguments) {
   if (!is_plain(result_)) {
     recorder.refuse("it returns an object");
+    return nullptr;
+  }
+  if (recorder.graph().node_count() > kMostOperators) {
+    recorder.refuse("it runs more than " + std::to_string(kMostOperators) + " operators");
     return nullptr;
   }
   captured_ = BoundTensors(recorder.captured());
@@ -170,6 +254,11 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
     recorder.refuse("no result depends on a tensor that requires a gradient");
     return nullptr;
   }
+  // All results come from one node: hooks of the one would not see what flows to it through the other.
+  if (depend_on_each_other(differentiable)) {
+    recorder.refuse("a result is computed from another result");
+    return nullptr;
+  }
   std::vector<at::Tensor> inputs;
   std::vector<size_t> positions;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -204,12 +293,16 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
 }
 
 std::shared_ptr<JointPlans> JointTrace::run_recorded(torch::jit::Stack call, RunMethod run_method, Recorder& recorder) {
-  const std::vector<at::Tensor> arguments = tensors_in({call.begin() + 1, call.end()});
+  const std::vector<c10::IValue> values(call.begin() + 1, call.end());
+  const std::vector<at::Tensor> arguments = tensors_in(values);
   const BackwardOnThisThread on_this_thread;
   const RecordingScope scope(recorder);
   try {
     run_method(call);
     result_ = std::move(call.front());
+    if (share_containers(result_, values)) {
+      recorder.refuse("it returns a list or a dict that is an argument");
+    }
     return recorder.refusal() ? nullptr : record_backward(recorder, arguments);
   } catch (const std::exception& error) {
     // The call itself has succeeded. If the caller asks for gradients, backward raises this again.
@@ -275,6 +368,7 @@ void JointTrace::compile(Recorder& recorder, const CallArguments& arguments, std
   const std::unique_ptr<Graph> recorded = recorder.finish(/*has_facts=*/true);
   RecordingParts parts =
       split_recording(*recorded, symbols, tensors, plans->results + plans->reads.size(), last_of_forward_);
+  plans->needs = std::move(parts.needs);
   plans->saved_tensors = std::move(parts.saved_inputs);
   plans->saved_results = std::move(parts.saved_outputs);
   plans->reaches = std::move(parts.reaches);

@@ -23,6 +23,9 @@ namespace sconce {
 
 class Recorder;
 
+// Returns whether the program sees gradients of the tensor.
+bool has_hooks(const at::Tensor& tensor);
+
 class JointTrace final : public PlanEntry {
  public:
   // Runs the method on top of the stack, which has the module and the arguments, and leaves the results.
@@ -44,6 +47,9 @@ class JointTrace final : public PlanEntry {
   bool is_ready() const override { return plans_ != nullptr && plans_->is_ready() && !reads_others(); }
   void wait_for_compile() const override;
   void explain(std::vector<Explanation>& plans) const;
+  // Returns whether hooks of what the call takes would be called, without a gradient, in a backward of another result than
+  // those that depend on it.
+  bool calls_needless_hooks(const CallArguments& arguments) const;
   // Whether the plans are faster than those that the method has without the recording.
   Trial& trial() { return trial_; }
   // Requires `is_ready`, and that `holds` was true for this call. `symbols`: of the pattern. Returns nothing, and changes
@@ -56,7 +62,7 @@ class JointTrace final : public PlanEntry {
   // Runs the call and its backward on a recorder. Returns null, with a refusal in the recorder, if it cannot be replayed.
   std::shared_ptr<JointPlans> run_recorded(torch::jit::Stack call, RunMethod run_method, Recorder& recorder);
   // Returns whether calls have read other numbers so often that running them by the plan costs more than it gains.
-  bool reads_others() const { return misses_ > kMostMisses && misses_ > runs / 8; }
+  bool reads_others() const { return misses_ > kMostMisses && misses_ > runs / 2; }
   // Adds the results to the recorder's graph, and their gradients.
   std::shared_ptr<JointPlans> record_backward(Recorder& recorder, const std::vector<at::Tensor>& arguments);
   void compile(Recorder& recorder, const CallArguments& arguments, std::shared_ptr<JointPlans> plans,

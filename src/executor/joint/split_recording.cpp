@@ -125,6 +125,41 @@ class RecordingSplitter {
     }
   }
 
+  // Finds what autograd checks before a backward that has some of the gradients.
+  void find_needs(const std::vector<const Value*>& saved) {
+    parts_.needs.assign(graph_.inputs().size() - first_gradient_, Dependences(saved.size()));
+    for (const Node* node : graph_.body().nodes()) {
+      Dependences on;
+      for (const Value* operand : node->inputs()) {
+        if (const auto found = depends_.find(operand); found != depends_.end()) {
+          add_to(on, found->second);
+        }
+      }
+      if (!backward_.contains(node) || on.empty()) {
+        continue;
+      }
+      for_each_operand(*node, [&](const Value* operand) {
+        std::unordered_set<const Value*> read;
+        find_read(*operand, read);
+        for (size_t i = 0; i < saved.size(); ++i) {
+          for (size_t gradient = 0; gradient < on.size() && read.contains(saved[i]); ++gradient) {
+            parts_.needs[gradient][i] = parts_.needs[gradient][i] || on[gradient];
+          }
+        }
+      });
+    }
+  }
+
+  // Adds the values of forward from which backward computes the value without a gradient.
+  void find_read(const Value& value, std::unordered_set<const Value*>& read) const {
+    if (depends_.contains(&value) || value.constant() != nullptr || !read.insert(&value).second) {
+      return;
+    }
+    if (const Node& node = *value.node(); backward_.contains(&node)) {
+      for_each_operand(node, [&](const Value* operand) { find_read(*operand, read); });
+    }
+  }
+
   void note_dependences(const Node& node) {
     Dependences all;
     for (const Value* operand : node.inputs()) {
@@ -181,18 +216,22 @@ class RecordingSplitter {
     for (const Value* output : graph_.outputs().slice(0, outputs_)) {
       forward.add_output(*output);
     }
+    std::vector<const Value*> checked;
     for (size_t i = symbols_; i < first_gradient_; ++i) {
       if (saved_.erase(inputs[i]) != 0) {
         parts_.saved_inputs.push_back(i - symbols_);
+        checked.push_back(inputs[i]);
         backward.add_input(*inputs[i]);
       }
     }
     for (size_t i = 0; i < outputs_; ++i) {
       if (saved_.erase(graph_.outputs()[i]) != 0) {
         parts_.saved_outputs.push_back(i);
+        checked.push_back(graph_.outputs()[i]);
         backward.add_input(*graph_.outputs()[i]);
       }
     }
+    find_needs(checked);
     for (const Node* node : graph_.body().nodes()) {
       for (const Value* output : node->outputs()) {
         if (saved_.contains(output)) {

@@ -24,6 +24,8 @@ struct RecordingParts {
   size_t kept = 0;
   // Per gradient of an output, per gradient that backward returns: whether the latter depends on the former.
   std::vector<std::vector<bool>> reaches;
+  // Per gradient of an output, per saved input and then per saved output: whether what depends on the gradient reads it.
+  std::vector<std::vector<bool>> needs;
   // Per pair of outputs: whether a node of LibTorch's autograd has gradients of both. Backward of one frees it for the
   // other.
   std::vector<std::vector<bool>> shares;

@@ -68,7 +68,7 @@ class AttentionForm {
     is_causal = arguments.value(dropout + 1).toBool();
     mask_argument = dropout + 2;
     has_mask = arguments.is_tensor(mask_argument);
-    if (has_mask && !read_mask(arguments.tensor(mask_argument))) {
+    if (has_mask && (is_causal || !read_mask(arguments.tensor(mask_argument)))) {
       return false;
     }
     const c10::IValue& given = arguments.value(dropout + 3);
@@ -225,8 +225,8 @@ class AttentionGradientKernel final : public PreparedKernel {
     const at::Tensor& out = arguments.tensor(4);
     const at::Tensor& log_sums = arguments.tensor(5);
     if (!form_.read(arguments, 1, 6) || !AttentionForm::is_operand(grad) || !AttentionForm::is_operand(out) ||
-        grad.sizes() != arguments.tensor(1).sizes() || out.sizes() != grad.sizes() || log_sums.dim() != 3 ||
-        log_sums.scalar_type() != at::kFloat) {
+        grad.sizes() != arguments.tensor(1).sizes() || out.sizes() != grad.sizes() || log_sums.scalar_type() != at::kFloat ||
+        log_sums.sizes() != grad.sizes().slice(0, 3)) {
       return false;
     }
     grad_ = Heads::of(grad);
