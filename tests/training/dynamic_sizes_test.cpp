@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/generated/variable_factories.h>
 #include <algorithm>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
