@@ -3,13 +3,11 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-
 #include <torch/csrc/api/include/torch/nn/functional.h>
 #include <torch/csrc/api/include/torch/types.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/generated/variable_factories.h>
-#include <algorithm>
 
 #include <algorithm>
 #include <functional>

@@ -22,7 +22,7 @@ namespace sconce {
 namespace {
 
 // Loops are unrolled in a recording. A longer one takes seconds and memory to compile.
-constexpr size_t kMostOperators = 20'000;
+constexpr size_t kMostOperators = 100'000;
 
 // Returns whether all tensors in the value are found: there are no objects in it.
 bool is_plain(const c10::IValue& value) {
