@@ -1,0 +1,114 @@
+#include "executor/joint/result_checks.h"
+
+#include "base/storage_of.h"
+#include "trace/recorder.h"
+
+#include <torch/csrc/autograd/function.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+// Adds the lists and dicts in a value.
+void add_containers(const c10::IValue& value, std::vector<c10::IValue>& found) {
+  if (value.isTuple()) {
+    for (const c10::IValue& element : value.toTupleRef().elements()) {
+      add_containers(element, found);
+    }
+  } else if (value.isList()) {
+    found.push_back(value);
+    for (const c10::IValue& element : value.toListRef()) {
+      add_containers(element, found);
+    }
+  } else if (value.isGenericDict()) {
+    found.push_back(value);
+    for (const auto& entry : value.toGenericDict()) {
+      add_containers(entry.value(), found);
+    }
+  }
+}
+
+}  // namespace
+
+bool is_plain(const c10::IValue& value) {
+  if (value.isTuple()) {
+    const auto& elements = value.toTupleRef().elements();
+    return std::all_of(elements.begin(), elements.end(), is_plain);
+  }
+  if (value.isList()) {
+    const auto elements = value.toListRef();
+    return std::all_of(elements.begin(), elements.end(), is_plain);
+  }
+  if (value.isGenericDict()) {
+    const auto dict = value.toGenericDict();
+    return std::all_of(dict.begin(), dict.end(), [](const auto& entry) { return is_plain(entry.value()); });
+  }
+  return value.isTensor() || value.isNone() || value.isScalar() || value.isString() || value.isDevice();
+}
+
+bool share_containers(const c10::IValue& value, const std::vector<c10::IValue>& others) {
+  std::vector<c10::IValue> own;
+  std::vector<c10::IValue> of_others;
+  add_containers(value, own);
+  for (const c10::IValue& other : others) {
+    add_containers(other, of_others);
+  }
+  return std::any_of(own.begin(), own.end(), [&](const c10::IValue& container) {
+    return std::any_of(of_others.begin(), of_others.end(), [&](const c10::IValue& other) { return container.is(other); });
+  });
+}
+
+const char* why_not_new(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& others) {
+  std::vector<const c10::StorageImpl*> known;
+  for (const at::Tensor& other : others) {
+    known.push_back(storage_of(real_of(other)));
+  }
+  for (const at::Tensor& result : results) {
+    const c10::StorageImpl* storage = storage_of(real_of(result));
+    if (TraceTensor::of(result) == nullptr || storage == nullptr) {
+      return "it returns a tensor that no operator has computed in the call";
+    }
+    // A plan hands out memory of its own for each result, without what lies between or below the elements of a view.
+    if (!real_of(result).is_non_overlapping_and_dense()) {
+      return "a result is a view whose elements have gaps or overlap";
+    }
+    if (std::find(known.begin(), known.end(), storage) != known.end()) {
+      return "a result shares memory with an argument, a parameter or another result";
+    }
+    known.push_back(storage);
+  }
+  return nullptr;
+}
+
+bool depend_on_each_other(const std::vector<at::Tensor>& results) {
+  std::set<std::pair<const torch::autograd::Node*, uint32_t>> ends;
+  for (const at::Tensor& result : results) {
+    ends.emplace(result.grad_fn().get(), static_cast<uint32_t>(result.output_nr()));
+  }
+  std::unordered_set<const torch::autograd::Node*> reached;
+  std::vector<const torch::autograd::Node*> left;
+  for (const at::Tensor& result : results) {
+    left.push_back(result.grad_fn().get());
+  }
+  while (!left.empty()) {
+    const torch::autograd::Node* node = left.back();
+    left.pop_back();
+    if (node == nullptr || !reached.insert(node).second) {
+      continue;
+    }
+    for (const torch::autograd::Edge& edge : node->next_edges()) {
+      if (ends.contains({edge.function.get(), edge.input_nr})) {
+        return true;
+      }
+      left.push_back(edge.function.get());
+    }
+  }
+  return false;
+}
+
+}  // namespace sconce
