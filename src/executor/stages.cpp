@@ -61,7 +61,9 @@ RunPass timed_by(PassRunner& runner) {
 }
 
 bool pointwise_products(Graph& graph, PassRunner& runner) {
-  return tiles_are_faster() && runner.run("decompose_pointwise_gradients", decompose_pointwise_gradients, graph);
+  return runner.run(
+      "decompose_pointwise_gradients",
+      [](Graph& known) { return tiles_are_faster() && decompose_pointwise_gradients(known); }, graph);
 }
 
 // `channels_last`: convolutions may compute channels-last.
