@@ -1,5 +1,6 @@
 // Options::intra_op_threads: a limit for the calls of one module, and for nothing else.
 #include "tests/support/graphs.h"
+#include "tests/support/threads.h"
 
 #include "plan/intra_op_threads.h"
 
@@ -17,14 +18,7 @@
 namespace sconce {
 namespace {
 
-class Threads {
- public:
-  explicit Threads(int threads) : before_(at::get_num_threads()) { at::set_num_threads(threads); }
-  ~Threads() { at::set_num_threads(before_); }
-
- private:
-  int before_;
-};
+using testing::Threads;
 
 size_t most_threads(const Module& module) {
   size_t most = 0;

@@ -1,5 +1,6 @@
 // Attention and its gradients by sconce's kernels, beside LibTorch's.
 #include "tests/support/graphs.h"
+#include "tests/support/threads.h"
 
 #include "lower/lower.h"
 #include "plan/prepared/packed/softmax_rows.h"
@@ -150,9 +151,8 @@ void check_attention(const AttentionCase& of) {
 TEST(Attention, ComputesWhatLibTorchComputes) {
   const at::NoGradGuard no_grad;
   at::manual_seed(3);
-  const int threads = at::get_num_threads();
   for (const int count : {1, 2}) {
-    at::set_num_threads(count);
+    const testing::Threads scope(count);
     for (const auto& [batches, heads, queries, keys, features] : std::vector<std::array<int64_t, 5>>{
              {2, 3, 5, 5, 8}, {1, 2, 48, 48, 32}, {1, 1, 1, 7, 16}, {2, 1, 250, 600, 16}, {1, 2, 70, 9, 5}}) {
       const AttentionCase plain{at::randn({batches, heads, queries, features}), at::randn({batches, heads, keys, features}),
@@ -178,7 +178,6 @@ TEST(Attention, ComputesWhatLibTorchComputes) {
                        joined[2].narrow(1, 0, keys).transpose(1, 2)});
     }
   }
-  at::set_num_threads(threads);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Gemm: products by tiles, of operands that are packed in each run, beside LibTorch's.
 #include "plan/prepared/packed/gemm.h"
 
+#include "tests/support/threads.h"
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
@@ -13,6 +15,8 @@
 
 namespace sconce {
 namespace {
+
+using testing::Threads;
 
 // How an operand lies in memory.
 struct Layout {
@@ -64,15 +68,6 @@ at::Tensor expected_of(const Product& product) {
   const at::Tensor result = at::mm(product.left.to(at::kDouble), product.right.to(at::kDouble));
   return (product.bias.defined() ? result + product.bias : result).to(at::kFloat);
 }
-
-class Threads {
- public:
-  explicit Threads(int threads) : before_(at::get_num_threads()) { at::set_num_threads(threads); }
-  ~Threads() { at::set_num_threads(before_); }
-
- private:
-  int before_;
-};
 
 TEST(Gemm, MultipliesMatricesOfAllLayouts) {
   const at::NoGradGuard no_grad;

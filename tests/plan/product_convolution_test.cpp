@@ -1,5 +1,6 @@
 // Convolutions of single pixels whose weights are not packed: by products where those are faster, else by the operator.
 #include "tests/support/graphs.h"
+#include "tests/support/threads.h"
 
 #include "lower/lower.h"
 #include "plan/run_plan.h"
@@ -35,9 +36,8 @@ std::unique_ptr<Plan> plan_of(bool is_row) {
 TEST(ProductConvolution, ComputesWhatLibTorchComputes) {
   const at::NoGradGuard no_grad;
   at::manual_seed(5);
-  const int threads = at::get_num_threads();
   for (const int count : {1, 2}) {
-    at::set_num_threads(count);
+    const testing::Threads scope(count);
     for (const auto& sizes : std::vector<std::vector<int64_t>>{
              {1, 16, 20, 20}, {5, 16, 7, 9}, {2, 16, 1, 1}, {0, 16, 4, 4}, {3, 16, 50}, {2, 16, 30, 31}}) {
       const bool is_row = sizes.size() == 3;
@@ -63,7 +63,6 @@ TEST(ProductConvolution, ComputesWhatLibTorchComputes) {
       }
     }
   }
-  at::set_num_threads(threads);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Tiles, for each kind of vectors: products and convolutions beside LibTorch's.
+#include "tests/support/threads.h"
+
 #include "plan/prepared/packed/image_rows.h"
 #include "plan/prepared/packed/tiled_product.h"
 
@@ -16,6 +18,8 @@
 
 namespace sconce {
 namespace {
+
+using testing::Threads;
 
 // The code for vectors of 16 elements, on processors without them too.
 namespace wide {
@@ -36,15 +40,6 @@ std::vector<const TileKernels*> all_kernels() {
   }
   return kernels;
 }
-
-class Threads {
- public:
-  explicit Threads(int threads) : before_(at::get_num_threads()) { at::set_num_threads(threads); }
-  ~Threads() { at::set_num_threads(before_); }
-
- private:
-  int before_;
-};
 
 constexpr double kTolerance = 1e-4;
 
