@@ -4,20 +4,6 @@ using Integers = int __attribute__((vector_size(kLanes * sizeof(int))));
 
 SCONCE_INLINE Vector select(Integers condition, Vector a, Vector b) { return condition ? a : b; }
 
-// The vector of the last `count` elements, others are `filler`.
-SCONCE_INLINE Vector load_some(const float* from, int64_t count, float filler) {
-  Vector value = Vector{} + filler;
-  for (int64_t i = 0; i < count; ++i) {
-    value[i] = from[i];
-  }
-  return value;
-}
-SCONCE_INLINE void store_some(float* to, Vector value, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    to[i] = value[i];
-  }
-}
-
 // exp(x) = 2^n * exp(r), where n is the nearest integer to x / ln 2, and r in [-ln 2 / 2, ln 2 / 2]: Taylor's series up to
 // r^7 / 7!, at most 2 units in the last place off. Results below the smallest normal number are 0. NaN stays NaN.
 SCONCE_INLINE Vector exp_of(Vector x) {
@@ -88,9 +74,9 @@ inline SoftmaxRows::Sum exponentiate(float* scores, int64_t count) {
     store(scores + i, value);
     sum += value;
   }
-  if (whole < count) {
-    const Vector value = exp_of(load_some(scores + whole, count - whole, -infinity) - greatest);
-    store_some(scores + whole, value, count - whole);
+  if (const auto rest = static_cast<int>(count - whole); rest > 0) {
+    const Vector value = exp_of(load_some(scores + whole, rest, -infinity) - greatest);
+    copy_some(scores + whole, reinterpret_cast<const float*>(&value), rest);
     sum += value;
   }
   return {greatest, sum_of(sum)};
@@ -110,12 +96,12 @@ inline void differentiate_rows(float* scores, float* gradients, int64_t count, f
     store(scores + i, value);
     store(gradients + i, gradient);
   }
-  if (whole < count) {
-    Vector value = load_some(scores + whole, count - whole, 0);
-    Vector gradient = load_some(gradients + whole, count - whole, 0);
+  if (const auto rest = static_cast<int>(count - whole); rest > 0) {
+    Vector value = load_some(scores + whole, rest);
+    Vector gradient = load_some(gradients + whole, rest);
     differentiate_some(value, gradient, shift, mean, scale);
-    store_some(scores + whole, value, count - whole);
-    store_some(gradients + whole, gradient, count - whole);
+    copy_some(scores + whole, reinterpret_cast<const float*>(&value), rest);
+    copy_some(gradients + whole, reinterpret_cast<const float*>(&gradient), rest);
   }
 }
 

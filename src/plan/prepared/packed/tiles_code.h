@@ -1,23 +1,5 @@
 // The code of the tiles; vectors_code.h comes first.
 
-// Copies the first `count` elements, fewer than a vector has.
-SCONCE_INLINE void copy_some(float* to, const float* from, int count) {
-#pragma GCC unroll 4
-  for (int step = kLanes / 2; step > 0; step /= 2) {
-    if ((count & step) != 0) {
-      __builtin_memcpy(to, from, static_cast<unsigned long>(step) * sizeof(float));
-      to += step;
-      from += step;
-    }
-  }
-}
-
-SCONCE_INLINE Vector load_some(const float* from, int count) {
-  Vector value = {};
-  copy_some(reinterpret_cast<float*>(&value), from, count);
-  return value;
-}
-
 SCONCE_INLINE void store_result(const Tile& tile, float* to, Vector value, bool is_last) {
   if (tile.bounds != nullptr) {
     value = clamp(value, tile.bounds[0], tile.bounds[1]);

@@ -13,3 +13,22 @@ SCONCE_INLINE Vector clamp(Vector value, float least, float most) {
   value = value < least ? Vector{} + least : value;
   return value > most ? Vector{} + most : value;
 }
+
+// Copies the first `count` elements, fewer than a vector has.
+SCONCE_INLINE void copy_some(float* to, const float* from, int count) {
+#pragma GCC unroll 4
+  for (int step = kLanes / 2; step > 0; step /= 2) {
+    if ((count & step) != 0) {
+      __builtin_memcpy(to, from, static_cast<unsigned long>(step) * sizeof(float));
+      to += step;
+      from += step;
+    }
+  }
+}
+
+// Loads the first `count` elements of a vector; others are `filler`.
+SCONCE_INLINE Vector load_some(const float* from, int count, float filler = 0) {
+  Vector value = Vector{} + filler;
+  copy_some(reinterpret_cast<float*>(&value), from, count);
+  return value;
+}
