@@ -74,16 +74,23 @@ bool is_pointwise(const Node& node) {
 }  // namespace
 
 bool decompose_pointwise_gradients(Graph& graph) {
+  return decompose_pointwise_gradients(graph, [] { return true; });
+}
+
+bool decompose_pointwise_gradients(Graph& graph, c10::function_ref<bool()> gains) {
   std::vector<Node*> found;
   for_each_node(graph.body(), [&](Node* node) {
     if (node->kind() == aten::convolution_backward && is_pointwise(*node)) {
       found.push_back(node);
     }
   });
+  if (found.empty() || !gains()) {
+    return false;
+  }
   for (Node* node : found) {
     inline_function(*node, pointwise_gradients());
   }
-  return !found.empty();
+  return true;
 }
 
 }  // namespace sconce

@@ -3,6 +3,8 @@
 
 #include "ir/graph.h"
 
+#include <c10/util/FunctionRef.h>
+
 namespace sconce {
 
 //   %x, %w, %b = aten::convolution_backward(%grad, %input, %weight, …)
@@ -14,5 +16,7 @@ namespace sconce {
 // Legal for float32 on the CPU, a kernel of one element, one group, stride 1, no padding, and an input that is known to be
 // contiguous, in graphs that record no gradients. Results differ by rounding. Returns whether the graph changed.
 bool decompose_pointwise_gradients(Graph& graph);
+// The same if `gains` returns true. It is asked only if there are such convolutions.
+bool decompose_pointwise_gradients(Graph& graph, c10::function_ref<bool()> gains);
 
 }  // namespace sconce

@@ -346,7 +346,7 @@ class Peephole {
   Value* sum_to_own_size(Node& node) {
     const TensorFacts* from = lasting_facts(*node.input(0));
     const TensorFacts* to = lasting_facts(*node.output());
-    // Of no dimensions, sum_to_size makes a new tensor.
+    // sum_to_size makes a new tensor of an operand without dimensions.
     const bool are_known = from != nullptr && to != nullptr && from->sizes && to->sizes && !to->sizes->empty() &&
                            std::none_of(to->sizes->begin(), to->sizes->end(), [](Dim dim) { return dim.is_unknown(); });
     return are_known && *from->sizes == *to->sizes ? node.input(0) : nullptr;

@@ -48,9 +48,8 @@ class AttentionForm {
     const at::Tensor& of_queries = arguments.tensor(query);
     const at::Tensor& of_keys = arguments.tensor(query + 1);
     const at::Tensor& of_values = arguments.tensor(query + 2);
-    if (arguments.is_exact() || !tiles_are_faster() || !computes_in_float32(at::Float32Op::MATMUL) ||
-        !is_operand(of_queries) || !is_operand(of_keys) || !is_operand(of_values) ||
-        arguments.value(dropout).toDouble() != 0) {
+    if (arguments.is_exact() || !computes_in_float32(at::Float32Op::MATMUL) || !is_operand(of_queries) ||
+        !is_operand(of_keys) || !is_operand(of_values) || arguments.value(dropout).toDouble() != 0 || !tiles_are_faster()) {
       return false;
     }
     batches = of_queries.size(0);
@@ -83,6 +82,11 @@ class AttentionForm {
            tensor.size(2) <= std::numeric_limits<int>::max();
   }
 
+  // The queries of each block (`last`: 0), or of the last one (1), which may have fewer.
+  int64_t rows_of_block(size_t last) const {
+    const int64_t rest = queries % block;
+    return last == 0 || rest == 0 ? block : rest;
+  }
   // Calls the function for each batch and head, on LibTorch's intra-op threads.
   template <typename Function>
   void for_each_head(const Function& function) const {
@@ -159,7 +163,7 @@ class AttentionKernel final : public PreparedKernel {
     out_ = Heads::of(results[0].place(sizes, strides, at::kFloat));
     results[1].place({form_.batches, form_.heads, form_.queries}, {form_.queries * form_.heads, 1, form_.heads}, at::kFloat);
     for (size_t i = 0; i < 2; ++i) {
-      const int64_t rows = rows_of_block(i);
+      const int64_t rows = form_.rows_of_block(i);
       scores_[i] = product(form_.q.matrix(), form_.k.transposed(), rows, form_.keys, form_.features);
       values_[i] = product(dense(form_.keys), form_.v.matrix(), rows, form_.features, form_.keys);
     }
@@ -202,12 +206,6 @@ class AttentionKernel final : public PreparedKernel {
   }
 
  private:
-  // Of all blocks but the last, and of the last.
-  int64_t rows_of_block(size_t last) const {
-    const int64_t rest = form_.queries % form_.block;
-    return last == 0 || rest == 0 ? form_.block : rest;
-  }
-
   AttentionForm form_;
   Heads out_;
   std::array<Gemm, 2> scores_;
@@ -237,9 +235,8 @@ class AttentionGradientKernel final : public PreparedKernel {
       const int64_t positions = i == 0 ? form_.queries : form_.keys;
       results[i].place({form_.batches, form_.heads, positions, d}, heads_last(form_, positions), at::kFloat);
     }
-    const int64_t rest = form_.queries % form_.block;
     for (size_t i = 0; i < 2; ++i) {
-      const int64_t rows = i == 0 || rest == 0 ? form_.block : rest;
+      const int64_t rows = form_.rows_of_block(i);
       products_[i] = {.scores = product(form_.q.matrix(), form_.k.transposed(), rows, form_.keys, d),
                       .of_scores = product(grad_.matrix(), form_.v.transposed(), rows, form_.keys, d),
                       .of_query = product(dense(form_.keys), form_.k.matrix(), rows, d, form_.keys),

@@ -7,7 +7,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -23,7 +22,7 @@ namespace {
 
 // Packing reads and writes each element of the right matrix, which fewer rows do not repay.
 constexpr int64_t kFewestRows = 8;
-// What a thread packs stays allocated: 64 MiB at most.
+// A thread keeps its memory for packed panels: 64 MiB at most.
 constexpr int64_t kMostPacked = 1 << 24;
 // A thread more packs its part, too.
 constexpr int64_t kMultiplicationsOfThread = 1 << 20;
@@ -89,7 +88,7 @@ bool tiles_are_faster() {
 }
 
 bool tiles_are_faster(int64_t m, int64_t n, int64_t k) {
-  return tiles_are_faster() && m >= kFewestRows && n > 1 && k > 1 && n * k <= kMostPacked && m * k <= kMostPacked;
+  return m >= kFewestRows && n > 1 && k > 1 && n * k <= kMostPacked && m * k <= kMostPacked && tiles_are_faster();
 }
 
 Gemm::Gemm(const Matrix& left, const Matrix& right, int m, int n, int k, bool is_exact)

@@ -29,7 +29,6 @@ class Gemm {
 
   int64_t rows() const { return m_; }
   int64_t multiplications() const { return int64_t{m_} * n_ * k_; }
-  bool has_tiles() const { return tiles_.has_value(); }
   // Computes out (m x n, dense) = left * right + bias, on LibTorch's intra-op threads. The bits of tiles do not depend on
   // the number of threads. `bias`: n elements, or null. `then`: see TiledProduct::run.
   void run(const float* left, const float* right, const float* bias, float* out, const RowsFunction& then = nullptr) const;
@@ -52,7 +51,7 @@ class Gemm {
   std::optional<TiledProduct> tiles_;  // else BLAS computes
 };
 
-// Returns whether tiles are faster than BLAS on this processor, packing included.
+// Returns whether tiles are faster than BLAS on this processor, packing included. The first call of the process measures it.
 bool tiles_are_faster();
 // Returns whether products of these sizes, of operands that are packed in each run, are faster by tiles than by BLAS on this
 // processor.

@@ -55,11 +55,7 @@ struct TiledProduct::Block {
   const float* bounds;
   RowsFunction then;  // is called with the rows of each block; null if blocks have not all panels
   bool is_vector;     // there is one row in all
-  int64_t first_row = 0;
-  int64_t last_row = 0;
-  int64_t first_panel = 0;
-  int64_t last_panel = 0;
-  bool adds = false;
+  Part part;
   const float* const* rows = nullptr;
 };
 
@@ -75,8 +71,7 @@ void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, c
                      .bounds = bounds,
                      .then = then,
                      .is_vector = rows.count == 1,
-                     .last_row = rows.count,
-                     .last_panel = panels};
+                     .part = {.last_row = rows.count, .last_panel = panels}};
   // A single row waits for the memory of its weights.
   const int64_t work = std::max<int64_t>(rows.count, 4) * panels_.elements();
   const int64_t threads =
@@ -95,10 +90,10 @@ void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, c
       if (cut.panels > 1) {
         block.then = nullptr;
       }
-      std::tie(block.first_row, block.last_row) = part_of(units, cut.rows, i % cut.rows);
-      block.first_row *= rows.unit;
-      block.last_row *= rows.unit;
-      std::tie(block.first_panel, block.last_panel) = part_of(panels, cut.panels, i / cut.rows);
+      std::tie(block.part.first_row, block.part.last_row) = part_of(units, cut.rows, i % cut.rows);
+      block.part.first_row *= rows.unit;
+      block.part.last_row *= rows.unit;
+      std::tie(block.part.first_panel, block.part.last_panel) = part_of(panels, cut.panels, i / cut.rows);
       run_block(block);
     }
   });
@@ -115,28 +110,24 @@ void TiledProduct::run_part(const float* packed, const TiledRows& rows, float* o
              .bounds = nullptr,
              .then = then,
              .is_vector = rows.count == 1,
-             .first_row = part.first_row,
-             .last_row = part.last_row,
-             .first_panel = part.first_panel,
-             .last_panel = part.last_panel,
-             .adds = part.adds});
+             .part = part});
 }
 
 void TiledProduct::run_block(const Block& all) const {
   static thread_local std::vector<const float*> found;
   const TiledRows& rows = all.all_rows;
   const int64_t of_row = std::max<int64_t>(1, std::min(rows.elements, kMostDepth));
-  const int64_t units = (all.last_row - all.first_row) / rows.unit;
+  const int64_t units = (all.part.last_row - all.part.first_row) / rows.unit;
   // The result of a block stays in the cache, too, unless its weights would be read for few rows.
   const int64_t most = std::max(kFewestRows, kMostElements / (of_row + panels_.columns()));
   const int64_t parts = divide_up(units * rows.unit, most);
-  for (int64_t part = 0; part < std::min(parts, units); ++part) {
+  for (int64_t k = 0; k < std::min(parts, units); ++k) {
     Block block = all;
-    const auto [first, last] = part_of(units, std::min(parts, units), part);
-    block.first_row = all.first_row + first * rows.unit;
-    block.last_row = all.first_row + last * rows.unit;
-    found.resize(static_cast<size_t>(block.last_row - block.first_row));
-    rows.find(block.first_row, block.last_row, found.data());
+    const auto [first, last] = part_of(units, std::min(parts, units), k);
+    block.part.first_row = all.part.first_row + first * rows.unit;
+    block.part.last_row = all.part.first_row + last * rows.unit;
+    found.resize(static_cast<size_t>(block.part.last_row - block.part.first_row));
+    rows.find(block.part.first_row, block.part.last_row, found.data());
     block.rows = found.data();
     // All panels for some of the depth, and then for more of it.
     const int64_t depth_parts = divide_up(depth_, kMostDepth);
@@ -144,9 +135,9 @@ void TiledProduct::run_block(const Block& all) const {
     for (int64_t run = 0; run < runs_; run += runs_together) {
       for (int64_t i = 0; i < depth_parts; ++i) {
         const auto [first_depth, last_depth] = part_of(depth_, depth_parts, i);
-        for (int64_t p = block.first_panel; p < block.last_panel; ++p) {
+        for (int64_t p = block.part.first_panel; p < block.part.last_panel; ++p) {
           const Panels::Panel& panel = panels_.panels()[static_cast<size_t>(p)];
-          const Panels::Panel& next = panels_.panels()[static_cast<size_t>(p + 1 < block.last_panel ? p + 1 : p)];
+          const Panels::Panel& next = panels_.panels()[static_cast<size_t>(p + 1 < block.part.last_panel ? p + 1 : p)];
           const int64_t begin = (run * depth_ + first_depth) * next.vectors * panels_.kernels().lanes;
           run_panel(block, panel, block.packed + next.begin + begin, run, std::min(runs_together, runs_ - run), first_depth,
                     last_depth - first_depth);
@@ -154,7 +145,7 @@ void TiledProduct::run_block(const Block& all) const {
       }
     }
     if (all.then) {
-      all.then(block.first_row, block.last_row);
+      all.then(block.part.first_row, block.part.last_row);
     }
   }
 }
@@ -174,9 +165,9 @@ void TiledProduct::run_panel(const Block& block, const Panels::Panel& panel, con
             .run_distance = depth_ * width,
             .out_distance = panels_.columns(),
             .last = static_cast<int>(panel.columns - (panel.vectors - 1) * kernels.lanes),
-            .bias = begins && !block.adds ? block.packed + panel.bias : nullptr,
+            .bias = begins && !block.part.adds ? block.packed + panel.bias : nullptr,
             .bounds = ends ? block.bounds : nullptr};
-  const int64_t count = block.last_row - block.first_row;
+  const int64_t count = block.part.last_row - block.part.first_row;
   const int64_t tiles = divide_up(count, kernels.rows[panel.vectors - 1]);
   // The first tiles prefetch the weights of the next panel, line by line.
   const int64_t line = 64 / static_cast<int64_t>(sizeof(float));
@@ -184,12 +175,12 @@ void TiledProduct::run_panel(const Block& block, const Panels::Panel& panel, con
   for (int64_t i = 0; i < tiles; ++i) {
     const auto [begin, end] = part_of(count, tiles, i);
     tile.rows = block.rows + begin;
-    tile.out = block.out + (block.first_row + begin) * panels_.columns() + panel.column;
+    tile.out = block.out + (block.part.first_row + begin) * panels_.columns() + panel.column;
     const bool prefetches = tiles < lines ? i == 0 : i < lines;
     tile.ahead = prefetches ? next + (tiles < lines ? 0 : i * runs * depth * line) : tile.panel;
     tile.ahead_step = !prefetches ? 0 : tiles < lines ? width : line;
     tile.ahead_distance = prefetches && tiles < lines ? line : 0;
-    if (block.is_vector && begins && ends && !block.adds) {
+    if (block.is_vector && begins && ends && !block.part.adds) {
       kernels.compute_vector[panel.vectors - 1](tile);
     } else {
       kernels.compute[panel.vectors - 1][end - begin - 1](tile);
