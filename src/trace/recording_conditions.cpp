@@ -27,6 +27,12 @@ bool is_removed(const std::unique_ptr<torch::autograd::FunctionPreHook>& hook) {
   return std::none_of(functions.begin(), functions.end(), [](const auto& function) { return function != nullptr; });
 }
 
+}  // namespace
+
+bool are_called(const std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>& hooks) {
+  return !std::all_of(hooks.begin(), hooks.end(), is_removed);
+}
+
 bool has_hooks(const at::Tensor& leaf) {
   namespace impl = torch::autograd::impl;
   if (are_called(impl::hooks(leaf)) || impl::post_acc_grad_hooks(leaf) != nullptr) {
@@ -34,12 +40,6 @@ bool has_hooks(const at::Tensor& leaf) {
   }
   const std::shared_ptr<torch::autograd::Node> accumulator = impl::try_get_grad_accumulator(leaf);
   return accumulator != nullptr && (!accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty());
-}
-
-}  // namespace
-
-bool are_called(const std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>& hooks) {
-  return !std::all_of(hooks.begin(), hooks.end(), is_removed);
 }
 
 const char* why_not_now(std::span<const at::Tensor> leaves) {

@@ -18,6 +18,9 @@ const char* why_not_now(std::span<const at::Tensor> leaves);
 // has found outside of its arguments.
 const char* why_not_kept(const at::Tensor& tensor);
 
+// Returns whether hooks of a leaf, or of the node that accumulates its gradient, see its gradient.
+bool has_hooks(const at::Tensor& leaf);
+
 // Returns whether one of a tensor's hooks has not been removed.
 bool are_called(const std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>& hooks);
 

@@ -93,7 +93,7 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
   std::vector<at::Tensor> given = ModuleState(call.front().toObject()).tensors();
   given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());
   // The program sees gradients, of which recording a call computes one more.
-  if (std::any_of(given.begin(), given.end(), has_hooks)) {
+  if (std::any_of(given.begin(), given.end(), sees_gradients)) {
     return false;
   }
   const auto module = call.front().toObject();

@@ -67,12 +67,12 @@ const char* why_not_repeated(const JointPlans& plans, size_t arguments) {
 
 }  // namespace
 
-bool has_hooks(const at::Tensor& tensor) {
+bool sees_gradients(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.requires_grad()) {
     return false;
   }
   const auto node = tensor.grad_fn();
-  return why_not_now({&tensor, 1}) != nullptr ||
+  return has_hooks(tensor) ||
          (node != nullptr && (!node->tensor_pre_hooks().empty() || !node->retains_grad_hooks().empty()));
 }
 
@@ -83,7 +83,7 @@ bool JointTrace::holds(const CallArguments& arguments) const {
 
 bool JointTrace::calls_needless_hooks(const CallArguments& arguments) const {
   const auto have_hooks = [](const std::vector<at::Tensor>& tensors) {
-    return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return has_hooks(tensor); });
+    return std::any_of(tensors.begin(), tensors.end(), sees_gradients);
   };
   return plans_->differentiable_results.size() > 1 && (have_hooks(arguments.tensors) || have_hooks(captured_.tensors()));
 }

@@ -24,7 +24,7 @@ namespace sconce {
 class Recorder;
 
 // Returns whether the program sees gradients of the tensor.
-bool has_hooks(const at::Tensor& tensor);
+bool sees_gradients(const at::Tensor& tensor);
 
 class JointTrace final : public PlanEntry {
  public:

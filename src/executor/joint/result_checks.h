@@ -1,4 +1,4 @@
-// What a call must return to be served by a recording. All are asked for while the call is recorded.
+// Checks of what a call returns: whether a recording of it can serve later calls.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -128,25 +128,23 @@ class RecordingSplitter {
   // Finds what autograd checks before a backward that has some of the gradients.
   void find_needs(const std::vector<const Value*>& saved) {
     parts_.needs.assign(graph_.inputs().size() - first_gradient_, Dependences(saved.size()));
+    std::unordered_map<const Value*, size_t> numbers;
+    for (size_t i = 0; i < saved.size(); ++i) {
+      numbers.emplace(saved[i], i);
+    }
     for (const Node* node : graph_.body().nodes()) {
-      Dependences on;
-      for (const Value* operand : node->inputs()) {
-        if (const auto found = depends_.find(operand); found != depends_.end()) {
-          add_to(on, found->second);
-        }
-      }
-      if (!backward_.contains(node) || on.empty()) {
+      const Dependences on = backward_.contains(node) ? dependences_of(*node) : Dependences();
+      if (on.empty()) {
         continue;
       }
-      for_each_operand(*node, [&](const Value* operand) {
-        std::unordered_set<const Value*> read;
-        find_read(*operand, read);
-        for (size_t i = 0; i < saved.size(); ++i) {
-          for (size_t gradient = 0; gradient < on.size() && read.contains(saved[i]); ++gradient) {
-            parts_.needs[gradient][i] = parts_.needs[gradient][i] || on[gradient];
-          }
+      std::unordered_set<const Value*> read;
+      for_each_operand(*node, [&](const Value* operand) { find_read(*operand, read); });
+      for (const Value* value : read) {
+        const auto found = numbers.find(value);
+        for (size_t gradient = 0; gradient < on.size() && found != numbers.end(); ++gradient) {
+          parts_.needs[gradient][found->second] = parts_.needs[gradient][found->second] || on[gradient];
         }
-      });
+      }
     }
   }
 
@@ -160,13 +158,19 @@ class RecordingSplitter {
     }
   }
 
-  void note_dependences(const Node& node) {
+  // Returns which gradients of results the operands depend on; empty if none.
+  Dependences dependences_of(const Node& node) const {
     Dependences all;
     for (const Value* operand : node.inputs()) {
       if (const auto found = depends_.find(operand); found != depends_.end()) {
         add_to(all, found->second);
       }
     }
+    return all;
+  }
+
+  void note_dependences(const Node& node) {
+    const Dependences all = dependences_of(node);
     if (all.empty()) {
       return;
     }
