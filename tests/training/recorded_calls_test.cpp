@@ -372,7 +372,7 @@ TEST(RecordedCalls, AreRefusedWithAReason) {
   }
 }
 
-// What is written to one element of such a view shows in others.
+// The elements of such a view share memory: a write to one of them changes others.
 TEST(RecordedCalls, ReturnViewsAsTheyAre) {
   for (const char* view : {"h[:, 0:1].expand(5, 8)", "h[:, ::2]", "h.unfold(1, 3, 2)", "h[0]", "h.t()", "h.view(2, 20)"}) {
     Pair pair(std::string(R"(
@@ -388,7 +388,7 @@ def forward(self, x):
   }
 }
 
-// What a call reads of elements decides what it does. A plan serves those that read what the recorded one did.
+// Numbers that a call reads decide what it does. The plan serves calls that read the recorded numbers.
 TEST(RecordedCalls, CheckTheNumbersThatTheyRead) {
   for (const char* reading : {"bool((x[0, 0] > -10).item())", "bool(x[0, 0] > -10)", "float(x[0, 0]) > -10.0",
                               "torch.equal(x[0, 0:1] > -10, torch.ones(1) > 0)"}) {
@@ -477,7 +477,7 @@ def forward(self, x):
   EXPECT_THAT(pair.recorded().reasons.front().first, HasSubstr("computed from another result"));
 }
 
-// What the backward of one result reads may be written before that of the other.
+// The program may write a tensor that only the backward of the other result reads.
 TEST(RecordedCalls, CheckWhatABackwardReads) {
   Pair pair(R"(
 def forward(self, x):

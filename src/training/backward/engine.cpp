@@ -167,8 +167,7 @@ class BackwardEngine final : public Engine {
                                    : current_programs->take(first.node(), task, creates_graph);
   }
 
-  // What only plans and leaves take part in sees nothing of the engine, whose threads, callbacks and states it can do
-  // without.
+  // Plans and leaves without hooks ask the engine for nothing: they need none of its threads, callbacks and states.
   static void complete(GraphTask& task, const BackwardPrograms::Backward& backward) {
     const c10::AutoGradMode no_graph(false);
     task.future_result_->markCompleted(backward.run());

@@ -158,7 +158,7 @@ std::string Generator::operand(const Hole& hole, const std::string& n) {
   if (hole.kind == Hole::Kind::kIndex) {
     const std::string high = with_name_replaced(hole.high, "n", n);
     const std::string real = operand({Hole::Kind::kReal, hole.sizes, ""}, n);
-    // Of what saturates at 1, rounding decides nothing.
+    // Rounding decides nothing where results saturate at 1.
     return add("torch.floor(torch.abs(" + real + ") * 6.7).to(4) % " + high).value_or("?");
   }
   if (const auto found = existing(hole, *wanted); found && chance(hole.kind == Hole::Kind::kWritten ? 25 : 50)) {
