@@ -151,6 +151,7 @@ struct OpRow {
   // how often it was written, or whether it requires a gradient.
   bool reads_beyond_form = false;
   Reads reads = Reads::kElements;
+  bool needs_grad_mode = false;  // its kernel returns the workspace of backward only in grad mode
 
   // ---- layout, in-place variants, autocast
   Layout layout = Layout::kUnknown;

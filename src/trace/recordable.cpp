@@ -70,8 +70,8 @@ std::string why_not_recordable(const c10::OperatorHandle& op, const std::vector<
   if (schema.name() == "aten::set_") {
     return "it gives a tensor the memory of another";
   }
-  // These return the workspace of backward only in grad mode.
-  if (schema.name() == "aten::mkldnn_rnn_layer" || schema.name() == "aten::_cudnn_rnn") {
+  // It returns the workspace of backward only in grad mode.
+  if (schema.name() == "aten::_cudnn_rnn") {
     return "it keeps a workspace for backward only in grad mode, in which a plan does not run";
   }
   bool has_tensor = false;

@@ -133,6 +133,7 @@ def forward(self, x):
   for (uint64_t step = 0; step < 6; ++step) {
     both.train(4, step);
   }
+  EXPECT_EQ(both.step().explain().by_plan, 5U);
 }
 
 // Written out, a layer has a product for each time in the gradient of each weight. Where batches come first, LibTorch

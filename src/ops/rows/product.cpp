@@ -166,6 +166,9 @@ else:
     right = torch.matmul(self.transpose(-2, -1), grad)
 return (left, right)
 )"},
+      {.name = "aten::mkldnn_rnn_layer", .results = Sharing::kFresh, .needs_grad_mode = true},
+      // The gradients of both biases are one tensor.
+      {.name = "aten::mkldnn_rnn_layer_backward", .results = Sharing::kShared},
       {.name = "aten::mm",
        .backward_ignores_result = true,
        .autocast = Autocast::kReduced,

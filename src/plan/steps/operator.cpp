@@ -4,7 +4,9 @@
 #include "ir/schema_match.h"
 #include "plan/steps/call_step.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
@@ -51,6 +53,27 @@ class CompositeStep final : public DispatcherStep {
     } catch (const c10::Error&) {
       frame.autograd->skip(false);
       frame.stack.assign(operands.begin(), operands.end());
+      call(frame);
+    }
+    pop_results(frame);
+  }
+};
+
+// Calls an operator whose kernel makes the workspace of its backward only in grad mode: a plan that a recording made has
+// backward in another plan, and runs without.
+class WorkspaceStep final : public DispatcherStep {
+ public:
+  using DispatcherStep::DispatcherStep;
+
+  void run(Frame& frame) const override {
+    if (frame.autograd_use != AutogradUse::kNone) {
+      DispatcherStep::run(frame);
+      return;
+    }
+    push_operands(frame);
+    {
+      const c10::AutoGradMode with_workspace(true);
+      const at::AutoDispatchBelowADInplaceOrView below_autograd;
       call(frame);
     }
     pop_results(frame);
@@ -163,6 +186,10 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
     if (may_skip && is_composite(*op.dispatched) && !effects_of(node).random && !effects_of(node).writes) {
       return StepPtr(
           std::make_unique<CompositeStep>(node, std::move(operands), std::move(results), may_skip, *op.dispatched));
+    }
+    if (op.needs_grad_mode) {
+      return StepPtr(
+          std::make_unique<WorkspaceStep>(node, std::move(operands), std::move(results), may_skip, *op.dispatched));
     }
     return StepPtr(
         std::make_unique<DispatcherStep>(node, std::move(operands), std::move(results), may_skip, *op.dispatched));
