@@ -56,7 +56,9 @@ class GraphExecutor::Impl final : public Program {
   void run_unrecorded(torch::jit::Stack& stack) { run(stack, nullptr); }
   // `recorded`: is told of the plan; null for a call that is not to be recorded.
   FrameLease take_frame(const ArgumentSpec* spec, Arguments arguments, JointCalls* recorded);
-  const CountedPlan& plan_for(const ArgumentSpec& spec, Arguments arguments, const PlanCache<SpecEntry>::Guard& guard);
+  // `recorded`: the recorded calls of the method, if the call is one that may be.
+  const CountedPlan& plan_for(const ArgumentSpec& spec, Arguments arguments, const PlanCache<SpecEntry>::Guard& guard,
+                              JointCalls* recorded);
   void specialize(const SpecEntry& entry, const ArgumentSpec& spec, Arguments arguments);
   const char* why_not_specialized(const ArgumentSpec& spec) const;
   PlanExplanation explain_plan(const CountedPlan& plan, std::vector<std::string> specs) const;

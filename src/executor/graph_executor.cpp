@@ -213,11 +213,8 @@ void GraphExecutor::Impl::note_run(const Plan& plan) const {
 // destruction of what leaves the cache: the frame keeps its plan.
 FrameLease GraphExecutor::Impl::take_frame(const ArgumentSpec* spec, Arguments arguments, JointCalls* recorded) {
   const PlanCache<SpecEntry>::Guard guard(cache_);
-  const CountedPlan& chosen = spec != nullptr ? plan_for(*spec, arguments, guard) : *generic_;
+  const CountedPlan& chosen = spec != nullptr ? plan_for(*spec, arguments, guard, recorded) : *generic_;
   chosen.runs.add();
-  if (recorded != nullptr && !recorded->is_on()) {
-    recorded->note_plan(chosen.gradients);
-  }
   return FrameLease(*chosen.plan);
 }
 
@@ -230,7 +227,7 @@ bool GraphExecutor::Impl::takes_profiled_run() {
 // The generic plan serves a spec until its own plan is made. The second run of a spec asks for that, or the first if the
 // caller waits for it anyway.
 const CountedPlan& GraphExecutor::Impl::plan_for(const ArgumentSpec& spec, Arguments arguments,
-                                                 const PlanCache<SpecEntry>::Guard& guard) {
+                                                 const PlanCache<SpecEntry>::Guard& guard, JointCalls* recorded) {
   const SpecEntry* entry = cache_.find(guard, spec.words(), spec.hash());
   const bool is_new = entry == nullptr;
   if (is_new) {
@@ -246,6 +243,9 @@ const CountedPlan& GraphExecutor::Impl::plan_for(const ArgumentSpec& spec, Argum
     specialize(*entry, spec, arguments);
   }
   const CountedPlan* own = (*entry)->plan();
+  if (recorded != nullptr && !recorded->is_on() && (own != nullptr || (*entry)->is_refused())) {
+    recorded->note_plan(own != nullptr ? own->gradients : std::nullopt);
+  }
   return own != nullptr ? *own : *generic_;
 }
 

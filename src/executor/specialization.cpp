@@ -29,6 +29,7 @@ void Specialization::refuse(const std::string& reason, std::vector<RefusalExplan
   const std::lock_guard<std::mutex> lock(mutex_);
   why_not_ = reason;
   refusals_ = std::move(refusals);
+  is_refused_.store(true, std::memory_order_relaxed);
 }
 
 void Specialization::fail(const std::string& reason) noexcept {

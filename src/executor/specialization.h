@@ -59,6 +59,9 @@ class Specialization {
   void refuse(const std::string& reason, std::vector<RefusalExplanation> refusals);
   void fail(const std::string& reason) noexcept;
 
+  // Whether the generic plan serves the spec for good, because one of its own would be the same.
+  bool is_refused() const { return is_refused_.load(std::memory_order_relaxed); }
+
   // Why there is no plan (yet).
   std::string why_not() const;
   // The passes that failed, or the failure of the compile.
@@ -71,6 +74,7 @@ class Specialization {
   std::string why_not_;
   std::vector<RefusalExplanation> refusals_;
   std::atomic<bool> is_wanted_;
+  std::atomic<bool> is_refused_{false};
 };
 
 // What a compile needs of the call that asked for it: numbers only, no tensor.

@@ -32,7 +32,7 @@ JointCalls::JointCalls(const Graph& graph, std::string name, const Options& opti
       table_(options.plan_cache_capacity()) {}
 
 void JointCalls::note_plan(const std::optional<GradientExplanation>& gradients) {
-  if (gradients && gradients->outside > 0 && !prints_ && !is_given_up_) {
+  if ((!gradients || gradients->outside > 0) && !prints_ && !is_given_up_) {
     is_on_.store(true, std::memory_order_relaxed);
   }
 }

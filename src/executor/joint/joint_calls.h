@@ -22,6 +22,7 @@ class JointCalls {
 
   // Whether a plan for calls that record gradients leaves operators to autograd. Before one does, no call is recorded.
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
+  // Without an explanation, all operators are left to autograd.
   void note_plan(const std::optional<GradientExplanation>& gradients);
 
   // Runs a call that records gradients, if a plan serves it or it is to be recorded. The stack has the module and the
