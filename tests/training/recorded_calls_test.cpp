@@ -1,5 +1,5 @@
 // Calls that record gradients, recorded with their backward: results, gradients and errors are LibTorch's.
-#include "tests/training/two_trainings.h"
+#include "tests/training/recorded_pair.h"
 
 #include <sconce/compiled_backward.h>
 
@@ -28,83 +28,15 @@ def forward(self, x):
     return torch.linear(s * h, self.b_weight, self.b_bias) * self.scale
 )";
 
-// A module by sconce, and a copy by LibTorch.
-class Pair {
- public:
-  explicit Pair(const std::string& source, bool has_norm = false)
-      : ours_(two_layers(source, has_norm)),
-        theirs_(copy_of(ours_)),
-        module_(accelerate(ours_, Options().compile(CompileMode::kBlocking))) {}
-
-  c10::IValue ours(std::vector<c10::IValue> arguments) const { return module_.forward(std::move(arguments)); }
-  c10::IValue theirs(std::vector<c10::IValue> arguments) {
-    torch::jit::setGraphExecutorOptimize(false);
-    struct Restore {
-      ~Restore() { torch::jit::setGraphExecutorOptimize(true); }
-    } const restore;
-    return theirs_.forward(std::move(arguments));
-  }
-  torch::jit::Module& our_module() { return ours_; }
-  torch::jit::Module& their_module() { return theirs_; }
-  Explanation::Recorded recorded() const { return module_.method("forward").explain().recorded; }
-
-  void clear_gradients() {
-    for (const torch::jit::Module* module : {&ours_, &theirs_}) {
-      for (const at::Tensor& parameter : module->parameters()) {
-        parameter.mutable_grad() = at::Tensor();
-      }
-    }
-  }
-  void expect_equal_gradients() const {
-    const auto ours = state_of(ours_);
-    const auto theirs = state_of(theirs_);
-    for (size_t i = 0; i < ours.size(); ++i) {
-      EXPECT_TRUE(at::allclose(ours[i], theirs[i], 1e-4, 1e-6)) << "tensor " << i;
-      ASSERT_EQ(ours[i].grad().defined(), theirs[i].grad().defined()) << "gradient " << i;
-      if (ours[i].grad().defined()) {
-        EXPECT_TRUE(at::allclose(ours[i].grad(), theirs[i].grad(), 1e-4, 1e-5)) << "gradient " << i;
-      }
-    }
-  }
-
- private:
-  torch::jit::Module ours_;
-  torch::jit::Module theirs_;
-  Module module_;
-};
-
-// Runs a call and what `use` does with its result by both, several times.
-using Use = std::function<void(const c10::IValue& result, const at::Tensor& x)>;
-void expect_equal_uses(Pair& pair, const Use& use, int calls = 8, bool clears = true) {
-  for (int call = 0; call < calls; ++call) {
-    if (clears) {
-      pair.clear_gradients();
-    }
-    at::manual_seed(call);
-    const at::Tensor x = at::randn({5, 8});
-    const at::Tensor our_x = x.clone().set_requires_grad(true);
-    const at::Tensor their_x = x.clone().set_requires_grad(true);
-    at::manual_seed(call);
-    use(pair.ours({our_x}), our_x);
-    at::manual_seed(call);
-    use(pair.theirs({their_x}), their_x);
-    pair.expect_equal_gradients();
-    ASSERT_EQ(our_x.grad().defined(), their_x.grad().defined());
-    if (our_x.grad().defined()) {
-      EXPECT_TRUE(at::allclose(our_x.grad(), their_x.grad(), 1e-4, 1e-5)) << "call " << call;
-    }
-  }
-}
-
 TEST(RecordedCalls, HaveTheGradientsOfLibTorch) {
-  Pair pair(kSorted);
+  RecordedPair pair(kSorted);
   expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); });
   EXPECT_GE(pair.recorded().by_plan, 4U);
   EXPECT_EQ(pair.recorded().plans.size(), 2U);
 }
 
 TEST(RecordedCalls, TakeGradientsOfAnyStrides) {
-  Pair pair(kSorted);
+  RecordedPair pair(kSorted);
   expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().sum().backward(); });
   expect_equal_uses(
       pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().backward(at::arange(40.0).view({8, 5}).t()); });
@@ -112,7 +44,7 @@ TEST(RecordedCalls, TakeGradientsOfAnyStrides) {
 }
 
 TEST(RecordedCalls, KeepTheGraph) {
-  Pair pair(kSorted);
+  RecordedPair pair(kSorted);
   expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) {
     const at::Tensor loss = y.toTensor().pow(2).sum();
     loss.backward({}, /*retain_graph=*/true);
@@ -126,12 +58,12 @@ TEST(RecordedCalls, KeepTheGraph) {
 
 TEST(RecordedCalls, AreDifferentiatedTwice) {
   for (const bool has_dropout : {false, true}) {
-    Pair pair(has_dropout ? R"(
+    RecordedPair pair(has_dropout ? R"(
 def forward(self, x):
     h = torch.dropout(torch.tanh(torch.linear(x, self.a_weight, self.a_bias)), 0.3, True)
     return torch.linear(torch.cummax(h, 1)[0] * h, self.b_weight, self.b_bias) * self.scale
 )"
-                          : kSorted);
+                                  : kSorted);
     expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor& x) {
       const auto first = torch::autograd::grad({y.toTensor().pow(2).sum()}, {x}, {}, true, /*create_graph=*/true);
       first[0].pow(2).sum().backward();
@@ -141,7 +73,7 @@ def forward(self, x):
 }
 
 TEST(RecordedCalls, CallHooksOfParametersAndResults) {
-  Pair pair(kSorted);
+  RecordedPair pair(kSorted);
   for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
     module->attr("a_weight").toTensor().register_hook([](const at::Tensor& gradient) { return gradient * 2; });
   }
@@ -151,7 +83,7 @@ TEST(RecordedCalls, CallHooksOfParametersAndResults) {
     y.toTensor().pow(2).sum().backward();
   });
   // Hooks that come after the recording.
-  Pair other(kSorted);
+  RecordedPair other(kSorted);
   expect_equal_uses(other, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().sum().backward(); });
   int calls = 0;
   for (torch::jit::Module* module : {&other.our_module(), &other.their_module()}) {
@@ -166,7 +98,7 @@ TEST(RecordedCalls, CallHooksOfParametersAndResults) {
 }
 
 TEST(RecordedCalls, NoticeWritesBeforeBackward) {
-  Pair pair(kSorted);
+  RecordedPair pair(kSorted);
   for (int call = 0; call < 6; ++call) {
     for (const bool by_sconce : {true, false}) {
       const at::Tensor x = at::randn({5, 8});
@@ -185,7 +117,7 @@ TEST(RecordedCalls, NoticeWritesBeforeBackward) {
 }
 
 TEST(RecordedCalls, LetResultsBeWritten) {
-  Pair pair(kSorted);
+  RecordedPair pair(kSorted);
   expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) {
     at::Tensor result = y.toTensor();
     result.mul_(2).add_(1);
@@ -196,7 +128,7 @@ TEST(RecordedCalls, LetResultsBeWritten) {
 }
 
 TEST(RecordedCalls, HaveSeveralResults) {
-  Pair pair(R"(
+  RecordedPair pair(R"(
 def forward(self, x) -> Tuple[Tensor, List[Tensor], Dict[str, Tensor], int, Optional[Tensor], Tensor]:
     h = torch.cummax(torch.linear(x, self.a_weight), 1)[0]
     g = torch.tanh(torch.linear(x, self.b_weight, self.b_bias))
@@ -236,14 +168,14 @@ TEST(RecordedCalls, WriteGradientsInPlace) {
         "    y.relu_()\n    return torch.cummin(torch.gather(y, 1, x.argsort(1)), 0)[0]\n",
         "    k, i = torch.topk(y, 2, 1)\n    o = torch.zeros_like(y)\n    o.scatter_(1, i, torch.softmax(k, 1))\n"
         "    y = o * torch.mm(y, self.b_weight)\n    y.relu_()\n    return torch.topk(y, 3, 1)[0]\n"}) {
-    Pair pair("def forward(self, x):\n    y = torch.mm(x, self.a_weight)\n" + std::string(body));
+    RecordedPair pair("def forward(self, x):\n    y = torch.mm(x, self.a_weight)\n" + std::string(body));
     expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); });
     EXPECT_GE(pair.recorded().by_plan, 4U) << body;
   }
 }
 
 TEST(RecordedCalls, AreDifferentiatedTwiceWhereTheyDependOnEachOther) {
-  Pair pair(kSorted);
+  RecordedPair pair(kSorted);
   for (int call = 0; call < 8; ++call) {
     const at::Tensor x = at::randn({5, 8});
     std::vector<at::Tensor> gradients;
@@ -263,7 +195,7 @@ TEST(RecordedCalls, AreDifferentiatedTwiceWhereTheyDependOnEachOther) {
 }
 
 TEST(RecordedCalls, FreeWhatABackwardHasRunThrough) {
-  Pair apart(R"(
+  RecordedPair apart(R"(
 def forward(self, x):
     a = torch.mm(x, self.a_weight)
     a.relu_()
@@ -278,7 +210,7 @@ def forward(self, x):
     EXPECT_THROW(both[0].toTensor().sum().backward(), c10::Error);
   });
   EXPECT_GE(apart.recorded().by_plan, 4U);
-  Pair together(R"(
+  RecordedPair together(R"(
 def forward(self, x):
     h = torch.tanh(torch.cummax(torch.mm(x, self.a_weight), 1)[0])
     return torch.mm(h, self.b_weight), h * 2
@@ -292,31 +224,31 @@ def forward(self, x):
 }
 
 TEST(RecordedCalls, LeaveVersionsAsTheyAre) {
-  Pair pair(R"(
+  RecordedPair pair(R"(
 def forward(self, x):
     y = torch.mm(x, self.a_weight)
     y.relu_()
     self.mean.add_(1)
     return torch.cummax(torch.mm(y, self.b_weight), 1)[0] * self.mean
 )",
-            /*has_norm=*/true);
+                    /*has_norm=*/true);
   expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); });
   EXPECT_GE(pair.recorded().by_plan, 4U);
 }
 
 TEST(RecordedCalls, UpdateBuffersOnce) {
-  Pair pair(R"(
+  RecordedPair pair(R"(
 def forward(self, x):
     h = torch.batch_norm(torch.linear(x, self.a_weight), self.b_bias + 1, self.a_bias, self.mean, self.var, True, 0.1, 1e-5, True)
     return torch.linear(torch.dropout(torch.cummax(h, 1)[0], 0.2, True), self.b_weight)
 )",
-            /*has_norm=*/true);
+                    /*has_norm=*/true);
   expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); });
   EXPECT_GE(pair.recorded().by_plan, 4U);
 }
 
 TEST(RecordedCalls, FollowAttributesAndParameters) {
-  Pair pair(kSorted);
+  RecordedPair pair(kSorted);
   const Use use = [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); };
   expect_equal_uses(pair, use);
   for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
@@ -336,7 +268,7 @@ TEST(RecordedCalls, FollowAttributesAndParameters) {
 }
 
 TEST(RecordedCalls, LeaveSizesOpen) {
-  Pair pair(kSorted);
+  RecordedPair pair(kSorted);
   for (const int64_t batch : {3, 5, 7, 3, 1, 9, 12, 2, 1, 6, 0, 11, 1}) {
     pair.clear_gradients();
     const at::Tensor x = at::randn({batch, 8});
@@ -359,7 +291,7 @@ TEST(RecordedCalls, AreRefusedWithAReason) {
            {"    h = torch.cummax(x * self.a_bias, 1)[0]\n    return h, h.view(-1)\n", "shares memory"},
            {"    y = x.detach()\n    y.add_(1)\n    return torch.cummax(y * self.a_bias, 1)[0]\n", "writes an argument"},
        }) {
-    Pair pair("def forward(self, x):\n" + body);
+    RecordedPair pair("def forward(self, x):\n" + body);
     expect_equal_uses(
         pair,
         [](const c10::IValue& y, const at::Tensor&) {
@@ -375,11 +307,11 @@ TEST(RecordedCalls, AreRefusedWithAReason) {
 // The elements of such a view share memory: a write to one of them changes others.
 TEST(RecordedCalls, ReturnViewsAsTheyAre) {
   for (const char* view : {"h[:, 0:1].expand(5, 8)", "h[:, ::2]", "h.unfold(1, 3, 2)", "h[0]", "h.t()", "h.view(2, 20)"}) {
-    Pair pair(std::string(R"(
+    RecordedPair pair(std::string(R"(
 def forward(self, x):
     h = torch.linear(torch.cummax(torch.tanh(torch.linear(x, self.a_weight, self.a_bias)), 1)[0], self.b_weight, self.b_bias)
-    return )") +
-              view + "\n");
+    return )") + view +
+                      "\n");
     std::vector<at::Tensor> results;
     expect_equal_uses(pair, [&](const c10::IValue& y, const at::Tensor&) { results.push_back(y.toTensor().detach()); });
     for (size_t i = 0; i < results.size(); i += 2) {
@@ -392,19 +324,19 @@ def forward(self, x):
 TEST(RecordedCalls, CheckTheNumbersThatTheyRead) {
   for (const char* reading : {"bool((x[0, 0] > -10).item())", "bool(x[0, 0] > -10)", "float(x[0, 0]) > -10.0",
                               "torch.equal(x[0, 0:1] > -10, torch.ones(1) > 0)"}) {
-    Pair pair(std::string(R"(
+    RecordedPair pair(std::string(R"(
 def forward(self, x):
     h = torch.dropout(torch.cummax(torch.tanh(torch.linear(x, self.a_weight, self.a_bias)), 1)[0], 0.3, True)
     self.mean.mul_(0.9).add_(h.detach().mean(0), alpha=0.1)
     y = torch.linear(h, self.b_weight, self.b_bias)
     if )") + reading +
-                  R"(:
+                          R"(:
         y = y * self.scale
     else:
         y = torch.cummax(y, 1)[0] + h[5:].sum()
     return y
 )",
-              /*has_norm=*/true);
+                      /*has_norm=*/true);
     for (int call = 0; call < 20; ++call) {
       pair.clear_gradients();
       at::manual_seed(call);
@@ -428,7 +360,7 @@ def forward(self, x):
 }
 
 TEST(RecordedCalls, LeaveToTheMethodWhatReadsOthersEachTime) {
-  Pair pair(R"(
+  RecordedPair pair(R"(
 def forward(self, x):
     y = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
     return torch.linear(y, self.b_weight, self.b_bias) * self.scale * float(x.sum())
@@ -441,7 +373,7 @@ def forward(self, x):
 }
 
 TEST(RecordedCalls, ReturnArgumentsThemselves) {
-  Pair pair(R"(
+  RecordedPair pair(R"(
 def forward(self, x):
     h = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
     return x, torch.linear(h, self.b_weight, self.b_bias) * self.scale, (x, h * 2)
@@ -457,29 +389,9 @@ def forward(self, x):
   EXPECT_GE(pair.recorded().by_plan, 4U);
 }
 
-// Hooks and gradients of a result see what flows to it through another one.
-TEST(RecordedCalls, AreNotMadeOfResultsThatDependOnEachOther) {
-  Pair pair(R"(
-def forward(self, x):
-    h = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
-    return torch.linear(h, self.b_weight, self.b_bias) * self.scale, h
-)");
-  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) {
-    const auto& elements = y.toTupleRef().elements();
-    const at::Tensor h = elements[1].toTensor();
-    h.retain_grad();
-    h.register_hook([](const at::Tensor& gradient) { return gradient * 2; });
-    (elements[0].toTensor().pow(2).sum() + h.sum()).backward();
-    EXPECT_TRUE(h.grad().defined());
-  });
-  EXPECT_EQ(pair.recorded().by_plan, 0U);
-  ASSERT_FALSE(pair.recorded().reasons.empty());
-  EXPECT_THAT(pair.recorded().reasons.front().first, HasSubstr("computed from another result"));
-}
-
 // The program may write a tensor that only the backward of the other result reads.
 TEST(RecordedCalls, CheckWhatABackwardReads) {
-  Pair pair(R"(
+  RecordedPair pair(R"(
 def forward(self, x):
     h = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0].sin()
     return torch.linear(h, self.b_weight), h * self.scale
@@ -513,7 +425,7 @@ TEST(RecordedCalls, WriteBuffersThatAreViewsOfParameters) {
 }
 
 TEST(RecordedCalls, RaiseTheErrorsOfLibTorch) {
-  Pair pair(kSorted);
+  RecordedPair pair(kSorted);
   const Use use = [](const c10::IValue& y, const at::Tensor&) { y.toTensor().sum().backward(); };
   for (int round = 0; round < 3; ++round) {
     expect_equal_uses(pair, use, 4);
@@ -525,7 +437,7 @@ TEST(RecordedCalls, RaiseTheErrorsOfLibTorch) {
 }
 
 TEST(RecordedCalls, RunInSeveralThreads) {
-  Pair pair(kSorted);
+  RecordedPair pair(kSorted);
   const at::Tensor x = at::randn({5, 8});
   const at::Tensor expected = torch::autograd::grad({pair.theirs({x}).toTensor().pow(2).sum()},
                                                     {pair.their_module().attr("a_weight").toTensor()})[0];
@@ -547,8 +459,32 @@ TEST(RecordedCalls, RunInSeveralThreads) {
   EXPECT_GE(pair.recorded().by_plan, 1U);
 }
 
+// oneDNN's layer keeps a workspace for backward.
+TEST(RecordedCalls, RunRecurrentLayersOfLibTorch) {
+  for (const std::string rest : {"y[0].repeat([1, 1, 4]) * y[2].sum(), y[1]", "y[0].sin(), y[2]"}) {
+    RecordedPair pair(R"(
+def forward(self, x):
+    h = torch.zeros([2, x.size(0), 2])
+    weights = [self.a_weight, self.b_weight[:, 0:2].contiguous(), self.a_bias, self.b_bias,
+               self.b_weight.t() * 2, self.b_weight[:, 3:5].contiguous(), self.a_bias.sin(), self.b_bias * 2]
+    y = torch.lstm(torch.stack([x, x * 2, x.cos()], 1), [h, h], weights, True, 1, 0.0, True, True, True)
+    return )" + rest + "\n");
+    expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) {
+      const auto& elements = y.toTupleRef().elements();
+      const at::Tensor loss = elements[0].toTensor().pow(2).sum() + elements[1].toTensor().sum();
+      loss.backward({}, /*retain_graph=*/true);
+      loss.backward();
+    });
+    expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor& x) {
+      const at::Tensor loss = y.toTupleRef().elements()[0].toTensor().pow(2).sum();
+      torch::autograd::grad({loss}, {x}, {}, true, /*create_graph=*/true)[0].pow(2).sum().backward();
+    });
+    EXPECT_GE(pair.recorded().by_plan, 10U) << ::testing::PrintToString(pair.recorded().reasons);
+  }
+}
+
 TEST(RecordedCalls, RunInCompiledBackwardsAndTrainSteps) {
-  Pair pair(kSorted);
+  RecordedPair pair(kSorted);
   expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) {
     static const BackwardCache backwards(Options().compile(CompileMode::kBlocking));
     const CompiledBackward scope(backwards);

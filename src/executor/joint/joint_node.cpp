@@ -3,15 +3,12 @@
 #include "base/alias_of.h"
 #include "base/cpu_generator.h"
 #include "base/storage_of.h"
-#include "lower/lower.h"
-#include "plan/run_plan.h"
+#include "executor/joint/joint_result.h"
 #include "trace/undone_writes.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/alias.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
-#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -41,14 +38,14 @@ bool is_same_number(const c10::IValue& a, const c10::IValue& b) {
   return a.isDouble() && b.isDouble() ? bits(a) == bits(b) : a.tagKind() == b.tagKind() && a == b;
 }
 
+bool has_defined(const variable_list& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return tensor.defined(); });
+}
+
 }  // namespace
 
-const Plan& JointPlans::with_autograd() const {
-  std::call_once(is_lowered_, [this] {
-    plan_with_autograd_ = lower(operators).value_or_throw("sconce cannot differentiate " + name + " twice");
-    plan_with_autograd_->set_name(name);
-  });
-  return *plan_with_autograd_;
+bool JointPlans::has_results_below() const {
+  return std::any_of(below.begin(), below.end(), [](const std::vector<size_t>& others) { return !others.empty(); });
 }
 
 std::optional<std::vector<at::Tensor>> JointNode::run(std::shared_ptr<const JointPlans> plans,
@@ -126,16 +123,40 @@ std::vector<at::Tensor> JointNode::connect_results(torch::jit::Stack& stack) {
   for (at::Tensor& result : results) {
     result = own_tensor(result);
   }
+  std::vector<at::Tensor> differentiable;
   for (const size_t position : plans_->differentiable_results) {
-    at::Tensor& result = results[position];
-    strides_.push_back(result.strides().vec());
-    impl::set_gradient_edge(result, {shared_from_this(), add_input_metadata(result)});
+    differentiable.push_back(results[position]);
+    strides_.push_back(results[position].strides().vec());
   }
+  connect(differentiable);
   for (const size_t position : plans_->saved_results) {
     saved_results_.push_back(alias_of(results[position]));
     result_versions_.push_back(results[position]._version());
   }
   return results;
+}
+
+void JointNode::connect(const std::vector<at::Tensor>& differentiable) {
+  for (const at::Tensor& result : differentiable) {
+    add_input_metadata(result);
+  }
+  if (differentiable.size() == 1) {
+    impl::set_gradient_edge(differentiable.front(), {shared_from_this(), 0});
+    return;
+  }
+  if (plans_->has_results_below()) {
+    for (const at::Tensor& result : differentiable) {
+      add_input_metadata(result);
+    }
+  }
+  const auto self = std::static_pointer_cast<JointNode>(shared_from_this());
+  JointResult::connect(self, differentiable, plans_->below);
+}
+
+std::vector<bool> JointNode::are_defined(const variable_list& tensors) {
+  std::vector<bool> are(tensors.size());
+  std::transform(tensors.begin(), tensors.end(), are.begin(), [](const at::Tensor& tensor) { return tensor.defined(); });
+  return are;
 }
 
 void JointNode::check_version(const at::Tensor& tensor, int64_t saved) const {
@@ -168,8 +189,8 @@ std::vector<at::Tensor> JointNode::as_recorded(variable_list&& gradients) const 
   return recorded;
 }
 
-std::vector<at::Tensor> JointNode::run_backward(const std::vector<at::Tensor>& gradients,
-                                                const std::vector<bool>& is_defined) {
+variable_list JointNode::run_plan_of_backward(const std::vector<at::Tensor>& gradients,
+                                              const std::vector<bool>& is_defined) {
   torch::jit::Stack stack(symbols_.begin(), symbols_.end());
   stack.insert(stack.end(), gradients.begin(), gradients.end());
   {
@@ -194,77 +215,18 @@ std::vector<at::Tensor> JointNode::run_backward(const std::vector<at::Tensor>& g
     }
   }
   plans_->backward->run(stack);
-  std::vector<at::Tensor> results;
+  variable_list results;
   for (c10::IValue& value : stack) {
     results.push_back(std::move(value).toTensor());
   }
   return results;
 }
 
-std::vector<at::Tensor> JointNode::run_differentiably(const std::vector<at::Tensor>& gradients,
-                                                      const std::vector<bool>& is_defined) {
-  std::vector<at::Tensor> tensors;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    check_is_kept(is_defined);
-    tensors = tensors_;
-  }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const bool is_written = std::find(plans_->written.begin(), plans_->written.end(), i) != plans_->written.end();
-    if (!is_written) {
-      check_version(tensors[i], versions_[i]);
-    }
-  }
-  for (size_t i = 0; i < written_.size(); ++i) {
-    tensors[plans_->written[i]] = written_[i].clone();
-  }
-  // The history of one tensor may lead to another: gradients are those of the call alone.
-  for (const size_t position : plans_->differentiable_tensors) {
-    tensors[position] = at::alias(tensors[position]);
-  }
-  torch::jit::Stack stack(symbols_.begin(), symbols_.end());
-  stack.insert(stack.end(), tensors.begin(), tensors.end());
-  {
-    const at::Tensor state = random_state_.defined() ? cpu_generator().get_state() : at::Tensor();
-    const auto restore = c10::make_scope_exit([&state] {
-      if (state.defined()) {
-        cpu_generator().set_state(state);
-      }
-    });
-    if (random_state_.defined()) {
-      cpu_generator().set_state(random_state_);
-    }
-    run_plan(plans_->with_autograd(), stack, AutogradUse::kAll);
-  }
-  variable_list results;
-  for (const size_t position : plans_->differentiable_results) {
-    results.push_back(stack[position].toTensor());
-  }
-  variable_list inputs;
-  std::vector<size_t> numbers;  // of the tensors of which a gradient is asked for
-  for (size_t i = 0; i < plans_->differentiable_tensors.size(); ++i) {
-    if (task_should_compute_output(i)) {
-      inputs.push_back(tensors[plans_->differentiable_tensors[i]]);
-      numbers.push_back(i);
-    }
-  }
-  const variable_list found = torch::autograd::grad(results, inputs, gradients, /*retain_graph=*/true,
-                                                    /*create_graph=*/true, /*allow_unused=*/true);
-  std::vector<at::Tensor> all(plans_->differentiable_tensors.size());
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    all[numbers[i]] = found[i];
-  }
-  return all;
-}
-
-variable_list JointNode::apply(variable_list&& gradients) {
-  std::vector<bool> is_defined;
-  for (const at::Tensor& gradient : gradients) {
-    is_defined.push_back(gradient.defined());
-  }
+variable_list JointNode::run_backward(variable_list&& gradients) {
+  const std::vector<bool> is_defined = are_defined(gradients);
   const std::vector<at::Tensor> recorded = as_recorded(std::move(gradients));
-  std::vector<at::Tensor> results =
-      c10::GradMode::is_enabled() ? run_differentiably(recorded, is_defined) : run_backward(recorded, is_defined);
+  variable_list results =
+      c10::GradMode::is_enabled() ? run_differentiably(recorded, is_defined) : run_plan_of_backward(recorded, is_defined);
   // A tensor has no gradient if no result with a gradient depends on it.
   for (size_t input = 0; input < results.size(); ++input) {
     bool is_reached = false;
@@ -276,6 +238,26 @@ variable_list JointNode::apply(variable_list&& gradients) {
     }
   }
   return results;
+}
+
+variable_list JointNode::apply(variable_list&& gradients) {
+  const auto results = static_cast<std::ptrdiff_t>(plans_->differentiable_results.size());
+  const variable_list between(gradients.begin() + results, gradients.end());
+  const bool ends_at_results = has_defined(between);
+  gradients.resize(static_cast<size_t>(results));
+  if (!ends_at_results) {
+    return run_backward(std::move(gradients));
+  }
+  variable_list sums = run_between_results(between);
+  if (has_defined(gradients)) {
+    const variable_list others = run_backward(std::move(gradients));
+    for (size_t i = 0; i < sums.size(); ++i) {
+      sums[i] = !sums[i].defined() ? others[i] : others[i].defined() ? sums[i] + others[i] : sums[i];
+    }
+  } else if (const std::lock_guard<std::mutex> lock(mutex_); releases_) {
+    release(are_defined(between));
+  }
+  return sums;
 }
 
 void JointNode::release_variables() {

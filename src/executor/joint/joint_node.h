@@ -15,9 +15,10 @@
 
 namespace sconce {
 
-// Runs the backward plan of one call. Autograd inputs: one per differentiable result. Autograd outputs: one per
-// differentiable tensor. Tensors that backward reads carry autograd's version checks. Engine threads may call `apply` at
-// once.
+// Runs the backward plan of one call. Autograd outputs: one per differentiable tensor. Autograd inputs: one per
+// differentiable result, of a gradient that flows on through everything that the result is computed from. Where results are
+// computed from other results, there is one more per result, of a gradient that ends at other results (see JointResult).
+// Tensors that backward reads carry autograd's version checks. Engine threads may call `apply` at once.
 class JointNode final : public torch::autograd::Node {
  public:
   // Runs forward on the tensors, and returns the results with their history. Returns nothing, and leaves everything as it
@@ -30,13 +31,26 @@ class JointNode final : public torch::autograd::Node {
   void release_variables() override;
   void will_release_variables() override { releases_ = true; }
 
+  // Returns what flows from a differentiable result with this gradient to others, by their numbers, and not through a third
+  // one. Runs forward again, by its operators.
+  torch::autograd::variable_list gradients_of_results(size_t result, const at::Tensor& gradient);
+
  private:
+  // Forward with a history, up to tensors and no further.
+  struct Rerun {
+    torch::autograd::variable_list tensors;  // differentiable ones
+    torch::autograd::variable_list results;  // differentiable ones
+  };
+
   explicit JointNode(std::shared_ptr<const JointPlans> plans) : plans_(std::move(plans)) {}
+
+  static std::vector<bool> are_defined(const torch::autograd::variable_list& tensors);
 
   void connect_inputs();
   // Returns false if what was recorded is not what the call does.
   bool run_forward(torch::jit::Stack& stack) const;
   std::vector<at::Tensor> connect_results(torch::jit::Stack& results);
+  void connect(const std::vector<at::Tensor>& differentiable);
   // Both require the lock.
   void check_is_kept(const std::vector<bool>& is_defined) const;
   void release(const std::vector<bool>& is_defined);
@@ -45,9 +59,18 @@ class JointNode final : public torch::autograd::Node {
   bool is_needed(size_t saved, const std::vector<bool>& is_defined) const;
   // Returns the gradients as backward was recorded with: defined, and with the strides of the results.
   std::vector<at::Tensor> as_recorded(torch::autograd::variable_list&& gradients) const;
-  std::vector<at::Tensor> run_backward(const std::vector<at::Tensor>& gradients, const std::vector<bool>& is_defined);
-  // The same with a history: runs forward again, by its operators.
-  std::vector<at::Tensor> run_differentiably(const std::vector<at::Tensor>& gradients, const std::vector<bool>& is_defined);
+  torch::autograd::variable_list run_backward(torch::autograd::variable_list&& gradients);
+  torch::autograd::variable_list run_plan_of_backward(const std::vector<at::Tensor>& gradients,
+                                                      const std::vector<bool>& is_defined);
+  // The same by operators: in grad mode, with a history.
+  torch::autograd::variable_list run_differentiably(const std::vector<at::Tensor>& gradients,
+                                                    const std::vector<bool>& is_defined);
+  // The same for gradients that end at other results.
+  torch::autograd::variable_list run_between_results(const torch::autograd::variable_list& gradients);
+  Rerun run_again(const std::vector<bool>& is_defined);
+  torch::autograd::variable_list gradients_of_tensors(const Rerun& rerun, const torch::autograd::variable_list& results,
+                                                      const torch::autograd::variable_list& gradients,
+                                                      bool creates_graph) const;
 
   const std::shared_ptr<const JointPlans> plans_;
   std::vector<std::vector<int64_t>> strides_;  // of differentiable results

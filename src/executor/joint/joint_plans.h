@@ -24,6 +24,7 @@ struct JointPlans {
   std::vector<c10::IValue> reads;  // numbers that the call reads from tensors; forward returns them after the results
   std::vector<size_t> differentiable_tensors;  // those that backward has gradients of
   std::vector<size_t> differentiable_results;  // those that bring gradients
+  std::vector<std::vector<size_t>> below;      // per differentiable result: the others that it is computed from
   std::vector<size_t> saved_tensors;
   std::vector<size_t> saved_results;
   std::vector<std::vector<bool>> reaches;  // per differentiable result, per differentiable tensor
@@ -33,6 +34,8 @@ struct JointPlans {
   bool draws = false;                      // random numbers
   std::shared_ptr<const Graph> operators;  // of forward, as recorded: for backward of backward
 
+  // Returns whether a result is computed from another result.
+  bool has_results_below() const;
   bool is_ready() const { return forward->is_ready() && backward->is_ready(); }
   // Returns the plan of `operators`, which runs with autograd. Any thread may call.
   const Plan& with_autograd() const;

@@ -116,13 +116,16 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
   tensors.insert(tensors.end(), recorder.captured().begin(), recorder.captured().end());
   std::vector<at::Tensor> results;
   for (const at::Tensor& result : tensors_in({result_})) {
-    const auto is_same = [&](const at::Tensor& argument) { return argument.is_same(result); };
-    const auto found = std::find_if(arguments.begin(), arguments.end(), is_same);
-    if (found == arguments.end()) {
+    const auto is_same = [&](const at::Tensor& other) { return other.is_same(result); };
+    const auto argument = std::find_if(arguments.begin(), arguments.end(), is_same);
+    const auto known = std::find_if(results.begin(), results.end(), is_same);
+    if (argument != arguments.end()) {
+      returned_.push_back({.is_argument = true, .number = static_cast<size_t>(argument - arguments.begin())});
+      continue;
+    }
+    returned_.push_back({.is_argument = false, .number = static_cast<size_t>(known - results.begin())});
+    if (known == results.end()) {
       results.push_back(result);
-      returned_.push_back(std::nullopt);
-    } else {
-      returned_.push_back(static_cast<size_t>(found - arguments.begin()));
     }
   }
   if (const char* reason = why_not_new(results, tensors)) {
@@ -153,11 +156,7 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
     recorder.refuse("no result depends on a tensor that requires a gradient");
     return nullptr;
   }
-  // All results come from one node: hooks of the one would not see what flows to it through the other.
-  if (depend_on_each_other(differentiable)) {
-    recorder.refuse("a result is computed from another result");
-    return nullptr;
-  }
+  plans->below = results_below(differentiable);
   std::vector<at::Tensor> inputs;
   std::vector<size_t> positions;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -292,11 +291,10 @@ std::optional<c10::IValue> JointTrace::run(const CallArguments& arguments, const
     ++misses_;
     return std::nullopt;
   }
-  auto computed = results->begin();
   auto returned = returned_.begin();
   return with_each_tensor(result_, [&](const at::Tensor&) {
-    const std::optional<size_t> argument = *returned++;
-    return argument ? arguments.tensors[*argument] : *computed++;
+    const Returned& source = *returned++;
+    return source.is_argument ? arguments.tensors[source.number] : (*results)[source.number];
   });
 }
 

@@ -57,6 +57,12 @@ class JointTrace final : public PlanEntry {
   std::optional<c10::IValue> run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const;
 
  private:
+  // What a tensor of the result is: an argument itself, or what forward returns.
+  struct Returned {
+    bool is_argument;
+    size_t number;
+  };
+
   JointTrace(const c10::intrusive_ptr<c10::ivalue::Object>& module, const CallArguments& arguments, bool is_tried)
       : state_(module), structure_(arguments.values), trial_(is_tried) {}
   // Runs the call and its backward on a recorder. Returns null, with a refusal in the recorder, if it cannot be replayed.
@@ -73,8 +79,8 @@ class JointTrace final : public PlanEntry {
   const ModuleState state_;
   const ArgumentStructure structure_;
   const Node* last_of_forward_ = nullptr;  // of the recorder's graph, while there is one
-  c10::IValue result_;  // with tensors of the trace, until it has ended; then with others, which mean nothing
-  std::vector<std::optional<size_t>> returned_;  // per tensor of the result: the argument that it is, if it is one
+  c10::IValue result_;              // with tensors of the trace, until it has ended; then with others, which mean nothing
+  std::vector<Returned> returned_;  // per tensor of the result
   BoundTensors captured_;
   std::shared_ptr<JointPlans> plans_;
   Trial trial_;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -85,30 +86,33 @@ const char* why_not_new(const std::vector<at::Tensor>& results, const std::vecto
   return nullptr;
 }
 
-bool depend_on_each_other(const std::vector<at::Tensor>& results) {
-  std::set<std::pair<const torch::autograd::Node*, uint32_t>> ends;
-  for (const at::Tensor& result : results) {
-    ends.emplace(result.grad_fn().get(), static_cast<uint32_t>(result.output_nr()));
+std::vector<std::vector<size_t>> results_below(const std::vector<at::Tensor>& results) {
+  using AutogradNode = torch::autograd::Node;
+  std::map<std::pair<const AutogradNode*, uint32_t>, size_t> ends;
+  for (size_t i = 0; i < results.size(); ++i) {
+    ends.emplace(std::pair(results[i].grad_fn().get(), static_cast<uint32_t>(results[i].output_nr())), i);
   }
-  std::unordered_set<const torch::autograd::Node*> reached;
-  std::vector<const torch::autograd::Node*> left;
-  for (const at::Tensor& result : results) {
-    left.push_back(result.grad_fn().get());
-  }
-  while (!left.empty()) {
-    const torch::autograd::Node* node = left.back();
-    left.pop_back();
-    if (node == nullptr || !reached.insert(node).second) {
-      continue;
-    }
-    for (const torch::autograd::Edge& edge : node->next_edges()) {
-      if (ends.contains({edge.function.get(), edge.input_nr})) {
-        return true;
+  std::vector<std::vector<size_t>> below(results.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    std::set<size_t> met;
+    std::unordered_set<const AutogradNode*> reached;
+    std::vector<const AutogradNode*> left = {results[i].grad_fn().get()};
+    while (!left.empty()) {
+      const AutogradNode* node = left.back();
+      left.pop_back();
+      if (node == nullptr || !reached.insert(node).second) {
+        continue;
       }
-      left.push_back(edge.function.get());
+      for (const torch::autograd::Edge& edge : node->next_edges()) {
+        if (const auto end = ends.find({edge.function.get(), edge.input_nr}); end != ends.end()) {
+          met.insert(end->second);
+        }
+        left.push_back(edge.function.get());
+      }
     }
+    below[i].assign(met.begin(), met.end());
   }
-  return false;
+  return below;
 }
 
 }  // namespace sconce

@@ -1,0 +1,221 @@
+// Recorded calls with several results: hooks, retained gradients and autograd::grad see the gradients that LibTorch shows.
+#include "tests/training/recorded_pair.h"
+
+#include <sconce/compiled_backward.h>
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace sconce::testing {
+namespace {
+
+// `c` is computed from nothing else that is returned, `h` from `c`, `y` from both, `z` from none of them.
+const char* const kChain = R"(
+def forward(self, x):
+    c = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
+    h = torch.tanh(c) * 2
+    y = torch.linear(h * c.sigmoid() + h, self.b_weight, self.b_bias) * self.scale
+    z = torch.linear(torch.cos(x), self.b_weight.t()).sin()[:, :3]
+    return y, h, c, z.contiguous()
+)";
+
+struct Results {
+  at::Tensor y, h, c, z;
+};
+// Uses the results, and notes gradients that it sees.
+using SeeingUse = std::function<void(const Results& results, const at::Tensor& x, std::vector<at::Tensor>& seen)>;
+
+at::Tensor loss_of(const Results& results) {
+  return results.y.pow(2).sum() + (results.h * 3).sum() + results.c.pow(3).sum() + results.z.sum();
+}
+
+// Returns how many calls ran by a plan.
+uint64_t expect_equal_gradients_seen(const SeeingUse& use, const char* source = kChain) {
+  RecordedPair pair(source);
+  std::vector<std::vector<at::Tensor>> seen;
+  expect_equal_uses(pair, [&](const c10::IValue& result, const at::Tensor& x) {
+    const auto& elements = result.toTupleRef().elements();
+    const Results results = {elements[0].toTensor(), elements[1].toTensor(), elements[2].toTensor(), elements[3].toTensor()};
+    use(results, x, seen.emplace_back());
+  });
+  for (size_t call = 0; call + 1 < seen.size(); call += 2) {
+    EXPECT_EQ(seen[call].size(), seen[call + 1].size()) << "call " << call / 2;
+    for (size_t i = 0; i < std::min(seen[call].size(), seen[call + 1].size()); ++i) {
+      const at::Tensor& ours = seen[call][i];
+      const at::Tensor& theirs = seen[call + 1][i];
+      EXPECT_EQ(ours.defined(), theirs.defined()) << "call " << call / 2 << ", gradient " << i;
+      if (ours.defined() && theirs.defined()) {
+        EXPECT_TRUE(at::allclose(ours, theirs, 1e-4, 1e-5)) << "call " << call / 2 << ", gradient " << i;
+      }
+    }
+  }
+  return pair.recorded().by_plan;
+}
+
+void note_gradients(const at::Tensor& tensor, std::vector<at::Tensor>& seen) {
+  tensor.register_hook([&seen](const at::Tensor& gradient) {
+    seen.push_back(gradient.clone());
+    return gradient * 2;
+  });
+}
+
+TEST(RecordedResults, AreComputedFromEachOther) {
+  const uint64_t by_plan = expect_equal_gradients_seen(
+      [](const Results& results, const at::Tensor&, std::vector<at::Tensor>&) { loss_of(results).backward(); });
+  EXPECT_GE(by_plan, 4U);
+}
+
+TEST(RecordedResults, BringGradientsOfSome) {
+  for (const int used : {0, 1, 2, 3}) {
+    expect_equal_gradients_seen([used](const Results& results, const at::Tensor&, std::vector<at::Tensor>&) {
+      const std::vector<at::Tensor> all = {results.y, results.h, results.c, results.z};
+      all[static_cast<size_t>(used)].pow(2).sum().backward();
+    });
+  }
+}
+
+TEST(RecordedResults, ShowHooksTheSumOfTheirGradients) {
+  for (const int hooked : {1, 2, 3, 4, 5, 6, 7, 8, 15}) {
+    const uint64_t by_plan =
+        expect_equal_gradients_seen([hooked](const Results& results, const at::Tensor&, std::vector<at::Tensor>& seen) {
+          const std::vector<at::Tensor> all = {results.y, results.h, results.c, results.z};
+          for (size_t i = 0; i < all.size(); ++i) {
+            if ((hooked & 1 << i) != 0) {
+              note_gradients(all[i], seen);
+            }
+          }
+          loss_of(results).backward();
+        });
+    EXPECT_GE(by_plan, 4U);
+  }
+}
+
+// The hook of a result is not called in a backward that does not come through it.
+TEST(RecordedResults, CallNoHooksOfOthers) {
+  expect_equal_gradients_seen([](const Results& results, const at::Tensor&, std::vector<at::Tensor>& seen) {
+    note_gradients(results.y, seen);
+    note_gradients(results.z, seen);
+    results.h.retain_grad();
+    results.z.retain_grad();
+    results.c.pow(2).sum().backward();
+    seen.push_back(results.h.grad());
+    seen.push_back(results.z.grad());
+  });
+}
+
+TEST(RecordedResults, RetainTheirGradients) {
+  expect_equal_gradients_seen([](const Results& results, const at::Tensor&, std::vector<at::Tensor>& seen) {
+    for (const at::Tensor& tensor : {results.y, results.h, results.c, results.z}) {
+      tensor.retain_grad();
+    }
+    (results.y.pow(2).sum() + results.c.sum()).backward();
+    for (const at::Tensor& tensor : {results.y, results.h, results.c, results.z}) {
+      seen.push_back(tensor.grad());
+    }
+  });
+}
+
+TEST(RecordedResults, AreAskedForGradients) {
+  expect_equal_gradients_seen([](const Results& results, const at::Tensor& x, std::vector<at::Tensor>& seen) {
+    const at::Tensor loss = loss_of(results);
+    for (const std::vector<at::Tensor>& wanted :
+         std::vector<std::vector<at::Tensor>>{{results.h}, {results.c, x}, {results.h, results.c}, {x}, {results.y, x}}) {
+      const auto found = torch::autograd::grad({loss}, wanted, {}, /*retain_graph=*/true);
+      seen.insert(seen.end(), found.begin(), found.end());
+    }
+    const auto none = torch::autograd::grad({results.c.sum()}, {results.h, results.z, x}, {}, true, false, true);
+    seen.insert(seen.end(), none.begin(), none.end());
+    loss.backward();
+  });
+}
+
+TEST(RecordedResults, AreDifferentiatedTwice) {
+  expect_equal_gradients_seen([](const Results& results, const at::Tensor& x, std::vector<at::Tensor>& seen) {
+    const auto first = torch::autograd::grad({loss_of(results)}, {results.h, x}, {}, true, /*create_graph=*/true);
+    seen.insert(seen.end(), first.begin(), first.end());
+    (first[0].pow(2).sum() + first[1].pow(2).sum()).backward();
+  });
+}
+
+TEST(RecordedResults, KeepTheGraph) {
+  for (const bool has_hooks : {false, true}) {
+    expect_equal_gradients_seen([has_hooks](const Results& results, const at::Tensor&, std::vector<at::Tensor>& seen) {
+      if (has_hooks) {
+        note_gradients(results.h, seen);
+      }
+      const at::Tensor loss = loss_of(results);
+      loss.backward({}, /*retain_graph=*/true);
+      loss.backward();
+      EXPECT_ANY_THROW(loss.backward());
+    });
+  }
+}
+
+TEST(RecordedResults, AreWrittenByTheProgram) {
+  expect_equal_gradients_seen([](const Results& results, const at::Tensor&, std::vector<at::Tensor>& seen) {
+    note_gradients(results.z, seen);
+    results.z.mul_(2);
+    note_gradients(results.z, seen);
+    loss_of(results).backward();
+  });
+}
+
+TEST(RecordedResults, RunInCompiledBackwards) {
+  for (const bool has_hooks : {false, true}) {
+    expect_equal_gradients_seen([has_hooks](const Results& results, const at::Tensor& x, std::vector<at::Tensor>& seen) {
+      static const BackwardCache backwards(Options().compile(CompileMode::kBlocking));
+      const CompiledBackward scope(backwards);
+      if (has_hooks) {
+        note_gradients(results.c, seen);
+      }
+      const at::Tensor loss = loss_of(results);
+      seen.push_back(torch::autograd::grad({loss}, {results.h}, {}, /*retain_graph=*/true)[0]);
+      seen.push_back(torch::autograd::grad({loss}, {x}, {}, /*retain_graph=*/true)[0]);
+      loss.backward();
+    });
+  }
+}
+
+TEST(RecordedResults, DrawAndWriteOnceMore) {
+  const uint64_t by_plan = expect_equal_gradients_seen(
+      [](const Results& results, const at::Tensor&, std::vector<at::Tensor>& seen) {
+        note_gradients(results.h, seen);
+        loss_of(results).backward();
+        seen.push_back(at::rand({3}));
+      },
+      R"(
+def forward(self, x):
+    c = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
+    h = torch.dropout(c, 0.5, True)
+    y = torch.linear(h, self.b_weight, self.b_bias) * self.scale
+    return y, h, c, torch.sin(x).clone()
+)");
+  EXPECT_GE(by_plan, 4U);
+}
+
+// One tensor may be several results.
+TEST(RecordedResults, AreReturnedTwice) {
+  RecordedPair pair(R"(
+def forward(self, x):
+    h = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
+    return h, (h, torch.linear(h, self.b_weight, self.b_bias)), [h]
+)");
+  expect_equal_uses(pair, [](const c10::IValue& result, const at::Tensor&) {
+    const auto& elements = result.toTupleRef().elements();
+    const at::Tensor h = elements[0].toTensor();
+    const auto& both = elements[1].toTupleRef().elements();
+    EXPECT_TRUE(h.is_same(both[0].toTensor()));
+    EXPECT_TRUE(h.is_same(elements[2].toTensorVector()[0]));
+    (h.sum() + both[1].toTensor().pow(2).sum() + both[0].toTensor().pow(2).sum()).backward();
+  });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+}
+
+}  // namespace
+}  // namespace sconce::testing
