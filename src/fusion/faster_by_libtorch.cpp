@@ -7,11 +7,23 @@
 namespace sconce {
 namespace {
 
+// The dimension that the lanes of a vector lie along.
+size_t dimension_of_lanes(const Iteration& iteration) {
+  return iteration.sizes.size() - (iteration.order == LoopOrder::kColumns ? 2 : 1);
+}
+
 // LibTorch reduces a matrix of few columns without idle lanes.
 bool has_idle_lanes(const Iteration& iteration, size_t lanes) {
-  const bool has_columns = iteration.order == LoopOrder::kColumns;
-  const int64_t of_lanes = has_columns ? *(iteration.sizes.end() - 2) : iteration.sizes.back();
-  return iteration.order != LoopOrder::kRows && of_lanes < static_cast<int64_t>(lanes);
+  return iteration.order != LoopOrder::kRows && iteration.sizes[dimension_of_lanes(iteration)] < static_cast<int64_t>(lanes);
+}
+
+// LibTorch reduces a tensor in the order of its memory. Lanes that are far apart read a line of the cache each.
+bool has_far_lanes(const Iteration& iteration) {
+  constexpr int64_t kLine = 64;
+  const size_t lanes = dimension_of_lanes(iteration);
+  return iteration.order != LoopOrder::kRows &&
+         std::any_of(iteration.strides.begin(), iteration.strides.end(),
+                     [lanes](const std::vector<int64_t>& strides) { return strides[lanes] > kLine; });
 }
 
 }  // namespace
@@ -34,7 +46,7 @@ bool is_faster_by_libtorch(const KernelProgram& program, const Iteration& iterat
   const bool writes_all = std::any_of(program.outputs.begin(), program.outputs.end(),
                                       [](const KernelOutput& output) { return output.access == Access::kElements; });
   return (iteration.elements() > cost_model::kMaxElementsAlone &&
-          (is_copy_or_function(program) || has_idle_lanes(iteration, lanes))) ||
+          (is_copy_or_function(program) || has_idle_lanes(iteration, lanes) || has_far_lanes(iteration))) ||
          (iteration.order == LoopOrder::kColumns && writes_all && iteration.elements() > cost_model::kMaxElementsOfColumns);
 }
 

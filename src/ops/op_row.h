@@ -98,6 +98,7 @@ struct ResultRule {
   std::string_view sizes = {};
   bool differs_on_meta = false;     // the device decides what it does: a run on meta tensors tells nothing
   bool accepts_sparse = false;      // a run on empty sparse operands shows what it returns
+  bool rank_depends_on_sizes = false;  // which dimensions it leaves out
   bool sizes_by_structure = false;  // sizes depend on how many numbers are among the operands, not on their values
 };
 

@@ -31,6 +31,7 @@ std::optional<c10::IValue> MetaOperands::make(const AbstractValue& value, const 
   if (value.is_integer()) {
     const auto number = arithmetic_.example(value.as_integer());
     sizes_are_exact_ = sizes_are_exact_ && value.as_integer().is_known();
+    numbers_are_exact_ = numbers_are_exact_ && value.as_integer().is_known();
     return number ? std::optional(c10::IValue(*number)) : std::nullopt;
   }
   if (value.as_constant() != nullptr) {
@@ -57,7 +58,9 @@ std::optional<c10::IValue> MetaOperands::make(const AbstractValue& value, const 
 
 // For a number of the run, any other of its kind serves: dtypes do not depend on the value.
 std::optional<c10::IValue> MetaOperands::stand_in(const c10::Type& type) {
-  sizes_are_exact_ = false;
+  sizes_are_exact_ = numbers_are_exact_ = false;
+  booleans_are_exact_ =
+      booleans_are_exact_ && (type.kind() == c10::TypeKind::IntType || type.kind() == c10::TypeKind::FloatType);
   switch (type.kind()) {
     case c10::TypeKind::IntType: return c10::IValue(int64_t{1});
     case c10::TypeKind::FloatType: return c10::IValue(0.5);
@@ -69,12 +72,14 @@ std::optional<c10::IValue> MetaOperands::stand_in(const c10::Type& type) {
 std::optional<c10::IValue> MetaOperands::meta_tensor(const TensorFacts& facts) {
   const bool is_meta = device_ == at::kMeta;
   static const std::array emptied = {c10::kStrided, c10::kSparse, c10::kSparseCsr};
-  if (!facts.dtype || !facts.sizes || !facts.layout || facts.defined == false ||
+  const bool has_rank = facts.sizes || ranks_used_ < ranks_.size();
+  if (!facts.dtype || !has_rank || !facts.layout || facts.defined == false ||
       (is_meta ? facts.layout != c10::kStrided
                : std::find(emptied.begin(), emptied.end(), *facts.layout) == emptied.end())) {
     return std::nullopt;
   }
-  const std::vector<int64_t> sizes = examples_of(*facts.sizes, arithmetic_);
+  const std::vector<int64_t> sizes = facts.sizes ? examples_of(*facts.sizes, arithmetic_)
+                                                 : std::vector<int64_t>(static_cast<size_t>(ranks_[ranks_used_++]), 1);
   if (std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; })) {
     return std::nullopt;  // the examples do not fit together
   }
@@ -86,11 +91,11 @@ std::optional<c10::IValue> MetaOperands::meta_tensor(const TensorFacts& facts) {
     sizes_are_exact_ = strides_are_exact_ = false;
     return at::empty(std::vector<int64_t>(sizes.size(), 0), options);
   }
-  sizes_are_exact_ = sizes_are_exact_ && all_known(facts.sizes);
+  sizes_are_exact_ = sizes_are_exact_ && all_known(facts.sizes);  // false without sizes
   if (sizes_are_exact_ && facts.strides && all_known(facts.strides)) {
     return at::empty_strided(sizes, examples_of(*facts.strides, arithmetic_), options);
   }
-  strides_are_exact_ = strides_are_exact_ && sizes.empty();
+  strides_are_exact_ = strides_are_exact_ && facts.sizes && sizes.empty();
   return at::empty(sizes, options);
 }
 

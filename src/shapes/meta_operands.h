@@ -7,7 +7,10 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type_base.h>
 
+#include <cstdint>
 #include <optional>
+#include <utility>
+#include <vector>
 
 namespace sconce {
 
@@ -15,13 +18,18 @@ namespace sconce {
 // tensors are empty, so their sizes mean nothing. Sparse tensors can only be made empty.
 class MetaOperands {
  public:
-  MetaOperands(SizeArithmetic& arithmetic, c10::DeviceType device) : arithmetic_(arithmetic), device_(device) {}
+  // `ranks`: for tensors whose ranks are not known, in the order in which they are made.
+  MetaOperands(SizeArithmetic& arithmetic, c10::DeviceType device, std::vector<int64_t> ranks)
+      : arithmetic_(arithmetic), device_(device), ranks_(std::move(ranks)) {}
 
   // Makes an operand; lists in `value` are given as their elements. Nothing if it cannot be made.
   std::optional<c10::IValue> make(const AbstractValue& value, const c10::Type& type);
 
   // Returns whether every size and number so far is that of a real run.
   bool sizes_are_exact() const { return sizes_are_exact_; }
+  // The same for bools alone, and for all numbers that no size of a tensor tells.
+  bool booleans_are_exact() const { return booleans_are_exact_; }
+  bool numbers_are_exact() const { return booleans_are_exact_ && numbers_are_exact_; }
   // The same for strides.
   bool strides_are_exact() const { return sizes_are_exact_ && strides_are_exact_; }
 
@@ -31,7 +39,11 @@ class MetaOperands {
 
   SizeArithmetic& arithmetic_;
   const c10::DeviceType device_;
+  std::vector<int64_t> ranks_;
+  size_t ranks_used_ = 0;
   bool sizes_are_exact_ = true;
+  bool booleans_are_exact_ = true;
+  bool numbers_are_exact_ = true;
   bool strides_are_exact_ = true;
 };
 

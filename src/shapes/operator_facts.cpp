@@ -3,20 +3,16 @@
 #include "analysis/alias_sets.h"
 #include "analysis/effects.h"
 #include "ir/constant_operands.h"
-#include "ops/libtorch_workarounds.h"
 #include "ops/promoted_dtype.h"
 #include "shapes/facts_of_numbers.h"
-#include "shapes/meta_operands.h"
+#include "shapes/meta_run.h"
 #include "shapes/shape_functions.h"
 #include "shapes/size_rules.h"
 
 #include <ATen/ATen.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/core/jit_type.h>
-#include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
-#include <array>
 
 namespace sconce {
 namespace {
@@ -35,14 +31,6 @@ bool is_object(const c10::Type& type) {
   return type.kind() == c10::TypeKind::ClassType ||
          (type.kind() == c10::TypeKind::ListType && is_object(*type.expectRef<c10::ListType>().getElementType()));
 }
-
-// ---- the run ----------------------------------------------------------------------------------------------------------
-
-struct MetaRun {
-  std::vector<c10::IValue> results;
-  bool sizes_are_exact = false;
-  bool strides_are_exact = false;
-};
 
 class OperatorFacts {
  public:
@@ -68,7 +56,7 @@ class OperatorFacts {
     if (node_.opcode() == Opcode::kAutocastCast) {
       return {autocast_cast(operands_)};
     }
-    const auto meta = run_on_meta();
+    const auto meta = run_on_meta(node_, operands_, tensors_, arithmetic_);
     const auto sizes = meta && meta->sizes_are_exact ? std::nullopt : sizes_by_rule();
     const auto parts = meta && !meta->sizes_are_exact ? sizes_of_parts(node_, operands_, meta->results[0]) : std::nullopt;
     for (size_t i = 0; i < results.size(); ++i) {
@@ -121,20 +109,8 @@ class OperatorFacts {
     return nullptr;
   }
 
-  std::optional<c10::Device> common_device() const {
-    std::optional<c10::Device> device;
-    for (const TensorFacts* facts : tensors_) {
-      if (!facts->device || (device && *device != *facts->device)) {
-        return std::nullopt;
-      }
-      device = facts->device;
-    }
-    return device;
-  }
-
-  bool all_strided() const {
-    return std::ranges::all_of(tensors_, [](const TensorFacts* tensor) { return tensor->layout == c10::kStrided; });
-  }
+  std::optional<c10::Device> common_device() const { return common_device_of(tensors_); }
+  bool all_strided() const { return are_strided(tensors_); }
 
   // Returns the device of a tensor that the operator makes on the meta device: the one given as an operand, or the
   // operands' own.
@@ -151,49 +127,6 @@ class OperatorFacts {
       }
     }
     return tensors_.empty() ? std::optional(c10::Device(at::kCPU)) : common_device();
-  }
-
-  std::optional<MetaRun> run_on_meta() const {
-    const auto& op = node_.op().registered;
-    const ResultRule& rule = node_.op().result;
-    const bool runs_on_empty = rule.differs_on_meta || (rule.accepts_sparse && !all_strided());
-    if (op == nullptr || schema_.is_vararg() || (runs_on_empty && common_device() != c10::Device(at::kCPU))) {
-      return std::nullopt;
-    }
-    MetaOperands meta(arithmetic_, runs_on_empty ? at::kCPU : at::kMeta);
-    std::vector<c10::IValue> stack;
-    for (size_t i = 0; i < operands_.size(); ++i) {
-      const c10::TypePtr& type = schema_.arguments()[i].type();
-      const bool is_device = type->isSubtypeOf(*c10::OptionalType::create(c10::DeviceObjType::get()));
-      const bool makes_elsewhere =
-          is_device &&
-          (tensors_.empty() || (operands_[i].as_constant() != nullptr && operands_[i].as_constant()->isDevice()));
-      // The only integer that dtypes depend on is one that denotes a dtype.
-      if (schema_.arguments()[i].name().ends_with("dtype") && operands_[i].is_unknown()) {
-        return std::nullopt;
-      }
-      auto operand = makes_elsewhere ? std::optional(c10::IValue(c10::Device(at::kMeta)))
-                                     : meta.make(operands_[i], *node_.input(i)->type());
-      if (!operand) {
-        return std::nullopt;
-      }
-      stack.push_back(std::move(*operand));
-    }
-    if (copies_by_reading_no_dtype(node_.op(), stack) || has_unknown_dtype(node_.op(), stack)) {
-      return std::nullopt;
-    }
-    const at::NoGradGuard no_grad;
-    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    try {
-      op->getOperation()(stack);
-    } catch (const std::exception&) {
-      return std::nullopt;  // it has no meta kernel, reads data, or would raise in a run, too
-    }
-    if (stack.size() != node_.outputs().size()) {
-      return std::nullopt;
-    }
-    const bool has_no_tensors = tensors_.empty() && rule.sizes_by_structure;
-    return MetaRun{std::move(stack), meta.sizes_are_exact() || has_no_tensors, meta.strides_are_exact() || has_no_tensors};
   }
 
   std::optional<std::vector<std::vector<Dim>>> sizes_by_rule() const {
@@ -234,7 +167,9 @@ class OperatorFacts {
     const bool is_tensor = example != nullptr && example->isTensor() && example->toTensor().defined();
     if (is_tensor) {
       facts = facts_of(example->toTensor());
-      if (!meta->sizes_are_exact) {
+      if (!meta->sizes_are_exact && meta->ranks_are_exact) {
+        facts.sizes->assign(facts.sizes->size(), Dim::unknown());
+      } else if (!meta->sizes_are_exact) {
         facts.sizes.reset();
       }
       if (!meta->strides_are_exact || !schema_tells_strides()) {
@@ -318,7 +253,8 @@ class OperatorFacts {
       case ResultDtype::kReal: facts.dtype = c10::toRealValueType(*tensors_[0]->dtype); break;
       case ResultDtype::kBool:  // On the CPU, the random mask of an empty tensor has the dtype of that.
         facts.dtype = node_.op().all_effects.random && common_device().value_or(at::kCPU).is_cpu()
-                          ? std::nullopt : std::optional(c10::kBool);
+                          ? std::nullopt
+                          : std::optional(c10::kBool);
         break;
       case ResultDtype::kInt64: facts.dtype = c10::kLong; break;
       case ResultDtype::kPromoted: facts.dtype = promoted_dtype(); break;

@@ -82,7 +82,8 @@ TEST(OpRows, SaySomething) {
   for_each_row([&](const OpRow& row) {
     OpRow unnamed = row;
     const bool is_rule = !row.result.dtypes.empty() || row.result.keeps_sizes || !row.result.sizes.empty() ||
-                         row.result.differs_on_meta || row.result.accepts_sparse || row.result.sizes_by_structure;
+                         row.result.differs_on_meta || row.result.accepts_sparse || row.result.sizes_by_structure ||
+                         row.result.rank_depends_on_sizes;
     EXPECT_TRUE(!row.synonym_of.empty() || row.opcode != Opcode::kOpaque || row.effects.any() || row.reads_state ||
                 row.differentiates || row.raises != nothing.raises || !row.written.empty() ||
                 row.results != nothing.results || row.may_overlap || row.resizes || row.new_view || row.reads_identity ||

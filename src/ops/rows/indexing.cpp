@@ -61,6 +61,7 @@ return (torch._embedding_bag_backward(
       {.name = "aten::index",
        .overloads = {"Tensor", "Tensor_hacked_twin"},
        .opcode = Opcode::kIndexed,
+       .result = {.dtypes = {ResultDtype::kFirst}},
        .backward = "(torch.index_put(grad.new_zeros(self.size()), indices, grad, True),)"},
       {.name = "aten::index_add",
        .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
@@ -90,9 +91,11 @@ return (of_self, None, torch.index(grad, indices))
        .backward = "(torch.index_select_backward(grad, self.size(), dim, index),)"},
       {.name = "aten::masked_scatter",
        .backward = "(grad.masked_fill(mask, 0), None, torch.masked_scatter_backward(grad, mask, source.size()))"},
-      {.name = "aten::masked_select", .backward = "(torch.masked_select_backward(grad, self, mask),)"},
+      {.name = "aten::masked_select",
+       .result = {.dtypes = {ResultDtype::kFirst}},
+       .backward = "(torch.masked_select_backward(grad, self, mask),)"},
       {.name = "aten::_no_grad_embedding_renorm_", .written = {"weight"}, .results = Sharing::kShared},
-      {.name = "aten::one_hot", .results = Sharing::kFresh},
+      {.name = "aten::one_hot", .results = Sharing::kFresh, .result = {.dtypes = {ResultDtype::kInt64}}},
       {.name = "aten::put", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}, .recorded_gradient = true},
       {.name = "aten::scatter", .result = {.keeps_sizes = true}},
       {.name = "aten::scatter",
@@ -106,10 +109,12 @@ return (of_self, None, torch.index(grad, indices))
       {.name = "aten::scatter_add",
        .result = {.keeps_sizes = true},
        .backward = "(grad, None, None, grad.gather(dim, index))"},
-      {.name = "aten::take", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
+      {.name = "aten::take",
+       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
 def sizes(self: List[int], index: List[int]):
     return index
-)"}, .recorded_gradient = true},
+)"},
+       .recorded_gradient = true},
       {.name = "aten::_unsafe_masked_index", .written = {"self", "mask", "indices"}},
       {.name = "aten::_unsafe_masked_index_put_accumulate", .written = {"self", "mask", "indices", "values"}},
   };

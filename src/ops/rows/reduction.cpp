@@ -67,7 +67,7 @@ return ((restored(grad, dim, keepdim, self.dim()) * chosen) / torch.sum(chosen, 
       {.name = "aten::argmax", .result = {.sizes = kPositionSizes}},
       {.name = "aten::argmin", .result = {.sizes = kPositionSizes}},
       {.name = "aten::argsort", .result = {.keeps_sizes = true}},
-      {.name = "aten::cdist", .autocast = Autocast::kFull},
+      {.name = "aten::cdist", .autocast = Autocast::kFull, .result = {.dtypes = {ResultDtype::kFloating}}},
       {.name = "aten::cosine_similarity", .autocast = Autocast::kFull},
       {.name = "aten::cumprod", .autocast = Autocast::kFullUnlessDtype, .result = {.keeps_sizes = true}},
       {.name = "aten::cummax", .result = {.keeps_sizes = true}},
@@ -83,7 +83,9 @@ return ((restored(grad, dim, keepdim, self.dim()) * chosen) / torch.sum(chosen, 
       {.name = "aten::equal", .autocast = Autocast::kWidest},
       {.name = "aten::frobenius_norm", .autocast = Autocast::kFull},
       {.name = "aten::isin", .overloads = {"Scalar_Tensor"}, .result = {.sizes = kNoSizes, .differs_on_meta = true}},
-      {.name = "aten::kthvalue", .backward = kSelectionBackward},
+      {.name = "aten::kthvalue",
+       .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kInt64}},
+       .backward = kSelectionBackward},
       {.name = "aten::linalg_vector_norm",
        .backward = R"(
 length = restored(result, dim, keepdim, self.dim())
@@ -120,7 +122,10 @@ return ((each / (self.numel() // max(each.numel(), 1))).expand(self.size()),)
        .layout = Layout::kReduces,
        .backward_ignores_result = true,
        .backward = "((grad / self.numel()).expand(self.size()),)"},
-      {.name = "aten::median", .overloads = {"dim"}, .backward = kSelectionBackward},
+      {.name = "aten::median",
+       .overloads = {"dim"},
+       .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kInt64}},
+       .backward = kSelectionBackward},
       {.name = "aten::min",
        .overloads = {""},
        .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kScalarSizes},
@@ -130,7 +135,10 @@ half = torch.where(self == other, grad / 2, grad)
 return (torch.where(self > other, 0, half), torch.where(other > self, 0, half))
 )"},
       {.name = "aten::min", .overloads = {"dim"}, .backward = kSelectionBackward},
-      {.name = "aten::mode", .backward = kSelectionBackward},
+      {.name = "aten::logcumsumexp", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
+      {.name = "aten::mode",
+       .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kInt64}},
+       .backward = kSelectionBackward},
       {.name = "aten::norm",
        .overloads = {"Scalar", "ScalarOpt_dtype"},
        .backward = "(grad * torch.where(result == 0, 0, self / result),)",
@@ -143,7 +151,7 @@ return (restored(grad, dim, keepdim, self.dim()) * torch.where(length == 0, 0, s
 )",
        .differentiable_if = "p is None or float(p) == 2"},
       {.name = "aten::nuclear_norm", .autocast = Autocast::kFull},
-      {.name = "aten::pdist", .autocast = Autocast::kFull},
+      {.name = "aten::pdist", .autocast = Autocast::kFull, .result = {.dtypes = {ResultDtype::kFirst}}},
       {.name = "aten::prod",
        .autocast = Autocast::kFullUnlessDtype,
        .backward = R"(
@@ -184,15 +192,27 @@ return ((grad * before * after).reshape(self.size()),)
        .result = {.keeps_sizes = true},
        .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), True),)"},
       {.name = "aten::std", .results = Sharing::kFresh},
-      {.name = "aten::std", .overloads = {"correction"}, .results = Sharing::kFresh, .backward = R"(
+      {.name = "aten::std",
+       .overloads = {"correction"},
+       .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kReal}},
+       .backward = R"(
 of_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
 return (variance_gradient(of_variance, self, dim, 1.0 if correction is None else float(correction), keepdim),)
 )"},
-      {.name = "aten::std", .overloads = {"dim"}, .results = Sharing::kFresh, .backward = R"(
+      {.name = "aten::std",
+       .overloads = {"dim"},
+       .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kReal}},
+       .backward = R"(
 of_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
 return (variance_gradient(of_variance, self, dim, float(unbiased), keepdim),)
 )"},
-      {.name = "aten::std", .overloads = {""}, .results = Sharing::kFresh, .backward = R"(
+      {.name = "aten::std",
+       .overloads = {""},
+       .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kReal}},
+       .backward = R"(
 of_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
 return (variance_gradient(of_variance, self, None, float(unbiased), False),)
 )"},
@@ -211,21 +231,29 @@ def sizes(self: List[int], size: List[int]):
 )"}},
       {.name = "aten::topk",
        .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), True),)"},
-      {.name = "aten::trace", .backward = "(torch.trace_backward(grad, self.size()),)"},
+      {.name = "aten::trace",
+       .result = {.dtypes = {ResultDtype::kFloating}},
+       .backward = "(torch.trace_backward(grad, self.size()),)"},
       {.name = "aten::var", .results = Sharing::kFresh},
       {.name = "aten::var",
        .overloads = {"correction"},
        .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kReal}},
        .backward = "(variance_gradient(grad, self, dim, 1.0 if correction is None else float(correction), keepdim),)"},
       {.name = "aten::var",
        .overloads = {"dim"},
        .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kReal}},
        .backward = "(variance_gradient(grad, self, dim, float(unbiased), keepdim),)"},
       {.name = "aten::var",
        .overloads = {""},
        .results = Sharing::kFresh,
+       .result = {.dtypes = {ResultDtype::kReal}},
        .backward = "(variance_gradient(grad, self, None, float(unbiased), False),)"},
-      {.name = "aten::var_mean", .overloads = {"correction"}, .backward = R"(
+      {.name = "aten::var_mean",
+       .overloads = {"correction"},
+       .result = {.dtypes = {ResultDtype::kReal, ResultDtype::kFirst}},
+       .backward = R"(
 of_variance = variance_gradient(grad0, self, dim, 1.0 if correction is None else float(correction), keepdim)
 of_mean = restored(grad1, dim, keepdim, self.dim())
 return (of_variance + of_mean.expand(self.size()) / (self.numel() // max(of_mean.numel(), 1)),)

@@ -147,7 +147,11 @@ first = start if start is not None else 0
 last = end if end is not None else self.size(dim)
 return (torch.slice_backward(grad, self.size(), dim, first, last, step),)
 )"},
-      {.name = "aten::squeeze", .new_view = true, .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::squeeze",
+       .new_view = true,
+       .result = {.rank_depends_on_sizes = true},
+       .backward = "(grad.reshape(self.size()),)"},
+      {.name = "aten::squeeze_copy", .result = {.rank_depends_on_sizes = true}},
       {.name = "aten::swapaxes", .synonym_of = "aten::transpose"},
       {.name = "aten::swapdims", .synonym_of = "aten::transpose"},
       {.name = "aten::t",

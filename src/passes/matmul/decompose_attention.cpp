@@ -55,10 +55,10 @@ struct FastPath {
   size_t mask;
   std::vector<size_t> matrices;
   std::vector<size_t> vectors;
-  std::unique_ptr<Graph> graph;
+  const Graph& (*graph)();  // compiled when first needed
 };
 
-FastPath attention() {
+const Graph& attention() {
   const std::string text = std::string(R"(
 def attention(x: Tensor, key: Tensor, value: Tensor, width: int, heads: int, qkv_weight: Tensor, qkv_bias: Tensor,
               proj_weight: Tensor, proj_bias: Tensor, mask: Optional[Tensor], need_weights: bool, average_weights: bool,
@@ -71,11 +71,11 @@ def attention(x: Tensor, key: Tensor, value: Tensor, width: int, heads: int, qkv
             mask_type)
     return x, weights
 )";
-  const c10::Symbol kind = c10::Symbol::fromQualString("aten::_native_multi_head_attention");
-  return {kind, 9, {5, 7}, {6, 8}, compile_function(kind.toQualString(), text)};
+  static const auto* const graph = compile_function("aten::_native_multi_head_attention", text).release();
+  return *graph;
 }
 
-FastPath encoder_layer() {
+const Graph& encoder_layer() {
   const std::string text = std::string(R"(
 def layer(x: Tensor, width: int, heads: int, qkv_weight: Tensor, qkv_bias: Tensor, proj_weight: Tensor, proj_bias: Tensor,
           use_gelu: bool, norm_first: bool, eps: float, norm_weight: Tensor, norm_bias: Tensor, second_norm_weight: Tensor,
@@ -111,17 +111,18 @@ def layer(x: Tensor, width: int, heads: int, qkv_weight: Tensor, qkv_bias: Tenso
             second_norm_weight, second_norm_bias, up_weight, up_bias, down_weight, down_bias, mask, mask_type)
     return x
 )";
-  const c10::Symbol kind = c10::Symbol::fromQualString("aten::_transformer_encoder_layer_fwd");
-  return {kind, 18, {3, 5, 14, 16}, {4, 6, 10, 11, 12, 13, 15, 17}, compile_function(kind.toQualString(), text)};
+  static const auto* const graph = compile_function("aten::_transformer_encoder_layer_fwd", text).release();
+  return *graph;
 }
 
 const std::vector<FastPath>& fast_paths() {
-  static const auto* const paths = [] {
-    auto* made = new std::vector<FastPath>;
-    made->push_back(attention());
-    made->push_back(encoder_layer());
-    return made;
-  }();
+  static const auto* const paths = new std::vector<FastPath>{
+      {c10::Symbol::fromQualString("aten::_native_multi_head_attention"), 9, {5, 7}, {6, 8}, attention},
+      {c10::Symbol::fromQualString("aten::_transformer_encoder_layer_fwd"),
+       18,
+       {3, 5, 14, 16},
+       {4, 6, 10, 11, 12, 13, 15, 17},
+       encoder_layer}};
   return *paths;
 }
 
@@ -156,7 +157,7 @@ bool decompose_attention(Graph& graph) {
     }
   });
   for (const auto& [node, path] : found) {
-    inline_function(*node, *path->graph);
+    inline_function(*node, path->graph());
   }
   return !found.empty();
 }
