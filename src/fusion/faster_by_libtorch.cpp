@@ -21,9 +21,9 @@ bool has_idle_lanes(const Iteration& iteration, size_t lanes) {
 bool has_far_lanes(const Iteration& iteration) {
   constexpr int64_t kLine = 64;
   const size_t lanes = dimension_of_lanes(iteration);
-  return iteration.order != LoopOrder::kRows &&
-         std::any_of(iteration.strides.begin(), iteration.strides.end(),
-                     [lanes](const std::vector<int64_t>& strides) { return strides[lanes] > kLine; });
+  const bool reduces = iteration.order != LoopOrder::kRows || iteration.strides.back()[lanes] == 0;
+  return reduces && std::any_of(iteration.strides.begin(), iteration.strides.end(),
+                                [lanes](const std::vector<int64_t>& strides) { return strides[lanes] > kLine; });
 }
 
 }  // namespace
