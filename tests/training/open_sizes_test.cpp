@@ -57,7 +57,8 @@ const std::vector<OpenModel> kModels = {
      "q).transpose(1, 2).reshape(x.size(0), 8)"},
     {"folded", "y = (h.view(x.size(0), 1, 8) @ self.b_weight).squeeze(1)"},
     {"vectors",
-     "y = h + (h.view(x.size(0), 2, 4) @ self.a_bias[:4]).sum() + (self.a_bias[:2] @ h.view(x.size(0), 2, 4)).sum()"},
+     "y = h + 0.01 * ((h.view(x.size(0), 2, 4) @ self.a_bias[:4]).sum() + (self.a_bias[:2] @ h.view(x.size(0), 2, "
+     "4)).sum())"},
     {"loop", "y = h\n    for i in range(x.size(0)):\n        y = torch.tanh(y)", false},
     {"row_loop", "r: List[Tensor] = []\n    for row in h:\n        r.append(row * 2)\n    y = torch.stack(r)", false},
     {"root", "y = h / float(x.size(0)) ** 0.5", false},
