@@ -32,6 +32,22 @@ struct DirectLoops {
   float most = 0;
 };
 
+// One channel of a depthwise convolution of a single row: out[i] = bias + Σₖ weights[k] · image[i - padding + k · dilation].
+// The elements of each lie one after the other.
+struct LineOfConvolution {
+  const float* image = nullptr;
+  const float* weights = nullptr;
+  float* out = nullptr;
+  float bias = 0;
+  int64_t width = 0;  // of the image
+  int64_t out_width = 0;
+  int64_t kernel = 0;
+  int64_t dilation = 1;
+  int64_t padding = 0;
+  float least = 0;  // results are clamped; NaN stays NaN
+  float most = 0;
+};
+
 // Computes rows of the result, those of all images counted on.
 using DirectRows = void (*)(const DirectLoops& loops, int64_t first, int64_t last);
 
@@ -46,6 +62,7 @@ struct DirectKernels {
   // For images of few channels. [vectors of output channels at a time: 1, 2] [pixels at a time: `pixels`, 1]
   DirectRows few_channels[2][2];
   int64_t pixels;
+  void (*depthwise_line)(const LineOfConvolution& line);
   // Write means over the rows, or over the columns, of a dense matrix. It has at least `lanes` columns.
   void (*mean_of_rows)(const float* matrix, int64_t rows, int64_t columns, float* out);
   void (*mean_of_columns)(const float* matrix, int64_t rows, int64_t columns, float* out);

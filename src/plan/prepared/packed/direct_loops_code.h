@@ -85,6 +85,59 @@ void depthwise_rows(const DirectLoops& loops, int64_t first, int64_t last) {
   }
 }
 
+// Computes kVectors vectors of neighbors, whose kernels lie in the image.
+template <int kVectors>
+SCONCE_INLINE void pixels_of_line(const LineOfConvolution& line, int64_t column) {
+  Vector sums[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    sums[v] = Vector{} + line.bias;
+  }
+  const float* in = line.image + column - line.padding;
+  for (int64_t k = 0; k < line.kernel; ++k, in += line.dilation) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      sums[v] += load(in + v * kLanes) * line.weights[k];
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    store(line.out + column + v * kLanes, clamp(sums[v], line.least, line.most));
+  }
+}
+
+// Computes pixels one by one, whose kernels may reach beyond the image.
+SCONCE_INLINE void pixels_at_border(const LineOfConvolution& line, int64_t first, int64_t last) {
+  for (int64_t column = first; column < last; ++column) {
+    float sum = line.bias;
+    for (int64_t k = 0; k < line.kernel; ++k) {
+      const int64_t i = column - line.padding + k * line.dilation;
+      sum += is_within(i, line.width) ? line.image[i] * line.weights[k] : 0;
+    }
+    sum = sum < line.least ? line.least : sum;
+    line.out[column] = sum > line.most ? line.most : sum;
+  }
+}
+
+void depthwise_line(const LineOfConvolution& line) {
+  constexpr int kVectors = 4;
+  const int64_t end = line.width + line.padding - (line.kernel - 1) * line.dilation;  // of the pixels that see no padding
+  const int64_t last = end < line.out_width ? end : line.out_width;
+  int64_t column = line.padding < line.out_width ? line.padding : line.out_width;
+  if (last - column < kLanes) {
+    pixels_at_border(line, 0, line.out_width);
+    return;
+  }
+  pixels_at_border(line, 0, column);
+  for (; column + kVectors * kLanes <= last; column += kVectors * kLanes) {
+    pixels_of_line<kVectors>(line, column);
+  }
+  for (; column < last; column += kLanes) {
+    pixels_of_line<1>(line, begin_of_step(column, kLanes, last));
+  }
+  pixels_at_border(line, last, line.out_width);
+}
+
 // Computes kPixels neighbors for kVectors vectors of output channels, of which `channel` is the first.
 template <int kVectors, int kPixels, bool kIsAtBorder>
 SCONCE_INLINE void few_channels_pixels(const DirectLoops& loops, const RowOfResult& row, int64_t column, int64_t channel,
@@ -227,6 +280,7 @@ constexpr DirectKernels kDirectKernels = {
     .few_channels = {{few_channels_rows<1, kPixelsOfFewChannels>, few_channels_rows<1, 1>},
                      {few_channels_rows<2, kPixelsOfFewChannels>, few_channels_rows<2, 1>}},
     .pixels = kPixelsOfFewChannels,
+    .depthwise_line = depthwise_line,
     .mean_of_rows = mean_of_rows,
     .mean_of_columns = mean_of_columns,
 };

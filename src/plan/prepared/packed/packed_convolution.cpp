@@ -1,12 +1,16 @@
 #include "plan/prepared/packed/packed_convolution.h"
 
+#include <algorithm>
+
 namespace sconce {
 namespace {
 
-// Returns whether the channels of a group fill enough of a vector. LibTorch's call costs about 30 us in any case.
+// Returns whether the channels of a group fill enough of a vector. LibTorch's call costs about 30 us in any case, in which
+// the tiles multiply so many vectors.
 bool suits_tiles(const ConvolutionForm& form) {
-  constexpr int64_t kSmall = 200'000;
-  return form.groups == 1 || form.channels_out / form.groups >= 4 || form.multiplications() <= kSmall;
+  constexpr int64_t kSmall = 12'500;
+  const int64_t of_group = form.channels_out / form.groups;
+  return form.groups == 1 || of_group >= 4 || form.multiplications() / std::max<int64_t>(of_group, 1) <= kSmall;
 }
 
 }  // namespace
@@ -17,6 +21,9 @@ int64_t ConvolutionForm::size_out(size_t dim) const {
 }
 
 ConvolutionKernels fastest_kernels(const ConvolutionForm& form, bool packs) {
+  if (suits_lines(form)) {
+    return ConvolutionKernels::kLines;
+  }
   if (!packs) {
     return suits_products(form) ? ConvolutionKernels::kProducts : ConvolutionKernels::kLibTorch;
   }
@@ -29,6 +36,7 @@ std::unique_ptr<PackedConvolution> make_packed_convolution(ConvolutionKernels ke
   return kernels == ConvolutionKernels::kTiles      ? make_tiled_convolution(bounds)
          : kernels == ConvolutionKernels::kDirect   ? make_direct_convolution(bounds)
          : kernels == ConvolutionKernels::kProducts ? make_product_convolution()
+         : kernels == ConvolutionKernels::kLines    ? make_line_convolution(bounds)
                                                     : nullptr;
 }
 

@@ -68,6 +68,7 @@ enum class ConvolutionKernels : uint8_t {
   kTiles,
   kDirect,    // direct_loops.h
   kProducts,  // of the weights as they are
+  kLines,     // the same, channel by channel
 };
 // Returns the kernels that are expected to be the fastest, set-up included. `packs`: weights may be packed.
 ConvolutionKernels fastest_kernels(const ConvolutionForm& form, bool packs);
@@ -78,9 +79,12 @@ std::unique_ptr<PackedConvolution> make_packed_convolution(ConvolutionKernels ke
 std::unique_ptr<PackedConvolution> make_tiled_convolution(Bounds bounds);
 std::unique_ptr<PackedConvolution> make_direct_convolution(Bounds bounds);
 std::unique_ptr<PackedConvolution> make_product_convolution();
+std::unique_ptr<PackedConvolution> make_line_convolution(Bounds bounds);
 // Returns whether the direct loops compute such a convolution faster than matrix products do.
 bool suits_direct_loops(const ConvolutionForm& form);
 // Returns whether products compute such a convolution faster than oneDNN does.
 bool suits_products(const ConvolutionForm& form);
+// The same of loops along the rows of single channels.
+bool suits_lines(const ConvolutionForm& form);
 
 }  // namespace sconce
