@@ -459,6 +459,19 @@ TEST(RecordedCalls, RunInSeveralThreads) {
   EXPECT_GE(pair.recorded().by_plan, 1U);
 }
 
+// What is known about the arguments changes nothing in such a method.
+TEST(RecordedCalls, ServeMethodsWithoutASpecializedPlan) {
+  RecordedPair pair(R"(
+def forward(self, x):
+    with torch.no_grad():
+        m = x.mean(0)
+    h = torch.tanh(torch.linear(x - m, self.a_weight, self.a_bias))
+    return torch.linear(h, self.b_weight, self.b_bias)
+)");
+  expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+}
+
 // oneDNN's layer keeps a workspace for backward.
 TEST(RecordedCalls, RunRecurrentLayersOfLibTorch) {
   for (const std::string rest : {"y[0].repeat([1, 1, 4]) * y[2].sum(), y[1]", "y[0].sin(), y[2]"}) {

@@ -46,57 +46,66 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
   }
   const PlanKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
   const auto holds = [&](PlanEntry& entry) { return static_cast<JointTrace&>(entry).holds(arguments); };
-  PlanTable::Found found = table_.find(key, holds);
-  if (found.plan != nullptr) {
-    auto& trace = static_cast<JointTrace&>(*found.plan);
-    if (!trace.is_ready()) {
-      // Where nothing was recorded but in vain, calls are not even looked up any more.
-      if (!trace.refusal.empty() && ++calls_in_vain_ > kMostInVain && table_.served().by_plan == 0) {
-        is_on_ = false;
-        is_given_up_ = true;
-      }
-      return false;
-    }
-    if (trace.calls_needless_hooks(arguments)) {
-      return false;
-    }
-    const Trial::Side side = trace.trial().next();
-    if (!trace.trial().is_on() && side == Trial::Side::kOthers) {
-      return false;
-    }
-    const auto start = Clock::now();
-    if (side == Trial::Side::kOthers) {
-      run_method(stack);
-    } else if (std::optional<c10::IValue> result = trace.run(arguments, found.symbols)) {
-      table_.count_run(trace);
-      stack.erase(first - 1, stack.end());
-      stack.push_back(std::move(*result));
-    } else {
-      table_.count_eager("it read other numbers from tensors than when it was recorded");
-      run_method(stack);
-      return true;
-    }
-    if (trace.trial().is_on()) {
-      trace.trial().note(side, std::chrono::duration<double>(Clock::now() - start).count());
-    }
-    return true;
+  if (const PlanTable::Found found = table_.find(key, holds); found.plan != nullptr) {
+    return run_by_plan(static_cast<JointTrace&>(*found.plan), found.symbols, arguments, stack, run_method);
   }
   const PlanTable::Decision decision = table_.decide(key, /*records_first=*/false);
-  if (!decision.pattern) {
-    return false;
-  }
-  if (is_recording_.exchange(true)) {
+  if (!decision.pattern || is_recording_.exchange(true)) {
     return false;  // other threads need not record the same
   }
   const auto done = c10::make_scope_exit([this] { is_recording_ = false; });
-  torch::jit::Stack call(first - 1, stack.end());
-  std::vector<at::Tensor> given = ModuleState(call.front().toObject()).tensors();
+  const std::shared_ptr<JointTrace> trace =
+      run_and_record((first - 1)->toObject(), arguments, *decision.pattern, stack, run_method);
+  if (trace != nullptr) {
+    table_.insert(key, trace, holds);
+  }
+  return trace != nullptr;
+}
+
+bool JointCalls::run_by_plan(JointTrace& trace, const std::vector<int64_t>& symbols, const CallArguments& arguments,
+                             torch::jit::Stack& stack, JointTrace::RunMethod run_method) {
+  if (!trace.is_ready()) {
+    // Where nothing was recorded but in vain, calls are not even looked up any more.
+    if (!trace.refusal.empty() && ++calls_in_vain_ > kMostInVain && table_.served().by_plan == 0) {
+      is_on_ = false;
+      is_given_up_ = true;
+    }
+    return false;
+  }
+  if (trace.calls_needless_hooks(arguments)) {
+    return false;
+  }
+  const Trial::Side side = trace.trial().next();
+  if (!trace.trial().is_on() && side == Trial::Side::kOthers) {
+    return false;
+  }
+  const auto start = Clock::now();
+  if (side == Trial::Side::kOthers) {
+    run_method(stack);
+  } else if (std::optional<c10::IValue> result = trace.run(arguments, symbols)) {
+    table_.count_run(trace);
+    stack.erase(stack.end() - static_cast<std::ptrdiff_t>(arguments.values.size() + 1), stack.end());
+    stack.push_back(std::move(*result));
+  } else {
+    table_.count_eager("it read other numbers from tensors than when it was recorded");
+    run_method(stack);
+    return true;  // a run in vain is not compared
+  }
+  if (trace.trial().is_on()) {
+    trace.trial().note(side, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return true;
+}
+
+std::shared_ptr<JointTrace> JointCalls::run_and_record(const c10::intrusive_ptr<c10::ivalue::Object>& module,
+                                                       const CallArguments& arguments, const SizePattern& pattern,
+                                                       torch::jit::Stack& stack, JointTrace::RunMethod run_method) {
+  std::vector<at::Tensor> given = ModuleState(module).tensors();
   given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());
   // The program sees gradients, of which recording a call computes one more.
   if (std::any_of(given.begin(), given.end(), sees_gradients)) {
-    return false;
+    return nullptr;
   }
-  const auto module = call.front().toObject();
   const ModuleState before(module);
   const ArgumentStructure structure(arguments.values);
   run_method(stack);
@@ -106,16 +115,14 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
   const bool keeps_arguments =
       structure.holds(arguments.values) &&
       std::equal(tensors_now.begin(), tensors_now.end(), arguments.tensors.begin(), arguments.tensors.end(), is_same);
-  const auto trace =
-      !before.holds() ? JointTrace::refused(module, arguments, "a call changes an attribute of the module")
-      : !keeps_arguments
-          ? JointTrace::refused(module, arguments, "a call changes a container among its arguments")
-          : JointTrace::rehearse(module, arguments, *decision.pattern, may_write(), run_method, name_, options_);
+  auto trace = !before.holds() ? JointTrace::refused(module, arguments, "a call changes an attribute of the module")
+               : !keeps_arguments
+                   ? JointTrace::refused(module, arguments, "a call changes a container among its arguments")
+                   : JointTrace::rehearse(module, arguments, pattern, may_write(), run_method, name_, options_);
   if (!trace->refusal.empty()) {
     table_.count_eager(trace->refusal);
   }
-  table_.insert(key, trace, holds);
-  return true;
+  return trace;
 }
 
 bool JointCalls::may_write() {

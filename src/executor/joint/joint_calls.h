@@ -6,6 +6,8 @@
 #include <sconce/explanation.h>
 
 #include <atomic>
+#include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -34,6 +36,13 @@ class JointCalls {
   void clear() { table_.clear(); }
 
  private:
+  // Runs a call for which there is a trace, if it has a plan that is to run.
+  bool run_by_plan(JointTrace& trace, const std::vector<int64_t>& symbols, const CallArguments& arguments,
+                   torch::jit::Stack& stack, JointTrace::RunMethod run_method);
+  // Runs the method, then records a call like it. Returns null, and runs nothing, if the program would see that.
+  std::shared_ptr<JointTrace> run_and_record(const c10::intrusive_ptr<c10::ivalue::Object>& module,
+                                             const CallArguments& arguments, const SizePattern& pattern,
+                                             torch::jit::Stack& stack, JointTrace::RunMethod run_method);
   bool may_write();
 
   const Graph& graph_;
