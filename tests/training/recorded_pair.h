@@ -34,6 +34,7 @@ class RecordedPair {
   torch::jit::Module& our_module() { return ours_; }
   torch::jit::Module& their_module() { return theirs_; }
   Explanation::Recorded recorded() const { return module_.method("forward").explain().recorded; }
+  bool has_generic_plan_alone() const { return module_.method("forward").explain().plans.size() == 1; }
 
   void clear_gradients() {
     for (const torch::jit::Module* module : {&ours_, &theirs_}) {
