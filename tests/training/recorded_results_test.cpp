@@ -199,6 +199,69 @@ def forward(self, x):
   EXPECT_GE(by_plan, 4U);
 }
 
+// Of results that have nothing in common, a backward of one leaves alone what the other is computed from.
+TEST(RecordedResults, BringNoGradientsToInputsOfOthers) {
+  RecordedPair pair(R"(
+def forward(self, x, y):
+    a = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
+    return a, torch.cummax(torch.linear(y, self.b_weight, self.b_bias), 1)[0]
+)");
+  for (int call = 0; call < 12; ++call) {
+    pair.clear_gradients();
+    std::vector<std::vector<at::Tensor>> gradients;
+    for (const bool is_ours : {true, false}) {
+      const at::Tensor x = at::full({3, 8}, 0.5 + call).requires_grad_();
+      const at::Tensor y = at::full({3, 8}, 1.5 + call).requires_grad_();
+      const std::vector<at::Tensor> inputs = {x.sin(), y.cos()};
+      const std::vector<c10::IValue> arguments = {inputs[0], inputs[1]};
+      const c10::IValue result = is_ours ? pair.ours(arguments) : pair.theirs(arguments);
+      const auto& elements = result.toTupleRef().elements();
+      const size_t first = call % 2;
+      int hooks = 0;
+      inputs[1 - first].register_hook([&hooks](const at::Tensor& gradient) {
+        ++hooks;
+        return gradient.clamp(-1, 1);
+      });
+      elements[first].toTensor().pow(2).sum().backward();
+      EXPECT_EQ(hooks, 0) << "call " << call;
+      if (call % 3 == 0) {
+        elements[1 - first].toTensor().pow(2).sum().backward();
+        EXPECT_EQ(hooks, 1) << "call " << call;
+      } else {
+        inputs[1 - first].sum().backward();  // of which nothing was freed
+      }
+      gradients.push_back({x.grad(), y.grad()});
+    }
+    pair.expect_equal_gradients();
+    EXPECT_TRUE(at::allclose(gradients[0][0], gradients[1][0]) && at::allclose(gradients[0][1], gradients[1][1]));
+  }
+  EXPECT_GE(pair.recorded().by_plan, 8U);
+}
+
+// Where a hook has forward run again, a write to a result that backward reads is an error, too.
+TEST(RecordedResults, MayNotBeWrittenBeforeBackward) {
+  for (const bool has_hook : {false, true}) {
+    expect_equal_gradients_seen(
+        [has_hook](const Results& results, const at::Tensor&, std::vector<at::Tensor>& seen) {
+          if (has_hook) {
+            note_gradients(results.c, seen);
+          }
+          {
+            const at::NoGradGuard no_grad;
+            results.h.mul_(2);
+          }
+          EXPECT_ANY_THROW(results.y.sum().backward());
+        },
+        R"(
+def forward(self, x):
+    c = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
+    h = torch.tanh(c)
+    y = torch.linear(h, self.b_weight, self.b_bias) * self.scale
+    return y, h, c, torch.sin(x).clone()
+)");
+  }
+}
+
 // One tensor may be several results.
 TEST(RecordedResults, AreReturnedTwice) {
   RecordedPair pair(R"(

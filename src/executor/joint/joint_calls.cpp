@@ -72,9 +72,6 @@ bool JointCalls::run_by_plan(JointTrace& trace, const std::vector<int64_t>& symb
     }
     return false;
   }
-  if (trace.calls_needless_hooks(arguments)) {
-    return false;
-  }
   const Trial::Side side = trace.trial().next();
   if (!trace.trial().is_on() && side == Trial::Side::kOthers) {
     return false;

@@ -10,11 +10,13 @@
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <bit>
 #include <exception>
+#include <map>
 #include <utility>
 
 namespace sconce {
@@ -44,8 +46,20 @@ bool has_defined(const variable_list& tensors) {
 
 }  // namespace
 
-bool JointPlans::has_results_below() const {
-  return std::any_of(below.begin(), below.end(), [](const std::vector<size_t>& others) { return !others.empty(); });
+void JointPlans::find_groups() {
+  std::map<std::vector<size_t>, std::vector<size_t>> by_results;
+  for (size_t tensor = 0; tensor < differentiable_tensors.size(); ++tensor) {
+    std::vector<size_t> results_of_tensor;
+    for (size_t i = 0; i < reaches.size(); ++i) {
+      if (reaches[i][tensor]) {
+        results_of_tensor.push_back(i);
+      }
+    }
+    by_results[results_of_tensor].push_back(tensor);
+  }
+  for (auto& [of_tensors, tensors] : by_results) {
+    groups.push_back({of_tensors, std::move(tensors)});
+  }
 }
 
 std::optional<std::vector<at::Tensor>> JointNode::run(std::shared_ptr<const JointPlans> plans,
@@ -87,11 +101,9 @@ bool JointNode::run_forward(torch::jit::Stack& stack) const {
 }
 
 void JointNode::connect_inputs() {
-  torch::autograd::edge_list edges;
   for (const size_t position : plans_->differentiable_tensors) {
-    edges.push_back(impl::gradient_edge(tensors_[position]));
+    edges_.push_back(impl::gradient_edge(tensors_[position]));
   }
-  set_next_edges(std::move(edges));
   for (const at::Tensor& tensor : tensors_) {
     versions_.push_back(tensor._version());
   }
@@ -138,19 +150,68 @@ std::vector<at::Tensor> JointNode::connect_results(torch::jit::Stack& stack) {
 
 void JointNode::connect(const std::vector<at::Tensor>& differentiable) {
   for (const at::Tensor& result : differentiable) {
-    add_input_metadata(result);
+    metadata_.emplace_back(result);
   }
-  if (differentiable.size() == 1) {
-    impl::set_gradient_edge(differentiable.front(), {shared_from_this(), 0});
+  if (differentiable.size() > 1) {
+    const auto self = std::static_pointer_cast<JointNode>(shared_from_this());
+    JointResult::connect(self, differentiable, edges_, *plans_);
     return;
   }
-  if (plans_->has_results_below()) {
-    for (const at::Tensor& result : differentiable) {
-      add_input_metadata(result);
+  set_next_edges(std::move(edges_));
+  impl::set_gradient_edge(differentiable.front(), {shared_from_this(), add_input_metadata(differentiable.front())});
+}
+
+JointNode::Backward& JointNode::current_backward() {
+  const int task = torch::autograd::get_current_graph_task_id();
+  const auto found =
+      std::find_if(backwards_.begin(), backwards_.end(), [task](const Backward& backward) { return backward.task == task; });
+  if (found != backwards_.end()) {
+    return *found;
+  }
+  // Others have ended, or other threads run them. Few do so at a time.
+  constexpr size_t kMost = 4;
+  if (backwards_.size() == kMost) {
+    backwards_.erase(backwards_.begin());
+  }
+  backwards_.push_back({task, variable_list(2 * plans_->differentiable_results.size()), {}});
+  return backwards_.back();
+}
+
+void JointNode::bring(size_t result, at::Tensor gradient, bool ends_at_results) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Backward& backward = current_backward();
+  backward.gradients[result + (ends_at_results ? plans_->differentiable_results.size() : 0)] = std::move(gradient);
+  backward.computed.clear();
+}
+
+// The engine runs what was made last first: all results that a backward comes through have brought their gradients before
+// the first group takes any. So one run of the plan serves all groups. Where that does not hold, because a thread has
+// numbered its nodes anew, the plan runs again for what has come since.
+variable_list JointNode::take(const JointPlans::Group& group, bool releases) {
+  variable_list gradients;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const Backward& backward = current_backward();
+    if (backward.computed.empty()) {
+      gradients = backward.gradients;
     }
   }
-  const auto self = std::static_pointer_cast<JointNode>(shared_from_this());
-  JointResult::connect(self, differentiable, plans_->below);
+  variable_list computed;
+  if (has_defined(gradients)) {
+    computed = run(std::move(gradients), releases);
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Backward& backward = current_backward();
+  if (!computed.empty()) {
+    backward.computed = std::move(computed);
+  }
+  variable_list of_group(plans_->differentiable_tensors.size());
+  for (const size_t tensor : group.tensors) {
+    if (!backward.computed.empty()) {
+      of_group[tensor] = std::move(backward.computed[tensor]);
+    }
+  }
+  return of_group;
 }
 
 std::vector<bool> JointNode::are_defined(const variable_list& tensors) {
@@ -179,7 +240,7 @@ bool JointNode::is_needed(size_t saved, const std::vector<bool>& is_defined) con
 std::vector<at::Tensor> JointNode::as_recorded(variable_list&& gradients) const {
   std::vector<at::Tensor> recorded;
   for (size_t i = 0; i < gradients.size(); ++i) {
-    at::Tensor gradient = gradients[i].defined() ? std::move(gradients[i]) : input_metadata(i).zeros_like();
+    at::Tensor gradient = gradients[i].defined() ? std::move(gradients[i]) : metadata_[i].zeros_like();
     if (gradient.strides() != at::IntArrayRef(strides_[i])) {
       at::Tensor copy = at::empty_strided(gradient.sizes(), strides_[i], gradient.options());
       gradient = c10::GradMode::is_enabled() ? gradient : copy.copy_(gradient);
@@ -189,8 +250,8 @@ std::vector<at::Tensor> JointNode::as_recorded(variable_list&& gradients) const 
   return recorded;
 }
 
-variable_list JointNode::run_plan_of_backward(const std::vector<at::Tensor>& gradients,
-                                              const std::vector<bool>& is_defined) {
+variable_list JointNode::run_plan_of_backward(const std::vector<at::Tensor>& gradients, const std::vector<bool>& is_defined,
+                                              bool releases) {
   torch::jit::Stack stack(symbols_.begin(), symbols_.end());
   stack.insert(stack.end(), gradients.begin(), gradients.end());
   {
@@ -210,7 +271,7 @@ variable_list JointNode::run_plan_of_backward(const std::vector<at::Tensor>& gra
       stack.emplace_back(saved_results_[i]);
     }
     stack.insert(stack.end(), kept_.begin(), kept_.end());
-    if (releases_) {
+    if (releases) {
       release(is_defined);
     }
   }
@@ -222,11 +283,11 @@ variable_list JointNode::run_plan_of_backward(const std::vector<at::Tensor>& gra
   return results;
 }
 
-variable_list JointNode::run_backward(variable_list&& gradients) {
+variable_list JointNode::run_backward(variable_list&& gradients, bool releases) {
   const std::vector<bool> is_defined = are_defined(gradients);
   const std::vector<at::Tensor> recorded = as_recorded(std::move(gradients));
-  variable_list results =
-      c10::GradMode::is_enabled() ? run_differentiably(recorded, is_defined) : run_plan_of_backward(recorded, is_defined);
+  variable_list results = c10::GradMode::is_enabled() ? run_differentiably(recorded, is_defined)
+                                                      : run_plan_of_backward(recorded, is_defined, releases);
   // A tensor has no gradient if no result with a gradient depends on it.
   for (size_t input = 0; input < results.size(); ++input) {
     bool is_reached = false;
@@ -240,25 +301,27 @@ variable_list JointNode::run_backward(variable_list&& gradients) {
   return results;
 }
 
-variable_list JointNode::apply(variable_list&& gradients) {
+variable_list JointNode::run(variable_list&& gradients, bool releases) {
   const auto results = static_cast<std::ptrdiff_t>(plans_->differentiable_results.size());
   const variable_list between(gradients.begin() + results, gradients.end());
   const bool ends_at_results = has_defined(between);
   gradients.resize(static_cast<size_t>(results));
   if (!ends_at_results) {
-    return run_backward(std::move(gradients));
+    return run_backward(std::move(gradients), releases);
   }
   variable_list sums = run_between_results(between);
   if (has_defined(gradients)) {
-    const variable_list others = run_backward(std::move(gradients));
+    const variable_list others = run_backward(std::move(gradients), releases);
     for (size_t i = 0; i < sums.size(); ++i) {
       sums[i] = !sums[i].defined() ? others[i] : others[i].defined() ? sums[i] + others[i] : sums[i];
     }
-  } else if (const std::lock_guard<std::mutex> lock(mutex_); releases_) {
+  } else if (const std::lock_guard<std::mutex> lock(mutex_); releases) {
     release(are_defined(between));
   }
   return sums;
 }
+
+variable_list JointNode::apply(variable_list&& gradients) { return run(std::move(gradients), releases_); }
 
 void JointNode::release_variables() {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -15,10 +15,9 @@
 
 namespace sconce {
 
-// Runs the backward plan of one call. Autograd outputs: one per differentiable tensor. Autograd inputs: one per
-// differentiable result, of a gradient that flows on through everything that the result is computed from. Where results are
-// computed from other results, there is one more per result, of a gradient that ends at other results (see JointResult).
-// Tensors that backward reads carry autograd's version checks. Engine threads may call `apply` at once.
+// Runs the backward plan of one call. Autograd outputs: one per differentiable tensor. Autograd inputs: one, of the result
+// that brings gradients. Where several do, the node is in no graph, and serves those of joint_result.h. Tensors that
+// backward reads carry autograd's version checks. Engine threads may call it at once.
 class JointNode final : public torch::autograd::Node {
  public:
   // Runs forward on the tensors, and returns the results with their history. Returns nothing, and leaves everything as it
@@ -31,11 +30,23 @@ class JointNode final : public torch::autograd::Node {
   void release_variables() override;
   void will_release_variables() override { releases_ = true; }
 
+  // Takes the gradient of a differentiable result in the backward that this thread runs. `ends_at_results`: it flows to no
+  // tensor through other results.
+  void bring(size_t result, at::Tensor gradient, bool ends_at_results);
+  // Returns the gradients of differentiable tensors, all undefined but for those of the group. Requires that the backward
+  // has brought what it brings to the results of the group. `releases`: that backward frees what it runs through.
+  torch::autograd::variable_list take(const JointPlans::Group& group, bool releases);
   // Returns what flows from a differentiable result with this gradient to others, by their numbers, and not through a third
   // one. Runs forward again, by its operators.
   torch::autograd::variable_list gradients_of_results(size_t result, const at::Tensor& gradient);
 
  private:
+  // A backward that has come to some of several results.
+  struct Backward {
+    int task = 0;                              // of the engine
+    torch::autograd::variable_list gradients;  // of results; then those that end at other results
+    torch::autograd::variable_list computed;   // of tensors; empty before they are
+  };
   // Forward with a history, up to tensors and no further.
   struct Rerun {
     torch::autograd::variable_list tensors;  // differentiable ones
@@ -51,6 +62,8 @@ class JointNode final : public torch::autograd::Node {
   bool run_forward(torch::jit::Stack& stack) const;
   std::vector<at::Tensor> connect_results(torch::jit::Stack& results);
   void connect(const std::vector<at::Tensor>& differentiable);
+  // Requires the lock. Returns the backward that this thread runs.
+  Backward& current_backward();
   // Both require the lock.
   void check_is_kept(const std::vector<bool>& is_defined) const;
   void release(const std::vector<bool>& is_defined);
@@ -59,9 +72,11 @@ class JointNode final : public torch::autograd::Node {
   bool is_needed(size_t saved, const std::vector<bool>& is_defined) const;
   // Returns the gradients as backward was recorded with: defined, and with the strides of the results.
   std::vector<at::Tensor> as_recorded(torch::autograd::variable_list&& gradients) const;
-  torch::autograd::variable_list run_backward(torch::autograd::variable_list&& gradients);
+  // `gradients`: of results; then, where there are several, those that end at other results.
+  torch::autograd::variable_list run(torch::autograd::variable_list&& gradients, bool releases);
+  torch::autograd::variable_list run_backward(torch::autograd::variable_list&& gradients, bool releases);
   torch::autograd::variable_list run_plan_of_backward(const std::vector<at::Tensor>& gradients,
-                                                      const std::vector<bool>& is_defined);
+                                                      const std::vector<bool>& is_defined, bool releases);
   // The same by operators: in grad mode, with a history.
   torch::autograd::variable_list run_differentiably(const std::vector<at::Tensor>& gradients,
                                                     const std::vector<bool>& is_defined);
@@ -73,10 +88,12 @@ class JointNode final : public torch::autograd::Node {
                                                       bool creates_graph) const;
 
   const std::shared_ptr<const JointPlans> plans_;
-  std::vector<std::vector<int64_t>> strides_;  // of differentiable results
-  at::Tensor random_state_;                    // before the run, if it draws random numbers
-  std::vector<at::Tensor> written_;            // what tensors were before the run that writes them
-  std::mutex mutex_;                           // guards what follows
+  torch::autograd::edge_list edges_;                      // to the differentiable tensors, before they are a node's
+  std::vector<torch::autograd::InputMetadata> metadata_;  // of differentiable results
+  std::vector<std::vector<int64_t>> strides_;             // of differentiable results
+  at::Tensor random_state_;                               // before the run, if it draws random numbers
+  std::vector<at::Tensor> written_;                       // what tensors were before the run that writes them
+  std::mutex mutex_;                                      // guards what follows
   std::vector<int64_t> symbols_;
   std::vector<at::Tensor> tensors_;
   std::vector<int64_t> versions_;  // of the tensors before the run
@@ -84,7 +101,8 @@ class JointNode final : public torch::autograd::Node {
   std::vector<int64_t> result_versions_;
   std::vector<c10::IValue> kept_;
   std::vector<bool> is_freed_;  // per differentiable result: a backward that frees has come from it
-  bool releases_ = false;       // the values are not needed after this backward
+  std::vector<Backward> backwards_;
+  bool releases_ = false;  // the values are not needed after this backward
 };
 
 }  // namespace sconce

@@ -17,6 +17,12 @@ namespace sconce {
 // `results` those that the call returns, after which forward returns the numbers that it reads, and what it keeps for
 // backward.
 struct JointPlans {
+  // Tensors that the same results depend on, by their numbers among differentiable ones.
+  struct Group {
+    std::vector<size_t> results;
+    std::vector<size_t> tensors;
+  };
+
   std::string name;  // of the autograd nodes
   std::shared_ptr<CapturedGraph> forward;
   std::shared_ptr<CapturedGraph> backward;
@@ -28,14 +34,15 @@ struct JointPlans {
   std::vector<size_t> saved_tensors;
   std::vector<size_t> saved_results;
   std::vector<std::vector<bool>> reaches;  // per differentiable result, per differentiable tensor
+  std::vector<Group> groups;               // of all differentiable tensors
   std::vector<std::vector<bool>> needs;    // RecordingParts
   std::vector<std::vector<bool>> shares;   // RecordingParts
   std::vector<size_t> written;             // tensors that forward writes
   bool draws = false;                      // random numbers
   std::shared_ptr<const Graph> operators;  // of forward, as recorded: for backward of backward
 
-  // Returns whether a result is computed from another result.
-  bool has_results_below() const;
+  // Sets `groups`, by `reaches`.
+  void find_groups();
   bool is_ready() const { return forward->is_ready() && backward->is_ready(); }
   // Returns the plan of `operators`, which runs with autograd. Any thread may call.
   const Plan& with_autograd() const;

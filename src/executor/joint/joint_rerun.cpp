@@ -63,6 +63,11 @@ JointNode::Rerun JointNode::run_again(const std::vector<bool>& is_defined) {
       check_version(tensors[i], versions_[i]);
     }
   }
+  for (size_t i = 0; i < saved_results_.size(); ++i) {
+    if (is_needed(plans_->saved_tensors.size() + i, is_defined)) {
+      check_version(saved_results_[i], result_versions_[i]);
+    }
+  }
   for (size_t i = 0; i < written_.size(); ++i) {
     tensors[plans_->written[i]] = written_[i].clone();
   }
@@ -97,7 +102,7 @@ variable_list JointNode::gradients_of_tensors(const Rerun& rerun, const variable
   variable_list inputs;
   std::vector<size_t> numbers;  // of the tensors of which a gradient is asked for
   for (size_t i = 0; i < rerun.tensors.size(); ++i) {
-    if (task_should_compute_output(i)) {
+    if (next_edges().empty() || task_should_compute_output(i)) {
       inputs.push_back(rerun.tensors[i]);
       numbers.push_back(i);
     }

@@ -30,32 +30,40 @@ bool is_seen(torch::autograd::Node& node) {
 
 }  // namespace
 
+// The groups' nodes come first: the engine runs those of results before them.
 void JointResult::connect(const std::shared_ptr<JointNode>& call, const std::vector<at::Tensor>& results,
-                          const std::vector<std::vector<size_t>>& below) {
-  const bool has_below =
-      std::any_of(below.begin(), below.end(), [](const std::vector<size_t>& others) { return !others.empty(); });
+                          const torch::autograd::edge_list& edges, const JointPlans& plans) {
+  std::vector<torch::autograd::edge_list> edges_of_results(results.size());
+  for (const JointPlans::Group& group : plans.groups) {
+    torch::autograd::edge_list of_group;
+    for (const size_t tensor : group.tensors) {
+      of_group.push_back(edges[tensor]);
+    }
+    const std::shared_ptr<Node> inputs(new JointInputs(call, group, std::move(of_group)), torch::autograd::deleteNode);
+    inputs->add_input_metadata(results.front());
+    for (const size_t result : group.results) {
+      edges_of_results[result].emplace_back(inputs, 0);
+    }
+  }
   std::vector<std::shared_ptr<JointResult>> nodes;
   for (size_t i = 0; i < results.size(); ++i) {
-    nodes.emplace_back(new JointResult(*call, i, below[i]), torch::autograd::deleteNode);
+    nodes.emplace_back(new JointResult(call, i, plans.below[i]), torch::autograd::deleteNode);
     torch::autograd::impl::set_gradient_edge(results[i], {nodes.back(), nodes.back()->add_input_metadata(results[i])});
   }
   // Autograd wants a node's edges before others lead to it. A result is computed from more results than those below it are.
   std::vector<size_t> order(results.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&below](size_t a, size_t b) { return below[a].size() < below[b].size(); });
+  std::sort(order.begin(), order.end(),
+            [&plans](size_t a, size_t b) { return plans.below[a].size() < plans.below[b].size(); });
   for (const size_t i : order) {
-    torch::autograd::edge_list edges = {{call, static_cast<uint32_t>(i)}};
-    if (has_below) {
-      edges.emplace_back(call, static_cast<uint32_t>(results.size() + i));
+    for (const size_t other : plans.below[i]) {
+      edges_of_results[i].emplace_back(nodes[other], 0);
     }
-    for (const size_t other : below[i]) {
-      edges.emplace_back(nodes[other], 0);
-    }
-    nodes[i]->set_next_edges(std::move(edges));
+    nodes[i]->set_next_edges(std::move(edges_of_results[i]));
   }
 }
 
-std::string JointResult::name() const { return call_.name(); }
+std::string JointResult::name() const { return call_->name(); }
 
 bool JointResult::is_seen_below() const {
   const torch::autograd::edge_list& edges = next_edges();
@@ -68,16 +76,27 @@ variable_list JointResult::apply(variable_list&& gradients) {
   if (!gradients.front().defined()) {
     return results;
   }
-  if (!is_seen_below()) {
-    results[0] = std::move(gradients.front());
-    return results;
+  const bool is_seen = is_seen_below();
+  if (is_seen) {
+    variable_list flows = call_->gradients_of_results(number_, gradients.front());
+    const size_t groups = results.size() - below_.size();
+    for (size_t i = 0; i < below_.size(); ++i) {
+      results[groups + i] = std::move(flows[below_[i]]);
+    }
   }
-  const variable_list flows = call_.gradients_of_results(number_, gradients.front());
-  for (size_t i = 0; i < below_.size(); ++i) {
-    results[2 + i] = flows[below_[i]];
-  }
-  results[1] = std::move(gradients.front());
+  call_->bring(number_, std::move(gradients.front()), /*ends_at_results=*/is_seen);
   return results;
 }
+
+variable_list JointInputs::apply(variable_list&& /*gradients*/) {
+  variable_list all = call_->take(group_, releases_);
+  variable_list of_group;
+  for (const size_t tensor : group_.tensors) {
+    of_group.push_back(std::move(all[tensor]));
+  }
+  return of_group;
+}
+
+std::string JointInputs::name() const { return call_->name(); }
 
 }  // namespace sconce

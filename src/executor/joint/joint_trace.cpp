@@ -81,13 +81,6 @@ bool JointTrace::holds(const CallArguments& arguments) const {
          !captured_.share_memory_with(arguments.tensors);
 }
 
-bool JointTrace::calls_needless_hooks(const CallArguments& arguments) const {
-  const auto have_hooks = [](const std::vector<at::Tensor>& tensors) {
-    return std::any_of(tensors.begin(), tensors.end(), sees_gradients);
-  };
-  return plans_->differentiable_results.size() > 1 && (have_hooks(arguments.tensors) || have_hooks(captured_.tensors()));
-}
-
 void JointTrace::wait_for_compile() const {
   if (plans_ != nullptr) {
     plans_->forward->wait_for_compile();
@@ -271,6 +264,7 @@ void JointTrace::compile(Recorder& recorder, const CallArguments& arguments, std
   plans->saved_results = std::move(parts.saved_outputs);
   plans->reaches = std::move(parts.reaches);
   plans->shares = std::move(parts.shares);
+  plans->find_groups();
   note_effects(*parts.forward, symbols, *plans);
   if (const char* reason = why_not_repeated(*plans, arguments.tensors.size())) {
     refusal = reason;

@@ -47,9 +47,6 @@ class JointTrace final : public PlanEntry {
   bool is_ready() const override { return plans_ != nullptr && plans_->is_ready() && !reads_others(); }
   void wait_for_compile() const override;
   void explain(std::vector<Explanation>& plans) const;
-  // Returns whether hooks of what the call takes would be called, without a gradient, in a backward of another result than
-  // those that depend on it.
-  bool calls_needless_hooks(const CallArguments& arguments) const;
   // Whether the plans are faster than those that the method has without the recording.
   Trial& trial() { return trial_; }
   // Requires `is_ready`, and that `holds` was true for this call. `symbols`: of the pattern. Returns nothing, and changes

@@ -36,7 +36,7 @@ NodeClass find_class(const AutogradNode& node) {
     return NodeClass::kLeaf;
   }
   if (dynamic_cast<const BackwardNode*>(&node) != nullptr || dynamic_cast<const JointNode*>(&node) != nullptr ||
-      dynamic_cast<const JointResult*>(&node) != nullptr) {
+      dynamic_cast<const JointResult*>(&node) != nullptr || dynamic_cast<const JointInputs*>(&node) != nullptr) {
     return NodeClass::kOwn;
   }
   // The formula of a torch::autograd::Function is code of the user's, which need not be operators alone.
@@ -131,9 +131,6 @@ void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::a
         call.captures.push_back({capture.input_idx_, capture.output_idx_});
       }
     }
-  }
-  if (!call.captures.empty() && dynamic_cast<const JointResult*>(node.get()) != nullptr) {
-    why_not_ = "a gradient of a recorded call's result is returned";  // the node asks the engine whether it is
   }
   call.is_opaque = node_class == NodeClass::kOwn || node_class == NodeClass::kFunctionOfUser;
   const bool hooks_before = has_hooks_before(*node);
