@@ -159,8 +159,6 @@ return (torch.where(left, grad, 0), torch.where(left, 0, grad))
       {.name = "aten::less_equal_", .synonym_of = "aten::le_"},
       {.name = "aten::logical_and", .result = {.dtypes = {ResultDtype::kBool}}},
       {.name = "aten::logical_not", .opcode = Opcode::kLogicalNot, .result = {.dtypes = {ResultDtype::kBool}}},
-      {.name = "aten::logical_or", .result = {.dtypes = {ResultDtype::kBool}}},
-      {.name = "aten::logical_xor", .result = {.dtypes = {ResultDtype::kBool}}},
       {.name = "aten::float_power", .results = Sharing::kFresh},
       {.name = "aten::ldexp", .overloads = {"Tensor"}, .results = Sharing::kFresh},
       {.name = "aten::__lshift__", .result = {.dtypes = {ResultDtype::kPromoted}}},

@@ -135,7 +135,6 @@ half = torch.where(self == other, grad / 2, grad)
 return (torch.where(self > other, 0, half), torch.where(other > self, 0, half))
 )"},
       {.name = "aten::min", .overloads = {"dim"}, .backward = kSelectionBackward},
-      {.name = "aten::logcumsumexp", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
       {.name = "aten::mode",
        .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kInt64}},
        .backward = kSelectionBackward},
