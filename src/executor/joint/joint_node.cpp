@@ -154,7 +154,7 @@ void JointNode::connect(const std::vector<at::Tensor>& differentiable) {
   }
   if (differentiable.size() > 1) {
     const auto self = std::static_pointer_cast<JointNode>(shared_from_this());
-    JointResult::connect(self, differentiable, edges_, *plans_);
+    JointResult::connect(self, differentiable, std::exchange(edges_, {}), *plans_);
     return;
   }
   set_next_edges(std::move(edges_));
