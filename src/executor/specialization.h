@@ -59,7 +59,7 @@ class Specialization {
   void refuse(const std::string& reason, std::vector<RefusalExplanation> refusals);
   void fail(const std::string& reason) noexcept;
 
-  // Whether the generic plan serves the spec for good, because one of its own would be the same.
+  // Whether a compile has ended without a plan, so that the generic plan serves the spec for good.
   bool is_refused() const { return is_refused_.load(std::memory_order_relaxed); }
 
   // Why there is no plan (yet).

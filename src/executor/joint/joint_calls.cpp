@@ -97,13 +97,13 @@ bool JointCalls::run_by_plan(JointTrace& trace, const std::vector<int64_t>& symb
 std::shared_ptr<JointTrace> JointCalls::run_and_record(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                                        const CallArguments& arguments, const SizePattern& pattern,
                                                        torch::jit::Stack& stack, JointTrace::RunMethod run_method) {
-  std::vector<at::Tensor> given = ModuleState(module).tensors();
+  const ModuleState before(module);
+  std::vector<at::Tensor> given = before.tensors();
   given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());
   // The program sees gradients, of which recording a call computes one more.
   if (std::any_of(given.begin(), given.end(), sees_gradients)) {
     return nullptr;
   }
-  const ModuleState before(module);
   const ArgumentStructure structure(arguments.values);
   run_method(stack);
   table_.count_recorded();

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <bit>
 #include <exception>
-#include <map>
 #include <utility>
 
 namespace sconce {
@@ -45,22 +44,6 @@ bool has_defined(const variable_list& tensors) {
 }
 
 }  // namespace
-
-void JointPlans::find_groups() {
-  std::map<std::vector<size_t>, std::vector<size_t>> by_results;
-  for (size_t tensor = 0; tensor < differentiable_tensors.size(); ++tensor) {
-    std::vector<size_t> results_of_tensor;
-    for (size_t i = 0; i < reaches.size(); ++i) {
-      if (reaches[i][tensor]) {
-        results_of_tensor.push_back(i);
-      }
-    }
-    by_results[results_of_tensor].push_back(tensor);
-  }
-  for (auto& [of_tensors, tensors] : by_results) {
-    groups.push_back({of_tensors, std::move(tensors)});
-  }
-}
 
 std::optional<std::vector<at::Tensor>> JointNode::run(std::shared_ptr<const JointPlans> plans,
                                                       const std::vector<int64_t>& symbols, std::vector<at::Tensor> tensors) {
@@ -101,9 +84,6 @@ bool JointNode::run_forward(torch::jit::Stack& stack) const {
 }
 
 void JointNode::connect_inputs() {
-  for (const size_t position : plans_->differentiable_tensors) {
-    edges_.push_back(impl::gradient_edge(tensors_[position]));
-  }
   for (const at::Tensor& tensor : tensors_) {
     versions_.push_back(tensor._version());
   }
@@ -149,16 +129,19 @@ std::vector<at::Tensor> JointNode::connect_results(torch::jit::Stack& stack) {
 }
 
 void JointNode::connect(const std::vector<at::Tensor>& differentiable) {
+  torch::autograd::edge_list edges;
+  for (const size_t position : plans_->differentiable_tensors) {
+    edges.push_back(impl::gradient_edge(tensors_[position]));
+  }
   for (const at::Tensor& result : differentiable) {
-    metadata_.emplace_back(result);
+    add_input_metadata(result);
   }
   if (differentiable.size() > 1) {
-    const auto self = std::static_pointer_cast<JointNode>(shared_from_this());
-    JointResult::connect(self, differentiable, std::exchange(edges_, {}), *plans_);
+    JointResult::connect(std::static_pointer_cast<JointNode>(shared_from_this()), differentiable, edges, *plans_);
     return;
   }
-  set_next_edges(std::move(edges_));
-  impl::set_gradient_edge(differentiable.front(), {shared_from_this(), add_input_metadata(differentiable.front())});
+  set_next_edges(std::move(edges));
+  impl::set_gradient_edge(differentiable.front(), {shared_from_this(), 0});
 }
 
 JointNode::Backward& JointNode::current_backward() {
@@ -185,31 +168,21 @@ void JointNode::bring(size_t result, at::Tensor gradient, bool ends_at_results) 
 }
 
 // The engine runs what was made last first: all results that a backward comes through have brought their gradients before
-// the first group takes any. So one run of the plan serves all groups. Where that does not hold, because a thread has
-// numbered its nodes anew, the plan runs again for what has come since.
+// the first group takes any. So one run of the plan serves all groups. A thread numbers its nodes from zero: where another
+// thread than that of the call runs backward, a gradient may come later, and the plan runs again.
 variable_list JointNode::take(const JointPlans::Group& group, bool releases) {
-  variable_list gradients;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const Backward& backward = current_backward();
-    if (backward.computed.empty()) {
-      gradients = backward.gradients;
-    }
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (const Backward& backward = current_backward(); backward.computed.empty() && has_defined(backward.gradients)) {
+    variable_list gradients = backward.gradients;
+    lock.unlock();
+    variable_list computed = run(std::move(gradients), releases);
+    lock.lock();
+    current_backward().computed = std::move(computed);
   }
-  variable_list computed;
-  if (has_defined(gradients)) {
-    computed = run(std::move(gradients), releases);
-  }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  Backward& backward = current_backward();
-  if (!computed.empty()) {
-    backward.computed = std::move(computed);
-  }
-  variable_list of_group(plans_->differentiable_tensors.size());
-  for (const size_t tensor : group.tensors) {
-    if (!backward.computed.empty()) {
-      of_group[tensor] = std::move(backward.computed[tensor]);
-    }
+  variable_list of_group(group.tensors.size());
+  variable_list& computed = current_backward().computed;
+  for (size_t i = 0; i < of_group.size() && !computed.empty(); ++i) {
+    of_group[i] = std::move(computed[group.tensors[i]]);
   }
   return of_group;
 }
@@ -240,7 +213,7 @@ bool JointNode::is_needed(size_t saved, const std::vector<bool>& is_defined) con
 std::vector<at::Tensor> JointNode::as_recorded(variable_list&& gradients) const {
   std::vector<at::Tensor> recorded;
   for (size_t i = 0; i < gradients.size(); ++i) {
-    at::Tensor gradient = gradients[i].defined() ? std::move(gradients[i]) : metadata_[i].zeros_like();
+    at::Tensor gradient = gradients[i].defined() ? std::move(gradients[i]) : input_metadata(i).zeros_like();
     if (gradient.strides() != at::IntArrayRef(strides_[i])) {
       at::Tensor copy = at::empty_strided(gradient.sizes(), strides_[i], gradient.options());
       gradient = c10::GradMode::is_enabled() ? gradient : copy.copy_(gradient);

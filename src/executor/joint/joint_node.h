@@ -33,8 +33,8 @@ class JointNode final : public torch::autograd::Node {
   // Takes the gradient of a differentiable result in the backward that this thread runs. `ends_at_results`: it flows to no
   // tensor through other results.
   void bring(size_t result, at::Tensor gradient, bool ends_at_results);
-  // Returns the gradients of differentiable tensors, all undefined but for those of the group. Requires that the backward
-  // has brought what it brings to the results of the group. `releases`: that backward frees what it runs through.
+  // Returns the gradients of the tensors of the group. Requires that the backward has brought what it brings to its results.
+  // `releases`: that backward frees what it runs through.
   torch::autograd::variable_list take(const JointPlans::Group& group, bool releases);
   // Returns what flows from a differentiable result with this gradient to others, by their numbers, and not through a third
   // one. Runs forward again, by its operators.
@@ -88,12 +88,10 @@ class JointNode final : public torch::autograd::Node {
                                                       bool creates_graph) const;
 
   const std::shared_ptr<const JointPlans> plans_;
-  torch::autograd::edge_list edges_;                      // to the differentiable tensors, before they are a node's
-  std::vector<torch::autograd::InputMetadata> metadata_;  // of differentiable results
-  std::vector<std::vector<int64_t>> strides_;             // of differentiable results
-  at::Tensor random_state_;                               // before the run, if it draws random numbers
-  std::vector<at::Tensor> written_;                       // what tensors were before the run that writes them
-  std::mutex mutex_;                                      // guards what follows
+  std::vector<std::vector<int64_t>> strides_;  // of differentiable results
+  at::Tensor random_state_;                    // before the run, if it draws random numbers
+  std::vector<at::Tensor> written_;            // what tensors were before the run that writes them
+  std::mutex mutex_;                           // guards what follows
   std::vector<int64_t> symbols_;
   std::vector<at::Tensor> tensors_;
   std::vector<int64_t> versions_;  // of the tensors before the run

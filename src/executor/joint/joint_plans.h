@@ -41,8 +41,6 @@ struct JointPlans {
   bool draws = false;                      // random numbers
   std::shared_ptr<const Graph> operators;  // of forward, as recorded: for backward of backward
 
-  // Sets `groups`, by `reaches`.
-  void find_groups();
   bool is_ready() const { return forward->is_ready() && backward->is_ready(); }
   // Returns the plan of `operators`, which runs with autograd. Any thread may call.
   const Plan& with_autograd() const;

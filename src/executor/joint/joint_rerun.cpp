@@ -1,4 +1,4 @@
-// What a JointNode computes by operators: forward again, with a history.
+// JointNode runs forward again, by its operators and with a history.
 #include "base/cpu_generator.h"
 #include "executor/joint/joint_node.h"
 #include "lower/lower.h"

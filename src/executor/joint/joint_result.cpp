@@ -88,14 +88,7 @@ variable_list JointResult::apply(variable_list&& gradients) {
   return results;
 }
 
-variable_list JointInputs::apply(variable_list&& /*gradients*/) {
-  variable_list all = call_->take(group_, releases_);
-  variable_list of_group;
-  for (const size_t tensor : group_.tensors) {
-    of_group.push_back(std::move(all[tensor]));
-  }
-  return of_group;
-}
+variable_list JointInputs::apply(variable_list&& /*gradients*/) { return call_->take(group_, releases_); }
 
 std::string JointInputs::name() const { return call_->name(); }
 

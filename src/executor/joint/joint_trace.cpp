@@ -14,6 +14,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace sconce {
@@ -51,6 +52,24 @@ void note_effects(const Graph& forward, size_t symbols, JointPlans& plans) {
   });
   std::sort(plans.written.begin(), plans.written.end());
   plans.written.erase(std::unique(plans.written.begin(), plans.written.end()), plans.written.end());
+}
+
+std::vector<JointPlans::Group> groups_of(const JointPlans& plans) {
+  std::map<std::vector<size_t>, std::vector<size_t>> tensors_of;  // by results
+  for (size_t tensor = 0; tensor < plans.differentiable_tensors.size(); ++tensor) {
+    std::vector<size_t> results;
+    for (size_t i = 0; i < plans.reaches.size(); ++i) {
+      if (plans.reaches[i][tensor]) {
+        results.push_back(i);
+      }
+    }
+    tensors_of[results].push_back(tensor);
+  }
+  std::vector<JointPlans::Group> groups;
+  for (auto& [results, tensors] : tensors_of) {
+    groups.push_back({results, std::move(tensors)});
+  }
+  return groups;
 }
 
 const char* why_not_repeated(const JointPlans& plans, size_t arguments) {
@@ -264,7 +283,7 @@ void JointTrace::compile(Recorder& recorder, const CallArguments& arguments, std
   plans->saved_results = std::move(parts.saved_outputs);
   plans->reaches = std::move(parts.reaches);
   plans->shares = std::move(parts.shares);
-  plans->find_groups();
+  plans->groups = groups_of(*plans);
   note_effects(*parts.forward, symbols, *plans);
   if (const char* reason = why_not_repeated(*plans, arguments.tensors.size())) {
     refusal = reason;

@@ -54,7 +54,7 @@ class JointTrace final : public PlanEntry {
   std::optional<c10::IValue> run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const;
 
  private:
-  // What a tensor of the result is: an argument itself, or what forward returns.
+  // Where a tensor of the result comes from: it is an argument itself, or forward returns it.
   struct Returned {
     bool is_argument;
     size_t number;

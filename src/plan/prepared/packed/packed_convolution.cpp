@@ -5,8 +5,8 @@
 namespace sconce {
 namespace {
 
-// Returns whether the channels of a group fill enough of a vector. LibTorch's call costs about 30 us in any case, in which
-// the tiles multiply so many vectors.
+// Returns whether the channels of a group fill enough of a vector. LibTorch's call costs about 30 us in any case. The tiles
+// multiply kSmall vectors in that time.
 bool suits_tiles(const ConvolutionForm& form) {
   constexpr int64_t kSmall = 12'500;
   const int64_t of_group = form.channels_out / form.groups;
