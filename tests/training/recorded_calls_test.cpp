@@ -459,7 +459,7 @@ TEST(RecordedCalls, RunInSeveralThreads) {
   EXPECT_GE(pair.recorded().by_plan, 1U);
 }
 
-// What is known about the arguments changes nothing in such a method.
+// Such a method has no specialized plan: knowing the arguments changes no node.
 TEST(RecordedCalls, ServeMethodsWithoutASpecializedPlan) {
   RecordedPair pair(R"(
 def forward(self, x):

@@ -199,7 +199,7 @@ def forward(self, x):
   EXPECT_GE(by_plan, 4U);
 }
 
-// Of results that have nothing in common, a backward of one leaves alone what the other is computed from.
+// Two results have no input in common. A backward of one does not touch the inputs of the other.
 TEST(RecordedResults, BringNoGradientsToInputsOfOthers) {
   RecordedPair pair(R"(
 def forward(self, x, y):

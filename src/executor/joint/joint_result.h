@@ -15,9 +15,9 @@ namespace sconce {
 
 class JointNode;
 
-// Of one result: hooks of the result are called if, and only if, a backward comes through it. Autograd inputs: the result's
-// gradient. Autograd outputs: to the groups of tensors that the result depends on, undefined, because the call takes the
-// gradient; then to the results below, from which this one is computed.
+// The node of one result. Hooks of the result are called if, and only if, a backward comes through it. Autograd inputs: the
+// result's gradient. Autograd outputs: to the groups of tensors that the result depends on, undefined, because the call
+// takes the gradient; then to the results below, from which this one is computed.
 //
 // The recorded backward computes what flows through a result below together with all else, and does not know the sum of its
 // gradients. So nothing goes that way, unless a hook or autograd::grad sees what comes there. Then forward runs again, by
@@ -42,8 +42,8 @@ class JointResult final : public torch::autograd::Node {
   const std::vector<size_t>& below_;
 };
 
-// Of a group of tensors that the same results depend on: no backward comes to a tensor but from those. Autograd inputs: one,
-// which is always undefined. Autograd outputs: the gradients of the group.
+// The node of a group of tensors that the same results depend on. A backward comes to a tensor from those results alone.
+// Autograd inputs: one, which is always undefined. Autograd outputs: the gradients of the group.
 class JointInputs final : public torch::autograd::Node {
  public:
   JointInputs(std::shared_ptr<JointNode> call, const JointPlans::Group& group, torch::autograd::edge_list edges)
