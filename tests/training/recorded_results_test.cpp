@@ -25,6 +25,18 @@ def forward(self, x):
     return y, h, c, z.contiguous()
 )";
 
+// The same, where `c` is written row by row before `h` reads it.
+const char* const kWritten = R"(
+def forward(self, x):
+    c = torch.zeros_like(x)
+    for i in range(x.size(0)):
+        c[i] = torch.cummax(torch.linear(x[i], self.a_weight, self.a_bias), 0)[0]
+    h = torch.tanh(c) * 2
+    y = torch.linear(h * c.sigmoid() + h, self.b_weight, self.b_bias) * self.scale
+    z = torch.linear(torch.cos(x), self.b_weight.t()).sin()[:, :3]
+    return y, h, c, z.contiguous()
+)";
+
 struct Results {
   at::Tensor y, h, c, z;
 };
@@ -141,6 +153,40 @@ TEST(RecordedResults, AreDifferentiatedTwice) {
     seen.insert(seen.end(), first.begin(), first.end());
     (first[0].pow(2).sum() + first[1].pow(2).sum()).backward();
   });
+}
+
+// A gradient of y is computed from h and c, too.
+TEST(RecordedResults, AreReachedByGradientsOfGradients) {
+  const SeeingUse use = [](const Results& results, const at::Tensor& x, std::vector<at::Tensor>& seen) {
+    const at::Tensor first =
+        torch::autograd::grad({results.y.pow(2).mean() * 0.1}, {x}, {}, true, /*create_graph=*/true).front();
+    for (const std::vector<at::Tensor>& wanted :
+         std::vector<std::vector<at::Tensor>>{{results.h}, {results.c, x}, {results.h, results.c, results.y, results.z}}) {
+      const auto found = torch::autograd::grad({first.pow(2).sum()}, wanted, {}, true, false, /*allow_unused=*/true);
+      seen.insert(seen.end(), found.begin(), found.end());
+    }
+    first.pow(2).sum().backward();
+  };
+  EXPECT_GE(expect_equal_gradients_seen(use), 4U);
+  EXPECT_GE(expect_equal_gradients_seen(use, kWritten), 4U);
+}
+
+TEST(RecordedResults, ShowHooksGradientsOfGradients) {
+  for (const int hooked : {1, 2, 3, 4, 7}) {
+    const SeeingUse use = [hooked](const Results& results, const at::Tensor& x, std::vector<at::Tensor>& seen) {
+      const std::vector<at::Tensor> all = {results.h, results.c, results.y};
+      for (size_t i = 0; i < all.size(); ++i) {
+        if ((hooked & 1 << i) != 0) {
+          note_gradients(all[i], seen);
+        }
+      }
+      const auto first = torch::autograd::grad({results.y.pow(2).mean() * 0.1 + results.c.pow(2).mean() * 0.1}, {x}, {},
+                                               true, /*create_graph=*/true);
+      (first[0].pow(2).sum() + results.h.mean()).backward();
+    };
+    expect_equal_gradients_seen(use);
+    expect_equal_gradients_seen(use, kWritten);
+  }
 }
 
 TEST(RecordedResults, KeepTheGraph) {

@@ -33,6 +33,8 @@ class JointNode final : public torch::autograd::Node {
   // Takes the gradient of a differentiable result in the backward that this thread runs. `ends_at_results`: it flows to no
   // tensor through other results.
   void bring(size_t result, at::Tensor gradient, bool ends_at_results);
+  // `node`: of the next differentiable result.
+  void add_node(std::weak_ptr<Node> node) { nodes_.push_back(std::move(node)); }
   // Returns the gradients of the tensors of the group. Requires that the backward has brought what it brings to its results.
   // `releases`: that backward frees what it runs through.
   torch::autograd::variable_list take(const JointPlans::Group& group, bool releases);
@@ -47,10 +49,11 @@ class JointNode final : public torch::autograd::Node {
     torch::autograd::variable_list gradients;  // of results; then those that end at other results
     torch::autograd::variable_list computed;   // of tensors; empty before they are
   };
-  // Forward with a history, up to tensors and no further.
+  // Forward with a history, up to tensors and results that others are computed from, and no further.
   struct Rerun {
     torch::autograd::variable_list tensors;  // differentiable ones
     torch::autograd::variable_list results;  // differentiable ones
+    torch::autograd::variable_list read;     // per differentiable result, what others are computed from; else undefined
   };
 
   explicit JointNode(std::shared_ptr<const JointPlans> plans) : plans_(std::move(plans)) {}
@@ -83,14 +86,21 @@ class JointNode final : public torch::autograd::Node {
   // The same for gradients that end at other results.
   torch::autograd::variable_list run_between_results(const torch::autograd::variable_list& gradients);
   Rerun run_again(const std::vector<bool>& is_defined);
-  torch::autograd::variable_list gradients_of_tensors(const Rerun& rerun, const torch::autograd::variable_list& results,
-                                                      const torch::autograd::variable_list& gradients,
-                                                      bool creates_graph) const;
+  // Checks versions. Returns the tensors of the call, as they were before it.
+  std::vector<at::Tensor> tensors_before(const std::vector<bool>& is_defined);
+  // Returns the results of `cut`, with the history that the caller's have. Runs forward by its plan.
+  torch::autograd::variable_list results_to_read(std::vector<at::Tensor> tensors) const;
+  // Returns what flows from a result to others that it is computed from, by their numbers.
+  torch::autograd::variable_list flows_below(const Rerun& rerun, size_t result, const at::Tensor& gradient) const;
+  // `gradients`: of results, of which some may be undefined.
+  torch::autograd::variable_list gradients_of_tensors(const Rerun& rerun,
+                                                      const torch::autograd::variable_list& gradients) const;
 
   const std::shared_ptr<const JointPlans> plans_;
   std::vector<std::vector<int64_t>> strides_;  // of differentiable results
   at::Tensor random_state_;                    // before the run, if it draws random numbers
   std::vector<at::Tensor> written_;            // what tensors were before the run that writes them
+  std::vector<std::weak_ptr<Node>> nodes_;     // of differentiable results, where there are several
   std::mutex mutex_;                           // guards what follows
   std::vector<int64_t> symbols_;
   std::vector<at::Tensor> tensors_;

@@ -31,6 +31,7 @@ struct JointPlans {
   std::vector<size_t> differentiable_tensors;  // those that backward has gradients of
   std::vector<size_t> differentiable_results;  // those that bring gradients
   std::vector<std::vector<size_t>> below;      // per differentiable result: the others that it is computed from
+  std::vector<size_t> cut;                     // the differentiable results that others are computed from
   std::vector<size_t> saved_tensors;
   std::vector<size_t> saved_results;
   std::vector<std::vector<bool>> reaches;  // per differentiable result, per differentiable tensor
@@ -39,7 +40,9 @@ struct JointPlans {
   std::vector<std::vector<bool>> shares;   // RecordingParts
   std::vector<size_t> written;             // tensors that forward writes
   bool draws = false;                      // random numbers
-  std::shared_ptr<const Graph> operators;  // of forward, as recorded: for backward of backward
+  // Of forward, as recorded, for backward of backward. What is computed from a result of `cut` reads an input, which comes
+  // after the tensors.
+  std::shared_ptr<const Graph> operators;
 
   bool is_ready() const { return forward->is_ready() && backward->is_ready(); }
   // Returns the plan of `operators`, which runs with autograd. Any thread may call.

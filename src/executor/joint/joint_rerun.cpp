@@ -4,42 +4,19 @@
 #include "lower/lower.h"
 #include "plan/run_plan.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/alias.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
-#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace sconce {
 
 using torch::autograd::variable_list;
-
-namespace {
-
-// Hooks that a backward of backward does not call.
-class HooksForNow {
- public:
-  HooksForNow() = default;
-  HooksForNow(const HooksForNow&) = delete;
-  HooksForNow& operator=(const HooksForNow&) = delete;
-  ~HooksForNow() {
-    for (const auto& [tensor, number] : hooks_) {
-      tensor.remove_hook(number);
-    }
-  }
-  template <typename Hook>
-  void add(const at::Tensor& tensor, Hook hook) {
-    hooks_.emplace_back(tensor, tensor.register_hook(std::move(hook)));
-  }
-
- private:
-  std::vector<std::pair<at::Tensor, unsigned>> hooks_;
-};
-
-}  // namespace
 
 const Plan& JointPlans::with_autograd() const {
   std::call_once(is_lowered_, [this] {
@@ -49,8 +26,32 @@ const Plan& JointPlans::with_autograd() const {
   return *plan_with_autograd_;
 }
 
-JointNode::Rerun JointNode::run_again(const std::vector<bool>& is_defined) {
-  const c10::AutoGradMode with_history(true);
+namespace {
+
+// Sets the generator to a state of it, for the time of a run that draws the same numbers again.
+class DrawsAgain {
+ public:
+  explicit DrawsAgain(const at::Tensor& state) {
+    if (state.defined()) {
+      now_ = cpu_generator().get_state();
+      cpu_generator().set_state(state);
+    }
+  }
+  DrawsAgain(const DrawsAgain&) = delete;
+  DrawsAgain& operator=(const DrawsAgain&) = delete;
+  ~DrawsAgain() {
+    if (now_.defined()) {
+      cpu_generator().set_state(now_);
+    }
+  }
+
+ private:
+  at::Tensor now_;
+};
+
+}  // namespace
+
+std::vector<at::Tensor> JointNode::tensors_before(const std::vector<bool>& is_defined) {
   std::vector<at::Tensor> tensors;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -71,24 +72,53 @@ JointNode::Rerun JointNode::run_again(const std::vector<bool>& is_defined) {
   for (size_t i = 0; i < written_.size(); ++i) {
     tensors[plans_->written[i]] = written_[i].clone();
   }
+  return tensors;
+}
+
+// A gradient that is computed from a result leads to the caller's tensor, as in eager execution.
+variable_list JointNode::results_to_read(std::vector<at::Tensor> tensors) const {
+  const at::NoGradGuard no_grad;
+  for (const size_t position : plans_->written) {
+    tensors[position] = tensors[position].clone();
+  }
+  torch::jit::Stack stack(symbols_.begin(), symbols_.end());
+  stack.insert(stack.end(), tensors.begin(), tensors.end());
+  {
+    const DrawsAgain draws(random_state_);
+    plans_->forward->run(stack);
+  }
+  variable_list results(plans_->differentiable_results.size());
+  for (const size_t number : plans_->cut) {
+    results[number] = stack[plans_->differentiable_results[number]].toTensor().detach();
+    if (const std::shared_ptr<Node> node = nodes_[number].lock()) {
+      torch::autograd::impl::set_gradient_edge(results[number], {node, 0});
+    } else {
+      results[number].requires_grad_();  // nobody has the caller's tensor any more
+    }
+  }
+  return results;
+}
+
+JointNode::Rerun JointNode::run_again(const std::vector<bool>& is_defined) {
+  std::vector<at::Tensor> tensors = tensors_before(is_defined);
   Rerun rerun;
+  if (!plans_->cut.empty()) {
+    rerun.read = results_to_read(tensors);
+  }
+  const c10::AutoGradMode with_history(true);
   // The history of one tensor may lead to another: gradients are those of the call alone.
   for (const size_t position : plans_->differentiable_tensors) {
     tensors[position] = at::alias(tensors[position]);
     rerun.tensors.push_back(tensors[position]);
   }
+  for (const size_t number : plans_->cut) {
+    rerun.read[number] = at::alias(rerun.read[number]);
+    tensors.push_back(rerun.read[number]);
+  }
   torch::jit::Stack stack(symbols_.begin(), symbols_.end());
   stack.insert(stack.end(), tensors.begin(), tensors.end());
   {
-    const at::Tensor state = random_state_.defined() ? cpu_generator().get_state() : at::Tensor();
-    const auto restore = c10::make_scope_exit([&state] {
-      if (state.defined()) {
-        cpu_generator().set_state(state);
-      }
-    });
-    if (random_state_.defined()) {
-      cpu_generator().set_state(random_state_);
-    }
+    const DrawsAgain draws(random_state_);
     run_plan(plans_->with_autograd(), stack, AutogradUse::kAll);
   }
   for (const size_t position : plans_->differentiable_results) {
@@ -97,8 +127,29 @@ JointNode::Rerun JointNode::run_again(const std::vector<bool>& is_defined) {
   return rerun;
 }
 
-variable_list JointNode::gradients_of_tensors(const Rerun& rerun, const variable_list& results,
-                                              const variable_list& gradients, bool creates_graph) const {
+variable_list JointNode::flows_below(const Rerun& rerun, size_t result, const at::Tensor& gradient) const {
+  variable_list below;
+  for (const size_t other : plans_->below[result]) {
+    below.push_back(rerun.read[other]);
+  }
+  variable_list found = torch::autograd::grad({rerun.results[result]}, below, {gradient}, /*retain_graph=*/true,
+                                              /*create_graph=*/c10::GradMode::is_enabled(), /*allow_unused=*/true);
+  variable_list flows(rerun.results.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    flows[plans_->below[result][i]] = std::move(found[i]);
+  }
+  return flows;
+}
+
+variable_list JointNode::gradients_of_tensors(const Rerun& rerun, const variable_list& gradients) const {
+  variable_list results;
+  variable_list given;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].defined()) {
+      results.push_back(rerun.results[i]);
+      given.push_back(gradients[i]);
+    }
+  }
   variable_list inputs;
   std::vector<size_t> numbers;  // of the tensors of which a gradient is asked for
   for (size_t i = 0; i < rerun.tensors.size(); ++i) {
@@ -107,8 +158,8 @@ variable_list JointNode::gradients_of_tensors(const Rerun& rerun, const variable
       numbers.push_back(i);
     }
   }
-  const variable_list found =
-      torch::autograd::grad(results, inputs, gradients, /*retain_graph=*/true, creates_graph, /*allow_unused=*/true);
+  const variable_list found = torch::autograd::grad(results, inputs, given, /*retain_graph=*/true,
+                                                    /*create_graph=*/c10::GradMode::is_enabled(), /*allow_unused=*/true);
   variable_list all(rerun.tensors.size());
   for (size_t i = 0; i < numbers.size(); ++i) {
     all[numbers[i]] = found[i];
@@ -118,46 +169,32 @@ variable_list JointNode::gradients_of_tensors(const Rerun& rerun, const variable
 
 variable_list JointNode::run_differentiably(const std::vector<at::Tensor>& gradients, const std::vector<bool>& is_defined) {
   const Rerun rerun = run_again(is_defined);
-  return gradients_of_tensors(rerun, rerun.results, gradients, /*creates_graph=*/true);
+  variable_list sums = gradients;
+  // A result is computed from more results than those below it are.
+  std::vector<size_t> order(sums.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [this](size_t a, size_t b) { return plans_->below[a].size() > plans_->below[b].size(); });
+  for (const size_t result : order) {
+    if (plans_->below[result].empty()) {
+      break;
+    }
+    const variable_list flows = flows_below(rerun, result, sums[result]);
+    for (size_t i = 0; i < flows.size(); ++i) {
+      sums[i] = flows[i].defined() ? sums[i] + flows[i] : sums[i];
+    }
+  }
+  return gradients_of_tensors(rerun, sums);
 }
 
 variable_list JointNode::gradients_of_results(size_t result, const at::Tensor& gradient) {
-  const bool creates_graph = c10::GradMode::is_enabled();
   std::vector<bool> is_defined(plans_->differentiable_results.size(), false);
   is_defined[result] = true;
-  const Rerun rerun = run_again(is_defined);
-  variable_list arrived(rerun.results.size());
-  variable_list below;
-  HooksForNow hooks;
-  for (const size_t other : plans_->below[result]) {
-    below.push_back(rerun.results[other]);
-    hooks.add(rerun.results[other], [&arrived, other](const at::Tensor& flows) {
-      arrived[other] = flows;
-      return flows.defined() ? at::zeros_like(flows) : flows;
-    });
-  }
-  torch::autograd::grad({rerun.results[result]}, below, {gradient}, /*retain_graph=*/true, creates_graph,
-                        /*allow_unused=*/true);
-  return arrived;
+  return flows_below(run_again(is_defined), result, gradient);
 }
 
 variable_list JointNode::run_between_results(const variable_list& gradients) {
-  const bool creates_graph = c10::GradMode::is_enabled();
-  const Rerun rerun = run_again(are_defined(gradients));
-  variable_list results;
-  variable_list given;
-  HooksForNow hooks;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    // The gradient that is given is the sum of all that flows to the result.
-    hooks.add(rerun.results[i], [total = gradients[i]](const at::Tensor& flows) {
-      return total.defined() ? total : flows.defined() ? at::zeros_like(flows) : flows;
-    });
-    if (gradients[i].defined()) {
-      results.push_back(rerun.results[i]);
-      given.push_back(gradients[i]);
-    }
-  }
-  return gradients_of_tensors(rerun, results, given, creates_graph);
+  return gradients_of_tensors(run_again(are_defined(gradients)), gradients);
 }
 
 }  // namespace sconce

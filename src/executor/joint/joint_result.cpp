@@ -49,6 +49,7 @@ void JointResult::connect(const std::shared_ptr<JointNode>& call, const std::vec
   for (size_t i = 0; i < results.size(); ++i) {
     nodes.emplace_back(new JointResult(call, i, plans.below[i]), torch::autograd::deleteNode);
     torch::autograd::impl::set_gradient_edge(results[i], {nodes.back(), nodes.back()->add_input_metadata(results[i])});
+    call->add_node(nodes.back());
   }
   // Autograd wants a node's edges before others lead to it. A result is computed from more results than those below it are.
   std::vector<size_t> order(results.size());

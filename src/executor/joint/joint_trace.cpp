@@ -1,6 +1,7 @@
 #include "executor/joint/joint_trace.h"
 
 #include "analysis/effects.h"
+#include "executor/joint/cut_results.h"
 #include "executor/joint/joint_node.h"
 #include "executor/joint/result_checks.h"
 #include "executor/joint/split_recording.h"
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace sconce {
@@ -70,6 +72,15 @@ std::vector<JointPlans::Group> groups_of(const JointPlans& plans) {
     groups.push_back({results, std::move(tensors)});
   }
   return groups;
+}
+
+// Returns the results that others are computed from.
+std::vector<size_t> results_to_cut(const std::vector<std::vector<size_t>>& below) {
+  std::set<size_t> cut;
+  for (const std::vector<size_t>& results : below) {
+    cut.insert(results.begin(), results.end());
+  }
+  return {cut.begin(), cut.end()};
 }
 
 const char* why_not_repeated(const JointPlans& plans, size_t arguments) {
@@ -289,7 +300,16 @@ void JointTrace::compile(Recorder& recorder, const CallArguments& arguments, std
     refusal = reason;
     return;
   }
-  plans->operators = parts.forward->clone();
+  plans->cut = results_to_cut(plans->below);
+  std::vector<size_t> positions;
+  for (const size_t number : plans->cut) {
+    positions.push_back(plans->differentiable_results[number]);
+  }
+  plans->operators = cut_at_results(*parts.forward, positions);
+  if (plans->operators == nullptr) {
+    refusal = "a result that others are computed from is written, and read through a view that was made before";
+    return;
+  }
   const CapturedSizes sizes = guards != nullptr ? CapturedSizes::of(*guards) : CapturedSizes();
   plans->forward = CapturedGraph::make(std::move(parts.forward), plans->name + " (recorded)", options, sizes);
   plans->backward = CapturedGraph::make(std::move(parts.backward), plans->name + " (recorded backward)", options, sizes);
