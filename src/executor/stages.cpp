@@ -39,7 +39,6 @@
 #include "passes/simplify/hoist_attribute_reads.h"
 #include "passes/simplify/pool_constants.h"
 #include "passes/simplify/simplify.h"
-#include "plan/prepared/packed/gemm.h"
 
 #include <chrono>
 #include <functional>
@@ -58,13 +57,6 @@ void required_passes(Graph& graph, PassRunner& runner) {
 
 RunPass timed_by(PassRunner& runner) {
   return [&runner](std::string_view name, const PassCallback& pass, Graph& graph) { return runner.run(name, pass, graph); };
-}
-
-// Where sconce's products are the faster ones.
-bool pointwise_products(Graph& graph, PassRunner& runner) {
-  return runner.run(
-      "decompose_pointwise_gradients",
-      [](Graph& known) { return decompose_pointwise_gradients(known, [] { return tiles_are_faster(); }); }, graph);
 }
 
 // `channels_last`: convolutions may compute channels-last.
@@ -177,7 +169,7 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
     if (decomposes && !given.autocast) {
       if (!records) {
         runner.run("decompose_attention", decompose_attention, graph);
-        bool has_products = pointwise_products(graph, runner);
+        bool has_products = runner.run("decompose_pointwise_gradients", decompose_pointwise_gradients, graph);
         has_products |= runner.run("decompose_convolution_gradients", decompose_convolution_gradients, graph);
         if (has_products) {  // known sizes decide which ones
           derive_facts();
@@ -202,7 +194,7 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
 
 void backward_passes(Graph& backward, bool exact, PassRunner& runner) {
   if (!exact) {
-    pointwise_products(backward, runner);
+    runner.run("decompose_pointwise_gradients", decompose_pointwise_gradients, backward);
   }
   runner.run("accumulate_selections", accumulate_selections, backward);
   if (!exact) {

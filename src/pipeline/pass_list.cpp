@@ -66,7 +66,7 @@ constexpr std::array kPasses = {
     PassInfo{"decompose_ops", decompose_ops, Stage::kOnRequest, "decomposes addmm and linear where batch_matmul gains",
              /*changes_rounding=*/true},
     PassInfo{"decompose_pointwise_gradients", decompose_pointwise_gradients, Stage::kSpecialize,
-             "computes gradients of convolutions of single pixels by matrix products, where those are faster",
+             "computes gradients of convolutions of single pixels by matrix products",
              /*changes_rounding=*/true},
     PassInfo{"decompose_rnn", decompose_rnn, Stage::kSpecialize, "replaces recurrent layers by loops over time steps",
              /*changes_rounding=*/true},

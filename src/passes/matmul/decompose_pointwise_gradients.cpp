@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace sconce {
@@ -41,6 +42,25 @@ def gradients(grad: Tensor, input: Tensor, weight: Tensor, bias_sizes: Optional[
   return *graph;
 }
 
+// Of channels-last images, whose pixels are the rows of one matrix.
+const Graph& gradients_of_pixels() {
+  static const auto* const graph = compile_function("aten::convolution_backward", R"(
+def gradients(grad: Tensor, input: Tensor, weight: Tensor, bias_sizes: Optional[List[int]], stride: List[int],
+              padding: List[int], dilation: List[int], transposed: bool, output_padding: List[int], groups: int,
+              needs: List[bool]):
+    filters = weight.size(0)
+    channels = weight.size(1)
+    rows = grad.permute([0, 2, 3, 1]).reshape([-1, filters])
+    columns = input.permute([0, 2, 3, 1]).view([-1, channels])
+    kernel = weight.reshape([filters, channels])
+    of_input = torch.mm(rows, kernel).view([input.size(0), input.size(2), input.size(3), channels]).permute([0, 3, 1, 2])
+    of_weight = torch.mm(rows.t(), columns).view([filters, 1, 1, channels]).permute([0, 3, 1, 2])
+    return (of_input, of_weight, rows.sum([0]))
+)")
+                                       .release();
+  return *graph;
+}
+
 bool are_all_numbers(const Value& list, int64_t wanted) {
   const c10::IValue* constant = list.constant();
   if (constant == nullptr || !constant->isIntList()) {
@@ -50,7 +70,8 @@ bool are_all_numbers(const Value& list, int64_t wanted) {
   return std::all_of(numbers.begin(), numbers.end(), [wanted](int64_t number) { return number == wanted; });
 }
 
-bool is_pointwise(const Node& node) {
+// Returns the gradients of a convolution of single pixels; null for another one.
+const Graph* decomposition_of(const Node& node) {
   // Positions of the operands.
   constexpr size_t kInput = 1;
   constexpr size_t kWeight = 2;
@@ -62,35 +83,37 @@ bool is_pointwise(const Node& node) {
   const auto weight = known_tensor(*node.input(kWeight));
   if (!input || !weight || weight->dtype != c10::kFloat || input->dtype != c10::kFloat || !weight->device->is_cpu() ||
       input->sizes->size() != weight->sizes->size() || weight->sizes->size() < 3) {
-    return false;
+    return nullptr;
   }
-  return std::all_of(weight->sizes->begin() + 2, weight->sizes->end(),
-                     [](const Dim& size) { return size == Dim::known(1); }) &&
-         (input->contiguous || is_contiguous(&*input)) && are_all_numbers(*node.input(kStride), 1) &&
-         are_all_numbers(*node.input(kPadding), 0) && constant_bool(*node.input(kIsTransposed)) == false &&
-         is_constant_int(*node.input(kGroupCount), 1);
+  const bool is_pointwise =
+      std::all_of(weight->sizes->begin() + 2, weight->sizes->end(), [](const Dim& size) { return size == Dim::known(1); }) &&
+      are_all_numbers(*node.input(kStride), 1) && are_all_numbers(*node.input(kPadding), 0) &&
+      constant_bool(*node.input(kIsTransposed)) == false && is_constant_int(*node.input(kGroupCount), 1);
+  if (!is_pointwise) {
+    return nullptr;
+  }
+  // Of one channel or one pixel, images lie both ways, and LibTorch decides which way gradients do.
+  const bool is_contiguous_image = input->contiguous || is_contiguous(&*input);
+  if (has_layout(&*input, c10::MemoryFormat::ChannelsLast) && !is_contiguous_image) {
+    return &gradients_of_pixels();
+  }
+  return is_contiguous_image ? &pointwise_gradients() : nullptr;
 }
 
 }  // namespace
 
 bool decompose_pointwise_gradients(Graph& graph) {
-  return decompose_pointwise_gradients(graph, [] { return true; });
-}
-
-bool decompose_pointwise_gradients(Graph& graph, c10::function_ref<bool()> gains) {
-  std::vector<Node*> found;
+  std::vector<std::pair<Node*, const Graph*>> found;
   for_each_node(graph.body(), [&](Node* node) {
-    if (node->kind() == aten::convolution_backward && is_pointwise(*node)) {
-      found.push_back(node);
+    const Graph* gradients = node->kind() == aten::convolution_backward ? decomposition_of(*node) : nullptr;
+    if (gradients != nullptr) {
+      found.emplace_back(node, gradients);
     }
   });
-  if (found.empty() || !gains()) {
-    return false;
+  for (const auto& [node, gradients] : found) {
+    inline_function(*node, *gradients);
   }
-  for (Node* node : found) {
-    inline_function(*node, pointwise_gradients());
-  }
-  return true;
+  return !found.empty();
 }
 
 }  // namespace sconce

@@ -39,12 +39,28 @@ TEST(DecomposePointwiseGradients, TakesGradientsOfAnyStrides) {
   }
 }
 
+TEST(DecomposePointwiseGradients, MultipliesPixelsOfChannelsLastImages) {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(15);
+  for (Convolution of : {convolution({3, 20, 14, 14}, {48, 20, 1, 1}, 1, 0),
+                         convolution({1, 16, 9, 7}, {40, 16, 1, 1}, 1, 0), convolution({2, 16, 9, 7}, {1, 16, 1, 1}, 1, 0),
+                         convolution({2, 1, 9, 7}, {3, 1, 1, 1}, 1, 0), convolution({2, 5, 1, 1}, {3, 5, 1, 1}, 1, 0)}) {
+    of.input = of.input.contiguous(at::MemoryFormat::ChannelsLast);
+    for (const at::Tensor& grad : {of.grad.contiguous(), of.grad.contiguous(at::MemoryFormat::ChannelsLast)}) {
+      of.grad = grad;
+      auto graph = graph_of(of);
+      EXPECT_TRUE(decompose_pointwise_gradients(*graph)) << of.weight.sizes();
+      expect_equal_gradients(std::move(graph), of);
+    }
+  }
+}
+
 TEST(DecomposePointwiseGradients, LeavesOtherConvolutions) {
   at::manual_seed(14);
-  Convolution last = convolution({2, 8, 5, 4}, {6, 8, 1, 1}, 1, 0);
-  last.input = last.input.to(at::MemoryFormat::ChannelsLast);
+  Convolution transposed = convolution({2, 8, 5, 4}, {6, 8, 1, 1}, 1, 0);
+  transposed.input = at::randn({2, 8, 4, 5}).transpose(2, 3);
   for (const Convolution& of : {convolution({2, 8, 5, 4}, {6, 8, 3, 3}, 1, 1), convolution({2, 8, 5, 4}, {6, 8, 1, 1}, 2, 0),
-                                convolution({2, 8, 5, 4}, {6, 8, 1, 1}, 1, 1), last}) {
+                                convolution({2, 8, 5, 4}, {6, 8, 1, 1}, 1, 1), transposed}) {
     EXPECT_FALSE(decompose_pointwise_gradients(*graph_of(of))) << of.settings;
   }
 }
