@@ -47,6 +47,20 @@ bool follows(const Node& second, const Node& first) {
   return previous == &first;
 }
 
+// Returns whether the list of what is asked for is constant, and nothing uses the other results.
+bool uses_asked_results(const Node& node, const Value& asked) {
+  const c10::IValue* constant = asked.constant();
+  if (constant == nullptr || !constant->isBoolList() || constant->toBoolList().size() != node.outputs().size()) {
+    return false;
+  }
+  for (const Value* output : node.outputs()) {
+    if (!constant->toBoolList().get(output->offset()) && !output->uses().empty()) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Finds the nodes of the unit. Returns why its operator cannot be prepared, as far as these nodes tell.
 std::optional<NotPrepared> find_obstacle(PreparedUnit& unit) {
   const Node& node = *unit.op;
@@ -57,6 +71,9 @@ std::optional<NotPrepared> find_obstacle(PreparedUnit& unit) {
     return node.outputs().size() != 1 ? NotPrepared::kSeveralResults : NotPrepared::kNoKernel;
   }
   if (node.inputs().size() != node.schema()->arguments().size()) {
+    return NotPrepared::kArgument;
+  }
+  if (unit.kernel->asked_results != UINT32_MAX && !uses_asked_results(node, *node.input(unit.kernel->asked_results))) {
     return NotPrepared::kArgument;
   }
   for (const Value* input : node.inputs()) {

@@ -37,7 +37,9 @@ bool is_decomposed(const Op& op) {
 
 // LibTorch compares no sizes of its operands, and reads memory that is not theirs if they do not fit.
 bool is_unchecked(const Op& op) {
-  return op.kind == c10::Symbol::fromQualString("aten::_scaled_dot_product_flash_attention_for_cpu_backward");
+  static const std::set<std::string> names = {"aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+                                              "aten::native_batch_norm", "aten::native_batch_norm_backward"};
+  return names.contains(op.kind.toQualString());
 }
 
 bool is_computed_by_sconce(const Op& op) {
@@ -219,7 +221,13 @@ class TwinCheck {
 
   void compare(const TwinProgram& program, GraphExecutor& executor, const std::vector<c10::IValue>& values,
                const Outcome& expected, const std::string& what) {
-    if (const std::string text = difference(program.run(executor, values), expected); !text.empty()) {
+    const Outcome outcome = program.run(executor, values);
+    // What computes with an undefined tensor raises in other words below autograd.
+    const bool has_other_words = expected.error.find("an undefined Tensor in C++") != std::string::npos;
+    if (has_other_words && !outcome.error.empty()) {
+      return;
+    }
+    if (const std::string text = difference(outcome, expected); !text.empty()) {
       report_("! " + what + ": " + text);
     }
   }

@@ -57,6 +57,8 @@ REWRITES = {
     "src/passes/simplify/peephole.cpp": "small rewrites of the operators that it names",
     "src/plan/steps/open_sizes.cpp": "takes aten::matmul apart where LibTorch's function reads open sizes",
     "src/plan/prepared/kernels/attention.cpp": "the table of prepared operators: attention",
+    "src/plan/prepared/kernels/batch_norms.cpp": "the table of prepared operators: batch norms and their gradients",
+    "src/plan/prepared/kernels/convolution_gradients.cpp": "the table of prepared operators: gradients of convolutions",
     "src/plan/prepared/kernels/convolutions.cpp": "the table of prepared operators: convolutions",
     "src/plan/prepared/kernels/pools.cpp": "the table of prepared operators: pools",
     "src/plan/prepared/kernels/joins.cpp": "the table of prepared operators: joins",

@@ -166,6 +166,9 @@ struct KernelRow {
   // The position of a number that `run` reads. Its value does not decide the result's form.
   uint32_t run_time_argument = UINT32_MAX;
   bool has_rows = false;  // the kernel may complete its result row by row (PreparedKernel::rows)
+  // The position of a constant list of bools: which results the operator returns. Others are undefined, and nothing uses them
+  // where the operator is prepared.
+  uint32_t asked_results = UINT32_MAX;
 };
 // Returns null for an operator that is not prepared.
 const KernelRow* find_kernel_row(const Op& op);
@@ -176,9 +179,11 @@ void add_pointwise_kernels(KernelTable& table);
 void add_selection_kernels(KernelTable& table);
 void add_view_kernels(KernelTable& table);
 void add_norm_kernels(KernelTable& table);
+void add_batch_norm_kernels(KernelTable& table);
 void add_join_kernels(KernelTable& table);
 void add_product_kernels(KernelTable& table);
 void add_convolution_kernels(KernelTable& table);
+void add_convolution_gradient_kernels(KernelTable& table);
 void add_pool_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
 

@@ -9,9 +9,11 @@ const KernelRow* find_kernel_row(const Op& op) {
     add_selection_kernels(rows);
     add_view_kernels(rows);
     add_norm_kernels(rows);
+    add_batch_norm_kernels(rows);
     add_join_kernels(rows);
     add_product_kernels(rows);
     add_convolution_kernels(rows);
+    add_convolution_gradient_kernels(rows);
     add_pool_kernels(rows);
     add_attention_kernels(rows);
     return rows;

@@ -1,7 +1,7 @@
 // Convolutions of images and rows.
 #include "ir/constant_operands.h"
 #include "plan/prepared/kernels/clamped_convolution.h"
-#include "plan/prepared/kernels/float32_precision.h"
+#include "plan/prepared/kernels/convolution_form.h"
 
 #include <algorithm>
 #include <cmath>
@@ -25,47 +25,8 @@ constexpr size_t kStride = 3;
 constexpr size_t kPadding = 4;
 constexpr size_t kDilation = 5;
 
-// The numbers of a call, as the operator takes them.
-struct Numbers {
-  c10::IValue stride;
-  c10::IValue padding;
-  c10::IValue dilation;
-  int64_t groups = 1;
-  bool is_transposed = false;
-};
-
-constexpr auto kLast = at::MemoryFormat::ChannelsLast;
-
-// LibTorch inserts a dimension before the last one, and then asks how the image lies.
-bool is_channels_last_row(const at::Tensor& rows) {
-  return c10::is_channels_last_strides_2d(
-      c10::IntArrayRef{rows.size(0), rows.size(1), 1, rows.size(2)},
-      c10::IntArrayRef{rows.stride(0), rows.stride(1), rows.size(2) * rows.stride(2), rows.stride(2)});
-}
-
-// Returns whether the tensor is a dense one of images, or rows of pixels, with channels.
-bool is_batch(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kFloat && tensor.numel() > 0 &&
-         (tensor.dim() == 3 ? tensor.is_contiguous() && !is_channels_last_row(tensor)
-                            : tensor.dim() == 4 && (tensor.is_contiguous() || tensor.is_contiguous(kLast)));
-}
-
 bool is_bias(const at::Tensor& tensor, int64_t channels) {
   return tensor.scalar_type() == at::kFloat && tensor.is_contiguous() && tensor.sizes() == c10::IntArrayRef{channels};
-}
-
-// Reads the numbers of two dimensions, or of the columns alone; one number stands for both. Returns false for numbers that
-// LibTorch rejects.
-bool read_numbers(const c10::IValue& value, bool is_row, int64_t least, std::array<int64_t, 2>& numbers) {
-  if (!value.isIntList()) {
-    return false;
-  }
-  const auto given = value.toIntVector();
-  if (given.size() != 1 && (is_row || given.size() != 2)) {
-    return false;
-  }
-  numbers = {is_row ? least : given.front(), given.back()};  // rows: stride 1, padding 0, dilation 1
-  return std::all_of(given.begin(), given.end(), [least](int64_t number) { return number >= least; });
 }
 
 // A kernel with a packed convolution. The weights that are packed stay so when operands have other sizes.
@@ -74,35 +35,16 @@ class PackedConvolutionKernel : public PreparedKernel {
   PackedConvolutionKernel(ConvolutionOperands operands, Bounds bounds) : operands_(operands), bounds_(bounds) {}
 
   bool prepare(const KernelArguments& arguments, KernelResults results) final {
-    const Numbers numbers = numbers_of(arguments);
     const at::Tensor& input = arguments.tensor(operands_.image);
     const at::Tensor& weight = arguments.tensor(operands_.weight);
-    if (arguments.is_exact() || numbers.is_transposed || !is_batch(input) || !is_batch(weight) ||
-        input.dim() != weight.dim() || !at::globalContext().userEnabledMkldnn() ||
-        !computes_in_float32(at::Float32Op::CONV) ||
-        (operands_.bias && arguments.is_tensor(*operands_.bias) &&
-         !is_bias(arguments.tensor(*operands_.bias), weight.size(0)))) {
+    const auto found = arguments.is_exact() ? std::nullopt : form_of_convolution(input, weight, numbers_of(arguments));
+    if (!found || (operands_.bias && arguments.is_tensor(*operands_.bias) &&
+                   !is_bias(arguments.tensor(*operands_.bias), weight.size(0)))) {
       return false;
     }
-    // A row of pixels is an image of one row.
+    const ConvolutionForm& form = *found;
     const bool is_row = input.dim() == 3;
-    ConvolutionForm form{.images = input.size(0),
-                         .image = {is_row ? 1 : input.size(2), input.size(-1)},
-                         .channels_in = input.size(1),
-                         .channels_out = weight.size(0),
-                         .groups = numbers.groups,
-                         .kernel = {is_row ? 1 : weight.size(2), weight.size(-1)}};
-    if (!read_numbers(numbers.stride, is_row, 1, form.stride) || !read_numbers(numbers.padding, is_row, 0, form.padding) ||
-        !read_numbers(numbers.dilation, is_row, 1, form.dilation) || form.groups < 1 ||
-        form.channels_in % form.groups != 0 || form.channels_out % form.groups != 0 ||
-        weight.size(1) != form.channels_in / form.groups || form.size_out(0) < 1 || form.size_out(1) < 1) {
-      return false;
-    }
-    // LibTorch's result lies as its operands do.
-    const bool is_last = !is_row && (input.suggest_memory_format() == kLast || weight.suggest_memory_format() == kLast);
-    form.image_is_channels_last = !is_row && input.is_contiguous(kLast);
-    form.weight_is_channels_last = !is_row && weight.is_contiguous(kLast);
-    form.result_is_channels_last = is_last || form.channels_out == 1 || form.pixels_out() == 1;
+    const bool is_last = lies_channels_last(input, weight);
     const bool packs = arguments.packs_weights() && arguments.weight(operands_.weight).tensor != nullptr;
     const ConvolutionKernels kernels = fastest_kernels(form, packs);
     if (packed_ == nullptr || kernels != kernels_) {
@@ -114,10 +56,7 @@ class PackedConvolutionKernel : public PreparedKernel {
     }
     packed_->set_form(form);
     rows_ = form.result_is_channels_last ? form.images * form.pixels_out() : 0;
-    std::vector<int64_t> sizes = {form.images, form.channels_out, form.size_out(0), form.size_out(1)};
-    if (is_row) {
-      sizes.erase(sizes.begin() + 2);
-    }
+    const std::vector<int64_t> sizes = sizes_of_result(form, is_row);
     // LibTorch's clamp of a result with one channel or one pixel returns a contiguous tensor.
     const bool is_ambiguous = form.channels_out == 1 || form.pixels_out() == 1;
     const bool has_clamp = bounds_.least != Bounds().least || bounds_.most != Bounds().most;
@@ -136,7 +75,7 @@ class PackedConvolutionKernel : public PreparedKernel {
   }
 
  private:
-  virtual Numbers numbers_of(const KernelArguments& arguments) const = 0;
+  virtual ConvolutionNumbers numbers_of(const KernelArguments& arguments) const = 0;
 
   const ConvolutionOperands operands_;
   const Bounds bounds_;
@@ -152,7 +91,7 @@ class ConvolutionKernel final : public PackedConvolutionKernel {
   ConvolutionKernel() : PackedConvolutionKernel(ConvolutionOperands{}, Bounds{}) {}
 
  private:
-  Numbers numbers_of(const KernelArguments& arguments) const override {
+  ConvolutionNumbers numbers_of(const KernelArguments& arguments) const override {
     return {arguments.value(kStride), arguments.value(kPadding), arguments.value(kDilation),
             arguments.value(kPositions.groups).toInt(),
             kPositions.transposed && arguments.value(*kPositions.transposed).toBool()};
@@ -161,12 +100,12 @@ class ConvolutionKernel final : public PackedConvolutionKernel {
 
 class ClampedConvolution final : public PackedConvolutionKernel {
  public:
-  ClampedConvolution(ConvolutionOperands operands, Bounds bounds, Numbers numbers)
+  ClampedConvolution(ConvolutionOperands operands, Bounds bounds, ConvolutionNumbers numbers)
       : PackedConvolutionKernel(operands, bounds), numbers_(std::move(numbers)) {}
 
  private:
-  Numbers numbers_of(const KernelArguments& /*arguments*/) const override { return numbers_; }
-  const Numbers numbers_;
+  ConvolutionNumbers numbers_of(const KernelArguments& /*arguments*/) const override { return numbers_; }
+  const ConvolutionNumbers numbers_;
 };
 
 // Returns null for an operator that is no convolution.
@@ -242,7 +181,7 @@ KernelPtr make_clamped_convolution(const NodeGroup& group) {
                                         is_none(*node.input(kBias)) ? std::nullopt : std::optional(place_of(kBias))};
   return std::make_unique<ClampedConvolution>(
       operands, *bounds,
-      Numbers{number(kStride), number(kPadding), number(kDilation), number(positions_of(node)->groups).toInt()});
+      ConvolutionNumbers{number(kStride), number(kPadding), number(kDilation), number(positions_of(node)->groups).toInt()});
 }
 
 void add_convolution_kernels(KernelTable& table) {

@@ -1,8 +1,8 @@
 // Matrix products of float32, without LibTorch's set-up.
 #include "plan/prepared/kernel.h"
 #include "plan/prepared/kernels/float32_precision.h"
-#include "plan/prepared/packed/gemm.h"
 #include "plan/prepared/kernels/product_rows.h"
+#include "plan/prepared/packed/gemm.h"
 #include "plan/prepared/packed/packed_product.h"
 #include "plan/prepared/tensor_slot.h"
 

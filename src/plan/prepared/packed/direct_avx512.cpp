@@ -8,6 +8,9 @@ namespace {
 constexpr int kLanes = 16;
 #include "plan/prepared/packed/vectors_code.h"
 
+#include "plan/prepared/packed/depthwise_blocks_code.h"
+#include "plan/prepared/packed/plane_loops_code.h"
+
 #include "plan/prepared/packed/direct_loops_code.h"
 
 }  // namespace

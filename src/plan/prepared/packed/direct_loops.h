@@ -1,6 +1,9 @@
 // Loops of convolutions that compute without a matrix product, for each kind of vectors of the processor.
 #pragma once
 
+#include "plan/prepared/packed/depthwise_blocks.h"
+#include "plan/prepared/packed/plane_loops.h"
+
 #include <cstdint>
 
 namespace sconce {
@@ -63,6 +66,14 @@ struct DirectKernels {
   DirectRows few_channels[2][2];
   int64_t pixels;
   void (*depthwise_line)(const LineOfConvolution& line);
+  // Read, and write, a block of up to `lanes` channels, whose planes lie one after the other.
+  void (*read_block)(const float* planes, int64_t pixels, int64_t channels, float* block);
+  void (*write_block)(const float* block, int64_t pixels, int64_t channels, float* planes);
+  void (*depthwise_sums)(const BlockSums& sums);
+  void (*depthwise_products)(const BlockProducts& products);
+  // Adds the pixels of a block to `sums`.
+  void (*add_pixels)(const float* pixels, int64_t count, float* sums);
+  PlaneLoops planes;
   // Write means over the rows, or over the columns, of a dense matrix. It has at least `lanes` columns.
   void (*mean_of_rows)(const float* matrix, int64_t rows, int64_t columns, float* out);
   void (*mean_of_columns)(const float* matrix, int64_t rows, int64_t columns, float* out);

@@ -281,6 +281,12 @@ constexpr DirectKernels kDirectKernels = {
                      {few_channels_rows<2, kPixelsOfFewChannels>, few_channels_rows<2, 1>}},
     .pixels = kPixelsOfFewChannels,
     .depthwise_line = depthwise_line,
+    .read_block = read_block,
+    .write_block = write_block,
+    .depthwise_sums = depthwise_sums,
+    .depthwise_products = depthwise_products,
+    .add_pixels = add_pixels,
+    .planes = kPlaneLoops,
     .mean_of_rows = mean_of_rows,
     .mean_of_columns = mean_of_columns,
 };

@@ -19,7 +19,7 @@ class LineConvolution final : public PackedConvolution {
     weights_ = static_cast<const float*>(arguments.data(operands.weight));
     const bool has_bias = operands.bias && arguments.is_tensor(*operands.bias);
     bias_ = has_bias ? static_cast<const float*>(arguments.data(*operands.bias)) : nullptr;
-    return true;
+    return ignores_padding(form_, weights_);
   }
 
   void run(const float* image, float* out, const RowsFunction& /*then*/) override {

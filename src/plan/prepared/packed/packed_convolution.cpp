@@ -1,5 +1,8 @@
 #include "plan/prepared/packed/packed_convolution.h"
 
+#include "plan/prepared/packed/block_convolution.h"
+#include "plan/prepared/packed/direct_loops.h"
+
 #include <algorithm>
 
 namespace sconce {
@@ -20,16 +23,24 @@ int64_t ConvolutionForm::size_out(size_t dim) const {
   return steps < 0 ? 0 : steps / stride[dim] + 1;
 }
 
+bool ignores_padding(const ConvolutionForm& form, const float* weights) {
+  return !form.has_padding() || direct_kernels()->planes.are_finite(weights, form.channels_out * form.weights_of_output());
+}
+
 ConvolutionKernels fastest_kernels(const ConvolutionForm& form, bool packs) {
   if (suits_lines(form)) {
     return ConvolutionKernels::kLines;
   }
+  if (packs && suits_direct_loops(form)) {
+    return ConvolutionKernels::kDirect;
+  }
+  if (suits_blocks(form)) {
+    return ConvolutionKernels::kBlocks;
+  }
   if (!packs) {
     return suits_products(form) ? ConvolutionKernels::kProducts : ConvolutionKernels::kLibTorch;
   }
-  return suits_direct_loops(form) ? ConvolutionKernels::kDirect
-         : suits_tiles(form)      ? ConvolutionKernels::kTiles
-                                  : ConvolutionKernels::kLibTorch;
+  return suits_tiles(form) ? ConvolutionKernels::kTiles : ConvolutionKernels::kLibTorch;
 }
 
 std::unique_ptr<PackedConvolution> make_packed_convolution(ConvolutionKernels kernels, Bounds bounds) {
@@ -37,6 +48,7 @@ std::unique_ptr<PackedConvolution> make_packed_convolution(ConvolutionKernels ke
          : kernels == ConvolutionKernels::kDirect   ? make_direct_convolution(bounds)
          : kernels == ConvolutionKernels::kProducts ? make_product_convolution()
          : kernels == ConvolutionKernels::kLines    ? make_line_convolution(bounds)
+         : kernels == ConvolutionKernels::kBlocks   ? make_block_convolution(bounds)
                                                     : nullptr;
 }
 

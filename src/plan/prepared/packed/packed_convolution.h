@@ -69,7 +69,11 @@ enum class ConvolutionKernels : uint8_t {
   kDirect,    // direct_loops.h
   kProducts,  // of the weights as they are
   kLines,     // the same, channel by channel
+  kBlocks,    // the same, block of channels by block
 };
+// Returns whether it does not matter that some of LibTorch's loops multiply weights by the zeros around an image, and others
+// do not. Requires direct loops.
+bool ignores_padding(const ConvolutionForm& form, const float* weights);
 // Returns the kernels that are expected to be the fastest, set-up included. `packs`: weights may be packed.
 ConvolutionKernels fastest_kernels(const ConvolutionForm& form, bool packs);
 // Returns null for those of LibTorch.
@@ -80,6 +84,7 @@ std::unique_ptr<PackedConvolution> make_tiled_convolution(Bounds bounds);
 std::unique_ptr<PackedConvolution> make_direct_convolution(Bounds bounds);
 std::unique_ptr<PackedConvolution> make_product_convolution();
 std::unique_ptr<PackedConvolution> make_line_convolution(Bounds bounds);
+std::unique_ptr<PackedConvolution> make_block_convolution(Bounds bounds);
 // Returns whether the direct loops compute such a convolution faster than matrix products do.
 bool suits_direct_loops(const ConvolutionForm& form);
 // Returns whether products compute such a convolution faster than oneDNN does.

@@ -1,0 +1,26 @@
+// Depthwise convolutions over blocks of channels, and their gradients.
+#pragma once
+
+#include "plan/prepared/packed/packed_convolution.h"
+
+namespace sconce {
+
+// Returns whether loops over blocks of channels compute such a convolution and its gradients.
+bool suits_blocks(const ConvolutionForm& form);
+
+// What the gradients are computed from, and where they go; null: nowhere.
+struct ConvolutionGradients {
+  const float* gradient = nullptr;  // of the result; form.result_is_channels_last says how it lies
+  const float* image = nullptr;
+  const float* weight = nullptr;
+  float* of_image = nullptr;
+  bool of_image_is_channels_last = false;
+  float* of_weight = nullptr;  // as `weight`
+  float* of_bias = nullptr;    // {channels}
+};
+
+// Computes the gradients of a convolution that suits blocks. Runs on LibTorch's intra-op threads; the bits do not depend on
+// their number.
+void compute_gradients(const ConvolutionForm& form, const ConvolutionGradients& gradients);
+
+}  // namespace sconce
