@@ -17,11 +17,14 @@ namespace sconce::testing {
 
 using Shape = std::vector<int64_t>;
 
-inline std::unique_ptr<Plan> prepared_function(const std::string& source) {
+inline std::unique_ptr<Plan> function_by_plan(const std::string& source, bool is_prepared) {
   auto graph = compile_function("function", source);
   propagate_constants(*graph);
-  return std::move(*lower(std::move(graph), nullptr, nullptr, LoweringOptions{.is_prepared = true}));
+  return std::move(*lower(std::move(graph), nullptr, nullptr, LoweringOptions{.is_prepared = is_prepared}));
 }
+inline std::unique_ptr<Plan> prepared_function(const std::string& source) { return function_by_plan(source, true); }
+// Of LibTorch's operators.
+inline std::unique_ptr<Plan> plain_function(const std::string& source) { return function_by_plan(source, false); }
 
 inline c10::IValue run(const Plan& plan, torch::jit::Stack arguments) {
   run_plan(plan, arguments, AutogradUse::kNone);

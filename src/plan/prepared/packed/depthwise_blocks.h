@@ -35,6 +35,15 @@ struct BlockSums {
   float most = 0;
 };
 
+// The largest of what the taps read, as LibTorch's pools find it: NaN is the largest, and of several NaN the last is found.
+struct BlockMaximum {
+  BlockAxis rows;
+  BlockAxis columns;
+  const float* in = nullptr;
+  float* out = nullptr;        // a pixel per position
+  int32_t* indices = nullptr;  // of what was found, row by row, per position and channel; may be null
+};
+
 // Products that are added to the gradient of the weights of a block: per tap, those of `gradient`, which has a pixel per
 // position, and what the tap reads.
 struct BlockProducts {

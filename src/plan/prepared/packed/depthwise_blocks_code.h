@@ -185,6 +185,54 @@ void depthwise_sums(const BlockSums& sums) {
   }
 }
 
+// ---- pools
+
+template <bool kFindsIndices>
+SCONCE_INLINE void maximum_at(const BlockMaximum& maximum, BlockRange rows, BlockRange columns, int64_t row, int64_t column,
+                              int64_t place) {
+  const int64_t width = maximum.columns.size;
+  const int64_t top = row * maximum.rows.step;
+  const int64_t left = column * maximum.columns.step;
+  Vector most = Vector{} - __builtin_inff();
+  Lanes found = Lanes{} + static_cast<int>((top + maximum.rows.offsets[rows.first]) * width + left +
+                                           maximum.columns.offsets[columns.first]);
+  for (int64_t y = rows.first; y < rows.last; ++y) {
+    const int64_t first = (top + maximum.rows.offsets[y]) * width + left;
+    for (int64_t x = columns.first; x < columns.last; ++x) {
+      const int64_t index = first + maximum.columns.offsets[x];
+      const Vector value = load(maximum.in + index * kLanes);
+      const Lanes is_larger = (value > most) | (value != value);
+      most = is_larger ? value : most;
+      if (kFindsIndices) {
+        found = is_larger ? Lanes{} + static_cast<int>(index) : found;
+      }
+    }
+  }
+  store(maximum.out + place * kLanes, most);
+  if (kFindsIndices) {
+    __builtin_memcpy(maximum.indices + place * kLanes, &found, sizeof found);
+  }
+}
+
+template <bool kFindsIndices>
+SCONCE_INLINE void maxima(const BlockMaximum& maximum) {
+  int64_t place = 0;
+  for (int64_t row = 0; row < maximum.rows.positions; ++row) {
+    const BlockRange rows = taps_at(maximum.rows, row);
+    for (int64_t column = 0; column < maximum.columns.positions; ++column) {
+      maximum_at<kFindsIndices>(maximum, rows, taps_at(maximum.columns, column), row, column, place++);
+    }
+  }
+}
+
+void block_maximum(const BlockMaximum& maximum) {
+  if (maximum.indices != nullptr) {
+    maxima<true>(maximum);
+  } else {
+    maxima<false>(maximum);
+  }
+}
+
 // ---- gradients of weights and biases
 
 // Adds up the products of neighboring taps in columns, from `tap` on, over some rows of positions. `y`: the tap in rows.

@@ -70,6 +70,7 @@ struct DirectKernels {
   void (*read_block)(const float* planes, int64_t pixels, int64_t channels, float* block);
   void (*write_block)(const float* block, int64_t pixels, int64_t channels, float* planes);
   void (*depthwise_sums)(const BlockSums& sums);
+  void (*block_maximum)(const BlockMaximum& maximum);
   void (*depthwise_products)(const BlockProducts& products);
   // Adds the pixels of a block to `sums`.
   void (*add_pixels)(const float* pixels, int64_t count, float* sums);

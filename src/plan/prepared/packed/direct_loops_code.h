@@ -284,6 +284,7 @@ constexpr DirectKernels kDirectKernels = {
     .read_block = read_block,
     .write_block = write_block,
     .depthwise_sums = depthwise_sums,
+    .block_maximum = block_maximum,
     .depthwise_products = depthwise_products,
     .add_pixels = add_pixels,
     .planes = kPlaneLoops,

@@ -1,6 +1,7 @@
 // Depthwise convolutions of rows of pixels, channel by channel, with the weights as they are.
 #include "plan/prepared/packed/direct_loops.h"
 #include "plan/prepared/packed/packed_convolution.h"
+#include "plan/prepared/packed/tiled_product.h"
 
 #include <ATen/Parallel.h>
 
