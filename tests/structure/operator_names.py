@@ -61,6 +61,7 @@ REWRITES = {
     "src/plan/prepared/kernels/convolution_gradients.cpp": "the table of prepared operators: gradients of convolutions",
     "src/plan/prepared/kernels/convolutions.cpp": "the table of prepared operators: convolutions",
     "src/plan/prepared/kernels/pools.cpp": "the table of prepared operators: pools",
+    "src/plan/prepared/kernels/layer_norms.cpp": "the table of prepared operators: layer norms and their gradients",
     "src/plan/prepared/kernels/window_pools.cpp": "the table of prepared operators: pools over windows",
     "src/plan/prepared/kernels/joins.cpp": "the table of prepared operators: joins",
     "src/plan/prepared/kernels/norms.cpp": "the table of prepared operators: softmax, norms, look-ups",

@@ -180,6 +180,7 @@ void add_selection_kernels(KernelTable& table);
 void add_view_kernels(KernelTable& table);
 void add_norm_kernels(KernelTable& table);
 void add_batch_norm_kernels(KernelTable& table);
+void add_layer_norm_kernels(KernelTable& table);
 void add_join_kernels(KernelTable& table);
 void add_product_kernels(KernelTable& table);
 void add_convolution_kernels(KernelTable& table);

@@ -10,6 +10,7 @@ const KernelRow* find_kernel_row(const Op& op) {
     add_view_kernels(rows);
     add_norm_kernels(rows);
     add_batch_norm_kernels(rows);
+    add_layer_norm_kernels(rows);
     add_join_kernels(rows);
     add_product_kernels(rows);
     add_convolution_kernels(rows);

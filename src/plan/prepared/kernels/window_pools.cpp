@@ -55,13 +55,12 @@ std::optional<std::array<int64_t, 2>> pair_of(const c10::IValue& value, int64_t 
 // operator computes or rejects.
 std::optional<WindowForm> form_of_windows(const at::Tensor& image, const KernelArguments& arguments, size_t first,
                                           bool rounds_up) {
-  constexpr int64_t kMost = int64_t{1} << 30;  // indices are 32 bits wide
   const auto window = pair_of(arguments.value(first), 1);
   const c10::IValue& strides = arguments.value(first + 1);
   const auto stride = strides.isIntList() && strides.toIntVector().empty() ? window : pair_of(strides, 1);
   const auto padding = pair_of(arguments.value(first + 2), 0);
   if (arguments.is_exact() || direct_kernels() == nullptr || !is_image_batch(image) || !window || !stride || !padding ||
-      image.size(2) * image.size(3) > kMost) {
+      image.size(2) * image.size(3) > kMostPixelsOfBlock) {
     return std::nullopt;
   }
   WindowForm form{.images = image.size(0),
@@ -81,6 +80,9 @@ std::optional<WindowForm> form_of_windows(const at::Tensor& image, const KernelA
     if (rounds_up && (form.out[dim] - 1) * step >= form.image[dim] + form.padding[dim]) {
       --form.out[dim];
     }
+  }
+  if (form.pixels_out() > kMostPixelsOfBlock) {
+    return std::nullopt;
   }
   return form;
 }

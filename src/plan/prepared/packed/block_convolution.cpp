@@ -252,7 +252,10 @@ class BlockGradients {
 
 }  // namespace
 
-bool suits_blocks(const ConvolutionForm& form) { return direct_kernels() != nullptr && form.is_depthwise(); }
+bool suits_blocks(const ConvolutionForm& form) {
+  return direct_kernels() != nullptr && form.is_depthwise() && form.pixels_in() <= kMostPixelsOfBlock &&
+         form.pixels_out() <= kMostPixelsOfBlock;
+}
 
 std::unique_ptr<PackedConvolution> make_block_convolution(Bounds bounds) {
   return std::make_unique<BlockConvolution>(bounds);

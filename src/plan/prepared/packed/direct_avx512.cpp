@@ -11,6 +11,8 @@ constexpr int kLanes = 16;
 #include "plan/prepared/packed/depthwise_blocks_code.h"
 #include "plan/prepared/packed/plane_loops_code.h"
 
+#include "plan/prepared/packed/row_norms_code.h"
+
 #include "plan/prepared/packed/direct_loops_code.h"
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "plan/prepared/packed/depthwise_blocks.h"
 #include "plan/prepared/packed/plane_loops.h"
+#include "plan/prepared/packed/row_norms.h"
 
 #include <cstdint>
 
@@ -75,6 +76,7 @@ struct DirectKernels {
   // Adds the pixels of a block to `sums`.
   void (*add_pixels)(const float* pixels, int64_t count, float* sums);
   PlaneLoops planes;
+  RowNormLoops row_norms;
   // Write means over the rows, or over the columns, of a dense matrix. It has at least `lanes` columns.
   void (*mean_of_rows)(const float* matrix, int64_t rows, int64_t columns, float* out);
   void (*mean_of_columns)(const float* matrix, int64_t rows, int64_t columns, float* out);

@@ -288,6 +288,7 @@ constexpr DirectKernels kDirectKernels = {
     .depthwise_products = depthwise_products,
     .add_pixels = add_pixels,
     .planes = kPlaneLoops,
+    .row_norms = kRowNormLoops,
     .mean_of_rows = mean_of_rows,
     .mean_of_columns = mean_of_columns,
 };
