@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 
 namespace sconce {
 namespace {
@@ -28,12 +27,6 @@ struct ChannelPixels {
   int64_t pixels;    // of a plane
 };
 
-// A sum in as many parts as the widest vectors have elements.
-struct Sum {
-  std::array<double, 16> parts = {};
-  double total() const { return std::accumulate(parts.begin(), parts.end(), 0.0); }
-};
-
 // The channels of images.
 struct Channels {
   int64_t images = 0;
@@ -48,7 +41,7 @@ struct Channels {
   }
   // `copy`: one of those that a loop needs at a time.
   ChannelPixels room(float* data, int64_t channel, int64_t copy) const {
-    constexpr int64_t kCopies = 2;
+    constexpr int64_t kCopies = 3;
     if (are_small()) {
       return {scratch_of_channel.of(kCopies * pixels_of_channel()) + copy * pixels_of_channel(), 1, 0, pixels_of_channel()};
     }
@@ -141,17 +134,16 @@ class BatchNormKernel final : public PreparedKernel {
     const auto count = static_cast<double>(channels_.pixels_of_channel());
     channels_.for_each([&](int64_t c) {
       const ChannelPixels x = channels_.read(input, c, 0);
-      Sum sum;
+      double sum = 0;
       for (int64_t i = 0; i < x.planes; ++i) {
-        loops.add(x.first + i * x.distance, x.pixels, sum.parts.data());
+        sum += loops.sum(x.first + i * x.distance, x.pixels);
       }
-      const double mean = sum.total() / count;
+      const double mean = sum / count;
       means[c] = static_cast<float>(mean);
-      Sum sum_of_squares;
+      double squares = 0;
       for (int64_t i = 0; i < x.planes; ++i) {
-        loops.add_squares(x.first + i * x.distance, x.pixels, means[c], sum_of_squares.parts.data());
+        squares += loops.sum_of_squares(x.first + i * x.distance, x.pixels, means[c]);
       }
-      const double squares = sum_of_squares.total();
       const double variance = squares / count;
       deviations[c] = static_cast<float>(variance == 0 && eps_ == 0 ? 0 : 1 / std::sqrt(variance + eps_));
       if (running_mean != nullptr) {
@@ -225,14 +217,11 @@ class BatchNormGradientsKernel final : public PreparedKernel {
     channels_.for_each([&](int64_t c) {
       const ChannelPixels x = channels_.read(input, c, 0);
       const ChannelPixels flows = channels_.read(gradient, c, 1);
-      Sum sum_of_flows;
-      Sum sum_of_products;
+      double sum = 0;
+      double product = 0;
       for (int64_t i = 0; i < x.planes; ++i) {
-        loops.add_gradients(flows.first + i * flows.distance, x.first + i * x.distance, x.pixels, means[c],
-                            sum_of_flows.parts.data(), sum_of_products.parts.data());
+        loops.add_gradients(flows.first + i * flows.distance, x.first + i * x.distance, x.pixels, means[c], &sum, &product);
       }
-      const double sum = sum_of_flows.total();
-      const double product = sum_of_products.total();
       const double deviation = deviations[c];
       if (of_weight != nullptr) {
         of_weight[c] = static_cast<float>(product * deviation);
@@ -248,7 +237,7 @@ class BatchNormGradientsKernel final : public PreparedKernel {
                                 .mean = means[c],
                                 .of_x = static_cast<float>(-scale * deviation * deviation * product / count),
                                 .shift = static_cast<float>(-scale * sum / count)};
-      const ChannelPixels to = channels_.room(of_input, c, 0);  // in place of the pixels that were read
+      const ChannelPixels to = channels_.room(of_input, c, 2);
       for (int64_t i = 0; i < x.planes; ++i) {
         loops.scale_gradient(flows.first + i * flows.distance, x.first + i * x.distance, x.pixels, by,
                              to.first + i * to.distance);

@@ -2,28 +2,27 @@
 
 // ---- blocks from planes of pixels, and back
 
-using Lanes = int __attribute__((vector_size(kLanes * sizeof(int))));
+// Swaps, of squares of 2 · kHalf vectors and lanes, two of the four parts.
+template <int kHalf, int... kLane>
+SCONCE_INLINE void swap_parts(Vector (&square)[kLanes], LaneNumbers<kLane...> /*all*/) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    if ((i & kHalf) == 0) {
+      const Vector upper = square[i];
+      const Vector lower = square[i + kHalf];
+      square[i] = __builtin_shuffle(upper, lower, Lanes{((kLane & kHalf) == 0 ? kLane : kLanes + kLane - kHalf)...});
+      square[i + kHalf] = __builtin_shuffle(upper, lower, Lanes{((kLane & kHalf) == 0 ? kLane + kHalf : kLanes + kLane)...});
+    }
+  }
+}
 
-// Transposes a square of as many vectors as they have elements. Each step swaps two of the four parts of squares that are
-// twice as large as before.
+// Transposes a square of as many vectors as they have elements.
 SCONCE_INLINE void transpose_square(Vector (&square)[kLanes]) {
-#pragma GCC unroll 4
-  for (int half = 1; half < kLanes; half *= 2) {
-    Lanes low;
-    Lanes high;
-#pragma GCC unroll 16
-    for (int lane = 0; lane < kLanes; ++lane) {
-      low[lane] = (lane & half) == 0 ? lane : kLanes + lane - half;
-      high[lane] = (lane & half) == 0 ? lane + half : kLanes + lane;
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) {
-      if ((i & half) == 0) {
-        const Vector upper = square[i];
-        square[i] = __builtin_shuffle(upper, square[i + half], low);
-        square[i + half] = __builtin_shuffle(upper, square[i + half], high);
-      }
-    }
+  swap_parts<1>(square, AllLanes());
+  swap_parts<2>(square, AllLanes());
+  swap_parts<4>(square, AllLanes());
+  if constexpr (kLanes > 8) {
+    swap_parts<8>(square, AllLanes());
   }
 }
 

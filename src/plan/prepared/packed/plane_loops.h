@@ -13,13 +13,13 @@ struct PlaneGradient {
   float shift = 0;
 };
 
-// A sum has as many parts as a vector has elements, to which the loops add sums of some pixels in float32.
+// Sums are added in float64, in parts of float32. Results must not lie where a loop reads.
 struct PlaneLoops {
   bool (*are_finite)(const float* x, int64_t pixels);
-  void (*add)(const float* x, int64_t pixels, double* sums);
-  void (*add_squares)(const float* x, int64_t pixels, float mean, double* sums);  // Σ (x - mean)²
-  // Σ gradient, and Σ gradient · (x - mean)
-  void (*add_gradients)(const float* gradient, const float* x, int64_t pixels, float mean, double* sums, double* products);
+  double (*sum)(const float* x, int64_t pixels);
+  double (*sum_of_squares)(const float* x, int64_t pixels, float mean);  // Σ (x - mean)²
+  // Adds Σ gradient, and Σ gradient · (x - mean).
+  void (*add_gradients)(const float* gradient, const float* x, int64_t pixels, float mean, double* sum, double* product);
   void (*scale)(const float* x, int64_t pixels, float scale, float shift, float* out);  // x · scale + shift
   void (*scale_gradient)(const float* gradient, const float* x, int64_t pixels, const PlaneGradient& by, float* out);
 };

@@ -1,96 +1,115 @@
 // The code of norms over rows; plane_loops_code.h comes first.
+//
+// Some rows are summed up before any of them is normalized: a sum takes long from its last addition to the deviation, and
+// the processor adds up the next row in the meantime.
+constexpr int kRowsTogether = 4;
 
-SCONCE_INLINE double total_of(const double (&sums)[kLanes]) {
-  double total = 0;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    total += sums[lane];
-  }
-  return total;
-}
-
-void normalize_rows(const RowNorms& norms, int64_t first, int64_t last) {
+SCONCE_INLINE void normalize_some(const RowNorms& norms, int64_t first, int rows) {
   const int64_t columns = norms.columns;
-  const auto count = static_cast<double>(columns);
-  for (int64_t row = first; row < last; ++row) {
-    const float* x = norms.x + row * columns;
-    double sums[kLanes] = {};
-    add_plane(x, columns, sums);
-    const auto mean = static_cast<float>(total_of(sums) / count);
-    double squares[kLanes] = {};
-    add_squares_of_plane(x, columns, mean, squares);
-    const auto deviation = static_cast<float>(1 / __builtin_sqrt(total_of(squares) / count + norms.eps));
-    norms.means[row] = mean;
-    norms.deviations[row] = deviation;
-    float* out = norms.out + row * columns;
+  const double of_one = 1 / static_cast<double>(columns);
+  const float* x = norms.x + first * columns;
+  float* means = norms.means + first;
+  float* deviations = norms.deviations + first;
+  for (int row = 0; row < rows; ++row) {
+    means[row] = static_cast<float>(sum_of_plane(x + row * columns, columns) * of_one);
+  }
+  for (int row = 0; row < rows; ++row) {
+    const double variance = sum_of_squares(x + row * columns, columns, means[row]) * of_one;
+    deviations[row] = static_cast<float>(1 / __builtin_sqrt(variance + norms.eps));
+  }
+  for (int row = 0; row < rows; ++row) {
+    const float* in = x + row * columns;
+    float* out = norms.out + (first + row) * columns;
+    const float mean = means[row];
+    const float deviation = deviations[row];
     for_each_vector(
         columns,
-        [&](int64_t i, int some, int /*chain*/) SCONCE_INLINED {
-          Vector value = (load_pixels(x + i, some) - mean) * deviation;
-          value = norms.weight != nullptr ? value * load_pixels(norms.weight + i, some) : value;
-          value = norms.bias != nullptr ? value + load_pixels(norms.bias + i, some) : value;
-          store_pixels(out + i, value, some);
+        [&](int64_t i, auto met, int /*chain*/) SCONCE_INLINED {
+          Vector value = (load_there(in + i, met) - mean) * deviation;
+          value = norms.weight != nullptr ? value * load_there(norms.weight + i, met) : value;
+          value = norms.bias != nullptr ? value + load_there(norms.bias + i, met) : value;
+          store_there(out + i, value, met);
         },
         [] {});
   }
 }
 
-// With n = (x - mean) · deviation and f = gradient · weight:
-//   of_x = deviation · (f - Σf / columns - n · Σ(f · n) / columns)
-// (Ba, Kiros and Hinton, "Layer Normalization", 2016)
-SCONCE_INLINE void gradients_of_row(const RowNormGradients& of, int64_t row) {
-  const int64_t columns = of.columns;
+void normalize_rows(const RowNorms& norms, int64_t first, int64_t last) {
+  for (int64_t row = first; row < last; row += kRowsTogether) {
+    normalize_some(norms, row, row + kRowsTogether <= last ? kRowsTogether : static_cast<int>(last - row));
+  }
+}
+
+// What a row's gradient needs of all its elements.
+struct SumsOfRow {
+  double flows;
+  double products;
+};
+
+// With n = (x - mean) · deviation and f = gradient · weight: the sums of f and of f · n. Adds to the gradients of weight and
+// bias.
+SCONCE_INLINE SumsOfRow sums_of_row(const RowNormGradients& of, int64_t row) {
   const float mean = of.means[row];
   const float deviation = of.deviations[row];
-  const float* x = of.x + row * columns;
-  const float* gradient = of.gradient + row * columns;
-  const auto flow_at = [&](int64_t i, int some) SCONCE_INLINED {
-    const Vector flow = load_pixels(gradient + i, some);
-    return of.weight != nullptr ? flow * load_pixels(of.weight + i, some) : flow;
-  };
-  double sums[kLanes] = {};
-  double products[kLanes] = {};
+  const float* x = of.x + row * of.columns;
+  const float* gradient = of.gradient + row * of.columns;
+  SumsOfRow sums = {};
   Vector part[kChains] = {};
   Vector part_of_products[kChains] = {};
   for_each_vector(
-      columns,
-      [&](int64_t i, int some, int chain) SCONCE_INLINED {
-        const Vector normal = (load_pixels(x + i, some, mean) - mean) * deviation;
-        if (of.of_x != nullptr) {
-          const Vector flow = flow_at(i, some);
-          part[chain] += flow;
-          part_of_products[chain] += flow * normal;
-        }
+      of.columns,
+      [&](int64_t i, auto met, int chain) SCONCE_INLINED {
+        const Vector normal = (load_met(x + i, met, mean) - mean) * deviation;
+        const Vector arrives = load_met(gradient + i, met);
+        const Vector flow = of.weight != nullptr ? arrives * load_there(of.weight + i, met) : arrives;
+        part[chain] += flow;
+        part_of_products[chain] += flow * normal;
         if (of.of_weight != nullptr) {
-          const Vector sum = load_pixels(of.of_weight + i, some) + load_pixels(gradient + i, some) * normal;
-          store_pixels(of.of_weight + i, sum, some);
+          store_there(of.of_weight + i, load_there(of.of_weight + i, met) + arrives * normal, met);
         }
         if (of.of_bias != nullptr) {
-          store_pixels(of.of_bias + i, load_pixels(of.of_bias + i, some) + load_pixels(gradient + i, some), some);
+          store_there(of.of_bias + i, load_there(of.of_bias + i, met) + arrives, met);
         }
       },
       [&]() SCONCE_INLINED {
-        add_part(part, sums);
-        add_part(part_of_products, products);
+        add_part(part, sums.flows);
+        add_part(part_of_products, sums.products);
       });
-  if (of.of_x == nullptr) {
-    return;
-  }
-  const auto count = static_cast<double>(columns);
-  const auto of_all = static_cast<float>(total_of(sums) / count);
-  const auto of_normal = static_cast<float>(total_of(products) / count);
-  float* out = of.of_x + row * columns;
+  return sums;
+}
+
+// of_x = deviation · (f - Σf / columns - n · Σ(f · n) / columns)
+// (Ba, Kiros and Hinton, "Layer Normalization", 2016)
+SCONCE_INLINE void gradient_of_row(const RowNormGradients& of, int64_t row, SumsOfRow sums, double of_one) {
+  const float mean = of.means[row];
+  const float deviation = of.deviations[row];
+  const float* x = of.x + row * of.columns;
+  const float* gradient = of.gradient + row * of.columns;
+  const auto of_all = static_cast<float>(sums.flows * of_one);
+  const auto of_normal = static_cast<float>(sums.products * of_one);
+  float* out = of.of_x + row * of.columns;
   for_each_vector(
-      columns,
-      [&](int64_t i, int some, int /*chain*/) SCONCE_INLINED {
-        const Vector normal = (load_pixels(x + i, some) - mean) * deviation;
-        store_pixels(out + i, (flow_at(i, some) - of_all - normal * of_normal) * deviation, some);
+      of.columns,
+      [&](int64_t i, auto met, int /*chain*/) SCONCE_INLINED {
+        const Vector normal = (load_there(x + i, met) - mean) * deviation;
+        const Vector arrives = load_there(gradient + i, met);
+        const Vector flow = of.weight != nullptr ? arrives * load_there(of.weight + i, met) : arrives;
+        store_there(out + i, (flow - of_all - normal * of_normal) * deviation, met);
       },
       [] {});
 }
 
 void add_gradients_of_rows(const RowNormGradients& gradients, int64_t first, int64_t last) {
-  for (int64_t row = first; row < last; ++row) {
-    gradients_of_row(gradients, row);
+  const double of_one = 1 / static_cast<double>(gradients.columns);
+  for (int64_t row = first; row < last; row += kRowsTogether) {
+    const int64_t end = row + kRowsTogether <= last ? row + kRowsTogether : last;
+    SumsOfRow sums[kRowsTogether];
+    for (int64_t i = row; i < end; ++i) {
+      sums[i - row] = sums_of_row(gradients, i);
+    }
+    for (int64_t i = row; i < end && gradients.of_x != nullptr; ++i) {
+      gradient_of_row(gradients, i, sums[i - row], of_one);
+    }
   }
 }
 

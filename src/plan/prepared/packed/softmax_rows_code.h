@@ -28,17 +28,7 @@ SCONCE_INLINE Vector exp_of(Vector x) {
   return select(is_small, Vector{}, sum * reinterpret_cast<Vector>(power));
 }
 
-// Folds halves onto each other: one element after the other would wait for each sum.
-SCONCE_INLINE float sum_of(Vector value) {
-  float parts[kLanes];
-  store(parts, value);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) {
-      parts[i] += parts[i + half];
-    }
-  }
-  return parts[0];
-}
+// Folds halves onto each other: one element after the other would wait for each comparison.
 SCONCE_INLINE float greatest_of(Vector value) {
   float parts[kLanes];
   store(parts, value);

@@ -14,6 +14,43 @@ SCONCE_INLINE Vector clamp(Vector value, float least, float most) {
   return value > most ? Vector{} + most : value;
 }
 
+// ---- lanes by their numbers
+//
+// As constants in the code: a vector that a loop fills is made anew where it is used.
+
+using Lanes = int __attribute__((vector_size(kLanes * sizeof(int))));
+
+template <int... kLane>
+struct LaneNumbers {};
+template <int kCount, int... kLane>
+struct FirstLanes : FirstLanes<kCount - 1, kCount - 1, kLane...> {};
+template <int... kLane>
+struct FirstLanes<0, kLane...> {
+  using Numbers = LaneNumbers<kLane...>;
+};
+using AllLanes = FirstLanes<kLanes>::Numbers;
+
+template <int... kLane>
+SCONCE_INLINE Lanes lane_numbers(LaneNumbers<kLane...> /*all*/) {
+  return Lanes{kLane...};
+}
+// Adds to each lane the one whose number differs by kBit.
+template <int kBit, int... kLane>
+SCONCE_INLINE Vector add_neighbors(Vector value, LaneNumbers<kLane...> /*all*/) {
+  return value + __builtin_shuffle(value, Lanes{(kLane ^ kBit)...});
+}
+// Adds up in pairs: one element after the other would wait for each sum.
+SCONCE_INLINE float sum_of(Vector value) {
+  if constexpr (kLanes > 8) {
+    value = add_neighbors<8>(value, AllLanes());
+  }
+  if constexpr (kLanes > 4) {
+    value = add_neighbors<4>(value, AllLanes());
+  }
+  value = add_neighbors<2>(value, AllLanes());
+  return add_neighbors<1>(value, AllLanes())[0];
+}
+
 // Copies the first `count` elements, fewer than a vector has.
 SCONCE_INLINE void copy_some(float* to, const float* from, int count) {
 #pragma GCC unroll 4
