@@ -14,6 +14,9 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace sconce::testing {
 namespace {
@@ -47,25 +50,47 @@ uint64_t differentiated_runs(const Module& module) {
   return runs;
 }
 
+// Rounding decides on which side of zero a relu's operand near zero lies, and which of two pixels a pool takes. So it may
+// move a gradient in a few steps, as far as it moves eager's own.
 TEST_P(TrainingSteps, GradientsFromEagersStateAreEagers) {
   Trainee eager = trainee(Trainee::Executor::kEager);
+  Trainee perturbed = trainee(Trainee::Executor::kEager);
   Trainee ours = trainee(Trainee::Executor::kSconce);
+  perturbed.perturb_arguments();
+  const auto distance = [](const at::Tensor& gradient, const at::Tensor& expected) {  // in parts of the largest element
+    return ((gradient - expected).abs().max() / expected.abs().max()).item<double>();
+  };
   double first = 0;
+  double farthest = 0;  // of eager from itself
+  double moved = 0;
+  std::set<uint64_t> moved_steps;
+  std::string mismatches;
   for (uint64_t step = 0; step < steps(); ++step) {
     ours.copy_state(eager);
+    perturbed.copy_state(eager);
+    perturbed.backward(step);
     const double loss = ours.backward(step);
     const double expected = eager.train(step);
     first = step == 0 ? expected : first;
     ASSERT_NEAR(loss, expected, 1e-4 * expected + 1e-9 * first) << "step " << step;  // a loss near 0 is a difference
     const std::vector<at::Tensor> got = ours.gradients();
     const std::vector<at::Tensor> wanted = eager.gradients();
+    const std::vector<at::Tensor> near = perturbed.gradients();
     for (size_t i = 0; i < wanted.size(); ++i) {
       ASSERT_EQ(got[i].defined(), wanted[i].defined()) << "step " << step << ", parameter " << i;
+      if (wanted[i].defined() && distance(near[i], wanted[i]) > farthest) {
+        farthest = distance(near[i], wanted[i]);
+      }
       for (const cli::Mismatch& mismatch : cli::compare(got[i], wanted[i], kGradients, "gradient")) {
-        FAIL() << "step " << step << ", parameter " << i << ": " << cli::to_string(mismatch);
+        moved = std::max(moved, distance(got[i], wanted[i]));
+        moved_steps.insert(step);
+        mismatches +=
+            "step " + std::to_string(step) + ", parameter " + std::to_string(i) + ": " + cli::to_string(mismatch) + "\n";
       }
     }
   }
+  EXPECT_LE(moved, kBand * farthest) << mismatches;
+  EXPECT_LE(moved_steps.size(), steps() / 4) << mismatches;
   EXPECT_EQ(differentiated_runs(*ours.sconce()), steps());
 }
 

@@ -70,9 +70,12 @@ struct Channels {
   }
 };
 
+// Returns whether the tensor has planes of channels. The gradient of few pixels is a difference of nearly equal numbers, in
+// which each rounding counts: it is LibTorch's, as is the norm.
 bool are_planes(const at::Tensor& tensor) {
-  return tensor.dim() >= 3 && tensor.scalar_type() == at::kFloat && tensor.numel() > 0 && tensor.is_contiguous() &&
-         tensor.suggest_memory_format() == at::MemoryFormat::Contiguous;
+  constexpr int64_t kFewestPixels = 8;
+  return tensor.dim() >= 3 && tensor.scalar_type() == at::kFloat && tensor.numel() >= kFewestPixels * tensor.size(1) &&
+         tensor.numel() > 0 && tensor.is_contiguous() && tensor.suggest_memory_format() == at::MemoryFormat::Contiguous;
 }
 
 // Returns whether the argument is a float32 per channel, or None if that is allowed.
@@ -232,11 +235,10 @@ class BatchNormGradientsKernel final : public PreparedKernel {
       if (of_input == nullptr) {
         return;
       }
-      const double scale = deviation * (weight != nullptr ? weight[c] : 1);
-      const PlaneGradient by = {.scale = static_cast<float>(scale),
+      const PlaneGradient by = {.mean_gradient = static_cast<float>(sum / count),
                                 .mean = means[c],
-                                .of_x = static_cast<float>(-scale * deviation * deviation * product / count),
-                                .shift = static_cast<float>(-scale * sum / count)};
+                                .of_x = static_cast<float>(product * deviation * deviation / count),
+                                .scale = static_cast<float>(deviation * (weight != nullptr ? weight[c] : 1))};
       const ChannelPixels to = channels_.room(of_input, c, 2);
       for (int64_t i = 0; i < x.planes; ++i) {
         loops.scale_gradient(flows.first + i * flows.distance, x.first + i * x.distance, x.pixels, by,

@@ -23,7 +23,8 @@ struct NormMatrix {
   std::vector<int64_t> sizes_of_statistics;
 };
 
-// Returns the matrix whose rows are normalized. Returns nothing for what LibTorch's operator computes or rejects.
+// Returns the matrix whose rows are normalized. Returns nothing for what LibTorch's operator computes or rejects: rows of
+// few elements, too, whose gradients are differences of nearly equal numbers, in which each rounding counts.
 std::optional<NormMatrix> matrix_of_norm(const KernelArguments& arguments, const at::Tensor& input,
                                          const c10::IValue& shape) {
   const auto normalized = shape.toIntVector();
@@ -34,6 +35,10 @@ std::optional<NormMatrix> matrix_of_norm(const KernelArguments& arguments, const
     return std::nullopt;
   }
   NormMatrix matrix{.columns = c10::multiply_integers(normalized), .sizes_of_statistics = input.sizes().vec()};
+  constexpr int64_t kFewestColumns = 16;
+  if (matrix.columns < kFewestColumns) {
+    return std::nullopt;
+  }
   matrix.rows = input.numel() / matrix.columns;
   std::fill(matrix.sizes_of_statistics.end() - static_cast<std::ptrdiff_t>(normalized.size()),
             matrix.sizes_of_statistics.end(), 1);

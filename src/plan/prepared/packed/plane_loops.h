@@ -5,12 +5,13 @@
 
 namespace sconce {
 
-// The gradient of what a batch norm reads, at each pixel: `gradient · scale + (x - mean) · of_x + shift`.
+// The gradient of what a batch norm reads, at each pixel: `(gradient - mean_gradient - (x - mean) · of_x) · scale`. The
+// difference is taken first: of few pixels, it is much smaller than the gradient.
 struct PlaneGradient {
-  float scale = 0;
+  float mean_gradient = 0;
   float mean = 0;
   float of_x = 0;
-  float shift = 0;
+  float scale = 0;
 };
 
 // Sums are added in float64, in parts of float32. Results must not lie where a loop reads.

@@ -140,8 +140,8 @@ void scale_gradient_of_plane(const float* gradient, const float* x, int64_t pixe
   for_each_vector(
       pixels,
       [&](int64_t i, auto met, int /*chain*/) SCONCE_INLINED {
-        const Vector from_x = (load_there(x + i, met) - factors.mean) * factors.of_x + factors.shift;
-        store_there(out + i, load_there(gradient + i, met) * factors.scale + from_x, met);
+        const Vector from_x = (load_there(x + i, met) - factors.mean) * factors.of_x;
+        store_there(out + i, (load_there(gradient + i, met) - factors.mean_gradient - from_x) * factors.scale, met);
       },
       [] {});
 }
