@@ -92,6 +92,33 @@ TEST(RecordedResults, BringGradientsOfSome) {
   }
 }
 
+// The operator before the write has several results, which share no memory with what it reads.
+TEST(RecordedResults, ReachOthersThroughOperatorsInPlace) {
+  const char* const source = R"(
+def forward(self, x):
+    h = torch.linear(x, self.a_weight, self.a_bias)
+    y, mean, deviation = torch.native_batch_norm(h, None, None, None, None, True, 0.1, 0.001)
+    torch.relu_(y)
+    c, where = torch.topk(h, 4, 1)
+    c.mul_(2)
+    z = torch.linear(torch.cos(x), self.b_weight.t()).sin()
+    return y * self.b_weight.sum() + self.b_bias, h, c, z
+)";
+  for (const bool is_hooked : {false, true}) {
+    const uint64_t by_plan = expect_equal_gradients_seen(
+        [is_hooked](const Results& results, const at::Tensor&, std::vector<at::Tensor>& seen) {
+          results.h.retain_grad();
+          if (is_hooked) {
+            note_gradients(results.h, seen);
+          }
+          (results.y.sum() + results.h.mean() + results.c.sum() + results.z.sum()).backward();
+          seen.push_back(results.h.grad());
+        },
+        source);
+    EXPECT_GE(by_plan, 4U);
+  }
+}
+
 TEST(RecordedResults, ShowHooksTheSumOfTheirGradients) {
   for (const int hooked : {1, 2, 3, 4, 5, 6, 7, 8, 15}) {
     const uint64_t by_plan =

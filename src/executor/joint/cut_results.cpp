@@ -2,10 +2,22 @@
 
 #include "analysis/effects.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 namespace sconce {
 namespace {
+
+// Returns whether the node's results are new tensors: views are single results, or lists, or marked in the schema.
+bool makes_new_tensors(const Node& node) {
+  if (node.outputs().size() == 1) {
+    return produces_new_tensor(node);
+  }
+  const auto& returns = node.schema()->returns();
+  return node.op().dispatched && std::all_of(returns.begin(), returns.end(), [](const c10::Argument& result) {
+           return result.alias_info() == nullptr && result.type()->kind() == c10::TypeKind::TensorType;
+         });
+}
 
 // Returns the value whose memory the value may have: an input, or one that an operator has made.
 const Value& base_of(const Value& value) {
@@ -13,7 +25,7 @@ const Value& base_of(const Value& value) {
   for (;;) {
     const Node& maker = *base->node();
     const bool may_alias = maker.opcode() == Opcode::kListUnpack || maker.opcode() == Opcode::kListConstruct ||
-                           (maker.schema() != nullptr && !produces_new_tensor(maker));
+                           (maker.schema() != nullptr && !makes_new_tensors(maker));
     if (!may_alias || maker.inputs().empty()) {
       return *base;
     }
