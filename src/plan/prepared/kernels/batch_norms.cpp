@@ -2,7 +2,7 @@
 //
 // Sums are of float32, in parts, which are added in float64. LibTorch adds each element in float64, four to ten times as
 // slowly.
-#include "plan/prepared/kernel.h"
+#include "plan/prepared/kernels/operand_memory.h"
 #include "plan/prepared/packed/direct_loops.h"
 #include "plan/prepared/packed/scratch.h"
 
@@ -87,11 +87,6 @@ bool is_per_channel(const KernelArguments& arguments, size_t position, int64_t c
   return tensor.scalar_type() == at::kFloat && tensor.is_contiguous() && tensor.sizes() == c10::IntArrayRef{channels};
 }
 
-// Returns null for None.
-float* data_of(const KernelArguments& arguments, size_t position) {
-  return arguments.is_tensor(position) ? static_cast<float*>(arguments.data(position)) : nullptr;
-}
-
 Channels channels_of(const at::Tensor& tensor) {
   return {tensor.size(0), tensor.size(1), tensor.numel() / tensor.size(0) / tensor.size(1)};
 }
@@ -125,11 +120,11 @@ class BatchNormKernel final : public PreparedKernel {
   }
 
   void run(const KernelArguments& arguments, KernelResults results) override {
-    const float* input = data_of(arguments, 0);
-    const float* weight = data_of(arguments, 1);
-    const float* bias = data_of(arguments, 2);
-    float* running_mean = data_of(arguments, 3);
-    float* running_variance = data_of(arguments, 4);
+    const float* input = memory_of(arguments, 0);
+    const float* weight = memory_of(arguments, 1);
+    const float* bias = memory_of(arguments, 2);
+    float* running_mean = memory_of(arguments, 3);
+    float* running_variance = memory_of(arguments, 4);
     auto* out = static_cast<float*>(results[0].data);
     auto* means = static_cast<float*>(results[1].data);
     auto* deviations = static_cast<float*>(results[2].data);
@@ -206,11 +201,11 @@ class BatchNormGradientsKernel final : public PreparedKernel {
   // dx = scale · (g - Σg / n - (x - mean) · deviation² · Σ(g · (x - mean)) / n), where `deviation` is the inverse one and
   // scale = deviation · weight (Ioffe and Szegedy, "Batch Normalization", 2015, section 3)
   void run(const KernelArguments& arguments, KernelResults results) override {
-    const float* gradient = data_of(arguments, 0);
-    const float* input = data_of(arguments, 1);
-    const float* weight = data_of(arguments, 2);
-    const float* means = data_of(arguments, 5);
-    const float* deviations = data_of(arguments, 6);
+    const float* gradient = memory_of(arguments, 0);
+    const float* input = memory_of(arguments, 1);
+    const float* weight = memory_of(arguments, 2);
+    const float* means = memory_of(arguments, 5);
+    const float* deviations = memory_of(arguments, 6);
     const auto result = [&](size_t i) { return is_asked_[i] ? static_cast<float*>(results[i].data) : nullptr; };
     float* of_input = result(0);
     float* of_weight = result(1);

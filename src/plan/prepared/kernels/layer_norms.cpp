@@ -1,5 +1,5 @@
 // Layer norms that keep what their gradients read, and these gradients.
-#include "plan/prepared/kernel.h"
+#include "plan/prepared/kernels/operand_memory.h"
 #include "plan/prepared/packed/direct_loops.h"
 #include "plan/prepared/packed/scratch.h"
 
@@ -53,10 +53,6 @@ bool is_dense_float(const at::Tensor& tensor, c10::IntArrayRef sizes) {
 bool is_weight_of_norm(const KernelArguments& arguments, size_t position, const c10::IValue& shape) {
   return arguments.is_tensor(position) ? is_dense_float(arguments.tensor(position), shape.toIntVector())
                                        : arguments.value(position).isNone();
-}
-
-const float* memory_of(const KernelArguments& arguments, size_t position) {
-  return arguments.is_tensor(position) ? static_cast<const float*>(arguments.data(position)) : nullptr;
 }
 
 // native_layer_norm(input, normalized_shape, weight?, bias?, eps)
