@@ -40,8 +40,8 @@ struct JointPlans {
   std::vector<std::vector<bool>> shares;   // RecordingParts
   std::vector<size_t> written;             // tensors that forward writes
   bool draws = false;                      // random numbers
-  // Of forward, as recorded, for backward of backward. What is computed from a result of `cut` reads an input, which comes
-  // after the tensors.
+  // Forward as recorded, for backward of backward. Readers of a result of `cut` read an input. These inputs come after the
+  // tensors.
   std::shared_ptr<const Graph> operators;
 
   bool is_ready() const { return forward->is_ready() && backward->is_ready(); }

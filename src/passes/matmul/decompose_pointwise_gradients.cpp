@@ -42,7 +42,7 @@ def gradients(grad: Tensor, input: Tensor, weight: Tensor, bias_sizes: Optional[
   return *graph;
 }
 
-// Of channels-last images, whose pixels are the rows of one matrix.
+// Returns the gradients for channels-last images: their pixels are the rows of one matrix.
 const Graph& gradients_of_pixels() {
   static const auto* const graph = compile_function("aten::convolution_backward", R"(
 def gradients(grad: Tensor, input: Tensor, weight: Tensor, bias_sizes: Optional[List[int]], stride: List[int],
@@ -92,7 +92,7 @@ const Graph* decomposition_of(const Node& node) {
   if (!is_pointwise) {
     return nullptr;
   }
-  // Of one channel or one pixel, images lie both ways, and LibTorch decides which way gradients do.
+  // An image of one channel or one pixel lies both ways. LibTorch decides how its gradient lies.
   const bool is_contiguous_image = input->contiguous || is_contiguous(&*input);
   if (has_layout(&*input, c10::MemoryFormat::ChannelsLast) && !is_contiguous_image) {
     return &gradients_of_pixels();

@@ -32,7 +32,7 @@ bool is_no_padding(const c10::IValue& value, bool is_row) {
          std::all_of(numbers.begin(), numbers.end(), [](int64_t number) { return number == 0; });
 }
 
-// Of depthwise convolutions.
+// Computes the gradients of depthwise convolutions.
 class ConvolutionGradientsKernel final : public PreparedKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
